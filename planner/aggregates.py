@@ -1,0 +1,276 @@
+"""Aggregate functions: how Spark SQL pre-aggregates them in a slice and how partials merge.
+
+One entry of `_RECIPES` a function. A function without a recipe cannot be merged from partial
+results; it runs in one phase, over rows copied into their windows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from sqlglot import exp
+
+from planner.logical import AggregateCall
+from planner.sql import column, is_flat_type, literal, to_sql
+from runtime.spec import Accumulator
+
+# Every aggregate of Spark 4.x, as its function registry lists them: what is to be recognised as
+# an aggregate at all.
+SPARK_AGGREGATES = frozenset(
+    """
+    any any_value approx_count_distinct approx_percentile approx_top_k approx_top_k_accumulate
+    approx_top_k_combine array_agg avg bit_and bit_or bit_xor bitmap_and_agg bitmap_construct_agg
+    bitmap_or_agg bool_and bool_or collect_list collect_set collect_union corr count count_if
+    count_min_sketch covar_pop covar_samp every first first_value histogram_numeric hll_sketch_agg
+    hll_union_agg kll_merge_agg_bigint kll_merge_agg_double kll_merge_agg_float
+    kll_sketch_agg_bigint kll_sketch_agg_double kll_sketch_agg_float kurtosis last last_value
+    listagg max max_by mean measure median min min_by mode percentile percentile_approx
+    percentile_cont percentile_disc regr_avgx regr_avgy regr_count regr_intercept regr_r2
+    regr_slope regr_sxx regr_sxy regr_syy skewness some std stddev stddev_pop stddev_samp
+    string_agg sum theta_intersection_agg theta_sketch_agg theta_union_agg try_avg try_sum
+    tuple_intersection_agg_double tuple_intersection_agg_integer tuple_sketch_agg_double
+    tuple_sketch_agg_integer tuple_union_agg_double tuple_union_agg_integer var_pop var_samp
+    variance
+    """.upper().split()
+)
+
+# Aggregates that pick a value by the row's time; the others know no order of rows.
+TIME_ORDERED = {
+    "FIRST": "first",
+    "FIRST_VALUE": "first",
+    "ANY_VALUE": "first",
+    "LAST": "last",
+    "LAST_VALUE": "last",
+}
+
+
+@dataclass(frozen=True)
+class Partial:
+    """A partial column of the local stage: `expr` aggregates the rows of a key and slice.
+
+    `struct_fields` names the columns that a struct-valued `expr` is taken apart into.
+    """
+
+    name: str
+    expr: exp.Expr
+    struct_fields: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class AggregatePlan:
+    """How one aggregate call is computed in two phases.
+
+    Attributes:
+        call: the call.
+        partials: what the local stage computes.
+        accumulators: how the global stage merges it.
+        finish: the result, as an expression over the merged columns.
+    """
+
+    call: AggregateCall
+    partials: tuple[Partial, ...]
+    accumulators: tuple[Accumulator, ...]
+    finish: exp.Expr
+
+
+@dataclass(frozen=True)
+class NotMergeable:
+    """Why a call has no two-phase form."""
+
+    reason: str
+
+
+Recipe = Callable[[AggregateCall], AggregatePlan | NotMergeable]
+
+
+def is_aggregate(call: exp.Expr) -> bool:
+    """Whether a function call is one of Spark's aggregate functions."""
+    return isinstance(call, exp.Anonymous) and call.name.upper() in SPARK_AGGREGATES
+
+
+def plan_aggregate(call: AggregateCall) -> AggregatePlan | NotMergeable:
+    """The two-phase form of `call`, or the reason why there is none."""
+    recipe = _RECIPES.get(call.function)
+    if recipe is None:
+        return NotMergeable(f"{call.function} cannot be merged from partial results")
+    if call.distinct and call.function not in ("MIN", "MAX"):
+        return NotMergeable(f"{call.function}(DISTINCT) cannot be merged from partial results")
+    return recipe(call)
+
+
+def _call(function: str, call: AggregateCall, *args: exp.Expr) -> exp.Expr:
+    """`function(args) FILTER (WHERE the call's condition)`."""
+    aggregate: exp.Expr = exp.Anonymous(this=function, expressions=[arg.copy() for arg in args])
+    return _filtered(aggregate, call.condition)
+
+
+def _filtered(aggregate: exp.Expr, condition: exp.Expr | None) -> exp.Expr:
+    if condition is None:
+        return aggregate
+    return exp.Filter(this=aggregate, expression=exp.Where(this=condition.copy()))
+
+
+def _double(value: exp.Expr) -> exp.Expr:
+    return exp.Cast(this=value.copy(), to=exp.DataType.build("double"))
+
+
+def _single(kind: str, function: str | None = None, *, types: Callable[[str], bool]) -> Recipe:
+    """An aggregate whose partial is the same aggregate, merged by one accumulator."""
+
+    def recipe(call: AggregateCall) -> AggregatePlan | NotMergeable:
+        if not types(call.type):
+            return NotMergeable(f"{call.function} of {call.type} has no accumulator")
+        name = f"{call.name}$0"
+        partial = Partial(name, _call(function or call.function, call, *call.args))
+        return AggregatePlan(call, (partial,), (Accumulator(kind, (name,)),), column(name))
+
+    return recipe
+
+
+def _average(call: AggregateCall) -> AggregatePlan | NotMergeable:
+    """AVG as SUM and COUNT; in doubles unless the argument is a decimal, as Spark does it."""
+    (value,) = call.args
+    total, count = f"{call.name}$sum", f"{call.name}$count"
+    if call.type == "double":
+        summed, divided = _double(value), exp.Div(this=column(total), expression=column(count))
+    elif call.type.startswith("decimal"):
+        summed = value
+        # Spark divides by the count as DECIMAL(20,0) and rounds half up to the result's scale
+        divisor = exp.Cast(this=column(count), to=exp.DataType.build("decimal(20,0)"))
+        divided = exp.Div(this=column(total), expression=divisor)
+    else:
+        return NotMergeable(f"AVG of {call.type} has no accumulator")
+    finish = _when(
+        exp.GT(this=column(count), expression=literal(0)),
+        exp.Cast(this=divided, to=exp.DataType.build(call.type)),
+    )
+    return AggregatePlan(
+        call,
+        (Partial(total, _call("SUM", call, summed)), Partial(count, _call("COUNT", call, value))),
+        (Accumulator("sum", (total,)), Accumulator("count", (count,))),
+        finish,
+    )
+
+
+def _moments(divisor: int, root: bool) -> Recipe:
+    """VAR and STDDEV from count, mean and M2; `divisor` is 0 for POP and 1 for SAMP."""
+
+    def recipe(call: AggregateCall) -> AggregatePlan | NotMergeable:
+        (value,) = call.args
+        if call.type != "double":
+            return NotMergeable(f"{call.function} of {call.type} has no accumulator")
+        names = tuple(f"{call.name}${part}" for part in ("count", "mean", "m2"))
+        x = _double(value)
+        # Spark merges (count, mean, M2) itself, by the same formula, but shows only the end of it
+        m2 = exp.Mul(this=_call("VAR_POP", call, x), expression=_call("COUNT", call, x))
+        partials = (
+            Partial(names[0], _call("COUNT", call, x)),
+            Partial(names[1], _call("AVG", call, x)),
+            Partial(names[2], m2),
+        )
+        count: exp.Expr = column(names[0])
+        if divisor:
+            count = exp.Paren(this=exp.Sub(this=count, expression=literal(divisor)))
+        variance: exp.Expr = exp.Div(this=column(names[2]), expression=count)
+        if root:
+            variance = exp.Anonymous(this="SQRT", expressions=[variance])
+        enough = exp.GT(this=column(names[0]), expression=literal(divisor))
+        return AggregatePlan(
+            call, partials, (Accumulator("moments", names),), _when(enough, variance)
+        )
+
+    return recipe
+
+
+def _pick(kind: str) -> Recipe:
+    """A value from the row that comes first or last in an order; ties go by the value itself.
+
+    MIN_BY and MAX_BY have the order as an argument and pass over rows where it is NULL; the
+    FIRST and LAST family is ordered by the row's time.
+    """
+
+    def recipe(call: AggregateCall) -> AggregatePlan | NotMergeable:
+        if call.order is None and len(call.args) != 2:
+            return NotMergeable(f"{call.function} has no order to go by")
+        if not is_flat_type(call.type):
+            return NotMergeable(f"{call.function} of {call.type} has no accumulator")
+        order, value = ordering(call)
+        names = (f"{call.name}$order", f"{call.name}$value")
+        pair = exp.Anonymous(
+            this="NAMED_STRUCT",
+            expressions=[literal("o"), order.copy(), literal("v"), value.copy()],
+        )
+        extreme = exp.Anonymous(this="MIN" if kind == "first" else "MAX", expressions=[pair])
+        partial = Partial(call.name + "$0", _filtered(extreme, pick_condition(call)), names)
+        return AggregatePlan(call, (partial,), (Accumulator(kind, names),), column(names[1]))
+
+    return recipe
+
+
+def ordering(call: AggregateCall) -> tuple[exp.Expr, exp.Expr]:
+    """The order and the value of a call that picks a value."""
+    if call.order is not None:
+        return column(call.order), call.args[0]
+    return call.args[1], call.args[0]
+
+
+def pick_condition(call: AggregateCall) -> exp.Expr | None:
+    """The FILTER of a call that picks a value, with rows left out whose order is NULL."""
+    order, _ = ordering(call)
+    has_order: exp.Expr = exp.Not(this=exp.Is(this=order.copy(), expression=exp.Null()))
+    if call.condition is None:
+        return has_order
+    return exp.And(this=exp.Paren(this=call.condition.copy()), expression=has_order)
+
+
+def _when(condition: exp.Expr, value: exp.Expr) -> exp.Expr:
+    return exp.Case(ifs=[exp.If(this=condition, true=value)])
+
+
+def _is_summable(type_: str) -> bool:
+    return type_ in ("bigint", "double") or type_.startswith("decimal")
+
+
+def _is_integer(type_: str) -> bool:
+    return type_ in ("tinyint", "smallint", "int", "bigint")
+
+
+def _any_type(type_: str) -> bool:
+    return True
+
+
+_RECIPES: dict[str, Recipe] = {
+    "COUNT": _single("count", types=_any_type),
+    "COUNT_IF": _single("count", types=_any_type),
+    "SUM": _single("sum", types=_is_summable),
+    "MIN": _single("min", types=is_flat_type),
+    "MAX": _single("max", types=is_flat_type),
+    "BOOL_AND": _single("min", "MIN", types=is_flat_type),
+    "EVERY": _single("min", "MIN", types=is_flat_type),
+    "BOOL_OR": _single("max", "MAX", types=is_flat_type),
+    "SOME": _single("max", "MAX", types=is_flat_type),
+    "ANY": _single("max", "MAX", types=is_flat_type),
+    "BIT_AND": _single("bit_and", types=_is_integer),
+    "BIT_OR": _single("bit_or", types=_is_integer),
+    "BIT_XOR": _single("bit_xor", types=_is_integer),
+    "AVG": _average,
+    "MEAN": _average,
+    "VAR_POP": _moments(0, root=False),
+    "VAR_SAMP": _moments(1, root=False),
+    "VARIANCE": _moments(1, root=False),
+    "STDDEV_POP": _moments(0, root=True),
+    "STDDEV_SAMP": _moments(1, root=True),
+    "STDDEV": _moments(1, root=True),
+    "STD": _moments(1, root=True),
+    "MIN_BY": _pick("first"),
+    "MAX_BY": _pick("last"),
+    **{function: _pick(kind) for function, kind in TIME_ORDERED.items()},
+}
+
+MERGEABLE_FUNCTIONS = frozenset(_RECIPES)
+
+
+def describe(plan: AggregatePlan) -> str:
+    """The partial columns, as EXPLAIN prints them: `SUM(price) AS s$0`."""
+    return ", ".join(f"{to_sql(p.expr)} AS {p.name}" for p in plan.partials)

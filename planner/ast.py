@@ -1,0 +1,88 @@
+"""The nodes that sqlwin's SQL adds to sqlglot's, and where a node stands in the text."""
+
+from __future__ import annotations
+
+from sqlglot import exp
+
+from runtime.errors import Position
+
+WINDOW_COLUMNS = ("window_start", "window_end", "window_time")
+
+
+class WindowFunction(exp.Expression, exp.UDTF):
+    """`TABLE(HOP(TABLE data, DESCRIPTOR(timecol), slide, size, offset))` in a FROM clause.
+
+    Arguments:
+        this: the function's name as an `exp.Var`: TUMBLE, HOP, CUMULATE or SESSION.
+        data: an `exp.Table` or an `exp.Subquery` without alias of its own.
+        timecol: an `exp.Identifier`.
+        size, slide, step, gap, offset, emitonlyonupdate: the expressions as written.
+        partition: the columns of a PARTITION BY inside SESSION, a list.
+        alias: an `exp.TableAlias`, with or without column names.
+
+    Source positions are kept in `meta`, as sqlglot does for identifiers: `line`, `col` (of the
+    last character), `start`, `end` (inclusive character offsets); on this node, on each argument.
+    """
+
+    arg_types = {
+        "this": True,
+        "data": True,
+        "timecol": True,
+        "size": False,
+        "slide": False,
+        "step": False,
+        "gap": False,
+        "offset": False,
+        "emitonlyonupdate": False,
+        "partition": False,
+        "alias": False,
+        "joins": False,
+        "laterals": False,
+        "pivots": False,
+        "sample": False,
+    }
+
+    @property
+    def kind(self) -> str:
+        """TUMBLE, HOP, CUMULATE or SESSION."""
+        return str(self.this.name).upper()
+
+
+class KeywordCall(exp.Expression, exp.Func):
+    """`EXTRACT(DAY FROM ts)`, `TRIM(BOTH 'x' FROM a)`: words stand between the arguments.
+
+    Arguments:
+        this: the function's name, as written.
+        expressions: its arguments; units of time are an `exp.Var`.
+        words: the words before each of `expressions`, empty strings for none.
+    """
+
+    arg_types = {"this": True, "expressions": True, "words": True}
+
+    @property
+    def name(self) -> str:
+        """The function's name, as written."""
+        return str(self.this)
+
+
+class MultiUnitInterval(exp.Expression):
+    """`INTERVAL '1' DAY '2' HOURS`: one literal of several units.
+
+    Arguments:
+        expressions: an `exp.Interval` for each unit.
+    """
+
+    arg_types = {"expressions": True}
+
+
+def position_of(node: exp.Expr, sql: str) -> Position | None:
+    """Where `node` stands in `sql`: from the first to the last character known of its parts."""
+    spans = [
+        (part.meta["start"], part.meta["end"])
+        for part in node.walk()
+        if "start" in part.meta and "end" in part.meta
+    ]
+    if not spans:
+        return None
+    start, end = min(s for s, _ in spans), max(e for _, e in spans)
+    return Position.at(sql, start, end - start + 1)

@@ -1,0 +1,460 @@
+"""A SELECT with GROUP BY over one window function: into Aggregate and what is computed around it.
+
+    SELECT post-expressions FROM (Aggregate of keys and calls) WHERE having ORDER BY ... LIMIT ...
+
+The part around the aggregate stays one SELECT for Spark. Where a block holds something that has no
+place in an Aggregate node, the binder says so and leaves the whole block to Spark.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Protocol
+
+from sqlglot import exp
+
+from planner.aggregates import TIME_ORDERED, is_aggregate, ordering, pick_condition
+from planner.ast import WindowFunction
+from planner.catalog import Catalog, Schema, column_named
+from planner.logical import (
+    Aggregate,
+    AggregateCall,
+    Filter,
+    NamedExpr,
+    Node,
+    SqlQuery,
+    WindowTableFunction,
+)
+from planner.sql import (
+    alias,
+    bare_column,
+    column,
+    column_names,
+    conjuncts,
+    identifier,
+    literal,
+    relation,
+    to_sql,
+)
+
+
+class Relations(Protocol):
+    """What the binder of a whole query lends to the binding of a block."""
+
+    catalog: Catalog
+
+    def placeholder(self, node: Node) -> str:
+        """A name that stands for `node` in texts."""
+
+    def relations_in(self, query: exp.Expr) -> tuple[tuple[str, Node], ...]:
+        """The placeholders that a text mentions and what they stand for."""
+
+    def sql_query(
+        self,
+        query: exp.Query,
+        scope: Mapping[str, exp.CTE],
+        schema: Schema | None = None,
+    ) -> SqlQuery:
+        """A node for text that has been lifted, with the CTEs it needs."""
+
+
+def is_aggregation(select: exp.Select) -> bool:
+    """Whether a SELECT groups rows: by GROUP BY, or by an aggregate in it."""
+    if select.args.get("group"):
+        return True
+    clauses = [*select.expressions, select.args.get("having"), select.args.get("order")]
+    return any(_aggregates_in(clause) for clause in clauses if clause is not None)
+
+
+def bind_aggregation(
+    select: exp.Select,
+    function: WindowFunction,
+    windowed: WindowTableFunction,
+    relations: Relations,
+    scope: Mapping[str, exp.CTE],
+) -> Node | str:
+    """The nodes of a grouping block over `windowed`, or the reason why it stays with Spark.
+
+    Raises:
+        AnalysisError: Spark's analyser finds the block wrong.
+    """
+    name = relations.placeholder(windowed)
+    source_alias = _source_alias(function)
+    whole = select.copy()
+    whole.set("with_", None)
+    table = relation(name)
+    if source_alias:
+        table.set("alias", exp.TableAlias(this=identifier(source_alias)))
+    whole.set("from_", exp.From(this=table))
+    # Spark judges the block as the person wrote it, before anything is taken apart
+    checked = relations.sql_query(whole, scope)
+    block = _Block(select, source_alias, windowed, checked.schema)
+    reason = block.refusal()
+    if reason:
+        return reason
+    keys = block.keys()
+    if isinstance(keys, str):
+        return keys
+    below = _filtered(select, block, relations, scope)
+    if isinstance(below, str):
+        return below
+    calls = block.calls(keys)
+    aggregate = _aggregate(below, keys, calls, relations, scope)
+    return block.around(aggregate, relations, scope)
+
+
+def _source_alias(function: WindowFunction) -> str | None:
+    clause = function.args.get("alias")
+    if clause is not None and clause.this is not None:
+        return str(clause.name)
+    data = function.args["data"]
+    return str(data.name) if isinstance(data, exp.Table) else None
+
+
+def _filtered(
+    select: exp.Select,
+    block: _Block,
+    relations: Relations,
+    scope: Mapping[str, exp.CTE],
+) -> Node | str:
+    """WHERE: a Filter above the windows; what holds a subquery goes into the data below them."""
+    where = select.args.get("where")
+    parts = [block.plain(part) for part in conjuncts(where.this if where else None)]
+    nested = [part for part in parts if part.find(exp.Query)]
+    plain = tuple(part for part in parts if not part.find(exp.Query))
+    windowed: Node = block.windowed
+    window_columns = {c.name.lower() for c in windowed.schema[-3:]}
+    if any(column_names(part) & window_columns for part in nested):
+        return "a subquery in WHERE reads window columns"
+    if nested:
+        data = block.windowed.input
+        query = exp.Select(
+            expressions=[exp.Star()],
+            from_=exp.From(this=relation(relations.placeholder(data))),
+            where=exp.Where(this=exp.and_(*nested)),
+        )
+        windowed = windowed.with_inputs(relations.sql_query(query, scope, data.schema))
+    return Filter(windowed.schema, windowed, plain) if plain else windowed
+
+
+def _aggregate(
+    below: Node,
+    keys: list[NamedExpr],
+    calls: list[AggregateCall],
+    relations: Relations,
+    scope: Mapping[str, exp.CTE],
+) -> Aggregate:
+    """The Aggregate node, with the types that Spark gives to its keys and calls."""
+    items: list[exp.Expr] = [alias(key.expr, key.name) for key in keys]
+    items += [alias(call.expr, call.name) for call in calls]
+    typed = exp.Select(
+        expressions=items,
+        from_=exp.From(this=relation(relations.placeholder(below))),
+        group=exp.Group(expressions=[key.expr.copy() for key in keys]) if keys else None,
+    )
+    schema = relations.sql_query(typed, scope).schema if items else ()
+    types = {c.name: c.type for c in schema}
+    return Aggregate(
+        schema, below, tuple(keys), tuple(_with_type(call, types[call.name]) for call in calls)
+    )
+
+
+def _with_type(call: AggregateCall, type_: str) -> AggregateCall:
+    return replace(call, type=type_)
+
+
+class _Block:
+    """One SELECT, its select list resolved against keys and aggregate calls."""
+
+    def __init__(
+        self,
+        select: exp.Select,
+        source_alias: str | None,
+        windowed: WindowTableFunction,
+        schema: Schema,
+    ) -> None:
+        self.select = select
+        self.source_alias = source_alias.lower() if source_alias else None
+        self.windowed = windowed
+        self.schema = schema
+        self.input_names = windowed.column_names
+        self.items = [self.plain(item.unalias()) for item in select.expressions]
+        self.aliases = {
+            item.alias.lower(): self.plain(item.this)
+            for item in select.expressions
+            if isinstance(item, exp.Alias)
+        }
+
+    def refusal(self) -> str | None:
+        """Why the block cannot become an Aggregate at all."""
+        group = self.select.args.get("group")
+        if group is not None:
+            for kind in ("grouping_sets", "cube", "rollup", "totals"):
+                if group.args.get(kind):
+                    return f"{kind.upper().replace('_', ' ')} is computed by Spark over rows"
+        if any(item.find(exp.Star) and not _only_counted_stars(item) for item in self.items):
+            return "the select list holds a *"
+        for key in ("qualify", "windows", "distinct"):
+            clause = self.select.args.get(key)
+            if clause is not None and (key != "distinct" or clause.args.get("on")):
+                return f"{key.upper()} is computed by Spark over rows"
+        if len(self.items) != len(self.schema):
+            return "the select list holds an expression that yields several columns"
+        return None
+
+    def plain(self, expr: exp.Expr) -> exp.Expr:
+        """The expression with columns named without the relation they come from."""
+
+        def bare(node: exp.Expr) -> exp.Expr:
+            if (
+                isinstance(node, exp.Column)
+                and node.table
+                and not node.args.get("db")
+                and node.table.lower() == self.source_alias
+                and node.table.lower() not in self.input_names
+            ):
+                unqualified = column(node.name)
+                unqualified.this.meta.update(node.this.meta)
+                return unqualified
+            return node
+
+        return expr.copy().transform(bare, copy=False)
+
+    def keys(self) -> list[NamedExpr] | str:
+        """The group keys, each under a name of its own."""
+        group = self.select.args.get("group")
+        if group is None:
+            return []
+        if group.args.get("all"):
+            exprs = [item for item in self.items if not _aggregates_in(item)]
+        else:
+            exprs = [self._resolved_key(self.plain(expr)) for expr in group.expressions]
+        keys: dict[str, NamedExpr] = {}
+        for expr in exprs:
+            if expr.find(exp.Query):
+                return "a subquery stands in GROUP BY"
+            known = column_named(self.windowed.schema, bare_column(expr) or "")
+            name = known.name if known else f"$f{len(keys)}"
+            keys.setdefault(_canonical(expr), NamedExpr(name, expr))
+        return list(keys.values())
+
+    def _resolved_key(self, expr: exp.Expr) -> exp.Expr:
+        """GROUP BY 1 and GROUP BY alias mean the select list's expression."""
+        expr = expr.unnest()
+        if isinstance(expr, exp.Literal) and not expr.is_string:
+            return self.items[int(expr.name) - 1].copy()
+        name = bare_column(expr)
+        if name and name.lower() not in self.input_names and name.lower() in self.aliases:
+            return self.aliases[name.lower()].copy()
+        return expr
+
+    def calls(self, keys: list[NamedExpr]) -> list[AggregateCall]:
+        """The distinct aggregate calls of the block; named by their alias where they have one."""
+        taken = {key.name.lower() for key in keys}
+        calls: dict[str, AggregateCall] = {}
+        self.call_names: dict[str, str] = {}
+        clauses: list[exp.Expr] = list(self.items)
+        for clause in ("having", "order", "sort"):
+            if self.select.args.get(clause):
+                clauses.append(self.plain(self.select.args[clause]))
+        aliases = {_canonical(expr): name for name, expr in reversed(self.aliases.items())}
+        for node in (call for clause in clauses for call in _aggregates_in(clause)):
+            key = _canonical(node)
+            if key in calls:
+                continue
+            name = aliases.get(key, "")
+            if not name or name in taken or name in self.input_names:
+                name = f"$agg{len(calls)}"
+            taken.add(name)
+            calls[key] = self._call(node, name)
+            self.call_names[key] = name
+        return list(calls.values())
+
+    def _call(self, node: exp.Expr, name: str) -> AggregateCall:
+        text = to_sql(node)
+        inner, condition, ignore_nulls = node, None, False
+        if isinstance(inner, exp.Filter):
+            condition, inner = inner.expression.this, inner.this
+        if isinstance(inner, exp.IgnoreNulls | exp.RespectNulls):
+            ignore_nulls, inner = isinstance(inner, exp.IgnoreNulls), inner.this
+        wrapped = not isinstance(inner, exp.Anonymous)  # WITHIN GROUP and the like: Spark's alone
+        function = inner.this.name.upper() if wrapped else inner.name.upper()
+        args = tuple(inner.expressions)
+        distinct = len(args) == 1 and isinstance(args[0], exp.Distinct)
+        if distinct:
+            args = tuple(args[0].expressions)
+        if len(args) == 1 and isinstance(args[0], exp.IgnoreNulls | exp.RespectNulls):
+            ignore_nulls, args = isinstance(args[0], exp.IgnoreNulls), (args[0].this,)
+        by_time = function in TIME_ORDERED and not wrapped
+        if by_time and len(args) == 2:  # first(x, true) is first(x) IGNORE NULLS
+            if not isinstance(args[1], exp.Boolean):
+                by_time = False
+            else:
+                ignore_nulls, args = ignore_nulls or bool(args[1].this), args[:1]
+        if by_time and ignore_nulls:
+            present = exp.Not(this=exp.Is(this=args[0].copy(), expression=exp.Null()))
+            condition = (
+                exp.And(this=exp.Paren(this=condition), expression=present)
+                if condition
+                else present
+            )
+        call = AggregateCall(
+            name=name,
+            function=f"{function} WITHIN GROUP" if wrapped else function,
+            expr=node,
+            args=args,
+            text=text,
+            type="",
+            condition=condition,
+            distinct=distinct,
+            order=self.windowed.time_column if by_time else None,
+        )
+        if by_time or (function in ("MIN_BY", "MAX_BY") and len(args) == 2 and not distinct):
+            return _with_expr(call, _picking(call))
+        return call
+
+    def around(
+        self,
+        aggregate: Aggregate,
+        relations: Relations,
+        scope: Mapping[str, exp.CTE],
+    ) -> Node | str:
+        """The SELECT around the aggregate: its items, HAVING, ORDER BY, LIMIT."""
+        self.key_names = {_canonical(key.expr): key.name for key in aggregate.keys}
+        known = aggregate.column_names
+        items = [
+            alias(self._post(item), column_.name)
+            for item, column_ in zip(self.items, self.schema, strict=True)
+        ]
+        outer = exp.Select(
+            expressions=items, from_=exp.From(this=relation(relations.placeholder(aggregate)))
+        )
+        having = self.select.args.get("having")
+        if having is not None:
+            condition = self._post(self._with_aliases(self.plain(having.this), known))
+            outer.set("where", exp.Where(this=condition))
+        for clause in ("order", "sort", "cluster", "distribute"):
+            if self.select.args.get(clause):
+                outer.set(clause, self._post(self.plain(self.select.args[clause])))
+        for clause in ("limit", "offset", "distinct", "hint"):
+            if self.select.args.get(clause):
+                outer.set(clause, self.select.args[clause].copy())
+        unknown = _unknown_columns(outer, known | {c.name.lower() for c in self.schema})
+        if unknown:
+            return f"`{unknown}` is read outside of the aggregates that are known here"
+        return relations.sql_query(outer, scope, self.schema)
+
+    def _post(self, expr: exp.Expr) -> exp.Expr:
+        """The expression over the aggregate's output columns."""
+        key = _canonical(expr)
+        if key in self.key_names:
+            return column(self.key_names[key])
+        if key in self.call_names and _is_call(expr):
+            return column(self.call_names[key])
+        result = expr.copy()
+        for child in list(result.iter_expressions()):
+            if isinstance(child, exp.Query):
+                continue
+            if isinstance(result, exp.Window) and child is result.this:
+                # an OVER function is computed on the aggregated rows: only what it reads changes
+                inner = child.this if isinstance(child, exp.Filter | exp.IgnoreNulls) else child
+                for arg in list(inner.iter_expressions()):
+                    arg.replace(self._post(arg))
+                continue
+            child.replace(self._post(child))
+        return result
+
+    def _with_aliases(self, expr: exp.Expr, known: frozenset[str]) -> exp.Expr:
+        """HAVING may use the names of the select list, WHERE may not."""
+
+        def spelled_out(node: exp.Expr) -> exp.Expr:
+            name = bare_column(node) if isinstance(node, exp.Column) else None
+            if name and name.lower() not in self.input_names and name.lower() in self.aliases:
+                return exp.Paren(this=self.aliases[name.lower()].copy())
+            return node
+
+        return expr.transform(spelled_out)
+
+
+def _with_expr(call: AggregateCall, expr: exp.Expr) -> AggregateCall:
+    return replace(call, expr=expr)
+
+
+def _picking(call: AggregateCall) -> exp.Expr:
+    """A call that picks a value, as Spark computes it on rows: deterministic also among ties."""
+    first = TIME_ORDERED.get(call.function, "first" if call.function == "MIN_BY" else "last")
+    order, value = ordering(call)
+    pair = exp.Anonymous(
+        this="NAMED_STRUCT", expressions=[literal("o"), order.copy(), literal("v"), value.copy()]
+    )
+    extreme = exp.Anonymous(this="MIN" if first == "first" else "MAX", expressions=[pair])
+    where = exp.Where(this=pick_condition(call))
+    return exp.Dot(
+        this=exp.Paren(this=exp.Filter(this=extreme, expression=where)),
+        expression=exp.to_identifier("v"),
+    )
+
+
+def _is_call(node: exp.Expr) -> bool:
+    """Whether a node is an aggregate call, with what is wrapped around it."""
+    if isinstance(node, exp.Filter | exp.WithinGroup | exp.IgnoreNulls | exp.RespectNulls):
+        return _is_call(node.this)
+    return is_aggregate(node)
+
+
+def _aggregates_in(clause: exp.Expr) -> list[exp.Expr]:
+    """The outermost aggregate calls in a clause, those of OVER and of subqueries left out."""
+    if isinstance(clause, exp.Query):
+        return []
+    if isinstance(clause, exp.Window):
+        function = clause.this
+        inner = function.this if isinstance(function, exp.Filter | exp.IgnoreNulls) else function
+        found = [call for arg in inner.iter_expressions() for call in _aggregates_in(arg)]
+        rest = [child for child in clause.iter_expressions() if child is not function]
+        return found + [call for child in rest for call in _aggregates_in(child)]
+    if _is_call(clause):
+        return [clause]
+    return [call for child in clause.iter_expressions() for call in _aggregates_in(child)]
+
+
+def _only_counted_stars(item: exp.Expr) -> bool:
+    """Whether every * in an expression is the argument of a function, as in COUNT(*)."""
+    return all(isinstance(star.parent, exp.Anonymous) for star in item.find_all(exp.Star))
+
+
+def _canonical(expr: exp.Expr) -> str:
+    """A text that is equal for expressions that mean the same column by column."""
+
+    def folded(node: exp.Expr) -> exp.Expr:
+        if isinstance(node, exp.Identifier):
+            return exp.Identifier(this=node.name.lower(), quoted=True)
+        if isinstance(node, exp.Anonymous) and isinstance(node.this, str):
+            node.set("this", node.this.upper())
+        return node
+
+    return to_sql(expr.unnest().copy().transform(folded, copy=False))
+
+
+def _unknown_columns(outer: exp.Select, known: frozenset[str]) -> str | None:
+    """A column of the outer SELECT that neither the aggregate nor the select list provides."""
+
+    def in_subquery(node: exp.Expr) -> bool:
+        return node.parent_select is not outer
+
+    for col in outer.find_all(exp.Column):
+        if in_subquery(col) or isinstance(col.this, exp.Star):
+            continue
+        first = col.parts[0].name.lower()
+        if first not in known and not _is_lambda_variable(col):
+            return col.name
+    return None
+
+
+def _is_lambda_variable(col: exp.Column) -> bool:
+    parent = col.find_ancestor(exp.Lambda)
+    while parent is not None:
+        if any(arg.name.lower() == col.parts[0].name.lower() for arg in parent.expressions):
+            return True
+        parent = parent.find_ancestor(exp.Lambda)
+    return False

@@ -1,0 +1,391 @@
+"""AST to logical plan: window blocks become nodes, everything else stays SQL for Spark.
+
+A window block is a SELECT over one window table function. The binder walks a query from the
+inside out; what it turns into a node is replaced in the text around it by a placeholder relation,
+so that the text that is left, whatever it does, can be handed to Spark as it stands.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from sqlglot import exp
+
+from planner.ast import WINDOW_COLUMNS, WindowFunction, position_of
+from planner.bind_block import bind_aggregation, is_aggregation
+from planner.catalog import Catalog, Schema, column_named
+from planner.logical import (
+    NamedExpr,
+    Node,
+    Project,
+    SqlQuery,
+    TableScan,
+    WindowColumns,
+    WindowTableFunction,
+)
+from planner.sql import column, is_timestamp, relation, select_all_from, to_sql
+from planner.window_parameters import window_of
+from runtime.errors import AnalysisError
+from runtime.nearest import nearest
+from runtime.spec import Column, Session
+
+Scope = Mapping[str, exp.CTE]
+PLACEHOLDER = "__sqlwin_input_{}__"
+
+
+@dataclass(frozen=True)
+class Bound:
+    """A bound query.
+
+    Attributes:
+        plan: the logical plan.
+        notes: why window blocks were left to Spark, where they were.
+        is_rewritten: False if Spark can be given the text as the person wrote it.
+    """
+
+    plan: Node
+    notes: tuple[str, ...]
+    is_rewritten: bool
+
+
+def bind(query: exp.Query, sql: str, catalog: Catalog) -> Bound:
+    """The logical plan of a query.
+
+    Args:
+        query: the tree, in sqlwin's dialect; it is not changed.
+        sql: the text it was parsed from, for positions in errors.
+        catalog: where names are looked up.
+
+    Raises:
+        AnalysisError: a name, a type or a window does not fit.
+    """
+    binder = _Binder(sql, catalog)
+    plan = binder.bind_query(query.copy(), {})
+    return Bound(plan, tuple(dict.fromkeys(binder.notes)), binder.rewritten)
+
+
+class _Binder:
+    def __init__(self, sql: str, catalog: Catalog) -> None:
+        self.sql = sql
+        self.catalog = catalog
+        self.nodes: dict[str, Node] = {}
+        self.notes: list[str] = []
+        self.views: list[str] = []
+        self.rewritten = False
+
+    # -- queries -------------------------------------------------------------------------------
+
+    def bind_query(self, query: exp.Query, scope: Scope) -> Node:
+        """A query in the scope of some CTEs, as a node."""
+        lifted = self.lift(query, scope)
+        return self._whole_relation(lifted) or self.sql_query(lifted, scope)
+
+    def sql_query(self, query: exp.Query, scope: Scope, schema: Schema | None = None) -> SqlQuery:
+        """A node for text that has been lifted, with the CTEs it needs."""
+        query = self._with_ctes(query, scope)
+        relations = self.relations_in(query)
+        schema = schema or self.catalog.analyze(query, {n: node.schema for n, node in relations})
+        return SqlQuery(schema, query, relations)
+
+    def relations_in(self, query: exp.Expr) -> tuple[tuple[str, Node], ...]:
+        """The placeholders that a text mentions and what they stand for."""
+        names = dict.fromkeys(table.name for table in query.find_all(exp.Table))
+        return tuple((name, self.nodes[name]) for name in names if name in self.nodes)
+
+    def placeholder(self, node: Node) -> str:
+        """A name that stands for `node` in texts."""
+        for name, known in self.nodes.items():
+            if known is node:
+                return name
+        self.rewritten = True
+        name = PLACEHOLDER.format(len(self.nodes))
+        self.nodes[name] = node
+        return name
+
+    def lift(self, query: exp.Query, scope: Scope) -> exp.Query:
+        """The query with every window block in it replaced by a placeholder."""
+        if isinstance(query, exp.Subquery):
+            query.set("this", self.lift(query.this, scope))
+            return query
+        scope = self._lift_ctes(query, scope)
+        for part in self._parts_below(query):
+            if isinstance(part, WindowFunction):
+                if part is not self._window_block_function(query):
+                    self._replace_window_function(part, scope)
+            elif isinstance(part, exp.Table):
+                self._expand_view(part, scope)
+            elif isinstance(part, exp.Query):
+                part.replace(self.lift(part, scope))
+        function = self._window_block_function(query)
+        if function is None or not isinstance(query, exp.Select):
+            return query
+        return self._lift_block(query, function, scope)
+
+    def _lift_ctes(self, query: exp.Query, scope: Scope) -> Scope:
+        clause = query.args.get("with_")
+        if clause is None:
+            return scope
+        inner = dict(scope)
+        for cte in clause.expressions:
+            if clause.args.get("recursive"):
+                inner[cte.alias.lower()] = cte
+            cte.set("this", self.lift(cte.this, inner))
+            inner[cte.alias.lower()] = cte
+        return inner
+
+    def _parts_below(self, query: exp.Query) -> list[exp.Expr]:
+        """Tables, window functions and queries inside `query`, those inside of these left out."""
+
+        def is_part(node: exp.Expr) -> bool:
+            return node is not query and isinstance(node, exp.Query | WindowFunction | exp.With)
+
+        found = []
+        for node in query.walk(prune=is_part):
+            if isinstance(node, exp.With):
+                continue
+            if is_part(node) or (
+                isinstance(node, exp.Table) and isinstance(node.this, exp.Identifier)
+            ):
+                found.append(node)
+        return found
+
+    def _window_block_function(self, query: exp.Query) -> WindowFunction | None:
+        """The window function of a SELECT that reads nothing else."""
+        if not isinstance(query, exp.Select):
+            return None
+        source = query.args.get("from_")
+        function = source.this if source is not None else None
+        alone = not any(query.args.get(key) for key in ("joins", "laterals", "pivots", "match"))
+        if not isinstance(function, WindowFunction) or not alone:
+            return None
+        extras = ("joins", "laterals", "pivots", "sample")
+        return None if any(function.args.get(key) for key in extras) else function
+
+    def _lift_block(self, query: exp.Select, function: WindowFunction, scope: Scope) -> exp.Query:
+        """A window block as `SELECT * FROM placeholder`, or left as it is over its windows."""
+        node = self.window_function(function, scope)
+        if not is_aggregation(query):
+            self._put_placeholder(function, node)
+            return query
+        bound = bind_aggregation(query, function, node, self, scope)
+        if isinstance(bound, str):
+            self.notes.append(bound)
+            self._put_placeholder(function, node)
+            return query
+        with_clause = query.args.get("with_")
+        lifted = select_all_from(relation(self.placeholder(bound)))
+        if with_clause is not None:
+            lifted.set("with_", with_clause)
+        return lifted
+
+    def _whole_relation(self, query: exp.Query) -> Node | None:
+        """The node behind `SELECT * FROM placeholder`, if the query is no more than that."""
+        select = query.unnest()
+        if not isinstance(select, exp.Select) or not select.is_star or len(select.selects) != 1:
+            return None
+        source = select.args.get("from_")
+        known = ("from_", "expressions", "with_")
+        others = [key for key, value in select.args.items() if value and key not in known]
+        if source is None or others or not isinstance(source.this, exp.Table):
+            return None
+        return self.nodes.get(source.this.name)
+
+    # -- tables, views, CTEs -------------------------------------------------------------------
+
+    def _expand_view(self, table: exp.Table, scope: Scope) -> None:
+        """Put a view's query in the place of its name, so that its windows are seen."""
+        if not table.db and (table.name.lower() in scope or table.name in self.nodes):
+            return
+        name = table_name(table)
+        query = self._view(name)
+        if query is None:
+            self._show_to_spark(table, name)
+            return
+        self.rewritten = True
+        self.views.append(".".join(name).lower())
+        lifted = self.lift(query, {})
+        self.views.pop()
+        alias = table.args.get("alias") or exp.TableAlias(this=exp.to_identifier(table.name))
+        subquery = exp.Subquery(this=lifted, alias=alias)
+        for key in ("joins", "laterals", "pivots", "sample"):
+            if table.args.get(key):
+                subquery.set(key, table.args[key])
+        table.replace(subquery)
+
+    def _show_to_spark(self, table: exp.Table, name: tuple[str, ...]) -> None:
+        """A kept table under the name by which Spark knows it."""
+        shown = self.catalog.relation(name)
+        if shown is None or (len(name) == 1 and shown == name[0].lower()):
+            return
+        self.rewritten = True
+        if not table.args.get("alias"):
+            table.set("alias", exp.TableAlias(this=exp.to_identifier(name[-1])))
+        table.set("this", exp.to_identifier(shown, quoted=True))
+        table.set("db", None)
+        table.set("catalog", None)
+
+    def _view(self, name: tuple[str, ...]) -> exp.Query | None:
+        if ".".join(name).lower() in self.views:
+            return None  # inside a view's own text its name means the table below it
+        query = self.catalog.view(name)
+        if query is not None:
+            for part in query.walk():
+                for key in ("line", "col", "start", "end"):
+                    part.meta.pop(key, None)  # places in the view's text, not in this one
+        return query
+
+    def _with_ctes(self, query: exp.Query, scope: Scope) -> exp.Query:
+        """The query with the definitions of those outer CTEs that it names."""
+        own = {cte.alias.lower() for cte in query.ctes}
+        needed: dict[str, exp.CTE] = {}
+
+        def need(node: exp.Expr) -> None:
+            for table in node.find_all(exp.Table):
+                name = table.name.lower()
+                if not table.db and name in scope and name not in own and name not in needed:
+                    need(scope[name].this)
+                    needed[name] = scope[name]
+
+        need(query)
+        if not needed:
+            return query
+        query = query.copy()
+        definitions = [cte.copy() for cte in needed.values()]
+        clause = query.args.get("with_")
+        if clause is not None:
+            definitions += clause.expressions
+        query.set("with_", exp.With(expressions=definitions))
+        return query
+
+    def scan(self, table: exp.Table, scope: Scope) -> Node:
+        """The relation that `TABLE name` means in a window function."""
+        name = table_name(table)
+        if not table.db and table.name.lower() in scope:
+            cte = scope[table.name.lower()]
+            whole = None if cte.args["alias"].columns else self._whole_relation(cte.this)
+            return whole or self.sql_query(select_all_from(relation(table.name)), scope)
+        view = self._view(name)
+        if view is not None:
+            self.views.append(".".join(name).lower())
+            node = self.bind_query(view, {})
+            self.views.pop()
+            return node
+        source = table.copy()
+        self._show_to_spark(source, name)
+        query = select_all_from(source)
+        schema = self.catalog.analyze(query, {})
+        return TableScan(schema, ".".join(name), query, self.catalog.connector(name))
+
+    # -- window functions ----------------------------------------------------------------------
+
+    def _replace_window_function(self, function: WindowFunction, scope: Scope) -> None:
+        self._put_placeholder(function, self.window_function(function, scope))
+
+    def _put_placeholder(self, function: WindowFunction, node: Node) -> None:
+        table = relation(self.placeholder(node))
+        alias = function.args.get("alias")
+        if alias is not None:
+            # the columns were renamed below already
+            table.set("alias", exp.TableAlias(this=alias.this))
+        elif isinstance(function.args["data"], exp.Table):
+            table.set("alias", exp.TableAlias(this=exp.to_identifier(function.args["data"].name)))
+        for key in ("joins", "laterals", "pivots", "sample"):
+            if function.args.get(key):
+                table.set(key, function.args[key])
+        function.replace(table)
+
+    def window_function(self, function: WindowFunction, scope: Scope) -> WindowTableFunction:
+        """The node of a window function over whatever its data is."""
+        window = window_of(function, self.sql)
+        if isinstance(window, Session):
+            raise AnalysisError(
+                "SESSION windows can be written, but not run yet",
+                position=position_of(function.this, self.sql),
+                sql=self.sql,
+                hint="TUMBLE, HOP and CUMULATE run",
+            )
+        data = function.args["data"]
+        if isinstance(data, WindowFunction):
+            source: Node = self.window_function(data, scope)
+        elif isinstance(data, exp.Table):
+            source = self.scan(data, scope)
+        else:
+            source = self.bind_query(data.unnest(), scope)
+        time = self._time_column(function, source.schema)
+        self._refuse_window_columns(function, source.schema)
+        columns = WindowColumns(*WINDOW_COLUMNS)
+        alias = function.args.get("alias")
+        if alias is not None and alias.columns:
+            source, columns, time = self._renamed(function, source, time)
+        added = (
+            Column(columns.start, "timestamp_ntz", False),
+            Column(columns.end, "timestamp_ntz", False),
+            Column(columns.time, time.type, False),
+        )
+        return WindowTableFunction(
+            source.schema + added, source, window, time.name, time.type, columns
+        )
+
+    def _time_column(self, function: WindowFunction, schema: Schema) -> Column:
+        descriptor = function.args["timecol"]
+        found = column_named(schema, descriptor.name)
+        times = [f"`{c.name}`" for c in schema if is_timestamp(c.type)]
+        hint = "columns of that type: " + ", ".join(times) if times else None
+        if found is None:
+            close = nearest(descriptor.name, [c.name for c in schema])
+            raise AnalysisError(
+                f"column `{descriptor.name}` does not exist in the data of {function.kind}",
+                position=position_of(descriptor, self.sql),
+                sql=self.sql,
+                hint=f"did you mean `{close}`?" if close else hint,
+            )
+        if not is_timestamp(found.type):
+            raise AnalysisError(
+                f"{function.kind} needs a TIMESTAMP or TIMESTAMP_LTZ column to put windows on, "
+                f"but `{found.name}` is {found.type.upper()}",
+                position=position_of(descriptor, self.sql),
+                sql=self.sql,
+                hint=hint or "make one in a subquery: CAST(... AS TIMESTAMP)",
+            )
+        return found
+
+    def _refuse_window_columns(self, function: WindowFunction, schema: Schema) -> None:
+        taken = [name for name in WINDOW_COLUMNS if column_named(schema, name)]
+        if taken:
+            raise AnalysisError(
+                f"the data of {function.kind} already has a column `{taken[0]}`",
+                position=position_of(function.args["data"], self.sql)
+                or position_of(function.this, self.sql),
+                sql=self.sql,
+                hint=f"rename it in a subquery: SELECT {taken[0]} AS inner_{taken[0]}, ...",
+            )
+
+    def _renamed(
+        self, function: WindowFunction, source: Node, time: Column
+    ) -> tuple[Node, WindowColumns, Column]:
+        """The data under the names of `AS t(a, b, ..., ws, we, wt)`."""
+        alias = function.args["alias"]
+        names = [c.name for c in alias.columns]
+        if len(names) != len(source.schema) + 3:
+            raise AnalysisError(
+                f"{function.kind} yields {len(source.schema) + 3} columns, but the alias names "
+                f"{len(names)}",
+                position=position_of(alias, self.sql),
+                sql=self.sql,
+                hint="the data's columns come first, then window_start, window_end, window_time",
+            )
+        renamed = tuple(
+            Column(name, c.type, c.nullable) for name, c in zip(names, source.schema, strict=False)
+        )
+        items = tuple(
+            NamedExpr(new.name, column(old.name))
+            for new, old in zip(renamed, source.schema, strict=True)
+        )
+        time = renamed[[c.name for c in source.schema].index(time.name)]
+        return Project(renamed, source, items), WindowColumns(*names[-3:]), time
+
+
+def table_name(table: exp.Table) -> tuple[str, ...]:
+    """The parts of a table's name."""
+    return tuple(part.name for part in table.parts) or (to_sql(table),)

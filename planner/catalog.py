@@ -1,0 +1,43 @@
+"""What the planner asks of its surroundings while it binds names."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Protocol
+
+from sqlglot import exp
+
+from runtime.spec import Column
+
+Schema = tuple[Column, ...]
+
+
+class Catalog(Protocol):
+    """Tables, views and Spark's analyser, as the planner sees them."""
+
+    def view(self, name: tuple[str, ...]) -> exp.Query | None:
+        """The query behind a view that sqlwin keeps, or None. The caller may change the tree."""
+
+    def connector(self, name: tuple[str, ...]) -> str | None:
+        """The connector of a table that sqlwin keeps, or None for a table of Spark's catalog."""
+
+    def relation(self, name: tuple[str, ...]) -> str | None:
+        """The name by which Spark knows a table that sqlwin keeps, or None for Spark's own."""
+
+    def analyze(self, query: exp.Query, relations: Mapping[str, Schema]) -> Schema:
+        """Output columns of `query`, by Spark's own analyser.
+
+        Args:
+            query: Spark SQL; tables named in `relations` stand for relations of that schema.
+            relations: schemas of the placeholders.
+
+        Raises:
+            AnalysisError: Spark refuses the query; the position, if there is one, is in the
+                text the person wrote.
+        """
+
+
+def column_named(schema: Schema, name: str) -> Column | None:
+    """The column called `name`, by Spark's rule: case does not matter."""
+    folded = name.lower()
+    return next((column for column in schema if column.name.lower() == folded), None)

@@ -1,0 +1,206 @@
+"""Physical plan to the steps that the runtime carries out.
+
+Neighbouring nodes that Spark SQL can do become one text, with subqueries where the plan has nodes.
+"""
+
+from __future__ import annotations
+
+from sqlglot import exp
+
+from planner.logical import (
+    Aggregate,
+    Filter,
+    NamedExpr,
+    Node,
+    Project,
+    SqlQuery,
+    TableScan,
+    WindowKey,
+    WindowTableFunction,
+)
+from planner.physical import (
+    Exchange,
+    GlobalWindowAggregate,
+    LocalWindowAggregate,
+    OnePhaseWindowAggregate,
+)
+from planner.sql import alias, column, conjunction, identifier, relation, to_sql
+from runtime.spec import (
+    AlignedWindow,
+    ExchangeStep,
+    ExpandStep,
+    GlobalStep,
+    LocalStep,
+    PartialColumn,
+    Session,
+    SqlStep,
+    Step,
+    Window,
+    WindowAggregation,
+)
+
+# Names inside a step: no column of a person's begins with a dollar sign
+_START, _END, _TIME = "$window_start", "$window_end", "$window_time"
+
+
+def lower(plan: Node) -> Step:
+    """The steps that compute `plan`."""
+    return _Lowering().step(plan)
+
+
+class _Lowering:
+    def __init__(self) -> None:
+        self.steps: dict[str, Step] = {}
+
+    def step(self, node: Node) -> Step:
+        """The node as a step of its own."""
+        query = self.query(node)
+        names = {table.name for table in query.find_all(exp.Table)}
+        inputs = tuple((name, step) for name, step in self.steps.items() if name in names)
+        return SqlStep(to_sql(query), inputs)
+
+    def query(self, node: Node) -> exp.Query:
+        """The node as Spark SQL; what is not SQL in it becomes a named step."""
+        match node:
+            case TableScan():
+                return node.query.copy()
+            case SqlQuery():
+                return self._sql_query(node)
+            case Filter():
+                return exp.Select(
+                    expressions=[exp.Star()],
+                    from_=self._from(node.input),
+                    where=exp.Where(this=conjunction(node.conjuncts)),
+                )
+            case Project():
+                return exp.Select(expressions=_items(node.items), from_=self._from(node.input))
+            case Aggregate():
+                calls = [alias(call.expr, call.name) for call in node.calls]
+                return exp.Select(
+                    expressions=_items(node.keys) + calls,
+                    from_=self._from(node.input),
+                    group=_group([key.expr for key in node.keys]),
+                )
+            case WindowTableFunction():
+                columns = node.columns
+                return self._named(
+                    self._expand(
+                        node.input,
+                        node.window,
+                        node.time_column,
+                        node.time_type,
+                        (columns.start, columns.end, columns.time),
+                    )
+                )
+            case OnePhaseWindowAggregate():
+                return self._one_phase(node)
+            case GlobalWindowAggregate():
+                return self._two_phases(node)
+        raise AssertionError(f"no step for {type(node).__name__}")
+
+    def _sql_query(self, node: SqlQuery) -> exp.Query:
+        query = node.query.copy()
+        relations = dict(node.relations)
+        for table in list(query.find_all(exp.Table)):
+            if table.name in relations and not table.db:
+                table_alias = table.args.get("alias") or exp.TableAlias(this=identifier(table.name))
+                inner = exp.Subquery(this=self.query(relations[table.name]), alias=table_alias)
+                for key in ("joins", "laterals", "pivots", "sample"):
+                    if table.args.get(key):
+                        inner.set(key, table.args[key])
+                table.replace(inner)
+        return query
+
+    def _from(self, node: Node) -> exp.From:
+        return exp.From(this=exp.Subquery(this=self.query(node)))
+
+    def _named(self, step: Step) -> exp.Select:
+        name = f"__sqlwin_step_{len(self.steps)}__"
+        self.steps[name] = step
+        return exp.Select(expressions=[exp.Star()], from_=exp.From(this=relation(name)))
+
+    def _expand(
+        self,
+        node: Node,
+        window: Window,
+        time_column: str,
+        time_type: str,
+        names: tuple[str, str, str],
+    ) -> ExpandStep:
+        source = _Lowering().step(node)
+        return ExpandStep(source, _aligned(window), time_column, time_type, *names)
+
+    def _one_phase(self, node: OnePhaseWindowAggregate) -> exp.Query:
+        expanded = self._named(
+            self._expand(
+                node.input, node.window, node.time_column, node.time_type, (_START, _END, _TIME)
+            )
+        )
+        columns = {"start": _START, "end": _END, "time": _TIME}
+        computed = {key.name: key.expr for key in node.keys}
+        computed |= {key.name: column(columns[key.role]) for key in node.window_keys}
+        computed |= {call.name: call.expr for call in node.calls}
+        window_keys: list[exp.Expr] = [column(columns[key.role]) for key in node.window_keys]
+        return exp.Select(
+            expressions=[alias(computed[c.name], c.name) for c in node.schema],
+            from_=exp.From(this=exp.Subquery(this=expanded)),
+            group=_group([key.expr for key in node.keys] + window_keys),
+        )
+
+    def _two_phases(self, node: GlobalWindowAggregate) -> exp.Query:
+        exchange = node.input
+        assert isinstance(exchange, Exchange)
+        local = exchange.input
+        assert isinstance(local, LocalWindowAggregate)
+        partials = tuple(
+            PartialColumn(partial.name, to_sql(partial.expr), partial.struct_fields)
+            for plan in local.plans
+            for partial in plan.partials
+        )
+        local_step = LocalStep(
+            _Lowering().step(local.input),
+            _aligned(local.window),
+            local.time_column,
+            local.time_type,
+            tuple((key.name, to_sql(key.expr)) for key in local.keys),
+            partials,
+            local.slice_end,
+        )
+        aggregation = WindowAggregation(
+            _aligned(node.window),
+            node.keys,
+            node.slice_end,
+            tuple(acc for plan in node.plans for acc in plan.accumulators),
+            _START,
+            _END,
+        )
+        merged = self._named(GlobalStep(ExchangeStep(local_step, exchange.keys), aggregation))
+        windows = {key.name: _window_column(key, node.time_type) for key in node.window_keys}
+        items = [alias(windows.get(c.name, column(c.name)), c.name) for c in node.schema]
+        return exp.Select(expressions=items, from_=exp.From(this=exp.Subquery(this=merged)))
+
+
+def _aligned(window: Window) -> AlignedWindow:
+    assert not isinstance(window, Session)
+    return window
+
+
+def _items(items: tuple[NamedExpr, ...]) -> list[exp.Expr]:
+    return [alias(item.expr, item.name) for item in items]
+
+
+def _group(keys: list[exp.Expr]) -> exp.Group | None:
+    return exp.Group(expressions=[key.copy() for key in keys]) if keys else None
+
+
+def _window_column(key: WindowKey, time_type: str) -> exp.Expr:
+    """A window column from the global stage's start and end."""
+    if key.role == "start":
+        return column(_START)
+    if key.role == "end":
+        return column(_END)
+    last_ms = exp.Sub(
+        this=column(_END),
+        expression=exp.Interval(this=exp.Literal.string("0.001"), unit=exp.var("SECOND")),
+    )
+    return exp.Cast(this=last_ms, to=exp.Var(this=time_type))

@@ -1,0 +1,129 @@
+"""The driver of the rules: walks the plan, tries each rule at each node, keeps a trace.
+
+A rule is a function of one node. It answers with a new node, with a `Refusal` that says why it
+does not apply to a node it is meant for, or with None if the node is none of its business.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, field
+
+from planner.logical import Node
+
+
+@dataclass(frozen=True)
+class Options:
+    """Settings that the planner obeys.
+
+    Attributes:
+        agg_phase_strategy: AUTO, ONE_PHASE or TWO_PHASE.
+        disabled_rules: names of rules that are not tried.
+    """
+
+    agg_phase_strategy: str = "AUTO"
+    disabled_rules: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """Why a rule does not apply to a node that it is meant for."""
+
+    reason: str
+
+
+@dataclass(frozen=True)
+class TraceEntry:
+    """What one rule did at one node: `reason` is None where it applied."""
+
+    rule: str
+    node: str
+    reason: str | None = None
+
+
+@dataclass
+class Trace:
+    """What the rules did, each event once, in order."""
+
+    entries: list[TraceEntry] = field(default_factory=list)
+
+    def add(self, rule: str, node: Node, reason: str | None = None) -> None:
+        """Record an event, unless it is there already."""
+        entry = TraceEntry(rule, type(node).__name__, reason)
+        if entry not in self.entries or reason is None:
+            self.entries.append(entry)
+
+
+Rule = Callable[[Node, Options], Node | Refusal | None]
+
+
+@dataclass(frozen=True)
+class Stage:
+    """Rules that are applied together, bottom-up, until none of them changes anything."""
+
+    name: str
+    rules: Sequence[Rule]
+
+
+class SchemaChangedError(Exception):
+    """A rule changed what a node yields: a fault in the rule, never in a query."""
+
+
+# More passes than any plan needs: a plan that still changes after them has rules that undo
+# each other.
+_MAX_PASSES = 50
+
+
+def optimize(plan: Node, stages: Sequence[Stage], options: Options, trace: Trace) -> Node:
+    """Apply the stages in order.
+
+    Raises:
+        SchemaChangedError: a rule changed the names or types of a node's columns.
+    """
+    for stage in stages:
+        rules = [rule for rule in stage.rules if rule.__name__ not in options.disabled_rules]
+        for rule in stage.rules:
+            if rule not in rules:
+                trace.add(rule.__name__, plan, "disabled by sqlwin.optimizer.disabled-rules")
+        for _ in range(_MAX_PASSES):
+            refusals: list[tuple[str, Node, str]] = []
+            after = _apply(plan, rules, options, trace, refusals)
+            if after is plan:
+                break
+            plan = after
+        else:
+            raise SchemaChangedError(f"stage {stage.name} does not come to rest")
+        # only what was refused in the final plan is of interest
+        for name, node, reason in refusals:
+            trace.add(name, node, reason)
+    return plan
+
+
+def _apply(
+    node: Node,
+    rules: Collection[Rule],
+    options: Options,
+    trace: Trace,
+    refusals: list[tuple[str, Node, str]],
+) -> Node:
+    inputs = tuple(_apply(child, rules, options, trace, refusals) for child in node.inputs)
+    if any(new is not old for new, old in zip(inputs, node.inputs, strict=True)):
+        node = node.with_inputs(*inputs)
+    for rule in rules:
+        result = rule(node, options)
+        if isinstance(result, Refusal):
+            refusals.append((rule.__name__, node, result.reason))
+        elif result is not None:
+            _check_schema(rule, node, result)
+            trace.add(rule.__name__, node)
+            return result
+    return node
+
+
+def _check_schema(rule: Rule, before: Node, after: Node) -> None:
+    old = [(c.name, c.type) for c in before.schema]
+    new = [(c.name, c.type) for c in after.schema]
+    if old != new:
+        raise SchemaChangedError(
+            f"{rule.__name__} turned the columns {old} of {type(before).__name__} into {new}"
+        )

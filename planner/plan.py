@@ -1,0 +1,66 @@
+"""From a query's tree to a plan: bind, optimise, choose phases."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sqlglot import exp
+
+from planner.binder import bind
+from planner.catalog import Catalog
+from planner.logical import Node, Sink
+from planner.optimizer import Options, Trace, optimize
+from planner.rules import LOGICAL_STAGES, PHYSICAL_STAGES, RULE_NAMES
+from planner.to_physical import to_physical
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A query at each stage of its road.
+
+    Attributes:
+        bound: the logical plan as the query says it.
+        logical: the same after the rules.
+        physical: what runs.
+        trace: which rule did what, and which did not and why.
+        notes: why window blocks were left to Spark as they are.
+        is_rewritten: False if Spark can be given the text as the person wrote it.
+        rule_names: all rules there are, in order.
+    """
+
+    bound: Node
+    logical: Node
+    physical: Node
+    trace: Trace
+    notes: tuple[str, ...]
+    is_rewritten: bool
+    rule_names: tuple[str, ...] = RULE_NAMES
+
+
+def plan_query(
+    query: exp.Query,
+    sql: str,
+    catalog: Catalog,
+    options: Options,
+    sink: tuple[str, bool] | None = None,
+) -> Plan:
+    """Plan a query.
+
+    Args:
+        query: the tree, in sqlwin's dialect.
+        sql: the text it was parsed from.
+        catalog: where names are looked up.
+        options: the settings that matter here.
+        sink: for INSERT, the table and whether it is overwritten; only shown in plans.
+
+    Raises:
+        AnalysisError: the query does not fit the catalog, or a window makes no sense.
+    """
+    bound = bind(query, sql, catalog)
+    trace = Trace()
+    logical = optimize(bound.plan, LOGICAL_STAGES, options, trace)
+    physical = optimize(to_physical(logical), PHYSICAL_STAGES, options, trace)
+    trees = [bound.plan, logical, physical]
+    if sink is not None:
+        trees = [Sink(tree.schema, tree, *sink) for tree in trees]
+    return Plan(trees[0], trees[1], trees[2], trace, bound.notes, bound.is_rewritten)

@@ -1,0 +1,22 @@
+"""The rules and their order: the only place where it is stated."""
+
+from __future__ import annotations
+
+from planner.optimizer import Stage
+from planner.rules.fold_window_into_aggregate import fold_window_into_aggregate
+from planner.rules.prune_aggregate_input import prune_aggregate_input
+from planner.rules.pull_window_filter_above_aggregate import pull_window_filter_above_aggregate
+from planner.rules.push_filter_below_window import push_filter_below_window
+from planner.rules.split_window_aggregate import split_window_aggregate
+
+LOGICAL_STAGES = (
+    Stage("filters", (push_filter_below_window, pull_window_filter_above_aggregate)),
+    Stage("windows", (fold_window_into_aggregate,)),
+    Stage("columns", (prune_aggregate_input,)),
+)
+
+PHYSICAL_STAGES = (Stage("phases", (split_window_aggregate,)),)
+
+RULE_NAMES = tuple(
+    rule.__name__ for stage in (*LOGICAL_STAGES, *PHYSICAL_STAGES) for rule in stage.rules
+)

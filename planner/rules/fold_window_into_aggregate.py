@@ -1,0 +1,79 @@
+"""Aggregate over a window table function: into one window aggregate."""
+
+from __future__ import annotations
+
+from planner.logical import (
+    Aggregate,
+    Filter,
+    Node,
+    WindowAggregate,
+    WindowColumns,
+    WindowKey,
+    WindowTableFunction,
+)
+from planner.optimizer import Options, Refusal
+from planner.sql import bare_column, column_names, to_sql
+from runtime.spec import Cumulate
+
+
+def fold_window_into_aggregate(node: Node, options: Options) -> Node | Refusal | None:
+    """Compute windows inside the aggregate instead of copying each row once for each window.
+
+    Refused when the keys do not identify a window, and when a key, an argument or a filter reads
+    a window column: inside the aggregate a row knows its slice, not its windows. The model is
+    Flink's PullUpWindowTableFunctionIntoWindowAggregateRule.
+    """
+    if not isinstance(node, Aggregate):
+        return None
+    if isinstance(node.input, Filter) and isinstance(node.input.input, WindowTableFunction):
+        text = ", ".join(to_sql(conjunct) for conjunct in node.input.conjuncts)
+        return Refusal(f"{text} is a condition on single rows and their windows")
+    if not isinstance(node.input, WindowTableFunction):
+        return None
+    windowed = node.input
+    window_keys = _window_keys(node, windowed.columns)
+    reason = _unidentified(window_keys, windowed)
+    if reason:
+        return Refusal(reason)
+    names = {c.name.lower() for c in windowed.schema[-3:]}
+    window_names = {key.name for key in window_keys}
+    keys = tuple(key for key in node.keys if key.name not in window_names)
+    for key in keys:
+        if column_names(key.expr) & names:
+            return Refusal(f"the key {to_sql(key.expr)} reads a window column")
+    for call in node.calls:
+        if column_names(call.expr) & names:
+            return Refusal(f"{call.text} reads a window column")
+    return WindowAggregate(
+        node.schema,
+        windowed.input,
+        windowed.window,
+        windowed.time_column,
+        windowed.time_type,
+        keys,
+        window_keys,
+        node.calls,
+    )
+
+
+def _window_keys(node: Aggregate, columns: WindowColumns) -> tuple[WindowKey, ...]:
+    roles = [(key.name, columns.role_of(bare_column(key.expr) or "")) for key in node.keys]
+    return tuple(WindowKey(name, role) for name, role in roles if role is not None)
+
+
+def _unidentified(keys: tuple[WindowKey, ...], windowed: WindowTableFunction) -> str | None:
+    """Why the keys do not tell one window from another, if they do not.
+
+    The end of a window identifies it; the start does for all but CUMULATE, whose windows share it.
+    """
+    roles = {key.role for key in keys}
+    if roles & {"end", "time"}:
+        return None
+    if "start" not in roles:
+        return f"no window column among the keys: add {windowed.columns.end} to GROUP BY"
+    if isinstance(windowed.window, Cumulate):
+        return (
+            f"{windowed.columns.start} alone does not identify a CUMULATE window: add "
+            f"{windowed.columns.end} to GROUP BY"
+        )
+    return None

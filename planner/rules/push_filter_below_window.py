@@ -1,0 +1,41 @@
+"""Filter above a window table function: to below it, where it reads no window column."""
+
+from __future__ import annotations
+
+from sqlglot import exp
+
+from planner.logical import Filter, Node, WindowTableFunction
+from planner.optimizer import Options, Refusal
+from planner.sql import column_names, to_sql
+
+# A row that is copied into several windows would be judged anew for each copy.
+_NON_DETERMINISTIC = frozenset("RAND RANDOM RANDN UUID SHUFFLE MONOTONICALLY_INCREASING_ID".split())
+
+
+def push_filter_below_window(node: Node, options: Options) -> Node | Refusal | None:
+    """Filter rows before they are put into windows.
+
+    Conditions that read `window_start`, `window_end` or `window_time` stay above; so do those
+    that call a function which answers differently each time.
+    """
+    if not (isinstance(node, Filter) and isinstance(node.input, WindowTableFunction)):
+        return None
+    windowed = node.input
+    window_columns = {
+        name.lower()
+        for name in (windowed.columns.start, windowed.columns.end, windowed.columns.time)
+    }
+    movable, staying, reasons = [], [], []
+    for conjunct in node.conjuncts:
+        if column_names(conjunct) & window_columns:
+            reasons.append(f"{to_sql(conjunct)} reads a window column")
+        elif any(f.name.upper() in _NON_DETERMINISTIC for f in conjunct.find_all(exp.Anonymous)):
+            reasons.append(f"{to_sql(conjunct)} is not deterministic")
+        else:
+            movable.append(conjunct)
+            continue
+        staying.append(conjunct)
+    if not movable:
+        return Refusal("; ".join(reasons))
+    below = windowed.with_inputs(Filter(windowed.input.schema, windowed.input, tuple(movable)))
+    return Filter(node.schema, below, tuple(staying)) if staying else below

@@ -1,0 +1,110 @@
+"""Window aggregate in one phase: into local, exchange and global."""
+
+from __future__ import annotations
+
+from planner.aggregates import AggregatePlan, NotMergeable, plan_aggregate
+from planner.catalog import Schema
+from planner.logical import NamedExpr, Node, Project
+from planner.optimizer import Options, Refusal
+from planner.physical import (
+    Exchange,
+    GlobalWindowAggregate,
+    LocalWindowAggregate,
+    OnePhaseWindowAggregate,
+)
+from planner.properties import distribution
+from planner.shared_partials import share_partials
+from planner.sql import column, is_flat_type
+from runtime.spec import Column, Tumble
+
+SLICE_END = "$slice_end"
+
+
+def split_window_aggregate(node: Node, options: Options) -> Node | Refusal | None:
+    """Aggregate rows into slices where they are read, and only partials travel.
+
+    Conditions, those of Flink's TwoStageOptimizedWindowAggregateRule:
+
+    1. `table.optimizer.agg-phase-strategy` is not ONE_PHASE;
+    2. the window is on event time;
+    3. every aggregate, and every key, can be merged from partial results;
+    4. the input is not distributed by the keys already. Where windows overlap this does not
+       count: without slices each row would be copied into all of its windows.
+    """
+    if not isinstance(node, OnePhaseWindowAggregate):
+        return None
+    if options.agg_phase_strategy == "ONE_PHASE":
+        return Refusal("table.optimizer.agg-phase-strategy is ONE_PHASE")
+    if node.time_type == "proctime":
+        return Refusal("the window is on processing time")
+    for key in node.keys:
+        type_ = _type_of(key.name, node.schema)
+        if not is_flat_type(type_):
+            return Refusal(f"the key {key.name} is {type_}, which the exchange does not carry")
+    plans: list[AggregatePlan] = []
+    for call in node.calls:
+        plan = plan_aggregate(call)
+        if isinstance(plan, NotMergeable):
+            return Refusal(plan.reason)
+        plans.append(plan)
+    keys = tuple(key.name for key in node.keys)
+    there = distribution(node.input)
+    if there is not None and isinstance(node.window, Tumble):
+        read = {k.name.lower() for k in node.keys if k.is_plain_column}
+        if there <= read:
+            by = f"by {', '.join(sorted(there))}" if there else "to one task"
+            return Refusal(f"the input is distributed {by} already")
+    return _two_phases(node, keys, share_partials(tuple(plans)))
+
+
+def _two_phases(
+    node: OnePhaseWindowAggregate, keys: tuple[str, ...], plans: tuple[AggregatePlan, ...]
+) -> Node:
+    key_columns = tuple(c for c in node.schema if c.name in keys)
+    partials = tuple(
+        Column(name, "partial")
+        for plan in plans
+        for partial in plan.partials
+        for name in (partial.struct_fields or (partial.name,))
+    )
+    carried: Schema = (*key_columns, Column(SLICE_END, "bigint", False), *partials)
+    local = LocalWindowAggregate(
+        carried,
+        node.input,
+        node.window,
+        node.time_column,
+        node.time_type,
+        node.keys,
+        plans,
+        SLICE_END,
+    )
+    exchange = Exchange(carried, local, keys)
+    window_columns = tuple(
+        Column(key.name, _type_of(key.name, node.schema), False) for key in node.window_keys
+    )
+    merged = tuple(
+        Column(name, "partial")
+        for plan in plans
+        for accumulator in plan.accumulators
+        for name in accumulator.output_columns
+    )
+    whole = GlobalWindowAggregate(
+        key_columns + window_columns + merged,
+        exchange,
+        node.window,
+        node.time_type,
+        keys,
+        node.window_keys,
+        plans,
+        SLICE_END,
+    )
+    finishes = {plan.call.name: plan.finish for plan in plans}
+    items = tuple(
+        NamedExpr(c.name, finishes[c.name] if c.name in finishes else column(c.name))
+        for c in node.schema
+    )
+    return Project(node.schema, whole, items)
+
+
+def _type_of(name: str, schema: Schema) -> str:
+    return next(c.type for c in schema if c.name == name)

@@ -1,0 +1,25 @@
+-- Aggregates that are merged from slices: means, deviations, extremes and the rows they come from,
+-- first and last by time, conditions. All of them are computed for overlapping windows in one pass.
+CREATE TABLE flights WITH (
+  'connector' = 'filesystem',
+  'path' = 'queries/data/flights.parquet',
+  'format' = 'parquet'
+);
+
+SELECT carrier, window_end,
+       COUNT(*) AS flights,
+       COUNT(dep_delay) AS flown,
+       AVG(dep_delay) AS mean_delay,
+       STDDEV_SAMP(dep_delay) AS deviation,
+       MIN(dep_delay) AS earliest,
+       MAX(dep_delay) AS latest,
+       MAX_BY(dest, dep_delay) AS latest_to,
+       FIRST_VALUE(dest) AS first_to,
+       LAST_VALUE(tailnum) IGNORE NULLS AS last_plane,
+       BOOL_OR(arr_delay > 120) AS any_two_hours_late,
+       SUM(distance) FILTER (WHERE origin = 'EWR') AS miles_from_newark
+FROM TABLE(HOP(TABLE flights, DESCRIPTOR(sched_dep), INTERVAL '6' HOURS, INTERVAL '12' HOURS))
+WHERE carrier IN ('UA', 'AA', 'B6')
+GROUP BY carrier, window_start, window_end
+HAVING window_end BETWEEN TIMESTAMP_NTZ'2013-06-01 12:00:00' AND TIMESTAMP_NTZ'2013-06-02'
+ORDER BY carrier, window_end;

@@ -1,0 +1,14 @@
+-- An offset shifts where windows begin. An airport's day of work begins at four in the morning, so
+-- flights after midnight belong to the day before. The argument comes last, and may be negative:
+-- INTERVAL '-20' HOURS would give the same days.
+CREATE TABLE flights WITH (
+  'connector' = 'filesystem',
+  'path' = 'queries/data/flights.parquet',
+  'format' = 'parquet'
+);
+
+SELECT window_start, window_end, COUNT(*) AS departures, MAX(dep_delay) AS worst_delay
+FROM TABLE(TUMBLE(TABLE flights, DESCRIPTOR(sched_dep), INTERVAL '1' DAY, INTERVAL '4' HOURS))
+WHERE sched_dep >= TIMESTAMP_NTZ'2013-12-24 04:00:00'
+GROUP BY window_start, window_end
+ORDER BY window_start;

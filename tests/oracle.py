@@ -1,0 +1,108 @@
+"""Brute force: every row into its windows by definition, then a plain GROUP BY, all in DuckDB.
+
+Nothing here knows about slices. Times are BIGINT microseconds, windows are told by the formulas of
+the Flink documentation with a true floor.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+
+MINUTE_US = 60_000_000
+
+
+@dataclass(frozen=True)
+class OracleWindow:
+    """A window in both spellings: sqlwin's function and lengths in microseconds."""
+
+    kind: str
+    size_us: int
+    step_us: int = 0  # slide of HOP, step of CUMULATE
+    offset_us: int = 0
+
+    @property
+    def call(self) -> str:
+        """The window function over the table `data` with the time column `ts`."""
+        lengths = [self.size_us] if self.kind == "TUMBLE" else [self.step_us, self.size_us]
+        if self.offset_us:
+            lengths.append(self.offset_us)
+        arguments = ", ".join(_interval(length) for length in lengths)
+        return f"TABLE({self.kind}(TABLE data, DESCRIPTOR(ts), {arguments}))"
+
+    @property
+    def windows_sql(self) -> str:
+        """DuckDB: a list of structs (s, e), the windows of the row whose time is `t`."""
+        floor = "(t - (((t - ({off})) % {w}) + {w}) % {w})".format
+        if self.kind == "TUMBLE":
+            start = floor(off=self.offset_us, w=self.size_us)
+            return f"[{{'s': {start}, 'e': {start} + {self.size_us}}}]"
+        if self.kind == "HOP":
+            last = floor(off=self.offset_us, w=self.step_us)
+            starts = f"generate_series({last}, t - {self.size_us} + 1, -{self.step_us})"
+            return f"list_transform({starts}, lambda s: {{'s': s, 'e': s + {self.size_us}}})"
+        start = floor(off=self.offset_us, w=self.size_us)
+        first_end = floor(off=self.offset_us, w=self.step_us) + f" + {self.step_us}"
+        ends = f"generate_series({first_end}, {start} + {self.size_us}, {self.step_us})"
+        return f"list_transform({ends}, lambda e: {{'s': {start}, 'e': e}})"
+
+    def __str__(self) -> str:
+        return f"{self.kind}-{self.size_us}-{self.step_us}-{self.offset_us}"
+
+
+def _interval(us: int) -> str:
+    return f"INTERVAL '{us // 1_000_000}.{us % 1_000_000:06}' SECOND"
+
+
+def expected(
+    data: pa.Table, window: OracleWindow, keys: Sequence[str], aggregates: Sequence[str]
+) -> list[tuple[Any, ...]]:
+    """Rows (keys..., window start, window end in microseconds, aggregates...) by brute force."""
+    con = duckdb.connect()
+    con.execute("SET TimeZone = 'UTC'")
+    con.register("data", data)
+    names = [f"k{i}" for i in range(len(keys))]
+    key_list = "".join(f"{key} AS {name}, " for key, name in zip(keys, names, strict=True))
+    query = f"""
+        SELECT {"".join(n + ", " for n in names)} w.s, w.e, {", ".join(aggregates)}
+        FROM (SELECT *, {key_list} unnest({window.windows_sql}) AS w
+              FROM (SELECT *, epoch_us(ts) AS t FROM data WHERE ts IS NOT NULL))
+        GROUP BY {"".join(n + ", " for n in names)} w
+    """
+    return con.execute(query).fetchall()
+
+
+def same_rows(
+    actual: Iterable[Sequence[Any]], wanted: Iterable[Sequence[Any]], tolerance: float = 1e-9
+) -> None:
+    """Assert that two sets of rows are equal; doubles up to a relative tolerance."""
+    left = sorted((_comparable(row) for row in actual), key=_order)
+    right = sorted((_comparable(row) for row in wanted), key=_order)
+    assert len(left) == len(right), f"{len(left)} rows instead of {len(right)}"
+    for got, want in zip(left, right, strict=True):
+        assert all(_equal(g, w, tolerance) for g, w in zip(got, want, strict=True)), (
+            f"\n got {got}\nwant {want}"
+        )
+
+
+def _comparable(row: Sequence[Any]) -> tuple[Any, ...]:
+    return tuple(float(v) if isinstance(v, Decimal) else v for v in row)
+
+
+def _order(row: tuple[Any, ...]) -> str:
+    # doubles may differ in their last digits, so they do not take part in the order
+    return repr(tuple("" if isinstance(v, float) else v for v in row))
+
+
+def _equal(got: Any, want: Any, tolerance: float) -> bool:
+    if isinstance(got, float) and isinstance(want, int | float) and not isinstance(want, bool):
+        if math.isnan(got) or math.isnan(want):
+            return math.isnan(got) and math.isnan(want)
+        return math.isclose(got, want, rel_tol=tolerance, abs_tol=tolerance)
+    return bool(got == want)
