@@ -39,6 +39,15 @@ from planner.sql import (
 )
 
 
+# Clauses that group rows several times: as sqlglot hangs them on GROUP BY, or as nodes in it
+_SEVERAL_GROUPINGS: dict[str, type[exp.Expr] | None] = {
+    "grouping_sets": exp.GroupingSets,
+    "cube": exp.Cube,
+    "rollup": exp.Rollup,
+    "totals": None,
+}
+
+
 class Relations(Protocol):
     """What the binder of a whole query lends to the binding of a block."""
 
@@ -190,8 +199,8 @@ class _Block:
         """Why the block cannot become an Aggregate at all."""
         group = self.select.args.get("group")
         if group is not None:
-            for kind in ("grouping_sets", "cube", "rollup", "totals"):
-                if group.args.get(kind):
+            for kind, node in _SEVERAL_GROUPINGS.items():
+                if group.args.get(kind) or (node is not None and group.find(node)):
                     return f"{kind.upper().replace('_', ' ')} is computed by Spark over rows"
         if any(item.find(exp.Star) and not _only_counted_stars(item) for item in self.items):
             return "the select list holds a *"

@@ -49,7 +49,9 @@ class Trace:
 
     def add(self, rule: str, node: Node, reason: str | None = None) -> None:
         """Record an event, unless it is there already."""
-        entry = TraceEntry(rule, type(node).__name__, reason)
+        window = getattr(node, "window", None)
+        kind = f"({type(window).__name__.upper()})" if window is not None else ""
+        entry = TraceEntry(rule, type(node).__name__ + kind, reason)
         if entry not in self.entries or reason is None:
             self.entries.append(entry)
 
@@ -84,7 +86,8 @@ def optimize(plan: Node, stages: Sequence[Stage], options: Options, trace: Trace
         rules = [rule for rule in stage.rules if rule.__name__ not in options.disabled_rules]
         for rule in stage.rules:
             if rule not in rules:
-                trace.add(rule.__name__, plan, "disabled by sqlwin.optimizer.disabled-rules")
+                disabled = "disabled by sqlwin.optimizer.disabled-rules"
+                trace.entries.append(TraceEntry(rule.__name__, "any node", disabled))
         for _ in range(_MAX_PASSES):
             refusals: list[tuple[str, Node, str]] = []
             after = _apply(plan, rules, options, trace, refusals)

@@ -168,11 +168,11 @@ class SparkSqlGenerator(SparkGenerator):
 
 
 class SparkSql(Spark):
-    """sqlglot's Spark, with a generator that keeps what was written.
+    r"""sqlglot's Spark, with a generator that keeps what was written.
 
     Example:
         >>> SparkSql().generate(exp.Literal.string("it's"))
-        "'it\\\\'s'"
+        "'it\\'s'"
     """
 
     NORMALIZE_FUNCTIONS: bool | str = False

@@ -1,0 +1,17 @@
+.PHONY: install style types test test-core goldens bench check
+
+install:
+	pip install -e '.[java,test,bench]'
+style:
+	ruff check . && ruff format --check .
+types:
+	mypy
+test:
+	python -m pytest -q
+test-core:
+	python -m pytest -q -m "not spark and not cluster"
+goldens:
+	python -m pytest -q tests/explain tests/errors tests/queries --update-goldens
+bench:
+	python -m tests.bench
+check: style types test

@@ -1,0 +1,1 @@
+"""What executes on Spark: slice assigners, accumulators, kernels, operators, sources and sinks."""

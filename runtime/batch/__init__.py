@@ -1,0 +1,1 @@
+"""The batch operators, on Spark DataFrames."""

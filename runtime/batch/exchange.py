@@ -1,0 +1,73 @@
+"""The exchange: partials travel as few, large Arrow blobs, one or more for each bucket of keys."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import pyarrow as pa
+from pyspark.sql import DataFrame
+
+from runtime.kernels.blobs import split_by_bucket, to_blob
+from runtime.kernels.keys import bucket_of
+
+# Partials are collected up to this size before they are cut into one blob a bucket: a task holds
+# this much, and more makes fewer, larger blobs.
+FLUSH_BYTES = 64 << 20
+
+BLOB_DDL = "bucket int, partials binary"
+_BLOB_SCHEMA = pa.schema([("bucket", pa.int32()), ("partials", pa.binary())])
+
+
+def exchange(
+    partials: DataFrame, keys: tuple[str, ...], buckets: int, partitions: int
+) -> DataFrame:
+    """Blobs of partials, in the partition of their bucket, sorted by bucket.
+
+    Args:
+        partials: one row per key and slice, of any number of tasks.
+        keys: the columns that decide on the bucket.
+        buckets: how many buckets of keys there are.
+        partitions: how many tasks they are spread over.
+
+    Returns:
+        Columns `bucket` INT and `partials` BINARY (an Arrow IPC stream).
+    """
+
+    def to_blobs(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for table in _large_tables(batches):
+            yield bucket_blobs(table, keys, buckets)
+
+    return place_blobs(partials.mapInArrow(to_blobs, BLOB_DDL), partitions)
+
+
+def bucket_blobs(table: pa.Table, keys: tuple[str, ...], buckets: int) -> pa.RecordBatch:
+    """Partials cut into one blob for each bucket that has any: columns `bucket`, `partials`."""
+    columns = [table.column(key) for key in keys]
+    numbers, blobs = [], []
+    for bucket, part in split_by_bucket(table, bucket_of(columns, table.num_rows, buckets)):
+        numbers.append(bucket)
+        blobs.append(to_blob(part))
+    return pa.RecordBatch.from_arrays(
+        [pa.array(numbers, pa.int32()), pa.array(blobs, pa.binary())], schema=_BLOB_SCHEMA
+    )
+
+
+def place_blobs(blobs: DataFrame, partitions: int) -> DataFrame:
+    """The blobs in the partition of their bucket, sorted by bucket."""
+    return blobs.repartitionById(partitions, blobs.bucket).sortWithinPartitions("bucket")
+
+
+def _large_tables(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
+    """The batches, put together until they reach FLUSH_BYTES."""
+    pending: list[pa.RecordBatch] = []
+    size = 0
+    for batch in batches:
+        if batch.num_rows == 0:
+            continue
+        pending.append(batch)
+        size += batch.nbytes
+        if size >= FLUSH_BYTES:
+            yield pa.Table.from_batches(pending)
+            pending, size = [], 0
+    if pending:
+        yield pa.Table.from_batches(pending)

@@ -1,0 +1,97 @@
+"""Steps to DataFrames."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import count
+
+from pyspark.sql import DataFrame, SparkSession
+
+from runtime.batch.exchange import exchange
+from runtime.batch.expand import expand_sql
+from runtime.batch.global_aggregate import global_aggregate
+from runtime.batch.local import local_aggregate_sql
+from runtime.spec import ExchangeStep, ExpandStep, GlobalStep, LocalStep, SqlStep, Step
+
+# A bucket is what a task of the global stage holds in memory; more buckets than tasks keep it small
+BUCKETS_PER_PARTITION = 4
+
+_view_numbers = count()
+
+
+@dataclass(frozen=True)
+class ExecutionOptions:
+    """How a plan is spread over tasks; None means: from Spark's number of shuffle partitions."""
+
+    partitions: int | None = None
+    buckets: int | None = None
+
+
+def dataframe(spark: SparkSession, step: Step, options: ExecutionOptions) -> DataFrame:
+    """The DataFrame that computes `step`. Nothing runs yet."""
+    match step:
+        case SqlStep():
+            return _sql(spark, step, options)
+        case ExpandStep():
+            with _view(spark, dataframe(spark, step.input, options)) as source:
+                return spark.sql(expand_sql(step, source))
+        case LocalStep():
+            with _view(spark, dataframe(spark, step.input, options)) as source:
+                return spark.sql(local_aggregate_sql(step, source))
+        case ExchangeStep():
+            return _exchange(spark, dataframe(spark, step.input, options), step, options)
+        case GlobalStep():
+            partials = dataframe(spark, step.input.input, options)
+            blobs = _exchange(spark, partials, step.input, options)
+            return global_aggregate(blobs, partials.schema, step.aggregation)
+
+
+def _exchange(
+    spark: SparkSession, partials: DataFrame, step: ExchangeStep, options: ExecutionOptions
+) -> DataFrame:
+    if not step.keys:
+        return exchange(partials, (), 1, 1)
+    partitions = options.partitions or int(str(spark.conf.get("spark.sql.shuffle.partitions")))
+    buckets = options.buckets or partitions * BUCKETS_PER_PARTITION
+    return exchange(partials, step.keys, buckets, min(partitions, buckets))
+
+
+def _sql(spark: SparkSession, step: SqlStep, options: ExecutionOptions) -> DataFrame:
+    text = step.sql
+    views = []
+    for name, child in step.inputs:
+        view = _create_view(spark, dataframe(spark, child, options))
+        views.append(view)
+        text = text.replace(name, view)
+    try:
+        return spark.sql(text)
+    finally:
+        _drop_views(spark, views)
+
+
+@contextmanager
+def _view(spark: SparkSession, source: DataFrame) -> Iterator[str]:
+    """A name for a DataFrame in SQL, for as long as it takes to analyse the SQL."""
+    view = _create_view(spark, source)
+    try:
+        yield view
+    finally:
+        _drop_views(spark, [view])
+
+
+def _create_view(spark: SparkSession, source: DataFrame) -> str:
+    name = f"sqlwin_step_{next(_view_numbers)}"
+    source.createOrReplaceTempView(name)
+    return name
+
+
+def _drop_views(spark: SparkSession, views: list[str]) -> None:
+    """Drop views that an analysed DataFrame no longer needs.
+
+    Over Spark Connect a DataFrame is analysed again when it runs, so there the views stay.
+    """
+    if hasattr(spark, "_jsparkSession"):
+        for view in views:
+            spark.catalog.dropTempView(view)

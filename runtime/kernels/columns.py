@@ -1,0 +1,157 @@
+"""Between Arrow columns and numpy arrays: values, validity, and codes of distinct values."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+Int64Array = npt.NDArray[np.int64]
+BoolArray = npt.NDArray[np.bool_]
+AnyArray = npt.NDArray[Any]
+
+# Types that are stored as integers, with the integer type of the same width.
+_INTEGER_STORAGE = {
+    "date32[day]": pa.int32(),
+    "date64[ms]": pa.int64(),
+    "time32[s]": pa.int32(),
+    "time32[ms]": pa.int32(),
+    "time64[us]": pa.int64(),
+    "time64[ns]": pa.int64(),
+}
+
+
+def one_chunk(column: pa.Array | pa.ChunkedArray) -> pa.Array:
+    """The column as one plain array: chunks joined, dictionaries and views decoded."""
+    if isinstance(column, pa.ChunkedArray):
+        column = column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
+    if pa.types.is_dictionary(column.type):
+        column = column.dictionary_decode()
+    if pa.types.is_string_view(column.type):
+        column = column.cast(pa.large_string())
+    elif pa.types.is_binary_view(column.type):
+        column = column.cast(pa.large_binary())
+    return column
+
+
+def integer_storage(type_: pa.DataType) -> pa.DataType | None:
+    """The signed integer type that holds values of `type_` in order, None if there is none."""
+    if pa.types.is_signed_integer(type_):
+        return type_
+    if pa.types.is_timestamp(type_) or pa.types.is_duration(type_):
+        return pa.int64()
+    if pa.types.is_boolean(type_):
+        return pa.int8()
+    return _INTEGER_STORAGE.get(str(type_))
+
+
+def validity(column: pa.Array) -> BoolArray | None:
+    """True where the value is not NULL; None if no value is NULL."""
+    if column.null_count == 0:
+        return None
+    valid: BoolArray = column.is_valid().to_numpy(zero_copy_only=False)
+    return valid
+
+
+def int64_values(column: pa.Array) -> Int64Array:
+    """The values of a column with integer storage; what stands in place of NULLs is arbitrary."""
+    if pa.types.is_boolean(column.type):
+        column = column.cast(pa.int8())
+    else:
+        column = column.view(integer_storage(column.type))
+    return _fixed_width(column, column.type.to_pandas_dtype()).astype(np.int64, copy=False)
+
+
+def float64_values(column: pa.Array) -> npt.NDArray[np.float64]:
+    """The values of a floating-point column; what stands in place of NULLs is arbitrary."""
+    if not pa.types.is_float64(column.type):
+        column = column.cast(pa.float64())
+    return _fixed_width(column, np.float64)
+
+
+def decimal_words(column: pa.Array) -> Int64Array:
+    """Low and high 64 bits of each decimal128, int64[n, 2]; arbitrary in place of NULLs."""
+    words: Int64Array = _fixed_width(column, np.dtype((np.int64, 2)))
+    return words
+
+
+def decimal_array(
+    low: Int64Array, high: Int64Array, valid: BoolArray | None, type_: pa.DataType
+) -> pa.Array:
+    """The decimal128 column with the given low and high 64 bits; the digits are not checked."""
+    return from_buffer(np.stack((low, high), axis=1), valid, type_, len(low))
+
+
+def int64_array(values: Int64Array, valid: BoolArray | None, type_: pa.DataType) -> pa.Array:
+    """The inverse of `int64_values`; an `ArrowInvalid` if a value is too wide for `type_`."""
+    storage = integer_storage(type_)
+    if pa.types.is_boolean(type_):
+        return from_buffer(values, valid, pa.int64(), len(values)).cast(pa.bool_())
+    column = from_buffer(values, valid, pa.int64(), len(values))
+    if storage != pa.int64():
+        column = column.cast(storage)
+    return column.view(type_)
+
+
+def float64_array(
+    values: npt.NDArray[np.float64], valid: BoolArray | None, type_: pa.DataType
+) -> pa.Array:
+    """The inverse of `float64_values`, rounded to the width of `type_`."""
+    column = from_buffer(values, valid, pa.float64(), len(values))
+    return column if pa.types.is_float64(type_) else column.cast(type_, safe=False)
+
+
+def from_buffer(
+    values: AnyArray, valid: BoolArray | None, type_: pa.DataType, length: int
+) -> pa.Array:
+    """An Arrow column over the memory of `values`, without copying it."""
+    # The values of an Arrow boolean column are a bitmap, just what validity is stored as.
+    bitmap = None if valid is None else pa.array(valid).buffers()[1]
+    data = pa.py_buffer(np.ascontiguousarray(values))
+    return pa.Array.from_buffers(type_, length, [bitmap, data])
+
+
+def normalise_floats(column: pa.Array) -> pa.Array:
+    """One bit pattern for equal keys: every NaN the same, -0.0 as 0.0; other types as they are."""
+    if not pa.types.is_floating(column.type):
+        return column
+    values = float64_values(column) + 0.0
+    values[np.isnan(values)] = np.nan
+    return float64_array(values, validity(column), column.type)
+
+
+def distinct_codes(column: pa.Array) -> tuple[Int64Array, pa.Array]:
+    """(code of each value, distinct values in order of appearance); NULL is a value of its own."""
+    if pa.types.is_null(column.type):
+        return np.zeros(len(column), np.int64), column[:1]
+    encoded = column.dictionary_encode(null_encoding="encode")
+    return int64_values(encoded.indices), encoded.dictionary
+
+
+def ranks(column: pa.Array) -> tuple[Int64Array, pa.Array]:
+    """(rank of each value, distinct values in ascending order).
+
+    NULL is the smallest and rank 0 is always NULL, whether there is one or not; NaN is the largest.
+    Strings and binaries are in the order of their bytes.
+    """
+    codes, distinct = distinct_codes(normalise_floats(column))
+    n_values = len(distinct) - distinct.null_count
+    # NULL comes last here, right behind NaN, and is left out.
+    ascending = pc.array_sort_indices(distinct)[:n_values]
+    rank_of_code = np.zeros(len(distinct), np.int64)
+    rank_of_code[ascending.to_numpy()] = np.arange(1, n_values + 1)
+    return rank_of_code[codes], pa.concat_arrays(
+        [pa.nulls(1, distinct.type), distinct.take(ascending)]
+    )
+
+
+def _fixed_width(column: pa.Array, dtype: Any) -> AnyArray:
+    """The data buffer of a fixed-width column as numpy, offset and length applied, no copy."""
+    buffer = column.buffers()[1]
+    if len(column) == 0 or buffer is None:
+        return np.zeros(len(column), dtype=dtype)
+    width = np.dtype(dtype)
+    return np.frombuffer(buffer, width, len(column), column.offset * width.itemsize)

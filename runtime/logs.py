@@ -1,0 +1,65 @@
+"""Where Spark's log and the traces of unknown errors go: one file a process, never the console."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import time
+from functools import cache
+from pathlib import Path
+
+_KEPT_SECONDS = 7 * 24 * 3600
+
+
+@cache
+def log_file() -> Path:
+    """The file that takes Spark's log and the full traces of this process.
+
+    `SQLWIN_LOG_FILE` names it; else it stands in a directory of the user's own below the
+    temporary directory, where the files of earlier processes are removed after a week.
+    """
+    named = os.environ.get("SQLWIN_LOG_FILE")
+    if named:
+        path = Path(named).expanduser().absolute()
+        path.parent.mkdir(parents=True, exist_ok=True)
+        return path
+    directory = _own_directory()
+    _remove_old(directory)
+    return directory / f"spark-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}.log"
+
+
+def append_trace(title: str, trace: str) -> None:
+    """Add a trace to the log file; a log that cannot be written must not hide the error itself."""
+    try:
+        with log_file().open("a", encoding="utf-8") as log:
+            log.write(f"{time.strftime('%Y-%m-%d %H:%M:%S')} ERROR sqlwin: {title}\n{trace}\n")
+    except OSError:
+        return
+
+
+def _own_directory() -> Path:
+    """A directory that no other user can have prepared: theirs, and nobody else's to write."""
+    user = os.getuid() if hasattr(os, "getuid") else os.environ.get("USERNAME", "user")
+    path = Path(tempfile.gettempdir()) / f"sqlwin-{user}"
+    try:
+        path.mkdir(mode=0o700, exist_ok=True)
+        found = path.lstat()
+        is_ours = not hasattr(os, "getuid") or (
+            found.st_uid == os.getuid() and found.st_mode & 0o022 == 0
+        )
+        if is_ours and path.is_dir() and not path.is_symlink() and os.access(path, os.W_OK):
+            return path
+    except OSError:
+        pass
+    return Path(tempfile.mkdtemp(prefix="sqlwin-"))
+
+
+def _remove_old(directory: Path) -> None:
+    limit = time.time() - _KEPT_SECONDS
+    for path in directory.glob("spark-*.log"):
+        try:
+            if path.stat().st_mtime < limit:
+                path.unlink()
+        except OSError:
+            # Another process was faster.
+            continue

@@ -1,0 +1,347 @@
+"""What the planner hands to the runtime: frozen, picklable descriptions, no behaviour of their own.
+
+All times are int64 microseconds since 1970-01-01 00:00 on the clock that windows are computed on:
+the wall clock for TIMESTAMP_NTZ columns, the local wall clock for TIMESTAMP_LTZ columns.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import gcd
+
+from runtime.expressions import Expression
+
+# window_time = window_end - 1 ms, as in Flink
+WINDOW_TIME_LAG_US = 1_000
+
+
+@dataclass(frozen=True)
+class Tumble:
+    """Windows [k*size + offset, k*size + offset + size)."""
+
+    size_us: int
+    offset_us: int = 0
+
+    @property
+    def slice_width_us(self) -> int:
+        """Width of a slice: a slice is a whole window."""
+        return self.size_us
+
+    @property
+    def slices_per_window(self) -> int:
+        """Most slices that a window is put together from."""
+        return 1
+
+
+@dataclass(frozen=True)
+class Hop:
+    """Windows [k*slide + offset, k*slide + offset + size), any ratio of size and slide.
+
+    Where size is no multiple of slide there are two slices a slide, cut where windows start and
+    where they end ("paired" windows: Krishnamurthy, Wu, Franklin, SIGMOD 2006).
+    """
+
+    slide_us: int
+    size_us: int
+    offset_us: int = 0
+
+    @property
+    def slice_width_us(self) -> int:
+        """Width of the widest slice."""
+        rest = self.size_us % self.slide_us
+        return max(rest, self.slide_us - rest)
+
+    @property
+    def slices_per_window(self) -> int:
+        """Most slices that a window is put together from."""
+        whole, rest = divmod(self.size_us, self.slide_us)
+        return whole if rest == 0 else 2 * whole + 1
+
+
+@dataclass(frozen=True)
+class Cumulate:
+    """Windows [s, s + step), [s, s + 2*step), ... [s, s + size) with s = k*size + offset."""
+
+    step_us: int
+    size_us: int
+    offset_us: int = 0
+    emit_only_on_update: bool = False
+
+    @property
+    def slice_width_us(self) -> int:
+        """Width of a slice: one step."""
+        return self.step_us
+
+    @property
+    def slices_per_window(self) -> int:
+        """Most slices that a window is put together from."""
+        return self.size_us // self.step_us
+
+
+@dataclass(frozen=True)
+class Session:
+    """Windows that end when `gap_us` passed without a row; rows exactly the gap apart merge."""
+
+    gap_us: int
+
+
+AlignedWindow = Tumble | Hop | Cumulate
+Window = AlignedWindow | Session
+
+
+def common_slice_width_us(widths_us: list[int]) -> int:
+    """The widest slice that every one of `widths_us` is a multiple of."""
+    return gcd(*widths_us)
+
+
+@dataclass(frozen=True)
+class Accumulator:
+    """One accumulator of a window aggregation: how its partial columns merge.
+
+    Attributes:
+        kind: `sum` (integers, doubles, decimals; an overflow is an error), `count` (a sum that is
+            0 where nothing was counted), `min`, `max` (any flat type, NULLs ignored, NaN is
+            the largest double), `bit_and`, `bit_or`, `bit_xor`, `first`, `last` (the last column's
+            value in the row whose other columns are smallest / largest, ties by the value itself,
+            NULLs smallest; absent where the first column is NULL), `moments` (three columns:
+            count, mean, M2).
+        columns: the partial columns, as the local stage names them. The merged columns have the
+            same names and types; `first` and `last` yield only the last one.
+    """
+
+    kind: str
+    columns: tuple[str, ...]
+
+    @property
+    def output_columns(self) -> tuple[str, ...]:
+        """The columns that are left after merging."""
+        return self.columns[-1:] if self.kind in ("first", "last") else self.columns
+
+
+@dataclass(frozen=True)
+class WindowAggregation:
+    """The global stage: partials of slices in, one row per (key, non-empty window) out.
+
+    Attributes:
+        window: the window.
+        keys: names of the group key columns, maybe none.
+        slice_end: name of the int64 column that holds a partial's slice end.
+        accumulators: what is merged.
+        window_start: name of the output column, TIMESTAMP_NTZ.
+        window_end: name of the output column, TIMESTAMP_NTZ.
+    """
+
+    window: Window
+    keys: tuple[str, ...]
+    slice_end: str
+    accumulators: tuple[Accumulator, ...]
+    window_start: str = "window_start"
+    window_end: str = "window_end"
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column of a table. `type` is Spark's DDL spelling, such as `decimal(10,2)`."""
+
+    name: str
+    type: str
+    nullable: bool = True
+
+
+@dataclass(frozen=True)
+class TableColumn:
+    """A column in CREATE TABLE.
+
+    `computed` is a Spark SQL expression over the physical columns; `metadata` the key of a
+    connector's metadata column. A physical column has neither.
+    """
+
+    name: str
+    type: str | None
+    nullable: bool = True
+    comment: str | None = None
+    computed: str | None = None
+    metadata: str | None = None
+
+
+@dataclass(frozen=True)
+class Watermark:
+    """WATERMARK FOR `column` AS `expression` (Spark SQL text)."""
+
+    column: str
+    expression: str
+
+
+@dataclass(frozen=True)
+class TableSpec:
+    """A table of a connector: everything that CREATE TABLE said.
+
+    An empty `columns` means: take the schema that the files or the source bring.
+    """
+
+    name: str
+    connector: str
+    columns: tuple[TableColumn, ...] = ()
+    options: tuple[tuple[str, str], ...] = ()
+    partitioned_by: tuple[str, ...] = ()
+    primary_key: tuple[str, ...] = ()
+    watermark: Watermark | None = None
+    comment: str | None = None
+    temporary: bool = False
+
+    @property
+    def option_map(self) -> dict[str, str]:
+        """The WITH options, `connector` left out."""
+        return dict(self.options)
+
+
+# What runs, step by step. A step's inputs are steps; the last one is the query's result.
+
+
+@dataclass(frozen=True)
+class SqlStep:
+    """Spark SQL over other steps. `inputs` maps names in the text to the steps they stand for."""
+
+    sql: str
+    inputs: tuple[tuple[str, Step], ...] = ()
+
+
+@dataclass(frozen=True)
+class ExpandStep:
+    """Each row once for every window it belongs to; rows with a NULL time are dropped.
+
+    Three columns are added under the given names: start and end as TIMESTAMP_NTZ, time as
+    `time_type`.
+    """
+
+    input: Step
+    window: AlignedWindow
+    time_column: str
+    time_type: str
+    window_start: str
+    window_end: str
+    window_time: str
+
+
+@dataclass(frozen=True)
+class PartialColumn:
+    """A partial: `sql` aggregates rows; a struct is taken apart into `fields` (o, v)."""
+
+    name: str
+    sql: str
+    fields: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class LocalStep:
+    """Rows to partials: keys, `slice_end` as BIGINT microseconds, partial columns."""
+
+    input: Step
+    window: AlignedWindow
+    time_column: str
+    time_type: str
+    keys: tuple[tuple[str, str], ...]
+    partials: tuple[PartialColumn, ...]
+    slice_end: str
+
+
+@dataclass(frozen=True)
+class ExchangeStep:
+    """Partials as Arrow blobs, one or more a bucket of keys, brought to the bucket's task."""
+
+    input: LocalStep
+    keys: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class GlobalStep:
+    """Partials of slices to windows, bucket by bucket."""
+
+    input: ExchangeStep
+    aggregation: WindowAggregation
+
+
+Step = SqlStep | ExpandStep | LocalStep | ExchangeStep | GlobalStep
+
+
+# The local stage inside a scan of files, in place of SqlStep and LocalStep.
+
+
+@dataclass(frozen=True)
+class ScanFile:
+    """A file of a table, and the values of the table's partition columns in it.
+
+    Values are of the partition columns' types: int, str, or None for NULL.
+    """
+
+    path: str
+    partition_values: tuple[int | str | None, ...] = ()
+
+
+@dataclass(frozen=True)
+class ScanSource:
+    """Files that the Arrow scan reads with Spark's meaning.
+
+    Attributes:
+        path: what the person wrote, for messages and EXPLAIN.
+        files: the files, in the order of their paths.
+        columns: the columns needed, as the files have them.
+        partition_columns: the columns needed that stand in the names of directories.
+        format: the files' format.
+    """
+
+    path: str
+    files: tuple[ScanFile, ...]
+    columns: tuple[Column, ...]
+    partition_columns: tuple[Column, ...] = ()
+    format: str = "parquet"
+
+
+@dataclass(frozen=True)
+class ArrowPartial:
+    """The partial columns of one accumulator, aggregated from rows without Spark.
+
+    Attributes:
+        function: `count` (rows in which no argument is NULL; all rows without arguments), `sum`,
+            `min`, `max`, `bit_and`, `bit_or`, `bit_xor`, `moments` (of the argument as DOUBLE),
+            `first`, `last` (arguments: order, value). They mean what an `Accumulator` of that
+            kind means, and its partial columns are what they yield.
+        args: the arguments.
+        condition: the FILTER; rows where it is not TRUE do not take part.
+        columns: the partial columns: one; for `moments` count, mean and M2; for `first` and
+            `last` order and value.
+    """
+
+    function: str
+    args: tuple[Expression, ...]
+    condition: Expression | None
+    columns: tuple[Column, ...]
+
+
+@dataclass(frozen=True)
+class ScanLocalStep:
+    """Rows of files to partials: keys, `slice_end` as BIGINT microseconds, partial columns.
+
+    Attributes:
+        source: the files.
+        window: the window.
+        time_column: the column of the source that windows are computed on.
+        time_type: `timestamp_ntz` or `timestamp`; rows with a NULL time are dropped.
+        time_zone: the session's zone, on whose wall clock a `timestamp` is sliced.
+        filters: conditions of which all must be TRUE for a row to count.
+        keys: name and expression of each group key.
+        partials: the accumulators' partial columns.
+        slice_end: the name of the slice end column.
+        buffer_bytes: how much a task's buffer of partials may hold.
+    """
+
+    source: ScanSource
+    window: AlignedWindow
+    time_column: str
+    time_type: str
+    time_zone: str
+    filters: tuple[Expression, ...]
+    keys: tuple[tuple[str, Expression], ...]
+    partials: tuple[ArrowPartial, ...]
+    slice_end: str
+    buffer_bytes: int = 64 << 20

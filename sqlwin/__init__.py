@@ -1,0 +1,73 @@
+"""Window table functions in SQL on Apache Spark.
+
+Example:
+    ```python
+    import sqlwin
+
+    with sqlwin.connect() as session:
+        session.register("events", session.spark.read.parquet("events.parquet"))
+        session.sql('''
+            SELECT window_start, window_end, COUNT(*)
+            FROM TABLE(TUMBLE(TABLE events, DESCRIPTOR(ts), INTERVAL '10' MINUTES))
+            GROUP BY window_start, window_end
+        ''').show()
+    ```
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from runtime.errors import SqlwinError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from sqlwin.session import Result, Session
+
+__version__ = "0.1.0"
+__all__ = ["Result", "Session", "SqlwinError", "__version__", "connect"]
+
+
+def connect(
+    spark: SparkSession | None = None,
+    *,
+    master: str | None = None,
+    conf: Mapping[str, str] | None = None,
+    remote: str | None = None,
+    settings: Mapping[str, str] | None = None,
+) -> Session:
+    """A session, on the Spark session given or on one of its own.
+
+    Args:
+        spark: a Spark session; it is used as it is, and left running by `close`.
+        master: Spark's master URL for a session of its own; `local[*]` unless told.
+        conf: Spark's configuration for a session of its own.
+        remote: `sc://host:port` of a Spark Connect server, in place of a master.
+        settings: settings of sqlwin, as `SET 'key' = 'value'` takes them.
+
+    Raises:
+        SqlwinError: no Java, no such cluster, an unknown setting.
+    """
+    # Spark takes a second to import: not before it is needed
+    from runtime.spark import start_session
+    from sqlwin.session import Session
+
+    if spark is not None:
+        if master or conf or remote:
+            raise SqlwinError(
+                "connect() was given a Spark session and a way to start one",
+                hint="give either spark=, or master=, conf= and remote=",
+            )
+        return Session(spark, owns_spark=False, settings=settings or {})
+    started = start_session(master, conf or {}, remote)
+    return Session(started, owns_spark=True, settings=settings or {})
+
+
+def __getattr__(name: str) -> object:
+    if name in ("Result", "Session"):
+        from sqlwin import session
+
+        return getattr(session, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,0 +1,255 @@
+"""Tables and views of a session, and what the planner asks about them.
+
+Kept tables and views live in the session. To Spark they are shown as temporary views of the same
+name, made anew for each statement that names them, so that files written in between are seen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import ArrayType, DataType, MapType, StructType
+from sqlglot import exp
+
+from planner.catalog import Schema
+from planner.sql import empty_relation, to_sql
+from runtime.errors import CatalogError, SqlwinError
+from runtime.nearest import nearest
+from runtime.sources import read_table
+from runtime.spark_errors import translate
+from runtime.spec import Column, TableSpec
+
+Name = tuple[str, ...]
+
+# Flink's names for where tables live unless something else is said
+_DEFAULTS = ("default_catalog", "default_database")
+
+
+@dataclass(frozen=True)
+class View:
+    """A view: its query as a tree and as it was written."""
+
+    name: Name
+    query: exp.Query
+    text: str
+    columns: tuple[str, ...] = ()
+    comment: str | None = None
+
+
+@dataclass(frozen=True)
+class Registered:
+    """A DataFrame that was given a name from Python."""
+
+    name: Name
+    dataframe: DataFrame
+
+
+Entry = TableSpec | View | Registered
+
+
+class SessionCatalog:
+    """The session's tables and views by name; case does not matter.
+
+    Args:
+        spark: where other names are looked up, and where these are shown.
+        view_dataframe: computes a view, for statements that go to Spark as they are.
+    """
+
+    def __init__(self, spark: SparkSession, view_dataframe: Callable[[View], DataFrame]) -> None:
+        self._spark = spark
+        self._view_dataframe = view_dataframe
+        self._entries: dict[Name, Entry] = {}
+        self._shown: set[Name] = set()
+        self._ever_shown: set[Name] = set()
+
+    # -- entries -------------------------------------------------------------------------------
+
+    def entry(self, name: Name) -> Entry | None:
+        """What the session keeps under a name, or None."""
+        return self._entries.get(_key(name))
+
+    def tables(self) -> list[Entry]:
+        """Tables and registered DataFrames, by name."""
+        kept = [e for e in self._entries.values() if not isinstance(e, View)]
+        return sorted(kept, key=entry_name)
+
+    def views(self) -> list[View]:
+        """Views, by name."""
+        return sorted((e for e in self._entries.values() if isinstance(e, View)), key=entry_name)
+
+    def add(self, name: Name, entry: Entry, *, replace: bool, if_not_exists: bool) -> bool:
+        """Keep an entry; True if it was added.
+
+        Raises:
+            CatalogError: the name is taken and neither `replace` nor `if_not_exists` is given.
+        """
+        if (key := _key(name)) in self._entries and not replace:
+            if if_not_exists:
+                return False
+            raise CatalogError(
+                f"`{'.'.join(name)}` exists already",
+                hint="DROP it first, or write IF NOT EXISTS",
+            )
+        self._entries[key] = entry
+        self._shown.discard(key)
+        return True
+
+    def drop(self, name: Name, kind: str, *, if_exists: bool) -> bool:
+        """Forget an entry of a kind (`TABLE`, `VIEW`); True if there was one.
+
+        Raises:
+            CatalogError: there is none, and `if_exists` is not given; or it is of the other kind.
+        """
+        entry = self.entry(name)
+        if entry is None:
+            if if_exists:
+                return False
+            raise self.unknown(name, kind)
+        found = "VIEW" if isinstance(entry, View) else "TABLE"
+        if found != kind:
+            raise CatalogError(
+                f"`{'.'.join(name)}` is a {found.lower()}, not a {kind.lower()}",
+                hint=f"write DROP {found} {'.'.join(name)}",
+            )
+        key = _key(name)
+        del self._entries[key]
+        self._shown.discard(key)
+        self._spark.catalog.dropTempView(_spark_name(key))
+        return True
+
+    def unknown(self, name: Name, kind: str = "TABLE") -> CatalogError:
+        """The error for a name that nobody knows."""
+        close = nearest(name[-1], self.names())
+        return CatalogError(
+            f"{kind.lower()} `{'.'.join(name)}` does not exist",
+            hint=f"did you mean `{close}`?" if close else "SHOW TABLES lists what there is",
+        )
+
+    def names(self) -> list[str]:
+        """All names that stand for a relation, Spark's too."""
+        kept = [".".join(entry_name(entry)) for entry in self._entries.values()]
+        try:
+            known = [table.name for table in self._spark.catalog.listTables()]
+        except PySparkException:
+            known = []  # a catalog that cannot be listed has no names to propose
+        return kept + [name for name in known if name not in kept]
+
+    def was_shown(self, name: Name) -> bool:
+        """Whether Spark's temporary view of a name is one of this session's."""
+        return _key(name) in self._ever_shown
+
+    # -- as the planner asks -------------------------------------------------------------------
+
+    def view(self, name: Name) -> exp.Query | None:
+        """The query behind a view, a copy, or None."""
+        entry = self.entry(name)
+        if not isinstance(entry, View):
+            return None
+        query = entry.query.copy()
+        if not entry.columns:
+            return query
+        columns = [exp.to_identifier(column, quoted=True) for column in entry.columns]
+        alias = exp.TableAlias(this=exp.to_identifier(entry.name[-1]), columns=columns)
+        source = exp.Subquery(this=query, alias=alias)
+        return exp.Select(expressions=[exp.Star()], from_=exp.From(this=source))
+
+    def connector(self, name: Name) -> str | None:
+        """The connector of a kept table, or None."""
+        entry = self.entry(name)
+        return entry.connector if isinstance(entry, TableSpec) else None
+
+    def relation(self, name: Name) -> str | None:
+        """The name under which Spark sees a kept table now, or None for names of Spark's own."""
+        key = _key(name)
+        entry = self._entries.get(key)
+        if entry is None:
+            return None
+        if key not in self._shown:
+            self._show(key, entry)
+        return _spark_name(key)
+
+    def analyze(self, query: exp.Query, relations: Mapping[str, Schema]) -> Schema:
+        """Output columns of a query, by Spark's analyser. See `planner.catalog.Catalog`."""
+        query = query.copy()
+        for table in list(query.find_all(exp.Table)):
+            if table.name in relations and not table.db:
+                empty = empty_relation(relations[table.name])
+                alias = table.args.get("alias") or exp.TableAlias(this=table.this.copy())
+                empty.set("alias", alias)
+                for key in ("joins", "laterals", "pivots", "sample"):
+                    if table.args.get(key):
+                        empty.set(key, table.args[key])
+                table.replace(empty)
+        text = to_sql(query)
+        try:
+            schema = self._spark.sql(text).schema
+        except PySparkException as error:
+            raise self.explained(translate(error, text)) from error
+        return tuple(Column(f.name, type_ddl(f.dataType), f.nullable) for f in schema.fields)
+
+    def explained(self, error: SqlwinError) -> SqlwinError:
+        """An error of Spark's with the nearest name where a table is unknown."""
+        if isinstance(error, CatalogError) and error.hint is None:
+            quoted = error.message.split("`")
+            if len(quoted) >= 3:
+                close = nearest(quoted[-2], self.names())
+                error.hint = f"did you mean `{close}`?" if close else None
+        return error
+
+    # -- towards Spark -------------------------------------------------------------------------
+
+    def start_statement(self) -> None:
+        """From here on kept tables are read anew: files may have come."""
+        self._shown.clear()
+
+    def show_all(self, words: set[str]) -> None:
+        """Show Spark every kept table and view whose name is among the words of a statement."""
+        for key, entry in list(self._entries.items()):
+            if key[-1] in words and key not in self._shown:
+                self._show(key, entry)
+
+    def _show(self, key: Name, entry: Entry) -> None:
+        self._shown.add(key)
+        self._ever_shown.add(key)
+        if isinstance(entry, TableSpec):
+            dataframe = read_table(self._spark, entry)
+        elif isinstance(entry, View):
+            dataframe = self._view_dataframe(entry)
+        else:
+            dataframe = entry.dataframe
+        dataframe.createOrReplaceTempView(_spark_name(key))
+
+
+def entry_name(entry: Entry) -> Name:
+    """The name of an entry, in parts."""
+    return tuple(entry.name.split(".")) if isinstance(entry, TableSpec) else entry.name
+
+
+def _key(name: Name) -> Name:
+    folded = tuple(part.lower() for part in name)
+    for prefix in (_DEFAULTS, _DEFAULTS[1:]):
+        if len(folded) == len(prefix) + 1 and folded[: len(prefix)] == prefix:
+            return folded[-1:]
+    return folded
+
+
+def _spark_name(key: Name) -> str:
+    """A temporary view has a name of one part."""
+    return "__".join(key)
+
+
+def type_ddl(type_: DataType) -> str:
+    """Spark's spelling of a type, field names quoted where they need it."""
+    if isinstance(type_, StructType):
+        fields = ", ".join(
+            f"`{f.name.replace('`', '``')}`: {type_ddl(f.dataType)}" for f in type_.fields
+        )
+        return f"struct<{fields}>"
+    if isinstance(type_, ArrayType):
+        return f"array<{type_ddl(type_.elementType)}>"
+    if isinstance(type_, MapType):
+        return f"map<{type_ddl(type_.keyType)}, {type_ddl(type_.valueType)}>"
+    return type_.simpleString()

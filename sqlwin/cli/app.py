@@ -1,0 +1,272 @@
+"""The commands of `sqlwin`. PySpark and PyArrow are imported when a command needs them."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from sqlwin.cli.failures import ReportingGroup
+from sqlwin.cli.scripts import read_scripts
+
+if TYPE_CHECKING:
+    from sqlwin.display.output import AtomicFile
+    from sqlwin.display.progress import ProgressBar
+    from sqlwin.session import Session
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+FORMATS = ("table", "csv", "json", "jsonl", "markdown")
+FORMAT_OF_SUFFIX = {
+    ".csv": "csv",
+    ".json": "json",
+    ".jsonl": "jsonl",
+    ".ndjson": "jsonl",
+    ".md": "markdown",
+    ".markdown": "markdown",
+    ".txt": "table",
+}
+
+
+def _pairs(
+    ctx: click.Context, param: click.Parameter, values: Sequence[str]
+) -> list[tuple[str, str]]:
+    """`key=value` cut at the first equals sign; the value may be empty or hold more of them."""
+    pairs = []
+    for value in values:
+        key, equals, text = value.partition("=")
+        if not equals or not key.strip():
+            raise click.BadParameter(f"{value!r} is not of the form key=value", ctx, param)
+        pairs.append((key.strip(), text.strip()))
+    return pairs
+
+
+def sql_options(command: Command) -> Command:
+    """What every command takes that runs SQL: where it comes from, and on which Spark."""
+    for decorate in reversed(
+        (
+            click.argument("files", nargs=-1, metavar="[FILE]..."),
+            click.option(
+                "-e", "expressions", multiple=True, metavar="SQL", help="Run this SQL. Repeatable."
+            ),
+            click.option(
+                "--set",
+                "settings",
+                callback=_pairs,
+                multiple=True,
+                metavar="KEY=VALUE",
+                help="A setting, as SET does it in SQL. Repeatable.",
+            ),
+            click.option("--master", metavar="URL", help="The Spark master, such as local[4]."),
+            click.option(
+                "--conf",
+                callback=_pairs,
+                multiple=True,
+                metavar="KEY=VALUE",
+                help="A property of Spark's configuration. Repeatable.",
+            ),
+            click.option("--remote", metavar="URL", help="A Spark Connect server, sc://host:port."),
+            click.option(
+                "-o",
+                "--output",
+                type=click.Path(dir_okay=False, allow_dash=True),
+                metavar="PATH",
+                help="Write to this file. It appears when it is complete, and not before.",
+            ),
+            click.option("--no-progress", is_flag=True, help="Show no progress bar."),
+        )
+    ):
+        command = decorate(command)
+    return command
+
+
+def _version(ctx: click.Context, param: click.Parameter, wanted: bool) -> None:
+    if not wanted or ctx.resilient_parsing:
+        return
+    from sqlwin import __version__
+
+    click.echo(f"sqlwin {__version__}")
+    ctx.exit()
+
+
+@click.group(
+    cls=ReportingGroup,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
+@click.option(
+    "--version",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_version,
+    help="Show the version and exit.",
+)
+def main() -> None:
+    """Window table functions (TUMBLE, HOP, CUMULATE, SESSION) in SQL, on Apache Spark.
+
+    \b
+    Examples:
+      sqlwin run report.sql
+      sqlwin run -e "SELECT window_start, COUNT(*) AS n
+                     FROM TABLE(TUMBLE(TABLE bids, DESCRIPTOR(ts), INTERVAL '10' MINUTES))
+                     GROUP BY window_start, window_end"
+      sqlwin run tables.sql report.sql --output report.csv
+      sqlwin explain report.sql
+
+    \b
+    Exit codes:
+      0    fine
+      1    the SQL is wrong
+      2    the command line is wrong
+      3    it failed while running
+      130  interrupted
+    """  # noqa: D301 (click's mark is the character \b itself)
+
+
+@main.command()
+@sql_options
+@click.option(
+    "--format",
+    type=click.Choice(FORMATS),
+    help="How rows are written. If it is not given: by the suffix of --output (.csv, .json, "
+    ".jsonl, .md, .txt), else a table on a terminal and CSV anywhere else.",
+)
+@click.option(
+    "--max-rows",
+    type=click.IntRange(min=0),
+    metavar="N",
+    help="The most rows that a table shows; 0 shows all. On a terminal 40, elsewhere all. "
+    "A table is held in memory, the other formats are not.",
+)
+def run(
+    files: Sequence[str],
+    expressions: Sequence[str],
+    format: str | None,
+    max_rows: int | None,
+    output: str | None,
+    no_progress: bool,
+    **spark: Any,
+) -> None:
+    """Run the SQL of each FILE or -e, in order, in one session.
+
+    A FILE of - is standard input, which is also read if neither FILE nor -e is given. Rows go to
+    standard output (or --output), messages and progress to standard error.
+
+    With several results, a blank line stands between them; in jsonl, nothing does. A JSON file
+    (--format json with --output) holds one result only.
+
+    \b
+    Values that are not plain text:
+      NULL       nothing in CSV (the empty string is ""), null in JSON, NULL in a table
+      timestamp  2013-01-01T05:15:00, with the offset from UTC if it is a TIMESTAMP_LTZ
+      decimal    all its digits, in JSON too (as a number)
+      NaN        NaN, Infinity, -Infinity; in JSON these as strings
+      binary     hexadecimal digits; base64 in JSON
+      nested     JSON, in CSV too
+
+    \b
+    Examples:
+      sqlwin run report.sql
+      sqlwin run -e "SET 'table.local-time-zone' = 'Europe/Berlin'" -e "SELECT now()"
+      sqlwin run report.sql --format jsonl | jq .price
+      sqlwin run report.sql --output report.csv --master "local[8]" --conf spark.driver.memory=8g
+      generate-sql | sqlwin run
+    """  # noqa: D301
+    scripts = read_scripts(files, expressions)
+    to_file = output is not None and output != "-"
+    is_terminal = not to_file and sys.stdout.isatty()
+    if format is None:
+        suffix = Path(output).suffix.lower() if output is not None and to_file else ""
+        format = FORMAT_OF_SUFFIX.get(suffix, "table" if is_terminal else "csv")
+    if max_rows is not None and format != "table":
+        raise click.UsageError(f"--max-rows is for --format table, and the format is {format}")
+
+    from sqlwin.cli.run import Presenter, run_scripts
+    from sqlwin.display.table import DEFAULT_MAX_ROWS
+
+    if max_rows is None and is_terminal:
+        max_rows = DEFAULT_MAX_ROWS
+    with ExitStack() as stack:
+        file, bar, session = _open(stack, output if to_file else None, no_progress, spark)
+        run_scripts(session, scripts, Presenter(format, max_rows or None, file, bar), bar)
+
+
+@main.command()
+@sql_options
+@click.option(
+    "--format", type=click.Choice(["text"]), default="text", help="How the plan is written."
+)
+def explain(
+    files: Sequence[str],
+    expressions: Sequence[str],
+    format: str,
+    output: str | None,
+    no_progress: bool,
+    **spark: Any,
+) -> None:
+    """Show the plan of every query and INSERT of each FILE or -e, without running it.
+
+    CREATE, DROP, USE, SET and the like are executed, so that tables exist. CREATE TABLE ... AS is
+    explained, and the table is not made: what reads it cannot be explained in the same run.
+
+    \b
+    Examples:
+      sqlwin explain report.sql
+      sqlwin explain -e "SELECT * FROM range(10)"
+      sqlwin explain tables.sql report.sql --set table.optimizer.agg-phase-strategy=ONE_PHASE
+    """  # noqa: D301
+    scripts = read_scripts(files, expressions)
+
+    from sqlwin.cli.explain import explain_scripts
+
+    to_file = output is not None and output != "-"
+    with ExitStack() as stack:
+        file, bar, session = _open(stack, output if to_file else None, no_progress, spark)
+        n_explained = 0
+        for text in explain_scripts(session, scripts, bar, mode=format):
+            separated = "\n" * (n_explained > 0) + text
+            n_explained += 1
+            if file is None:
+                click.echo(separated, nl=False)
+            else:
+                file.write(separated)
+        if not n_explained:
+            click.echo("there is no query or INSERT to explain", err=True)
+        elif file is not None:
+            file.commit()
+
+
+def _open(
+    stack: ExitStack, output: str | None, no_progress: bool, spark: dict[str, Any]
+) -> tuple[AtomicFile | None, ProgressBar, Session]:
+    """The file, before anything runs that would be in vain without it; the bar; the session."""
+    from rich.console import Console
+
+    from sqlwin.cli.run import opened_session
+    from sqlwin.display.output import AtomicFile
+    from sqlwin.display.progress import ProgressBar
+
+    if spark["master"] and spark["remote"]:
+        raise click.UsageError("give --master or --remote, not both")
+    file = None if output is None else stack.enter_context(AtomicFile(Path(output)))
+    # Spark Connect does not tell how far it is.
+    enabled = not no_progress and not spark["remote"]
+    bar = stack.enter_context(ProgressBar(Console(stderr=True), enabled=enabled))
+    session = stack.enter_context(
+        opened_session(
+            bar,
+            master=spark["master"],
+            conf=dict(spark["conf"]),
+            remote=spark["remote"],
+            settings=dict(spark["settings"]),
+        )
+    )
+    return file, bar, session
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,88 @@
+"""`sqlwin explain`: the plans of a script's queries, without running them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from runtime.errors import SqlwinError
+from sqlwin.cli.scripts import Script
+from sqlwin.dialect import tokenize
+from sqlwin.display.progress import ProgressBar
+from sqlwin.statement_text import is_word
+from sqlwin.statements import Explain, SparkStatement, StatementText, parse_statement, split
+
+if TYPE_CHECKING:
+    from sqlwin.session import Session
+
+# How statements of Spark begin that later ones may depend on, and that touch no rows
+_PREPARING = tuple(
+    "ADD ALTER COMMENT CREATE DECLARE DESC DESCRIBE DROP REFRESH RESET SET SHOW USE".split()
+)
+_QUERY_STARTS = ("SELECT", "WITH", "FROM", "VALUES", "TABLE", "(")
+
+
+def explain_scripts(
+    session: Session, scripts: Sequence[Script], bar: ProgressBar, *, mode: str = "text"
+) -> Iterator[str]:
+    """The explanation of every statement that reads or writes rows, in order; none is run.
+
+    CREATE, DROP, SET and the like are executed, so that tables exist; a table that is filled by a
+    query is not made. Statements that are Spark's alone (VALUES, DELETE, ...) are explained by
+    Spark. Where there is more than one statement, a comment names the line of each that is
+    explained.
+
+    Raises:
+        SqlwinError: the SQL is wrong.
+    """
+    for script in scripts:
+        with _placed(script, script.text, 0):
+            pieces = split(script.text)
+        for piece in pieces:
+            with bar.waiting("Planning"):
+                explanation = _explanation(session, script, piece, mode).strip("\n")
+            if explanation:
+                title = f"-- line {piece.line}\n" if len(pieces) > 1 or len(scripts) > 1 else ""
+                yield f"{title}{explanation}\n"
+
+
+def _explanation(session: Session, script: Script, piece: StatementText, mode: str) -> str:
+    """What there is to explain of one statement; empty if it was executed instead."""
+    with _placed(script, piece.text, piece.offset):
+        statement = parse_statement(piece.text)
+        inner = statement.statement if isinstance(statement, Explain) else statement
+        if not isinstance(inner, SparkStatement) or _prepares(inner.text):
+            return session.explain(piece.text, mode)
+    prefix = "" if inner is not statement else "EXPLAIN "
+    text = prefix + piece.text
+    with _placed(script, text, piece.offset - len(prefix)):
+        (result,) = session.execute(text)
+        return result.text or "\n".join(str(row[0]) for row in result.rows)
+
+
+def _prepares(text: str) -> bool:
+    """Whether a statement of Spark's is to be executed, as later ones may depend on it."""
+    tokens = tokenize(text)
+    if not any(is_word(tokens, 0, word) for word in _PREPARING):
+        return False
+    if not is_word(tokens, 0, "CREATE") or any(is_word(tokens, i, "VIEW") for i in (1, 2, 3, 4, 5)):
+        return True
+    depth = 0
+    for i in range(len(tokens)):
+        depth += is_word(tokens, i, "(") - is_word(tokens, i, ")")
+        if depth == 0 and any(is_word(tokens, i, "AS", start) for start in _QUERY_STARTS):
+            return False  # a table that is filled
+    return True
+
+
+@contextmanager
+def _placed(script: Script, text: str, offset: int) -> Iterator[None]:
+    """Let errors in `text`, which starts at `offset`, show where they are in the script."""
+    try:
+        yield
+    except SqlwinError as error:
+        if error.sql is None or error.sql == text:
+            error.with_source(script.text, script.file, offset)
+        error.file = error.file or script.file
+        raise

@@ -1,0 +1,151 @@
+"""How a run ends that does not end well: what is said, and the exit code."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import tempfile
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import Any
+
+import click
+
+from runtime.errors import ExecutionError, SetupError, SqlwinError
+
+SQL_IS_WRONG = 1
+FAILED_WHILE_RUNNING = 3
+# As of a program that does not mind the signal, so that `set -o pipefail` sees it
+READER_LEFT = 128 + signal.SIGPIPE
+
+
+class Stopped(KeyboardInterrupt):
+    """The process was told to end, by Ctrl-C (SIGINT), SIGTERM or SIGHUP."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__()
+        self.number = number
+
+
+class ReportingGroup(click.Group):
+    """A group of commands that reports errors in sqlwin's way. See `reported`."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command that was asked for."""
+        with reported(), stopped_by_signals(lambda: None):
+            result = super().invoke(ctx)
+            # Here and not at exit, where it would be too late for a good report
+            sys.stdout.flush()
+            return result
+
+
+@contextmanager
+def stopped_by_signals(before: Callable[[], None]) -> Iterator[None]:
+    """Inside, SIGINT, SIGTERM and SIGHUP raise `Stopped`, after a call of `before`.
+
+    A second signal ends the process at once.
+    """
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        for each in replaced:
+            signal.signal(each, signal.SIG_DFL)
+        before()
+        raise Stopped(number)
+
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    # A program started by nohup, or in the background of a script, keeps on ignoring signals.
+    replaced = {n: signal.getsignal(n) for n in numbers if signal.getsignal(n) != signal.SIG_IGN}
+    for number in replaced:
+        signal.signal(number, stop)
+    try:
+        yield
+    finally:
+        for number, handler in replaced.items():
+            # After the first signal the default stays, for what is still to be cleaned up.
+            if signal.getsignal(number) == stop:
+                signal.signal(number, handler)
+
+
+@contextmanager
+def reported() -> Iterator[None]:
+    """Turn an error that is raised inside into a message on stderr and an exit code.
+
+    1 for an error in the SQL, 3 for one while it ran, 130 after Ctrl-C (128 and the number of
+    the signal). Nothing is said when the reader of a pipe has gone. Where none of this fits, the
+    trace goes to a file; with `SQLWIN_DEBUG=1` in the environment it is raised.
+    """
+    try:
+        yield
+    except (click.ClickException, click.Abort, click.exceptions.Exit):
+        raise
+    except (KeyboardInterrupt, Exception) as error:
+        stop = _stop_behind(error)
+        if stop is None and _debugging():
+            raise
+        sys.exit(_report(error, stop))
+
+
+def _report(error: BaseException, stop: KeyboardInterrupt | None) -> int:
+    """Say what happened; the exit code."""
+    if stop is not None:
+        number = stop.number if isinstance(stop, Stopped) else signal.SIGINT
+        if number == signal.SIGINT:
+            print("interrupted", file=sys.stderr)
+        return 128 + number
+    if isinstance(error, BrokenPipeError):
+        # What is still in the buffer must not be tried again at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return READER_LEFT
+    if isinstance(error, SqlwinError):
+        say_error(str(error))
+        is_running = isinstance(error, ExecutionError | SetupError)
+        return FAILED_WHILE_RUNNING if is_running else SQL_IS_WRONG
+    said = str(error).strip().splitlines() or ["no message"]
+    say_error(
+        f"unexpected {type(error).__name__}: {said[0][:300]}\n"
+        f"  the full trace is in {_write_trace(error)}"
+    )
+    return FAILED_WHILE_RUNNING
+
+
+def _stop_behind(error: BaseException) -> KeyboardInterrupt | None:
+    """The interruption that led to `error`.
+
+    A call to Spark that is interrupted raises what Spark says of the cancelled job, and the
+    interruption is only found in that error's context.
+    """
+    seen: list[BaseException] = []
+    waiting: list[BaseException | None] = [error]
+    while waiting:
+        found = waiting.pop()
+        if isinstance(found, KeyboardInterrupt):
+            return found
+        if found is not None and found not in seen:
+            seen.append(found)
+            waiting += [found.__cause__, found.__context__]
+    return None
+
+
+def say_error(text: str) -> None:
+    """Print `error: ` and the text on stderr, the first line in red on a terminal."""
+    from rich.console import Console
+    from rich.text import Text
+
+    first, _, rest = text.partition("\n")
+    report = Text.assemble(("error: ", "bold red"), (first, "red"), "\n" * bool(rest), rest)
+    Console(stderr=True).print(report, soft_wrap=True, highlight=False)
+
+
+def _debugging() -> bool:
+    return os.environ.get("SQLWIN_DEBUG", "") not in ("", "0")
+
+
+def _write_trace(error: BaseException) -> str:
+    with tempfile.NamedTemporaryFile(
+        "w", encoding="utf-8", prefix="sqlwin-error-", suffix=".log", delete=False
+    ) as log:
+        log.writelines(traceback.format_exception(error))
+    return log.name

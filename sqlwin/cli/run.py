@@ -1,0 +1,234 @@
+"""`sqlwin run`: execute scripts statement by statement and present each result."""
+
+from __future__ import annotations
+
+import io
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import click
+import pyarrow as pa
+from rich.console import Console
+
+from sqlwin.cli.failures import stopped_by_signals
+from sqlwin.cli.scripts import Script
+from sqlwin.display.formats import (
+    Writer,
+    write_csv,
+    write_json,
+    write_json_lines,
+    write_markdown,
+)
+from sqlwin.display.output import AtomicFile
+from sqlwin.display.progress import ProgressBar, spark_task_counts
+from sqlwin.display.table import write_table
+
+if TYPE_CHECKING:
+    from sqlwin.session import Result, Session
+
+_WRITERS: dict[str, Writer] = {
+    "csv": write_csv,
+    "json": write_json,
+    "jsonl": write_json_lines,
+    "markdown": write_markdown,
+}
+
+
+class Presenter:
+    """Shows results one after the other, in one format, in one place.
+
+    Rows go to standard output or the file, everything else to stderr. Between two results stands
+    a blank line, but not in JSON lines.
+
+    Args:
+        format: `table` or a key of `_WRITERS`.
+        max_rows: the most rows of a table; None shows all.
+        output: the file to write to; None for standard output.
+        bar: shown while rows are waited for.
+    """
+
+    def __init__(
+        self, format: str, max_rows: int | None, output: AtomicFile | None, bar: ProgressBar
+    ) -> None:
+        self._format = format
+        self._max_rows = max_rows
+        self._output = output
+        self._bar = bar
+        self._n_results = 0
+        self._n_rows = 0
+        if output is None:
+            _use_utf8(sys.stdout)
+
+    def show(self, result: Result, started: float) -> None:
+        """Show a result; `started` is when its statement was begun (`time.monotonic`)."""
+        if result.kind in ("ok", "insert"):
+            seconds = f" ({elapsed(started)})" if result.kind == "insert" else ""
+            click.echo(result.message + seconds, err=True)
+        else:
+            self._show_rows(result, started)
+        for note in result.notes:
+            click.echo(f"note: {note}", err=True)
+
+    def _show_rows(self, result: Result, started: float) -> None:
+        self._separate()
+        if result.kind == "explain" and self._format in ("table", "markdown"):
+            text = (result.text or "").rstrip("\n")
+            self._write(f"```\n{text}\n```\n" if self._format == "markdown" else text + "\n")
+        elif self._format == "table":
+            self._show_table(result, started)
+        else:
+            columns, batches = self._rows(result, None)
+            n_rows = _WRITERS[self._format](columns, batches, self._write)
+            self._n_rows += n_rows
+        if self._output is None:
+            sys.stdout.flush()
+
+    def finish(self, started: float) -> None:
+        """Give the file its name, and say so."""
+        if self._output is None:
+            return
+        if not self._n_results:
+            click.echo(f"no statement returned rows; {self._output.path} is not written", err=True)
+            return
+        self._output.commit()
+        where = f"written to {self._output.path} ({elapsed(started)})"
+        click.echo(f"{counted(self._n_rows)} {where}", err=True)
+
+    def _separate(self) -> None:
+        self._n_results += 1
+        if self._n_results == 1:
+            return
+        if self._format == "json" and self._output is not None:
+            raise click.UsageError(
+                "a JSON file holds one result, and there is a second one: "
+                "use --format jsonl, or write each to a file of its own"
+            )
+        if self._format != "jsonl":
+            self._write("\n")
+
+    def _show_table(self, result: Result, started: float) -> None:
+        limit = None if self._max_rows is None else self._max_rows + 1
+        columns, batches = self._rows(result, limit)
+        if self._output is None:
+            n_rows, is_cut = write_table(
+                columns,
+                batches,
+                Console(highlight=False),
+                max_rows=self._max_rows,
+                total_rows=result.row_count,
+            )
+            sys.stdout.flush()
+            shown = counted(n_rows) + (" shown" if is_cut else "")
+            Console(stderr=True).print(
+                f"{shown} ({elapsed(started)})", style="dim", highlight=False, soft_wrap=True
+            )
+            return
+        text = io.StringIO()
+        plain = Console(file=text, force_terminal=False, color_system=None)
+        n_rows, _ = write_table(columns, batches, plain, max_rows=self._max_rows)
+        self._n_rows += n_rows
+        self._output.write(text.getvalue())
+
+    def _rows(
+        self, result: Result, limit: int | None
+    ) -> tuple[Sequence[str], Iterator[pa.RecordBatch]]:
+        if result.kind == "explain":
+            return ["plan"], iter([pa.record_batch([pa.array([result.text])], names=["plan"])])
+        return result.columns, self._bar.watched(iter(result.batches(limit)), "Running")
+
+    def _write(self, text: str) -> None:
+        if self._output is None:
+            sys.stdout.write(text)
+        else:
+            self._output.write(text)
+
+
+def run_scripts(
+    session: Session, scripts: Sequence[Script], presenter: Presenter, bar: ProgressBar
+) -> None:
+    """Execute every statement, each shown before the next is begun."""
+    first_started = time.monotonic()
+    for script in scripts:
+        bar.restart_clock()
+        started = time.monotonic()
+        results = iter(session.execute_iter(script.text, script.file))
+        for result in bar.watched(results, "Running"):
+            presenter.show(result, started)
+            bar.restart_clock()
+            started = time.monotonic()
+    presenter.finish(first_started)
+
+
+@contextmanager
+def opened_session(
+    bar: ProgressBar,
+    *,
+    master: str | None,
+    conf: dict[str, str],
+    remote: str | None,
+    settings: dict[str, str],
+) -> Iterator[Session]:
+    """A session that is closed at the end; Ctrl-C cancels what Spark is doing for it.
+
+    The handler is set after Spark's start, since Spark sets one of its own.
+    """
+    import sqlwin
+
+    if remote is None:
+        # Spark's own bar would be drawn over this one.
+        conf = {"spark.ui.showConsoleProgress": "false", **conf}
+    with bar.waiting("Starting Spark"):
+        session: Session = sqlwin.connect(
+            master=master, conf=conf, remote=remote, settings=settings
+        )
+    try:
+        with stopped_by_signals(lambda: cancel_jobs(session)):
+            bar.counts = spark_task_counts(session.spark)
+            yield session
+    finally:
+        session.close()
+
+
+def cancel_jobs(session: Session) -> None:
+    """Cancel all that Spark is doing for `session`, if Spark can still be told."""
+    from py4j.protocol import Py4JError
+    from pyspark.errors import PySparkException
+
+    context = getattr(session.spark, "sparkContext", None)
+    try:
+        if context is None:  # Spark Connect
+            session.spark.interruptAll()
+        else:
+            context.cancelAllJobs()
+    except (Py4JError, PySparkException, OSError) as error:
+        # The session is closed next, which ends its jobs too.
+        click.echo(f"could not cancel the running jobs: {type(error).__name__}", err=True)
+
+
+def counted(n_rows: int) -> str:
+    """`1 row`, `12,345 rows`."""
+    return f"{n_rows:,} row" + ("" if n_rows == 1 else "s")
+
+
+def elapsed(started: float) -> str:
+    """The time since `started`: `0.41 s`, `12.3 s`, `2 min 05 s`, `1 h 02 min`."""
+    seconds = time.monotonic() - started
+    if seconds < 59.95:
+        return f"{seconds:.2f} s" if seconds < 9.995 else f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    if minutes < 60:
+        return f"{minutes} min {rest:02d} s"
+    return f"{minutes // 60} h {minutes % 60:02d} min"
+
+
+def _use_utf8(stream: object) -> None:
+    """Make a pipe UTF-8 whatever the locale; a terminal shows `?` for what it lacks."""
+    if not isinstance(stream, io.TextIOWrapper) or stream.encoding.lower() in ("utf-8", "utf8"):
+        return
+    if stream.isatty():
+        stream.reconfigure(errors="replace")
+    else:
+        stream.reconfigure(encoding="utf-8")

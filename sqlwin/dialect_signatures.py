@@ -1,0 +1,81 @@
+"""The window functions: what they take, and where tokens call one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sqlglot.tokenizer_core import Token, TokenType
+
+
+@dataclass(frozen=True)
+class Signature:
+    """What a window function takes, in the order of its positional form."""
+
+    required: tuple[str, ...]
+    optional: tuple[str, ...] = ()
+
+    @property
+    def parameters(self) -> tuple[str, ...]:
+        """All of them."""
+        return self.required + self.optional
+
+
+SIGNATURES = {
+    "TUMBLE": Signature(("data", "timecol", "size"), ("offset",)),
+    "HOP": Signature(("data", "timecol", "slide", "size"), ("offset",)),
+    "CUMULATE": Signature(("data", "timecol", "step", "size"), ("offset", "emitonlyonupdate")),
+    "SESSION": Signature(("data", "timecol", "gap")),
+}
+
+
+def usage(kind: str) -> str:
+    """How a window function is called: `TUMBLE(TABLE data, DESCRIPTOR(timecol), size [, offset])`.
+
+    Example:
+        >>> usage("SESSION")
+        'SESSION(TABLE data [PARTITION BY keys], DESCRIPTOR(timecol), gap)'
+    """
+    signature = SIGNATURES[kind]
+    data = "TABLE data [PARTITION BY keys]" if kind == "SESSION" else "TABLE data"
+    required = ", ".join((data, "DESCRIPTOR(timecol)", *signature.required[2:]))
+    optional = "".join(f" [, {parameter}]" for parameter in signature.optional)
+    return f"{kind}({required}{optional})"
+
+
+def is_window_call(tokens: list[Token], i: int) -> bool:
+    """Whether `TUMBLE(`, `TABLE(TUMBLE(` or their like start at token `i`."""
+    if _is_text(tokens, i, "TABLE") and _is_type(tokens, i + 1, TokenType.L_PAREN):
+        i += 2
+    return (
+        i < len(tokens)
+        and tokens[i].token_type != TokenType.STRING
+        and tokens[i].text.upper() in SIGNATURES
+        and _is_type(tokens, i + 1, TokenType.L_PAREN)
+    )
+
+
+def holds_window_function(tokens: list[Token]) -> bool:
+    """Whether the tokens hold what looks like a window table function, readable or not.
+
+    `GROUP BY TUMBLE(ts, ...)`, and functions that only share the name, do not count.
+    """
+    for i, token in enumerate(tokens):
+        if _is_text(tokens, i, "DESCRIPTOR") and _is_type(tokens, i + 1, TokenType.L_PAREN):
+            return True
+        if token.token_type in (TokenType.FROM, TokenType.JOIN) and is_window_call(tokens, i + 1):
+            return True
+        if is_window_call(tokens, i) and _is_text(tokens, i, "TABLE"):
+            return True
+    return False
+
+
+def _is_text(tokens: list[Token], i: int, text: str) -> bool:
+    return (
+        i < len(tokens)
+        and tokens[i].token_type not in (TokenType.STRING, TokenType.IDENTIFIER)
+        and tokens[i].text.upper() == text
+    )
+
+
+def _is_type(tokens: list[Token], i: int, token_type: TokenType) -> bool:
+    return i < len(tokens) and tokens[i].token_type == token_type

@@ -1,0 +1,66 @@
+"""What string literals mean in Spark 4."""
+
+from __future__ import annotations
+
+# Spark's `SparkParserUtils.unescapeSQLString`. A backslash before any other character is dropped,
+# but before % and _ it stays, for the patterns of LIKE.
+_ESCAPES = {
+    "0": "\0",
+    "b": "\b",
+    "n": "\n",
+    "r": "\r",
+    "t": "\t",
+    "Z": "\x1a",
+    "%": "\\%",
+    "_": "\\_",
+}
+
+_CODE_POINT_DIGITS = {"u": 4, "U": 8}
+_OCTAL_DIGITS = 3
+
+
+def string_value(raw: str) -> str:
+    r"""The value of a string literal as it stands in the source, its quotes included.
+
+    A quote inside is written doubled or after a backslash; `r'...'` has no escapes.
+
+    Example:
+        >>> string_value("'it''s'"), string_value(r"'a\tb'"), string_value(r"r'a\tb'")
+        ("it's", 'a\tb', 'a\\tb')
+    """
+    if raw[0] in "rR":
+        return raw[2:-1]
+    quote, body = raw[0], raw[1:-1]
+    out: list[str] = []
+    i = 0
+    while i < len(body):
+        char = body[i]
+        if char == "\\" and i + 1 < len(body):
+            text, length = _escape(body, i + 1)
+            out.append(text)
+            i += 1 + length
+        elif char == quote and body.startswith(quote, i + 1):
+            out.append(quote)
+            i += 2
+        else:
+            out.append(char)
+            i += 1
+    # Escaped surrogates come in pairs, as in Java; a lone one is no character.
+    return "".join(out).encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
+def _escape(body: str, i: int) -> tuple[str, int]:
+    """What the escape whose first character after the backslash is `body[i]` means; its length."""
+    char = body[i]
+    if char in _CODE_POINT_DIGITS:
+        digits = body[i + 1 : i + 1 + _CODE_POINT_DIGITS[char]]
+        if len(digits) == _CODE_POINT_DIGITS[char] and all(
+            d in "0123456789abcdefABCDEF" for d in digits
+        ):
+            code = int(digits, 16)
+            if code <= 0x10FFFF:
+                return chr(code), 1 + len(digits)
+    octal = body[i : i + _OCTAL_DIGITS]
+    if len(octal) == _OCTAL_DIGITS and octal[0] in "01" and all(d in "01234567" for d in octal):
+        return chr(int(octal, 8)), _OCTAL_DIGITS
+    return _ESCAPES.get(char, char), 1

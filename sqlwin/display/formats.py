@@ -1,0 +1,123 @@
+"""Results as CSV, JSON, JSON lines and Markdown, written batch by batch.
+
+Each writer takes the column names, the batches (columns in the same order) and a function that
+takes text; it holds one piece of `PIECE_ROWS` rows at a time and returns the number of rows.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from sqlwin.display.notation import csv_texts, is_number, json_objects, people_texts
+from sqlwin.display.scalars import TEXT, joined, literal
+
+PIECE_ROWS = 8192
+
+Write = Callable[[str], object]
+Writer = Callable[[Sequence[str], Iterable[pa.RecordBatch], Write], int]
+
+_CSV_SPECIAL = r'[",\r\n]|^$'
+_MARKDOWN_SPECIAL = re.compile(r"[\\`*<>&|\[\]]|(?<!\w)_|_(?!\w)|\r\n|\r|\n")
+_MARKDOWN_SUBSTITUTES = {
+    "<": "&lt;",
+    ">": "&gt;",
+    "&": "&amp;",
+    "\n": "<br>",
+    "\r": "<br>",
+    "\r\n": "<br>",
+}
+
+
+def pieces(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The batches cut to at most `PIECE_ROWS` rows, without the empty ones."""
+    for batch in batches:
+        for start in range(0, batch.num_rows, PIECE_ROWS):
+            yield batch.slice(start, PIECE_ROWS)
+
+
+def write_csv(columns: Sequence[str], batches: Iterable[pa.RecordBatch], write: Write) -> int:
+    r"""CSV as in RFC 4180, but lines end in `\n`: a header, then a line for each row.
+
+    A field is quoted where it holds a comma, a quote or a line break, and where it is the empty
+    string; NULL is nothing at all.
+    """
+    write(",".join(_csv_fields(pa.array(list(columns), TEXT)).to_pylist()) + "\n")
+    n_rows = 0
+    for piece in pieces(batches):
+        n_rows += piece.num_rows
+        fields = []
+        for array in piece.columns:
+            text = csv_texts(array)
+            fields.append(text if is_number(array.type) else _csv_fields(text))
+        if fields:
+            lines = pc.binary_join_element_wise(
+                *fields, literal(","), null_handling="replace", null_replacement=""
+            ).to_pylist()
+        else:
+            lines = [""] * piece.num_rows
+        write("\n".join(lines) + "\n")
+    return n_rows
+
+
+def _csv_fields(text: pa.Array) -> pa.Array:
+    quoted = joined(literal('"'), pc.replace_substring(text, '"', '""'), literal('"'))
+    return pc.if_else(pc.match_substring_regex(text, _CSV_SPECIAL), quoted, text)
+
+
+def write_json(columns: Sequence[str], batches: Iterable[pa.RecordBatch], write: Write) -> int:
+    """A JSON array of objects, one a line."""
+    n_rows = 0
+    for piece in pieces(batches):
+        objects = json_objects(columns, piece.columns, piece.num_rows).to_pylist()
+        write(("[\n" if n_rows == 0 else ",\n") + ",\n".join(objects))
+        n_rows += piece.num_rows
+    write("\n]\n" if n_rows else "[]\n")
+    return n_rows
+
+
+def write_json_lines(
+    columns: Sequence[str], batches: Iterable[pa.RecordBatch], write: Write
+) -> int:
+    """A JSON object on each line."""
+    n_rows = 0
+    for piece in pieces(batches):
+        objects = json_objects(columns, piece.columns, piece.num_rows).to_pylist()
+        write("\n".join(objects) + "\n")
+        n_rows += piece.num_rows
+    return n_rows
+
+
+def write_markdown(columns: Sequence[str], batches: Iterable[pa.RecordBatch], write: Write) -> int:
+    """A table as GitHub's Markdown has it; numbers stand at the right."""
+    n_rows = 0
+    header_written = False
+    for piece in pieces(batches):
+        if not header_written:
+            _markdown_header(columns, [is_number(a.type) for a in piece.columns], write)
+            header_written = True
+        cells = [people_texts(array).to_pylist() for array in piece.columns]
+        rows = zip(*cells, strict=True) if cells else [()] * piece.num_rows
+        write("".join(_markdown_row(row) for row in rows))
+        n_rows += piece.num_rows
+    if not header_written:
+        _markdown_header(columns, [False] * len(columns), write)
+    return n_rows
+
+
+def _markdown_header(columns: Sequence[str], numbers: Sequence[bool], write: Write) -> None:
+    rule = " | ".join("---:" if number else "---" for number in numbers)
+    write(_markdown_row(columns) + f"| {rule} |\n")
+
+
+def _markdown_row(cells: Iterable[str | None]) -> str:
+    texts = ("NULL" if c is None else _MARKDOWN_SPECIAL.sub(_markdown_escape, c) for c in cells)
+    return "| " + " | ".join(texts) + " |\n"
+
+
+def _markdown_escape(match: re.Match[str]) -> str:
+    found = match.group()
+    return _MARKDOWN_SUBSTITUTES.get(found, "\\" + found)

@@ -1,0 +1,220 @@
+"""Arrow arrays of flat types as text, exactly, a whole array at a time.
+
+Every function takes an array of its type and returns a `large_string` array of the same length
+with NULL where the input has NULL.
+"""
+
+from __future__ import annotations
+
+import base64
+import re
+from datetime import UTC, datetime, timedelta, timezone, tzinfo
+from decimal import Decimal
+from functools import lru_cache
+from zoneinfo import ZoneInfo
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+TEXT = pa.large_string()
+
+_PER_SECOND = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+# Instants that datetime can hold whatever the zone: 0001-01-02 to 9999-12-30
+_FIRST_SECOND, _LAST_SECOND = -62_135_510_400, 253_402_128_000
+# The calendar repeats every 400 years
+_CYCLE_YEARS, _CYCLE_SECONDS = 400, 12_622_780_800
+_FIXED_OFFSET = re.compile(r"(?:UTC|GMT|UT)?([+-])(\d{1,2})(?::?(\d{2})(?::?(\d{2}))?)?")
+
+
+def literal(text: str) -> pa.Scalar:
+    """`text` as a scalar that joins with the arrays made here."""
+    return pa.scalar(text, TEXT)
+
+
+def joined(*parts: pa.Array | pa.Scalar) -> pa.Array:
+    """The parts put together row by row; NULL where one of them is NULL."""
+    return pc.binary_join_element_wise(*parts, literal(""))
+
+
+def float_texts(array: pa.Array) -> pa.Array:
+    """The shortest text that reads back as the same number, always recognisable as a double.
+
+    1.0 for 1; NaN, Infinity and -Infinity are spelled as Spark spells them.
+    """
+    if pa.types.is_float16(array.type):
+        array = array.cast(pa.float32())
+    text = array.cast(TEXT)
+    text = pc.if_else(
+        pc.match_substring_regex(text, r"^-?[0-9]+$"), joined(text, literal(".0")), text
+    )
+    for arrow, spark in (("nan", "NaN"), ("inf", "Infinity"), ("-inf", "-Infinity")):
+        text = pc.if_else(pc.equal(text, literal(arrow)), literal(spark), text)
+    return text
+
+
+def decimal_texts(array: pa.Array) -> pa.Array:
+    """All digits of the scale, never an exponent."""
+    text = array.cast(TEXT)
+    if pc.any(pc.match_substring(text, "E")).as_py():
+        text = pa.array([None if t is None else f"{Decimal(t):f}" for t in text.to_pylist()], TEXT)
+    return text
+
+
+def timestamp_texts(
+    array: pa.Array, *, separator: str = "T", with_offset: bool = True, uniform: bool = False
+) -> pa.Array:
+    """ISO 8601 date and time, with the offset from UTC where the type has a time zone.
+
+    Args:
+        array: timestamps of any unit, with or without a time zone.
+        separator: what stands between date and time.
+        with_offset: whether the offset is shown. It is always where the zone is unknown here;
+            the time is then shown in UTC.
+        uniform: the same number of fraction digits in all rows; else as many as each row needs.
+            Digits come in threes.
+    """
+    per_second = _PER_SECOND[array.type.unit]
+    seconds, fraction = _floor_divide(array.cast(pa.int64()).fill_null(0), per_second)
+    suffix = None
+    if array.type.tz is not None:
+        zone = zone_of(array.type.tz)
+        offsets, suffix = _utc_offsets(seconds, zone or UTC)
+        seconds = pc.add(seconds, offsets)
+    text = _clock_texts(seconds)
+    if separator != " ":
+        text = pc.replace_substring(text, " ", separator)
+    text = _with_fraction(text, fraction, per_second, uniform)
+    if suffix is not None and (with_offset or zone is None):
+        text = joined(text, suffix)
+    return pc.if_else(array.is_valid(), text, pa.scalar(None, TEXT))
+
+
+def time_texts(array: pa.Array, *, uniform: bool = False) -> pa.Array:
+    """Times of day, `05:15:00` or `05:15:00.500`."""
+    per_second = _PER_SECOND[array.type.unit]
+    storage = pa.int32() if per_second <= 1_000 else pa.int64()
+    values = array.cast(storage).cast(pa.int64()).fill_null(0)
+    seconds, fraction = _floor_divide(values, per_second)
+    text = pc.utf8_slice_codeunits(_clock_texts(seconds), len("1970-01-01 "))
+    text = _with_fraction(text, fraction, per_second, uniform)
+    return pc.if_else(array.is_valid(), text, pa.scalar(None, TEXT))
+
+
+def duration_texts(array: pa.Array, *, iso: bool) -> pa.Array:
+    """Day-time intervals: `P1DT2H3M4.500S` if `iso`, else SQL's `1 02:03:04.500`."""
+    per_second = _PER_SECOND[array.type.unit]
+    values = array.cast(pa.int64()).to_pylist()
+    return pa.array([None if v is None else _duration(v, per_second, iso) for v in values], TEXT)
+
+
+def _duration(value: int, per_second: int, iso: bool) -> str:
+    sign = "-" if value < 0 else ""
+    seconds, fraction = divmod(abs(value), per_second)
+    minutes, second = divmod(seconds, 60)
+    hours, minute = divmod(minutes, 60)
+    days, hour = divmod(hours, 24)
+    rest = _fraction(fraction, len(str(per_second)) - 1, _digits(fraction, per_second))
+    if not iso:
+        return f"{sign}{days} {hour:02d}:{minute:02d}:{second:02d}{rest}"
+    clock = f"{hour}H" * (hour > 0) + f"{minute}M" * (minute > 0)
+    if second or rest:
+        clock += f"{second}{rest}S"
+    text = f"{days}D" * (days > 0) + ("T" + clock if clock else "")
+    return f"{sign}P{text}" if text else "PT0S"
+
+
+def hex_texts(array: pa.Array) -> pa.Array:
+    """Binary values as upper-case hexadecimal digits, as in Spark's `hex` and `X'..'`."""
+    return pa.array([None if v is None else v.hex().upper() for v in array.to_pylist()], TEXT)
+
+
+def base64_texts(array: pa.Array) -> pa.Array:
+    """Binary values in base 64 (RFC 4648, padded)."""
+    values = array.to_pylist()
+    return pa.array([None if v is None else base64.b64encode(v).decode() for v in values], TEXT)
+
+
+def other_texts(array: pa.Array) -> pa.Array:
+    """Integers, booleans, dates and strings; Python's text for a type that Arrow cannot cast."""
+    try:
+        return array.cast(TEXT)
+    except (pa.ArrowNotImplementedError, pa.ArrowInvalid):
+        return pa.array([None if v is None else str(v) for v in array.to_pylist()], TEXT)
+
+
+@lru_cache(maxsize=64)
+def zone_of(name: str) -> tzinfo | None:
+    """The zone that Spark calls `name`, a region or a fixed offset; None if it is unknown here."""
+    if name in ("Z", "UTC", "GMT"):
+        return UTC
+    if fixed := _FIXED_OFFSET.fullmatch(name):
+        hours, minutes, seconds = (int(part or 0) for part in fixed.group(2, 3, 4))
+        offset = timedelta(hours=hours, minutes=minutes, seconds=seconds)
+        return timezone(-offset if fixed.group(1) == "-" else offset)
+    try:
+        return ZoneInfo(name)
+    except (OSError, ValueError, KeyError):  # not found, a directory, not a relative path
+        return None
+
+
+def _floor_divide(values: pa.Array, divisor: int) -> tuple[pa.Array, pa.Array]:
+    """Quotients rounded down, and the rests, which are not negative."""
+    quotient = pc.divide(values, divisor)  # rounds towards zero
+    rest = pc.subtract(values, pc.multiply(quotient, divisor))
+    borrows = pc.less(rest, 0).cast(pa.int64())
+    return pc.subtract(quotient, borrows), pc.add(rest, pc.multiply(borrows, divisor))
+
+
+def _clock_texts(seconds: pa.Array) -> pa.Array:
+    """Seconds since 1970 as `2013-01-01 05:15:00`, in years of any number of digits."""
+    extremes = pc.min_max(seconds).as_py()
+    if len(seconds) == 0 or (_FIRST_SECOND <= extremes["min"] and extremes["max"] <= _LAST_SECOND):
+        return seconds.cast(pa.timestamp("s")).cast(TEXT)
+    # Arrow's text ends at the year 32767, Spark's calendar goes further.
+    cycles, rest = _floor_divide(seconds, _CYCLE_SECONDS)
+    texts = []
+    for cycle, text in zip(cycles.to_pylist(), _clock_texts(rest).to_pylist(), strict=True):
+        year = int(text[:4]) + cycle * _CYCLE_YEARS
+        texts.append(f"{'-' * (year < 0)}{abs(year):04d}{text[4:]}")
+    return pa.array(texts, TEXT)
+
+
+def _utc_offsets(seconds: pa.Array, zone: tzinfo) -> tuple[pa.Array, pa.Array]:
+    """Seconds east of UTC at each of the instants `seconds`, as numbers and as `+01:00`."""
+    encoded = seconds.dictionary_encode()
+    offsets, names = [], []
+    for instant in encoded.dictionary.to_pylist():
+        shown = min(max(instant, _FIRST_SECOND), _LAST_SECOND)
+        local = (_EPOCH + timedelta(seconds=shown)).astimezone(zone)
+        offsets.append(int((local.utcoffset() or timedelta()).total_seconds()))
+        names.append(local.isoformat()[len("1970-01-01T00:00:00") :])
+    indices = encoded.indices
+    return pa.array(offsets, pa.int64()).take(indices), pa.array(names, TEXT).take(indices)
+
+
+def _with_fraction(text: pa.Array, fraction: pa.Array, per_second: int, uniform: bool) -> pa.Array:
+    values = fraction.to_pylist()
+    if not any(values):
+        return text
+    width = len(str(per_second)) - 1
+    digits = [_digits(value, per_second) for value in values]
+    if uniform:
+        digits = [max(digits)] * len(digits)
+    return joined(
+        text, pa.array([_fraction(v, width, d) for v, d in zip(values, digits, strict=True)], TEXT)
+    )
+
+
+def _digits(fraction: int, per_second: int) -> int:
+    """Digits that `fraction` needs: 0, 3, 6 or 9."""
+    digits = 0
+    while fraction % per_second:
+        fraction *= 1_000
+        digits += 3
+    return digits
+
+
+def _fraction(fraction: int, width: int, digits: int) -> str:
+    """`fraction`, a number of `width` digits, cut to its first `digits`."""
+    return f".{fraction:0{width}d}"[: digits + 1] if digits else ""

@@ -1,0 +1,265 @@
+"""Results as a table for people: aligned, fitted to the terminal, cut after some rows."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+from rich import box
+from rich.cells import cell_len
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from sqlwin.display.notation import is_number, is_text, people_texts
+
+DEFAULT_MAX_ROWS = 40
+
+# Between two columns: a space, a line, a space
+GAP = 3
+# A text column is not made narrower than this, unless it is alone in the terminal
+MIN_TEXT_WIDTH = 12
+MIN_HEADER_WIDTH = 6
+# The widest cell where there is no terminal that would set a limit
+MAX_CELL_WIDTH = 120
+# No more of a cell is looked at; far wider than any terminal
+_MAX_CELL_LENGTH = 2_000
+
+# Characters that would move the cursor, change colours or turn the reading direction
+_CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069]")
+_CONTROL_NAMES = {"\n": r"\n", "\r": r"\r", "\t": r"\t"}
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Which columns are shown, and how wide.
+
+    Attributes:
+        shown: indices of the columns, ascending.
+        widths: their widths in terminal cells.
+        break_at: how many of them stand before the gap that stands for the columns left out;
+            None if none is left out.
+    """
+
+    shown: tuple[int, ...]
+    widths: tuple[int, ...]
+    break_at: int | None = None
+
+
+def write_table(
+    columns: Sequence[str],
+    batches: Iterable[pa.RecordBatch],
+    console: Console,
+    *,
+    max_rows: int | None = DEFAULT_MAX_ROWS,
+    total_rows: int | None = None,
+) -> tuple[int, bool]:
+    """Print the first rows of a result as a table.
+
+    Args:
+        columns: names of the columns.
+        batches: the result. No more is taken from it than tells whether there are more rows.
+        console: where to; its width is kept to if it is a terminal.
+        max_rows: the most rows shown; None shows all.
+        total_rows: rows in all, if known.
+
+    Returns:
+        How many rows were shown, and whether there are more.
+    """
+    taken = _take(batches, max_rows)
+    has_more = max_rows is not None and taken is not None and taken.num_rows > max_rows
+    n_rows = 0
+    cells: list[list[str | None]] = [[] for _ in columns]
+    data_types: list[pa.DataType] = [pa.null() for _ in columns]
+    if taken is not None:
+        rows = taken.slice(0, max_rows)
+        n_rows = rows.num_rows
+        cells = [_column_cells(column) for column in rows.columns]
+        data_types = rows.schema.types
+
+    headers = [_clean(name) for name in columns]
+    data_widths = [max([_width(c) for c in column], default=0) for column in cells]
+    natural = [max(_width(h), w, 1) for h, w in zip(headers, data_widths, strict=True)]
+    if console.is_terminal:
+        floors = [
+            min(w, MIN_TEXT_WIDTH) if _shrinks(t) else max(d, min(w, MIN_HEADER_WIDTH))
+            for w, d, t in zip(natural, data_widths, data_types, strict=True)
+        ]
+        layout = fit_columns(natural, floors, console.width)
+    else:
+        widths = tuple(min(width, MAX_CELL_WIDTH) for width in natural)
+        layout = Layout(tuple(range(len(columns))), widths)
+
+    table = _table(headers, cells, [is_number(t) for t in data_types], layout, n_rows)
+    if console.is_terminal:
+        console.print(table)
+    else:
+        width = sum(layout.widths) + GAP * len(columns) + 1
+        plain = Console(file=console.file, width=width, color_system=None)
+        with plain.capture() as capture:
+            plain.print(table)
+        for line in capture.get().splitlines():
+            console.file.write(line.rstrip() + "\n")
+    for note in _notes(headers, layout, n_rows, total_rows, has_more):
+        console.print(Text(note, style="dim"), soft_wrap=True)
+    return n_rows, has_more
+
+
+def fit_columns(natural: Sequence[int], floors: Sequence[int], available: int) -> Layout:
+    """Widths that fit columns into `available` terminal cells.
+
+    The widest columns give way first, none below its floor. If that is not enough, columns are
+    left out from the middle: the first and the last ones usually are the keys and the results.
+
+    Example:
+        >>> fit_columns([5, 40, 10], [5, 12, 10], 40)
+        Layout(shown=(0, 1, 2), widths=(5, 19, 10), break_at=None)
+        >>> fit_columns([9, 9, 9, 9], [9, 9, 9, 9], 30)
+        Layout(shown=(0, 3), widths=(9, 9), break_at=1)
+    """
+    order = range(len(natural))
+    if sum(floors) + GAP * (len(floors) - 1) <= available:
+        return Layout(tuple(order), _shrink(natural, floors, available - GAP * (len(floors) - 1)))
+    # The mark for the columns left out is one cell wide and has a gap of its own.
+    room = available - 1 - GAP
+    left, right = [0], list[int]()
+    used = floors[0]
+    low, high = 1, len(natural) - 1
+    while low <= high:
+        from_right = len(right) < len(left)
+        column = high if from_right else low
+        if used + GAP + floors[column] > room:
+            break
+        used += GAP + floors[column]
+        (right if from_right else left).append(column)
+        low, high = (low, high - 1) if from_right else (low + 1, high)
+    shown = left + right[::-1]
+    room -= GAP * (len(shown) - 1)
+    lowest = [min(floors[c], max(room, 1)) for c in shown]
+    widths = _shrink([natural[c] for c in shown], lowest, max(room, 1))
+    return Layout(tuple(shown), widths, len(left) if len(shown) < len(natural) else None)
+
+
+def _shrink(natural: Sequence[int], floors: Sequence[int], available: int) -> tuple[int, ...]:
+    """Natural widths, the widest cut to one level so that they fit; what is left over is used."""
+
+    def at(level: int) -> list[int]:
+        return [max(f, min(n, level)) for n, f in zip(natural, floors, strict=True)]
+
+    low, high = 0, max(natural, default=0)
+    while low < high:
+        level = (low + high + 1) // 2
+        if sum(at(level)) <= available:
+            low = level
+        else:
+            high = level - 1
+    widths = at(low)
+    for i, width in enumerate(widths):
+        if sum(widths) < available and width == low < natural[i]:
+            widths[i] += 1
+    return tuple(widths)
+
+
+def _take(batches: Iterable[pa.RecordBatch], max_rows: int | None) -> pa.Table | None:
+    """The first `max_rows` rows and, if there are more, at least one of them."""
+    taken: list[pa.RecordBatch] = []
+    n_rows = 0
+    for batch in batches:
+        taken.append(batch)
+        n_rows += batch.num_rows
+        if max_rows is not None and n_rows > max_rows:
+            break
+    if not taken:
+        return None
+    # Names may repeat, and a schema may say less of nullability than another
+    schema = taken[0].schema
+    return pa.Table.from_batches([pa.record_batch(b.columns, schema=schema) for b in taken])
+
+
+def _column_cells(column: pa.ChunkedArray) -> list[str | None]:
+    array = column.combine_chunks()
+    # What is too large for one array stays in chunks
+    chunks = array.chunks if isinstance(array, pa.ChunkedArray) else [array]
+    texts = [text for chunk in chunks for text in people_texts(chunk, uniform=True).to_pylist()]
+    return [None if text is None else _clean(text) for text in texts]
+
+
+def _clean(text: str) -> str:
+    """`text` in one line, without characters that act on the terminal."""
+    return _CONTROL.sub(_control_name, text[:_MAX_CELL_LENGTH])
+
+
+def _control_name(match: re.Match[str]) -> str:
+    char = match.group()
+    code = f"\\x{ord(char):02x}" if ord(char) < 256 else f"\\u{ord(char):04x}"
+    return _CONTROL_NAMES.get(char, code)
+
+
+def _width(cell: str | None) -> int:
+    return cell_len("NULL" if cell is None else cell)
+
+
+def _shrinks(data_type: pa.DataType) -> bool:
+    """Whether a cut cell of this type still tells something; half a number misleads."""
+    return bool(
+        is_text(data_type)
+        or pa.types.is_nested(data_type)
+        or pa.types.is_binary(data_type)
+        or pa.types.is_large_binary(data_type)
+    )
+
+
+def _table(
+    headers: Sequence[str],
+    cells: Sequence[Sequence[str | None]],
+    right: Sequence[bool],
+    layout: Layout,
+    n_rows: int,
+) -> Table:
+    table = Table(
+        box=box.MINIMAL,
+        show_edge=False,
+        pad_edge=False,
+        padding=(0, 1),
+        header_style="bold",
+        border_style="dim",
+    )
+    shown = [
+        [Text("NULL", style="dim") if c is None else Text(c) for c in cells[column]]
+        for column in layout.shown
+    ]
+    for position, (column, width) in enumerate(zip(layout.shown, layout.widths, strict=True)):
+        if position == layout.break_at:
+            table.add_column("…", width=1, no_wrap=True, style="dim")
+        table.add_column(
+            Text(headers[column]),
+            justify="right" if right[column] else "left",
+            width=width,
+            no_wrap=True,
+            overflow="ellipsis",
+        )
+    if layout.break_at == len(layout.shown):
+        table.add_column("…", width=1, no_wrap=True, style="dim")
+    if layout.break_at is not None:
+        shown.insert(layout.break_at, [Text("…")] * n_rows)
+    for row in zip(*shown, strict=True):
+        table.add_row(*row)
+    return table
+
+
+def _notes(
+    headers: Sequence[str], layout: Layout, n_rows: int, total_rows: int | None, has_more: bool
+) -> list[str]:
+    notes = []
+    if layout.break_at is not None:
+        hidden = [name for i, name in enumerate(headers) if i not in layout.shown]
+        noun = "column" if len(hidden) == 1 else "columns"
+        notes.append(f"… {len(hidden):,} more {noun}: {', '.join(hidden)}")
+    if has_more and total_rows is not None and total_rows > n_rows:
+        noun = "row" if total_rows - n_rows == 1 else "rows"
+        notes.append(f"… {total_rows - n_rows:,} more {noun} ({total_rows:,} in all)")
+    elif has_more:
+        notes.append("… more rows: use --max-rows or --output")
+    return notes

@@ -1,0 +1,134 @@
+"""INSERT: rows of a query into a kept table or into one of Spark's."""
+
+from __future__ import annotations
+
+from itertools import count
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import DataType
+
+from planner.sql import identifier, to_sql
+from runtime.errors import AnalysisError, CatalogError
+from runtime.nearest import nearest
+from runtime.sinks import write_table
+from runtime.spec import TableColumn, TableSpec
+from sqlwin.catalog import Name, Registered, SessionCatalog, View, type_ddl
+
+_view_numbers = count()
+
+
+def insert_target(catalog: SessionCatalog, name: Name) -> TableSpec | None:
+    """The kept table to write to, or None if the name is Spark's.
+
+    Raises:
+        CatalogError: the name is that of a view or of a registered DataFrame.
+    """
+    entry = catalog.entry(name)
+    if isinstance(entry, View | Registered):
+        kind = "a view" if isinstance(entry, View) else "a registered DataFrame"
+        raise CatalogError(
+            f"cannot insert into `{'.'.join(name)}`: it is {kind}",
+            hint="CREATE TABLE ... WITH ('connector' = ...) makes a table to write to",
+        )
+    return entry
+
+
+def arranged(rows: DataFrame, table: TableSpec, columns: tuple[str, ...]) -> DataFrame:
+    """The query's columns under the table's names and types, by position.
+
+    Args:
+        rows: the query.
+        table: the table; without declared columns it takes the query's as they are.
+        columns: the columns named in INSERT INTO t (...); others become NULL.
+
+    Raises:
+        AnalysisError: too many or too few columns, an unknown one, or types that do not fit.
+    """
+    declared = [c for c in table.columns if c.computed is None and c.metadata is None]
+    if not declared:
+        return rows.toDF(*columns) if columns else rows
+    targets = _named(declared, columns, table.name) if columns else declared
+    if len(targets) != len(rows.columns):
+        raise AnalysisError(
+            f"the query yields {len(rows.columns)} columns, but `{table.name}` takes "
+            f"{len(targets)}: {', '.join(c.name for c in targets)}",
+            hint="give one expression for each column, in the table's order",
+        )
+    given: dict[str, int] = {}
+    for target, field in zip(targets, rows.schema.fields, strict=True):
+        if not _fits(field.dataType, str(target.type)):
+            raise AnalysisError(
+                f"column `{field.name}` of the query is {type_ddl(field.dataType).upper()} and "
+                f"does not fit `{target.name}` {str(target.type).upper()}",
+                hint=f"write CAST({field.name} AS {str(target.type).upper()})",
+            )
+        given[target.name] = len(given)
+    unique = rows.toDF(*(f"_{i}" for i in range(len(rows.columns))))
+    return unique.select(
+        *(
+            (F.col(f"_{given[c.name]}") if c.name in given else F.lit(None))
+            .cast(str(c.type))
+            .alias(c.name)
+            for c in declared
+        )
+    )
+
+
+def insert_rows(
+    rows: DataFrame, table: TableSpec, columns: tuple[str, ...], overwrite: bool
+) -> int | None:
+    """Write a query's rows to a kept table; how many, if the connector tells."""
+    return write_table(arranged(rows, table, columns), table, overwrite)
+
+
+def insert_into_spark(
+    spark: SparkSession,
+    rows: DataFrame,
+    name: Name,
+    columns: tuple[str, ...],
+    overwrite: bool,
+    partition: str,
+) -> None:
+    """Write a query's rows to a table of Spark's catalog, by Spark's own INSERT."""
+    view = f"sqlwin_insert_{next(_view_numbers)}"
+    rows.createOrReplaceTempView(view)
+    target = ".".join(to_sql(identifier(part)) for part in name)
+    listed = f" ({', '.join(to_sql(identifier(c)) for c in columns)})" if columns else ""
+    verb = "OVERWRITE TABLE" if overwrite else "INTO TABLE"
+    try:
+        spark.sql(f"INSERT {verb} {target}{partition}{listed} SELECT * FROM {view}")
+    finally:
+        spark.catalog.dropTempView(view)
+
+
+def _named(declared: list[TableColumn], columns: tuple[str, ...], table: str) -> list[TableColumn]:
+    by_name = {c.name.lower(): c for c in declared}
+    for name in columns:
+        if name.lower() not in by_name:
+            close = nearest(name, [c.name for c in declared])
+            raise AnalysisError(
+                f"`{table}` has no column `{name}` to insert into",
+                hint=f"did you mean `{close}`?" if close else None,
+            )
+    return [by_name[name.lower()] for name in columns]
+
+
+def _fits(source: DataType, target: str) -> bool:
+    """Whether a value may be stored: Spark's ANSI assignment, told by families of types."""
+    left, right = _family(source.simpleString()), _family(target.lower())
+    if left == right or "other" in (left, right):
+        return True
+    allowed = {("number", "text"), ("boolean", "text"), ("time", "text"), ("null", right)}
+    return (left, right) in allowed
+
+
+def _family(type_: str) -> str:
+    name = type_.split("(")[0].split("<")[0].strip()
+    if name in ("tinyint", "smallint", "int", "integer", "bigint", "float", "double", "decimal"):
+        return "number"
+    if name in ("string", "varchar", "char"):
+        return "text"
+    if name in ("date", "timestamp", "timestamp_ntz", "timestamp_ltz"):
+        return "time"
+    return {"boolean": "boolean", "binary": "binary", "void": "null"}.get(name, "other")

@@ -1,0 +1,118 @@
+"""What a statement gave."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, Row
+from pyspark.sql import functions as F
+from pyspark.sql.types import (
+    CalendarIntervalType,
+    DataType,
+    NullType,
+    VariantType,
+    YearMonthIntervalType,
+)
+
+from runtime.kernels.blobs import to_blob
+
+# Types that Spark does not hand over as Arrow; their text is shown instead
+_NO_ARROW = (CalendarIntervalType, NullType, VariantType, YearMonthIntervalType)
+
+
+@dataclass(frozen=True)
+class Result:
+    """The result of one statement.
+
+    Attributes:
+        statement: the statement's text.
+        kind: `query`, `insert`, `explain`, `table` (rows about the session) or `ok`.
+        message: one line for a person; empty for a query.
+        dataframe: a query's rows, not computed yet.
+        table: the rows of kind `table`.
+        text: the explanation of kind `explain`.
+        row_count: how many rows an INSERT wrote, if known.
+        notes: remarks that are no errors.
+    """
+
+    statement: str
+    kind: str
+    message: str = ""
+    dataframe: DataFrame | None = None
+    table: pa.Table | None = None
+    text: str = ""
+    row_count: int | None = None
+    notes: tuple[str, ...] = ()
+    explained: Callable[[BaseException], BaseException] | None = None
+
+    @property
+    def columns(self) -> list[str]:
+        """Names of the output columns."""
+        if self.dataframe is not None:
+            return list(self.dataframe.columns)
+        return list(self.table.column_names) if self.table is not None else []
+
+    @property
+    def types(self) -> list[str]:
+        """Spark's types of the output columns."""
+        if self.dataframe is not None:
+            return [field.dataType.simpleString() for field in self.dataframe.schema.fields]
+        return ["string"] * len(self.columns)
+
+    @property
+    def rows(self) -> list[Row]:
+        """All rows, in memory."""
+        if self.dataframe is not None:
+            return list(self._run(self.dataframe.collect))
+        if self.table is None:
+            return []
+        names = self.columns
+        return [
+            Row(**dict(zip(names, row.values(), strict=True))) for row in self.table.to_pylist()
+        ]
+
+    def batches(self, limit: int | None = None) -> Iterator[pa.RecordBatch]:
+        """The rows as Arrow batches of bounded size; at most `limit` rows.
+
+        Without a limit the partitions come one after another, so that memory holds a few of
+        them and never the whole result.
+        """
+        if self.table is not None:
+            yield from self.table.slice(0, limit).to_batches()
+        if self.dataframe is None:
+            return
+        frame = _arrow_ready(self.dataframe)
+        if limit is not None:
+            yield from self._run(frame.limit(limit).toArrow).to_batches()
+            return
+        blobs = frame.mapInArrow(_serialized, "batch binary")
+        rows = self._run(lambda: blobs.toLocalIterator(prefetchPartitions=True))
+        while (row := self._run(lambda: next(rows, None))) is not None:
+            yield from pa.ipc.open_stream(row.batch)
+
+    def _run(self, action: Callable[[], Any]) -> Any:
+        try:
+            return action()
+        except Exception as error:
+            if self.explained is None:
+                raise
+            raise self.explained(error) from error
+
+
+def _serialized(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        if batch.num_rows:
+            yield pa.RecordBatch.from_pydict({"batch": pa.array([to_blob(batch)], pa.binary())})
+
+
+def _arrow_ready(frame: DataFrame) -> DataFrame:
+    """The rows with types that Arrow lacks turned into text."""
+    odd = [field.name for field in frame.schema.fields if _lacks_arrow(field.dataType)]
+    return frame.withColumns({name: F.col(f"`{name}`").cast("string") for name in odd})
+
+
+def _lacks_arrow(type_: DataType) -> bool:
+    return isinstance(type_, _NO_ARROW)

@@ -1,0 +1,325 @@
+"""Carries out one statement."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pyarrow as pa
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from sqlglot import exp
+
+from planner.explain import explain
+from planner.lower import lower
+from planner.optimizer import Options
+from planner.plan import Plan, plan_query
+from runtime.batch.execute import ExecutionOptions, dataframe
+from runtime.errors import SqlwinError
+from runtime.spark import is_remote
+from runtime.spark_errors import translate
+from sqlwin import listings
+from sqlwin.catalog import Name, SessionCatalog, View
+from sqlwin.config import Config
+from sqlwin.definitions import Definitions
+from sqlwin.inserts import insert_into_spark, insert_rows, insert_target
+from sqlwin.positions import relocate
+from sqlwin.result import Result
+from sqlwin.statements import (
+    CreateTable,
+    CreateView,
+    Describe,
+    Drop,
+    Explain,
+    Insert,
+    Query,
+    Reset,
+    Set,
+    ShowCreateTable,
+    ShowFunctions,
+    ShowTables,
+    ShowViews,
+    SparkStatement,
+    Statement,
+    StatementSet,
+    words,
+)
+
+
+class Runner:
+    """Runs statements on a Spark session, with the tables and settings they leave behind."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        self.spark = spark
+        self.config = Config()
+        self.catalog = SessionCatalog(spark, self._view_dataframe)
+        self._definitions = Definitions(spark, self.catalog)
+
+    def run(self, statement: Statement) -> Result:
+        """Carry out a statement.
+
+        Raises:
+            SqlwinError: it is wrong or fails; positions are those in the statement's text.
+        """
+        self.catalog.start_statement()
+        self._describe_job(statement.text)
+        match statement:
+            case Query():
+                return self._query(statement.ast, statement.text)
+            case Insert():
+                return self._insert(statement)
+            case StatementSet():
+                return self._statement_set(statement)
+            case Explain():
+                return self._explain_statement(statement)
+            case CreateTable():
+                return self._create_table(statement)
+            case CreateView():
+                self._plan(statement.ast, statement.text)  # what is wrong is told now, not on use
+                return _ok(statement, self._definitions.create_view(statement))
+            case Drop():
+                return self._drop(statement)
+            case Set():
+                return self._set(statement)
+            case Reset():
+                return self._reset(statement)
+            case _:
+                return self._show(statement)
+
+    def _show(self, statement: Statement) -> Result:
+        """SHOW and DESCRIBE of what the session keeps; everything else is Spark's."""
+        table: pa.Table | None = None
+        match statement:
+            case ShowTables():
+                table = listings.show_tables(self.catalog, self.spark, statement.like)
+            case ShowViews():
+                table = listings.show_views(self.catalog, self.spark, statement.like)
+            case ShowFunctions():
+                table = listings.show_functions(self.spark, statement.like)
+            case ShowCreateTable() if self.catalog.entry(statement.name) is not None:
+                table = listings.show_create_table(self.catalog, statement.name)
+            case Describe() if self.catalog.entry(statement.name) is not None:
+                table = listings.describe(self.catalog, statement.name, self.spark)
+            case SparkStatement():
+                return self._spark_statement(statement.spark_text)
+            case ShowCreateTable() | Describe():
+                return self._spark_statement(statement.text)
+        if table is None:
+            raise AssertionError(f"no way to run {type(statement).__name__}")
+        return Result(statement.text, "table", table=table)
+
+    # -- queries -------------------------------------------------------------------------------
+
+    def can_explain(self, statement: Statement) -> bool:
+        """Whether a statement has a plan."""
+        if isinstance(statement, CreateTable):
+            return statement.as_query is not None
+        return isinstance(statement, Query | Insert | StatementSet)
+
+    def explain(self, statement: Statement) -> str:
+        """The plan of a query, INSERT or CREATE TABLE AS, as text."""
+        self.catalog.start_statement()
+        match statement:
+            case Query():
+                return explain(self._plan(statement.ast, statement.text))
+            case Insert():
+                sink = (".".join(statement.name), statement.overwrite)
+                return explain(self._plan(statement.ast, statement.text, sink))
+            case CreateTable() if statement.as_query is not None:
+                sink = (".".join(statement.name), False)
+                return explain(self._plan(statement.as_query, statement.text, sink))
+            case StatementSet():
+                return "\n".join(self.explain(insert) for insert in statement.inserts)
+        raise SqlwinError(
+            "EXPLAIN takes a query or an INSERT",
+            hint="write EXPLAIN SELECT ... or EXPLAIN INSERT INTO ...",
+        )
+
+    def _explain_statement(self, statement: Explain) -> Result:
+        if isinstance(statement.statement, SparkStatement):
+            return self._spark_statement(statement.text)
+        return Result(statement.text, "explain", text=self.explain(statement.statement))
+
+    def _query(self, query: exp.Query, text: str) -> Result:
+        rows = self._dataframe(query, text)
+        return Result(text, "query", dataframe=rows, explained=self._explained(text))
+
+    def _dataframe(self, query: exp.Query, text: str, is_whole: bool = True) -> DataFrame:
+        """The rows of a query; `is_whole` if `text` is the query and nothing more."""
+        plan = self._plan(query, text)
+        try:
+            if is_whole and not plan.is_rewritten:
+                return self.spark.sql(text)
+            return dataframe(self.spark, lower(plan.physical), self._execution_options())
+        except PySparkException as error:
+            raise self._explained(text)(error) from error
+
+    def _plan(self, query: exp.Query, text: str, sink: tuple[str, bool] | None = None) -> Plan:
+        options = Options(
+            agg_phase_strategy=str(self.config.get("table.optimizer.agg-phase-strategy")),
+            disabled_rules=frozenset(self.config.get("sqlwin.optimizer.disabled-rules")),
+        )
+        try:
+            return plan_query(query, text, self.catalog, options, sink)
+        except SqlwinError as error:
+            raise relocate(error, text) from error
+
+    def _execution_options(self) -> ExecutionOptions:
+        return ExecutionOptions(
+            partitions=self.config.get("sqlwin.exchange.partitions"),
+            buckets=self.config.get("sqlwin.exchange.buckets"),
+        )
+
+    def _view_dataframe(self, view: View) -> DataFrame:
+        query = self.catalog.view(view.name)
+        assert query is not None
+        return self._dataframe(query, view.text, is_whole=False)
+
+    # -- inserts -------------------------------------------------------------------------------
+
+    def _insert(self, statement: Insert) -> Result:
+        table = insert_target(self.catalog, statement.name)
+        rows = self._dataframe(statement.ast, statement.text, is_whole=False)
+        name = ".".join(statement.name)
+        try:
+            if table is not None:
+                count = insert_rows(rows, table, statement.columns, statement.overwrite)
+            else:
+                count = None
+                insert_into_spark(
+                    self.spark,
+                    rows,
+                    statement.name,
+                    statement.columns,
+                    statement.overwrite,
+                    statement.partition,
+                )
+        except SqlwinError:
+            raise
+        except Exception as error:
+            raise self._explained(statement.text)(error) from error
+        written = "" if count is None else f" {count:,} row{'' if count == 1 else 's'}"
+        return Result(
+            statement.text, "insert", f"INSERT INTO {name}:{written or ' done'}", row_count=count
+        )
+
+    def _statement_set(self, statement: StatementSet) -> Result:
+        results = [self._insert(insert) for insert in statement.inserts]
+        counts = [result.row_count for result in results]
+        total = sum(count or 0 for count in counts) if None not in counts else None
+        message = "\n".join(result.message for result in results)
+        return Result(statement.text, "insert", message, row_count=total)
+
+    # -- definitions ---------------------------------------------------------------------------
+
+    def _create_table(self, statement: CreateTable) -> Result:
+        query = statement.as_query
+        if query is None:
+            return _ok(statement, self._definitions.create_table(statement))
+        rows = self._dataframe(query, statement.text, is_whole=False)
+        message = self._definitions.create_table(statement, rows)
+        table = insert_target(self.catalog, statement.name)
+        assert table is not None
+        try:
+            count = insert_rows(rows, table, (), overwrite=False)
+        except Exception as error:
+            self.catalog.drop(statement.name, "TABLE", if_exists=True)
+            if isinstance(error, SqlwinError):
+                raise
+            raise self._explained(statement.text)(error) from error
+        return Result(statement.text, "insert", message, row_count=count)
+
+    def _drop(self, statement: Drop) -> Result:
+        kept = self.catalog.entry(statement.name) is not None
+        if not kept and self._is_known_to_spark(statement.name):
+            return self._spark_statement(statement.text)
+        self.catalog.drop(statement.name, statement.kind, if_exists=statement.if_exists)
+        return _ok(statement, "OK")
+
+    def _is_known_to_spark(self, name: Name) -> bool:
+        try:
+            return bool(self.spark.catalog.tableExists(".".join(f"`{part}`" for part in name)))
+        except PySparkException:
+            return False  # a catalog or database that does not exist holds no table
+
+    # -- settings ------------------------------------------------------------------------------
+
+    def set(self, key: str, value: str) -> tuple[str, ...]:
+        """Change a setting; remarks about it.
+
+        Raises:
+            SqlwinError: there is no such setting, or the value has no sense.
+        """
+        notes = self.config.set(key, value)
+        self._apply_to_spark(key)
+        return notes
+
+    def _set(self, statement: Set) -> Result:
+        if statement.key is None:
+            return Result(statement.text, "table", table=_settings_table(self.config.items()))
+        if statement.value is None:
+            if statement.key.startswith("spark."):
+                value = self.spark.conf.get(statement.key, None)
+            else:
+                value = self.config.text(statement.key)
+            rows = [(statement.key, value or "")]
+            return Result(statement.text, "table", table=_settings_table(rows))
+        notes = self.set(statement.key, statement.value)
+        return _ok(statement, "OK", notes)
+
+    def _reset(self, statement: Reset) -> Result:
+        keys = [statement.key] if statement.key else [key for key, _ in self.config.items()]
+        for key in keys:
+            self.config.reset(key)
+            self._apply_to_spark(key)
+        return _ok(statement, "OK")
+
+    def _apply_to_spark(self, key: str) -> None:
+        """Settings that stand for one of Spark's are set there too."""
+        conf, value = self.config.spark_setting(key)
+        if conf is None:
+            return
+        try:
+            if value is None:
+                self.spark.conf.unset(conf)
+            else:
+                self.spark.conf.set(conf, value)
+        except PySparkException as error:
+            raise translate(error, None) from error
+
+    # -- Spark's own ---------------------------------------------------------------------------
+
+    def _spark_statement(self, text: str) -> Result:
+        self.catalog.show_all(words(text))
+        try:
+            rows = self.spark.sql(text)
+            if not rows.columns:
+                return Result(text, "ok", "OK")
+        except PySparkException as error:
+            raise self._explained(text)(error) from error
+        return Result(text, "query", dataframe=rows, explained=self._explained(text))
+
+    def _explained(self, text: str) -> Callable[[BaseException], SqlwinError]:
+        def explained(error: BaseException) -> SqlwinError:
+            if isinstance(error, SqlwinError):
+                return relocate(error, text)
+            return relocate(self.catalog.explained(translate(error, text)), text)
+
+        return explained
+
+    def _describe_job(self, text: str) -> None:
+        """Spark's UI shows the statement beside its jobs."""
+        if not is_remote(self.spark):
+            self.spark.sparkContext.setJobDescription(" ".join(text.split())[:500])
+
+
+def _ok(statement: Statement, message: str, notes: tuple[str, ...] = ()) -> Result:
+    return Result(statement.text, "ok", message, notes=notes)
+
+
+def _settings_table(rows: list[tuple[str, str]]) -> pa.Table:
+    return pa.table(
+        {
+            "key": pa.array([key for key, _ in rows], pa.string()),
+            "value": pa.array([value for _, value in rows], pa.string()),
+        }
+    )

@@ -1,0 +1,196 @@
+"""The session: what a person calls from Python."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
+
+from planner.sql import is_timestamp
+from runtime.errors import AnalysisError, SqlwinError
+from runtime.nearest import nearest
+from runtime.shipping import ship_code
+from sqlwin.catalog import Registered, type_ddl
+from sqlwin.result import Result
+from sqlwin.runner import Runner
+from sqlwin.statements import Explain, StatementText, parse_statement, split
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+__all__ = ["Result", "Session"]
+
+
+class Session:
+    """Window SQL on a Spark session. Made by `sqlwin.connect`.
+
+    Args:
+        spark: the Spark session to run on.
+        owns_spark: whether `close` stops it.
+        settings: settings, as `SET 'key' = 'value'` takes them.
+
+    Raises:
+        SqlwinError: a setting is unknown or has no sense.
+    """
+
+    def __init__(
+        self, spark: SparkSession, *, owns_spark: bool, settings: Mapping[str, str]
+    ) -> None:
+        self._spark = spark
+        self._owns_spark = owns_spark
+        ship_code(spark)
+        self._runner = Runner(spark)
+        for key, value in settings.items():
+            self._runner.set(key, value)
+
+    @property
+    def spark(self) -> SparkSession:
+        """The Spark session underneath."""
+        return self._spark
+
+    def sql(self, query: str) -> DataFrame:
+        """The rows of one query, as a Spark DataFrame that is not computed yet.
+
+        Other statements are run, and the DataFrame holds what they have to say.
+
+        Raises:
+            SqlwinError: the SQL is wrong.
+        """
+        results = self.execute(query)
+        if len(results) != 1:
+            raise AnalysisError(
+                f"sql() takes one statement, but got {len(results)}",
+                hint="execute() runs a script and gives one result for each statement",
+            )
+        (result,) = results
+        if result.dataframe is not None:
+            return result.dataframe
+        if result.table is not None:
+            names = ", ".join(f"`{name}` string" for name in result.columns)
+            return self._spark.createDataFrame(result.rows, names)
+        return self._spark.createDataFrame([(result.text or result.message,)], "result string")
+
+    def execute(self, script: str, file: str | None = None) -> list[Result]:
+        """Run every statement of a script; one result for each.
+
+        Args:
+            script: SQL statements, with `;` between them.
+            file: what errors call the script.
+
+        Raises:
+            SqlwinError: a statement is wrong or fails; those before it have run.
+        """
+        return list(self.execute_iter(script, file))
+
+    def execute_iter(self, script: str, file: str | None = None) -> Iterator[Result]:
+        """Run a script statement by statement, each when the next result is asked for."""
+        for part in _parts(script, file):
+            try:
+                yield self._runner.run(parse_statement(part.text))
+            except SqlwinError as error:
+                raise _placed(error, part, script, file) from error
+
+    def explain(self, sql: str, mode: str = "text", file: str | None = None) -> str:
+        """What queries and INSERTs would do, without doing it.
+
+        A script may lead up to them: the tables, views and settings in it take effect.
+
+        Args:
+            sql: one statement, or a script.
+            mode: `text`.
+            file: what errors call the script.
+
+        Raises:
+            SqlwinError: the SQL is wrong, or there is no such mode.
+        """
+        if mode != "text":
+            raise AnalysisError(f"there is no explain mode `{mode}`", hint="the modes are: text")
+        texts = []
+        for part in _parts(sql, file):
+            try:
+                statement = parse_statement(part.text)
+                inner = statement.statement if isinstance(statement, Explain) else statement
+                if self._runner.can_explain(inner):
+                    texts.append(self._runner.explain(inner))
+                else:
+                    self._runner.run(statement)
+            except SqlwinError as error:
+                raise _placed(error, part, sql, file) from error
+        return "\n".join(texts)
+
+    def register(
+        self,
+        name: str,
+        dataframe: DataFrame,
+        *,
+        time_column: str | None = None,
+        watermark: str | None = None,
+    ) -> None:
+        """Give a DataFrame a name in SQL; one of that name is replaced.
+
+        Args:
+            name: its name.
+            dataframe: the rows.
+            time_column: the TIMESTAMP column that windows will be put on; checked here. Without
+                it any TIMESTAMP column can be used.
+            watermark: how late rows may come, such as `5 seconds`. Only streams have late rows;
+                here it is checked to go with a time column, and does nothing.
+
+        Raises:
+            SqlwinError: the DataFrame has no such column, or it is no timestamp.
+        """
+        if time_column is not None:
+            _check_time_column(dataframe, time_column)
+        elif watermark is not None:
+            raise AnalysisError(
+                f"register(`{name}`) has a watermark but no time_column",
+                hint="a watermark follows a column: give time_column too",
+            )
+        self._runner.catalog.add(
+            (name,), Registered((name,), dataframe), replace=True, if_not_exists=False
+        )
+
+    def close(self) -> None:
+        """Stop Spark, if this session started it."""
+        if self._owns_spark:
+            self._spark.stop()
+
+    def __enter__(self) -> Session:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def _parts(script: str, file: str | None) -> list[StatementText]:
+    try:
+        return split(script)
+    except SqlwinError as error:
+        error.sql, error.file = script, error.file or file
+        raise
+
+
+def _placed(error: SqlwinError, part: StatementText, script: str, file: str | None) -> SqlwinError:
+    """The error with its place in the whole script."""
+    if error.position is not None:
+        # the statement inside EXPLAIN or a statement set has a text of its own
+        inner = part.text.find(error.sql) if error.sql else 0
+        if inner >= 0:
+            return error.with_source(script, file, part.offset + inner)
+    error.file = error.file or file
+    return error
+
+
+def _check_time_column(dataframe: DataFrame, time_column: str) -> None:
+    fields = {field.name.lower(): field for field in dataframe.schema.fields}
+    field = fields.get(time_column.lower())
+    times = [f.name for f in dataframe.schema.fields if is_timestamp(type_ddl(f.dataType))]
+    hint = f"its TIMESTAMP columns: {', '.join(times)}" if times else "it has no TIMESTAMP column"
+    if field is None:
+        close = nearest(time_column, dataframe.columns)
+        raise AnalysisError(
+            f"the DataFrame has no column `{time_column}`",
+            hint=f"did you mean `{close}`?" if close else hint,
+        )
+    if not is_timestamp(type_ddl(field.dataType)):
+        kind = type_ddl(field.dataType).upper()
+        raise AnalysisError(f"time_column `{time_column}` is {kind}, no TIMESTAMP", hint=hint)

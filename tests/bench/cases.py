@@ -1,0 +1,137 @@
+"""The benchmark's queries, each in the words of every engine."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+MINUTE_US = 60_000_000
+
+
+@dataclass(frozen=True)
+class Case:
+    """A window aggregation: SUM, COUNT, AVG and MAX by key, or COUNT(DISTINCT).
+
+    Lengths are in minutes, `step` is the slide of HOP and the step of CUMULATE.
+    """
+
+    kind: str
+    size: int
+    step: int
+    keys: int = 1_000
+    key_type: str = "int"
+    distinct: bool = False
+    step_seconds: int = 0  # instead of `step`, for slides below a minute
+
+    @property
+    def name(self) -> str:
+        """What the table of results calls it."""
+        step = _length(self.step_us)
+        window = f"{self.kind} {step}" + (f" / {_length(self.size_us)}" if self.overlap > 1 else "")
+        what = ", COUNT(DISTINCT)" if self.distinct else ""
+        return f"{window}, {self.keys:,} {self.key_type} keys{what}"
+
+    @property
+    def size_us(self) -> int:
+        """The window's length."""
+        return self.size * MINUTE_US
+
+    @property
+    def step_us(self) -> int:
+        """The slide or step; the size of TUMBLE."""
+        return self.step_seconds * 1_000_000 or self.step * MINUTE_US
+
+    @property
+    def overlap(self) -> int:
+        """How many windows a row is in, for CUMULATE at most."""
+        return self.size_us // self.step_us
+
+    def aggregates(self, sum_of: str = "price") -> str:
+        """The aggregates, spelled alike everywhere."""
+        if self.distinct:
+            return "COUNT(DISTINCT price) AS n"
+        return f"SUM({sum_of}) AS s, COUNT(*) AS n, AVG(val) AS a, MAX(price) AS m"
+
+    @property
+    def digest(self) -> str:
+        """One row that differs if the result does."""
+        if self.distinct:
+            return "COUNT(*), SUM(n), MIN(n), MAX(n)"
+        return "COUNT(*), SUM(s), SUM(n), SUM(a), SUM(m)"
+
+
+def _length(us: int) -> str:
+    for unit, width in (("d", 1440 * MINUTE_US), ("h", 60 * MINUTE_US), ("min", MINUTE_US)):
+        if us % width == 0:
+            return f"{us // width} {unit}"
+    return f"{us // 1_000_000} s"
+
+
+def sqlwin_sql(case: Case) -> str:
+    """The query in sqlwin's words, over the table `events`."""
+    step = f"INTERVAL '{case.step_us // 1_000_000}' SECOND"
+    size = f"INTERVAL '{case.size}' MINUTE"
+    lengths = step if case.kind == "TUMBLE" else f"{step}, {size}"
+    return (
+        f"SELECT key, window_start, window_end, {case.aggregates()} "
+        f"FROM TABLE({case.kind}(TABLE events, DESCRIPTOR(ts), {lengths})) "
+        "GROUP BY key, window_start, window_end"
+    )
+
+
+def spark_sql(case: Case) -> str:
+    """Spark's own window(), or for CUMULATE the rows copied into their windows."""
+    if case.kind != "CUMULATE":
+        size, step = f"{case.size_us // 1_000_000} seconds", f"{case.step_us // 1_000_000} seconds"
+        window = f"window(ts, '{size}')" if case.kind == "TUMBLE" else f"window(ts, '{size}', '{step}')"
+        return f"SELECT key, {window} AS w, {case.aggregates()} FROM events GROUP BY key, {window}"
+    us = "unix_micros(CAST(ts AS TIMESTAMP))"
+    ends = (
+        f"explode(sequence({us} - pmod({us}, {case.step_us}L) + {case.step_us}L, "
+        f"{us} - pmod({us}, {case.size_us}L) + {case.size_us}L, {case.step_us}L))"
+    )
+    rows = f"SELECT key, price, val, {ends} AS e FROM events"
+    return f"SELECT key, e, {case.aggregates()} FROM ({rows}) GROUP BY key, e"
+
+
+def duckdb_expanding(case: Case, path: Path) -> str:
+    """DuckDB, each row copied into its windows."""
+    step, size = case.step_us, case.size_us
+    first = f"(t - t % {step} + {step})"
+    last = f"(t - t % {step} + {size})" if case.kind == "HOP" else f"(t - t % {size} + {size})"
+    ends = first if case.kind == "TUMBLE" else f"unnest(range({first}, {last} + 1, {step}))"
+    rows = f"SELECT key, price, val, epoch_us(ts) AS t FROM '{path}/*.parquet'"
+    return f"SELECT key, e, {case.aggregates()} FROM (SELECT *, {ends} AS e FROM ({rows})) GROUP BY key, e"
+
+
+def duckdb_slices(case: Case, path: Path) -> str | None:
+    """DuckDB, slices written by hand: a GROUP BY of rows, then the slices copied; None if not so."""
+    if case.distinct or case.kind == "TUMBLE":
+        return None
+    step, size = case.step_us, case.size_us
+    slices = (
+        f"SELECT key, epoch_us(ts) // {step} * {step} + {step} AS e, SUM(price) AS s, COUNT(*) AS n, "
+        f"SUM(val) AS v, COUNT(val) AS c, MAX(price) AS m FROM '{path}/*.parquet' GROUP BY ALL"
+    )
+    last = f"e + {size} - {step}" if case.kind == "HOP" else f"(e - 1) // {size} * {size} + {size}"
+    return (
+        f"WITH slices AS ({slices}) SELECT key, w AS e, SUM(s) AS s, SUM(n) AS n, SUM(v) / SUM(c) AS a, "
+        f"MAX(m) AS m FROM (SELECT *, unnest(range(e, {last} + 1, {step})) AS w FROM slices) GROUP BY key, w"
+    )
+
+
+MATRIX = [
+    Case("TUMBLE", 1, 1),
+    Case("TUMBLE", 1, 1, keys=1),
+    Case("TUMBLE", 1, 1, keys=100_000),
+    Case("HOP", 2, 1),
+    Case("HOP", 10, 1),
+    Case("HOP", 60, 1),
+    Case("HOP", 60, 1, keys=1),
+    Case("HOP", 60, 1, keys=100_000),
+    Case("HOP", 60, 1, key_type="string"),
+    Case("HOP", 1440, 1),
+    Case("HOP", 60, 0, step_seconds=1),
+    Case("CUMULATE", 1440, 1),
+    Case("HOP", 60, 1, distinct=True),
+]

@@ -1,0 +1,67 @@
+"""Rows for benchmarks: a day of events in Parquet, the same ones for the same arguments."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+DAY_US = 86_400_000_000
+START_US = 1_767_225_600_000_000  # 2026-01-01
+
+ROW_GROUP = 1_000_000
+
+
+def make(directory: Path, rows: int, keys: int, key_type: str = "int", hot: float = 0.0) -> Path:
+    """A directory with Parquet files: ts TIMESTAMP_NTZ, key, price BIGINT, val DOUBLE.
+
+    Times rise over one day with a few seconds of disorder. Files that are there are taken.
+
+    Args:
+        directory: where data of all benchmarks lie.
+        rows: how many rows.
+        keys: how many different keys.
+        key_type: `int` or `string`.
+        hot: which part of the rows has the first key, besides its even share.
+    """
+    path = directory / f"events-{rows}-{keys}-{key_type}-{hot:g}"
+    if (path / "_DONE").exists():
+        return path
+    path.mkdir(parents=True, exist_ok=True)
+    rng = np.random.default_rng(20260101)
+    rows_per_file = max(ROW_GROUP, -(-rows // 8))
+    for number, first in enumerate(range(0, rows, rows_per_file)):
+        n_rows = min(rows_per_file, rows - first)
+        with pq.ParquetWriter(path / f"part-{number:03}.parquet", _schema(key_type)) as writer:
+            for offset in range(0, n_rows, ROW_GROUP):
+                n = min(ROW_GROUP, n_rows - offset)
+                index = np.arange(first + offset, first + offset + n, dtype=np.int64)
+                ts = START_US + index * (DAY_US // rows) + rng.integers(0, 2_000_000, n)
+                key = rng.integers(0, keys, n)
+                if hot:
+                    key[rng.random(n) < hot] = 0
+                columns = [
+                    pa.array(np.minimum(ts, START_US + DAY_US - 1)).cast(pa.timestamp("us")),
+                    pa.array(key) if key_type == "int" else _names(key),
+                    pa.array(rng.integers(0, 10_000, n)),
+                    pa.array(rng.random(n) * 100),
+                ]
+                writer.write_table(
+                    pa.Table.from_arrays(columns, schema=_schema(key_type)), row_group_size=n
+                )
+    (path / "_DONE").touch()
+    return path
+
+
+def _schema(key_type: str) -> pa.Schema:
+    key = pa.int64() if key_type == "int" else pa.string()
+    return pa.schema(
+        [("ts", pa.timestamp("us")), ("key", key), ("price", pa.int64()), ("val", pa.float64())]
+    )
+
+
+def _names(key: np.ndarray) -> pa.Array:
+    names = pa.array([f"customer-{k:08}" for k in range(int(key.max()) + 1)])
+    return names.take(pa.array(key))

@@ -1,0 +1,117 @@
+"""A session without Spark, and the command line on top of it.
+
+Its statements, separated by semicolons: `rows N`, `values`, `ok`, `insert`, `plan`, `wrong`,
+`crash`, `bug`, `hang`.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any
+
+import pyarrow as pa
+
+from runtime.errors import AnalysisError, ExecutionError, Position
+
+VALUES = pa.record_batch(
+    [
+        pa.array([1357017300000000, None], pa.timestamp("us")),
+        pa.array(["NULL", None]),
+        pa.array([1.0, float("nan")]),
+    ],
+    names=["window_start", "name", "price"],
+)
+
+
+@dataclass
+class FakeResult:
+    statement: str
+    kind: str = "query"
+    message: str = "OK"
+    data: list[pa.RecordBatch] = field(default_factory=list)
+    row_count: int | None = None
+    text: str | None = None
+    hangs: bool = False
+    notes: tuple[str, ...] = ()
+
+    @property
+    def columns(self) -> list[str]:
+        return self.data[0].schema.names if self.data else ["n"]
+
+    def batches(self, limit: int | None = None) -> Iterator[pa.RecordBatch]:
+        left = sys.maxsize if limit is None else limit
+        for batch in self.data:
+            yield batch.slice(0, left)
+            left -= min(left, batch.num_rows)
+        while self.hangs:
+            time.sleep(0.01)
+
+
+class FakeSession:
+    def __init__(self, **options: Any) -> None:
+        self.options = options
+        self.executed: list[str] = []
+        self.interrupts = 0
+        self.closed = False
+        self.spark = SimpleNamespace(interruptAll=self._interrupt)
+
+    def _interrupt(self) -> None:
+        self.interrupts += 1
+        print("jobs cancelled", file=sys.stderr)
+
+    def execute_iter(self, script: str, file: str | None = None) -> Iterator[FakeResult]:
+        for text in filter(None, (part.strip() for part in script.split(";"))):
+            self.executed.append(text)
+            yield self._execute(text, script, file)
+
+    def execute(self, script: str, file: str | None = None) -> list[FakeResult]:
+        self.executed.append(script)
+        return [FakeResult(script, "explain", text=f"Spark's plan of {script}")]
+
+    def explain(self, sql: str, mode: str = "text") -> str:
+        if "nope" in sql:
+            position = Position.at(sql, sql.index("nope"), 4)
+            raise AnalysisError("no column nope", position=position, sql=sql)
+        if sql.startswith(("SELECT", "INSERT")):
+            return f"Plan of {sql}\n"
+        self.executed.append(sql)
+        return ""
+
+    def _execute(self, text: str, script: str, file: str | None) -> FakeResult:
+        word, _, rest = text.partition(" ")
+        if word == "rows":
+            numbers = pa.array(range(int(rest)), pa.int64())
+            return FakeResult(text, data=[pa.record_batch([numbers], names=["n"])])
+        if word == "values":
+            return FakeResult(text, data=[VALUES])
+        if word == "insert":
+            return FakeResult(text, "insert", "12 rows inserted", notes=("ordered by a",))
+        if word == "plan":
+            return FakeResult(text, "explain", text="Scan\n  Filter")
+        if word == "hang":
+            return FakeResult(text, data=[VALUES], hangs=True)
+        if word == "wrong":
+            position = Position.at(script, script.index(text), len(text))
+            raise AnalysisError(
+                "no column nope", position=position, sql=script, hint="Columns: a, b.", file=file
+            )
+        if word == "crash":
+            raise ExecutionError("division by zero")
+        if word == "bug":
+            raise RuntimeError("surprise\nwith more lines")
+        return FakeResult(text, "ok")
+
+    def close(self) -> None:
+        self.closed = True
+
+
+if __name__ == "__main__":
+    import sqlwin
+    from sqlwin.cli.app import main
+
+    sqlwin.connect = FakeSession  # type: ignore[attr-defined, assignment]  # no Spark here
+    main()

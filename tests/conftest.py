@@ -1,0 +1,80 @@
+"""One Spark session for the whole suite, and sqlwin sessions on it."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+
+import pytest
+from pyspark.sql import SparkSession
+
+import sqlwin
+from tests.goldens import ROOT
+
+# Before anything starts a JVM: times in tests are those of UTC unless a test says otherwise
+os.environ["TZ"] = "UTC"
+time.tzset()
+os.environ["PYTHONPATH"] = os.pathsep.join(
+    [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
+)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--update-goldens", action="store_true", help="rewrite the golden files")
+
+
+@pytest.fixture(scope="session")
+def update_goldens(request: pytest.FixtureRequest) -> bool:
+    return bool(request.config.getoption("--update-goldens"))
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    """Two cores, small shuffles; client-side compilation only, since no test runs for long."""
+    from runtime.spark import start_session
+
+    session = start_session(
+        "local[2]",
+        {
+            "spark.sql.shuffle.partitions": "3",
+            "spark.sql.session.timeZone": "UTC",
+            "spark.driver.memory": "2g",
+            "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+            "spark.sql.execution.arrow.pyspark.validateSchema.enabled": "true",
+        },
+    )
+    yield session
+    session.stop()
+
+
+@pytest.fixture(scope="session")
+def session(spark: SparkSession) -> sqlwin.Session:
+    """A session that tests share: whoever changes a setting sets it back."""
+    return sqlwin.connect(spark)
+
+
+@pytest.fixture
+def fresh_session(spark: SparkSession) -> Iterator[sqlwin.Session]:
+    """A session of the test's own; tables and settings end with it."""
+    zone = spark.conf.get("spark.sql.session.timeZone")
+    own = sqlwin.connect(spark)
+    yield own
+    for view in spark.catalog.listTables():
+        if view.isTemporary:
+            spark.catalog.dropTempView(view.name)
+    spark.conf.set("spark.sql.session.timeZone", str(zone))
+
+
+@pytest.fixture
+def flights(
+    fresh_session: sqlwin.Session, monkeypatch: pytest.MonkeyPatch
+) -> sqlwin.Session:
+    """A fresh session with the table `flights`, in the project's root."""
+    monkeypatch.chdir(ROOT)
+    fresh_session.execute("""
+        CREATE TABLE flights WITH (
+          'connector' = 'filesystem', 'path' = 'queries/data/flights.parquet',
+          'format' = 'parquet')
+    """)
+    return fresh_session

@@ -1,0 +1,1 @@
+SELECT ws FROM TABLE(TUMBLE(TABLE flights, DESCRIPTOR(sched_dep), INTERVAL '1' HOUR)) AS t(a, b, ws)

@@ -1,0 +1,2 @@
+CREATE TABLE t WITH ('connector' = 'filesystem', 'path' = 'queries/quickstart.sql', 'format' = 'parquet');
+SELECT * FROM t;

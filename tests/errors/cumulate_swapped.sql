@@ -1,0 +1,3 @@
+SELECT window_end, COUNT(*) AS n
+FROM TABLE(CUMULATE(TABLE flights, DESCRIPTOR(sched_dep), INTERVAL '1' DAY, INTERVAL '1' HOUR))
+GROUP BY window_end

@@ -1,0 +1,3 @@
+SELECT window_end, COUNT(*) AS n
+FROM TABLE(HOP(TABLE flights, DESCRIPTOR(sched_dep), INTERVAL '0.001' SECOND, INTERVAL '30' DAYS))
+GROUP BY window_end

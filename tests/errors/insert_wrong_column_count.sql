@@ -1,0 +1,2 @@
+CREATE TABLE out (a INT, b INT) WITH ('connector' = 'blackhole');
+INSERT INTO out SELECT 1;

@@ -1,0 +1,2 @@
+CREATE TABLE t WITH ('connector' = 'filesystem', 'path' = 'queries/data/flihgts.parquet', 'format' = 'parquet');
+SELECT * FROM t;

@@ -1,0 +1,3 @@
+SELECT window_end, COUNT(*) AS n
+FROM TABLE(TUMBLE(DATA => TABLE flights, TIMECOL => DESCRIPTOR(sched_dep), SIZE => INTERVAL '1' HOUR, SIZE => INTERVAL '1' DAY))
+GROUP BY window_end

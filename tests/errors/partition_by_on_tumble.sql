@@ -1,0 +1,3 @@
+SELECT window_end, COUNT(*) AS n
+FROM TABLE(TUMBLE(TABLE flights PARTITION BY origin, DESCRIPTOR(sched_dep), INTERVAL '10' MINUTES))
+GROUP BY window_end

@@ -1,0 +1,3 @@
+SELECT window_end, COUNT(*) AS n
+FROM TABLE(HOP(TABLE flights, DESCRIPTOR(sched_dep), INTERVAL '-5' MINUTES, INTERVAL '1' HOUR))
+GROUP BY window_end

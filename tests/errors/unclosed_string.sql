@@ -1,0 +1,1 @@
+SELECT 'JFK FROM flights

@@ -1,0 +1,1 @@
+SELECT origin, dep_dely FROM flights

@@ -1,0 +1,3 @@
+SELECT window_end, AVERAGE(dep_delay)
+FROM TABLE(TUMBLE(TABLE flights, DESCRIPTOR(sched_dep), INTERVAL '1' HOUR))
+GROUP BY window_end

@@ -1,0 +1,3 @@
+SELECT window_start, COUNT(*) AS n
+FROM TABLE(CUMULATE(TABLE flights, DESCRIPTOR(sched_dep), INTERVAL '2' HOURS, INTERVAL '1' DAY))
+GROUP BY window_start

@@ -1,0 +1,3 @@
+SELECT window_end, COUNT(*) AS n
+FROM TABLE(HOP(TABLE flights, DESCRIPTOR(sched_dep), INTERVAL '1' HOUR, INTERVAL '10' MINUTES))
+GROUP BY window_end

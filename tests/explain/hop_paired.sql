@@ -1,0 +1,3 @@
+SELECT window_end, MAX(dep_delay) AS worst
+FROM TABLE(HOP(TABLE flights, DESCRIPTOR(dep_utc), INTERVAL '1' HOUR, INTERVAL '90' MINUTES, INTERVAL '5' MINUTES))
+GROUP BY window_end

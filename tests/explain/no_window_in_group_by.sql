@@ -1,0 +1,3 @@
+SELECT origin, COUNT(*) AS n
+FROM TABLE(HOP(TABLE flights, DESCRIPTOR(sched_dep), INTERVAL '1' HOUR, INTERVAL '1' DAY))
+GROUP BY origin

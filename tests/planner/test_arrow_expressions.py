@@ -1,0 +1,256 @@
+"""Which SQL the Arrow scan evaluates, with which types and casts; and why not, where it does not."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+
+import pytest
+import sqlglot
+
+from planner.arrow_expressions import to_arrow_expression
+from planner.arrow_types import common_type
+from runtime.expressions import Call, ColumnRef, Constant, Expression
+from runtime.spec import Column
+from sqlwin.dialect import SqlWin
+
+SCHEMA = tuple(
+    Column(name, type_)
+    for name, type_ in {
+        "Amount": "bigint",
+        "i": "int",
+        "y": "tinyint",
+        "d": "double",
+        "f": "float",
+        "s": "string",
+        "o": "boolean",
+        "x": "date",
+        "t": "timestamp",
+        "n": "timestamp_ntz",
+        "m": "decimal(10,2)",
+        "l": "decimal(38,10)",
+        "a": "array<int>",
+        "c": "char(3)",
+        "s_ai": "string collate UNICODE_AI",
+    }.items()
+)
+INTEGER, DOUBLE, TEXT, FLAG = (
+    ColumnRef(*pair) for pair in (("i", "int"), ("d", "double"), ("s", "string"), ("o", "boolean"))
+)
+
+
+def translate(sql: str, time_zone: str = "UTC") -> Expression | str:
+    tree = sqlglot.parse_one(f"SELECT {sql}", dialect=SqlWin).expressions[0]
+    return to_arrow_expression(tree, SCHEMA, time_zone)
+
+
+# -- types and implicit casts --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "expected"),
+    [
+        ("tinyint", "smallint", "smallint"),
+        ("int", "bigint", "bigint"),
+        ("tinyint", "float", "double"),
+        ("float", "float", "float"),
+        ("float", "double", "double"),
+        ("bigint", "double", "double"),
+        ("int", "decimal(3,2)", "decimal(12,2)"),
+        ("bigint", "decimal(30,2)", "decimal(30,2)"),
+        ("bigint", "decimal(38,19)", None),
+        ("decimal(10,2)", "decimal(5,4)", "decimal(12,4)"),
+        ("decimal(10,2)", "float", "double"),
+        ("void", "date", "date"),
+        ("string", "int", None),
+        ("date", "timestamp", None),
+        ("timestamp", "timestamp_ntz", None),
+        ("boolean", "int", None),
+    ],
+)
+def test_operands_meet_in_the_type_that_spark_gives_them(left, right, expected):
+    assert common_type(left, right) == expected
+    assert common_type(right, left) == expected
+
+
+@pytest.mark.parametrize(
+    ("sql", "value", "type_"),
+    [
+        ("2147483647", 2147483647, "int"),
+        ("2147483648", 2147483648, "bigint"),
+        ("-2147483648", -2147483648, "int"),
+        ("-9223372036854775808", -9223372036854775808, "bigint"),
+        ("9223372036854775808", Decimal(9223372036854775808), "decimal(19,0)"),
+        ("1.50", Decimal("1.50"), "decimal(3,2)"),
+        (".05", Decimal("0.05"), "decimal(2,2)"),
+        ("5.", Decimal(5), "decimal(1,0)"),
+        ("1e3", 1000.0, "double"),
+        ("0.1D", 0.1, "double"),
+        ("-128Y", -128, "tinyint"),
+        ("10L", 10, "bigint"),
+        ("'it''s'", "it's", "string"),
+        ("CAST(NULL AS DATE)", None, "date"),
+        ("DATE '1969-12-31'", -1, "date"),
+        ("TIMESTAMP_NTZ '1969-12-31 23:59:59.9'", -100_000, "timestamp_ntz"),
+    ],
+)
+def test_literals_have_the_types_that_spark_gives_them(sql, value, type_):
+    assert translate(sql) == Constant(value, type_)
+
+
+def test_a_column_is_found_whatever_its_case_and_keeps_the_name_it_has():
+    assert translate("AMOUNT") == ColumnRef("Amount", "bigint")
+
+
+def test_operands_are_cast_and_constants_at_once():
+    wide = Call("cast", (INTEGER,), "bigint")
+    assert translate("i + 1L") == Call("+", (wide, Constant(1, "bigint")), "bigint")
+    assert translate("d > 1.5") == Call(">", (DOUBLE, Constant(1.5, "double")), "boolean")
+    assert translate("i = 1.5") == Call(
+        "=",
+        (Call("cast", (INTEGER,), "decimal(11,1)"), Constant(Decimal("1.5"), "decimal(11,1)")),
+        "boolean",
+    )
+
+
+def test_division_is_of_doubles_and_div_of_bigints():
+    two = Constant(2.0, "double")
+    assert translate("i / 2") == Call("/", (Call("cast", (INTEGER,), "double"), two), "double")
+    assert translate("i DIV 2") == Call(
+        "div", (Call("cast", (INTEGER,), "bigint"), Constant(2, "bigint")), "bigint"
+    )
+
+
+@pytest.mark.parametrize(
+    ("time_zone", "text", "utc"),
+    [
+        ("UTC", "2024-03-10 02:30:00", "2024-03-10 02:30:00"),
+        ("+05:30", "2024-03-10 02:30:00", "2024-03-09 21:00:00"),
+        # 02:30 was skipped: it is the instant of 03:30 in summer time
+        ("America/Los_Angeles", "2024-03-10 02:30:00", "2024-03-10 10:30:00"),
+        # 01:30 came twice: it is the first
+        ("America/Los_Angeles", "2024-11-03 01:30:00", "2024-11-03 08:30:00"),
+        ("America/Los_Angeles", "2024-11-03 01:30:00Z", "2024-11-03 01:30:00"),
+    ],
+)
+def test_a_timestamp_without_zone_is_in_the_zone_of_the_session(time_zone, text, utc):
+    assert translate(f"TIMESTAMP '{text}'", time_zone) == translate(f"TIMESTAMP '{utc}'")
+
+
+def test_a_written_string_next_to_a_date_is_a_date():
+    x = ColumnRef("x", "date")
+    assert translate("x >= '1970-01-02'") == Call(">=", (x, Constant(1, "date")), "boolean")
+    assert translate("'1970-01-02' IN (x)") == Call("=", (Constant(1, "date"), x), "boolean")
+
+
+# -- forms ---------------------------------------------------------------------------------------
+
+
+def test_forms_come_down_to_a_few_functions():
+    one, null = Constant(1, "int"), Constant(None, "int")
+    equal = Call("=", (INTEGER, one), "boolean")
+    assert translate("NULLIF(i, 1)") == Call("case", (equal, null, INTEGER), "int")
+    assert translate("IF(i = 1, i, NULL)") == Call("case", (equal, INTEGER, null), "int")
+    assert translate("CASE i WHEN 1 THEN i END") == Call("case", (equal, INTEGER, null), "int")
+    assert (
+        translate("NVL(i, 1)")
+        == translate("COALESCE(i, 1)")
+        == Call("coalesce", (INTEGER, one), "int")
+    )
+    assert translate("i IS DISTINCT FROM 1") == Call(
+        "not", (Call("<=>", (INTEGER, one), "boolean"),), "boolean"
+    )
+    assert translate("o IS TRUE") == Call("<=>", (FLAG, Constant(True, "boolean")), "boolean")
+    assert translate("i BETWEEN 1 AND NULL") == Call(
+        "and",
+        (Call(">=", (INTEGER, one), "boolean"), Call("<=", (INTEGER, null), "boolean")),
+        "boolean",
+    )
+    assert translate("i IN (1, NULL)") == Call("in", (INTEGER, one, null), "boolean")
+
+
+def test_a_pattern_that_is_a_prefix_needs_no_like():
+    prefix = Call("starts_with", (TEXT, Constant("ab", "string")), "boolean")
+    assert translate("s LIKE 'ab%'") == prefix
+    assert translate("s NOT LIKE 'ab%'") == Call("not", (prefix,), "boolean")
+    assert translate("s LIKE 'ab'") == Call("=", (TEXT, Constant("ab", "string")), "boolean")
+
+
+def test_a_long_chain_of_and_is_one_call():
+    chain = translate(" AND ".join(["o"] * 500))
+    assert isinstance(chain, Call)
+    assert chain.args == (FLAG,) * 500
+
+
+# -- refusals ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("sql", "reason"),
+    [
+        ("DATE_FORMAT(t, 'yyyy')", "DATE_FORMAT is not evaluated by the scan"),
+        ("EXTRACT(YEAR FROM t)", "EXTRACT is not evaluated by the scan"),
+        ("TRY_CAST(i AS TINYINT)", "TRY_CAST is not evaluated by the scan"),
+        ("s || 'a'", "s || 'a' is not evaluated by the scan"),
+        ("m + 1", "+ of decimals is not evaluated by the scan"),
+        ("i * 1.5", "* of decimals is not evaluated by the scan"),
+        ("x + 1", "+ of DATE and INT is not evaluated by the scan"),
+        ("i = s", "INT together with STRING is left to Spark"),
+        ("i = '1'", "INT together with STRING is left to Spark"),
+        ("x = n", "DATE together with TIMESTAMP_NTZ is left to Spark"),
+        ("t = n", "TIMESTAMP together with TIMESTAMP_NTZ is left to Spark"),
+        ("COALESCE(x, '1970-01-01')", "DATE together with STRING is left to Spark"),
+        ("l < 1e0", "the cast from DECIMAL(38,10) to DOUBLE is left to Spark"),
+        ("CAST(i AS STRING)", "the cast from INT to STRING is left to Spark"),
+        ("CAST(t AS DATE)", "the cast from TIMESTAMP to DATE is left to Spark"),
+        ("CAST(n AS TIMESTAMP)", "the cast from TIMESTAMP_NTZ to TIMESTAMP is left to Spark"),
+        (
+            "CAST(m AS DECIMAL(10,1))",
+            "the cast from DECIMAL(10,2) to DECIMAL(10,1) is left to Spark",
+        ),
+        ("x > '70-1-1'", "'70-1-1' as DATE is left to Spark"),
+        ("DATE '2023-02-29'", "'2023-02-29' as DATE is left to Spark"),
+        ("n > '2024-01-01Z'", "'2024-01-01Z' as TIMESTAMP_NTZ is left to Spark"),
+        ("0.1F", "0.1F is left to Spark"),
+        ("1e999", "1e999 is left to Spark"),
+        ("-CAST(128 AS TINYINT)", "-CAST(128 AS TINYINT) is left to Spark"),
+        (
+            "Amount < 1e0 = o IN (TRUE)",
+            "Amount < 1e0 = o IN (TRUE) is left to Spark: it has no parentheses",
+        ),
+        ("Amount < 9223372036854775808", "BIGINT against a number beyond BIGINT is left to Spark"),
+        (
+            "s LIKE 'a_'",
+            "s LIKE 'a_' is not evaluated by the scan: its pattern is not just a prefix",
+        ),
+        ("i IN (SELECT 1)", "IN of a subquery is not evaluated by the scan"),
+        ("a", "a is ARRAY<INT>, which the scan does not evaluate"),
+        ("c = 'a'", "c is CHAR(3), which the scan does not evaluate"),
+        ("s_ai = 'a'", "s_ai is STRING COLLATE UNICODE_AI, which the scan does not evaluate"),
+        ("nothing", "nothing is not one column of the scan"),
+        ("a.b", "a.b may be a field of a column"),
+        ("NULL", "NULL has no type of its own"),
+        ("i AND o", "INT is no condition"),
+        ("- " * 200 + "i", "the expression is too large for the scan"),
+    ],
+)
+def test_what_is_left_to_spark_says_why(sql, reason):
+    assert translate(sql) == reason
+
+
+@pytest.mark.parametrize("time_zone", ["IST", "Mars/Olympus"])
+def test_a_local_time_is_left_to_spark_where_its_zone_is_java_s_own(time_zone):
+    sql = "t > TIMESTAMP '2024-01-01 00:00:00'"
+    assert translate(sql, time_zone) == "'2024-01-01 00:00:00' as TIMESTAMP is left to Spark"
+
+
+def test_a_local_time_before_1970_is_left_to_spark_where_the_zone_has_a_history():
+    sql = "TIMESTAMP '1883-11-18 12:00:00'"
+    assert isinstance(translate(sql, "America/New_York"), str)
+    assert isinstance(translate(sql, "UTC"), Constant)
+
+
+def test_a_name_that_two_columns_have_is_left_to_spark():
+    schema = (Column("i", "int"), Column("I", "int"))
+    assert to_arrow_expression(sqlglot.exp.column("i"), schema, "UTC") == (
+        "i is not one column of the scan"
+    )

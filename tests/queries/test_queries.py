@@ -1,0 +1,55 @@
+"""Every file in queries/ runs as it stands; what it prints is a golden file."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import re
+from pathlib import Path
+
+import pytest
+
+import sqlwin
+from sqlwin.display.formats import write_csv
+from tests import goldens
+
+pytestmark = pytest.mark.spark
+
+HERE = Path(__file__).parent
+QUERIES = sorted((goldens.ROOT / "queries").rglob("*.sql"))
+
+
+def golden_of(query: Path) -> Path:
+    name = str(query.relative_to(goldens.ROOT / "queries").with_suffix(".out"))
+    return HERE / name.replace("/", "-")
+
+
+@pytest.mark.parametrize("query", QUERIES, ids=lambda path: golden_of(path).stem)
+def test_query_file_gives_its_golden_result(
+    query: Path,
+    fresh_session: sqlwin.Session,
+    update_goldens: bool,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(goldens.ROOT)
+    out = io.StringIO()
+    with contextlib.redirect_stdout(out):
+        for result in fresh_session.execute_iter(query.read_text(), query.name):
+            if result.kind == "explain":
+                out.write(result.text)
+            elif result.columns:
+                write_csv(result.columns, result.batches(), out.write)
+            if result.kind in ("query", "explain", "table"):
+                out.write("\n")
+    goldens.check(golden_of(query), out.getvalue(), update_goldens)
+
+
+@pytest.mark.parametrize("query", QUERIES, ids=lambda path: golden_of(path).stem)
+def test_query_file_begins_with_a_comment_that_says_what_it_shows(query: Path) -> None:
+    comment = re.match(r"(-- .*\n)+", query.read_text())
+    assert comment is not None
+    assert len(comment.group().splitlines()) >= 3
+
+
+def test_every_golden_result_has_a_query() -> None:
+    assert {p.name for p in HERE.glob("*.out")} == {golden_of(q).name for q in QUERIES}

@@ -1,0 +1,21 @@
+"""A short way to write a TableSpec, for tests."""
+
+from __future__ import annotations
+
+from runtime.spec import TableColumn, TableSpec
+
+
+def table(
+    connector: str, columns: str = "", partitioned_by: tuple[str, ...] = (), **options: str
+) -> TableSpec:
+    """`columns` is `name TYPE, name TYPE = computed, name TYPE @ metadata`; `__` in option names is a dot, `_` a dash."""
+    parsed: list[TableColumn] = []
+    for text in filter(None, (part.strip() for part in columns.split(";"))):
+        text, _, computed = text.partition(" = ")
+        text, _, metadata = text.partition(" @ ")
+        name, _, type_ = text.partition(" ")
+        parsed.append(
+            TableColumn(name, type_ or None, computed=computed or None, metadata=metadata or None)
+        )
+    named = {k.replace("__", ".").replace("_", "-"): v for k, v in options.items()}
+    return TableSpec("t", connector, tuple(parsed), tuple(named.items()), partitioned_by)

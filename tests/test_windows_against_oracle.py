@@ -1,0 +1,169 @@
+"""Window aggregations on random rows, compared with brute force in DuckDB."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from tests.oracle import MINUTE_US, OracleWindow, expected, same_rows
+
+pytestmark = pytest.mark.spark
+
+WINDOWS = [
+    OracleWindow("TUMBLE", 10 * MINUTE_US),
+    OracleWindow("TUMBLE", 10 * MINUTE_US, offset_us=-3 * MINUTE_US),
+    OracleWindow("TUMBLE", 7_000_001, offset_us=13),
+    OracleWindow("HOP", 60 * MINUTE_US, 5 * MINUTE_US),
+    OracleWindow("HOP", 30 * MINUTE_US, 10 * MINUTE_US, 7 * MINUTE_US),
+    OracleWindow("HOP", 25 * MINUTE_US, 10 * MINUTE_US, -61 * MINUTE_US),
+    OracleWindow("HOP", 10 * MINUTE_US, 30 * MINUTE_US),
+    OracleWindow("HOP", 10 * MINUTE_US, 10 * MINUTE_US),
+    OracleWindow("CUMULATE", 60 * MINUTE_US, 10 * MINUTE_US),
+    OracleWindow("CUMULATE", 60 * MINUTE_US, 5 * MINUTE_US, 17 * MINUTE_US),
+    OracleWindow("CUMULATE", 60 * MINUTE_US, 60 * MINUTE_US, -90 * MINUTE_US),
+]
+
+# sqlwin's aggregate and the same in DuckDB, where the spelling differs
+AGGREGATES = [
+    ("COUNT(*)", None),
+    ("COUNT(i)", None),
+    ("SUM(i)", None),
+    ("SUM(small)", None),
+    ("SUM(d)", None),
+    ("SUM(m)", None),
+    ("MIN(i)", None),
+    ("MAX(d)", None),
+    ("MIN(d)", None),
+    ("MIN(s)", None),
+    ("MAX(s)", None),
+    ("MAX(m)", None),
+    ("MIN(day)", None),
+    ("MAX(flag)", None),
+    ("MAX(ts)", None),
+    ("AVG(i)", None),
+    ("AVG(d)", None),
+    ("AVG(m)", None),
+    ("VAR_POP(d)", None),
+    ("VAR_SAMP(i)", None),
+    ("STDDEV(d)", "STDDEV_SAMP(d)"),
+    ("STDDEV_POP(i)", None),
+    ("BOOL_AND(flag)", None),
+    ("BOOL_OR(flag)", None),
+    ("BIT_AND(i)", None),
+    ("BIT_OR(small)", None),
+    ("BIT_XOR(i)", None),
+    ("COUNT_IF(i > 0)", None),
+    ("FIRST_VALUE(i)", "first(i ORDER BY ts)"),
+    ("LAST_VALUE(s)", "last(s ORDER BY ts)"),
+    (
+        "FIRST_VALUE(s) IGNORE NULLS",
+        "first(s ORDER BY ts) FILTER (WHERE s IS NOT NULL)",
+    ),
+    (
+        "MIN_BY(s, i)",
+        "first(s ORDER BY i, s NULLS FIRST) FILTER (WHERE i IS NOT NULL)",
+    ),
+    (
+        "MAX_BY(i, s)",
+        "last(i ORDER BY s, i NULLS FIRST) FILTER (WHERE s IS NOT NULL)",
+    ),
+    ("SUM(i) FILTER (WHERE flag)", None),
+    ("COUNT(*) FILTER (WHERE d > 0 AND s <> 'b')", None),
+    ("AVG(i + small) FILTER (WHERE i % 2 = 0)", None),
+]
+
+KEY_SHAPES: list[tuple[str, ...]] = [
+    (),
+    ("k",),
+    ("s", "k"),
+    ("m", "day", "flag"),
+    ("f", "at"),
+    ("k % 2", "UPPER(s)"),
+]
+
+
+def random_rows(seed: int, n_rows: int = 400) -> pa.Table:
+    """Rows around 1970 and later, with NULLs everywhere, ties in nothing but keys and values."""
+    rng = np.random.default_rng(seed)
+
+    def some_null(values: Sequence[Any], share: float = 0.1) -> list[Any]:
+        return [None if hole else v for v, hole in zip(values, rng.random(n_rows) < share, strict=True)]
+
+    starts = rng.choice([-3 * 3_600_000_000, 0, 1_700_000_000_000_000], n_rows)
+    ts = starts + rng.choice(3 * 3_600_000_000, n_rows, replace=False)
+    doubles = rng.normal(0, 100, n_rows).round(3).tolist()
+    floats = rng.choice([0.0, -0.0, 1.5, float("nan"), float("inf")], n_rows).tolist()
+    return pa.table(
+        {
+            "ts": pa.array(some_null(ts.tolist(), 0.03), pa.timestamp("us")),
+            "k": pa.array(some_null(rng.integers(0, 4, n_rows).tolist()), pa.int32()),
+            "s": pa.array(some_null(rng.choice(["a", "b", "", "häß", "日本"], n_rows).tolist())),
+            "i": pa.array(some_null(rng.integers(-50, 50, n_rows).tolist()), pa.int64()),
+            "small": pa.array(some_null(rng.integers(0, 99, n_rows).tolist()), pa.int16()),
+            "d": pa.array(some_null(doubles), pa.float64()),
+            "f": pa.array(some_null(floats), pa.float64()),
+            "m": pa.array(some_null(rng.integers(0, 5, n_rows).tolist()), pa.int64()).cast(
+                pa.decimal128(10, 0)
+            ).cast(pa.decimal128(12, 2)),
+            "day": pa.array(some_null(rng.integers(-2, 2, n_rows).tolist()), pa.int32()).cast(
+                pa.date32()
+            ),
+            "at": pa.array(some_null((rng.integers(0, 3, n_rows) * 1_000_001).tolist()), pa.timestamp("us", "UTC")),
+            "flag": pa.array(some_null((rng.random(n_rows) < 0.5).tolist()), pa.bool_()),
+        }
+    )  # fmt: skip
+
+
+def run(session: Any, window: OracleWindow, keys: Sequence[str], calls: Sequence[str]) -> list[Any]:
+    key_list = "".join(f"{key} AS k{i}, " for i, key in enumerate(keys))
+    groups = "".join(f"{key}, " for key in keys)
+    query = f"""
+        SELECT {key_list} window_start, window_end, {", ".join(calls)}
+        FROM {window.call} GROUP BY {groups} window_start, window_end
+    """
+    table = session.sql(query).toArrow()
+    columns = []
+    for name, column in zip(table.column_names, table.columns, strict=True):
+        if name in ("window_start", "window_end"):
+            column = column.cast(pa.int64())
+        columns.append(column.to_pylist())
+    return list(zip(*columns, strict=True))
+
+
+@pytest.mark.parametrize("window", WINDOWS, ids=str)
+def test_all_aggregates_equal_brute_force(session: Any, window: OracleWindow) -> None:
+    data = random_rows(seed=WINDOWS.index(window))
+    session.register("data", session.spark.createDataFrame(data))
+    calls = [call for call, _ in AGGREGATES]
+    wanted = expected(data, window, ["k"], [other or call for call, other in AGGREGATES])
+    same_rows(run(session, window, ["k"], calls), wanted)
+
+
+@pytest.mark.parametrize("keys", KEY_SHAPES, ids=lambda keys: "-".join(keys) or "none")
+@pytest.mark.parametrize("window", [WINDOWS[1], WINDOWS[5], WINDOWS[9]], ids=str)
+def test_all_key_shapes_equal_brute_force(
+    session: Any, window: OracleWindow, keys: tuple[str, ...]
+) -> None:
+    data = random_rows(seed=100 + len(keys))
+    session.register("data", session.spark.createDataFrame(data))
+    calls = ["COUNT(*)", "SUM(i)", "MIN(s)"]
+    # NaN and -0.0 as keys: one group each, as Spark has it
+    spelled = ["CASE WHEN f = 0 THEN 0.0 ELSE f END" if key == "f" else key for key in keys]
+    same_rows(run(session, window, keys, calls), expected(data, window, spelled, calls))
+
+
+@pytest.mark.parametrize("window", WINDOWS, ids=str)
+def test_one_phase_and_two_phases_agree(session: Any, window: OracleWindow) -> None:
+    data = random_rows(seed=7)
+    session.register("data", session.spark.createDataFrame(data))
+    calls = [call for call, _ in AGGREGATES]
+    two_phases = run(session, window, ["k"], calls)
+    session.execute("SET 'table.optimizer.agg-phase-strategy' = 'ONE_PHASE'")
+    try:
+        same_rows(run(session, window, ["k"], calls), two_phases)
+    finally:
+        session.execute("RESET 'table.optimizer.agg-phase-strategy'")
