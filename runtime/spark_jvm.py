@@ -195,6 +195,8 @@ def _environment(java: JavaRuntime, connection: Path, *, is_local: bool) -> dict
     environment = dict(os.environ)
     environment["SPARK_HOME"] = str(_spark_home())
     environment["JAVA_HOME"] = str(java.home)
+    # spark-submit's own scripts set it, and executors are not launched without it.
+    environment.setdefault("SPARK_SCALA_VERSION", "2.13")
     environment["SPARK_CONNECT_MODE"] = "0"
     environment["_PYSPARK_DRIVER_CONN_INFO_PATH"] = str(connection)
     if is_local:

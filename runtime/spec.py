@@ -104,17 +104,26 @@ class Accumulator:
             the largest double), `bit_and`, `bit_or`, `bit_xor`, `first`, `last` (the last column's
             value in the row whose other columns are smallest / largest, ties by the value itself,
             NULLs smallest; absent where the first column is NULL), `moments` (three columns:
-            count, mean, M2).
+            count, mean, M2), `count_distinct`, `sum_distinct` (one column of lists, each the
+            values of a slice without NULLs, repeated or not; count and sum of a window's distinct
+            values, NaN being one of them and -0.0 the same as 0.0; a list of structs counts
+            distinct structs; several accumulators may read one column of lists).
         columns: the partial columns, as the local stage names them. The merged columns have the
             same names and types; `first` and `last` yield only the last one.
+        output: name and type of the merged column where it is another than a partial one:
+            `bigint` for `count_distinct`, the type of the sum for `sum_distinct` (where that is
+            `double`, integers are added up exactly before they are rounded).
     """
 
     kind: str
     columns: tuple[str, ...]
+    output: Column | None = None
 
     @property
     def output_columns(self) -> tuple[str, ...]:
         """The columns that are left after merging."""
+        if self.output is not None:
+            return (self.output.name,)
         return self.columns[-1:] if self.kind in ("first", "last") else self.columns
 
 

@@ -192,11 +192,10 @@ class SessionCatalog:
 
     def explained(self, error: SqlwinError) -> SqlwinError:
         """An error of Spark's with the nearest name where a table is unknown."""
-        if isinstance(error, CatalogError) and error.hint is None:
-            quoted = error.message.split("`")
-            if len(quoted) >= 3:
-                close = nearest(quoted[-2], self.names())
-                error.hint = f"did you mean `{close}`?" if close else None
+        quoted = error.message.split("`")
+        if isinstance(error, CatalogError) and quoted[0] == "table " and len(quoted) == 3:
+            close = nearest(quoted[1], self.names())
+            error.hint = f"did you mean `{close}`?" if close else error.hint
         return error
 
     # -- towards Spark -------------------------------------------------------------------------

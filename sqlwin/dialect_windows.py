@@ -194,7 +194,7 @@ def _parse_data(parser: SqlWinParser, kind: str) -> tuple[exp.Expr, list[exp.Exp
         )
     data: exp.Expr | None
     if is_window_function(parser):
-        data = _as_subquery(parser, _parse_call(parser), first)
+        data = _as_subquery(_parse_call(parser))
     else:
         has_keyword = is_table_keyword(first)
         if has_keyword:
@@ -215,7 +215,7 @@ def _parse_data(parser: SqlWinParser, kind: str) -> tuple[exp.Expr, list[exp.Exp
     return data, partition
 
 
-def _as_subquery(parser: SqlWinParser, function: WindowFunction, first: Token) -> exp.Subquery:
+def _as_subquery(function: WindowFunction) -> exp.Subquery:
     """`SELECT * FROM function`, which is what a function as data means."""
     select = exp.Select(expressions=[exp.Star()], from_=exp.From(this=function))
     return exp.Subquery(this=select)
@@ -246,11 +246,10 @@ def _starts_name(token: Token) -> bool:
 
 def _parse_subquery(parser: SqlWinParser) -> exp.Expr | None:
     """`(SELECT ...)`, `(TABLE t)`, `(VALUES ...)`, `(t)`."""
-    first = parser._curr
     parser._advance()
     if is_window_function(parser):
         # TABLE(TUMBLE(...)) is read elsewhere; here it is the parenthesised (TUMBLE(...))
-        inner: exp.Expr = _as_subquery(parser, _parse_call(parser), first)
+        inner: exp.Expr = _as_subquery(_parse_call(parser))
         parser._match_r_paren()
         return inner
     if parser._curr.token_type == TokenType.VALUES:
@@ -324,7 +323,6 @@ def _parse_descriptor(parser: SqlWinParser, kind: str) -> exp.Identifier:
             parser._advance()
         parser.fail("DESCRIPTOR takes one column, the time column", name, parser._prev)
     parser._match_r_paren()
-    parser.span(column, name)
     return column
 
 

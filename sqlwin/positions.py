@@ -36,3 +36,19 @@ def relocate(error: SqlwinError, sql: str) -> SqlwinError:
     fragment = generated[place.offset : place.offset + place.length]
     error.position = locate(fragment, sql)
     return error
+
+
+def point_at(error: SqlwinError, sql: str) -> None:
+    """Give an error without a place the place of what its message names in quotes.
+
+    Messages quote names as `name` and options as 'option'. Of several options the last one is at
+    fault, and those before it say where.
+    """
+    options = error.message.split("'")[1::2]
+    if "option" in error.message:
+        options.reverse()
+    for name in [*options, *error.message.split("`")[1::2]]:
+        place = locate(f"'{name}'", sql) if name in options else locate(name, sql)
+        if place is not None:
+            error.position, error.sql = place, sql
+            return

@@ -17,6 +17,7 @@ from pyspark.sql.types import (
     YearMonthIntervalType,
 )
 
+from runtime.errors import SqlwinError
 from runtime.kernels.blobs import to_blob
 
 # Types that Spark does not hand over as Arrow; their text is shown instead
@@ -46,7 +47,7 @@ class Result:
     text: str = ""
     row_count: int | None = None
     notes: tuple[str, ...] = ()
-    explained: Callable[[BaseException], BaseException] | None = None
+    explained: Callable[[BaseException], SqlwinError] | None = None
 
     @property
     def columns(self) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from planner.sql import is_timestamp
@@ -10,6 +11,7 @@ from runtime.errors import AnalysisError, SqlwinError
 from runtime.nearest import nearest
 from runtime.shipping import ship_code
 from sqlwin.catalog import Registered, type_ddl
+from sqlwin.positions import point_at
 from sqlwin.result import Result
 from sqlwin.runner import Runner
 from sqlwin.statements import Explain, StatementText, parse_statement, split
@@ -85,7 +87,8 @@ class Session:
         """Run a script statement by statement, each when the next result is asked for."""
         for part in _parts(script, file):
             try:
-                yield self._runner.run(parse_statement(part.text))
+                result = self._runner.run(parse_statement(part.text))
+                yield _placed_result(result, part, script, file)
             except SqlwinError as error:
                 raise _placed(error, part, script, file) from error
 
@@ -171,6 +174,8 @@ def _parts(script: str, file: str | None) -> list[StatementText]:
 
 def _placed(error: SqlwinError, part: StatementText, script: str, file: str | None) -> SqlwinError:
     """The error with its place in the whole script."""
+    if error.position is None and isinstance(error, AnalysisError):
+        point_at(error, part.text)
     if error.position is not None:
         # the statement inside EXPLAIN or a statement set has a text of its own
         inner = part.text.find(error.sql) if error.sql else 0
@@ -178,6 +183,20 @@ def _placed(error: SqlwinError, part: StatementText, script: str, file: str | No
             return error.with_source(script, file, part.offset + inner)
     error.file = error.file or file
     return error
+
+
+def _placed_result(
+    result: Result, part: StatementText, script: str, file: str | None
+) -> Result:
+    """The result, whose rows may fail later, with errors that are placed in the whole script."""
+    explained = result.explained
+    if explained is None:
+        return result
+
+    def placed(error: BaseException) -> SqlwinError:
+        return _placed(explained(error), part, script, file)
+
+    return replace(result, explained=placed)
 
 
 def _check_time_column(dataframe: DataFrame, time_column: str) -> None:

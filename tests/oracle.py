@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
 
@@ -92,7 +93,15 @@ def same_rows(
 
 
 def _comparable(row: Sequence[Any]) -> tuple[Any, ...]:
-    return tuple(float(v) if isinstance(v, Decimal) else v for v in row)
+    return tuple(_plain(value) for value in row)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Decimal):
+        return float(value)
+    if isinstance(value, datetime) and value.tzinfo is not None:
+        return value.astimezone(UTC)  # one class of time zone, so that texts agree
+    return value
 
 
 def _order(row: tuple[Any, ...]) -> str:

@@ -12,7 +12,7 @@ ROOT = Path(__file__).parents[1]
 # What the modules of a package may import besides the standard library. The first match counts.
 ALLOWED = {
     "runtime/batch": {"runtime", "numpy", "pyarrow", "pyspark"},
-    "runtime/sources": {"runtime", "numpy", "pyarrow", "pyspark"},
+    "runtime/sources": {"runtime", "numpy", "pyarrow", "py4j", "pyspark"},
     "runtime/sinks": {"runtime", "numpy", "pyarrow", "pyspark"},
     "runtime/spark": {"runtime", "py4j", "pyspark"},
     "runtime/shipping": {"runtime", "pyspark"},

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 import pyarrow as pa
 from pyspark.sql import DataFrame
 
-from runtime.kernels.blobs import split_by_bucket, to_blob
+from runtime.kernels.blobs import split_by_bucket, to_blobs
 from runtime.kernels.keys import bucket_of
 
 # Partials are collected up to this size before they are cut into one blob a bucket: a task holds
@@ -33,22 +33,21 @@ def exchange(
         Columns `bucket` INT and `partials` BINARY (an Arrow IPC stream).
     """
 
-    def to_blobs(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def cut(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for table in _large_tables(batches):
             yield bucket_blobs(table, keys, buckets)
 
-    return place_blobs(partials.mapInArrow(to_blobs, BLOB_DDL), partitions)
+    return place_blobs(partials.mapInArrow(cut, BLOB_DDL), partitions)
 
 
 def bucket_blobs(table: pa.Table, keys: tuple[str, ...], buckets: int) -> pa.RecordBatch:
     """Partials cut into one blob for each bucket that has any: columns `bucket`, `partials`."""
     columns = [table.column(key) for key in keys]
-    numbers, blobs = [], []
-    for bucket, part in split_by_bucket(table, bucket_of(columns, table.num_rows, buckets)):
-        numbers.append(bucket)
-        blobs.append(to_blob(part))
+    placed = bucket_of(columns, table.num_rows, buckets)
+    parts = list(split_by_bucket(table, placed))
     return pa.RecordBatch.from_arrays(
-        [pa.array(numbers, pa.int32()), pa.array(blobs, pa.binary())], schema=_BLOB_SCHEMA
+        [pa.array([bucket for bucket, _ in parts], pa.int32()), to_blobs(p for _, p in parts)],
+        schema=_BLOB_SCHEMA,
     )
 
 

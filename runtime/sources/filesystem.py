@@ -12,7 +12,6 @@ import os
 import re
 
 import pyspark
-from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, DataFrameReader, SparkSession
 from pyspark.sql import functions as F
@@ -162,7 +161,9 @@ def read(spark: SparkSession, spec: TableSpec) -> DataFrame:
             dataframe = reader.schema(schema).load(paths)
             if options.get("mode") == "PERMISSIVE" and file_format == "json":
                 dataframe = _without_broken_lines(reader, spec, schema, paths)
-    except (PySparkException, Py4JError) as error:
+    except SqlwinError:
+        raise
+    except Exception as error:
         raise _explained(error, spec, origin) from error
     if not spec.columns:
         return dataframe
@@ -311,7 +312,7 @@ def _without_broken_lines(
     return dataframe.filter(kept if found_any is None else kept | found_any).drop(broken)
 
 
-def _explained(error: PySparkException | Py4JError, spec: TableSpec, origin: str) -> SqlwinError:
+def _explained(error: Exception, spec: TableSpec, origin: str) -> SqlwinError:
     if not isinstance(error, PySparkException):
         return translate(error)
     if error.getCondition() == "AVRO_DATA_SOURCE_NOT_ENABLED":

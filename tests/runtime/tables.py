@@ -8,7 +8,10 @@ from runtime.spec import TableColumn, TableSpec
 def table(
     connector: str, columns: str = "", partitioned_by: tuple[str, ...] = (), **options: str
 ) -> TableSpec:
-    """`columns` is `name TYPE, name TYPE = computed, name TYPE @ metadata`; `__` in option names is a dot, `_` a dash."""
+    """A table `t`.
+
+    `columns` is `name TYPE; name  = computed; name TYPE @ metadata`. In the names of options `__` stands for a dot, `_` for a dash.
+    """
     parsed: list[TableColumn] = []
     for text in filter(None, (part.strip() for part in columns.split(";"))):
         text, _, computed = text.partition(" = ")

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 import zipfile
 from pathlib import Path
@@ -217,3 +218,38 @@ def test_an_unknown_error_is_one_line_and_its_trace_is_in_the_log():
     error = translate(RuntimeError("first line\n\tat java.lang.Thread.run(Thread.java:1)"))
     assert error.message == "first line"
     assert "java.lang.Thread.run" in log_file().read_text()
+
+
+CLUSTER = """
+import sys
+sys.path.insert(0, sys.argv[1])
+from runtime.shipping import ship_code
+from runtime.spark import is_local, start_session
+spark = start_session("local-cluster[1,1,1024]", {"spark.driver.memory": "1g"})
+ship_code(spark)
+def where(batches):
+    import pyarrow as pa
+    import runtime.spec
+    for _ in batches:
+        yield pa.RecordBatch.from_pylist([{"path": runtime.spec.__file__}])
+print(is_local(spark), spark.range(1).mapInArrow(where, "path string").first()[0])
+# Else the executors' directories stay behind, within PySpark.
+spark.stop()
+"""
+
+
+@pytest.mark.cluster
+def test_executors_import_the_code_that_was_shipped(tmp_path: Path):
+    root = str(Path(__file__).parents[2])
+    environment = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", CLUSTER, root],
+        cwd=tmp_path,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.stdout.startswith("False "), done.stderr
+    assert "sqlwin_runtime.zip/runtime/spec.py" in done.stdout

@@ -1,0 +1,42 @@
+"""Spark's types as Arrow's."""
+
+from __future__ import annotations
+
+import re
+from typing import TypeAlias
+
+import pyarrow as pa
+
+# The values of a column, or one value for all rows
+Datum: TypeAlias = pa.Array | pa.Scalar
+
+INTEGER_TYPES = {
+    "tinyint": pa.int8(),
+    "smallint": pa.int16(),
+    "int": pa.int32(),
+    "bigint": pa.int64(),
+}
+
+_TYPES: dict[str, pa.DataType] = {
+    **INTEGER_TYPES,
+    "float": pa.float32(),
+    "double": pa.float64(),
+    "boolean": pa.bool_(),
+    "string": pa.string(),
+    "binary": pa.binary(),
+    "date": pa.date32(),
+    # The zone is only a label: the values are instants.
+    "timestamp": pa.timestamp("us", tz="UTC"),
+    "timestamp_ntz": pa.timestamp("us"),
+}
+_DECIMAL = re.compile(r"decimal\((\d+),(\d+)\)")
+
+
+def arrow_type(spark_type: str) -> pa.DataType:
+    """The Arrow type that holds values of a flat Spark type, in Spark's DDL spelling.
+
+    Raises:
+        KeyError: the type is not flat.
+    """
+    match = _DECIMAL.fullmatch(spark_type)
+    return pa.decimal128(int(match[1]), int(match[2])) if match else _TYPES[spark_type]

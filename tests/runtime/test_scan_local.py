@@ -1,0 +1,154 @@
+"""The two forms of the local stage, Catalyst's and the Arrow scan, yield the same."""
+
+import pytest
+
+from runtime.batch.execute import ExecutionOptions, dataframe
+from runtime.batch.global_aggregate import global_aggregate
+from runtime.batch.scan_local import scan_partials, scan_partials_schema, scan_source
+from runtime.expressions import Call, ColumnRef, Constant
+from runtime.scan.files import NotScannable
+from runtime.spec import (
+    Accumulator,
+    ArrowPartial,
+    Column,
+    ExchangeStep,
+    GlobalStep,
+    Hop,
+    LocalStep,
+    PartialColumn,
+    ScanLocalStep,
+    SqlStep,
+    WindowAggregation,
+)
+
+pytestmark = pytest.mark.spark
+
+HOUR = 3_600_000_000
+WINDOW = Hop(6 * HOUR, 24 * HOUR)
+
+TS = ColumnRef("ts", "timestamp")
+WALL = ColumnRef("wall", "timestamp_ntz")
+WORD = ColumnRef("word", "string")
+DOUBLE = ColumnRef("d", "double")
+MONEY = ColumnRef("money", "decimal(10,2)")
+NUMBER = ColumnRef("i", "int")
+SHOP = ColumnRef("shop", "int")
+COLUMNS = [TS, WALL, WORD, DOUBLE, MONEY, NUMBER, SHOP]
+
+KEYS = [("word", WORD, "word"), ("d", DOUBLE, "d"), ("shop", SHOP, "shop"), ("ts", TS, "ts")]
+
+# (kind, arguments, partial columns, Catalyst's SQL)
+BIG = "i > 50"
+PARTIALS = [
+    ("count", (), {"n": "bigint"}, "count(*)"),
+    ("count", (WORD,), {"words": "bigint"}, "count(word)"),
+    ("sum", (Call("cast", (NUMBER,), "bigint"),), {"total": "bigint"}, "sum(i)"),
+    ("sum", (DOUBLE,), {"doubles": "double"}, "sum(d)"),
+    ("sum", (MONEY,), {"money$0": "decimal(20,2)"}, "sum(money)"),
+    ("min", (DOUBLE,), {"least": "double"}, "min(d)"),
+    ("max", (DOUBLE,), {"most": "double"}, "max(d)"),
+    ("max", (TS,), {"latest": "timestamp"}, "max(ts)"),
+    ("min", (WALL,), {"earliest": "timestamp_ntz"}, "min(wall)"),
+    ("max", (WORD,), {"top": "string"}, "max(word)"),
+    ("last", (TS, WORD), {"last$o": "timestamp", "last$v": "string"},
+     "max(named_struct('o', ts, 'v', word))"),
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def table(spark, tmp_path_factory):
+    """Rows around both changes of summer time, written by Spark: INT96, partition directories."""
+    path = str(tmp_path_factory.mktemp("scan") / "events")
+    spark.sql("""
+        SELECT
+          if(id % 17 = 0, NULL, timestamp_seconds(1774656000 + (id * 7919) % 172800 +
+             if(id % 2 = 0, 0, 18144000))) AS ts,
+          timestamp_ntz'1969-12-30 12:00:00' + make_interval(0, 0, 0, 0, 0, 0, id * 997) AS wall,
+          element_at(array('a', 'b', NULL, 'é', ''), int(id % 5) + 1) AS word,
+          element_at(array(0.0D, -0.0D, double('NaN'), NULL, 1.25D, double('-Infinity')),
+             int(id % 6) + 1) AS d,
+          if(id % 7 = 0, NULL, cast(id * 1.37 - 900 AS decimal(10, 2))) AS money,
+          if(id % 11 = 0, NULL, int(id % 100)) AS i,
+          if(id % 4 = 3, NULL, int(id % 4)) AS shop
+        FROM range(0, 3000, 1, 3)
+    """).write.partitionBy("shop").parquet(path)
+    return path
+
+
+@pytest.fixture(params=["UTC", "Europe/Berlin", "-03:30"])
+def zone(spark, request):
+    before = spark.conf.get("spark.sql.session.timeZone")
+    spark.conf.set("spark.sql.session.timeZone", request.param)
+    yield request.param
+    spark.conf.set("spark.sql.session.timeZone", before)
+
+
+def aggregation(key_names):
+    accumulators = tuple(Accumulator(kind, tuple(columns)) for kind, _, columns, _ in PARTIALS)
+    return WindowAggregation(WINDOW, key_names, "slice", accumulators)
+
+
+def by_catalyst(spark, path, time, keys):
+    partials = tuple(
+        PartialColumn(f"p{n}", sql, tuple(columns))
+        if len(columns) > 1
+        else PartialColumn(next(iter(columns)), sql)
+        for n, (_, _, columns, sql) in enumerate(PARTIALS)
+    )
+    local = LocalStep(
+        SqlStep(f"SELECT * FROM parquet.`{path}` WHERE {BIG}"), WINDOW, time.name, time.type,
+        tuple((f"{name}$", sql) for name, _, sql in keys), partials, "slice",
+    )  # fmt: skip
+    names = tuple(f"{name}$" for name, _, _ in keys)
+    step = GlobalStep(ExchangeStep(local, names), aggregation(names))
+    return dataframe(spark, step, ExecutionOptions(2, 4))
+
+
+def by_scan(spark, path, time, keys, zone, buffer_bytes):
+    source = scan_source(spark, path, [Column(c.name, c.type) for c in COLUMNS])
+    assert not isinstance(source, NotScannable), source
+    partials = tuple(
+        ArrowPartial(kind, args, None, tuple(Column(*c) for c in columns.items()))
+        for kind, args, columns, _ in PARTIALS
+    )
+    step = ScanLocalStep(
+        source, WINDOW, time.name, time.type, zone,
+        (Call(">", (NUMBER, Constant(50, "int")), "boolean"),),
+        tuple((f"{name}$", expression) for name, expression, _ in keys), partials, "slice",
+        buffer_bytes,
+    )  # fmt: skip
+    names = tuple(f"{name}$" for name, _, _ in keys)
+    blobs = scan_partials(spark, step, 4, 2)
+    return global_aggregate(blobs, scan_partials_schema(step), aggregation(names))
+
+
+@pytest.mark.parametrize("time", [TS, WALL], ids=["timestamp", "timestamp_ntz"])
+def test_windows_are_the_same_whichever_local_stage_made_the_partials(spark, table, zone, time):
+    keys = KEYS[:3]
+    expected = by_catalyst(spark, table, time, keys)
+    found = by_scan(spark, table, time, keys, zone, 64 << 20)
+    assert [f.dataType for f in found.schema] == [f.dataType for f in expected.schema]
+    assert found.columns == expected.columns
+    rows = sorted(map(repr, found.collect()))
+    assert len(rows) > 100
+    assert rows == sorted(map(repr, expected.collect()))
+
+
+def test_a_tiny_buffer_and_many_keys_give_the_same_windows(spark, table):
+    expected = by_catalyst(spark, table, TS, KEYS)
+    found = by_scan(spark, table, TS, KEYS, "UTC", 1)
+    assert sorted(map(repr, found.collect())) == sorted(map(repr, expected.collect()))
+
+
+def test_settings_that_change_what_files_mean_leave_the_scan_to_spark(spark, table):
+    spark.conf.set("spark.sql.parquet.binaryAsString", "true")
+    try:
+        source = scan_source(spark, table, [Column("ts", "timestamp")])
+    finally:
+        spark.conf.unset("spark.sql.parquet.binaryAsString")
+    assert source == NotScannable("spark.sql.parquet.binaryAsString is true")
+
+
+def test_paths_elsewhere_leave_the_scan_to_spark(spark):
+    source = scan_source(spark, "s3a://bucket/events", [Column("ts", "timestamp")])
+    assert source == NotScannable("s3a://bucket/events is not on a local file system")

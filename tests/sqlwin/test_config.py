@@ -1,0 +1,152 @@
+"""Settings: what they take, what they stand for, and what is said about wrong ones."""
+
+from __future__ import annotations
+
+import pytest
+
+from runtime.errors import SqlwinError
+from sqlwin.config import SETTINGS, Config, Setting
+from sqlwin.config_values import parse_duration, parse_memory
+
+
+def error_of(key: str, value: str) -> SqlwinError:
+    with pytest.raises(SqlwinError) as caught:
+        Config().set(key, value)
+    return caught.value
+
+
+@pytest.mark.parametrize("setting", SETTINGS.values(), ids=lambda s: s.name)
+def test_every_default_is_a_value_that_the_setting_takes(setting: Setting) -> None:
+    config = Config()
+    config.set(setting.name, setting.default)
+    assert config.get(setting.name) == Config().get(setting.name)
+    assert setting.doc and "\n" not in setting.doc
+
+
+def test_values_come_in_their_own_type() -> None:
+    config = Config()
+    config.set("table.optimizer.agg-phase-strategy", "one_phase")
+    config.set("sqlwin.exchange.buckets", " 64 ")
+    config.set("sqlwin.optimizer.disabled-rules", "push_filter, fold_window,")
+    config.set("table.exec.state.ttl", "1 min")
+    config.set("table.dml-sync", "TRUE")
+    assert config.get("table.optimizer.agg-phase-strategy") == "ONE_PHASE"
+    assert config.get("sqlwin.exchange.buckets") == 64
+    assert config.get("sqlwin.exchange.partitions") is None
+    assert config.get("sqlwin.optimizer.disabled-rules") == ("push_filter", "fold_window")
+    assert config.get("table.exec.state.ttl") == 60_000_000
+    assert config.get("table.dml-sync") is True
+
+
+def test_reset_brings_the_default_back() -> None:
+    config = Config()
+    config.set("table.optimizer.agg-phase-strategy", "TWO_PHASE")
+    config.reset("table.optimizer.agg-phase-strategy")
+    assert config.get("table.optimizer.agg-phase-strategy") == "AUTO"
+    assert config.items() == Config().items()
+
+
+def test_some_settings_stand_for_sparks() -> None:
+    config = Config()
+    assert config.spark_setting("table.local-time-zone") == ("spark.sql.session.timeZone", None)
+    config.set("table.local-time-zone", "America/Los_Angeles")
+    config.set("parallelism.default", "8")
+    config.set("spark.sql.ansi.enabled", "true")
+    assert config.spark_setting("table.local-time-zone")[1] == "America/Los_Angeles"
+    assert config.spark_setting("parallelism.default") == ("spark.sql.shuffle.partitions", "8")
+    assert config.spark_setting("spark.sql.ansi.enabled") == ("spark.sql.ansi.enabled", "true")
+    assert config.spark_setting("pipeline.name") == (None, None)
+    config.set("table.local-time-zone", "default")
+    assert config.spark_setting("table.local-time-zone")[1] is None
+
+
+@pytest.mark.parametrize("zone", ["UTC", "Europe/Berlin", "+08:00", "GMT-08:00", "UTC+8"])
+def test_time_zones_are_regions_and_offsets(zone: str) -> None:
+    assert Config().set("table.local-time-zone", zone) == ()
+
+
+@pytest.mark.parametrize("zone", ["Europe/Berlim", "America", "+25:00", "+08:99", "../etc", ""])
+def test_a_time_zone_that_is_none_is_refused(zone: str) -> None:
+    error = error_of("table.local-time-zone", zone)
+    assert error.message == f"'{zone}' is no value for the setting 'table.local-time-zone'"
+
+
+def test_a_misspelt_time_zone_gets_the_nearest_one() -> None:
+    assert error_of("table.local-time-zone", "Europe/Berlim").hint == "did you mean Europe/Berlin?"
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        "sql-client.execution.result-mode",
+        "sql-client.verbose",
+        "pipeline.auto-watermark-interval",
+        "table.exec.mini-batch.allow-latency",
+        "execution.checkpointing.interval",
+    ],
+)
+def test_flinks_other_settings_are_taken_with_a_remark(key: str) -> None:
+    config = Config()
+    (note,) = config.set(key, "5 s")
+    assert note == f"'{key}' is a setting of Flink's and has no effect here"
+    assert (key, "5 s") in config.items()
+
+
+def test_streaming_is_refused_as_not_there_yet() -> None:
+    assert error_of("execution.runtime-mode", "STREAMING").message.startswith(
+        "streaming is not available yet"
+    )
+    assert Config().set("execution.runtime-mode", "automatic") == ()
+
+
+@pytest.mark.parametrize("use", ["set", "get", "reset", "text"])
+def test_a_setting_that_is_none_gets_the_nearest_name(use: str) -> None:
+    config = Config()
+    key = "table.optimizer.agg-phase-stratgy"
+    with pytest.raises(SqlwinError) as caught:
+        config.set(key, "AUTO") if use == "set" else getattr(config, use)(key)
+    assert caught.value.message == f"there is no setting '{key}'"
+    assert caught.value.hint == "did you mean 'table.optimizer.agg-phase-strategy'?"
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "hint"),
+    [
+        ("parallelism.default", "0", "it takes a whole number, 1 or more"),
+        ("sqlwin.exchange.buckets", "many", "it takes a whole number, 1 or more"),
+        ("table.dml-sync", "yes", "it takes true or false"),
+        ("table.exec.state.ttl", "-1 s", "it takes a duration such as 10 s, 1 min or 500 ms"),
+        (
+            "table.exec.state.ttl",
+            "1 fortnight",
+            "it takes a duration such as 10 s, 1 min or 500 ms",
+        ),
+        (
+            "taskmanager.memory.process.size",
+            "1 pb",
+            "it takes a size of memory such as 64 mb or 1 gb",
+        ),
+        (
+            "table.optimizer.agg-phase-strategy",
+            "TWO_FASE",
+            "it takes one of AUTO, ONE_PHASE, TWO_PHASE; did you mean TWO_PHASE?",
+        ),
+    ],
+)
+def test_a_wrong_value_says_what_would_be_right(key: str, value: str, hint: str) -> None:
+    error = error_of(key, value)
+    assert error.message == f"'{value}' is no value for the setting '{key}'"
+    assert error.hint == hint
+
+
+@pytest.mark.parametrize(
+    ("text", "us"),
+    [("10 s", 10_000_000), ("500ms", 500_000), ("1 MIN", 60_000_000), ("7", 7_000), ("3 us", 3)],
+)
+def test_durations_are_read_as_flink_reads_them(text: str, us: int) -> None:
+    assert parse_duration("k", text) == us
+
+
+@pytest.mark.parametrize(("text", "size"), [("64 mb", 2**26), ("1g", 2**30), ("512", 512)])
+def test_memory_is_read_as_flink_reads_it(text: str, size: int) -> None:
+    assert parse_memory("k", text) == size
