@@ -7,13 +7,13 @@ results; it runs in one phase, over rows copied into their windows.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
 from planner.logical import AggregateCall
-from planner.sql import column, is_flat_type, literal, to_sql
-from runtime.spec import Accumulator
+from planner.sql import column, conjunction, is_flat_type, literal, to_sql
+from runtime.spec import Accumulator, Column
 
 # Every aggregate of Spark 4.x, as its function registry lists them: what is to be recognised as
 # an aggregate at all.
@@ -91,11 +91,12 @@ def is_aggregate(call: exp.Expr) -> bool:
 
 def plan_aggregate(call: AggregateCall) -> AggregatePlan | NotMergeable:
     """The two-phase form of `call`, or the reason why there is none."""
-    recipe = _RECIPES.get(call.function)
+    name, recipes = call.function, _RECIPES
+    if call.distinct and call.function not in _HEEDLESS_OF_REPETITION:
+        name, recipes = f"{call.function}(DISTINCT)", _DISTINCT_RECIPES
+    recipe = recipes.get(call.function)
     if recipe is None:
-        return NotMergeable(f"{call.function} cannot be merged from partial results")
-    if call.distinct and call.function not in ("MIN", "MAX"):
-        return NotMergeable(f"{call.function}(DISTINCT) cannot be merged from partial results")
+        return NotMergeable(f"{name} cannot be merged from partial results")
     return recipe(call)
 
 
@@ -130,27 +131,109 @@ def _single(kind: str, function: str | None = None, *, types: Callable[[str], bo
 
 def _average(call: AggregateCall) -> AggregatePlan | NotMergeable:
     """AVG as SUM and COUNT; in doubles unless the argument is a decimal, as Spark does it."""
+    if not _has_average(call.type):
+        return NotMergeable(f"AVG of {call.type} has no accumulator")
     (value,) = call.args
     total, count = f"{call.name}$sum", f"{call.name}$count"
-    if call.type == "double":
-        summed, divided = _double(value), exp.Div(this=column(total), expression=column(count))
-    elif call.type.startswith("decimal"):
-        summed = value
-        # Spark divides by the count as DECIMAL(20,0) and rounds half up to the result's scale
-        divisor = exp.Cast(this=column(count), to=exp.DataType.build("decimal(20,0)"))
-        divided = exp.Div(this=column(total), expression=divisor)
-    else:
-        return NotMergeable(f"AVG of {call.type} has no accumulator")
-    finish = _when(
-        exp.GT(this=column(count), expression=literal(0)),
-        exp.Cast(this=divided, to=exp.DataType.build(call.type)),
-    )
+    summed = _double(value) if call.type == "double" else value
     return AggregatePlan(
         call,
         (Partial(total, _call("SUM", call, summed)), Partial(count, _call("COUNT", call, value))),
         (Accumulator("sum", (total,)), Accumulator("count", (count,))),
-        finish,
+        _divided(total, count, call.type),
     )
+
+
+def _has_average(type_: str) -> bool:
+    return type_ == "double" or type_.startswith("decimal")
+
+
+def _divided(total: str, count: str, type_: str) -> exp.Expr:
+    """The average of `type_` from the columns with the sum and the count."""
+    divisor: exp.Expr = column(count)
+    if type_ != "double":
+        # Spark divides by the count as DECIMAL(20,0) and rounds half up to the result's scale
+        divisor = exp.Cast(this=divisor, to=exp.DataType.build("decimal(20,0)"))
+    divided = exp.Div(this=column(total), expression=divisor)
+    return _when(
+        exp.GT(this=column(count), expression=literal(0)),
+        exp.Cast(this=divided, to=exp.DataType.build(type_)),
+    )
+
+
+def _count_distinct(call: AggregateCall) -> AggregatePlan | NotMergeable:
+    """COUNT(DISTINCT) of one value or of several; rows where any of them is NULL do not count."""
+    values = _value_set(call)
+    if isinstance(values, NotMergeable):
+        return values
+    count = _distinct("count", call, values, "bigint")
+    return AggregatePlan(call, (values,), (count,), column(*count.output_columns))
+
+
+def _sum_distinct(call: AggregateCall) -> AggregatePlan | NotMergeable:
+    """SUM(DISTINCT), of values that are told apart before they are added."""
+    values = _number_set(call)
+    if isinstance(values, NotMergeable):
+        return values
+    total = _distinct("sum", call, values, call.type)
+    return AggregatePlan(call, (values,), (total,), column(*total.output_columns))
+
+
+def _average_distinct(call: AggregateCall) -> AggregatePlan | NotMergeable:
+    """AVG(DISTINCT) as SUM and COUNT of one set of values."""
+    values = _number_set(call)
+    if isinstance(values, NotMergeable):
+        return values
+    type_ = "double"
+    if call.type != "double":
+        # as SUM has it: ten more digits before the point, as far as there is room
+        digits, scale = call.arg_types[0].removeprefix("decimal(").removesuffix(")").split(",")
+        type_ = f"decimal({min(int(digits) + 10, 38)},{scale})"
+    total = _distinct("sum", call, values, type_)
+    count = _distinct("count", call, values, "bigint")
+    finish = _divided(*total.output_columns, *count.output_columns, call.type)
+    return AggregatePlan(call, (values,), (total, count), finish)
+
+
+def _distinct(what: str, call: AggregateCall, values: Partial, type_: str) -> Accumulator:
+    output = Column(f"{call.name}${what}", type_)
+    return Accumulator(f"{what}_distinct", (values.name,), output)
+
+
+def _number_set(call: AggregateCall) -> Partial | NotMergeable:
+    """The distinct numbers of a slice. What is neither integer nor decimal is added as DOUBLE."""
+    if not (_is_summable(call.type) or _has_average(call.type)):
+        return NotMergeable(f"{call.function}(DISTINCT) of {call.type} has no accumulator")
+    as_it_is = _is_integer(*call.arg_types) or not call.type == "double"
+    if not as_it_is and call.arg_types != ("double",):
+        # before the values are told apart, as Spark does it: '1' and '1.0' are the same number
+        args = tuple(_double(arg) for arg in call.args)
+        return _value_set(replace(call, args=args, arg_types=("double",)))
+    return _value_set(call)
+
+
+def _value_set(call: AggregateCall) -> Partial | NotMergeable:
+    """The distinct values of a slice, NULLs left out; of several arguments as structs."""
+    if not call.arg_types:
+        return NotMergeable(f"{call.text} cannot be merged from partial results")
+    for type_ in call.arg_types:
+        if not is_flat_type(type_):
+            return NotMergeable(f"{call.function}(DISTINCT) of {type_} has no accumulator")
+    value, condition = call.args[0], call.condition
+    if len(call.args) > 1:
+        fields = [part for i, arg in enumerate(call.args) for part in (literal(f"v{i}"), arg)]
+        value = exp.Anonymous(this="NAMED_STRUCT", expressions=[part.copy() for part in fields])
+        present = [
+            exp.Not(this=exp.Is(this=_operand(arg), expression=exp.Null())) for arg in call.args
+        ]
+        condition = conjunction([*present, *([condition] if condition is not None else [])])
+    collected = exp.Anonymous(this="COLLECT_SET", expressions=[value.copy()])
+    return Partial(f"{call.name}$set", _filtered(collected, condition))
+
+
+def _operand(expr: exp.Expr) -> exp.Expr:
+    """The expression, in parentheses unless it is a column."""
+    return expr.copy() if isinstance(expr, exp.Column) else exp.Paren(this=expr.copy())
 
 
 def _moments(divisor: int, root: bool) -> Recipe:
@@ -267,6 +350,18 @@ _RECIPES: dict[str, Recipe] = {
     "MAX_BY": _pick("last"),
     **{function: _pick(kind) for function, kind in TIME_ORDERED.items()},
 }
+
+_DISTINCT_RECIPES: dict[str, Recipe] = {
+    "COUNT": _count_distinct,
+    "SUM": _sum_distinct,
+    "AVG": _average_distinct,
+    "MEAN": _average_distinct,
+}
+
+# Aggregates to which it is the same how often a value occurs
+_HEEDLESS_OF_REPETITION = frozenset(
+    "MIN MAX BOOL_AND EVERY BOOL_OR SOME ANY BIT_AND BIT_OR".split()
+)
 
 MERGEABLE_FUNCTIONS = frozenset(_RECIPES)
 

@@ -157,20 +157,38 @@ def _aggregate(
     """The Aggregate node, with the types that Spark gives to its keys and calls."""
     items: list[exp.Expr] = [alias(key.expr, key.name) for key in keys]
     items += [alias(call.expr, call.name) for call in calls]
+    n_columns = len(items)
+    values = [value for call in calls for value in _distinct_values(call)]
+    items += [alias(_any_of(value), f"$value{i}") for i, value in enumerate(values)]
     typed = exp.Select(
         expressions=items,
         from_=exp.From(this=relation(relations.placeholder(below))),
         group=exp.Group(expressions=[key.expr.copy() for key in keys]) if keys else None,
     )
     schema = relations.sql_query(typed, scope).schema if items else ()
+    schema, rest = schema[:n_columns], schema[n_columns:]
     types = {c.name: c.type for c in schema}
-    return Aggregate(
-        schema, below, tuple(keys), tuple(_with_type(call, types[call.name]) for call in calls)
+    value_types = iter([c.type for c in rest])
+    typed_calls = tuple(
+        replace(
+            call,
+            type=types[call.name],
+            arg_types=tuple(next(value_types) for _ in _distinct_values(call)),
+        )
+        for call in calls
     )
+    return Aggregate(schema, below, tuple(keys), typed_calls)
 
 
-def _with_type(call: AggregateCall, type_: str) -> AggregateCall:
-    return replace(call, type=type_)
+def _distinct_values(call: AggregateCall) -> tuple[exp.Expr, ...]:
+    """The arguments behind DISTINCT, whose types the call's own does not tell."""
+    has_star = any(arg.find(exp.Star) for arg in call.args)
+    return call.args if call.distinct and not has_star else ()
+
+
+def _any_of(value: exp.Expr) -> exp.Expr:
+    """Some value of a group, of the type of `value`."""
+    return exp.Anonymous(this="FIRST", expressions=[value.copy()])
 
 
 class _Block:

@@ -228,12 +228,7 @@ class _Binder:
     def _view(self, name: tuple[str, ...]) -> exp.Query | None:
         if ".".join(name).lower() in self.views:
             return None  # inside a view's own text its name means the table below it
-        query = self.catalog.view(name)
-        if query is not None:
-            for part in query.walk():
-                for key in ("line", "col", "start", "end"):
-                    part.meta.pop(key, None)  # places in the view's text, not in this one
-        return query
+        return self.catalog.view(name)
 
     def _with_ctes(self, query: exp.Query, scope: Scope) -> exp.Query:
         """The query with the definitions of those outer CTEs that it names."""

@@ -16,7 +16,11 @@ class Catalog(Protocol):
     """Tables, views and Spark's analyser, as the planner sees them."""
 
     def view(self, name: tuple[str, ...]) -> exp.Query | None:
-        """The query behind a view that sqlwin keeps, or None. The caller may change the tree."""
+        """The query behind a view that sqlwin keeps, or None.
+
+        The caller may change the tree. It has no source positions: those would be places in the
+        view's text.
+        """
 
     def connector(self, name: tuple[str, ...]) -> str | None:
         """The connector of a table that sqlwin keeps, or None for a table of Spark's catalog."""

@@ -120,6 +120,11 @@ class Accumulator:
     output: Column | None = None
 
     @property
+    def is_distinct(self) -> bool:
+        """Whether it reads lists of values, which no slice by slice merge can do."""
+        return self.kind in ("count_distinct", "sum_distinct")
+
+    @property
     def output_columns(self) -> tuple[str, ...]:
         """The columns that are left after merging."""
         if self.output is not None:

@@ -149,6 +149,9 @@ class SessionCatalog:
         if not isinstance(entry, View):
             return None
         query = entry.query.copy()
+        for part in query.walk():
+            for place in ("line", "col", "start", "end"):
+                part.meta.pop(place, None)
         if not entry.columns:
             return query
         columns = [exp.to_identifier(column, quoted=True) for column in entry.columns]

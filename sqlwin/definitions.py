@@ -93,7 +93,12 @@ class Definitions:
                 partitioned_by = partitioned_by or model.partitioned_by
             if "CONSTRAINTS" not in excluded:
                 primary_key = primary_key or model.primary_key
-            if "WATERMARKS" not in excluded:
+            if "WATERMARKS" not in excluded and model.watermark is not None:
+                if watermark is not None and "WATERMARKS" not in statement.like_overwriting:
+                    raise AnalysisError(
+                        f"`{model.name}` brings a watermark, and CREATE TABLE {name} has its own",
+                        hint="write LIKE ... (OVERWRITING WATERMARKS) or (EXCLUDING WATERMARKS)",
+                    )
                 watermark = watermark or model.watermark
             comment = comment or model.comment
         if rows is not None and not columns:

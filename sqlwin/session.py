@@ -135,12 +135,17 @@ class Session:
             dataframe: the rows.
             time_column: the TIMESTAMP column that windows will be put on; checked here. Without
                 it any TIMESTAMP column can be used.
-            watermark: how late rows may come, such as `5 seconds`. Only streams have late rows;
-                here it is checked to go with a time column, and does nothing.
+            watermark: how late rows may come, such as `5 seconds`. Batch input has no late
+                rows, so it changes nothing; it has to go with a time column.
 
         Raises:
             SqlwinError: the DataFrame has no such column, or it is no timestamp.
         """
+        if dataframe.isStreaming:
+            raise AnalysisError(
+                f"register(`{name}`) got a streaming DataFrame",
+                hint="streams cannot be queried yet: register a batch DataFrame",
+            )
         if time_column is not None:
             _check_time_column(dataframe, time_column)
         elif watermark is not None:
@@ -185,9 +190,7 @@ def _placed(error: SqlwinError, part: StatementText, script: str, file: str | No
     return error
 
 
-def _placed_result(
-    result: Result, part: StatementText, script: str, file: str | None
-) -> Result:
+def _placed_result(result: Result, part: StatementText, script: str, file: str | None) -> Result:
     """The result, whose rows may fail later, with errors that are placed in the whole script."""
     explained = result.explained
     if explained is None:

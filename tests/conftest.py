@@ -67,9 +67,7 @@ def fresh_session(spark: SparkSession) -> Iterator[sqlwin.Session]:
 
 
 @pytest.fixture
-def flights(
-    fresh_session: sqlwin.Session, monkeypatch: pytest.MonkeyPatch
-) -> sqlwin.Session:
+def flights(fresh_session: sqlwin.Session, monkeypatch: pytest.MonkeyPatch) -> sqlwin.Session:
     """A fresh session with the table `flights`, in the project's root."""
     monkeypatch.chdir(ROOT)
     fresh_session.execute("""

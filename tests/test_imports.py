@@ -39,7 +39,9 @@ def imported_modules(path: Path) -> set[str]:
 
 
 def modules() -> list[Path]:
-    return sorted(p for package in ("sqlwin", "planner", "runtime") for p in (ROOT / package).rglob("*.py"))
+    return sorted(
+        p for package in ("sqlwin", "planner", "runtime") for p in (ROOT / package).rglob("*.py")
+    )
 
 
 @pytest.mark.parametrize("path", modules(), ids=lambda p: str(p.relative_to(ROOT)))

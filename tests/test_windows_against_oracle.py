@@ -84,7 +84,7 @@ KEY_SHAPES: list[tuple[str, ...]] = [
     ("k",),
     ("s", "k"),
     ("m", "day", "flag"),
-    ("f", "at"),
+    ("f", "instant"),
     ("k % 2", "s || '!'"),
 ]
 
@@ -94,7 +94,9 @@ def random_rows(seed: int, n_rows: int = 400) -> pa.Table:
     rng = np.random.default_rng(seed)
 
     def some_null(values: Sequence[Any], share: float = 0.1) -> list[Any]:
-        return [None if hole else v for v, hole in zip(values, rng.random(n_rows) < share, strict=True)]
+        return [
+            None if hole else v for v, hole in zip(values, rng.random(n_rows) < share, strict=True)
+        ]
 
     starts = rng.choice([-3 * 3_600_000_000, 0, 1_700_000_000_000_000], n_rows)
     ts = starts + rng.choice(3 * 3_600_000_000, n_rows, replace=False)
@@ -114,7 +116,7 @@ def random_rows(seed: int, n_rows: int = 400) -> pa.Table:
             "day": pa.array(some_null(rng.integers(-2, 2, n_rows).tolist()), pa.int32()).cast(
                 pa.date32()
             ),
-            "at": pa.array(some_null((rng.integers(0, 3, n_rows) * 1_000_001).tolist()), pa.timestamp("us", "UTC")),
+            "instant": pa.array(some_null((rng.integers(0, 3, n_rows) * 1_000_001).tolist()), pa.timestamp("us", "UTC")),
             "flag": pa.array(some_null((rng.random(n_rows) < 0.5).tolist()), pa.bool_()),
         }
     )  # fmt: skip
@@ -143,7 +145,9 @@ def run(session: Any, window: OracleWindow, keys: Sequence[str], calls: Sequence
 
 
 @pytest.mark.parametrize("window", WINDOWS, ids=str)
-def test_all_aggregates_equal_brute_force(session: Any, window: OracleWindow, tmp_path: Path) -> None:
+def test_all_aggregates_equal_brute_force(
+    session: Any, window: OracleWindow, tmp_path: Path
+) -> None:
     data = random_rows(seed=WINDOWS.index(window))
     register(session, data, tmp_path)
     calls = [call for call, _ in AGGREGATES]

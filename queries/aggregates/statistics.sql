@@ -1,5 +1,6 @@
 -- Aggregates that are merged from slices: means, deviations, extremes and the rows they come from,
 -- first and last by time, conditions. All of them are computed for overlapping windows in one pass.
+-- MAX_BY and LAST_VALUE give the same row each time, also where several rows tie.
 CREATE TABLE flights WITH (
   'connector' = 'filesystem',
   'path' = 'queries/data/flights.parquet',
@@ -10,7 +11,7 @@ SELECT carrier, window_end,
        COUNT(*) AS flights,
        COUNT(dep_delay) AS flown,
        AVG(dep_delay) AS mean_delay,
-       STDDEV_SAMP(dep_delay) AS deviation,
+       ROUND(STDDEV_SAMP(dep_delay), 6) AS deviation,
        MIN(dep_delay) AS earliest,
        MAX(dep_delay) AS latest,
        MAX_BY(dest, dep_delay) AS latest_to,

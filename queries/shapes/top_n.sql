@@ -1,5 +1,6 @@
 -- The best N of each window, as Flink writes it: ROW_NUMBER over the window, and a condition on it
--- outside. Here: the three destinations with the most departures, by half day, with their share.
+-- outside. The inner query counts in windows, the middle one numbers the rows of each window, and the
+-- outer one keeps the first ones. Here: the three destinations with the most departures by half day.
 CREATE TABLE flights WITH (
   'connector' = 'filesystem',
   'path' = 'queries/data/flights.parquet',

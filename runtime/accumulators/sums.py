@@ -93,6 +93,18 @@ class IntegerSum(ElementwiseAccumulator):
         return replace(whole, values=values, n_valid=n_valid)
 
 
+class RoundedIntegerSum(IntegerSum):
+    """SUM of integers as DOUBLE: added exactly, then rounded; it cannot overflow."""
+
+    def to_arrow(self, state: State) -> list[pa.Array]:
+        """See ColumnarAccumulator."""
+        *low, high = state.values if len(state.values) == 1 else _carry(state.values)
+        sums = high.astype(np.float64)
+        for limb in reversed(low):
+            sums = sums * (_LIMB_MASK + 1.0) + limb
+        return [float64_array(sums, state.valid, pa.float64())]
+
+
 class Count(IntegerSum):
     """The sum of counts: 0, not NULL, for a group in which nothing was counted."""
 
@@ -182,6 +194,23 @@ def sum_accumulator(kind: str, type_: pa.DataType, column: str) -> ColumnarAccum
     if pa.types.is_floating(type_):
         return DoubleSum(type_)
     raise unsupported("SUM", type_, column, "integers, decimals, FLOAT and DOUBLE")
+
+
+def exact_sum_accumulator(
+    type_: pa.DataType, output_type: pa.DataType, column: str
+) -> ColumnarAccumulator:
+    """The invertible accumulator for sums, of `output_type`, over integers or decimals of `type_`.
+
+    Raises:
+        ExecutionError: values of `type_` do not sum up to `output_type`.
+    """
+    if pa.types.is_signed_integer(type_) and pa.types.is_float64(output_type):
+        return RoundedIntegerSum(type_, column)
+    if pa.types.is_signed_integer(type_) and pa.types.is_int64(output_type):
+        return IntegerSum(output_type, column)
+    if pa.types.is_decimal128(type_) and pa.types.is_decimal128(output_type):
+        return DecimalSum(output_type, column)
+    raise unsupported(f"SUM to {output_type}", type_, column, "integers and decimals")
 
 
 _TYPE_NAMES = {"int8": "TINYINT", "int16": "SMALLINT", "int32": "INT"}

@@ -7,11 +7,13 @@ from itertools import groupby
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
-from pyspark.sql.types import StructField, StructType, TimestampNTZType
+from pyspark.sql.pandas.types import from_arrow_type
+from pyspark.sql.types import DataType, StructField, StructType, TimestampNTZType
 
+from runtime.arrow.types import arrow_type
 from runtime.kernels.blobs import from_blobs
 from runtime.kernels.merge import merge_slices
-from runtime.spec import WindowAggregation
+from runtime.spec import Accumulator, WindowAggregation
 
 
 def global_aggregate(
@@ -32,16 +34,22 @@ def global_aggregate(
 
 def output_schema(partials: StructType, aggregation: WindowAggregation) -> StructType:
     """Spark's schema of the merged windows."""
-    merged = [name for acc in aggregation.accumulators for name in acc.output_columns]
+    merged = [
+        StructField(name, _output_type(partials, accumulator, name), True)
+        for accumulator in aggregation.accumulators
+        for name in accumulator.output_columns
+    ]
     window = [
         StructField(name, TimestampNTZType(), False)
         for name in (aggregation.window_start, aggregation.window_end)
     ]
-    return StructType(
-        [partials[key] for key in aggregation.keys]
-        + window
-        + [StructField(name, partials[name].dataType, True) for name in merged]
-    )
+    return StructType([partials[key] for key in aggregation.keys] + window + merged)
+
+
+def _output_type(partials: StructType, accumulator: Accumulator, name: str) -> DataType:
+    if accumulator.output is not None:
+        return from_arrow_type(arrow_type(accumulator.output.type))
+    return partials[name].dataType
 
 
 def _to_windows(

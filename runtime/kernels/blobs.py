@@ -24,27 +24,18 @@ def to_blob(data: pa.RecordBatch | pa.Table, compression: str | None = None) -> 
     return blob
 
 
-def to_blobs(parts: Iterable[pa.RecordBatch]) -> pa.BinaryArray:
-    """The blob of each of `parts`, as `to_blob` writes it, together in one column.
-
-    All streams are written straight into the column's memory, whose size is known beforehand.
-    """
-    batches = list(parts)
-    # What a stream has besides its batch: the schema, and the mark of its end.
-    sizes = [
-        pa.ipc.get_record_batch_size(batch) + batch.schema.serialize().size + 64
-        for batch in batches
-    ]
-    data = pa.allocate_buffer(sum(sizes))
-    sink = pa.FixedSizeBufferWriter(data)
+def to_blobs(parts: Iterable[pa.RecordBatch], compression: str | None = None) -> pa.BinaryArray:
+    """The blob of each of `parts`, as `to_blob` writes it, in one column without a further copy."""
+    sink = pa.BufferOutputStream()
+    options = pa.ipc.IpcWriteOptions(compression=compression)
     offsets = [0]
-    for batch in batches:
-        with pa.ipc.new_stream(sink, batch.schema) as writer:
+    for batch in parts:
+        with pa.ipc.new_stream(sink, batch.schema, options=options) as writer:
             writer.write_batch(batch)
         offsets.append(sink.tell())
     # int32 offsets: a column holds 2 GiB, far above what a task collects.
     ends = pa.array(offsets, pa.int32()).buffers()[1]
-    return pa.Array.from_buffers(pa.binary(), len(batches), [None, ends, data])
+    return pa.Array.from_buffers(pa.binary(), len(offsets) - 1, [None, ends, sink.getvalue()])
 
 
 def from_blobs(blobs: Iterable[bytes | memoryview], schema: pa.Schema | None = None) -> pa.Table:

@@ -30,13 +30,11 @@ class HopCombiner:
     Args:
         slices: the slices of a bucket.
         size_us: the size of a window.
-        window_offset: int64[n + 1], the number of windows listed before each slice's.
     """
 
-    def __init__(self, slices: Slices, size_us: int, window_offset: Int64Array) -> None:
+    def __init__(self, slices: Slices, size_us: int) -> None:
         self._accumulators = slices.accumulators
         self._n_slices = len(slices)
-        self._left_at = _left_at(slices, window_offset)
         block_of_slot = (slices.slot_end - slices.slot_end[0]) // size_us
         block = block_of_slot.take(slices.slot)
         blocks = Segments(run_starts(changes([slices.key_code, block])), len(slices))
@@ -48,14 +46,13 @@ class HopCombiner:
             for each, state in zip(slices.accumulators, slices.states, strict=True)
         ]
 
-    def states(self, first_window: int, newest_slice: Int64Array) -> list[State]:
-        """The state of each accumulator for consecutive windows in the order they are listed in.
+    def states(self, oldest_slice: Int64Array, newest_slice: Int64Array) -> list[State]:
+        """The state of each accumulator for some windows.
 
         Args:
-            first_window: how many windows are listed before the first of these.
-            newest_slice: the last row of each window's slices.
+            oldest_slice: the first row of each window's slices.
+            newest_slice: the last one.
         """
-        oldest_slice = self._oldest_slice(first_window, len(newest_slice))
         block_start = self._block_start.take(newest_slice)
         identity = self._n_slices
         suffix_at = np.where(oldest_slice == block_start, identity, oldest_slice)
@@ -66,13 +63,6 @@ class HopCombiner:
             else each.combined(suffix_at, prefix_at)
             for each in self._ranges
         ]
-
-    def _oldest_slice(self, first_window: int, n_windows: int) -> Int64Array:
-        """The first row of each window's slices: as many as have been left behind by then."""
-        before, after = np.searchsorted(self._left_at, (first_window, first_window + n_windows))
-        left = np.bincount(self._left_at[before:after] - first_window, minlength=n_windows)
-        oldest: Int64Array = before + np.cumsum(left)
-        return oldest
 
 
 class _RunningDifference:
@@ -108,21 +98,3 @@ class _PrefixAndSuffix:
         return self._accumulator.combine(
             take(self._suffix, suffix_at), take(self._prefix, prefix_at)
         )
-
-
-def _left_at(slices: Slices, window_offset: Int64Array) -> Int64Array:
-    """int64[n], ascending: the first listed window, of its key or a later one, without the slice.
-
-    That is the first window that ends after the last window of the slice. It is listed with the
-    newest slice of the key that such a window would have, if that slice has so many windows.
-    """
-    after_last = slices.last_window + 1
-    # The newest slot that window number `after_last` can cover. Numbers of windows ascend with
-    # the slots: a slot belongs to it or an older one if its first window is no newer.
-    newest_slot = np.searchsorted(slices.first_window, after_last, side="right") - 1
-    later_slots = newest_slot - np.arange(len(newest_slot))
-    newest_slice = slices.newest_up_to(slices.cell + later_slots.take(slices.slot))
-    place_of_window_0 = window_offset[:-1] - slices.first_window.take(slices.slot)
-    left_at: Int64Array = place_of_window_0.take(newest_slice) + after_last.take(slices.slot)
-    np.minimum(left_at, window_offset[1:].take(newest_slice), out=left_at)
-    return left_at

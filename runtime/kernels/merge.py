@@ -8,17 +8,19 @@ import numpy as np
 import pyarrow as pa
 
 from runtime.accumulators import Segments, State
-from runtime.accumulators.segments import run_starts
+from runtime.arrow.types import arrow_type
 from runtime.kernels.columns import Int64Array, from_buffer
+from runtime.kernels.distinct import distinct_aggregates
 from runtime.kernels.hop import HopCombiner
-from runtime.kernels.slices import Slices, changes, group_slices, plain_type
-from runtime.spec import AlignedWindow, Cumulate, Hop, Session, WindowAggregation
+from runtime.kernels.slices import Slices, group_slices, plain_type
+from runtime.kernels.window_ranges import WindowRanges, cumulated_from
+from runtime.spec import Accumulator, AlignedWindow, Cumulate, Hop, Session, WindowAggregation
 from runtime.windows.aligned import SliceAssigner, slice_assigner
 
 WINDOW_BOUND_TYPE = pa.timestamp("us")
 
-# (windows listed before these, the newest slice of each window) -> state of each accumulator
-_Combine = Callable[[int, Int64Array], list[State]]
+# (the oldest and the newest slice of each window) -> state of each accumulator
+_Combine = Callable[[Int64Array, Int64Array], list[State]]
 
 
 def output_schema(input_schema: pa.Schema, spec: WindowAggregation) -> pa.Schema:
@@ -28,7 +30,6 @@ def output_schema(input_schema: pa.Schema, spec: WindowAggregation) -> pa.Schema
         input_schema: the schema of the partials; dictionary-encoded columns come out decoded.
         spec: the aggregation.
     """
-    outputs = [name for each in spec.accumulators for name in each.output_columns]
     bounds = [
         pa.field(name, WINDOW_BOUND_TYPE, nullable=False)
         for name in (spec.window_start, spec.window_end)
@@ -37,7 +38,11 @@ def output_schema(input_schema: pa.Schema, spec: WindowAggregation) -> pa.Schema
         [
             *(_plain_field(input_schema.field(name)) for name in spec.keys),
             *bounds,
-            *(_plain_field(input_schema.field(name)) for name in outputs),
+            *(
+                field
+                for accumulator in spec.accumulators
+                for field in _output_fields(input_schema, accumulator)
+            ),
         ]
     )
 
@@ -77,11 +82,12 @@ def merge_slices(
     assigner = slice_assigner(window)
     schema = output_schema(table.schema, spec)
     for slices in group_slices(table, spec, assigner):
-        yield from _windows(slices, window, assigner, schema, max_rows)
+        yield from _windows(slices, spec.accumulators, window, assigner, schema, max_rows)
 
 
 def _windows(
     slices: Slices,
+    accumulators: tuple[Accumulator, ...],
     window: AlignedWindow,
     assigner: SliceAssigner,
     schema: pa.Schema,
@@ -90,7 +96,9 @@ def _windows(
     first_window = slices.first_window.take(slices.slot)
     n_windows = _windows_listed(slices, first_window, window)
     window_offset = np.concatenate((np.zeros(1, np.int64), np.cumsum(n_windows)))
-    combine = _combiner(slices, window, window_offset, assigner.is_shared)
+    ranges = WindowRanges(slices, window, window_offset, assigner.is_shared)
+    combine = _combiner(slices, window, assigner.is_shared)
+    distinct = distinct_aggregates(slices, accumulators, ranges)
     # The number of a window is its place in the list plus this, which depends on its slice.
     number_at_0 = first_window - window_offset[:-1]
     for start in range(0, int(window_offset[-1]), max_rows):
@@ -102,9 +110,14 @@ def _windows(
         columns = [key.take(key_index) for key in slices.keys]
         columns.append(_timestamps(assigner.window_start(window_end)))
         columns.append(_timestamps(window_end))
-        states = combine(start, newest_slice)
-        for accumulator, state in zip(slices.accumulators, states, strict=True):
-            columns += accumulator.to_arrow(state)
+        oldest_slice = ranges.oldest_slice(start, newest_slice)
+        states = zip(slices.accumulators, combine(oldest_slice, newest_slice), strict=True)
+        for each in accumulators:
+            if each.is_distinct:
+                columns.append(distinct[each].of_windows(start, oldest_slice, newest_slice))
+            else:
+                accumulator, state = next(states)
+                columns += accumulator.to_arrow(state)
         columns = [
             column if column.type == field.type else column.cast(field.type)
             for column, field in zip(columns, schema, strict=True)
@@ -132,25 +145,27 @@ def _listing_slice(window_offset: Int64Array, start: int, end: int) -> Int64Arra
     return np.repeat(np.arange(first, after), np.diff(bounds))
 
 
-def _combiner(
-    slices: Slices, window: AlignedWindow, window_offset: Int64Array, is_shared: bool
-) -> _Combine:
+def _combiner(slices: Slices, window: AlignedWindow, is_shared: bool) -> _Combine:
     if is_shared and isinstance(window, Hop):
-        return HopCombiner(slices, window.size_us, window_offset).states
+        return HopCombiner(slices, window.size_us).states
     states = slices.states
     if is_shared:
         # CUMULATE: a window is all slices of its maximal window so far.
-        maximal_window = slices.last_window.take(slices.slot)
-        starts = run_starts(changes([slices.key_code, maximal_window]))
-        segments = Segments(starts, len(slices))
+        segments = Segments(cumulated_from(slices), len(slices))
         pairs = zip(slices.accumulators, states, strict=True)
         states = [accumulator.scan(state, segments) for accumulator, state in pairs]
 
-    def combine(_: int, newest_slice: Int64Array) -> list[State]:
+    def combine(_: Int64Array, newest_slice: Int64Array) -> list[State]:
         pairs = zip(slices.accumulators, states, strict=True)
         return [accumulator.take(state, newest_slice) for accumulator, state in pairs]
 
     return combine
+
+
+def _output_fields(input_schema: pa.Schema, accumulator: Accumulator) -> list[pa.Field]:
+    if accumulator.output is not None:
+        return [pa.field(accumulator.output.name, arrow_type(accumulator.output.type))]
+    return [_plain_field(input_schema.field(name)) for name in accumulator.output_columns]
 
 
 def _plain_field(field: pa.Field) -> pa.Field:

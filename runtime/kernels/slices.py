@@ -13,6 +13,7 @@ from runtime.accumulators import ColumnarAccumulator, State, accumulator
 from runtime.accumulators.segments import run_starts
 from runtime.kernels.columns import Int64Array, distinct_codes, int64_values, one_chunk
 from runtime.kernels.keys import encode_keys
+from runtime.kernels.value_lists import SliceValues, ValueLists, value_lists
 from runtime.spec import WindowAggregation
 from runtime.windows.aligned import SliceAssigner
 
@@ -39,6 +40,7 @@ class Slices:
         window_origin: the end of window number 0; the window ends lie a stride apart.
         accumulators: what the states belong to.
         states: for each accumulator its state of n rows.
+        values: the columns of lists, by their names.
     """
 
     cell: Int64Array
@@ -51,6 +53,7 @@ class Slices:
     window_origin: int
     accumulators: list[ColumnarAccumulator]
     states: list[State]
+    values: dict[str, SliceValues]
 
     def __len__(self) -> int:
         return len(self.key_code)
@@ -101,11 +104,15 @@ def group_slices(
     if order is not None:
         cell = cell[order]
     accumulators, states = [], []
+    lists: dict[str, ValueLists] = {}
     for each in spec.accumulators:
         columns = [table.column(name) for name in each.columns]
+        if each.is_distinct:
+            lists.setdefault(each.columns[0], value_lists(columns[0]))
+            continue
         accumulators.append(accumulator(each, [plain_type(column.type) for column in columns]))
         states.append(accumulators[-1].from_arrow(columns))
-    for start, end in _parts(cell, n_slots):
+    for start, end in _parts(cell, n_slots, _values_before(lists, order)):
         rows = slice(start, end) if order is None else order[start:end]
         part = cell[start:end] - cell[start] // n_slots * n_slots
         starts = run_starts(part[1:] != part[:-1])
@@ -113,6 +120,7 @@ def group_slices(
             part = part[starts]
         key_code = part // n_slots
         pairs = zip(accumulators, states, strict=True)
+        slice_row = np.repeat(np.arange(len(starts)), np.diff(starts, append=end - start))
         yield Slices(
             cell=part,
             key_code=key_code + cell[start] // n_slots,
@@ -124,14 +132,35 @@ def group_slices(
             window_origin=origin,
             accumulators=accumulators,
             states=[a.reduce_runs(a.take(state, rows), starts) for a, state in pairs],
+            values={name: each.of_slices(rows, slice_row) for name, each in lists.items()},
         )
 
 
-def _parts(cell: Int64Array, n_slots: int) -> Iterator[tuple[int, int]]:
-    """(first row, row behind the last) of parts of some `_PART_ROWS` rows, cut between keys."""
+def _values_before(lists: dict[str, ValueLists], order: Int64Array | None) -> Int64Array | None:
+    """int64[n_rows], how many values stand in the lists of the rows before; None without lists."""
+    if not lists:
+        return None
+    n_values: Int64Array = np.sum([each.n_values for each in lists.values()], axis=0)
+    if order is not None:
+        n_values = n_values[order]
+    before: Int64Array = np.cumsum(n_values) - n_values
+    return before
+
+
+def _parts(
+    cell: Int64Array, n_slots: int, values_before: Int64Array | None
+) -> Iterator[tuple[int, int]]:
+    """(first row, row behind the last) of parts of some `_PART_ROWS` rows, cut between keys.
+
+    Values in lists, of which `values_before` tells how many stand before each row, count as rows.
+    """
     start = 0
     while start < len(cell):
-        last_key = cell[min(start + _PART_ROWS, len(cell)) - 1] // n_slots
+        last = min(start + _PART_ROWS, len(cell)) - 1
+        if values_before is not None:
+            enough = int(values_before[start]) + _PART_ROWS
+            last = min(last, int(np.searchsorted(values_before, enough, side="right")) - 1)
+        last_key = cell[last] // n_slots
         end = int(np.searchsorted(cell, (last_key + 1) * n_slots))
         yield start, end
         start = end

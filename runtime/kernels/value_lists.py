@@ -18,8 +18,9 @@ from runtime.kernels.columns import (
 )
 from runtime.kernels.keys import encode_keys
 
-# Integers that lie this close together are numbered by their distance from the smallest.
-_DENSE_RANGE = 1 << 32
+# Integers that lie this close together are numbered by their distance from the smallest. So few
+# bits leave enough for the key and for the row where they are sorted as one number.
+_DENSE_RANGE = 1 << 28
 
 
 @dataclass(frozen=True)
@@ -68,16 +69,16 @@ class ValueLists:
         lengths: Int64Array = np.diff(self.offset)
         return lengths
 
-    def of_slices(self, rows: Int64Array, slice_row: Int64Array) -> SliceValues:
+    def of_slices(self, rows: Int64Array | slice, slice_row: Int64Array) -> SliceValues:
         """The values in some rows.
 
         Args:
             rows: the rows, by slice.
             slice_row: int64[n], ascending: the slice of each of `rows`.
         """
-        n_values = self.offset.take(rows + 1) - self.offset.take(rows)
-        after = np.cumsum(n_values)
-        place = np.repeat(self.offset.take(rows) - (after - n_values), n_values)
+        begin, end = self.offset[:-1][rows], self.offset[1:][rows]
+        n_values = end - begin
+        place = np.repeat(end - np.cumsum(n_values), n_values)
         place += np.arange(len(place))
         return SliceValues(
             np.repeat(slice_row, n_values),

@@ -83,7 +83,9 @@ def spark_sql(case: Case) -> str:
     """Spark's own window(), or for CUMULATE the rows copied into their windows."""
     if case.kind != "CUMULATE":
         size, step = f"{case.size_us // 1_000_000} seconds", f"{case.step_us // 1_000_000} seconds"
-        window = f"window(ts, '{size}')" if case.kind == "TUMBLE" else f"window(ts, '{size}', '{step}')"
+        window = (
+            f"window(ts, '{size}')" if case.kind == "TUMBLE" else f"window(ts, '{size}', '{step}')"
+        )
         return f"SELECT key, {window} AS w, {case.aggregates()} FROM events GROUP BY key, {window}"
     us = "unix_micros(CAST(ts AS TIMESTAMP))"
     ends = (

@@ -16,9 +16,7 @@ CASES = sorted(HERE.glob("*.sql"))
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda path: path.stem)
-def test_error_is_the_golden_one(
-    case: Path, flights: sqlwin.Session, update_goldens: bool
-) -> None:
+def test_error_is_the_golden_one(case: Path, flights: sqlwin.Session, update_goldens: bool) -> None:
     with pytest.raises(sqlwin.SqlwinError) as caught:
         for result in flights.execute_iter(case.read_text(), case.name):
             assert result.rows is not None

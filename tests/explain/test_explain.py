@@ -19,9 +19,7 @@ CASES = sorted(HERE.glob("*.sql"))
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda path: path.stem)
-def test_plan_is_the_golden_one(
-    case: Path, flights: sqlwin.Session, update_goldens: bool
-) -> None:
+def test_plan_is_the_golden_one(case: Path, flights: sqlwin.Session, update_goldens: bool) -> None:
     sql = case.read_text()
     first = sql.splitlines()[0]
     strategies = ["AUTO"]

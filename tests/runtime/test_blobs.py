@@ -4,7 +4,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from runtime.kernels.blobs import from_blobs, split_by_bucket, to_blob
+from runtime.kernels.blobs import from_blobs, split_by_bucket, to_blob, to_blobs
 
 TABLE = pa.table({"k": ["a", None, "c", "d", "e"], "v": [1, 2, None, 4, 5]})
 
@@ -39,3 +39,13 @@ def test_rows_split_by_bucket_keep_their_order(step):
 
 def test_no_rows_split_into_nothing():
     assert list(split_by_bucket(TABLE.slice(0, 0), np.array([], np.int32))) == []
+
+
+def test_blobs_written_together_are_those_written_one_by_one():
+    table = TABLE.append_column("b", pa.array([True, None, False, True, True]))
+    (batch,) = table.to_batches()
+    parts = [batch, batch.slice(1, 3), batch.slice(4, 1), batch.slice(2, 0)]
+    for compression in (None, "lz4"):
+        together = to_blobs(parts, compression).to_pylist()
+        assert together == [to_blob(part, compression) for part in parts]
+    assert to_blobs([]).to_pylist() == []

@@ -1,0 +1,122 @@
+"""The engines that are compared, each behind two functions: one that runs, one that digests."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import sqlwin
+from tests.bench import cases
+from tests.bench.cases import Case
+
+
+@dataclass(frozen=True)
+class Engine:
+    """`run` computes all rows of the result; `digest` computes them and sums them up."""
+
+    run: Callable[[], object]
+    digest: Callable[[], tuple[float, ...]]
+
+
+def sqlwin_engine(session: sqlwin.Session, case: Case, path: Path) -> Engine:
+    """sqlwin over the table `events`; rows go to Spark's noop sink."""
+    session.execute(
+        f"CREATE OR REPLACE TABLE events WITH ('connector' = 'filesystem', 'format' = 'parquet', "
+        f"'path' = '{path}')"
+    )
+    query = cases.sqlwin_sql(case)
+    return Engine(
+        run=lambda: session.sql(query).write.format("noop").mode("overwrite").save(),
+        digest=lambda: _numbers(session.sql(f"SELECT {case.digest} FROM ({query})").collect()[0]),
+    )
+
+
+def _spark(session: sqlwin.Session, case: Case, path: Path) -> Engine:
+    spark = session.spark
+    query = cases.spark_sql(case)
+
+    def table() -> None:
+        spark.read.parquet(str(path)).createOrReplaceTempView("events")
+
+    def run() -> None:
+        table()
+        spark.sql(query).write.format("noop").mode("overwrite").save()
+
+    def digest() -> tuple[float, ...]:
+        table()
+        return _numbers(spark.sql(f"SELECT {case.digest} FROM ({query})").collect()[0])
+
+    return Engine(run, digest)
+
+
+def _duckdb(query: str | None, case: Case) -> Engine | None:
+    if query is None:
+        return None
+    import duckdb
+
+    con = duckdb.connect()
+    con.execute("SET TimeZone = 'UTC'; SET threads = 2")
+    return Engine(
+        run=lambda: con.execute(f"CREATE OR REPLACE TEMP TABLE result AS {query}"),
+        digest=lambda: _numbers(
+            con.execute(f"SELECT {case.digest} FROM ({query})").fetchone() or ()
+        ),
+    )
+
+
+def _duckdb_expanding(_: sqlwin.Session, case: Case, path: Path) -> Engine | None:
+    return _duckdb(cases.duckdb_expanding(case, path), case)
+
+
+def _duckdb_slices(_: sqlwin.Session, case: Case, path: Path) -> Engine | None:
+    return _duckdb(cases.duckdb_slices(case, path), case)
+
+
+def _polars(_: sqlwin.Session, case: Case, path: Path) -> Engine | None:
+    """group_by_dynamic: HOP and TUMBLE. It has no CUMULATE."""
+    if case.kind == "CUMULATE":
+        return None
+    import polars as pl
+
+    aggregates = [
+        pl.col("price").sum().alias("s"),
+        pl.len().alias("n"),
+        pl.col("val").mean().alias("a"),
+        pl.col("price").max().alias("m"),
+    ]
+    if case.distinct:
+        aggregates = [pl.col("price").n_unique().alias("n")]
+
+    def result() -> pl.DataFrame:
+        rows = pl.scan_parquet(str(path / "*.parquet")).sort("ts")
+        windows = rows.group_by_dynamic(
+            "ts",
+            every=f"{case.step_us}us",
+            period=f"{case.size_us}us",
+            group_by="key",
+            closed="left",
+        )
+        return windows.agg(aggregates).collect()
+
+    def digest() -> tuple[float, ...]:
+        frame = result()
+        if case.distinct:
+            return _numbers((len(frame), frame["n"].sum(), frame["n"].min(), frame["n"].max()))
+        return _numbers((len(frame), *(frame[c].sum() for c in ("s", "n", "a", "m"))))
+
+    return Engine(result, digest)
+
+
+def _numbers(row: object) -> tuple[float, ...]:
+    return tuple(float(value) for value in row)  # type: ignore[attr-defined]
+
+
+Maker = Callable[[sqlwin.Session, Case, Path], Engine | None]
+
+ENGINES: dict[str, Maker] = {
+    "spark": _spark,
+    "duckdb": _duckdb_expanding,
+    "duckdb-slices": _duckdb_slices,
+    "polars": _polars,
+}
