@@ -167,7 +167,7 @@ def _count_distinct(call: AggregateCall) -> AggregatePlan | NotMergeable:
     if isinstance(values, NotMergeable):
         return values
     count = _distinct("count", call, values, "bigint")
-    return AggregatePlan(call, (values,), (count,), column(*count.output_columns))
+    return AggregatePlan(call, (values,), (count,), column(f"{call.name}$count"))
 
 
 def _sum_distinct(call: AggregateCall) -> AggregatePlan | NotMergeable:
@@ -176,7 +176,7 @@ def _sum_distinct(call: AggregateCall) -> AggregatePlan | NotMergeable:
     if isinstance(values, NotMergeable):
         return values
     total = _distinct("sum", call, values, call.type)
-    return AggregatePlan(call, (values,), (total,), column(*total.output_columns))
+    return AggregatePlan(call, (values,), (total,), column(f"{call.name}$sum"))
 
 
 def _average_distinct(call: AggregateCall) -> AggregatePlan | NotMergeable:
@@ -191,7 +191,7 @@ def _average_distinct(call: AggregateCall) -> AggregatePlan | NotMergeable:
         type_ = f"decimal({min(int(digits) + 10, 38)},{scale})"
     total = _distinct("sum", call, values, type_)
     count = _distinct("count", call, values, "bigint")
-    finish = _divided(*total.output_columns, *count.output_columns, call.type)
+    finish = _divided(f"{call.name}$sum", f"{call.name}$count", call.type)
     return AggregatePlan(call, (values,), (total, count), finish)
 
 
@@ -204,12 +204,15 @@ def _number_set(call: AggregateCall) -> Partial | NotMergeable:
     """The distinct numbers of a slice. What is neither integer nor decimal is added as DOUBLE."""
     if not (_is_summable(call.type) or _has_average(call.type)):
         return NotMergeable(f"{call.function}(DISTINCT) of {call.type} has no accumulator")
-    as_it_is = _is_integer(*call.arg_types) or not call.type == "double"
-    if not as_it_is and call.arg_types != ("double",):
+    if call.type == "double" and not all(map(_is_exact_or_double, call.arg_types)):
         # before the values are told apart, as Spark does it: '1' and '1.0' are the same number
         args = tuple(_double(arg) for arg in call.args)
-        return _value_set(replace(call, args=args, arg_types=("double",)))
+        call = replace(call, args=args, arg_types=("double",))
     return _value_set(call)
+
+
+def _is_exact_or_double(type_: str) -> bool:
+    return _is_integer(type_) or type_ == "double"
 
 
 def _value_set(call: AggregateCall) -> Partial | NotMergeable:

@@ -38,7 +38,6 @@ from planner.sql import (
     to_sql,
 )
 
-
 # Clauses that group rows several times: as sqlglot hangs them on GROUP BY, or as nodes in it
 _SEVERAL_GROUPINGS: dict[str, type[exp.Expr] | None] = {
     "grouping_sets": exp.GroupingSets,

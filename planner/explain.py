@@ -153,7 +153,10 @@ def _slice_end(node: LocalWindowAggregate) -> str:
 
 
 def _merge(plan: AggregatePlan) -> str:
-    merges = [f"{acc.kind.upper()}({', '.join(acc.columns)})" for acc in plan.accumulators]
+    merges = []
+    for acc in plan.accumulators:
+        name = f" AS {acc.output.name}" if acc.output is not None else ""
+        merges.append(f"{acc.kind.upper()}({', '.join(acc.columns)}){name}")
     return ", ".join(merges)
 
 

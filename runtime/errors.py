@@ -27,7 +27,7 @@ class Position:
 
 
 class SqlwinError(Exception):
-    """What a person did wrong, or what went wrong for them, in one line, with a place and a way out.
+    """What a person did wrong, or what went wrong for them: one line, a place, a way out.
 
     Args:
         message: what was given and what is wrong with it, one line.

@@ -108,12 +108,6 @@ SETTINGS: dict[str, Setting] = {
             "names of planner rules that are left out, with commas between them",
         ),
         Setting(
-            "sqlwin.output.max-rows",
-            Type.INT,
-            "40",
-            "most rows of a query that are shown as a table; 0 shows all",
-        ),
-        Setting(
             "table.local-time-zone",
             Type.TIME_ZONE,
             DEFAULT,

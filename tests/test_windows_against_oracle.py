@@ -77,6 +77,21 @@ AGGREGATES = [
     ("SUM(i) FILTER (WHERE flag)", None),
     ("COUNT(*) FILTER (WHERE d > 0 AND s <> 'b')", None),
     ("AVG(i + small) FILTER (WHERE i % 2 = 0)", None),
+    ("COUNT(DISTINCT i)", None),
+    ("SUM(DISTINCT i)", None),
+    ("AVG(DISTINCT i)", None),
+    ("COUNT(DISTINCT s)", None),
+    ("COUNT(DISTINCT d)", None),
+    ("SUM(DISTINCT d)", None),
+    ("AVG(DISTINCT m)", "CAST(AVG(DISTINCT m) AS DECIMAL(20, 6))"),
+    ("SUM(DISTINCT m)", None),
+    ("COUNT(DISTINCT f)", "COUNT(DISTINCT CASE WHEN f = 0 THEN 0.0 ELSE f END)"),
+    ("SUM(DISTINCT f)", "SUM(DISTINCT CASE WHEN f = 0 THEN 0.0 ELSE f END)"),
+    ("COUNT(DISTINCT small) FILTER (WHERE flag)", None),
+    (
+        "COUNT(DISTINCT s, day)",
+        "COUNT(DISTINCT (s, day)) FILTER (WHERE s IS NOT NULL AND day IS NOT NULL)",
+    ),
 ]
 
 KEY_SHAPES: list[tuple[str, ...]] = [

@@ -1,0 +1,1 @@
+"""The local stage inside a scan of Parquet files: row groups in, partials of slices out."""

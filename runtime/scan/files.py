@@ -1,0 +1,146 @@
+"""The files of a table on a local file system, and what the names of its directories say."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from runtime.spec import Column, ScanFile
+
+_ESCAPE = re.compile(r"%([0-9A-Fa-f]{2})")
+_INTEGER = re.compile(r"[+-]?\d+")
+_NULL = "__HIVE_DEFAULT_PARTITION__"
+_INTEGER_BITS = {"int": 32, "bigint": 64}
+
+
+@dataclass(frozen=True)
+class NotScannable:
+    """Why the Arrow scan cannot read a table, as EXPLAIN says it. Catalyst then does."""
+
+    reason: str
+
+
+@dataclass(frozen=True)
+class Listing:
+    """Files, and (column, text) of each directory `column=text` above them."""
+
+    files: tuple[tuple[str, tuple[tuple[str, str], ...]], ...]
+
+    @property
+    def partition_columns(self) -> tuple[str, ...]:
+        """The columns that the directories name, outermost first."""
+        return tuple(name for name, _ in self.files[0][1]) if self.files else ()
+
+
+def list_files(roots: Sequence[str]) -> Listing | NotScannable:
+    """The files that Spark reads for some files and directories, in the order of their names.
+
+    As in Spark, names that begin with `_` or a dot are left out, and directories named
+    `column=value` make partition columns. Layouts that Spark reads in ways of its own (other
+    directories below, files beside partition directories) are not scannable.
+
+    Args:
+        roots: absolute paths without wildcards.
+    """
+    files: list[tuple[str, tuple[tuple[str, str], ...]]] = []
+    for root in roots:
+        if os.path.isfile(root):
+            if not _is_hidden(os.path.basename(root)):
+                files.append((root, ()))
+        elif os.path.isdir(root):
+            try:
+                files += _below(root, ())
+            except _OwnLayoutError as layout:
+                return NotScannable(str(layout))
+            except OSError as error:
+                return NotScannable(f"{error.filename or root}: {error.strerror or error}")
+        else:
+            return NotScannable(f"{root} is no file or directory of this machine")
+    if not files:
+        return NotScannable("there are no files")
+    levels = {tuple(name for name, _ in partition) for _, partition in files}
+    if len(levels) > 1:
+        return NotScannable("its directories have different partition columns")
+    return Listing(tuple(files))
+
+
+def partition_files(
+    listing: Listing, columns: Sequence[Column]
+) -> tuple[ScanFile, ...] | NotScannable:
+    """The files with the values of some partition columns in each.
+
+    Args:
+        listing: the files.
+        columns: the columns wanted, of types INT, BIGINT or STRING; case does not matter.
+    """
+    positions = []
+    names = [name.lower() for name in listing.partition_columns]
+    for column in columns:
+        if column.type not in ("int", "bigint", "string"):
+            return NotScannable(f"partition column {column.name} is {column.type.upper()}")
+        positions.append(names.index(column.name.lower()))
+    files = []
+    for path, partition in listing.files:
+        values = []
+        for column, position in zip(columns, positions, strict=True):
+            value = _value(partition[position][1], column.type)
+            if isinstance(value, NotScannable):
+                return value
+            values.append(value)
+        files.append(ScanFile(path, tuple(values)))
+    return tuple(files)
+
+
+class _OwnLayoutError(Exception):
+    """A layout of directories that is Spark's to understand."""
+
+
+def _below(
+    directory: str, partition: tuple[tuple[str, str], ...]
+) -> Iterator[tuple[str, tuple[tuple[str, str], ...]]]:
+    with os.scandir(directory) as entries:
+        shown = sorted((e for e in entries if not _is_hidden(e.name)), key=lambda e: e.name)
+    directories = [entry for entry in shown if entry.is_dir()]
+    if directories and len(directories) < len(shown):
+        raise _OwnLayoutError(f"{directory} has both files and directories")
+    for entry in shown:
+        if not entry.is_dir():
+            yield entry.path, partition
+            continue
+        name, equals, text = entry.name.partition("=")
+        if not (name and equals):
+            raise _OwnLayoutError(f"{entry.path} is a directory not named column=value")
+        pair = (_unescaped(name), _unescaped(text))
+        yield from _below(entry.path, (*partition, pair))
+
+
+def _is_hidden(name: str) -> bool:
+    return name.startswith(".") or (name.startswith("_") and "=" not in name)
+
+
+def _unescaped(text: str) -> str:
+    """`%3A` as `:`; Spark escapes nothing beyond ASCII."""
+
+    def character(match: re.Match[str]) -> str:
+        code = int(match[1], 16)
+        if code >= 128:
+            raise _OwnLayoutError(f"the directory name {text} has an escape beyond ASCII")
+        return chr(code)
+
+    return _ESCAPE.sub(character, text)
+
+
+def _value(text: str, type_: str) -> int | str | NotScannable | None:
+    if text == _NULL:
+        return None
+    if type_ == "string":
+        return text
+    bits = _INTEGER_BITS[type_]
+    if _INTEGER.fullmatch(text) is None or not text.isascii():
+        return NotScannable(f"the partition value {text} is no {type_.upper()}")
+    number = int(text)
+    if not -(1 << (bits - 1)) <= number < 1 << (bits - 1):
+        return NotScannable(f"the partition value {text} is no {type_.upper()}")
+    return number

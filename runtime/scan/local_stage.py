@@ -1,0 +1,136 @@
+"""The local stage of a task: the rows of a split through filters and expressions into a buffer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pyarrow as pa
+
+from runtime.arrow.evaluate import evaluate, filter_mask
+from runtime.arrow.types import arrow_type
+from runtime.buffers import Rows, WindowBuffer
+from runtime.expressions import Call, ColumnRef, Constant, Expression, can_fail, columns_of
+from runtime.kernels.columns import BoolArray, Int64Array, int64_values, one_chunk
+from runtime.scan.read import read_batches
+from runtime.scan.splits import Split
+from runtime.scan.wall_clock import wall_clock_us
+from runtime.spec import Accumulator, ScanLocalStep
+
+
+def partial_schema(step: ScanLocalStep) -> pa.Schema:
+    """The partials as Arrow has them: keys, slice end, partial columns."""
+    fields = [pa.field(name, arrow_type(key.type)) for name, key in step.keys]
+    fields.append(pa.field(step.slice_end, pa.int64(), nullable=False))
+    for partial in step.partials:
+        fields += [
+            pa.field(column.name, arrow_type(column.type), column.nullable)
+            for column in partial.columns
+        ]
+    return pa.schema(fields)
+
+
+class LocalStage:
+    """Aggregates splits of a step's source, one after the other.
+
+    Args:
+        step: the step.
+
+    Attributes:
+        n_rows: how many rows were read.
+        n_null_times: how many of those that passed the filters had no time, and were dropped.
+    """
+
+    def __init__(self, step: ScanLocalStep) -> None:
+        self.n_rows = 0
+        self.n_null_times = 0
+        self._step = step
+        self._dictionaries = _dictionary_columns(step)
+        accumulators = tuple(
+            Accumulator(partial.function, tuple(column.name for column in partial.columns))
+            for partial in step.partials
+        )
+        self._buffer = WindowBuffer(
+            step.window,
+            tuple(name for name, _ in step.keys),
+            step.slice_end,
+            accumulators,
+            partial_schema(step),
+            step.buffer_bytes,
+        )
+
+    def run(self, split: Split) -> Iterator[pa.Table]:
+        """The partials of a split, in tables of `partial_schema`.
+
+        Raises:
+            ExecutionError: a file cannot be read, an expression or a sum fails.
+        """
+        for batch in read_batches(split, self._step.source, self._dictionaries):
+            self.n_rows += batch.num_rows
+            yield from self._buffer.add(self._rows(batch))
+        yield from self._buffer.flush()
+
+    def _rows(self, batch: pa.RecordBatch) -> Rows:
+        step = self._step
+        if step.filters:
+            mask = filter_mask(step.filters, batch)
+            if mask.true_count < batch.num_rows:
+                batch = batch.filter(mask)
+        n_null_times = batch.column(step.time_column).null_count
+        if n_null_times:
+            self.n_null_times += n_null_times
+            batch = batch.filter(batch.column(step.time_column).is_valid())
+        values: dict[Expression, pa.Array] = {}
+
+        def value(expression: Expression) -> pa.Array:
+            if isinstance(expression, ColumnRef):
+                return batch.column(expression.name)
+            if expression not in values:
+                values[expression] = evaluate(expression, batch)
+            return values[expression]
+
+        conditions = [partial.condition for partial in step.partials]
+        return Rows(
+            self._time_us(batch),
+            [value(key) for _, key in step.keys],
+            [
+                [value(_guarded(arg, partial.condition)) for arg in partial.args]
+                for partial in step.partials
+            ],
+            [None if condition is None else _mask(value(condition)) for condition in conditions],
+        )
+
+    def _time_us(self, batch: pa.RecordBatch) -> Int64Array:
+        time_us = int64_values(batch.column(self._step.time_column))
+        if self._step.time_type == "timestamp":
+            return wall_clock_us(time_us, self._step.time_zone)
+        return time_us
+
+
+def _guarded(arg: Expression, condition: Expression | None) -> Expression:
+    """The argument, evaluated only where the condition holds if it can fail elsewhere."""
+    if condition is None or not can_fail(arg):
+        return arg
+    return Call("case", (condition, arg, Constant(None, arg.type)), arg.type)
+
+
+def _mask(condition: pa.Array) -> BoolArray:
+    mask: BoolArray = one_chunk(condition).fill_null(False).to_numpy(zero_copy_only=False)
+    return mask
+
+
+def _dictionary_columns(step: ScanLocalStep) -> frozenset[str]:
+    """Columns of strings or binaries that serve as keys and nothing else: their codes will do."""
+    keys = {
+        key.name
+        for _, key in step.keys
+        if isinstance(key, ColumnRef) and key.type in ("string", "binary")
+    }
+    used: set[str] = set()
+    expressions = [*step.filters]
+    for partial in step.partials:
+        expressions += partial.args
+        expressions += [] if partial.condition is None else [partial.condition]
+    expressions += [key for _, key in step.keys if not isinstance(key, ColumnRef)]
+    for expression in expressions:
+        used |= columns_of(expression)
+    return frozenset(keys - used)

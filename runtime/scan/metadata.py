@@ -1,0 +1,230 @@
+"""What Parquet footers say: whether all files of a table can be scanned with Spark's meaning."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections import OrderedDict
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from threading import Lock
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from runtime.scan.files import NotScannable, list_files, partition_files
+from runtime.spec import Column, ScanSource
+
+_READERS = 16
+_REMEMBERED_FOOTERS = 4096
+
+# Spark marks files whose dates and times are on the old hybrid calendar by these keys; versions
+# before 3.0 (3.1 for INT96) wrote them without a mark.
+_SPARK_VERSION = b"org.apache.spark.version"
+_LEGACY_MARKS = (b"org.apache.spark.legacyDateTime", b"org.apache.spark.legacyINT96")
+_CALENDAR_TYPES = ("date", "timestamp", "timestamp_ntz")
+
+_footers: OrderedDict[tuple[str, int, int], pq.FileMetaData] = OrderedDict()
+_footers_lock = Lock()
+
+
+def find_source(
+    path: str, roots: Sequence[str], columns: Sequence[Column]
+) -> ScanSource | NotScannable:
+    """The files of a table as the Arrow scan reads them, or why it cannot.
+
+    Every footer is read, in parallel. Each file must have the columns, flat and of the very types
+    given, which are those that Spark found; what Spark would convert, fill with NULL, shift
+    between calendars or refuse is left to Spark.
+
+    Args:
+        path: what the person wrote.
+        roots: the absolute local paths that it stands for.
+        columns: the columns needed, with Spark's names and types. Those that directories name
+            become partition columns.
+    """
+    listing = list_files(roots)
+    if isinstance(listing, NotScannable):
+        return listing
+    named = {name.lower() for name in listing.partition_columns}
+    in_files = tuple(column for column in columns if column.name.lower() not in named)
+    in_names = tuple(column for column in columns if column.name.lower() in named)
+    files = partition_files(listing, in_names)
+    if isinstance(files, NotScannable):
+        return files
+    footers = read_footers([file.path for file in files])
+    if isinstance(footers, NotScannable):
+        return footers
+    for file, footer in zip(files, footers, strict=True):
+        found = _file_columns(footer)
+        repeated = sorted(named & found.keys())
+        if repeated:
+            return NotScannable(f"column {repeated[0]} is both in {file.path} and in its path")
+        for column in in_files:
+            problem = _problem(footer, found, column)
+            if problem is not None:
+                return NotScannable(f"column {column.name} {problem} in {file.path}")
+    return ScanSource(path, files, in_files, in_names)
+
+
+def read_footers(paths: Sequence[str]) -> list[pq.FileMetaData] | NotScannable:
+    """The footers of files, read in parallel; those of files that did not change are remembered."""
+    with ThreadPoolExecutor(_READERS) as readers:
+        footers = list(readers.map(_read_footer, paths))
+    opened = []
+    for footer in footers:
+        if isinstance(footer, NotScannable):
+            return footer
+        opened.append(footer)
+    return opened
+
+
+def column_index(footer: pq.FileMetaData, name: str) -> int | None:
+    """The index of the one flat column of a file that has this name in upper or lower case."""
+    indices = _file_columns(footer).get(name.lower(), [])
+    return indices[0] if len(indices) == 1 else None
+
+
+def spark_type(column: pq.ColumnSchema) -> str | None:
+    """Spark's type for a flat Parquet column; None for those that it converts or refuses.
+
+    The table is that of Spark's ParquetToSparkSchemaConverter with its settings at their defaults.
+    """
+    logical = json.loads(column.logical_type.to_json())
+    kind, physical = logical["Type"], column.physical_type
+    if kind == "Decimal":
+        return f"decimal({column.precision},{column.scale})"
+    match physical, kind:
+        case "BOOLEAN", "None":
+            return "boolean"
+        case "FLOAT", "None":
+            return "float"
+        case "DOUBLE", "None":
+            return "double"
+        case "INT96", "None":
+            return "timestamp"
+        case "INT32", "None":
+            return "int"
+        case "INT64", "None":
+            return "bigint"
+        case "INT32" | "INT64", "Int":
+            names = {8: "tinyint", 16: "smallint", 32: "int", 64: "bigint"}
+            return names.get(logical["bitWidth"]) if logical["isSigned"] else None
+        case "INT32", "Date":
+            return "date"
+        case "INT64", "Timestamp":
+            if logical["timeUnit"] not in ("milliseconds", "microseconds"):
+                return None
+            return "timestamp" if logical["isAdjustedToUTC"] else "timestamp_ntz"
+        case "BYTE_ARRAY", "String":
+            return "string"
+        case "BYTE_ARRAY", "None":
+            return "binary"
+    return None
+
+
+def _read_footer(path: str) -> pq.FileMetaData | NotScannable:
+    try:
+        status = os.stat(path)
+        key = (path, status.st_size, status.st_mtime_ns)
+        with _footers_lock:
+            if key in _footers:
+                _footers.move_to_end(key)
+                return _footers[key]
+        footer = pq.read_metadata(path)
+        if footer.serialized_size != _footer_bytes(path):
+            # A signature follows: columns are encrypted, and pyarrow ends the process if asked
+            # about one of them.
+            return NotScannable(f"{path} has encrypted columns")
+    except (OSError, pa.ArrowException) as error:
+        # pyarrow's message names the cause in its first sentence: not Parquet, encrypted, ...
+        cause = str(error).splitlines()[0] if str(error) else type(error).__name__
+        return NotScannable(f"pyarrow cannot open {path}: {cause}")
+    with _footers_lock:
+        _footers[key] = footer
+        while len(_footers) > _REMEMBERED_FOOTERS:
+            _footers.popitem(last=False)
+    return footer
+
+
+def _footer_bytes(path: str) -> int:
+    """The length of a file's footer, which the file says in the 8 bytes at its end."""
+    with open(path, "rb") as file:
+        file.seek(-8, os.SEEK_END)
+        return int.from_bytes(file.read(4), "little")
+
+
+def _file_columns(footer: pq.FileMetaData) -> dict[str, list[int]]:
+    """Indices of the leaf columns by the lower-cased name of the top-level column they are in."""
+    columns: dict[str, list[int]] = {}
+    for index in range(footer.num_columns):
+        name = footer.schema.column(index).path.split(".")[0].lower()
+        columns.setdefault(name, []).append(index)
+    return columns
+
+
+def _problem(footer: pq.FileMetaData, found: dict[str, list[int]], wanted: Column) -> str | None:
+    """Why a column of a file cannot be scanned as the table's type, or None."""
+    indices = found.get(wanted.name.lower(), [])
+    if not indices:
+        return "has a dot in its name or is missing"
+    leaves = [footer.schema.column(index) for index in indices]
+    if any("." in leaf.path or leaf.max_repetition_level > 0 for leaf in leaves):
+        return "is nested"
+    index = column_index(footer, wanted.name)
+    if index is None:
+        return "has several spellings"
+    leaf = footer.schema.column(index)
+    type_ = spark_type(leaf)
+    if type_ is None:
+        logical = leaf.logical_type.type.lower()
+        return f"is stored as {leaf.physical_type}" + (f" ({logical})" if logical != "none" else "")
+    if type_ != wanted.type:
+        return f"is {type_.upper()}, and {wanted.type.upper()} in the table,"
+    if not _is_kept(footer.schema.to_arrow_schema().field(leaf.path).type, type_):
+        return "has an Arrow type of its own"
+    for row_group in range(min(footer.num_row_groups, 1)):
+        codec = footer.row_group(row_group).column(index).compression
+        if codec != "UNCOMPRESSED" and not pa.Codec.is_available(codec.lower()):
+            return f"is compressed by {codec}, which pyarrow does not know,"
+    if type_ in _CALENDAR_TYPES and _is_on_old_calendar(footer):
+        return "may be on the calendar of before 1582"
+    return None
+
+
+def _is_kept(stored: pa.DataType, type_: str) -> bool:
+    """Whether pyarrow hands a column out as what Spark takes it for.
+
+    A file's writer may have left a schema of Arrow types, such as durations, that pyarrow goes by
+    and Spark does not.
+    """
+    if pa.types.is_dictionary(stored):
+        stored = stored.value_type
+    t = pa.types
+    if type_.startswith("decimal"):
+        return bool(t.is_decimal(stored))
+    if type_.startswith("timestamp"):
+        return bool(t.is_timestamp(stored))
+    if type_ == "date":
+        return bool(t.is_date(stored))
+    if type_ == "string":
+        return bool(t.is_string(stored) or t.is_large_string(stored) or t.is_string_view(stored))
+    if type_ == "binary":
+        return bool(t.is_binary(stored) or t.is_large_binary(stored) or t.is_binary_view(stored))
+    plain = {"boolean": "bool", "tinyint": "int8", "smallint": "int16", "int": "int32"}
+    plain |= {"bigint": "int64", "float": "float", "double": "double"}
+    return str(stored) == plain[type_]
+
+
+def _is_on_old_calendar(footer: pq.FileMetaData) -> bool:
+    marks = footer.metadata or {}
+    if any(mark in marks for mark in _LEGACY_MARKS):
+        return True
+    version = marks.get(_SPARK_VERSION)
+    if version is None:
+        return False
+    major, _, rest = version.decode(errors="replace").partition(".")
+    minor = rest.partition(".")[0]
+    if not (major.isdigit() and minor.isdigit()):
+        return True
+    return (int(major), int(minor)) < (3, 1)

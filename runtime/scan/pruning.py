@@ -1,0 +1,137 @@
+"""Which row groups and files a filter cannot be true in, by their statistics."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any
+
+import pyarrow.parquet as pq
+
+from runtime.expressions import Call, ColumnRef, Constant, Expression
+
+# Writers cut longer strings in their statistics.
+_WHOLE_BYTES = 63
+_INTEGERS = ("tinyint", "smallint", "int", "bigint", "date", "timestamp", "timestamp_ntz")
+_FLIPPED = {"=": "=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
+
+
+@dataclass(frozen=True)
+class Range:
+    """What is known of a column's values in some rows.
+
+    Attributes:
+        low, high: bounds of the values that are neither NULL nor NaN, as a `Constant` holds
+            values; None: not known.
+        n_nulls: how many are NULL; None: not known.
+        n_rows: how many rows there are.
+        has_nan: whether NaN, which statistics pass over and Spark holds for the largest number,
+            may be among the values.
+    """
+
+    low: Any
+    high: Any
+    n_nulls: int | None
+    n_rows: int
+    has_nan: bool = False
+
+
+def can_be_true(expression: Expression, range_of: Callable[[str], Range | None]) -> bool:
+    """False only if `expression` is sure to be true for no row.
+
+    Args:
+        expression: a filter; looked into are AND, OR, and comparisons of a column with constants.
+        range_of: what is known of a column, None for nothing.
+    """
+    if not isinstance(expression, Call):
+        return True
+    args = expression.args
+    match expression.function:
+        case "and":
+            return all(can_be_true(arg, range_of) for arg in args)
+        case "or":
+            return any(can_be_true(arg, range_of) for arg in args)
+        case "=" | "<" | "<=" | ">" | ">=":
+            left, right = args
+            if isinstance(left, ColumnRef) and isinstance(right, Constant):
+                return _can_compare(expression.function, left, right, range_of)
+            if isinstance(right, ColumnRef) and isinstance(left, Constant):
+                return _can_compare(_FLIPPED[expression.function], right, left, range_of)
+        case "in":
+            column, *members = args
+            if isinstance(column, ColumnRef) and all(isinstance(m, Constant) for m in members):
+                constants = [member for member in members if isinstance(member, Constant)]
+                known = [member for member in constants if member.value is not None]
+                return any(_can_compare("=", column, member, range_of) for member in known)
+        case "is_null":
+            (column,) = args
+            if isinstance(column, ColumnRef):
+                values = range_of(column.name)
+                return values is None or values.n_nulls != 0
+        case "not":
+            (inner,) = args
+            if isinstance(inner, Call) and inner.function == "is_null":
+                (column,) = inner.args
+                if isinstance(column, ColumnRef):
+                    values = range_of(column.name)
+                    return values is None or values.n_nulls != values.n_rows
+    return True
+
+
+def column_range(
+    statistics: pq.Statistics | None, column: pq.ColumnSchema, type_: str, n_rows: int
+) -> Range | None:
+    """What a row group's statistics say of a column of Spark type `type_`; None: nothing."""
+    if statistics is None:
+        return None
+    n_nulls = statistics.null_count if statistics.has_null_count else None
+    unknown = Range(None, None, n_nulls, n_rows)
+    if not statistics.has_min_max:
+        return unknown
+    low, high = statistics.min_raw, statistics.max_raw
+    if type_ in _INTEGERS and isinstance(low, int):
+        if "milliseconds" in column.logical_type.to_json():
+            low, high = low * 1000, high * 1000
+        return Range(low, high, n_nulls, n_rows)
+    if type_.startswith("decimal") and isinstance(low, int):
+        return Range(
+            Decimal(low).scaleb(-column.scale), Decimal(high).scaleb(-column.scale), n_nulls, n_rows
+        )
+    if type_ == "double":
+        if math.isnan(low) or math.isnan(high):
+            return unknown
+        return Range(low, high, n_nulls, n_rows, has_nan=True)
+    if type_ == "string" and isinstance(low, bytes):
+        if max(len(low), len(high)) > _WHOLE_BYTES:
+            return unknown
+        return Range(low, high, n_nulls, n_rows)
+    return unknown
+
+
+def _can_compare(
+    function: str, column: ColumnRef, constant: Constant, range_of: Callable[[str], Range | None]
+) -> bool:
+    values = range_of(column.name)
+    if values is None:
+        return True
+    if values.n_nulls == values.n_rows:
+        return False
+    value: Any = constant.value
+    if isinstance(value, str):
+        value = value.encode()
+    is_known = values.low is not None and values.high is not None and value is not None
+    if not is_known or (isinstance(value, float) and math.isnan(value)):
+        return True
+    match function:
+        case "=":
+            return bool(values.low <= value <= values.high)
+        case "<":
+            return bool(values.low < value)
+        case "<=":
+            return bool(values.low <= value)
+        case ">":
+            return values.has_nan or bool(values.high > value)
+        case _:
+            return values.has_nan or bool(values.high >= value)

@@ -1,0 +1,131 @@
+"""How DISTINCT aggregates are split into sets of values and what reads them."""
+
+import pytest
+from sqlglot import exp
+
+from planner.aggregates import NotMergeable, plan_aggregate
+from planner.logical import AggregateCall
+from planner.shared_partials import share_partials
+from planner.sql import column, to_sql
+from runtime.spec import Accumulator, Column
+
+
+def call(function, type_, *arg_types, name="a", args=("x", "y"), condition=None):
+    """`function(DISTINCT x)` or, with two types of arguments, `function(DISTINCT x, y)`."""
+    columns = tuple(column(arg) for arg in args[: max(1, len(arg_types))])
+    text = f"{function}(DISTINCT {', '.join(args[: len(columns)])})"
+    return AggregateCall(
+        name, function, exp.Null(), columns, text, type_, condition, True, None, arg_types
+    )
+
+
+def partials(plan):
+    return [to_sql(partial.expr) for partial in plan.partials]
+
+
+def test_count_sum_and_average_of_one_column_carry_one_set_of_values():
+    plans = share_partials(
+        (
+            plan_aggregate(call("COUNT", "bigint", "int", name="n")),
+            plan_aggregate(call("SUM", "bigint", "int", name="s")),
+            plan_aggregate(call("AVG", "double", "int", name="m")),
+        )
+    )
+    assert [partials(plan) for plan in plans] == [["COLLECT_SET(`x`)"], [], []]
+    count, total, mean = plans
+    assert count.accumulators == (
+        Accumulator("count_distinct", ("n$set",), Column("n$count", "bigint")),
+    )
+    assert total.accumulators == (
+        Accumulator("sum_distinct", ("n$set",), Column("s$sum", "bigint")),
+    )
+    # The sum for the average is a DOUBLE, which cannot overflow; the count is there already.
+    assert mean.accumulators == (
+        Accumulator("sum_distinct", ("n$set",), Column("m$sum", "double")),
+    )
+    assert to_sql(mean.finish) == (
+        "CASE WHEN `n$count` > 0 THEN CAST(`m$sum` / `n$count` AS DOUBLE) END"
+    )
+
+
+def test_the_same_sum_twice_is_computed_once():
+    plans = share_partials(
+        tuple(plan_aggregate(call("SUM", "bigint", "int", name=name)) for name in "st")
+    )
+    assert [len(plan.accumulators) for plan in plans] == [1, 0]
+    assert to_sql(plans[1].finish) == "`s$sum`"
+
+
+def test_filters_and_other_columns_keep_sets_apart():
+    flag = column("flag")
+    plans = share_partials(
+        (
+            plan_aggregate(call("COUNT", "bigint", "int", name="n")),
+            plan_aggregate(call("COUNT", "bigint", "int", name="f", condition=flag)),
+            plan_aggregate(call("COUNT", "bigint", "int", name="y", args=("y",))),
+        )
+    )
+    assert [partials(plan) for plan in plans] == [
+        ["COLLECT_SET(`x`)"],
+        ["COLLECT_SET(`x`) FILTER(WHERE `flag`)"],
+        ["COLLECT_SET(`y`)"],
+    ]
+
+
+def test_several_columns_count_where_none_of_them_is_null():
+    condition = exp.Or(this=column("p"), expression=column("q"))
+    plan = plan_aggregate(call("COUNT", "bigint", "int", "string", condition=condition))
+    assert partials(plan) == [
+        "COLLECT_SET(NAMED_STRUCT('v0', `x`, 'v1', `y`)) "
+        "FILTER(WHERE NOT `x` IS NULL AND NOT `y` IS NULL AND (`p` OR `q`))"
+    ]
+
+
+@pytest.mark.parametrize(
+    "function, type_, arg_type, collected, sum_type",
+    [
+        ("SUM", "bigint", "tinyint", "`x`", "bigint"),
+        ("SUM", "double", "double", "`x`", "double"),
+        # '1' and '1.0' are one number, so the values are numbers before they are told apart.
+        ("SUM", "double", "string", "CAST(`x` AS DOUBLE)", "double"),
+        ("SUM", "double", "float", "CAST(`x` AS DOUBLE)", "double"),
+        ("AVG", "double", "bigint", "`x`", "double"),
+        ("SUM", "decimal(20,2)", "decimal(10,2)", "`x`", "decimal(20,2)"),
+        ("AVG", "decimal(14,6)", "decimal(10,2)", "`x`", "decimal(20,2)"),
+        ("AVG", "decimal(38,7)", "decimal(38,3)", "`x`", "decimal(38,3)"),
+    ],
+)
+def test_sums_have_the_type_that_spark_gives_them(function, type_, arg_type, collected, sum_type):
+    plan = plan_aggregate(call(function, type_, arg_type))
+    assert partials(plan) == [f"COLLECT_SET({collected})"]
+    assert plan.accumulators[0].output == Column("a$sum", sum_type)
+
+
+@pytest.mark.parametrize("function", ["MIN", "MAX", "BOOL_AND", "BOOL_OR"])
+def test_distinct_changes_nothing_where_repetition_does_not_count(function):
+    plan = plan_aggregate(call(function, "boolean", "boolean"))
+    assert "DISTINCT" not in partials(plan)[0]
+    assert plan.accumulators[0].output is None
+
+
+@pytest.mark.parametrize(
+    "aggregate, reason",
+    [
+        (call("COUNT", "bigint", "array<int>"), "COUNT(DISTINCT) of array<int> has no accumulator"),
+        (
+            call("COUNT", "bigint", "int", "string collate UNICODE_CI"),
+            "COUNT(DISTINCT) of string collate UNICODE_CI has no accumulator",
+        ),
+        (call("COUNT", "bigint", args=("*",)), "COUNT(DISTINCT *) cannot be merged"),
+        (call("STDDEV", "double", "int"), "STDDEV(DISTINCT) cannot be merged"),
+        (
+            call("SUM", "interval day", "interval day"),
+            "SUM(DISTINCT) of interval day has no accumulator",
+        ),
+        (call("PERCENTILE", "double", "int"), "PERCENTILE(DISTINCT) cannot be merged"),
+    ],
+)
+def test_what_has_no_set_of_flat_values_is_left_in_one_phase(aggregate, reason):
+    refused = plan_aggregate(aggregate)
+    assert isinstance(refused, NotMergeable)
+    assert refused.reason.startswith(reason)

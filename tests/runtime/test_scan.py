@@ -1,0 +1,404 @@
+"""The local stage in a scan of Parquet files: what it reads, what it leaves out, what it refuses."""
+
+import datetime as dt
+import random
+from decimal import Decimal
+from pathlib import Path
+from zoneinfo import ZoneInfo
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from runtime.arrow.evaluate import filter_mask
+from runtime.errors import ExecutionError
+from runtime.expressions import Call, ColumnRef, Constant
+from runtime.kernels.merge import merge_slices
+from runtime.scan.files import NotScannable
+from runtime.scan.local_stage import LocalStage, partial_schema
+from runtime.scan.metadata import find_source
+from runtime.scan.read import BATCH_ROWS, read_batches
+from runtime.scan.splits import plan_splits
+from runtime.spec import (
+    Accumulator,
+    ArrowPartial,
+    Column,
+    ScanLocalStep,
+    ScanSource,
+    Tumble,
+    WindowAggregation,
+)
+
+SECOND = 1_000_000
+MINUTE = 60 * SECOND
+TS = Column("ts", "timestamp_ntz")
+TRUE_WORDS = ["a", "b", "long " * 20, "é", "", "zz"]
+
+
+def source_of(path, *columns):
+    source = find_source(str(path), [str(path)], columns)
+    assert isinstance(source, ScanSource), source
+    return source
+
+
+def reason_for(path, *columns):
+    source = find_source(str(path), [str(path)], columns)
+    assert isinstance(source, NotScannable)
+    return source.reason
+
+
+def ref(column):
+    return ColumnRef(column.name, column.type)
+
+
+def compare(function, column, value):
+    return Call(function, (ref(column), Constant(value, column.type)), "boolean")
+
+
+def partial(name, function, *args, type="bigint", condition=None):
+    return ArrowPartial(function, args, condition, (Column(name, type),))
+
+
+COUNT = partial("n", "count")
+
+
+def step_of(source, partials=(COUNT,), keys=(), filters=(), window=None, time=TS, zone="UTC"):
+    return ScanLocalStep(
+        source, window or Tumble(10 * SECOND), time.name, time.type, zone, tuple(filters),
+        tuple(keys), tuple(partials), "slice",
+    )  # fmt: skip
+
+
+def run(step, n_splits=3):
+    """The merged result, a row for each key and slice: keys, slice end, results."""
+    tables = []
+    for split in plan_splits(step.source, step.filters, n_splits):
+        tables += LocalStage(step).run(split)
+    return merge(tables, step)
+
+
+def merge(tables, step):
+    accumulators = [
+        Accumulator(p.function, tuple(c.name for c in p.columns)) for p in step.partials
+    ]
+    keys = tuple(name for name, _ in step.keys)
+    spec = WindowAggregation(step.window, keys, "slice", tuple(accumulators))
+    table = pa.concat_tables([partial_schema(step).empty_table(), *tables])
+    rows = [row for batch in merge_slices(table, spec) for row in batch.to_pylist()]
+    for row in rows:
+        row.pop("window_start")
+    return [tuple(row.values()) for row in rows]
+
+
+def printed(rows):
+    """Rows that can be compared: in one order, and NaN equal to NaN."""
+    return sorted(map(repr, rows))
+
+
+def in_duckdb(path, sql):
+    return duckdb.sql(sql.format(files=f"'{path}/**/*.parquet'")).fetchall()
+
+
+def random_table(rng, n_rows, first_second=0):
+    def maybe(value):
+        return None if rng.random() < 0.1 else value
+
+    return pa.table(
+        {
+            "ts": pa.array(
+                [maybe((first_second + rng.randrange(100)) * SECOND) for _ in range(n_rows)],
+                pa.timestamp("us"),
+            ),
+            "k": pa.array([maybe(rng.choice(TRUE_WORDS)) for _ in range(n_rows)]),
+            "i": pa.array([maybe(rng.randrange(-30, 30)) for _ in range(n_rows)], pa.int32()),
+            "d": pa.array(
+                [maybe(rng.choice([float("nan"), 0.0, -1.5, 2.5])) for _ in range(n_rows)]
+            ),
+            "m": pa.array(
+                [maybe(Decimal(rng.randrange(-9999, 9999)).scaleb(-2)) for _ in range(n_rows)],
+                pa.decimal128(9, 2),
+            ),
+        }
+    )
+
+
+WORD, NUMBER, DOUBLE, MONEY = (
+    Column(*c) for c in (("k", "string"), ("i", "int"), ("d", "double"), ("m", "decimal(9,2)"))
+)
+
+
+def write_files(directory: Path, rng, n_files=3, n_rows=300, row_group_size=70):
+    for number in range(n_files):
+        table = random_table(rng, n_rows, first_second=60 * number)
+        path = directory / f"part-{number}.parquet"
+        pq.write_table(table, path, row_group_size=row_group_size,
+                       store_decimal_as_integer=number == 1)  # fmt: skip
+    return directory
+
+
+# -- what comes out -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("n_splits", [1, 2, 50])
+def test_the_local_stage_aggregates_as_duckdb_does(tmp_path, n_splits, monkeypatch):
+    monkeypatch.setattr("runtime.scan.splits._LEAST_BYTES", 1)
+    write_files(tmp_path, random.Random(n_splits))
+    is_large = Call(">", (ref(NUMBER), Constant(0, "int")), "boolean")
+    step = step_of(
+        source_of(tmp_path, TS, WORD, NUMBER, DOUBLE, MONEY),
+        [
+            COUNT,
+            partial("total", "sum", Call("cast", (ref(NUMBER),), "bigint"), condition=is_large),
+            partial("highest", "max", ref(DOUBLE), type="double"),
+            partial("money", "sum", ref(MONEY), type="decimal(19,2)"),
+            partial("word", "min", ref(WORD), type="string"),
+        ],
+        keys=[("k", ref(WORD)), ("odd", Call("%", (ref(NUMBER), Constant(2, "int")), "int"))],
+        filters=[compare("<", MONEY, Decimal("50.00"))],
+    )
+    expected = in_duckdb(
+        tmp_path,
+        """
+        SELECT k, i % 2 AS odd, time_bucket(INTERVAL 10 SECOND, ts) + INTERVAL 10 SECOND AS we,
+               count(*), sum(i) FILTER (i > 0), max(d), sum(m), min(k)
+        FROM {files} WHERE m < 50 AND ts IS NOT NULL GROUP BY ALL
+        """,
+    )
+    assert printed(run(step, n_splits)) == printed(expected)
+
+
+def test_partition_columns_come_from_the_names_of_directories(tmp_path):
+    rng = random.Random(1)
+    for day, shop in ((1, "a%3Ab"), (2, "x"), ("__HIVE_DEFAULT_PARTITION__", "x")):
+        directory = tmp_path / f"day={day}" / f"shop={shop}"
+        directory.mkdir(parents=True)
+        pq.write_table(random_table(rng, 50), directory / "0.parquet")
+    (tmp_path / "_SUCCESS").touch()
+    (tmp_path / "day=1" / "shop=a%3Ab" / ".0.parquet.crc").touch()
+    day, shop = Column("day", "int"), Column("shop", "string")
+    source = source_of(tmp_path, TS, day, shop)
+    assert [file.partition_values for file in source.files] == [(1, "a:b"), (2, "x"), (None, "x")]
+    step = step_of(
+        source, keys=[("day", ref(day)), ("shop", ref(shop))], window=Tumble(1000 * SECOND)
+    )
+    counts = {row[:2]: row[-1] for row in run(step)}
+    assert counts.keys() == {(1, "a:b"), (2, "x"), (None, "x")}
+    only_second = step_of(source, filters=[compare("=", day, 2)], window=Tumble(1000 * SECOND))
+    assert [
+        part.file for split in plan_splits(source, only_second.filters, 9) for part in split
+    ] == [source.files[1]]
+    assert run(only_second)[0][-1] == counts[2, "x"]
+
+
+def test_rows_without_a_time_are_dropped_and_counted(tmp_path):
+    times = pa.array([1, None, 2, None, None], pa.timestamp("us"))
+    pq.write_table(
+        pa.table({"ts": times, "i": pa.array([1, 2, 3, 4, None], pa.int32())}), tmp_path / "f"
+    )
+    step = step_of(source_of(tmp_path, TS, NUMBER), filters=[compare(">", NUMBER, 1)])
+    (split,) = plan_splits(step.source, step.filters, 1)
+    stage = LocalStage(step)
+    (table,) = stage.run(split)
+    assert table["n"].to_pylist() == [1]
+    assert stage.n_null_times == 2
+
+
+def test_an_argument_fails_only_in_rows_that_its_filter_lets_through(tmp_path):
+    pq.write_table(
+        pa.table({"ts": pa.array([1, 2], pa.timestamp("us")), "i": pa.array([0, 5], pa.int32())}),
+        tmp_path / "f",
+    )
+    wide = Call("cast", (ref(NUMBER),), "bigint")
+    divided = Call("div", (Constant(10, "bigint"), wide), "bigint")
+    guarded = partial("q", "sum", divided, condition=compare("<>", NUMBER, 0))
+    assert run(step_of(source_of(tmp_path, TS, NUMBER), [guarded]))[0][-1] == 2
+    with pytest.raises(ExecutionError, match=r"(?i)zero"):
+        run(step_of(source_of(tmp_path, TS, NUMBER), [partial("q", "sum", divided)]))
+
+
+# -- times --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("type_", "spark_type", "options"),
+    [
+        (pa.timestamp("ms"), "timestamp_ntz", {}),
+        (pa.timestamp("us"), "timestamp_ntz", {"version": "1.0", "store_schema": False}),
+        (pa.timestamp("us"), "timestamp_ntz", {}),
+        (pa.timestamp("ms", tz="America/New_York"), "timestamp", {}),
+        (pa.timestamp("us", tz="UTC"), "timestamp", {}),
+        (pa.timestamp("ns"), "timestamp", {"use_deprecated_int96_timestamps": True}),
+    ],
+    ids=str,
+)
+def test_timestamps_of_all_kinds_are_microseconds(tmp_path, type_, spark_type, options):
+    times = [-SECOND, 0, 1_767_225_600_123_000, None]
+    stored = pa.array(times, pa.timestamp("us", tz=type_.tz)).cast(type_)
+    pq.write_table(pa.table({"ts": stored}), tmp_path / "f", **options)
+    source = source_of(tmp_path, Column("ts", spark_type))
+    (split,) = plan_splits(source, [], 1)
+    (batch,) = read_batches(split, source, frozenset())
+    assert batch["ts"].cast(pa.int64()).to_pylist() == times
+
+
+def test_nanoseconds_of_int96_are_rounded_down(tmp_path):
+    stored = pa.array([-1_500, 1_500, -1], pa.timestamp("ns"))
+    pq.write_table(pa.table({"ts": stored}), tmp_path / "f", use_deprecated_int96_timestamps=True)
+    source = source_of(tmp_path, Column("ts", "timestamp"))
+    (batch,) = read_batches(plan_splits(source, [], 1)[0], source, frozenset())
+    assert batch["ts"].cast(pa.int64()).to_pylist() == [-2, 1, -1]
+
+
+def test_instants_are_sliced_by_the_wall_clock_and_stay_instants_as_values(tmp_path):
+    # In Berlin 2026-03-29 lasts 23 hours and 2026-10-25 lasts 25.
+    hours = [dt.datetime(2026, month, day, h, tzinfo=dt.UTC)
+             for month, day in ((3, 28), (3, 29), (10, 24), (10, 25)) for h in range(24)]  # fmt: skip
+    time = Column("ts", "timestamp")
+    pq.write_table(pa.table({"ts": pa.array(hours, pa.timestamp("us", tz="UTC"))}), tmp_path / "f")
+    latest = partial("latest", "max", ref(time), type="timestamp")
+    step = step_of(
+        source_of(tmp_path, time), [COUNT, latest], time=time, zone="Europe/Berlin",
+        window=Tumble(24 * 60 * MINUTE),
+    )  # fmt: skip
+    expected = {}
+    for hour in hours:
+        local = hour.astimezone(ZoneInfo("Europe/Berlin")).replace(tzinfo=None)
+        day_end = dt.datetime.combine(local.date(), dt.time()) + dt.timedelta(days=1)
+        expected.setdefault(day_end, []).append(hour)
+    found = {end: (n, latest.timestamp()) for end, n, latest in run(step)}
+    assert found == {end: (len(rows), max(rows).timestamp()) for end, rows in expected.items()}
+
+
+# -- pruning and splits -------------------------------------------------------------------------
+
+CONSTANTS = {
+    NUMBER: [-31, -30, 0, 29, 30, None],
+    DOUBLE: [0.0, -0.0, -1.5, 2.5, 3.0, float("nan")],
+    WORD: [*TRUE_WORDS, "long", "zzz"],
+    MONEY: [Decimal("0.00"), Decimal("99.98"), Decimal("-100.00")],
+    TS: [0, 50 * SECOND, 159 * SECOND, 160 * SECOND, -1],
+}
+
+
+@st.composite
+def filters(draw):
+    column = draw(st.sampled_from(list(CONSTANTS)))
+    constant = Constant(draw(st.sampled_from(CONSTANTS[column])), column.type)
+    kind = draw(st.sampled_from(["compare", "in", "is_null", "not", "and", "or"]))
+    match kind:
+        case "compare":
+            sides = (ref(column), constant)
+            sides = sides if draw(st.booleans()) else sides[::-1]
+            function = draw(st.sampled_from(["=", "<>", "<", "<=", ">", ">=", "<=>"]))
+            return Call(function, sides, "boolean")
+        case "in":
+            return Call(
+                "in",
+                (ref(column), constant, Constant(CONSTANTS[column][1], column.type)),
+                "boolean",
+            )
+        case "is_null":
+            return Call("is_null", (ref(column),), "boolean")
+        case "not":
+            return Call("not", (draw(filters()),), "boolean")
+        case _:
+            return Call(kind, (draw(filters()), draw(filters())), "boolean")
+
+
+@pytest.fixture(scope="module")
+def varied(tmp_path_factory):
+    """Small row groups: some all NULL, some all NaN, some of one value."""
+    directory = tmp_path_factory.mktemp("varied")
+    write_files(directory, random.Random(7), n_rows=60, row_group_size=4)
+    return source_of(directory, TS, WORD, NUMBER, DOUBLE, MONEY)
+
+
+def rows_of(source, conditions, splits):
+    rows = []
+    for split in splits:
+        for batch in read_batches(split, source, frozenset()):
+            rows += batch.filter(filter_mask(conditions, batch)).to_pylist()
+    return sorted(map(repr, rows))
+
+
+@given(condition=filters())
+def test_pruning_never_loses_a_row(varied, condition):
+    everything = plan_splits(varied, [], 1)
+    kept = plan_splits(varied, [condition], 1)
+    assert rows_of(varied, [condition], kept) == rows_of(varied, [condition], everything)
+
+
+def row_groups(splits):
+    return [(part.file.path, n) for split in splits for part in split for n in part.row_groups]
+
+
+@pytest.mark.parametrize(
+    ("condition", "left"),
+    [
+        (compare(">=", TS, 200 * SECOND), [2, 3]),
+        (Call("and", (compare(">", TS, 150 * SECOND), compare("<", TS, 250 * SECOND)), "boolean"), [2]),
+        (Call("or", (compare("=", NUMBER, 0), compare("=", NUMBER, 3)), "boolean"), [0, 3]),
+        (Call("in", (ref(NUMBER), Constant(1, "int"), Constant(None, "int")), "boolean"), [1]),
+        (Call("=", (Constant("w2", "string"), ref(WORD)), "boolean"), [2]),
+        (compare("<", DOUBLE, 1.0), [0]),
+        # The row groups have no NaN, but their statistics would not say so.
+        (compare(">", DOUBLE, 2.0), [0, 1, 2, 3]),
+        (Call("is_null", (ref(NUMBER),), "boolean"), []),
+    ],
+)  # fmt: skip
+def test_row_groups_in_which_a_filter_cannot_hold_are_not_read(tmp_path, condition, left):
+    numbers = np.repeat(np.arange(4), 10)
+    table = pa.table(
+        {
+            "ts": pa.array(numbers * 100 * SECOND, pa.timestamp("us")),
+            "i": pa.array(numbers, pa.int32()),
+            "k": [f"w{n}" for n in numbers],
+            "d": numbers.astype(float),
+        }
+    )
+    pq.write_table(table, tmp_path / "f", row_group_size=10)
+    source = source_of(tmp_path, TS, NUMBER, WORD, DOUBLE)
+    assert [n for _, n in row_groups(plan_splits(source, [condition], 9))] == left
+
+
+def test_splits_hold_every_row_group_once_and_are_balanced_by_bytes(tmp_path, monkeypatch):
+    monkeypatch.setattr("runtime.scan.splits._LEAST_BYTES", 1)
+    rng = np.random.default_rng(1)
+    for number, n_rows in enumerate((3_000, 500, 8_000, 1)):
+        table = pa.table({"ts": pa.array(rng.integers(0, 10**9, n_rows), pa.timestamp("us"))})
+        pq.write_table(table, tmp_path / f"{number}", row_group_size=500)
+    source = source_of(tmp_path, TS)
+    splits = plan_splits(source, [], 4)
+    assert row_groups(splits) == row_groups(plan_splits(source, [], 1))
+    n_rows = [sum(part.n_rows for part in split) for split in splits]
+    assert len(splits) == 4
+    assert max(n_rows) - min(n_rows) <= 2 * 500
+
+
+def test_little_data_makes_one_split(tmp_path):
+    write_files(tmp_path, random.Random(1))
+    assert len(plan_splits(source_of(tmp_path, TS), [], 100)) == 1
+
+
+def test_small_row_groups_are_read_as_large_batches(tmp_path):
+    table = pa.table({"ts": pa.array(range(20_000), pa.timestamp("us")), "k": ["a", "b"] * 10_000})
+    for number in range(3):
+        pq.write_table(table, tmp_path / f"{number}", row_group_size=100)
+    source = source_of(tmp_path, TS, WORD)
+    (split,) = plan_splits(source, [], 1)
+    (batch,) = read_batches(split, source, frozenset({"k"}))
+    assert batch.num_rows == 60_000 < BATCH_ROWS
+    assert pa.types.is_dictionary(batch["k"].type)
+
+
+def test_a_file_that_changed_since_the_plan_is_an_error(tmp_path):
+    write_files(tmp_path, random.Random(1))
+    step = step_of(source_of(tmp_path, TS))
+    (split,) = plan_splits(step.source, [], 1)
+    pq.write_table(random_table(random.Random(2), 10), tmp_path / "part-1.parquet")
+    with pytest.raises(ExecutionError, match=r"part-1\.parquet was changed"):
+        list(LocalStage(step).run(split))
