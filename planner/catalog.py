@@ -7,7 +7,7 @@ from typing import Protocol
 
 from sqlglot import exp
 
-from runtime.spec import Column
+from runtime.spec import Column, ScanSource
 
 Schema = tuple[Column, ...]
 
@@ -27,6 +27,14 @@ class Catalog(Protocol):
 
     def relation(self, name: tuple[str, ...]) -> str | None:
         """The name by which Spark knows a table that sqlwin keeps, or None for Spark's own."""
+
+    def scan_source(self, name: tuple[str, ...], columns: Schema) -> ScanSource | str:
+        """The files of a kept table as the Arrow scan reads them, or why it cannot.
+
+        Args:
+            name: the table.
+            columns: the columns that are needed, with Spark's types.
+        """
 
     def analyze(self, query: exp.Query, relations: Mapping[str, Schema]) -> Schema:
         """Output columns of `query`, by Spark's own analyser.

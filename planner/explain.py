@@ -27,6 +27,7 @@ from planner.physical import (
     GlobalWindowAggregate,
     LocalWindowAggregate,
     OnePhaseWindowAggregate,
+    ScanLocalWindowAggregate,
 )
 from planner.plan import Plan
 from planner.sql import bare_column, conjunction, to_sql
@@ -122,14 +123,12 @@ def _physical(node: Node) -> list[str]:
             ]
         case LocalWindowAggregate():
             window = _window(node.window, f"time_col=[{node.time_column}]")
-            partials = [
-                f"{to_sql(p.expr)} AS {' and '.join(p.struct_fields) or p.name}"
-                for plan in node.plans
-                for p in plan.partials
-            ]
-            select = ", ".join([*(_item(k) for k in node.keys), *partials, _slice_end(node)])
+            items = [*(_item(key) for key in node.keys), *_partials(node.plans)]
+            select = ", ".join([*items, f"slice_end('w$) AS {node.slice_end}"])
             by = _group_by(node.keys)
             return [f"LocalWindowAggregate({by}window=[{window}], select=[{select}])"]
+        case ScanLocalWindowAggregate():
+            return [_scan_line(node)]
         case Exchange():
             return [f"Exchange(distribution=[{_hash(node.keys)}], carries=[Arrow blobs])"]
         case GlobalWindowAggregate():
@@ -144,12 +143,28 @@ def _physical(node: Node) -> list[str]:
     raise AssertionError(f"no text for {type(node).__name__}")
 
 
+def _partials(plans: tuple[AggregatePlan, ...]) -> list[str]:
+    return [
+        f"{to_sql(partial.expr)} AS {' and '.join(partial.struct_fields) or partial.name}"
+        for plan in plans
+        for partial in plan.partials
+    ]
+
+
+def _scan_line(node: ScanLocalWindowAggregate) -> str:
+    window = _window(node.window, f"time_col=[{node.time_column}]")
+    select = [*(_item(key) for key in node.key_exprs), *_partials(node.plans)]
+    select.append(f"slice_end('w$) AS {node.slice_end}")
+    where = f", where=[{_condition(node.conditions)}]" if node.conditions else ""
+    fields = ", ".join(c.name for c in (*node.source.columns, *node.source.partition_columns))
+    return (
+        f"ArrowScanLocalWindowAggregate(table=[{node.table}], fields=[{fields}]{where}, "
+        f"{_group_by(node.key_exprs)}window=[{window}], select=[{', '.join(select)}])"
+    )
+
+
 def _overwrite(node: Sink) -> str:
     return ", overwrite=[true]" if node.overwrite else ""
-
-
-def _slice_end(node: LocalWindowAggregate) -> str:
-    return f"slice_end('w$) AS {node.slice_end}"
 
 
 def _merge(plan: AggregatePlan) -> str:

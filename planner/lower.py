@@ -23,6 +23,7 @@ from planner.physical import (
     GlobalWindowAggregate,
     LocalWindowAggregate,
     OnePhaseWindowAggregate,
+    ScanLocalWindowAggregate,
 )
 from planner.sql import alias, column, conjunction, identifier, relation, to_sql
 from runtime.spec import (
@@ -32,6 +33,7 @@ from runtime.spec import (
     GlobalStep,
     LocalStep,
     PartialColumn,
+    ScanLocalStep,
     Session,
     SqlStep,
     Step,
@@ -150,22 +152,7 @@ class _Lowering:
     def _two_phases(self, node: GlobalWindowAggregate) -> exp.Query:
         exchange = node.input
         assert isinstance(exchange, Exchange)
-        local = exchange.input
-        assert isinstance(local, LocalWindowAggregate)
-        partials = tuple(
-            PartialColumn(partial.name, to_sql(partial.expr), partial.struct_fields)
-            for plan in local.plans
-            for partial in plan.partials
-        )
-        local_step = LocalStep(
-            _Lowering().step(local.input),
-            _aligned(local.window),
-            local.time_column,
-            local.time_type,
-            tuple((key.name, to_sql(key.expr)) for key in local.keys),
-            partials,
-            local.slice_end,
-        )
+        local = _local_step(exchange.input)
         aggregation = WindowAggregation(
             _aligned(node.window),
             node.keys,
@@ -174,10 +161,40 @@ class _Lowering:
             _START,
             _END,
         )
-        merged = self._named(GlobalStep(ExchangeStep(local_step, exchange.keys), aggregation))
+        merged = self._named(GlobalStep(ExchangeStep(local, exchange.keys), aggregation))
         windows = {key.name: _window_column(key, node.time_type) for key in node.window_keys}
         items = [alias(windows.get(c.name, column(c.name)), c.name) for c in node.schema]
         return exp.Select(expressions=items, from_=exp.From(this=exp.Subquery(this=merged)))
+
+
+def _local_step(local: Node) -> LocalStep | ScanLocalStep:
+    if isinstance(local, ScanLocalWindowAggregate):
+        return ScanLocalStep(
+            local.source,
+            local.window,
+            local.time_column,
+            local.time_type,
+            local.time_zone,
+            local.filters,
+            local.keys,
+            local.partials,
+            local.slice_end,
+        )
+    assert isinstance(local, LocalWindowAggregate)
+    partials = tuple(
+        PartialColumn(partial.name, to_sql(partial.expr), partial.struct_fields)
+        for plan in local.plans
+        for partial in plan.partials
+    )
+    return LocalStep(
+        _Lowering().step(local.input),
+        _aligned(local.window),
+        local.time_column,
+        local.time_type,
+        tuple((key.name, to_sql(key.expr)) for key in local.keys),
+        partials,
+        local.slice_end,
+    )
 
 
 def _aligned(window: Window) -> AlignedWindow:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 
+from planner.catalog import Catalog
 from planner.logical import Node
 
 
@@ -19,10 +20,14 @@ class Options:
     Attributes:
         agg_phase_strategy: AUTO, ONE_PHASE or TWO_PHASE.
         disabled_rules: names of rules that are not tried.
+        catalog: for rules that look at tables; None where there is none.
+        time_zone: the session's time zone.
     """
 
     agg_phase_strategy: str = "AUTO"
     disabled_rules: frozenset[str] = frozenset()
+    catalog: Catalog | None = None
+    time_zone: str = "UTC"
 
 
 @dataclass(frozen=True)

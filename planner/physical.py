@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from sqlglot import exp
+
 from planner.aggregates import AggregatePlan
 from planner.logical import (
     AggregateCall,
     Filter,
     NamedExpr,
+    Node,
     Project,
     Sink,
     SqlQuery,
@@ -17,7 +20,8 @@ from planner.logical import (
     WindowKey,
     WindowTableFunction,
 )
-from runtime.spec import Window
+from runtime.expressions import Expression
+from runtime.spec import AlignedWindow, ArrowPartial, ScanSource, Window
 
 __all__ = [
     "Exchange",
@@ -26,6 +30,7 @@ __all__ = [
     "LocalWindowAggregate",
     "OnePhaseWindowAggregate",
     "Project",
+    "ScanLocalWindowAggregate",
     "Sink",
     "SqlQuery",
     "TableScan",
@@ -54,6 +59,29 @@ class LocalWindowAggregate(UnaryNode):
     time_type: str
     keys: tuple[NamedExpr, ...]
     plans: tuple[AggregatePlan, ...]
+    slice_end: str
+
+
+@dataclass(frozen=True)
+class ScanLocalWindowAggregate(Node):
+    """A local aggregate that reads the files of its table itself.
+
+    `filters`, `keys` and `partials` are what it evaluates; `conditions`, `key_exprs` and `plans`
+    are the same as the query says it, for EXPLAIN.
+    """
+
+    table: str
+    source: ScanSource
+    window: AlignedWindow
+    time_column: str
+    time_type: str
+    time_zone: str
+    filters: tuple[Expression, ...]
+    conditions: tuple[exp.Expr, ...]
+    keys: tuple[tuple[str, Expression], ...]
+    key_exprs: tuple[NamedExpr, ...]
+    plans: tuple[AggregatePlan, ...]
+    partials: tuple[ArrowPartial, ...]
     slice_end: str
 
 

@@ -263,7 +263,7 @@ class LocalStep:
 class ExchangeStep:
     """Partials as Arrow blobs, one or more a bucket of keys, brought to the bucket's task."""
 
-    input: LocalStep
+    input: LocalStep | ScanLocalStep
     keys: tuple[str, ...]
 
 
@@ -275,7 +275,7 @@ class GlobalStep:
     aggregation: WindowAggregation
 
 
-Step = SqlStep | ExpandStep | LocalStep | ExchangeStep | GlobalStep
+Step = SqlStep | ExpandStep | LocalStep | GlobalStep
 
 
 # The local stage inside a scan of files, in place of SqlStep and LocalStep.

@@ -16,11 +16,12 @@ from sqlglot import exp
 
 from planner.catalog import Schema
 from planner.sql import empty_relation, to_sql
+from runtime.batch.scan_local import scan_source
 from runtime.errors import CatalogError, SqlwinError
 from runtime.nearest import nearest
 from runtime.sources import read_table
 from runtime.spark_errors import translate
-from runtime.spec import Column, TableSpec
+from runtime.spec import Column, ScanSource, TableSpec
 
 Name = tuple[str, ...]
 
@@ -173,6 +174,26 @@ class SessionCatalog:
         if key not in self._shown:
             self._show(key, entry)
         return _spark_name(key)
+
+    def scan_source(self, name: Name, columns: Schema) -> ScanSource | str:
+        """The files of a kept table as the Arrow scan reads them. See `planner.catalog.Catalog`."""
+        entry = self.entry(name)
+        if not isinstance(entry, TableSpec) or entry.connector.lower() != "filesystem":
+            return f"{'.'.join(name)} is not a table of the filesystem connector"
+        options = entry.option_map
+        others = sorted(set(options) - {"path", "format"})
+        if others:
+            return f"the table has the option '{others[0]}'"
+        if options.get("format", "").lower() != "parquet" and not options["path"].endswith(
+            ".parquet"
+        ):
+            return "the files are not Parquet"
+        needed = {column.name.lower() for column in columns}
+        for column in entry.columns:
+            if column.name.lower() in needed and (column.computed or column.metadata):
+                return f"{column.name} is not a column of the files"
+        source = scan_source(self._spark, options["path"], columns)
+        return source if isinstance(source, ScanSource) else source.reason
 
     def analyze(self, query: exp.Query, relations: Mapping[str, Schema]) -> Schema:
         """Output columns of a query, by Spark's analyser. See `planner.catalog.Catalog`."""

@@ -157,6 +157,8 @@ class Runner:
         options = Options(
             agg_phase_strategy=str(self.config.get("table.optimizer.agg-phase-strategy")),
             disabled_rules=frozenset(self.config.get("sqlwin.optimizer.disabled-rules")),
+            catalog=self.catalog,
+            time_zone=str(self.spark.conf.get("spark.sql.session.timeZone")),
         )
         try:
             return plan_query(query, text, self.catalog, options, sink)

@@ -7,6 +7,7 @@ from planner.rules.fold_window_into_aggregate import fold_window_into_aggregate
 from planner.rules.prune_aggregate_input import prune_aggregate_input
 from planner.rules.pull_window_filter_above_aggregate import pull_window_filter_above_aggregate
 from planner.rules.push_filter_below_window import push_filter_below_window
+from planner.rules.push_local_aggregate_into_scan import push_local_aggregate_into_scan
 from planner.rules.split_window_aggregate import split_window_aggregate
 
 LOGICAL_STAGES = (
@@ -15,7 +16,10 @@ LOGICAL_STAGES = (
     Stage("columns", (prune_aggregate_input,)),
 )
 
-PHYSICAL_STAGES = (Stage("phases", (split_window_aggregate,)),)
+PHYSICAL_STAGES = (
+    Stage("phases", (split_window_aggregate,)),
+    Stage("scans", (push_local_aggregate_into_scan,)),
+)
 
 RULE_NAMES = tuple(
     rule.__name__ for stage in (*LOGICAL_STAGES, *PHYSICAL_STAGES) for rule in stage.rules

@@ -13,7 +13,16 @@ from runtime.batch.exchange import exchange
 from runtime.batch.expand import expand_sql
 from runtime.batch.global_aggregate import global_aggregate
 from runtime.batch.local import local_aggregate_sql
-from runtime.spec import ExchangeStep, ExpandStep, GlobalStep, LocalStep, SqlStep, Step
+from runtime.batch.scan_local import scan_partials, scan_partials_schema
+from runtime.spec import (
+    ExchangeStep,
+    ExpandStep,
+    GlobalStep,
+    LocalStep,
+    ScanLocalStep,
+    SqlStep,
+    Step,
+)
 
 # A bucket is what a task of the global stage holds in memory; more buckets than tasks keep it small
 BUCKETS_PER_PARTITION = 4
@@ -40,22 +49,25 @@ def dataframe(spark: SparkSession, step: Step, options: ExecutionOptions) -> Dat
         case LocalStep():
             with _view(spark, dataframe(spark, step.input, options)) as source:
                 return spark.sql(local_aggregate_sql(step, source))
-        case ExchangeStep():
-            return _exchange(spark, dataframe(spark, step.input, options), step, options)
         case GlobalStep():
-            partials = dataframe(spark, step.input.input, options)
-            blobs = _exchange(spark, partials, step.input, options)
+            local = step.input.input
+            if isinstance(local, ScanLocalStep):
+                partitions, buckets = _spread(spark, step.input, options)
+                blobs = scan_partials(spark, local, buckets, partitions)
+                return global_aggregate(blobs, scan_partials_schema(local), step.aggregation)
+            partials = dataframe(spark, local, options)
+            partitions, buckets = _spread(spark, step.input, options)
+            blobs = exchange(partials, step.input.keys, buckets, partitions)
             return global_aggregate(blobs, partials.schema, step.aggregation)
 
 
-def _exchange(
-    spark: SparkSession, partials: DataFrame, step: ExchangeStep, options: ExecutionOptions
-) -> DataFrame:
+def _spread(spark: SparkSession, step: ExchangeStep, options: ExecutionOptions) -> tuple[int, int]:
+    """Over how many tasks, and into how many buckets of keys, the exchange spreads partials."""
     if not step.keys:
-        return exchange(partials, (), 1, 1)
+        return 1, 1
     partitions = options.partitions or int(str(spark.conf.get("spark.sql.shuffle.partitions")))
     buckets = options.buckets or partitions * BUCKETS_PER_PARTITION
-    return exchange(partials, step.keys, buckets, min(partitions, buckets))
+    return min(partitions, buckets), buckets
 
 
 def _sql(spark: SparkSession, step: SqlStep, options: ExecutionOptions) -> DataFrame:

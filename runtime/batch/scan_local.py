@@ -28,6 +28,7 @@ _SPLITS_PER_CORE = 3
 
 # Settings that change what Spark makes of a Parquet file, with the values that the scan stands for.
 _SETTINGS = {
+    "spark.sql.ansi.enabled": "true",
     "spark.sql.parquet.binaryAsString": "false",
     "spark.sql.parquet.int96AsTimestamp": "true",
     "spark.sql.parquet.int96TimestampConversion": "false",

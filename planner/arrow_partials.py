@@ -1,0 +1,124 @@
+"""Partials of the local stage as the Arrow scan computes them, or the reason why it cannot."""
+
+from __future__ import annotations
+
+from sqlglot import exp
+
+from planner.aggregates import AggregatePlan, Partial
+from planner.arrow_expressions import to_arrow_expression
+from planner.catalog import Schema
+from runtime.expressions import Expression
+from runtime.spec import Accumulator, ArrowPartial, Column
+
+_MOST_DECIMAL_DIGITS = 38
+
+
+def arrow_partials(
+    plans: tuple[AggregatePlan, ...], schema: Schema, time_zone: str
+) -> tuple[ArrowPartial, ...] | str:
+    """The partials of all accumulators over the columns of `schema`.
+
+    Args:
+        plans: the aggregates in two phases.
+        schema: the columns of the scanned table.
+        time_zone: the session's, for timestamps written as text.
+
+    Returns:
+        One description an accumulator, in order; or the reason why Catalyst has to do it.
+    """
+    found = []
+    for plan in plans:
+        by_column = {
+            name: partial
+            for partial in plan.partials
+            for name in (partial.struct_fields or (partial.name,))
+        }
+        for accumulator in plan.accumulators:
+            partial = by_column[accumulator.columns[0]]
+            built = _arrow_partial(plan, accumulator, partial, schema, time_zone)
+            if isinstance(built, str):
+                return built
+            found.append(built)
+    return tuple(found)
+
+
+def _arrow_partial(
+    plan: AggregatePlan,
+    accumulator: Accumulator,
+    partial: Partial,
+    schema: Schema,
+    time_zone: str,
+) -> ArrowPartial | str:
+    call, condition = partial.expr, None
+    if isinstance(call, exp.Filter):
+        call, condition = call.this, call.expression.this
+    if not isinstance(call, exp.Anonymous):
+        return f"{plan.call.text} is not computed by the scan"
+    function, args = call.name.upper(), list(call.expressions)
+    if function == "COUNT_IF":
+        condition = args[0] if condition is None else exp.and_(condition, args[0])
+        function, args = "COUNT", []
+    if function == "NAMED_STRUCT" or accumulator.kind in ("first", "last"):
+        args = [args[0].expressions[1], args[0].expressions[3]]
+    if function == "COUNT":
+        args = [arg for arg in args if not isinstance(arg, exp.Star | exp.Literal)]
+    kind = accumulator.kind
+    if kind not in _TYPES:
+        return f"{plan.call.text} is not computed by the scan"
+    translated: list[Expression] = []
+    for arg in args:
+        expression = to_arrow_expression(arg, schema, time_zone)
+        if isinstance(expression, str):
+            return expression
+        translated.append(expression)
+    where: Expression | None = None
+    if condition is not None:
+        reached = to_arrow_expression(condition, schema, time_zone)
+        if isinstance(reached, str):
+            return reached
+        where = reached
+    types = _TYPES[kind](translated)
+    if types is None:
+        return f"{plan.call.text} of this type is not computed by the scan"
+    columns = tuple(
+        Column(name, type_) for name, type_ in zip(accumulator.columns, types, strict=True)
+    )
+    return ArrowPartial(kind, tuple(translated), where, columns)
+
+
+def _count(_: list[Expression]) -> tuple[str, ...]:
+    return ("bigint",)
+
+
+def _sum(args: list[Expression]) -> tuple[str, ...] | None:
+    type_ = args[0].type
+    if type_ in ("tinyint", "smallint", "int", "bigint"):
+        return ("bigint",)
+    if type_ in ("float", "double"):
+        return ("double",)
+    if not type_.startswith("decimal"):
+        return None
+    precision, scale = type_.removeprefix("decimal(").removesuffix(")").split(",")
+    return (f"decimal({min(_MOST_DECIMAL_DIGITS, int(precision) + 10)},{int(scale)})",)
+
+
+def _same(args: list[Expression]) -> tuple[str, ...]:
+    return tuple(arg.type for arg in args)
+
+
+def _moments(_: list[Expression]) -> tuple[str, ...]:
+    return ("bigint", "double", "double")
+
+
+_TYPES = {
+    "count": _count,
+    "sum": _sum,
+    "min": _same,
+    "max": _same,
+    "bit_and": _same,
+    "bit_or": _same,
+    "bit_xor": _same,
+    "moments": _moments,
+    "first": _same,
+    "last": _same,
+}
