@@ -23,6 +23,7 @@ from pathlib import Path
 
 from pyspark.find_spark_home import _find_spark_home
 
+from runtime import class_archive
 from runtime.errors import SetupError
 from runtime.java import JavaRuntime
 from runtime.logs import log_file
@@ -58,6 +59,8 @@ _JVM_FLAGS = (
 )
 # Command lines can be read by everybody on the machine: these reach Spark by another way.
 _SECRET = re.compile(r"secret|password|token|access[.]?key|credential", re.IGNORECASE)
+# Whoever sets these has plans of their own.
+_CLASS_SHARING = re.compile(r"-Xshare|SharedArchive|ArchiveClasses|SharedClassList")
 _LOG_SETTINGS = Path(__file__).parent / "conf" / "log4j2.properties"
 
 # The pipe whose end tells the JVM to go: it must live as long as this process.
@@ -78,7 +81,19 @@ def running_jvm(java: JavaRuntime, conf: Mapping[str, str], *, is_local: bool) -
     Raises:
         SetupError: the JVM does not come up.
     """
-    port, secret = _start(java, conf, is_local=is_local)
+    archive = archive_to_use(java, conf, is_local=is_local)
+    if archive is not None and not class_archive.is_usable(archive):
+        class_archive.note_missing(archive)
+        archive = None
+    try:
+        port, secret = _start(java, conf, archive, is_local=is_local)
+    except SetupError:
+        if archive is None or _jvm is None or not _crashed(_jvm):
+            raise
+        # The one thing that can have broken a JVM which worked when the archive was made.
+        class_archive.discard(archive)
+        Path(f"hs_err_pid{_jvm.pid}.log").unlink(missing_ok=True)
+        port, secret = _start(java, conf, None, is_local=is_local)
     # Only for the connection: processes started from here later are to get a JVM of their own.
     os.environ["PYSPARK_GATEWAY_PORT"] = str(port)
     os.environ["PYSPARK_GATEWAY_SECRET"] = secret
@@ -87,6 +102,43 @@ def running_jvm(java: JavaRuntime, conf: Mapping[str, str], *, is_local: bool) -
     finally:
         os.environ.pop("PYSPARK_GATEWAY_PORT", None)
         os.environ.pop("PYSPARK_GATEWAY_SECRET", None)
+
+
+def end_jvm(seconds: float) -> int | None:
+    """Let the JVM exit in its own way, as it does when Python ends, and wait for it.
+
+    Args:
+        seconds: how long to wait; then it is killed.
+
+    Returns:
+        Its exit code; None if there was no JVM or it had to be killed.
+    """
+    if _jvm is None or _jvm.stdin is None:
+        return None
+    _jvm.stdin.close()
+    try:
+        return _jvm.wait(seconds)
+    except subprocess.TimeoutExpired:
+        _jvm.kill()
+        _jvm.wait()
+        return None
+
+
+def archive_to_use(java: JavaRuntime, conf: Mapping[str, str], *, is_local: bool) -> Path | None:
+    """Where the class archive is that fits this JVM, or will be; None if none can.
+
+    Only for Spark's own jars, which the next start has in common with this one.
+    """
+    settings = {**configured_defaults(), **conf}
+    if not is_local or _has_spark_env(java) or "spark.driver.extraClassPath" in settings:
+        return None
+    options = [
+        *(settings.get(f"spark.driver.{kind}JavaOptions", "") for kind in ("default", "extra")),
+        *(os.environ.get(name, "") for name in ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS")),
+    ]
+    if any(map(_CLASS_SHARING.search, options)):
+        return None
+    return class_archive.archive_path(java, _class_path(settings))
 
 
 def configured_defaults() -> dict[str, str]:
@@ -110,7 +162,18 @@ def _conf_directory() -> Path:
     return Path(named) if named else _spark_home() / "conf"
 
 
-def _start(java: JavaRuntime, conf: Mapping[str, str], *, is_local: bool) -> tuple[int, str]:
+def _has_spark_env(java: JavaRuntime) -> bool:
+    """Whether the user's own spark-env.sh decides what runs: it is for spark-submit to read."""
+    return (_conf_directory() / "spark-env.sh").is_file() and not java.bundled
+
+
+def _crashed(jvm: subprocess.Popen[bytes]) -> bool:
+    return jvm.returncode is not None and jvm.returncode < 0
+
+
+def _start(
+    java: JavaRuntime, conf: Mapping[str, str], archive: Path | None, *, is_local: bool
+) -> tuple[int, str]:
     global _jvm
     directory = Path(tempfile.mkdtemp(prefix="sqlwin-gateway-"))
     try:
@@ -118,7 +181,7 @@ def _start(java: JavaRuntime, conf: Mapping[str, str], *, is_local: bool) -> tup
         with log_file().open("ab") as log:
             written_before = log.tell()
             _jvm = subprocess.Popen(
-                _command(java, conf),
+                _command(java, conf, archive),
                 stdin=subprocess.PIPE,
                 stdout=log,
                 stderr=log,
@@ -144,7 +207,7 @@ def _start(java: JavaRuntime, conf: Mapping[str, str], *, is_local: bool) -> tup
     return port, answer[8 : 8 + length].decode()
 
 
-def _command(java: JavaRuntime, conf: Mapping[str, str]) -> list[str]:
+def _command(java: JavaRuntime, conf: Mapping[str, str], archive: Path | None) -> list[str]:
     submit_conf = [
         part
         for key, value in conf.items()
@@ -157,8 +220,7 @@ def _command(java: JavaRuntime, conf: Mapping[str, str]) -> list[str]:
         f"-Dsqlwin.log.file={log_file()}",
     ]
     settings = {**configured_defaults(), **conf}
-    if (_conf_directory() / "spark-env.sh").is_file() and not java.bundled:
-        # What the user's own spark-env.sh sets is for spark-submit alone to know.
+    if _has_spark_env(java):
         options = " ".join([*log_flags, settings.get("spark.driver.extraJavaOptions", "")])
         submit = _spark_home() / "bin" / "spark-submit"
         return [str(submit), *submit_conf, "--driver-java-options", options, *asked]
@@ -169,6 +231,7 @@ def _command(java: JavaRuntime, conf: Mapping[str, str]) -> list[str]:
         f"-Xmx{settings.get('spark.driver.memory', '1g')}",
         *_JVM_FLAGS,
         *log_flags,
+        *(class_archive.use_options(archive) if archive is not None else ()),
         *shlex.split(settings.get("spark.driver.defaultJavaOptions", "")),
         *shlex.split(settings.get("spark.driver.extraJavaOptions", "")),
         "org.apache.spark.deploy.SparkSubmit",
@@ -178,12 +241,17 @@ def _command(java: JavaRuntime, conf: Mapping[str, str]) -> list[str]:
 
 
 def _class_path(settings: Mapping[str, str]) -> list[str]:
-    """The class path that Spark's launcher would make."""
+    """The class path that Spark's launcher would make.
+
+    It names the jars one by one, since Java 21 finds no class archive to fit a wildcard that
+    repeats one of them. Windows allows no command line as long as that.
+    """
     jars = _spark_home() / "jars"
+    all_jars = [jars / "*"] if os.name == "nt" else sorted(jars.glob("*.jar"))
     places = [settings.get("spark.driver.extraClassPath")]
     places += [str(_conf_directory())] if _conf_directory().is_dir() else []
     # Other jars carry older copies of slf4j, and the order within a wildcard is anyone's guess.
-    places += [*map(str, sorted(jars.glob("slf4j-api-*.jar"))), str(jars / "*")]
+    places += map(str, dict.fromkeys([*sorted(jars.glob("slf4j-api-*.jar")), *all_jars]))
     places += [
         os.environ.get(name)
         for name in ("HADOOP_CONF_DIR", "YARN_CONF_DIR", "SPARK_DIST_CLASSPATH")

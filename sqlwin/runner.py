@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 from collections.abc import Callable
 
 import pyarrow as pa
@@ -43,6 +45,9 @@ from sqlwin.statements import (
     StatementSet,
     words,
 )
+
+# What Spark's own EXPLAIN can be asked for
+_SPARK_DETAILS = frozenset({"EXTENDED", "CODEGEN", "COST", "FORMATTED"})
 
 
 class Runner:
@@ -137,7 +142,17 @@ class Runner:
     def _explain_statement(self, statement: Explain) -> Result:
         if isinstance(statement.statement, SparkStatement):
             return self._spark_statement(statement.text)
-        return Result(statement.text, "explain", text=self.explain(statement.statement))
+        text = self.explain(statement.statement)
+        notes = []
+        for detail in statement.details:
+            if detail in _SPARK_DETAILS and isinstance(statement.statement, Query):
+                rows = self._dataframe(statement.statement.ast, statement.statement.text)
+                text += f"\n== Spark's Plan, {detail} ==\n{_spark_plan(rows, detail.lower())}"
+            elif detail == "CHANGELOG_MODE":
+                text += "\n== Changelog Mode ==\nin batch every operator only inserts: [I]\n"
+            else:
+                notes.append(f"EXPLAIN {detail} has nothing to add to the plan of a batch query")
+        return Result(statement.text, "explain", text=text, notes=tuple(notes))
 
     def _query(self, query: exp.Query, text: str) -> Result:
         rows = self._dataframe(query, text)
@@ -312,6 +327,14 @@ class Runner:
         """Spark's UI shows the statement beside its jobs."""
         if not is_remote(self.spark):
             self.spark.sparkContext.setJobDescription(" ".join(text.split())[:500])
+
+
+def _spark_plan(rows: DataFrame, mode: str) -> str:
+    """What Spark makes of a query, as its own EXPLAIN prints it."""
+    out = io.StringIO()
+    with contextlib.redirect_stdout(out):
+        rows.explain(mode=mode)
+    return out.getvalue()
 
 
 def _ok(statement: Statement, message: str, notes: tuple[str, ...] = ()) -> Result:

@@ -18,6 +18,8 @@ time.tzset()
 os.environ["PYTHONPATH"] = os.pathsep.join(
     [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
 )
+# What tests start is the same on every machine, whatever was run there before
+os.environ["SQLWIN_CLASS_ARCHIVE"] = "off"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -194,3 +194,22 @@ def test_one_phase_and_two_phases_agree(session: Any, window: OracleWindow, tmp_
         same_rows(run(session, window, ["k"], calls), two_phases)
     finally:
         session.execute("RESET 'table.optimizer.agg-phase-strategy'")
+
+
+@pytest.mark.parametrize("window", WINDOWS[1::2], ids=str)
+@pytest.mark.parametrize("keys", [("k",), ("s", "day")], ids=lambda keys: "-".join(keys))
+def test_windows_put_together_in_the_scan_of_files_equal_brute_force(
+    session: Any, window: OracleWindow, keys: tuple[str, ...], tmp_path: Path
+) -> None:
+    data = random_rows(seed=31)
+    pq.write_table(data, tmp_path / "data.parquet", row_group_size=90)
+    session.execute(f"""
+        CREATE OR REPLACE TABLE data WITH (
+          'connector' = 'filesystem', 'format' = 'parquet', 'path' = '{tmp_path}/data.parquet')
+    """)
+    scanned = [pair for pair in AGGREGATES if "DISTINCT" not in pair[0]]
+    calls = [call for call, _ in scanned]
+    wanted = expected(data, window, keys, [other or call for call, other in scanned])
+    same_rows(run(session, window, keys, calls), wanted)
+    plan = session.explain(f"SELECT {', '.join(calls)} FROM {window.call} GROUP BY window_end")
+    assert "ArrowScanLocalWindowAggregate" in plan

@@ -13,6 +13,7 @@ import click
 import pyarrow as pa
 from rich.console import Console
 
+from runtime.class_archive import make_missing
 from sqlwin.cli.failures import stopped_by_signals
 from sqlwin.cli.scripts import Script
 from sqlwin.display.formats import (
@@ -64,6 +65,8 @@ class Presenter:
 
     def show(self, result: Result, started: float) -> None:
         """Show a result; `started` is when its statement was begun (`time.monotonic`)."""
+        for note in result.notes:
+            click.echo(f"note: {note}", err=True)
         if result.kind in ("ok", "insert"):
             seconds = f" ({elapsed(started)})" if result.kind == "insert" else ""
             click.echo(result.message + seconds, err=True)
@@ -190,6 +193,8 @@ def opened_session(
             yield session
     finally:
         session.close()
+        # For the next start, when nobody waits for this one any more.
+        make_missing()
 
 
 def cancel_jobs(session: Session) -> None:

@@ -96,6 +96,8 @@ def _polars(_: sqlwin.Session, case: Case, path: Path) -> Engine | None:
             period=f"{case.size_us}us",
             group_by="key",
             closed="left",
+            # without it the windows that begin before the first row are left out
+            offset=f"-{case.size_us - case.step_us}us",
         )
         return windows.agg(aggregates).collect()
 

@@ -353,3 +353,15 @@ def test_positions_in_explain_and_statement_sets_are_those_of_the_script(
                 assert result
         assert caught.value.position is not None
         assert script[caught.value.position.offset :].startswith("nope")
+
+
+def test_explain_details_of_spark_and_flink_are_answered(db: sqlwin.Session) -> None:
+    query = f"SELECT window_end, COUNT(*) FROM {TUMBLE} GROUP BY window_end"
+    (extended,) = db.execute(f"EXPLAIN EXTENDED {query}")
+    assert "== Spark's Plan, EXTENDED ==" in extended.text
+    assert "MapInArrow" in extended.text
+    (flinks,) = db.execute(f"EXPLAIN ESTIMATED_COST, CHANGELOG_MODE {query}")
+    assert "[I]" in flinks.text
+    assert flinks.notes == (
+        "EXPLAIN ESTIMATED_COST has nothing to add to the plan of a batch query",
+    )
