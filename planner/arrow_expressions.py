@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
@@ -77,7 +77,10 @@ def _is_small(expression: Expression) -> bool:
 def _translate(node: exp.Expr, scope: _Scope) -> Expression:
     translator = _TRANSLATORS.get(type(node))
     if translator is not None:
-        return translator(node, scope)
+        result = translator(node, scope)
+        if isinstance(result, Call) and not result.text and not isinstance(node, exp.Paren):
+            return replace(result, text=_quote(node))
+        return result
     if isinstance(node, KeywordCall):
         name = node.name.upper()
     else:

@@ -7,7 +7,7 @@ Types are Spark's DDL spellings, such as `bigint` or `decimal(10,2)`.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from decimal import Decimal
 
 Value = None | bool | int | float | str | bytes | Decimal
@@ -39,11 +39,14 @@ class Call:
     value, condition, value, ..., else), `coalesce`, `cast` (to `type`). Operands of arithmetic,
     of comparisons and of `in`, and the values of `case` and `coalesce` have one type: the planner
     puts the casts in that Spark would put in.
+
+    `text` is the SQL that the call stands for, for errors; it does not count when calls are compared.
     """
 
     function: str
     args: tuple[Expression, ...]
     type: str
+    text: str = field(default="", compare=False, repr=False)
 
 
 Expression = ColumnRef | Constant | Call

@@ -179,7 +179,7 @@ def _parts(script: str, file: str | None) -> list[StatementText]:
 
 def _placed(error: SqlwinError, part: StatementText, script: str, file: str | None) -> SqlwinError:
     """The error with its place in the whole script."""
-    if error.position is None and isinstance(error, AnalysisError):
+    if error.position is None and (isinstance(error, AnalysisError) or "`" in error.message):
         point_at(error, part.text)
     if error.position is not None:
         # the statement inside EXPLAIN or a statement set has a text of its own

@@ -254,6 +254,7 @@ def _beyond(low: Int64Array, high: Int64Array, bound: int) -> BoolArray:
 
 def _overflow(type_name: str, column: str) -> ExecutionError:
     return ExecutionError(
-        f"SUM overflows {type_name} in column {column}",
+        # a partial column is called after its aggregate: name$sum
+        f"SUM overflows {type_name} in column {column.split('$')[0] or column}",
         hint="cast the argument of SUM to a wider type, such as DECIMAL(38, 0) or DOUBLE",
     )

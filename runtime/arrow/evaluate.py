@@ -79,7 +79,13 @@ def _evaluate(expression: Expression, rows: pa.RecordBatch) -> Datum:
         return pa.scalar(expression.value, arrow_type(expression.type))
     if isinstance(expression, ColumnRef):
         return _column(expression, rows)
-    return _FUNCTIONS[expression.function](expression, rows)
+    try:
+        return _FUNCTIONS[expression.function](expression, rows)
+    except ExecutionError as error:
+        if expression.text and "`" not in error.message:  # the innermost call is the one at fault
+            message = f"{error.message}: `{expression.text}`"
+            raise ExecutionError(message, hint=error.hint) from error
+        raise
 
 
 def _evaluate_where(mask: Datum, expression: Expression, rows: pa.RecordBatch) -> Datum:
