@@ -14,7 +14,7 @@ from typing import Protocol
 
 from sqlglot import exp
 
-from planner.aggregates import TIME_ORDERED, is_aggregate, ordering, pick_condition
+from planner.aggregate_calls import aggregates_in, canonical, is_call, read_call
 from planner.ast import WindowFunction
 from planner.catalog import Catalog, Schema, column_named
 from planner.logical import (
@@ -33,9 +33,7 @@ from planner.sql import (
     column_names,
     conjuncts,
     identifier,
-    literal,
     relation,
-    to_sql,
 )
 
 # Clauses that group rows several times: as sqlglot hangs them on GROUP BY, or as nodes in it
@@ -72,7 +70,7 @@ def is_aggregation(select: exp.Select) -> bool:
     if select.args.get("group"):
         return True
     clauses = [*select.expressions, select.args.get("having"), select.args.get("order")]
-    return any(_aggregates_in(clause) for clause in clauses if clause is not None)
+    return any(aggregates_in(clause) for clause in clauses if clause is not None)
 
 
 def bind_aggregation(
@@ -253,7 +251,7 @@ class _Block:
         if group is None:
             return []
         if group.args.get("all"):
-            exprs = [item for item in self.items if not _aggregates_in(item)]
+            exprs = [item for item in self.items if not aggregates_in(item)]
         else:
             exprs = [self._resolved_key(self.plain(expr)) for expr in group.expressions]
         keys: dict[str, NamedExpr] = {}
@@ -262,7 +260,7 @@ class _Block:
                 return "a subquery stands in GROUP BY"
             known = column_named(self.windowed.schema, bare_column(expr) or "")
             name = known.name if known else f"$f{len(keys)}"
-            keys.setdefault(_canonical(expr), NamedExpr(name, expr))
+            keys.setdefault(canonical(expr), NamedExpr(name, expr))
         return list(keys.values())
 
     def _resolved_key(self, expr: exp.Expr) -> exp.Expr:
@@ -284,61 +282,18 @@ class _Block:
         for clause in ("having", "order", "sort"):
             if self.select.args.get(clause):
                 clauses.append(self.plain(self.select.args[clause]))
-        aliases = {_canonical(expr): name for name, expr in reversed(self.aliases.items())}
-        for node in (call for clause in clauses for call in _aggregates_in(clause)):
-            key = _canonical(node)
+        aliases = {canonical(expr): name for name, expr in reversed(self.aliases.items())}
+        for node in (call for clause in clauses for call in aggregates_in(clause)):
+            key = canonical(node)
             if key in calls:
                 continue
             name = aliases.get(key, "")
             if not name or name in taken or name in self.input_names:
                 name = f"$agg{len(calls)}"
             taken.add(name)
-            calls[key] = self._call(node, name)
+            calls[key] = read_call(node, name, self.windowed.time_column)
             self.call_names[key] = name
         return list(calls.values())
-
-    def _call(self, node: exp.Expr, name: str) -> AggregateCall:
-        text = to_sql(node)
-        inner, condition, ignore_nulls = node, None, False
-        if isinstance(inner, exp.Filter):
-            condition, inner = inner.expression.this, inner.this
-        if isinstance(inner, exp.IgnoreNulls | exp.RespectNulls):
-            ignore_nulls, inner = isinstance(inner, exp.IgnoreNulls), inner.this
-        wrapped = not isinstance(inner, exp.Anonymous)  # WITHIN GROUP and the like: Spark's alone
-        function = inner.this.name.upper() if wrapped else inner.name.upper()
-        args = tuple(inner.expressions)
-        distinct = len(args) == 1 and isinstance(args[0], exp.Distinct)
-        if distinct:
-            args = tuple(args[0].expressions)
-        if len(args) == 1 and isinstance(args[0], exp.IgnoreNulls | exp.RespectNulls):
-            ignore_nulls, args = isinstance(args[0], exp.IgnoreNulls), (args[0].this,)
-        by_time = function in TIME_ORDERED and not wrapped
-        if by_time and len(args) == 2:  # first(x, true) is first(x) IGNORE NULLS
-            if not isinstance(args[1], exp.Boolean):
-                by_time = False
-            else:
-                ignore_nulls, args = ignore_nulls or bool(args[1].this), args[:1]
-        if by_time and ignore_nulls:
-            present = exp.Not(this=exp.Is(this=args[0].copy(), expression=exp.Null()))
-            condition = (
-                exp.And(this=exp.Paren(this=condition), expression=present)
-                if condition
-                else present
-            )
-        call = AggregateCall(
-            name=name,
-            function=f"{function} WITHIN GROUP" if wrapped else function,
-            expr=node,
-            args=args,
-            text=text,
-            type="",
-            condition=condition,
-            distinct=distinct,
-            order=self.windowed.time_column if by_time else None,
-        )
-        if by_time or (function in ("MIN_BY", "MAX_BY") and len(args) == 2 and not distinct):
-            return _with_expr(call, _picking(call))
-        return call
 
     def around(
         self,
@@ -347,7 +302,7 @@ class _Block:
         scope: Mapping[str, exp.CTE],
     ) -> Node | str:
         """The SELECT around the aggregate: its items, HAVING, ORDER BY, LIMIT."""
-        self.key_names = {_canonical(key.expr): key.name for key in aggregate.keys}
+        self.key_names = {canonical(key.expr): key.name for key in aggregate.keys}
         known = aggregate.column_names
         items = [
             alias(self._post(item), column_.name)
@@ -373,10 +328,10 @@ class _Block:
 
     def _post(self, expr: exp.Expr) -> exp.Expr:
         """The expression over the aggregate's output columns."""
-        key = _canonical(expr)
+        key = canonical(expr)
         if key in self.key_names:
             return column(self.key_names[key])
-        if key in self.call_names and _is_call(expr):
+        if key in self.call_names and is_call(expr):
             return column(self.call_names[key])
         result = expr.copy()
         for child in list(result.iter_expressions()):
@@ -403,63 +358,9 @@ class _Block:
         return expr.transform(spelled_out)
 
 
-def _with_expr(call: AggregateCall, expr: exp.Expr) -> AggregateCall:
-    return replace(call, expr=expr)
-
-
-def _picking(call: AggregateCall) -> exp.Expr:
-    """A call that picks a value, as Spark computes it on rows: deterministic also among ties."""
-    first = TIME_ORDERED.get(call.function, "first" if call.function == "MIN_BY" else "last")
-    order, value = ordering(call)
-    pair = exp.Anonymous(
-        this="NAMED_STRUCT", expressions=[literal("o"), order.copy(), literal("v"), value.copy()]
-    )
-    extreme = exp.Anonymous(this="MIN" if first == "first" else "MAX", expressions=[pair])
-    where = exp.Where(this=pick_condition(call))
-    return exp.Dot(
-        this=exp.Paren(this=exp.Filter(this=extreme, expression=where)),
-        expression=exp.to_identifier("v"),
-    )
-
-
-def _is_call(node: exp.Expr) -> bool:
-    """Whether a node is an aggregate call, with what is wrapped around it."""
-    if isinstance(node, exp.Filter | exp.WithinGroup | exp.IgnoreNulls | exp.RespectNulls):
-        return _is_call(node.this)
-    return is_aggregate(node)
-
-
-def _aggregates_in(clause: exp.Expr) -> list[exp.Expr]:
-    """The outermost aggregate calls in a clause, those of OVER and of subqueries left out."""
-    if isinstance(clause, exp.Query):
-        return []
-    if isinstance(clause, exp.Window):
-        function = clause.this
-        inner = function.this if isinstance(function, exp.Filter | exp.IgnoreNulls) else function
-        found = [call for arg in inner.iter_expressions() for call in _aggregates_in(arg)]
-        rest = [child for child in clause.iter_expressions() if child is not function]
-        return found + [call for child in rest for call in _aggregates_in(child)]
-    if _is_call(clause):
-        return [clause]
-    return [call for child in clause.iter_expressions() for call in _aggregates_in(child)]
-
-
 def _only_counted_stars(item: exp.Expr) -> bool:
     """Whether every * in an expression is the argument of a function, as in COUNT(*)."""
     return all(isinstance(star.parent, exp.Anonymous) for star in item.find_all(exp.Star))
-
-
-def _canonical(expr: exp.Expr) -> str:
-    """A text that is equal for expressions that mean the same column by column."""
-
-    def folded(node: exp.Expr) -> exp.Expr:
-        if isinstance(node, exp.Identifier):
-            return exp.Identifier(this=node.name.lower(), quoted=True)
-        if isinstance(node, exp.Anonymous) and isinstance(node.this, str):
-            node.set("this", node.this.upper())
-        return node
-
-    return to_sql(expr.unnest().copy().transform(folded, copy=False))
 
 
 def _unknown_columns(outer: exp.Select, known: frozenset[str]) -> str | None:

@@ -8,7 +8,6 @@ from sqlglot import exp
 
 from planner.aggregates import AggregatePlan
 from planner.logical import (
-    AggregateCall,
     Filter,
     NamedExpr,
     Node,
@@ -17,6 +16,7 @@ from planner.logical import (
     SqlQuery,
     TableScan,
     UnaryNode,
+    WindowAggregate,
     WindowKey,
     WindowTableFunction,
 )
@@ -39,15 +39,8 @@ __all__ = [
 
 
 @dataclass(frozen=True)
-class OnePhaseWindowAggregate(UnaryNode):
+class OnePhaseWindowAggregate(WindowAggregate):
     """Rows are copied into their windows and Spark aggregates them there."""
-
-    window: Window
-    time_column: str
-    time_type: str
-    keys: tuple[NamedExpr, ...]
-    window_keys: tuple[WindowKey, ...]
-    calls: tuple[AggregateCall, ...]
 
 
 @dataclass(frozen=True)

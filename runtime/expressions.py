@@ -40,7 +40,7 @@ class Call:
     of comparisons and of `in`, and the values of `case` and `coalesce` have one type: the planner
     puts the casts in that Spark would put in.
 
-    `text` is the SQL that the call stands for, for errors; it does not count when calls are compared.
+    `text` is the SQL that the call stands for, for errors; calls that differ in it are equal.
     """
 
     function: str
