@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from math import inf
 from typing import Any
 
 import pyarrow as pa
@@ -22,6 +23,10 @@ from runtime.kernels.blobs import to_blob
 
 # Types that Spark does not hand over as Arrow; their text is shown instead
 _NO_ARROW = (CalendarIntervalType, NullType, VariantType, YearMonthIntervalType)
+
+
+# A result of no more rows than this comes in one piece, which spares a stage and a job a partition
+_AT_ONCE = 100_000
 
 
 @dataclass(frozen=True)
@@ -86,8 +91,9 @@ class Result:
         if self.dataframe is None:
             return
         frame = _arrow_ready(self.dataframe)
-        if limit is not None:
-            yield from self._run(frame.limit(limit).toArrow).to_batches()
+        if limit is not None or _most_rows(frame) <= _AT_ONCE:
+            frame = frame if limit is None else frame.limit(limit)
+            yield from self._run(frame.toArrow).to_batches()
             return
         blobs = frame.mapInArrow(_serialized, "batch binary")
         rows = self._run(lambda: blobs.toLocalIterator(prefetchPartitions=True))
@@ -107,6 +113,15 @@ def _serialized(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     for batch in batches:
         if batch.num_rows:
             yield pa.RecordBatch.from_pydict({"batch": pa.array([to_blob(batch)], pa.binary())})
+
+
+def _most_rows(frame: DataFrame) -> float:
+    """How many rows the plan lets through at most, as a LIMIT or a global aggregate tells."""
+    plan = getattr(frame, "_jdf", None)
+    if plan is None:
+        return inf  # over Spark Connect the plan is on the server
+    bound = plan.queryExecution().optimizedPlan().maxRows()
+    return float(bound.get()) if bound.isDefined() else inf
 
 
 def _arrow_ready(frame: DataFrame) -> DataFrame:

@@ -334,9 +334,9 @@ def test_every_rule_may_be_disabled_without_changing_the_result(
 
 
 def test_results_stream_as_arrow_batches(db: sqlwin.Session) -> None:
-    (result,) = db.execute("SELECT id, CAST(NULL AS VOID) AS nothing FROM range(100000)")
+    (result,) = db.execute("SELECT id, CAST(NULL AS VOID) AS nothing FROM range(200000)")
     batches = list(result.batches())
-    assert sum(batch.num_rows for batch in batches) == 100_000
+    assert sum(batch.num_rows for batch in batches) == 200_000
     assert max(batch.num_rows for batch in batches) <= 10_000
     assert sum(b.num_rows for b in result.batches(limit=7)) == 7
 
