@@ -65,8 +65,6 @@ class Presenter:
 
     def show(self, result: Result, started: float) -> None:
         """Show a result; `started` is when its statement was begun (`time.monotonic`)."""
-        for note in result.notes:
-            click.echo(f"note: {note}", err=True)
         if result.kind in ("ok", "insert"):
             seconds = f" ({elapsed(started)})" if result.kind == "insert" else ""
             click.echo(result.message + seconds, err=True)

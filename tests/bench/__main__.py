@@ -43,7 +43,8 @@ def main() -> None:
     with sqlwin.connect(
         master=options.master, conf={"spark.sql.session.timeZone": "UTC"}
     ) as session:
-        chosen = [c for c in cases.MATRIX if all(w in c.name for w in options.case)]
+        named = [c for c in cases.MATRIX if c.name in options.case]
+        chosen = named or [c for c in cases.MATRIX if all(w in c.name for w in options.case)]
         table = Table("case", "sqlwin, s", *options.peers, title=f"{options.rows:,} rows")
         for case in chosen:
             path = data.make(options.data, options.rows, case.keys, case.key_type)
@@ -121,7 +122,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--rows", type=int, default=20_000_000, help="rows of each data set")
     parser.add_argument("--runs", type=int, default=3, help="timed runs of each engine")
     parser.add_argument(
-        "--case", action="append", default=[], help="only cases whose name holds this; repeatable"
+        "--case", action="append", default=[], help="a case by its name, or what names must hold; repeatable"
     )
     parser.add_argument(
         "--peers",

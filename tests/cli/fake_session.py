@@ -34,7 +34,6 @@ class FakeResult:
     message: str = "OK"
     data: list[pa.RecordBatch] = field(default_factory=list)
     row_count: int | None = None
-    notes: tuple[str, ...] = ()
     text: str | None = None
     hangs: bool = False
     notes: tuple[str, ...] = ()

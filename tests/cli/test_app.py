@@ -302,10 +302,21 @@ def test_a_reader_that_leaves_ends_the_run_quietly():
     assert (done.stdout, done.stderr) == ("n\n0\n", "")
 
 
+def heed_interrupts() -> None:
+    """A suite that a shell started in the background has SIGINT ignored, and passes that on."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_a_signal_cancels_the_jobs_and_leaves_no_file(tmp_path, number, code):
     arguments = ["run", "-e", "hang", "--output", str(tmp_path / "out.csv")]
-    process = subprocess.Popen([*PROGRAM, *arguments], env=ENV, stderr=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        [*PROGRAM, *arguments],
+        env=ENV,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=heed_interrupts,
+    )
     while not (names := os.listdir(tmp_path)):
         time.sleep(0.02)
     # The header is in the file's buffer only; give the program time to reach the endless wait.
@@ -324,6 +335,7 @@ def _terminal(*arguments: str) -> pexpect.spawn:
         [*PROGRAM[1:], "run", *arguments],
         env=ENV,
         dimensions=(24, 100),
+        preexec_fn=heed_interrupts,
         encoding="utf-8",
         timeout=20,
     )
