@@ -122,7 +122,10 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--rows", type=int, default=20_000_000, help="rows of each data set")
     parser.add_argument("--runs", type=int, default=3, help="timed runs of each engine")
     parser.add_argument(
-        "--case", action="append", default=[], help="a case by its name, or what names must hold; repeatable"
+        "--case",
+        action="append",
+        default=[],
+        help="a case by its name, or what names must hold; repeatable",
     )
     parser.add_argument(
         "--peers",
