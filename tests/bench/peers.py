@@ -10,7 +10,6 @@ import sqlwin
 from tests.bench import cases
 from tests.bench.cases import Case
 
-
 # Engines that copy rows into their windows are not asked for more copies: it takes hours
 MOST_COPIES = 120
 
