@@ -326,7 +326,9 @@ class Runner:
     def _describe_job(self, text: str) -> None:
         """Spark's UI shows the statement beside its jobs."""
         if not is_remote(self.spark):
-            self.spark.sparkContext.setJobDescription(" ".join(text.split())[:500])
+            name = self.config.get("pipeline.name")
+            described = f"{name}: {text}" if name else text
+            self.spark.sparkContext.setJobDescription(" ".join(described.split())[:500])
 
 
 def _spark_plan(rows: DataFrame, mode: str) -> str:

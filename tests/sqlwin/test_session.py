@@ -365,3 +365,9 @@ def test_explain_details_of_spark_and_flink_are_answered(db: sqlwin.Session) -> 
     assert flinks.notes == (
         "EXPLAIN ESTIMATED_COST has nothing to add to the plan of a batch query",
     )
+
+
+def test_jobs_are_described_by_the_pipelines_name_and_the_statement(db: sqlwin.Session) -> None:
+    db.execute("SET 'pipeline.name' = 'nightly'; SELECT\n 1")
+    described = db.spark.sparkContext.getLocalProperty("spark.job.description")
+    assert described == "nightly: SELECT 1"
