@@ -3,13 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Protocol
 
 from sqlglot import exp
 
-from runtime.spec import Column, ScanSource
+from runtime.spec import Column, ScanSource, Watermark
 
 Schema = tuple[Column, ...]
+
+
+@dataclass(frozen=True)
+class StreamTable:
+    """A table that is read as a stream.
+
+    Attributes:
+        name: the table, for messages.
+        watermark: its WATERMARK FOR, whose expression is Spark SQL over the table's columns.
+    """
+
+    name: str
+    watermark: Watermark | None
 
 
 class Catalog(Protocol):
@@ -27,6 +41,13 @@ class Catalog(Protocol):
 
     def relation(self, name: tuple[str, ...]) -> str | None:
         """The name by which Spark knows a table that sqlwin keeps, or None for Spark's own."""
+
+    def stream(self, name: tuple[str, ...]) -> StreamTable | None:
+        """The stream that a name stands for in this statement, or None for a table at rest.
+
+        Args:
+            name: the name of a kept table, or what `relation` made of it.
+        """
 
     def scan_source(self, name: tuple[str, ...], columns: Schema) -> ScanSource | str:
         """The files of a kept table as the Arrow scan reads them, or why it cannot.

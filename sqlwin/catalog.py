@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import ArrayType, DataType, MapType, StructType
 from sqlglot import exp
 
-from planner.catalog import Schema
+from planner.catalog import Schema, StreamTable
 from planner.sql import empty_relation, to_sql
 from runtime.batch.scan_local import scan_source
 from runtime.errors import CatalogError, SqlwinError
@@ -174,6 +174,13 @@ class SessionCatalog:
         if key not in self._shown:
             self._show(key, entry)
         return _spark_name(key)
+
+    def stream(self, name: Name) -> StreamTable | None:
+        """The stream behind a name. See `planner.catalog.Catalog`."""
+        entry = self.entry(name)
+        if isinstance(entry, Registered) and entry.dataframe.isStreaming:
+            return StreamTable(".".join(entry.name), None)
+        return None
 
     def scan_source(self, name: Name, columns: Schema) -> ScanSource | str:
         """The files of a kept table as the Arrow scan reads them. See `planner.catalog.Catalog`."""

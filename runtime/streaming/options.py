@@ -1,0 +1,64 @@
+"""How a streaming query runs: what is not in its plan."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+# What a file in the directory of the end of input holds, as JSON lines: any row will do.
+END_OF_INPUT_DDL = "watermark_us bigint"
+
+
+@dataclass(frozen=True)
+class Firing:
+    """When windows are put out beside the moment at which the watermark passes their end.
+
+    Attributes:
+        delay_us: every so often by the clock, if rows came; 0: with every micro-batch that
+            brought rows; None: never.
+        rows: whenever so many rows of a key group's window came; None: never.
+    """
+
+    delay_us: int | None = None
+    rows: int | None = None
+
+    @property
+    def is_on(self) -> bool:
+        """Whether it ever fires."""
+        return self.delay_us is not None or self.rows is not None
+
+
+@dataclass(frozen=True)
+class StreamOptions:
+    """Settings of a streaming query; those of its state hold for the life of its checkpoint.
+
+    Attributes:
+        key_groups: how many groups of keys the state is cut into; fixed at the first start and
+            kept with the checkpoint.
+        partitions: over how many tasks they are spread; Spark fixes it at the first start.
+        end_of_input: a directory; once a JSON file that fits END_OF_INPUT_DDL appears in it, all
+            windows close. None: windows never close for want of input.
+        idle_timeout_us: a source without rows for so long by the clock does not hold back the
+            others; None: it does.
+        watermark_policy: `min` or `max` of the sources' watermarks.
+        max_jump_us: how far one micro-batch may move a source's watermark; None: any distance.
+        allowed_lateness_us: for so long after its end a window is put out again with rows that
+            come late.
+        early_fire: windows are put out before their end too.
+        late_fire: how often windows with late rows are put out again within the allowed
+            lateness; off: with every micro-batch that brought some.
+    """
+
+    key_groups: int
+    partitions: int
+    end_of_input: str | None = None
+    idle_timeout_us: int | None = None
+    watermark_policy: str = "min"
+    max_jump_us: int | None = None
+    allowed_lateness_us: int = 0
+    early_fire: Firing = Firing()
+    late_fire: Firing = Firing()
+
+    @property
+    def emits_updates(self) -> bool:
+        """Whether a window can be put out more than once: rows then carry a row kind."""
+        return self.allowed_lateness_us > 0 or self.early_fire.is_on
