@@ -2,11 +2,33 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from sqlglot import exp
 
 from runtime.errors import Position
 
 WINDOW_COLUMNS = ("window_start", "window_end", "window_time")
+
+# The same behind GROUP BY TUMBLE(...): names that no column of a person's has
+GROUP_WINDOW_COLUMNS = ("w$start", "w$end", "w$rowtime")
+
+
+# In `meta` of a window function: what it is written with that Flink does not read
+LENIENCIES = "leniencies"
+
+
+@dataclass(frozen=True)
+class Leniency:
+    """A spelling that sqlwin reads and Flink refuses.
+
+    `start` and `end` are inclusive character offsets; `hint` says what Flink reads.
+    """
+
+    message: str
+    start: int
+    end: int
+    hint: str | None
 
 
 class WindowFunction(exp.Expression, exp.UDTF):
@@ -19,6 +41,7 @@ class WindowFunction(exp.Expression, exp.UDTF):
         size, slide, step, gap, offset, emitonlyonupdate: the expressions as written.
         partition: the columns of a PARTITION BY inside SESSION, a list.
         alias: an `exp.TableAlias`, with or without column names.
+        names: three identifiers, if the window columns have other names than the usual ones.
 
     Source positions are kept in `meta`, as sqlglot does for identifiers: `line`, `col` (of the
     last character), `start`, `end` (inclusive character offsets); on this node, on each argument.
@@ -36,6 +59,7 @@ class WindowFunction(exp.Expression, exp.UDTF):
         "emitonlyonupdate": False,
         "partition": False,
         "alias": False,
+        "names": False,
         "joins": False,
         "laterals": False,
         "pivots": False,

@@ -15,6 +15,7 @@ from sqlglot import exp
 from planner.ast import WINDOW_COLUMNS, WindowFunction, position_of
 from planner.bind_block import bind_aggregation, is_aggregation
 from planner.catalog import Catalog, Schema, column_named
+from planner.group_windows import rewrite_group_windows
 from planner.logical import (
     NamedExpr,
     Node,
@@ -108,6 +109,8 @@ class _Binder:
         if isinstance(query, exp.Subquery):
             query.set("this", self.lift(query.this, scope))
             return query
+        if isinstance(query, exp.Select):
+            rewrite_group_windows(query, self.sql)
         scope = self._lift_ctes(query, scope)
         for part in self._parts_below(query):
             if isinstance(part, WindowFunction):
@@ -308,8 +311,12 @@ class _Binder:
         else:
             source = self.bind_query(data.unnest(), scope)
         time = self._time_column(function, source.schema)
-        self._refuse_window_columns(function, source.schema)
-        columns = WindowColumns(*WINDOW_COLUMNS)
+        names = function.args.get("names")
+        if names:
+            columns = WindowColumns(*(name.name for name in names))
+        else:
+            self._refuse_window_columns(function, source.schema)
+            columns = WindowColumns(*WINDOW_COLUMNS)
         alias = function.args.get("alias")
         if alias is not None and alias.columns:
             source, columns, time = self._renamed(function, source, time)

@@ -59,6 +59,9 @@ class SqlWinParser(SparkParser):
     }
     ARRAY_CONSTRUCTORS: ClassVar[dict[str, type[exp.Func]]] = {}
 
+    # `GROUP BY SESSION(ts, ...)`
+    FUNC_TOKENS: ClassVar[Any] = {*SparkParser.FUNC_TOKENS, TokenType.SESSION}
+
     STRICT_CAST: ClassVar[bool] = True
     ADD_JOIN_ON_TRUE: ClassVar[bool] = False
     JOINS_HAVE_EQUAL_PRECEDENCE: ClassVar[bool] = False  # would turn commas into CROSS JOIN

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from sqlglot import exp
@@ -139,3 +140,25 @@ def _parse_precision(parser: SqlWinParser) -> None:
         if not parser._match(TokenType.COMMA):
             break
     parser._match_r_paren()
+
+
+_SHORT_DURATION = re.compile(r"(\d+)(ms|s|m|h|d|w)(?![\w.])")
+_SHORT_UNITS = {
+    "ms": "MILLISECOND",
+    "s": "SECOND",
+    "m": "MINUTE",
+    "h": "HOUR",
+    "d": "DAY",
+    "w": "WEEK",
+}
+
+
+def parse_short_duration(parser: SqlWinParser) -> exp.Interval | None:
+    """`5s` or `10m`, as Timeplus writes durations; elsewhere `5s` is a number."""
+    found = _SHORT_DURATION.match(parser.sql, parser._curr.start) if parser._curr else None
+    if found is None:
+        return None
+    while parser._curr and parser._curr.start < found.end():
+        parser._advance()
+    value, unit = found.groups()
+    return exp.Interval(this=exp.Literal.string(value), unit=exp.Var(this=_SHORT_UNITS[unit]))

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 from sqlglot import exp
 from sqlglot.tokenizer_core import Token, TokenType
 
-from planner.ast import WindowFunction
+from planner.ast import LENIENCIES, Leniency, WindowFunction
+from planner.rendering import SparkSql
 from runtime.nearest import nearest
+from sqlwin.dialect_intervals import parse_short_duration
 from sqlwin.dialect_signatures import SIGNATURES, is_window_call, usage
 
 if TYPE_CHECKING:
@@ -56,7 +58,8 @@ def _parse_call(parser: SqlWinParser) -> WindowFunction:
     name = parser._curr
     kind = name.text.upper()
     parser._advance(2)
-    arguments = _parse_arguments(parser, kind, name)
+    lenient: list[Leniency] = []
+    arguments = _parse_arguments(parser, kind, name, lenient)
     parser._match_r_paren()
     if is_wrapped:
         parser._match_r_paren()
@@ -64,10 +67,14 @@ def _parse_call(parser: SqlWinParser) -> WindowFunction:
     this.meta.update(line=name.line, col=name.col, start=name.start, end=name.end)
     node = WindowFunction(this=this, **arguments)
     parser.span(node, first)
+    if lenient:
+        node.meta[LENIENCIES] = lenient
     return node
 
 
-def _parse_arguments(parser: SqlWinParser, kind: str, name: Token) -> dict[str, object]:
+def _parse_arguments(
+    parser: SqlWinParser, kind: str, name: Token, lenient: list[Leniency]
+) -> dict[str, object]:
     """The arguments by parameter; checked to be all there, none unknown or given twice."""
     signature = SIGNATURES[kind]
     arguments: dict[str, object] = {}
@@ -85,13 +92,16 @@ def _parse_arguments(parser: SqlWinParser, kind: str, name: Token) -> dict[str, 
         is_named = has_name
         if has_name:
             parameter = _parameter(parser, kind, argument, arguments)
+            _note_parameter(argument, parameter, len(arguments), lenient)
             parser._advance(2)
-            arguments[parameter] = _parse_argument(parser, kind, parameter, arguments)
+            arguments[parameter] = _parse_argument(parser, kind, parameter, arguments, lenient)
+        elif kind == "SESSION" and len(positional) == 2 and _is_descriptor(parser):
+            _parse_key_descriptor(parser, arguments, lenient)
         else:
             # Beyond the last parameter arguments are only counted.
             n = len(positional)
             parameter = signature.parameters[n] if n < len(signature.parameters) else ""
-            parsed = _parse_argument(parser, kind, parameter, arguments)
+            parsed = _parse_argument(parser, kind, parameter, arguments, lenient)
             positional.append((argument, parsed))
         if not parser._match(TokenType.COMMA):
             break
@@ -159,21 +169,66 @@ def _parameter(parser: SqlWinParser, kind: str, token: Token, arguments: dict[st
     return parameter
 
 
+def _note_parameter(token: Token, parameter: str, n_before: int, lenient: list[Leniency]) -> None:
+    """What Flink has against a name that stands before `=>`."""
+    upper = parameter.upper()
+    if token.text != upper:
+        lenient.append(_leniency("names of arguments are written in capitals", token, token, upper))
+    elif parameter == "offset" and token.token_type != TokenType.IDENTIFIER:
+        lenient.append(_leniency("OFFSET is a reserved word", token, token, "`OFFSET` => ..."))
+    elif parameter == "data" and n_before:
+        lenient.append(_leniency("DATA must be the first argument", token, token, None))
+
+
+def _leniency(message: str, first: Token, last: Token, right: str | None) -> Leniency:
+    return Leniency(message, first.start, last.end, f"write {right}" if right else None)
+
+
+def _is_descriptor(parser: SqlWinParser) -> bool:
+    return (
+        parser._curr.text.upper() == "DESCRIPTOR" and parser._next.token_type == TokenType.L_PAREN
+    )
+
+
+def _parse_key_descriptor(
+    parser: SqlWinParser, arguments: dict[str, object], lenient: list[Leniency]
+) -> None:
+    """`SESSION(TABLE t, DESCRIPTOR(ts), DESCRIPTOR(k), gap)`, as Calcite writes PARTITION BY."""
+    first = parser._curr
+    if "partition" in arguments:
+        parser.fail("SESSION got its keys twice: PARTITION BY and DESCRIPTOR", first)
+    parser._advance(2)
+    arguments["partition"] = parser._parse_csv(lambda: _parse_key(parser))
+    parser._match_r_paren()
+    lenient.append(
+        _leniency("keys stand in PARTITION BY", first, parser._prev, "TABLE t PARTITION BY k")
+    )
+
+
 def _parse_argument(
-    parser: SqlWinParser, kind: str, parameter: str, arguments: dict[str, object]
+    parser: SqlWinParser,
+    kind: str,
+    parameter: str,
+    arguments: dict[str, object],
+    lenient: list[Leniency],
 ) -> exp.Expr | None:
     if parameter == "data":
-        data, partition = _parse_data(parser, kind)
+        data, partition = _parse_data(parser, kind, lenient)
         if partition:
             arguments["partition"] = partition
         return data
     if parameter == "timecol":
-        return _parse_descriptor(parser, kind)
+        return _parse_descriptor(parser, kind, lenient)
     first = parser._curr
-    if first.text.upper() == "DESCRIPTOR" and parser._next.token_type == TokenType.L_PAREN:
+    if _is_descriptor(parser):
         parser.fail(f"{kind} takes one DESCRIPTOR, as its second argument", first, hint=usage(kind))
     if is_table_keyword(first):
         parser.fail(f"{kind} takes one table, as its first argument", first, hint=usage(kind))
+    short = parse_short_duration(parser)
+    if short is not None:
+        right = short.sql(dialect=SparkSql)
+        lenient.append(_leniency("a duration is an INTERVAL", first, parser._prev, right))
+        return parser.span(short, first)
     value = parser._parse_disjunction()
     if value is None:
         parser.fail(f"{kind} lacks an argument here", first or None, hint=usage(kind))
@@ -185,7 +240,9 @@ def is_table_keyword(token: Token) -> bool:
     return token.token_type == TokenType.TABLE and token.text.upper() == "TABLE"
 
 
-def _parse_data(parser: SqlWinParser, kind: str) -> tuple[exp.Expr, list[exp.Expr]]:
+def _parse_data(
+    parser: SqlWinParser, kind: str, lenient: list[Leniency]
+) -> tuple[exp.Expr, list[exp.Expr]]:
     """The rows that windows are put on, and the keys of a PARTITION BY."""
     first = parser._curr
     if first.text.upper() == "DESCRIPTOR" and parser._next.token_type == TokenType.L_PAREN:
@@ -200,6 +257,13 @@ def _parse_data(parser: SqlWinParser, kind: str) -> tuple[exp.Expr, list[exp.Exp
         if has_keyword:
             parser._advance()
         data = _parse_relation(parser, kind, first)
+        if has_keyword and isinstance(data, exp.Subquery):
+            lenient.append(
+                _leniency("a subquery stands without TABLE", first, parser._prev, "(SELECT ...)")
+            )
+        elif not has_keyword and isinstance(data, exp.Table):
+            right = f"TABLE {parser.sql[first.start : parser._prev.end + 1]}"
+            lenient.append(_leniency("a table's name follows TABLE", first, parser._prev, right))
     parser.span(data, first)
     partition: list[exp.Expr] = []
     if parser._match(TokenType.PARTITION_BY):
@@ -292,9 +356,22 @@ def _parse_key(parser: SqlWinParser) -> exp.Expr:
     return parser.span(column, first)
 
 
-def _parse_descriptor(parser: SqlWinParser, kind: str) -> exp.Identifier:
+def _parse_descriptor(parser: SqlWinParser, kind: str, lenient: list[Leniency]) -> exp.Identifier:
     first = parser._curr
-    if first.text.upper() != "DESCRIPTOR" or parser._next.token_type != TokenType.L_PAREN:
+    if not _is_descriptor(parser):
+        if _starts_name(first) and parser._next.token_type in (TokenType.COMMA, TokenType.R_PAREN):
+            # `TUMBLE(t, ts, ...)`, as RisingWave and Timeplus write it
+            bare = parser._parse_id_var()
+            if isinstance(bare, exp.Identifier):
+                right = f"DESCRIPTOR({first.text})"
+                lenient.append(
+                    _leniency("the time column stands in DESCRIPTOR( )", first, first, right)
+                )
+                return bare
+        if _starts_name(first) and parser._next.token_type == TokenType.DOT:
+            while parser._curr and not parser.is_at(TokenType.COMMA, TokenType.R_PAREN):
+                parser._advance()
+            _fail_qualified(parser, first)
         parser.fail(
             f"{kind} lacks the DESCRIPTOR of its time column",
             first or None,
@@ -312,18 +389,22 @@ def _parse_descriptor(parser: SqlWinParser, kind: str) -> exp.Identifier:
     if parser._curr.token_type == TokenType.DOT:
         while parser._curr and parser._curr.token_type not in (TokenType.R_PAREN, TokenType.COMMA):
             parser._advance()
-        parser.fail(
-            "DESCRIPTOR takes a column's plain name, without a table before it",
-            name,
-            parser._prev,
-            hint="a field inside a column needs a name first: SELECT a.b AS ts",
-        )
+        _fail_qualified(parser, name)
     if parser._curr.token_type == TokenType.COMMA:
         while parser._curr and not parser.is_at(TokenType.R_PAREN):
             parser._advance()
         parser.fail("DESCRIPTOR takes one column, the time column", name, parser._prev)
     parser._match_r_paren()
     return column
+
+
+def _fail_qualified(parser: SqlWinParser, name: Token) -> NoReturn:
+    parser.fail(
+        "DESCRIPTOR takes a column's plain name, without a table before it",
+        name,
+        parser._prev,
+        hint="a field inside a column needs a name first: SELECT a.b AS ts",
+    )
 
 
 _LITERALS = (TokenType.STRING, TokenType.RAW_STRING, TokenType.NUMBER)

@@ -1,3 +1,3 @@
 SELECT window_end, COUNT(*) AS n
-FROM TABLE(TUMBLE(TABLE flights, sched_dep, INTERVAL '1' HOUR))
+FROM TABLE(TUMBLE(TABLE flights, INTERVAL '1' HOUR))
 GROUP BY window_end

@@ -170,6 +170,9 @@ def test_spark_has_no_quarters_but_months() -> None:
         f"TABLE(TUMBLE(TABLE bids, DESCRIPTOR(ts), {SIZE}))",
         f"TUMBLE(TABLE bids, DESCRIPTOR(ts), {SIZE})",
         f"tumble(bids, descriptor(`ts`), {SIZE})",
+        f"tumble(bids, ts, {SIZE})",
+        f"TUMBLE(TABLE bids, `ts`, {SIZE})",
+        "tumble(bids, ts, 10m)",
         f"TABLE(TUMBLE(DATA => TABLE bids, TIMECOL => DESCRIPTOR(ts), SIZE => {SIZE}))",
         f"TUMBLE(size => {SIZE}, data => bids, TimeCol => DESCRIPTOR(ts))",
     ],
@@ -216,6 +219,19 @@ def test_session_takes_keys() -> None:
         f"SESSION(DATA => TABLE t PARTITION BY k, TIMECOL => DESCRIPTOR(ts), GAP => {SIZE})"
     )
     assert [key.name for key in named.args["partition"]] == ["k"]
+    calcite = window_function(f"SESSION(TABLE t, DESCRIPTOR(ts), DESCRIPTOR(k1, k2), {SIZE})")
+    assert [key.name for key in calcite.args["partition"]] == ["k1", "k2"]
+    assert calcite.args["gap"] == one.args["gap"]
+
+
+@pytest.mark.parametrize(
+    ("short", "interval"),
+    [("5s", "'5' SECOND"), ("2h", "'2' HOUR"), ("250ms", "'250' MILLISECOND")],
+)
+def test_short_durations_are_intervals_where_a_window_wants_one(short: str, interval: str) -> None:
+    node = window_function(f"HOP(t, ts, {short}, {short})")
+    assert to_spark(node.args["slide"]) == f"INTERVAL {interval}"
+    assert to_spark(parse_query("SELECT 5s")) == "SELECT 5s"
 
 
 @pytest.mark.parametrize(
@@ -296,6 +312,7 @@ def test_every_argument_knows_its_place() -> None:
         (f"TUMBLE(SIZE => {SIZE}, TIMECOL => DESCRIPTOR(ts))", "lacks the argument DATA", None),
         (f"TUMBLE(DESCRIPTOR(ts), {SIZE})", "TUMBLE lacks its data", "DESCRIPTOR"),
         (f"TUMBLE(TABLE t, {SIZE}, 1)", "lacks the DESCRIPTOR", "INTERVAL"),
+        (f"TUMBLE(TABLE t, t.ts, {SIZE})", "plain name", "t.ts"),
         (f"TUMBLE(TABLE t, DESCRIPTOR(), {SIZE})", "needs the name", "DESCRIPTOR()"),
         (f"TUMBLE(TABLE t, DESCRIPTOR(t.ts), {SIZE})", "plain name", "t.ts"),
         (f"TUMBLE(TABLE t, DESCRIPTOR(a, b), {SIZE})", "takes one column", "a, b"),

@@ -1,0 +1,1 @@
+SELECT TUMBLE_START(sched_dep, INTERVAL '1' HOUR), COUNT(*) FROM flights

@@ -1,0 +1,1 @@
+SELECT TUMBLE(sched_dep, INTERVAL '1' HOUR), COUNT(*) FROM flights GROUP BY 1

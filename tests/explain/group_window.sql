@@ -1,0 +1,5 @@
+SELECT origin, TUMBLE_START(sched_dep, INTERVAL '1' DAY), TUMBLE_ROWTIME(sched_dep, INTERVAL '1' DAY) AS t, COUNT(*) AS n
+FROM flights
+WHERE dep_delay > 0
+GROUP BY TUMBLE(sched_dep, INTERVAL '1' DAY), origin
+HAVING TUMBLE_END(sched_dep, INTERVAL '1' DAY) < TIMESTAMP_NTZ '2013-01-05 00:00:00'
