@@ -1,0 +1,289 @@
+"""Plan nodes as operators: a name and attributes, from which every form of EXPLAIN is made.
+
+A node that is not known here shows the fields of its dataclass, so that a new kind of node appears
+in every form at once; a case of its own only makes it read better.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import fields, is_dataclass
+from typing import Any
+
+from sqlglot import exp
+
+from planner.aggregates import AggregatePlan
+from planner.intervals import render_duration
+from planner.logical import (
+    Aggregate,
+    AggregateCall,
+    Filter,
+    NamedExpr,
+    Node,
+    Project,
+    Sink,
+    SqlQuery,
+    TableScan,
+    WindowAggregate,
+    WindowKey,
+    WindowTableFunction,
+)
+from planner.operator_queries import query_operators
+from planner.operator_text import Operator, item_text, operator, unquoted
+from planner.physical import (
+    Exchange,
+    GlobalWindowAggregate,
+    LocalWindowAggregate,
+    OnePhaseWindowAggregate,
+    ScanLocalWindowAggregate,
+)
+from planner.sql import conjunction, to_sql
+from runtime.spec import Cumulate, Hop, ScanSource, Session, Tumble, Window
+
+
+def logical_operators(node: Node) -> list[Operator]:
+    """The operators of a node of a logical plan, the last to run first."""
+    match node:
+        case TableScan():
+            return [operator("LogicalTableScan", table=node.table)]
+        case SqlQuery():
+            return query_operators(node, "Logical")
+        case Filter():
+            return [operator("LogicalFilter", condition=_condition(node.conjuncts))]
+        case Project():
+            return [operator("LogicalProject", select=_items(node.items))]
+        case WindowTableFunction():
+            window = window_text(node.window, _time_of(node))
+            return [operator("LogicalTableFunctionScan", window=window)]
+        case Aggregate():
+            by, select = _names(node.keys), _calls(node.calls)
+            return [operator("LogicalAggregate", groupBy=by, select=select)]
+        case WindowAggregate():
+            return [_window_aggregate("LogicalWindowAggregate", node)]
+        case Sink():
+            return [operator("LogicalSink", table=node.table, overwrite=_overwrite(node))]
+    return [_by_fields("Logical", node)]
+
+
+def physical_operators(node: Node) -> list[Operator]:
+    """The operators of a node of a physical plan, the last to run first."""
+    match node:
+        case TableScan():
+            names = [column.name for column in node.schema]
+            return [
+                operator(
+                    "TableSourceScan", table=node.table, connector=node.connector, fields=names
+                )
+            ]
+        case SqlQuery():
+            return query_operators(node, "")
+        case Filter():
+            return [operator("Calc", where=_condition(node.conjuncts))]
+        case Project():
+            return [operator("Calc", select=_items(node.items))]
+        case WindowTableFunction():
+            window = window_text(node.window, _time_of(node))
+            return [operator("WindowTableFunction", window=window)]
+        case Aggregate():
+            by = _names(node.keys)
+            return [
+                operator("HashAggregate", groupBy=by, select=_calls(node.calls)),
+                operator("Exchange", distribution=_hash(by)),
+            ]
+        case OnePhaseWindowAggregate():
+            window = window_text(node.window, f"time_col=[{node.time_column}]")
+            names = [*_names(node.keys), *_names(node.window_keys)]
+            return [
+                _window_aggregate("WindowAggregate", node),
+                operator("Exchange", distribution=_hash(names)),
+                operator("WindowTableFunction", window=window),
+            ]
+        case LocalWindowAggregate():
+            return [
+                operator(
+                    "LocalWindowAggregate",
+                    groupBy=_names(node.keys),
+                    window=window_text(node.window, f"time_col=[{node.time_column}]"),
+                    select=[*_items(node.keys), *_partials(node.plans), _slice_end(node.slice_end)],
+                )
+            ]
+        case ScanLocalWindowAggregate():
+            columns = (*node.source.columns, *node.source.partition_columns)
+            keys = _items(node.key_exprs)
+            return [
+                operator(
+                    "ArrowScanLocalWindowAggregate",
+                    table=node.table,
+                    fields=[column.name for column in columns],
+                    where=_condition(node.conditions) if node.conditions else None,
+                    groupBy=_names(node.key_exprs),
+                    window=window_text(node.window, f"time_col=[{node.time_column}]"),
+                    select=[*keys, *_partials(node.plans), _slice_end(node.slice_end)],
+                )
+            ]
+        case Exchange():
+            return [operator("Exchange", distribution=_hash(node.keys), carries="Arrow blobs")]
+        case GlobalWindowAggregate():
+            merged = [_merge(plan) for plan in node.plans if plan.accumulators]
+            return [
+                operator(
+                    "GlobalWindowAggregate",
+                    groupBy=node.keys,
+                    window=window_text(node.window, f"slice_end=[{node.slice_end}]"),
+                    select=[*node.keys, *merged, *_window_keys(node.window_keys)],
+                )
+            ]
+        case Sink():
+            return [operator("Sink", table=node.table, overwrite=_overwrite(node))]
+    return [_by_fields("", node)]
+
+
+def window_text(window: Window, source: str) -> str:
+    """A window as Flink prints it: `HOP(time_col=[ts], size=[10 min], slide=[5 min])`."""
+    texts = [source, *(f"{k}=[{render_duration(v)}]" for k, v in window_parameters(window).items())]
+    return f"{window_kind(window)}({', '.join(texts)})"
+
+
+def window_kind(window: Window) -> str:
+    """`TUMBLE`, `HOP`, `CUMULATE`, `SESSION`."""
+    return type(window).__name__.upper()
+
+
+def window_parameters(window: Window) -> dict[str, int]:
+    """The parameters of a window in microseconds, as EXPLAIN names them; no offset if it is 0."""
+    match window:
+        case Tumble():
+            parameters = {"size": window.size_us}
+        case Hop():
+            parameters = {"size": window.size_us, "slide": window.slide_us}
+        case Cumulate():
+            parameters = {"max_size": window.size_us, "step": window.step_us}
+        case Session():
+            return {"gap": window.gap_us}
+        case _:
+            given = {f.name: getattr(window, f.name) for f in fields(window)}
+            return {k.removesuffix("_us"): v for k, v in given.items() if k.endswith("_us") and v}
+    return {**parameters, "offset": window.offset_us} if window.offset_us else parameters
+
+
+# -- parts of an operator ------------------------------------------------------------------------
+
+
+def _window_aggregate(name: str, node: WindowAggregate) -> Operator:
+    return operator(
+        name,
+        groupBy=_names(node.keys),
+        window=window_text(node.window, f"time_col=[{node.time_column}]"),
+        select=[*_calls(node.calls), *_window_keys(node.window_keys)],
+    )
+
+
+def _partials(plans: tuple[AggregatePlan, ...]) -> list[str]:
+    return [
+        f"{to_sql(partial.expr)} AS {' and '.join(partial.struct_fields) or partial.name}"
+        for plan in plans
+        for partial in plan.partials
+    ]
+
+
+def _slice_end(name: str) -> str:
+    return f"slice_end('w$) AS {name}"
+
+
+def _overwrite(node: Sink) -> str | None:
+    return "true" if node.overwrite else None
+
+
+def _merge(plan: AggregatePlan) -> str:
+    merges = []
+    for acc in plan.accumulators:
+        name = f" AS {acc.output.name}" if acc.output is not None else ""
+        merges.append(f"{acc.kind.upper()}({', '.join(acc.columns)}){name}")
+    return ", ".join(merges)
+
+
+def _items(items: Iterable[NamedExpr]) -> list[str]:
+    return [item_text(item) for item in items]
+
+
+def _names(keys: Iterable[NamedExpr | WindowKey]) -> list[str]:
+    return [key.name for key in keys]
+
+
+def _calls(calls: Iterable[AggregateCall]) -> list[str]:
+    return [f"{call.text} AS {call.name}" for call in calls]
+
+
+def _window_keys(keys: Iterable[WindowKey]) -> list[str]:
+    return [f"{key.role}('w$) AS {key.name}" for key in keys]
+
+
+def _condition(conjuncts: tuple[exp.Expr, ...]) -> str:
+    joined = conjunction(conjuncts)
+    assert joined is not None
+    return unquoted(joined)
+
+
+def _hash(keys: Iterable[str]) -> str:
+    names = ", ".join(keys)
+    return f"hash[{names}]" if names else "single"
+
+
+def _time_of(node: WindowTableFunction) -> str:
+    return f"time_col=[{node.time_column}]"
+
+
+# -- nodes without a case of their own -----------------------------------------------------------
+
+_FIELD_NAMES = {"keys": "groupBy", "key_exprs": "groupBy", "window_keys": "windows"}
+
+
+def _by_fields(prefix: str, node: Node) -> Operator:
+    """Every field that says something, but not the inputs."""
+    attributes: dict[str, list[str]] = {}
+    for each in fields(node):
+        value = getattr(node, each.name)
+        if each.name == "schema" or value in (None, (), "", False):
+            continue
+        texts = _value_texts(each.name, value)
+        if texts:
+            attributes.setdefault(_FIELD_NAMES.get(each.name, _camel(each.name)), texts)
+    return operator(prefix + type(node).__name__, **attributes)
+
+
+def _value_texts(name: str, value: Any) -> list[str]:
+    match value:
+        case Node():
+            return []
+        case tuple() | list() | frozenset():
+            return [text for each in value for text in _value_texts(name, each)]
+        case NamedExpr():
+            return [item_text(value)]
+        case AggregateCall():
+            return _calls([value])
+        case WindowKey():
+            return _window_keys([value])
+        case AggregatePlan():
+            return [_merge(value)] if value.accumulators else []
+        case exp.Expr():
+            return [unquoted(value)]
+        case ScanSource():
+            return [value.path]
+        case bool():
+            return ["true" if value else "false"]
+        case int() if name.endswith("_us"):
+            return [render_duration(value)]
+    if is_dataclass(value) and type(value).__module__.startswith("runtime.spec"):
+        parts = []
+        for each in fields(value):
+            inner = getattr(value, each.name)
+            texts = _value_texts(each.name, inner) if inner else []
+            if texts:
+                parts.append(f"{each.name.removesuffix('_us')}=[{', '.join(texts)}]")
+        return [f"{type(value).__name__.upper()}({', '.join(parts)})"]
+    return [str(value)]
+
+
+def _camel(name: str) -> str:
+    first, *rest = name.removesuffix("_us").split("_")
+    return first + "".join(word.capitalize() for word in rest)

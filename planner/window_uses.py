@@ -1,0 +1,112 @@
+"""What each window of a plan costs: slices, copies, what travels."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from planner.intervals import render_duration
+from planner.logical import Node, WindowTableFunction
+from planner.operators import window_text
+from planner.physical import GlobalWindowAggregate, OnePhaseWindowAggregate
+from runtime.spec import Cumulate, Hop, Session, Window
+
+
+@dataclass(frozen=True)
+class WindowUse:
+    """A window where a plan uses it.
+
+    Attributes:
+        node: the node that makes windows.
+        window: the window.
+        time_column: the column that windows are put on; None where rows carry slices already.
+        lines: the text of EXPLAIN; none for nodes that have nothing to say.
+        slice_widths_us: the widths of slices, in turn; empty where rows are copied instead.
+        copies: into how many windows a row is copied at most; None where slices are merged.
+    """
+
+    node: Node
+    window: Window
+    time_column: str | None
+    lines: tuple[str, ...]
+    slice_widths_us: tuple[int, ...] = ()
+    copies: int | None = None
+
+
+def window_uses(plan: Node) -> Iterator[WindowUse]:
+    """The windows of a physical plan, from the top.
+
+    A node below another one with the same window (the local stage of an aggregate) is no use of
+    its own.
+    """
+    yield from _uses(plan, None)
+
+
+def _uses(node: Node, above: Window | None) -> Iterator[WindowUse]:
+    window: Window | None = getattr(node, "window", None)
+    if window is not None and window != above:
+        yield _use(node, window)
+    for child in node.inputs:
+        yield from _uses(child, window if window is not None else above)
+
+
+def _use(node: Node, window: Window) -> WindowUse:
+    time_column = getattr(node, "time_column", None)
+    if isinstance(node, GlobalWindowAggregate):
+        lines = tuple(_slices(node))
+        local = node.input.inputs[0]
+        return WindowUse(
+            node, window, getattr(local, "time_column", None), lines, slice_widths_us(window)
+        )
+    if isinstance(node, OnePhaseWindowAggregate | WindowTableFunction):
+        text = window_text(window, f"time_col=[{time_column}]")
+        line = f"{text}: {_copies_text(window)}"
+        return WindowUse(node, window, time_column, (line,), copies=_copies(window))
+    return WindowUse(node, window, time_column, (), slice_widths_us(window))
+
+
+def slice_widths_us(window: Window) -> tuple[int, ...]:
+    """The widths of a window's slices, in turn: two for HOP whose size is no multiple of slide."""
+    if isinstance(window, Hop) and window.size_us % window.slide_us:
+        rest = window.size_us % window.slide_us
+        return tuple(sorted((rest, window.slide_us - rest), reverse=True))
+    width: int | None = getattr(window, "slice_width_us", None)
+    return () if width is None else (width,)
+
+
+def _slices(node: GlobalWindowAggregate) -> Iterator[str]:
+    window, local = node.window, node.input.inputs[0]
+    widths = slice_widths_us(window)
+    count = "" if isinstance(window, Session) else str(window.slices_per_window)
+    width = " and ".join(render_duration(w) for w in widths)
+    if len(widths) > 1:
+        width += " in turn"
+    yield f"{window_text(window, f'slice_end=[{node.slice_end}]')}:"
+    yield f"  slice width: {width}"
+    plural = "slice" if count == "1" else "slices"
+    up_to = "up to " if isinstance(window, Cumulate) else ""
+    yield f"  a window is put together from {up_to}{count} {plural}; each row is aggregated once"
+    columns = ", ".join(c.name for c in local.schema)
+    yield f"  the exchange carries one row per key and non-empty slice: {columns}"
+    if isinstance(window, Hop) and window.slide_us > window.size_us:
+        yield (
+            "  advice: the slide is longer than the size, so rows in the gaps belong to no "
+            "window; the order of arguments is slide, size"
+        )
+
+
+def _copies(window: Window) -> int:
+    if isinstance(window, Session):
+        return 1
+    if isinstance(window, Hop):
+        return -(-window.size_us // window.slide_us)
+    return window.slices_per_window
+
+
+def _copies_text(window: Window) -> str:
+    if isinstance(window, Session):
+        return "one copy of each row"
+    count = _copies(window)
+    if count == 1:
+        return "every row is in one window at most"
+    return f"every row is copied into up to {count:,} windows"

@@ -1,0 +1,78 @@
+"""Operators: the lines of EXPLAIN as data."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sqlglot import exp
+
+from planner.logical import NamedExpr, TableScan, UnaryNode, WindowKey
+from planner.operators import logical_operators, physical_operators, window_text
+from planner.window_uses import slice_widths_us, window_uses
+from runtime.spec import Column, Cumulate, Hop, Session, Tumble, Window
+
+MINUTE = 60_000_000
+SCHEMA = (Column("k", "int"),)
+SCAN = TableScan(SCHEMA, "t", exp.select("*").from_("t"))
+
+
+@dataclass(frozen=True)
+class RankByWindow(UnaryNode):
+    """A kind of node that nothing in the planner knows."""
+
+    window: Window
+    keys: tuple[NamedExpr, ...]
+    window_keys: tuple[WindowKey, ...]
+    idle_timeout_us: int
+    time_column: str
+    is_ascending: bool = False
+
+
+def rank(window: Window) -> RankByWindow:
+    keys = (NamedExpr("k", exp.column("k")),)
+    return RankByWindow(SCHEMA, SCAN, window, keys, (WindowKey("w", "end"),), 5 * MINUTE, "ts")
+
+
+def test_a_node_that_is_not_known_shows_its_fields_under_the_names_of_explain():
+    line = (
+        "RankByWindow(window=[TUMBLE(size=[1 min])], groupBy=[k], windows=[end('w$) AS w], "
+        "idleTimeout=[5 min], timeColumn=[ts])"
+    )
+    assert [str(each) for each in physical_operators(rank(Tumble(MINUTE)))] == [line]
+    assert [str(each) for each in logical_operators(rank(Tumble(MINUTE)))] == ["Logical" + line]
+
+
+def test_a_node_that_is_not_known_but_has_a_window_is_a_use_of_it():
+    [use] = window_uses(rank(Hop(2 * MINUTE, 5 * MINUTE)))
+    assert use.slice_widths_us == (MINUTE, MINUTE)
+    assert use.time_column == "ts"
+    assert use.lines == ()
+
+
+def test_a_node_below_one_with_the_same_window_is_no_use_of_its_own():
+    outer = RankByWindow(SCHEMA, rank(Tumble(MINUTE)), Tumble(MINUTE), (), (), 0, "ts")
+    assert [use.node for use in window_uses(outer)] == [outer]
+
+
+def test_windows_are_printed_as_flink_prints_them():
+    texts = [
+        window_text(window, "time_col=[ts]")
+        for window in (
+            Tumble(10 * MINUTE),
+            Hop(5 * MINUTE, 10 * MINUTE, -MINUTE),
+            Cumulate(MINUTE, 60 * MINUTE),
+            Session(90_000_000),
+        )
+    ]
+    assert texts == [
+        "TUMBLE(time_col=[ts], size=[10 min])",
+        "HOP(time_col=[ts], size=[10 min], slide=[5 min], offset=[-1 min])",
+        "CUMULATE(time_col=[ts], max_size=[1 h], step=[1 min])",
+        "SESSION(time_col=[ts], gap=[1 min 30 s])",
+    ]
+
+
+def test_a_hop_whose_size_is_no_multiple_of_its_slide_has_two_slice_widths():
+    assert slice_widths_us(Hop(3, 7)) == (2, 1)
+    assert slice_widths_us(Hop(3, 6)) == (3,)
+    assert slice_widths_us(Session(3)) == ()
