@@ -16,7 +16,7 @@ _MOST_DECIMAL_DIGITS = 38
 def arrow_partials(
     plans: tuple[AggregatePlan, ...], schema: Schema, time_zone: str
 ) -> tuple[ArrowPartial, ...] | str:
-    """The partials of all accumulators over the columns of `schema`.
+    """The partials of all accumulators over the columns of `schema`, each once.
 
     Args:
         plans: the aggregates in two phases.
@@ -24,20 +24,28 @@ def arrow_partials(
         time_zone: the session's, for timestamps written as text.
 
     Returns:
-        One description an accumulator, in order; or the reason why Catalyst has to do it.
+        One description for each accumulator, in order, but only one for all that read the same
+        set of values; or the reason why Catalyst has to do it.
     """
     found = []
+    # What distinct accumulators read may be another plan's.
+    by_column = {
+        name: partial
+        for plan in plans
+        for partial in plan.partials
+        for name in (partial.struct_fields or (partial.name,))
+    }
+    sets: set[str] = set()
     for plan in plans:
-        by_column = {
-            name: partial
-            for partial in plan.partials
-            for name in (partial.struct_fields or (partial.name,))
-        }
         for accumulator in plan.accumulators:
-            partial = by_column[accumulator.columns[0]]
-            built = _arrow_partial(plan, accumulator, partial, schema, time_zone)
+            name = accumulator.columns[0]
+            if name in sets:
+                continue
+            built = _arrow_partial(plan, accumulator, by_column[name], schema, time_zone)
             if isinstance(built, str):
                 return built
+            if built.function == "set":
+                sets.add(name)
             found.append(built)
     return tuple(found)
 
@@ -58,11 +66,13 @@ def _arrow_partial(
     if function == "COUNT_IF":
         condition = args[0] if condition is None else exp.and_(condition, args[0])
         function, args = "COUNT", []
-    if function == "NAMED_STRUCT" or accumulator.kind in ("first", "last"):
+    if accumulator.kind in ("first", "last"):
         args = [args[0].expressions[1], args[0].expressions[3]]
+    if function == "COLLECT_SET" and args[0].name == "NAMED_STRUCT":
+        args = args[0].expressions[1::2]
     if function == "COUNT":
         args = [arg for arg in args if not isinstance(arg, exp.Star | exp.Literal)]
-    kind = accumulator.kind
+    kind = "set" if accumulator.is_distinct else accumulator.kind
     if kind not in _TYPES:
         return f"{plan.call.text} is not computed by the scan"
     translated: list[Expression] = []
@@ -110,6 +120,13 @@ def _moments(_: list[Expression]) -> tuple[str, ...]:
     return ("bigint", "double", "double")
 
 
+def _set(args: list[Expression]) -> tuple[str, ...]:
+    if len(args) == 1:
+        return (f"array<{args[0].type}>",)
+    fields = ",".join(f"v{position}:{arg.type}" for position, arg in enumerate(args))
+    return (f"array<struct<{fields}>>",)
+
+
 _TYPES = {
     "count": _count,
     "sum": _sum,
@@ -121,4 +138,5 @@ _TYPES = {
     "moments": _moments,
     "first": _same,
     "last": _same,
+    "set": _set,
 }

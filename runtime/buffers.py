@@ -22,10 +22,11 @@ from runtime.kernels.columns import (
     normalise_floats,
     one_chunk,
 )
-from runtime.kernels.grouping import Groups, SingleRows, group_cells
+from runtime.kernels.grouping import MAX_CELLS, Groups, SingleRows, group_cells
 from runtime.kernels.key_digits import key_digits
 from runtime.kernels.partials import aggregate_rows, merge_partials
 from runtime.kernels.slots import slice_slots
+from runtime.kernels.value_sets import list_lengths
 from runtime.spec import Accumulator, AlignedWindow
 from runtime.windows.aligned import slice_assigner
 
@@ -33,8 +34,6 @@ from runtime.windows.aligned import slice_assigner
 _GOOD_RATIO = 0.75
 # After grouping did not pay, so many times it is left out before it is tried again.
 _PATIENCE = 7
-
-_MAX_CELLS = 1 << 62
 
 
 @dataclass(frozen=True)
@@ -44,7 +43,7 @@ class Rows:
     Attributes:
         time_us: the time on the windows' clock.
         keys: the key columns, dictionary-encoded or not.
-        args: the arguments of each accumulator.
+        args: the arguments of each accumulator; those of a `set` dictionary-encoded or not.
         conditions: the FILTER of each accumulator; None: all rows take part.
     """
 
@@ -65,7 +64,8 @@ class WindowBuffer:
         keys: the names of the key columns.
         slice_end: the name of the slice end column.
         accumulators: the accumulators and the names of their partial columns. For `first` and
-            `last` both columns are put out.
+            `last` both columns are put out. A `set` is a column of lists: the values of its
+            argument that occur in a slice, each once in a partial, NULLs left out.
         schema: the partials: keys, slice end (int64), the accumulators' columns.
         buffer_bytes: the bound.
     """
@@ -139,7 +139,7 @@ class WindowBuffer:
         is_grouped = self._grouping.is_worth_trying()
         groups: Groups
         if is_grouped:
-            keys = key_digits(rows.keys, n_rows, _MAX_CELLS // len(slot_end))
+            keys = key_digits(rows.keys, n_rows, MAX_CELLS // len(slot_end))
             n_cells = keys.n_codes * len(slot_end)
             groups = group_cells(keys.codes * len(slot_end) + slot, n_cells)
             self._grouping.observe(len(groups), n_rows)
@@ -160,7 +160,15 @@ class WindowBuffer:
         if not in_window.all():
             kept = in_window[slot]
             table, slot = table.filter(pa.array(kept)), slot[kept]
-        return _Run(table, slot_end, np.bincount(slot, minlength=len(slot_end)))
+        return _Run(table, slot_end, self._items_of_slots(table, slot, len(slot_end)))
+
+    def _items_of_slots(self, table: pa.Table, slot: Int64Array, n_slots: int) -> Int64Array:
+        """int64[n_slots], how many partials a slice has, and values in their lists."""
+        n_items = np.ones(len(slot), np.int64)
+        for accumulator in self._accumulators:
+            if accumulator.kind == "set":
+                n_items += list_lengths(table.column(accumulator.columns[0]))
+        return np.bincount(slot, n_items, n_slots).astype(np.int64)
 
     def _merge(self) -> None:
         """Merge the partials in the buffer, if that leaves fewer."""
@@ -171,29 +179,30 @@ class WindowBuffer:
         slot_end = int64_values(distinct)
         n_rows = len(slot)
         keys = key_digits(
-            list(columns.values())[: self._n_keys], n_rows, _MAX_CELLS // len(slot_end)
+            list(columns.values())[: self._n_keys], n_rows, MAX_CELLS // len(slot_end)
         )
         n_cells = keys.n_codes * len(slot_end)
         groups = group_cells(keys.codes * len(slot_end) + slot, n_cells)
-        self._merging.observe(len(groups), n_rows)
         key_codes = groups.cells // len(slot_end)
         slot = groups.cells - key_codes * len(slot_end)
         merged = [*keys.decode(key_codes), _slice_ends(slot_end[slot])]
         for accumulator in self._accumulators:
             merged += merge_partials(accumulator, groups, [columns[c] for c in accumulator.columns])
         table = pa.Table.from_arrays(merged, names=self.schema.names)
-        self._runs = [_Run(table, slot_end, np.bincount(slot, minlength=len(slot_end)))]
+        n_items = self._items_of_slots(table, slot, len(slot_end))
+        self._merging.observe(n_items.sum(), sum(run.n_items.sum() for run in self._runs))
+        self._runs = [_Run(table, slot_end, n_items)]
 
     def _may_overlap(self) -> bool:
         """Whether the runs have slices in common to an extent that merging could pay.
 
-        Of a slice, at most the partials that are not in its largest run can go: a bound that is
-        cheap, and tells at once for rows that come in the order of time.
+        Of a slice, at most the partials and values that are not in its largest run can go: a bound
+        that is cheap, and tells at once for rows that come in the order of time.
         """
         if len(self._runs) < 2:
             return False
         ends = np.concatenate([run.slice_ends for run in self._runs])
-        count = np.concatenate([run.n_partials for run in self._runs])
+        count = np.concatenate([run.n_items for run in self._runs])
         slot, distinct = distinct_codes(pa.array(ends))
         largest = np.zeros(len(distinct), np.int64)
         np.maximum.at(largest, slot, count)
@@ -202,11 +211,17 @@ class WindowBuffer:
 
 @dataclass(frozen=True)
 class _Run:
-    """Partials of one batch of rows, or merged ones, and how many of them each slice has."""
+    """Partials of one batch of rows, or merged ones.
+
+    Attributes:
+        table: the partials.
+        slice_ends: int64[n], the slices they are of.
+        n_items: int64[n], how many partials each slice has, and values in their lists.
+    """
 
     table: pa.Table
     slice_ends: Int64Array
-    n_partials: Int64Array
+    n_items: Int64Array
 
 
 class _Worth:

@@ -318,8 +318,10 @@ class ArrowPartial:
     Attributes:
         function: `count` (rows in which no argument is NULL; all rows without arguments), `sum`,
             `min`, `max`, `bit_and`, `bit_or`, `bit_xor`, `moments` (of the argument as DOUBLE),
-            `first`, `last` (arguments: order, value). They mean what an `Accumulator` of that
-            kind means, and its partial columns are what they yield.
+            `first`, `last` (arguments: order, value), `set` (the distinct values of the argument,
+            or of several as structs, in a list; rows where one is NULL have none). They mean what
+            an `Accumulator` of that kind means, and its partial columns are what they yield;
+            `set` is what distinct accumulators read.
         args: the arguments.
         condition: the FILTER; rows where it is not TRUE do not take part.
         columns: the partial columns: one; for `moments` count, mean and M2; for `first` and

@@ -30,13 +30,24 @@ _TYPES: dict[str, pa.DataType] = {
     "timestamp_ntz": pa.timestamp("us"),
 }
 _DECIMAL = re.compile(r"decimal\((\d+),(\d+)\)")
+_LIST = re.compile(r"array<(.+)>")
+_STRUCT = re.compile(r"struct<(.+)>")
+_FIELD = re.compile(r"(\w+):(\w+(?:\(\d+,\d+\))?)")
 
 
 def arrow_type(spark_type: str) -> pa.DataType:
-    """The Arrow type that holds values of a flat Spark type, in Spark's DDL spelling.
+    """The Arrow type that holds values of a Spark type, in Spark's DDL spelling.
+
+    Args:
+        spark_type: a flat type, or what sets of values are: an array of a flat type or of structs
+            of flat types.
 
     Raises:
-        KeyError: the type is not flat.
+        KeyError: the type is another one.
     """
+    if match := _LIST.fullmatch(spark_type):
+        return pa.list_(arrow_type(match[1]))
+    if match := _STRUCT.fullmatch(spark_type):
+        return pa.struct([(name, arrow_type(type_)) for name, type_ in _FIELD.findall(match[1])])
     match = _DECIMAL.fullmatch(spark_type)
     return pa.decimal128(int(match[1]), int(match[2])) if match else _TYPES[spark_type]

@@ -17,6 +17,8 @@ from runtime.kernels.columns import AnyArray, BoolArray, Int64Array
 
 # Beyond this many cells a row, going over all cells costs more than sorting the rows.
 _CELLS_PER_ROW = 4
+# What the number of cells stays below, so that arithmetic on them does not overflow.
+MAX_CELLS = 1 << 62
 # Arrays of fewer cells than this are never the problem.
 _FEW_CELLS = 1 << 16
 
@@ -143,9 +145,24 @@ class SingleRows(Groups):
 
 def group_cells(cell: Int64Array, n_cells: int) -> Groups:
     """The groups of rows, of which there must be at least one; cells are 0 .. n_cells - 1."""
-    if n_cells <= max(_FEW_CELLS, _CELLS_PER_ROW * len(cell)):
+    if _has_few_cells(cell, n_cells):
         return CellGroups(cell, n_cells)
     return SortedGroups(cell, n_cells)
+
+
+def distinct_cells(cell: Int64Array, n_cells: int) -> Int64Array:
+    """The cells that occur, ascending; there must be at least one."""
+    if _has_few_cells(cell, n_cells):
+        occurs = np.zeros(n_cells, np.bool_)
+        occurs[cell] = True
+        return np.flatnonzero(occurs)
+    ordered = np.sort(cell)
+    cells: Int64Array = ordered[run_starts(ordered[1:] != ordered[:-1])]
+    return cells
+
+
+def _has_few_cells(cell: Int64Array, n_cells: int) -> bool:
+    return n_cells <= max(_FEW_CELLS, _CELLS_PER_ROW * len(cell))
 
 
 def _sort(cell: Int64Array, n_cells: int) -> tuple[Int64Array, Int64Array]:

@@ -27,6 +27,7 @@ from runtime.kernels.columns import (
     validity,
 )
 from runtime.kernels.grouping import Groups, SingleRows
+from runtime.kernels.value_sets import merge_sets, sets_of_rows
 from runtime.spec import Accumulator
 
 
@@ -41,7 +42,7 @@ def aggregate_rows(
 
     Args:
         spec: the kind and the names of the partial columns. `count` counts rows in which no
-            argument is NULL.
+            argument is NULL; `set` lists the values that occur.
         types: the types of the partial columns.
         groups: the groups of the rows.
         args: the arguments, each a value a row.
@@ -50,6 +51,9 @@ def aggregate_rows(
     Raises:
         ExecutionError: a sum overflows its type.
     """
+    if spec.kind == "set":
+        # By the codes of a dictionary, where there is one.
+        return [sets_of_rows(groups, args, condition, types[0])]
     args = [one_chunk(arg) for arg in args]
     match spec.kind:
         case "count":
@@ -82,6 +86,8 @@ def merge_partials(
         ExecutionError: a sum overflows its type.
     """
     columns = [one_chunk(column) for column in columns]
+    if spec.kind == "set":
+        return [merge_sets(groups, columns[0])]
     if spec.kind in ("first", "last"):
         return _pick(spec, groups, columns, None)
     merge = accumulator(spec, [column.type for column in columns])

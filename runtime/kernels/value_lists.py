@@ -17,6 +17,7 @@ from runtime.kernels.columns import (
     one_chunk,
 )
 from runtime.kernels.keys import encode_keys
+from runtime.kernels.value_sets import list_lengths
 
 # Integers that lie this close together are numbered by their distance from the smallest. So few
 # bits leave enough for the key and for the row where they are sorted as one number.
@@ -96,9 +97,8 @@ def value_lists(column: pa.Array | pa.ChunkedArray) -> ValueLists:
         column: lists of any flat type, or of structs of flat types, without NULLs in them; a
             list that is NULL has no values.
     """
-    lengths = one_chunk(pc.fill_null(pc.list_value_length(column), 0))
     offset = np.zeros(len(column) + 1, np.int64)
-    np.cumsum(int64_values(lengths), out=offset[1:])
+    np.cumsum(list_lengths(column), out=offset[1:])
     values = one_chunk(pc.list_flatten(column))
     code, n_codes = _number(values)
     return ValueLists(offset, code, n_codes, values)

@@ -119,18 +119,19 @@ def _mask(condition: pa.Array) -> BoolArray:
 
 
 def _dictionary_columns(step: ScanLocalStep) -> frozenset[str]:
-    """Columns of strings or binaries that serve as keys and nothing else: their codes will do."""
-    keys = {
-        key.name
-        for _, key in step.keys
-        if isinstance(key, ColumnRef) and key.type in ("string", "binary")
-    }
-    used: set[str] = set()
-    expressions = [*step.filters]
+    """Columns of strings or binaries that are only told apart: their codes will do.
+
+    Those are keys and DISTINCT values that nothing else reads.
+    """
+    told_apart = [key for _, key in step.keys]
+    read = [*step.filters]
     for partial in step.partials:
-        expressions += partial.args
-        expressions += [] if partial.condition is None else [partial.condition]
-    expressions += [key for _, key in step.keys if not isinstance(key, ColumnRef)]
-    for expression in expressions:
-        used |= columns_of(expression)
-    return frozenset(keys - used)
+        (told_apart if partial.function == "set" else read).extend(partial.args)
+        read += [] if partial.condition is None else [partial.condition]
+    read += [expression for expression in told_apart if not isinstance(expression, ColumnRef)]
+    names = {
+        expression.name
+        for expression in told_apart
+        if isinstance(expression, ColumnRef) and expression.type in ("string", "binary")
+    }
+    return frozenset(names.difference(*map(columns_of, read)))

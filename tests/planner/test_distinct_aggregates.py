@@ -4,10 +4,12 @@ import pytest
 from sqlglot import exp
 
 from planner.aggregates import NotMergeable, plan_aggregate
+from planner.arrow_partials import arrow_partials
 from planner.logical import AggregateCall
 from planner.shared_partials import share_partials
 from planner.sql import column, to_sql
-from runtime.spec import Accumulator, Column
+from runtime.expressions import ColumnRef
+from runtime.spec import Accumulator, ArrowPartial, Column
 
 
 def call(function, type_, *arg_types, name="a", args=("x", "y"), condition=None):
@@ -129,3 +131,25 @@ def test_what_has_no_set_of_flat_values_is_left_in_one_phase(aggregate, reason):
     refused = plan_aggregate(aggregate)
     assert isinstance(refused, NotMergeable)
     assert refused.reason.startswith(reason)
+
+
+def test_the_scan_collects_one_set_for_all_that_read_it():
+    flag = column("flag")
+    plans = share_partials(
+        (
+            plan_aggregate(call("COUNT", "bigint", "int", name="n")),
+            plan_aggregate(call("AVG", "double", "int", name="m")),
+            plan_aggregate(call("COUNT", "bigint", "int", "decimal(9,2)", name="p")),
+            plan_aggregate(call("COUNT", "bigint", "int", name="f", condition=flag)),
+        )
+    )
+    schema = (Column("x", "int"), Column("y", "decimal(9,2)"), Column("flag", "boolean"))
+    partials = arrow_partials(plans, schema, "UTC")
+    x, y = ColumnRef("x", "int"), ColumnRef("y", "decimal(9,2)")
+    assert isinstance(partials, tuple)
+    single, pair, filtered = partials
+    assert single == ArrowPartial("set", (x,), None, (Column("n$set", "array<int>"),))
+    type_ = "array<struct<v0:int,v1:decimal(9,2)>>"
+    assert (pair.function, pair.args, pair.columns) == ("set", (x, y), (Column("p$set", type_),))
+    assert filtered.condition == ColumnRef("flag", "boolean")
+    assert filtered.columns == (Column("f$set", "array<int>"),)

@@ -1,0 +1,106 @@
+"""Sets of values by group, for aggregates of DISTINCT values: each group's values in one list.
+
+Group and value make one number, so that telling the pairs apart is one sort of plain integers, or
+no sort where there are few of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from runtime.kernels.columns import (
+    BoolArray,
+    Int64Array,
+    int64_values,
+    normalise_floats,
+    one_chunk,
+    validity,
+)
+from runtime.kernels.grouping import MAX_CELLS, Groups, SingleRows, distinct_cells
+from runtime.kernels.key_digits import key_digits
+
+
+def sets_of_rows(
+    groups: Groups,
+    args: Sequence[pa.Array],
+    condition: BoolArray | None,
+    type_: pa.ListType,
+) -> pa.ListArray:
+    """The values of each group of rows, each once.
+
+    NaN equals NaN and -0.0 equals 0.0. Where every row is a group of its own the values are taken
+    as they come.
+
+    Args:
+        groups: the groups of the rows.
+        args: the arguments, each a value a row, dictionary-encoded or not; of several the tuples
+            are told apart. Rows where one is NULL have no value.
+        condition: which rows take part; None: all.
+        type_: of the result: lists of the argument's type, or of structs of the arguments'.
+    """
+    valid = condition
+    for arg in args:
+        more = validity(arg)
+        if more is not None:
+            valid = more if valid is None else valid & more
+    if valid is not None:
+        mask = pa.array(valid)
+        args = [arg.filter(mask) for arg in args]
+    if isinstance(groups, SingleRows):
+        lengths = np.ones(len(groups), np.int64) if valid is None else valid.astype(np.int64)
+        return _lists(lengths, [normalise_floats(one_chunk(arg)) for arg in args], type_)
+    group = groups.of_row()
+    return _distinct_lists(group if valid is None else group[valid], len(groups), args, type_)
+
+
+def merge_sets(groups: Groups, lists: pa.ListArray) -> pa.ListArray:
+    """The union of the lists of each group, each value once.
+
+    Args:
+        groups: the groups of the lists.
+        lists: lists without NULLs in them; one that is NULL is empty.
+    """
+    lengths = list_lengths(lists)
+    values = one_chunk(pc.list_flatten(lists))
+    columns = values.flatten() if pa.types.is_struct(values.type) else [values]
+    return _distinct_lists(np.repeat(groups.of_row(), lengths), len(groups), columns, lists.type)
+
+
+def list_lengths(lists: pa.Array | pa.ChunkedArray) -> Int64Array:
+    """How many values stand in each list; 0 where it is NULL."""
+    return int64_values(one_chunk(pc.fill_null(pc.list_value_length(lists), 0)))
+
+
+def _distinct_lists(
+    group: Int64Array, n_groups: int, columns: Sequence[pa.Array], type_: pa.ListType
+) -> pa.ListArray:
+    if len(group) == 0:
+        nothing = [one_chunk(column) for column in columns]
+        return _lists(np.zeros(n_groups, np.int64), nothing, type_)
+    digits = key_digits(columns, len(group), MAX_CELLS // n_groups)
+    cells = distinct_cells(group * digits.n_codes + digits.codes, n_groups * digits.n_codes)
+    group = cells // digits.n_codes
+    values = digits.decode(cells - group * digits.n_codes)
+    return _lists(np.bincount(group, minlength=n_groups), values, type_)
+
+
+def _lists(lengths: Int64Array, columns: Sequence[pa.Array], type_: pa.ListType) -> pa.ListArray:
+    """Lists of the given lengths over columns of values, one after the other."""
+    offsets = np.zeros(len(lengths) + 1, np.int32)
+    np.cumsum(lengths, out=offsets[1:])
+    if pa.types.is_struct(type_.value_type):
+        fields = list(type_.value_type)
+        parts = [_as(column, field.type) for column, field in zip(columns, fields, strict=True)]
+        values = pa.StructArray.from_arrays(parts, fields=fields)
+    else:
+        values = _as(columns[0], type_.value_type)
+    return pa.ListArray.from_arrays(pa.array(offsets), values, type=type_)
+
+
+def _as(column: pa.Array, type_: pa.DataType) -> pa.Array:
+    column = one_chunk(column)
+    return column if column.type == type_ else column.cast(type_)
