@@ -12,14 +12,14 @@ from runtime.errors import CatalogError, SqlwinError
 from runtime.sinks.counting import count_written
 from runtime.sinks.filesystem import write_files
 from runtime.sinks.lines import print_rows
-from runtime.sources import validate_table
+from runtime.sources import kafka, memory, validate_table
 from runtime.sources.columns import declared_type, physical_columns
 from runtime.sources.external import source_format
 from runtime.sources.options import option_values
 from runtime.spark_errors import translate
 from runtime.spec import TableSpec
 
-__all__ = ["write_table"]
+__all__ = ["as_declared", "output_of", "write_table"]
 
 
 def write_table(
@@ -42,16 +42,20 @@ def write_table(
     """
     validate_table(spec)
     connector = spec.connector.lower()
-    if connector == "datagen":
+    if connector in ("datagen", "socket"):
         raise CatalogError(
-            f"table `{spec.name}` cannot be written: connector 'datagen' only makes rows"
+            f"table `{spec.name}` cannot be written: connector '{connector}' only makes rows"
         )
     try:
         dataframe = as_declared(dataframe, spec)
         if connector == "print":
-            return print_rows(dataframe, spec, output or _stream(spec))
+            return print_rows(dataframe, spec, output or output_of(spec))
         if connector == "filesystem":
             return write_files(dataframe, spec, overwrite)
+        if connector == "memory":
+            return memory.write(dataframe, spec, overwrite)
+        if connector == "kafka":
+            return _write_kafka(dataframe, spec)
         mode = "overwrite" if overwrite else "append"
         name, options = source_format(spec) if connector == "spark" else ("noop", {})
         with count_written(dataframe) as (counted, count):
@@ -62,6 +66,15 @@ def write_table(
         raise
     except Exception as error:
         raise translate(error) from error
+
+
+def _write_kafka(dataframe: DataFrame, spec: TableSpec) -> int:
+    try:
+        with count_written(kafka.messages(dataframe, spec)) as (counted, count):
+            counted.write.format("kafka").options(**kafka.sink_options(spec)).save()
+        return count()
+    except Exception as error:
+        raise kafka.explained(error, spec) from error
 
 
 def as_declared(dataframe: DataFrame, spec: TableSpec) -> DataFrame:
@@ -89,6 +102,7 @@ def as_declared(dataframe: DataFrame, spec: TableSpec) -> DataFrame:
     )
 
 
-def _stream(spec: TableSpec) -> TextIO:
+def output_of(spec: TableSpec) -> TextIO:
+    """Where a print table prints."""
     is_error = option_values(spec).get("standard-error", "false").lower() == "true"
     return sys.stderr if is_error else sys.stdout

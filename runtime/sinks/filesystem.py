@@ -7,15 +7,15 @@ import shutil
 import uuid
 from pathlib import Path
 
-import pyspark
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, DataFrameWriter
 
-from runtime.errors import CatalogError, ExecutionError, SetupError
+from runtime.errors import CatalogError, ExecutionError
 from runtime.sinks.counting import count_written
 from runtime.sources.columns import find_column
 from runtime.sources.formats import format_of, spark_options, written_timestamps
 from runtime.sources.options import option_values
+from runtime.sources.packages import AVRO, missing_package
 from runtime.sources.paths import is_glob, local_path
 from runtime.spec import TableSpec
 
@@ -38,12 +38,11 @@ def write_files(dataframe: DataFrame, spec: TableSpec, overwrite: bool) -> int:
     values = option_values(spec)
     file_format = format_of(values)
     assert file_format is not None, "validate_table() has seen to it"
-    partitions = _partitions(dataframe, spec)
+    partitions = partition_columns(dataframe, spec)
     local = local_path(dataframe.sparkSession, values["path"])
     if local is not None:
-        _check_directory(local, spec)
-    options = {k: v for k, v in spark_options(spec, file_format).items() if k not in _READER_ONLY}
-    options = {**written_timestamps(spec, file_format), **options}
+        check_directory(local, spec)
+    options = writer_options(spec, file_format)
     if partitions and overwrite:
         # As in Flink: partitions that get no rows stay.
         options.setdefault("partitionOverwriteMode", "dynamic")
@@ -63,17 +62,24 @@ def write_files(dataframe: DataFrame, spec: TableSpec, overwrite: bool) -> int:
         return count()
     except PySparkException as error:
         if error.getCondition() == "AVRO_DATA_SOURCE_NOT_ENABLED":
-            package = f"org.apache.spark:spark-avro_2.13:{pyspark.__version__}"
-            raise SetupError(
-                f"table `{spec.name}`: Spark writes Avro only with a package of its own",
-                hint=f"start with --conf spark.jars.packages={package}",
-            ) from error
+            raise missing_package(spec, "writes Avro", AVRO) from error
         raise
     except OSError as error:
         raise ExecutionError(f"cannot write to {values['path']}: {error.strerror}") from error
 
 
-def _partitions(dataframe: DataFrame, spec: TableSpec) -> list[str]:
+def writer_options(spec: TableSpec, file_format: str) -> dict[str, str]:
+    """The options of Spark's writer that say what the options of `spec` say."""
+    options = {k: v for k, v in spark_options(spec, file_format).items() if k not in _READER_ONLY}
+    return {**written_timestamps(spec, file_format), **options}
+
+
+def partition_columns(dataframe: DataFrame, spec: TableSpec) -> list[str]:
+    """The columns that directories are made for, as `dataframe` spells them.
+
+    Raises:
+        CatalogError: there is no other column.
+    """
     names = [found for p in spec.partitioned_by for found in find_column(dataframe.columns, p)]
     if names and len(names) == len(dataframe.columns):
         raise CatalogError(
@@ -83,7 +89,12 @@ def _partitions(dataframe: DataFrame, spec: TableSpec) -> list[str]:
     return names
 
 
-def _check_directory(path: str, spec: TableSpec) -> None:
+def check_directory(path: str, spec: TableSpec) -> None:
+    """Check that a local path can be a directory to write into.
+
+    Raises:
+        CatalogError: it is a file or a glob.
+    """
     if is_glob(path):
         raise CatalogError(
             f"table `{spec.name}` cannot be written: its path {path} stands for many files",

@@ -29,8 +29,17 @@ _EPOCH = dt.datetime(1970, 1, 1)  # noqa: DTZ001  # wall-clock arithmetic
 _KEPT = (ArrayType, MapType, StructType, BinaryType, TimestampNTZType)
 
 
-def print_rows(dataframe: DataFrame, spec: TableSpec, output: TextIO) -> int:
-    """Print every row and return how many there were; one partition at a time is in memory."""
+def print_rows(
+    dataframe: DataFrame, spec: TableSpec, output: TextIO, kind: str | None = None
+) -> int:
+    """Print every row and return how many there were; one partition at a time is in memory.
+
+    Args:
+        dataframe: the rows.
+        spec: the table, for its options.
+        output: where to.
+        kind: the first column, if it has the kind of change that a row is: +I, -U, +U.
+    """
     identifier = option_values(spec).get("print-identifier", "")
     prefix = f"{identifier}> " if identifier else ""
     types = [field.dataType for field in dataframe.schema.fields]
@@ -39,9 +48,11 @@ def print_rows(dataframe: DataFrame, spec: TableSpec, output: TextIO) -> int:
         *(_spelled(F.col(name), t) for name, t in zip(spelled.columns, types, strict=True))
     )
     n_rows = 0
+    skipped = 0 if kind is None else 1
     for row in spelled.toLocalIterator():
-        values = ", ".join(_top(value, t) for value, t in zip(row, types, strict=True))
-        output.write(f"{prefix}+I[{values}]\n")
+        cells = [_top(value, t) for value, t in zip(row, types, strict=True)]
+        sign = "+I" if kind is None else cells[0]
+        output.write(f"{prefix}{sign}[{', '.join(cells[skipped:])}]\n")
         n_rows += 1
     output.flush()
     return n_rows

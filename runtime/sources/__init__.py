@@ -12,27 +12,69 @@ from pyspark.sql import DataFrame, SparkSession
 
 from runtime.errors import CatalogError
 from runtime.nearest import nearest
-from runtime.sources import datagen, external, filesystem, sink_only
+from runtime.sources import (
+    datagen,
+    external,
+    filesystem,
+    filesystem_stream,
+    kafka,
+    memory,
+    sink_only,
+    socket,
+)
 from runtime.sources.columns import add_computed
 from runtime.spec import TableSpec
 
-__all__ = ["CONNECTORS", "Connector", "read_table", "validate_table"]
+__all__ = [
+    "CONNECTORS",
+    "Connector",
+    "has_end",
+    "is_unbounded",
+    "read_stream",
+    "read_table",
+    "validate_table",
+]
+
+Validate = Callable[[TableSpec], None]
+Read = Callable[[SparkSession, TableSpec], DataFrame]
 
 
 @dataclass(frozen=True)
 class Connector:
-    """How tables of one connector are checked and read; `read` is None if they cannot be."""
+    """How tables of one connector are checked and read.
 
-    validate: Callable[[TableSpec], None]
-    read: Callable[[SparkSession, TableSpec], DataFrame] | None
+    Attributes:
+        validate: checks what CREATE TABLE said.
+        read: the rows there are; None if it cannot be read, or not at rest.
+        stream: the rows as they come; None if it cannot be read so.
+        is_unbounded: whether a table is read without end unless told otherwise.
+        has_end: whether a table that is not unbounded can be read as a stream that ends.
+    """
+
+    validate: Validate
+    read: Read | None = None
+    stream: Read | None = None
+    is_unbounded: Callable[[TableSpec], bool] = lambda spec: False
+    has_end: bool = False
 
 
 CONNECTORS: Mapping[str, Connector] = {
-    "filesystem": Connector(filesystem.validate, filesystem.read),
-    "datagen": Connector(datagen.validate, datagen.read),
-    "spark": Connector(external.validate, external.read),
-    "print": Connector(sink_only.validate_print, None),
-    "blackhole": Connector(sink_only.validate_blackhole, None),
+    "filesystem": Connector(
+        filesystem.validate,
+        filesystem.read,
+        filesystem_stream.stream,
+        filesystem_stream.is_unbounded,
+        has_end=True,
+    ),
+    "datagen": Connector(
+        datagen.validate, datagen.read, datagen.stream, datagen.is_unbounded, has_end=True
+    ),
+    "kafka": Connector(kafka.validate, kafka.read, kafka.stream, kafka.is_unbounded),
+    "socket": Connector(socket.validate, None, socket.stream, lambda spec: True),
+    "spark": Connector(external.validate, external.read, external.stream, external.is_unbounded),
+    "memory": Connector(memory.validate, memory.read),
+    "print": Connector(sink_only.validate_print),
+    "blackhole": Connector(sink_only.validate_blackhole),
 }
 
 
@@ -55,12 +97,47 @@ def read_table(spark: SparkSession, spec: TableSpec) -> DataFrame:
     """
     connector = _connector(spec)
     connector.validate(spec)
-    if connector.read is None:
+    if connector.read is None and connector.stream is not None:
         raise CatalogError(
-            f"table `{spec.name}` cannot be read: connector '{spec.connector}' only takes rows",
-            hint="INSERT INTO writes to it",
+            f"table `{spec.name}` has no end: connector '{spec.connector}' is read as a stream",
+            hint="SET 'execution.runtime-mode' = 'automatic'",
         )
+    if connector.read is None:
+        raise _only_takes_rows(spec)
     return add_computed(connector.read(spark, spec), spec)
+
+
+def read_stream(spark: SparkSession, spec: TableSpec) -> DataFrame:
+    """The table as a streaming DataFrame with the columns that `read_table` gives.
+
+    Raises:
+        CatalogError: the table is declared wrongly, its data has other columns, or it cannot be
+            read as a stream.
+        ExecutionError: the data is not there or cannot be read.
+        SetupError: a package of Spark's is missing.
+    """
+    connector = _connector(spec)
+    connector.validate(spec)
+    if connector.stream is None:
+        raise _only_takes_rows(spec)
+    return add_computed(connector.stream(spark, spec), spec)
+
+
+def is_unbounded(spec: TableSpec) -> bool:
+    """Whether the table is read without end, unless a run is told to be a batch."""
+    return _connector(spec).is_unbounded(spec)
+
+
+def has_end(spec: TableSpec) -> bool:
+    """Whether the table can be read as a stream that ends."""
+    return _connector(spec).has_end and not is_unbounded(spec)
+
+
+def _only_takes_rows(spec: TableSpec) -> CatalogError:
+    return CatalogError(
+        f"table `{spec.name}` cannot be read: connector '{spec.connector}' only takes rows",
+        hint="INSERT INTO writes to it",
+    )
 
 
 def _connector(spec: TableSpec) -> Connector:

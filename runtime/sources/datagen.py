@@ -3,17 +3,20 @@
 Every value is a function of (seed, column, row number), worked out by Spark's own expressions: so
 neither the number of partitions nor the order in which they run changes a row.
 
-Options: `number-of-rows`; `rows-per-second` (has no effect on a finite run); `seed`; and for a
-field f: `fields.f.kind` (random, sequence), `.min`, `.max` (numbers; also dates and timestamps),
-`.length` (strings, bytes, arrays), `.var-len`, `.start`, `.end` (of a sequence; for timestamps the
-first and the last row's), `.max-past` (dates and timestamps: how far before now), `.null-rate`.
-Fields of a row are `fields.f.x`, elements of an array `fields.f.element`.
+Options: `number-of-rows` (without it, and without a sequence, rows have no end); `rows-per-second`
+(how fast rows without end come, 10000 unless told; no bound on a finite run); `rows-per-batch` (how
+many of a finite table make a micro-batch); `seed`; and for a field f: `fields.f.kind` (random,
+sequence), `.min`, `.max` (numbers; also dates and timestamps), `.length` (strings, bytes, arrays),
+`.var-len`, `.start`, `.end` (of a sequence; for timestamps the first and the last row's),
+`.max-past` (dates and timestamps: how far before now), `.null-rate`. Fields of a row are
+`fields.f.x`, elements of an array `fields.f.element`.
 """
 
 from __future__ import annotations
 
 import secrets
 import time
+import zlib
 from collections.abc import Iterator
 
 from pyspark.sql import DataFrame, SparkSession
@@ -40,11 +43,16 @@ from runtime.sources.options import (
     unknown_option,
     whole_number,
 )
+from runtime.sources.row_numbers import Pace, row_numbers
 from runtime.spec import TableSpec
 
+# As in Flink
+_ROWS_PER_SECOND = "10000"
+_ROWS_PER_BATCH = "100000"
 _OPTIONS = {
     "number-of-rows": Option(whole_number(0)),
     "rows-per-second": Option(whole_number(1)),
+    "rows-per-batch": Option(whole_number(1)),
     "seed": Option(whole_number(-(2**63))),
     "scan.parallelism": Option(whole_number(1)),
 }
@@ -94,17 +102,15 @@ def validate(spec: TableSpec) -> None:
             )
         known[name] = _FIELD_OPTIONS[attribute]
     check_options(spec, known)
+
+
+def is_unbounded(spec: TableSpec) -> bool:
+    """Whether the rows have no end: their number is not given, and no sequence ends."""
     values = option_values(spec)
-    is_sequence = any(
+    return "number-of-rows" not in values and not any(
         name.startswith("fields.") and name.endswith(".kind") and value.lower() == "sequence"
         for name, value in values.items()
     )
-    if "number-of-rows" not in values and not is_sequence:
-        raise bad_option(
-            spec,
-            "option 'number-of-rows' is missing: rows without end need a streaming run",
-            "WITH (..., 'number-of-rows' = '1000') makes a finite table",
-        )
 
 
 def read(spark: SparkSession, spec: TableSpec) -> DataFrame:
@@ -114,23 +120,66 @@ def read(spark: SparkSession, spec: TableSpec) -> DataFrame:
         CatalogError: an option does not fit the type of its column.
     """
     values = option_values(spec)
+    fields = _fields(spec)
+    n_rows = _length(fields)
+    if n_rows is None:
+        raise bad_option(
+            spec,
+            "option 'number-of-rows' is missing: rows without end need a streaming run",
+            "WITH (..., 'number-of-rows' = '1000') makes a finite table; "
+            "SET 'execution.runtime-mode' = 'automatic' lets it stream",
+        )
+    rows = Rows(n_rows, _seed(values), now=f"{time.time_ns() // 1_000_000 * 1_000}L")
+    parallelism = values.get("scan.parallelism")
+    numbers = spark.range(0, n_rows, 1, int(parallelism) if parallelism else None)
+    return _made(numbers, fields, rows)
+
+
+def stream(spark: SparkSession, spec: TableSpec) -> DataFrame:
+    """The rows as a stream: so many a second if they have no end, else so many a micro-batch.
+
+    Raises:
+        CatalogError: an option does not fit the type of its column.
+    """
+    values = option_values(spec)
+    fields = _fields(spec)
+    n_rows = _length(fields)
+    per_second = int(values.get("rows-per-second", _ROWS_PER_SECOND))
+    pace = Pace(
+        per_second=per_second if n_rows is None else None,
+        per_batch=int(values.get("rows-per-batch", _ROWS_PER_BATCH)),
+        n_rows=n_rows,
+    )
+    parallelism = values.get("scan.parallelism")
+    numbers = row_numbers(spark, pace, int(parallelism) if parallelism else None)
+    # A stream that is started again makes the same rows, also where no seed is given.
+    seed = _seed(values) if "seed" in values else zlib.crc32(repr(spec).encode())
+    return _made(numbers, fields, Rows(n_rows, seed, now="at_us"))
+
+
+def _fields(spec: TableSpec) -> list[Field]:
+    values = option_values(spec)
     fields = [
         Field(spec, (column.name,), declared_type(spec, column), values)
         for column in physical_columns(spec)
     ]
-    lengths = [length for field in fields if (length := sequence_length(field)) is not None]
-    if "number-of-rows" in values:
-        lengths.append(int(values["number-of-rows"]))
-    if not lengths:
-        raise bad_option(
-            spec,
-            "option 'number-of-rows' is missing: a sequence of timestamps has no length of its own",
-        )
     _check_field_options(fields, values)
-    seed = int(values["seed"]) if "seed" in values else secrets.randbits(63)
-    rows = Rows(n_rows=min(lengths), seed=seed, now_us=time.time_ns() // 1_000_000 * 1_000)
-    parallelism = values.get("scan.parallelism")
-    numbers = spark.range(0, rows.n_rows, 1, int(parallelism) if parallelism else None)
+    return fields
+
+
+def _length(fields: list[Field]) -> int | None:
+    """How many rows there are: what is said, or what the shortest sequence has."""
+    lengths = [length for field in fields if (length := sequence_length(field)) is not None]
+    if (said := fields[0].options.get("number-of-rows")) is not None:
+        lengths.append(int(said))
+    return min(lengths, default=None)
+
+
+def _seed(values: dict[str, str]) -> int:
+    return int(values["seed"]) if "seed" in values else secrets.randbits(63)
+
+
+def _made(numbers: DataFrame, fields: list[Field], rows: Rows) -> DataFrame:
     return numbers.selectExpr(
         *(f"{expression(field, rows)} AS `{field.path[0].replace('`', '``')}`" for field in fields)
     )

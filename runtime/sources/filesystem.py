@@ -11,13 +11,12 @@ import json
 import os
 import re
 
-import pyspark
 from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, DataFrameReader, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StringType, StructField, StructType
 
-from runtime.errors import CatalogError, ExecutionError, SetupError, SqlwinError
+from runtime.errors import CatalogError, ExecutionError, SqlwinError
 from runtime.nearest import nearest
 from runtime.sources.columns import (
     check_columns,
@@ -43,11 +42,13 @@ from runtime.sources.options import (
     boolean,
     check_options,
     duration,
+    one_of,
     option_values,
     pattern,
     unknown_option,
     whole_number,
 )
+from runtime.sources.packages import AVRO, missing_package
 from runtime.sources.paths import data_files, is_glob, local_path, missing_path, path_for_spark
 from runtime.spark_errors import translate
 from runtime.spec import TableColumn, TableSpec
@@ -64,6 +65,20 @@ _SAMPLED_LINES = 100
 # These tell a stream when to look for files and when to close them; a finite run does neither.
 _STREAMING_ONLY = {
     "source.monitor-interval": Option(duration),
+    "max-files-per-trigger": Option(whole_number(1)),
+    "maxFilesPerTrigger": Option(whole_number(1)),
+    "max-bytes-per-trigger": Option(),
+    "maxBytesPerTrigger": Option(),
+    "latest-first": Option(boolean),
+    "latestFirst": Option(boolean),
+    "max-file-age": Option(),
+    "maxFileAge": Option(),
+    "file-name-only": Option(boolean),
+    "fileNameOnly": Option(boolean),
+    "clean-source": Option(one_of("archive", "delete", "off")),
+    "cleanSource": Option(one_of("archive", "delete", "off")),
+    "source-archive-dir": Option(),
+    "sourceArchiveDir": Option(),
     "sink.rolling-policy.file-size": Option(),
     "sink.rolling-policy.rollover-interval": Option(duration),
     "sink.rolling-policy.check-interval": Option(duration),
@@ -155,34 +170,45 @@ def read(spark: SparkSession, spec: TableSpec) -> DataFrame:
         elif not spec.columns:
             dataframe = reader.load(paths)
         elif file_format in SELF_DESCRIBING:
-            dataframe = _with_partition_types(reader, spec, paths)
+            dataframe = with_partition_types(reader, spec, paths)
         else:
-            schema = _schema_to_read(spark, spec, file_format, options, paths)
+            schema = schema_to_read(spark, spec, file_format, options, paths)
             dataframe = reader.schema(schema).load(paths)
             if options.get("mode") == "PERMISSIVE" and file_format == "json":
-                dataframe = _without_broken_lines(reader, spec, schema, paths)
+                dataframe = without_broken_lines(reader, spec, schema, paths)
     except SqlwinError:
         raise
     except Exception as error:
-        raise _explained(error, spec, origin) from error
+        raise explained(error, spec, origin) from error
     if not spec.columns:
         return dataframe
     # Positional formats were given the declared names; all others are looked up by name.
-    return dataframe.select(*(_column(dataframe, spec, c, origin) for c in _brought(spec)))
+    return dataframe.select(*(column_of(dataframe, spec, c, origin) for c in brought_columns(spec)))
 
 
-def _brought(spec: TableSpec) -> list[TableColumn]:
+def brought_columns(spec: TableSpec) -> list[TableColumn]:
+    """The columns that files bring: physical ones and metadata."""
     return [c for c in spec.columns if c.computed is None]
 
 
-def _column(dataframe: DataFrame, spec: TableSpec, column: TableColumn, origin: str) -> Column:
+def column_of(dataframe: DataFrame, spec: TableSpec, column: TableColumn, origin: str) -> Column:
+    """A column that files bring, as it is declared."""
     if column.metadata is None:
         return pick(dataframe, spec, column, origin)
     value = dataframe.metadataColumn("_metadata")[METADATA[column.metadata]]
     if column.metadata in ("file.path", "file.name"):
-        # Spark gives parts of a URI, in which a plus is a plus; url_decode takes it for a space.
-        value = F.url_decode(F.replace(value, F.lit("+"), F.lit("%2B")))
+        value = _decoded_uri(value)
     return value.cast(declared_type(spec, column)).alias(column.name)
+
+
+def file_path(dataframe: DataFrame) -> Column:
+    """The path of the file that a row comes from."""
+    return _decoded_uri(dataframe.metadataColumn("_metadata")["file_path"])
+
+
+def _decoded_uri(value: Column) -> Column:
+    # Spark gives parts of a URI, in which a plus is a plus; url_decode takes it for a space.
+    return F.url_decode(F.replace(value, F.lit("+"), F.lit("%2B")))
 
 
 def _paths(
@@ -217,7 +243,7 @@ def _paths(
     return [path_for_spark(local)]
 
 
-def _with_partition_types(reader: DataFrameReader, spec: TableSpec, paths: list[str]) -> DataFrame:
+def with_partition_types(reader: DataFrameReader, spec: TableSpec, paths: list[str]) -> DataFrame:
     """Load files that type their columns; partition columns get the types that are declared.
 
     Spark guesses the type of a partition column from the names of directories: `01` would be 1.
@@ -234,7 +260,7 @@ def _with_partition_types(reader: DataFrameReader, spec: TableSpec, paths: list[
     return found if fields == found.schema.fields else reader.schema(StructType(fields)).load(paths)
 
 
-def _schema_to_read(
+def schema_to_read(
     spark: SparkSession,
     spec: TableSpec,
     file_format: str,
@@ -295,8 +321,8 @@ def _sampled_fields(spark: SparkSession, options: dict[str, str], paths: list[st
     return list(names)
 
 
-def _without_broken_lines(
-    reader: DataFrameReader, spec: TableSpec, schema: StructType, paths: list[str]
+def without_broken_lines(
+    reader: DataFrameReader, spec: TableSpec, schema: StructType, paths: list[str] | str
 ) -> DataFrame:
     """JSON whose broken lines are left out; a field that does not fit is NULL, as in Flink."""
     broken = "_sqlwin_broken_line"
@@ -312,15 +338,12 @@ def _without_broken_lines(
     return dataframe.filter(kept if found_any is None else kept | found_any).drop(broken)
 
 
-def _explained(error: Exception, spec: TableSpec, origin: str) -> SqlwinError:
+def explained(error: Exception, spec: TableSpec, origin: str) -> SqlwinError:
+    """What is wrong with the files at `origin`."""
     if not isinstance(error, PySparkException):
         return translate(error)
     if error.getCondition() == "AVRO_DATA_SOURCE_NOT_ENABLED":
-        package = f"org.apache.spark:spark-avro_2.13:{pyspark.__version__}"
-        return SetupError(
-            f"table `{spec.name}`: Spark reads Avro only with a package of its own",
-            hint=f"start with --conf spark.jars.packages={package}",
-        )
+        return missing_package(spec, "reads Avro", AVRO)
     if error.getCondition() == "UNABLE_TO_INFER_SCHEMA":
         return CatalogError(
             f"table `{spec.name}`: {origin} holds no file to take the columns from",

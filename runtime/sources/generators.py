@@ -49,14 +49,14 @@ class Rows:
     """What all fields of one table share.
 
     Attributes:
-        n_rows: how many rows there are.
+        n_rows: how many rows there are; None: no end.
         seed: what random values start from.
-        now_us: microseconds since 1970 (UTC) that `max-past` counts back from.
+        now: SQL for the microseconds since 1970 (UTC) that `max-past` counts back from.
     """
 
-    n_rows: int
+    n_rows: int | None
     seed: int
-    now_us: int
+    now: str
 
 
 @dataclass(frozen=True)
@@ -156,6 +156,12 @@ def _sequence(field: Field, rows: Rows) -> str:
             raise bad_option(field.spec, f"option '{field.prefix}.{missing}' is missing")
         if start > end:
             raise field.wrong("end", "at least the start")
+        if rows.n_rows is None:
+            raise bad_option(
+                field.spec,
+                f"option '{field.prefix}.kind' is 'sequence', which has no last row to stretch to",
+                "give 'number-of-rows', or compute the time from a sequence of numbers",
+            )
         # Evenly from the first row to the last; in DECIMAL, for the product may not fit a BIGINT.
         steps = max(1, rows.n_rows - 1)
         offset = f"CAST(CAST(id AS DECIMAL(19,0)) * {end - start} DIV {steps} AS BIGINT)"
@@ -361,7 +367,7 @@ def _random_time(field: Field, rows: Rows) -> str:
         raise field.wrong("max-past", "left out where min and max are given")
     if least is None and most is None:
         # Now is an instant; a TIMESTAMP without zone shows it on the session's clock.
-        now = f"timestamp_micros({rows.now_us}L - {_between(field, rows, 0, past)})"
+        now = f"timestamp_micros({rows.now} - {_between(field, rows, 0, past)})"
         return now if isinstance(field.type, TimestampType) else f"CAST({now} AS TIMESTAMP_NTZ)"
     if least is None or most is None:
         missing = "min" if least is None else "max"

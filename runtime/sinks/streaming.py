@@ -1,0 +1,161 @@
+"""Where the rows of a stream go, micro-batch by micro-batch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, TextIO
+
+import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql.streaming import StreamingQuery
+from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+from runtime.errors import AnalysisError, CatalogError, SqlwinError
+from runtime.sinks import as_declared, output_of
+from runtime.sinks.lines import print_rows
+from runtime.sinks.stream_files import FileSink
+from runtime.sources import CONNECTORS, kafka, memory, validate_table
+from runtime.sources.external import source_format
+from runtime.spark_errors import translate
+from runtime.spec import TableSpec
+from runtime.stream_spec import ROW_KIND
+
+# Connectors that take rows which replace others
+_TAKE_UPDATES = ("print", "blackhole", "memory")
+# The column of a row kind, where a person or a table sees it; Flink's client calls it so
+KIND_COLUMN = "op"
+
+Take = Callable[[pa.Table], None]
+
+
+@dataclass
+class StreamRun:
+    """How a stream is started, and what it has written since.
+
+    Attributes:
+        name: what Spark calls it.
+        checkpoint: Spark's checkpoint directory.
+        trigger_us: the time from the start of a micro-batch to that of the next; 0: none.
+        writer: tells the stream from others that write to the same place.
+        n_rows: rows written in this run; None if the sink does not tell.
+    """
+
+    name: str
+    checkpoint: str
+    trigger_us: int
+    writer: str
+    n_rows: int | None = 0
+
+
+def check_sink(spec: TableSpec, *, overwrite: bool, emits_updates: bool) -> None:
+    """Check that a table can take the rows of a stream, before anything starts.
+
+    Raises:
+        CatalogError: it is declared wrongly, or cannot be written.
+        AnalysisError: it cannot be overwritten, or cannot take rows that replace others.
+    """
+    validate_table(spec)
+    connector = spec.connector.lower()
+    if connector in ("datagen", "socket"):
+        raise CatalogError(
+            f"table `{spec.name}` cannot be written: connector '{connector}' only makes rows"
+        )
+    if overwrite:
+        raise AnalysisError(
+            f"INSERT OVERWRITE of `{spec.name}` cannot take a stream, which never is complete",
+            hint="write INSERT INTO",
+        )
+    if emits_updates and connector not in _TAKE_UPDATES:
+        raise AnalysisError(
+            f"`{spec.name}` (connector '{connector}') cannot take updates, and this query puts "
+            "windows out again: allowed lateness or early firing is on",
+            hint="RESET 'table.exec.emit.allow-lateness' and the 'table.exec.emit.early-fire' "
+            f"settings, or insert into a table of {', '.join(_TAKE_UPDATES)}",
+        )
+
+
+def start_writing(dataframe: DataFrame, spec: TableSpec, run: StreamRun) -> StreamingQuery:
+    """Start a stream into a table.
+
+    Args:
+        dataframe: the rows, in the order of the table's columns; ROW_KIND first where rows
+            replace others.
+        spec: the table, found right by `check_sink`.
+        run: how to start it.
+
+    Raises:
+        SqlwinError: Spark or the sink refuses it.
+    """
+    connector = spec.connector.lower()
+    if connector == "filesystem":
+        sink = FileSink(dataframe, spec, run.writer)
+        return _for_each(as_declared(dataframe, spec), run, sink.write)
+    if connector == "print":
+        output = output_of(spec)
+        return _for_each(dataframe, run, lambda rows, _: _print(rows, spec, output))
+    if connector == "memory":
+        return _for_each(
+            dataframe,
+            run,
+            lambda rows, batch: memory.write_batch(_renamed(rows), spec, run.writer, batch),
+        )
+    run.n_rows = None
+    if connector == "blackhole":
+        return _started(dataframe.writeStream.format("noop"), run)
+    if connector == "kafka":
+        try:
+            rows = kafka.messages(as_declared(dataframe, spec), spec)
+            writer = rows.writeStream.format("kafka").options(**kafka.sink_options(spec))
+            return _started(writer, run)
+        except Exception as error:
+            raise kafka.explained(error, spec) from error
+    assert connector in CONNECTORS, "check_sink() has seen to it"
+    name, options = source_format(spec)
+    return _started(as_declared(dataframe, spec).writeStream.format(name).options(**options), run)
+
+
+def start_taking(dataframe: DataFrame, run: StreamRun, take: Take) -> StreamingQuery:
+    """Start a stream whose rows go to a function of this process, a micro-batch at a time.
+
+    A micro-batch without rows is not handed over. After a restart the last one may come again.
+    """
+
+    def write(rows: DataFrame, batch: int) -> int:
+        table = _renamed(rows).toArrow()
+        if table.num_rows:
+            take(table)
+        return int(table.num_rows)
+
+    return _for_each(dataframe, run, write)
+
+
+def _for_each(
+    dataframe: DataFrame, run: StreamRun, write: Callable[[DataFrame, int], int | None]
+) -> StreamingQuery:
+    def counted(rows: DataFrame, batch: int) -> None:
+        n_rows = write(rows, batch)
+        run.n_rows = None if n_rows is None or run.n_rows is None else run.n_rows + n_rows
+
+    return _started(dataframe.writeStream.foreachBatch(counted), run)
+
+
+def _started(writer: DataStreamWriter, run: StreamRun) -> StreamingQuery:
+    every: dict[str, Any] = {"processingTime": f"{run.trigger_us // 1_000} milliseconds"}
+    writer = writer.queryName(run.name).option("checkpointLocation", run.checkpoint)
+    try:
+        return writer.outputMode("append").trigger(**every).start()
+    except SqlwinError:
+        raise
+    except Exception as error:
+        raise translate(error) from error
+
+
+def _print(rows: DataFrame, spec: TableSpec, output: TextIO) -> int:
+    return print_rows(rows, spec, output, kind=ROW_KIND if ROW_KIND in rows.columns else None)
+
+
+def _renamed(rows: DataFrame) -> DataFrame:
+    if ROW_KIND not in rows.columns:
+        return rows
+    return rows.withColumnRenamed(ROW_KIND, KIND_COLUMN)

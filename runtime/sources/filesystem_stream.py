@@ -1,0 +1,134 @@
+"""Files as a stream: those that are there, and with `source.monitor-interval` those that come.
+
+A file is read once, when it has appeared in whole: whoever writes files for a stream writes them
+under another name, or in another directory, and then moves them in.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
+
+from runtime.errors import CatalogError, SqlwinError
+from runtime.sources.columns import declared_schema, physical_columns
+from runtime.sources.filesystem import (
+    brought_columns,
+    column_of,
+    explained,
+    file_path,
+    schema_to_read,
+    with_partition_types,
+    without_broken_lines,
+)
+from runtime.sources.formats import SELF_DESCRIBING, format_of, spark_options
+from runtime.sources.nanoseconds import has_nanoseconds
+from runtime.sources.options import duration_us, option_values
+from runtime.sources.paths import data_files, is_glob, local_path, missing_path, path_for_spark
+from runtime.spec import TableSpec
+
+# Options of Spark's file source for streams, by their names here
+STREAM_OPTIONS = {
+    "max-files-per-trigger": "maxFilesPerTrigger",
+    "max-bytes-per-trigger": "maxBytesPerTrigger",
+    "latest-first": "latestFirst",
+    "max-file-age": "maxFileAge",
+    "file-name-only": "fileNameOnly",
+    "clean-source": "cleanSource",
+    "source-archive-dir": "sourceArchiveDir",
+}
+
+
+def is_unbounded(spec: TableSpec) -> bool:
+    """Whether the directory is watched for new files."""
+    return "source.monitor-interval" in option_values(spec)
+
+
+def monitor_interval_us(spec: TableSpec) -> int | None:
+    """How often the directory is looked at, in microseconds; None: not again."""
+    text = option_values(spec).get("source.monitor-interval")
+    return None if text is None else duration_us(text)
+
+
+def stream_options(spec: TableSpec) -> dict[str, str]:
+    """The options of `spec` that are about streams, as Spark's file source has them."""
+    values = option_values(spec)
+    options: dict[str, str] = {}
+    for ours, sparks in STREAM_OPTIONS.items():
+        value = values.get(ours, values.get(sparks.lower()))
+        if value is not None:
+            options[sparks] = value
+    return options
+
+
+def stream(spark: SparkSession, spec: TableSpec) -> DataFrame:
+    """The files of `spec` as a stream, with its physical and metadata columns, or all they have.
+
+    Raises:
+        ExecutionError: the path is not there.
+        CatalogError: the files' columns are not those declared, or there is no file to take them
+            from.
+        SetupError: the package for Avro is missing.
+    """
+    values = option_values(spec)
+    file_format = format_of(values)
+    assert file_format is not None, "validate() has seen to it"
+    options = spark_options(spec, file_format)
+    local = local_path(spark, values["path"])
+    if local is not None and not is_glob(local) and not os.path.exists(local):
+        raise missing_path(local)
+    path = path_for_spark(local) if local is not None else values["path"]
+    origin = local or values["path"]
+    files = data_files(local) if local is not None else None
+    if file_format == "parquet" and files and has_nanoseconds(files[0]):
+        raise CatalogError(
+            f"table `{spec.name}`: {files[0]} has times in nanoseconds, which streams do not read",
+            hint="SET 'execution.runtime-mode' = 'batch', or write the files in microseconds",
+        )
+    try:
+        schema = _schema(spark, spec, file_format, options, path, is_empty=files == [])
+        reader: Any = spark.readStream.format(file_format)
+        reader = reader.options(**options, **stream_options(spec))
+        if file_format == "json" and options.get("mode") == "PERMISSIVE" and spec.columns:
+            dataframe = without_broken_lines(reader, spec, schema, path)
+        else:
+            dataframe = reader.schema(schema).load(path)
+    except SqlwinError:
+        raise
+    except Exception as error:
+        raise explained(error, spec, origin) from error
+    if (regex := values.get("source.path.regex-pattern")) is not None:
+        # As in Flink, the pattern is for the whole absolute path.
+        name = F.regexp_replace(file_path(dataframe), "^file:/+", "/")
+        dataframe = dataframe.filter(name.rlike(f"^(?:{regex})$"))
+    if not spec.columns:
+        return dataframe
+    return dataframe.select(*(column_of(dataframe, spec, c, origin) for c in brought_columns(spec)))
+
+
+def _schema(
+    spark: SparkSession,
+    spec: TableSpec,
+    file_format: str,
+    options: dict[str, str],
+    path: str,
+    is_empty: bool,
+) -> StructType:
+    """The schema that files are read with: of those that are there, else what is declared."""
+    declared = declared_schema(spec, physical_columns(spec))
+    if is_empty:
+        if spec.columns:
+            return declared
+        raise CatalogError(
+            f"table `{spec.name}`: {path} holds no file to take the columns from",
+            hint="declare the columns in CREATE TABLE",
+        )
+    reader = spark.read.format(file_format).options(**options)
+    if not spec.columns:
+        return reader.load(path).schema
+    if file_format in SELF_DESCRIBING:
+        return with_partition_types(reader, spec, [path]).schema
+    return schema_to_read(spark, spec, file_format, options, [path])

@@ -1,0 +1,168 @@
+"""The directory of a stream's checkpoint, and what sqlwin keeps in it beside Spark's own files.
+
+    sqlwin.json     what the stream computes, the number of its key groups, whether it has ended
+    spark/          Spark's checkpoint: offsets, commits, state
+    end-of-input/   a file in here tells the stream that its input has ended
+
+A stream that is started again has to be the one that the checkpoint was made by: state of another
+query would be read as if it were its own.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, field, replace
+
+from runtime.errors import ExecutionError
+from runtime.files import Files
+
+_FILE = "sqlwin.json"
+_VERSION = 1
+
+
+@dataclass(frozen=True)
+class Identity:
+    """What makes a stream the same after a restart.
+
+    Attributes:
+        plan: what is computed, one operator a line.
+        tables: what the tables that it reads are, by name.
+        settings: settings that its state depends on.
+    """
+
+    plan: str
+    tables: dict[str, str] = field(default_factory=dict)
+    settings: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """A checkpoint that may be used.
+
+    Attributes:
+        directory: where it is.
+        key_groups: groups of keys that the state is cut into.
+        partitions: tasks that they are spread over.
+        has_ended: whether the input ended, and all windows were closed, in an earlier run.
+        is_new: whether the stream starts from nothing.
+    """
+
+    directory: str
+    key_groups: int
+    partitions: int
+    has_ended: bool = False
+    is_new: bool = True
+
+    @property
+    def spark_directory(self) -> str:
+        """What Spark is given as `checkpointLocation`."""
+        return f"{self.directory}/spark"
+
+    @property
+    def end_of_input(self) -> str:
+        """The directory whose first file ends the input."""
+        return f"{self.directory}/end-of-input"
+
+
+def open_checkpoint(
+    files: Files, directory: str, identity: Identity, key_groups: int, partitions: int
+) -> Checkpoint:
+    """Make a checkpoint's directory, or use the one that is there.
+
+    Args:
+        files: the file system.
+        directory: an absolute path or a URI.
+        identity: what the stream computes.
+        key_groups: for a new one; one that is there keeps its own.
+        partitions: likewise.
+
+    Raises:
+        ExecutionError: it is another query's, or none.
+    """
+    path = f"{directory}/{_FILE}"
+    if not files.exists(path):
+        if next(files.files_below(f"{directory}/spark"), None) is not None:
+            raise ExecutionError(
+                f"{directory} is no checkpoint of sqlwin: {_FILE} is missing",
+                hint="take another 'execution.checkpointing.dir'",
+            )
+        new = Checkpoint(directory, key_groups, partitions)
+        files.make_directory(new.end_of_input)
+        _write(files, new, identity)
+        return new
+    try:
+        found = json.loads(files.read_text(path))
+        old = Identity(**found["identity"])
+        checkpoint = Checkpoint(
+            directory, found["key_groups"], found["partitions"], found["has_ended"], is_new=False
+        )
+    except (ValueError, KeyError, TypeError) as error:
+        raise ExecutionError(
+            f"{path} cannot be read: {error}", hint="take another 'execution.checkpointing.dir'"
+        ) from error
+    if (change := difference(old, identity)) is not None:
+        raise ExecutionError(
+            f"the checkpoint in {directory} is another query's: {change}",
+            hint="undo the change to resume, or start anew in another 'execution.checkpointing.dir'",
+        )
+    files.make_directory(checkpoint.end_of_input)
+    return checkpoint
+
+
+def end_input(files: Files, checkpoint: Checkpoint) -> None:
+    """Tell the stream that no more rows come: at the next micro-batch all windows close."""
+    files.write_text(f"{checkpoint.end_of_input}/end.json", '{"watermark_us": 0}\n')
+
+
+def mark_ended(files: Files, checkpoint: Checkpoint, identity: Identity) -> None:
+    """Keep in mind that the input ended and all windows were closed."""
+    _write(files, replace(checkpoint, has_ended=True), identity)
+
+
+def difference(old: Identity, new: Identity) -> str | None:
+    """What has changed, in a few words; None if nothing has."""
+    for kind, before, after in (
+        ("setting", old.settings, new.settings),
+        ("table", old.tables, new.tables),
+    ):
+        for name in sorted({*before, *after}):
+            was, is_ = before.get(name), after.get(name)
+            if was != is_ and kind == "setting":
+                return f"'{name}' was '{was}' and is '{is_}'"
+            if was is None or is_ is None:
+                continue  # the plan tells it better
+            if was != is_:
+                return f"table `{name}` has changed: {_first_change(was, is_)}"
+    if old.plan != new.plan:
+        return f"its plan has changed: {_first_change(old.plan, new.plan)}"
+    if old.tables != new.tables:
+        return f"it read {', '.join(old.tables)}, now {', '.join(new.tables)}"
+    return None
+
+
+def _first_change(before: str, after: str) -> str:
+    old, new = [[line.strip(" +-:|,") for line in text.splitlines()] for text in (before, after)]
+    gone = next((line for line in old if line not in new), None)
+    come = next((line for line in new if line not in old), None)
+    if gone is None or come is None:
+        what, line = ("left out", gone) if come is None else ("added", come)
+        return f"{what} `{_short(line or '')}`"
+    return f"`{_short(gone)}` has become `{_short(come)}`"
+
+
+def _short(line: str, most: int = 160) -> str:
+    return line if len(line) <= most else line[: most - 1] + "…"
+
+
+def _write(files: Files, checkpoint: Checkpoint, identity: Identity) -> None:
+    text = json.dumps(
+        {
+            "version": _VERSION,
+            "identity": asdict(identity),
+            "key_groups": checkpoint.key_groups,
+            "partitions": checkpoint.partitions,
+            "has_ended": checkpoint.has_ended,
+        },
+        indent=2,
+    )
+    files.write_text(f"{checkpoint.directory}/{_FILE}", text + "\n")
