@@ -8,7 +8,7 @@ from typing import Any, TextIO
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
-from pyspark.sql.streaming import StreamingQuery
+from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from runtime.errors import AnalysisError, CatalogError, SqlwinError

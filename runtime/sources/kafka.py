@@ -105,7 +105,7 @@ def validate(spec: TableSpec) -> None:
     if "format" not in values and "value.format" not in values:
         raise bad_option(spec, "option 'format' is missing", f"one of {', '.join(FORMATS)}")
     for name in ("format", "value.format", "key.format"):
-        found = values.get(name, FORMATS[0])
+        found = values.get(name) or FORMATS[0]
         if found.lower() not in FORMATS:
             meant = nearest(found, FORMATS)
             hint = f"did you mean '{meant}'?" if meant else f"it reads {', '.join(FORMATS)}"

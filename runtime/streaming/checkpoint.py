@@ -103,7 +103,7 @@ def open_checkpoint(
     if (change := difference(old, identity)) is not None:
         raise ExecutionError(
             f"the checkpoint in {directory} is another query's: {change}",
-            hint="undo the change to resume, or start anew in another 'execution.checkpointing.dir'",
+            hint="undo it to resume, or start anew in another 'execution.checkpointing.dir'",
         )
     files.make_directory(checkpoint.end_of_input)
     return checkpoint

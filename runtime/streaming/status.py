@@ -1,0 +1,248 @@
+"""How a running stream stands: what its operators and Spark tell, and what it means.
+
+A window operator puts out, at the end of each micro-batch, one row a key group with its status in
+the column STATUS. `observed` turns these into a metric that Spark brings to the driver, which costs
+no pass of its own; `stream_status` reads it out of the query's progress.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+# The column of a window operator's output that holds its status; NULL in all rows but those.
+STATUS = "$status"
+STATUS_DDL = (
+    "struct<watermark_us: bigint, sources: array<struct<watermark_us: bigint, is_idle: boolean>>, "
+    "n_late: bigint, n_null_times: bigint, n_rows: bigint, n_bytes: bigint, "
+    "next_window_end_us: bigint>"
+)
+_METRIC = "sqlwin.window."
+# A watermark this high comes from the end of the input alone
+_END_US = 2**61
+_EPOCH = dt.datetime(1970, 1, 1)  # noqa: DTZ001  # wall-clock arithmetic
+
+
+@dataclass(frozen=True)
+class SourceStatus:
+    """How far a source of a window operator has got.
+
+    Attributes:
+        name: the table.
+        watermark_us: its watermark; None before its first row.
+        is_idle: whether it is left out because it has been silent.
+        is_done: whether its input has ended.
+    """
+
+    name: str
+    watermark_us: int | None
+    is_idle: bool
+    is_done: bool
+
+
+@dataclass(frozen=True)
+class OperatorStatus:
+    """How a window operator stands after a micro-batch.
+
+    Attributes:
+        watermark_us: its watermark; None before the first row.
+        sources: its sources.
+        n_late: rows dropped so far in this run, because all their windows were closed.
+        n_null_times: rows dropped so far in it, because they have no time.
+        n_rows: partials in state.
+        n_bytes: their size.
+        next_window_end_us: the end of the next window that waits for the watermark.
+    """
+
+    watermark_us: int | None
+    sources: tuple[SourceStatus, ...]
+    n_late: int
+    n_null_times: int
+    n_rows: int
+    n_bytes: int
+    next_window_end_us: int | None
+
+
+@dataclass(frozen=True)
+class StreamStatus:
+    """How a stream stands.
+
+    Attributes:
+        batch: the number of the last micro-batch; None before the first is done.
+        rows_per_second: rows read a second.
+        n_input_rows: rows that the last micro-batch read.
+        batch_seconds: how long it took.
+        operators: its window operators, in the order of the data's way.
+    """
+
+    batch: int | None = None
+    rows_per_second: float = 0.0
+    n_input_rows: int = 0
+    batch_seconds: float = 0.0
+    operators: tuple[OperatorStatus, ...] = ()
+
+
+def observed(dataframe: DataFrame, number: int) -> DataFrame:
+    """The same rows, whose column STATUS is told to the driver with every micro-batch.
+
+    Args:
+        dataframe: what a window operator puts out.
+        number: tells the operators of a query apart, from 0 in the order of the data's way.
+    """
+    merges = {
+        "watermark_us": F.max,
+        "sources": F.max,
+        "n_late": F.sum,
+        "n_null_times": F.sum,
+        "n_rows": F.sum,
+        "n_bytes": F.sum,
+        "next_window_end_us": F.min,
+    }
+    metrics = [merge(F.col(f"`{STATUS}`.{name}")).alias(name) for name, merge in merges.items()]
+    return dataframe.observe(f"{_METRIC}{number}", *metrics)
+
+
+def stream_status(
+    progress: Sequence[Mapping[str, Any]], source_names: Sequence[Sequence[str]]
+) -> StreamStatus:
+    """What the progress of a query tells.
+
+    Args:
+        progress: Spark's reports of all micro-batches of this run, or of those it has kept.
+        source_names: for each window operator, the names of its sources.
+    """
+    if not progress:
+        return StreamStatus()
+    last = progress[-1]
+    operators = []
+    for number, names in enumerate(source_names):
+        metrics = [m for p in progress if (m := _metric(p, number)) is not None]
+        if metrics:
+            operators.append(_operator(metrics, names))
+    return StreamStatus(
+        batch=int(last["batchId"]),
+        rows_per_second=float(last.get("processedRowsPerSecond") or 0.0),
+        n_input_rows=int(last.get("numInputRows") or 0),
+        batch_seconds=int(last["durationMs"].get("triggerExecution", 0)) / 1_000,
+        operators=tuple(operators),
+    )
+
+
+def silence(status: StreamStatus, n_rows: int | None) -> str:
+    """Why there is no output, or none any more, in one sentence.
+
+    Args:
+        status: how the stream stands.
+        n_rows: rows put out so far, if known.
+    """
+    if status.batch is None:
+        return "the first micro-batch is not done yet"
+    waiting = [o for o in status.operators if o.next_window_end_us is not None]
+    for operator in waiting:
+        return _waits(operator)
+    for operator in status.operators:
+        if operator.watermark_us is None:
+            return _no_watermark(operator)
+    dropped = sum(o.n_late + o.n_null_times for o in status.operators)
+    if dropped and not n_rows:
+        return f"all rows were dropped: {_dropped(status.operators)}"
+    if status.operators:
+        return "no window waits: all that have rows are closed and put out"
+    return "rows are put out as they come" if status.n_input_rows else "no rows come in"
+
+
+def _waits(operator: OperatorStatus) -> str:
+    end = operator.next_window_end_us
+    assert end is not None
+    if operator.watermark_us is None:
+        return _no_watermark(operator)
+    text = (
+        f"the next window to close ends at {clock(end)}; the watermark is at "
+        f"{clock(operator.watermark_us)}, {span(end - operator.watermark_us)} before it"
+    )
+    holding = held_back_by(operator)
+    return text if holding is None else f"{text}, held back by {holding}"
+
+
+def _no_watermark(operator: OperatorStatus) -> str:
+    silent = [s.name for s in operator.sources if s.watermark_us is None and not s.is_idle]
+    if not silent:
+        return "there is no watermark yet: no row with a time has come"
+    names = " and ".join(f"`{name}`" for name in silent)
+    return f"there is no watermark yet: no row with a time has come from {names}"
+
+
+def held_back_by(operator: OperatorStatus) -> str | None:
+    """The source that an operator's watermark waits for, if it has several and one is behind."""
+    awake = [s for s in operator.sources if not s.is_idle and not s.is_done]
+    if len(operator.sources) < 2 or not awake:
+        return None
+    behind = min(awake, key=lambda s: -(2**63) if s.watermark_us is None else s.watermark_us)
+    return f"`{behind.name}`"
+
+
+def _dropped(operators: Sequence[OperatorStatus]) -> str:
+    late, null = sum(o.n_late for o in operators), sum(o.n_null_times for o in operators)
+    parts = [f"{late:,} late"] * bool(late) + [f"{null:,} without a time"] * bool(null)
+    return ", ".join(parts)
+
+
+def clock(time_us: int | None) -> str:
+    """A time on a window's clock, as a person reads it."""
+    if time_us is None:
+        return "-"
+    if time_us >= _END_US:
+        return "end of input"
+    try:
+        found = _EPOCH + dt.timedelta(microseconds=time_us)
+    except OverflowError:
+        return str(time_us)
+    return found.isoformat(" ", "milliseconds" if found.microsecond else "seconds")
+
+
+def span(time_us: int) -> str:
+    """A length of time in its two largest units: `2 h 05 min`, `3.5 s`."""
+    seconds = abs(time_us) / 1_000_000
+    if seconds < 60:
+        return f"{seconds:.1f} s" if seconds < 9.95 else f"{seconds:.0f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    if minutes < 60:
+        return f"{minutes} min {rest:02d} s"
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes:02d} min" if hours < 48 else f"{hours // 24} d {hours % 24} h"
+
+
+def _metric(progress: Mapping[str, Any], number: int) -> dict[str, Any] | None:
+    metrics = progress.get("observedMetrics") or {}
+    row = metrics.get(f"{_METRIC}{number}")
+    if row is None:
+        return None
+    found: dict[str, Any] = row.asDict(recursive=True) if hasattr(row, "asDict") else dict(row)
+    return found
+
+
+def _operator(metrics: Sequence[Mapping[str, Any]], names: Sequence[str]) -> OperatorStatus:
+    last = metrics[-1]
+    sources = last.get("sources") or []
+    return OperatorStatus(
+        watermark_us=last.get("watermark_us"),
+        sources=tuple(
+            SourceStatus(
+                name,
+                source["watermark_us"],
+                bool(source["is_idle"]),
+                (source["watermark_us"] or 0) >= _END_US,
+            )
+            for name, source in zip(names, sources, strict=False)
+        ),
+        n_late=sum(m.get("n_late") or 0 for m in metrics),
+        n_null_times=sum(m.get("n_null_times") or 0 for m in metrics),
+        n_rows=last.get("n_rows") or 0,
+        n_bytes=last.get("n_bytes") or 0,
+        next_window_end_us=last.get("next_window_end_us"),
+    )
