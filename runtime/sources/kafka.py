@@ -119,8 +119,11 @@ def validate(spec: TableSpec) -> None:
     for name in key:
         if name not in known:
             meant = nearest(name, known)
-            hint = f"did you mean '{meant}'?" if meant else None
-            raise bad_option(spec, f"'key.fields' names `{name}`, which is no column", hint)
+            raise bad_option(
+                spec,
+                f"'key.fields' names `{name}`, which is no column",
+                f"did you mean '{meant}'?" if meant else None,
+            )
     if value_format(spec) == "raw" and len(_value_fields(spec)) != 1:
         raise bad_option(spec, "format 'raw' has one column", "its message is not taken apart")
     _check_start(spec, values)
