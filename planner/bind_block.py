@@ -35,6 +35,7 @@ from planner.sql import (
     identifier,
     relation,
 )
+from runtime.spec import Session
 
 # Clauses that group rows several times: as sqlglot hangs them on GROUP BY, or as nodes in it
 _SEVERAL_GROUPINGS: dict[str, type[exp.Expr] | None] = {
@@ -129,10 +130,12 @@ def _filtered(
     parts = [block.plain(part) for part in conjuncts(where.this if where else None)]
     nested = [part for part in parts if part.find(exp.Query)]
     plain = tuple(part for part in parts if not part.find(exp.Query))
-    windowed: Node = block.windowed
+    windowed = block.windowed
     window_columns = {c.name.lower() for c in windowed.schema[-3:]}
     if any(column_names(part) & window_columns for part in nested):
         return "a subquery in WHERE reads window columns"
+    if nested and isinstance(windowed.window, Session):
+        return "a subquery in WHERE would take rows out of the middle of sessions"
     if nested:
         data = block.windowed.input
         query = exp.Select(

@@ -8,7 +8,7 @@ so that the text that is left, whatever it does, can be handed to Spark as it st
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
@@ -296,13 +296,6 @@ class _Binder:
     def window_function(self, function: WindowFunction, scope: Scope) -> WindowTableFunction:
         """The node of a window function over whatever its data is."""
         window = window_of(function, self.sql)
-        if isinstance(window, Session):
-            raise AnalysisError(
-                "SESSION windows can be written, but not run yet",
-                position=position_of(function.this, self.sql),
-                sql=self.sql,
-                hint="TUMBLE, HOP and CUMULATE run",
-            )
         data = function.args["data"]
         if isinstance(data, WindowFunction):
             source: Node = self.window_function(data, scope)
@@ -311,6 +304,7 @@ class _Binder:
         else:
             source = self.bind_query(data.unnest(), scope)
         time = self._time_column(function, source.schema)
+        partition = self._partition(function, source.schema)
         names = function.args.get("names")
         if names:
             columns = WindowColumns(*(name.name for name in names))
@@ -319,7 +313,11 @@ class _Binder:
             columns = WindowColumns(*WINDOW_COLUMNS)
         alias = function.args.get("alias")
         if alias is not None and alias.columns:
+            old = [c.name for c in source.schema]
             source, columns, time = self._renamed(function, source, time)
+            partition = tuple(source.schema[old.index(name)].name for name in partition)
+        if isinstance(window, Session):
+            window = replace(window, partition=partition)
         added = (
             Column(columns.start, "timestamp_ntz", False),
             Column(columns.end, "timestamp_ntz", False),
@@ -351,6 +349,23 @@ class _Binder:
                 hint=hint or "make one in a subquery: CAST(... AS TIMESTAMP)",
             )
         return found
+
+    def _partition(self, function: WindowFunction, schema: Schema) -> tuple[str, ...]:
+        """The columns of PARTITION BY, by their names in the data."""
+        names = []
+        for key in function.args.get("partition") or []:
+            found = column_named(schema, key.name)
+            if found is None:
+                close = nearest(key.name, [c.name for c in schema])
+                raise AnalysisError(
+                    f"column `{key.name}` in PARTITION BY does not exist in the data of "
+                    f"{function.kind}",
+                    position=position_of(key, self.sql),
+                    sql=self.sql,
+                    hint=f"did you mean `{close}`?" if close else None,
+                )
+            names.append(found.name)
+        return tuple(dict.fromkeys(names))
 
     def _refuse_window_columns(self, function: WindowFunction, schema: Schema) -> None:
         taken = [name for name in WINDOW_COLUMNS if column_named(schema, name)]

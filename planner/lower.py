@@ -27,14 +27,12 @@ from planner.physical import (
 )
 from planner.sql import alias, column, conjunction, identifier, relation, to_sql
 from runtime.spec import (
-    AlignedWindow,
     ExchangeStep,
     ExpandStep,
     GlobalStep,
     LocalStep,
     PartialColumn,
     ScanLocalStep,
-    Session,
     SqlStep,
     Step,
     Window,
@@ -130,7 +128,7 @@ class _Lowering:
         names: tuple[str, str, str],
     ) -> ExpandStep:
         source = _Lowering().step(node)
-        return ExpandStep(source, _aligned(window), time_column, time_type, *names)
+        return ExpandStep(source, window, time_column, time_type, *names)
 
     def _one_phase(self, node: OnePhaseWindowAggregate) -> exp.Query:
         expanded = self._named(
@@ -154,7 +152,7 @@ class _Lowering:
         assert isinstance(exchange, Exchange)
         local = _local_step(exchange.input)
         aggregation = WindowAggregation(
-            _aligned(node.window),
+            node.window,
             node.keys,
             node.slice_end,
             tuple(acc for plan in node.plans for acc in plan.accumulators),
@@ -188,18 +186,13 @@ def _local_step(local: Node) -> LocalStep | ScanLocalStep:
     )
     return LocalStep(
         _Lowering().step(local.input),
-        _aligned(local.window),
+        local.window,
         local.time_column,
         local.time_type,
         tuple((key.name, to_sql(key.expr)) for key in local.keys),
         partials,
         local.slice_end,
     )
-
-
-def _aligned(window: Window) -> AlignedWindow:
-    assert not isinstance(window, Session)
-    return window
 
 
 def _items(items: tuple[NamedExpr, ...]) -> list[exp.Expr]:

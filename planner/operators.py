@@ -83,7 +83,7 @@ def physical_operators(node: Node) -> list[Operator]:
             return [operator("Calc", select=_items(node.items))]
         case WindowTableFunction():
             window = window_text(node.window, _time_of(node))
-            return [operator("WindowTableFunction", window=window)]
+            return [operator("WindowTableFunction", window=window), *_by_partition(node.window)]
         case Aggregate():
             by = _names(node.keys)
             return [
@@ -93,11 +93,12 @@ def physical_operators(node: Node) -> list[Operator]:
         case OnePhaseWindowAggregate():
             window = window_text(node.window, f"time_col=[{node.time_column}]")
             names = [*_names(node.keys), *_names(node.window_keys)]
-            return [
-                _window_aggregate("WindowAggregate", node),
-                operator("Exchange", distribution=_hash(names)),
-                operator("WindowTableFunction", window=window),
-            ]
+            aggregate = _window_aggregate("WindowAggregate", node)
+            expanded = operator("WindowTableFunction", window=window)
+            if isinstance(node.window, Session):
+                # the rows of a group are in the task of their partition
+                return [aggregate, expanded, *_by_partition(node.window)]
+            return [aggregate, operator("Exchange", distribution=_hash(names)), expanded]
         case LocalWindowAggregate():
             return [
                 operator(
@@ -141,6 +142,8 @@ def physical_operators(node: Node) -> list[Operator]:
 def window_text(window: Window, source: str) -> str:
     """A window as Flink prints it: `HOP(time_col=[ts], size=[10 min], slide=[5 min])`."""
     texts = [source, *(f"{k}=[{render_duration(v)}]" for k, v in window_parameters(window).items())]
+    if isinstance(window, Session) and window.partition:
+        texts.append(f"partition keys=[{', '.join(window.partition)}]")
     return f"{window_kind(window)}({', '.join(texts)})"
 
 
@@ -176,6 +179,13 @@ def _window_aggregate(name: str, node: WindowAggregate) -> Operator:
         window=window_text(node.window, f"time_col=[{node.time_column}]"),
         select=[*_calls(node.calls), *_window_keys(node.window_keys)],
     )
+
+
+def _by_partition(window: Window) -> list[Operator]:
+    """What brings the rows of a session into one task."""
+    if not isinstance(window, Session):
+        return []
+    return [operator("Exchange", distribution=_hash(window.partition))]
 
 
 def _partials(plans: tuple[AggregatePlan, ...]) -> list[str]:

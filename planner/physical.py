@@ -21,7 +21,7 @@ from planner.logical import (
     WindowTableFunction,
 )
 from runtime.expressions import Expression
-from runtime.spec import AlignedWindow, ArrowPartial, ScanSource, Window
+from runtime.spec import ArrowPartial, ScanSource, Window
 
 __all__ = [
     "Exchange",
@@ -65,7 +65,7 @@ class ScanLocalWindowAggregate(Node):
 
     table: str
     source: ScanSource
-    window: AlignedWindow
+    window: Window
     time_column: str
     time_type: str
     time_zone: str

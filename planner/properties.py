@@ -7,6 +7,7 @@ from sqlglot import exp
 from planner.logical import Filter, Node, Project, SqlQuery
 from planner.physical import GlobalWindowAggregate
 from planner.sql import bare_column
+from runtime.spec import Session
 
 
 def distribution(node: Node) -> frozenset[str] | None:
@@ -16,7 +17,8 @@ def distribution(node: Node) -> frozenset[str] | None:
     set where all rows are in one task.
     """
     if isinstance(node, GlobalWindowAggregate):
-        return frozenset(key.lower() for key in node.keys)
+        keys = node.window.partition if isinstance(node.window, Session) else node.keys
+        return frozenset(key.lower() for key in keys)
     if isinstance(node, Filter):
         return distribution(node.input)
     if isinstance(node, Project):

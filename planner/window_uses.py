@@ -76,8 +76,10 @@ def slice_widths_us(window: Window) -> tuple[int, ...]:
 
 def _slices(node: GlobalWindowAggregate) -> Iterator[str]:
     window, local = node.window, node.input.inputs[0]
-    widths = slice_widths_us(window)
-    count = "" if isinstance(window, Session) else str(window.slices_per_window)
+    if isinstance(window, Session):
+        yield from _session_pieces(node, window)
+        return
+    widths, count = slice_widths_us(window), str(window.slices_per_window)
     width = " and ".join(render_duration(w) for w in widths)
     if len(widths) > 1:
         width += " in turn"
@@ -95,6 +97,27 @@ def _slices(node: GlobalWindowAggregate) -> Iterator[str]:
         )
 
 
+def _session_pieces(node: GlobalWindowAggregate, window: Session) -> Iterator[str]:
+    yield f"{window_text(window, f'slice_end=[{node.slice_end}]')}:"
+    yield (
+        f"  rows of one key and one piece of {render_duration(window.gap_us)} are surely in one "
+        "session; each row is aggregated once"
+    )
+    yield "  sessions are put together from such pieces, by the times of their first and last rows"
+    columns = ", ".join(c.name for c in node.input.schema)
+    yield f"  the exchange carries one row per key and non-empty piece: {columns}"
+    others = [key for key in node.keys if key not in window.partition]
+    if others:
+        yield (
+            f"  sessions are of all rows{_of_partition(window)}; inside each the rows are grouped "
+            f"by {', '.join(others)}"
+        )
+
+
+def _of_partition(window: Session) -> str:
+    return f" of one {', '.join(window.partition)}" if window.partition else ""
+
+
 def _copies(window: Window) -> int:
     if isinstance(window, Session):
         return 1
@@ -105,7 +128,10 @@ def _copies(window: Window) -> int:
 
 def _copies_text(window: Window) -> str:
     if isinstance(window, Session):
-        return "one copy of each row"
+        return (
+            f"every row is in one session; the rows{_of_partition(window)} are sorted by time in "
+            "one task"
+        )
     count = _copies(window)
     if count == 1:
         return "every row is in one window at most"

@@ -80,13 +80,35 @@ class Cumulate:
 
 @dataclass(frozen=True)
 class Session:
-    """Windows that end when `gap_us` passed without a row; rows exactly the gap apart merge."""
+    """Windows that end when `gap_us` passed without a row; rows exactly the gap apart merge.
+
+    Attributes:
+        gap_us: the gap.
+        partition: names of the columns by which rows are told apart first: each combination of
+            their values has sessions of its own.
+    """
 
     gap_us: int
+    partition: tuple[str, ...] = ()
+
+    @property
+    def cells(self) -> Tumble:
+        """Pieces of time, each so short that a partition's rows in it belong to one session."""
+        return Tumble(self.gap_us)
 
 
 AlignedWindow = Tumble | Hop | Cumulate
 Window = AlignedWindow | Session
+
+
+# What partials of sessions carry besides the accumulators, BIGINT microseconds: the times of the
+# first and the last of the rows that went in.
+FIRST_TIME, LAST_TIME = "$first_time", "$last_time"
+
+
+def local_window(window: Window) -> AlignedWindow:
+    """The window whose slices the local stage aggregates rows into: for sessions their cells."""
+    return window.cells if isinstance(window, Session) else window
 
 
 def common_slice_width_us(widths_us: list[int]) -> int:
@@ -135,6 +157,9 @@ class Accumulator:
 @dataclass(frozen=True)
 class WindowAggregation:
     """The global stage: partials of slices in, one row per (key, non-empty window) out.
+
+    The partition columns of a SESSION are among the keys, and its partials have the columns
+    FIRST_TIME and LAST_TIME.
 
     Attributes:
         window: the window.
@@ -229,7 +254,7 @@ class ExpandStep:
     """
 
     input: Step
-    window: AlignedWindow
+    window: Window
     time_column: str
     time_type: str
     window_start: str
@@ -248,10 +273,13 @@ class PartialColumn:
 
 @dataclass(frozen=True)
 class LocalStep:
-    """Rows to partials: keys, `slice_end` as BIGINT microseconds, partial columns."""
+    """Rows to partials: keys, `slice_end` as BIGINT microseconds, partial columns.
+
+    For sessions slices are their cells, and FIRST_TIME and LAST_TIME stand last.
+    """
 
     input: Step
-    window: AlignedWindow
+    window: Window
     time_column: str
     time_type: str
     keys: tuple[tuple[str, str], ...]
@@ -338,6 +366,8 @@ class ArrowPartial:
 class ScanLocalStep:
     """Rows of files to partials: keys, `slice_end` as BIGINT microseconds, partial columns.
 
+    For sessions slices are their cells, and FIRST_TIME and LAST_TIME stand last.
+
     Attributes:
         source: the files.
         window: the window.
@@ -352,7 +382,7 @@ class ScanLocalStep:
     """
 
     source: ScanSource
-    window: AlignedWindow
+    window: Window
     time_column: str
     time_type: str
     time_zone: str

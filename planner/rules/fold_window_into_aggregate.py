@@ -5,6 +5,7 @@ from __future__ import annotations
 from planner.logical import (
     Aggregate,
     Filter,
+    NamedExpr,
     Node,
     WindowAggregate,
     WindowColumns,
@@ -13,14 +14,15 @@ from planner.logical import (
 )
 from planner.optimizer import Options, Refusal
 from planner.sql import bare_column, column_names, to_sql
-from runtime.spec import Cumulate
+from runtime.spec import Cumulate, Session
 
 
 def fold_window_into_aggregate(node: Node, options: Options) -> Node | Refusal | None:
     """Compute windows inside the aggregate instead of copying each row once for each window.
 
-    Refused when the keys do not identify a window, and when a key, an argument or a filter reads
-    a window column: inside the aggregate a row knows its slice, not its windows. The model is
+    Refused when the keys do not identify a window, when sessions of several partitions would fall
+    into one group, and when a key, an argument or a filter reads a window column: inside the
+    aggregate a row knows its slice, not its windows. The model is
     Flink's PullUpWindowTableFunctionIntoWindowAggregateRule.
     """
     if not isinstance(node, Aggregate):
@@ -38,6 +40,9 @@ def fold_window_into_aggregate(node: Node, options: Options) -> Node | Refusal |
     names = {c.name.lower() for c in windowed.schema[-3:]}
     window_names = {key.name for key in window_keys}
     keys = tuple(key for key in node.keys if key.name not in window_names)
+    reason = _cut_apart(keys, windowed)
+    if reason:
+        return Refusal(reason)
     for key in keys:
         if column_names(key.expr) & names:
             return Refusal(f"the key {to_sql(key.expr)} reads a window column")
@@ -59,6 +64,20 @@ def fold_window_into_aggregate(node: Node, options: Options) -> Node | Refusal |
 def _window_keys(node: Aggregate, columns: WindowColumns) -> tuple[WindowKey, ...]:
     roles = [(key.name, columns.role_of(bare_column(key.expr) or "")) for key in node.keys]
     return tuple(WindowKey(name, role) for name, role in roles if role is not None)
+
+
+def _cut_apart(keys: tuple[NamedExpr, ...], windowed: WindowTableFunction) -> str | None:
+    """Why sessions and groups do not nest, if they do not."""
+    if not isinstance(windowed.window, Session):
+        return None
+    grouped = {key.name for key in keys if bare_column(key.expr)}
+    for name in windowed.window.partition:
+        if name not in grouped:
+            return (
+                f"SESSION is partitioned by {name}, which is no group key: "
+                "equal sessions of several partitions are one group"
+            )
+    return None
 
 
 def _unidentified(keys: tuple[WindowKey, ...], windowed: WindowTableFunction) -> str | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from planner.logical import NamedExpr, Node, Project, WindowAggregate
 from planner.optimizer import Options
 from planner.sql import column, column_names
+from runtime.spec import Session
 
 
 def prune_aggregate_input(node: Node, options: Options) -> Node | None:
@@ -12,6 +13,8 @@ def prune_aggregate_input(node: Node, options: Options) -> Node | None:
     if not isinstance(node, WindowAggregate) or isinstance(node.input, Project):
         return None
     needed = {node.time_column.lower()}
+    if isinstance(node.window, Session):
+        needed |= {name.lower() for name in node.window.partition}
     for key in node.keys:
         needed |= column_names(key.expr)
     for call in node.calls:

@@ -7,6 +7,7 @@ from sqlglot import exp
 from planner.logical import Filter, Node, WindowTableFunction
 from planner.optimizer import Options, Refusal
 from planner.sql import column_names, to_sql
+from runtime.spec import Session
 
 # A row that is copied into several windows would be judged anew for each copy.
 _NON_DETERMINISTIC = frozenset("RAND RANDOM RANDN UUID SHUFFLE MONOTONICALLY_INCREASING_ID".split())
@@ -16,7 +17,8 @@ def push_filter_below_window(node: Node, options: Options) -> Node | Refusal | N
     """Filter rows before they are put into windows.
 
     Conditions that read `window_start`, `window_end` or `window_time` stay above; so do those
-    that call a function which answers differently each time.
+    that call a function which answers differently each time. Of SESSION's only those go below
+    that read the partition columns: without the rows of others a session would fall apart.
     """
     if not (isinstance(node, Filter) and isinstance(node.input, WindowTableFunction)):
         return None
@@ -25,12 +27,17 @@ def push_filter_below_window(node: Node, options: Options) -> Node | Refusal | N
         name.lower()
         for name in (windowed.columns.start, windowed.columns.end, windowed.columns.time)
     }
+    partition = None
+    if isinstance(windowed.window, Session):
+        partition = {name.lower() for name in windowed.window.partition}
     movable, staying, reasons = [], [], []
     for conjunct in node.conjuncts:
         if column_names(conjunct) & window_columns:
             reasons.append(f"{to_sql(conjunct)} reads a window column")
         elif any(f.name.upper() in _NON_DETERMINISTIC for f in conjunct.find_all(exp.Anonymous)):
             reasons.append(f"{to_sql(conjunct)} is not deterministic")
+        elif partition is not None and not column_names(conjunct) <= partition:
+            reasons.append(f"{to_sql(conjunct)} would take rows out of the middle of sessions")
         else:
             movable.append(conjunct)
             continue

@@ -11,7 +11,6 @@ from planner.optimizer import Options, Refusal
 from planner.physical import LocalWindowAggregate, ScanLocalWindowAggregate
 from planner.sql import to_sql
 from runtime.expressions import Expression, columns_of
-from runtime.spec import Session
 
 
 def push_local_aggregate_into_scan(node: Node, options: Options) -> Node | Refusal | None:
@@ -23,8 +22,6 @@ def push_local_aggregate_into_scan(node: Node, options: Options) -> Node | Refus
     """
     if not isinstance(node, LocalWindowAggregate) or options.catalog is None:
         return None
-    if isinstance(node.window, Session):
-        return Refusal("sessions have no slices")
     conditions: list[exp.Expr] = []
     below: Node = node.input
     while not isinstance(below, TableScan):

@@ -15,7 +15,7 @@ from planner.physical import (
 from planner.properties import distribution
 from planner.shared_partials import share_partials
 from planner.sql import column, is_flat_type
-from runtime.spec import Column, Tumble
+from runtime.spec import FIRST_TIME, LAST_TIME, Column, Session, Tumble
 
 SLICE_END = "$slice_end"
 
@@ -68,6 +68,11 @@ def _two_phases(
         for name in (partial.struct_fields or (partial.name,))
     )
     carried: Schema = (*key_columns, Column(SLICE_END, "bigint", False), *partials)
+    exchange_keys = keys
+    if isinstance(node.window, Session):
+        # sessions are cut over all rows of a partition, whatever other keys there are
+        exchange_keys = node.window.partition
+        carried += (Column(FIRST_TIME, "bigint", False), Column(LAST_TIME, "bigint", False))
     local = LocalWindowAggregate(
         carried,
         node.input,
@@ -78,7 +83,7 @@ def _two_phases(
         plans,
         SLICE_END,
     )
-    exchange = Exchange(carried, local, keys)
+    exchange = Exchange(carried, local, exchange_keys)
     window_columns = tuple(
         Column(key.name, _type_of(key.name, node.schema), False) for key in node.window_keys
     )

@@ -53,7 +53,7 @@ def dataframe(spark: SparkSession, step: Step, options: ExecutionOptions) -> Dat
             local = step.input.input
             if isinstance(local, ScanLocalStep):
                 partitions, buckets = _spread(spark, step.input, options)
-                blobs = scan_partials(spark, local, buckets, partitions)
+                blobs = scan_partials(spark, local, step.input.keys, buckets, partitions)
                 return global_aggregate(blobs, scan_partials_schema(local), step.aggregation)
             partials = dataframe(spark, local, options)
             partitions, buckets = _spread(spark, step.input, options)

@@ -3,35 +3,43 @@
 from __future__ import annotations
 
 from runtime.batch.wall_clock import quoted, timestamp_ntz_sql, wall_clock_us_sql
-from runtime.spec import ExpandStep, Hop, Tumble
+from runtime.spec import ExpandStep, Hop, Session, Tumble
 from runtime.windows.aligned import slice_assigner
+from runtime.windows.session import session_bounds_sql
 
 
 def expand_sql(step: ExpandStep, source: str) -> str:
     """Spark SQL that adds the window columns to the relation `source`."""
-    assigner = slice_assigner(step.window)
     time_us = wall_clock_us_sql(step.time_column, step.time_type)
     end = quoted("$window_end_us")
     rows = f"SELECT *, {time_us} AS {quoted('$time_us')} FROM {source}"
     rows += f" WHERE {quoted(step.time_column)} IS NOT NULL"
-    if isinstance(step.window, Tumble):
+    start = quoted("$window_start_us")
+    added = [quoted("$time_us"), end]
+    if isinstance(step.window, Session):
+        expanded = session_bounds_sql(step.window, f"({rows})", quoted("$time_us"), start, end)
+        added.append(start)
+    elif isinstance(step.window, Tumble):
+        assigner = slice_assigner(step.window)
         expanded = f"SELECT *, {assigner.slice_end_sql(quoted('$time_us'))} AS {end} FROM ({rows})"
     else:
-        ends = assigner.window_ends_sql(quoted("$time_us"))
+        ends = slice_assigner(step.window).window_ends_sql(quoted("$time_us"))
         expanded = f"SELECT *, EXPLODE({ends}) AS {end} FROM ({rows})"
     window_end = timestamp_ntz_sql(end)
     window_time = f"{window_end} - INTERVAL '0.001' SECOND"
     return (
-        f"SELECT * EXCEPT ({quoted('$time_us')}, {end}), "
-        f"{timestamp_ntz_sql(_window_start_sql(step, end))} AS {quoted(step.window_start)}, "
+        f"SELECT * EXCEPT ({', '.join(added)}), "
+        f"{timestamp_ntz_sql(_window_start_sql(step, start, end))} AS {quoted(step.window_start)}, "
         f"{window_end} AS {quoted(step.window_end)}, "
         f"CAST({window_time} AS {step.time_type}) AS {quoted(step.window_time)} FROM ({expanded})"
     )
 
 
-def _window_start_sql(step: ExpandStep, end: str) -> str:
+def _window_start_sql(step: ExpandStep, start: str, end: str) -> str:
     """BIGINT start of the window that ends at `end`."""
     window = step.window
+    if isinstance(window, Session):
+        return start
     if isinstance(window, Tumble | Hop):
         return f"({end} - {window.size_us}L)"
     last = f"({end} - 1L)"

@@ -13,7 +13,8 @@ from pyspark.sql.types import DataType, StructField, StructType, TimestampNTZTyp
 from runtime.arrow.types import arrow_type
 from runtime.kernels.blobs import from_blobs
 from runtime.kernels.merge import merge_slices
-from runtime.spec import Accumulator, WindowAggregation
+from runtime.kernels.session import merge_sessions
+from runtime.spec import Accumulator, Session, WindowAggregation
 
 
 def global_aggregate(
@@ -55,9 +56,11 @@ def _output_type(partials: StructType, accumulator: Accumulator, name: str) -> D
 def _to_windows(
     aggregation: WindowAggregation,
 ) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    merge = merge_sessions if isinstance(aggregation.window, Session) else merge_slices
+
     def to_windows(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for _, blobs in groupby(_blobs(batches), key=lambda pair: pair[0]):
-            yield from merge_slices(from_blobs(blob for _, blob in blobs), aggregation)
+            yield from merge(from_blobs(blob for _, blob in blobs), aggregation)
 
     return to_windows
 

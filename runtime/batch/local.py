@@ -7,14 +7,21 @@ Python; only its result, one row per key and slice, goes on.
 from __future__ import annotations
 
 from runtime.batch.wall_clock import quoted, wall_clock_us_sql
-from runtime.spec import LocalStep, PartialColumn
+from runtime.spec import (
+    FIRST_TIME,
+    LAST_TIME,
+    LocalStep,
+    PartialColumn,
+    Session,
+    local_window,
+)
 from runtime.windows.aligned import slice_assigner
 
 
 def local_aggregate_sql(step: LocalStep, source: str) -> str:
     """Spark SQL that aggregates the relation `source` into partials."""
     time_us = wall_clock_us_sql(step.time_column, step.time_type)
-    slice_end = slice_assigner(step.window).slice_end_sql(quoted("$time_us"))
+    slice_end = slice_assigner(local_window(step.window)).slice_end_sql(quoted("$time_us"))
     sliced = (
         f"SELECT *, {slice_end} AS {quoted(step.slice_end)} FROM "
         f"(SELECT *, {time_us} AS {quoted('$time_us')} FROM {source} "
@@ -22,6 +29,11 @@ def local_aggregate_sql(step: LocalStep, source: str) -> str:
     )
     keys = [f"{sql} AS {quoted(name)}" for name, sql in step.keys]
     partials = [f"{partial.sql} AS {quoted(partial.name)}" for partial in step.partials]
+    times = []
+    if isinstance(step.window, Session):
+        time = quoted("$time_us")
+        partials += [f"MIN({time}) AS {quoted(FIRST_TIME)}", f"MAX({time}) AS {quoted(LAST_TIME)}"]
+        times = [quoted(FIRST_TIME), quoted(LAST_TIME)]
     groups = ", ".join([sql for _, sql in step.keys] + [quoted(step.slice_end)])
     grouped = (
         f"SELECT {', '.join([*keys, quoted(step.slice_end), *partials])} FROM ({sliced}) "
@@ -31,6 +43,7 @@ def local_aggregate_sql(step: LocalStep, source: str) -> str:
         return grouped
     columns = [quoted(name) for name, _ in step.keys] + [quoted(step.slice_end)]
     columns += [column for partial in step.partials for column in _flat(partial)]
+    columns += times
     return f"SELECT {', '.join(columns)} FROM ({grouped})"
 
 

@@ -70,7 +70,11 @@ def scan_source(
 
 
 def scan_partials(
-    spark: SparkSession, step: ScanLocalStep, buckets: int, partitions: int
+    spark: SparkSession,
+    step: ScanLocalStep,
+    keys: tuple[str, ...],
+    buckets: int,
+    partitions: int,
 ) -> DataFrame:
     """Blobs of partials, in the partition of their bucket, sorted by bucket.
 
@@ -80,6 +84,7 @@ def scan_partials(
     Args:
         spark: the session.
         step: what to read and aggregate.
+        keys: the columns that decide on the bucket.
         buckets: how many buckets of keys there are.
         partitions: how many tasks they are spread over.
 
@@ -92,7 +97,7 @@ def scan_partials(
     n_cores = spark.sparkContext.defaultParallelism
     splits = plan_splits(step.source, step.filters, n_cores * _SPLITS_PER_CORE)
     numbers = spark.range(0, len(splits), 1, max(1, len(splits)))
-    return place_blobs(numbers.mapInArrow(_scan(step, splits, buckets), BLOB_DDL), partitions)
+    return place_blobs(numbers.mapInArrow(_scan(step, splits, keys, buckets), BLOB_DDL), partitions)
 
 
 def scan_partials_schema(step: ScanLocalStep) -> StructType:
@@ -101,10 +106,8 @@ def scan_partials_schema(step: ScanLocalStep) -> StructType:
 
 
 def _scan(
-    step: ScanLocalStep, splits: list[Split], buckets: int
+    step: ScanLocalStep, splits: list[Split], keys: tuple[str, ...], buckets: int
 ) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    keys = tuple(name for name, _ in step.keys)
-
     def scan(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         # Spark's tasks are what runs in parallel.
         pa.set_cpu_count(1)

@@ -23,6 +23,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -40,12 +41,36 @@ from runtime.kernels.columns import (
     normalise_floats,
 )
 from runtime.kernels.grouping import SortedGroups
-from runtime.kernels.slices import Slices
 from runtime.kernels.value_lists import SliceValues
-from runtime.kernels.window_ranges import WindowRanges
 from runtime.spec import Accumulator
 
 Float64Array = npt.NDArray[np.float64]
+
+
+class KeyedPieces(Protocol):
+    """Pieces of time with their values, such as slices; see `runtime.kernels.slices.Slices`."""
+
+    @property
+    def key_code(self) -> Int64Array:
+        """int64[n], ascending: the group key of each piece."""
+
+    @property
+    def values(self) -> dict[str, SliceValues]:
+        """The columns of lists, by their names."""
+
+    def __len__(self) -> int: ...
+
+
+class Places(Protocol):
+    """Which listed windows a piece is in; see `runtime.kernels.window_ranges.WindowRanges`."""
+
+    @property
+    def first_place(self) -> Int64Array:
+        """int64[n], ascending: the first window that each piece belongs to."""
+
+    @property
+    def left_at(self) -> Int64Array:
+        """int64[n], ascending: the first window behind all windows of the piece."""
 
 
 class DistinctAggregate(ABC):
@@ -68,7 +93,7 @@ class DistinctAggregate(ABC):
 
 
 def distinct_aggregates(
-    slices: Slices, accumulators: Iterable[Accumulator], ranges: WindowRanges
+    slices: KeyedPieces, accumulators: Iterable[Accumulator], ranges: Places
 ) -> dict[Accumulator, DistinctAggregate]:
     """What computes each of the accumulators that are distinct; what they share is shared."""
     stretches: dict[str, _Stretches] = {}
@@ -108,7 +133,7 @@ class _Stretches:
     leaves: Int64Array
 
 
-def _stretches(slices: Slices, values: SliceValues, ranges: WindowRanges) -> _Stretches:
+def _stretches(slices: KeyedPieces, values: SliceValues, ranges: Places) -> _Stretches:
     if len(values) == 0:
         nothing = np.zeros(0, np.int64)
         return _Stretches(values.values[:0], nothing, nothing)
@@ -184,7 +209,7 @@ class _ExactSum(DistinctAggregate):
 class _DoubleSum(DistinctAggregate):
     """SUM(DISTINCT) of FLOAT and DOUBLE as DOUBLE; NULL where no value is present."""
 
-    def __init__(self, stretches: _Stretches, count: _Count, ranges: WindowRanges) -> None:
+    def __init__(self, stretches: _Stretches, count: _Count, ranges: Places) -> None:
         self._count = count
         # Between two of these places no value enters or leaves, so the sums stay the same.
         self._places = np.union1d(ranges.first_place, ranges.left_at)

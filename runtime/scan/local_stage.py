@@ -14,7 +14,14 @@ from runtime.kernels.columns import BoolArray, Int64Array, int64_values, one_chu
 from runtime.scan.read import read_batches
 from runtime.scan.splits import Split
 from runtime.scan.wall_clock import wall_clock_us
-from runtime.spec import Accumulator, ScanLocalStep
+from runtime.spec import (
+    FIRST_TIME,
+    LAST_TIME,
+    Accumulator,
+    ScanLocalStep,
+    Session,
+    local_window,
+)
 
 
 def partial_schema(step: ScanLocalStep) -> pa.Schema:
@@ -26,6 +33,8 @@ def partial_schema(step: ScanLocalStep) -> pa.Schema:
             pa.field(column.name, arrow_type(column.type), column.nullable)
             for column in partial.columns
         ]
+    if isinstance(step.window, Session):
+        fields += [pa.field(name, pa.int64(), nullable=False) for name in (FIRST_TIME, LAST_TIME)]
     return pa.schema(fields)
 
 
@@ -49,8 +58,11 @@ class LocalStage:
             Accumulator(partial.function, tuple(column.name for column in partial.columns))
             for partial in step.partials
         )
+        self._is_session = isinstance(step.window, Session)
+        if self._is_session:
+            accumulators += (Accumulator("min", (FIRST_TIME,)), Accumulator("max", (LAST_TIME,)))
         self._buffer = WindowBuffer(
-            step.window,
+            local_window(step.window),
             tuple(name for name, _ in step.keys),
             step.slice_end,
             accumulators,
@@ -88,16 +100,20 @@ class LocalStage:
                 values[expression] = evaluate(expression, batch)
             return values[expression]
 
-        conditions = [partial.condition for partial in step.partials]
-        return Rows(
-            self._time_us(batch),
-            [value(key) for _, key in step.keys],
-            [
-                [value(_guarded(arg, partial.condition)) for arg in partial.args]
-                for partial in step.partials
-            ],
-            [None if condition is None else _mask(value(condition)) for condition in conditions],
-        )
+        args = [
+            [value(_guarded(arg, partial.condition)) for arg in partial.args]
+            for partial in step.partials
+        ]
+        conditions = [
+            None if partial.condition is None else _mask(value(partial.condition))
+            for partial in step.partials
+        ]
+        time_us = self._time_us(batch)
+        if self._is_session:
+            times = pa.array(time_us)
+            args += [[times], [times]]
+            conditions += [None, None]
+        return Rows(time_us, [value(key) for _, key in step.keys], args, conditions)
 
     def _time_us(self, batch: pa.RecordBatch) -> Int64Array:
         time_us = int64_values(batch.column(self._step.time_column))

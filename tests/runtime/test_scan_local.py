@@ -118,7 +118,7 @@ def by_scan(spark, path, time, keys, zone, buffer_bytes):
         buffer_bytes,
     )  # fmt: skip
     names = tuple(f"{name}$" for name, _, _ in keys)
-    blobs = scan_partials(spark, step, 4, 2)
+    blobs = scan_partials(spark, step, names, 4, 2)
     return global_aggregate(blobs, scan_partials_schema(step), aggregation(names))
 
 

@@ -1,3 +1,0 @@
-SELECT window_end, COUNT(*) AS n
-FROM TABLE(SESSION(TABLE flights, DESCRIPTOR(sched_dep), INTERVAL '10' MINUTES))
-GROUP BY window_end

@@ -1,0 +1,3 @@
+SELECT window_end, COUNT(*) AS n
+FROM TABLE(SESSION(TABLE flights PARTITION BY tail_num, DESCRIPTOR(sched_dep), INTERVAL '10' MINUTES))
+GROUP BY window_end
