@@ -157,7 +157,8 @@ class _Rewrite:
             for clause in ("joins", "laterals", "where"):
                 self.select.set(clause, None)
         elif where is not None:
-            self.select.set("where", where)
+            # a row that is left out is in no session either, so that WHERE is in the data then
+            self.select.set("where", None if self.kind == "SESSION" else where)
 
     def _error(self, node: exp.Expr, message: str, hint: str) -> AnalysisError:
         place = position_of(node, self.sql) or position_of(self.window, self.sql)
@@ -269,7 +270,8 @@ class _Rewrite:
         is_named = isinstance(source, exp.Subquery) or (
             isinstance(source, exp.Table) and isinstance(source.this, exp.Identifier)
         )
-        if is_plain and is_named and all(plain):
+        where = self.select.args.get("where") if self.kind == "SESSION" else None
+        if is_plain and is_named and all(plain) and where is None:
             data = source.copy()
             data.set("alias", None)
             return data, name, [p for p in plain if p is not None]
@@ -281,6 +283,8 @@ class _Rewrite:
             if old is None
         ]
         inner = exp.Select(expressions=items, from_=exp.From(this=source.copy()))
+        if where is not None:
+            inner.set("where", where.copy())
         return exp.Subquery(this=inner), name, names
 
     def _joined(

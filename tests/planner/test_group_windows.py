@@ -97,6 +97,14 @@ def test_sessions_are_those_of_a_group() -> None:
     )
 
 
+def test_where_comes_before_sessions_are_cut() -> None:
+    text = rewritten(f"SELECT user FROM t AS x WHERE x.v > 1 GROUP BY SESSION(ts, {HOUR}), user")
+    assert text == (
+        "SELECT user FROM TABLE(SESSION((SELECT * FROM t AS x WHERE x.v > 1) "
+        f"PARTITION BY user, DESCRIPTOR(ts), {HOUR})) AS x GROUP BY w$start, w$end, user"
+    )
+
+
 def test_subqueries_keep_their_own_group_windows() -> None:
     sql = f"SELECT * FROM (SELECT TUMBLE_END(ts, {HOUR}) FROM t GROUP BY TUMBLE(ts, {HOUR}))"
     tree = parse_query(sql)
