@@ -16,6 +16,7 @@ from runtime.kernels.slices import Slices, group_slices, plain_type
 from runtime.kernels.window_ranges import WindowRanges, cumulated_from
 from runtime.spec import Accumulator, AlignedWindow, Cumulate, Hop, Session, WindowAggregation
 from runtime.windows.aligned import SliceAssigner, slice_assigner
+from runtime.windows.between import WindowsBetween
 
 WINDOW_BOUND_TYPE = pa.timestamp("us")
 
@@ -54,7 +55,10 @@ def empty_output(input_schema: pa.Schema, spec: WindowAggregation) -> pa.RecordB
 
 
 def merge_slices(
-    table: pa.Table, spec: WindowAggregation, max_rows: int = 65_536
+    table: pa.Table,
+    spec: WindowAggregation,
+    max_rows: int = 65_536,
+    window_ends: tuple[int, int] | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """Put the windows of one bucket of keys together from the partials of slices.
 
@@ -69,6 +73,8 @@ def merge_slices(
             windows are left out.
         spec: the aggregation, over an aligned window.
         max_rows: the most rows in a batch.
+        window_ends: (after, until): only windows whose end is above the first and at most the
+            second, in microseconds; None: all.
 
     Yields:
         Batches of `output_schema`; none if there are no windows.
@@ -80,6 +86,8 @@ def merge_slices(
     if isinstance(window, Session):
         raise TypeError("merge_slices merges slices of aligned windows, not sessions")
     assigner = slice_assigner(window)
+    if window_ends is not None:
+        assigner = WindowsBetween(assigner, *window_ends)
     schema = output_schema(table.schema, spec)
     for slices in group_slices(table, spec, assigner):
         yield from _windows(slices, spec.accumulators, window, assigner, schema, max_rows)
@@ -94,7 +102,7 @@ def _windows(
     max_rows: int,
 ) -> Iterator[pa.RecordBatch]:
     first_window = slices.first_window.take(slices.slot)
-    n_windows = _windows_listed(slices, first_window, window)
+    n_windows = _windows_listed(slices, first_window, window, assigner)
     window_offset = np.concatenate((np.zeros(1, np.int64), np.cumsum(n_windows)))
     ranges = WindowRanges(slices, window, window_offset, assigner.is_shared)
     combine = _combiner(slices, window, assigner.is_shared)
@@ -125,10 +133,15 @@ def _windows(
         yield pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
-def _windows_listed(slices: Slices, first_window: Int64Array, window: AlignedWindow) -> Int64Array:
+def _windows_listed(
+    slices: Slices, first_window: Int64Array, window: AlignedWindow, assigner: SliceAssigner
+) -> Int64Array:
     """How many windows each slice lists: those that no newer slice of its key belongs to."""
     if isinstance(window, Cumulate) and window.emit_only_on_update:
-        return np.ones(len(slices), np.int64)
+        # of windows in a range, the slices before it belong to some, but list none
+        own_end = slices.window_origin + first_window * assigner.window_end_stride_us
+        is_own: Int64Array = (own_end == slices.slot_end.take(slices.slot)).astype(np.int64)
+        return is_own
     last_listed = slices.last_window.take(slices.slot)
     has_next = slices.key_code[1:] == slices.key_code[:-1]
     before_next = np.where(has_next, first_window[1:] - 1, last_listed[:-1])

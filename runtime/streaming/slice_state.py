@@ -1,0 +1,253 @@
+"""The live slices of a key group, in chunks.
+
+A chunk is a table of partials of neighbouring slices in one blob. What a micro-batch brings is
+appended as new chunks, so that nothing is read to write; chunks of the same slices are merged once
+there are several, and read when a window fires. Chunks are kept by slab: a slice, or some
+neighbouring slices where a window has very many, so that a chunk can be dropped as soon as the
+last window of its slices is closed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import astuple, dataclass, field
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from runtime.kernels.columns import Int64Array, int64_values, one_chunk
+from runtime.kernels.compact import merge_equal_slices
+from runtime.spec import Accumulator, AlignedWindow
+from runtime.streaming.state import (
+    MAX_BLOB_BYTES,
+    BlobStore,
+    decode_table,
+    encode_table,
+    pieces,
+)
+from runtime.windows.aligned import slice_assigner
+
+# A window's slices are spread over about so many slabs: so much longer than needed a slice stays.
+_SLABS_PER_WINDOW = 64
+# So many small chunks of a slab are merged into one.
+_MANY_CHUNKS = 8
+_SMALL_BYTES = MAX_BLOB_BYTES // 2
+# A slab is merged as a whole when it has grown to twice what the last time left, and so much more.
+_FEW_ROWS = 1 << 13
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """A blob of partials.
+
+    Attributes:
+        number: its number; no other chunk of the key group has had it.
+        n_rows: how many partials it holds.
+        n_bytes: the size of its blob.
+        first_us: its first slice end.
+        last_us: its last one.
+    """
+
+    number: int
+    n_rows: int
+    n_bytes: int
+    first_us: int
+    last_us: int
+
+    @property
+    def name(self) -> str:
+        """The name of its blob."""
+        return f"c{self.number}"
+
+
+@dataclass
+class _Slab:
+    """Chunks of the same slices.
+
+    Attributes:
+        n_merged: how many rows there were when all of them were merged last.
+        chunks: the chunks, oldest first.
+    """
+
+    n_merged: int = 0
+    chunks: list[Chunk] = field(default_factory=list)
+
+    @property
+    def n_rows(self) -> int:
+        return sum(chunk.n_rows for chunk in self.chunks)
+
+
+class SliceState:
+    """The live slices of one key group.
+
+    Args:
+        store: where they are kept.
+        facts: what `facts` said at the end of the last micro-batch; None at first.
+        window: the window.
+        n_keys: how many columns of the partials are keys.
+        slice_end: the name of the slice end column, int64 microseconds.
+        accumulators: the accumulators by their partial columns.
+    """
+
+    def __init__(
+        self,
+        store: BlobStore,
+        facts: list[Any] | None,
+        window: AlignedWindow,
+        n_keys: int,
+        slice_end: str,
+        accumulators: tuple[Accumulator, ...],
+    ) -> None:
+        self._store = store
+        self._assigner = slice_assigner(window)
+        self._slab_us = max(
+            self._assigner.window_end_stride_us,
+            window.slice_width_us * -(-window.slices_per_window // _SLABS_PER_WINDOW),
+        )
+        self._n_keys = n_keys
+        self._slice_end = slice_end
+        self._accumulators = accumulators
+        self._slabs: dict[int, _Slab] = {
+            slab: _Slab(n_merged, [Chunk(*chunk) for chunk in chunks])
+            for slab, n_merged, chunks in facts or ()
+        }
+        self._next_number = 1 + max((chunk.number for chunk in self._chunks()), default=-1)
+
+    def facts(self) -> list[Any]:
+        """What is to be remembered for the next micro-batch, as JSON has it."""
+        return [
+            [end, slab.n_merged, [astuple(chunk) for chunk in slab.chunks]]
+            for end, slab in self._slabs.items()
+        ]
+
+    @property
+    def n_rows(self) -> int:
+        """How many partials are kept."""
+        return sum(chunk.n_rows for chunk in self._chunks())
+
+    @property
+    def n_bytes(self) -> int:
+        """The size of their blobs."""
+        return sum(chunk.n_bytes for chunk in self._chunks())
+
+    def ends(self) -> Int64Array:
+        """The oldest and the newest slice end of every chunk."""
+        return np.array([[c.first_us, c.last_us] for c in self._chunks()], np.int64).ravel()
+
+    def read(self, window_end_us: int) -> list[pa.Table]:
+        """The partials of all slices of windows that end at `window_end_us` or before.
+
+        Chunks are read as a whole, so those of some later slices come with them.
+        """
+        return [
+            decode_table(self._blob(chunk))
+            for chunk in self._chunks()
+            if int(self._assigner.first_window_end(_one(chunk.first_us))[0]) <= window_end_us
+        ]
+
+    def append(self, table: pa.Table) -> None:
+        """Keep more partials; slices may have some already."""
+        if table.num_rows == 0:
+            return
+        ends = int64_values(one_chunk(table.column(self._slice_end)))
+        slabs = ends - ends % -self._slab_us
+        distinct = np.unique(slabs)
+        for end in distinct.tolist():
+            part = table.filter(pa.array(slabs == end)) if len(distinct) > 1 else table
+            slab = self._slabs.setdefault(end, _Slab())
+            small = [chunk for chunk in slab.chunks if chunk.n_bytes < _SMALL_BYTES]
+            if slab.n_rows + part.num_rows > 2 * slab.n_merged + _FEW_ROWS:
+                merged = self._merged([*self._take(slab, slab.chunks), part])
+                self._write(slab, merged)
+                slab.n_merged = merged.num_rows
+            elif len(small) >= _MANY_CHUNKS:
+                self._write(slab, self._merged([*self._take(slab, small), part]))
+            else:
+                self._write(slab, self._merged([part]))
+
+    def expire(self, closed_until_us: int) -> None:
+        """Drop the slices of which no window ends after `closed_until_us`."""
+        for slab in self._slabs.values():
+            for chunk in list(slab.chunks):
+                if self._last_window_end(chunk.last_us) <= closed_until_us:
+                    self._remove(slab, chunk)
+        self._forget_empty_slabs()
+
+    def cumulate(self, until_us: int) -> None:
+        """Make one slice, ending at `until_us`, of all slices up to there.
+
+        For windows that grow: what a maximal window holds so far is then one slice of state.
+        """
+        old = [
+            (slab, chunk)
+            for slab in self._slabs.values()
+            for chunk in slab.chunks
+            if chunk.first_us <= until_us
+        ]
+        if not old or (len(old) == 1 and old[0][1].first_us == until_us):
+            return
+        table = pa.concat_tables(each for slab, chunk in old for each in self._take(slab, [chunk]))
+        ends = int64_values(one_chunk(table.column(self._slice_end)))
+        is_live = self._assigner.last_window_end(ends) > until_us
+        if not is_live.all():
+            # those of an older maximal window in a chunk that was not dropped yet
+            table, ends = table.filter(pa.array(is_live)), ends[is_live]
+        ends = np.maximum(ends, until_us)
+        index = table.schema.get_field_index(self._slice_end)
+        table = table.set_column(index, table.schema.field(index), pa.array(ends))
+        is_later = ends > until_us
+        if is_later.any():
+            # a chunk of several slices holds some that are not closed yet
+            self.append(table.filter(pa.array(is_later)))
+            table = table.filter(pa.array(~is_later))
+        if table.num_rows:
+            slab = self._slabs.setdefault(until_us - until_us % -self._slab_us, _Slab())
+            merged = self._merged([table])
+            self._write(slab, merged)
+            slab.n_merged = max(slab.n_merged, merged.num_rows)
+        self._forget_empty_slabs()
+
+    def _merged(self, tables: list[pa.Table]) -> pa.Table:
+        return merge_equal_slices(
+            pa.concat_tables(tables), self._n_keys, self._slice_end, self._accumulators
+        )
+
+    def _write(self, slab: _Slab, table: pa.Table) -> None:
+        for piece in pieces(table):
+            blob = encode_table(piece)
+            ends = int64_values(one_chunk(piece.column(self._slice_end)))
+            chunk = Chunk(
+                self._next_number, piece.num_rows, len(blob), int(ends.min()), int(ends.max())
+            )
+            self._next_number += 1
+            self._store.put(chunk.name, blob)
+            slab.chunks.append(chunk)
+
+    def _take(self, slab: _Slab, chunks: list[Chunk]) -> list[pa.Table]:
+        """The tables of some chunks, which are removed."""
+        tables = [decode_table(self._blob(chunk)) for chunk in chunks]
+        for chunk in list(chunks):
+            self._remove(slab, chunk)
+        return tables
+
+    def _remove(self, slab: _Slab, chunk: Chunk) -> None:
+        self._store.remove(chunk.name)
+        slab.chunks.remove(chunk)
+
+    def _forget_empty_slabs(self) -> None:
+        self._slabs = {end: slab for end, slab in self._slabs.items() if slab.chunks}
+
+    def _blob(self, chunk: Chunk) -> bytes:
+        blob = self._store.get(chunk.name)
+        assert blob is not None, f"the state lacks {chunk.name}"
+        return blob
+
+    def _chunks(self) -> list[Chunk]:
+        return [chunk for slab in self._slabs.values() for chunk in slab.chunks]
+
+    def _last_window_end(self, slice_end_us: int) -> int:
+        return int(self._assigner.last_window_end(_one(slice_end_us))[0])
+
+
+def _one(value: int) -> Int64Array:
+    return np.array([value], np.int64)

@@ -1,0 +1,155 @@
+"""The watermark of an operator, from what its sources tell.
+
+All times are int64 microseconds on the windows' clock, but for those that say "clock": the
+computer's clock, in microseconds since 1970 in UTC. Everything here is a function of what came
+before: all key groups hear the same and so come to the same watermark.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+# After the end of input: no window ends later.
+FINAL_US = (1 << 63) - 1
+# fired(E) is watermark >= E - 1 ms: a watermark tells that no row up to and with it will come.
+FIRE_LAG_US = 1_000
+
+
+@dataclass(frozen=True)
+class Heard:
+    """What one task saw of one source in a micro-batch.
+
+    Attributes:
+        source: the source's number; None: all of them.
+        highest_us: the highest watermark of a row; None if no row had one.
+        lowest_us: the lowest one.
+        n_rows: how many rows came.
+    """
+
+    source: int | None
+    highest_us: int | None
+    lowest_us: int | None
+    n_rows: int
+
+
+@dataclass(frozen=True)
+class SourceWatermark:
+    """How far a source has got.
+
+    Attributes:
+        watermark_us: the highest watermark so far; None before the first.
+        clock_us: when rows came last; at first, when the operator started.
+    """
+
+    watermark_us: int | None = None
+    clock_us: int | None = None
+
+
+@dataclass(frozen=True)
+class WatermarkRules:
+    """See the attributes of the same names of `StreamOptions`."""
+
+    policy: str = "min"
+    idle_timeout_us: int | None = None
+    max_jump_us: int | None = None
+
+
+@dataclass(frozen=True)
+class Watermarks:
+    """How far each source has got, and the operator with them.
+
+    Attributes:
+        sources: the sources, by their numbers.
+        combined_us: the operator's watermark, which never falls; None before the first.
+    """
+
+    sources: tuple[SourceWatermark, ...]
+    combined_us: int | None = None
+
+    @property
+    def is_final(self) -> bool:
+        """Whether all input has ended."""
+        return self.combined_us == FINAL_US
+
+    def fired_until_us(self) -> int | None:
+        """Windows that end no later than this have been passed."""
+        return ends_passed_us(self.combined_us)
+
+
+def ends_passed_us(watermark_us: int | None) -> int | None:
+    """The latest end of a window that a watermark passes."""
+    if watermark_us is None:
+        return None
+    return min(watermark_us, FINAL_US - FIRE_LAG_US) + FIRE_LAG_US
+
+
+def advance(
+    before: Watermarks, heard: Iterable[Heard], rules: WatermarkRules, clock_us: int | None
+) -> Watermarks:
+    """The watermarks at the end of a micro-batch.
+
+    Args:
+        before: those at its start.
+        heard: what the tasks saw.
+        rules: how sources are combined.
+        clock_us: the clock, if the rules ask for it.
+    """
+    sources = [
+        source if source.clock_us is not None else replace(source, clock_us=clock_us)
+        for source in before.sources
+    ]
+    highest: dict[int, int] = {}
+    lowest: dict[int, int] = {}
+    is_final = before.is_final
+    for each in heard:
+        if each.source is None:
+            is_final = is_final or each.highest_us == FINAL_US
+            continue
+        if each.n_rows:
+            sources[each.source] = replace(sources[each.source], clock_us=clock_us)
+        if each.highest_us is not None and each.lowest_us is not None:
+            highest[each.source] = max(each.highest_us, highest.get(each.source, each.highest_us))
+            lowest[each.source] = min(each.lowest_us, lowest.get(each.source, each.lowest_us))
+    if is_final:
+        final = tuple(replace(source, watermark_us=FINAL_US) for source in sources)
+        return Watermarks(final, FINAL_US)
+    for number, high in highest.items():
+        source = sources[number]
+        if rules.max_jump_us is not None:
+            known = lowest[number] if source.watermark_us is None else source.watermark_us
+            high = min(high, known + rules.max_jump_us)
+        if source.watermark_us is None or high > source.watermark_us:
+            sources[number] = replace(source, watermark_us=high)
+    combined = _combined(sources, rules, clock_us)
+    if before.combined_us is not None:
+        combined = before.combined_us if combined is None else max(combined, before.combined_us)
+    return Watermarks(tuple(sources), combined)
+
+
+def is_idle(source: SourceWatermark, rules: WatermarkRules, clock_us: int | None) -> bool:
+    """Whether a source is left out because it has had no rows for long."""
+    if rules.idle_timeout_us is None or clock_us is None or source.clock_us is None:
+        return False
+    return clock_us - source.clock_us >= rules.idle_timeout_us
+
+
+def next_idle_us(state: Watermarks, rules: WatermarkRules, clock_us: int | None) -> int | None:
+    """The clock at which the next source becomes idle, unless rows come."""
+    if rules.idle_timeout_us is None or clock_us is None or state.is_final:
+        return None
+    times = [s.clock_us + rules.idle_timeout_us for s in state.sources if s.clock_us is not None]
+    return min((time for time in times if time > clock_us), default=None)
+
+
+def _combined(
+    sources: list[SourceWatermark], rules: WatermarkRules, clock_us: int | None
+) -> int | None:
+    told = [source.watermark_us for source in sources if source.watermark_us is not None]
+    if rules.policy == "max":
+        return max(told, default=None)
+    active = [source for source in sources if not is_idle(source, rules, clock_us)]
+    watermarks = [source.watermark_us for source in active]
+    known = [watermark for watermark in watermarks if watermark is not None]
+    # without an active source the watermark stands still; one that has said nothing holds it back
+    return min(known) if known and len(known) == len(watermarks) else None

@@ -1,0 +1,185 @@
+"""A small model of window aggregation on a stream, row by row, and a way to drive the operator.
+
+The model follows the rules as SEMANTICS states them and nothing else: which windows a row is in,
+when a window fires, which rows are late. The aggregates are COUNT(*), SUM and MAX of one value.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+
+from runtime.buffers import Rows, WindowBuffer
+from runtime.spec import Accumulator, Cumulate, Hop, Tumble, WindowAggregation
+from runtime.streaming.operator import MicroBatch, OperatorSpec, Status, WindowOperator
+from runtime.streaming.watermarks import FINAL_US, Heard, WatermarkRules
+
+MS = 1_000
+KEYS = ("key",)
+PARTIALS = (
+    Accumulator("count", ("n",)),
+    Accumulator("sum", ("total",)),
+    Accumulator("max", ("largest",)),
+)
+SCHEMA = pa.schema(
+    [
+        ("key", pa.string()),
+        pa.field("$slice_end", pa.int64(), nullable=False),
+        ("n", pa.int64()),
+        ("total", pa.int64()),
+        ("largest", pa.int64()),
+        ("$rows", pa.int64()),
+    ]
+)
+
+
+class Memory:
+    """A blob store in a dictionary; what is read and written is counted."""
+
+    def __init__(self):
+        self.blobs = {}
+        self.n_gets = 0
+
+    def get(self, name):
+        self.n_gets += 1
+        return self.blobs.get(name)
+
+    def put(self, name, blob):
+        self.blobs[name] = blob
+
+    def remove(self, name):
+        self.blobs.pop(name, None)
+
+
+def partials(window, rows):
+    """Rows (key, time in ms, value) as the local stage aggregates them."""
+    accumulators = (*PARTIALS, Accumulator("count", ("$rows",)))
+    buffer = WindowBuffer(window, KEYS, "$slice_end", accumulators, SCHEMA, 1 << 20)
+    keys, times, values = zip(*rows, strict=True) if rows else ((), (), ())
+    value = pa.array(values, pa.int64())
+    columns = Rows(
+        np.array(times, np.int64) * MS,
+        [pa.array(keys, pa.string())],
+        [[], [value], [value], []],
+        [None] * 4,
+    )
+    return [*buffer.add(columns), *buffer.flush()]
+
+
+def aggregation(window):
+    """COUNT(*), SUM and MAX."""
+    return WindowAggregation(window, KEYS, "$slice_end", PARTIALS)
+
+
+@dataclass
+class Stream:
+    """An operator that is made anew for every micro-batch, as workers do, over one state."""
+
+    window: Tumble | Hop | Cumulate
+    rules: WatermarkRules = field(default_factory=WatermarkRules)
+    n_sources: int = 1
+    updates: object = None
+    store: Memory = field(default_factory=Memory)
+    status: Status | None = None
+    n_late: int = 0
+
+    def micro_batch(self, rows=(), watermark=None, clock=None, heard=None):
+        """What comes out, sorted: (key, start, end, n, total, largest), times in ms.
+
+        `watermark` is the highest of source 0; `heard` (source, highest, lowest) replaces it.
+        """
+        spec = OperatorSpec(
+            aggregation(self.window), PARTIALS, "$rows", self.n_sources, self.rules, self.updates
+        )
+        if heard is None:
+            heard = [(0, watermark, watermark)] if watermark is not None else []
+        told = [Heard(source, _us(high), _us(low), len(rows)) for source, high, low in heard]
+        batch = MicroBatch(
+            partials(self.window, list(rows)), told, 0, None if clock is None else clock * MS
+        )
+        *windows, self.status = WindowOperator(spec, self.store).process(batch)
+        self.n_late += self.status.n_late
+        return [row for each in windows for row in result_rows(each)]
+
+    def end(self, clock=None):
+        """The end of input."""
+        return self.micro_batch(heard=[(None, FINAL_US // MS, None)], clock=clock)
+
+
+def _us(time_ms):
+    if time_ms is None:
+        return None
+    return FINAL_US if time_ms == FINAL_US // MS else time_ms * MS
+
+
+def result_rows(batch):
+    """(key, start, end, n, total, largest) of every row, times in ms, a row kind first."""
+    columns = batch.to_pydict()
+    names = [name for name in columns if name != "$row_kind"]
+    for row in zip(*columns.values(), strict=True):
+        values = dict(zip(columns, row, strict=True))
+        for name in ("window_start", "window_end"):
+            values[name] = int(np.datetime64(values[name], "ms").astype(int))
+        plain = tuple(values[name] for name in names)
+        yield (values["$row_kind"], *plain) if "$row_kind" in values else plain
+
+
+def window_ends(window, time):
+    """The ends of the windows that a row is in, in ms."""
+    if isinstance(window, Tumble):
+        window = Hop(window.size_us, window.size_us, window.offset_us)
+    offset, size = window.offset_us // MS, window.size_us // MS
+    if isinstance(window, Hop):
+        slide = window.slide_us // MS
+        start = time - (time - offset) % slide
+        while start > time - size:
+            yield start + size
+            start -= slide
+        return
+    start, step = time - (time - offset) % size, window.step_us // MS
+    for end in range(start + step, start + size + 1, step):
+        if end > time:
+            yield end
+
+
+def window_start(window, end):
+    """The start of the window that ends there, in ms."""
+    if isinstance(window, Cumulate):
+        size = window.size_us // MS
+        return end - 1 - (end - 1 - window.offset_us // MS) % size
+    return end - window.size_us // MS
+
+
+class Model:
+    """The rules, row by row."""
+
+    def __init__(self, window):
+        self.window = window
+        self.watermark = None
+        self.members = defaultdict(list)
+        self.n_late = 0
+
+    def fired(self, end):
+        return self.watermark is not None and self.watermark >= end - 1
+
+    def micro_batch(self, rows, watermark):
+        for key, time, value in rows:
+            ends = list(window_ends(self.window, time))
+            still_open = [end for end in ends if not self.fired(end)]
+            if ends and not still_open:
+                self.n_late += 1
+            for end in still_open:
+                self.members[key, end].append(value)
+        before = self.fired
+        fires = []
+        if watermark is not None and (self.watermark is None or watermark > self.watermark):
+            self.watermark = watermark
+        for (key, end), values in list(self.members.items()):
+            if before(end):
+                start = window_start(self.window, end)
+                fires.append((key, start, end, len(values), sum(values), max(values)))
+                del self.members[key, end]
+        return fires
