@@ -177,6 +177,8 @@ def opened_session(
     The handler is set after Spark's start, since Spark sets one of its own.
     """
     import sqlwin
+    from runtime.spark_jvm import let_jvm_end
+    from runtime.spark_workers import start_workers
 
     if remote is None:
         # Spark's own bar would be drawn over this one.
@@ -185,12 +187,15 @@ def opened_session(
         session: Session = sqlwin.connect(
             master=master, conf=conf, remote=remote, settings=settings
         )
+    start_workers(session.spark)
     try:
         with stopped_by_signals(lambda: cancel_jobs(session)):
             bar.counts = spark_task_counts(session.spark)
             yield session
     finally:
-        session.close()
+        # Spark takes a second to stop, and the process ends here: nobody is to wait for that.
+        if not let_jvm_end():
+            session.close()
         # For the next start, when nobody waits for this one any more.
         make_missing()
 

@@ -111,11 +111,28 @@ def test_only_a_local_spark_with_its_own_jars_and_no_plans_of_the_users_has_one(
 def test_the_command_line_names_the_archive_only_if_there_is_one(cache: Path):
     java = JavaRuntime(Path(sys.executable), 17, bundled=False)
     archive = archive_in(cache)
-    command = spark_jvm._command(java, {"spark.driver.extraJavaOptions": "-ea"}, archive)
+    command = spark_jvm._command(
+        java, {"spark.driver.extraJavaOptions": "-ea"}, archive, is_local=True
+    )
     own = command.index(f"-XX:SharedArchiveFile={archive}")
     # The user's options come later and win.
     assert own < command.index("-ea") < command.index("org.apache.spark.deploy.SparkSubmit")
-    assert not any("Shar" in part for part in spark_jvm._command(java, {}, None))
+    assert not any("Shar" in part for part in spark_jvm._command(java, {}, None, is_local=True))
+
+
+def test_few_cores_compile_late_where_spark_runs_here_and_the_users_options_win(monkeypatch):
+    java = JavaRuntime(Path(sys.executable), 17, bundled=False)
+    options = {"spark.driver.extraJavaOptions": "-XX:Tier4CompileThreshold=1"}
+
+    def thresholds(cores: int, *, is_local: bool) -> list[str]:
+        monkeypatch.setattr(spark_jvm.os, "cpu_count", lambda: cores)
+        command = spark_jvm._command(java, options, None, is_local=is_local)
+        return [part for part in command if part.startswith("-XX:Tier4Comp")]
+
+    theirs = "-XX:Tier4CompileThreshold=1"
+    assert thresholds(2, is_local=True) == ["-XX:Tier4CompileThreshold=150000", theirs]
+    assert thresholds(16, is_local=True) == [theirs]
+    assert thresholds(2, is_local=False) == [theirs]
 
 
 @pytest.mark.parametrize(

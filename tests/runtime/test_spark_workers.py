@@ -1,0 +1,35 @@
+"""Python workers are there before the first query."""
+
+from __future__ import annotations
+
+import os
+from types import SimpleNamespace
+
+import pytest
+from pyspark.sql import SparkSession
+
+from runtime.spark_workers import start_workers
+
+
+@pytest.mark.spark
+def test_workers_are_kept_for_the_jobs_that_follow(spark: SparkSession):
+    def pids(batches):
+        import pyarrow as pa
+
+        for _ in batches:
+            yield pa.record_batch([pa.array([os.getpid()])], names=["id"])
+
+    def running_workers() -> set[int]:
+        rows = spark.range(2, numPartitions=2).mapInArrow(pids, "id long").collect()
+        return {row.id for row in rows}
+
+    thread = start_workers(spark)
+    assert thread is not None
+    thread.join()
+    assert not thread.is_alive()
+    assert running_workers() & running_workers()
+
+
+def test_a_cluster_and_a_connect_server_start_their_own_workers():
+    connected = SimpleNamespace()
+    assert start_workers(connected) is None  # type: ignore[arg-type]
