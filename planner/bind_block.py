@@ -10,22 +10,23 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Protocol
 
 from sqlglot import exp
 
 from planner.aggregate_calls import aggregates_in, canonical, is_call, read_call
 from planner.ast import WindowFunction
-from planner.catalog import Catalog, Schema, column_named
+from planner.bind_groupings import expand_groupings
+from planner.catalog import Schema, column_named
+from planner.grouping_sets import Groupings, groupings_of, has_groupings, spell_out_grouping_ids
 from planner.logical import (
     Aggregate,
     AggregateCall,
     Filter,
     NamedExpr,
     Node,
-    SqlQuery,
     WindowTableFunction,
 )
+from planner.relations import Relations
 from planner.sql import (
     alias,
     bare_column,
@@ -36,34 +37,6 @@ from planner.sql import (
     relation,
 )
 from runtime.spec import Session
-
-# Clauses that group rows several times: as sqlglot hangs them on GROUP BY, or as nodes in it
-_SEVERAL_GROUPINGS: dict[str, type[exp.Expr] | None] = {
-    "grouping_sets": exp.GroupingSets,
-    "cube": exp.Cube,
-    "rollup": exp.Rollup,
-    "totals": None,
-}
-
-
-class Relations(Protocol):
-    """What the binder of a whole query lends to the binding of a block."""
-
-    catalog: Catalog
-
-    def placeholder(self, node: Node) -> str:
-        """A name that stands for `node` in texts."""
-
-    def relations_in(self, query: exp.Expr) -> tuple[tuple[str, Node], ...]:
-        """The placeholders that a text mentions and what they stand for."""
-
-    def sql_query(
-        self,
-        query: exp.Query,
-        scope: Mapping[str, exp.CTE],
-        schema: Schema | None = None,
-    ) -> SqlQuery:
-        """A node for text that has been lifted, with the CTEs it needs."""
 
 
 def is_aggregation(select: exp.Select) -> bool:
@@ -88,6 +61,9 @@ def bind_aggregation(
     """
     name = relations.placeholder(windowed)
     source_alias = _source_alias(function)
+    group = select.args.get("group")
+    if group is not None and has_groupings(group):
+        spell_out_grouping_ids(select, groupings_of(group, lambda key: key))
     whole = select.copy()
     whole.set("with_", None)
     table = relation(name)
@@ -107,6 +83,14 @@ def bind_aggregation(
     if isinstance(below, str):
         return below
     calls = block.calls(keys)
+    if block.groupings is not None:
+        read = [call.expr for call in calls]
+        expanded = expand_groupings(block.groupings, below, keys, read, relations, scope)
+        if isinstance(expanded, str):
+            return expanded
+        below, keys = expanded.node, expanded.keys
+        block.bits = expanded.bits
+        block.key_names |= expanded.key_names
     aggregate = _aggregate(below, keys, calls, relations, scope)
     return block.around(aggregate, relations, scope)
 
@@ -206,6 +190,9 @@ class _Block:
         self.windowed = windowed
         self.schema = schema
         self.input_names = windowed.column_names
+        self.groupings: Groupings | None = None
+        self.key_names: dict[str, str] = {}
+        self.bits: dict[str, exp.Expr] = {}
         self.items = [self.plain(item.unalias()) for item in select.expressions]
         self.aliases = {
             item.alias.lower(): self.plain(item.this)
@@ -216,10 +203,8 @@ class _Block:
     def refusal(self) -> str | None:
         """Why the block cannot become an Aggregate at all."""
         group = self.select.args.get("group")
-        if group is not None:
-            for kind, node in _SEVERAL_GROUPINGS.items():
-                if group.args.get(kind) or (node is not None and group.find(node)):
-                    return f"{kind.upper().replace('_', ' ')} is computed by Spark over rows"
+        if group is not None and group.args.get("totals"):
+            return "WITH TOTALS is computed by Spark over rows"
         if any(item.find(exp.Star) and not _only_counted_stars(item) for item in self.items):
             return "the select list holds a *"
         for key in ("qualify", "windows", "distinct"):
@@ -255,6 +240,9 @@ class _Block:
             return []
         if group.args.get("all"):
             exprs = [item for item in self.items if not aggregates_in(item)]
+        elif has_groupings(group):
+            self.groupings = groupings_of(group, lambda key: self._resolved_key(self.plain(key)))
+            exprs = list(self.groupings.keys)
         else:
             exprs = [self._resolved_key(self.plain(expr)) for expr in group.expressions]
         keys: dict[str, NamedExpr] = {}
@@ -264,6 +252,7 @@ class _Block:
             known = column_named(self.windowed.schema, bare_column(expr) or "")
             name = known.name if known else f"$f{len(keys)}"
             keys.setdefault(canonical(expr), NamedExpr(name, expr))
+        self.key_names = {text: key.name for text, key in keys.items()}
         return list(keys.values())
 
     def _resolved_key(self, expr: exp.Expr) -> exp.Expr:
@@ -305,7 +294,6 @@ class _Block:
         scope: Mapping[str, exp.CTE],
     ) -> Node | str:
         """The SELECT around the aggregate: its items, HAVING, ORDER BY, LIMIT."""
-        self.key_names = {canonical(key.expr): key.name for key in aggregate.keys}
         known = aggregate.column_names
         items = [
             alias(self._post(item), column_.name)
@@ -332,6 +320,10 @@ class _Block:
     def _post(self, expr: exp.Expr) -> exp.Expr:
         """The expression over the aggregate's output columns."""
         key = canonical(expr)
+        if isinstance(expr, exp.Anonymous) and expr.name.upper() == "GROUPING" and self.bits:
+            bit = self.bits.get(canonical(expr.expressions[0]) if expr.expressions else "")
+            if bit is not None:
+                return bit.copy()
         if key in self.key_names:
             return column(self.key_names[key])
         if key in self.call_names and is_call(expr):

@@ -181,6 +181,21 @@ class Aggregate(UnaryNode):
 
 
 @dataclass(frozen=True)
+class Expand(UnaryNode):
+    """Each row once for every grouping set, with NULL for the keys that the set leaves out.
+
+    `keys` are the group keys, `ids` the ids of the sets in the column `id_column`; the set at a
+    position keeps the keys whose names are at that position of `kept`. All other columns are
+    those of the input.
+    """
+
+    keys: tuple[NamedExpr, ...]
+    ids: tuple[int, ...]
+    kept: tuple[frozenset[str], ...]
+    id_column: str
+
+
+@dataclass(frozen=True)
 class WindowKey:
     """A window column among the group keys: `role` is start, end or time."""
 

@@ -9,6 +9,7 @@ from sqlglot import exp
 
 from planner.logical import (
     Aggregate,
+    Expand,
     Filter,
     NamedExpr,
     Node,
@@ -25,7 +26,16 @@ from planner.physical import (
     OnePhaseWindowAggregate,
     ScanLocalWindowAggregate,
 )
-from planner.sql import alias, column, conjunction, identifier, relation, to_sql
+from planner.sql import (
+    alias,
+    column,
+    conjunction,
+    identifier,
+    literal,
+    relation,
+    select_all_from,
+    to_sql,
+)
 from runtime.spec import (
     ExchangeStep,
     ExpandStep,
@@ -74,6 +84,8 @@ class _Lowering:
                 )
             case Project():
                 return exp.Select(expressions=_items(node.items), from_=self._from(node.input))
+            case Expand():
+                return expand_query(node, exp.Subquery(this=self.query(node.input)))
             case Aggregate():
                 calls = [alias(call.expr, call.name) for call in node.calls]
                 return exp.Select(
@@ -165,7 +177,13 @@ class _Lowering:
         return exp.Select(expressions=items, from_=exp.From(this=exp.Subquery(this=merged)))
 
 
-def _local_step(local: Node) -> LocalStep | ScanLocalStep:
+def _local_step(local: Node) -> LocalStep | ScanLocalStep | SqlStep:
+    if isinstance(local, Expand):
+        name = "__sqlwin_partials__"
+        expanded = expand_query(local, exp.Subquery(this=select_all_from(relation(name))))
+        below = _local_step(local.input)
+        assert isinstance(below, LocalStep)  # a scan hands on blobs, not rows
+        return SqlStep(to_sql(expanded), ((name, below),))
     if isinstance(local, ScanLocalWindowAggregate):
         return ScanLocalStep(
             local.source,
@@ -193,6 +211,41 @@ def _local_step(local: Node) -> LocalStep | ScanLocalStep:
         partials,
         local.slice_end,
     )
+
+
+def expand_query(node: Expand, source: exp.Subquery) -> exp.Select:
+    """Spark SQL for grouping sets: an id for each row and set, keys by CASE on it."""
+    ids = [exp.Cast(this=literal(i), to=exp.DataType.build("bigint")) for i in node.ids]
+    source.set("alias", exp.TableAlias(this=identifier("$input")))
+    source.set(
+        "laterals",
+        [
+            exp.Lateral(
+                this=exp.Anonymous(
+                    this="EXPLODE", expressions=[exp.Anonymous(this="ARRAY", expressions=ids)]
+                ),
+                view=True,
+                alias=exp.TableAlias(
+                    this=identifier("sqlwin_sets"), columns=[identifier(node.id_column)]
+                ),
+            )
+        ],
+    )
+    keys = {key.name: _kept(key, node) for key in node.keys}
+    items = [alias(keys.get(c.name, column(c.name)), c.name) for c in node.schema]
+    return exp.Select(expressions=items, from_=exp.From(this=source))
+
+
+def _kept(key: NamedExpr, node: Expand) -> exp.Expr:
+    """A key where its grouping set keeps it, else NULL."""
+    ids = [i for i, kept in zip(node.ids, node.kept, strict=True) if key.name in kept]
+    if len(ids) == len(node.ids):
+        return key.expr
+    if not ids:
+        type_ = next(c.type for c in node.schema if c.name == key.name)
+        return exp.Cast(this=exp.Null(), to=exp.Var(this=type_))
+    chosen = exp.In(this=column(node.id_column), expressions=[literal(i) for i in ids])
+    return exp.Case(ifs=[exp.If(this=chosen, true=key.expr.copy())])
 
 
 def _items(items: tuple[NamedExpr, ...]) -> list[exp.Expr]:

@@ -17,6 +17,7 @@ from planner.intervals import render_duration
 from planner.logical import (
     Aggregate,
     AggregateCall,
+    Expand,
     Filter,
     NamedExpr,
     Node,
@@ -52,6 +53,8 @@ def logical_operators(node: Node) -> list[Operator]:
             return [operator("LogicalFilter", condition=_condition(node.conjuncts))]
         case Project():
             return [operator("LogicalProject", select=_items(node.items))]
+        case Expand():
+            return [operator("LogicalExpand", projects=_projects(node))]
         case WindowTableFunction():
             window = window_text(node.window, _time_of(node))
             return [operator("LogicalTableFunctionScan", window=window)]
@@ -81,6 +84,8 @@ def physical_operators(node: Node) -> list[Operator]:
             return [operator("Calc", where=_condition(node.conjuncts))]
         case Project():
             return [operator("Calc", select=_items(node.items))]
+        case Expand():
+            return [operator("Expand", projects=_projects(node))]
         case WindowTableFunction():
             window = window_text(node.window, _time_of(node))
             return [operator("WindowTableFunction", window=window), *_by_partition(node.window)]
@@ -186,6 +191,15 @@ def _by_partition(window: Window) -> list[Operator]:
     if not isinstance(window, Session):
         return []
     return [operator("Exchange", distribution=_hash(window.partition))]
+
+
+def _projects(node: Expand) -> list[str]:
+    """The grouping sets as Flink prints them: `{origin, 0 AS $e}`, `{null AS origin, 1 AS $e}`."""
+    sets = []
+    for id_, kept in zip(node.ids, node.kept, strict=True):
+        keys = [item_text(k) if k.name in kept else f"null AS {k.name}" for k in node.keys]
+        sets.append(f"{{{', '.join([*keys, f'{id_} AS {node.id_column}'])}}}")
+    return sets
 
 
 def _partials(plans: tuple[AggregatePlan, ...]) -> list[str]:

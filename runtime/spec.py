@@ -289,9 +289,13 @@ class LocalStep:
 
 @dataclass(frozen=True)
 class ExchangeStep:
-    """Partials as Arrow blobs, one or more a bucket of keys, brought to the bucket's task."""
+    """Partials as Arrow blobs, one or more a bucket of keys, brought to the bucket's task.
 
-    input: LocalStep | ScanLocalStep
+    The partials are those of a local step, or of SQL over one that yields the same columns and more
+    keys.
+    """
+
+    input: LocalStep | ScanLocalStep | SqlStep
     keys: tuple[str, ...]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from planner.optimizer import Stage
+from planner.rules.expand_after_local_aggregate import expand_after_local_aggregate
 from planner.rules.fold_window_into_aggregate import fold_window_into_aggregate
 from planner.rules.prune_aggregate_input import prune_aggregate_input
 from planner.rules.pull_window_filter_above_aggregate import pull_window_filter_above_aggregate
@@ -19,6 +20,7 @@ LOGICAL_STAGES = (
 PHYSICAL_STAGES = (
     Stage("phases", (split_window_aggregate,)),
     Stage("scans", (push_local_aggregate_into_scan,)),
+    Stage("groupings", (expand_after_local_aggregate,)),
 )
 
 RULE_NAMES = tuple(

@@ -1,0 +1,48 @@
+"""Local window aggregate over grouping sets: rows are aggregated once, partials are expanded."""
+
+from __future__ import annotations
+
+from planner.logical import Expand, Filter, NamedExpr, Node, Project
+from planner.lower_stream import streams_of
+from planner.optimizer import Options, Refusal
+from planner.physical import Exchange, LocalWindowAggregate
+from planner.sql import column
+
+
+def expand_after_local_aggregate(node: Node, options: Options) -> Node | Refusal | None:
+    """Aggregate by all keys first; only the partials are copied for each grouping set.
+
+    Partials of the same key and slice merge whatever they are partials of, so the global stage
+    gives the same. Flink expands the rows themselves. Refused over streams, where the local stage
+    sends its partials on as they are.
+    """
+    if not (isinstance(node, Exchange) and isinstance(node.input, LocalWindowAggregate)):
+        return None
+    local = node.input
+    filters: list[Filter] = []
+    below: Node = local.input
+    while not isinstance(below, Expand):
+        if isinstance(below, Filter):
+            filters.append(below)
+        elif not (isinstance(below, Project) and all(i.is_plain_column for i in below.items)):
+            return None
+        below = below.inputs[0]
+    if options.catalog is not None and streams_of(below, options.catalog):
+        return Refusal("the input is a stream")
+    expand, rows = below, below.input
+    for filter_ in reversed(filters):
+        rows = Filter(rows.schema, rows, filter_.conjuncts)
+    schema = tuple(c for c in local.schema if c.name != expand.id_column)
+    aggregated = LocalWindowAggregate(
+        schema,
+        rows,
+        local.window,
+        local.time_column,
+        local.time_type,
+        expand.keys,
+        local.plans,
+        local.slice_end,
+    )
+    keys = tuple(NamedExpr(key.name, column(key.name)) for key in expand.keys)
+    expanded = Expand(local.schema, aggregated, keys, expand.ids, expand.kept, expand.id_column)
+    return node.with_inputs(expanded)
