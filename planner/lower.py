@@ -5,6 +5,8 @@ Neighbouring nodes that Spark SQL can do become one text, with subqueries where 
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
 from sqlglot import exp
 
 from planner.logical import (
@@ -41,6 +43,7 @@ from runtime.spec import (
     ExpandStep,
     GlobalStep,
     LocalStep,
+    MeasuredStep,
     PartialColumn,
     ScanLocalStep,
     SqlStep,
@@ -53,24 +56,49 @@ from runtime.spec import (
 _START, _END, _TIME = "$window_start", "$window_end", "$window_time"
 
 
-def lower(plan: Node) -> Step:
-    """The steps that compute `plan`."""
-    return _Lowering().step(plan)
+# Operators of a node, by `id(node)`, from the top
+Labels = Mapping[int, Sequence[str]]
+
+
+def lower(plan: Node, labels: Labels | None = None) -> Step:
+    """The steps that compute `plan`.
+
+    Args:
+        plan: a physical plan.
+        labels: names under which EXPLAIN ANALYZE counts: those of the operators of each node. None
+            for a run that is not measured.
+    """
+    return _Lowering(labels or {}).step(plan)
 
 
 class _Lowering:
-    def __init__(self) -> None:
+    def __init__(self, labels: Labels) -> None:
         self.steps: dict[str, Step] = {}
+        self.labels = labels
 
     def step(self, node: Node) -> Step:
         """The node as a step of its own."""
-        query = self.query(node)
+        return self._sql_step(self.query(node))
+
+    def query(self, node: Node) -> exp.Query:
+        """The node as Spark SQL; what is not SQL in it becomes a named step."""
+        query = self._query(node)
+        # The stages of a window aggregate count for themselves. Counting the rows of a table would
+        # keep Spark from filtering where it reads; Spark counts those anyway.
+        if id(node) not in self.labels or isinstance(node, TableScan | GlobalWindowAggregate):
+            return query
+        return self._named(MeasuredStep(self._sql_step(query), self.labels[id(node)][0]))
+
+    def _sql_step(self, query: exp.Query) -> SqlStep:
         names = {table.name for table in query.find_all(exp.Table)}
         inputs = tuple((name, step) for name, step in self.steps.items() if name in names)
         return SqlStep(to_sql(query), inputs)
 
-    def query(self, node: Node) -> exp.Query:
-        """The node as Spark SQL; what is not SQL in it becomes a named step."""
+    def _label(self, node: Node, position: int = 0) -> str:
+        labels = self.labels.get(id(node))
+        return labels[position] if labels else ""
+
+    def _query(self, node: Node) -> exp.Query:
         match node:
             case TableScan():
                 return node.query.copy()
@@ -121,7 +149,21 @@ class _Lowering:
                     if table.args.get(key):
                         inner.set(key, table.args[key])
                 table.replace(inner)
+        labels = self.labels.get(id(node), ())
+        if len(labels) > 1 and query.args.get("where"):
+            self._measure_where(query, labels[-1])
         return query
+
+    def _measure_where(self, query: exp.Query, label: str) -> None:
+        """Filter the one relation of a query in a step of its own, whose rows are counted."""
+        source = query.args["from_"].this
+        filtered = exp.Select(
+            expressions=[exp.Star()],
+            from_=exp.From(this=source.copy()),
+            where=query.args["where"].pop(),
+        )
+        step = self._named(MeasuredStep(self._sql_step(filtered), label))
+        source.replace(exp.Subquery(this=step, alias=source.args["alias"].copy()))
 
     def _from(self, node: Node) -> exp.From:
         return exp.From(this=exp.Subquery(this=self.query(node)))
@@ -139,15 +181,16 @@ class _Lowering:
         time_type: str,
         names: tuple[str, str, str],
     ) -> ExpandStep:
-        source = _Lowering().step(node)
+        source = _Lowering(self.labels).step(node)
         return ExpandStep(source, window, time_column, time_type, *names)
 
     def _one_phase(self, node: OnePhaseWindowAggregate) -> exp.Query:
-        expanded = self._named(
-            self._expand(
-                node.input, node.window, node.time_column, node.time_type, (_START, _END, _TIME)
-            )
+        step: Step = self._expand(
+            node.input, node.window, node.time_column, node.time_type, (_START, _END, _TIME)
         )
+        if self.labels:
+            step = MeasuredStep(step, self._label(node, -1))
+        expanded = self._named(step)
         columns = {"start": _START, "end": _END, "time": _TIME}
         computed = {key.name: key.expr for key in node.keys}
         computed |= {key.name: column(columns[key.role]) for key in node.window_keys}
@@ -162,7 +205,7 @@ class _Lowering:
     def _two_phases(self, node: GlobalWindowAggregate) -> exp.Query:
         exchange = node.input
         assert isinstance(exchange, Exchange)
-        local = _local_step(exchange.input)
+        local = self._local_step(exchange.input)
         aggregation = WindowAggregation(
             node.window,
             node.keys,
@@ -171,46 +214,49 @@ class _Lowering:
             _START,
             _END,
         )
-        merged = self._named(GlobalStep(ExchangeStep(local, exchange.keys), aggregation))
+        exchanged = ExchangeStep(local, exchange.keys, self._label(exchange))
+        merged = self._named(GlobalStep(exchanged, aggregation, self._label(node)))
         windows = {key.name: _window_column(key, node.time_type) for key in node.window_keys}
         items = [alias(windows.get(c.name, column(c.name)), c.name) for c in node.schema]
         return exp.Select(expressions=items, from_=exp.From(this=exp.Subquery(this=merged)))
 
-
-def _local_step(local: Node) -> LocalStep | ScanLocalStep | SqlStep:
-    if isinstance(local, Expand):
-        name = "__sqlwin_partials__"
-        expanded = expand_query(local, exp.Subquery(this=select_all_from(relation(name))))
-        below = _local_step(local.input)
-        assert isinstance(below, LocalStep)  # a scan hands on blobs, not rows
-        return SqlStep(to_sql(expanded), ((name, below),))
-    if isinstance(local, ScanLocalWindowAggregate):
-        return ScanLocalStep(
-            local.source,
+    def _local_step(self, local: Node) -> LocalStep | ScanLocalStep | SqlStep | MeasuredStep:
+        if isinstance(local, Expand):
+            name = "__sqlwin_partials__"
+            expanded = expand_query(local, exp.Subquery(this=select_all_from(relation(name))))
+            below = self._local_step(local.input)
+            assert isinstance(below, LocalStep)  # a scan hands on blobs, not rows
+            step = SqlStep(to_sql(expanded), ((name, below),))
+            return MeasuredStep(step, self._label(local)) if self.labels else step
+        if isinstance(local, ScanLocalWindowAggregate):
+            return ScanLocalStep(
+                local.source,
+                local.window,
+                local.time_column,
+                local.time_type,
+                local.time_zone,
+                local.filters,
+                local.keys,
+                local.partials,
+                local.slice_end,
+                label=self._label(local),
+            )
+        assert isinstance(local, LocalWindowAggregate)
+        partials = tuple(
+            PartialColumn(partial.name, to_sql(partial.expr), partial.struct_fields)
+            for plan in local.plans
+            for partial in plan.partials
+        )
+        return LocalStep(
+            _Lowering(self.labels).step(local.input),
             local.window,
             local.time_column,
             local.time_type,
-            local.time_zone,
-            local.filters,
-            local.keys,
-            local.partials,
+            tuple((key.name, to_sql(key.expr)) for key in local.keys),
+            partials,
             local.slice_end,
+            self._label(local),
         )
-    assert isinstance(local, LocalWindowAggregate)
-    partials = tuple(
-        PartialColumn(partial.name, to_sql(partial.expr), partial.struct_fields)
-        for plan in local.plans
-        for partial in plan.partials
-    )
-    return LocalStep(
-        _Lowering().step(local.input),
-        local.window,
-        local.time_column,
-        local.time_type,
-        tuple((key.name, to_sql(key.expr)) for key in local.keys),
-        partials,
-        local.slice_end,
-    )
 
 
 def expand_query(node: Expand, source: exp.Subquery) -> exp.Select:

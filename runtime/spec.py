@@ -276,6 +276,7 @@ class LocalStep:
     """Rows to partials: keys, `slice_end` as BIGINT microseconds, partial columns.
 
     For sessions slices are their cells, and FIRST_TIME and LAST_TIME stand last.
+    Here and below, `label` is the operator under which EXPLAIN ANALYZE counts.
     """
 
     input: Step
@@ -285,6 +286,7 @@ class LocalStep:
     keys: tuple[tuple[str, str], ...]
     partials: tuple[PartialColumn, ...]
     slice_end: str
+    label: str = ""
 
 
 @dataclass(frozen=True)
@@ -295,8 +297,9 @@ class ExchangeStep:
     keys.
     """
 
-    input: LocalStep | ScanLocalStep | SqlStep
+    input: LocalStep | ScanLocalStep | SqlStep | MeasuredStep
     keys: tuple[str, ...]
+    label: str = ""
 
 
 @dataclass(frozen=True)
@@ -305,9 +308,18 @@ class GlobalStep:
 
     input: ExchangeStep
     aggregation: WindowAggregation
+    label: str = ""
 
 
-Step = SqlStep | ExpandStep | LocalStep | GlobalStep
+@dataclass(frozen=True)
+class MeasuredStep:
+    """A step whose rows EXPLAIN ANALYZE counts, under the name `label`."""
+
+    input: Step
+    label: str
+
+
+Step = SqlStep | ExpandStep | LocalStep | GlobalStep | MeasuredStep
 
 
 # The local stage inside a scan of files, in place of SqlStep and LocalStep.
@@ -383,6 +395,7 @@ class ScanLocalStep:
         partials: the accumulators' partial columns.
         slice_end: the name of the slice end column.
         buffer_bytes: how much a task's buffer of partials may hold.
+        label: the operator under which EXPLAIN ANALYZE counts.
     """
 
     source: ScanSource
@@ -395,3 +408,4 @@ class ScanLocalStep:
     partials: tuple[ArrowPartial, ...]
     slice_end: str
     buffer_bytes: int = 64 << 20
+    label: str = ""

@@ -40,6 +40,7 @@ class Result:
         dataframe: a query's rows, not computed yet.
         table: the rows of kind `table`.
         text: the explanation of kind `explain`.
+        document: the same as data, see docs/explain.md.
         row_count: how many rows an INSERT wrote, if known.
         notes: remarks that are no errors.
     """
@@ -50,6 +51,7 @@ class Result:
     dataframe: DataFrame | None = None
     table: pa.Table | None = None
     text: str = ""
+    document: dict[str, Any] | None = None
     row_count: int | None = None
     notes: tuple[str, ...] = ()
     explained: Callable[[BaseException], SqlwinError] | None = None

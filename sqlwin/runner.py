@@ -11,7 +11,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from sqlglot import exp
 
-from planner.explain import explain
+from planner.explain_document import document, query_document
 from planner.lower import lower
 from planner.optimizer import Options
 from planner.plan import Plan, plan_query
@@ -20,9 +20,11 @@ from runtime.errors import SqlwinError
 from runtime.spark import is_remote
 from runtime.spark_errors import translate
 from sqlwin import listings
+from sqlwin.analysis import Json, analyzed, without_results
 from sqlwin.catalog import Name, SessionCatalog, View
 from sqlwin.config import Config
 from sqlwin.definitions import Definitions
+from sqlwin.explanation import render
 from sqlwin.inserts import insert_into_spark, insert_rows, insert_target
 from sqlwin.positions import relocate
 from sqlwin.result import Result
@@ -120,29 +122,54 @@ class Runner:
             return statement.as_query is not None
         return isinstance(statement, Query | Insert | StatementSet)
 
-    def explain(self, statement: Statement) -> str:
-        """The plan of a query, INSERT or CREATE TABLE AS, as text."""
+    def explanations(self, statement: Statement, analyze: bool = False) -> list[Json]:
+        """Plans as documents: of a query, a CREATE TABLE AS, each INSERT of a statement set.
+
+        Args:
+            statement: the statement.
+            analyze: whether it is run, and the document holds what was measured.
+        """
         self.catalog.start_statement()
         match statement:
             case Query():
-                return explain(self._plan(statement.ast, statement.text))
+                query, sink = statement.ast, None
             case Insert():
-                sink = (".".join(statement.name), statement.overwrite)
-                return explain(self._plan(statement.ast, statement.text, sink))
-            case CreateTable() if statement.as_query is not None:
-                sink = (".".join(statement.name), False)
-                return explain(self._plan(statement.as_query, statement.text, sink))
+                query, sink = statement.ast, (".".join(statement.name), statement.overwrite)
+            case CreateTable() if statement.as_query is not None and not analyze:
+                query, sink = statement.as_query, (".".join(statement.name), False)
             case StatementSet():
-                return "\n".join(self.explain(insert) for insert in statement.inserts)
-        raise SqlwinError(
-            "EXPLAIN takes a query or an INSERT",
-            hint="write EXPLAIN SELECT ... or EXPLAIN INSERT INTO ...",
-        )
+                each = [self.explanations(insert, analyze) for insert in statement.inserts]
+                return [document for documents in each for document in documents]
+            case _:
+                raise SqlwinError(
+                    f"EXPLAIN {'ANALYZE ' * analyze}takes a query or an INSERT",
+                    hint="write EXPLAIN SELECT ... or EXPLAIN INSERT INTO ...",
+                )
+        plan = self._plan(query, statement.text, sink)
+        zone = str(self.spark.conf.get("spark.sql.session.timeZone"))
+        explained = query_document(plan, statement.text, zone)
+        if not analyze:
+            return [explained]
+
+        def run(rows: DataFrame) -> None:
+            if isinstance(statement, Insert):
+                self._write(statement, rows)
+            else:
+                without_results(rows)
+
+        options = self._execution_options()
+        try:
+            return [analyzed(explained, plan.physical, self.spark, options, run)]
+        except SqlwinError:
+            raise
+        except Exception as error:
+            raise self._explained(statement.text)(error) from error
 
     def _explain_statement(self, statement: Explain) -> Result:
         if isinstance(statement.statement, SparkStatement):
             return self._spark_statement(statement.text)
-        text = self.explain(statement.statement)
+        queries = self.explanations(statement.statement, "ANALYZE" in statement.details)
+        text = "\n".join(query["text"] for query in queries)
         notes = []
         for detail in statement.details:
             if detail in _SPARK_DETAILS and isinstance(statement.statement, Query):
@@ -150,9 +177,13 @@ class Runner:
                 text += f"\n== Spark's Plan, {detail} ==\n{_spark_plan(rows, detail.lower())}"
             elif detail == "CHANGELOG_MODE":
                 text += "\n== Changelog Mode ==\nin batch every operator only inserts: [I]\n"
-            else:
+            elif detail == "JSON_EXECUTION_PLAN":
+                text += f"\n== Physical Execution Plan ==\n{render(document(queries), 'json')}"
+            elif detail != "ANALYZE":
                 notes.append(f"EXPLAIN {detail} has nothing to add to the plan of a batch query")
-        return Result(statement.text, "explain", text=text, notes=tuple(notes))
+        return Result(
+            statement.text, "explain", text=text, notes=tuple(notes), document=document(queries)
+        )
 
     def _query(self, query: exp.Query, text: str) -> Result:
         rows = self._dataframe(query, text)
@@ -194,8 +225,12 @@ class Runner:
     # -- inserts -------------------------------------------------------------------------------
 
     def _insert(self, statement: Insert) -> Result:
+        return self._write(
+            statement, self._dataframe(statement.ast, statement.text, is_whole=False)
+        )
+
+    def _write(self, statement: Insert, rows: DataFrame) -> Result:
         table = insert_target(self.catalog, statement.name)
-        rows = self._dataframe(statement.ast, statement.text, is_whole=False)
         name = ".".join(statement.name)
         try:
             if table is not None:

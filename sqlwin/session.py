@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from planner.explain_document import document
 from planner.sql import is_timestamp
 from runtime.errors import AnalysisError, SqlwinError
 from runtime.nearest import nearest
 from runtime.shipping import ship_code
 from sqlwin.catalog import Registered, type_ddl
+from sqlwin.explanation import MODES, render
 from sqlwin.positions import point_at
 from sqlwin.result import Result
 from sqlwin.runner import Runner
-from sqlwin.statements import Explain, StatementText, parse_statement, split
+from sqlwin.statements import CreateTable, Explain, StatementText, parse_statement, split
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -92,33 +94,54 @@ class Session:
             except SqlwinError as error:
                 raise _placed(error, part, script, file) from error
 
-    def explain(self, sql: str, mode: str = "text", file: str | None = None) -> str:
+    def explain(
+        self, sql: str, mode: str = "text", file: str | None = None, *, analyze: bool = False
+    ) -> str:
         """What queries and INSERTs would do, without doing it.
 
         A script may lead up to them: the tables, views and settings in it take effect.
 
         Args:
             sql: one statement, or a script.
-            mode: `text`.
+            mode: `text`, `json`, `mermaid` or `dot`.
             file: what errors call the script.
+            analyze: run them (INSERTs too) and show what was measured. `EXPLAIN ANALYZE` in the
+                script does so for one statement.
 
         Raises:
-            SqlwinError: the SQL is wrong, or there is no such mode.
+            SqlwinError: the SQL is wrong, there is no such mode, or a run fails.
         """
-        if mode != "text":
-            raise AnalysisError(f"there is no explain mode `{mode}`", hint="the modes are: text")
-        texts = []
+        if mode not in MODES:
+            raise AnalysisError(
+                f"there is no explain mode `{mode}`", hint=f"the modes are: {', '.join(MODES)}"
+            )
+        return render(document(self.explain_queries(sql, file, analyze=analyze)), mode)
+
+    def explain_queries(
+        self, sql: str, file: str | None = None, *, analyze: bool = False
+    ) -> list[dict[str, Any]]:
+        """What `explain` shows, as data: a document for each query and INSERT, see docs/explain.md.
+
+        Raises:
+            SqlwinError: the SQL is wrong, or a run fails.
+        """
+        queries = []
         for part in _parts(sql, file):
             try:
                 statement = parse_statement(part.text)
-                inner = statement.statement if isinstance(statement, Explain) else statement
-                if self._runner.can_explain(inner):
-                    texts.append(self._runner.explain(inner))
+                inner, analyzes = statement, analyze
+                if isinstance(statement, Explain):
+                    inner = statement.statement
+                    analyzes = analyze or "ANALYZE" in statement.details
+                # with analyze, what fills a table for later statements has to run
+                fills = analyze and isinstance(statement, CreateTable)
+                if self._runner.can_explain(inner) and not fills:
+                    queries += self._runner.explanations(inner, analyzes)
                 else:
                     self._runner.run(statement)
             except SqlwinError as error:
                 raise _placed(error, part, sql, file) from error
-        return "\n".join(texts)
+        return queries
 
     def register(
         self,

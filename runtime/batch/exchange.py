@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 import pyarrow as pa
 from pyspark.sql import DataFrame
 
+from runtime.batch.meter import Wrap, as_it_is
 from runtime.kernels.blobs import split_by_bucket, to_blobs
 from runtime.kernels.keys import bucket_of
 
@@ -22,7 +23,11 @@ _BLOB_SCHEMA = pa.schema([("bucket", pa.int32()), ("partials", pa.binary())])
 
 
 def exchange(
-    partials: DataFrame, keys: tuple[str, ...], buckets: int, partitions: int
+    partials: DataFrame,
+    keys: tuple[str, ...],
+    buckets: int,
+    partitions: int,
+    wrap: Wrap = as_it_is,
 ) -> DataFrame:
     """Blobs of partials, in the partition of their bucket, sorted by bucket.
 
@@ -31,6 +36,7 @@ def exchange(
         keys: the columns that decide on the bucket.
         buckets: how many buckets of keys there are.
         partitions: how many tasks they are spread over.
+        wrap: what the function that cuts blobs is wrapped in, to measure it.
 
     Returns:
         Columns `bucket` INT and `partials` BINARY (an Arrow IPC stream).
@@ -40,7 +46,7 @@ def exchange(
         for table in _large_tables(batches):
             yield bucket_blobs(table, keys, buckets)
 
-    return place_blobs(partials.mapInArrow(cut, BLOB_DDL), partitions)
+    return place_blobs(partials.mapInArrow(wrap(cut), BLOB_DDL), partitions)
 
 
 def bucket_blobs(table: pa.Table, keys: tuple[str, ...], buckets: int) -> pa.RecordBatch:

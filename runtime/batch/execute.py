@@ -13,12 +13,14 @@ from runtime.batch.exchange import exchange
 from runtime.batch.expand import expand_sql
 from runtime.batch.global_aggregate import global_aggregate
 from runtime.batch.local import local_aggregate_sql
+from runtime.batch.meter import Meter, Wrap, as_it_is
 from runtime.batch.scan_local import scan_partials, scan_partials_schema
 from runtime.spec import (
     ExchangeStep,
     ExpandStep,
     GlobalStep,
     LocalStep,
+    MeasuredStep,
     ScanLocalStep,
     SqlStep,
     Step,
@@ -32,10 +34,21 @@ _view_numbers = count()
 
 @dataclass(frozen=True)
 class ExecutionOptions:
-    """How a plan is spread over tasks; None means: from Spark's number of shuffle partitions."""
+    """How a plan is run.
+
+    Attributes:
+        partitions: tasks of the global stage; None means: Spark's number of shuffle partitions.
+        buckets: buckets of keys among them; None means: some for each task.
+        meter: what counts at the operators; None where nobody asked.
+    """
 
     partitions: int | None = None
     buckets: int | None = None
+    meter: Meter | None = None
+
+    def wrap(self, label: str) -> Wrap:
+        """How a Python stage is measured, if it is."""
+        return self.meter.wrap(label) if self.meter is not None and label else as_it_is
 
 
 def dataframe(spark: SparkSession, step: Step, options: ExecutionOptions) -> DataFrame:
@@ -48,17 +61,30 @@ def dataframe(spark: SparkSession, step: Step, options: ExecutionOptions) -> Dat
                 return spark.sql(expand_sql(step, source))
         case LocalStep():
             with _view(spark, dataframe(spark, step.input, options)) as source:
-                return spark.sql(local_aggregate_sql(step, source))
+                partials = spark.sql(local_aggregate_sql(step, source))
+            return _observed(partials, step.label, options)
+        case MeasuredStep():
+            return _observed(dataframe(spark, step.input, options), step.label, options)
         case GlobalStep():
             local = step.input.input
+            wrap = options.wrap(step.label)
             if isinstance(local, ScanLocalStep):
                 partitions, buckets = _spread(spark, step.input, options)
-                blobs = scan_partials(spark, local, step.input.keys, buckets, partitions)
-                return global_aggregate(blobs, scan_partials_schema(local), step.aggregation)
+                read = options.wrap(local.label)
+                blobs = scan_partials(spark, local, step.input.keys, buckets, partitions, read)
+                schema = scan_partials_schema(local)
+                return global_aggregate(blobs, schema, step.aggregation, wrap)
             partials = dataframe(spark, local, options)
             partitions, buckets = _spread(spark, step.input, options)
-            blobs = exchange(partials, step.input.keys, buckets, partitions)
-            return global_aggregate(blobs, partials.schema, step.aggregation)
+            cut = options.wrap(step.input.label)
+            blobs = exchange(partials, step.input.keys, buckets, partitions, cut)
+            return global_aggregate(blobs, partials.schema, step.aggregation, wrap)
+
+
+def _observed(frame: DataFrame, label: str, options: ExecutionOptions) -> DataFrame:
+    if options.meter is None or not label:
+        return frame
+    return options.meter.observed(label, frame)
 
 
 def _spread(spark: SparkSession, step: ExchangeStep, options: ExecutionOptions) -> tuple[int, int]:

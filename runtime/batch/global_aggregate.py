@@ -11,6 +11,7 @@ from pyspark.sql.pandas.types import from_arrow_type
 from pyspark.sql.types import DataType, StructField, StructType, TimestampNTZType
 
 from runtime.arrow.types import arrow_type
+from runtime.batch.meter import Wrap, as_it_is
 from runtime.kernels.blobs import from_blobs
 from runtime.kernels.merge import merge_slices
 from runtime.kernels.session import merge_sessions
@@ -18,7 +19,10 @@ from runtime.spec import Accumulator, Session, WindowAggregation
 
 
 def global_aggregate(
-    blobs: DataFrame, partials: StructType, aggregation: WindowAggregation
+    blobs: DataFrame,
+    partials: StructType,
+    aggregation: WindowAggregation,
+    wrap: Wrap = as_it_is,
 ) -> DataFrame:
     """Windows of all keys.
 
@@ -26,11 +30,13 @@ def global_aggregate(
         blobs: what `exchange` yields.
         partials: the schema of the rows inside the blobs.
         aggregation: keys, window and accumulators.
+        wrap: what the stage is wrapped in, to measure it.
 
     Returns:
         The keys, window start and end as TIMESTAMP_NTZ, the merged columns of each accumulator.
     """
-    return blobs.mapInArrow(_to_windows(aggregation), output_schema(partials, aggregation))
+    to_windows = wrap(_to_windows(aggregation))
+    return blobs.mapInArrow(to_windows, output_schema(partials, aggregation))
 
 
 def output_schema(partials: StructType, aggregation: WindowAggregation) -> StructType:

@@ -14,6 +14,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
 from runtime.batch.exchange import BLOB_DDL, bucket_blobs, place_blobs
+from runtime.batch.meter import Wrap, as_it_is
 from runtime.scan.files import NotScannable
 from runtime.scan.local_stage import LocalStage, partial_schema
 from runtime.scan.metadata import find_source
@@ -75,6 +76,7 @@ def scan_partials(
     keys: tuple[str, ...],
     buckets: int,
     partitions: int,
+    wrap: Wrap = as_it_is,
 ) -> DataFrame:
     """Blobs of partials, in the partition of their bucket, sorted by bucket.
 
@@ -87,6 +89,7 @@ def scan_partials(
         keys: the columns that decide on the bucket.
         buckets: how many buckets of keys there are.
         partitions: how many tasks they are spread over.
+        wrap: what the stage is wrapped in, to measure it.
 
     Returns:
         As `runtime.batch.exchange.exchange`.
@@ -97,7 +100,8 @@ def scan_partials(
     n_cores = spark.sparkContext.defaultParallelism
     splits = plan_splits(step.source, step.filters, n_cores * _SPLITS_PER_CORE)
     numbers = spark.range(0, len(splits), 1, max(1, len(splits)))
-    return place_blobs(numbers.mapInArrow(_scan(step, splits, keys, buckets), BLOB_DDL), partitions)
+    scan = wrap(_scan(step, splits, keys, buckets))
+    return place_blobs(numbers.mapInArrow(scan, BLOB_DDL), partitions)
 
 
 def scan_partials_schema(step: ScanLocalStep) -> StructType:

@@ -9,6 +9,7 @@ import pyarrow as pa
 from runtime.arrow.evaluate import evaluate, filter_mask
 from runtime.arrow.types import arrow_type
 from runtime.buffers import Rows, WindowBuffer
+from runtime.counters import count
 from runtime.expressions import Call, ColumnRef, Constant, Expression, can_fail, columns_of
 from runtime.kernels.columns import BoolArray, Int64Array, int64_values, one_chunk
 from runtime.scan.read import read_batches
@@ -78,6 +79,7 @@ class LocalStage:
         """
         for batch in read_batches(split, self._step.source, self._dictionaries):
             self.n_rows += batch.num_rows
+            count("rows_scanned", batch.num_rows)
             yield from self._buffer.add(self._rows(batch))
         yield from self._buffer.flush()
 
@@ -86,10 +88,12 @@ class LocalStage:
         if step.filters:
             mask = filter_mask(step.filters, batch)
             if mask.true_count < batch.num_rows:
+                count("rows_filtered_out", batch.num_rows - mask.true_count)
                 batch = batch.filter(mask)
         n_null_times = batch.column(step.time_column).null_count
         if n_null_times:
             self.n_null_times += n_null_times
+            count("rows_without_time", n_null_times)
             batch = batch.filter(batch.column(step.time_column).is_valid())
         values: dict[Expression, pa.Array] = {}
 

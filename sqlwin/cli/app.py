@@ -30,6 +30,13 @@ FORMAT_OF_SUFFIX = {
     ".markdown": "markdown",
     ".txt": "table",
 }
+EXPLAIN_FORMAT_OF_SUFFIX = {
+    ".json": "json",
+    ".mmd": "mermaid",
+    ".mermaid": "mermaid",
+    ".dot": "dot",
+    ".gv": "dot",
+}
 
 
 def _pairs(
@@ -198,17 +205,29 @@ def run(
 @main.command()
 @sql_options
 @click.option(
-    "--format", type=click.Choice(["text"]), default="text", help="How the plan is written."
+    "--format",
+    type=click.Choice(["text", "json", "mermaid", "dot"]),
+    help="How the plan is written: as text, as one JSON document, or as a diagram for "
+    "Mermaid or Graphviz. If it is not given: by the suffix of --output (.json, .mmd, .dot), else "
+    "text.",
+)
+@click.option(
+    "--analyze",
+    is_flag=True,
+    help="Run the queries and INSERTs, and show the rows, bytes, time and memory of each operator.",
 )
 def explain(
     files: Sequence[str],
     expressions: Sequence[str],
-    format: str,
+    format: str | None,
+    analyze: bool,
     output: str | None,
     no_progress: bool,
     **spark: Any,
 ) -> None:
     """Show the plan of every query and INSERT of each FILE or -e, without running it.
+
+    The rows of queries are thrown away with --analyze, but INSERTs write theirs.
 
     CREATE, DROP, USE, SET and the like are executed, so that tables exist. CREATE TABLE ... AS is
     explained, and the table is not made: what reads it cannot be explained in the same run.
@@ -216,6 +235,8 @@ def explain(
     \b
     Examples:
       sqlwin explain report.sql
+      sqlwin explain report.sql --output plan.mmd
+      sqlwin explain report.sql --analyze
       sqlwin explain -e "SELECT * FROM range(10)"
       sqlwin explain tables.sql report.sql --set table.optimizer.agg-phase-strategy=ONE_PHASE
     """  # noqa: D301
@@ -224,10 +245,13 @@ def explain(
     from sqlwin.cli.explain import explain_scripts
 
     to_file = output is not None and output != "-"
+    if format is None:
+        suffix = Path(output).suffix.lower() if output is not None and to_file else ""
+        format = EXPLAIN_FORMAT_OF_SUFFIX.get(suffix, "text")
     with ExitStack() as stack:
         file, bar, session = _open(stack, output if to_file else None, no_progress, spark)
         n_explained = 0
-        for text in explain_scripts(session, scripts, bar, mode=format):
+        for text in explain_scripts(session, scripts, bar, mode=format, analyze=analyze):
             separated = "\n" * (n_explained > 0) + text
             n_explained += 1
             if file is None:

@@ -1,15 +1,17 @@
-"""`sqlwin explain`: the plans of a script's queries, without running them."""
+"""`sqlwin explain`: the plans of a script's queries, and with --analyze what a run measured."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from planner.explain_document import document, foreign_document
 from runtime.errors import SqlwinError
 from sqlwin.cli.scripts import Script
 from sqlwin.dialect import tokenize
 from sqlwin.display.progress import ProgressBar
+from sqlwin.explanation import render
 from sqlwin.statement_text import is_word
 from sqlwin.statements import Explain, SparkStatement, StatementText, parse_statement, split
 
@@ -24,41 +26,59 @@ _QUERY_STARTS = ("SELECT", "WITH", "FROM", "VALUES", "TABLE", "(")
 
 
 def explain_scripts(
-    session: Session, scripts: Sequence[Script], bar: ProgressBar, *, mode: str = "text"
+    session: Session, scripts: Sequence[Script], bar: ProgressBar, *, mode: str, analyze: bool
 ) -> Iterator[str]:
-    """The explanation of every statement that reads or writes rows, in order; none is run.
+    """The explanation of every statement that reads or writes rows, in order.
 
     CREATE, DROP, SET and the like are executed, so that tables exist; a table that is filled by a
     query is not made. Statements that are Spark's alone (VALUES, DELETE, ...) are explained by
-    Spark. Where there is more than one statement, a comment names the line of each that is
-    explained.
+    Spark. Queries and INSERTs are run only to analyze them.
+
+    Args:
+        session: where.
+        scripts: the SQL.
+        bar: shown meanwhile.
+        mode: of `sqlwin.explanation.MODES`.
+        analyze: run what is explained, and tell what was measured.
+
+    Yields:
+        As text, each explanation when it is there; where there is more than one statement, a
+        comment names the line of each. In other modes one document in the end, of all statements.
 
     Raises:
-        SqlwinError: the SQL is wrong.
+        SqlwinError: the SQL is wrong, or a run fails.
     """
+    found: list[dict[str, Any]] = []
     for script in scripts:
         with _placed(script, script.text, 0):
             pieces = split(script.text)
         for piece in pieces:
-            with bar.waiting("Planning"):
-                explanation = _explanation(session, script, piece, mode).strip("\n")
-            if explanation:
+            with bar.waiting("Running" if analyze else "Planning"):
+                queries = _queries(session, script, piece, analyze)
+            found += queries
+            text = render(document(queries), "text").strip("\n")
+            if text and mode == "text":
                 title = f"-- line {piece.line}\n" if len(pieces) > 1 or len(scripts) > 1 else ""
-                yield f"{title}{explanation}\n"
+                yield f"{title}{text}\n"
+    if found and mode != "text":
+        yield render(document(found), mode)
 
 
-def _explanation(session: Session, script: Script, piece: StatementText, mode: str) -> str:
+def _queries(
+    session: Session, script: Script, piece: StatementText, analyze: bool
+) -> list[dict[str, Any]]:
     """What there is to explain of one statement; empty if it was executed instead."""
     with _placed(script, piece.text, piece.offset):
         statement = parse_statement(piece.text)
         inner = statement.statement if isinstance(statement, Explain) else statement
         if not isinstance(inner, SparkStatement) or _prepares(inner.text):
-            return session.explain(piece.text, mode)
+            return session.explain_queries(piece.text, analyze=analyze)
     prefix = "" if inner is not statement else "EXPLAIN "
     text = prefix + piece.text
     with _placed(script, text, piece.offset - len(prefix)):
         (result,) = session.execute(text)
-        return result.text or "\n".join(str(row[0]) for row in result.rows)
+        explained = result.text or "\n".join(str(row[0]) for row in result.rows)
+        return [foreign_document(piece.text, explained)]
 
 
 def _prepares(text: str) -> bool:

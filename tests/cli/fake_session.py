@@ -15,6 +15,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from planner.explain_document import foreign_document
 from runtime.errors import AnalysisError, ExecutionError, Position
 
 VALUES = pa.record_batch(
@@ -72,14 +73,14 @@ class FakeSession:
         self.executed.append(script)
         return [FakeResult(script, "explain", text=f"Spark's plan of {script}")]
 
-    def explain(self, sql: str, mode: str = "text") -> str:
+    def explain_queries(self, sql: str, *, analyze: bool = False) -> list[dict[str, Any]]:
         if "nope" in sql:
             position = Position.at(sql, sql.index("nope"), 4)
             raise AnalysisError("no column nope", position=position, sql=sql)
         if sql.startswith(("SELECT", "INSERT")):
-            return f"Plan of {sql}\n"
+            return [foreign_document(sql, f"{'Run' if analyze else 'Plan'} of {sql}\n")]
         self.executed.append(sql)
-        return ""
+        return []
 
     def _execute(self, text: str, script: str, file: str | None) -> FakeResult:
         word, _, rest = text.partition(" ")

@@ -255,6 +255,25 @@ def test_explain_of_one_statement_is_its_plan_alone(sqlwin_explain):
     assert (result.stdout, result.stderr) == ("", "there is no query or INSERT to explain\n")
 
 
+def test_explain_with_analyze_runs_what_it_explains(sqlwin_explain):
+    assert sqlwin_explain("-e", "SELECT 1", "--analyze").stdout == "Run of SELECT 1\n"
+
+
+def test_explain_as_json_is_one_document_of_all_statements(sqlwin_explain, tmp_path):
+    file = tmp_path / "plan.json"
+    arguments = ("-e", "SELECT 1; SET 'a' = 'b'; VALUES (1)", "--output", str(file))
+    assert sqlwin_explain(*arguments).exit_code == 0
+    document = json.loads(file.read_text())
+    assert [query["statement"] for query in document["queries"]] == ["SELECT 1", "VALUES (1)"]
+    assert json.loads(sqlwin_explain(*arguments[:2], "--format", "json").stdout) == document
+
+
+def test_explain_cannot_draw_what_has_no_plan(sqlwin_explain):
+    result = sqlwin_explain("-e", "VALUES (1)", "--format", "dot")
+    assert result.exit_code == 1
+    assert "there is no plan to draw as dot" in result.stderr
+
+
 def test_explain_shows_errors_at_their_place_in_the_file(sqlwin_explain, tmp_path):
     file = tmp_path / "q.sql"
     file.write_text("SELECT 1;\nSELECT nope;\n")

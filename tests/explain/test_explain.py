@@ -10,7 +10,10 @@ from pathlib import Path
 import pytest
 
 import sqlwin
+from planner.explain_document import document
+from sqlwin.explanation import render
 from tests import goldens
+from tests.explain.documents import check_document
 
 pytestmark = pytest.mark.spark
 
@@ -28,7 +31,10 @@ def test_plan_is_the_golden_one(case: Path, flights: sqlwin.Session, update_gold
     texts = []
     for strategy in strategies:
         flights.execute(f"SET 'table.optimizer.agg-phase-strategy' = '{strategy}'")
-        texts.append(f"-- table.optimizer.agg-phase-strategy = {strategy}\n{flights.explain(sql)}")
+        queries = flights.explain_queries(sql)
+        check_document(document(queries))
+        explained = render(document(queries), "text")
+        texts.append(f"-- table.optimizer.agg-phase-strategy = {strategy}\n{explained}")
     flights.execute("RESET 'table.optimizer.agg-phase-strategy'")
     head = f"-- made from {case.name} by `make goldens`\n"
     goldens.check(case.with_suffix(".plan"), head + "\n".join(texts), update_goldens)

@@ -1,0 +1,113 @@
+"""EXPLAIN ANALYZE as text: a line for each operator, then what was reduced, then the stages."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from planner.operator_figures import counted, seconds_text, size_text
+
+_HEADS = ("operator", "rows in", "rows out", "bytes out", "task time", "peak memory")
+_STAGE_HEADS = ("stage", "tasks", "task time", "median", "slowest", "skew", "shuffled", "operators")
+
+
+def analysis_text(query: dict[str, Any]) -> str:
+    """The section that EXPLAIN ANALYZE adds; empty if the query was not run.
+
+    Args:
+        query: the query's document.
+    """
+    analysis = query["analysis"]
+    if analysis is None:
+        return ""
+    rows = analysis["rows_out"]
+    ended = f", {counted(rows, 'rows')}" if rows is not None else ""
+    lines = ["== Execution ==", f"finished in {seconds_text(analysis['seconds'])}{ended}", ""]
+    lines += _table(_HEADS, _operators(query), n_left=1)
+    facts = list(_facts(query))
+    if facts:
+        lines += ["", *facts]
+    if analysis["stages"]:
+        lines += ["", *_table(_STAGE_HEADS, _stages(query), n_left=0)]
+    return "\n".join(lines) + "\n"
+
+
+def _operators(query: dict[str, Any]) -> list[list[str]]:
+    tree = query["trees"]["physical"]
+    operators = {each["id"]: each for each in tree["operators"]}
+    figures = query["analysis"]["operators"]
+    rows: list[list[str]] = []
+
+    def add(name: str, head: str, margin: str) -> None:
+        found = figures[name]
+        rows.append(
+            [
+                head + operators[name]["name"],
+                _number(found["rows_in"]),
+                _number(found["rows_out"]),
+                "" if found["bytes_out"] is None else size_text(found["bytes_out"]),
+                "" if found["seconds"] is None else seconds_text(found["seconds"]),
+                size_text(found["peak_memory_bytes"]) if found["peak_memory_bytes"] else "",
+            ]
+        )
+        inputs = operators[name]["inputs"]
+        for source in inputs:
+            last = source == inputs[-1]
+            add(source, margin + ("+- " if last else ":- "), margin + ("   " if last else ":  "))
+
+    add(tree["root"], "", "")
+    return rows
+
+
+def _facts(query: dict[str, Any]) -> list[str]:
+    """What was saved, and rows that are in no window."""
+    found = []
+    for each in query["trees"]["physical"]["operators"]:
+        figures = query["analysis"]["operators"][each["id"]]
+        if figures["reduction"] is not None:
+            found.append(
+                f"{each['name']}: {counted(figures['rows_in'], 'rows')} became "
+                f"{counted(figures['rows_out'], 'partials')}, "
+                f"{figures['reduction']:,.1f} rows a partial"
+            )
+        dropped = figures["counters"].get("rows_without_time", 0)
+        if dropped:
+            found.append(f"{each['name']}: {counted(dropped, 'rows')} without a time left out")
+        filtered = figures["counters"].get("rows_filtered_out", 0)
+        if filtered:
+            found.append(f"{each['name']}: {counted(filtered, 'rows')} filtered out")
+    return found
+
+
+def _stages(query: dict[str, Any]) -> list[list[str]]:
+    names = {each["id"]: each["name"] for each in query["trees"]["physical"]["operators"]}
+    return [
+        [
+            str(stage["id"]),
+            f"{stage['tasks']:,}",
+            seconds_text(stage["seconds"]),
+            "" if stage["median_seconds"] is None else seconds_text(stage["median_seconds"]),
+            "" if stage["slowest_seconds"] is None else seconds_text(stage["slowest_seconds"]),
+            "" if stage["skew"] is None else f"{stage['skew']:.1f}x",
+            size_text(stage["shuffle_write_bytes"]),
+            ", ".join(names[name] for name in stage["operators"]) or "Spark's alone",
+        ]
+        for stage in query["analysis"]["stages"]
+    ]
+
+
+def _number(value: int | None) -> str:
+    return "" if value is None else f"{value:,}"
+
+
+def _table(heads: Sequence[str], rows: list[list[str]], n_left: int) -> list[str]:
+    """Columns in line: the first `n_left` at the left, numbers at the right, the last as it is."""
+    widths = [max(len(row[i]) for row in [list(heads), *rows]) for i in range(len(heads))]
+    lines = []
+    for row in [list(heads), *rows]:
+        cells = []
+        for i, (cell, width) in enumerate(zip(row, widths, strict=True)):
+            is_text = i < n_left or (n_left == 0 and i == len(heads) - 1)
+            cells.append(cell.ljust(width) if is_text else cell.rjust(width))
+        lines.append("  ".join(cells).rstrip())
+    return lines

@@ -1,0 +1,25 @@
+"""Counters of the task that runs, kept only while somebody measures it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+_counted: dict[str, int] | None = None
+
+
+def count(name: str, amount: int) -> None:
+    """Add to a counter; nothing happens unless the task is measured."""
+    if _counted is not None:
+        _counted[name] = _counted.get(name, 0) + amount
+
+
+@contextmanager
+def counting(counters: dict[str, int]) -> Iterator[None]:
+    """Let `count` add to `counters` inside of the block."""
+    global _counted
+    before, _counted = _counted, counters
+    try:
+        yield
+    finally:
+        _counted = before

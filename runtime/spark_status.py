@@ -1,0 +1,142 @@
+"""What Spark itself measured of a statement, from the status stores of its driver."""
+
+from __future__ import annotations
+
+import re
+import statistics
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+from uuid import uuid4
+
+from pyspark.sql import SparkSession
+
+# A stage of more tasks is summarised from this many
+_MOST_TASKS = 10_000
+
+
+@dataclass(frozen=True)
+class StageFigures:
+    """A Spark stage.
+
+    Attributes:
+        id: Spark's number.
+        task_seconds: run time of each task.
+        input_bytes: bytes read from files by Spark (not by the Arrow scan).
+        shuffle_read_bytes: bytes read from shuffles.
+        shuffle_write_bytes: bytes written to shuffles.
+        spilled_bytes: bytes that went to disk for lack of memory.
+        peak_memory_bytes: the most execution memory that a task held in the JVM.
+    """
+
+    id: int
+    task_seconds: tuple[float, ...]
+    input_bytes: int
+    shuffle_read_bytes: int
+    shuffle_write_bytes: int
+    spilled_bytes: int
+    peak_memory_bytes: int
+
+    @property
+    def skew(self) -> float | None:
+        """The slowest task against the median one; None where there are not two tasks."""
+        if len(self.task_seconds) < 2:
+            return None
+        median = statistics.median(self.task_seconds)
+        return max(self.task_seconds) / median if median > 0 else None
+
+
+@dataclass(frozen=True)
+class SparkNode:
+    """A node of a plan that Spark ran: its name, and its metrics as Spark prints them."""
+
+    name: str
+    description: str
+    metrics: dict[str, str]
+
+    @property
+    def rows_out(self) -> int | None:
+        """How many rows it gave, if it counts them."""
+        text = self.metrics.get("number of output rows")
+        return None if text is None else int(re.sub(r"[^\d]", "", text.split("\n")[0]) or 0)
+
+
+@dataclass(frozen=True)
+class SparkFigures:
+    """What Spark measured of everything that one statement ran."""
+
+    nodes: tuple[SparkNode, ...]
+    stages: tuple[StageFigures, ...]
+
+
+class Watch:
+    """Finds again, in Spark's records, what ran while it was `running`."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        self._spark = spark
+        self._token = f"analyze-{uuid4().hex}"
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        """Mark what Spark runs inside of the block."""
+        context = self._spark.sparkContext
+        before = context.getLocalProperty("spark.job.description")
+        context.setJobDescription(f"{before or 'EXPLAIN ANALYZE'} [{self._token}]")
+        try:
+            yield
+        finally:
+            context.setLocalProperty("spark.job.description", before)  # type: ignore[arg-type]
+
+    def figures(self) -> SparkFigures:
+        """What was measured. Waits until Spark's own records are complete."""
+        jvm_context: Any = self._spark.sparkContext._jsc.sc()
+        jvm_context.listenerBus().waitUntilEmpty()
+        store = self._spark._jsparkSession.sharedState().statusStore()
+        nodes: list[SparkNode] = []
+        stage_ids: set[int] = set()
+        for execution in _listed(store.executionsList()):
+            if self._token in str(execution.description()):
+                nodes += _nodes(store, execution.executionId())
+                stage_ids |= {int(s) for s in execution.stages().mkString(",").split(",") if s}
+        stages = (_stage(jvm_context.statusStore(), stage) for stage in sorted(stage_ids))
+        return SparkFigures(tuple(nodes), tuple(s for s in stages if s is not None))
+
+
+def _nodes(store: Any, execution_id: int) -> Iterator[SparkNode]:
+    values = store.executionMetrics(execution_id)
+    for node in _listed(store.planGraph(execution_id).allNodes()):
+        metrics = {}
+        for metric in _listed(node.metrics()):
+            value = values.get(metric.accumulatorId())
+            if value.isDefined():
+                metrics[str(metric.name())] = str(value.get())
+        yield SparkNode(str(node.name()), str(node.desc()), metrics)
+
+
+def _stage(store: Any, stage_id: int) -> StageFigures | None:
+    """A stage; None if it was skipped, its output being there from before."""
+    stage = store.lastStageAttempt(stage_id)
+    if str(stage.status()) != "COMPLETE":
+        return None
+    tasks = _listed(store.taskList(stage_id, stage.attemptId(), _MOST_TASKS))
+    seconds = [
+        task.taskMetrics().get().executorRunTime() / 1000
+        for task in tasks
+        if str(task.status()) == "SUCCESS" and task.taskMetrics().isDefined()
+    ]
+    return StageFigures(
+        stage_id,
+        tuple(seconds),
+        int(stage.inputBytes()),
+        int(stage.shuffleReadBytes()),
+        int(stage.shuffleWriteBytes()),
+        int(stage.diskBytesSpilled()),
+        int(stage.peakExecutionMemory()),
+    )
+
+
+def _listed(sequence: Any) -> Iterator[Any]:
+    """The items of a Scala sequence."""
+    for i in range(sequence.size()):
+        yield sequence.apply(i)

@@ -1,0 +1,267 @@
+"""EXPLAIN ANALYZE: a query is run and measured, and the figures put into its document."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+
+from planner.explain_analysis import analysis_text
+from planner.explain_document import operator_ids
+from planner.logical import Node, Sink
+from planner.lower import lower
+from runtime.batch.execute import ExecutionOptions, dataframe
+from runtime.batch.meter import Measured, Meter
+from runtime.errors import AnalysisError
+from runtime.spark import is_remote
+from runtime.spark_status import SparkFigures, SparkNode, StageFigures, Watch
+
+Json = dict[str, Any]
+
+# Operators that give as many rows as they take
+_PRESERVING = ("Sort", "Exchange")
+# How Spark calls nodes that read rows; `Range` is what schedules the Arrow scan
+_SPARK_SCANS = ("Scan ", "BatchScan ", "LocalTableScan", "InMemoryTableScan")
+_SPARK_AGGREGATES = ("HashAggregate", "ObjectHashAggregate", "SortAggregate")
+_AGGREGATES = ("HashAggregate", "WindowAggregate", "LocalWindowAggregate")
+
+
+def analyzed(
+    query: Json,
+    physical: Node,
+    spark: SparkSession,
+    options: ExecutionOptions,
+    run: Callable[[DataFrame], object],
+) -> Json:
+    """The document of a query with the figures of a run.
+
+    Args:
+        query: the document, as `planner.explain_document.query_document` made it.
+        physical: the physical plan that it tells of.
+        spark: the session.
+        options: how the plan is spread over tasks.
+        run: computes all rows.
+
+    Raises:
+        SqlwinError: Spark cannot measure it, or the run fails.
+    """
+    if is_remote(spark):
+        raise AnalysisError(
+            "EXPLAIN ANALYZE needs Spark's own figures, which Spark Connect does not hand out",
+            hint="run it on an embedded session or with --master",
+        )
+    labels = operator_ids(physical)
+    meter, watch = Meter(spark), Watch(spark)
+    top = physical.input if isinstance(physical, Sink) else physical
+    frame = dataframe(spark, lower(top, labels), replace(options, meter=meter))
+    if frame.isStreaming:
+        raise AnalysisError(
+            "EXPLAIN ANALYZE takes queries that end, and this one reads a stream",
+            hint="leave ANALYZE out, or read the same data as a batch",
+        )
+    begun = time.perf_counter()
+    with watch.running():
+        run(frame)
+    seconds = time.perf_counter() - begun
+    figures = watch.figures()
+    found = {**query, "analysis": analysis_document(query, meter.results(), figures, seconds)}
+    found["text"] = query["text"] + "\n" + analysis_text(found)
+    return found
+
+
+def without_results(frame: DataFrame) -> None:
+    """Compute all rows and throw them away."""
+    frame.write.format("noop").mode("overwrite").save()
+
+
+def analysis_document(
+    query: Json, measured: dict[str, Measured], spark: SparkFigures, seconds: float
+) -> Json:
+    """What goes under `analysis` in the document of a query.
+
+    Args:
+        query: the document of the query.
+        measured: what was counted, by id of the operator.
+        spark: what Spark measured.
+        seconds: how long the run took, from the first job to the last row.
+    """
+    operators = {each["id"]: each for each in query["trees"]["physical"]["operators"]}
+    found = {each: _figures(measured.get(each), operators[each]) for each in operators}
+    _add_exchanges(found, operators)
+    _add_scans(found, operators, spark)
+    _add_aggregates(found, operators, spark)
+    _add_preserved(found, operators)
+    for name, figures in found.items():
+        _add_rows_in(name, figures, found, operators)
+    stages = {stage.id: _stage(stage) for stage in spark.stages}
+    for label, each in measured.items():
+        for stage_id in each.stages:
+            if stage_id in stages and label in found:
+                stages[stage_id]["operators"].append(label)
+    root = found[_top(query)]
+    return {
+        "seconds": seconds,
+        "rows_out": root["rows_out"],
+        "operators": found,
+        "stages": list(stages.values()),
+        "spark_operators": [_spark_node(node) for node in spark.nodes],
+    }
+
+
+def _top(query: Json) -> str:
+    """The operator whose rows are the query's: the last one, or the one below the sink."""
+    tree = query["trees"]["physical"]
+    operators = {each["id"]: each for each in tree["operators"]}
+    root = operators[tree["root"]]
+    return str(root["inputs"][0] if root["name"] == "Sink" else root["id"])
+
+
+def _figures(measured: Measured | None, operator: Json) -> Json:
+    found: Json = {
+        "rows_in": None,
+        "rows_out": None,
+        "unit_out": _unit(operator),
+        "reduction": None,
+        "blobs_out": None,
+        "bytes_out": None,
+        "seconds": None,
+        "peak_memory_bytes": None,
+        "counters": {},
+        "task_rows_in": None,
+    }
+    if measured is None:
+        return found
+    found |= {
+        "rows_in": measured.rows_in,
+        "rows_out": measured.rows_out,
+        "seconds": measured.seconds,
+        "peak_memory_bytes": measured.peak_memory_bytes,
+        "counters": measured.counters,
+    }
+    if measured.blobs_out:
+        found |= {"blobs_out": measured.blobs_out, "bytes_out": measured.bytes_out}
+    if measured.task_rows_in:
+        rows = measured.task_rows_in
+        found["task_rows_in"] = {
+            "min": min(rows),
+            "median": statistics.median(rows),
+            "max": max(rows),
+        }
+    return found
+
+
+def _unit(operator: Json) -> str:
+    if "Local" in operator["name"] or "carries" in operator["attributes"]:
+        return "partials"
+    return "windows" if operator["name"].startswith("Global") else "rows"
+
+
+def _add_exchanges(found: dict[str, Json], operators: dict[str, Json]) -> None:
+    """An exchange below which the blobs are made already hands them on."""
+    for name, operator in operators.items():
+        if "carries" in operator["attributes"] and found[name]["rows_out"] is None:
+            (source,) = operator["inputs"]
+            below = found[source]
+            same = ("rows_out", "blobs_out", "bytes_out")
+            found[name] |= {key: below[key] for key in same}
+
+
+def _add_scans(found: dict[str, Json], operators: dict[str, Json], spark: SparkFigures) -> None:
+    """Rows that tables gave, where Spark read them."""
+    ours = [name for name, each in operators.items() if each["name"] == "TableSourceScan"]
+    theirs = [node for node in spark.nodes if node.name.startswith(_SPARK_SCANS)]
+    if len(ours) == len(theirs):
+        for name, node in zip(ours, theirs, strict=True):
+            if found[name]["rows_out"] is None:
+                found[name]["rows_out"] = node.rows_out
+
+
+def _add_aggregates(
+    found: dict[str, Json], operators: dict[str, Json], spark: SparkFigures
+) -> None:
+    """Time and memory of aggregates that Spark carries out, each as a partial and a final one."""
+    ours = [name for name, each in operators.items() if each["name"] in _AGGREGATES]
+    theirs = [node for node in spark.nodes if node.name in _SPARK_AGGREGATES]
+    if ours and len(theirs) == 2 * len(ours):
+        for i, name in enumerate(ours):
+            pair = theirs[2 * i : 2 * i + 2]
+            found[name]["seconds"] = sum(_seconds(node) for node in pair)
+            found[name]["peak_memory_bytes"] = max(_peak(node) for node in pair)
+
+
+def _add_preserved(found: dict[str, Json], operators: dict[str, Json]) -> None:
+    """Operators that hand on every row have as many as the one below, or below the one above."""
+    for name in reversed(operators):
+        source = _preserved(operators[name])
+        if source is not None and found[name]["rows_out"] is None:
+            found[name]["rows_out"] = found[source]["rows_out"]
+    for name in operators:
+        source = _preserved(operators[name])
+        if source is not None and found[source]["rows_out"] is None:
+            found[source]["rows_out"] = found[name]["rows_out"]
+
+
+def _preserved(operator: Json) -> str | None:
+    """The input of an operator that hands on every row."""
+    plain_calc = operator["name"] == "Calc" and "where" not in operator["attributes"]
+    if (operator["name"] in _PRESERVING or plain_calc) and len(operator["inputs"]) == 1:
+        return str(operator["inputs"][0])
+    return None
+
+
+def _add_rows_in(
+    name: str, figures: Json, found: dict[str, Json], operators: dict[str, Json]
+) -> None:
+    inputs = [found[source]["rows_out"] for source in operators[name]["inputs"]]
+    if figures["rows_in"] is None and inputs and None not in inputs:
+        figures["rows_in"] = sum(inputs)
+    rows_in, rows_out = figures["rows_in"], figures["rows_out"]
+    if "Local" in operators[name]["name"] and rows_in is not None and rows_out:
+        figures["reduction"] = rows_in / rows_out
+
+
+def _stage(stage: StageFigures) -> Json:
+    seconds = stage.task_seconds
+    return {
+        "id": stage.id,
+        "operators": [],
+        "tasks": len(seconds),
+        "seconds": sum(seconds),
+        "median_seconds": statistics.median(seconds) if seconds else None,
+        "slowest_seconds": max(seconds, default=None),
+        "skew": stage.skew,
+        "input_bytes": stage.input_bytes,
+        "shuffle_read_bytes": stage.shuffle_read_bytes,
+        "shuffle_write_bytes": stage.shuffle_write_bytes,
+        "spilled_bytes": stage.spilled_bytes,
+        "peak_memory_bytes": stage.peak_memory_bytes,
+    }
+
+
+def _spark_node(node: SparkNode) -> Json:
+    metrics = {name: " ".join(text.split()) for name, text in sorted(node.metrics.items())}
+    return {"name": node.name.strip(), "metrics": metrics}
+
+
+_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
+_SIZES = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
+
+
+def _seconds(node: SparkNode) -> float:
+    return _amount(node.metrics.get("time in aggregation build"), _UNITS)
+
+
+def _peak(node: SparkNode) -> int:
+    return int(_amount(node.metrics.get("peak memory"), _SIZES))
+
+
+def _amount(text: str | None, units: dict[str, float] | dict[str, int]) -> float:
+    """The total that Spark prints as `1.5 s`, or as `total (min, med, max ...)` and a line more."""
+    if text is None:
+        return 0.0
+    number, _, unit = text.split("\n")[-1].split("(")[0].strip().partition(" ")
+    return float(number.replace(",", "")) * units.get(unit.strip(), 0)

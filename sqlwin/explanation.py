@@ -1,0 +1,29 @@
+"""The forms in which EXPLAIN is shown."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from planner.explain_diagrams import dot, mermaid
+from runtime.errors import AnalysisError
+
+MODES = ("text", "json", "mermaid", "dot")
+
+
+def render(document: dict[str, Any], mode: str) -> str:
+    """A document of EXPLAIN in one of `MODES`.
+
+    Raises:
+        AnalysisError: there is nothing to draw.
+    """
+    if mode == "text":
+        return "\n".join(query["text"] for query in document["queries"])
+    if mode == "json":
+        return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
+    if not any(query["trees"] for query in document["queries"]):
+        raise AnalysisError(
+            f"there is no plan to draw as {mode}",
+            hint="statements of Spark alone have a text only: --format text",
+        )
+    return mermaid(document) if mode == "mermaid" else dot(document)

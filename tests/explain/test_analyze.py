@@ -1,0 +1,151 @@
+"""EXPLAIN ANALYZE: the counts are those that are taken independently, with plain Spark SQL."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import sqlwin
+from runtime.errors import SqlwinError
+from tests.explain.documents import check_document
+
+pytestmark = pytest.mark.spark
+
+HOP = """
+    SELECT origin, window_start, window_end, COUNT(*) AS n, AVG(dep_delay) AS mean_delay
+    FROM TABLE(HOP(TABLE flights, DESCRIPTOR(sched_dep), INTERVAL '1' HOUR, INTERVAL '3' HOURS))
+    WHERE {condition}
+    GROUP BY origin, window_start, window_end
+    HAVING COUNT(*) >= 20
+    ORDER BY n DESC, origin, window_end
+    LIMIT 7
+"""
+# the Arrow scan does not evaluate UPPER, so this goes through Spark
+CONDITIONS = {"arrow": "carrier = 'UA'", "spark": "UPPER(carrier) = 'UA'"}
+
+
+def number(db: sqlwin.Session, query: str) -> int:
+    return int(db.spark.sql(query).collect()[0][0])
+
+
+def operators(query: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """The figures by the operator's name, the topmost of a name."""
+    found: dict[str, dict[str, Any]] = {}
+    for each in query["trees"]["physical"]["operators"]:
+        found.setdefault(each["name"], query["analysis"]["operators"][each["id"]])
+    return found
+
+
+def counts(db: sqlwin.Session, condition: str) -> dict[str, int]:
+    """Rows at each step, by definition: windows by copying rows."""
+    db.spark.read.parquet("queries/data/flights.parquet").createOrReplaceTempView("raw")
+    kept = f"SELECT * FROM raw WHERE {condition}"
+    windows = f"""
+        SELECT origin, end, COUNT(*) AS n FROM (
+            SELECT origin, EXPLODE(SEQUENCE(
+                DATE_TRUNC('HOUR', sched_dep) + INTERVAL '1' HOUR,
+                DATE_TRUNC('HOUR', sched_dep) + INTERVAL '3' HOUR,
+                INTERVAL '1' HOUR)) AS end
+            FROM ({kept})) GROUP BY origin, end"""
+    slices = f"SELECT DISTINCT origin, DATE_TRUNC('HOUR', sched_dep) FROM ({kept})"
+    return {
+        "rows": number(db, "SELECT COUNT(*) FROM raw"),
+        "kept": number(db, f"SELECT COUNT(*) FROM ({kept})"),
+        "slices": number(db, f"SELECT COUNT(*) FROM ({slices})"),
+        "windows": number(db, f"SELECT COUNT(*) FROM ({windows})"),
+        "large": number(db, f"SELECT COUNT(*) FROM ({windows}) WHERE n >= 20"),
+    }
+
+
+def test_the_arrow_scan_counts_rows_partials_and_windows(flights: sqlwin.Session) -> None:
+    expected = counts(flights, CONDITIONS["arrow"])
+    [query] = flights.explain_queries(HOP.format(condition=CONDITIONS["arrow"]), analyze=True)
+    check_document({"version": 1, "queries": [query]})
+    found = operators(query)
+    scan = found["ArrowScanLocalWindowAggregate"]
+    assert scan["rows_in"] == expected["rows"]
+    assert scan["counters"]["rows_filtered_out"] == expected["rows"] - expected["kept"]
+    # every task puts out each key and slice once; this file is one split
+    assert scan["rows_out"] == found["Exchange"]["rows_out"] == expected["slices"]
+    assert scan["reduction"] == pytest.approx(expected["rows"] / expected["slices"])
+    merged = found["GlobalWindowAggregate"]
+    assert merged["rows_in"] == expected["slices"]
+    assert merged["rows_out"] == expected["windows"]
+    assert found["Calc"]["rows_out"] == expected["large"]
+    assert found["Sort"]["rows_in"] == expected["large"]
+    assert found["Limit"]["rows_out"] == query["analysis"]["rows_out"] == 7
+    assert found["Exchange"]["bytes_out"] > 0
+    for each in (scan, merged):
+        assert each["seconds"] > 0
+        assert each["peak_memory_bytes"] > 1 << 20
+    ids = {each["id"]: each["name"] for each in query["trees"]["physical"]["operators"]}
+    ran = [{ids[each] for each in stage["operators"]} for stage in query["analysis"]["stages"]]
+    assert {"ArrowScanLocalWindowAggregate"} in ran
+    assert {"GlobalWindowAggregate"} in ran
+
+
+def test_a_local_aggregate_of_spark_counts_the_same(flights: sqlwin.Session) -> None:
+    expected = counts(flights, CONDITIONS["spark"])
+    [query] = flights.explain_queries(HOP.format(condition=CONDITIONS["spark"]), analyze=True)
+    check_document({"version": 1, "queries": [query]})
+    found = operators(query)
+    assert found["TableSourceScan"]["rows_out"] == expected["rows"]
+    local = found["LocalWindowAggregate"]
+    assert (local["rows_in"], local["rows_out"]) == (expected["kept"], expected["slices"])
+    assert local["reduction"] == pytest.approx(expected["kept"] / expected["slices"])
+    assert found["Exchange"]["rows_in"] == expected["slices"]
+    assert found["GlobalWindowAggregate"]["rows_out"] == expected["windows"]
+    assert found["Calc"]["rows_out"] == expected["large"]
+    assert "== Execution ==" in query["text"]
+
+
+def test_copied_rows_are_counted_where_one_phase_is_asked_for(flights: sqlwin.Session) -> None:
+    flights.execute("SET 'table.optimizer.agg-phase-strategy' = 'ONE_PHASE'")
+    expected = counts(flights, CONDITIONS["arrow"])
+    [query] = flights.explain_queries(HOP.format(condition=CONDITIONS["arrow"]), analyze=True)
+    found = operators(query)
+    # every row is in three windows of three hours that begin every hour
+    assert found["WindowTableFunction"]["rows_out"] == 3 * expected["kept"]
+    assert found["WindowAggregate"]["rows_out"] == expected["windows"]
+    assert found["WindowAggregate"]["seconds"] is not None
+
+
+def test_insert_writes_its_rows_and_a_select_leaves_nothing(
+    flights: sqlwin.Session, tmp_path: Path
+) -> None:
+    flights.execute(f"""
+        CREATE TABLE days (origin STRING, n BIGINT) WITH (
+          'connector' = 'filesystem', 'path' = '{tmp_path}/days', 'format' = 'parquet')
+    """)
+    insert = """INSERT INTO days SELECT origin, COUNT(*) FROM TABLE(
+        TUMBLE(TABLE flights, DESCRIPTOR(sched_dep), INTERVAL '1' DAY))
+        GROUP BY origin, window_start, window_end"""
+    flights.explain(insert)
+    assert not (tmp_path / "days").exists()
+    [result] = flights.execute(f"EXPLAIN ANALYZE {insert}")
+    assert result.document is not None
+    written = flights.spark.read.parquet(f"{tmp_path}/days").count()
+    assert written == 3 * 365
+    [query] = result.document["queries"]
+    assert operators(query)["Sink"]["rows_in"] == query["analysis"]["rows_out"] == written
+    assert "== Execution ==" in result.text
+
+
+def test_a_run_that_fails_is_told_like_any_other(flights: sqlwin.Session) -> None:
+    with pytest.raises(SqlwinError, match=r"(?i)division by zero"):
+        flights.explain("SELECT flight / (flight - flight) FROM flights", analyze=True)
+
+
+def test_every_form_is_made_of_one_document(flights: sqlwin.Session) -> None:
+    sql = HOP.format(condition=CONDITIONS["arrow"])
+    document = json.loads(flights.explain(sql, "json"))
+    check_document(document)
+    assert document["queries"][0]["text"] == flights.explain(sql)
+    assert document["queries"][0]["analysis"] is None
+    assert flights.explain(sql, "mermaid").startswith("flowchart TD\n")
+    assert flights.explain(sql, "dot").startswith("digraph plan {\n")
+    with pytest.raises(SqlwinError, match="no explain mode `xml`"):
+        flights.explain(sql, "xml")
