@@ -14,6 +14,9 @@ from sqlglot import exp
 
 from planner.ast import WINDOW_COLUMNS, WindowFunction, position_of
 from planner.bind_block import bind_aggregation, is_aggregation
+from planner.bind_join import bind_join
+from planner.bind_rank import bind_rank
+from planner.bind_semi_join import bind_semi_join
 from planner.catalog import Catalog, Schema, column_named
 from planner.group_windows import rewrite_group_windows
 from planner.logical import (
@@ -80,7 +83,7 @@ class _Binder:
     def bind_query(self, query: exp.Query, scope: Scope) -> Node:
         """A query in the scope of some CTEs, as a node."""
         lifted = self.lift(query, scope)
-        return self._whole_relation(lifted) or self.sql_query(lifted, scope)
+        return self.whole_relation(lifted) or self.sql_query(lifted, scope)
 
     def sql_query(self, query: exp.Query, scope: Scope, schema: Schema | None = None) -> SqlQuery:
         """A node for text that has been lifted, with the CTEs it needs."""
@@ -120,10 +123,33 @@ class _Binder:
                 self._expand_view(part, scope)
             elif isinstance(part, exp.Query):
                 part.replace(self.lift(part, scope))
-        function = self._window_block_function(query)
-        if function is None or not isinstance(query, exp.Select):
+        if not isinstance(query, exp.Select):
             return query
-        return self._lift_block(query, function, scope)
+        function = self._window_block_function(query)
+        if function is not None:
+            return self._lift_block(query, function, scope)
+        return self._lift_joins_and_ranks(query, scope)
+
+    def _lift_joins_and_ranks(self, query: exp.Select, scope: Scope) -> exp.Select:
+        """The query with joins of windows and rankings inside windows as nodes of their own."""
+        before = query
+        bound: exp.Select | str | None
+        while isinstance(bound := bind_join(query, self, scope), exp.Select):
+            query = bound
+        self._note(bound)
+        while isinstance(bound := bind_semi_join(query, self, scope), exp.Select):
+            query = bound
+        self._note(bound)
+        bound = bind_rank(query, self, scope)
+        if isinstance(bound, exp.Select):
+            query = bound
+        else:
+            self._note(bound)
+        return query if query is before else _without_idle_ctes(query)
+
+    def _note(self, reason: str | None) -> None:
+        if reason is not None:
+            self.notes.append(reason)
 
     def _lift_ctes(self, query: exp.Query, scope: Scope) -> Scope:
         clause = query.args.get("with_")
@@ -182,7 +208,7 @@ class _Binder:
             lifted.set("with_", with_clause)
         return lifted
 
-    def _whole_relation(self, query: exp.Query) -> Node | None:
+    def whole_relation(self, query: exp.Query) -> Node | None:
         """The node behind `SELECT * FROM placeholder`, if the query is no more than that."""
         select = query.unnest()
         if not isinstance(select, exp.Select) or not select.is_star or len(select.selects) != 1:
@@ -190,9 +216,16 @@ class _Binder:
         source = select.args.get("from_")
         known = ("from_", "expressions", "with_")
         others = [key for key, value in select.args.items() if value and key not in known]
-        if source is None or others or not isinstance(source.this, exp.Table):
+        if source is None or others:
             return None
-        return self.nodes.get(source.this.name)
+        below = source.this
+        extras = ("joins", "laterals", "pivots", "sample")
+        if any(below.args.get(key) for key in extras):
+            return None
+        alias = below.args.get("alias")
+        if isinstance(below, exp.Subquery) and not (alias is not None and alias.columns):
+            return self.whole_relation(below.this)
+        return self.nodes.get(below.name) if isinstance(below, exp.Table) else None
 
     # -- tables, views, CTEs -------------------------------------------------------------------
 
@@ -261,7 +294,7 @@ class _Binder:
         name = table_name(table)
         if not table.db and table.name.lower() in scope:
             cte = scope[table.name.lower()]
-            whole = None if cte.args["alias"].columns else self._whole_relation(cte.this)
+            whole = None if cte.args["alias"].columns else self.whole_relation(cte.this)
             return whole or self.sql_query(select_all_from(relation(table.name)), scope)
         view = self._view(name)
         if view is not None:
@@ -401,6 +434,27 @@ class _Binder:
         )
         time = renamed[[c.name for c in source.schema].index(time.name)]
         return Project(renamed, source, items), WindowColumns(*names[-3:]), time
+
+
+def _without_idle_ctes(query: exp.Select) -> exp.Select:
+    """The query without definitions that nothing names any more."""
+    clause = query.args.get("with_")
+    if clause is None or clause.args.get("recursive"):
+        return query
+    kept: list[exp.Expr] = []
+    for cte in reversed(clause.expressions):
+        readers = [*(query.args[key] for key in query.args if key != "with_"), *kept]
+        parts = [p for r in readers for p in (r if isinstance(r, list) else [r])]
+        if any(
+            not table.db and table.name.lower() == cte.alias.lower()
+            for part in parts
+            if isinstance(part, exp.Expr)
+            for table in part.find_all(exp.Table)
+        ):
+            kept.insert(0, cte)
+    query = query.copy()
+    query.set("with_", exp.With(expressions=[cte.copy() for cte in kept]) if kept else None)
+    return query
 
 
 def table_name(table: exp.Table) -> tuple[str, ...]:

@@ -12,7 +12,7 @@ from typing import Self
 from sqlglot import exp
 
 from planner.catalog import Schema
-from runtime.spec import Window
+from runtime.spec import Cumulate, Window
 
 
 @dataclass(frozen=True)
@@ -213,6 +213,132 @@ class WindowAggregate(UnaryNode):
     keys: tuple[NamedExpr, ...]
     window_keys: tuple[WindowKey, ...]
     calls: tuple[AggregateCall, ...]
+
+
+@dataclass(frozen=True)
+class AttachedWindow:
+    """Windows that rows carry already, in columns of these names; None for one that is lost.
+
+    `times` are the columns that are still times of the window's clock: the time column that
+    windows were put on, and the window's own time.
+    """
+
+    spec: Window
+    start: str | None
+    end: str | None
+    time: str | None
+    times: tuple[str, ...] = ()
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The names of all these columns."""
+        named = (self.start, self.end, self.time, *self.times)
+        return tuple(dict.fromkeys(name for name in named if name is not None))
+
+    def role_of(self, name: str) -> str | None:
+        """`start`, `end` or `time` if `name` is a window column, else None."""
+        for role in ("start", "end", "time"):
+            known = getattr(self, role)
+            if known is not None and known.lower() == name.lower():
+                return role
+        return None
+
+    def identified_by(self, roles: frozenset[str]) -> bool:
+        """Whether these columns tell one window from another.
+
+        The end of a window does; the start does for all but CUMULATE, whose windows share it.
+        """
+        if roles & {"end", "time"}:
+            return True
+        return "start" in roles and not isinstance(self.spec, Cumulate)
+
+
+@dataclass(frozen=True)
+class WindowRank(UnaryNode):
+    """Window Top-N: rows of each window and key whose rank is in a range.
+
+    The input's columns, then `rank_column` (INT). No state outlives a window: whoever has all the
+    rows of a window can rank them.
+
+    Attributes:
+        attached: the windows of the input's rows.
+        rank_type: ROW_NUMBER, RANK or DENSE_RANK.
+        rank_start: the first rank that is kept, from 1.
+        rank_end: the last one.
+        window_columns: the window columns in PARTITION BY.
+        partition_by: the other columns in PARTITION BY, by name.
+        order_by: what ranks rows, over the input's columns.
+        rank_column: the name of the rank.
+    """
+
+    attached: AttachedWindow
+    rank_type: str
+    rank_start: int
+    rank_end: int
+    window_columns: tuple[str, ...]
+    partition_by: tuple[str, ...]
+    order_by: tuple[exp.Ordered, ...]
+    rank_column: str
+
+
+@dataclass(frozen=True)
+class WindowDeduplicate(UnaryNode):
+    """Window deduplication: of each window and key the first or the last row by time.
+
+    The input's columns, then `rank_column` (INT), which is 1.
+
+    Attributes:
+        attached: the windows of the input's rows.
+        window_columns: the window columns among the keys.
+        partition_by: the other keys, by name.
+        order_key: the time column that orders.
+        keep: `FirstRow` or `LastRow`.
+        rank_column: the name of the rank.
+    """
+
+    attached: AttachedWindow
+    window_columns: tuple[str, ...]
+    partition_by: tuple[str, ...]
+    order_key: str
+    keep: str
+    rank_column: str
+
+
+@dataclass(frozen=True)
+class WindowJoin(Node):
+    """A join of rows in the same window; the names of the two sides are disjoint.
+
+    Yields the columns of the left, then of the right; LeftSemi and LeftAnti the left alone.
+
+    Attributes:
+        left: the left side.
+        right: the right side.
+        join_type: Inner, LeftOuter, RightOuter, FullOuter, LeftSemi, LeftAnti.
+        left_window: the windows of the left side's rows.
+        right_window: those of the right; the same windows.
+        window_keys: pairs of equal window columns, left and right.
+        keys: pairs of other columns that must be equal, left and right, by name.
+        condition: the rest of ON, over the columns of both sides; None if there is none.
+    """
+
+    left: Node
+    right: Node
+    join_type: str
+    left_window: AttachedWindow
+    right_window: AttachedWindow
+    window_keys: tuple[tuple[str, str], ...]
+    keys: tuple[tuple[str, str], ...]
+    condition: exp.Expr | None
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        """The left side and the right side."""
+        return (self.left, self.right)
+
+    def with_inputs(self, *inputs: Node) -> Self:
+        """The same join of other sides."""
+        left, right = inputs
+        return replace(self, left=left, right=right)
 
 
 @dataclass(frozen=True)

@@ -18,9 +18,13 @@ from planner.logical import (
     Project,
     SqlQuery,
     TableScan,
+    WindowDeduplicate,
+    WindowJoin,
     WindowKey,
+    WindowRank,
     WindowTableFunction,
 )
+from planner.lower_relational import expand_query, join_query, rank_query
 from planner.physical import (
     Exchange,
     GlobalWindowAggregate,
@@ -33,7 +37,6 @@ from planner.sql import (
     column,
     conjunction,
     identifier,
-    literal,
     relation,
     select_all_from,
     to_sql,
@@ -132,6 +135,10 @@ class _Lowering:
                         (columns.start, columns.end, columns.time),
                     )
                 )
+            case WindowRank() | WindowDeduplicate():
+                return rank_query(node, self._from(node.input))
+            case WindowJoin():
+                return join_query(node, self.query(node.left), self.query(node.right))
             case OnePhaseWindowAggregate():
                 return self._one_phase(node)
             case GlobalWindowAggregate():
@@ -257,41 +264,6 @@ class _Lowering:
             local.slice_end,
             self._label(local),
         )
-
-
-def expand_query(node: Expand, source: exp.Subquery) -> exp.Select:
-    """Spark SQL for grouping sets: an id for each row and set, keys by CASE on it."""
-    ids = [exp.Cast(this=literal(i), to=exp.DataType.build("bigint")) for i in node.ids]
-    source.set("alias", exp.TableAlias(this=identifier("$input")))
-    source.set(
-        "laterals",
-        [
-            exp.Lateral(
-                this=exp.Anonymous(
-                    this="EXPLODE", expressions=[exp.Anonymous(this="ARRAY", expressions=ids)]
-                ),
-                view=True,
-                alias=exp.TableAlias(
-                    this=identifier("sqlwin_sets"), columns=[identifier(node.id_column)]
-                ),
-            )
-        ],
-    )
-    keys = {key.name: _kept(key, node) for key in node.keys}
-    items = [alias(keys.get(c.name, column(c.name)), c.name) for c in node.schema]
-    return exp.Select(expressions=items, from_=exp.From(this=source))
-
-
-def _kept(key: NamedExpr, node: Expand) -> exp.Expr:
-    """A key where its grouping set keeps it, else NULL."""
-    ids = [i for i, kept in zip(node.ids, node.kept, strict=True) if key.name in kept]
-    if len(ids) == len(node.ids):
-        return key.expr
-    if not ids:
-        type_ = next(c.type for c in node.schema if c.name == key.name)
-        return exp.Cast(this=exp.Null(), to=exp.Var(this=type_))
-    chosen = exp.In(this=column(node.id_column), expressions=[literal(i) for i in ids])
-    return exp.Case(ifs=[exp.If(this=chosen, true=key.expr.copy())])
 
 
 def _items(items: tuple[NamedExpr, ...]) -> list[exp.Expr]:

@@ -17,6 +17,7 @@ from planner.intervals import render_duration
 from planner.logical import (
     Aggregate,
     AggregateCall,
+    AttachedWindow,
     Expand,
     Filter,
     NamedExpr,
@@ -26,7 +27,10 @@ from planner.logical import (
     SqlQuery,
     TableScan,
     WindowAggregate,
+    WindowDeduplicate,
+    WindowJoin,
     WindowKey,
+    WindowRank,
     WindowTableFunction,
 )
 from planner.operator_queries import query_operators
@@ -63,6 +67,12 @@ def logical_operators(node: Node) -> list[Operator]:
             return [operator("LogicalAggregate", groupBy=by, select=select)]
         case WindowAggregate():
             return [_window_aggregate("LogicalWindowAggregate", node)]
+        case WindowRank():
+            return [_rank("LogicalWindowRank", node)]
+        case WindowDeduplicate():
+            return [_deduplicate("LogicalWindowDeduplicate", node)]
+        case WindowJoin():
+            return [_join("LogicalWindowJoin", node)]
         case Sink():
             return [operator("LogicalSink", table=node.table, overwrite=_overwrite(node))]
     return [_by_fields("Logical", node)]
@@ -139,6 +149,17 @@ def physical_operators(node: Node) -> list[Operator]:
                     select=[*node.keys, *merged, *_window_keys(node.window_keys)],
                 )
             ]
+        case WindowRank():
+            distribution = _hash((*node.window_columns, *node.partition_by))
+            return [_rank("WindowRank", node), operator("Exchange", distribution=distribution)]
+        case WindowDeduplicate():
+            distribution = _hash((*node.window_columns, *node.partition_by))
+            return [
+                _deduplicate("WindowDeduplicate", node),
+                operator("Exchange", distribution=distribution),
+            ]
+        case WindowJoin():
+            return [_join("WindowJoin", node)]
         case Sink():
             return [operator("Sink", table=node.table, overwrite=_overwrite(node))]
     return [_by_fields("", node)]
@@ -191,6 +212,52 @@ def _by_partition(window: Window) -> list[Operator]:
     if not isinstance(window, Session):
         return []
     return [operator("Exchange", distribution=_hash(window.partition))]
+
+
+def _attached(window: AttachedWindow) -> str:
+    """Windows that rows carry: `TUMBLE(win_start=[window_start], win_end=[...], size=[10 min])`."""
+    shown = [("win_start", window.start), ("win_end", window.end)]
+    if window.start is None and window.end is None:
+        shown = [("win_time", window.time)]
+    texts = [f"{key}=[{name}]" for key, name in shown if name is not None]
+    return window_text(window.spec, ", ".join(texts))
+
+
+def _rank(name: str, node: WindowRank) -> Operator:
+    return operator(
+        name,
+        window=_attached(node.attached),
+        rankType=node.rank_type,
+        rankRange=[f"rankStart={node.rank_start}", f"rankEnd={node.rank_end}"],
+        partitionBy=node.partition_by,
+        orderBy=[unquoted(ordered) for ordered in node.order_by],
+        select=[column.name for column in node.schema],
+    )
+
+
+def _deduplicate(name: str, node: WindowDeduplicate) -> Operator:
+    return operator(
+        name,
+        window=_attached(node.attached),
+        keep=node.keep,
+        partitionKeys=node.partition_by,
+        orderKey=node.order_key,
+        order="ROWTIME",
+    )
+
+
+def _join(name: str, node: WindowJoin) -> Operator:
+    where = [f"{left} = {right}" for left, right in node.keys]
+    if node.condition is not None:
+        where.append(unquoted(node.condition))
+    return operator(
+        name,
+        leftWindow=_attached(node.left_window),
+        rightWindow=_attached(node.right_window),
+        joinType=node.join_type,
+        where=" AND ".join(where) or None,
+        select=[column.name for column in node.schema],
+    )
 
 
 def _projects(node: Expand) -> list[str]:

@@ -19,6 +19,9 @@ class Relations(Protocol):
     def placeholder(self, node: Node) -> str:
         """A name that stands for `node` in texts."""
 
+    def whole_relation(self, query: exp.Query) -> Node | None:
+        """The node behind `SELECT * FROM placeholder`, if the query is no more than that."""
+
     def relations_in(self, query: exp.Expr) -> tuple[tuple[str, Node], ...]:
         """The placeholders that a text mentions and what they stand for."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from planner.optimizer import Stage
+from planner.rules.convert_rank_to_deduplicate import convert_rank_to_deduplicate
 from planner.rules.expand_after_local_aggregate import expand_after_local_aggregate
 from planner.rules.fold_window_into_aggregate import fold_window_into_aggregate
 from planner.rules.prune_aggregate_input import prune_aggregate_input
@@ -14,6 +15,7 @@ from planner.rules.split_window_aggregate import split_window_aggregate
 LOGICAL_STAGES = (
     Stage("filters", (push_filter_below_window, pull_window_filter_above_aggregate)),
     Stage("windows", (fold_window_into_aggregate,)),
+    Stage("ranks", (convert_rank_to_deduplicate,)),
     Stage("columns", (prune_aggregate_input,)),
 )
 
