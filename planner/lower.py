@@ -221,7 +221,9 @@ class _Lowering:
             _START,
             _END,
         )
-        exchanged = ExchangeStep(local, exchange.keys, self._label(exchange))
+        exchanged = ExchangeStep(
+            local, exchange.keys, self._label(exchange), exchange.partitions, exchange.buckets
+        )
         merged = self._named(GlobalStep(exchanged, aggregation, self._label(node)))
         windows = {key.name: _window_column(key, node.time_type) for key in node.window_keys}
         items = [alias(windows.get(c.name, column(c.name)), c.name) for c in node.schema]

@@ -138,7 +138,10 @@ def physical_operators(node: Node) -> list[Operator]:
                 )
             ]
         case Exchange():
-            return [operator("Exchange", distribution=_hash(node.keys), carries="Arrow blobs")]
+            spread = {"partitions": node.partitions, "buckets": node.buckets}
+            known = {name: str(number) for name, number in spread.items() if number is not None}
+            distribution = _hash(node.keys)
+            return [operator("Exchange", distribution=distribution, carries="Arrow blobs", **known)]
         case GlobalWindowAggregate():
             merged = [_merge(plan) for plan in node.plans if plan.accumulators]
             return [

@@ -14,6 +14,21 @@ from planner.logical import Node
 
 
 @dataclass(frozen=True)
+class SpreadOptions:
+    """What decides on the spread beside the data.
+
+    Attributes:
+        partitions: `sqlwin.exchange.partitions`; None: from the data.
+        buckets: `sqlwin.exchange.buckets`; None: from the data.
+        most_partitions: what Spark would spread any exchange over.
+    """
+
+    partitions: int | None = None
+    buckets: int | None = None
+    most_partitions: int = 200
+
+
+@dataclass(frozen=True)
 class Options:
     """Settings that the planner obeys.
 
@@ -22,12 +37,14 @@ class Options:
         disabled_rules: names of rules that are not tried.
         catalog: for rules that look at tables; None where there is none.
         time_zone: the session's time zone.
+        spread: what decides over how many tasks exchanges are spread.
     """
 
     agg_phase_strategy: str = "AUTO"
     disabled_rules: frozenset[str] = frozenset()
     catalog: Catalog | None = None
     time_zone: str = "UTC"
+    spread: SpreadOptions = SpreadOptions()
 
 
 @dataclass(frozen=True)

@@ -80,9 +80,15 @@ class ScanLocalWindowAggregate(Node):
 
 @dataclass(frozen=True)
 class Exchange(UnaryNode):
-    """Partials to the task that owns their key; `keys` empty means one task."""
+    """Partials to the task that owns their key; `keys` empty means one task.
+
+    `partitions` tasks work on `buckets` buckets of keys, one after the other; None where the
+    runtime decides.
+    """
 
     keys: tuple[str, ...]
+    partitions: int | None = None
+    buckets: int | None = None
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from planner.catalog import Catalog
 from planner.logical import Node, Sink
 from planner.optimizer import Options, Trace, optimize
 from planner.rules import LOGICAL_STAGES, PHYSICAL_STAGES, RULE_NAMES
+from planner.spread import spread_exchanges
 from planner.to_physical import to_physical
 
 
@@ -60,6 +61,7 @@ def plan_query(
     trace = Trace()
     logical = optimize(bound.plan, LOGICAL_STAGES, options, trace)
     physical = optimize(to_physical(logical), PHYSICAL_STAGES, options, trace)
+    physical = spread_exchanges(physical, options.spread)
     trees = [bound.plan, logical, physical]
     if sink is not None:
         trees = [Sink(tree.schema, tree, *sink) for tree in trees]

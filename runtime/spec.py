@@ -14,6 +14,9 @@ from runtime.expressions import Expression
 # window_time = window_end - 1 ms, as in Flink
 WINDOW_TIME_LAG_US = 1_000
 
+# What a task holds of partials before it sends them
+DEFAULT_BUFFER_BYTES = 64 << 20
+
 
 @dataclass(frozen=True)
 class Tumble:
@@ -294,12 +297,14 @@ class ExchangeStep:
     """Partials as Arrow blobs, one or more a bucket of keys, brought to the bucket's task.
 
     The partials are those of a local step, or of SQL over one that yields the same columns and more
-    keys.
+    keys. `buckets` of keys are spread over `partitions` tasks; None: from Spark's shuffle partitions.
     """
 
     input: LocalStep | ScanLocalStep | SqlStep | MeasuredStep
     keys: tuple[str, ...]
     label: str = ""
+    partitions: int | None = None
+    buckets: int | None = None
 
 
 @dataclass(frozen=True)
@@ -346,6 +351,7 @@ class ScanSource:
         columns: the columns needed, as the files have them.
         partition_columns: the columns needed that stand in the names of directories.
         format: the files' format.
+        n_rows: how many rows the files have.
     """
 
     path: str
@@ -353,6 +359,7 @@ class ScanSource:
     columns: tuple[Column, ...]
     partition_columns: tuple[Column, ...] = ()
     format: str = "parquet"
+    n_rows: int = 0
 
 
 @dataclass(frozen=True)
@@ -407,5 +414,5 @@ class ScanLocalStep:
     keys: tuple[tuple[str, Expression], ...]
     partials: tuple[ArrowPartial, ...]
     slice_end: str
-    buffer_bytes: int = 64 << 20
+    buffer_bytes: int = DEFAULT_BUFFER_BYTES
     label: str = ""

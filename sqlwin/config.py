@@ -93,13 +93,21 @@ SETTINGS: dict[str, Setting] = {
             "sqlwin.exchange.buckets",
             Type.INT_OR_AUTO,
             AUTO,
-            "buckets of keys that a window aggregation is cut into; one is in memory at a time",
+            "buckets of keys that a window aggregation is cut into; one is in memory at a time; "
+            "`auto` goes by the tasks and by the size of the files",
         ),
         Setting(
             "sqlwin.exchange.partitions",
             Type.INT_OR_AUTO,
             AUTO,
-            "tasks that a window aggregation's buckets are spread over",
+            "tasks that a window aggregation's buckets are spread over; `auto` goes by the rows of "
+            "the files, and takes at most spark.sql.shuffle.partitions",
+        ),
+        Setting(
+            "sqlwin.local.buffer-size",
+            Type.MEMORY,
+            "64 mb",
+            "what a task of a window aggregation holds of partial results before it sends them",
         ),
         Setting(
             "sqlwin.optimizer.disabled-rules",
@@ -227,6 +235,10 @@ _FLINK_PREFIXES = (
 
 _SPARK = "spark."
 
+# Below, tasks send crumbs; above, a column of the buffer may be more than Arrow holds in one piece.
+_LEAST_BUFFER = 1 << 20
+_MOST_BUFFER = 1 << 30
+
 
 class Config:
     """The settings of a session, each at its default until it is set."""
@@ -348,7 +360,12 @@ def _value(setting: Setting, text: str) -> Value:
         case Type.DURATION:
             return parse_duration(setting.name, text)
         case Type.MEMORY:
-            return parse_memory(setting.name, text)
+            n_bytes = parse_memory(setting.name, text)
+            if setting.has_effect and not _LEAST_BUFFER <= n_bytes <= _MOST_BUFFER:
+                raise AnalysisError(
+                    f"'{setting.name}' cannot be {text.strip()!r}", hint="take 1 mb to 1 gb"
+                )
+            return n_bytes
         case Type.LIST:
             return parse_list(text)
         case Type.TIME_ZONE:

@@ -18,6 +18,7 @@ from pyspark.sql.types import (
     YearMonthIntervalType,
 )
 
+from runtime.batch.null_times import StatementNullTimes
 from runtime.errors import SqlwinError
 from runtime.kernels.blobs import to_blob
 
@@ -43,6 +44,7 @@ class Result:
         document: the same as data, see docs/explain.md.
         row_count: how many rows an INSERT wrote, if known.
         notes: remarks that are no errors.
+        null_times: where rows without a time are counted while the rows are computed.
     """
 
     statement: str
@@ -55,6 +57,19 @@ class Result:
     row_count: int | None = None
     notes: tuple[str, ...] = ()
     explained: Callable[[BaseException], SqlwinError] | None = None
+    null_times: StatementNullTimes | None = None
+
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        """The notes, and what is only known once the rows have been computed."""
+        if self.null_times is None:
+            return self.notes
+        dropped = tuple(
+            f"{n_rows:,} row{'' if n_rows == 1 else 's'} whose `{column}` is NULL "
+            f"{'is' if n_rows == 1 else 'are'} in no window (numNullRowTimeRecordsDropped)"
+            for column, n_rows in self.null_times.counts()
+        )
+        return self.notes + dropped
 
     @property
     def columns(self) -> list[str]:

@@ -13,9 +13,10 @@ from sqlglot import exp
 
 from planner.explain_document import document, query_document
 from planner.lower import lower
-from planner.optimizer import Options
+from planner.optimizer import Options, SpreadOptions
 from planner.plan import Plan, plan_query
 from runtime.batch.execute import ExecutionOptions, dataframe
+from runtime.batch.null_times import NullTimes, StatementNullTimes
 from runtime.errors import SqlwinError
 from runtime.spark import is_remote
 from runtime.spark_errors import translate
@@ -60,6 +61,8 @@ class Runner:
         self.config = Config()
         self.catalog = SessionCatalog(spark, self._view_dataframe)
         self._definitions = Definitions(spark, self.catalog)
+        self._session_null_times = None if is_remote(spark) else NullTimes(spark.sparkContext)
+        self._null_times: StatementNullTimes | None = None
 
     def run(self, statement: Statement) -> Result:
         """Carry out a statement.
@@ -68,6 +71,8 @@ class Runner:
             SqlwinError: it is wrong or fails; positions are those in the statement's text.
         """
         self.catalog.start_statement()
+        if self._session_null_times is not None:
+            self._null_times = StatementNullTimes(self._session_null_times)
         self._describe_job(statement.text)
         match statement:
             case Query():
@@ -187,7 +192,13 @@ class Runner:
 
     def _query(self, query: exp.Query, text: str) -> Result:
         rows = self._dataframe(query, text)
-        return Result(text, "query", dataframe=rows, explained=self._explained(text))
+        return Result(
+            text,
+            "query",
+            dataframe=rows,
+            explained=self._explained(text),
+            null_times=self._null_times,
+        )
 
     def _dataframe(self, query: exp.Query, text: str, is_whole: bool = True) -> DataFrame:
         """The rows of a query; `is_whole` if `text` is the query and nothing more."""
@@ -205,6 +216,11 @@ class Runner:
             disabled_rules=frozenset(self.config.get("sqlwin.optimizer.disabled-rules")),
             catalog=self.catalog,
             time_zone=str(self.spark.conf.get("spark.sql.session.timeZone")),
+            spread=SpreadOptions(
+                partitions=self.config.get("sqlwin.exchange.partitions"),
+                buckets=self.config.get("sqlwin.exchange.buckets"),
+                most_partitions=int(str(self.spark.conf.get("spark.sql.shuffle.partitions"))),
+            ),
         )
         try:
             return plan_query(query, text, self.catalog, options, sink)
@@ -213,8 +229,8 @@ class Runner:
 
     def _execution_options(self) -> ExecutionOptions:
         return ExecutionOptions(
-            partitions=self.config.get("sqlwin.exchange.partitions"),
-            buckets=self.config.get("sqlwin.exchange.buckets"),
+            buffer_bytes=int(self.config.get("sqlwin.local.buffer-size")),
+            null_times=self._null_times,
         )
 
     def _view_dataframe(self, view: View) -> DataFrame:
@@ -251,7 +267,11 @@ class Runner:
             raise self._explained(statement.text)(error) from error
         written = "" if count is None else f" {count:,} row{'' if count == 1 else 's'}"
         return Result(
-            statement.text, "insert", f"INSERT INTO {name}:{written or ' done'}", row_count=count
+            statement.text,
+            "insert",
+            f"INSERT INTO {name}:{written or ' done'}",
+            row_count=count,
+            null_times=self._null_times,
         )
 
     def _statement_set(self, statement: StatementSet) -> Result:
@@ -259,7 +279,9 @@ class Runner:
         counts = [result.row_count for result in results]
         total = sum(count or 0 for count in counts) if None not in counts else None
         message = "\n".join(result.message for result in results)
-        return Result(statement.text, "insert", message, row_count=total)
+        return Result(
+            statement.text, "insert", message, row_count=total, null_times=self._null_times
+        )
 
     # -- definitions ---------------------------------------------------------------------------
 
@@ -278,7 +300,9 @@ class Runner:
             if isinstance(error, SqlwinError):
                 raise
             raise self._explained(statement.text)(error) from error
-        return Result(statement.text, "insert", message, row_count=count)
+        return Result(
+            statement.text, "insert", message, row_count=count, null_times=self._null_times
+        )
 
     def _drop(self, statement: Drop) -> Result:
         kept = self.catalog.entry(statement.name) is not None

@@ -10,10 +10,7 @@ from pyspark.sql import DataFrame
 from runtime.batch.meter import Wrap, as_it_is
 from runtime.kernels.blobs import split_by_bucket, to_blobs
 from runtime.kernels.keys import bucket_of
-
-# Partials are collected up to this size before they are cut into one blob a bucket: a task holds
-# this much, and more makes fewer, larger blobs.
-FLUSH_BYTES = 64 << 20
+from runtime.spec import DEFAULT_BUFFER_BYTES
 
 # Spark spends 6 ms and more on a megabyte between two Python tasks, LZ4 one to halve it.
 _COMPRESSION = "lz4"
@@ -28,6 +25,7 @@ def exchange(
     buckets: int,
     partitions: int,
     wrap: Wrap = as_it_is,
+    buffer_bytes: int = DEFAULT_BUFFER_BYTES,
 ) -> DataFrame:
     """Blobs of partials, in the partition of their bucket, sorted by bucket.
 
@@ -37,13 +35,15 @@ def exchange(
         buckets: how many buckets of keys there are.
         partitions: how many tasks they are spread over.
         wrap: what the function that cuts blobs is wrapped in, to measure it.
+        buffer_bytes: what a task collects before it is cut into one blob a bucket; more makes
+            fewer, larger blobs.
 
     Returns:
         Columns `bucket` INT and `partials` BINARY (an Arrow IPC stream).
     """
 
     def cut(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for table in _large_tables(batches):
+        for table in _large_tables(batches, buffer_bytes):
             yield bucket_blobs(table, keys, buckets)
 
     return place_blobs(partials.mapInArrow(wrap(cut), BLOB_DDL), partitions)
@@ -64,8 +64,8 @@ def place_blobs(blobs: DataFrame, partitions: int) -> DataFrame:
     return blobs.repartitionById(partitions, blobs.bucket).sortWithinPartitions("bucket")
 
 
-def _large_tables(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
-    """The batches, put together until they reach FLUSH_BYTES."""
+def _large_tables(batches: Iterable[pa.RecordBatch], enough_bytes: int) -> Iterator[pa.Table]:
+    """The batches, put together until they reach `enough_bytes`."""
     pending: list[pa.RecordBatch] = []
     size = 0
     for batch in batches:
@@ -73,7 +73,7 @@ def _large_tables(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
             continue
         pending.append(batch)
         size += batch.nbytes
-        if size >= FLUSH_BYTES:
+        if size >= enough_bytes:
             yield pa.Table.from_batches(pending)
             pending, size = [], 0
     if pending:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import count
 
 from pyspark.sql import DataFrame, SparkSession
@@ -14,8 +14,10 @@ from runtime.batch.expand import expand_sql
 from runtime.batch.global_aggregate import global_aggregate
 from runtime.batch.local import local_aggregate_sql
 from runtime.batch.meter import Meter, Wrap, as_it_is
+from runtime.batch.null_times import StatementNullTimes
 from runtime.batch.scan_local import scan_partials, scan_partials_schema
 from runtime.spec import (
+    DEFAULT_BUFFER_BYTES,
     ExchangeStep,
     ExpandStep,
     GlobalStep,
@@ -34,17 +36,22 @@ _view_numbers = count()
 
 @dataclass(frozen=True)
 class ExecutionOptions:
-    """How a plan is run.
+    """How steps are carried out.
 
     Attributes:
-        partitions: tasks of the global stage; None means: Spark's number of shuffle partitions.
-        buckets: buckets of keys among them; None means: some for each task.
+        partitions: over how many tasks exchanges are spread that do not say so themselves; None:
+            as many as Spark's shuffle partitions.
+        buckets: into how many buckets of keys; None: some for each task.
         meter: what counts at the operators; None where nobody asked.
+        buffer_bytes: how much a task may hold of partials before it sends them.
+        null_times: where scans count the rows that have no time.
     """
 
     partitions: int | None = None
     buckets: int | None = None
     meter: Meter | None = None
+    buffer_bytes: int = DEFAULT_BUFFER_BYTES
+    null_times: StatementNullTimes | None = None
 
     def wrap(self, label: str) -> Wrap:
         """How a Python stage is measured, if it is."""
@@ -71,13 +78,18 @@ def dataframe(spark: SparkSession, step: Step, options: ExecutionOptions) -> Dat
             if isinstance(local, ScanLocalStep):
                 partitions, buckets = _spread(spark, step.input, options)
                 read = options.wrap(local.label)
-                blobs = scan_partials(spark, local, step.input.keys, buckets, partitions, read)
+                local = replace(local, buffer_bytes=options.buffer_bytes)
+                counts = options.null_times
+                counter = counts.counter(local.time_column) if counts is not None else None
+                keys = step.input.keys
+                blobs = scan_partials(spark, local, keys, buckets, partitions, read, counter)
                 schema = scan_partials_schema(local)
                 return global_aggregate(blobs, schema, step.aggregation, wrap)
             partials = dataframe(spark, local, options)
             partitions, buckets = _spread(spark, step.input, options)
             cut = options.wrap(step.input.label)
-            blobs = exchange(partials, step.input.keys, buckets, partitions, cut)
+            size = options.buffer_bytes
+            blobs = exchange(partials, step.input.keys, buckets, partitions, cut, size)
             return global_aggregate(blobs, partials.schema, step.aggregation, wrap)
 
 
@@ -91,8 +103,10 @@ def _spread(spark: SparkSession, step: ExchangeStep, options: ExecutionOptions) 
     """Over how many tasks, and into how many buckets of keys, the exchange spreads partials."""
     if not step.keys:
         return 1, 1
-    partitions = options.partitions or int(str(spark.conf.get("spark.sql.shuffle.partitions")))
-    buckets = options.buckets or partitions * BUCKETS_PER_PARTITION
+    partitions = step.partitions or options.partitions
+    if partitions is None:
+        partitions = int(str(spark.conf.get("spark.sql.shuffle.partitions")))
+    buckets = step.buckets or options.buckets or partitions * BUCKETS_PER_PARTITION
     return min(partitions, buckets), buckets
 
 

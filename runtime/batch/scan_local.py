@@ -15,6 +15,7 @@ from pyspark.sql.types import StructType
 
 from runtime.batch.exchange import BLOB_DDL, bucket_blobs, place_blobs
 from runtime.batch.meter import Wrap, as_it_is
+from runtime.batch.null_times import ScanCounter
 from runtime.scan.files import NotScannable
 from runtime.scan.local_stage import LocalStage, partial_schema
 from runtime.scan.metadata import find_source
@@ -77,6 +78,7 @@ def scan_partials(
     buckets: int,
     partitions: int,
     wrap: Wrap = as_it_is,
+    null_times: ScanCounter | None = None,
 ) -> DataFrame:
     """Blobs of partials, in the partition of their bucket, sorted by bucket.
 
@@ -90,6 +92,7 @@ def scan_partials(
         buckets: how many buckets of keys there are.
         partitions: how many tasks they are spread over.
         wrap: what the stage is wrapped in, to measure it.
+        null_times: what counts the rows that pass the filters and have no time.
 
     Returns:
         As `runtime.batch.exchange.exchange`.
@@ -100,7 +103,7 @@ def scan_partials(
     n_cores = spark.sparkContext.defaultParallelism
     splits = plan_splits(step.source, step.filters, n_cores * _SPLITS_PER_CORE)
     numbers = spark.range(0, len(splits), 1, max(1, len(splits)))
-    scan = wrap(_scan(step, splits, keys, buckets))
+    scan = wrap(_scan(step, splits, keys, buckets, null_times))
     return place_blobs(numbers.mapInArrow(scan, BLOB_DDL), partitions)
 
 
@@ -110,7 +113,11 @@ def scan_partials_schema(step: ScanLocalStep) -> StructType:
 
 
 def _scan(
-    step: ScanLocalStep, splits: list[Split], keys: tuple[str, ...], buckets: int
+    step: ScanLocalStep,
+    splits: list[Split],
+    keys: tuple[str, ...],
+    buckets: int,
+    null_times: ScanCounter | None,
 ) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def scan(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         # Spark's tasks are what runs in parallel.
@@ -118,7 +125,10 @@ def _scan(
         pa.set_io_thread_count(1)
         for batch in batches:
             for number in batch.column(0).to_pylist():
-                for table in LocalStage(step).run(splits[number]):
+                stage = LocalStage(step)
+                for table in stage.run(splits[number]):
                     yield bucket_blobs(table, keys, buckets)
+                if null_times is not None:
+                    null_times.record(number, stage.n_null_times)
 
     return scan

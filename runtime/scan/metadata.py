@@ -64,7 +64,8 @@ def find_source(
             problem = _problem(footer, found, column)
             if problem is not None:
                 return NotScannable(f"column {column.name} {problem} in {file.path}")
-    return ScanSource(path, files, in_files, in_names)
+    n_rows = sum(footer.num_rows for footer in footers)
+    return ScanSource(path, files, in_files, in_names, n_rows=n_rows)
 
 
 def read_footers(paths: Sequence[str]) -> list[pq.FileMetaData] | NotScannable:

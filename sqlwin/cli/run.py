@@ -70,7 +70,7 @@ class Presenter:
             click.echo(result.message + seconds, err=True)
         else:
             self._show_rows(result, started)
-        for note in result.notes:
+        for note in result.remarks:
             click.echo(f"note: {note}", err=True)
 
     def _show_rows(self, result: Result, started: float) -> None:

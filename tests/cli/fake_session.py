@@ -40,6 +40,10 @@ class FakeResult:
     notes: tuple[str, ...] = ()
 
     @property
+    def remarks(self):
+        return self.notes
+
+    @property
     def columns(self) -> list[str]:
         return self.data[0].schema.names if self.data else ["n"]
 

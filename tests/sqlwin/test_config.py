@@ -150,3 +150,13 @@ def test_durations_are_read_as_flink_reads_them(text: str, us: int) -> None:
 @pytest.mark.parametrize(("text", "size"), [("64 mb", 2**26), ("1g", 2**30), ("512", 512)])
 def test_memory_is_read_as_flink_reads_it(text: str, size: int) -> None:
     assert parse_memory("k", text) == size
+
+
+def test_the_buffer_of_a_task_has_a_size_within_reason():
+    config = Config()
+    assert config.get("sqlwin.local.buffer-size") == 64 << 20
+    config.set("sqlwin.local.buffer-size", "8mb")
+    assert config.get("sqlwin.local.buffer-size") == 8 << 20
+    for text in ("10 kb", "2 gb"):
+        with pytest.raises(AnalysisError, match="'sqlwin.local.buffer-size' cannot be"):
+            config.set("sqlwin.local.buffer-size", text)

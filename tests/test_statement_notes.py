@@ -1,0 +1,70 @@
+"""What a batch statement tells once it has run, and how it is spread."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+pytestmark = pytest.mark.spark
+
+QUERY = """
+    SELECT window_start, COUNT(*) AS n
+    FROM TABLE(TUMBLE(TABLE events, DESCRIPTOR(ts), INTERVAL '10' SECONDS))
+    WHERE k > 0 GROUP BY window_start, window_end
+"""
+
+
+@pytest.fixture
+def events(session: Any, tmp_path: Path) -> Any:
+    times = [None if n % 10 == 0 else n * 1_000_000 for n in range(100)]
+    data = pa.table({"ts": pa.array(times, pa.timestamp("us")), "k": pa.array(range(100))})
+    pq.write_table(data, tmp_path / "events.parquet", row_group_size=30)
+    session.execute(f"""
+        CREATE OR REPLACE TABLE events WITH (
+          'connector' = 'filesystem', 'format' = 'parquet', 'path' = '{tmp_path}/events.parquet');
+        CREATE OR REPLACE TABLE sink WITH ('connector' = 'blackhole') LIKE events;
+    """)
+    return session
+
+
+def test_rows_without_a_time_are_told_once_the_rows_were_fetched(events: Any) -> None:
+    (result,) = events.execute(QUERY)
+    assert result.remarks == ()
+    assert len(result.rows) == 10
+    # 9 of the 10 rows without a time pass the filter
+    told = "9 rows whose `ts` is NULL are in no window (numNullRowTimeRecordsDropped)"
+    assert result.remarks == (told,)
+    assert sum(batch.num_rows for batch in result.batches()) == 10
+    assert result.remarks == (told,)
+
+
+def test_rows_without_a_time_are_told_with_an_insert(events: Any) -> None:
+    insert = f"INSERT INTO sink SELECT window_start, n FROM ({QUERY})"
+    (result,) = events.execute(insert)
+    assert [note.split()[0] for note in result.remarks] == ["9"]
+    (result,) = events.execute(insert.replace("k > 0", "k % 10 > 0"))
+    assert result.remarks == ()
+
+
+def test_a_small_buffer_and_a_set_spread_give_the_same_rows(events: Any) -> None:
+    (wanted,) = events.execute(QUERY.replace("GROUP BY", "GROUP BY k % 7,"))
+    rows = sorted(map(repr, wanted.rows))
+    settings = {
+        "sqlwin.local.buffer-size": "1 mb",
+        "sqlwin.exchange.partitions": "2",
+        "sqlwin.exchange.buckets": "5",
+    }
+    for key, value in settings.items():
+        events.execute(f"SET '{key}' = '{value}'")
+    try:
+        query = QUERY.replace("GROUP BY", "GROUP BY k % 7,")
+        assert "partitions=[2], buckets=[5]" in events.explain(query)
+        (found,) = events.execute(query)
+        assert sorted(map(repr, found.rows)) == rows
+    finally:
+        for key in settings:
+            events.execute(f"RESET '{key}'")
