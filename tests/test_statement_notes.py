@@ -26,7 +26,7 @@ def events(session: Any, tmp_path: Path) -> Any:
     session.execute(f"""
         CREATE OR REPLACE TABLE events WITH (
           'connector' = 'filesystem', 'format' = 'parquet', 'path' = '{tmp_path}/events.parquet');
-        CREATE OR REPLACE TABLE sink WITH ('connector' = 'blackhole') LIKE events;
+        CREATE OR REPLACE TABLE sink (w TIMESTAMP, n BIGINT) WITH ('connector' = 'blackhole');
     """)
     return session
 
