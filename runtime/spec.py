@@ -297,7 +297,8 @@ class ExchangeStep:
     """Partials as Arrow blobs, one or more a bucket of keys, brought to the bucket's task.
 
     The partials are those of a local step, or of SQL over one that yields the same columns and more
-    keys. `buckets` of keys are spread over `partitions` tasks; None: from Spark's shuffle partitions.
+    keys. `buckets` of keys are spread over `partitions` tasks; None: from Spark's shuffle
+    partitions.
     """
 
     input: LocalStep | ScanLocalStep | SqlStep | MeasuredStep
