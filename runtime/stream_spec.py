@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from runtime.spec import AlignedWindow, Column, Step, WindowAggregation
+from runtime.spec import Step, Window, WindowAggregation
 
 # FALSE in a row that brings nothing but its watermark; all its other columns may be NULL.
 KEEP = "$keep"
@@ -29,7 +29,7 @@ class StreamSource:
     Attributes:
         name: the table, for messages.
         time_type: `timestamp`, if its watermarks are instants; `timestamp_ntz`, if they are on the
-            wall clock.
+            wall clock; `proctime`, if its rows' time is the clock's when they are processed.
     """
 
     name: str
@@ -38,19 +38,19 @@ class StreamSource:
 
 @dataclass(frozen=True)
 class StreamPartial:
-    """The partial columns of one accumulator, aggregated from columns of the input.
+    """The partial columns of one accumulator, aggregated from rows.
 
     Attributes:
         function: as in `runtime.spec.ArrowPartial`.
-        args: names of the columns with the arguments.
-        condition: the BOOLEAN column with the FILTER; rows where it is not TRUE do not take part.
-        columns: the partial columns.
+        args: Spark SQL of the arguments.
+        condition: Spark SQL of the FILTER; rows where it is not TRUE do not take part.
+        columns: the names of the partial columns.
     """
 
     function: str
     args: tuple[str, ...]
     condition: str | None
-    columns: tuple[Column, ...]
+    columns: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -58,10 +58,12 @@ class StreamLocalStep:
     """Rows of a micro-batch to partials and to watermarks.
 
     Attributes:
-        input: rows with KEEP, SOURCE, WATERMARK, TIME, the keys, arguments and conditions.
+        input: rows with KEEP, SOURCE and WATERMARK beside their own columns.
         sources: the sources, by the number that SOURCE has.
         window: the window.
-        keys: the key columns.
+        time_column: the column that windows are computed on.
+        time_type: `timestamp_ntz` or `timestamp`.
+        keys: name and Spark SQL of each group key.
         partials: the accumulators' partial columns.
         slice_end: the name of the slice end column.
         time_zone: the zone on whose wall clock the windows of instants are.
@@ -70,8 +72,10 @@ class StreamLocalStep:
 
     input: Step
     sources: tuple[StreamSource, ...]
-    window: AlignedWindow
-    keys: tuple[Column, ...]
+    window: Window
+    time_column: str
+    time_type: str
+    keys: tuple[tuple[str, str], ...]
     partials: tuple[StreamPartial, ...]
     slice_end: str
     time_zone: str

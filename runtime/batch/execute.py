@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import count
@@ -62,12 +62,12 @@ def dataframe(spark: SparkSession, step: Step, options: ExecutionOptions) -> Dat
     """The DataFrame that computes `step`. Nothing runs yet."""
     match step:
         case SqlStep():
-            return _sql(spark, step, options)
+            return sql_dataframe(spark, step, lambda child: dataframe(spark, child, options))
         case ExpandStep():
-            with _view(spark, dataframe(spark, step.input, options)) as source:
+            with temporary_view(spark, dataframe(spark, step.input, options)) as source:
                 return spark.sql(expand_sql(step, source))
         case LocalStep():
-            with _view(spark, dataframe(spark, step.input, options)) as source:
+            with temporary_view(spark, dataframe(spark, step.input, options)) as source:
                 partials = spark.sql(local_aggregate_sql(step, source))
             return _observed(partials, step.label, options)
         case MeasuredStep():
@@ -110,11 +110,14 @@ def _spread(spark: SparkSession, step: ExchangeStep, options: ExecutionOptions) 
     return min(partitions, buckets), buckets
 
 
-def _sql(spark: SparkSession, step: SqlStep, options: ExecutionOptions) -> DataFrame:
+def sql_dataframe(
+    spark: SparkSession, step: SqlStep, child_dataframe: Callable[[Step], DataFrame]
+) -> DataFrame:
+    """The DataFrame of Spark SQL over other steps, which `child_dataframe` makes DataFrames of."""
     text = step.sql
     views = []
     for name, child in step.inputs:
-        view = _create_view(spark, dataframe(spark, child, options))
+        view = _create_view(spark, child_dataframe(child))
         views.append(view)
         text = text.replace(name, view)
     try:
@@ -124,7 +127,7 @@ def _sql(spark: SparkSession, step: SqlStep, options: ExecutionOptions) -> DataF
 
 
 @contextmanager
-def _view(spark: SparkSession, source: DataFrame) -> Iterator[str]:
+def temporary_view(spark: SparkSession, source: DataFrame) -> Iterator[str]:
     """A name for a DataFrame in SQL, for as long as it takes to analyse the SQL."""
     view = _create_view(spark, source)
     try:

@@ -2,11 +2,60 @@
 
 from __future__ import annotations
 
-from pyspark.sql import DataFrame, SparkSession
+from collections.abc import Callable, Iterable, Iterator
 
-from runtime.batch.execute import ExecutionOptions, dataframe
-from runtime.spec import Step
-from runtime.streaming.options import StreamOptions
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.sql.types import (
+    BooleanType,
+    IntegerType,
+    LongType,
+    StringType,
+    StructField,
+    StructType,
+)
+
+from runtime.arrow.types import arrow_type
+from runtime.batch.execute import ExecutionOptions, dataframe, sql_dataframe, temporary_view
+from runtime.batch.expand import expand_sql
+from runtime.batch.global_aggregate import output_schema
+from runtime.errors import AnalysisError
+from runtime.kernels.blobs import from_blobs
+from runtime.scan.wall_clock import is_known_zone
+from runtime.spec import ExpandStep, Session, SqlStep, Step
+from runtime.stream_spec import (
+    KEEP,
+    ROW_KIND,
+    SOURCE,
+    WATERMARK,
+    StreamLocalStep,
+    StreamWindowStep,
+)
+from runtime.streaming.key_groups import key_group_numbers
+from runtime.streaming.local_plan import LocalSql, local_plan, local_sql
+from runtime.streaming.local_stage import (
+    ALL_SOURCES,
+    MESSAGE_DDL,
+    ROW_COUNT,
+    LocalPlan,
+    LocalStage,
+)
+from runtime.streaming.operator import OperatorSpec
+from runtime.streaming.options import END_OF_INPUT_DDL, Firing, StreamOptions
+from runtime.streaming.processor import OUTPUT_DDL, ProcessorSpec, WindowProcessor
+from runtime.streaming.status import observed
+from runtime.streaming.updates import FireRule, UpdateRules
+from runtime.streaming.watermarks import WatermarkRules
+
+# State on disk; with a log of changes in place of a snapshot each micro-batch ends sooner.
+_STATE_SETTINGS = {
+    "spark.sql.streaming.stateStore.providerClass": (
+        "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+    ),
+    "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
+}
 
 
 def streaming_dataframe(spark: SparkSession, step: Step, options: StreamOptions) -> DataFrame:
@@ -15,5 +64,158 @@ def streaming_dataframe(spark: SparkSession, step: Step, options: StreamOptions)
     Tables are named in the steps' SQL as Spark knows them: temporary views over streaming
     DataFrames. The result has the query's columns, and ROW_KIND first if
     `options.emits_updates`.
+
+    Raises:
+        AnalysisError: a type or the time zone is not known to the window operator.
     """
-    return dataframe(spark, step, ExecutionOptions(options.partitions, options.key_groups))
+    match step:
+        case SqlStep():
+            return sql_dataframe(
+                spark, step, lambda child: streaming_dataframe(spark, child, options)
+            )
+        case ExpandStep():
+            with temporary_view(spark, streaming_dataframe(spark, step.input, options)) as source:
+                return spark.sql(expand_sql(step, source))
+        case StreamWindowStep():
+            return _windows(spark, step, options)
+        case _:
+            return dataframe(spark, step, ExecutionOptions())
+
+
+def _windows(spark: SparkSession, step: StreamWindowStep, options: StreamOptions) -> DataFrame:
+    """The rows of a window operator: windows, and one row a key group with its watermark."""
+    local = step.input
+    if isinstance(local.window, Session):
+        raise AnalysisError(
+            "SESSION windows cannot be aggregated in a stream yet",
+            hint="run the query in batch: SET 'execution.runtime-mode' = 'batch'",
+        )
+    for key, value in _STATE_SETTINGS.items():
+        spark.conf.set(key, value)
+    with temporary_view(spark, streaming_dataframe(spark, local.input, options)) as source:
+        sql = local_sql(local, source)
+        rows = spark.sql(sql.text)
+    if options.end_of_input is not None and not local.is_cascade:
+        rows = rows.unionByName(
+            _end_of_input(spark, options.end_of_input), allowMissingColumns=True
+        )
+    plan = _local_plan(local, sql, rows.schema, options)
+    processor = _processor(step, plan, options)
+    time_mode = "ProcessingTime" if processor.has_clock else "None"
+    told = (
+        rows.mapInArrow(_run_local(plan), MESSAGE_DDL)
+        .groupBy("key_group")
+        .transformWithState(WindowProcessor(processor), OUTPUT_DDL, "Append", time_mode)
+    )
+    partials = from_arrow_schema(plan.schema, prefer_timestamp_ntz=True)
+    windows = output_schema(partials, step.aggregation)
+    if options.emits_updates:
+        windows = StructType([StructField(ROW_KIND, StringType()), *windows])
+    return observed(told, step.number).mapInArrow(_decode(windows), _with_marks(windows))
+
+
+def _end_of_input(spark: SparkSession, directory: str) -> DataFrame:
+    """A row of all sources for each file in the directory that ends the input."""
+    files = spark.readStream.schema(END_OF_INPUT_DDL).json(directory)
+    return files.select(
+        F.lit(False).alias(KEEP),
+        F.lit(ALL_SOURCES).alias(SOURCE),
+        F.coalesce(F.col("watermark_us"), F.lit(0)).alias(WATERMARK),
+    )
+
+
+def _local_plan(
+    step: StreamLocalStep, sql: LocalSql, schema: StructType, options: StreamOptions
+) -> LocalPlan:
+    types = {field.name: field.dataType.simpleString() for field in schema}
+    n_groups = options.key_groups if step.keys else 1
+    numbers = tuple(key_group_numbers(n_groups, options.partitions))
+    return local_plan(step, sql, types, numbers)
+
+
+def _processor(step: StreamWindowStep, plan: LocalPlan, options: StreamOptions) -> ProcessorSpec:
+    local = step.input
+    time_types = tuple(source.time_type for source in local.sources)
+    if any(type_ != "timestamp_ntz" for type_ in time_types) and not is_known_zone(local.time_zone):
+        raise AnalysisError(
+            f"the time zone {local.time_zone} is known to Java only",
+            hint="SET 'table.local-time-zone' to a region such as Europe/Berlin",
+        )
+    updates = None
+    if options.emits_updates:
+        updates = UpdateRules(
+            options.allowed_lateness_us,
+            _rule(options.early_fire),
+            _rule(options.late_fire),
+            ROW_KIND,
+        )
+    idle_timeout_us = None if local.is_cascade else options.idle_timeout_us
+    max_jump_us = None if local.is_cascade else options.max_jump_us
+    operator = OperatorSpec(
+        step.aggregation,
+        tuple(each for each in plan.partials if each.columns != (ROW_COUNT,)),
+        ROW_COUNT,
+        len(local.sources),
+        WatermarkRules(options.watermark_policy, idle_timeout_us, max_jump_us),
+        updates,
+    )
+    delays = [options.early_fire.delay_us, options.late_fire.delay_us]
+    has_clock = idle_timeout_us is not None or "proctime" in time_types or any(delays)
+    return ProcessorSpec(operator, time_types, local.time_zone, has_clock)
+
+
+def _rule(firing: Firing) -> FireRule | None:
+    return FireRule(firing.delay_us, firing.rows) if firing.is_on else None
+
+
+def _run_local(
+    plan: LocalPlan,
+) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        # Spark's tasks are what runs in parallel
+        pa.set_cpu_count(1)
+        yield from LocalStage(plan).run(batches)
+
+    return run
+
+
+def _with_marks(windows: StructType) -> StructType:
+    """The windows' columns, all nullable, and what is told in band."""
+    columns = [StructField(field.name, field.dataType) for field in windows]
+    marks = [
+        StructField(KEEP, BooleanType(), nullable=False),
+        StructField(SOURCE, IntegerType()),
+        StructField(WATERMARK, LongType()),
+    ]
+    return StructType(columns + marks)
+
+
+def _decode(
+    windows: StructType,
+) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """Blobs of windows to rows; a status to a row that has nothing but its watermark."""
+    types = [arrow_type(field.dataType.simpleString()) for field in windows]
+    names = [*windows.names, KEEP, SOURCE, WATERMARK]
+
+    def batch_of(columns: list[pa.Array], is_kept: bool, marks: pa.Array) -> pa.RecordBatch:
+        n_rows = len(marks)
+        source = pa.repeat(pa.scalar(0, pa.int32()), n_rows)
+        plain = [
+            column if column.type == type_ else column.cast(type_)
+            for column, type_ in zip(columns, types, strict=True)
+        ]
+        return pa.RecordBatch.from_arrays(
+            [*plain, pa.repeat(is_kept, n_rows), source, marks], names=names
+        )
+
+    def decode(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            blobs = batch.column("windows")
+            for blob in blobs.drop_null():
+                for part in from_blobs([blob.as_buffer()]).to_batches():
+                    yield batch_of(part.columns, True, pa.nulls(part.num_rows, pa.int64()))
+            marks = batch.column("watermark_us").filter(blobs.is_null())
+            if len(marks):
+                yield batch_of([pa.nulls(len(marks), t) for t in types], False, marks)
+
+    return decode

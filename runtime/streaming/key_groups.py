@@ -1,0 +1,51 @@
+"""Key groups: buckets of keys, numbered so that Spark spreads them evenly over its tasks.
+
+Spark places a group of state by the hash of its number, and would leave some tasks without any and
+give others three. So the numbers are chosen by where that hash puts them.
+"""
+
+from __future__ import annotations
+
+# Spark's Murmur3Hash has this seed.
+_SEED = 42
+_MASK = 0xFFFFFFFF
+
+
+def key_group_numbers(n_groups: int, partitions: int) -> list[int]:
+    """A number for each key group, so that no task has two groups more than another.
+
+    Args:
+        n_groups: how many groups there are.
+        partitions: how many tasks, Spark's number of shuffle partitions.
+    """
+    room = [n_groups // partitions + (task < n_groups % partitions) for task in range(partitions)]
+    numbers: list[int] = []
+    candidate = 0
+    while len(numbers) < n_groups:
+        task = spark_partition(candidate, partitions)
+        if room[task]:
+            room[task] -= 1
+            numbers.append(candidate)
+        candidate += 1
+    return numbers
+
+
+def spark_partition(number: int, partitions: int) -> int:
+    """The task in which Spark's hash partitioning puts an INT: pmod(murmur3(number), partitions).
+
+    Murmur3 (Appleby) of one 32-bit word, as org.apache.spark.unsafe.hash.Murmur3_x86_32.hashInt.
+    """
+    k = (number * 0xCC9E2D51) & _MASK
+    k = ((k << 15) | (k >> 17)) & _MASK
+    k = (k * 0x1B873593) & _MASK
+    h = _SEED ^ k
+    h = ((h << 13) | (h >> 19)) & _MASK
+    h = (h * 5 + 0xE6546B64) & _MASK
+    h ^= 4
+    h ^= h >> 16
+    h = (h * 0x85EBCA6B) & _MASK
+    h ^= h >> 13
+    h = (h * 0xC2B2AE35) & _MASK
+    h ^= h >> 16
+    signed = h - (1 << 32) if h >= 1 << 31 else h
+    return signed % partitions

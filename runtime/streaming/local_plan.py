@@ -1,0 +1,142 @@
+"""What Spark SQL evaluates for the local stage of a stream, and what the stage makes of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from runtime.arrow.types import arrow_type
+from runtime.batch.wall_clock import quoted, wall_clock_us_sql
+from runtime.errors import AnalysisError
+from runtime.spec import FIRST_TIME, LAST_TIME, Accumulator, Session
+from runtime.stream_spec import KEEP, SOURCE, TIME, WATERMARK, StreamLocalStep, StreamPartial
+from runtime.streaming.local_stage import ROW_COUNT, LocalPlan
+
+_MOST_DECIMAL_DIGITS = 38
+
+
+@dataclass(frozen=True)
+class LocalSql:
+    """Spark SQL of the rows that the local stage reads.
+
+    Attributes:
+        text: the query.
+        args: for each partial the columns with its arguments.
+        conditions: for each partial the column with its FILTER, if it has one.
+    """
+
+    text: str
+    args: tuple[tuple[str, ...], ...]
+    conditions: tuple[str | None, ...]
+
+
+def local_sql(step: StreamLocalStep, source: str) -> LocalSql:
+    """Spark SQL over the relation `source`.
+
+    Nothing is evaluated in rows that only tell a watermark, nor an argument where its FILTER does
+    not hold: either could fail.
+    """
+    keep = quoted(KEEP)
+    time = wall_clock_us_sql(step.time_column, step.time_type)
+    columns: dict[str, str] = {}
+
+    def named(prefix: str, sql: str) -> str:
+        for name, known in columns.items():
+            if known == sql:
+                return name
+        name = f"${prefix}{len(columns)}"
+        columns[name] = sql
+        return name
+
+    args, conditions = [], []
+    for partial in step.partials:
+        only_if = keep
+        condition = None
+        if partial.condition is not None:
+            only_if = f"{keep} AND ({partial.condition})"
+            condition = named("if", only_if)
+        conditions.append(condition)
+        args.append(
+            tuple(named("arg", f"CASE WHEN {only_if} THEN {arg} END") for arg in partial.args)
+        )
+    items = [
+        keep,
+        f"CAST({quoted(SOURCE)} AS INT) AS {quoted(SOURCE)}",
+        quoted(WATERMARK),
+        f"CASE WHEN {keep} THEN {time} END AS {quoted(TIME)}",
+        *(f"CASE WHEN {keep} THEN {sql} END AS {quoted(name)}" for name, sql in step.keys),
+        *(f"{sql} AS {quoted(name)}" for name, sql in columns.items()),
+    ]
+    return LocalSql(f"SELECT {', '.join(items)} FROM {source}", tuple(args), tuple(conditions))
+
+
+def local_plan(
+    step: StreamLocalStep, sql: LocalSql, types: dict[str, str], numbers: tuple[int, ...]
+) -> LocalPlan:
+    """What the local stage does with the rows of `sql`.
+
+    Args:
+        step: the step.
+        sql: what Spark evaluates.
+        types: Spark's types of its columns, in DDL spelling.
+        numbers: the key groups' numbers.
+
+    Raises:
+        AnalysisError: an argument is of a type that its function does not take.
+    """
+    fields = [pa.field(name, arrow_type(types[name])) for name, _ in step.keys]
+    fields.append(pa.field(step.slice_end, pa.int64(), nullable=False))
+    accumulators, args, conditions = [], list(sql.args), list(sql.conditions)
+    for partial, names in zip(step.partials, sql.args, strict=True):
+        accumulators.append(Accumulator(partial.function, partial.columns))
+        partial_types = _partial_types(partial, [types[name] for name in names])
+        fields += [
+            pa.field(name, type_)
+            for name, type_ in zip(partial.columns, partial_types, strict=True)
+        ]
+    if isinstance(step.window, Session):
+        accumulators += [Accumulator("min", (FIRST_TIME,)), Accumulator("max", (LAST_TIME,))]
+        fields += [pa.field(name, pa.int64(), nullable=False) for name in (FIRST_TIME, LAST_TIME)]
+        args += [(TIME,), (TIME,)]
+        conditions += [None, None]
+    accumulators.append(Accumulator("count", (ROW_COUNT,)))
+    fields.append(pa.field(ROW_COUNT, pa.int64()))
+    return LocalPlan(
+        step.window,
+        tuple(name for name, _ in step.keys),
+        step.slice_end,
+        tuple(accumulators),
+        (*args, ()),
+        (*conditions, None),
+        pa.schema(fields),
+        len(step.sources),
+        numbers,
+    )
+
+
+def _partial_types(partial: StreamPartial, args: list[str]) -> list[pa.DataType]:
+    """The types of the partial columns, as Spark's own partials have them."""
+    match partial.function:
+        case "count":
+            return [pa.int64()]
+        case "moments":
+            return [pa.int64(), pa.float64(), pa.float64()]
+        case "sum":
+            return [_sum_type(args[0])]
+        case "set" if len(args) == 1:
+            return [pa.list_(arrow_type(args[0]))]
+        case "set":
+            return [pa.list_(pa.struct([(f"v{i}", arrow_type(a)) for i, a in enumerate(args)]))]
+    return [arrow_type(arg) for arg in args]
+
+
+def _sum_type(arg: str) -> pa.DataType:
+    type_ = arrow_type(arg)
+    if pa.types.is_decimal(type_):
+        return pa.decimal128(min(_MOST_DECIMAL_DIGITS, type_.precision + 10), type_.scale)
+    if pa.types.is_integer(type_):
+        return pa.int64()
+    if pa.types.is_floating(type_):
+        return pa.float64()
+    raise AnalysisError(f"SUM of {arg} has no accumulator", hint="cast it to a number")

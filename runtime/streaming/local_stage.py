@@ -1,0 +1,196 @@
+"""The local stage of a stream: the rows of one task into partials, and what it saw of watermarks.
+
+Spark SQL has evaluated keys, arguments and conditions; here rows are grouped by key and slice. To
+every key group goes at least one row, with the watermarks of this task, so that all of them advance
+in lockstep: one that slept would call late what another takes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from runtime.buffers import Rows, WindowBuffer
+from runtime.kernels.blobs import split_by_bucket
+from runtime.kernels.columns import BoolArray, int64_values, one_chunk
+from runtime.kernels.keys import bucket_of
+from runtime.spec import Accumulator, Window, local_window
+from runtime.stream_spec import KEEP, SOURCE, TIME, WATERMARK
+from runtime.streaming.state import encode_table, pieces
+from runtime.streaming.watermarks import FINAL_US
+
+# The source of a row that ends the input of all sources.
+ALL_SOURCES = -1
+# The partial column that counts rows, for those that turn out to be late.
+ROW_COUNT = "$rows"
+
+MESSAGE_SCHEMA = pa.schema(
+    [
+        pa.field("key_group", pa.int32(), nullable=False),
+        # a blob of partials; NULL in a row that tells a watermark
+        ("partials", pa.binary()),
+        ("source", pa.int32()),
+        ("highest_us", pa.int64()),
+        ("lowest_us", pa.int64()),
+        ("n_rows", pa.int64()),
+        ("n_null_times", pa.int64()),
+    ]
+)
+MESSAGE_DDL = (
+    "key_group int, partials binary, source int, highest_us bigint, lowest_us bigint, "
+    "n_rows bigint, n_null_times bigint"
+)
+
+
+@dataclass(frozen=True)
+class LocalPlan:
+    """What the local stage does.
+
+    Attributes:
+        window: the window.
+        keys: the key columns.
+        slice_end: the name of the slice end column.
+        partials: the accumulators by their partial columns, the row count last.
+        args: for each accumulator the columns with its arguments.
+        conditions: for each accumulator the BOOLEAN column with its FILTER, if it has one.
+        schema: the partials: keys, slice end, accumulators.
+        n_sources: how many sources there are.
+        numbers: the key groups' numbers.
+        buffer_bytes: how much the buffer of partials may hold.
+    """
+
+    window: Window
+    keys: tuple[str, ...]
+    slice_end: str
+    partials: tuple[Accumulator, ...]
+    args: tuple[tuple[str, ...], ...]
+    conditions: tuple[str | None, ...]
+    schema: pa.Schema
+    n_sources: int
+    numbers: tuple[int, ...]
+    buffer_bytes: int = 64 << 20
+
+
+class LocalStage:
+    """The local stage of one task in one micro-batch.
+
+    Args:
+        plan: what to do.
+    """
+
+    def __init__(self, plan: LocalPlan) -> None:
+        self._plan = plan
+        self._buffer = WindowBuffer(
+            local_window(plan.window),
+            plan.keys,
+            plan.slice_end,
+            plan.partials,
+            plan.schema,
+            plan.buffer_bytes,
+        )
+        self._highest: dict[int, int] = {}
+        self._lowest: dict[int, int] = {}
+        self._n_rows = [0] * plan.n_sources
+        self._n_null_times = 0
+
+    def run(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """All rows of the task to messages of MESSAGE_SCHEMA.
+
+        Raises:
+            ExecutionError: a sum overflows its type.
+        """
+        for batch in batches:
+            if batch.num_rows == 0:
+                continue
+            self._hear(batch)
+            rows = self._rows(batch)
+            if rows is not None:
+                for table in self._buffer.add(rows):
+                    yield from self._messages(table)
+        for table in self._buffer.flush():
+            yield from self._messages(table)
+        yield self._control()
+
+    def _hear(self, batch: pa.RecordBatch) -> None:
+        """Note the watermarks of the rows, and how many rows each source had."""
+        sources = int64_values(batch.column(SOURCE))
+        kept = batch.column(KEEP).to_numpy(zero_copy_only=False)
+        marks = batch.column(WATERMARK)
+        has_mark = marks.is_valid().to_numpy(zero_copy_only=False)
+        values = int64_values(marks)
+        for source in np.unique(sources).tolist():
+            of_source = sources == source
+            if source != ALL_SOURCES:
+                self._n_rows[source] += int((of_source & (kept | has_mark)).sum())
+            known = values[of_source & has_mark]
+            if len(known):
+                high, low = int(known.max()), int(known.min())
+                self._highest[source] = max(high, self._highest.get(source, high))
+                self._lowest[source] = min(low, self._lowest.get(source, low))
+
+    def _rows(self, batch: pa.RecordBatch) -> Rows | None:
+        """The rows that count and have a time."""
+        plan = self._plan
+        kept = batch.column(KEEP)
+        if kept.true_count < batch.num_rows:
+            batch = batch.filter(kept)
+        n_null_times = batch.column(TIME).null_count
+        if n_null_times:
+            self._n_null_times += n_null_times
+            batch = batch.filter(batch.column(TIME).is_valid())
+        if batch.num_rows == 0:
+            return None
+        return Rows(
+            int64_values(batch.column(TIME)),
+            [batch.column(name) for name in plan.keys],
+            [[batch.column(name) for name in args] for args in plan.args],
+            [None if name is None else _mask(batch.column(name)) for name in plan.conditions],
+        )
+
+    def _messages(self, table: pa.Table) -> Iterator[pa.RecordBatch]:
+        """Partials as blobs, one or more for each key group that has any."""
+        numbers = self._plan.numbers
+        keys = [table.column(key) for key in self._plan.keys]
+        for group, part in split_by_bucket(table, bucket_of(keys, table.num_rows, len(numbers))):
+            for piece in pieces(pa.Table.from_batches([part])):
+                yield _message([numbers[group]], [encode_table(piece)])
+
+    def _control(self) -> pa.RecordBatch:
+        """What every key group is to hear of this task."""
+        numbers = self._plan.numbers
+        heard = []
+        for source in (*range(self._plan.n_sources), ALL_SOURCES):
+            high, low = self._highest.get(source), self._lowest.get(source)
+            n_rows = self._n_rows[source] if source != ALL_SOURCES else 0
+            if source == ALL_SOURCES and high is not None:
+                high = FINAL_US
+            if n_rows or high is not None:
+                heard.append((source, high, low, n_rows, 0))
+        # at least one row, even from a task without rows; nulls are told to one group only
+        heard = heard or [(None, None, None, 0, 0)]
+        columns = [
+            [value for _ in numbers for value in column] for column in zip(*heard, strict=True)
+        ]
+        columns[4][0] = self._n_null_times
+        groups = [number for number in numbers for _ in heard]
+        return _message(groups, [None] * len(groups), columns)
+
+
+def _message(
+    groups: Sequence[int],
+    blobs: Sequence[bytes | None],
+    columns: Sequence[Sequence[int | None]] = ((None,), (None,), (None,), (None,), (None,)),
+) -> pa.RecordBatch:
+    values = [groups, blobs, *columns]
+    arrays = [
+        pa.array(value, field.type) for value, field in zip(values, MESSAGE_SCHEMA, strict=True)
+    ]
+    return pa.RecordBatch.from_arrays(arrays, schema=MESSAGE_SCHEMA)
+
+
+def _mask(condition: pa.Array) -> BoolArray:
+    mask: BoolArray = one_chunk(condition).fill_null(False).to_numpy(zero_copy_only=False)
+    return mask

@@ -1,0 +1,174 @@
+"""The window operator in Spark's transformWithState: a call for each key group and micro-batch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import Row
+from pyspark.sql.streaming.stateful_processor import (
+    StatefulProcessor,
+    StatefulProcessorHandle,
+)
+
+from runtime.kernels.blobs import to_blob
+from runtime.streaming.local_stage import ALL_SOURCES
+from runtime.streaming.operator import MicroBatch, OperatorSpec, Status, WindowOperator
+from runtime.streaming.state import decode_table, pieces
+from runtime.streaming.status import STATUS, STATUS_DDL
+from runtime.streaming.wall_clock import wall_watermark_us
+from runtime.streaming.watermarks import Heard, is_idle
+
+_MS = 1_000
+
+# `windows`: a blob of windows; NULL in the row that ends a key group's micro-batch.
+OUTPUT_DDL = f"windows binary, watermark_us bigint, `{STATUS}` {STATUS_DDL}"
+
+
+@dataclass(frozen=True)
+class ProcessorSpec:
+    """What a processor does.
+
+    Attributes:
+        operator: the operator.
+        time_types: of the sources; see `StreamSource`.
+        time_zone: the zone of the wall clock that windows are on.
+        has_clock: whether the operator asks for the clock.
+    """
+
+    operator: OperatorSpec
+    time_types: tuple[str, ...]
+    time_zone: str
+    has_clock: bool
+
+
+class WindowProcessor(StatefulProcessor):
+    """Runs the operator of each key group on state that Spark keeps.
+
+    Args:
+        spec: what it does.
+    """
+
+    def __init__(self, spec: ProcessorSpec) -> None:
+        self._spec = spec
+
+    def init(self, handle: StatefulProcessorHandle) -> None:
+        """Called by Spark before anything else."""
+        # Spark's workers are what runs in parallel
+        pa.set_cpu_count(1)
+        self._handle = handle
+        self._blobs = handle.getMapState("blobs", "name string", "blob binary")
+
+    def handleInputRows(
+        self,
+        key: Any,
+        rows: Iterator[Row],
+        timerValues: Any,
+    ) -> Iterator[Row]:
+        """Called by Spark once a key group that has rows, which is every one."""
+        partials: list[pa.Table] = []
+        heard: list[Heard] = []
+        n_null_times = 0
+        for row in rows:
+            if row.partials is not None:
+                partials.append(decode_table(bytes(row.partials)))
+                continue
+            n_null_times += row.n_null_times or 0
+            if row.source is not None:
+                heard.append(self._heard(row))
+        yield from self._run(partials, heard, n_null_times, timerValues)
+
+    def handleExpiredTimer(
+        self,
+        key: Any,
+        timerValues: Any,
+        expiredTimerInfo: Any,
+    ) -> Iterator[Row]:
+        """Called by Spark when the clock has reached a timer."""
+        yield from self._run([], [], 0, timerValues)
+
+    def close(self) -> None:
+        """Called by Spark at the end; there is nothing to close."""
+
+    def _run(
+        self, partials: list[pa.Table], heard: list[Heard], n_null_times: int, timer_values: Any
+    ) -> Iterator[Row]:
+        clock_us = None
+        if self._spec.has_clock:
+            clock_us = timer_values.getCurrentProcessingTimeInMs() * _MS
+            heard = [*heard, *self._clock_watermarks(clock_us)]
+        operator = WindowOperator(self._spec.operator, _MapStateStore(self._blobs))
+        for result in operator.process(MicroBatch(partials, heard, n_null_times, clock_us)):
+            if isinstance(result, Status):
+                wake_at_us = self._wake_at(result, clock_us)
+                if wake_at_us is not None:
+                    self._handle.registerTimer(-(-wake_at_us // _MS))
+                yield self._status_row(result, clock_us)
+                continue
+            for piece in pieces(pa.Table.from_batches([result])):
+                yield Row(windows=to_blob(piece), watermark_us=None, **{STATUS: None})
+
+    def _heard(self, row: Row) -> Heard:
+        """What a task saw, on the windows' clock."""
+        if row.source == ALL_SOURCES:
+            return Heard(None, row.highest_us, None, 0)
+        high, low = row.highest_us, row.lowest_us
+        if high is not None and self._spec.time_types[row.source] == "timestamp":
+            zone = self._spec.time_zone
+            high, low = wall_watermark_us(high, zone), wall_watermark_us(low, zone)
+        return Heard(row.source, high, low, row.n_rows)
+
+    def _clock_watermarks(self, clock_us: int) -> list[Heard]:
+        """The watermarks of sources whose time is the clock's: no row comes from before now."""
+        now = wall_watermark_us(clock_us, self._spec.time_zone) - _MS
+        return [
+            Heard(source, now, now, 0)
+            for source, type_ in enumerate(self._spec.time_types)
+            if type_ == "proctime"
+        ]
+
+    def _wake_at(self, status: Status, clock_us: int | None) -> int | None:
+        """The clock at which the operator is to be called, rows or none."""
+        times = [] if status.wake_at_us is None else [status.wake_at_us]
+        end_us = status.next_window_end_us
+        if clock_us is not None and end_us is not None and "proctime" in self._spec.time_types:
+            wait_us = end_us - wall_watermark_us(clock_us, self._spec.time_zone)
+            times.append(clock_us + max(wait_us, _MS))
+        return min(times, default=None)
+
+    def _status_row(self, status: Status, clock_us: int | None) -> Row:
+        marks = status.watermarks
+        rules = self._spec.operator.rules
+        sources = [
+            Row(watermark_us=source.watermark_us, is_idle=is_idle(source, rules, clock_us))
+            for source in marks.sources
+        ]
+        told = Row(
+            watermark_us=marks.combined_us,
+            sources=sources,
+            n_late=status.n_late,
+            n_null_times=status.n_null_times,
+            n_rows=status.n_rows,
+            n_bytes=status.n_bytes,
+            next_window_end_us=status.next_window_end_us,
+        )
+        return Row(windows=None, watermark_us=marks.combined_us, **{STATUS: told})
+
+
+class _MapStateStore:
+    """Blobs in a MapState of Spark's."""
+
+    def __init__(self, state: Any) -> None:
+        self._state = state
+
+    def get(self, name: str) -> bytes | None:
+        found = self._state.getValue((name,))
+        return None if found is None else bytes(found[0])
+
+    def put(self, name: str, blob: bytes) -> None:
+        self._state.updateValue((name,), (blob,))
+
+    def remove(self, name: str) -> None:
+        self._state.removeKey((name,))

@@ -1,0 +1,129 @@
+"""The local stage: rows to partials by key group, and to every key group what it is to hear."""
+
+import pyarrow as pa
+import pytest
+
+from runtime.spec import Accumulator, Hop
+from runtime.stream_spec import KEEP, SOURCE, TIME, WATERMARK
+from runtime.streaming.local_stage import ALL_SOURCES, MESSAGE_SCHEMA, LocalPlan, LocalStage
+from runtime.streaming.state import decode_table
+from runtime.streaming.watermarks import FINAL_US
+
+SCHEMA = pa.schema(
+    [
+        ("key", pa.string()),
+        pa.field("$slice_end", pa.int64(), nullable=False),
+        ("n", pa.int64()),
+        ("total", pa.int64()),
+        ("$rows", pa.int64()),
+    ]
+)
+PLAN = LocalPlan(
+    Hop(5, 20),
+    ("key",),
+    "$slice_end",
+    (
+        Accumulator("count", ("n",)),
+        Accumulator("sum", ("total",)),
+        Accumulator("count", ("$rows",)),
+    ),
+    ((), ("$arg0",), ()),
+    (None, "$if1", None),
+    SCHEMA,
+    2,
+    (3, 5, 8),
+)
+
+
+def batch(rows):
+    """(keep, source, watermark, time, key, value, whether the value's FILTER holds)."""
+    columns = list(zip(*rows, strict=True)) or [()] * 7
+    types = {
+        KEEP: pa.bool_(),
+        SOURCE: pa.int32(),
+        WATERMARK: pa.int64(),
+        TIME: pa.int64(),
+        "key": pa.string(),
+        "$arg0": pa.int64(),
+        "$if1": pa.bool_(),
+    }
+    arrays = [pa.array(c, t) for c, t in zip(columns, types.values(), strict=True)]
+    return pa.RecordBatch.from_arrays(arrays, names=list(types))
+
+
+def run(rows):
+    """(partials by key group, what each key group hears)."""
+    partials, heard = {}, {}
+    for message in LocalStage(PLAN).run([batch(rows)]):
+        assert message.schema == MESSAGE_SCHEMA
+        for row in message.to_pylist():
+            group = row.pop("key_group")
+            blob = row.pop("partials")
+            if blob is None:
+                heard.setdefault(group, []).append(tuple(row.values()))
+            else:
+                partials.setdefault(group, []).extend(decode_table(blob).to_pylist())
+    return partials, heard
+
+
+def test_rows_become_one_partial_for_each_key_and_slice():
+    partials, _ = run(
+        [
+            (True, 0, 1, 1, "a", 10, True),
+            (True, 0, 2, 2, "a", 20, False),
+            (True, 0, 6, 6, "a", 40, True),
+            (True, 0, 3, 3, None, 1, None),
+        ]
+    )
+    found = sorted(
+        (str(r["key"]), r["$slice_end"], r["n"], r["total"], r["$rows"])
+        for rows in partials.values()
+        for r in rows
+    )
+    assert found == [("None", 5, 1, None, 1), ("a", 5, 2, 10, 2), ("a", 10, 1, 40, 1)]
+    assert sum(len({r["key"] for r in rows}) for rows in partials.values()) == 2
+
+
+def test_every_key_group_hears_of_every_source():
+    _, heard = run(
+        [
+            (True, 0, 7, 1, "a", 10, True),
+            (True, 0, 4, 1, "a", 10, True),
+            (True, 1, 3, 2, "b", 20, True),
+        ]
+    )
+    assert set(heard) == {3, 5, 8}
+    for group, rows in heard.items():
+        assert [row[:4] for row in rows] == [(0, 7, 4, 2), (1, 3, 3, 1)], group
+
+
+def test_every_key_group_hears_of_a_task_without_rows():
+    _, heard = run([])
+    assert {group: len(rows) for group, rows in heard.items()} == {3: 1, 5: 1, 8: 1}
+
+
+def test_a_row_that_a_filter_dropped_still_tells_its_watermark():
+    partials, heard = run([(False, 1, 9, None, None, None, None)])
+    assert partials == {}
+    assert heard[3][0][:4] == (1, 9, 9, 1)
+
+
+def test_rows_without_a_time_are_dropped_and_counted_once():
+    partials, heard = run([(True, 0, None, None, "a", 1, True), (True, 0, 5, None, "b", 1, True)])
+    assert partials == {}
+    assert sum(row[4] for rows in heard.values() for row in rows) == 2
+
+
+def test_the_end_of_input_is_told_of_all_sources():
+    _, heard = run([(False, ALL_SOURCES, 1, None, None, None, None)])
+    assert heard[5][-1][:2] == (ALL_SOURCES, FINAL_US)
+
+
+@pytest.mark.parametrize("n_rows", [1, 5000])
+def test_a_key_is_always_in_the_same_group(n_rows):
+    rows = [(True, 0, None, i, f"k{i % 50}", 1, True) for i in range(n_rows)]
+    groups = {}
+    for _ in range(2):
+        for group, some in run(rows)[0].items():
+            for row in some:
+                assert groups.setdefault(row["key"], group) == group
