@@ -19,6 +19,7 @@ from runtime.sources import (
     filesystem_stream,
     kafka,
     memory,
+    nexmark,
     sink_only,
     socket,
 )
@@ -72,6 +73,9 @@ CONNECTORS: Mapping[str, Connector] = {
     "kafka": Connector(kafka.validate, kafka.read, kafka.stream, kafka.is_unbounded),
     "socket": Connector(socket.validate, None, socket.stream, lambda spec: True),
     "spark": Connector(external.validate, external.read, external.stream, external.is_unbounded),
+    "nexmark": Connector(
+        nexmark.validate, nexmark.read, nexmark.stream, nexmark.is_unbounded, has_end=True
+    ),
     "memory": Connector(memory.validate, memory.read),
     "print": Connector(sink_only.validate_print),
     "blackhole": Connector(sink_only.validate_blackhole),

@@ -16,7 +16,10 @@ from tests import goldens
 pytestmark = pytest.mark.spark
 
 HERE = Path(__file__).parent
-QUERIES = sorted((goldens.ROOT / "queries").rglob("*.sql"))
+# Nexmark's come without an order, and are compared with DuckDB's results instead of golden files.
+QUERIES = sorted(
+    path for path in (goldens.ROOT / "queries").rglob("*.sql") if path.parent.name != "nexmark"
+)
 
 
 def golden_of(query: Path) -> Path:
