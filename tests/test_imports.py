@@ -21,6 +21,8 @@ ALLOWED = {
     "runtime": {"runtime", "numpy", "pyarrow"},
     "planner": {"planner", "runtime.spec", "runtime.stream_spec", "runtime.errors",
                 "runtime.nearest", "runtime.expressions", "sqlglot"},
+    "sqlwin/repl": {"sqlwin", "planner", "runtime", "pyarrow", "py4j", "pyspark", "click", "rich",
+                    "prompt_toolkit", "pygments"},
     "sqlwin": {"sqlwin", "planner", "runtime", "sqlglot", "pyspark", "pyarrow", "py4j", "click",
                "rich"},
 }  # fmt: skip

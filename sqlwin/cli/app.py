@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from sqlwin.cli.failures import ReportingGroup
+from sqlwin.cli.options import check_spark_options, sql_options
 from sqlwin.cli.scripts import read_scripts
 
 if TYPE_CHECKING:
     from sqlwin.display.output import AtomicFile
     from sqlwin.display.progress import ProgressBar
     from sqlwin.session import Session
-
-Command = TypeVar("Command", bound=Callable[..., Any])
 
 FORMATS = ("table", "csv", "json", "jsonl", "markdown")
 FORMAT_OF_SUFFIX = {
@@ -37,58 +36,6 @@ EXPLAIN_FORMAT_OF_SUFFIX = {
     ".dot": "dot",
     ".gv": "dot",
 }
-
-
-def _pairs(
-    ctx: click.Context, param: click.Parameter, values: Sequence[str]
-) -> list[tuple[str, str]]:
-    """`key=value` cut at the first equals sign; the value may be empty or hold more of them."""
-    pairs = []
-    for value in values:
-        key, equals, text = value.partition("=")
-        if not equals or not key.strip():
-            raise click.BadParameter(f"{value!r} is not of the form key=value", ctx, param)
-        pairs.append((key.strip(), text.strip()))
-    return pairs
-
-
-def sql_options(command: Command) -> Command:
-    """What every command takes that runs SQL: where it comes from, and on which Spark."""
-    for decorate in reversed(
-        (
-            click.argument("files", nargs=-1, metavar="[FILE]..."),
-            click.option(
-                "-e", "expressions", multiple=True, metavar="SQL", help="Run this SQL. Repeatable."
-            ),
-            click.option(
-                "--set",
-                "settings",
-                callback=_pairs,
-                multiple=True,
-                metavar="KEY=VALUE",
-                help="A setting, as SET does it in SQL. Repeatable.",
-            ),
-            click.option("--master", metavar="URL", help="The Spark master, such as local[4]."),
-            click.option(
-                "--conf",
-                callback=_pairs,
-                multiple=True,
-                metavar="KEY=VALUE",
-                help="A property of Spark's configuration. Repeatable.",
-            ),
-            click.option("--remote", metavar="URL", help="A Spark Connect server, sc://host:port."),
-            click.option(
-                "-o",
-                "--output",
-                type=click.Path(dir_okay=False, allow_dash=True),
-                metavar="PATH",
-                help="Write to this file. It appears when it is complete, and not before.",
-            ),
-            click.option("--no-progress", is_flag=True, help="Show no progress bar."),
-        )
-    ):
-        command = decorate(command)
-    return command
 
 
 def _version(ctx: click.Context, param: click.Parameter, wanted: bool) -> None:
@@ -274,8 +221,7 @@ def _open(
     from sqlwin.display.output import AtomicFile
     from sqlwin.display.progress import ProgressBar
 
-    if spark["master"] and spark["remote"]:
-        raise click.UsageError("give --master or --remote, not both")
+    check_spark_options(spark["master"], spark["remote"])
     file = None if output is None else stack.enter_context(AtomicFile(Path(output)))
     # Spark Connect does not tell how far it is.
     enabled = not no_progress and not spark["remote"]

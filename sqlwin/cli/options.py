@@ -1,0 +1,90 @@
+"""Options that several commands have."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+import click
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+def pairs(
+    ctx: click.Context, param: click.Parameter, values: Sequence[str]
+) -> list[tuple[str, str]]:
+    """`key=value` cut at the first equals sign; the value may be empty or hold more of them.
+
+    Raises:
+        click.BadParameter: there is no equals sign, or nothing before it.
+    """
+    found = []
+    for value in values:
+        key, equals, text = value.partition("=")
+        if not equals or not key.strip():
+            raise click.BadParameter(f"{value!r} is not of the form key=value", ctx, param)
+        found.append((key.strip(), text.strip()))
+    return found
+
+
+def spark_options(command: Command) -> Command:
+    """What every command takes that starts Spark: on which Spark, with which settings."""
+    return _decorated(
+        command,
+        click.option(
+            "--set",
+            "settings",
+            callback=pairs,
+            multiple=True,
+            metavar="KEY=VALUE",
+            help="A setting, as SET does it in SQL. Repeatable.",
+        ),
+        click.option("--master", metavar="URL", help="The Spark master, such as local[4]."),
+        click.option(
+            "--conf",
+            callback=pairs,
+            multiple=True,
+            metavar="KEY=VALUE",
+            help="A property of Spark's configuration. Repeatable.",
+        ),
+        click.option("--remote", metavar="URL", help="A Spark Connect server, sc://host:port."),
+    )
+
+
+def sql_options(command: Command) -> Command:
+    """What every command takes that runs SQL: where it comes from, and on which Spark."""
+    command = _decorated(
+        command,
+        click.option(
+            "-o",
+            "--output",
+            type=click.Path(dir_okay=False, allow_dash=True),
+            metavar="PATH",
+            help="Write to this file. It appears when it is complete, and not before.",
+        ),
+        click.option("--no-progress", is_flag=True, help="Show no progress bar."),
+    )
+    return _decorated(
+        spark_options(command),
+        click.argument("files", nargs=-1, metavar="[FILE]..."),
+        click.option(
+            "-e", "expressions", multiple=True, metavar="SQL", help="Run this SQL. Repeatable."
+        ),
+    )
+
+
+def check_spark_options(master: str | None, remote: str | None) -> None:
+    """See that no two ways to Spark are given.
+
+    Raises:
+        click.UsageError: both are.
+    """
+    if master and remote:
+        raise click.UsageError("give --master or --remote, not both")
+
+
+def _decorated(command: Command, *decorators: Callable[[Command], Command]) -> Command:
+    """The command with these options, listed in this order by --help."""
+    for decorate in reversed(decorators):
+        command = decorate(command)
+    return command
