@@ -11,31 +11,15 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from sqlwin.cli.failures import ReportingGroup
+from sqlwin.cli.formats import EXPLAIN_FORMAT_OF_SUFFIX, FORMAT_OF_SUFFIX, FORMATS
 from sqlwin.cli.options import check_spark_options, sql_options
+from sqlwin.cli.repl import repl
 from sqlwin.cli.scripts import read_scripts
 
 if TYPE_CHECKING:
     from sqlwin.display.output import AtomicFile
     from sqlwin.display.progress import ProgressBar
     from sqlwin.session import Session
-
-FORMATS = ("table", "csv", "json", "jsonl", "markdown")
-FORMAT_OF_SUFFIX = {
-    ".csv": "csv",
-    ".json": "json",
-    ".jsonl": "jsonl",
-    ".ndjson": "jsonl",
-    ".md": "markdown",
-    ".markdown": "markdown",
-    ".txt": "table",
-}
-EXPLAIN_FORMAT_OF_SUFFIX = {
-    ".json": "json",
-    ".mmd": "mermaid",
-    ".mermaid": "mermaid",
-    ".dot": "dot",
-    ".gv": "dot",
-}
 
 
 def _version(ctx: click.Context, param: click.Parameter, wanted: bool) -> None:
@@ -209,6 +193,9 @@ def explain(
             click.echo("there is no query or INSERT to explain", err=True)
         elif file is not None:
             file.commit()
+
+
+main.add_command(repl)
 
 
 def _open(

@@ -103,11 +103,7 @@ def _report(error: BaseException, stop: KeyboardInterrupt | None) -> int:
         say_error(str(error))
         is_running = isinstance(error, ExecutionError | SetupError)
         return FAILED_WHILE_RUNNING if is_running else SQL_IS_WRONG
-    said = str(error).strip().splitlines() or ["no message"]
-    say_error(
-        f"unexpected {type(error).__name__}: {said[0][:300]}\n"
-        f"  the full trace is in {_write_trace(error)}"
-    )
+    say_unexpected(error)
     return FAILED_WHILE_RUNNING
 
 
@@ -139,11 +135,21 @@ def say_error(text: str) -> None:
     Console(stderr=True).print(report, soft_wrap=True, highlight=False)
 
 
+def say_unexpected(error: BaseException) -> None:
+    """Say on stderr that an error came which nobody thought of, and where its trace is."""
+    said = str(error).strip().splitlines() or ["no message"]
+    say_error(
+        f"unexpected {type(error).__name__}: {said[0][:300]}\n"
+        f"  the full trace is in {write_trace(error)}"
+    )
+
+
 def _debugging() -> bool:
     return os.environ.get("SQLWIN_DEBUG", "") not in ("", "0")
 
 
-def _write_trace(error: BaseException) -> str:
+def write_trace(error: BaseException) -> str:
+    """Write the trace of an error to a new file; its name."""
     with tempfile.NamedTemporaryFile(
         "w", encoding="utf-8", prefix="sqlwin-error-", suffix=".log", delete=False
     ) as log:

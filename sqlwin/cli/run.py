@@ -30,7 +30,8 @@ from sqlwin.display.table import write_table
 if TYPE_CHECKING:
     from sqlwin.session import Result, Session
 
-_WRITERS: dict[str, Writer] = {
+# What a format other than a table is written by
+WRITERS: dict[str, Writer] = {
     "csv": write_csv,
     "json": write_json,
     "jsonl": write_json_lines,
@@ -45,7 +46,7 @@ class Presenter:
     a blank line, but not in JSON lines.
 
     Args:
-        format: `table` or a key of `_WRITERS`.
+        format: `table` or a key of `WRITERS`.
         max_rows: the most rows of a table; None shows all.
         output: the file to write to; None for standard output.
         bar: shown while rows are waited for.
@@ -82,7 +83,7 @@ class Presenter:
             self._show_table(result, started)
         else:
             columns, batches = self._rows(result, None)
-            n_rows = _WRITERS[self._format](columns, batches, self._write)
+            n_rows = WRITERS[self._format](columns, batches, self._write)
             self._n_rows += n_rows
         if self._output is None:
             sys.stdout.flush()

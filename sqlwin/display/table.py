@@ -55,6 +55,8 @@ def write_table(
     *,
     max_rows: int | None = DEFAULT_MAX_ROWS,
     total_rows: int | None = None,
+    null: str = "NULL",
+    more: str = "use --max-rows or --output",
 ) -> tuple[int, bool]:
     """Print the first rows of a result as a table.
 
@@ -64,6 +66,8 @@ def write_table(
         console: where to; its width is kept to if it is a terminal.
         max_rows: the most rows shown; None shows all.
         total_rows: rows in all, if known.
+        null: what stands for NULL.
+        more: how to see the rows that are not shown.
 
     Returns:
         How many rows were shown, and whether there are more.
@@ -79,9 +83,9 @@ def write_table(
         cells = [_column_cells(column) for column in rows.columns]
         data_types = rows.schema.types
 
-    headers = [_clean(name) for name in columns]
-    data_widths = [max([_width(c) for c in column], default=0) for column in cells]
-    natural = [max(_width(h), w, 1) for h, w in zip(headers, data_widths, strict=True)]
+    headers = [clean_text(name) for name in columns]
+    data_widths = [max([_width(c, null) for c in column], default=0) for column in cells]
+    natural = [max(cell_len(h), w, 1) for h, w in zip(headers, data_widths, strict=True)]
     if console.is_terminal:
         floors = [
             min(w, MIN_TEXT_WIDTH) if _shrinks(t) else max(d, min(w, MIN_HEADER_WIDTH))
@@ -92,7 +96,7 @@ def write_table(
         widths = tuple(min(width, MAX_CELL_WIDTH) for width in natural)
         layout = Layout(tuple(range(len(columns))), widths)
 
-    table = _table(headers, cells, [is_number(t) for t in data_types], layout, n_rows)
+    table = _table(headers, cells, [is_number(t) for t in data_types], layout, n_rows, null)
     if console.is_terminal:
         console.print(table)
     else:
@@ -102,7 +106,7 @@ def write_table(
             plain.print(table)
         for line in capture.get().splitlines():
             console.file.write(line.rstrip() + "\n")
-    for note in _notes(headers, layout, n_rows, total_rows, has_more):
+    for note in _notes(headers, layout, n_rows, total_rows, has_more, more):
         console.print(Text(note, style="dim"), soft_wrap=True)
     return n_rows, has_more
 
@@ -183,10 +187,10 @@ def _column_cells(column: pa.ChunkedArray) -> list[str | None]:
     # What is too large for one array stays in chunks
     chunks = array.chunks if isinstance(array, pa.ChunkedArray) else [array]
     texts = [text for chunk in chunks for text in people_texts(chunk, uniform=True).to_pylist()]
-    return [None if text is None else _clean(text) for text in texts]
+    return [None if text is None else clean_text(text) for text in texts]
 
 
-def _clean(text: str) -> str:
+def clean_text(text: str) -> str:
     """`text` in one line, without characters that act on the terminal."""
     return _CONTROL.sub(_control_name, text[:_MAX_CELL_LENGTH])
 
@@ -197,8 +201,8 @@ def _control_name(match: re.Match[str]) -> str:
     return _CONTROL_NAMES.get(char, code)
 
 
-def _width(cell: str | None) -> int:
-    return cell_len("NULL" if cell is None else cell)
+def _width(cell: str | None, null: str) -> int:
+    return cell_len(null if cell is None else cell)
 
 
 def _shrinks(data_type: pa.DataType) -> bool:
@@ -217,6 +221,7 @@ def _table(
     right: Sequence[bool],
     layout: Layout,
     n_rows: int,
+    null: str,
 ) -> Table:
     table = Table(
         box=box.MINIMAL,
@@ -227,7 +232,7 @@ def _table(
         border_style="dim",
     )
     shown = [
-        [Text("NULL", style="dim") if c is None else Text(c) for c in cells[column]]
+        [Text(null, style="dim") if c is None else Text(c) for c in cells[column]]
         for column in layout.shown
     ]
     for position, (column, width) in enumerate(zip(layout.shown, layout.widths, strict=True)):
@@ -250,7 +255,12 @@ def _table(
 
 
 def _notes(
-    headers: Sequence[str], layout: Layout, n_rows: int, total_rows: int | None, has_more: bool
+    headers: Sequence[str],
+    layout: Layout,
+    n_rows: int,
+    total_rows: int | None,
+    has_more: bool,
+    more: str,
 ) -> list[str]:
     notes = []
     if layout.break_at is not None:
@@ -261,5 +271,5 @@ def _notes(
         noun = "row" if total_rows - n_rows == 1 else "rows"
         notes.append(f"… {total_rows - n_rows:,} more {noun} ({total_rows:,} in all)")
     elif has_more:
-        notes.append("… more rows: use --max-rows or --output")
+        notes.append(f"… more rows: {more}")
     return notes

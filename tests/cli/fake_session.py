@@ -1,11 +1,12 @@
 """A session without Spark, and the command line on top of it.
 
 Its statements, separated by semicolons: `rows N`, `values`, `ok`, `insert`, `plan`, `wrong`,
-`crash`, `bug`, `hang`.
+`crash`, `bug`, `hang`, `wide N`, and the SHOW and DESCRIBE that completion asks for.
 """
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from collections.abc import Iterator
@@ -16,7 +17,8 @@ from typing import Any
 import pyarrow as pa
 
 from planner.explain_document import foreign_document
-from runtime.errors import AnalysisError, ExecutionError, Position
+from runtime.errors import AnalysisError, ExecutionError, Position, SetupError
+from sqlwin.statements import split
 
 VALUES = pa.record_batch(
     [
@@ -44,6 +46,10 @@ class FakeResult:
         return self.notes
 
     @property
+    def rows(self) -> list[tuple[Any, ...]]:
+        return [tuple(row.values()) for batch in self.data for row in batch.to_pylist()]
+
+    @property
     def columns(self) -> list[str]:
         return self.data[0].schema.names if self.data else ["n"]
 
@@ -56,24 +62,46 @@ class FakeResult:
             time.sleep(0.01)
 
 
+# What SHOW TABLES, SHOW FUNCTIONS and DESCRIBE tell
+TABLES = {
+    "bids": [("ts", "TIMESTAMP"), ("item", "STRING"), ("price", "DOUBLE")],
+    "my table": [("a b", "INT")],
+}
+FUNCTIONS = ["abs", "concat_ws", "upper"]
+
+
 class FakeSession:
     def __init__(self, **options: Any) -> None:
+        time.sleep(float(os.environ.get("FAKE_START_SECONDS", "0")))
+        if "FAKE_START_ERROR" in os.environ:
+            raise SetupError(os.environ["FAKE_START_ERROR"], hint="install it")
         self.options = options
         self.executed: list[str] = []
         self.interrupts = 0
         self.closed = False
-        self.spark = SimpleNamespace(interruptAll=self._interrupt)
+        self.spark = SimpleNamespace(
+            interruptAll=self._interrupt,
+            interruptTag=lambda tag: self._interrupt(),
+            addTag=lambda tag: None,
+            clearTags=lambda: None,
+        )
 
     def _interrupt(self) -> None:
         self.interrupts += 1
         print("jobs cancelled", file=sys.stderr)
 
     def execute_iter(self, script: str, file: str | None = None) -> Iterator[FakeResult]:
-        for text in filter(None, (part.strip() for part in script.split(";"))):
+        for text in (part.text for part in split(script)):
             self.executed.append(text)
             yield self._execute(text, script, file)
 
     def execute(self, script: str, file: str | None = None) -> list[FakeResult]:
+        if script == "SHOW TABLES":
+            return [_table("table name", *TABLES)]
+        if script == "SHOW FUNCTIONS":
+            return [_table("function name", *FUNCTIONS)]
+        if script.startswith("DESCRIBE "):
+            return [_described(script.removeprefix("DESCRIBE ").strip("`"))]
         self.executed.append(script)
         return [FakeResult(script, "explain", text=f"Spark's plan of {script}")]
 
@@ -88,6 +116,12 @@ class FakeSession:
 
     def _execute(self, text: str, script: str, file: str | None) -> FakeResult:
         word, _, rest = text.partition(" ")
+        if word in ("SHOW", "DESCRIBE") and text != "SHOW nothing":
+            return self.execute(text)[0]
+        if word == "wide":
+            names = [f"column_number_{i}" for i in range(int(rest))]
+            row = [pa.array([f"value {i}"]) for i in range(int(rest))]
+            return FakeResult(text, data=[pa.record_batch(row, names=names)])
         if word == "rows":
             numbers = pa.array(range(int(rest)), pa.int64())
             return FakeResult(text, data=[pa.record_batch([numbers], names=["n"])])
@@ -112,6 +146,16 @@ class FakeSession:
 
     def close(self) -> None:
         self.closed = True
+
+
+def _table(name: str, *values: str) -> FakeResult:
+    return FakeResult("", "table", data=[pa.record_batch([pa.array(values)], names=[name])])
+
+
+def _described(table: str) -> FakeResult:
+    columns = zip(*TABLES[table], strict=True)
+    batch = pa.record_batch([pa.array(c) for c in columns], names=["name", "type"])
+    return FakeResult("", "table", data=[batch])
 
 
 if __name__ == "__main__":

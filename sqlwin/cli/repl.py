@@ -1,0 +1,96 @@
+"""`sqlwin repl`: the interactive prompt."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from sqlwin.cli.formats import FORMATS
+from sqlwin.cli.options import check_spark_options, spark_options
+from sqlwin.cli.scripts import read_scripts
+
+if TYPE_CHECKING:
+    from sqlwin.session import Session
+
+
+@click.command()
+@click.option(
+    "-f",
+    "--file",
+    "files",
+    multiple=True,
+    metavar="FILE",
+    help="Run this file first, while the prompt is there already. Repeatable.",
+)
+@click.option(
+    "-e", "expressions", multiple=True, metavar="SQL", help="Run this SQL first. Repeatable."
+)
+@spark_options
+@click.option("--format", type=click.Choice(FORMATS), default="table", help="How rows are written.")
+@click.option(
+    "--max-rows",
+    type=click.IntRange(min=0),
+    default=1000,
+    show_default=True,
+    metavar="N",
+    help="The most rows that a table shows; 0 shows all.",
+)
+@click.option(
+    "--keys",
+    type=click.Choice(["emacs", "vi"]),
+    default="emacs",
+    envvar="SQLWIN_KEYS",
+    help="The keys of the prompt. Also from SQLWIN_KEYS.",
+)
+@click.option("--no-progress", is_flag=True, help="Show no progress bar.")
+def repl(
+    files: Sequence[str],
+    expressions: Sequence[str],
+    format: str,
+    max_rows: int,
+    keys: str,
+    no_progress: bool,
+    settings: Sequence[tuple[str, str]],
+    master: str | None,
+    conf: Sequence[tuple[str, str]],
+    remote: str | None,
+) -> None:
+    r"""Type SQL and see what it gives.
+
+    A statement runs when a ; ends it. Spark starts in the background; what is run before it is
+    there waits for it. Ctrl-C cancels what runs, Ctrl-D leaves.
+
+    At the prompt, \? lists the commands (\d describes tables, \i runs a file, \x shows a line
+    for each value ...), and Tab completes tables, columns, functions, settings and files. What
+    is typed is remembered in ~/.local/state/sqlwin/history, or where SQLWIN_HISTORY says.
+
+    \b
+    Examples:
+      sqlwin repl
+      sqlwin repl --file tables.sql
+      sqlwin repl -e "CREATE TABLE flights WITH ('connector' = 'filesystem',
+                      'path' = 'queries/data/flights.parquet', 'format' = 'parquet')"
+      sqlwin repl --master "local[8]" --conf spark.driver.memory=8g --keys vi
+    """
+    check_spark_options(master, remote)
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        raise click.UsageError("sqlwin repl needs a terminal; sqlwin run takes SQL from a pipe")
+    scripts = read_scripts(files, ()) if files else []
+
+    from sqlwin.repl.app import Repl
+    from sqlwin.repl.options import ReplOptions
+
+    def connect() -> Session:
+        import sqlwin
+
+        chosen: dict[str, Any] = dict(conf)
+        if remote is None:
+            # Spark's own bar would be drawn over the prompt.
+            chosen = {"spark.ui.showConsoleProgress": "false", **chosen}
+        return sqlwin.connect(master=master, conf=chosen, remote=remote, settings=dict(settings))
+
+    options = ReplOptions(format=format, max_rows=max_rows or None, keys=keys)
+    Repl(connect, options, progress=not no_progress).run(scripts, expressions)

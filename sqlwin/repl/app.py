@@ -1,0 +1,303 @@
+"""The loop of the prompt: reads, runs, shows."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from types import FrameType
+from typing import TYPE_CHECKING, Any
+
+from prompt_toolkit import PromptSession
+from prompt_toolkit.application import run_in_terminal
+from prompt_toolkit.auto_suggest import AutoSuggestFromHistory
+from prompt_toolkit.enums import EditingMode
+from prompt_toolkit.layout.processors import HighlightMatchingBracketProcessor
+from prompt_toolkit.lexers import PygmentsLexer
+
+from runtime.errors import SqlwinError
+from sqlwin.cli.failures import Stopped, say_error, say_unexpected
+from sqlwin.cli.scripts import Script
+from sqlwin.repl import commands, toolbar
+from sqlwin.repl.completer import SqlCompleter
+from sqlwin.repl.engine import Engine, State
+from sqlwin.repl.highlighting import STYLE, SqlwinLexer
+from sqlwin.repl.history import history_path, open_history
+from sqlwin.repl.keys import key_bindings
+from sqlwin.repl.names import KnownNames
+from sqlwin.repl.options import ReplOptions
+from sqlwin.repl.statements import is_command
+
+if TYPE_CHECKING:
+    from sqlwin.display.progress import ProgressBar
+    from sqlwin.repl.present import Presenter
+    from sqlwin.session import Session
+
+# How often the prompt is drawn while Spark starts
+_REFRESH_SECONDS = 0.125
+# Spark's start waits until the prompt stands
+_START_DELAY_SECONDS = 0.02
+
+
+class Repl:
+    """The interactive prompt.
+
+    Args:
+        connect: makes the session; called in the engine's thread.
+        options: the switches at the beginning.
+        progress: whether a bar is shown while a statement runs.
+    """
+
+    def __init__(
+        self, connect: Callable[[], Session], options: ReplOptions, *, progress: bool = True
+    ) -> None:
+        self.options = options
+        self.engine = Engine(connect)
+        self.engine.on_change = self._redraw
+        self.history = open_history(history_path())
+        self.names = KnownNames(self.engine)
+        self.last_sql = ""
+        self.next_text = ""
+        self._progress = progress
+        self._screen: tuple[Presenter, ProgressBar] | None = None
+        self._prompt: PromptSession[str] = PromptSession(
+            history=self.history,
+            multiline=True,
+            lexer=PygmentsLexer(SqlwinLexer),
+            style=STYLE,
+            include_default_pygments_style=False,
+            completer=SqlCompleter(self.names),
+            complete_while_typing=True,
+            auto_suggest=AutoSuggestFromHistory(),
+            key_bindings=key_bindings(),
+            input_processors=[HighlightMatchingBracketProcessor(chars="[](){}")],
+            prompt_continuation=toolbar.continuation,
+            bottom_toolbar=lambda: toolbar.toolbar(self.engine, self.options),
+            enable_open_in_editor=True,
+            tempfile_suffix=".sql",
+            reserve_space_for_menu=6,
+        )
+
+    def run(self, files: Sequence[Script], expressions: Sequence[str]) -> None:
+        """Read and run until the person leaves.
+
+        Args:
+            files: run in the background first.
+            expressions: run before the first prompt.
+        """
+        previous = signal.signal(signal.SIGINT, self._interrupted)
+        try:
+            for script in files:
+                self._preload(script)
+            for text in expressions:
+                self.run_sql(text)
+            while self._turn():
+                pass
+        finally:
+            signal.signal(signal.SIGINT, previous)
+            self._close()
+
+    def say(self, text: str) -> None:
+        """Print text."""
+        sys.stdout.write(text.rstrip("\n") + "\n")
+        sys.stdout.flush()
+
+    def sleep(self, seconds: float) -> bool:
+        """Wait; False if Ctrl-C ended it."""
+        try:
+            time.sleep(seconds)
+        except KeyboardInterrupt:
+            self.say("")
+            return False
+        return True
+
+    def run_sql(self, text: str, file: str | None = None, *, is_repeated: bool = False) -> bool:
+        """Run statements and show their results; False if one failed or was cancelled."""
+        if file is None and not is_repeated and not text.startswith(("DESCRIBE", "SHOW")):
+            self.last_sql = text
+        self.names.stop_learning()
+        self.engine.start()
+        try:
+            with self._bar_while_starting():
+                self.engine.wait(self.engine.submit(lambda s: self._execute(s, text, file)))
+        except Stopped:
+            raise
+        except KeyboardInterrupt:
+            self._shown().is_paging = False
+            say_error_line("cancelled")
+            return False
+        except Exception as error:
+            _report(error)
+            return False
+        finally:
+            self.names.learn_soon()
+        return True
+
+    # -- one turn ------------------------------------------------------------------------------
+
+    def _turn(self) -> bool:
+        """Read once and run it; False if the prompt is to be left."""
+        default, self.next_text = self.next_text, ""
+        is_starting = self.engine.state is State.STARTING
+        try:
+            text = self._prompt.prompt(
+                lambda: toolbar.prompt(self.engine),
+                default=default,
+                editing_mode=EditingMode.VI if self.options.keys == "vi" else EditingMode.EMACS,
+                refresh_interval=_REFRESH_SECONDS if is_starting else 0,
+                pre_run=self._start_soon,
+            )
+        except KeyboardInterrupt:
+            return True  # the line is given up; the history has it
+        except EOFError:
+            return False
+        if not text.strip():
+            return True
+        if not is_command(text):
+            self.run_sql(text)
+            return True
+        try:
+            commands.run_command(self, text)
+        except commands.Quit:
+            return False
+        except Stopped:
+            raise
+        except KeyboardInterrupt:
+            self.say("")
+        except SqlwinError as error:
+            _report(error)
+        return True
+
+    def _start_soon(self) -> None:
+        loop = self._prompt.app.loop
+        assert loop is not None
+        loop.call_later(_START_DELAY_SECONDS, self.engine.start)
+
+    def _interrupted(self, number: int, frame: FrameType | None) -> None:
+        if self._screen is None or not self._screen[0].is_paging:  # Ctrl-C in less is for less
+            raise KeyboardInterrupt
+
+    # -- in the engine's thread ----------------------------------------------------------------
+
+    def _execute(self, session: Session, text: str, file: str | None) -> None:
+        presenter, bar = self._shown(), self._bar()
+        bar.counts = bar.counts or _task_counts(session)
+        bar.restart_clock()
+        started = time.monotonic()
+        for result in bar.watched(iter(session.execute_iter(text, file)), "Running"):
+            self.engine.check()
+            presenter.show(result, started)
+            if result.kind in ("ok", "insert"):
+                self.names.forget()
+            bar.restart_clock()
+            started = time.monotonic()
+
+    def _preload(self, script: Script) -> None:
+        """Run a file in the background; what it shows appears above the prompt."""
+
+        def work(session: Session) -> None:
+            from rich.console import Console
+
+            from sqlwin.display.progress import ProgressBar
+            from sqlwin.repl.present import Presenter
+
+            shown: list[str] = []
+            bar = ProgressBar(Console(), enabled=False)
+            presenter = Presenter(
+                self.options, bar, self.engine.check, shown.append, can_page=False
+            )
+            n_statements = 0
+            try:
+                for result in session.execute_iter(script.text, script.file):
+                    n_statements += 1
+                    if result.kind not in ("ok", "insert"):
+                        presenter.show(result, time.monotonic())
+            except SqlwinError as error:
+                shown.append(f"error: {error}\n")
+            noun = "statement" if n_statements == 1 else "statements"
+            shown.append(f"{script.file}: {n_statements} {noun} run\n")
+            self._say_above("".join(shown))
+
+        self.engine.submit(work)
+
+    def _say_above(self, text: str) -> None:
+        """Print from another thread, above the prompt if it stands."""
+        app = self._prompt.app
+        loop = app.loop
+        if app.is_running and loop is not None:
+            loop.call_soon_threadsafe(lambda: run_in_terminal(lambda: self.say(text)))
+        else:
+            self.say(text)
+
+    def _redraw(self) -> None:
+        if self.engine.state is State.READY:
+            self.names.learn_soon()
+        if self._prompt.app.is_running:
+            self._prompt.app.invalidate()
+
+    # -- showing -------------------------------------------------------------------------------
+
+    def _bar(self) -> ProgressBar:
+        return self._opened_screen()[1]
+
+    def _shown(self) -> Presenter:
+        return self._opened_screen()[0]
+
+    def _opened_screen(self) -> tuple[Presenter, ProgressBar]:
+        """The presenter and the bar, made when they are needed: Arrow takes a while to load."""
+        if self._screen is None:
+            from rich.console import Console
+
+            from sqlwin.display.progress import ProgressBar
+            from sqlwin.repl.present import Presenter
+
+            bar = ProgressBar(Console(stderr=True), enabled=self._progress)
+            bar.__enter__()
+            presenter = Presenter(
+                self.options, bar, self.engine.check, _write_screen, can_page=sys.stdout.isatty()
+            )
+            self._screen = presenter, bar
+        return self._screen
+
+    @contextmanager
+    def _bar_while_starting(self) -> Iterator[None]:
+        if self.engine.state is State.READY:
+            yield
+            return
+        with self._bar().waiting("Starting Spark"):
+            yield
+
+    def _close(self) -> None:
+        if self._screen is not None:
+            self._screen[1].__exit__(None, None, None)
+        if self.options.output is not None:
+            self.options.output[1].close()
+        self.names.stop_learning()
+        self.engine.close()
+
+
+def say_error_line(text: str) -> None:
+    """One dim line on stderr."""
+    from rich.console import Console
+
+    Console(stderr=True).print(text, style="dim", highlight=False)
+
+
+def _report(error: BaseException) -> None:
+    if isinstance(error, SqlwinError):
+        say_error(str(error))
+    else:
+        say_unexpected(error)
+
+
+def _task_counts(session: Session) -> Any:
+    from sqlwin.display.progress import spark_task_counts
+
+    return spark_task_counts(session.spark)
+
+
+def _write_screen(text: str) -> None:
+    sys.stdout.write(text)
+    sys.stdout.flush()

@@ -1,0 +1,289 @@
+r"""Backslash commands: one table, from which `\?`, completion and the reference are made."""
+
+from __future__ import annotations
+
+import shlex
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from runtime.errors import SqlwinError
+from runtime.nearest import nearest
+from sqlwin.cli.formats import FORMATS
+from sqlwin.repl.editor import edited
+
+if TYPE_CHECKING:
+    from sqlwin.repl.app import Repl
+
+Handler = Callable[["Repl", str], None]
+
+
+class CommandError(SqlwinError):
+    """A backslash command is wrong."""
+
+
+class Quit(Exception):
+    """The prompt is to be left."""
+
+
+@dataclass(frozen=True)
+class Command:
+    r"""A backslash command.
+
+    Attributes:
+        name: with the backslash.
+        argument: what it takes, as help shows it; empty if nothing.
+        help: what it does, one line.
+        values: what the argument may be, for completion: `tables`, `paths`, `functions`, or the
+            values themselves.
+        run: does it.
+    """
+
+    name: str
+    argument: str
+    help: str
+    values: tuple[str, ...]
+    run: Handler
+
+
+COMMANDS: dict[str, Command] = {}
+
+# Names that mean another command
+ALIASES = {r"\h": r"\?", r"\help": r"\?", r"\quit": r"\q", r"\exit": r"\q", r"\edit": r"\e"}
+
+
+def command(name: str, argument: str, help: str, *values: str) -> Callable[[Handler], Handler]:
+    """Add a function to the commands."""
+
+    def add(run: Handler) -> Handler:
+        COMMANDS[name] = Command(name, argument, help, values, run)
+        return run
+
+    return add
+
+
+def run_command(repl: Repl, line: str) -> None:
+    r"""Do what a line such as `\d bids` says.
+
+    Raises:
+        SqlwinError: there is no such command, or what it was given is wrong.
+        Quit: the prompt is to be left.
+    """
+    name, _, argument = line.strip().removesuffix(";").partition(" ")
+    found = COMMANDS.get(ALIASES.get(name, name))
+    if found is None:
+        close = nearest(name, COMMANDS)
+        hint = f"did you mean {close}?" if close else r"\? lists the commands"
+        raise CommandError(f"there is no command {name}", hint=hint)
+    argument = argument.strip()
+    if argument and not found.argument:
+        raise CommandError(f"{name} takes nothing, but got {argument!r}")
+    found.run(repl, argument)
+
+
+def help_lines() -> Iterator[tuple[str, str]]:
+    """The commands with what they take, and what they do."""
+    for each in sorted(COMMANDS.values(), key=lambda found: found.name.lower()):
+        yield f"{each.name} {each.argument}".strip(), each.help
+
+
+# -- help and leaving ------------------------------------------------------------------------------
+
+
+@command(r"\?", "[FUNCTION]", "this list, or help on a function such as HOP", "functions")
+def _help(repl: Repl, argument: str) -> None:
+    if argument:
+        from sqlwin.functions import describe_function
+
+        repl.say(describe_function(argument))
+        return
+    lines = list(help_lines())
+    width = max(len(left) for left, _ in lines)
+    repl.say("\n".join(f"  {left:<{width}}  {right}" for left, right in lines))
+    repl.say(_KEYS)
+
+
+_KEYS = """
+  Enter       runs what a ; ends, or begins a new line     Alt-Enter  runs it as it is
+  Tab         completes                                    Ctrl-R     searches the history
+  Ctrl-C      cancels what runs, or drops the line         Ctrl-D     leaves
+  Ctrl-X Ctrl-E (v in vi mode)  opens the line in your editor
+
+SQL statements: SELECT, INSERT, CREATE, SHOW, DESCRIBE, SET, EXPLAIN ... as in files"""
+
+
+@command(r"\q", "", "leave (also Ctrl-D)")
+def _quit(repl: Repl, argument: str) -> None:
+    raise Quit
+
+
+# -- what there is -----------------------------------------------------------------------------
+
+
+@command(r"\d", "[NAME]", "list tables and views, or describe one", "tables")
+def _describe(repl: Repl, argument: str) -> None:
+    repl.run_sql(f"DESCRIBE {argument.rstrip(';')};" if argument else "SHOW TABLES;")
+
+
+@command(r"\d+", "NAME", "the statement that would make a table or view again", "tables")
+def _show_create(repl: Repl, argument: str) -> None:
+    if not argument:
+        raise CommandError(r"\d+ needs the name of a table or view", hint=r"\d lists them")
+    repl.run_sql(f"SHOW CREATE TABLE {argument};")
+
+
+@command(r"\df", "[PATTERN]", "list functions, such as \\df %window%")
+def _functions(repl: Repl, argument: str) -> None:
+    quoted = argument.replace("'", "''")
+    repl.run_sql(f"SHOW FUNCTIONS LIKE '{quoted}';" if argument else "SHOW FUNCTIONS;")
+
+
+# -- files and editing -------------------------------------------------------------------------
+
+
+@command(r"\i", "FILE", "run the SQL of a file", "paths")
+def _include(repl: Repl, argument: str) -> None:
+    path = _path(argument, r"\i")
+    try:
+        text = path.read_bytes().decode("utf-8-sig")
+    except OSError as error:
+        raise CommandError(f"cannot read {path}: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise CommandError(f"{path} is not UTF-8 text", hint="save it as UTF-8") from error
+    repl.run_sql(text, str(path))
+
+
+@command(r"\o", "[FILE]", "write rows to a file from now on; without FILE: to the screen", "paths")
+def _output(repl: Repl, argument: str) -> None:
+    if repl.options.output is not None:
+        path, stream = repl.options.output
+        stream.close()
+        repl.options.output = None
+        repl.say(f"closed {path}")
+    if not argument:
+        return
+    path = _path(argument, r"\o")
+    try:
+        stream = path.open("w", encoding="utf-8", newline="")
+    except OSError as error:
+        raise CommandError(f"cannot write {path}: {error.strerror}") from error
+    repl.options.output = path, stream
+    repl.say(f"rows go to {path} as {repl.options.format}; \\o ends that")
+
+
+@command(r"\e", "[FILE]", "edit the last statement, or a file, and take it to the prompt", "paths")
+def _edit(repl: Repl, argument: str) -> None:
+    if argument:
+        path = _path(argument, r"\e")
+        text = path.read_text("utf-8") if path.is_file() else ""
+    else:
+        text = repl.last_sql
+    repl.next_text = edited(text).rstrip()
+
+
+@command(r"\watch", "[SECONDS]", "run the last statement again and again (every 2 s)")
+def _watch(repl: Repl, argument: str) -> None:
+    try:
+        seconds = float(argument or 2)
+    except ValueError:
+        seconds = -1.0
+    if not 0 < seconds <= 86_400:
+        raise CommandError(f"\\watch takes seconds, not {argument!r}", hint=r"\watch 5")
+    if not repl.last_sql:
+        raise CommandError("there is no statement to run again")
+    repl.say("Ctrl-C ends it")
+    is_fine = True
+    while is_fine:
+        repl.say(f"\n{time.strftime('%H:%M:%S')}, every {seconds:g} s")
+        is_fine = repl.run_sql(repl.last_sql, is_repeated=True) and repl.sleep(seconds)
+
+
+@command(r"\!", "COMMAND", "run a command of the shell")
+def _shell(repl: Repl, argument: str) -> None:
+    subprocess.run(argument or "${SHELL:-sh}", shell=True, check=False)
+
+
+@command(r"\history", "[TEXT]", "statements typed before, those that hold TEXT")
+def _history(repl: Repl, argument: str) -> None:
+    entries = [e for e in repl.history.get_strings() if argument.lower() in e.lower()]
+    repl.say("\n".join(entries[-50:]) or "nothing was typed before")
+
+
+# -- how results look ----------------------------------------------------------------------------
+
+
+@command(r"\format", "[FORMAT]", f"how rows are written: {', '.join(FORMATS)}", *FORMATS)
+def _format(repl: Repl, argument: str) -> None:
+    if argument and argument not in FORMATS:
+        close = nearest(argument, FORMATS)
+        hint = f"did you mean {close}?" if close else f"there are {', '.join(FORMATS)}"
+        raise CommandError(f"there is no format {argument!r}", hint=hint)
+    repl.options.format = argument or repl.options.format
+    repl.say(f"rows are written as {repl.options.format}")
+
+
+@command(r"\x", "[on|off|auto]", "a line for each value; auto: where a table is too wide",
+         "on", "off", "auto")  # fmt: skip
+def _vertical(repl: Repl, argument: str) -> None:
+    flipped = "off" if repl.options.vertical == "on" else "on"
+    repl.options.vertical = _one_of(r"\x", argument or flipped, ("on", "off", "auto"))
+    repl.say(f"vertical output is {repl.options.vertical}")
+
+
+@command(r"\timing", "[on|off]", "tell how long a statement took", "on", "off")
+def _timing(repl: Repl, argument: str) -> None:
+    repl.options.timing = _switch(r"\timing", argument, repl.options.timing)
+    repl.say(f"timing is {'on' if repl.options.timing else 'off'}")
+
+
+@command(r"\pager", "[on|off]", "page what does not fit on the screen", "on", "off")
+def _pager(repl: Repl, argument: str) -> None:
+    repl.options.pager = _switch(r"\pager", argument, repl.options.pager)
+    repl.say(f"the pager is {'on' if repl.options.pager else 'off'}")
+
+
+@command(r"\null", "[TEXT]", "what NULL looks like in tables; without TEXT: NULL")
+def _null(repl: Repl, argument: str) -> None:
+    words = shlex.split(argument)
+    repl.options.null = " ".join(words) if words else "NULL"
+    repl.say(f"NULL is shown as {repl.options.null!r}")
+
+
+@command(r"\rows", "[N]", "the most rows that a table shows; 0 shows all")
+def _rows(repl: Repl, argument: str) -> None:
+    if argument:
+        if not argument.isdigit():
+            raise CommandError(f"\\rows takes a number, not {argument!r}", hint=r"\rows 100")
+        repl.options.max_rows = int(argument) or None
+    most = repl.options.max_rows
+    repl.say("tables show all rows" if most is None else f"tables show at most {most:,} rows")
+
+
+@command(r"\keys", "[emacs|vi]", "how the keys of the prompt work", "emacs", "vi")
+def _editing_keys(repl: Repl, argument: str) -> None:
+    flipped = "emacs" if repl.options.keys == "vi" else "vi"
+    repl.options.keys = _one_of(r"\keys", argument or flipped, ("emacs", "vi"))
+    repl.say(f"the keys are those of {repl.options.keys}")
+
+
+def _switch(name: str, argument: str, was: bool) -> bool:
+    return not was if not argument else _one_of(name, argument, ("on", "off")) == "on"
+
+
+def _one_of(name: str, argument: str, values: tuple[str, ...]) -> str:
+    if argument.lower() not in values:
+        raise CommandError(f"{name} takes {', '.join(values)}, not {argument!r}")
+    return argument.lower()
+
+
+def _path(argument: str, name: str) -> Path:
+    try:
+        words = shlex.split(argument)
+    except ValueError:
+        words = [argument]
+    if not words:
+        raise CommandError(f"{name} needs the name of a file")
+    return Path(" ".join(words)).expanduser()

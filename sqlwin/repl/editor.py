@@ -1,0 +1,33 @@
+"""The person's own editor on a piece of SQL."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import subprocess
+import tempfile
+from pathlib import Path
+
+from runtime.errors import SetupError
+
+
+def edited(text: str) -> str:
+    """What is left of `text` when the editor is closed: `VISUAL`, `EDITOR`, or vi.
+
+    Raises:
+        SetupError: there is no such editor, or it failed.
+    """
+    editor = os.environ.get("VISUAL") or os.environ.get("EDITOR") or "vi"
+    with tempfile.TemporaryDirectory(prefix="sqlwin-") as directory:
+        path = Path(directory) / "statement.sql"
+        path.write_text(text.rstrip() + "\n" if text else "", "utf-8")
+        try:
+            done = subprocess.run([*shlex.split(editor), str(path)], check=False)
+        except OSError as error:
+            raise SetupError(
+                f"cannot run the editor {editor}: {error.strerror}",
+                hint="export EDITOR=nano, or another one",
+            ) from error
+        if done.returncode:
+            raise SetupError(f"the editor {editor} ended with {done.returncode}")
+        return path.read_text("utf-8")

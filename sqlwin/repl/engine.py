@@ -1,0 +1,230 @@
+"""The session behind the prompt: a thread of its own starts Spark and does all the work.
+
+The thread at the prompt never waits for Spark unless a statement was given, and then Ctrl-C ends
+the wait. All calls that use the session come from one thread, since a session is made for one.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import itertools
+import os
+import queue
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import Future
+from enum import Enum
+from typing import TYPE_CHECKING, Any, TypeVar
+
+if TYPE_CHECKING:
+    from sqlwin.session import Session
+
+T = TypeVar("T")
+
+# A cancelled job ends within these seconds; else the thread is told to drop what it does, and
+# after as many seconds again the prompt comes back without it.
+GRACE_SECONDS = 3.0
+
+
+class Cancelled(KeyboardInterrupt):
+    """A statement was cancelled by Ctrl-C."""
+
+
+class State(Enum):
+    """How far the session is."""
+
+    STARTING = "starting"
+    READY = "ready"
+    FAILED = "failed"
+
+
+class Engine:
+    """Runs functions of a session one after the other, in a thread of its own.
+
+    Args:
+        connect: makes the session, in the engine's thread. If it fails, what was asked for fails
+            with its error, and the next request tries again.
+    """
+
+    def __init__(self, connect: Callable[[], Session]) -> None:
+        self.state = State.STARTING
+        self.started = time.monotonic()
+        self.name = "Spark"
+        self.failure: BaseException | None = None
+        self.on_change: Callable[[], None] = lambda: None
+        self._connect = connect
+        self._session: Session | None = None
+        self._requests: queue.SimpleQueue[tuple[Future[Any], Callable[[Session], Any]] | None] = (
+            queue.SimpleQueue()
+        )
+        self._running: Future[Any] | None = None
+        self._quiet: set[Future[Any]] = set()
+        self._cancelled = threading.Event()
+        self._groups = (f"sqlwin-repl-{os.getpid()}-{n}" for n in itertools.count(1))
+        self._group = ""
+        self._thread: threading.Thread | None = None
+
+    @property
+    def session(self) -> Session | None:
+        """The session, once there is one; its methods are for the engine's thread."""
+        return self._session
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether something runs at the moment that somebody asked for."""
+        return self._running is not None and self._running not in self._quiet
+
+    def start(self) -> None:
+        """Begin to start Spark."""
+        if self._thread is None:
+            self.started = time.monotonic()
+            self._thread = threading.Thread(target=self._run, name="sqlwin-engine", daemon=True)
+            self._thread.start()
+
+    def submit(self, work: Callable[[Session], T], *, quiet: bool = False) -> Future[T]:
+        """Have `work` done, after what was asked for before; `quiet` if nobody waits for it."""
+        future: Future[T] = Future()
+        if quiet:
+            self._quiet.add(future)
+            future.add_done_callback(self._quiet.discard)
+        self._requests.put((future, work))
+        return future
+
+    def check(self) -> None:
+        """Called by work now and then.
+
+        Raises:
+            Cancelled: it is to end.
+        """
+        if self._cancelled.is_set():
+            raise Cancelled
+
+    def cancel(self, future: Future[Any]) -> None:
+        """Withdraw what was asked for, or cancel the Spark jobs that it runs. Does not wait."""
+        if future.cancel() or self._running is not future:
+            return
+        self._cancelled.set()
+        session, group = self._session, self._group
+        if session is None:
+            return
+
+        def cancel_jobs() -> None:
+            from runtime.spark_jobs import cancel_group
+
+            cancel_group(session.spark, group)
+
+        # A thread of its own has a connection of its own to Spark, and may hang there.
+        threading.Thread(target=cancel_jobs, name="sqlwin-cancel", daemon=True).start()
+
+    def drop(self, future: Future[Any]) -> None:
+        """Raise `Cancelled` in work that did not end when its jobs were cancelled."""
+        if self._running is future and self._thread is not None and self._thread.ident is not None:
+            ctypes.pythonapi.PyThreadState_SetAsyncExc(
+                ctypes.c_ulong(self._thread.ident), ctypes.py_object(Cancelled)
+            )
+
+    def wait(self, future: Future[T]) -> T:
+        """The result of `future`; a KeyboardInterrupt in this thread cancels it.
+
+        Raises:
+            Cancelled: it was cancelled.
+        """
+        interrupts = 0
+        give_up = None
+        while True:
+            try:
+                left = None if give_up is None else max(0.0, give_up - time.monotonic())
+                return future.result(left)
+            except TimeoutError:
+                if future.done():
+                    raise
+                if interrupts > 1:  # nothing helps: it may end while the person goes on
+                    raise Cancelled from None
+                interrupts += 1
+                self.drop(future)
+                give_up = time.monotonic() + GRACE_SECONDS
+            except KeyboardInterrupt:
+                if future.done():
+                    raise
+                interrupts += 1
+                if interrupts == 1:
+                    self.cancel(future)
+                    if future.cancelled():
+                        raise Cancelled from None
+                else:
+                    self.drop(future)
+                give_up = time.monotonic() + GRACE_SECONDS
+
+    def close(self, seconds: float = 10.0) -> None:
+        """Stop Spark if it is there; whatever takes longer than `seconds` ends with the process."""
+        self._requests.put(None)
+        if self._thread is not None and self._session is not None:
+            self._thread.join(seconds)
+
+    # -- in the engine's thread ----------------------------------------------------------------
+
+    def _run(self) -> None:
+        try:
+            self._open()
+        except BaseException as error:
+            self._fail(error)
+        while True:
+            future: Future[Any] | None = None
+            try:
+                request = self._requests.get()
+                if request is None:
+                    break
+                future, work = request
+                if future.set_running_or_notify_cancel():
+                    self._do(future, work)
+            except Cancelled as error:  # came too late for what it was meant for
+                if future is not None and not future.done():
+                    future.set_exception(error)
+            self._running = None
+            self.on_change()
+        if self._session is not None:
+            self._session.close()
+
+    def _do(self, future: Future[Any], work: Callable[[Session], Any]) -> None:
+        self._cancelled.clear()
+        self._running = future
+        self.on_change()
+        try:
+            session = self._open()
+            self._group = next(self._groups)
+            from runtime.spark_jobs import begin_group
+
+            begin_group(session.spark, self._group)
+            result = work(session)
+        except BaseException as error:
+            self._running = None
+            if self._session is None:
+                self._fail(error)
+            future.set_exception(Cancelled() if self._cancelled.is_set() else error)
+            return
+        self._running = None
+        future.set_result(result)
+
+    def _open(self) -> Session:
+        if self._session is None:
+            self.state = State.STARTING
+            self.started = time.monotonic()
+            self._session = self._connect()
+            self.name = _described(self._session)
+            self.state = State.READY
+            self.on_change()
+        return self._session
+
+    def _fail(self, error: BaseException) -> None:
+        self.state, self.failure = State.FAILED, error
+        self.on_change()
+
+
+def _described(session: Session) -> str:
+    """`Spark 4.1.0 local[*]`."""
+    spark = session.spark
+    version = getattr(spark, "version", "")
+    context = getattr(spark, "sparkContext", None)
+    master = "" if context is None else context.master
+    return " ".join(filter(None, ("Spark", version, master)))

@@ -1,0 +1,72 @@
+"""What was typed before, kept from run to run."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from pathlib import Path
+
+from prompt_toolkit.history import FileHistory, History, InMemoryHistory
+
+# Older entries are forgotten when a run begins
+MOST_ENTRIES = 10_000
+
+
+def history_path() -> Path:
+    """Where the history is: `SQLWIN_HISTORY`, or `sqlwin/history` in the state directory."""
+    if named := os.environ.get("SQLWIN_HISTORY"):
+        return Path(named).expanduser()
+    state = os.environ.get("XDG_STATE_HOME") or "~/.local/state"
+    return Path(state).expanduser() / "sqlwin" / "history"
+
+
+def open_history(path: Path) -> History:
+    """The history in a file that only its owner can read; in memory if it cannot be written."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch(mode=0o600)
+        if not os.access(path, os.R_OK | os.W_OK):
+            return InMemoryHistory()
+    except OSError:
+        return InMemoryHistory()
+    history = PromptHistory(str(path))
+    history.forget_oldest()
+    return history
+
+
+class PromptHistory(FileHistory):
+    """A history without repetitions in a row, and without lines that begin with a space."""
+
+    def append_string(self, string: str) -> None:
+        """Add an entry, unless it is the last one again."""
+        last = self._loaded_strings[0] if self._loaded_strings else None
+        if string.strip() and not string.startswith(" ") and string != last:
+            super().append_string(string)
+
+    def load_history_strings(self) -> Iterable[str]:
+        """The entries, the newest first."""
+        try:
+            yield from super().load_history_strings()
+        except OSError:
+            return  # removed while it was used: nothing to remember
+
+    def store_string(self, string: str) -> None:
+        """Write an entry; one that cannot be written is remembered in this run only."""
+        try:
+            super().store_string(string)
+        except OSError:
+            return
+
+    def forget_oldest(self) -> None:
+        """Cut the file to the newest entries when it has grown to twice as many."""
+        entries = list(self.load_history_strings())
+        if len(entries) < 2 * MOST_ENTRIES:
+            return
+        path = Path(os.fsdecode(self.filename))
+        shorter = path.with_name(path.name + ".new")
+        shorter.unlink(missing_ok=True)
+        shorter.touch(mode=0o600)
+        kept = FileHistory(str(shorter))
+        for entry in reversed(entries[:MOST_ENTRIES]):
+            kept.store_string(entry)
+        shorter.replace(path)

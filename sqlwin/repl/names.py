@@ -1,0 +1,87 @@
+"""Names that completion knows: tables, columns and functions of the session, learnt from it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from concurrent.futures import Future
+from typing import TYPE_CHECKING, Any
+
+from runtime.errors import SqlwinError
+from sqlwin.repl.engine import Engine, State
+
+if TYPE_CHECKING:
+    from sqlwin.session import Session
+
+# Tables whose columns are looked up before anybody asks
+_EAGER_TABLES = 20
+
+Columns = tuple[tuple[str, str], ...]
+
+
+class KnownNames:
+    """What the session holds, asked for in the background while nobody waits for the engine."""
+
+    def __init__(self, engine: Engine) -> None:
+        self.tables: tuple[str, ...] = ()
+        self.functions: tuple[str, ...] = ()
+        self._engine = engine
+        self._columns: dict[str, Columns | None] = {}
+        self._wanted: list[str] = []
+        self._is_stale = True
+        self._pending: Future[Any] | None = None
+
+    def columns(self, table: str) -> Columns:
+        """Names and types of the columns of a table; empty if they are not known yet."""
+        key = table.lower()
+        if key not in self._columns:
+            self._columns[key] = None
+            self._wanted.append(table)
+            self.learn_soon()
+        return self._columns[key] or ()
+
+    def forget(self) -> None:
+        """Tables may have come or changed."""
+        self._is_stale = True
+
+    def learn_soon(self) -> None:
+        """Have the engine look up what is not known, when it has nothing else to do."""
+        if self._engine.state is not State.READY:
+            return
+        if self._pending is not None and not self._pending.done():
+            return
+        if self._is_stale or self._wanted:
+            self._pending = self._engine.submit(self._learn, quiet=True)
+
+    def stop_learning(self) -> None:
+        """Let go first what the person asked for."""
+        if self._pending is not None:
+            self._engine.cancel(self._pending)
+
+    # -- in the engine's thread ----------------------------------------------------------------
+
+    def _learn(self, session: Session) -> None:
+        if self._is_stale:
+            self._is_stale = False
+            self.tables = tuple(str(row[0]) for row in _rows(session, "SHOW TABLES"))
+            self._columns = {}
+            self._wanted = list(self.tables[:_EAGER_TABLES])
+            if not self.functions:
+                self.functions = tuple(str(row[0]) for row in _rows(session, "SHOW FUNCTIONS"))
+        elif self._wanted:
+            table = self._wanted.pop()
+            quoted = ".".join("`" + part.replace("`", "``") + "`" for part in table.split("."))
+            found = []
+            for row in _rows(session, f"DESCRIBE {quoted}"):
+                if not row[0] or str(row[0]).startswith("#"):
+                    break  # from here on Spark tells of partitions
+                found.append((str(row[0]), str(row[1])))
+            self._columns[table.lower()] = tuple(found)
+
+
+def _rows(session: Session, statement: str) -> Sequence[Any]:
+    """The rows of a statement; none if it fails: completion then proposes less."""
+    try:
+        (result,) = session.execute(statement)
+        return result.rows
+    except SqlwinError:
+        return ()

@@ -1,0 +1,122 @@
+"""A pager for what does not fit on the screen: `less`, or what the environment names."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import subprocess
+from collections.abc import Callable
+from types import TracebackType
+
+# -S: long lines are not folded, the arrow keys move sideways; -R: colours; -K: Ctrl-C leaves
+_LESS = ("less", "-SRK")
+
+
+class PagerClosed(Exception):
+    """The reader has left the pager."""
+
+
+def pager_command() -> list[str] | None:
+    """The pager: `SQLWIN_PAGER`, `PAGER`, or less; None if there is none, or it is empty."""
+    for variable in ("SQLWIN_PAGER", "PAGER"):
+        if (named := os.environ.get(variable)) is not None:
+            command = shlex.split(named)
+            if not command or command == ["cat"]:
+                return None
+            if shutil.which(command[0]):
+                return list(_LESS) if command == ["less"] else command
+    return list(_LESS) if shutil.which(_LESS[0]) else None
+
+
+class PagedText:
+    """Text for the screen, that goes to a pager as soon as it is longer than the screen.
+
+    Args:
+        rows: lines of the screen.
+        write: prints on the screen.
+        command: the pager; None prints everything.
+        on_page: told when the pager is opened (True) and when it was left (False).
+    """
+
+    def __init__(
+        self,
+        rows: int,
+        write: Callable[[str], object],
+        command: list[str] | None,
+        on_page: Callable[[bool], None] = lambda is_open: None,
+    ) -> None:
+        self._on_page = on_page
+        self._rows = rows
+        self._write = write
+        self._command = command
+        self._held: list[str] = []
+        self._n_lines = 0
+        self._pager: subprocess.Popen[str] | None = None
+
+    def __enter__(self) -> PagedText:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def write(self, text: str) -> None:
+        """Append text.
+
+        Raises:
+            PagerClosed: nobody reads any more.
+        """
+        if self._pager is not None:
+            self._send(text)
+            return
+        self._held.append(text)
+        self._n_lines += text.count("\n")
+        if self._n_lines > self._rows:
+            self.page()
+
+    def page(self) -> None:
+        """Open the pager now, though the text may fit on the screen."""
+        if self._pager is not None:
+            return
+        if self._command is not None:
+            self._on_page(True)
+            self._pager = subprocess.Popen(
+                self._command,
+                stdin=subprocess.PIPE,
+                text=True,
+                encoding="utf-8",
+                env={**os.environ, "LESSCHARSET": "utf-8"},
+            )
+        held, self._held = "".join(self._held), []
+        if self._pager is None:
+            self._write(held)
+            self._n_lines = 0
+        else:
+            self._send(held)
+
+    def close(self) -> None:
+        """Show what is held, or wait until the reader leaves the pager."""
+        if self._pager is None:
+            self._write("".join(self._held))
+            self._held = []
+            return
+        try:
+            if self._pager.stdin is not None:
+                self._pager.stdin.close()
+        except BrokenPipeError:
+            pass  # left before the end
+        self._pager.wait()
+        self._on_page(False)
+
+    def _send(self, text: str) -> None:
+        assert self._pager is not None and self._pager.stdin is not None
+        try:
+            self._pager.stdin.write(text)
+            self._pager.stdin.flush()
+        except BrokenPipeError:
+            raise PagerClosed from None

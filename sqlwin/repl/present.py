@@ -1,0 +1,219 @@
+r"""Shows results at the prompt: on the screen, through the pager, or in the file of \o."""
+
+from __future__ import annotations
+
+import io
+import shutil
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+from rich.cells import cell_len
+from rich.console import Console
+from rich.text import Text
+
+from sqlwin.cli.run import WRITERS, counted, elapsed
+from sqlwin.display.progress import ProgressBar
+from sqlwin.display.table import write_table
+from sqlwin.display.vertical import write_vertical
+from sqlwin.repl.options import ReplOptions
+from sqlwin.repl.pager import PagedText, PagerClosed, pager_command
+
+if TYPE_CHECKING:
+    from sqlwin.session import Result
+
+# Wider than any table
+_UNBOUNDED = 1_000_000
+# Lines of the screen that are left for the prompt
+_PROMPT_LINES = 4
+_MORE = r"\rows 0 shows all, \o FILE writes them to a file"
+
+
+class Presenter:
+    """Shows results one after the other, as the options say.
+
+    Args:
+        options: the switches of the prompt.
+        bar: shown while rows are waited for.
+        check: raises when the statement is to end.
+        write: prints on the screen.
+        can_page: whether there is a person in front of the screen.
+    """
+
+    def __init__(
+        self,
+        options: ReplOptions,
+        bar: ProgressBar,
+        check: Callable[[], None],
+        write: Callable[[str], object],
+        *,
+        can_page: bool,
+    ) -> None:
+        self.is_paging = False
+        self._options = options
+        self._bar = bar
+        self._check = check
+        self._write = write
+        self._can_page = can_page
+        self._colours = Console().color_system if can_page else None
+
+    def show(self, result: Result, started: float) -> None:
+        """Show a result; `started` is when its statement was begun (`time.monotonic`)."""
+        if result.kind in ("ok", "insert"):
+            self._say(result.message + (self._took(started) if result.kind == "insert" else ""))
+        elif self._options.output is not None:
+            self._to_file(result, started)
+        elif result.kind == "explain":
+            self._page((result.text or "").rstrip("\n") + "\n")
+        elif self._options.format == "table":
+            self._show_table(result, started)
+        else:
+            self._show_text(result, started)
+        for note in result.notes:
+            self._say(f"note: {note}", dim=True)
+
+    # -- the screen ----------------------------------------------------------------------------
+
+    def _show_table(self, result: Result, started: float) -> None:
+        limit = self._options.max_rows
+        batches = list(self._batches(result, None if limit is None else limit + 1))
+        width, height = shutil.get_terminal_size()
+        vertical = self._options.vertical
+        if vertical != "on":
+            text, n_rows, is_cut = self._table(result.columns, batches, _UNBOUNDED)
+            # the line below the names is as wide as the table
+            needed = max(cell_len(Text.from_ansi(line).plain) for line in text.split("\n")[:2])
+            if needed > width and vertical == "auto":
+                vertical = "on"
+            elif needed > width and not self._pages():
+                text, n_rows, is_cut = self._table(result.columns, batches, width)
+                needed = width
+        if vertical == "on":
+            console, stream = self._console(width)
+            n_rows, is_cut = write_vertical(
+                result.columns,
+                batches,
+                console,
+                max_rows=limit,
+                null=self._options.null,
+                more=_MORE,
+            )
+            text, needed = stream.getvalue(), width
+        is_long = text.count("\n") > height - _PROMPT_LINES
+        if (is_long or needed > width) and self._pages():
+            self._page(text, at_once=True)
+        else:
+            self._write(text)
+        self._foot(n_rows, " shown" if is_cut else "", started)
+
+    def _show_text(self, result: Result, started: float) -> None:
+        """CSV, JSON and the like: written as it comes, in a pager once the screen is full."""
+        n_rows, suffix = 0, ""
+        with self._paged() as paged:
+
+            def write(text: str) -> None:
+                self._check()
+                paged.write(text)
+
+            try:
+                n_rows = self._write_rows(result, write)
+            except PagerClosed:
+                suffix = "the pager was left before the end"
+        if suffix:
+            self._say(suffix, dim=True)
+        else:
+            self._foot(n_rows, "", started)
+
+    def _table(
+        self, columns: Sequence[str], batches: Sequence[pa.RecordBatch], width: int
+    ) -> tuple[str, int, bool]:
+        console, stream = self._console(width)
+        n_rows, is_cut = write_table(
+            columns,
+            batches,
+            console,
+            max_rows=self._options.max_rows,
+            null=self._options.null,
+            more=_MORE,
+        )
+        text = "\n".join(line.rstrip() for line in stream.getvalue().split("\n"))
+        return text, n_rows, is_cut
+
+    def _console(self, width: int) -> tuple[Console, io.StringIO]:
+        stream = io.StringIO()
+        console = Console(
+            file=stream,
+            force_terminal=True,
+            color_system=self._colours,  # type: ignore[arg-type]  # its own answer
+            width=width,
+            highlight=False,
+        )
+        return console, stream
+
+    def _pages(self) -> bool:
+        return self._can_page and self._options.pager and pager_command() is not None
+
+    def _page(self, text: str, at_once: bool = False) -> None:
+        try:
+            with self._paged() as paged:
+                if at_once:
+                    paged.page()
+                paged.write(text)
+        except PagerClosed:
+            return  # read as far as was wanted
+
+    def _paged(self) -> PagedText:
+        height = shutil.get_terminal_size().lines
+        command = pager_command() if self._pages() else None
+        return PagedText(height - _PROMPT_LINES, self._write, command, on_page=self._note_paging)
+
+    def _note_paging(self, is_paging: bool) -> None:
+        self.is_paging = is_paging
+
+    # -- a file --------------------------------------------------------------------------------
+
+    def _to_file(self, result: Result, started: float) -> None:
+        assert self._options.output is not None
+        path, stream = self._options.output
+
+        def write(text: str) -> None:
+            self._check()
+            stream.write(text)
+
+        if self._options.format == "table" and result.kind != "explain":
+            console = Console(file=stream, force_terminal=False, color_system=None)
+            shown = write_vertical if self._options.vertical == "on" else write_table
+            batches = self._batches(result, None)
+            n_rows, _ = shown(
+                result.columns, batches, console, max_rows=None, null=self._options.null
+            )
+        else:
+            n_rows = self._write_rows(result, write)
+        stream.flush()
+        self._foot(n_rows, f" written to {path}", started)
+
+    # -- rows ----------------------------------------------------------------------------------
+
+    def _write_rows(self, result: Result, write: Callable[[str], object]) -> int:
+        if result.kind == "explain":
+            text = (result.text or "").rstrip("\n") + "\n"
+            write(text)
+            return text.count("\n")
+        writer = WRITERS[self._options.format]
+        return writer(result.columns, self._batches(result, None), write)
+
+    def _batches(self, result: Result, limit: int | None) -> Iterator[pa.RecordBatch]:
+        for batch in self._bar.watched(iter(result.batches(limit)), "Running"):
+            self._check()
+            yield batch
+
+    def _foot(self, n_rows: int, suffix: str, started: float) -> None:
+        self._say(counted(n_rows) + suffix + self._took(started), dim=True)
+
+    def _took(self, started: float) -> str:
+        return f" ({elapsed(started)})" if self._options.timing else ""
+
+    def _say(self, text: str, dim: bool = False) -> None:
+        console, stream = self._console(max(shutil.get_terminal_size().columns, 20))
+        console.print(Text(text, style="dim" if dim else ""), soft_wrap=True)
+        self._write(stream.getvalue())

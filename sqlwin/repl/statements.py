@@ -1,0 +1,80 @@
+"""Whether what stands at the prompt is complete, and which backslash command it is."""
+
+from __future__ import annotations
+
+from runtime.errors import SqlSyntaxError
+
+# Any statement would do
+_NEXT = "\nSELECT 1"
+
+
+def is_command(text: str) -> bool:
+    r"""Whether the text is a backslash command, such as `\d bids`."""
+    return text.lstrip().startswith("\\")
+
+
+def is_complete(text: str) -> bool:
+    r"""Whether Enter runs the text: a backslash command, or statements that a semicolon ends.
+
+    A semicolon in a string, a comment, a statement set or a block ends nothing.
+
+    Example:
+        >>> is_complete("SELECT 1")
+        False
+        >>> is_complete("SELECT ';' -- done;")
+        False
+        >>> is_complete("SELECT ';';")
+        True
+        >>> is_complete("EXECUTE STATEMENT SET BEGIN INSERT INTO a SELECT 1;")
+        False
+    """
+    if not text.strip() or is_command(text):
+        return True
+    if ";" not in text:
+        return False
+    # reading SQL takes a moment to load: not before the first semicolon
+    from sqlwin.statement_text import split
+
+    try:
+        parts = split(text + _NEXT)
+    except SqlSyntaxError:
+        return False
+    return not parts or parts[-1].text == _NEXT.strip()
+
+
+def open_piece(text: str) -> str:
+    r"""What is open at the end of the text: a quote, `(`, `/*`, or nothing.
+
+    Example:
+        >>> open_piece("SELECT COUNT(")
+        '('
+        >>> open_piece("SELECT 'it''s")
+        "'"
+        >>> open_piece("SELECT (1) -- (")
+        ''
+    """
+    stack: list[str] = []
+    i = 0
+    while i < len(text):
+        char = text[i]
+        if stack and stack[-1] in "'\"`":
+            if char == "\\" and stack[-1] != "`":
+                i += 1
+            elif char == stack[-1]:
+                stack.pop()
+        elif stack and stack[-1] == "/*":
+            if text.startswith("*/", i):
+                stack.pop()
+                i += 1
+        elif text.startswith("--", i):
+            end = text.find("\n", i)
+            i = len(text) if end < 0 else end
+        elif text.startswith("/*", i):
+            stack.append("/*")
+            i += 1
+        elif char in "'\"`([":
+            stack.append(char)
+        elif char in ")]" and stack and stack[-1] in "([":
+            stack.pop()
+        i += 1
+    return stack[-1] if stack else ""

@@ -1,0 +1,86 @@
+"""The prompt itself and the line at the foot of the screen."""
+
+from __future__ import annotations
+
+import time
+
+from prompt_toolkit.application.current import get_app
+from prompt_toolkit.formatted_text import StyleAndTextTuples
+from prompt_toolkit.formatted_text.utils import fragment_list_width
+
+from sqlwin.repl.call_help import call_at
+from sqlwin.repl.engine import Engine, State
+from sqlwin.repl.options import ReplOptions
+from sqlwin.repl.statements import open_piece
+
+NAME = "sqlwin"
+_SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
+
+
+def prompt(engine: Engine) -> StyleAndTextTuples:
+    """`sqlwin> `, in another colour until Spark is there."""
+    style = "class:prompt" if engine.state is State.READY else "class:prompt,prompt.waiting"
+    return [(style, f"{NAME}> ")]
+
+
+def continuation(width: int, line: int, wrapped: int) -> StyleAndTextTuples:
+    """What stands before the second line and those after it: what is open there."""
+    if wrapped:
+        return [("class:prompt.more", " " * width)]
+    lines = get_app().current_buffer.document.lines[:line]
+    mark = {"'": "'", '"': '"', "`": "`", "(": "(", "[": "[", "/*": "*"}.get(
+        open_piece("\n".join(lines)), "-"
+    )
+    return [("class:prompt.more", f"{mark}> ".rjust(width))]
+
+
+def toolbar(engine: Engine, options: ReplOptions) -> StyleAndTextTuples:
+    """The state of Spark and the switches; in a call, the arguments of its function."""
+    app = get_app()
+    left = _call_help(app.current_buffer.document.text_before_cursor) or [
+        *_state(engine),
+        *_switches(options),
+    ]
+    right = r"\? help  Ctrl-D leaves "
+    room = app.output.get_size().columns - fragment_list_width(left) - len(right)
+    if room < 2:
+        return left
+    return [*left, ("", " " * room), ("", right)]
+
+
+def _state(engine: Engine) -> StyleAndTextTuples:
+    if engine.state is State.STARTING:
+        seconds = time.monotonic() - engine.started
+        spin = _SPINNER[int(seconds * 8) % len(_SPINNER)]
+        text = f" {spin} Spark is starting, {seconds:.0f} s"
+        return [("class:bottom-toolbar.waiting", text)]
+    if engine.state is State.FAILED:
+        return [("class:bottom-toolbar.failed", " Spark did not start")]
+    if engine.is_busy:
+        return [("class:bottom-toolbar.waiting", " working")]
+    return [("", f" {engine.name}")]
+
+
+def _switches(options: ReplOptions) -> StyleAndTextTuples:
+    parts = [options.format]
+    if options.vertical != "off":
+        parts.append("vertical" if options.vertical == "on" else "vertical auto")
+    if options.output is not None:
+        parts.append(f"to {options.output[0]}")
+    if options.keys == "vi":
+        parts.append("vi")
+    return [("", "".join(f"  {part}" for part in parts))]
+
+
+def _call_help(before: str) -> StyleAndTextTuples:
+    """The call at the cursor, such as `HOP(TABLE data, ...)`, with its argument there marked."""
+    call = call_at(before)
+    if call is None:
+        return []
+    fragments: StyleAndTextTuples = [("class:bottom-toolbar.call", f" {call.name}(")]
+    for i, parameter in enumerate(call.parameters):
+        style = "bottom-toolbar.argument" if i == call.argument else "bottom-toolbar.call"
+        fragments.append(("class:bottom-toolbar.call", ", " if i else ""))
+        fragments.append((f"class:{style}", parameter))
+    fragments.append(("class:bottom-toolbar.call", ")"))
+    return fragments
