@@ -102,7 +102,7 @@ def _end_of_set(tokens: list[Token], body: int) -> int:
     i = body
     while i < len(tokens) and not is_word(tokens, i, "END"):
         i = _semicolon(tokens, i) + 1
-    return i
+    return min(i, len(tokens))
 
 
 def _end_of_block(tokens: list[Token], first: int) -> int:

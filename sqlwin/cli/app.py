@@ -12,6 +12,7 @@ import click
 
 from sqlwin.cli.failures import ReportingGroup
 from sqlwin.cli.formats import EXPLAIN_FORMAT_OF_SUFFIX, FORMAT_OF_SUFFIX, FORMATS
+from sqlwin.cli.functions import functions
 from sqlwin.cli.options import check_spark_options, sql_options
 from sqlwin.cli.repl import repl
 from sqlwin.cli.scripts import read_scripts
@@ -54,6 +55,8 @@ def main() -> None:
                      GROUP BY window_start, window_end"
       sqlwin run tables.sql report.sql --output report.csv
       sqlwin explain report.sql
+      sqlwin repl --file tables.sql
+      sqlwin functions HOP
 
     \b
     Exit codes:
@@ -196,6 +199,7 @@ def explain(
 
 
 main.add_command(repl)
+main.add_command(functions)
 
 
 def _open(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from prompt_toolkit.application.current import get_app
 from prompt_toolkit.buffer import Buffer
+from prompt_toolkit.completion import CompleteEvent, get_common_complete_suffix
 from prompt_toolkit.enums import DEFAULT_BUFFER
 from prompt_toolkit.filters import Condition, Filter, has_focus, vi_insert_mode
 from prompt_toolkit.filters.app import emacs_insert_mode
@@ -52,12 +53,24 @@ def key_bindings() -> KeyBindings:
     @keys.add("tab", filter=typing)
     def complete(event: KeyPressEvent) -> None:
         buffer = event.current_buffer
-        if buffer.complete_state is not None:
+        state = buffer.complete_state
+        if state is not None and state.current_completion is not None:
             buffer.complete_next()
-        elif not buffer.document.current_line_before_cursor.strip() and buffer.text.strip():
+            return
+        if not buffer.document.current_line_before_cursor.strip() and buffer.text.strip():
             buffer.insert_text("  ")
+            return
+        # At once: a menu that is still being made for the last key would swallow this one.
+        asked = CompleteEvent(completion_requested=True)
+        found = list(buffer.completer.get_completions(buffer.document, asked))
+        if len(found) == 1:
+            buffer.apply_completion(found[0])
+        elif state is not None:
+            buffer.complete_next()
+        elif common := get_common_complete_suffix(buffer.document, found):
+            buffer.insert_text(common)
         else:
-            buffer.start_completion(insert_common_part=True)
+            buffer.start_completion(select_first=False)
 
     for opening, closing in PAIRS.items():
         _add_pair(keys, opening, closing, typing)

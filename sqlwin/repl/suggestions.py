@@ -222,7 +222,7 @@ def _setting_values(context: Context, names: Names) -> Iterator[Suggestion]:
         from planner.rules import RULE_NAMES
 
         values = RULE_NAMES
-    elif setting.default:
+    elif setting.default and not values:
         values = (setting.default,)
     yield from _in_quotes(values, context, "default", setting.default)
 

@@ -1,0 +1,197 @@
+"""What is proposed at the cursor, which the mark ^ stands for."""
+
+from dataclasses import dataclass, field
+
+import pytest
+
+from sqlwin.repl.call_help import call_at
+from sqlwin.repl.context import Kind, context_at
+from sqlwin.repl.suggestions import suggestions
+
+
+@dataclass
+class Names:
+    tables: tuple[str, ...] = ("bids", "items", "my table")
+    functions: tuple[str, ...] = ("upper", "abs", "tumble", "<")
+    held: dict[str, list[tuple[str, str]]] = field(
+        default_factory=lambda: {
+            "bids": [("ts", "TIMESTAMP"), ("item", "STRING"), ("price", "DOUBLE")],
+            "items": [("item", "STRING"), ("listed", "TIMESTAMP_LTZ"), ("weight kg", "INT")],
+        }
+    )
+
+    def columns(self, table):
+        return self.held.get(table.lower(), ())
+
+
+def proposed(text, *, asked=True):
+    before, _, after = text.partition("^")
+    return [s.text for s in suggestions(context_at(before, after), Names(), asked=asked)]
+
+
+def test_a_statement_begins_with_its_keyword_in_the_case_that_is_typed():
+    assert proposed("SEL^") == ["SELECT"]
+    assert proposed("sel^") == ["select"]
+    assert "CREATE TABLE" in proposed("CRE^")
+    assert proposed("SELECT 1; INS^")[0] == "INSERT INTO"
+
+
+def test_after_from_and_join_come_tables_and_window_functions():
+    assert proposed("SELECT * FROM b^") == ["bids"]
+    assert proposed("SELECT * FROM ^")[:4] == ["bids", "items", "`my table`", "TUMBLE(TABLE "]
+    assert proposed("SELECT * FROM bids JOIN i^") == ["items"]
+    assert proposed("SELECT * FROM bids, i^") == ["items"]
+    assert proposed("SELECT * FROM (SELECT * FROM bi^)") == ["bids"]
+    assert proposed("SELECT * FROM TABLE(H^)") == ["HOP(TABLE "]
+    assert proposed("select * from cum^") == ["cumulate(table "]
+
+
+def test_names_of_a_with_clause_are_tables_too():
+    assert "recent" in proposed("WITH recent AS (SELECT 1) SELECT * FROM ^")
+
+
+@pytest.mark.parametrize("start", ["INSERT INTO", "DESCRIBE", "DROP TABLE", "SHOW CREATE TABLE"])
+def test_these_statements_name_a_table(start):
+    assert proposed(f"{start} bi^") == ["bids"]
+    assert proposed(f"{start} ^")[:2] == ["bids", "items"]
+
+
+def test_columns_are_those_of_the_tables_in_scope_also_when_they_come_later():
+    assert proposed("SELECT pr^ FROM bids") == ["price"]
+    assert proposed("SELECT ^ FROM bids")[:3] == ["ts", "item", "price"]
+    assert proposed("SELECT * FROM items WHERE we^")[0] == "`weight kg`"
+    assert proposed("SELECT pri^ FROM items") == []
+    assert proposed("SELECT item FROM bids GROUP BY pr^") == ["price"]
+
+
+def test_an_alias_limits_columns_to_its_table():
+    assert proposed("SELECT b.^ FROM bids AS b JOIN items i ON 1 = 1") == ["ts", "item", "price"]
+    assert proposed("SELECT i.li^ FROM bids b JOIN items i ON b.item = i.item") == ["listed"]
+
+
+def test_window_columns_belong_to_queries_with_windows():
+    windowed = "FROM TABLE(TUMBLE(TABLE bids, DESCRIPTOR(ts), INTERVAL '1' HOUR))"
+    assert proposed(f"SELECT window^ {windowed}") == ["window_start", "window_end", "window_time"]
+    assert proposed("SELECT window^ FROM bids") == []
+
+
+def test_functions_follow_the_case_that_is_typed():
+    assert "COUNT(" in proposed("SELECT COU^ FROM bids")
+    assert proposed("SELECT upp^ FROM bids") == ["upper("]
+
+
+def test_a_table_is_followed_by_clauses():
+    assert proposed("SELECT * FROM bids WH^") == ["WHERE"]
+    assert "GROUP BY" in proposed("SELECT * FROM bids ^")
+
+
+def test_the_arguments_of_a_window_function_come_one_after_the_other():
+    call = "SELECT * FROM TABLE(HOP("
+    assert proposed(f"{call}^") == ["TABLE"]
+    assert proposed(f"{call}TABLE b^") == ["bids"]
+    assert proposed(f"{call}TABLE bids, ^") == ["DESCRIPTOR(ts)", "DESCRIPTOR("]
+    assert proposed(f"{call}TABLE bids, DESCRIPTOR(^") == ["ts"]
+    assert proposed(f"{call}TABLE items, DESCRIPTOR(^)") == ["listed"]
+    assert proposed(f"{call}TABLE bids, DESCRIPTOR(ts), ^")[0] == "INTERVAL '1' MINUTE"
+    assert proposed(f"{call}TABLE bids, DESCRIPTOR(ts), SIZE => ^")[0] == "INTERVAL '1' MINUTE"
+
+
+def test_settings_and_their_values():
+    assert proposed("SET 'table.opt^") == ["table.optimizer.agg-phase-strategy'"]
+    assert proposed("SET table.opt^") == []  # a bare name with dots is several words
+    assert "'table.local-time-zone'" in proposed("SET ^")
+    assert proposed("SET 'table.optimizer.agg-phase-strategy' = ^") == [
+        "'AUTO'",
+        "'ONE_PHASE'",
+        "'TWO_PHASE'",
+    ]
+    assert proposed("SET 'table.local-time-zone' = 'Europe/Berl^") == ["Europe/Berlin'"]
+    assert "fold_window_into_aggregate'" in proposed(
+        "SET 'sqlwin.optimizer.disabled-rules' = 'fold^"
+    )
+
+
+def test_connectors_and_their_options():
+    create = "CREATE TABLE t (a INT) WITH ("
+    assert proposed(f"{create}^") == ["'connector' = "]
+    assert "filesystem'" in proposed(f"{create}'connector' = '^")
+    assert "number-of-rows'" in proposed(f"{create}'connector' = 'datagen', '^")
+    assert "path'" not in proposed(f"{create}'connector' = 'datagen', '^")
+    assert proposed(f"{create}'connector' = 'filesystem', 'format' = 'par^") == ["parquet'"]
+    csv = "'connector' = 'filesystem', 'format' = 'csv', "
+    assert "csv.field-delimiter'" in proposed(f"{create}{csv}'csv.^")
+    assert proposed(f"{create}{csv}'header' = '^") == ["true'", "false'"]
+
+
+def test_paths_are_completed_in_quotes(tmp_path, monkeypatch):
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "bids.parquet").touch()
+    (tmp_path / "data" / ".hidden").touch()
+    monkeypatch.chdir(tmp_path)
+    create = "CREATE TABLE t WITH ('connector' = 'filesystem', 'path' = '"
+    assert proposed(f"{create}da^") == ["data/"]
+    assert proposed(f"{create}data/^") == ["data/bids.parquet"]
+    assert proposed(r"\i data/b^") == ["data/bids.parquet"]
+
+
+def test_types_stand_after_the_names_of_columns():
+    assert "TIMESTAMP_LTZ" in proposed("CREATE TABLE t (ts TIMEST^")
+    assert "BIGINT" in proposed("CREATE TABLE t (a INT, b ^")
+
+
+def test_backslash_commands_and_their_arguments():
+    assert proposed(r"\ti^") == ["\\timing "]
+    assert proposed(r"\d b^") == ["bids"]
+    assert proposed(r"\x ^") == ["on", "off", "auto"]
+    assert "jsonl" in proposed(r"\format js^")
+    assert proposed(r"\? CUM^") == ["CUMULATE"]
+
+
+def test_nothing_is_proposed_unasked_where_almost_anything_fits():
+    assert proposed("SELECT ^ FROM bids", asked=False) == []
+    assert proposed("^", asked=False) == []
+    assert proposed("SELECT * FROM ^", asked=False)[:1] == ["bids"]
+
+
+def test_nothing_is_proposed_in_comments_and_strings():
+    assert proposed("SELECT 1 -- fr^") == []
+    assert proposed("SELECT 'fr^") == []
+
+
+def test_what_is_typed_in_full_is_not_proposed():
+    assert proposed("SELECT price FROM bids WHERE price^") == []
+
+
+@pytest.mark.parametrize("text", ["SHOW ^", "EXPLAIN ^", "USE ^", "SELECT a.b.^", "FROM ^", ")^"])
+def test_odd_beginnings_are_no_errors(text):
+    assert isinstance(proposed(text), list)
+
+
+def test_the_context_survives_every_cut_of_a_long_statement():
+    sql = """
+        CREATE TABLE t (ts TIMESTAMP(3), WATERMARK FOR ts AS ts) WITH ('connector' = 'datagen');
+        WITH a AS (SELECT "x", `y z`, b.c FROM TABLE(HOP(DATA => TABLE bids, TIMECOL =>
+        DESCRIPTOR(ts), SLIDE => INTERVAL '5' MINUTES, SIZE => INTERVAL '1' HOUR)) b) -- remark
+        INSERT INTO s SELECT /* why */ 'it''s', CASE WHEN a > 1 THEN 2 END FROM a JOIN u USING (k)
+    """
+    for i in range(len(sql)):
+        assert proposed(sql[:i] + "^" + sql[i:]) is not None
+
+
+def test_the_argument_at_the_cursor_is_known():
+    call = call_at("SELECT * FROM TABLE(HOP(TABLE t, DESCRIPTOR(ts), INTERVAL '1' HOUR, ")
+    assert call is not None and call.argument is not None
+    assert (call.name, call.parameters[call.argument]) == ("HOP", "size")
+    named = call_at("SELECT * FROM HOP(TABLE t, SIZE => ")
+    assert named is not None and named.argument is not None
+    assert named.parameters[named.argument] == "size"
+    inner = call_at("SELECT * FROM HOP(TABLE t, DESCRIPTOR(")
+    assert inner is not None and inner.argument == 1
+    assert call_at("SELECT * FROM HOP(TABLE t)") is None
+    assert call_at("SELECT upper(") is None
+
+
+def test_kinds_are_told_from_the_text_alone():
+    assert context_at("DROP TABLE IF EXISTS ").kind is Kind.TABLE
+    assert context_at("INSERT INTO t ").kind is Kind.WORDS
+    assert context_at("SELECT 1 LIMIT ").kind is Kind.NOTHING

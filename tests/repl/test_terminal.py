@@ -1,0 +1,373 @@
+"""The prompt in a real terminal, over a session without Spark."""
+
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+
+import pexpect
+import pyte
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PROGRAM = ROOT / "tests" / "cli" / "fake_session.py"
+# A quiet machine needs a tenth
+SECONDS = 20
+PROMPT = "sqlwin>"
+
+
+class Screen(pyte.HistoryScreen):
+    """What a person sees, and what has moved out of sight above."""
+
+    def __init__(self, size: tuple[int, int], answer) -> None:
+        super().__init__(size[1], size[0], history=1000, ratio=0.5)
+        self.write_process_input = answer
+
+    def text(self) -> str:
+        above = ["".join(line[x].data for x in range(self.columns)) for line in self.history.top]
+        return "\n".join(line.rstrip() for line in [*above, *self.display])
+
+
+class Terminal:
+    """A terminal with the prompt in it."""
+
+    def __init__(self, directory: Path, *arguments: str, size=(24, 100), **environment: str):
+        self.child = pexpect.spawn(
+            sys.executable,
+            [str(PROGRAM), "repl", *arguments],
+            cwd=str(directory),
+            env={
+                **os.environ,
+                "PYTHONPATH": str(ROOT),
+                "TERM": "xterm-256color",
+                "SQLWIN_HISTORY": str(directory / "history"),
+                "SQLWIN_PAGER": "",
+                **environment,
+            },
+            dimensions=size,
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+            encoding="utf-8",
+            timeout=SECONDS,
+        )
+        self.screen = Screen(size, self.child.send)
+        self.stream = pyte.Stream(self.screen)
+        self.position = 0
+
+    def read(self) -> None:
+        """Take what the program has written."""
+        try:
+            self.stream.feed(self.child.read_nonblocking(65536, timeout=0.05))
+        except pexpect.TIMEOUT:
+            return
+
+    def see(self, *texts: str) -> str:
+        """Wait for texts below what was seen before, in this order; what stands between."""
+        started = self.position
+        for text in texts:
+            self._until(lambda text=text: self._place(text) >= 0, text)
+            self.position = self._place(text) + len(text)
+        return self.screen.text()[started : self.position]
+
+    def shows(self, text: str) -> None:
+        """Wait for a text anywhere on the screen, such as in its last line."""
+        self._until(lambda: any(text in line for line in self.screen.display), text)
+
+    def type(self, text: str) -> None:
+        """Type text at the prompt."""
+        self.child.send(text)
+
+    def run(self, text: str) -> None:
+        """Type text and press Enter, when the program listens."""
+        self.type(text)
+        if text:
+            self.see(text.rsplit("\n", 1)[-1])
+        self.child.send("\r")
+
+    def leave(self, how: str = "\x04") -> int | None:
+        """Leave and wait for the end; the exit code."""
+        self.child.send(how)
+        self._until(lambda: not self.child.isalive(), "the end")
+        self.child.close()
+        return self.child.exitstatus
+
+    def _place(self, text: str) -> int:
+        return self.screen.text().find(text, self.position)
+
+    def _until(self, is_there, what: str) -> None:
+        give_up = time.monotonic() + SECONDS
+        while not is_there():
+            try:
+                self.read()
+            except pexpect.EOF:
+                if is_there() or what == "the end":
+                    return
+                raise AssertionError(f"ended before {what!r}:\n{self.screen.text()}") from None
+            assert time.monotonic() < give_up, f"no {what!r} in:\n{self.screen.text()}"
+
+
+@pytest.fixture
+def terminal(tmp_path):
+    opened = []
+
+    def open_terminal(*arguments: str, **options) -> Terminal:
+        opened.append(Terminal(tmp_path, *arguments, **options))
+        opened[-1].see(PROMPT)
+        return opened[-1]
+
+    yield open_terminal
+    for each in opened:
+        each.child.close(force=True)
+
+
+def test_the_prompt_is_there_before_spark_and_says_so(terminal):
+    prompt = terminal(FAKE_START_SECONDS="4")
+    prompt.shows("Spark is starting")
+    prompt.run("rows 3;")
+    prompt.shows("Starting Spark")
+    prompt.see("3 rows (")
+    prompt.see(PROMPT)
+    assert prompt.leave() == 0
+
+
+def test_a_statement_runs_when_a_semicolon_ends_it_and_may_have_many_lines(terminal):
+    prompt = terminal()
+    prompt.run("values")
+    prompt.see("->")
+    prompt.run("-- not yet;")
+    prompt.see("->")
+    prompt.run(";")
+    prompt.see("2013-01-01 05:15:00", "2 rows (", PROMPT)
+
+
+def test_ctrl_d_leaves_and_so_does_backslash_q(terminal):
+    prompt = terminal()
+    assert prompt.leave("\\q\r") == 0
+
+
+def test_an_error_shows_the_caret_under_the_line_and_the_prompt_comes_back(terminal):
+    prompt = terminal()
+    prompt.run("wrong here;")
+    prompt.see("error: ", "no column nope", "at line 1, column 1")
+    prompt.see("    wrong here", "    ^^^^^^^^^^", "Columns: a, b.", PROMPT)
+    prompt.run("crash;")
+    prompt.see("division by zero", PROMPT)
+    prompt.run("bug;")
+    prompt.see("unexpected RuntimeError: surprise", "the full trace is in", PROMPT)
+    prompt.run("rows 1;")
+    prompt.see("1 row (")
+
+
+def test_ctrl_c_cancels_what_runs_and_the_prompt_comes_back(terminal):
+    prompt = terminal()
+    prompt.run("hang;")
+    prompt.shows("Running")
+    prompt.child.sendintr()
+    prompt.see("jobs cancelled", "cancelled", PROMPT)
+    prompt.run("rows 2;")
+    prompt.see("2 rows (")
+
+
+def test_ctrl_c_while_spark_starts_withdraws_the_statement(terminal):
+    prompt = terminal(FAKE_START_SECONDS="5")
+    prompt.run("rows 7;")
+    prompt.shows("Starting Spark")
+    prompt.child.sendintr()
+    prompt.see("cancelled", PROMPT)
+    prompt.run("rows 2;")
+    assert "7 rows" not in prompt.see("2 rows (")
+
+
+def test_a_line_that_ctrl_c_drops_is_in_the_history(terminal):
+    prompt = terminal()
+    prompt.type("rows 11;")
+    prompt.child.sendcontrol("c")
+    prompt.see(PROMPT)
+    prompt.type("\x1b[A")  # up
+    prompt.run("")
+    prompt.see("11 rows (")
+
+
+def test_the_history_is_there_in_the_next_run_and_can_be_searched(terminal):
+    first = terminal()
+    first.run("rows 12;")
+    first.see("12 rows (", PROMPT)
+    first.run("values;")
+    first.see("2 rows (", PROMPT)
+    first.leave()
+    second = terminal()
+    second.type("\x12rows")  # Ctrl-R
+    second.shows("I-search backward: rows")
+    second.type("\r")
+    second.type("\r")
+    second.see("12 rows (")
+
+
+def test_tab_completes_tables_and_columns_of_the_session(terminal):
+    prompt = terminal()
+    prompt.type("ok; SELECT * FROM bi")
+    give_up = time.monotonic() + SECONDS
+    while "bids" not in prompt.screen.text():  # names are asked for in the background
+        assert time.monotonic() < give_up, prompt.screen.text()
+        prompt.type("\t")
+        time.sleep(0.3)
+        prompt.read()
+    prompt.type(" WHERE pri\t")
+    prompt.see("bids WHERE price")
+    prompt.run(";")
+    prompt.see("OK", PROMPT)
+
+
+def test_brackets_and_quotes_come_in_pairs_and_are_typed_over(terminal):
+    prompt = terminal()
+    prompt.type("wrong (f('it''s'))")
+    prompt.run(";")
+    prompt.see("    wrong (f('it''s'))")
+    prompt.see("    ^", PROMPT)
+
+
+def test_vi_keys_work_when_they_are_asked_for(terminal):
+    prompt = terminal("--keys", "vi")
+    prompt.type("rows 5 5;")
+    prompt.type("\x1b")
+    time.sleep(0.7)
+    prompt.type("hhx")  # 'rows 5 5;' without the blank
+    prompt.type("a\r")
+    prompt.see("55 rows (")
+
+
+def test_what_is_given_is_run_first(terminal, tmp_path):
+    (tmp_path / "first.sql").write_text("ok; rows 4;")
+    prompt = terminal("--file", "first.sql")
+    prompt.see("4 rows (", "first.sql: 2 statements run")
+    other = Terminal(tmp_path, "-e", "rows 6")
+    other.see("6 rows (", PROMPT)
+    other.leave()
+
+
+def test_an_error_in_a_file_that_is_run_first_is_told_and_the_prompt_stays(terminal, tmp_path):
+    (tmp_path / "first.sql").write_text("ok;\nwrong here;")
+    prompt = terminal("--file", "first.sql")
+    prompt.see("no column nope", "first.sql, line 2", "1 statement run")
+    prompt.run("rows 2;")
+    prompt.see("2 rows (")
+
+
+def test_a_failed_start_is_told_with_the_statement_and_tried_again(terminal):
+    prompt = terminal(FAKE_START_ERROR="no Java was found")
+    prompt.shows("Spark did not start")
+    prompt.run("rows 1;")
+    prompt.see("no Java was found", "install it", PROMPT)
+    prompt.leave("\\q\r")
+
+
+def test_formats_vertical_output_timing_and_null(terminal):
+    prompt = terminal()
+    prompt.run(r"\format csv")
+    prompt.see("rows are written as csv", PROMPT)
+    prompt.run("values;")
+    prompt.see("window_start,name,price", "2013-01-01T05:15:00,NULL,1.0", PROMPT)
+    prompt.run(r"\format table")
+    prompt.see(PROMPT)
+    prompt.run(r"\x")
+    prompt.see("vertical output is on", PROMPT)
+    prompt.run(r"\null nothing")
+    prompt.see("nothing", PROMPT)
+    prompt.run(r"\timing off")
+    prompt.see("timing is off", PROMPT)
+    prompt.run("values;")
+    prompt.see("row 2", "window_start │ nothing")
+    assert "(" not in prompt.see(PROMPT).split("2 rows")[1]
+    prompt.run(r"\format xml")
+    prompt.see("there is no format 'xml'", PROMPT)
+
+
+def test_rows_can_go_to_a_file_and_sql_come_from_one(terminal, tmp_path):
+    (tmp_path / "two.sql").write_text("rows 2;")
+    prompt = terminal("--format", "csv")
+    prompt.run(r"\o out.csv")
+    prompt.see("rows go to out.csv as csv", PROMPT)
+    prompt.run(r"\i two.sql")
+    prompt.see("2 rows written to out.csv", PROMPT)
+    prompt.run(r"\o")
+    prompt.see("closed out.csv", PROMPT)
+    assert (tmp_path / "out.csv").read_text() == "n\n0\n1\n"
+    prompt.run(r"\i nowhere.sql")
+    prompt.see("cannot read nowhere.sql", PROMPT)
+
+
+def test_watch_runs_the_last_statement_until_ctrl_c(terminal):
+    prompt = terminal()
+    prompt.run("rows 2;")
+    prompt.see("2 rows (", PROMPT)
+    prompt.run(r"\watch 0.3")
+    prompt.see("every 0.3 s", "2 rows (", "every 0.3 s", "2 rows (")
+    time.sleep(0.1)
+    prompt.child.sendintr()
+    prompt.see(PROMPT)
+
+
+def test_an_editor_takes_the_last_statement_and_gives_it_to_the_prompt(terminal, tmp_path):
+    editor = tmp_path / "edit.sh"
+    editor.write_text("#!/bin/sh\nsed -i 's/rows 2/rows 8/' \"$1\"\n")
+    editor.chmod(0o755)
+    prompt = terminal(EDITOR=str(editor), VISUAL="")
+    prompt.run("rows 2;")
+    prompt.see("2 rows (", PROMPT)
+    prompt.run(r"\e")
+    prompt.see("rows 8;")
+    prompt.run("")
+    prompt.see("8 rows (")
+
+
+def test_long_and_wide_results_go_to_the_pager(terminal):
+    pager = "sh -c 'echo PAGED; head -n 1; cat > /dev/null; echo LEFT'"
+    prompt = terminal(SQLWIN_PAGER=pager)
+    prompt.run("rows 500;")
+    prompt.see("PAGED", "LEFT", "500 rows (", PROMPT)
+    prompt.run("wide 30;")
+    prompt.see("PAGED", "LEFT", "1 row (", PROMPT)
+    prompt.run(r"\pager off")
+    prompt.see("the pager is off", PROMPT)
+    prompt.run("wide 30;")
+    prompt.see("more columns")
+
+
+def test_a_pager_that_is_left_early_is_no_error(terminal):
+    prompt = terminal("--format", "csv", SQLWIN_PAGER="sh -c 'head -n 2'")
+    prompt.run("rows 300000;")
+    prompt.see("the pager was left before the end", PROMPT)
+
+
+def test_help_lists_every_command_and_explains_functions(terminal):
+    from sqlwin.repl.commands import COMMANDS
+
+    prompt = terminal(size=(60, 120))
+    prompt.type("\\?\r")
+    shown = prompt.see("SQL statements:")
+    for name in COMMANDS:
+        assert name in shown
+    prompt.run(r"\? hop")
+    prompt.see("HOP(TABLE data, DESCRIPTOR(timecol), slide, size [, offset])", "Example:")
+
+
+def test_a_wrong_command_names_the_nearest(terminal):
+    prompt = terminal()
+    prompt.run(r"\timming")
+    prompt.see(r"there is no command \timming", r"did you mean \timing?", PROMPT)
+
+
+def test_the_foot_of_the_screen_names_the_argument_that_is_typed(terminal):
+    prompt = terminal()
+    prompt.type("SELECT * FROM HOP(TABLE bids, DESCRIPTOR(ts), ")
+    prompt.shows("HOP(TABLE data, DESCRIPTOR(timecol), slide, size, [offset])")
+
+
+def test_without_a_terminal_the_command_line_is_wrong():
+    from click.testing import CliRunner
+
+    from sqlwin.cli.app import main
+
+    result = CliRunner().invoke(main, ["repl"])
+    assert result.exit_code == 2
+    assert "needs a terminal" in result.stderr
