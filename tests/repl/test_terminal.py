@@ -13,7 +13,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 PROGRAM = ROOT / "tests" / "cli" / "fake_session.py"
 # A quiet machine needs a tenth
-SECONDS = 20
+SECONDS = 60
 PROMPT = "sqlwin>"
 
 
