@@ -83,7 +83,7 @@ def write_table(
         cells = [_column_cells(column) for column in rows.columns]
         data_types = rows.schema.types
 
-    headers = [clean_text(name) for name in columns]
+    headers = [one_line(name) for name in columns]
     data_widths = [max([_width(c, null) for c in column], default=0) for column in cells]
     natural = [max(cell_len(h), w, 1) for h, w in zip(headers, data_widths, strict=True)]
     if console.is_terminal:
@@ -187,10 +187,10 @@ def _column_cells(column: pa.ChunkedArray) -> list[str | None]:
     # What is too large for one array stays in chunks
     chunks = array.chunks if isinstance(array, pa.ChunkedArray) else [array]
     texts = [text for chunk in chunks for text in people_texts(chunk, uniform=True).to_pylist()]
-    return [None if text is None else clean_text(text) for text in texts]
+    return [None if text is None else one_line(text) for text in texts]
 
 
-def clean_text(text: str) -> str:
+def one_line(text: str) -> str:
     """`text` in one line, without characters that act on the terminal."""
     return _CONTROL.sub(_control_name, text[:_MAX_CELL_LENGTH])
 

@@ -12,7 +12,7 @@ from rich.text import Text
 
 from sqlwin.display.formats import pieces
 from sqlwin.display.notation import people_texts
-from sqlwin.display.table import clean_text
+from sqlwin.display.table import one_line
 
 
 def write_vertical(
@@ -37,7 +37,7 @@ def write_vertical(
     Returns:
         How many rows were shown, and whether there are more.
     """
-    headers = [clean_text(name) for name in columns]
+    headers = [one_line(name) for name in columns]
     name_width = max((cell_len(header) for header in headers), default=0)
     room = max(20, console.width - name_width - 3) if console.is_terminal else None
     n_rows = 0
@@ -59,7 +59,7 @@ def _print_value(
     console: Console, header: str, cell: str | None, name_width: int, room: int | None, null: str
 ) -> None:
     name = Text(header + " " * (name_width - cell_len(header)), style="bold")
-    lines = [null] if cell is None else [clean_text(line) for line in cell.split("\n")]
+    lines = [null] if cell is None else [one_line(line) for line in cell.split("\n")]
     if room is not None:
         lines = [part for line in lines for part in textwrap.wrap(line, room) or [""]]
     for i, line in enumerate(lines):

@@ -69,7 +69,7 @@ class Presenter:
             self._show_table(result, started)
         else:
             self._show_text(result, started)
-        for note in result.notes:
+        for note in result.remarks:
             self._say(f"note: {note}", dim=True)
 
     # -- the screen ----------------------------------------------------------------------------
