@@ -95,6 +95,37 @@ def fold_interval(expr: exp.Expr) -> IntervalValue:
     return IntervalValue(int(value.months), int(value.us))
 
 
+def is_in_weeks(expr: exp.Expr) -> bool:
+    """Whether an interval is written in weeks and nothing else, such as INTERVAL '2' WEEKS.
+
+    Example:
+        >>> from sqlglot import parse_one
+        >>> [is_in_weeks(parse_one(f"INTERVAL '7' {unit}")) for unit in ("WEEK", "DAY")]
+        [True, False]
+    """
+    units = []
+    for interval in expr.find_all(exp.Interval):
+        unit = interval.args.get("unit")
+        if unit is not None:
+            units.append(_unit(unit.name))
+        elif isinstance(interval.this, exp.Literal):
+            units += [_unit(word) for word in interval.this.name.split() if word.isalpha()]
+    return bool(units) and all(unit in ("WEEK", "INTERVAL") for unit in units)
+
+
+def render_months(months: int) -> str:
+    """A number of months as people write it.
+
+    Example:
+        >>> [render_months(months) for months in (1, 3, 12, 18, -24)]
+        ['1 month', '3 months', '1 year', '1 year 6 months', '-2 years']
+    """
+    years, rest = divmod(abs(months), 12)
+    parts = [(years, "year"), (rest, "month")]
+    texts = [f"{n} {unit}{'s' if n > 1 else ''}" for n, unit in parts if n]
+    return ("-" if months < 0 else "") + " ".join(texts or ["0 months"])
+
+
 def render_duration(us: int) -> str:
     """A duration as people write it.
 

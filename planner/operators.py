@@ -13,7 +13,7 @@ from typing import Any
 from sqlglot import exp
 
 from planner.aggregates import AggregatePlan
-from planner.intervals import render_duration
+from planner.intervals import render_duration, render_months
 from planner.logical import (
     Aggregate,
     AggregateCall,
@@ -43,7 +43,17 @@ from planner.physical import (
     ScanLocalWindowAggregate,
 )
 from planner.sql import conjunction, to_sql
-from runtime.spec import Cumulate, Hop, ScanSource, Session, Tumble, Window
+from runtime.spec import (
+    CalendarCumulate,
+    CalendarHop,
+    CalendarTumble,
+    Cumulate,
+    Hop,
+    ScanSource,
+    Session,
+    Tumble,
+    Window,
+)
 
 
 def logical_operators(node: Node) -> list[Operator]:
@@ -170,7 +180,11 @@ def physical_operators(node: Node) -> list[Operator]:
 
 def window_text(window: Window, source: str) -> str:
     """A window as Flink prints it: `HOP(time_col=[ts], size=[10 min], slide=[5 min])`."""
-    texts = [source, *(f"{k}=[{render_duration(v)}]" for k, v in window_parameters(window).items())]
+    months = {k: render_months(v) for k, v in _calendar_parameters(window).items()}
+    lengths = {k: render_duration(v) for k, v in window_parameters(window).items()}
+    offset = " ".join(texts.pop("offset") for texts in (months, lengths) if "offset" in texts)
+    given = {**months, **lengths, **({"offset": offset} if offset else {})}
+    texts = [source, *(f"{name}=[{text}]" for name, text in given.items())]
     if isinstance(window, Session) and window.partition:
         texts.append(f"partition keys=[{', '.join(window.partition)}]")
     return f"{window_kind(window)}({', '.join(texts)})"
@@ -178,11 +192,14 @@ def window_text(window: Window, source: str) -> str:
 
 def window_kind(window: Window) -> str:
     """`TUMBLE`, `HOP`, `CUMULATE`, `SESSION`."""
-    return type(window).__name__.upper()
+    return type(window).__name__.removeprefix("Calendar").upper()
 
 
 def window_parameters(window: Window) -> dict[str, int]:
-    """The parameters of a window in microseconds, as EXPLAIN names them; no offset if it is 0."""
+    """The parameters of a window in microseconds, as EXPLAIN names them; no offset if it is 0.
+
+    Those in months are left out.
+    """
     match window:
         case Tumble():
             parameters = {"size": window.size_us}
@@ -196,6 +213,22 @@ def window_parameters(window: Window) -> dict[str, int]:
             given = {f.name: getattr(window, f.name) for f in fields(window)}
             return {k.removesuffix("_us"): v for k, v in given.items() if k.endswith("_us") and v}
     return {**parameters, "offset": window.offset_us} if window.offset_us else parameters
+
+
+def _calendar_parameters(window: Window) -> dict[str, int]:
+    """The parameters in months."""
+    match window:
+        case CalendarTumble():
+            parameters = {"size": window.size_months}
+        case CalendarHop():
+            parameters = {"size": window.size_months, "slide": window.slide_months}
+        case CalendarCumulate():
+            parameters = {"max_size": window.size_months}
+            if window.step_months:
+                parameters["step"] = window.step_months
+        case _:
+            return {}
+    return {**parameters, "offset": window.offset_months} if window.offset_months else parameters
 
 
 # -- parts of an operator ------------------------------------------------------------------------

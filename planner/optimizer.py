@@ -72,7 +72,8 @@ class Trace:
     def add(self, rule: str, node: Node, reason: str | None = None) -> None:
         """Record an event, unless it is there already."""
         window = getattr(node, "window", None)
-        kind = f"({type(window).__name__.upper()})" if window is not None else ""
+        name = type(window).__name__.removeprefix("Calendar").upper()
+        kind = f"({name})" if window is not None else ""
         entry = TraceEntry(rule, type(node).__name__ + kind, reason)
         if entry not in self.entries or reason is None:
             self.entries.append(entry)

@@ -5,11 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from planner.intervals import render_duration
+from planner.intervals import render_duration, render_months
 from planner.logical import Node, WindowTableFunction
 from planner.operators import window_text
 from planner.physical import GlobalWindowAggregate, OnePhaseWindowAggregate
-from runtime.spec import Cumulate, Hop, Session, Window
+from runtime.spec import (
+    DAY_US,
+    CalendarCumulate,
+    CalendarHop,
+    CalendarTumble,
+    CalendarWindow,
+    Cumulate,
+    Hop,
+    Session,
+    Window,
+)
 
 
 @dataclass(frozen=True)
@@ -70,8 +80,23 @@ def slice_widths_us(window: Window) -> tuple[int, ...]:
     if isinstance(window, Hop) and window.size_us % window.slide_us:
         rest = window.size_us % window.slide_us
         return tuple(sorted((rest, window.slide_us - rest), reverse=True))
+    if isinstance(window, CalendarWindow):
+        return ()
     width: int | None = getattr(window, "slice_width_us", None)
     return () if width is None else (width,)
+
+
+def _calendar_width(window: CalendarWindow) -> str:
+    """The widths of slices that months make uneven, as text."""
+    if isinstance(window, CalendarTumble):
+        return render_months(window.size_months)
+    if isinstance(window, CalendarCumulate):
+        if window.step_us:
+            less = "" if DAY_US % window.step_us == 0 else ", the last of a window maybe less"
+            return render_duration(window.step_us) + less
+        return render_months(window.step_months)
+    widths = slice_widths_us(Hop(window.slide_months, window.size_months))
+    return " and ".join(map(render_months, widths)) + (" in turn" if len(widths) > 1 else "")
 
 
 def _slices(node: GlobalWindowAggregate) -> Iterator[str]:
@@ -83,10 +108,12 @@ def _slices(node: GlobalWindowAggregate) -> Iterator[str]:
     width = " and ".join(render_duration(w) for w in widths)
     if len(widths) > 1:
         width += " in turn"
+    if isinstance(window, CalendarWindow):
+        width = _calendar_width(window)
     yield f"{window_text(window, f'slice_end=[{node.slice_end}]')}:"
     yield f"  slice width: {width}"
     plural = "slice" if count == "1" else "slices"
-    up_to = "up to " if isinstance(window, Cumulate) else ""
+    up_to = "up to " if isinstance(window, Cumulate | CalendarCumulate) else ""
     yield f"  a window is put together from {up_to}{count} {plural}; each row is aggregated once"
     columns = ", ".join(c.name for c in local.schema)
     yield f"  the exchange carries one row per key and non-empty slice: {columns}"
@@ -123,6 +150,8 @@ def _copies(window: Window) -> int:
         return 1
     if isinstance(window, Hop):
         return -(-window.size_us // window.slide_us)
+    if isinstance(window, CalendarHop):
+        return -(-window.size_months // window.slide_months)
     return window.slices_per_window
 
 

@@ -100,7 +100,82 @@ class Session:
         return Tumble(self.gap_us)
 
 
-AlignedWindow = Tumble | Hop | Cumulate
+# Calendar windows begin at midnight of the first day of a month, moved by `offset_us`. Months are
+# counted from January 1970, which is 0.
+
+DAY_US = 86_400_000_000
+LONGEST_MONTH_US = 31 * DAY_US
+
+
+@dataclass(frozen=True)
+class CalendarTumble:
+    """Windows of `size_months` months that begin in months k*size + offset."""
+
+    size_months: int
+    offset_months: int = 0
+    offset_us: int = 0
+
+    @property
+    def slice_width_us(self) -> int:
+        """Width of the widest slice."""
+        return self.size_months * LONGEST_MONTH_US
+
+    @property
+    def slices_per_window(self) -> int:
+        """Most slices that a window is put together from."""
+        return 1
+
+
+@dataclass(frozen=True)
+class CalendarHop:
+    """Windows of `size_months` months that begin in months k*slide + offset, any ratio of both."""
+
+    slide_months: int
+    size_months: int
+    offset_months: int = 0
+    offset_us: int = 0
+
+    @property
+    def slice_width_us(self) -> int:
+        """Width of the widest slice."""
+        return Hop(self.slide_months, self.size_months).slice_width_us * LONGEST_MONTH_US
+
+    @property
+    def slices_per_window(self) -> int:
+        """Most slices that a window is put together from."""
+        return Hop(self.slide_months, self.size_months).slices_per_window
+
+
+@dataclass(frozen=True)
+class CalendarCumulate:
+    """Windows that begin in months k*size + offset and grow by the step up to the size.
+
+    The step is a number of months that divides the size, or `step_us`, counted anew from the
+    start of each largest window; the last one ends with the window and may be shorter.
+    """
+
+    size_months: int
+    step_months: int = 0
+    step_us: int = 0
+    offset_months: int = 0
+    offset_us: int = 0
+    emit_only_on_update: bool = False
+
+    @property
+    def slice_width_us(self) -> int:
+        """Width of the widest slice."""
+        return self.step_us or self.step_months * LONGEST_MONTH_US
+
+    @property
+    def slices_per_window(self) -> int:
+        """Most slices that a window is put together from."""
+        if self.step_months:
+            return self.size_months // self.step_months
+        return -(-self.size_months * LONGEST_MONTH_US // self.step_us)
+
+
+CalendarWindow = CalendarTumble | CalendarHop | CalendarCumulate
+AlignedWindow = Tumble | Hop | Cumulate | CalendarWindow
 Window = AlignedWindow | Session
 
 

@@ -14,7 +14,7 @@ from planner.logical import (
 )
 from planner.optimizer import Options, Refusal
 from planner.sql import bare_column, column_names, to_sql
-from runtime.spec import Cumulate, Session
+from runtime.spec import CalendarCumulate, Cumulate, Session
 
 
 def fold_window_into_aggregate(node: Node, options: Options) -> Node | Refusal | None:
@@ -90,7 +90,7 @@ def _unidentified(keys: tuple[WindowKey, ...], windowed: WindowTableFunction) ->
         return None
     if "start" not in roles:
         return f"no window column among the keys: add {windowed.columns.end} to GROUP BY"
-    if isinstance(windowed.window, Cumulate):
+    if isinstance(windowed.window, Cumulate | CalendarCumulate):
         return (
             f"{windowed.columns.start} alone does not identify a CUMULATE window: add "
             f"{windowed.columns.end} to GROUP BY"

@@ -15,7 +15,7 @@ from planner.physical import (
 from planner.properties import distribution
 from planner.shared_partials import share_partials
 from planner.sql import column, is_flat_type
-from runtime.spec import FIRST_TIME, LAST_TIME, Column, Session, Tumble
+from runtime.spec import FIRST_TIME, LAST_TIME, CalendarTumble, Column, Session, Tumble
 
 SLICE_END = "$slice_end"
 
@@ -49,7 +49,7 @@ def split_window_aggregate(node: Node, options: Options) -> Node | Refusal | Non
         plans.append(plan)
     keys = tuple(key.name for key in node.keys)
     there = distribution(node.input)
-    if there is not None and isinstance(node.window, Tumble):
+    if there is not None and isinstance(node.window, Tumble | CalendarTumble):
         read = {k.name.lower() for k in node.keys if k.is_plain_column}
         if there <= read:
             by = f"by {', '.join(sorted(there))}" if there else "to one task"

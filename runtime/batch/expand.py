@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from runtime.batch.wall_clock import quoted, timestamp_ntz_sql, wall_clock_us_sql
-from runtime.spec import ExpandStep, Hop, Session, Tumble
+from runtime.spec import CalendarTumble, ExpandStep, Session, Tumble
 from runtime.windows.aligned import slice_assigner
 from runtime.windows.session import session_bounds_sql
 
@@ -19,28 +19,20 @@ def expand_sql(step: ExpandStep, source: str) -> str:
     if isinstance(step.window, Session):
         expanded = session_bounds_sql(step.window, f"({rows})", quoted("$time_us"), start, end)
         added.append(start)
-    elif isinstance(step.window, Tumble):
+    elif isinstance(step.window, Tumble | CalendarTumble):
         assigner = slice_assigner(step.window)
+        start = f"({assigner.window_start_sql(end)})"
         expanded = f"SELECT *, {assigner.slice_end_sql(quoted('$time_us'))} AS {end} FROM ({rows})"
     else:
-        ends = slice_assigner(step.window).window_ends_sql(quoted("$time_us"))
+        assigner = slice_assigner(step.window)
+        start = f"({assigner.window_start_sql(end)})"
+        ends = assigner.window_ends_sql(quoted("$time_us"))
         expanded = f"SELECT *, EXPLODE({ends}) AS {end} FROM ({rows})"
     window_end = timestamp_ntz_sql(end)
     window_time = f"{window_end} - INTERVAL '0.001' SECOND"
     return (
         f"SELECT * EXCEPT ({', '.join(added)}), "
-        f"{timestamp_ntz_sql(_window_start_sql(step, start, end))} AS {quoted(step.window_start)}, "
+        f"{timestamp_ntz_sql(f'({start})')} AS {quoted(step.window_start)}, "
         f"{window_end} AS {quoted(step.window_end)}, "
         f"CAST({window_time} AS {step.time_type}) AS {quoted(step.window_time)} FROM ({expanded})"
     )
-
-
-def _window_start_sql(step: ExpandStep, start: str, end: str) -> str:
-    """BIGINT start of the window that ends at `end`."""
-    window = step.window
-    if isinstance(window, Session):
-        return start
-    if isinstance(window, Tumble | Hop):
-        return f"({end} - {window.size_us}L)"
-    last = f"({end} - 1L)"
-    return f"({last} - PMOD({last} - ({window.offset_us}L), {window.size_us}L))"

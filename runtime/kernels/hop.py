@@ -29,13 +29,13 @@ class HopCombiner:
 
     Args:
         slices: the slices of a bucket.
-        size_us: the size of a window.
+        block_of_slot: int64[n_slots], ascending: the block of each slot, of which a window touches
+            two at most.
     """
 
-    def __init__(self, slices: Slices, size_us: int) -> None:
+    def __init__(self, slices: Slices, block_of_slot: Int64Array) -> None:
         self._accumulators = slices.accumulators
         self._n_slices = len(slices)
-        block_of_slot = (slices.slot_end - slices.slot_end[0]) // size_us
         block = block_of_slot.take(slices.slot)
         blocks = Segments(run_starts(changes([slices.key_code, block])), len(slices))
         self._block_start = np.repeat(blocks.starts, blocks.lengths)

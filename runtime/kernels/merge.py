@@ -14,7 +14,16 @@ from runtime.kernels.distinct import distinct_aggregates
 from runtime.kernels.hop import HopCombiner
 from runtime.kernels.slices import Slices, group_slices, plain_type
 from runtime.kernels.window_ranges import WindowRanges, cumulated_from
-from runtime.spec import Accumulator, AlignedWindow, Cumulate, Hop, Session, WindowAggregation
+from runtime.spec import (
+    Accumulator,
+    AlignedWindow,
+    CalendarCumulate,
+    CalendarHop,
+    Cumulate,
+    Hop,
+    Session,
+    WindowAggregation,
+)
 from runtime.windows.aligned import SliceAssigner, slice_assigner
 from runtime.windows.between import WindowsBetween
 
@@ -105,7 +114,7 @@ def _windows(
     n_windows = _windows_listed(slices, first_window, window, assigner)
     window_offset = np.concatenate((np.zeros(1, np.int64), np.cumsum(n_windows)))
     ranges = WindowRanges(slices, window, window_offset, assigner.is_shared)
-    combine = _combiner(slices, window, assigner.is_shared)
+    combine = _combiner(slices, window, assigner)
     distinct = distinct_aggregates(slices, accumulators, ranges)
     # The number of a window is its place in the list plus this, which depends on its slice.
     number_at_0 = first_window - window_offset[:-1]
@@ -113,7 +122,7 @@ def _windows(
         end = min(start + max_rows, int(window_offset[-1]))
         newest_slice = _listing_slice(window_offset, start, end)
         number = number_at_0.take(newest_slice) + np.arange(start, end)
-        window_end = slices.window_origin + number * assigner.window_end_stride_us
+        window_end = assigner.window_end_of(slices.window_origin + number)
         key_index = pa.array(slices.key_code.take(newest_slice))
         columns = [key.take(key_index) for key in slices.keys]
         columns.append(_timestamps(assigner.window_start(window_end)))
@@ -137,9 +146,9 @@ def _windows_listed(
     slices: Slices, first_window: Int64Array, window: AlignedWindow, assigner: SliceAssigner
 ) -> Int64Array:
     """How many windows each slice lists: those that no newer slice of its key belongs to."""
-    if isinstance(window, Cumulate) and window.emit_only_on_update:
+    if isinstance(window, Cumulate | CalendarCumulate) and window.emit_only_on_update:
         # of windows in a range, the slices before it belong to some, but list none
-        own_end = slices.window_origin + first_window * assigner.window_end_stride_us
+        own_end = assigner.window_end_of(slices.window_origin + first_window)
         is_own: Int64Array = (own_end == slices.slot_end.take(slices.slot)).astype(np.int64)
         return is_own
     last_listed = slices.last_window.take(slices.slot)
@@ -158,11 +167,11 @@ def _listing_slice(window_offset: Int64Array, start: int, end: int) -> Int64Arra
     return np.repeat(np.arange(first, after), np.diff(bounds))
 
 
-def _combiner(slices: Slices, window: AlignedWindow, is_shared: bool) -> _Combine:
-    if is_shared and isinstance(window, Hop):
-        return HopCombiner(slices, window.size_us).states
+def _combiner(slices: Slices, window: AlignedWindow, assigner: SliceAssigner) -> _Combine:
+    if assigner.is_shared and isinstance(window, Hop | CalendarHop):
+        return HopCombiner(slices, assigner.block(slices.slot_end)).states
     states = slices.states
-    if is_shared:
+    if assigner.is_shared:
         # CUMULATE: a window is all slices of its maximal window so far.
         segments = Segments(cumulated_from(slices), len(slices))
         pairs = zip(slices.accumulators, states, strict=True)

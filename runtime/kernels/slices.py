@@ -37,7 +37,7 @@ class Slices:
         slot_end: int64[n_slots], the distinct slice ends, ascending.
         first_window: int64[n_slots], number of the oldest window that each slice belongs to.
         last_window: int64[n_slots], number of the newest one.
-        window_origin: the end of window number 0; the window ends lie a stride apart.
+        window_origin: what the assigner's number of a window is more than the number here.
         accumulators: what the states belong to.
         states: for each accumulator its state of n rows.
         values: the columns of lists, by their names.
@@ -95,8 +95,9 @@ def group_slices(
     if not in_window.all():
         yield from group_slices(table.filter(pa.array(in_window[slot])), spec, assigner)
         return
-    origin, stride = int(first.min()), assigner.window_end_stride_us
-    first, last = (first - origin) // stride, (last - origin) // stride
+    first, last = assigner.window_number(first), assigner.window_number(last)
+    origin = int(first.min())
+    first, last = first - origin, last - origin
     codes, keys = encode_keys([table.column(key) for key in spec.keys], table.num_rows)
     n_keys, n_slots = len(keys[0]) if keys else 1, len(slot_end)
     cell = codes * n_slots + slot

@@ -8,7 +8,16 @@ import numpy as np
 import pyarrow as pa
 
 from runtime.kernels.columns import Int64Array, distinct_codes, int64_values
-from runtime.spec import AlignedWindow, Cumulate, Hop, Tumble
+from runtime.spec import (
+    DAY_US,
+    AlignedWindow,
+    CalendarCumulate,
+    CalendarHop,
+    CalendarTumble,
+    Cumulate,
+    Hop,
+    Tumble,
+)
 from runtime.windows.aligned import SliceAssigner
 
 # A table of this many pieces of time is always worth its making.
@@ -58,3 +67,7 @@ def _pieces(window: AlignedWindow) -> tuple[int, int]:
             return gcd(window.slide_us, window.size_us), window.offset_us
         case Cumulate():
             return window.step_us, window.offset_us
+        case CalendarCumulate() if window.step_us:
+            return gcd(DAY_US, window.step_us), window.offset_us
+        case CalendarTumble() | CalendarHop() | CalendarCumulate():
+            return DAY_US, window.offset_us

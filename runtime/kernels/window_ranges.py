@@ -7,7 +7,7 @@ import numpy as np
 from runtime.accumulators.segments import run_starts
 from runtime.kernels.columns import Int64Array
 from runtime.kernels.slices import Slices, changes
-from runtime.spec import AlignedWindow, Hop
+from runtime.spec import AlignedWindow, CalendarHop, Hop
 
 
 class WindowRanges:
@@ -36,7 +36,7 @@ class WindowRanges:
         self.left_at: Int64Array
         if not is_shared:
             self.left_at = window_offset[1:]
-        elif isinstance(window, Hop):
+        elif isinstance(window, Hop | CalendarHop):
             self.left_at = _left_by_hop(slices, window_offset)
         else:
             starts = cumulated_from(slices)

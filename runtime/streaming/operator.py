@@ -24,7 +24,7 @@ import pyarrow as pa
 
 from runtime.kernels.columns import Int64Array, int64_values, one_chunk
 from runtime.kernels.merge import merge_slices
-from runtime.spec import Accumulator, Cumulate, Session, WindowAggregation
+from runtime.spec import Accumulator, CalendarCumulate, Cumulate, Session, WindowAggregation
 from runtime.streaming.slice_state import SliceState
 from runtime.streaming.state import BlobStore, decode_facts, encode_facts
 from runtime.streaming.updates import Moment, UpdateLog, UpdateRules
@@ -118,7 +118,7 @@ class WindowOperator:
         window = spec.aggregation.window
         assert not isinstance(window, Session)
         self._spec = spec
-        self._window = window
+        self._is_cumulate = isinstance(window, Cumulate | CalendarCumulate)
         self._assigner = slice_assigner(window)
         self._store = store
         blob = store.get(_FACTS)
@@ -194,7 +194,7 @@ class WindowOperator:
                 if is_late.any():
                     n_late += int(n_rows[is_late].sum())
                     table, ends = table.filter(pa.array(~is_late)), ends[~is_late]
-                if isinstance(self._window, Cumulate) and (ends <= closed).any():
+                if self._is_cumulate and (ends <= closed).any():
                     first_open = self._assigner.next_window_end(closed)
                     table = self._with_ends(table, np.maximum(ends, first_open))
             if table.num_rows:
@@ -255,9 +255,8 @@ class WindowOperator:
                 is_open = self._assigner.last_window_end(self._ends([table])) > closed
                 table = table.filter(pa.array(is_open))
             self._slices.append(table)
-        if closed is not None and isinstance(self._window, Cumulate) and self._assigner.is_shared:
-            stride = self._assigner.window_end_stride_us
-            self._slices.cumulate(self._assigner.next_window_end(closed) - stride)
+        if closed is not None and self._is_cumulate and self._assigner.is_shared:
+            self._slices.cumulate(self._assigner.previous_window_end(closed))
 
     def _write_facts(self) -> None:
         facts: dict[str, Any] = {

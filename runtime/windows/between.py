@@ -17,7 +17,7 @@ class WindowsBetween(SliceAssigner):
     def __init__(self, assigner: SliceAssigner, after_us: int, until_us: int) -> None:
         self._all = assigner
         self._first = assigner.next_window_end(after_us)
-        self._last = assigner.next_window_end(until_us) - assigner.window_end_stride_us
+        self._last = assigner.previous_window_end(until_us)
         self.window_end_stride_us = assigner.window_end_stride_us
         self.is_shared = assigner.is_shared
 
@@ -40,6 +40,26 @@ class WindowsBetween(SliceAssigner):
     def window_start(self, window_end: Int64Array) -> Int64Array:
         """See SliceAssigner."""
         return self._all.window_start(window_end)
+
+    def window_start_sql(self, window_end_sql: str) -> str:
+        """See SliceAssigner."""
+        return self._all.window_start_sql(window_end_sql)
+
+    def previous_window_end(self, time_us: int) -> int:
+        """See SliceAssigner."""
+        return self._all.previous_window_end(min(time_us, self._last))
+
+    def window_number(self, window_end: Int64Array) -> Int64Array:
+        """See SliceAssigner."""
+        return self._all.window_number(window_end)
+
+    def window_end_of(self, number: Int64Array) -> Int64Array:
+        """See SliceAssigner."""
+        return self._all.window_end_of(number)
+
+    def block(self, slice_end: Int64Array) -> Int64Array:
+        """See SliceAssigner."""
+        return self._all.block(slice_end)
 
     def next_window_end(self, time_us: int) -> int:
         """See SliceAssigner."""

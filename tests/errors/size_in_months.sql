@@ -1,3 +1,0 @@
-SELECT window_end, COUNT(*) AS n
-FROM TABLE(TUMBLE(TABLE flights, DESCRIPTOR(sched_dep), INTERVAL '1' MONTH))
-GROUP BY window_end

@@ -1,0 +1,72 @@
+"""From the arguments of a window function to the window."""
+
+from __future__ import annotations
+
+import pytest
+
+from planner.ast import WindowFunction
+from planner.window_parameters import window_of
+from runtime.spec import (
+    DAY_US,
+    CalendarCumulate,
+    CalendarHop,
+    CalendarTumble,
+    Cumulate,
+    Hop,
+    Session,
+    Tumble,
+    Window,
+)
+from sqlwin.dialect import parse_query
+
+WEEK_US = 7 * DAY_US
+
+
+def window(call: str) -> Window:
+    sql = f"SELECT * FROM TABLE({call})"
+    function = parse_query(sql).find(WindowFunction)
+    assert function is not None
+    return window_of(function, sql)
+
+
+@pytest.mark.parametrize(
+    ("call", "expected"),
+    [
+        ("TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '7' DAYS)", Tumble(WEEK_US)),
+        # the first Monday at or before 1 January 1970 is 29 December 1969
+        ("TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '2' WEEKS)", Tumble(2 * WEEK_US, -3 * DAY_US)),
+        (
+            "TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '1 week', INTERVAL '1' DAY)",
+            Tumble(WEEK_US, -2 * DAY_US),
+        ),
+        (
+            "HOP(TABLE t, DESCRIPTOR(ts), INTERVAL '1' DAY, INTERVAL '1' WEEK)",
+            Hop(DAY_US, WEEK_US),
+        ),
+        (
+            "CUMULATE(TABLE t, DESCRIPTOR(ts), INTERVAL '1' DAY, INTERVAL '1' WEEK)",
+            Cumulate(DAY_US, WEEK_US, -3 * DAY_US),
+        ),
+        ("TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '1' QUARTER)", CalendarTumble(3)),
+        (
+            "TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '1' YEAR, INTERVAL '-9' MONTHS)",
+            CalendarTumble(12, 3),
+        ),
+        (
+            "HOP(TABLE t, DESCRIPTOR(ts), INTERVAL '1' MONTH, INTERVAL '1-6' YEAR TO MONTH, "
+            "INTERVAL '6' HOURS)",
+            CalendarHop(1, 18, 0, DAY_US // 4),
+        ),
+        (
+            "CUMULATE(TABLE t, DESCRIPTOR(ts), INTERVAL '1' MONTH, INTERVAL '1' YEAR)",
+            CalendarCumulate(12, 1),
+        ),
+        (
+            "CUMULATE(TABLE t, DESCRIPTOR(ts), INTERVAL '1' WEEK, INTERVAL '1' MONTH, true)",
+            CalendarCumulate(1, 0, WEEK_US, emit_only_on_update=True),
+        ),
+        ("SESSION(TABLE t, DESCRIPTOR(ts), INTERVAL '1' WEEK)", Session(WEEK_US)),
+    ],
+)
+def test_a_call_means_this_window(call: str, expected: Window) -> None:
+    assert window(call) == expected
