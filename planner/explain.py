@@ -27,6 +27,11 @@ def explain(plan: Plan) -> str:
     )
 
 
+def physical_text(plan: Plan) -> str:
+    """The physical plan, one operator a line."""
+    return "\n".join(_tree(plan.physical, physical_operators))
+
+
 def _tree(node: Node, describe: Describe) -> list[str]:
     """A tree drawn with `+-`, `:-` and `:`; a node may take several lines, one above the other."""
     lines: list[str] = []

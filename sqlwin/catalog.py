@@ -19,9 +19,9 @@ from planner.sql import empty_relation, to_sql
 from runtime.batch.scan_local import scan_source
 from runtime.errors import CatalogError, SqlwinError
 from runtime.nearest import nearest
-from runtime.sources import read_table
+from runtime.sources import has_end, is_unbounded, memory, read_stream, read_table
 from runtime.spark_errors import translate
-from runtime.spec import Column, ScanSource, TableSpec
+from runtime.spec import Column, ScanSource, TableSpec, Watermark
 
 Name = tuple[str, ...]
 
@@ -42,10 +42,11 @@ class View:
 
 @dataclass(frozen=True)
 class Registered:
-    """A DataFrame that was given a name from Python."""
+    """A DataFrame that was given a name from Python; `watermark` counts if it is a stream."""
 
     name: Name
     dataframe: DataFrame
+    watermark: Watermark | None = None
 
 
 Entry = TableSpec | View | Registered
@@ -63,6 +64,7 @@ class SessionCatalog:
         self._spark = spark
         self._view_dataframe = view_dataframe
         self._entries: dict[Name, Entry] = {}
+        self._mode = "automatic"
         self._shown: set[Name] = set()
         self._ever_shown: set[Name] = set()
 
@@ -96,6 +98,7 @@ class SessionCatalog:
             )
         self._entries[key] = entry
         self._shown.discard(key)
+        memory.forget(".".join(name))
         return True
 
     def drop(self, name: Name, kind: str, *, if_exists: bool) -> bool:
@@ -118,6 +121,7 @@ class SessionCatalog:
         key = _key(name)
         del self._entries[key]
         self._shown.discard(key)
+        memory.forget(".".join(name))
         self._spark.catalog.dropTempView(_spark_name(key))
         return True
 
@@ -176,15 +180,24 @@ class SessionCatalog:
         return _spark_name(key)
 
     def stream(self, name: Name) -> StreamTable | None:
-        """The stream behind a name. See `planner.catalog.Catalog`."""
+        """The stream that a name stands for in this statement. See `planner.catalog.Catalog`."""
         entry = self.entry(name)
         if isinstance(entry, Registered) and entry.dataframe.isStreaming:
-            return StreamTable(".".join(entry.name), None)
+            return StreamTable(".".join(entry.name), entry.watermark)
+        if isinstance(entry, TableSpec) and self._is_streamed(entry):
+            return StreamTable(entry.name, entry.watermark)
         return None
+
+    def _is_streamed(self, spec: TableSpec) -> bool:
+        if self._mode == "batch":
+            return False
+        return is_unbounded(spec) or (self._mode == "streaming" and has_end(spec))
 
     def scan_source(self, name: Name, columns: Schema) -> ScanSource | str:
         """The files of a kept table as the Arrow scan reads them. See `planner.catalog.Catalog`."""
         entry = self.entry(name)
+        if self.stream(name) is not None:
+            return f"{'.'.join(name)} is a stream"
         if not isinstance(entry, TableSpec) or entry.connector.lower() != "filesystem":
             return f"{'.'.join(name)} is not a table of the filesystem connector"
         options = entry.option_map
@@ -231,8 +244,14 @@ class SessionCatalog:
 
     # -- towards Spark -------------------------------------------------------------------------
 
-    def start_statement(self) -> None:
-        """From here on kept tables are read anew: files may have come."""
+    def start_statement(self, mode: str) -> None:
+        """From here on kept tables are read anew: files may have come.
+
+        Args:
+            mode: `automatic`: tables without an end are streams; `streaming`: all that can be;
+                `batch`: none.
+        """
+        self._mode = mode
         self._shown.clear()
 
     def show_all(self, words: set[str]) -> None:
@@ -245,7 +264,8 @@ class SessionCatalog:
         self._shown.add(key)
         self._ever_shown.add(key)
         if isinstance(entry, TableSpec):
-            dataframe = read_table(self._spark, entry)
+            read = read_stream if self._is_streamed(entry) else read_table
+            dataframe = read(self._spark, entry)
         elif isinstance(entry, View):
             dataframe = self._view_dataframe(entry)
         else:

@@ -70,11 +70,25 @@ SETTINGS: dict[str, Setting] = {
     setting.name: setting
     for setting in (
         Setting(
+            "execution.checkpointing.dir",
+            Type.STRING,
+            "",
+            "where streams keep what they need to resume, each in a directory of its own; "
+            "without it they cannot",
+        ),
+        Setting(
+            "execution.checkpointing.interval",
+            Type.DURATION,
+            "1 s",
+            "the time from the start of a stream's micro-batch to that of the next",
+        ),
+        Setting(
             "execution.runtime-mode",
             Type.CHOICE,
-            "batch",
-            "how queries run: `batch`, or `automatic`, which is batch where the input ends",
-            choices=("batch", "automatic", "streaming"),
+            "automatic",
+            "how queries run: `batch`; `streaming`; or `automatic`, which is streaming where a "
+            "source has no end",
+            choices=("automatic", "batch", "streaming"),
         ),
         Setting(
             "parallelism.default",
@@ -88,6 +102,26 @@ SETTINGS: dict[str, Setting] = {
             Type.STRING,
             "",
             "a name for the jobs of the statements that follow",
+        ),
+        Setting(
+            "sqlwin.emit.early-fire.rows",
+            Type.INT,
+            "0",
+            "puts a window out early whenever so many rows came; 0: never",
+        ),
+        Setting(
+            "sqlwin.emit.late-fire.rows",
+            Type.INT,
+            "0",
+            "puts a window out again whenever so many late rows came; 0: never",
+        ),
+        Setting(
+            "sqlwin.end-of-input",
+            Type.CHOICE,
+            "close-windows",
+            "what the end of a stream's input does: closes all windows, or leaves them in the "
+            "checkpoint for the next run",
+            choices=("close-windows", "hold-windows"),
         ),
         Setting(
             "sqlwin.exchange.buckets",
@@ -116,6 +150,67 @@ SETTINGS: dict[str, Setting] = {
             "names of planner rules that are left out, with commas between them",
         ),
         Setting(
+            "sqlwin.state.key-groups",
+            Type.INT_OR_AUTO,
+            AUTO,
+            "groups of keys that a stream's state is cut into, for good, when it first starts",
+        ),
+        Setting(
+            "sqlwin.watermark.max-jump",
+            Type.DURATION,
+            "0 ms",
+            "how far one micro-batch may move a source's watermark; 0: any distance",
+        ),
+        Setting(
+            "sqlwin.watermark.policy",
+            Type.CHOICE,
+            "min",
+            "which of its sources' watermarks an operator goes by",
+            choices=("min", "max"),
+        ),
+        Setting(
+            "table.dml-sync",
+            Type.BOOLEAN,
+            "false",
+            "whether INSERT waits for the end of a stream that has none; it does for all others",
+        ),
+        Setting(
+            "table.exec.emit.allow-lateness",
+            Type.DURATION,
+            "0 ms",
+            "for so long after its end a window is put out again with rows that come late",
+        ),
+        Setting(
+            "table.exec.emit.early-fire.delay",
+            Type.DURATION,
+            "0 ms",
+            "how often windows are put out early; 0: with every micro-batch that brought rows",
+        ),
+        Setting(
+            "table.exec.emit.early-fire.enabled",
+            Type.BOOLEAN,
+            "false",
+            "whether windows are put out before their end too",
+        ),
+        Setting(
+            "table.exec.emit.late-fire.delay",
+            Type.DURATION,
+            "0 ms",
+            "how often windows with late rows are put out again; 0: with every micro-batch",
+        ),
+        Setting(
+            "table.exec.emit.late-fire.enabled",
+            Type.BOOLEAN,
+            "false",
+            "whether `table.exec.emit.late-fire.delay` counts",
+        ),
+        Setting(
+            "table.exec.source.idle-timeout",
+            Type.DURATION,
+            "0 ms",
+            "a stream's source without rows for so long does not hold back the others; 0: it does",
+        ),
+        Setting(
             "table.local-time-zone",
             Type.TIME_ZONE,
             DEFAULT,
@@ -142,7 +237,6 @@ SETTINGS: dict[str, Setting] = {
             "table",
             "how Flink's client shows rows",
         ),
-        _flink("table.dml-sync", Type.BOOLEAN, "false", "whether INSERT waits; here it does"),
         _flink(
             "table.exec.mini-batch.allow-latency",
             Type.DURATION,
@@ -153,12 +247,6 @@ SETTINGS: dict[str, Setting] = {
             "table.exec.mini-batch.enabled", Type.BOOLEAN, "false", "whether Flink collects rows"
         ),
         _flink("table.exec.mini-batch.size", Type.INT, "0", "how many rows Flink collects"),
-        _flink(
-            "table.exec.source.idle-timeout",
-            Type.DURATION,
-            "0 ms",
-            "when Flink takes a source for idle",
-        ),
         _flink("table.exec.state.ttl", Type.DURATION, "0 ms", "how long Flink keeps state"),
         _flink(
             "table.optimizer.distinct-agg.split.bucket-num",
@@ -294,6 +382,10 @@ class Config:
         setting = self._setting(key)
         return self._texts.get(key, None if setting is None else setting.default)
 
+    def is_set(self, key: str) -> bool:
+        """Whether a setting was given a value."""
+        return key in self._texts
+
     def items(self) -> list[tuple[str, str]]:
         """Settings by name with their values: those that have an effect, and all that were set."""
         texts = {s.name: s.default for s in SETTINGS.values() if s.has_effect}
@@ -332,11 +424,6 @@ def _no_effect(key: str) -> str:
 def _checked(setting: Setting, text: str) -> str:
     """The text of a value that was found right."""
     value = _value(setting, text)
-    if setting.name == "execution.runtime-mode" and value == "streaming":
-        raise AnalysisError(
-            "streaming is not available yet: 'execution.runtime-mode' cannot be 'streaming'",
-            hint="leave it at 'batch'",
-        )
     if setting.type in (Type.CHOICE, Type.TIME_ZONE):
         return str(value)
     return text.strip()

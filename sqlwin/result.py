@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import queue
+import threading
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from math import inf
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, Row
@@ -19,8 +21,15 @@ from pyspark.sql.types import (
 )
 
 from runtime.batch.null_times import StatementNullTimes
-from runtime.errors import SqlwinError
+from runtime.errors import ExecutionError, SqlwinError
 from runtime.kernels.blobs import to_blob
+from runtime.sinks.streaming import KIND_COLUMN
+from runtime.stream_spec import ROW_KIND
+
+if TYPE_CHECKING:
+    from pyspark.sql.streaming.query import StreamingQuery
+
+    from sqlwin.streams import Stream
 
 # Types that Spark does not hand over as Arrow; their text is shown instead
 _NO_ARROW = (CalendarIntervalType, NullType, VariantType, YearMonthIntervalType)
@@ -31,6 +40,22 @@ _AT_ONCE = 100_000
 
 
 @dataclass(frozen=True)
+class OpenStream:
+    """A query over streams that can be started.
+
+    Attributes:
+        start: starts it; its rows go to the function given, a table a micro-batch. A text is
+            returned where there is nothing to run, and says why.
+        ends: whether its input ends.
+        status: how it stands, in a line; None before it is started.
+    """
+
+    start: Callable[[Callable[[pa.Table], None]], Stream | str]
+    ends: bool
+    status: Callable[[], str | None]
+
+
+@dataclass(frozen=True)
 class Result:
     """The result of one statement.
 
@@ -38,13 +63,15 @@ class Result:
         statement: the statement's text.
         kind: `query`, `insert`, `explain`, `table` (rows about the session) or `ok`.
         message: one line for a person; empty for a query.
-        dataframe: a query's rows, not computed yet.
+        dataframe: a query's rows, not computed yet; a streaming DataFrame if a source is.
         table: the rows of kind `table`.
         text: the explanation of kind `explain`.
         document: the same as data, see docs/explain.md.
         row_count: how many rows an INSERT wrote, if known.
         notes: remarks that are no errors.
         null_times: where rows without a time are counted while the rows are computed.
+        open_stream: a query over streams; `rows` and `batches` run it.
+        stream: the stream that an INSERT has started.
     """
 
     statement: str
@@ -58,6 +85,8 @@ class Result:
     notes: tuple[str, ...] = ()
     explained: Callable[[BaseException], SqlwinError] | None = None
     null_times: StatementNullTimes | None = None
+    open_stream: OpenStream | None = None
+    stream: Stream | None = None
 
     @property
     def remarks(self) -> tuple[str, ...]:
@@ -72,8 +101,16 @@ class Result:
         return self.notes + dropped
 
     @property
+    def query(self) -> StreamingQuery | None:
+        """Spark's handle of the stream that an INSERT has started."""
+        return None if self.stream is None else self.stream.query
+
+    @property
     def columns(self) -> list[str]:
         """Names of the output columns."""
+        if self.open_stream is not None and self.dataframe is not None:
+            kind, rest = ROW_KIND, list(self.dataframe.columns)
+            return [KIND_COLUMN if name == kind else name for name in rest]
         if self.dataframe is not None:
             return list(self.dataframe.columns)
         return list(self.table.column_names) if self.table is not None else []
@@ -87,7 +124,18 @@ class Result:
 
     @property
     def rows(self) -> list[Row]:
-        """All rows, in memory."""
+        """All rows, in memory.
+
+        Raises:
+            ExecutionError: the rows have no end.
+        """
+        if self.open_stream is not None:
+            if not self.open_stream.ends:
+                raise ExecutionError(
+                    "this query's rows have no end",
+                    hint="batches() gives them as they come; INSERT INTO keeps them",
+                )
+            return [row for batch in self.batches() for row in _rows_of(batch)]
         if self.dataframe is not None:
             return list(self._run(self.dataframe.collect))
         if self.table is None:
@@ -101,13 +149,17 @@ class Result:
         """The rows as Arrow batches of bounded size; at most `limit` rows.
 
         Without a limit the partitions come one after another, so that memory holds a few of
-        them and never the whole result.
+        them and never the whole result. Rows of streams come as windows close, and the stream is
+        stopped when no more are asked for.
         """
+        if self.open_stream is not None:
+            yield from _streamed(self.open_stream, limit)
+            return
         if self.table is not None:
             yield from self.table.slice(0, limit).to_batches()
         if self.dataframe is None:
             return
-        frame = _arrow_ready(self.dataframe)
+        frame = arrow_ready(self.dataframe)
         if limit is not None or _most_rows(frame) <= _AT_ONCE:
             frame = frame if limit is None else frame.limit(limit)
             yield from self._run(frame.toArrow).to_batches()
@@ -126,6 +178,50 @@ class Result:
             raise self.explained(error) from error
 
 
+# Micro-batches that may wait for whoever reads them
+_WAITING = 8
+
+
+def _streamed(opened: OpenStream, limit: int | None) -> Iterator[pa.RecordBatch]:
+    """The rows of a stream as they come; it runs while they are asked for."""
+    waiting: queue.Queue[pa.Table] = queue.Queue(_WAITING)
+    is_read = threading.Event()
+    is_read.set()
+
+    def take(table: pa.Table) -> None:
+        while is_read.is_set():
+            try:
+                return waiting.put(table, timeout=0.1)
+            except queue.Full:
+                continue
+
+    stream = opened.start(take)
+    if isinstance(stream, str):
+        return
+    left = inf if limit is None else limit
+    try:
+        while left > 0:
+            try:
+                table = waiting.get(timeout=0.05)
+            except queue.Empty:
+                if stream.wait(0) and waiting.empty():
+                    return
+                continue
+            table = table.slice(0, None if left == inf else int(left))
+            left -= table.num_rows
+            yield from table.to_batches()
+    finally:
+        is_read.clear()
+        stream.stop()
+
+
+def _rows_of(batch: pa.RecordBatch) -> Iterator[Row]:
+    names = batch.schema.names
+    columns = [column.to_pylist() for column in batch.columns]
+    for values in zip(*columns, strict=True):
+        yield Row(**dict(zip(names, values, strict=True)))
+
+
 def _serialized(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     for batch in batches:
         if batch.num_rows:
@@ -141,7 +237,7 @@ def _most_rows(frame: DataFrame) -> float:
     return float(bound.get()) if bound.isDefined() else inf
 
 
-def _arrow_ready(frame: DataFrame) -> DataFrame:
+def arrow_ready(frame: DataFrame) -> DataFrame:
     """The rows with types that Arrow lacks turned into text."""
     odd = [field.name for field in frame.schema.fields if _lacks_arrow(field.dataType)]
     return frame.withColumns({name: F.col(f"`{name}`").cast("string") for name in odd})

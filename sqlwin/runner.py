@@ -20,6 +20,7 @@ from runtime.batch.null_times import NullTimes, StatementNullTimes
 from runtime.errors import SqlwinError
 from runtime.spark import is_remote
 from runtime.spark_errors import translate
+from runtime.spec import TableSpec
 from sqlwin import listings
 from sqlwin.analysis import Json, analyzed, without_results
 from sqlwin.catalog import Name, SessionCatalog, View
@@ -41,13 +42,18 @@ from sqlwin.statements import (
     Set,
     ShowCreateTable,
     ShowFunctions,
+    ShowStreams,
     ShowTables,
     ShowViews,
     SparkStatement,
     Statement,
     StatementSet,
+    StopStream,
     words,
 )
+from sqlwin.stream_queries import StreamQueries
+from sqlwin.stream_results import insert_result, start_insert, stream_query
+from sqlwin.streams import State, Stream, resume_hint, show_streams
 
 # What Spark's own EXPLAIN can be asked for
 _SPARK_DETAILS = frozenset({"EXTENDED", "CODEGEN", "COST", "FORMATTED"})
@@ -63,6 +69,7 @@ class Runner:
         self._definitions = Definitions(spark, self.catalog)
         self._session_null_times = None if is_remote(spark) else NullTimes(spark.sparkContext)
         self._null_times: StatementNullTimes | None = None
+        self.stream_queries = StreamQueries(spark, self.config, self.catalog)
 
     def run(self, statement: Statement) -> Result:
         """Carry out a statement.
@@ -70,7 +77,7 @@ class Runner:
         Raises:
             SqlwinError: it is wrong or fails; positions are those in the statement's text.
         """
-        self.catalog.start_statement()
+        self._start_statement()
         if self._session_null_times is not None:
             self._null_times = StatementNullTimes(self._session_null_times)
         self._describe_job(statement.text)
@@ -90,6 +97,8 @@ class Runner:
                 return _ok(statement, self._definitions.create_view(statement))
             case Drop():
                 return self._drop(statement)
+            case StopStream():
+                return self._stop_stream(statement)
             case Set():
                 return self._set(statement)
             case Reset():
@@ -109,6 +118,8 @@ class Runner:
                 table = listings.show_functions(self.spark, statement.like)
             case ShowCreateTable() if self.catalog.entry(statement.name) is not None:
                 table = listings.show_create_table(self.catalog, statement.name)
+            case ShowStreams():
+                table = show_streams(self.stream_queries.streams)
             case Describe() if self.catalog.entry(statement.name) is not None:
                 table = listings.describe(self.catalog, statement.name, self.spark)
             case SparkStatement():
@@ -134,7 +145,7 @@ class Runner:
             statement: the statement.
             analyze: whether it is run, and the document holds what was measured.
         """
-        self.catalog.start_statement()
+        self._start_statement()
         match statement:
             case Query():
                 query, sink = statement.ast, None
@@ -155,6 +166,12 @@ class Runner:
         explained = query_document(plan, statement.text, zone)
         if not analyze:
             return [explained]
+        if self.stream_queries.is_stream(plan):
+            raise SqlwinError(
+                "EXPLAIN ANALYZE measures a run that ends, and this query reads a stream",
+                hint="SHOW STREAMS tells how running streams stand; "
+                "SET 'execution.runtime-mode' = 'batch' measures a batch",
+            )
 
         def run(rows: DataFrame) -> None:
             if isinstance(statement, Insert):
@@ -190,20 +207,43 @@ class Runner:
             statement.text, "explain", text=text, notes=tuple(notes), document=document(queries)
         )
 
+    def _start_statement(self) -> None:
+        self.catalog.start_statement(str(self.config.get("execution.runtime-mode")))
+
     def _query(self, query: exp.Query, text: str) -> Result:
-        rows = self._dataframe(query, text)
-        return Result(
-            text,
-            "query",
-            dataframe=rows,
-            explained=self._explained(text),
-            null_times=self._null_times,
-        )
+        plan = self._plan(query, text)
+        explained = self._explained(text)
+        if not self.stream_queries.is_stream(plan):
+            rows = self._planned_dataframe(plan, text, is_whole=True)
+            return Result(
+                text,
+                "query",
+                dataframe=rows,
+                explained=explained,
+                notes=self._notes(),
+                null_times=self._null_times,
+            )
+
+        def replan() -> Plan:
+            self._start_statement()
+            return self._plan(query, text)
+
+        return stream_query(self.stream_queries, plan, replan, text, explained)
+
+    def _notes(self) -> tuple[str, ...]:
+        """Remarks about a query that runs as a batch."""
+        if self.config.get("execution.runtime-mode") != "streaming":
+            return ()
+        return ("no table of this query can be read as a stream: it runs as a batch",)
 
     def _dataframe(self, query: exp.Query, text: str, is_whole: bool = True) -> DataFrame:
         """The rows of a query; `is_whole` if `text` is the query and nothing more."""
-        plan = self._plan(query, text)
+        return self._planned_dataframe(self._plan(query, text), text, is_whole)
+
+    def _planned_dataframe(self, plan: Plan, text: str, is_whole: bool) -> DataFrame:
         try:
+            if self.stream_queries.is_stream(plan):
+                return self.stream_queries.dataframe(plan)
             if is_whole and not plan.is_rewritten:
                 return self.spark.sql(text)
             return dataframe(self.spark, lower(plan.physical), self._execution_options())
@@ -241,9 +281,15 @@ class Runner:
     # -- inserts -------------------------------------------------------------------------------
 
     def _insert(self, statement: Insert) -> Result:
-        return self._write(
-            statement, self._dataframe(statement.ast, statement.text, is_whole=False)
-        )
+        plan = self._plan(statement.ast, statement.text)
+        if self.stream_queries.is_stream(plan):
+            stream = self._start_insert(
+                plan, statement, insert_target(self.catalog, statement.name)
+            )
+            started = [(".".join(statement.name), stream)]
+            return insert_result(statement.text, started, waits=self._waits())
+        rows = self._planned_dataframe(plan, statement.text, is_whole=False)
+        return self._write(statement, rows)
 
     def _write(self, statement: Insert, rows: DataFrame) -> Result:
         table = insert_target(self.catalog, statement.name)
@@ -274,7 +320,29 @@ class Runner:
             null_times=self._null_times,
         )
 
+    def _start_insert(self, plan: Plan, statement: Insert, table: TableSpec | None) -> Stream | str:
+        explained = self._explained(statement.text)
+        try:
+            return start_insert(self.stream_queries, plan, statement, table, explained)
+        except PySparkException as error:
+            raise explained(error) from error
+
+    def _waits(self) -> bool:
+        """Whether INSERT waits for streams without an end."""
+        return bool(self.config.get("table.dml-sync"))
+
     def _statement_set(self, statement: StatementSet) -> Result:
+        plans = [self._plan(insert.ast, insert.text) for insert in statement.inserts]
+        if all(self.stream_queries.is_stream(plan) for plan in plans):
+            # All are started before the first is waited for
+            started = [
+                (
+                    ".".join(insert.name),
+                    self._start_insert(plan, insert, insert_target(self.catalog, insert.name)),
+                )
+                for plan, insert in zip(plans, statement.inserts, strict=True)
+            ]
+            return insert_result(statement.text, started, waits=self._waits())
         results = [self._insert(insert) for insert in statement.inserts]
         counts = [result.row_count for result in results]
         total = sum(count or 0 for count in counts) if None not in counts else None
@@ -289,10 +357,17 @@ class Runner:
         query = statement.as_query
         if query is None:
             return _ok(statement, self._definitions.create_table(statement))
-        rows = self._dataframe(query, statement.text, is_whole=False)
+        plan = self._plan(query, statement.text)
+        rows = self._planned_dataframe(plan, statement.text, is_whole=False)
         message = self._definitions.create_table(statement, rows)
         table = insert_target(self.catalog, statement.name)
         assert table is not None
+        if self.stream_queries.is_stream(plan):
+            stream = self.stream_queries.insert(
+                plan, statement.text, table, (), False, self._explained(statement.text)
+            )
+            started = [(".".join(statement.name), stream)]
+            return insert_result(statement.text, started, waits=self._waits())
         try:
             count = insert_rows(rows, table, (), overwrite=False)
         except Exception as error:
@@ -316,6 +391,20 @@ class Runner:
             return bool(self.spark.catalog.tableExists(".".join(f"`{part}`" for part in name)))
         except PySparkException:
             return False  # a catalog or database that does not exist holds no table
+
+    # -- streams -------------------------------------------------------------------------------
+
+    def _stop_stream(self, statement: StopStream) -> Result:
+        streams = self.stream_queries.streams
+        stream = streams.find(statement.name)
+        if stream.state is not State.RUNNING:
+            return _ok(statement, f"stream {stream.number} does not run: it is {stream.state}")
+        stream.stop()
+        return _ok(
+            statement,
+            f"stream {stream.number} (`{stream.setup.name}`) is stopped",
+            (resume_hint(stream),),
+        )
 
     # -- settings ------------------------------------------------------------------------------
 

@@ -11,12 +11,14 @@ from planner.sql import is_timestamp
 from runtime.errors import AnalysisError, SqlwinError
 from runtime.nearest import nearest
 from runtime.shipping import ship_code
+from runtime.spec import Watermark
 from sqlwin.catalog import Registered, type_ddl
 from sqlwin.explanation import MODES, render
 from sqlwin.positions import point_at
 from sqlwin.result import Result
 from sqlwin.runner import Runner
 from sqlwin.statements import CreateTable, Explain, StatementText, parse_statement, split
+from sqlwin.streams import Streams
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -53,6 +55,8 @@ class Session:
 
     def sql(self, query: str) -> DataFrame:
         """The rows of one query, as a Spark DataFrame that is not computed yet.
+
+        It is a streaming DataFrame if a source is a stream: `writeStream` starts it.
 
         Other statements are run, and the DataFrame holds what they have to say.
 
@@ -158,17 +162,12 @@ class Session:
             dataframe: the rows.
             time_column: the TIMESTAMP column that windows will be put on; checked here. Without
                 it any TIMESTAMP column can be used.
-            watermark: how late rows may come, such as `5 seconds`. Batch input has no late
-                rows, so it changes nothing; it has to go with a time column.
+            watermark: how late the rows of a stream may come, such as `5 seconds`; it has to go
+                with a time column. Batch input has no late rows, so it changes nothing there.
 
         Raises:
             SqlwinError: the DataFrame has no such column, or it is no timestamp.
         """
-        if dataframe.isStreaming:
-            raise AnalysisError(
-                f"register(`{name}`) got a streaming DataFrame",
-                hint="streams cannot be queried yet: register a batch DataFrame",
-            )
         if time_column is not None:
             _check_time_column(dataframe, time_column)
         elif watermark is not None:
@@ -176,12 +175,22 @@ class Session:
                 f"register(`{name}`) has a watermark but no time_column",
                 hint="a watermark follows a column: give time_column too",
             )
+        late = None
+        if time_column is not None and watermark is not None:
+            quoted = f"`{time_column.replace('`', '``')}`"
+            late = Watermark(time_column, f"{quoted} - INTERVAL '{watermark}'")
         self._runner.catalog.add(
-            (name,), Registered((name,), dataframe), replace=True, if_not_exists=False
+            (name,), Registered((name,), dataframe, late), replace=True, if_not_exists=False
         )
 
+    @property
+    def streams(self) -> Streams:
+        """The streams that were started here."""
+        return self._runner.stream_queries.streams
+
     def close(self) -> None:
-        """Stop Spark, if this session started it."""
+        """Stop the streams of this session, and Spark if the session started it."""
+        self.streams.stop_all()
         if self._owns_spark:
             self._spark.stop()
 

@@ -187,6 +187,18 @@ class ShowFunctions(Statement):
 
 
 @dataclass(frozen=True)
+class ShowStreams(Statement):
+    """SHOW STREAMS; Flink's SHOW JOBS is the same."""
+
+
+@dataclass(frozen=True)
+class StopStream(Statement):
+    """STOP STREAM, with the number or the name of a stream; Flink's STOP JOB is the same."""
+
+    name: str
+
+
+@dataclass(frozen=True)
 class ShowCreateTable(Statement):
     """SHOW CREATE TABLE or SHOW CREATE VIEW."""
 

@@ -26,11 +26,13 @@ from sqlwin.statement_nodes import (
     Set,
     ShowCreateTable,
     ShowFunctions,
+    ShowStreams,
     ShowTables,
     ShowViews,
     SparkStatement,
     Statement,
     StatementSet,
+    StopStream,
     Use,
 )
 from sqlwin.statement_queries import NotOurs, read_ast, read_insert
@@ -50,12 +52,14 @@ __all__ = [
     "Set",
     "ShowCreateTable",
     "ShowFunctions",
+    "ShowStreams",
     "ShowTables",
     "ShowViews",
     "SparkStatement",
     "Statement",
     "StatementSet",
     "StatementText",
+    "StopStream",
     "Use",
     "parse_statement",
     "split",
@@ -132,6 +136,7 @@ class _Reader:
             "SELECT": self._query,
             "SET": self._set,
             "SHOW": self._show,
+            "STOP": self._stop,
             "TABLE": self._query,
             "USE": self._use,
             "VALUES": self._query,
@@ -297,10 +302,24 @@ class _Reader:
                 if len(rest) == 1 and rest[0].token_type in _STRINGS:
                     return kind(self.text, self.offset, self._string(rest[0]))
                 return None
+        if len(self.tokens) == 2 and (self._is("STREAMS", at=1) or self._is("JOBS", at=1)):
+            return ShowStreams(self.text, self.offset)
         if self._is("CREATE", "TABLE", at=1) or self._is("CREATE", "VIEW", at=1):
             name = self._name(3)
             return None if name is None else ShowCreateTable(self.text, self.offset, name)
         return None
+
+    def _stop(self) -> Statement:
+        if not (self._is("STREAM", at=1) or self._is("JOB", at=1)) or len(self.tokens) < 3:
+            self._fail(
+                "STOP takes a stream",
+                self.tokens[min(1, len(self.tokens) - 1)],
+                hint="STOP STREAM 1, or STOP STREAM name; SHOW STREAMS lists them",
+            )
+        rest = self.tokens[2:]
+        is_string = rest[0].token_type in _STRINGS
+        name = self._string(rest[0]) if is_string else self._slice(rest)
+        return StopStream(self.text, self.offset, name)
 
     def _describe(self) -> Statement | None:
         i = 2 if self._is("TABLE", at=1) else 1

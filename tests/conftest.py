@@ -24,6 +24,15 @@ os.environ["SQLWIN_CLASS_ARCHIVE"] = "off"
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-goldens", action="store_true", help="rewrite the golden files")
+    parser.addoption("--slow", action="store_true", help="run the tests that take minutes too")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if not config.getoption("--slow"):
+        skip = pytest.mark.skip(reason="takes minutes: --slow runs it")
+        for item in items:
+            if "slow" in item.keywords:
+                item.add_marker(skip)
 
 
 @pytest.fixture(scope="session")
@@ -62,6 +71,7 @@ def fresh_session(spark: SparkSession) -> Iterator[sqlwin.Session]:
     zone = spark.conf.get("spark.sql.session.timeZone")
     own = sqlwin.connect(spark)
     yield own
+    own.streams.stop_all()
     for view in spark.catalog.listTables():
         if view.isTemporary:
             spark.catalog.dropTempView(view.name)

@@ -39,6 +39,7 @@ class StreamRun:
         trigger_us: the time from the start of a micro-batch to that of the next; 0: none.
         writer: tells the stream from others that write to the same place.
         n_rows: rows written in this run; None if the sink does not tell.
+        error: what a micro-batch failed with, as it was raised: Spark keeps its text alone.
     """
 
     name: str
@@ -46,6 +47,7 @@ class StreamRun:
     trigger_us: int
     writer: str
     n_rows: int | None = 0
+    error: BaseException | None = None
 
 
 def check_sink(spec: TableSpec, *, overwrite: bool, emits_updates: bool) -> None:
@@ -134,7 +136,11 @@ def _for_each(
     dataframe: DataFrame, run: StreamRun, write: Callable[[DataFrame, int], int | None]
 ) -> StreamingQuery:
     def counted(rows: DataFrame, batch: int) -> None:
-        n_rows = write(rows, batch)
+        try:
+            n_rows = write(rows, batch)
+        except BaseException as error:
+            run.error = error
+            raise
         run.n_rows = None if n_rows is None or run.n_rows is None else run.n_rows + n_rows
 
     return _started(dataframe.writeStream.foreachBatch(counted), run)

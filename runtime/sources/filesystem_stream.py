@@ -80,7 +80,7 @@ def stream(spark: SparkSession, spec: TableSpec) -> DataFrame:
     local = local_path(spark, values["path"])
     if local is not None and not is_glob(local) and not os.path.exists(local):
         raise missing_path(local)
-    path = path_for_spark(local) if local is not None else values["path"]
+    path = _directory_or_glob(local) if local is not None else values["path"]
     origin = local or values["path"]
     files = data_files(local) if local is not None else None
     if file_format == "parquet" and files and has_nanoseconds(files[0]):
@@ -107,6 +107,18 @@ def stream(spark: SparkSession, spec: TableSpec) -> DataFrame:
     if not spec.columns:
         return dataframe
     return dataframe.select(*(column_of(dataframe, spec, c, origin) for c in brought_columns(spec)))
+
+
+def _directory_or_glob(path: str) -> str:
+    """A local path as a stream takes it: it watches directories, and files that match a glob."""
+    plain = path_for_spark(path)
+    if not os.path.isfile(path):
+        return plain
+    directory, name = os.path.split(plain)
+    first = next((i for i, c in enumerate(name) if c.isalnum()), None)
+    if first is None:
+        return plain
+    return f"{directory}/{name[:first]}[{name[first]}]{name[first + 1 :]}"
 
 
 def _schema(

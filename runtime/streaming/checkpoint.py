@@ -11,6 +11,7 @@ query would be read as if it were its own.
 from __future__ import annotations
 
 import json
+import secrets
 from dataclasses import asdict, dataclass, field, replace
 
 from runtime.errors import ExecutionError
@@ -43,6 +44,7 @@ class Checkpoint:
         directory: where it is.
         key_groups: groups of keys that the state is cut into.
         partitions: tasks that they are spread over.
+        writer: what tells the stream's files from those of others.
         has_ended: whether the input ended, and all windows were closed, in an earlier run.
         is_new: whether the stream starts from nothing.
     """
@@ -50,6 +52,7 @@ class Checkpoint:
     directory: str
     key_groups: int
     partitions: int
+    writer: str
     has_ended: bool = False
     is_new: bool = True
 
@@ -86,7 +89,7 @@ def open_checkpoint(
                 f"{directory} is no checkpoint of sqlwin: {_FILE} is missing",
                 hint="take another 'execution.checkpointing.dir'",
             )
-        new = Checkpoint(directory, key_groups, partitions)
+        new = Checkpoint(directory, key_groups, partitions, secrets.token_hex(4))
         files.make_directory(new.end_of_input)
         _write(files, new, identity)
         return new
@@ -94,7 +97,12 @@ def open_checkpoint(
         found = json.loads(files.read_text(path))
         old = Identity(**found["identity"])
         checkpoint = Checkpoint(
-            directory, found["key_groups"], found["partitions"], found["has_ended"], is_new=False
+            directory,
+            found["key_groups"],
+            found["partitions"],
+            found["writer"],
+            found["has_ended"],
+            is_new=False,
         )
     except (ValueError, KeyError, TypeError) as error:
         raise ExecutionError(
@@ -161,6 +169,7 @@ def _write(files: Files, checkpoint: Checkpoint, identity: Identity) -> None:
             "identity": asdict(identity),
             "key_groups": checkpoint.key_groups,
             "partitions": checkpoint.partitions,
+            "writer": checkpoint.writer,
             "has_ended": checkpoint.has_ended,
         },
         indent=2,

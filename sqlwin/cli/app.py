@@ -80,7 +80,8 @@ def main() -> None:
     "--max-rows",
     type=click.IntRange(min=0),
     metavar="N",
-    help="The most rows that a table shows; 0 shows all. On a terminal 40, elsewhere all. "
+    help="The most rows that a table shows; 0 shows all. On a terminal 40, elsewhere all; "
+    "a stream is stopped after N rows, if N is given. "
     "A table is held in memory, the other formats are not.",
 )
 def run(
@@ -99,6 +100,10 @@ def run(
 
     With several results, a blank line stands between them; in jsonl, nothing does. A JSON file
     (--format json with --output) holds one result only.
+
+    A query over a source without end prints rows as windows close; an INSERT from one goes on in
+    the background until all statements are done, and then until Ctrl-C, which lets the micro-batch
+    that is running finish and says how to resume. On a terminal a line tells how streams stand.
 
     \b
     Values that are not plain text:
@@ -129,11 +134,13 @@ def run(
     from sqlwin.cli.run import Presenter, run_scripts
     from sqlwin.display.table import DEFAULT_MAX_ROWS
 
+    stream_rows = max_rows or None
     if max_rows is None and is_terminal:
         max_rows = DEFAULT_MAX_ROWS
     with ExitStack() as stack:
         file, bar, session = _open(stack, output if to_file else None, no_progress, spark)
-        run_scripts(session, scripts, Presenter(format, max_rows or None, file, bar), bar)
+        presenter = Presenter(format, max_rows or None, file, bar, stream_rows)
+        run_scripts(session, scripts, presenter, bar)
 
 
 @main.command()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -25,11 +25,16 @@ from sqlwin.display.formats import (
 )
 from sqlwin.display.output import AtomicFile
 from sqlwin.display.progress import ProgressBar, spark_task_counts
+from sqlwin.display.status_line import StatusLine
+from sqlwin.display.stream_table import write_stream_table
 from sqlwin.display.table import write_table
+from sqlwin.streams import State, resume_hint, status_line
 
 if TYPE_CHECKING:
     from sqlwin.session import Result, Session
+    from sqlwin.streams import Stream
 
+_POLL_SECONDS = 0.2
 # What a format other than a table is written by
 WRITERS: dict[str, Writer] = {
     "csv": write_csv,
@@ -50,13 +55,20 @@ class Presenter:
         max_rows: the most rows of a table; None shows all.
         output: the file to write to; None for standard output.
         bar: shown while rows are waited for.
+        stream_rows: after how many rows a stream is stopped; None: at its end or Ctrl-C.
     """
 
     def __init__(
-        self, format: str, max_rows: int | None, output: AtomicFile | None, bar: ProgressBar
+        self,
+        format: str,
+        max_rows: int | None,
+        output: AtomicFile | None,
+        bar: ProgressBar,
+        stream_rows: int | None = None,
     ) -> None:
         self._format = format
         self._max_rows = max_rows
+        self._stream_rows = stream_rows
         self._output = output
         self._bar = bar
         self._n_results = 0
@@ -113,6 +125,9 @@ class Presenter:
 
     def _show_table(self, result: Result, started: float) -> None:
         limit = None if self._max_rows is None else self._max_rows + 1
+        if self._output is None and result.open_stream is not None:
+            self._show_stream_table(result)
+            return
         columns, batches = self._rows(result, limit)
         if self._output is None:
             n_rows, is_cut = write_table(
@@ -134,12 +149,31 @@ class Presenter:
         self._n_rows += n_rows
         self._output.write(text.getvalue())
 
+    def _show_stream_table(self, result: Result) -> None:
+        """Rows as windows close, until there are no more, enough, or Ctrl-C."""
+        columns, batches = self._rows(result, self._stream_rows)
+        n_rows = write_stream_table(columns, batches, Console(highlight=False))
+        if self._stream_rows is not None and n_rows >= self._stream_rows:
+            click.echo(f"stopped after {counted(n_rows)}, as --max-rows says", err=True)
+
     def _rows(
         self, result: Result, limit: int | None
     ) -> tuple[Sequence[str], Iterator[pa.RecordBatch]]:
         if result.kind == "explain":
             return ["plan"], iter([pa.record_batch([pa.array([result.text])], names=["plan"])])
-        return result.columns, self._bar.watched(iter(result.batches(limit)), "Running")
+        batches = iter(result.batches(limit))
+        if result.open_stream is not None:
+            return result.columns, self._with_status(batches, result.open_stream.status)
+        return result.columns, self._bar.watched(batches, "Running")
+
+    @staticmethod
+    def _with_status(
+        batches: Iterator[pa.RecordBatch], text: Callable[[], str | None]
+    ) -> Iterator[pa.RecordBatch]:
+        with StatusLine(Console(stderr=True), text) as status:
+            for batch in status.watched(batches):
+                yield batch
+                sys.stdout.flush()
 
     def _write(self, text: str) -> None:
         if self._output is None:
@@ -162,6 +196,33 @@ def run_scripts(
             bar.restart_clock()
             started = time.monotonic()
     presenter.finish(first_started)
+    wait_for_streams(session)
+
+
+def wait_for_streams(session: Session) -> None:
+    """Wait for the streams that INSERTs have left running, with a line on the terminal."""
+    while running := session.streams.running():
+        names = ", ".join(f"{s.number} (`{s.setup.name}`)" for s in running)
+        click.echo(f"running until Ctrl-C: stream {names}", err=True)
+
+        def text(streams: list[Stream] = running) -> str | None:
+            return "  |  ".join(status_line(stream) for stream in streams)
+
+        with StatusLine(Console(stderr=True), text) as status, status.waiting():
+            while not any(stream.wait(0) for stream in running):
+                time.sleep(_POLL_SECONDS)
+
+
+def stop_streams(session: Session) -> None:
+    """Stop all streams after the micro-batches that are running, and say how to go on."""
+    if running := session.streams.running():
+        click.echo("stopping after this micro-batch; Ctrl-C again ends at once", err=True)
+    for stream in session.streams.all():
+        if stream in running:
+            stream.stop()
+        if stream.state is State.STOPPED:
+            click.echo(f"stream {stream.number} (`{stream.setup.name}`) is stopped", err=True)
+            click.echo(f"  {resume_hint(stream)}", err=True)
 
 
 @contextmanager
@@ -192,7 +253,11 @@ def opened_session(
     try:
         with stopped_by_signals(lambda: cancel_jobs(session)):
             bar.counts = spark_task_counts(session.spark)
-            yield session
+            try:
+                yield session
+            except KeyboardInterrupt:
+                stop_streams(session)
+                raise
     finally:
         # Spark takes a second to stop, and the process ends here: nobody is to wait for that.
         if not let_jvm_end():
@@ -202,7 +267,12 @@ def opened_session(
 
 
 def cancel_jobs(session: Session) -> None:
-    """Cancel all that Spark is doing for `session`, if Spark can still be told."""
+    """Cancel all that Spark is doing for `session`, if Spark can still be told.
+
+    Streams are let finish their micro-batches: see `stop_streams`.
+    """
+    if session.streams.running():
+        return
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
 

@@ -19,6 +19,7 @@ import pyarrow as pa
 from planner.explain_document import foreign_document
 from runtime.errors import AnalysisError, ExecutionError, Position, SetupError
 from sqlwin.statements import split
+from sqlwin.streams import Streams
 
 VALUES = pa.record_batch(
     [
@@ -40,6 +41,7 @@ class FakeResult:
     text: str | None = None
     hangs: bool = False
     notes: tuple[str, ...] = ()
+    open_stream: None = None
 
     @property
     def remarks(self):
@@ -79,6 +81,7 @@ class FakeSession:
         self.executed: list[str] = []
         self.interrupts = 0
         self.closed = False
+        self.streams = Streams()
         self.spark = SimpleNamespace(
             interruptAll=self._interrupt,
             interruptTag=lambda tag: self._interrupt(),

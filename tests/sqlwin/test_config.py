@@ -82,7 +82,7 @@ def test_a_misspelt_time_zone_gets_the_nearest_one() -> None:
         "sql-client.verbose",
         "pipeline.auto-watermark-interval",
         "table.exec.mini-batch.allow-latency",
-        "execution.checkpointing.interval",
+        "execution.checkpointing.timeout",
     ],
 )
 def test_flinks_other_settings_are_taken_with_a_remark(key: str) -> None:
@@ -92,11 +92,12 @@ def test_flinks_other_settings_are_taken_with_a_remark(key: str) -> None:
     assert (key, "5 s") in config.items()
 
 
-def test_streaming_is_refused_as_not_there_yet() -> None:
-    assert error_of("execution.runtime-mode", "STREAMING").message.startswith(
-        "streaming is not available yet"
-    )
-    assert Config().set("execution.runtime-mode", "automatic") == ()
+def test_queries_stream_where_a_source_has_no_end_unless_they_are_told_otherwise() -> None:
+    config = Config()
+    assert config.get("execution.runtime-mode") == "automatic"
+    assert config.set("execution.runtime-mode", "STREAMING") == ()
+    assert config.get("execution.runtime-mode") == "streaming"
+    assert "automatic" in str(error_of("execution.runtime-mode", "stream"))
 
 
 @pytest.mark.parametrize("use", ["set", "get", "reset", "text"])

@@ -1,0 +1,98 @@
+"""A line at the bottom of a terminal that tells how streams stand, gone when it is not needed."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TypeVar
+
+from rich.console import Console
+from rich.live import Live
+from rich.text import Text
+
+T = TypeVar("T")
+
+POLL_SECONDS = 0.5
+
+
+class StatusLine:
+    """Shows a line while something is waited for; never mixes with what is printed in between.
+
+    Args:
+        console: where to draw; nothing is drawn if it is no terminal.
+        text: what to show, asked for every half second; None shows nothing.
+        enabled: False draws nothing either.
+    """
+
+    def __init__(
+        self, console: Console, text: Callable[[], str | None], *, enabled: bool = True
+    ) -> None:
+        self._console = console
+        self._text = text
+        self._enabled = enabled and console.is_terminal and not console.is_dumb_terminal
+        self._lock = threading.Lock()
+        self._live: Live | None = None
+        self._last: str | None = None
+        self._is_waiting = False
+        self._closed = threading.Event()
+
+    def __enter__(self) -> StatusLine:
+        if self._enabled:
+            threading.Thread(target=self._run, name="status", daemon=True).start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._closed.set()
+        self._erase()
+        # The thread is not joined: it may be in a call to a Spark that no longer answers.
+
+    @contextmanager
+    def waiting(self) -> Iterator[None]:
+        """Show the line until the block is left."""
+        with self._lock:
+            self._is_waiting = True
+            if self._last is not None and not self._closed.is_set():
+                self._draw(self._last)
+        try:
+            yield
+        finally:
+            self._erase()
+
+    def watched(self, items: Iterator[T]) -> Iterator[T]:
+        """The same items, with the line shown while the next one is being made."""
+        while True:
+            with self.waiting():
+                try:
+                    item = next(items)
+                except StopIteration:
+                    return
+            yield item
+
+    def _erase(self) -> None:
+        with self._lock:
+            self._is_waiting = False
+            if self._live is not None:
+                self._live.stop()
+                self._live = None
+
+    def _run(self) -> None:
+        while not self._closed.wait(POLL_SECONDS):
+            text = self._text()
+            with self._lock:
+                self._last = text
+                if text is not None and self._is_waiting and not self._closed.is_set():
+                    self._draw(text)
+
+    def _draw(self, text: str) -> None:
+        if self._live is None:
+            self._live = Live(
+                console=self._console,
+                transient=True,
+                auto_refresh=False,
+                redirect_stdout=False,
+                redirect_stderr=False,
+            )
+            self._live.start()
+        line = Text(text, style="dim", no_wrap=True, overflow="ellipsis")
+        self._live.update(line, refresh=True)

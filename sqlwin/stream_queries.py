@@ -1,0 +1,295 @@
+"""Queries over streams: from a plan to a stream that runs."""
+
+from __future__ import annotations
+
+import os
+import re
+import tempfile
+from collections.abc import Callable, Iterator
+from dataclasses import fields, is_dataclass, replace
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+
+from planner.explain import physical_text
+from planner.lower_stream import lower_stream, streams_of
+from planner.plan import Plan
+from runtime.errors import SqlwinError
+from runtime.sinks.streaming import StreamRun, Take, check_sink, start_taking, start_writing
+from runtime.sources import is_unbounded
+from runtime.sources.filesystem_stream import monitor_interval_us
+from runtime.spark_files import files_at
+from runtime.spec import TableSpec
+from runtime.stream_spec import ROW_KIND, StreamWindowStep
+from runtime.streaming.checkpoint import Identity, open_checkpoint
+from runtime.streaming.execute import streaming_dataframe
+from runtime.streaming.options import Firing, StreamOptions
+from sqlwin.catalog import Registered, SessionCatalog, entry_name
+from sqlwin.config import Config
+from sqlwin.inserts import arranged
+from sqlwin.result import arrow_ready
+from sqlwin.streams import Setup, Stream, Streams
+
+# Groups of keys for each task; few enough for their state to be quick, enough for more cores later
+KEY_GROUPS_PER_PARTITION = 4
+_HADOOP_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
+# Options of tables that may change from one start to the next
+_FREE_OPTIONS = frozenset(
+    "max-files-per-trigger maxfilespertrigger max-bytes-per-trigger maxbytespertrigger "
+    "source.monitor-interval rows-per-second rows-per-batch scan.parallelism maxoffsetspertrigger "
+    "minpartitions number-of-rows".split()
+)
+
+
+Explained = Callable[[BaseException], SqlwinError]
+
+
+class StreamQueries:
+    """Starts streams.
+
+    Args:
+        spark: the session.
+        config: the settings.
+        catalog: the tables.
+    """
+
+    def __init__(self, spark: SparkSession, config: Config, catalog: SessionCatalog) -> None:
+        self.streams = Streams()
+        self._spark = spark
+        self._config = config
+        self._catalog = catalog
+
+    def is_stream(self, plan: Plan) -> bool:
+        """Whether a plan reads a stream, in the mode that its statement runs in."""
+        return bool(streams_of(plan.physical, self._catalog))
+
+    def ends(self, plan: Plan) -> bool:
+        """Whether the input of a plan over streams ends."""
+        return not any(
+            isinstance(entry, Registered) or is_unbounded(entry) for entry in self._sources(plan)
+        )
+
+    def dataframe(self, plan: Plan) -> DataFrame:
+        """The streaming DataFrame of a query, for whoever starts it without sqlwin."""
+        partitions = self._partitions()
+        return self._dataframe(plan, self._options(self._key_groups(partitions), partitions))
+
+    def insert(
+        self,
+        plan: Plan,
+        text: str,
+        table: TableSpec,
+        columns: tuple[str, ...],
+        overwrite: bool,
+        explained: Explained,
+    ) -> Stream | str:
+        """Start an INSERT from a stream into a kept table.
+
+        Raises:
+            SqlwinError: the table cannot take it, or the checkpoint is another query's.
+        """
+        options = self._options(1, 1)
+        check_sink(table, overwrite=overwrite, emits_updates=options.emits_updates)
+
+        def start(rows: DataFrame, run: StreamRun) -> Any:
+            return start_writing(_arranged(rows, table, columns), table, run)
+
+        return self._start(plan, text, table.name, start, explained)
+
+    def select(self, plan: Plan, text: str, take: Take, explained: Explained) -> Stream | str:
+        """Start a query whose rows go to a function of this process.
+
+        Raises:
+            SqlwinError: the checkpoint is another query's.
+        """
+
+        def start(rows: DataFrame, run: StreamRun) -> Any:
+            return start_taking(arrow_ready(rows), run, take)
+
+        return self._start(plan, text, "select", start, explained)
+
+    # -- starting ------------------------------------------------------------------------------
+
+    def _start(
+        self,
+        plan: Plan,
+        text: str,
+        sink: str,
+        start: Callable[[DataFrame, StreamRun], Any],
+        explained: Explained,
+    ) -> Stream | str:
+        name = str(self._config.get("pipeline.name")) or sink
+        directory, name, keeps = self._directory(name)
+        files = files_at(self._spark, directory)
+        identity = self._identity(plan)
+        partitions = self._partitions()
+        checkpoint = open_checkpoint(
+            files, directory, identity, self._key_groups(partitions), partitions
+        )
+        if checkpoint.has_ended:
+            return f"the input ended in an earlier run, with the checkpoint {directory}"
+        options = replace(
+            self._options(checkpoint.key_groups, checkpoint.partitions),
+            end_of_input=checkpoint.end_of_input,
+        )
+        ends = self.ends(plan)
+        rows = self._dataframe(plan, options)
+        number = self.streams.next_number()
+        run = StreamRun(
+            name=f"{name} ({number})",
+            checkpoint=checkpoint.spark_directory,
+            trigger_us=0 if ends else self._trigger_us(plan),
+            writer=checkpoint.writer,
+        )
+        setup = Setup(
+            name=name,
+            statement=text,
+            sink=sink,
+            ends=ends,
+            closes=self._config.get("sqlwin.end-of-input") == "close-windows",
+            keeps_checkpoint=keeps,
+            source_names=_source_names(self._step(plan)),
+            explained=explained,
+        )
+        query = self._with_partitions(checkpoint.partitions, lambda: start(rows, run))
+        stream = Stream(number, setup, query, run, checkpoint, identity, files)
+        self.streams.add(stream)
+        return stream
+
+    def _with_partitions(self, partitions: int, start: Callable[[], Any]) -> Any:
+        """Start a query whose state is spread over so many tasks: Spark takes its own setting."""
+        key = "spark.sql.shuffle.partitions"
+        before = str(self._spark.conf.get(key))
+        self._spark.conf.set(key, str(partitions))
+        try:
+            return start()
+        finally:
+            self._spark.conf.set(key, before)
+
+    def _directory(self, name: str) -> tuple[str, str, bool]:
+        """Where a stream of a name keeps its checkpoint, the name it gets, and whether it stays."""
+        base = str(self._config.get("execution.checkpointing.dir"))
+        slug = re.sub(r"[^A-Za-z0-9._-]+", "-", name).strip("-.") or "stream"
+        if not base:
+            return tempfile.mkdtemp(prefix="sqlwin-checkpoint-"), slug, False
+        if base.startswith("file:/"):
+            base = "/" + base.removeprefix("file:").lstrip("/")
+        if not _HADOOP_SCHEME.match(base):
+            base = os.path.abspath(os.path.expanduser(base))
+        base = base.rstrip("/")
+        unique, more = slug, 2
+        while self.streams.name_in_use(f"{base}/{unique}"):
+            unique, more = f"{slug}-{more}", more + 1
+        return f"{base}/{unique}", unique, True
+
+    def _identity(self, plan: Plan) -> Identity:
+        return Identity(
+            plan=physical_text(plan),
+            tables={".".join(entry_name(e)): _described(e) for e in self._sources(plan)},
+            settings={
+                "table.local-time-zone": str(self._spark.conf.get("spark.sql.session.timeZone")),
+            },
+        )
+
+    def _sources(self, plan: Plan) -> list[TableSpec | Registered]:
+        found = []
+        for stream in streams_of(plan.physical, self._catalog):
+            entry = self._catalog.entry(tuple(stream.name.split(".")))
+            if isinstance(entry, TableSpec | Registered):
+                found.append(entry)
+        return found
+
+    def _trigger_us(self, plan: Plan) -> int:
+        """Time between micro-batches: what is set, else how often directories are looked at."""
+        if self._config.is_set("execution.checkpointing.interval"):
+            return int(self._config.get("execution.checkpointing.interval"))
+        intervals = [
+            monitor_interval_us(spec) if isinstance(spec, TableSpec) else None
+            for spec in self._sources(plan)
+        ]
+        known = [interval for interval in intervals if interval is not None]
+        if known and len(known) == len(intervals):
+            return min(known)
+        return int(self._config.get("execution.checkpointing.interval"))
+
+    # -- what is computed ----------------------------------------------------------------------
+
+    def _step(self, plan: Plan) -> Any:
+        zone = str(self._spark.conf.get("spark.sql.session.timeZone"))
+        return lower_stream(plan.physical, self._catalog, zone)
+
+    def _dataframe(self, plan: Plan, options: StreamOptions) -> DataFrame:
+        return streaming_dataframe(self._spark, self._step(plan), options)
+
+    def _partitions(self) -> int:
+        chosen = self._config.get("sqlwin.exchange.partitions")
+        return int(chosen or str(self._spark.conf.get("spark.sql.shuffle.partitions")))
+
+    def _key_groups(self, partitions: int) -> int:
+        chosen = self._config.get("sqlwin.state.key-groups")
+        return int(chosen or partitions * KEY_GROUPS_PER_PARTITION)
+
+    def _options(self, key_groups: int, partitions: int) -> StreamOptions:
+        get = self._config.get
+        return StreamOptions(
+            key_groups=key_groups,
+            partitions=partitions,
+            idle_timeout_us=get("table.exec.source.idle-timeout") or None,
+            watermark_policy=str(get("sqlwin.watermark.policy")),
+            max_jump_us=get("sqlwin.watermark.max-jump") or None,
+            allowed_lateness_us=int(get("table.exec.emit.allow-lateness")),
+            early_fire=self._firing("early-fire"),
+            late_fire=self._firing("late-fire"),
+        )
+
+    def _firing(self, kind: str) -> Firing:
+        rows = self._config.get(f"sqlwin.emit.{kind}.rows") or None
+        if not self._config.get(f"table.exec.emit.{kind}.enabled"):
+            return Firing(rows=rows)
+        return Firing(int(self._config.get(f"table.exec.emit.{kind}.delay")), rows)
+
+
+def _described(entry: TableSpec | Registered) -> str:
+    """What a table is, a line each, without what may change from one start to the next."""
+    if isinstance(entry, Registered):
+        return "\n".join(f"{f.name} {f.dataType.simpleString()}" for f in entry.dataframe.schema)
+    lines = [f"connector {entry.connector}"]
+    lines += [
+        f"column {c.name} {c.type or ''} {c.computed or ''} {c.metadata or ''}".rstrip()
+        for c in entry.columns
+    ]
+    if entry.watermark is not None:
+        lines.append(f"WATERMARK FOR {entry.watermark.column} AS {entry.watermark.expression}")
+    lines += [f"'{k}' = '{v}'" for k, v in entry.options if k.lower() not in _FREE_OPTIONS]
+    return "\n".join(lines)
+
+
+def _arranged(rows: DataFrame, table: TableSpec, columns: tuple[str, ...]) -> DataFrame:
+    """The query's columns as the table has them; a row kind stays in front."""
+    if ROW_KIND not in rows.columns:
+        return arranged(rows, table, columns)
+    kept = "_sqlwin_row_kind"
+    positions = [f"_{i}" for i in range(len(rows.columns) - 1)]
+    numbered = rows.toDF(kept, *positions)
+    names = [name for name in rows.columns if name != ROW_KIND]
+    inner = arranged(numbered.select(*positions).toDF(*names), table, columns)
+    casts = [f"CAST(`{p}` AS {f.dataType.simpleString()}) AS `{f.name}`"
+             for p, f in zip(positions, inner.schema.fields, strict=True)]  # fmt: skip
+    return numbered.selectExpr(f"`{kept}` AS `{ROW_KIND}`", *casts)
+
+
+def _source_names(step: Any) -> list[list[str]]:
+    """For each window operator in the steps, by its number, the names of its sources."""
+    found = {s.number: [x.name for x in s.input.sources] for s in _window_steps(step)}
+    return [found[number] for number in sorted(found)]
+
+
+def _window_steps(value: Any) -> Iterator[StreamWindowStep]:
+    if isinstance(value, StreamWindowStep):
+        yield value
+    if isinstance(value, tuple):
+        for item in value:
+            yield from _window_steps(item)
+    elif is_dataclass(value):
+        for field in fields(value):
+            yield from _window_steps(getattr(value, field.name))

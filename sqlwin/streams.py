@@ -1,0 +1,372 @@
+"""The running streams of a session: what SHOW STREAMS lists and STOP STREAM stops."""
+
+from __future__ import annotations
+
+import shutil
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from itertools import count
+from typing import Any
+
+import pyarrow as pa
+from pyspark.errors import PySparkException
+from pyspark.sql.streaming.query import StreamingQuery
+
+from runtime.errors import CatalogError, SqlwinError
+from runtime.files import Files
+from runtime.nearest import nearest
+from runtime.sinks.streaming import StreamRun
+from runtime.streaming.checkpoint import Checkpoint, Identity, end_input, mark_ended
+from runtime.streaming.status import StreamStatus, clock, silence, span, stream_status
+
+_POLL_SECONDS = 0.1
+# For how long a micro-batch may go on after it was asked to be the last
+_GRACE_SECONDS = 60.0
+
+
+class State(StrEnum):
+    """What has become of a stream."""
+
+    RUNNING = "running"
+    ENDED = "ended"
+    STOPPED = "stopped"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True)
+class Setup:
+    """How a stream was set up.
+
+    Attributes:
+        name: the name it goes by, and its checkpoint's.
+        statement: its text.
+        sink: where its rows go.
+        ends: whether its input ends.
+        closes: whether the windows that are open then are closed.
+        keeps_checkpoint: whether the checkpoint outlives it.
+        source_names: for each window operator, the names of its sources.
+        explained: an error of Spark's in a person's words.
+    """
+
+    name: str
+    statement: str
+    sink: str
+    ends: bool
+    closes: bool
+    keeps_checkpoint: bool
+    source_names: Sequence[Sequence[str]]
+    explained: Callable[[BaseException], SqlwinError]
+
+
+class Stream:
+    """A stream that was started. One whose input ends is brought to its end by a thread.
+
+    Attributes:
+        number: its number in the session.
+        setup: how it was set up.
+        query: Spark's query.
+        run: how it was started, and how many rows it has written.
+        checkpoint: where it keeps what it needs to resume.
+    """
+
+    def __init__(
+        self,
+        number: int,
+        setup: Setup,
+        query: StreamingQuery,
+        run: StreamRun,
+        checkpoint: Checkpoint,
+        identity: Identity,
+        files: Files,
+    ) -> None:
+        self.number = number
+        self.setup = setup
+        self.query = query
+        self.run = run
+        self.checkpoint = checkpoint
+        self._identity = identity
+        self._files = files
+        self._has_ended = False
+        self._is_stopping = False
+        self._error: BaseException | None = None
+        self._thread: threading.Thread | None = None
+        if setup.ends:
+            self._thread = threading.Thread(
+                target=self._run_to_end, name=f"stream-{number}", daemon=True
+            )
+            self._thread.start()
+
+    @property
+    def state(self) -> State:
+        """What has become of it."""
+        if self._is_active():
+            return State.RUNNING
+        if self._failure() is not None:
+            return State.FAILED
+        return State.ENDED if self._has_ended else State.STOPPED
+
+    def status(self) -> StreamStatus:
+        """How it stands, as of its last micro-batch."""
+        try:
+            progress = list(self.query.recentProgress)
+        except PySparkException:
+            progress = []
+        return stream_status(progress, self.setup.source_names)
+
+    def wait(self, seconds: float | None = None) -> bool:
+        """Wait for its end, at most so long; whether it has come.
+
+        Raises:
+            SqlwinError: it failed.
+        """
+        until = None if seconds is None else time.monotonic() + seconds
+        while self._is_active() or (self._thread is not None and self._thread.is_alive()):
+            if until is not None and time.monotonic() >= until:
+                return False
+            time.sleep(_POLL_SECONDS)
+        failure = self._failure()
+        if failure is not None and not self._is_stopping:
+            raise self.setup.explained(failure) from failure
+        return True
+
+    def stop(self) -> None:
+        """Stop it when the micro-batch that is running is done, and tidy up."""
+        self._is_stopping = True
+        if self._is_active():
+            self._let_batch_finish()
+            self.query.stop()
+        if self._thread is not None and self._thread is not threading.current_thread():
+            self._thread.join(_GRACE_SECONDS)
+        self.clean_up()
+
+    def clean_up(self) -> None:
+        """Remove the checkpoint of a stream that is over, unless it is kept."""
+        if not self.setup.keeps_checkpoint:
+            shutil.rmtree(self.checkpoint.directory, ignore_errors=True)
+
+    def _is_active(self) -> bool:
+        return bool(self.query.isActive)
+
+    def _failure(self) -> BaseException | None:
+        if self._is_active():
+            return None
+        if (known := self.run.error or self._error) is not None:
+            return known
+        found: BaseException | None = self.query.exception()
+        return found
+
+    def _let_batch_finish(self) -> None:
+        """Wait until a micro-batch that runs now is done: the next one has hardly begun then."""
+        before = self._last_batch()
+        until = time.monotonic() + _GRACE_SECONDS
+        while self._is_active() and time.monotonic() < until:
+            if not self.query.status["isTriggerActive"] or self._last_batch() != before:
+                return
+            time.sleep(0.02)
+
+    def _last_batch(self) -> object:
+        last = self.query.lastProgress
+        return None if last is None else (last["batchId"], last["timestamp"])
+
+    # -- input that ends -----------------------------------------------------------------------
+
+    def _run_to_end(self) -> None:
+        try:
+            self._use_up_input()
+            if self.setup.closes and self.query.isActive and not self._is_stopping:
+                end_input(self._files, self.checkpoint)
+                self._use_up_input()
+            if self.query.isActive and not self._is_stopping:
+                self._has_ended = True
+                if self.setup.closes:
+                    mark_ended(self._files, self.checkpoint, self._identity)
+                self.query.stop()
+        except (PySparkException, OSError) as error:
+            if not self._is_stopping:
+                self._error = self._error or error
+                if self.query.isActive:
+                    self.query.stop()
+
+    def _use_up_input(self) -> None:
+        """Wait until all that the sources have is processed and committed.
+
+        Spark tells when no micro-batch is due. Where the clock is due micro-batches without end,
+        it is told by one that read nothing, after one that read something.
+        """
+        since = self._last_batch()
+        waiter = threading.Thread(target=self._process_available, daemon=True)
+        waiter.start()
+        while waiter.is_alive() and self.query.isActive:
+            waiter.join(_POLL_SECONDS)
+            if _has_used_up(self.query.recentProgress, since):
+                return
+        waiter.join()
+        if self._error is not None:
+            raise self._error
+
+    def _process_available(self) -> None:
+        try:
+            self.query.processAllAvailable()
+        except PySparkException as error:
+            self._error = self._error or error
+
+
+def _has_used_up(progress: Sequence[Mapping[str, Any]], since: object) -> bool:
+    """Whether, after the micro-batch `since`, one has read something and the last one has not."""
+    batches = [(p["batchId"], p["timestamp"]) for p in progress]
+    new = progress[batches.index(since) + 1 :] if since in batches else progress
+    read = [any(s["startOffset"] != s["endOffset"] for s in p["sources"]) for p in new]
+    return bool(read) and any(read) and not read[-1]
+
+
+class Streams:
+    """The streams of a session, by number."""
+
+    def __init__(self) -> None:
+        self._streams: dict[int, Stream] = {}
+        self._numbers = count(1)
+
+    def next_number(self) -> int:
+        """A number for a new stream."""
+        return next(self._numbers)
+
+    def add(self, stream: Stream) -> None:
+        """Keep a stream that was started."""
+        self._streams[stream.number] = stream
+
+    def all(self) -> list[Stream]:
+        """All streams, those that are over too."""
+        return list(self._streams.values())
+
+    def running(self) -> list[Stream]:
+        """The streams that run."""
+        return [stream for stream in self._streams.values() if stream.state is State.RUNNING]
+
+    def name_in_use(self, directory: str) -> bool:
+        """Whether a running stream keeps its checkpoint in a directory."""
+        return any(stream.checkpoint.directory == directory for stream in self.running())
+
+    def find(self, name: str) -> Stream:
+        """The stream of a number or a name; of a name the last one.
+
+        Raises:
+            CatalogError: there is none.
+        """
+        for stream in reversed(self._streams.values()):
+            if name in (str(stream.number), stream.setup.name):
+                return stream
+        known = [stream.setup.name for stream in self._streams.values()]
+        close = nearest(name, known)
+        raise CatalogError(
+            f"there is no stream `{name}`",
+            hint=f"did you mean `{close}`?" if close else "SHOW STREAMS lists them",
+        )
+
+    def stop_all(self) -> list[Stream]:
+        """Stop all that run; these."""
+        running = self.running()
+        for stream in running:
+            stream.stop()
+        for stream in self._streams.values():
+            stream.clean_up()
+        return running
+
+
+def resume_hint(stream: Stream) -> str:
+    """How a stream that was stopped goes on."""
+    if stream.setup.keeps_checkpoint:
+        return f"run the same statement again to resume from {stream.checkpoint.directory}"
+    return (
+        "it cannot be resumed, for its checkpoint was temporary: "
+        "SET 'execution.checkpointing.dir' to a directory before the statement"
+    )
+
+
+def show_streams(streams: Streams) -> pa.Table:
+    """A row a stream: how it stands, and why nothing comes out."""
+    rows: dict[str, list[str]] = {
+        name: []
+        for name in (
+            "stream", "name", "state", "into", "micro-batch", "rows/s", "rows out", "watermark",
+            "watermark by source", "state rows", "state bytes", "late rows", "no time",
+            "waits for", "checkpoint",
+        )
+    }  # fmt: skip
+    for stream in streams.all():
+        for name, value in zip(rows, described(stream), strict=True):
+            rows[name].append(value)
+    return pa.table({name: pa.array(values, pa.string()) for name, values in rows.items()})
+
+
+def described(stream: Stream) -> tuple[str, ...]:
+    """How a stream stands, in the order of the columns of `show_streams`."""
+    status = stream.status()
+    operators = status.operators
+    sources = [source for operator in operators for source in operator.sources]
+    state = stream.state
+    if state is State.RUNNING:
+        waits = silence(status, stream.run.n_rows)
+    elif state is State.FAILED:
+        waits = "it failed"
+    else:
+        waits = "" if state is State.ENDED else resume_hint(stream)
+    return (
+        str(stream.number),
+        stream.setup.name,
+        state.value,
+        stream.setup.sink,
+        "-" if status.batch is None else str(status.batch),
+        f"{status.rows_per_second:,.0f}",
+        "-" if stream.run.n_rows is None else f"{stream.run.n_rows:,}",
+        "; ".join(clock(operator.watermark_us) for operator in operators) or "-",
+        "; ".join(
+            f"{s.name} {clock(s.watermark_us)}{' (idle)' if s.is_idle else ''}" for s in sources
+        )
+        or "-",
+        f"{sum(o.n_rows for o in operators):,}",
+        f"{sum(o.n_bytes for o in operators):,}",
+        f"{sum(o.n_late for o in operators):,}",
+        f"{sum(o.n_null_times for o in operators):,}",
+        waits,
+        stream.checkpoint.directory if stream.setup.keeps_checkpoint else "temporary",
+    )
+
+
+def status_line(stream: Stream) -> str:
+    """How a stream stands, in one line for a terminal."""
+    status = stream.status()
+    if status.batch is None:
+        return f"{stream.setup.name}: {silence(status, stream.run.n_rows)}"
+    parts = [
+        f"{stream.setup.name}: {status.rows_per_second:,.0f} rows/s",
+        f"batch {status.batch} {status.batch_seconds:.1f} s",
+    ]
+    if status.operators:
+        first = status.operators[0]
+        parts.append(f"watermark {clock(first.watermark_us)}{_lag(first.watermark_us)}")
+        n_rows = sum(o.n_rows for o in status.operators)
+        n_bytes = sum(o.n_bytes for o in status.operators)
+        parts.append(f"state {n_rows:,} rows {_bytes(n_bytes)}")
+        late = sum(o.n_late for o in status.operators)
+        null = sum(o.n_null_times for o in status.operators)
+        parts.append(f"late {late:,}" + (f", no time {null:,}" if null else ""))
+    if not stream.run.n_rows:
+        parts.append(silence(status, stream.run.n_rows))
+    return " · ".join(parts)
+
+
+def _lag(watermark_us: int | None) -> str:
+    """How far a watermark is behind the clock, where it is anywhere near it."""
+    if watermark_us is None:
+        return ""
+    lag_us = time.time_ns() // 1_000 - watermark_us
+    return f" ({span(lag_us)} behind)" if 0 <= lag_us < 7 * 86_400_000_000 else ""
+
+
+def _bytes(number: int) -> str:
+    if number < 1_000_000:
+        return f"{number / 1_000:.0f} kB"
+    return f"{number / 1_000_000:.1f} MB"

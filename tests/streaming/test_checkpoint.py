@@ -1,0 +1,93 @@
+"""A checkpoint belongs to one query: it resumes that, and refuses another with the reason."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from runtime.errors import ExecutionError
+from runtime.files import LocalFiles
+from runtime.streaming.checkpoint import (
+    Checkpoint,
+    Identity,
+    difference,
+    end_input,
+    mark_ended,
+    open_checkpoint,
+)
+
+FILES = LocalFiles()
+PLAN = (
+    "GlobalWindowAggregate(groupBy=[k], window=[TUMBLE(size=[10 min])])\n+- Exchange\n   +- Scan(t)"
+)
+QUERY = Identity(PLAN, {"t": "connector filesystem\ncolumn k INT"}, {"zone": "UTC"})
+
+
+def opened(directory: Path, identity: Identity = QUERY, key_groups: int = 8) -> Checkpoint:
+    return open_checkpoint(FILES, str(directory), identity, key_groups, 2)
+
+
+def test_a_new_checkpoint_takes_what_is_set_and_an_old_one_keeps_its_own(tmp_path: Path) -> None:
+    first = opened(tmp_path / "a" / "b", key_groups=8)
+    again = opened(tmp_path / "a" / "b", key_groups=64)
+    assert first.is_new
+    assert not again.is_new
+    assert (again.key_groups, again.partitions, again.writer) == (8, 2, first.writer)
+    assert opened(tmp_path / "other").writer != first.writer
+
+
+@pytest.mark.parametrize(
+    ("changed", "reason"),
+    [
+        (
+            replace(QUERY, plan=PLAN.replace("10 min", "5 min")),
+            "its plan has changed: `GlobalWindowAggregate(groupBy=[k], window=[TUMBLE(size=[10 min])])` "
+            "has become `GlobalWindowAggregate(groupBy=[k], window=[TUMBLE(size=[5 min])])`",
+        ),
+        (replace(QUERY, settings={"zone": "Asia/Tokyo"}), "'zone' was 'UTC' and is 'Asia/Tokyo'"),
+        (
+            replace(QUERY, tables={"t": "connector filesystem\ncolumn k BIGINT"}),
+            "table `t` has changed: `column k INT` has become `column k BIGINT`",
+        ),
+        (
+            replace(QUERY, tables={"t": "connector filesystem\ncolumn k INT\ncolumn v INT"}),
+            "table `t` has changed: added `column v INT`",
+        ),
+        (
+            replace(QUERY, plan=PLAN.removesuffix("Scan(t)") + "Filter\n      +- Scan(t)"),
+            "its plan has changed: added `Filter`",
+        ),
+    ],
+)
+def test_a_changed_query_is_refused_and_told_what_has_changed(
+    changed: Identity, reason: str, tmp_path: Path
+) -> None:
+    opened(tmp_path / "c")
+    with pytest.raises(ExecutionError) as caught:
+        opened(tmp_path / "c", changed)
+    assert caught.value.message == f"the checkpoint in {tmp_path}/c is another query's: {reason}"
+    assert "execution.checkpointing.dir" in str(caught.value.hint)
+    assert difference(QUERY, QUERY) is None
+
+
+def test_a_checkpoint_without_our_file_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "c" / "spark" / "offsets").mkdir(parents=True)
+    (tmp_path / "c" / "spark" / "offsets" / "0").touch()
+    with pytest.raises(ExecutionError, match="is no checkpoint of sqlwin: sqlwin"):
+        opened(tmp_path / "c")
+    (tmp_path / "c" / "sqlwin.json").write_text("{")
+    with pytest.raises(ExecutionError, match="cannot be read"):
+        opened(tmp_path / "c")
+
+
+def test_the_end_of_input_is_told_by_a_file_and_kept_in_mind(tmp_path: Path) -> None:
+    checkpoint = opened(tmp_path / "c")
+    assert list(Path(checkpoint.end_of_input).iterdir()) == []
+    end_input(FILES, checkpoint)
+    (told,) = Path(checkpoint.end_of_input).glob("*.json")
+    assert told.read_text().endswith("}\n")
+    assert not opened(tmp_path / "c").has_ended
+    mark_ended(FILES, checkpoint, QUERY)
+    assert opened(tmp_path / "c").has_ended

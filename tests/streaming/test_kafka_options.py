@@ -1,0 +1,111 @@
+"""Flink's options of Kafka tables, and what Spark is told by them."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from runtime.errors import CatalogError
+from runtime.sources import is_unbounded, validate_table
+from runtime.sources.kafka import sink_options, source_options
+from runtime.spec import TableColumn, TableSpec
+
+BASE = {"topic": "bids", "properties.bootstrap.servers": "host:9092", "format": "json"}
+
+
+def kafka(columns: str = "a INT, b STRING", **options: str) -> TableSpec:
+    named = {**BASE, **{k.replace("__", ".").replace("_", "-"): v for k, v in options.items()}}
+    parts = [part.split() for part in columns.split(", ") if part]
+    return TableSpec(
+        "t", "kafka", tuple(TableColumn(n, t) for n, t in parts), options=tuple((k, v) for k, v in named.items() if v)
+    )  # fmt: skip
+
+
+def starts(is_stream: bool = True, **options: str) -> dict[str, str]:
+    spec = kafka(**options)
+    validate_table(spec)
+    found = source_options(spec, is_stream=is_stream)
+    return {k: v for k, v in found.items() if k.startswith(("start", "end"))}
+
+
+def test_properties_go_to_kafka_and_topics_to_spark() -> None:
+    spec = kafka(topic="a; b", properties__group__id="g", maxOffsetsPerTrigger="5")
+    validate_table(spec)
+    assert source_options(spec, is_stream=True) == {
+        "maxOffsetsPerTrigger": "5",
+        "kafka.bootstrap.servers": "host:9092",
+        "kafka.group.id": "g",
+        "subscribe": "a,b",
+        "startingOffsets": "latest",
+    }
+    assert "subscribePattern" in source_options(
+        kafka(topic="", topic_pattern="b.*"), is_stream=True
+    )
+
+
+@pytest.mark.parametrize(
+    ("mode", "told"),
+    [
+        ({"scan__startup__mode": "earliest-offset"}, {"startingOffsets": "earliest"}),
+        ({"scan__startup__mode": "latest-offset"}, {"startingOffsets": "latest"}),
+        ({"properties__auto__offset__reset": "earliest"}, {"startingOffsets": "earliest"}),
+        (
+            {"scan__startup__mode": "timestamp", "scan__startup__timestamp_millis": "12"},
+            {"startingTimestamp": "12"},
+        ),
+        (
+            {
+                "scan__startup__mode": "specific-offsets",
+                "scan__startup__specific_offsets": "partition:0,offset:42;partition:1,offset:300",
+            },
+            {"startingOffsets": json.dumps({"bids": {"0": 42, "1": 300}})},
+        ),
+    ],
+)
+def test_a_stream_starts_where_the_startup_mode_says(
+    mode: dict[str, str], told: dict[str, str]
+) -> None:
+    assert starts(**mode) == told
+
+
+def test_a_batch_reads_all_there_is_up_to_the_bound() -> None:
+    assert starts(is_stream=False) == {"startingOffsets": "earliest"}
+    bounded = {"scan__bounded__mode": "timestamp", "scan__bounded__timestamp_millis": "9"}
+    assert starts(is_stream=False, **bounded)["endingTimestamp"] == "9"
+    assert is_unbounded(kafka())
+    assert not is_unbounded(kafka(scan__bounded__mode="latest-offset"))
+
+
+def test_the_sink_gets_one_topic_and_no_options_of_consumers() -> None:
+    spec = kafka(properties__group__id="g", properties__acks="all")
+    assert sink_options(spec) == {
+        "kafka.bootstrap.servers": "host:9092",
+        "kafka.acks": "all",
+        "topic": "bids",
+    }
+    with pytest.raises(CatalogError, match="needs one 'topic'"):
+        sink_options(kafka(topic="a;b"))
+
+
+@pytest.mark.parametrize(
+    ("spec", "message"),
+    [
+        (kafka(topic=""), "it needs 'topic' or 'topic-pattern', and not both"),
+        (kafka(properties__bootstrap__servers=""), "'properties.bootstrap.servers' is missing"),
+        (kafka(format=""), "option 'format' is missing"),
+        (kafka(format="jsno"), "there is no format 'jsno' for Kafka\n  did you mean 'json'?"),
+        (kafka(columns=""), "it needs columns"),
+        (kafka(format="raw"), "format 'raw' has one column"),
+        (kafka(key__fields="a"), "'key.fields' needs 'key.format'"),
+        (kafka(key__fields="aa", key__format="json"), "'key.fields' names `aa`, which is no column"),
+        (kafka(scan__startup__mode="earliest"), "it must be earliest-offset or"),
+        (kafka(scan__startup__mode="timestamp"), "needs 'scan.startup.timestamp-millis'"),
+        (kafka(scan__startup__mode="specific-offsets", scan__startup__specific_offsets="0:1"), "such as 'partition:0,offset:42"),
+        (kafka(scan_startup_mode="x"), "there is no option 'scan-startup-mode'"),
+    ],
+)  # fmt: skip
+def test_a_wrong_option_is_named_with_what_would_be_right(spec: TableSpec, message: str) -> None:
+    with pytest.raises(CatalogError) as caught:
+        validate_table(spec)
+    assert message in str(caught.value)

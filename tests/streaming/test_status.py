@@ -1,0 +1,110 @@
+"""Why is there no output? The status of a stream says it in a sentence."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from runtime.streaming.status import (
+    OperatorStatus,
+    SourceStatus,
+    StreamStatus,
+    clock,
+    silence,
+    span,
+    stream_status,
+)
+
+HOUR = 3_600_000_000
+MAX = 2**63 - 1
+
+
+def source(name: str, watermark_us: int | None, is_idle: bool = False) -> SourceStatus:
+    return SourceStatus(name, watermark_us, is_idle, watermark_us == MAX)
+
+
+def operator(*sources: SourceStatus, **fields: Any) -> OperatorStatus:
+    known = [s.watermark_us for s in sources if s.watermark_us is not None and not s.is_idle]
+    watermark = min(known) if len(known) == len([s for s in sources if not s.is_idle]) else None
+    defaults = {
+        "n_late": 0,
+        "n_null_times": 0,
+        "n_rows": 0,
+        "n_bytes": 0,
+        "next_window_end_us": None,
+    }
+    return OperatorStatus(watermark, sources, **{**defaults, **fields})
+
+
+@pytest.mark.parametrize(
+    ("operators", "said"),
+    [
+        (
+            [operator(source("bids", 2 * HOUR), next_window_end_us=3 * HOUR, n_rows=4)],
+            "the next window to close ends at 1970-01-01 03:00:00; the watermark is at "
+            "1970-01-01 02:00:00, 1 h 00 min before it",
+        ),
+        (
+            [operator(source("a", 2 * HOUR), source("b", HOUR), next_window_end_us=3 * HOUR)],
+            "the next window to close ends at 1970-01-01 03:00:00; the watermark is at "
+            "1970-01-01 01:00:00, 2 h 00 min before it, held back by `b`",
+        ),
+        (
+            [operator(source("a", 2 * HOUR), source("b", None), next_window_end_us=3 * HOUR)],
+            "there is no watermark yet: no row with a time has come from `b`",
+        ),
+        (
+            [operator(source("a", 2 * HOUR), source("b", None, is_idle=True), next_window_end_us=3 * HOUR)],
+            "the next window to close ends at 1970-01-01 03:00:00; the watermark is at "
+            "1970-01-01 02:00:00, 1 h 00 min before it, held back by `a`",
+        ),
+        ([operator(source("a", None))], "there is no watermark yet: no row with a time has come from `a`"),
+        ([operator(source("a", HOUR), n_late=5, n_null_times=1)], "all rows were dropped: 5 late, 1 without a time"),
+        ([operator(source("a", MAX))], "no window waits: all that have rows are closed and put out"),
+        ([], "rows are put out as they come"),
+    ],
+)  # fmt: skip
+def test_silence_is_explained(operators: list[OperatorStatus], said: str) -> None:
+    status = StreamStatus(batch=3, n_input_rows=10, operators=tuple(operators))
+    assert silence(status, n_rows=0) == said
+
+
+def test_before_the_first_micro_batch_is_done_that_is_the_reason() -> None:
+    assert silence(StreamStatus(), None) == "the first micro-batch is not done yet"
+
+
+def test_status_is_read_from_the_progress_of_all_micro_batches() -> None:
+    def progress(batch: int, late: int, watermark_us: int) -> dict[str, Any]:
+        metrics = {
+            "watermark_us": watermark_us,
+            "sources": [{"watermark_us": watermark_us, "is_idle": False}],
+            "n_late": late,
+            "n_null_times": 1,
+            "n_rows": 10,
+            "n_bytes": 99,
+            "next_window_end_us": HOUR,
+        }
+        return {
+            "batchId": batch,
+            "numInputRows": 5,
+            "processedRowsPerSecond": 2.5,
+            "durationMs": {"triggerExecution": 400},
+            "observedMetrics": {"sqlwin.window.0": metrics, "mine": {}},
+        }
+
+    status = stream_status([progress(0, 2, 1), progress(1, 3, 7)], [["bids"]])
+    (found,) = status.operators
+    assert (status.batch, status.rows_per_second, status.batch_seconds) == (1, 2.5, 0.4)
+    assert (found.watermark_us, found.n_late, found.n_null_times) == (7, 5, 2)
+    assert found.sources == (SourceStatus("bids", 7, is_idle=False, is_done=False),)
+    assert stream_status([], [["bids"]]) == StreamStatus()
+
+
+def test_times_and_lengths_read_well() -> None:
+    assert clock(None) == "-"
+    assert clock(MAX) == "end of input"
+    assert clock(-1_000) == "1969-12-31 23:59:59.999"
+    assert [span(s * 1_000_000) for s in (1, 59, 61, 3_660, 200_000)] == [
+        "1.0 s", "59 s", "1 min 01 s", "1 h 01 min", "2 d 7 h",
+    ]  # fmt: skip
