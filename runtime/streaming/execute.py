@@ -85,10 +85,10 @@ def streaming_dataframe(spark: SparkSession, step: Step, options: StreamOptions)
 def _windows(spark: SparkSession, step: StreamWindowStep, options: StreamOptions) -> DataFrame:
     """The rows of a window operator: windows, and one row a key group with its watermark."""
     local = step.input
-    if isinstance(local.window, Session):
+    if isinstance(local.window, Session) and options.emits_updates:
         raise AnalysisError(
-            "SESSION windows cannot be aggregated in a stream yet",
-            hint="run the query in batch: SET 'execution.runtime-mode' = 'batch'",
+            "a SESSION is put out once: it knows no early firing and no allowed lateness",
+            hint="RESET 'table.exec.emit.allow-lateness' and 'table.exec.emit.early-fire.enabled'",
         )
     for key, value in _STATE_SETTINGS.items():
         spark.conf.set(key, value)
@@ -128,7 +128,8 @@ def _local_plan(
     step: StreamLocalStep, sql: LocalSql, schema: StructType, options: StreamOptions
 ) -> LocalPlan:
     types = {field.name: field.dataType.simpleString() for field in schema}
-    n_groups = options.key_groups if step.keys else 1
+    by = step.window.partition if isinstance(step.window, Session) else step.keys
+    n_groups = options.key_groups if by else 1
     numbers = tuple(key_group_numbers(n_groups, options.partitions))
     return local_plan(step, sql, types, numbers)
 

@@ -17,7 +17,7 @@ from runtime.buffers import Rows, WindowBuffer
 from runtime.kernels.blobs import split_by_bucket
 from runtime.kernels.columns import BoolArray, int64_values, one_chunk
 from runtime.kernels.keys import bucket_of
-from runtime.spec import Accumulator, Window, local_window
+from runtime.spec import Accumulator, Session, Window, local_window
 from runtime.stream_spec import KEEP, SOURCE, TIME, WATERMARK
 from runtime.streaming.state import encode_table, pieces
 from runtime.streaming.watermarks import FINAL_US
@@ -153,7 +153,10 @@ class LocalStage:
     def _messages(self, table: pa.Table) -> Iterator[pa.RecordBatch]:
         """Partials as blobs, one or more for each key group that has any."""
         numbers = self._plan.numbers
-        keys = [table.column(key) for key in self._plan.keys]
+        window = self._plan.window
+        # the key group of a session is that of its partition, whatever other keys there are
+        by = window.partition if isinstance(window, Session) else self._plan.keys
+        keys = [table.column(key) for key in by]
         for group, part in split_by_bucket(table, bucket_of(keys, table.num_rows, len(numbers))):
             for piece in pieces(pa.Table.from_batches([part])):
                 yield _message([numbers[group]], [encode_table(piece)])

@@ -14,8 +14,10 @@ from pyspark.sql.streaming.stateful_processor import (
 )
 
 from runtime.kernels.blobs import to_blob
+from runtime.spec import Session
 from runtime.streaming.local_stage import ALL_SOURCES
 from runtime.streaming.operator import MicroBatch, OperatorSpec, Status, WindowOperator
+from runtime.streaming.session_operator import SessionOperator
 from runtime.streaming.state import decode_table, pieces
 from runtime.streaming.status import STATUS, STATUS_DDL
 from runtime.streaming.wall_clock import wall_watermark_us
@@ -99,7 +101,12 @@ class WindowProcessor(StatefulProcessor):
         if self._spec.has_clock:
             clock_us = timer_values.getCurrentProcessingTimeInMs() * _MS
             heard = [*heard, *self._clock_watermarks(clock_us)]
-        operator = WindowOperator(self._spec.operator, _MapStateStore(self._blobs))
+        store = _MapStateStore(self._blobs)
+        operator: WindowOperator | SessionOperator
+        if isinstance(self._spec.operator.aggregation.window, Session):
+            operator = SessionOperator(self._spec.operator, store)
+        else:
+            operator = WindowOperator(self._spec.operator, store)
         for result in operator.process(MicroBatch(partials, heard, n_null_times, clock_us)):
             if isinstance(result, Status):
                 wake_at_us = self._wake_at(result, clock_us)

@@ -1,0 +1,229 @@
+"""The window operator for SESSION: open sessions in state, sessions out once none can join them.
+
+The twin of `runtime.streaming.operator` for windows that rows make and merge. One operator is the
+state of one key group, which holds whole partitions; a micro-batch is seen as a whole:
+
+1. its partials and those in state are cut into sessions. A session that was to end no later than
+   the watermark at the end of the micro-batch before holds only new rows, and they are late:
+   dropped and counted. A late row that an open session reaches, itself or through other new
+   rows, is part of that session (Flink's rule for merging windows: what counts is the end of the
+   merged window);
+2. the watermark moves on, and every session whose end it passed is put out and forgotten;
+3. what is left of a session becomes one partial for each key.
+
+State is read only where a session can end or a row can be late: until then new partials are put
+beside what is there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import astuple, dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from runtime.kernels.columns import BoolArray, Int64Array, from_buffer, int64_values, one_chunk
+from runtime.kernels.compact import merge_equal_slices
+from runtime.kernels.keys import encode_keys
+from runtime.kernels.session import find_sessions, merge_sessions
+from runtime.spec import FIRST_TIME, LAST_TIME, Session
+from runtime.streaming.operator import MicroBatch, OperatorSpec, Status
+from runtime.streaming.state import (
+    BlobStore,
+    decode_facts,
+    decode_table,
+    encode_facts,
+    encode_table,
+    pieces,
+)
+from runtime.streaming.watermarks import SourceWatermark, Watermarks, advance, next_idle_us
+
+_FACTS = "facts"
+# More chunks than this are made one when the next one comes.
+_MANY_CHUNKS = 16
+
+
+@dataclass(frozen=True)
+class SessionChunk:
+    """A blob of partials in state.
+
+    Attributes:
+        number: tells it from others.
+        n_rows: how many partials it has.
+        n_bytes: the size of the blob.
+        first_us: the earliest first time of a partial.
+        last_us: the earliest last time of a partial.
+    """
+
+    number: int
+    n_rows: int
+    n_bytes: int
+    first_us: int
+    last_us: int
+
+    @property
+    def name(self) -> str:
+        """The name of the blob."""
+        return f"s{self.number}"
+
+
+class SessionOperator:
+    """The session operator of one key group.
+
+    Args:
+        spec: what it does; the window is a SESSION, and each session is put out once.
+        store: its state.
+    """
+
+    def __init__(self, spec: OperatorSpec, store: BlobStore) -> None:
+        window = spec.aggregation.window
+        assert isinstance(window, Session)
+        assert spec.updates is None
+        self._spec = spec
+        self._window = window
+        self._store = store
+        blob = store.get(_FACTS)
+        facts = {} if blob is None else decode_facts(blob)
+        sources = facts.get("sources") or [(None, None)] * spec.n_sources
+        self._watermarks = Watermarks(
+            tuple(SourceWatermark(*source) for source in sources), facts.get("watermark")
+        )
+        self._chunks = [SessionChunk(*chunk) for chunk in facts.get("chunks", ())]
+        self._next_number = 1 + max((chunk.number for chunk in self._chunks), default=-1)
+
+    def process(self, batch: MicroBatch) -> Iterator[pa.RecordBatch | Status]:
+        """Take a micro-batch in: sessions as batches, and at the very end the status.
+
+        The state is written when the iterator is exhausted, and not before.
+
+        Raises:
+            ExecutionError: a sum overflows its type.
+        """
+        closed = self._watermarks.fired_until_us()
+        after = advance(self._watermarks, batch.heard, self._spec.rules, batch.clock_us)
+        fires = after.fired_until_us()
+        tables = [table for table in batch.partials if table.num_rows]
+        new = pa.concat_tables(tables) if tables else None
+        n_late = 0
+        if fires is not None and self._earliest_end(new) <= fires:
+            old = self._take([chunk for chunk in self._chunks if chunk.first_us <= fires])
+            table, n_rows = self._together(old, new)
+            if table is not None:
+                session, end_us, first_us = self._sessions(table)
+                is_late = np.zeros(len(table), np.bool_)
+                if closed is not None:
+                    is_late = (end_us <= closed).take(session)
+                    n_late = int(n_rows[is_late].sum())
+                has_ended = (end_us <= fires).take(session)
+                yield from self._put_out(table, has_ended & ~is_late)
+                self._keep(table, ~has_ended, first_us.take(session))
+        elif new is not None:
+            self._append(new.drop_columns([self._spec.row_count]))
+        self._watermarks = after
+        self._write_facts()
+        yield self._status(n_late, batch)
+
+    def _earliest_end(self, new: pa.Table | None) -> int:
+        """No session ends before."""
+        last = [chunk.last_us for chunk in self._chunks]
+        if new is not None:
+            last.append(int(_times(new, LAST_TIME).min()))
+        return min(last) + self._window.gap_us if last else np.iinfo(np.int64).max
+
+    def _together(
+        self, old: list[pa.Table], new: pa.Table | None
+    ) -> tuple[pa.Table | None, Int64Array]:
+        """(partials of state and new ones, of how many new rows each is)."""
+        counts = [np.zeros(len(table), np.int64) for table in old]
+        tables = list(old)
+        if new is not None:
+            counts.append(_times(new, self._spec.row_count))
+            tables.append(new.drop_columns([self._spec.row_count]))
+        if not tables:
+            return None, np.zeros(0, np.int64)
+        return pa.concat_tables(tables), np.concatenate(counts)
+
+    def _sessions(self, table: pa.Table) -> tuple[Int64Array, Int64Array, Int64Array]:
+        """(the session of each partial, the end of each session, its first time)."""
+        keys = [table.column(name) for name in self._window.partition]
+        partition, _ = encode_keys(keys, table.num_rows)
+        found = find_sessions(
+            partition, _times(table, FIRST_TIME), _times(table, LAST_TIME), self._window.gap_us
+        )
+        return found.of_partial(), found.last_us + self._window.gap_us, found.first_us
+
+    def _put_out(self, table: pa.Table, has_ended: BoolArray) -> Iterator[pa.RecordBatch]:
+        if has_ended.any():
+            yield from merge_sessions(table.filter(pa.array(has_ended)), self._spec.aggregation)
+
+    def _keep(self, table: pa.Table, is_open: BoolArray, session_first_us: Int64Array) -> None:
+        """One partial for each session and key of those that are still open."""
+        if not is_open.any():
+            return
+        # Sessions of a partition differ in their first time, so that it can tell them apart.
+        name = self._spec.aggregation.slice_end
+        index = table.schema.get_field_index(name)
+        first = from_buffer(session_first_us, None, pa.int64(), len(session_first_us))
+        table = table.set_column(index, table.schema.field(index), first)
+        n_keys = len(self._spec.aggregation.keys)
+        open_partials = table.filter(pa.array(is_open))
+        self._write(merge_equal_slices(open_partials, n_keys, name, self._spec.partials))
+
+    def _append(self, table: pa.Table) -> None:
+        """Put partials beside those that are there; now and then make one of them."""
+        if len(self._chunks) < _MANY_CHUNKS:
+            self._write(table)
+            return
+        table = pa.concat_tables([*self._take(list(self._chunks)), table])
+        session, _, first_us = self._sessions(table)
+        self._keep(table, np.ones(len(table), np.bool_), first_us.take(session))
+
+    def _write(self, table: pa.Table) -> None:
+        # in order of time, so that what comes late in a session need not be read early
+        for piece in pieces(table.sort_by(FIRST_TIME)):
+            blob = encode_table(piece)
+            first_us, last_us = (int(_times(piece, t).min()) for t in (FIRST_TIME, LAST_TIME))
+            chunk = SessionChunk(self._next_number, piece.num_rows, len(blob), first_us, last_us)
+            self._next_number += 1
+            self._store.put(chunk.name, blob)
+            self._chunks.append(chunk)
+
+    def _take(self, chunks: list[SessionChunk]) -> list[pa.Table]:
+        """The tables of some chunks, which are removed."""
+        tables = []
+        for chunk in chunks:
+            blob = self._store.get(chunk.name)
+            assert blob is not None, f"the state lacks {chunk.name}"
+            tables.append(decode_table(blob))
+            self._store.remove(chunk.name)
+            self._chunks.remove(chunk)
+        return tables
+
+    def _write_facts(self) -> None:
+        facts = {
+            "watermark": self._watermarks.combined_us,
+            "sources": [astuple(source) for source in self._watermarks.sources],
+            "chunks": [astuple(chunk) for chunk in self._chunks],
+        }
+        self._store.put(_FACTS, encode_facts(facts))
+
+    def _status(self, n_late: int, batch: MicroBatch) -> Status:
+        # A session may go on for longer than its partials in state tell.
+        next_end = self._earliest_end(None) if self._chunks else None
+        fired = self._watermarks.fired_until_us()
+        if next_end is not None and fired is not None:
+            next_end = max(next_end, fired + 1)
+        return Status(
+            self._watermarks,
+            n_late,
+            batch.n_null_times,
+            sum(chunk.n_rows for chunk in self._chunks),
+            sum(chunk.n_bytes for chunk in self._chunks),
+            next_end,
+            next_idle_us(self._watermarks, self._spec.rules, batch.clock_us),
+        )
+
+
+def _times(table: pa.Table, name: str) -> Int64Array:
+    return int64_values(one_chunk(table.column(name)))
