@@ -1,0 +1,77 @@
+"""Which windows a row belongs to."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from runtime.errors import AnalysisError
+from runtime.spec import AlignedWindow
+from runtime.streaming.general.windows import GLOBAL_WINDOW, TimeWindow
+from runtime.windows.aligned import slice_assigner
+
+
+class Assigner(ABC):
+    """Which windows a row belongs to.
+
+    Attributes:
+        merges: whether windows of a key that touch become one.
+    """
+
+    merges = False
+
+    @abstractmethod
+    def windows(self, value: Any, time_us: int) -> list[TimeWindow]:
+        """The windows of a row, oldest first; maybe none."""
+
+
+class AlignedAssigner(Assigner):
+    """TUMBLE, HOP and CUMULATE.
+
+    Args:
+        window: the window.
+    """
+
+    def __init__(self, window: AlignedWindow) -> None:
+        self._slices = slice_assigner(window)
+
+    def windows(self, value: Any, time_us: int) -> list[TimeWindow]:
+        """See Assigner."""
+        _, ends = self._slices.window_ends(np.array([time_us], np.int64))
+        starts = self._slices.window_start(ends)
+        return [TimeWindow(*bounds) for bounds in zip(starts.tolist(), ends.tolist(), strict=True)]
+
+
+@dataclass(frozen=True)
+class SessionAssigner(Assigner):
+    """Every row opens a window as long as the gap; windows that touch become one.
+
+    Attributes:
+        gap_us: the gap in microseconds, or a function of the row that gives it.
+    """
+
+    gap_us: int | Callable[[Any], int]
+    merges = True
+
+    def windows(self, value: Any, time_us: int) -> list[TimeWindow]:
+        """See Assigner.
+
+        Raises:
+            AnalysisError: the gap of a row is not above zero.
+        """
+        gap_us = self.gap_us(value) if callable(self.gap_us) else self.gap_us
+        if gap_us <= 0:
+            raise AnalysisError(f"a session gap of {gap_us} us", hint="it must be above zero")
+        return [TimeWindow(time_us, time_us + gap_us)]
+
+
+class GlobalAssigner(Assigner):
+    """One window for everything: without a trigger of its own it never fires before the end."""
+
+    def windows(self, value: Any, time_us: int) -> list[TimeWindow]:
+        """See Assigner."""
+        return [GLOBAL_WINDOW]

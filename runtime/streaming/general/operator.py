@@ -1,0 +1,288 @@
+"""The general window operator, row by row, by the rules of Flink's WindowOperator."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from runtime.errors import AnalysisError
+from runtime.streaming.general.assigners import Assigner
+from runtime.streaming.general.evictors import Evictor
+from runtime.streaming.general.functions import EvictingFunction, WindowFunction
+from runtime.streaming.general.merging import MergingWindows
+from runtime.streaming.general.timers import Owner, Timers
+from runtime.streaming.general.triggers import EventTimeTrigger, ProcessingTimeTrigger, Trigger
+from runtime.streaming.general.windows import FIRE, FOREVER_US, PURGE, TimeWindow, Verdict
+
+
+@dataclass(frozen=True)
+class WindowJob:
+    """What an operator does.
+
+    Attributes:
+        assigner: which windows rows belong to.
+        function: what is computed of a window.
+        trigger: when it is put out; None: when the watermark, or the clock, passes its end.
+        evictor: drops rows when it is put out; then a window keeps all its rows.
+        allowed_lateness_us: for so long after its end a window is kept for late rows.
+        by_clock: whether windows are on the clock; else on the rows' time.
+    """
+
+    assigner: Assigner
+    function: WindowFunction
+    trigger: Trigger | None = None
+    evictor: Evictor | None = None
+    allowed_lateness_us: int = 0
+    by_clock: bool = False
+
+    def __post_init__(self) -> None:
+        """Refuse what makes no sense together."""
+        if self.allowed_lateness_us < 0:
+            raise AnalysisError("a negative allowed lateness", hint="give zero or more")
+        if self.allowed_lateness_us and self.by_clock:
+            raise AnalysisError(
+                "windows on the clock know no late rows", hint="leave the allowed lateness out"
+            )
+
+
+@dataclass(frozen=True)
+class Emission:
+    """A result of a window."""
+
+    key: Any
+    window: TimeWindow
+    result: Any
+
+
+@dataclass
+class OperatorState:
+    """All that an operator remembers; can be pickled.
+
+    Attributes:
+        contents: of each window, by key and the window under whose name they are kept.
+        memories: what the trigger remembers, by key and window.
+        merging: the open windows of each key, if windows merge.
+        event_timers: timers by the watermark.
+        clock_timers: timers by the clock.
+        watermark_us: the watermark.
+        clock_us: the clock.
+        n_late: rows dropped because all their windows were gone.
+    """
+
+    contents: dict[Owner, Any] = field(default_factory=dict)
+    memories: dict[Owner, dict[str, Any]] = field(default_factory=dict)
+    merging: dict[Any, MergingWindows] = field(default_factory=dict)
+    event_timers: Timers = field(default_factory=Timers)
+    clock_timers: Timers = field(default_factory=Timers)
+    watermark_us: int = -FOREVER_US
+    clock_us: int = -FOREVER_US
+    n_late: int = 0
+
+
+class GeneralWindowOperator:
+    """Runs a job over the rows of any keys.
+
+    Args:
+        job: what to do.
+        state: where another operator of the same job has got.
+        on_late: gets (key, value, time) of each row that is dropped as late.
+    """
+
+    def __init__(
+        self,
+        job: WindowJob,
+        state: OperatorState | None = None,
+        on_late: Callable[[Any, Any, int], None] | None = None,
+    ) -> None:
+        self.state = OperatorState() if state is None else state
+        self._job = job
+        self._on_late = on_late
+        self._function = job.function
+        if job.evictor is not None:
+            self._function = EvictingFunction(job.function)
+        self._trigger: Trigger = job.trigger or (
+            ProcessingTimeTrigger() if job.by_clock else EventTimeTrigger()
+        )
+
+    def on_row(self, key: Any, value: Any, time_us: int) -> Iterator[Emission]:
+        """Take a row in; gives what fires at once.
+
+        Args:
+            key: the row's key, which can be hashed.
+            value: the row.
+            time_us: its time; where windows are on the clock, the clock's.
+        """
+        is_skipped = True
+        for assigned in self._job.assigner.windows(value, time_us):
+            window, name = assigned, assigned
+            if self._job.assigner.merges:
+                merging = self.state.merging.setdefault(key, MergingWindows())
+                window = self._merge(key, assigned, merging)
+                if self._is_late(window):
+                    self._retire(key, window, merging)
+                    continue
+                name = merging.kept_as[window]
+            elif self._is_late(window):
+                continue
+            is_skipped = False
+            contents = self.state.contents.get((key, name))
+            if contents is None:
+                contents = self._function.create()
+            self.state.contents[key, name] = self._function.add(contents, (value, time_us))
+            context = _Context(self.state, (key, window))
+            verdict = self._trigger.on_row(value, time_us, window, context)
+            yield from self._obey(verdict, key, window, name)
+            self._set_clean_up(key, window)
+        if is_skipped and self._is_row_late(time_us):
+            self.state.n_late += 1
+            if self._on_late is not None:
+                self._on_late(key, value, time_us)
+
+    def on_watermark(self, watermark_us: int) -> Iterator[Emission]:
+        """The watermark moves on; one that is behind changes nothing."""
+        if watermark_us <= self.state.watermark_us:
+            return
+        self.state.watermark_us = watermark_us
+        for time_us, (key, window) in self.state.event_timers.due(watermark_us):
+            yield from self._on_timer(time_us, key, window, is_clock=False)
+
+    def on_clock(self, clock_us: int) -> Iterator[Emission]:
+        """The clock moves on."""
+        if clock_us <= self.state.clock_us:
+            return
+        self.state.clock_us = clock_us
+        for time_us, (key, window) in self.state.clock_timers.due(clock_us):
+            yield from self._on_timer(time_us, key, window, is_clock=True)
+
+    def on_end(self) -> Iterator[Emission]:
+        """The end of input: the last watermark, and for windows on the clock the last moment."""
+        yield from self.on_watermark(FOREVER_US)
+        if self._job.by_clock:
+            yield from self.on_clock(FOREVER_US)
+
+    def _on_timer(
+        self, time_us: int, key: Any, window: TimeWindow, is_clock: bool
+    ) -> Iterator[Emission]:
+        name = window
+        if self._job.assigner.merges:
+            merging = self.state.merging.get(key)
+            if merging is None or window not in merging.kept_as:
+                return  # a timer of a window that has become part of another
+            name = merging.kept_as[window]
+        context = _Context(self.state, (key, window))
+        if is_clock:
+            verdict = self._trigger.on_clock(time_us, window, context)
+        else:
+            verdict = self._trigger.on_event_time(time_us, window, context)
+        yield from self._obey(verdict, key, window, name)
+        if is_clock == self._job.by_clock and time_us == self._clean_up_us(window):
+            self._forget(key, window, name)
+
+    def _obey(
+        self, verdict: Verdict, key: Any, window: TimeWindow, name: TimeWindow
+    ) -> Iterator[Emission]:
+        contents = self.state.contents.get((key, name))
+        if FIRE in verdict and contents is not None:
+            evictor = self._job.evictor
+            if evictor is not None and not evictor.after:
+                contents = self._evict(evictor, key, window, name, contents)
+            for result in self._function.results(key, window, contents):
+                yield Emission(key, window, result)
+            if evictor is not None and evictor.after:
+                self._evict(evictor, key, window, name, contents)
+        if PURGE in verdict:
+            self.state.contents.pop((key, name), None)
+
+    def _evict(
+        self, evictor: Evictor, key: Any, window: TimeWindow, name: TimeWindow, contents: Any
+    ) -> Any:
+        kept = evictor.keep(contents, window) if contents else contents
+        self.state.contents[key, name] = kept
+        return kept
+
+    # -- merging -------------------------------------------------------------------------------
+
+    def _merge(self, key: Any, window: TimeWindow, merging: MergingWindows) -> TimeWindow:
+        def on_merge(
+            merged: TimeWindow, parts: list[TimeWindow], name: TimeWindow, others: list[TimeWindow]
+        ) -> None:
+            memories = []
+            for part in parts:
+                owner = (key, part)
+                memories.append(dict(self.state.memories.get(owner, {})))
+                self._trigger.clear(part, _Context(self.state, owner))
+                self.state.memories.pop(owner, None)
+                self._timers.forget(self._clean_up_us(part), owner)
+            self._trigger.on_merge(merged, memories, _Context(self.state, (key, merged)))
+            kept = [self.state.contents.pop((key, each), None) for each in (name, *others)]
+            together = None
+            for contents in kept:
+                if contents is not None:
+                    together = (
+                        contents if together is None else self._function.merge(together, contents)
+                    )
+            if together is not None:
+                self.state.contents[key, name] = together
+            self._set_clean_up(key, merged)
+
+        return merging.add(window, on_merge)
+
+    def _retire(self, key: Any, window: TimeWindow, merging: MergingWindows) -> None:
+        """Forget a window that was late as soon as it was opened."""
+        merging.remove(window)
+        if not merging.kept_as:
+            del self.state.merging[key]
+
+    # -- late rows and clean-up ----------------------------------------------------------------
+
+    @property
+    def _timers(self) -> Timers:
+        return self.state.clock_timers if self._job.by_clock else self.state.event_timers
+
+    def _clean_up_us(self, window: TimeWindow) -> int:
+        """When a window is forgotten."""
+        if self._job.by_clock:
+            return window.last_us
+        return min(window.last_us + self._job.allowed_lateness_us, FOREVER_US)
+
+    def _set_clean_up(self, key: Any, window: TimeWindow) -> None:
+        self._timers.set(self._clean_up_us(window), (key, window))
+
+    def _is_late(self, window: TimeWindow) -> bool:
+        return not self._job.by_clock and self._clean_up_us(window) <= self.state.watermark_us
+
+    def _is_row_late(self, time_us: int) -> bool:
+        if self._job.by_clock:
+            return False
+        return time_us + self._job.allowed_lateness_us <= self.state.watermark_us
+
+    def _forget(self, key: Any, window: TimeWindow, name: TimeWindow) -> None:
+        self.state.contents.pop((key, name), None)
+        self._trigger.clear(window, _Context(self.state, (key, window)))
+        self.state.memories.pop((key, window), None)
+        if self._job.assigner.merges:
+            self._retire(key, window, self.state.merging[key])
+
+
+class _Context:
+    """A TriggerContext: one window of one key."""
+
+    def __init__(self, state: OperatorState, owner: Owner) -> None:
+        self._state = state
+        self._owner = owner
+        self.memory = state.memories.setdefault(owner, {})
+        self.watermark_us = state.watermark_us
+        self.clock_us = state.clock_us
+
+    def at_event_time(self, time_us: int) -> None:
+        self._state.event_timers.set(time_us, self._owner)
+
+    def at_clock(self, time_us: int) -> None:
+        self._state.clock_timers.set(time_us, self._owner)
+
+    def forget_event_time(self, time_us: int) -> None:
+        self._state.event_timers.forget(time_us, self._owner)
+
+    def forget_clock(self, time_us: int) -> None:
+        self._state.clock_timers.forget(time_us, self._owner)

@@ -1,0 +1,356 @@
+"""When a window is put out, and when its contents are dropped.
+
+A trigger is told of every row and of the timers it set, and answers with a Verdict. What it has to
+remember of a window it keeps in the context's `memory`, a dictionary of the window's own; it must
+hold nothing itself, since it serves all windows.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from runtime.errors import AnalysisError
+from runtime.streaming.general.windows import CONTINUE, FIRE, PURGE, TimeWindow, Verdict
+
+
+class TriggerContext(Protocol):
+    """What a trigger knows of a window and can do about it.
+
+    Attributes:
+        memory: what the trigger remembers of the window.
+        watermark_us: the watermark.
+        clock_us: the clock.
+    """
+
+    memory: dict[str, Any]
+    watermark_us: int
+    clock_us: int
+
+    def at_event_time(self, time_us: int) -> None:
+        """Call `on_event_time` once the watermark reaches this time."""
+
+    def at_clock(self, time_us: int) -> None:
+        """Call `on_clock` once the clock reaches this time."""
+
+    def forget_event_time(self, time_us: int) -> None:
+        """Take `at_event_time` back."""
+
+    def forget_clock(self, time_us: int) -> None:
+        """Take `at_clock` back."""
+
+
+class Trigger(ABC):
+    """When a window is put out. Methods that are not overridden want nothing."""
+
+    @abstractmethod
+    def on_row(
+        self, value: Any, time_us: int, window: TimeWindow, context: TriggerContext
+    ) -> Verdict:
+        """A row has come."""
+
+    def on_event_time(self, time_us: int, window: TimeWindow, context: TriggerContext) -> Verdict:
+        """The watermark has reached a time asked for, by this trigger or for the clean-up."""
+        return CONTINUE
+
+    def on_clock(self, time_us: int, window: TimeWindow, context: TriggerContext) -> Verdict:
+        """The clock has reached a time asked for."""
+        return CONTINUE
+
+    def on_merge(
+        self, window: TimeWindow, memories: list[dict[str, Any]], context: TriggerContext
+    ) -> None:
+        """Windows with these memories have become `window`, whose memory is empty.
+
+        Raises:
+            AnalysisError: the trigger cannot be used with windows that merge.
+        """
+        raise AnalysisError(
+            f"{type(self).__name__} cannot be used with sessions",
+            hint="use EventTimeTrigger, ProcessingTimeTrigger, CountTrigger or ContinuousTrigger",
+        )
+
+    def clear(self, window: TimeWindow, context: TriggerContext) -> None:
+        """The window is gone: forget it, and take timers back."""
+        context.memory.clear()
+
+
+class EventTimeTrigger(Trigger):
+    """Fires when the watermark reaches the window's last time, and for every later row at once."""
+
+    def on_row(
+        self, value: Any, time_us: int, window: TimeWindow, context: TriggerContext
+    ) -> Verdict:
+        """See Trigger."""
+        if window.last_us <= context.watermark_us:
+            return FIRE
+        context.at_event_time(window.last_us)
+        return CONTINUE
+
+    def on_event_time(self, time_us: int, window: TimeWindow, context: TriggerContext) -> Verdict:
+        """See Trigger."""
+        return FIRE if time_us == window.last_us else CONTINUE
+
+    def on_merge(
+        self, window: TimeWindow, memories: list[dict[str, Any]], context: TriggerContext
+    ) -> None:
+        """See Trigger."""
+        # a merged window that is over already fires with the row that merged it
+        if window.last_us > context.watermark_us:
+            context.at_event_time(window.last_us)
+
+    def clear(self, window: TimeWindow, context: TriggerContext) -> None:
+        """See Trigger."""
+        context.forget_event_time(window.last_us)
+
+
+class ProcessingTimeTrigger(Trigger):
+    """Fires when the clock reaches the window's last time."""
+
+    def on_row(
+        self, value: Any, time_us: int, window: TimeWindow, context: TriggerContext
+    ) -> Verdict:
+        """See Trigger."""
+        context.at_clock(window.last_us)
+        return CONTINUE
+
+    def on_clock(self, time_us: int, window: TimeWindow, context: TriggerContext) -> Verdict:
+        """See Trigger."""
+        return FIRE if time_us == window.last_us else CONTINUE
+
+    def on_merge(
+        self, window: TimeWindow, memories: list[dict[str, Any]], context: TriggerContext
+    ) -> None:
+        """See Trigger."""
+        if window.last_us > context.clock_us:
+            context.at_clock(window.last_us)
+
+    def clear(self, window: TimeWindow, context: TriggerContext) -> None:
+        """See Trigger."""
+        context.forget_clock(window.last_us)
+
+
+@dataclass(frozen=True)
+class CountTrigger(Trigger):
+    """Fires with every `n_rows`-th row, and at no other time."""
+
+    n_rows: int
+
+    def on_row(
+        self, value: Any, time_us: int, window: TimeWindow, context: TriggerContext
+    ) -> Verdict:
+        """See Trigger."""
+        count = context.memory.get("count", 0) + 1
+        context.memory["count"] = 0 if count >= self.n_rows else count
+        return FIRE if count >= self.n_rows else CONTINUE
+
+    def on_merge(
+        self, window: TimeWindow, memories: list[dict[str, Any]], context: TriggerContext
+    ) -> None:
+        """See Trigger."""
+        context.memory["count"] = sum(memory.get("count", 0) for memory in memories)
+
+
+@dataclass(frozen=True)
+class DeltaTrigger(Trigger):
+    """Fires when a row lies further than `threshold` from the one that fired last.
+
+    Attributes:
+        threshold: the distance.
+        distance: of the row that fired last and the row at hand.
+    """
+
+    threshold: float
+    distance: Callable[[Any, Any], float]
+
+    def on_row(
+        self, value: Any, time_us: int, window: TimeWindow, context: TriggerContext
+    ) -> Verdict:
+        """See Trigger."""
+        if "last" not in context.memory:
+            context.memory["last"] = value
+            return CONTINUE
+        if self.distance(context.memory["last"], value) > self.threshold:
+            context.memory["last"] = value
+            return FIRE
+        return CONTINUE
+
+
+@dataclass(frozen=True)
+class ContinuousTrigger(Trigger):
+    """Fires at every multiple of an interval while there are rows, and when the window is over.
+
+    Attributes:
+        interval_us: the interval.
+        by_clock: whether it goes by the clock; else by the watermark.
+    """
+
+    interval_us: int
+    by_clock: bool = False
+
+    def on_row(
+        self, value: Any, time_us: int, window: TimeWindow, context: TriggerContext
+    ) -> Verdict:
+        """See Trigger."""
+        if not self.by_clock and window.last_us <= context.watermark_us:
+            return FIRE
+        if self.by_clock:
+            self._ask_clock(window, context.clock_us, context)
+            return CONTINUE
+        context.at_event_time(window.last_us)
+        self._ask(window, time_us, context)
+        return CONTINUE
+
+    def on_event_time(self, time_us: int, window: TimeWindow, context: TriggerContext) -> Verdict:
+        """See Trigger."""
+        if self.by_clock:
+            return CONTINUE
+        if time_us == window.last_us:
+            return FIRE
+        if time_us != context.memory.get("next"):
+            return CONTINUE
+        del context.memory["next"]
+        self._ask(window, time_us, context)
+        return FIRE
+
+    def on_clock(self, time_us: int, window: TimeWindow, context: TriggerContext) -> Verdict:
+        """See Trigger."""
+        if not self.by_clock or time_us != context.memory.get("next"):
+            return CONTINUE
+        del context.memory["next"]
+        self._ask_clock(window, time_us, context)
+        return FIRE
+
+    def on_merge(
+        self, window: TimeWindow, memories: list[dict[str, Any]], context: TriggerContext
+    ) -> None:
+        """See Trigger."""
+        times = [memory["next"] for memory in memories if "next" in memory]
+        if not self.by_clock and window.last_us > context.watermark_us:
+            context.at_event_time(window.last_us)
+        if times:
+            context.memory["next"] = min(times)
+            (context.at_clock if self.by_clock else context.at_event_time)(min(times))
+
+    def clear(self, window: TimeWindow, context: TriggerContext) -> None:
+        """See Trigger."""
+        context.forget_event_time(window.last_us)
+        if "next" in context.memory:
+            forget = context.forget_clock if self.by_clock else context.forget_event_time
+            forget(context.memory["next"])
+
+    def _ask(self, window: TimeWindow, time_us: int, context: TriggerContext) -> None:
+        next_us = time_us - time_us % self.interval_us + self.interval_us
+        if "next" not in context.memory and next_us < window.last_us:
+            context.memory["next"] = next_us
+            context.at_event_time(next_us)
+
+    def _ask_clock(self, window: TimeWindow, time_us: int, context: TriggerContext) -> None:
+        next_us = time_us - time_us % self.interval_us + self.interval_us
+        if "next" not in context.memory:
+            context.memory["next"] = next_us
+            context.at_clock(next_us)
+
+
+@dataclass(frozen=True)
+class EarlyAndLateTrigger(Trigger):
+    """Fires when the watermark passes the window, and by other triggers before and after that.
+
+    Attributes:
+        early: asked until the watermark has passed the window; its PURGE does not count.
+        late: asked from then on; None: every late row fires.
+    """
+
+    early: Trigger | None = None
+    late: Trigger | None = None
+
+    def on_row(
+        self, value: Any, time_us: int, window: TimeWindow, context: TriggerContext
+    ) -> Verdict:
+        """See Trigger."""
+        if window.last_us > context.watermark_us:
+            context.at_event_time(window.last_us)
+            if self.early is None:
+                return CONTINUE
+            return _fires(self.early.on_row(value, time_us, window, context))
+        if self.late is None:
+            return FIRE
+        return _fires(self.late.on_row(value, time_us, window, context))
+
+    def on_event_time(self, time_us: int, window: TimeWindow, context: TriggerContext) -> Verdict:
+        """See Trigger."""
+        if time_us == window.last_us:
+            if self.early is not None:
+                self.early.clear(window, context)
+            # what the early trigger remembers means nothing to the late one
+            context.memory.clear()
+            return FIRE
+        part = self.early if time_us < window.last_us else self.late
+        if part is None:
+            return CONTINUE
+        return _fires(part.on_event_time(time_us, window, context))
+
+    def on_clock(self, time_us: int, window: TimeWindow, context: TriggerContext) -> Verdict:
+        """See Trigger."""
+        part = self.early if window.last_us > context.watermark_us else self.late
+        if part is None:
+            return CONTINUE
+        return _fires(part.on_clock(time_us, window, context))
+
+    def on_merge(
+        self, window: TimeWindow, memories: list[dict[str, Any]], context: TriggerContext
+    ) -> None:
+        """See Trigger."""
+        if window.last_us > context.watermark_us:
+            context.at_event_time(window.last_us)
+        part = self.early if window.last_us > context.watermark_us else self.late
+        if part is not None:
+            part.on_merge(window, memories, context)
+
+    def clear(self, window: TimeWindow, context: TriggerContext) -> None:
+        """See Trigger."""
+        context.forget_event_time(window.last_us)
+        for part in (self.early, self.late):
+            if part is not None:
+                part.clear(window, context)
+
+
+@dataclass(frozen=True)
+class PurgingTrigger(Trigger):
+    """Another trigger that drops the contents whenever it fires."""
+
+    inner: Trigger
+
+    def on_row(
+        self, value: Any, time_us: int, window: TimeWindow, context: TriggerContext
+    ) -> Verdict:
+        """See Trigger."""
+        return _purging(self.inner.on_row(value, time_us, window, context))
+
+    def on_event_time(self, time_us: int, window: TimeWindow, context: TriggerContext) -> Verdict:
+        """See Trigger."""
+        return _purging(self.inner.on_event_time(time_us, window, context))
+
+    def on_clock(self, time_us: int, window: TimeWindow, context: TriggerContext) -> Verdict:
+        """See Trigger."""
+        return _purging(self.inner.on_clock(time_us, window, context))
+
+    def on_merge(
+        self, window: TimeWindow, memories: list[dict[str, Any]], context: TriggerContext
+    ) -> None:
+        """See Trigger."""
+        self.inner.on_merge(window, memories, context)
+
+    def clear(self, window: TimeWindow, context: TriggerContext) -> None:
+        """See Trigger."""
+        self.inner.clear(window, context)
+
+
+def _purging(verdict: Verdict) -> Verdict:
+    return verdict | PURGE if FIRE in verdict else verdict
+
+
+def _fires(verdict: Verdict) -> Verdict:
+    return verdict & FIRE
