@@ -90,7 +90,8 @@ def analysis_document(
         seconds: how long the run took, from the first job to the last row.
     """
     operators = {each["id"]: each for each in query["trees"]["physical"]["operators"]}
-    found = {each: _figures(measured.get(each), operators[each]) for each in operators}
+    found = {each: _figures(measured.get(each)) for each in operators}
+    _add_units(found, operators)
     _add_exchanges(found, operators)
     _add_scans(found, operators, spark)
     _add_aggregates(found, operators, spark)
@@ -120,11 +121,11 @@ def _top(query: Json) -> str:
     return str(root["inputs"][0] if root["name"] == "Sink" else root["id"])
 
 
-def _figures(measured: Measured | None, operator: Json) -> Json:
+def _figures(measured: Measured | None) -> Json:
     found: Json = {
         "rows_in": None,
         "rows_out": None,
-        "unit_out": _unit(operator),
+        "unit_out": "rows",
         "reduction": None,
         "blobs_out": None,
         "bytes_out": None,
@@ -154,10 +155,16 @@ def _figures(measured: Measured | None, operator: Json) -> Json:
     return found
 
 
-def _unit(operator: Json) -> str:
-    if "Local" in operator["name"] or "carries" in operator["attributes"]:
-        return "partials"
-    return "windows" if operator["name"].startswith("Global") else "rows"
+def _add_units(found: dict[str, Json], operators: dict[str, Json]) -> None:
+    """Partials from a local aggregate up to the global one, whatever stands between them."""
+    for name in reversed(operators):
+        operator = operators[name]
+        below = [found[source]["unit_out"] for source in operator["inputs"]]
+        if operator["name"].startswith("Global"):
+            unit = "windows"
+        else:
+            unit = "partials" if "Local" in operator["name"] or "partials" in below else "rows"
+        found[name]["unit_out"] = unit
 
 
 def _add_exchanges(found: dict[str, Json], operators: dict[str, Json]) -> None:

@@ -7,8 +7,9 @@ from typing import Any
 
 from planner.explain_diagrams import dot, mermaid
 from runtime.errors import AnalysisError
+from sqlwin.display.plan_page import plan_page
 
-MODES = ("text", "json", "mermaid", "dot")
+MODES = ("text", "json", "mermaid", "dot", "html")
 
 
 def render(document: dict[str, Any], mode: str) -> str:
@@ -21,6 +22,8 @@ def render(document: dict[str, Any], mode: str) -> str:
         return "\n".join(query["text"] for query in document["queries"])
     if mode == "json":
         return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
+    if mode == "html":
+        return plan_page(document)
     if not any(query["trees"] for query in document["queries"]):
         raise AnalysisError(
             f"there is no plan to draw as {mode}",

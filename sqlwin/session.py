@@ -107,7 +107,7 @@ class Session:
 
         Args:
             sql: one statement, or a script.
-            mode: `text`, `json`, `mermaid` or `dot`.
+            mode: `text`, `json`, `mermaid`, `dot` or `html` (a page with everything in it).
             file: what errors call the script.
             analyze: run them (INSERTs too) and show what was measured. `EXPLAIN ANALYZE` in the
                 script does so for one statement.

@@ -147,10 +147,10 @@ def run(
 @sql_options
 @click.option(
     "--format",
-    type=click.Choice(["text", "json", "mermaid", "dot"]),
-    help="How the plan is written: as text, as one JSON document, or as a diagram for "
-    "Mermaid or Graphviz. If it is not given: by the suffix of --output (.json, .mmd, .dot), else "
-    "text.",
+    type=click.Choice(["text", "json", "mermaid", "dot", "html"]),
+    help="How the plan is written: as text, as one JSON document, as a diagram for "
+    "Mermaid or Graphviz, or as a page for a browser with everything in it. If it is not given: by "
+    "the suffix of --output (.json, .mmd, .dot, .html), else text.",
 )
 @click.option(
     "--analyze",
@@ -176,7 +176,7 @@ def explain(
     \b
     Examples:
       sqlwin explain report.sql
-      sqlwin explain report.sql --output plan.mmd
+      sqlwin explain report.sql --analyze --output plan.html
       sqlwin explain report.sql --analyze
       sqlwin explain -e "SELECT * FROM range(10)"
       sqlwin explain tables.sql report.sql --set table.optimizer.agg-phase-strategy=ONE_PHASE

@@ -19,4 +19,6 @@ EXPLAIN_FORMAT_OF_SUFFIX = {
     ".mermaid": "mermaid",
     ".dot": "dot",
     ".gv": "dot",
+    ".html": "html",
+    ".htm": "html",
 }

@@ -1,0 +1,45 @@
+"""EXPLAIN as a page: one HTML file with everything in it, that needs no network.
+
+The page's own parts are in the folder `page`; the document goes into it as JSON, and a script draws
+it. Where scripts do not run, the text of EXPLAIN is shown.
+"""
+
+from __future__ import annotations
+
+import html
+import json
+import re
+from importlib.resources import files
+from typing import Any
+
+
+def plan_page(document: dict[str, Any]) -> str:
+    """The page for a document of EXPLAIN (see docs/explain.md)."""
+    parts = files("sqlwin.display") / "page"
+
+    def part(name: str) -> str:
+        return (parts / name).read_text("utf-8")
+
+    contents = {
+        "/*style*/": part("style.css"),
+        "/*script*/": part("timeline.js") + part("plan.js"),
+        "<!--text-->": html.escape("\n".join(query["text"] for query in document["queries"])),
+        # "</script>" or "<!--" inside of the data would end the element
+        "/*document*/": json.dumps(document, ensure_ascii=False).replace("<", "\\u003c"),
+    }
+    marks = re.compile("|".join(re.escape(mark) for mark in contents))
+    return marks.sub(lambda mark: contents[mark.group()], part("page.html"))
+
+
+def plan_frame(document: dict[str, Any], height: int = 720) -> str:
+    """The page inside of a frame, for notebooks, whose own style stays as it is.
+
+    Args:
+        document: of EXPLAIN.
+        height: of the frame, in pixels.
+    """
+    page = html.escape(plan_page(document), quote=True)
+    return (
+        f'<iframe srcdoc="{page}" style="width:100%;height:{height}px;border:0" '
+        'sandbox="allow-scripts" title="plan"></iframe>'
+    )
