@@ -24,7 +24,7 @@ ALLOWED = {
     "sqlwin/repl": {"sqlwin", "planner", "runtime", "pyarrow", "py4j", "pyspark", "click", "rich",
                     "prompt_toolkit", "pygments"},
     "sqlwin": {"sqlwin", "planner", "runtime", "sqlglot", "pyspark", "pyarrow", "py4j", "click",
-               "rich"},
+               "rich", "plotext", "IPython"},
 }  # fmt: skip
 
 STANDARD = __import__("sys").stdlib_module_names

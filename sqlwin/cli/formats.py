@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-FORMATS = ("table", "csv", "json", "jsonl", "markdown")
+FORMATS = ("table", "csv", "json", "jsonl", "markdown", "chart")
 FORMAT_OF_SUFFIX = {
     ".csv": "csv",
     ".json": "json",

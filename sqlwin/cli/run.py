@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING
 
 import click
@@ -16,6 +17,7 @@ from rich.console import Console
 from runtime.class_archive import make_missing
 from sqlwin.cli.failures import stopped_by_signals
 from sqlwin.cli.scripts import Script
+from sqlwin.display.chart import write_chart
 from sqlwin.display.formats import (
     Writer,
     write_csv,
@@ -41,7 +43,15 @@ WRITERS: dict[str, Writer] = {
     "json": write_json,
     "jsonl": write_json_lines,
     "markdown": write_markdown,
+    "chart": write_chart,
 }
+
+
+def writer_of(format: str, to_file: bool) -> Writer:
+    """What writes rows in a format, to a file or to the screen."""
+    if format == "chart" and to_file:
+        return partial(write_chart, color=False)
+    return WRITERS[format]
 
 
 class Presenter:
@@ -88,14 +98,16 @@ class Presenter:
 
     def _show_rows(self, result: Result, started: float) -> None:
         self._separate()
-        if result.kind == "explain" and self._format in ("table", "markdown"):
+        if result.kind == "explain" and self._format in ("table", "markdown", "chart"):
             text = (result.text or "").rstrip("\n")
             self._write(f"```\n{text}\n```\n" if self._format == "markdown" else text + "\n")
         elif self._format == "table":
             self._show_table(result, started)
         else:
             columns, batches = self._rows(result, None)
-            n_rows = WRITERS[self._format](columns, batches, self._write)
+            n_rows = writer_of(self._format, self._output is not None)(
+                columns, batches, self._write
+            )
             self._n_rows += n_rows
         if self._output is None:
             sys.stdout.flush()

@@ -12,7 +12,7 @@ from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
-from sqlwin.cli.run import WRITERS, counted, elapsed
+from sqlwin.cli.run import counted, elapsed, writer_of
 from sqlwin.display.progress import ProgressBar
 from sqlwin.display.table import write_table
 from sqlwin.display.vertical import write_vertical
@@ -199,7 +199,7 @@ class Presenter:
             text = (result.text or "").rstrip("\n") + "\n"
             write(text)
             return text.count("\n")
-        writer = WRITERS[self._options.format]
+        writer = writer_of(self._options.format, self._options.output is not None)
         return writer(result.columns, self._batches(result, None), write)
 
     def _batches(self, result: Result, limit: int | None) -> Iterator[pa.RecordBatch]:

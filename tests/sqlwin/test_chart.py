@@ -1,0 +1,128 @@
+"""Charts of results: what is drawn, told by the text on the screen."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from runtime.errors import AnalysisError
+from sqlwin.display.chart import MOST_BARS, MOST_LINES, time_ticks, write_chart
+
+START = datetime(2013, 2, 9)  # noqa: DTZ001 (a TIMESTAMP has no zone)
+NTZ = pa.timestamp("us")
+
+
+def drawn(columns: dict[str, pa.Array], **options: Any) -> str:
+    batch = pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
+    pieces: list[str] = []
+    given = {"size": (90, 16), "color": False, **options}
+    n_rows = write_chart(list(columns), [batch], pieces.append, **given)
+    assert n_rows == batch.num_rows
+    return "".join(pieces)
+
+
+def windows(n_windows: int, keys: list[str | None]) -> dict[str, pa.Array]:
+    """A row for each key and hour; the n-th key has the values n * hour."""
+    rows = [(key, i) for key in keys for i in range(n_windows)]
+    return {
+        "origin": pa.array([key for key, _ in rows], pa.string()),
+        "window_start": pa.array([START + timedelta(hours=i) for _, i in rows], NTZ),
+        "window_end": pa.array([START + timedelta(hours=i + 1) for _, i in rows], NTZ),
+        "n": pa.array([(keys.index(key) + 1) * i for key, i in rows], pa.int64()),
+    }
+
+
+def test_each_key_is_a_line_over_window_end():
+    text = drawn(windows(12, ["EWR", "JFK", None]))
+    title, *lines = text.splitlines()
+    assert title.strip() == "n"
+    assert [name for name in ("EWR", "JFK", "NULL") if name in text] == ["EWR", "JFK", "NULL"]
+    # the largest value is 3 * 11, at the top of the axis
+    assert any(line.startswith("33") for line in lines)
+    # window_end, from 01:00 to 12:00, and not window_start
+    assert "03:00" in lines[-1]
+    assert "12:00" in lines[-1]
+    assert "\x1b" not in text
+
+
+def test_a_single_window_becomes_bars_the_largest_first():
+    columns = windows(2, ["EWR", "JFK", "LGA"])
+    second = {
+        name: pa.array(array.to_pylist()[1::2], array.type) for name, array in columns.items()
+    }
+    title, *lines = drawn(second).splitlines()
+    assert title.strip() == "n"
+    assert [(line.split()[0], line.split()[-1]) for line in lines] == [
+        ("LGA", "3"),
+        ("JFK", "2"),
+        ("EWR", "1"),
+    ]
+    lengths = [line.count("█") for line in lines]
+    assert lengths[0] == pytest.approx(3 * lengths[2], abs=3)
+
+
+def test_rows_without_a_time_become_bars_and_negative_ones_go_the_other_way():
+    text = drawn({"k": pa.array(["a", "b"]), "x": pa.array([5.0, -5.0])})
+    first, second = text.splitlines()[1:]
+    assert first.index("█") >= second.rindex("█")
+
+
+def test_null_and_nan_leave_no_point():
+    columns = windows(4, ["a"])
+    columns["n"] = pa.array([None, 7.0, float("nan"), 9.0])
+    assert "9.0" in drawn(columns)
+    columns["n"] = pa.array([None] * 4, pa.int64())
+    assert "nothing but NULL" in drawn(columns)
+
+
+def test_more_keys_than_can_be_told_apart_are_counted():
+    keys: list[str | None] = [f"key{i:02}" for i in range(MOST_LINES + 3)]
+    text = drawn(windows(5, keys))
+    assert "and 3 more keys, of smaller values" in text
+    assert "key00" not in text
+    assert str(keys[-1]) in text
+    many = [f"k{i}" for i in range(MOST_BARS + 2)]
+    text = drawn({"k": pa.array(many), "x": pa.array(range(len(many)), pa.int64())})
+    assert "and 2 more, of smaller values" in text
+
+
+def test_every_number_has_a_chart_up_to_four():
+    columns = windows(3, ["a"])
+    for name in "pqrst":
+        columns[name] = columns["n"]
+    text = drawn(columns)
+    assert [
+        line.strip() for line in text.splitlines() if line.strip() in "npqrst" and line.strip()
+    ] == [*"npqr"]
+    assert "not drawn: s, t" in text
+
+
+def test_without_a_number_the_error_says_what_a_chart_takes():
+    with pytest.raises(AnalysisError, match="no numeric column to draw: k") as raised:
+        drawn({"k": pa.array(["a"])})
+    assert "window_end" in str(raised.value.hint)
+
+
+def test_no_rows_are_said_to_be_none():
+    pieces: list[str] = []
+    assert write_chart(["a"], [], pieces.append) == 0
+    assert pieces == ["no rows to draw\n"]
+
+
+def test_colours_are_for_terminals():
+    assert "\x1b[" in drawn(windows(5, ["a", "b"]), color=True)
+
+
+def test_ticks_stand_at_round_times():
+    day = datetime(2024, 1, 1, tzinfo=UTC).timestamp()
+    assert time_ticks(day + 100, day + 7000, 5)[1] == ["00:30", "01:00", "01:30"]
+    assert time_ticks(day, day + 3 * 86400, 5)[1][:2] == ["2024-01-01", "2024-01-02"]
+    places, _ = time_ticks(day + 5, day + 5, 4)
+    assert places == [day + 5]
+    for span in (1, 59, 3600, 86400, 400 * 86400, 4000 * 86400):
+        places, texts = time_ticks(day + 0.5, day + 0.5 + span, 6)
+        assert 1 <= len(places) <= 7
+        assert len(places) == len(texts)
