@@ -17,7 +17,7 @@ Example:
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from runtime.errors import SqlwinError
 
@@ -63,6 +63,13 @@ def connect(
         return Session(spark, owns_spark=False, settings=settings or {})
     started = start_session(master, conf or {}, remote)
     return Session(started, owns_spark=True, settings=settings or {})
+
+
+def load_ipython_extension(shell: Any) -> None:
+    """What `%load_ext sqlwin` calls: gives a notebook the cell magic `%%sqlwin`."""
+    from sqlwin.notebook import load
+
+    load(shell)
 
 
 def __getattr__(name: str) -> object:

@@ -7,9 +7,28 @@ from typing import Any
 
 from planner.explain_diagrams import dot, mermaid
 from runtime.errors import AnalysisError
-from sqlwin.display.plan_page import plan_page
+from sqlwin.display.plan_page import plan_frame, plan_page
 
 MODES = ("text", "json", "mermaid", "dot", "html")
+
+
+class Explanation(str):
+    """EXPLAIN as a string, which a notebook shows as its picture.
+
+    Attributes:
+        document: the explanation as data, see docs/explain.md.
+    """
+
+    document: dict[str, Any]
+
+    def __new__(cls, document: dict[str, Any], mode: str) -> Explanation:
+        """The document in one of `MODES`."""
+        made = super().__new__(cls, render(document, mode))
+        made.document = document
+        return made
+
+    def _repr_html_(self) -> str:
+        return plan_frame(self.document)
 
 
 def render(document: dict[str, Any], mode: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import queue
 import threading
 from collections.abc import Callable, Iterable, Iterator
@@ -25,6 +26,8 @@ from runtime.errors import ExecutionError, SqlwinError
 from runtime.kernels.blobs import to_blob
 from runtime.sinks.streaming import KIND_COLUMN
 from runtime.stream_spec import ROW_KIND
+from sqlwin.display.html_table import MOST_ROWS, html_table
+from sqlwin.display.plan_page import plan_frame
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
@@ -168,6 +171,14 @@ class Result:
         rows = self._run(lambda: blobs.toLocalIterator(prefetchPartitions=True))
         while (row := self._run(lambda: next(rows, None))) is not None:
             yield from pa.ipc.open_stream(row.batch)
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: a table of the first rows, a plan's picture, a message."""
+        if self.kind == "explain" and self.document is not None:
+            return plan_frame(self.document)
+        if self.kind in ("query", "table"):
+            return html_table(self.columns, self.batches(MOST_ROWS + 1))
+        return f"<pre>{html.escape(self.text or self.message)}</pre>"
 
     def _run(self, action: Callable[[], Any]) -> Any:
         try:

@@ -13,7 +13,7 @@ from runtime.nearest import nearest
 from runtime.shipping import ship_code
 from runtime.spec import Watermark
 from sqlwin.catalog import Registered, type_ddl
-from sqlwin.explanation import MODES, render
+from sqlwin.explanation import MODES, Explanation
 from sqlwin.positions import point_at
 from sqlwin.result import Result
 from sqlwin.runner import Runner
@@ -119,7 +119,7 @@ class Session:
             raise AnalysisError(
                 f"there is no explain mode `{mode}`", hint=f"the modes are: {', '.join(MODES)}"
             )
-        return render(document(self.explain_queries(sql, file, analyze=analyze)), mode)
+        return Explanation(document(self.explain_queries(sql, file, analyze=analyze)), mode)
 
     def explain_queries(
         self, sql: str, file: str | None = None, *, analyze: bool = False

@@ -1,0 +1,56 @@
+"""Results as a table in a notebook."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Iterable, Sequence
+
+import pyarrow as pa
+
+from sqlwin.display.notation import is_number, people_texts
+
+MOST_ROWS = 50
+
+_STYLE = (
+    "border-collapse:collapse;font-variant-numeric:tabular-nums;font-size:13px;margin:4px 0",
+    "padding:3px 14px 3px 0;border-bottom:1px solid rgba(128,128,128,.35);vertical-align:top;",
+)
+
+
+def html_table(columns: Sequence[str], batches: Iterable[pa.RecordBatch]) -> str:
+    """The first rows as HTML that suits a light and a dark notebook; numbers stand at the right.
+
+    Args:
+        columns: names of the columns.
+        batches: the rows; one more than `MOST_ROWS` tells that there are more.
+    """
+    cells: list[list[str | None]] = [[] for _ in columns]
+    numeric = [False] * len(columns)
+    n_rows = 0
+    for batch in batches:
+        taken = batch.slice(0, MOST_ROWS + 1 - n_rows)
+        n_rows += taken.num_rows
+        for i, array in enumerate(taken.columns):
+            cells[i] += people_texts(array).to_pylist()
+            numeric[i] = is_number(array.type)
+        if n_rows > MOST_ROWS:
+            break
+    head = "".join(_cell("th", name, number) for name, number in zip(columns, numeric, strict=True))
+    rows = [
+        "".join(_cell("td", text, number) for text, number in zip(row, numeric, strict=True))
+        for row in list(zip(*cells, strict=True))[:MOST_ROWS]
+    ]
+    body = "".join(f"<tr>{row}</tr>" for row in rows)
+    count = f"the first {MOST_ROWS} rows" if n_rows > MOST_ROWS else f"{n_rows} rows"
+    if n_rows == 1:
+        count = "1 row"
+    return (
+        f'<table style="{_STYLE[0]}"><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>'
+        f'<div style="opacity:.65;font-size:12px">{count}</div>'
+    )
+
+
+def _cell(tag: str, text: str | None, is_numeric: bool) -> str:
+    side = "right" if is_numeric else "left"
+    inside = '<span style="opacity:.5">NULL</span>' if text is None else html.escape(text)
+    return f'<{tag} style="{_STYLE[1]}text-align:{side}">{inside}</{tag}>'

@@ -1,0 +1,80 @@
+"""`%load_ext sqlwin`: the cell magic `%%sqlwin`. IPython is imported with this module only."""
+
+from __future__ import annotations
+
+import html
+import io
+from typing import TYPE_CHECKING, Any
+
+from IPython.core.error import UsageError
+from IPython.core.magic import Magics, cell_magic, magics_class
+from IPython.core.magic_arguments import argument, magic_arguments, parse_argstring
+from IPython.display import HTML, display
+
+import sqlwin
+from runtime.errors import SqlwinError
+from sqlwin.display.chart import write_chart
+from sqlwin.result import Result
+
+if TYPE_CHECKING:
+    from IPython.core.interactiveshell import InteractiveShell
+
+    from sqlwin.session import Session
+
+# The variable of the notebook that holds the session
+SESSION_NAME = "sqlwin_session"
+
+
+@magics_class
+class SqlwinMagics(Magics):
+    """The cell magic `%%sqlwin`."""
+
+    @magic_arguments()
+    @argument("name", nargs="?", help="a variable for the last query's DataFrame")
+    @argument("--chart", action="store_true", help="draw the results")
+    @argument("--explain", action="store_true", help="show the plans and run nothing")
+    @argument("--analyze", action="store_true", help="run, and show plans with what was measured")
+    @cell_magic
+    def sqlwin(self, line: str, cell: str) -> None:
+        """Run the cell's SQL statements and show each result.
+
+        They run in the session `sqlwin_session`, which is made by `sqlwin.connect()` unless the
+        notebook has put one there.
+        """
+        arguments = parse_argstring(self.sqlwin, line)
+        try:
+            session = self._session()
+            if arguments.explain or arguments.analyze:
+                display(session.explain(cell, analyze=arguments.analyze))
+                return
+            for result in session.execute_iter(cell):
+                if result.dataframe is not None and arguments.name:
+                    self.shell.user_ns[arguments.name] = result.dataframe
+                _show(result, is_chart=arguments.chart)
+        except SqlwinError as error:
+            # one that says what to change needs no traceback
+            raise UsageError(str(error)) from None
+
+    def _session(self) -> Session:
+        session: Any = self.shell.user_ns.get(SESSION_NAME)
+        if session is None:
+            session = self.shell.user_ns[SESSION_NAME] = sqlwin.connect()
+        found: Session = session
+        return found
+
+
+def load(shell: InteractiveShell) -> None:
+    """Give a notebook the magic."""
+    shell.register_magics(SqlwinMagics)
+
+
+def _show(result: Result, *, is_chart: bool) -> None:
+    if is_chart and result.dataframe is not None:
+        text = io.StringIO()
+        write_chart(result.columns, result.batches(), text.write, size=(110, 24), color=False)
+        style = "line-height:1.15;font-family:monospace"
+        display(HTML(f'<pre style="{style}">{html.escape(text.getvalue())}</pre>'))
+    else:
+        display(result)
+    for note in result.remarks:
+        print(f"note: {note}")

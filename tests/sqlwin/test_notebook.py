@@ -1,0 +1,130 @@
+"""What notebooks show, and the cell magic, in IPython's own shell without Spark."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from IPython.core.error import UsageError
+from IPython.testing.globalipapp import start_ipython
+
+import sqlwin
+from planner.explain_document import document, foreign_document
+from runtime.errors import AnalysisError, Position
+from sqlwin.display.html_table import MOST_ROWS, html_table
+from sqlwin.explanation import Explanation
+from sqlwin.result import Result
+
+DOCUMENT = document([foreign_document("SELECT 1", "the plan")])
+
+
+def table(n_rows: int) -> pa.Table:
+    return pa.table({"name": ["a<b", *[None] * (n_rows - 1)], "n": list(range(n_rows))})
+
+
+class FakeSession:
+    def execute_iter(self, script: str) -> Any:
+        if "nope" in script:
+            at = Position.at(script, script.index("nope"), 4)
+            raise AnalysisError("no column nope", position=at, sql=script)
+        yield Result("SET", "ok", "OK")
+        yield Result(script, "table", table=table(2), notes=("mind this",))
+
+    def explain(self, sql: str, *, analyze: bool) -> Explanation:
+        return Explanation(DOCUMENT, "text")
+
+
+@pytest.fixture
+def shell(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """An IPython with the extension and a session."""
+    shell = start_ipython() or get_ipython()  # type: ignore[name-defined]  # noqa: F821
+    shell.run_line_magic("load_ext", "sqlwin")
+    shell.run_line_magic("reload_ext", "sqlwin")
+    monkeypatch.setitem(shell.user_ns, "sqlwin_session", FakeSession())
+    return shell
+
+
+@pytest.fixture
+def shown(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    from sqlwin import notebook
+
+    found: list[Any] = []
+    monkeypatch.setattr(notebook, "display", found.append)
+    return found
+
+
+def test_a_result_is_a_table_with_numbers_at_the_right_and_null_told_apart():
+    found = Result("SELECT", "table", table=table(3))._repr_html_()
+    assert "a&lt;b</td>" in found
+    assert found.count(">NULL</span>") == 2
+    assert found.count("text-align:right") == 4
+    assert "3 rows" in found
+
+
+def test_of_a_large_result_the_first_rows_are_shown():
+    rows = table(MOST_ROWS + 5)
+    found = html_table(rows.column_names, rows.to_batches(max_chunksize=7))
+    assert found.count("<tr>") == MOST_ROWS + 1
+    assert f"the first {MOST_ROWS} rows" in found
+
+
+def test_no_rows_are_a_table_of_names():
+    assert "0 rows" in html_table(["a", "b"], [])
+
+
+def test_messages_and_plans_have_a_form_of_their_own():
+    assert Result("SET", "ok", "OK <b>")._repr_html_() == "<pre>OK &lt;b&gt;</pre>"
+    found = Result("EXPLAIN", "explain", text="plan", document=DOCUMENT)._repr_html_()
+    assert found.startswith("<iframe srcdoc=")
+
+
+def test_an_explanation_is_a_string_that_a_notebook_shows_as_a_picture():
+    found = Explanation(DOCUMENT, "text")
+    assert found == "the plan"
+    assert found.document is DOCUMENT
+    assert found._repr_html_().startswith("<iframe srcdoc=")
+
+
+def test_the_magic_shows_every_result_and_its_remarks(
+    shell: Any, shown: list[Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    shell.run_cell_magic("sqlwin", "", "SET 'a' = 'b'; SELECT 1")
+    assert [result.kind for result in shown] == ["ok", "table"]
+    assert capsys.readouterr().out == "note: mind this\n"
+
+
+def test_the_magic_explains(shell: Any, shown: list[Any]) -> None:
+    shell.run_cell_magic("sqlwin", "--analyze", "SELECT 1")
+    assert shown == ["the plan"]
+
+
+def test_an_error_has_its_caret_and_no_traceback(shell: Any) -> None:
+    with pytest.raises(UsageError, match=r"no column nope\n.*line 1, column 8") as raised:
+        shell.run_cell_magic("sqlwin", "", "SELECT nope")
+    assert "^^^^" in str(raised.value)
+
+
+def test_the_first_cell_makes_a_session_for_the_next_ones(
+    shell: Any, shown: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    del shell.user_ns["sqlwin_session"]
+    made: list[FakeSession] = []
+    monkeypatch.setattr(sqlwin, "connect", lambda: made.append(FakeSession()) or made[-1])
+    shell.run_cell_magic("sqlwin", "", "SELECT 1")
+    shell.run_cell_magic("sqlwin", "", "SELECT 2")
+    assert shell.user_ns["sqlwin_session"] is made[0]
+    assert len(made) == 1
+
+
+def test_the_last_dataframe_gets_a_name(
+    shell: Any, shown: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    frame: Any = SimpleNamespace()
+    session = SimpleNamespace(
+        execute_iter=lambda script: iter([Result(script, "query", dataframe=frame)])
+    )
+    monkeypatch.setitem(shell.user_ns, "sqlwin_session", session)
+    shell.run_cell_magic("sqlwin", "delays", "SELECT 1")
+    assert shell.user_ns["delays"] is frame
