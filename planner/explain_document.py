@@ -12,7 +12,13 @@ from typing import Any
 from planner.explain import explain, idle_rules
 from planner.logical import Node
 from planner.operator_text import Operator
-from planner.operators import logical_operators, physical_operators, window_kind, window_parameters
+from planner.operators import (
+    logical_operators,
+    months_parameters,
+    physical_operators,
+    window_kind,
+    window_parameters,
+)
 from planner.optimizer import Rule, TraceEntry
 from planner.plan import Plan
 from planner.rules import LOGICAL_STAGES, PHYSICAL_STAGES
@@ -123,6 +129,7 @@ def _windows(physical: Node, ids: dict[int, list[str]]) -> list[Json]:
                 "operator": ids[id(use.node)][0],
                 "kind": window_kind(window),
                 "parameters_us": window_parameters(window),
+                "parameters_months": months_parameters(window),
                 "time_column": use.time_column,
                 "time_type": getattr(use.node, "time_type", None),
                 "slice_widths_us": list(use.slice_widths_us),

@@ -180,7 +180,7 @@ def physical_operators(node: Node) -> list[Operator]:
 
 def window_text(window: Window, source: str) -> str:
     """A window as Flink prints it: `HOP(time_col=[ts], size=[10 min], slide=[5 min])`."""
-    months = {k: render_months(v) for k, v in _calendar_parameters(window).items()}
+    months = {k: render_months(v) for k, v in months_parameters(window).items()}
     lengths = {k: render_duration(v) for k, v in window_parameters(window).items()}
     offset = " ".join(texts.pop("offset") for texts in (months, lengths) if "offset" in texts)
     given = {**months, **lengths, **({"offset": offset} if offset else {})}
@@ -215,8 +215,8 @@ def window_parameters(window: Window) -> dict[str, int]:
     return {**parameters, "offset": window.offset_us} if window.offset_us else parameters
 
 
-def _calendar_parameters(window: Window) -> dict[str, int]:
-    """The parameters in months."""
+def months_parameters(window: Window) -> dict[str, int]:
+    """The parameters of a calendar window in months; no offset if it is 0."""
     match window:
         case CalendarTumble():
             parameters = {"size": window.size_months}

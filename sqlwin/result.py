@@ -176,6 +176,8 @@ class Result:
         """What a notebook shows: a table of the first rows, a plan's picture, a message."""
         if self.kind == "explain" and self.document is not None:
             return plan_frame(self.document)
+        if self.open_stream is not None:
+            return "<pre>a stream: its rows come from batches(), as windows close</pre>"
         if self.kind in ("query", "table"):
             return html_table(self.columns, self.batches(MOST_ROWS + 1))
         return f"<pre>{html.escape(self.text or self.message)}</pre>"

@@ -12,7 +12,17 @@ import numpy as np
 import pytest
 
 from planner.explain_document import document, foreign_document
-from runtime.spec import AlignedWindow, Cumulate, Hop, Tumble
+from planner.operators import months_parameters, window_kind, window_parameters
+from runtime.spec import (
+    AlignedWindow,
+    CalendarCumulate,
+    CalendarHop,
+    CalendarTumble,
+    CalendarWindow,
+    Cumulate,
+    Hop,
+    Tumble,
+)
 from runtime.windows.aligned import slice_assigner
 from sqlwin.display.plan_page import plan_frame, plan_page
 from tests.explain.browser import chromium, opened
@@ -38,6 +48,7 @@ def use(window: AlignedWindow, parameters: dict[str, int]) -> dict[str, Any]:
         "operator": "p0",
         "kind": type(window).__name__.upper(),
         "parameters_us": parameters,
+        "parameters_months": {},
         "time_column": "ts",
         "time_type": "timestamp_ntz",
         "slice_widths_us": [window.slice_width_us],
@@ -115,6 +126,37 @@ def test_the_picture_knows_slices_and_windows_as_the_engine_does(
     starts = assigner.window_start(window_ends)
     expected: list[list[list[int]]] = [[] for _ in times]
     for row, start, end in zip(rows.tolist(), starts.tolist(), window_ends.tolist(), strict=True):
+        expected[row].append([start, end])
+    assert [each for _, each in found] == expected
+
+
+@pytest.mark.parametrize(
+    "window", [CalendarTumble(3, 1), CalendarHop(2, 5, 0, 7), CalendarCumulate(12, 4, 0, 1, -5)]
+)
+def test_months_of_the_picture_are_those_of_the_calendar(
+    browser: Any, tmp_path: Path, window: CalendarWindow
+) -> None:
+    rng = random.Random(3)
+    times = [rng.randrange(-20, 60) * 30 * 24 * 60 * MINUTE + rng.randrange(999) for _ in range(99)]
+    given = {
+        "kind": window_kind(window),
+        "parameters_us": window_parameters(window),
+        "parameters_months": months_parameters(window),
+    }
+    with opened(browser, written(tmp_path, query())) as tab:
+        found = tab.evaluate(
+            """([use, times]) => {
+                const grid = windows.ofUse(use);
+                return times.map((t) => [grid.sliceOf(t)[1], grid.windowsOf(t)]);
+            }""",
+            [given, times],
+        )
+    assigner = slice_assigner(window)
+    assert [end for end, _ in found] == assigner.slice_end(np.array(times, np.int64)).tolist()
+    rows, ends = assigner.window_ends(np.array(times, np.int64))
+    starts = assigner.window_start(ends)
+    expected: list[list[list[int]]] = [[] for _ in times]
+    for row, start, end in zip(rows.tolist(), starts.tolist(), ends.tolist(), strict=True):
         expected[row].append([start, end])
     assert [each for _, each in found] == expected
 

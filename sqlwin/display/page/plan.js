@@ -254,7 +254,9 @@ function windowSection(query) {
   section.append(element("h2", "", query.windows.length === 1 ? "Window" : "Windows"));
   const seen = new Set();
   for (const use of query.windows) {
-    const parameters = Object.entries(use.parameters_us).map(([k, v]) => `${k.replace("_", " ")} ${clock.duration(v)}`);
+    const months = Object.entries(use.parameters_months).map(([k, v]) => `${k.replace("_", " ")} ${count(v, "month")}`);
+    const lengths = Object.entries(use.parameters_us).map(([k, v]) => `${k.replace("_", " ")} ${clock.duration(v)}`);
+    const parameters = [...months, ...lengths];
     const title = `${use.kind} · ${parameters.join(", ")}`;
     if (seen.has(title)) continue;
     seen.add(title);
@@ -281,6 +283,7 @@ function sentence(use, query) {
   } else if (use.copies > 1) {
     found.push(`Every row is copied into up to ${number(use.copies)} windows.`);
   } else if (use.copies === null && use.text.length > 1) {
+    // sessions, and calendar windows, whose slices are of uneven widths
     found.push(...use.text.slice(1, 3).map((line) => `${line.trim().replace(/^./, (c) => c.toUpperCase())}.`));
   }
   if (use.time_column) found.push(`Time is ${use.time_column}${use.time_type === "timestamp" ? `, on the clock of ${query.time_zone}` : ""}.`);

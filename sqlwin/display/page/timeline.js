@@ -72,7 +72,39 @@ const windows = (() => {
   }
 
   const kinds = { TUMBLE: tumble, HOP: hop, CUMULATE: cumulate };
-  return { of: (kind, parameters) => kinds[kind] && kinds[kind](parameters), sessions, mod };
+  const needed = { TUMBLE: ["size"], HOP: ["size", "slide"], CUMULATE: ["max_size", "step"] };
+
+  function of(kind, parameters) {
+    return kinds[kind] && needed[kind].every((p) => parameters[p] > 0) ? kinds[kind](parameters) : null;
+  }
+
+  /* Windows of months: the same arithmetic on numbers of months, which `shift` moves in time. */
+  function monthly(kind, months, shift) {
+    const inner = of(kind, months);
+    if (!inner) return null;
+    const time = (month) => Date.UTC(1970, month, 1) * 1000 + shift;
+    const month = (t) => {
+      const date = new Date(Math.floor((t - shift) / 1000));
+      return (date.getUTCFullYear() - 1970) * 12 + date.getUTCMonth();
+    };
+    const mean = 30.436875 * 86400e6;
+    return {
+      sliceOf: (t) => inner.sliceOf(month(t)).map(time),
+      windowsOf: (t) => inner.windowsOf(month(t)).map((each) => each.map(time)),
+      width: inner.width * mean,
+      stride: inner.stride * mean,
+      longest: inner.longest * mean,
+    };
+  }
+
+  /* The slices and windows of a window of the document; null if there is no picture of it. */
+  function ofUse(use) {
+    const months = use.parameters_months;
+    return Object.keys(months).length ? monthly(use.kind, months, use.parameters_us.offset || 0)
+      : of(use.kind, use.parameters_us);
+  }
+
+  return { of, ofUse, sessions, mod };
 })();
 
 /* Times and durations as people read them. */
@@ -122,9 +154,10 @@ function timeline(host, use) {
   const LANE = 11, GAP = 3, SLICES = 18, AXIS = 22, MOST_LANES = 26, MOST_SLICES = 56;
   const START = Date.UTC(2024, 0, 1) * 1000;
   const gap = use.kind === "SESSION" ? use.parameters_us.gap : 0;
-  const grid = gap ? null : windows.of(use.kind, use.parameters_us);
+  const grid = gap ? null : windows.ofUse(use);
   if (!gap && !grid) return null;
-  const isSliced = use.slice_widths_us.length > 0 || gap > 0;
+  const isMonthly = Object.keys(use.parameters_months).length > 0;
+  const isSliced = use.copies === null;
 
   // Rows of the picture for sessions, in gaps
   const SAMPLE = [0.3, 0.9, 1.5, 3.4, 4.1, 6.4, 6.9, 7.5, 9.6].map((n) => START + n * gap);
@@ -176,7 +209,7 @@ function timeline(host, use) {
   const between = ([a, b]) => `[${show(a)}, ${show(b)})`;
   // what tells the ends of slices and windows apart
   const widths = gap ? [gap / 20] : [grid.width, grid.stride, use.parameters_us.offset || 0];
-  const isDaily = widths.every((w) => w % clock.DAY === 0);
+  const isDaily = isMonthly ? !windows.mod(use.parameters_us.offset || 0, clock.DAY) : widths.every((w) => w % clock.DAY === 0);
   const finest = Math.min(...[60e6, 1e6, 1e3, 1].filter((g) => g === 1 || widths.every((w) => w % g === 0)).slice(0, 1));
   const isLong = Math.max(to - from, grid ? 2 * grid.longest : 0) > 1.5 * clock.DAY;
 
@@ -276,7 +309,7 @@ function timeline(host, use) {
         x: a + 0.5, y: top + lane * (LANE + GAP), width: Math.max(1, b - a - 1), height: LANE, rx: 2.5,
       });
       rect.dataset.window = each.join();
-      const n = gap || !isSliced ? 0 : Math.round((each[1] - each[0]) / averageSlice());
+      const n = gap || !isSliced ? 0 : sliceCount(each);
       rect.dataset.tip = `window ${between(each)}` + (n > 1 ? `, from ${n.toLocaleString("en")} slices` : "");
       svg.append(rect);
     }
@@ -294,9 +327,11 @@ function timeline(host, use) {
     svg.setAttribute("aria-label", answer.textContent);
   }
 
-  function averageSlice() {
-    const widths = use.slice_widths_us;
-    return widths.reduce((a, b) => a + b, 0) / widths.length;
+  function sliceCount([start, end]) {
+    if (!isMonthly) return Math.round(((end - start) / use.slice_widths_us.reduce((a, b) => a + b, 0)) * use.slice_widths_us.length);
+    let n = 0;
+    for (let t = start; t < end; t = grid.sliceOf(t)[1]) n += 1;
+    return n;
   }
 
   const sharing = (slice) => grid.windowsOf(slice[0]);
