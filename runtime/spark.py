@@ -99,6 +99,20 @@ def is_remote(spark: SparkSession) -> bool:
     return type(spark).__module__.startswith("pyspark.sql.connect")
 
 
+def forget_connection(spark: SparkSession) -> None:
+    """Let this thread talk to Spark on a new connection, after a call that was interrupted.
+
+    The answer to that call is still to come on the old one, where the next call would take it for
+    its own.
+    """
+    gateway = getattr(getattr(spark, "_sc", None), "_gateway", None)
+    client = getattr(gateway, "_gateway_client", None)
+    find = getattr(client, "get_thread_connection", None)
+    connection = None if find is None else find()
+    if connection is not None:
+        connection.close()
+
+
 def quiet_python_loggers() -> None:
     """Keep PySpark from printing a line of JSON for every error that it raises anyway."""
     for name in _NOISY_LOGGERS:

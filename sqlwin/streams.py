@@ -6,10 +6,11 @@ import shutil
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import count
-from typing import Any
+from typing import Any, TypeVar
 
 import pyarrow as pa
 from pyspark.errors import PySparkException
@@ -21,6 +22,8 @@ from runtime.nearest import nearest
 from runtime.sinks.streaming import StreamRun
 from runtime.streaming.checkpoint import Checkpoint, Identity, end_input, mark_ended
 from runtime.streaming.status import StreamStatus, clock, silence, span, stream_status
+
+T = TypeVar("T")
 
 _POLL_SECONDS = 0.1
 # For how long a micro-batch may go on after it was asked to be the last
@@ -70,6 +73,7 @@ class Stream:
         query: Spark's query.
         run: how it was started, and how many rows it has written.
         checkpoint: where it keeps what it needs to resume.
+        is_known_over: whether it was seen to be over.
     """
 
     def __init__(
@@ -91,6 +95,7 @@ class Stream:
         self._files = files
         self._has_ended = False
         self._is_stopping = False
+        self.is_known_over = False
         self._error: BaseException | None = None
         self._thread: threading.Thread | None = None
         if setup.ends:
@@ -127,6 +132,7 @@ class Stream:
             if until is not None and time.monotonic() >= until:
                 return False
             time.sleep(_POLL_SECONDS)
+        self.is_known_over = True
         failure = self._failure()
         if failure is not None and not self._is_stopping:
             raise self.setup.explained(failure) from failure
@@ -134,12 +140,17 @@ class Stream:
 
     def stop(self) -> None:
         """Stop it when the micro-batch that is running is done, and tidy up."""
+        # The connection of this thread may hold the answer to a call that was interrupted
+        apart(self._stop)
+
+    def _stop(self) -> None:
         self._is_stopping = True
         if self._is_active():
             self._let_batch_finish()
             self.query.stop()
         if self._thread is not None and self._thread is not threading.current_thread():
             self._thread.join(_GRACE_SECONDS)
+        self.is_known_over = True
         self.clean_up()
 
     def clean_up(self) -> None:
@@ -222,6 +233,12 @@ def _has_used_up(progress: Sequence[Mapping[str, Any]], since: object) -> bool:
     return bool(read) and any(read) and not read[-1]
 
 
+def apart(action: Callable[[], T]) -> T:
+    """Do something on a thread of its own, which talks to Spark on a connection of its own."""
+    with ThreadPoolExecutor(max_workers=1) as thread:
+        return thread.submit(action).result()
+
+
 class Streams:
     """The streams of a session, by number."""
 
@@ -243,7 +260,12 @@ class Streams:
 
     def running(self) -> list[Stream]:
         """The streams that run."""
-        return [stream for stream in self._streams.values() if stream.state is State.RUNNING]
+        return [stream for stream in self.all() if stream.state is State.RUNNING]
+
+    @property
+    def may_run(self) -> bool:
+        """Whether one may be running: Spark is not asked, so that a signal handler can ask."""
+        return any(not stream.is_known_over for stream in self.all())
 
     def name_in_use(self, directory: str) -> bool:
         """Whether a running stream keeps its checkpoint in a directory."""

@@ -30,13 +30,10 @@ from sqlwin.display.progress import ProgressBar, spark_task_counts
 from sqlwin.display.status_line import StatusLine
 from sqlwin.display.stream_table import write_stream_table
 from sqlwin.display.table import write_table
-from sqlwin.streams import State, resume_hint, status_line
 
 if TYPE_CHECKING:
     from sqlwin.session import Result, Session
-    from sqlwin.streams import Stream
 
-_POLL_SECONDS = 0.2
 # What a format other than a table is written by
 WRITERS: dict[str, Writer] = {
     "csv": write_csv,
@@ -208,33 +205,10 @@ def run_scripts(
             bar.restart_clock()
             started = time.monotonic()
     presenter.finish(first_started)
-    wait_for_streams(session)
+    if session.streams.may_run:
+        from sqlwin.cli.streams import wait_for_streams
 
-
-def wait_for_streams(session: Session) -> None:
-    """Wait for the streams that INSERTs have left running, with a line on the terminal."""
-    while running := session.streams.running():
-        names = ", ".join(f"{s.number} (`{s.setup.name}`)" for s in running)
-        click.echo(f"running until Ctrl-C: stream {names}", err=True)
-
-        def text(streams: list[Stream] = running) -> str | None:
-            return "  |  ".join(status_line(stream) for stream in streams)
-
-        with StatusLine(Console(stderr=True), text) as status, status.waiting():
-            while not any(stream.wait(0) for stream in running):
-                time.sleep(_POLL_SECONDS)
-
-
-def stop_streams(session: Session) -> None:
-    """Stop all streams after the micro-batches that are running, and say how to go on."""
-    if running := session.streams.running():
-        click.echo("stopping after this micro-batch; Ctrl-C again ends at once", err=True)
-    for stream in session.streams.all():
-        if stream in running:
-            stream.stop()
-        if stream.state is State.STOPPED:
-            click.echo(f"stream {stream.number} (`{stream.setup.name}`) is stopped", err=True)
-            click.echo(f"  {resume_hint(stream)}", err=True)
+        wait_for_streams(session)
 
 
 @contextmanager
@@ -268,7 +242,10 @@ def opened_session(
             try:
                 yield session
             except KeyboardInterrupt:
-                stop_streams(session)
+                if session.streams.all():
+                    from sqlwin.cli.streams import stop_streams
+
+                    stop_streams(session)
                 raise
     finally:
         # Spark takes a second to stop, and the process ends here: nobody is to wait for that.
@@ -283,7 +260,7 @@ def cancel_jobs(session: Session) -> None:
 
     Streams are let finish their micro-batches: see `stop_streams`.
     """
-    if session.streams.running():
+    if session.streams.may_run:
         return
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException

@@ -1,0 +1,49 @@
+"""Streams that `sqlwin run` has started: waiting for them, and stopping them at Ctrl-C."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+import click
+from rich.console import Console
+
+from runtime.spark import forget_connection
+from sqlwin.display.status_line import StatusLine
+from sqlwin.streams import State, Stream, apart, resume_hint, status_line
+
+if TYPE_CHECKING:
+    from sqlwin.session import Session
+
+_POLL_SECONDS = 0.2
+
+
+def wait_for_streams(session: Session) -> None:
+    """Wait for the streams that INSERTs have left running, with a line on the terminal."""
+    while running := session.streams.running():
+        names = ", ".join(f"{s.number} (`{s.setup.name}`)" for s in running)
+        click.echo(f"running until Ctrl-C: stream {names}", err=True)
+
+        def text(streams: list[Stream] = running) -> str | None:
+            return "  |  ".join(status_line(stream) for stream in streams)
+
+        with StatusLine(Console(stderr=True), text) as status, status.waiting():
+            while not any(stream.wait(0) for stream in running):
+                time.sleep(_POLL_SECONDS)
+
+
+def stop_streams(session: Session) -> None:
+    """Stop all streams after the micro-batches that are running, and say how to go on."""
+    forget_connection(session.spark)
+    apart(lambda: _stop_streams(session))
+
+
+def _stop_streams(session: Session) -> None:
+    if running := session.streams.running():
+        click.echo("stopping after this micro-batch; Ctrl-C again ends at once", err=True)
+    for stream in session.streams.all():
+        if stream in running:
+            stream.stop()
+        if stream.state is State.STOPPED:
+            click.echo(f"stream {stream.number} (`{stream.setup.name}`) is stopped", err=True)
+            click.echo(f"  {resume_hint(stream)}", err=True)
