@@ -51,11 +51,13 @@ class OpenStream:
             returned where there is nothing to run, and says why.
         ends: whether its input ends.
         status: how it stands, in a line; None before it is started.
+        remarks: what is known at its end: how many rows were dropped, and why.
     """
 
     start: Callable[[Callable[[pa.Table], None]], Stream | str]
     ends: bool
     status: Callable[[], str | None]
+    remarks: Callable[[], tuple[str, ...]]
 
 
 @dataclass(frozen=True)
@@ -94,6 +96,8 @@ class Result:
     @property
     def remarks(self) -> tuple[str, ...]:
         """The notes, and what is only known once the rows have been computed."""
+        if self.open_stream is not None:
+            return self.notes + self.open_stream.remarks()
         if self.null_times is None:
             return self.notes
         dropped = tuple(

@@ -10,6 +10,7 @@ from dataclasses import fields, is_dataclass, replace
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.listener import StreamingQueryListener
 
 from planner.explain import physical_text
 from planner.lower_stream import lower_stream, streams_of
@@ -58,6 +59,7 @@ class StreamQueries:
         self._spark = spark
         self._config = config
         self._catalog = catalog
+        self._listens = False
 
     def is_stream(self, plan: Plan) -> bool:
         """Whether a plan reads a stream, in the mode that its statement runs in."""
@@ -153,8 +155,15 @@ class StreamQueries:
         )
         query = self._with_partitions(checkpoint.partitions, lambda: start(rows, run))
         stream = Stream(number, setup, query, run, checkpoint, identity, files)
+        self._listen()
         self.streams.add(stream)
         return stream
+
+    def _listen(self) -> None:
+        """Hear of every micro-batch: Spark itself keeps the reports of the last hundred."""
+        if not self._listens:
+            self._listens = True
+            self._spark.streams.addListener(_Listener(self.streams))
 
     def _with_partitions(self, partitions: int, start: Callable[[], Any]) -> Any:
         """Start a query whose state is spread over so many tasks: Spark takes its own setting."""
@@ -247,6 +256,29 @@ class StreamQueries:
         if not self._config.get(f"table.exec.emit.{kind}.enabled"):
             return Firing(rows=rows)
         return Firing(int(self._config.get(f"table.exec.emit.{kind}.delay")), rows)
+
+
+class _Listener(StreamingQueryListener):
+    """Adds up what Spark reports of micro-batches."""
+
+    def __init__(self, streams: Streams) -> None:
+        self._streams = streams
+
+    def onQueryStarted(self, event: Any) -> None:
+        """Called by Spark."""
+
+    def onQueryProgress(self, event: Any) -> None:
+        """Called by Spark after each micro-batch."""
+        run = str(event.progress.runId)
+        for stream in self._streams.all():
+            if stream.run_id == run:
+                stream.tally.take(event.progress)
+
+    def onQueryIdle(self, event: Any) -> None:
+        """Called by Spark."""
+
+    def onQueryTerminated(self, event: Any) -> None:
+        """Called by Spark."""
 
 
 def _described(entry: TableSpec | Registered) -> str:

@@ -11,6 +11,7 @@ from planner.plan import Plan
 from runtime.errors import AnalysisError
 from runtime.sinks.streaming import KIND_COLUMN, Take
 from runtime.spec import TableSpec
+from runtime.streaming.status import remarks
 from sqlwin.result import OpenStream, Result
 from sqlwin.statements import Insert
 from sqlwin.stream_queries import Explained, StreamQueries
@@ -46,7 +47,10 @@ def stream_query(
     def status() -> str | None:
         return status_line(started[-1]) if started else None
 
-    opened = OpenStream(start, queries.ends(plan), status)
+    def dropped() -> tuple[str, ...]:
+        return tuple(text for stream in started for text in remarks(stream.status()))
+
+    opened = OpenStream(start, queries.ends(plan), status, dropped)
     return Result(
         text, "query", dataframe=queries.dataframe(plan), explained=explained, open_stream=opened
     )
@@ -106,6 +110,7 @@ def insert_result(text: str, started: Sequence[tuple[str, Stream | str]], *, wai
                 written = "done" if count is None else f"{count:,} row{'' if count == 1 else 's'}"
                 messages.append(f"INSERT INTO {name}: {written}")
                 counts.append(count)
+                notes += remarks(stream.status())
             else:
                 messages.append(f"INSERT INTO {name}: stream {stream.number} runs")
                 counts.append(None)

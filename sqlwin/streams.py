@@ -21,7 +21,15 @@ from runtime.files import Files
 from runtime.nearest import nearest
 from runtime.sinks.streaming import StreamRun
 from runtime.streaming.checkpoint import Checkpoint, Identity, end_input, mark_ended
-from runtime.streaming.status import StreamStatus, clock, silence, span, stream_status
+from runtime.streaming.status import (
+    StreamStatus,
+    Tally,
+    clock,
+    dropped_rows,
+    silence,
+    span,
+    stream_status,
+)
 
 T = TypeVar("T")
 
@@ -71,8 +79,10 @@ class Stream:
         number: its number in the session.
         setup: how it was set up.
         query: Spark's query.
+        run_id: Spark's name of this run.
         run: how it was started, and how many rows it has written.
         checkpoint: where it keeps what it needs to resume.
+        tally: what is counted over all of its micro-batches.
         is_known_over: whether it was seen to be over.
     """
 
@@ -89,8 +99,10 @@ class Stream:
         self.number = number
         self.setup = setup
         self.query = query
+        self.run_id = str(query.runId)
         self.run = run
         self.checkpoint = checkpoint
+        self.tally = Tally(len(setup.source_names))
         self._identity = identity
         self._files = files
         self._has_ended = False
@@ -119,7 +131,12 @@ class Stream:
             progress = list(self.query.recentProgress)
         except PySparkException:
             progress = []
-        return stream_status(progress, self.setup.source_names)
+        return stream_status(progress, self.setup.source_names, self.tally)
+
+    def failure(self) -> str:
+        """What it failed with, in one line; empty if it did not."""
+        error = self._failure()
+        return "" if error is None else self.setup.explained(error).message
 
     def wait(self, seconds: float | None = None) -> bool:
         """Wait for its end, at most so long; whether it has come.
@@ -307,54 +324,65 @@ def resume_hint(stream: Stream) -> str:
     )
 
 
+_COLUMNS = (
+    "stream", "name", "state", "into", "batch", "rows/s", "rows out", "watermark", "by source",
+    "kept", "dropped", "waits for", "checkpoint",
+)  # fmt: skip
+
+
 def show_streams(streams: Streams) -> pa.Table:
     """A row a stream: how it stands, and why nothing comes out."""
-    rows: dict[str, list[str]] = {
-        name: []
-        for name in (
-            "stream", "name", "state", "into", "micro-batch", "rows/s", "rows out", "watermark",
-            "watermark by source", "state rows", "state bytes", "late rows", "no time",
-            "waits for", "checkpoint",
-        )
-    }  # fmt: skip
-    for stream in streams.all():
-        for name, value in zip(rows, described(stream), strict=True):
-            rows[name].append(value)
-    return pa.table({name: pa.array(values, pa.string()) for name, values in rows.items()})
+    rows = [described(stream) for stream in streams.all()]
+    columns = zip(*rows, strict=True) if rows else [()] * len(_COLUMNS)
+    arrays = [pa.array(list(values), pa.string()) for values in columns]
+    return pa.table(dict(zip(_COLUMNS, arrays, strict=True)))
 
 
 def described(stream: Stream) -> tuple[str, ...]:
     """How a stream stands, in the order of the columns of `show_streams`."""
     status = stream.status()
     operators = status.operators
-    sources = [source for operator in operators for source in operator.sources]
     state = stream.state
-    if state is State.RUNNING:
-        waits = silence(status, stream.run.n_rows)
-    elif state is State.FAILED:
-        waits = "it failed"
-    else:
-        waits = "" if state is State.ENDED else resume_hint(stream)
     return (
         str(stream.number),
         stream.setup.name,
         state.value,
         stream.setup.sink,
         "-" if status.batch is None else str(status.batch),
-        f"{status.rows_per_second:,.0f}",
+        f"{status.rows_per_second:,.0f}" if state is State.RUNNING else "-",
         "-" if stream.run.n_rows is None else f"{stream.run.n_rows:,}",
         "; ".join(clock(operator.watermark_us) for operator in operators) or "-",
         "; ".join(
-            f"{s.name} {clock(s.watermark_us)}{' (idle)' if s.is_idle else ''}" for s in sources
+            f"{s.name} {clock(s.watermark_us)}{' (idle)' if s.is_idle else ''}"
+            for operator in operators
+            for s in operator.sources
         )
         or "-",
-        f"{sum(o.n_rows for o in operators):,}",
-        f"{sum(o.n_bytes for o in operators):,}",
-        f"{sum(o.n_late for o in operators):,}",
-        f"{sum(o.n_null_times for o in operators):,}",
-        waits,
+        _kept(status) or "-",
+        dropped_rows(status) or "-",
+        _waits_for(stream, state, status),
         stream.checkpoint.directory if stream.setup.keeps_checkpoint else "temporary",
     )
+
+
+def _waits_for(stream: Stream, state: State, status: StreamStatus) -> str:
+    match state:
+        case State.RUNNING:
+            return silence(status, stream.run.n_rows)
+        case State.FAILED:
+            return stream.failure()
+        case State.STOPPED:
+            return resume_hint(stream)
+        case State.ENDED:
+            return "-"
+
+
+def _kept(status: StreamStatus) -> str:
+    """The size of the state, such as `27 rows, 24 kB`."""
+    if not status.operators:
+        return ""
+    n_rows = sum(o.n_rows for o in status.operators)
+    return f"{n_rows:,} rows, {_bytes(sum(o.n_bytes for o in status.operators))}"
 
 
 def status_line(stream: Stream) -> str:
@@ -369,12 +397,8 @@ def status_line(stream: Stream) -> str:
     if status.operators:
         first = status.operators[0]
         parts.append(f"watermark {clock(first.watermark_us)}{_lag(first.watermark_us)}")
-        n_rows = sum(o.n_rows for o in status.operators)
-        n_bytes = sum(o.n_bytes for o in status.operators)
-        parts.append(f"state {n_rows:,} rows {_bytes(n_bytes)}")
-        late = sum(o.n_late for o in status.operators)
-        null = sum(o.n_null_times for o in status.operators)
-        parts.append(f"late {late:,}" + (f", no time {null:,}" if null else ""))
+        parts.append(f"state {_kept(status)}")
+        parts.append(f"dropped {dropped_rows(status) or '0'}")
     if not stream.run.n_rows:
         parts.append(silence(status, stream.run.n_rows))
     return " · ".join(parts)

@@ -8,6 +8,7 @@ no pass of its own; `stream_status` reads it out of the query's progress.
 from __future__ import annotations
 
 import datetime as dt
+import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -107,23 +108,53 @@ def observed(dataframe: DataFrame, number: int) -> DataFrame:
     return dataframe.observe(f"{_METRIC}{number}", *metrics)
 
 
+class Tally:
+    """What is added up over the micro-batches of a run, of which Spark keeps the last hundred.
+
+    Args:
+        n_operators: how many window operators there are.
+    """
+
+    def __init__(self, n_operators: int) -> None:
+        self.n_late = [0] * n_operators
+        self.n_null_times = [0] * n_operators
+        self._last_batch = -1
+        self._lock = threading.Lock()
+
+    def take(self, progress: Mapping[str, Any]) -> None:
+        """Add a report; one that was added already is left out, as are those of idle times."""
+        metrics = [_metric(progress, number) for number in range(len(self.n_late))]
+        with self._lock:
+            if progress["batchId"] <= self._last_batch or not any(metrics):
+                return
+            self._last_batch = int(progress["batchId"])
+            for number, metric in enumerate(metrics):
+                if metric is not None:
+                    self.n_late[number] += metric.get("n_late") or 0
+                    self.n_null_times[number] += metric.get("n_null_times") or 0
+
+
 def stream_status(
-    progress: Sequence[Mapping[str, Any]], source_names: Sequence[Sequence[str]]
+    progress: Sequence[Mapping[str, Any]], source_names: Sequence[Sequence[str]], tally: Tally
 ) -> StreamStatus:
     """What the progress of a query tells.
 
     Args:
-        progress: Spark's reports of all micro-batches of this run, or of those it has kept.
+        progress: Spark's reports of the micro-batches that it has kept, which are added to `tally`.
         source_names: for each window operator, the names of its sources.
+        tally: what is added up over the whole run.
     """
     if not progress:
         return StreamStatus()
+    for each in progress:
+        tally.take(each)
     last = progress[-1]
     operators = []
     for number, names in enumerate(source_names):
         metrics = [m for p in progress if (m := _metric(p, number)) is not None]
         if metrics:
-            operators.append(_operator(metrics, names))
+            dropped = tally.n_late[number], tally.n_null_times[number]
+            operators.append(_operator(metrics[-1], names, *dropped))
     return StreamStatus(
         batch=int(last["batchId"]),
         rows_per_second=float(last.get("processedRowsPerSecond") or 0.0),
@@ -148,9 +179,9 @@ def silence(status: StreamStatus, n_rows: int | None) -> str:
     for operator in status.operators:
         if operator.watermark_us is None:
             return _no_watermark(operator)
-    dropped = sum(o.n_late + o.n_null_times for o in status.operators)
+    dropped = dropped_rows(status)
     if dropped and not n_rows:
-        return f"all rows were dropped: {_dropped(status.operators)}"
+        return f"all rows were dropped: {dropped}"
     if status.operators:
         return "no window waits: all that have rows are closed and put out"
     return "rows are put out as they come" if status.n_input_rows else "no rows come in"
@@ -186,10 +217,26 @@ def held_back_by(operator: OperatorStatus) -> str | None:
     return f"`{behind.name}`"
 
 
-def _dropped(operators: Sequence[OperatorStatus]) -> str:
-    late, null = sum(o.n_late for o in operators), sum(o.n_null_times for o in operators)
+def dropped_rows(status: StreamStatus) -> str:
+    """How many rows were dropped and why, such as `5 late, 1 without a time`; empty if none."""
+    late = sum(o.n_late for o in status.operators)
+    null = sum(o.n_null_times for o in status.operators)
     parts = [f"{late:,} late"] * bool(late) + [f"{null:,} without a time"] * bool(null)
     return ", ".join(parts)
+
+
+def remarks(status: StreamStatus) -> tuple[str, ...]:
+    """What a person should know at the end of a run, by Flink's names of these figures."""
+    late = sum(o.n_late for o in status.operators)
+    null = sum(o.n_null_times for o in status.operators)
+    texts = []
+    if late:
+        rows = "1 row" if late == 1 else f"{late:,} rows"
+        texts.append(f"{rows} came when all their windows had closed (numLateRecordsDropped)")
+    if null:
+        rows = "1 row has" if null == 1 else f"{null:,} rows have"
+        texts.append(f"{rows} no time and so no window (numNullRowTimeRecordsDropped)")
+    return tuple(texts)
 
 
 def clock(time_us: int | None) -> str:
@@ -226,8 +273,9 @@ def _metric(progress: Mapping[str, Any], number: int) -> dict[str, Any] | None:
     return found
 
 
-def _operator(metrics: Sequence[Mapping[str, Any]], names: Sequence[str]) -> OperatorStatus:
-    last = metrics[-1]
+def _operator(
+    last: Mapping[str, Any], names: Sequence[str], n_late: int, n_null_times: int
+) -> OperatorStatus:
     sources = last.get("sources") or []
     return OperatorStatus(
         watermark_us=last.get("watermark_us"),
@@ -240,8 +288,8 @@ def _operator(metrics: Sequence[Mapping[str, Any]], names: Sequence[str]) -> Ope
             )
             for name, source in zip(names, sources, strict=False)
         ),
-        n_late=sum(m.get("n_late") or 0 for m in metrics),
-        n_null_times=sum(m.get("n_null_times") or 0 for m in metrics),
+        n_late=n_late,
+        n_null_times=n_null_times,
         n_rows=last.get("n_rows") or 0,
         n_bytes=last.get("n_bytes") or 0,
         next_window_end_us=last.get("next_window_end_us"),

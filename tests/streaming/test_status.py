@@ -10,7 +10,9 @@ from runtime.streaming.status import (
     OperatorStatus,
     SourceStatus,
     StreamStatus,
+    Tally,
     clock,
+    remarks,
     silence,
     span,
     stream_status,
@@ -93,12 +95,22 @@ def test_status_is_read_from_the_progress_of_all_micro_batches() -> None:
             "observedMetrics": {"sqlwin.window.0": metrics, "mine": {}},
         }
 
-    status = stream_status([progress(0, 2, 1), progress(1, 3, 7)], [["bids"]])
+    tally = Tally(1)
+    for report in (progress(0, 2, 1), progress(1, 3, 7)):
+        tally.take(report)
+        tally.take(report)
+    tally.take({**progress(2, 9, 9), "observedMetrics": {}})
+    # Spark has forgotten the first of the three by now
+    status = stream_status([progress(1, 3, 7), progress(2, 0, 7)], [["bids"]], tally)
     (found,) = status.operators
-    assert (status.batch, status.rows_per_second, status.batch_seconds) == (1, 2.5, 0.4)
-    assert (found.watermark_us, found.n_late, found.n_null_times) == (7, 5, 2)
+    assert (status.batch, status.rows_per_second, status.batch_seconds) == (2, 2.5, 0.4)
+    assert (found.watermark_us, found.n_late, found.n_null_times) == (7, 5, 3)
+    assert remarks(status) == (
+        "5 rows came when all their windows had closed (numLateRecordsDropped)",
+        "3 rows have no time and so no window (numNullRowTimeRecordsDropped)",
+    )
     assert found.sources == (SourceStatus("bids", 7, is_idle=False, is_done=False),)
-    assert stream_status([], [["bids"]]) == StreamStatus()
+    assert stream_status([], [["bids"]], Tally(1)) == StreamStatus()
 
 
 def test_times_and_lengths_read_well() -> None:
