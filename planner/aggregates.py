@@ -7,10 +7,19 @@ results; it runs in one phase, over rows copied into their windows.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from sqlglot import exp
 
+from planner.aggregate_plans import (
+    AggregatePlan,
+    NotMergeable,
+    Partial,
+    Recipe,
+    call_of,
+    filtered,
+)
+from planner.approximate_aggregates import approx_count_distinct
 from planner.logical import AggregateCall
 from planner.sql import column, conjunction, is_flat_type, literal, to_sql
 from runtime.spec import Accumulator, Column
@@ -45,45 +54,6 @@ TIME_ORDERED = {
 }
 
 
-@dataclass(frozen=True)
-class Partial:
-    """A partial column of the local stage: `expr` aggregates the rows of a key and slice.
-
-    `struct_fields` names the columns that a struct-valued `expr` is taken apart into.
-    """
-
-    name: str
-    expr: exp.Expr
-    struct_fields: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
-class AggregatePlan:
-    """How one aggregate call is computed in two phases.
-
-    Attributes:
-        call: the call.
-        partials: what the local stage computes.
-        accumulators: how the global stage merges it.
-        finish: the result, as an expression over the merged columns.
-    """
-
-    call: AggregateCall
-    partials: tuple[Partial, ...]
-    accumulators: tuple[Accumulator, ...]
-    finish: exp.Expr
-
-
-@dataclass(frozen=True)
-class NotMergeable:
-    """Why a call has no two-phase form."""
-
-    reason: str
-
-
-Recipe = Callable[[AggregateCall], AggregatePlan | NotMergeable]
-
-
 def is_aggregate(call: exp.Expr) -> bool:
     """Whether a function call is one of Spark's aggregate functions."""
     return isinstance(call, exp.Anonymous) and call.name.upper() in SPARK_AGGREGATES
@@ -100,18 +70,6 @@ def plan_aggregate(call: AggregateCall) -> AggregatePlan | NotMergeable:
     return recipe(call)
 
 
-def _call(function: str, call: AggregateCall, *args: exp.Expr) -> exp.Expr:
-    """`function(args) FILTER (WHERE the call's condition)`."""
-    aggregate: exp.Expr = exp.Anonymous(this=function, expressions=[arg.copy() for arg in args])
-    return _filtered(aggregate, call.condition)
-
-
-def _filtered(aggregate: exp.Expr, condition: exp.Expr | None) -> exp.Expr:
-    if condition is None:
-        return aggregate
-    return exp.Filter(this=aggregate, expression=exp.Where(this=condition.copy()))
-
-
 def _double(value: exp.Expr) -> exp.Expr:
     return exp.Cast(this=value.copy(), to=exp.DataType.build("double"))
 
@@ -123,7 +81,7 @@ def _single(kind: str, function: str | None = None, *, types: Callable[[str], bo
         if not types(call.type):
             return NotMergeable(f"{call.function} of {call.type} has no accumulator")
         name = f"{call.name}$0"
-        partial = Partial(name, _call(function or call.function, call, *call.args))
+        partial = Partial(name, call_of(function or call.function, call, *call.args))
         return AggregatePlan(call, (partial,), (Accumulator(kind, (name,)),), column(name))
 
     return recipe
@@ -138,7 +96,10 @@ def _average(call: AggregateCall) -> AggregatePlan | NotMergeable:
     summed = _double(value) if call.type == "double" else value
     return AggregatePlan(
         call,
-        (Partial(total, _call("SUM", call, summed)), Partial(count, _call("COUNT", call, value))),
+        (
+            Partial(total, call_of("SUM", call, summed)),
+            Partial(count, call_of("COUNT", call, value)),
+        ),
         (Accumulator("sum", (total,)), Accumulator("count", (count,))),
         _divided(total, count, call.type),
     )
@@ -231,7 +192,7 @@ def _value_set(call: AggregateCall) -> Partial | NotMergeable:
         ]
         condition = conjunction([*present, *([condition] if condition is not None else [])])
     collected = exp.Anonymous(this="COLLECT_SET", expressions=[value.copy()])
-    return Partial(f"{call.name}$set", _filtered(collected, condition))
+    return Partial(f"{call.name}$set", filtered(collected, condition))
 
 
 def _operand(expr: exp.Expr) -> exp.Expr:
@@ -249,10 +210,10 @@ def _moments(divisor: int, root: bool) -> Recipe:
         names = tuple(f"{call.name}${part}" for part in ("count", "mean", "m2"))
         x = _double(value)
         # Spark merges (count, mean, M2) itself, by the same formula, but shows only the end of it
-        m2 = exp.Mul(this=_call("VAR_POP", call, x), expression=_call("COUNT", call, x))
+        m2 = exp.Mul(this=call_of("VAR_POP", call, x), expression=call_of("COUNT", call, x))
         partials = (
-            Partial(names[0], _call("COUNT", call, x)),
-            Partial(names[1], _call("AVG", call, x)),
+            Partial(names[0], call_of("COUNT", call, x)),
+            Partial(names[1], call_of("AVG", call, x)),
             Partial(names[2], m2),
         )
         count: exp.Expr = column(names[0])
@@ -288,7 +249,7 @@ def _pick(kind: str) -> Recipe:
             expressions=[literal("o"), order.copy(), literal("v"), value.copy()],
         )
         extreme = exp.Anonymous(this="MIN" if kind == "first" else "MAX", expressions=[pair])
-        partial = Partial(call.name + "$0", _filtered(extreme, pick_condition(call)), names)
+        partial = Partial(call.name + "$0", filtered(extreme, pick_condition(call)), names)
         return AggregatePlan(call, (partial,), (Accumulator(kind, names),), column(names[1]))
 
     return recipe
@@ -349,6 +310,7 @@ _RECIPES: dict[str, Recipe] = {
     "STDDEV_SAMP": _moments(1, root=True),
     "STDDEV": _moments(1, root=True),
     "STD": _moments(1, root=True),
+    "APPROX_COUNT_DISTINCT": approx_count_distinct,
     "MIN_BY": _pick("first"),
     "MAX_BY": _pick("last"),
     **{function: _pick(kind) for function, kind in TIME_ORDERED.items()},

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-from planner.aggregates import AggregatePlan, Partial
+from planner.aggregate_plans import AggregatePlan, Partial
+from planner.approximate_aggregates import hashed_value
 from planner.arrow_expressions import to_arrow_expression
+from planner.arrow_types import decimal_digits
 from planner.catalog import Schema
-from runtime.expressions import Expression
+from runtime.expressions import Call, Constant, Expression
 from runtime.spec import Accumulator, ArrowPartial, Column
 
 _MOST_DECIMAL_DIGITS = 38
+_MOST_LONG_DIGITS = 18
 
 
 def arrow_partials(
@@ -44,7 +47,7 @@ def arrow_partials(
             built = _arrow_partial(plan, accumulator, by_column[name], schema, time_zone)
             if isinstance(built, str):
                 return built
-            if built.function == "set":
+            if built.function in ("set", "registers"):
                 sets.add(name)
             found.append(built)
     return tuple(found)
@@ -73,6 +76,8 @@ def _arrow_partial(
     if function == "COUNT":
         args = [arg for arg in args if not isinstance(arg, exp.Star | exp.Literal)]
     kind = "set" if accumulator.is_distinct else accumulator.kind
+    if accumulator.kind == "approx_count_distinct":
+        kind, args = "registers", [hashed_value(partial.expr)]
     if kind not in _TYPES:
         return f"{plan.call.text} is not computed by the scan"
     translated: list[Expression] = []
@@ -87,6 +92,11 @@ def _arrow_partial(
         if isinstance(reached, str):
             return reached
         where = reached
+    if kind == "registers":
+        if not _is_hashed(translated[0].type):
+            return f"{plan.call.text} of {translated[0].type} is not computed by the scan"
+        precision = Constant(int(accumulator.arguments[0]), "int")
+        translated = [Call("register", (translated[0], precision), "int")]
     types = _TYPES[kind](translated)
     if types is None:
         return f"{plan.call.text} of this type is not computed by the scan"
@@ -127,6 +137,12 @@ def _set(args: list[Expression]) -> tuple[str, ...]:
     return (f"array<struct<{fields}>>",)
 
 
+def _is_hashed(type_: str) -> bool:
+    """Whether the scan hashes values as Spark does: decimals only where they fit 64 bits."""
+    digits = decimal_digits(type_)
+    return digits is None or digits[0] <= _MOST_LONG_DIGITS
+
+
 _TYPES = {
     "count": _count,
     "sum": _sum,
@@ -139,4 +155,5 @@ _TYPES = {
     "first": _same,
     "last": _same,
     "set": _set,
+    "registers": _set,
 }

@@ -142,7 +142,7 @@ def _aggregate(
     items: list[exp.Expr] = [alias(key.expr, key.name) for key in keys]
     items += [alias(call.expr, call.name) for call in calls]
     n_columns = len(items)
-    values = [value for call in calls for value in _distinct_values(call)]
+    values = [value for call in calls for value in _values_to_type(call)]
     items += [alias(_any_of(value), f"$value{i}") for i, value in enumerate(values)]
     typed = exp.Select(
         expressions=items,
@@ -157,16 +157,18 @@ def _aggregate(
         replace(
             call,
             type=types[call.name],
-            arg_types=tuple(next(value_types) for _ in _distinct_values(call)),
+            arg_types=tuple(next(value_types) for _ in _values_to_type(call)),
         )
         for call in calls
     )
     return Aggregate(schema, below, tuple(keys), typed_calls)
 
 
-def _distinct_values(call: AggregateCall) -> tuple[exp.Expr, ...]:
-    """The arguments behind DISTINCT, whose types the call's own does not tell."""
+def _values_to_type(call: AggregateCall) -> tuple[exp.Expr, ...]:
+    """The arguments whose types matter and the call's own does not tell: those behind DISTINCT."""
     has_star = any(arg.find(exp.Star) for arg in call.args)
+    if call.function == "APPROX_COUNT_DISTINCT":
+        return call.args[:1]
     return call.args if call.distinct and not has_star else ()
 
 

@@ -154,8 +154,8 @@ class AggregateCall:
         condition: the FILTER's condition.
         distinct: whether DISTINCT stands before the arguments.
         order: for functions that pick a value by time, the column that orders, else None.
-        arg_types: Spark's types of the arguments of a call with DISTINCT; empty where a * stands
-            among them, and for other calls.
+        arg_types: Spark's types of the arguments of a call with DISTINCT, and of the first one of
+            APPROX_COUNT_DISTINCT; empty where a * stands among them, and for other calls.
         text: the call as the person wrote it.
         type: Spark's type of the result.
     """

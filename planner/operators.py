@@ -12,7 +12,7 @@ from typing import Any
 
 from sqlglot import exp
 
-from planner.aggregates import AggregatePlan
+from planner.aggregate_plans import AggregatePlan
 from planner.intervals import render_duration, render_months
 from planner.logical import (
     Aggregate,

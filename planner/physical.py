@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
-from planner.aggregates import AggregatePlan
+from planner.aggregate_plans import AggregatePlan
 from planner.logical import (
     Filter,
     NamedExpr,

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
-from planner.aggregates import AggregatePlan
+from planner.aggregate_plans import AggregatePlan
 from planner.sql import column, to_sql
 from runtime.spec import Accumulator
 
@@ -27,7 +27,7 @@ class _Known:
     """What the plans so far have.
 
     Attributes:
-        merged: kind, output type and partials of an accumulator -> its output columns.
+        merged: kind, output type, arguments and partials of an accumulator -> its output columns.
         read: a partial that accumulators read without replacing it -> its column.
     """
 
@@ -46,7 +46,8 @@ def _shared(plan: AggregatePlan, known: _Known) -> AggregatePlan:
     for accumulator in plan.accumulators:
         names = accumulator.columns if accumulator.output is None else accumulator.output_columns
         type_ = accumulator.output.type if accumulator.output is not None else ""
-        key = (accumulator.kind, type_, *(exprs[name] for name in accumulator.columns))
+        arguments = repr(accumulator.arguments)
+        key = (accumulator.kind, type_, arguments, *(exprs[n] for n in accumulator.columns))
         before = known.merged.setdefault(key, names)
         if accumulator.output is not None:
             for name in accumulator.columns:

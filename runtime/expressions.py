@@ -38,7 +38,8 @@ class Call:
     against the constants that follow), `starts_with` (a constant prefix), `case` (condition,
     value, condition, value, ..., else), `coalesce`, `cast` (to `type`). Operands of arithmetic,
     of comparisons and of `in`, and the values of `case` and `coalesce` have one type: the planner
-    puts the casts in that Spark would put in.
+    puts the casts in that Spark would put in. `register` is the HyperLogLog register of the first
+    argument with its rank, `register << 6 | rank`; the second is the precision.
 
     `text` is the SQL that the call stands for, for errors; calls that differ in it are equal.
     """

@@ -207,22 +207,27 @@ class Accumulator:
             count, mean, M2), `count_distinct`, `sum_distinct` (one column of lists, each the
             values of a slice without NULLs, repeated or not; count and sum of a window's distinct
             values, NaN being one of them and -0.0 the same as 0.0; a list of structs counts
-            distinct structs; several accumulators may read one column of lists).
+            distinct structs; several accumulators may read one column of lists),
+            `approx_count_distinct` (one column of lists of HyperLogLog registers, each
+            `register << 6 | rank`; of a register's ranks the largest counts).
         columns: the partial columns, as the local stage names them. The merged columns have the
             same names and types; `first` and `last` yield only the last one.
         output: name and type of the merged column where it is another than a partial one:
             `bigint` for `count_distinct`, the type of the sum for `sum_distinct` (where that is
             `double`, integers are added up exactly before they are rounded).
+        arguments: of `approx_count_distinct` the precision, which is the binary logarithm of the
+            number of registers, and maybe tables, see `runtime.kernels.registers.estimates`.
     """
 
     kind: str
     columns: tuple[str, ...]
     output: Column | None = None
+    arguments: tuple[float, ...] = ()
 
     @property
     def is_distinct(self) -> bool:
         """Whether it reads lists of values, which no slice by slice merge can do."""
-        return self.kind in ("count_distinct", "sum_distinct")
+        return self.kind in ("count_distinct", "sum_distinct", "approx_count_distinct")
 
     @property
     def output_columns(self) -> tuple[str, ...]:
@@ -446,9 +451,10 @@ class ArrowPartial:
         function: `count` (rows in which no argument is NULL; all rows without arguments), `sum`,
             `min`, `max`, `bit_and`, `bit_or`, `bit_xor`, `moments` (of the argument as DOUBLE),
             `first`, `last` (arguments: order, value), `set` (the distinct values of the argument,
-            or of several as structs, in a list; rows where one is NULL have none). They mean what
-            an `Accumulator` of that kind means, and its partial columns are what they yield;
-            `set` is what distinct accumulators read.
+            or of several as structs, in a list; rows where one is NULL have none), `registers`
+            (the argument's distinct HyperLogLog registers, each with its largest rank). They mean
+            what an `Accumulator` of that kind means, and its partial columns are what they yield;
+            `set` and `registers` are what distinct accumulators read.
         args: the arguments.
         condition: the FILTER; rows where it is not TRUE do not take part.
         columns: the partial columns: one; for `moments` count, mean and M2; for `first` and

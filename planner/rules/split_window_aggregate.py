@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from planner.aggregates import AggregatePlan, NotMergeable, plan_aggregate
+from planner.aggregate_plans import AggregatePlan, NotMergeable
+from planner.aggregates import plan_aggregate
 from planner.catalog import Schema
 from planner.logical import NamedExpr, Node, Project
 from planner.optimizer import Options, Refusal

@@ -17,6 +17,7 @@ from runtime.arrow import arithmetic, casts, comparisons
 from runtime.arrow.types import Datum, arrow_type
 from runtime.errors import ExecutionError
 from runtime.expressions import Call, ColumnRef, Constant, Expression, can_fail, columns_of
+from runtime.kernels.registers import register_codes
 
 
 def evaluate(
@@ -220,6 +221,12 @@ def _cast(call: Call, rows: pa.RecordBatch) -> Datum:
     return casts.cast(_evaluate(arg, rows), arg.type, call.type)
 
 
+def _register(call: Call, rows: pa.RecordBatch) -> Datum:
+    value, precision = call.args
+    assert isinstance(precision, Constant) and isinstance(precision.value, int)
+    return register_codes(_as_array(_evaluate(value, rows), rows.num_rows), precision.value)
+
+
 _FUNCTIONS: dict[str, Callable[[Call, pa.RecordBatch], Datum]] = {
     **dict.fromkeys(("+", "-", "*"), _sum),
     **dict.fromkeys(("/", "%", "div"), _quotient),
@@ -234,5 +241,6 @@ _FUNCTIONS: dict[str, Callable[[Call, pa.RecordBatch], Datum]] = {
     "neg": _negative,
     "not": _not,
     "or": _or,
+    "register": _register,
     "starts_with": _starts_with,
 }

@@ -9,6 +9,7 @@ from itertools import count
 
 from pyspark.sql import DataFrame, SparkSession
 
+from runtime.batch.estimates import with_spark_tables
 from runtime.batch.exchange import exchange
 from runtime.batch.expand import expand_sql
 from runtime.batch.global_aggregate import global_aggregate
@@ -74,6 +75,7 @@ def dataframe(spark: SparkSession, step: Step, options: ExecutionOptions) -> Dat
             return _observed(dataframe(spark, step.input, options), step.label, options)
         case GlobalStep():
             local = step.input.input
+            aggregation = with_spark_tables(spark, step.aggregation)
             wrap = options.wrap(step.label)
             if isinstance(local, ScanLocalStep):
                 partitions, buckets = _spread(spark, step.input, options)
@@ -84,13 +86,13 @@ def dataframe(spark: SparkSession, step: Step, options: ExecutionOptions) -> Dat
                 keys = step.input.keys
                 blobs = scan_partials(spark, local, keys, buckets, partitions, read, counter)
                 schema = scan_partials_schema(local)
-                return global_aggregate(blobs, schema, step.aggregation, wrap)
+                return global_aggregate(blobs, schema, aggregation, wrap)
             partials = dataframe(spark, local, options)
             partitions, buckets = _spread(spark, step.input, options)
             cut = options.wrap(step.input.label)
             size = options.buffer_bytes
             blobs = exchange(partials, step.input.keys, buckets, partitions, cut, size)
-            return global_aggregate(blobs, partials.schema, step.aggregation, wrap)
+            return global_aggregate(blobs, partials.schema, aggregation, wrap)
 
 
 def _observed(frame: DataFrame, label: str, options: ExecutionOptions) -> DataFrame:

@@ -38,9 +38,11 @@ from runtime.kernels.columns import (
     float64_array,
     float64_values,
     int64_array,
+    int64_values,
     normalise_floats,
 )
 from runtime.kernels.grouping import SortedGroups
+from runtime.kernels.registers import RANK_BITS, estimates, inverse_sum, register_sums
 from runtime.kernels.value_lists import SliceValues
 from runtime.spec import Accumulator
 
@@ -103,6 +105,10 @@ def distinct_aggregates(
         if not each.is_distinct:
             continue
         (name,) = each.columns
+        if each.kind == "approx_count_distinct":
+            reached = _stretches(slices, _ranks_reached(slices.values[name]), ranges)
+            aggregates[each] = _ApproximateCount(reached, each.arguments, len(slices))
+            continue
         if name not in stretches:
             stretches[name] = _stretches(slices, slices.values[name], ranges)
             counts[name] = _Count(stretches[name], len(slices))
@@ -169,6 +175,51 @@ class _Count(DistinctAggregate):
     ) -> pa.Array:
         """See DistinctAggregate."""
         return int64_array(self.between(oldest_slice, newest_slice), None, pa.int64())
+
+
+def _ranks_reached(registers: SliceValues) -> SliceValues:
+    """A value for each rank that a register has reached in a slice, up to its own.
+
+    Then the largest rank of a window's slices is how many ranks are present, and a register that
+    many slices have is like any other value that they have.
+    """
+    codes = int64_values(registers.values).take(registers.place)
+    rank = codes & ((1 << RANK_BITS) - 1)
+    before = np.cumsum(rank) - rank
+    reached = np.repeat(codes - rank, rank) + np.arange(1, int(rank.sum()) + 1)
+    reached -= np.repeat(before, rank)
+    n_codes = int(codes.max(initial=0)) + 1
+    slice_row = np.repeat(registers.slice_row, rank)
+    return SliceValues(slice_row, reached, n_codes, pa.array(reached), np.arange(len(reached)))
+
+
+class _ApproximateCount(DistinctAggregate):
+    """APPROX_COUNT_DISTINCT, from the registers and ranks that are present."""
+
+    def __init__(self, reached: _Stretches, arguments: tuple[float, ...], n_slices: int) -> None:
+        self._arguments = arguments
+        self._precision = int(arguments[0])
+        rank = int64_values(reached.values) & ((1 << RANK_BITS) - 1)
+        self._entered = self._by_slice(rank, reached.enters, n_slices)
+        self._left = self._by_slice(rank, reached.leaves, n_slices)
+
+    @staticmethod
+    def _by_slice(rank: Int64Array, row: Int64Array, n_slices: int) -> list[Int64Array]:
+        """Running sums over slices: registers in use, and what their ranks take from the sum."""
+        in_use = np.bincount(row[rank == 1], minlength=n_slices)
+        return [_running(of_slice) for of_slice in (in_use, *register_sums(rank, row, n_slices))]
+
+    def of_windows(
+        self, first_window: int, oldest_slice: Int64Array, newest_slice: Int64Array
+    ) -> pa.Array:
+        """See DistinctAggregate."""
+        in_use, coarse, fine = (
+            entered.take(newest_slice + 1) - left.take(oldest_slice)
+            for entered, left in zip(self._entered, self._left, strict=True)
+        )
+        inverse = inverse_sum(self._precision, coarse, fine)
+        counts = estimates(self._arguments, inverse, (1 << self._precision) - in_use)
+        return int64_array(counts, None, pa.int64())
 
 
 class _ExactSum(DistinctAggregate):

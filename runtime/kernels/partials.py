@@ -27,7 +27,12 @@ from runtime.kernels.columns import (
     validity,
 )
 from runtime.kernels.grouping import Groups, SingleRows
-from runtime.kernels.value_sets import merge_sets, sets_of_rows
+from runtime.kernels.value_sets import (
+    merge_registers,
+    merge_sets,
+    registers_of_rows,
+    sets_of_rows,
+)
 from runtime.spec import Accumulator
 
 
@@ -42,7 +47,7 @@ def aggregate_rows(
 
     Args:
         spec: the kind and the names of the partial columns. `count` counts rows in which no
-            argument is NULL; `set` lists the values that occur.
+            argument is NULL; `set` lists the values that occur, `registers` those of registers.
         types: the types of the partial columns.
         groups: the groups of the rows.
         args: the arguments, each a value a row.
@@ -54,6 +59,8 @@ def aggregate_rows(
     if spec.kind == "set":
         # By the codes of a dictionary, where there is one.
         return [sets_of_rows(groups, args, condition, types[0])]
+    if spec.kind == "registers":
+        return [registers_of_rows(groups, args[0], condition)]
     args = [one_chunk(arg) for arg in args]
     match spec.kind:
         case "count":
@@ -88,6 +95,8 @@ def merge_partials(
     columns = [one_chunk(column) for column in columns]
     if spec.kind == "set":
         return [merge_sets(groups, columns[0])]
+    if spec.kind == "registers":
+        return [merge_registers(groups, columns[0])]
     if spec.kind in ("first", "last"):
         return _pick(spec, groups, columns, None)
     merge = accumulator(spec, [column.type for column in columns])

@@ -22,6 +22,9 @@ from runtime.kernels.columns import (
 )
 from runtime.kernels.grouping import MAX_CELLS, Groups, SingleRows, distinct_cells
 from runtime.kernels.key_digits import key_digits
+from runtime.kernels.registers import RANK_BITS
+
+_REGISTERS = pa.list_(pa.int32())
 
 
 def sets_of_rows(
@@ -68,6 +71,44 @@ def merge_sets(groups: Groups, lists: pa.ListArray) -> pa.ListArray:
     values = one_chunk(pc.list_flatten(lists))
     columns = values.flatten() if pa.types.is_struct(values.type) else [values]
     return _distinct_lists(np.repeat(groups.of_row(), lengths), len(groups), columns, lists.type)
+
+
+def registers_of_rows(groups: Groups, codes: pa.Array, condition: BoolArray | None) -> pa.ListArray:
+    """The registers that the rows of each group reach, each once with its largest rank.
+
+    Args:
+        groups: the groups of the rows.
+        codes: INT, `register << 6 | rank` of each row, or NULL.
+        condition: which rows take part; None: all.
+    """
+    codes = one_chunk(codes)
+    valid = validity(codes)
+    if condition is not None:
+        valid = condition if valid is None else valid & condition
+    group, values = groups.of_row(), int64_values(codes)
+    if valid is not None:
+        group, values = group[valid], values[valid]
+    return _largest_ranks(group, len(groups), values)
+
+
+def merge_registers(groups: Groups, lists: pa.ListArray) -> pa.ListArray:
+    """The registers of the lists of each group, each once with its largest rank."""
+    group = np.repeat(groups.of_row(), list_lengths(lists))
+    return _largest_ranks(group, len(groups), int64_values(one_chunk(pc.list_flatten(lists))))
+
+
+def _largest_ranks(group: Int64Array, n_groups: int, codes: Int64Array) -> pa.ListArray:
+    if len(group) == 0:
+        nothing = pa.array([], pa.int32())
+        return _lists(np.zeros(n_groups, np.int64), [nothing], _REGISTERS)
+    # A multiple of the number of ranks, so that a cell without its rank is a group and a register.
+    n_codes = ((int(codes.max()) >> RANK_BITS) + 1) << RANK_BITS
+    cells = distinct_cells(group * n_codes + codes, n_groups * n_codes)
+    register = cells >> RANK_BITS
+    cells = cells[np.append(register[1:] != register[:-1], True)]
+    group = cells // n_codes
+    values = pa.array((cells - group * n_codes).astype(np.int32))
+    return _lists(np.bincount(group, minlength=n_groups), [values], _REGISTERS)
 
 
 def list_lengths(lists: pa.Array | pa.ChunkedArray) -> Int64Array:

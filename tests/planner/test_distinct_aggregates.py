@@ -3,7 +3,8 @@
 import pytest
 from sqlglot import exp
 
-from planner.aggregates import NotMergeable, plan_aggregate
+from planner.aggregate_plans import NotMergeable
+from planner.aggregates import plan_aggregate
 from planner.arrow_partials import arrow_partials
 from planner.logical import AggregateCall
 from planner.shared_partials import share_partials

@@ -1,0 +1,95 @@
+"""APPROX_COUNT_DISTINCT by registers: windows estimate what their rows' registers say."""
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from runtime.buffers import Rows, WindowBuffer
+from runtime.kernels.merge import merge_slices
+from runtime.kernels.registers import estimates, register_codes
+from runtime.spec import Accumulator, Column, Cumulate, Hop, Tumble, WindowAggregation
+from runtime.windows.aligned import slice_assigner
+
+WINDOWS = [Tumble(10), Hop(10, 60), Hop(10, 35), Cumulate(10, 50)]
+
+
+def count_of(precision):
+    output = Column("count", "bigint")
+    return Accumulator("approx_count_distinct", ("registers",), output, (float(precision),))
+
+
+def windows_of(window, time):
+    assigner = slice_assigner(window)
+    end = assigner.slice_end(np.array([time]))
+    first, last = assigner.first_window_end(end)[0], assigner.last_window_end(end)[0]
+    return range(int(first), int(last) + 1, assigner.window_end_stride_us)
+
+
+def by_definition(codes, precision):
+    """The estimate from all registers, one by one."""
+    registers = np.zeros(1 << precision, np.int64)
+    for code in codes:
+        registers[code >> 6] = max(registers[code >> 6], code & 63)
+    inverse = np.array([np.sum(0.5**registers)])
+    return int(estimates((float(precision),), inverse, np.array([np.sum(registers == 0)]))[0])
+
+
+@pytest.mark.parametrize("buffer_bytes", [1, 30_000, 64 << 20])
+@pytest.mark.parametrize("precision", [4, 9])
+@pytest.mark.parametrize("window", WINDOWS, ids=str)
+def test_windows_estimate_by_the_largest_ranks_of_their_rows(window, precision, buffer_bytes):
+    rng = np.random.default_rng(precision)
+    n_rows, n_batches = 3_000, 6
+    schema = [("key", pa.int32()), ("slice", pa.int64()), ("registers", pa.list_(pa.int32()))]
+    registers = (Accumulator("registers", ("registers",)),)
+    buffer = WindowBuffer(window, ("key",), "slice", registers, pa.schema(schema), buffer_bytes)
+    tables, wanted = [], {}
+    for batch in range(n_batches):
+        time = rng.integers(-100, 100, n_rows // n_batches)
+        key = rng.integers(0, 3, len(time))
+        value = rng.integers(0, 1 << rng.integers(2, 40), len(time))
+        # A batch without a value, and rows that the FILTER leaves out.
+        valid = (rng.random(len(time)) < 0.8) & (batch != 1)
+        condition = rng.random(len(time)) < 0.7
+        codes = register_codes(pa.array(value, mask=~valid), precision)
+        rows = Rows(time, [pa.array(key, pa.int32())], [[codes]], [condition])
+        tables += buffer.add(rows)
+        assert buffer.pending_bytes <= buffer_bytes
+        for t, k, c, f in zip(time, key, codes.to_pylist(), condition, strict=True):
+            for end in windows_of(window, t):
+                group = wanted.setdefault((int(k), end), [])
+                group += [c] if f and c is not None else []
+    tables += buffer.flush()
+    spec = WindowAggregation(window, ("key",), "slice", (count_of(precision),))
+    found = {}
+    for batch in merge_slices(pa.concat_tables(tables), spec):
+        ends = batch["window_end"].cast(pa.int64()).to_pylist()
+        keys, counts = batch["key"].to_pylist(), batch["count"].to_pylist()
+        found |= dict(zip(zip(keys, ends, strict=True), counts, strict=True))
+    assert found == {group: by_definition(codes, precision) for group, codes in wanted.items()}
+
+
+def test_a_register_is_kept_once_with_its_largest_rank():
+    schema = pa.schema([("slice", pa.int64()), ("registers", pa.list_(pa.int32()))])
+    buffer = WindowBuffer(
+        Tumble(10), (), "slice", (Accumulator("registers", ("registers",)),), schema, 1 << 20
+    )
+    for ranks in ([3, 1], [2, 5]):
+        codes = pa.array([(7 << 6) | rank for rank in ranks] + [(2 << 6) | 1], pa.int32())
+        rows = Rows(np.zeros(len(codes), np.int64), [], [[codes]], [None])
+        assert list(buffer.add(rows)) == []
+    (table,) = buffer.flush()
+    assert table["registers"].to_pylist() == [[(2 << 6) | 1, (7 << 6) | 5]]
+
+
+@pytest.mark.parametrize("n", [1, 30, 400, 2_000, 40_000])
+@pytest.mark.parametrize("precision", [9, 12])
+def test_estimates_are_within_three_standard_errors(n, precision):
+    rng = np.random.default_rng(n)
+    codes = register_codes(pa.array(rng.permutation(10_000_000)[:n]), precision)
+    error = by_definition(codes.to_pylist(), precision) / n - 1
+    assert abs(error) <= 3 * 1.04 / 2 ** (precision / 2)
+
+
+def test_nothing_is_estimated_as_nothing():
+    assert by_definition([], 9) == 0
