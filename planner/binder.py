@@ -196,7 +196,7 @@ class _Binder:
         node = self.window_function(function, scope)
         if not is_aggregation(query):
             self._put_placeholder(function, node)
-            return query
+            return self._lift_joins_and_ranks(query, scope)
         bound = bind_aggregation(query, function, node, self, scope)
         if isinstance(bound, str):
             self.notes.append(bound)
