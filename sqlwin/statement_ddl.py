@@ -8,6 +8,7 @@ from typing import Any
 from sqlglot import exp
 from sqlglot.tokenizer_core import Token, TokenType
 
+from planner.flink_functions import rewrite_functions
 from runtime.nearest import nearest
 from runtime.spec import TableColumn, Watermark
 from sqlwin.dialect import SqlWinParser, to_spark
@@ -247,7 +248,10 @@ def _expression(parser: SqlWinParser) -> str:
     node = parser._parse_disjunction()
     if node is None:
         parser.fail("expected an expression", first or None)
-    return to_spark(node)
+    whole = exp.Paren(this=node)
+    # PROCTIME() stays: it makes a column of processing time
+    rewrite_functions(whole, keep=frozenset({"PROCTIME"}))
+    return to_spark(whole.this)
 
 
 def _optional_comment(parser: SqlWinParser) -> str | None:

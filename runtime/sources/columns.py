@@ -166,7 +166,7 @@ def add_computed(dataframe: DataFrame, spec: TableSpec) -> DataFrame:
             columns.append(dataframe[_quoted(column.name)])
             continue
         try:
-            value = F.expr(column.computed).alias(column.name)
+            value = F.expr(_as_spark(column.computed)).alias(column.name)
             dataframe.select(value)
         except PySparkException as error:
             cause = translate(error, column.computed)
@@ -181,22 +181,16 @@ def add_computed(dataframe: DataFrame, spec: TableSpec) -> DataFrame:
 
 
 def check_columns(spec: TableSpec) -> None:
-    """Check what can be checked without data: names, and what computed columns may call.
+    """Check what can be checked without data: names.
 
     Raises:
-        CatalogError: a name comes twice, or a computed column calls PROCTIME().
+        CatalogError: a name comes twice, or PARTITIONED BY names no column.
     """
     seen: set[str] = set()
     for column in spec.columns:
         if column.name.lower() in seen:
             raise CatalogError(f"table `{spec.name}` has two columns `{column.name}`")
         seen.add(column.name.lower())
-        if column.computed is not None and calls_proctime(column.computed):
-            raise CatalogError(
-                f"computed column `{column.name}` of table `{spec.name}` calls PROCTIME(), "
-                "which finite data has no use for",
-                hint="current_timestamp() is the time at which the query runs",
-            )
     for name in spec.partitioned_by:
         if spec.columns and name.lower() not in seen:
             meant = nearest(name, [c.name for c in spec.columns])
@@ -209,6 +203,17 @@ def check_columns(spec: TableSpec) -> None:
 def calls_proctime(expression: str) -> bool:
     """Whether the Spark SQL text calls PROCTIME(), strings, quoted names and comments left out."""
     return _PROCTIME.search(_QUOTED.sub("''", expression)) is not None
+
+
+def _as_spark(expression: str) -> str:
+    """The text with PROCTIME() as Spark has it: the time at which a batch starts."""
+
+    def replaced(found: re.Match[str]) -> str:
+        return "CURRENT_TIMESTAMP(" if found["call"] else found[0]
+
+    return re.sub(
+        f"{_QUOTED.pattern}|(?P<call>{_PROCTIME.pattern})", replaced, expression, flags=re.I
+    )
 
 
 def unsupported_metadata(spec: TableSpec, keys: Sequence[str] = ()) -> SqlwinError | None:

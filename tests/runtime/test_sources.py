@@ -43,7 +43,6 @@ def said(error: SqlwinError) -> str:
         (table("filesystem", path="x.csv", heder="true"), "there is no option 'heder' | did you mean 'header'?"),
         (table("filesystem", "f STRING @ file.nam", path="x.csv"), "no metadata 'file.nam' (column `f` of table `t`) | did you mean 'file.name'?"),
         (table("filesystem", "a INT; A INT", path="x.csv"), "two columns `A`"),
-        (table("filesystem", "a INT; p TIMESTAMP = PROCTIME()", path="x.csv"), "calls PROCTIME()"),
         (table("filesystem", "a INT", ("b",), path="x.csv"), "partitioned by `b`, which is not one of its columns"),
         (table("datagen", "abc INT", number_of_rows="3", fields__acb__min="1"), "a column `acb`, which the table does not have | did you mean 'fields.abc.min'?"),
         (table("datagen", "a INT", number_of_rows="3", fields__a__mni="1"), "there is no option 'fields.a.mni' | did you mean 'fields.a.min'?"),
