@@ -18,6 +18,7 @@ from planner.bind_join import bind_join
 from planner.bind_rank import bind_rank
 from planner.bind_semi_join import bind_semi_join
 from planner.catalog import Catalog, Schema, column_named
+from planner.flink_functions import rewrite_functions, round_time, rounded_times
 from planner.group_windows import rewrite_group_windows
 from planner.logical import (
     NamedExpr,
@@ -29,6 +30,7 @@ from planner.logical import (
     WindowTableFunction,
 )
 from planner.sql import column, is_timestamp, relation, select_all_from, to_sql
+from planner.strict import check_function
 from planner.window_parameters import window_of
 from runtime.errors import AnalysisError
 from runtime.nearest import nearest
@@ -53,24 +55,28 @@ class Bound:
     is_rewritten: bool
 
 
-def bind(query: exp.Query, sql: str, catalog: Catalog) -> Bound:
+def bind(query: exp.Query, sql: str, catalog: Catalog, strict: bool = False) -> Bound:
     """The logical plan of a query.
 
     Args:
         query: the tree, in sqlwin's dialect; it is not changed.
         sql: the text it was parsed from, for positions in errors.
         catalog: where names are looked up.
+        strict: whether to refuse what Flink does not take.
 
     Raises:
         AnalysisError: a name, a type or a window does not fit.
     """
-    binder = _Binder(sql, catalog)
-    plan = binder.bind_query(query.copy(), {})
+    binder = _Binder(sql, catalog, strict)
+    query = query.copy()
+    binder.rewritten = rewrite_functions(query)
+    plan = binder.bind_query(query, {})
     return Bound(plan, tuple(dict.fromkeys(binder.notes)), binder.rewritten)
 
 
 class _Binder:
-    def __init__(self, sql: str, catalog: Catalog) -> None:
+    def __init__(self, sql: str, catalog: Catalog, strict: bool) -> None:
+        self.strict = strict
         self.sql = sql
         self.catalog = catalog
         self.nodes: dict[str, Node] = {}
@@ -125,6 +131,9 @@ class _Binder:
                 part.replace(self.lift(part, scope))
         if not isinstance(query, exp.Select):
             return query
+        for call in reversed(rounded_times(query)):  # the inner ones first
+            self.rewritten = True
+            round_time(call, self._type_of(call.expressions[0], query, scope), self.sql)
         function = self._window_block_function(query)
         if function is not None:
             return self._lift_block(query, function, scope)
@@ -146,6 +155,22 @@ class _Binder:
         else:
             self._note(bound)
         return query if query is before else _without_idle_ctes(query)
+
+    def _type_of(self, expr: exp.Expr, select: exp.Select, scope: Scope) -> str:
+        """Spark's type of an expression over what a SELECT reads; that of an instant if unknown."""
+        clauses = ("from_", "joins", "laterals", "with_")
+        probe = exp.Select(expressions=[expr.copy()])
+        for clause in clauses:
+            value = select.args.get(clause)
+            if value:
+                copied = [v.copy() for v in value] if isinstance(value, list) else value.copy()
+                probe.set(clause, copied)
+        for function in list(probe.find_all(WindowFunction)):
+            self._replace_window_function(function, scope)
+        try:
+            return self.sql_query(probe, scope).schema[0].type
+        except AnalysisError:
+            return "timestamp"  # Spark will say what is wrong, or it is a column from outside
 
     def _note(self, reason: str | None) -> None:
         if reason is not None:
@@ -264,7 +289,10 @@ class _Binder:
     def _view(self, name: tuple[str, ...]) -> exp.Query | None:
         if ".".join(name).lower() in self.views:
             return None  # inside a view's own text its name means the table below it
-        return self.catalog.view(name)
+        query = self.catalog.view(name)
+        if query is not None:
+            rewrite_functions(query)
+        return query
 
     def _with_ctes(self, query: exp.Query, scope: Scope) -> exp.Query:
         """The query with the definitions of those outer CTEs that it names."""
@@ -329,6 +357,8 @@ class _Binder:
     def window_function(self, function: WindowFunction, scope: Scope) -> WindowTableFunction:
         """The node of a window function over whatever its data is."""
         window = window_of(function, self.sql)
+        if self.strict:
+            check_function(function, window, self.sql)
         data = function.args["data"]
         if isinstance(data, WindowFunction):
             source: Node = self.window_function(data, scope)

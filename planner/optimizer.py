@@ -38,6 +38,7 @@ class Options:
         catalog: for rules that look at tables; None where there is none.
         time_zone: the session's time zone.
         spread: what decides over how many tasks exchanges are spread.
+        strict_flink: whether to refuse what Flink does not take.
     """
 
     agg_phase_strategy: str = "AUTO"
@@ -45,6 +46,7 @@ class Options:
     catalog: Catalog | None = None
     time_zone: str = "UTC"
     spread: SpreadOptions = SpreadOptions()
+    strict_flink: bool = False
 
 
 @dataclass(frozen=True)

@@ -9,9 +9,11 @@ from sqlglot import exp
 from planner.binder import bind
 from planner.catalog import Catalog
 from planner.logical import Node, Sink
+from planner.lower_stream import streams_of
 from planner.optimizer import Options, Trace, optimize
 from planner.rules import LOGICAL_STAGES, PHYSICAL_STAGES, RULE_NAMES
 from planner.spread import spread_exchanges
+from planner.strict import check_plan
 from planner.to_physical import to_physical
 
 
@@ -57,9 +59,11 @@ def plan_query(
     Raises:
         AnalysisError: the query does not fit the catalog, or a window makes no sense.
     """
-    bound = bind(query, sql, catalog)
+    bound = bind(query, sql, catalog, options.strict_flink)
     trace = Trace()
     logical = optimize(bound.plan, LOGICAL_STAGES, options, trace)
+    if options.strict_flink:
+        check_plan(logical, is_stream=bool(streams_of(logical, catalog)))
     physical = optimize(to_physical(logical), PHYSICAL_STAGES, options, trace)
     physical = spread_exchanges(physical, options.spread)
     trees = [bound.plan, logical, physical]

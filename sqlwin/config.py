@@ -211,6 +211,12 @@ SETTINGS: dict[str, Setting] = {
             "a stream's source without rows for so long does not hold back the others; 0: it does",
         ),
         Setting(
+            "sqlwin.strict-flink",
+            Type.BOOLEAN,
+            "false",
+            "whether to refuse windows that Flink 2.3 would refuse, with what it takes instead",
+        ),
+        Setting(
             "table.local-time-zone",
             Type.TIME_ZONE,
             DEFAULT,

@@ -254,6 +254,7 @@ class Runner:
         options = Options(
             agg_phase_strategy=str(self.config.get("table.optimizer.agg-phase-strategy")),
             disabled_rules=frozenset(self.config.get("sqlwin.optimizer.disabled-rules")),
+            strict_flink=bool(self.config.get("sqlwin.strict-flink")),
             catalog=self.catalog,
             time_zone=str(self.spark.conf.get("spark.sql.session.timeZone")),
             spread=SpreadOptions(
