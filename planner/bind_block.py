@@ -17,7 +17,13 @@ from planner.aggregate_calls import aggregates_in, canonical, is_call, read_call
 from planner.ast import WindowFunction
 from planner.bind_groupings import expand_groupings
 from planner.catalog import Schema, column_named
-from planner.grouping_sets import Groupings, groupings_of, has_groupings, spell_out_grouping_ids
+from planner.grouping_sets import (
+    Groupings,
+    check_grouping_calls,
+    groupings_of,
+    has_groupings,
+    spell_out_grouping_ids,
+)
 from planner.logical import (
     Aggregate,
     AggregateCall,
@@ -63,7 +69,9 @@ def bind_aggregation(
     source_alias = _source_alias(function)
     group = select.args.get("group")
     if group is not None and has_groupings(group):
-        spell_out_grouping_ids(select, groupings_of(group, lambda key: key))
+        groupings = groupings_of(group, lambda key: key)
+        check_grouping_calls(select, groupings)
+        spell_out_grouping_ids(select, groupings)
     whole = select.copy()
     whole.set("with_", None)
     table = relation(name)

@@ -68,9 +68,12 @@ def bind(query: exp.Query, sql: str, catalog: Catalog, strict: bool = False) -> 
         AnalysisError: a name, a type or a window does not fit.
     """
     binder = _Binder(sql, catalog, strict)
-    query = query.copy()
+    original, query = query, query.copy()
     binder.rewritten = rewrite_functions(query)
-    plan = binder.bind_query(query, {})
+    try:
+        plan = binder.bind_query(query, {})
+    except AnalysisError as error:
+        raise _with_late_name(error, original, sql) from error
     return Bound(plan, tuple(dict.fromkeys(binder.notes)), binder.rewritten)
 
 
@@ -464,6 +467,27 @@ class _Binder:
         )
         time = renamed[[c.name for c in source.schema].index(time.name)]
         return Project(renamed, source, items), WindowColumns(*names[-3:]), time
+
+
+def _with_late_name(error: AnalysisError, query: exp.Query, sql: str) -> AnalysisError:
+    """An error about a name in WHERE that the same SELECT gives to a function with OVER."""
+    for select in query.find_all(exp.Select):
+        where = select.args.get("where")
+        late = {i.alias.lower() for i in select.expressions if i.find(exp.Window)} - {""}
+        for col in where.find_all(exp.Column) if where is not None else ():
+            name = col.name.lower()
+            if (
+                name in late
+                and not col.table
+                and error.message == (f"column `{col.name}` does not exist")
+            ):
+                return AnalysisError(
+                    f"`{col.name}` is not known yet in WHERE: it is computed from the rows left",
+                    position=position_of(col, sql),
+                    sql=sql,
+                    hint=f"put the condition around the query, or write QUALIFY {col.name} ...",
+                )
+    return error
 
 
 def _without_idle_ctes(query: exp.Select) -> exp.Select:

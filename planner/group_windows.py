@@ -36,6 +36,9 @@ _PROPERTIES = {
 }
 _AUXILIARIES = {f"{kind}_{prop}": (kind, prop) for kind in _PARAMETERS for prop in _PROPERTIES}
 
+# What other engines call them; their arguments are others
+_ELSEWHERE = {"TUMBLINGWINDOW": "TUMBLE", "HOPPINGWINDOW": "HOP", "SESSIONWINDOW": "SESSION"}
+
 ROWTIME = "$rowtime"
 
 _CLAUSES = ("having", "order", "sort", "qualify", "distribute", "cluster")
@@ -50,6 +53,15 @@ def rewrite_group_windows(select: exp.Select, sql: str) -> None:
     """
     group = select.args.get("group")
     for key in group.expressions if group else []:
+        if isinstance(key, exp.Anonymous) and key.name.upper() in _ELSEWHERE:
+            kind = _ELSEWHERE[key.name.upper()]
+            usage = ", ".join(("ts", *(f"INTERVAL ... as the {p}" for p in _PARAMETERS[kind])))
+            raise AnalysisError(
+                f"{key.name} is a window of Azure Stream Analytics",
+                position=position_of(key, sql),
+                sql=sql,
+                hint=f"write GROUP BY {kind}({usage})",
+            )
         if isinstance(key, exp.Anonymous) and key.name.upper() == "CUMULATE":
             raise AnalysisError(
                 "CUMULATE has no form in GROUP BY",

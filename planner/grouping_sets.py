@@ -9,7 +9,8 @@ from itertools import chain, combinations, product
 from sqlglot import exp
 
 from planner.aggregate_calls import canonical
-from planner.sql import column, literal, to_sql
+from planner.sql import bare_column, column, literal, to_sql
+from runtime.errors import AnalysisError
 
 # Names the id of a grouping set, as in Flink; no column of a person's begins with a dollar sign
 GROUPING_ID = "$e"
@@ -112,6 +113,28 @@ def _leaves(expr: exp.Expr) -> list[exp.Expr]:
     if isinstance(expr, exp.GroupingSets | exp.Rollup | exp.Cube):
         return list(chain(*map(_leaves, expr.expressions)))
     return list(_composite(expr))
+
+
+def check_grouping_calls(select: exp.Select, groupings: Groupings) -> None:
+    """GROUPING and GROUPING_ID ask about keys.
+
+    Raises:
+        AnalysisError: one asks about a column that is none; without a place.
+    """
+    keys = {bare_column(key) or canonical(key) for key in groupings.keys}
+    aliases = {item.alias for item in select.expressions if isinstance(item, exp.Alias)}
+    known = {name.lower() for name in keys | aliases}
+    for call in select.find_all(exp.Anonymous):
+        if call.name.upper() not in ("GROUPING", "GROUPING_ID"):
+            continue
+        for arg in call.expressions:
+            name = arg.name if isinstance(arg, exp.Column) else canonical(arg)
+            if isinstance(arg, exp.Column) and name.lower() not in known:
+                listed = ", ".join(to_sql(key) for key in groupings.keys)
+                raise AnalysisError(
+                    f"`{to_sql(call)}` asks about `{name}`, which is not among the group keys",
+                    hint=f"the keys are {listed}",
+                )
 
 
 def spell_out_grouping_ids(select: exp.Select, groupings: Groupings) -> None:

@@ -25,9 +25,11 @@ from planner.rendering import (
     SparkSqlGenerator,
 )
 from runtime.errors import Position, SqlSyntaxError
+from runtime.nearest import nearest
 from sqlwin.dialect_errors import describe, skip_comments
 from sqlwin.dialect_functions import parse_keyword_call
 from sqlwin.dialect_intervals import parse_interval, parse_interval_type
+from sqlwin.dialect_signatures import SIGNATURES, misspelt_window_call
 from sqlwin.dialect_strings import string_value
 from sqlwin.dialect_types import BARE_TYPES, as_spark_type, parse_bare_type, parse_row_type
 from sqlwin.dialect_windows import is_window_function, parse_window_function
@@ -324,6 +326,14 @@ class SqlWinParser(SparkParser):
                 # Not left to sqlglot, which would try to read it as something else and then
                 # complain about another place.
                 raise self.syntax_error(error) from error
+        misspelt = misspelt_window_call(self._tokens, self._index)
+        if misspelt is not None and not schema:
+            close = nearest(misspelt.text.upper(), SIGNATURES)
+            self.fail(
+                f"there is no window function {misspelt.text}",
+                misspelt,
+                hint=f"did you mean {close}?" if close else f"there are {', '.join(SIGNATURES)}",
+            )
         table: exp.Expr | None = super()._parse_table(
             schema=schema,
             joins=joins,

@@ -54,6 +54,24 @@ def is_window_call(tokens: list[Token], i: int) -> bool:
     )
 
 
+def misspelt_window_call(tokens: list[Token], i: int) -> Token | None:
+    """The name in `TABLE(NAME(TABLE t, DESCRIPTOR(...` at token `i` if it is no window function."""
+    if not (_is_text(tokens, i, "TABLE") and _is_type(tokens, i + 1, TokenType.L_PAREN)):
+        return None
+    i += 2
+    if not (_is_type(tokens, i, TokenType.VAR) and _is_type(tokens, i + 1, TokenType.L_PAREN)):
+        return None
+    name, depth = tokens[i], 0
+    for j in range(i + 1, len(tokens)):
+        depth += tokens[j].token_type == TokenType.L_PAREN
+        depth -= tokens[j].token_type == TokenType.R_PAREN
+        if depth == 0:
+            break
+        if depth == 1 and _is_text(tokens, j, "DESCRIPTOR"):
+            return name if name.text.upper() not in SIGNATURES else None
+    return None
+
+
 def holds_window_function(tokens: list[Token]) -> bool:
     """Whether the tokens hold what looks like a window table function, readable or not.
 

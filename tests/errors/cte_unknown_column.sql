@@ -1,0 +1,1 @@
+WITH daily AS (SELECT window_end, COUNT(*) AS n FROM TABLE(TUMBLE(TABLE flights, DESCRIPTOR(sched_dep), INTERVAL '1' DAY)) GROUP BY window_end) SELECT daily.m FROM daily

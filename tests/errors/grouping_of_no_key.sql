@@ -1,0 +1,1 @@
+SELECT window_end, GROUPING(dest) AS g, COUNT(*) AS n FROM TABLE(TUMBLE(TABLE flights, DESCRIPTOR(sched_dep), INTERVAL '1' DAY)) GROUP BY window_end, ROLLUP (origin)

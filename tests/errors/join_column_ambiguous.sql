@@ -1,0 +1,1 @@
+SELECT window_end FROM TABLE(TUMBLE(TABLE flights, DESCRIPTOR(sched_dep), INTERVAL '1' DAY)) AS l JOIN TABLE(TUMBLE(TABLE flights, DESCRIPTOR(sched_dep), INTERVAL '1' DAY)) AS r ON l.window_start = r.window_start AND l.window_end = r.window_end AND l.flight = r.flight

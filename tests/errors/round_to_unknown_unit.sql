@@ -1,0 +1,1 @@
+SELECT FLOOR(sched_dep TO FORTNIGHT) AS t FROM flights

@@ -1,0 +1,1 @@
+SELECT COUNT(*) AS n FROM flights WHERE TUMBLE(sched_dep, INTERVAL '1' DAY) > 3

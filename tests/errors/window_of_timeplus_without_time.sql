@@ -1,0 +1,1 @@
+SELECT window_end, COUNT(*) FROM tumble(flights, 1h) GROUP BY window_end
