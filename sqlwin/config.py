@@ -156,6 +156,12 @@ SETTINGS: dict[str, Setting] = {
             "groups of keys that a stream's state is cut into, for good, when it first starts",
         ),
         Setting(
+            "sqlwin.strict-flink",
+            Type.BOOLEAN,
+            "false",
+            "whether to refuse windows that Flink 2.3 would refuse, with what it takes instead",
+        ),
+        Setting(
             "sqlwin.watermark.max-jump",
             Type.DURATION,
             "0 ms",
@@ -209,12 +215,6 @@ SETTINGS: dict[str, Setting] = {
             Type.DURATION,
             "0 ms",
             "a stream's source without rows for so long does not hold back the others; 0: it does",
-        ),
-        Setting(
-            "sqlwin.strict-flink",
-            Type.BOOLEAN,
-            "false",
-            "whether to refuse windows that Flink 2.3 would refuse, with what it takes instead",
         ),
         Setting(
             "table.local-time-zone",
