@@ -1,4 +1,4 @@
-.PHONY: install style types test test-core goldens bench check
+.PHONY: install style types test test-core goldens reference bench check
 
 install:
 	pip install -e '.[java,test,bench]'
@@ -12,6 +12,8 @@ test-core:
 	python -m pytest -q -m "not spark and not cluster"
 goldens:
 	python -m pytest -q tests/explain tests/errors tests/queries --update-goldens
+reference:
+	mkdir -p docs && python -m sqlwin.reference > docs/reference.md.new && mv docs/reference.md.new docs/reference.md
 bench:
 	python -m tests.bench
 check: style types test

@@ -34,6 +34,7 @@ class ConnectorHelp:
         name: the value of 'connector'.
         summary: what it is, one line.
         reads: whether its tables can be queried.
+        streams: whether they can be read as a stream.
         writes: whether rows can be inserted into them.
         options: what it takes.
         example: a statement that makes a table.
@@ -42,6 +43,7 @@ class ConnectorHelp:
     name: str
     summary: str
     reads: bool
+    streams: bool
     writes: bool
     options: tuple[OptionHelp, ...]
     example: str
@@ -49,6 +51,9 @@ class ConnectorHelp:
 
 _BOOLEAN = ("true", "false")
 FORMATS = ("parquet", "csv", "json", "orc", "avro", "text")
+KAFKA_FORMATS = ("json", "csv", "raw", "avro")
+_STARTUP = ("earliest-offset", "latest-offset", "group-offsets", "timestamp", "specific-offsets")
+_BOUNDED = ("unbounded", "latest-offset", "timestamp")
 SPARK_FORMATS = ("delta", "iceberg", "jdbc", "kafka", "parquet", "csv", "json", "orc", "text")
 
 # Options of a format of files, by the format
@@ -85,6 +90,7 @@ CONNECTORS: Mapping[str, ConnectorHelp] = {
             "files, directories and globs of Parquet, CSV, JSON, ORC, Avro or text",
             True,
             True,
+            True,
             (
                 OptionHelp(
                     "path", "a file, a directory or a glob, here or on s3a://, hdfs://", (), True
@@ -94,7 +100,23 @@ CONNECTORS: Mapping[str, ConnectorHelp] = {
                     "source.path.regex-pattern", "reads files whose absolute path matches it"
                 ),
                 OptionHelp("sink.parallelism", "how many tasks write"),
-                OptionHelp("source.monitor-interval", "how often a stream looks for new files"),
+                OptionHelp(
+                    "source.monitor-interval",
+                    "how often to look for new files: makes the table a stream without end",
+                ),
+                OptionHelp("max-files-per-trigger", "files that a micro-batch takes at most"),
+                OptionHelp("max-bytes-per-trigger", "bytes that a micro-batch takes at most"),
+                OptionHelp("latest-first", "a stream takes the newest files first", _BOOLEAN),
+                OptionHelp("max-file-age", "older files are left out of a stream"),
+                OptionHelp(
+                    "file-name-only", "a file that was moved counts as the same one", _BOOLEAN
+                ),
+                OptionHelp(
+                    "clean-source",
+                    "what becomes of files that were read",
+                    ("off", "delete", "archive"),
+                ),
+                OptionHelp("source-archive-dir", "where clean-source = archive moves files"),
                 OptionHelp("sink.rolling-policy.file-size", _NO_EFFECT),
                 OptionHelp("sink.rolling-policy.rollover-interval", _NO_EFFECT),
                 OptionHelp("sink.rolling-policy.check-interval", _NO_EFFECT),
@@ -118,10 +140,12 @@ CONNECTORS: Mapping[str, ConnectorHelp] = {
             "datagen",
             "made-up rows, the same ones for the same seed",
             True,
+            True,
             False,
             (
-                OptionHelp("number-of-rows", "how many rows"),
+                OptionHelp("number-of-rows", "how many rows; without it, a stream without end"),
                 OptionHelp("rows-per-second", "how many rows a second in a stream"),
+                OptionHelp("rows-per-batch", "how many rows a micro-batch of a stream has"),
                 OptionHelp("seed", "a whole number; another one gives other rows"),
                 OptionHelp("scan.parallelism", "how many tasks make rows"),
                 OptionHelp("fields.<field>.kind", "how values are made", ("random", "sequence")),
@@ -142,8 +166,77 @@ CONNECTORS: Mapping[str, ConnectorHelp] = {
 );""",
         ),
         ConnectorHelp(
+            "kafka",
+            "topics of Apache Kafka",
+            True,
+            True,
+            True,
+            (
+                OptionHelp("topic", "the topic; several with ; between them"),
+                OptionHelp("topic-pattern", "a pattern of the topics to read"),
+                OptionHelp("properties.bootstrap.servers", "the servers: host:9092", (), True),
+                OptionHelp("properties.<key>", "a property of Kafka's own client"),
+                OptionHelp("format", "of the values", KAFKA_FORMATS),
+                OptionHelp("value.format", "the same as format", KAFKA_FORMATS),
+                OptionHelp("key.format", "of the keys", KAFKA_FORMATS),
+                OptionHelp("key.fields", "columns that are in the key, with ; between them"),
+                OptionHelp("key.fields-prefix", "what their names begin with in the table"),
+                OptionHelp(
+                    "value.fields-include", "whether values hold them too", ("ALL", "EXCEPT_KEY")
+                ),
+                OptionHelp("scan.startup.mode", "where reading begins", _STARTUP),
+                OptionHelp("scan.startup.specific-offsets", "partition:0,offset:42;..."),
+                OptionHelp("scan.startup.timestamp-millis", "for the mode timestamp"),
+                OptionHelp("scan.bounded.mode", "where reading ends", _BOUNDED),
+                OptionHelp("scan.bounded.timestamp-millis", "for the mode timestamp"),
+                OptionHelp("scan.topic-partition-discovery.interval", "Flink's; no effect"),
+                OptionHelp("scan.parallelism", "Flink's; no effect"),
+                OptionHelp("sink.partitioner", "Flink's; no effect"),
+                OptionHelp("sink.parallelism", "Flink's; no effect"),
+                OptionHelp(
+                    "sink.delivery-guarantee",
+                    "taken; Spark's sink gives at-least-once",
+                    ("at-least-once", "exactly-once", "none"),
+                ),
+                OptionHelp("sink.transactional-id-prefix", "Flink's; no effect"),
+            ),
+            """CREATE TABLE bids (
+  ts TIMESTAMP(3), item STRING, price DOUBLE,
+  WATERMARK FOR ts AS ts - INTERVAL '5' SECONDS
+) WITH (
+  'connector' = 'kafka', 'topic' = 'bids', 'format' = 'json',
+  'properties.bootstrap.servers' = 'localhost:9092',
+  'scan.startup.mode' = 'earliest-offset'
+);""",
+        ),
+        ConnectorHelp(
+            "socket",
+            "lines from a TCP server, to try things out",
+            True,
+            True,
+            False,
+            (
+                OptionHelp("hostname", "where the server is", (), True),
+                OptionHelp("port", "its port", (), True),
+                OptionHelp("format", "of a line", ("text", "json", "csv")),
+            ),
+            """CREATE TABLE lines (line STRING) WITH (
+  'connector' = 'socket', 'hostname' = 'localhost', 'port' = '9999'
+);""",
+        ),
+        ConnectorHelp(
+            "memory",
+            "rows kept in memory, to look at and to test with",
+            True,
+            False,
+            True,
+            (),
+            """CREATE TABLE kept (item STRING, n BIGINT) WITH ('connector' = 'memory');""",
+        ),
+        ConnectorHelp(
             "spark",
             "any data source that Spark knows, with that source's own options",
+            True,
             True,
             True,
             (OptionHelp("format", "the name of the data source", SPARK_FORMATS, True),),
@@ -156,6 +249,7 @@ CONNECTORS: Mapping[str, ConnectorHelp] = {
             "print",
             "prints rows, as Flink's print sink does",
             False,
+            False,
             True,
             (
                 OptionHelp("print-identifier", "stands before each row"),
@@ -167,6 +261,7 @@ CONNECTORS: Mapping[str, ConnectorHelp] = {
         ConnectorHelp(
             "blackhole",
             "takes rows and forgets them",
+            False,
             False,
             True,
             (),

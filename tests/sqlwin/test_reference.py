@@ -1,0 +1,161 @@
+"""The reference says everything that the program takes, and nothing else."""
+
+import importlib
+import pkgutil
+import re
+
+import pytest
+
+import runtime.sources
+import sqlwin.statement_nodes as nodes
+from planner.aggregates import MERGEABLE_FUNCTIONS
+from runtime.sources import CONNECTORS as RUN
+from runtime.sources.formats import FLINK_OPTIONS, FORMATS
+from runtime.sources.options import Option
+from sqlwin.config import SETTINGS
+from sqlwin.connectors import CONNECTORS, FORMAT_OPTIONS, options_of, values_of
+from sqlwin.connectors import FORMATS as HELPED_FORMATS
+from sqlwin.dialect_signatures import SIGNATURES, usage
+from sqlwin.functions import AGGREGATES, FUNCTIONS, WINDOWS, describe_function
+from sqlwin.pictures import aligned, picture, sessions
+from sqlwin.reference import ENVIRONMENT, reference
+from sqlwin.repl import words
+from sqlwin.statement_examples import STATEMENTS
+from sqlwin.statements import parse_statement
+from tests.goldens import ROOT
+
+FILE = ROOT / "docs" / "reference.md"
+
+
+def test_the_file_is_what_the_program_says_now():
+    assert FILE.read_text() == reference(), "`make reference` writes it anew"
+
+
+def test_every_setting_is_in_it():
+    text = FILE.read_text()
+    missing = [name for name in SETTINGS if f"`{name}`" not in text]
+    assert missing == [], "`make reference` adds them"
+
+
+def test_every_connector_has_help_in_sqlwin_connectors():
+    assert set(CONNECTORS) == set(RUN), "sqlwin/connectors.py has the help"
+    for name, connector in RUN.items():
+        can_be_read = connector.read is not None or connector.stream is not None
+        assert CONNECTORS[name].reads == can_be_read
+        assert CONNECTORS[name].streams == (connector.stream is not None)
+
+
+def options_in_code() -> dict[str, list[Option]]:
+    """The tables of options of all modules in `runtime.sources`."""
+    found: dict[str, list[Option]] = {}
+    for module in pkgutil.iter_modules(runtime.sources.__path__):
+        names = vars(importlib.import_module(f"runtime.sources.{module.name}"))
+        for table, held in names.items():
+            if (
+                isinstance(held, dict)
+                and held
+                and all(isinstance(o, Option) for o in held.values())
+            ):
+                prefix = "fields.<field>." if "FIELD" in table else ""
+                for name, option in held.items():
+                    found.setdefault(prefix + name, []).append(option)
+    return found
+
+
+def options_in_help() -> dict[str, tuple[str, ...]]:
+    helped = [option for connector in CONNECTORS.values() for option in connector.options]
+    helped += [option for options in FORMAT_OPTIONS.values() for option in options]
+    return {option.name: option.values for option in helped}
+
+
+def test_every_option_of_a_connector_has_help_in_sqlwin_connectors():
+    in_code = {*options_in_code(), *(name for own in FLINK_OPTIONS.values() for name in own)}
+    in_code = {name for name in in_code if name.islower()}  # the others are Spark's spellings
+    missing = sorted(in_code - set(options_in_help()))
+    assert missing == [], "sqlwin/connectors.py lacks help"
+
+
+def test_the_values_that_help_names_are_right():
+    in_code = options_in_code()
+    for own in FLINK_OPTIONS.values():
+        for name, option in own.items():
+            in_code.setdefault(name, []).append(option)
+    for name, values in options_in_help().items():
+        for value in values:
+            checks = [option.check(value) for option in in_code.get(name, [Option()])]
+            assert None in checks, (name, value)
+    assert HELPED_FORMATS == FORMATS
+
+
+def test_options_depend_on_what_is_given_already():
+    assert [o.name for o in options_of({})] == ["connector"]
+    assert "csv.null-literal" in [
+        o.name for o in options_of({"connector": "filesystem", "path": "x/a.csv"})
+    ]
+    assert values_of("fields.price.kind", {"connector": "datagen"}) == ("random", "sequence")
+    assert options_of({"connector": "nonsense"}) == ()
+
+
+def test_every_command_and_its_examples_are_in_it():
+    from sqlwin.cli.app import main
+
+    text = FILE.read_text()
+    for name, command in main.commands.items():
+        if command.hidden:
+            continue
+        assert f"### sqlwin {name}\n" in text
+        assert "Examples:" in (command.help or ""), f"sqlwin {name} --help lacks examples"
+        assert f"sqlwin {name}" in (command.help or "").split("Examples:")[1]
+
+
+def test_every_kind_of_statement_has_an_example_that_is_read_as_one():
+    read = {
+        name
+        for name, kind in vars(nodes).items()
+        if isinstance(kind, type) and issubclass(kind, nodes.Statement)
+    } - {"Statement", "SparkStatement"}
+    assert read == {kind for each in STATEMENTS for kind in each.kinds}, "sqlwin/statement_examples"
+    for each in STATEMENTS:
+        assert type(parse_statement(each.example)).__name__ in each.kinds
+
+
+@pytest.mark.parametrize("name", sorted(CONNECTORS))
+def test_the_example_of_a_connector_is_right(name):
+    statement = parse_statement(CONNECTORS[name].example)
+    options = dict(statement.options)
+    assert options["connector"] == name
+
+
+def test_every_merged_aggregate_and_window_function_has_help_in_sqlwin_functions():
+    assert set(MERGEABLE_FUNCTIONS) - set(AGGREGATES) == set(), "sqlwin/functions.py lacks help"
+    assert set(AGGREGATES) - set(MERGEABLE_FUNCTIONS) == set(), "these are not merged"
+    assert set(WINDOWS) == set(SIGNATURES) == set(words.WINDOW_FUNCTIONS)
+    for name, function in WINDOWS.items():
+        assert function.signature == usage(name)
+
+
+@pytest.mark.parametrize("name", sorted(FUNCTIONS))
+def test_the_example_of_a_function_is_read_and_uses_it(name):
+    function = FUNCTIONS[name]
+    assert name in function.example
+    assert type(parse_statement(function.example)).__name__ == "Query"
+    assert function.signature in describe_function(name.lower())
+
+
+def test_variables_of_the_environment_are_all_there():
+    named = {name for variable in ENVIRONMENT for name in variable.name.split(", ")}
+    used = set()
+    for package in ("sqlwin", "planner", "runtime"):
+        for path in (ROOT / package).rglob("*.py"):
+            used |= set(re.findall(r'"(SQLWIN_[A-Z_]+)"', path.read_text()))
+    assert sorted(used - named) == [], "ENVIRONMENT of sqlwin/reference.py lacks them"
+
+
+def test_pictures_draw_the_windows_of_the_definitions():
+    assert aligned("TUMBLE", 10, 10, 30) == [(0, 10), (10, 20), (20, 30)]
+    assert aligned("HOP", 5, 10, 15) == [(-5, 5), (0, 10), (5, 15)]
+    assert aligned("CUMULATE", 5, 10, 20) == [(0, 5), (0, 10), (10, 15), (10, 20)]
+    assert sessions([1, 4, 9, 20], 5) == [(1, 14), (20, 25)]
+    lines = picture("TUMBLE", step=10, size=10, until=20).splitlines()
+    assert lines[-2].index(")") == lines[-1].index("[")
+    assert lines[-1].endswith("3 rows")
