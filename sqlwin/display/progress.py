@@ -18,16 +18,42 @@ T = TypeVar("T")
 # What is over sooner needs no bar
 DELAY_SECONDS = 0.5
 POLL_SECONDS = 0.2
+# Before so much is done, the time left is anybody's guess
+LEAST_TASKS = 2
+LEAST_SECONDS = 2.0
+# Bars for single stages, where several run at once
+MOST_STAGES = 4
+
+
+@dataclass(frozen=True)
+class StageCounts:
+    """Tasks of a stage that runs, and how many rows they have read from sources."""
+
+    id: int
+    tasks_done: int
+    tasks: int
+    rows_read: int = 0
 
 
 @dataclass(frozen=True)
 class TaskCounts:
-    """Stages and tasks of the Spark jobs that run at the moment."""
+    """Stages and tasks of the Spark jobs that run at the moment.
+
+    Attributes:
+        stages_done: how many stages are complete.
+        stages: how many there are, those that wait included.
+        tasks_done: how many tasks of all stages that have begun are complete.
+        tasks: how many those stages have.
+        rows_read: rows read from sources, as far as Spark counts them: the Arrow scan does not.
+        running: the stages that run.
+    """
 
     stages_done: int
     stages: int
     tasks_done: int
     tasks: int
+    rows_read: int = 0
+    running: tuple[StageCounts, ...] = ()
 
 
 Counts = Callable[[], TaskCounts | None]
@@ -44,24 +70,57 @@ def spark_task_counts(spark: Any) -> Counts | None:
     from py4j.protocol import Py4JError
 
     tracker = context.statusTracker()
+    store = context._jsc.sc().statusStore()
 
     def counts() -> TaskCounts | None:
-        stages_done = stages = tasks_done = tasks = 0
+        stages_done = stages = tasks_done = tasks = rows_read = 0
+        running = []
         try:
             jobs = [tracker.getJobInfo(job) for job in tracker.getActiveJobsIds()]
             stage_ids = {stage for job in jobs if job is not None for stage in job.stageIds}
-            for stage_id in stage_ids:
+            for stage_id in sorted(stage_ids):
                 stages += 1
                 stage = tracker.getStageInfo(stage_id)
-                if stage is not None:
-                    tasks += stage.numTasks
-                    tasks_done += stage.numCompletedTasks
-                    stages_done += stage.numCompletedTasks == stage.numTasks
+                if stage is None or not stage.numTasks:
+                    continue
+                tasks += stage.numTasks
+                tasks_done += stage.numCompletedTasks
+                rows = int(store.lastStageAttempt(stage_id).inputRecords())
+                rows_read += rows
+                if stage.numCompletedTasks == stage.numTasks:
+                    stages_done += 1
+                else:
+                    running.append(
+                        StageCounts(stage_id, stage.numCompletedTasks, stage.numTasks, rows)
+                    )
         except (Py4JError, OSError):
             return None
-        return TaskCounts(stages_done, stages, tasks_done, tasks) if stages else None
+        if not stages:
+            return None
+        return TaskCounts(stages_done, stages, tasks_done, tasks, rows_read, tuple(running))
 
     return counts
+
+
+class TimeLeft:
+    """How long tasks will take, from how fast they were lately: since the number of them changed.
+
+    A guess: it counts the stages that have begun, and takes their tasks for alike.
+    """
+
+    def __init__(self) -> None:
+        self._tasks = -1
+        self._since = 0.0
+        self._done = 0
+
+    def seconds(self, counts: TaskCounts, now: float) -> float | None:
+        """Seconds left at the time `now`; None as long as too little is known."""
+        if counts.tasks != self._tasks or counts.tasks_done < self._done:
+            self._tasks, self._since, self._done = counts.tasks, now, counts.tasks_done
+        done = counts.tasks_done - self._done
+        if done < LEAST_TASKS or now - self._since < LEAST_SECONDS:
+            return None
+        return (now - self._since) * (counts.tasks - counts.tasks_done) / done
 
 
 class ProgressBar:
@@ -86,6 +145,8 @@ class ProgressBar:
         self._since = 0.0
         self._started = 0.0
         self._bar: tuple[Progress, TaskID] | None = None
+        self._stages: dict[int, TaskID] = {}
+        self._left = TimeLeft()
         self._thread: threading.Thread | None = None
 
     def __enter__(self) -> ProgressBar:
@@ -136,6 +197,7 @@ class ProgressBar:
             if self._bar is not None:
                 self._bar[0].stop()
                 self._bar = None
+                self._stages.clear()
 
     def _run(self) -> None:
         while not self._closed.wait(POLL_SECONDS):
@@ -162,14 +224,18 @@ class ProgressBar:
             progress.start()
             self._bar = progress, progress.add_task(label, total=None, detail="")
         progress, task = self._bar
-        seconds = int(time.monotonic() - self._started)
-        details = [f"{seconds // 3600}:{seconds // 60 % 60:02d}:{seconds % 60:02d}"]
+        now = time.monotonic()
+        details = [_clock(now - self._started)]
         if counts is not None and counts.tasks:
             details = [
                 f"{counts.tasks_done:,}/{counts.tasks:,} tasks",
                 f"{counts.stages_done}/{counts.stages} stages",
+                *_rows(counts.rows_read),
                 *details,
             ]
+            left = self._left.seconds(counts, now)
+            if left is not None:
+                details.append(f"about {_clock(left)} left")
         progress.update(
             task,
             description=label,
@@ -177,4 +243,36 @@ class ProgressBar:
             completed=counts.tasks_done if counts is not None else 0,
             detail="  ".join(details),
         )
+        self._draw_stages(progress, counts.running if counts is not None else ())
         progress.refresh()
+
+    def _draw_stages(self, progress: Progress, running: tuple[StageCounts, ...]) -> None:
+        """A bar for each stage, where several run at once."""
+        shown = running[:MOST_STAGES] if len(running) > 1 else ()
+        for stage_id in set(self._stages) - {stage.id for stage in shown}:
+            progress.remove_task(self._stages.pop(stage_id))
+        for stage in shown:
+            if stage.id not in self._stages:
+                self._stages[stage.id] = progress.add_task(f"  stage {stage.id}", detail="")
+            detail = [f"{stage.tasks_done:,}/{stage.tasks:,} tasks", *_rows(stage.rows_read)]
+            progress.update(
+                self._stages[stage.id],
+                total=stage.tasks,
+                completed=stage.tasks_done,
+                detail="  ".join(detail),
+            )
+
+
+def _clock(seconds: float) -> str:
+    whole = int(seconds)
+    return f"{whole // 3600}:{whole // 60 % 60:02d}:{whole % 60:02d}"
+
+
+def _rows(count: int) -> list[str]:
+    """`12,345 rows`, `1.2 M rows`; nothing where no rows are counted."""
+    if not count:
+        return []
+    for size, unit in ((10**9, "G"), (10**6, "M")):
+        if count >= size:
+            return [f"{count / size:.1f} {unit} rows"]
+    return [f"{count:,} rows"]

@@ -18,7 +18,7 @@ from rich.console import Console
 from sqlwin.display import formats
 from sqlwin.display.formats import write_csv, write_json, write_json_lines, write_markdown
 from sqlwin.display.notation import csv_texts, json_texts, people_texts, unique_names
-from sqlwin.display.progress import ProgressBar, TaskCounts
+from sqlwin.display.progress import ProgressBar, StageCounts, TaskCounts, TimeLeft
 from sqlwin.display.scalars import zone_of
 from sqlwin.display.table import GAP, fit_columns, write_table
 
@@ -398,6 +398,32 @@ def test_the_bar_shows_tasks_while_waiting_and_is_erased_afterwards(monkeypatch)
         # The cursor is back, and the line is empty
         assert "\x1b[?25h" in stream.getvalue()
         assert stream.getvalue().rstrip("\r").endswith("\x1b[2K")
+
+
+def test_the_bar_shows_rows_read_and_a_line_for_each_stage_where_several_run(monkeypatch):
+    monkeypatch.setattr("sqlwin.display.progress.DELAY_SECONDS", 0)
+    monkeypatch.setattr("sqlwin.display.progress.POLL_SECONDS", 0.01)
+    stream = io.StringIO()
+    console = Console(file=stream, width=120, force_terminal=True)
+    running = (StageCounts(7, 1, 4, 12_345), StageCounts(8, 0, 2))
+    with ProgressBar(console) as bar, bar.waiting("Running"):
+        bar.counts = lambda: TaskCounts(1, 3, 5, 10, 3_400_000, running)
+        deadline = clock.monotonic() + 10
+        while "stage 8" not in stream.getvalue() and clock.monotonic() < deadline:
+            clock.sleep(0.01)
+    assert "5/10 tasks  1/3 stages  3.4 M rows  0:00:00" in stream.getvalue()
+    assert "1/4 tasks  12,345 rows" in stream.getvalue()
+    assert "stage 8" in stream.getvalue()
+
+
+def test_the_time_left_follows_from_the_tasks_that_were_done():
+    left = TimeLeft()
+    assert left.seconds(TaskCounts(0, 1, 0, 100), 10.0) is None
+    assert left.seconds(TaskCounts(0, 1, 1, 100), 15.0) is None  # one task tells little
+    assert left.seconds(TaskCounts(0, 1, 20, 100), 20.0) == 40.0
+    # another stage begins: the guess begins anew
+    assert left.seconds(TaskCounts(1, 2, 100, 150), 30.0) is None
+    assert left.seconds(TaskCounts(1, 2, 125, 150), 40.0) == 10.0
 
 
 def test_no_bar_is_drawn_in_a_pipe_or_if_it_is_not_wanted(monkeypatch):
