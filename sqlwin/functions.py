@@ -81,8 +81,8 @@ WINDOWS: Mapping[str, FunctionHelp] = {
             "windows that grow by the step up to the size, then begin anew",
             "Windows that begin together every size and end after one step, two steps, ... up to\n"
             "the size: running totals, such as today's count so far, every ten minutes. The size\n"
-            "is a multiple of the step. EMITONLYONUPDATE => TRUE gives only the windows whose last\n"
-            "step has rows.",
+            "is a multiple of the step. EMITONLYONUPDATE => TRUE gives only the windows whose\n"
+            "last step has rows.",
             "CUMULATE(TABLE bids, DESCRIPTOR(ts), INTERVAL '5' MINUTES, INTERVAL '15' MINUTES)",
             picture("CUMULATE", step=5, size=15, until=30),
         ),

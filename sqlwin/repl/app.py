@@ -121,7 +121,8 @@ class Repl:
         self.engine.start()
         try:
             with self._bar_while_starting():
-                self.engine.wait(self.engine.submit(lambda s: self._execute(s, text, file)))
+                future = self.engine.submit(lambda s: self._execute(s, text, file))
+                self.engine.wait(future, self._is_live)
         except Stopped:
             raise
         except KeyboardInterrupt:
@@ -206,7 +207,12 @@ class Repl:
             shown: list[str] = []
             bar = ProgressBar(Console(), enabled=False)
             presenter = Presenter(
-                self.options, bar, self.engine.check, shown.append, can_page=False
+                self.options,
+                bar,
+                self.engine.check,
+                self.engine.drop,
+                shown.append,
+                can_page=False,
             )
             n_statements = 0
             try:
@@ -242,6 +248,9 @@ class Repl:
     def _bar(self) -> ProgressBar:
         return self._opened_screen()[1]
 
+    def _is_live(self) -> bool:
+        return self._screen is not None and self._screen[0].is_live
+
     def _shown(self) -> Presenter:
         return self._opened_screen()[0]
 
@@ -256,7 +265,12 @@ class Repl:
             bar = ProgressBar(Console(stderr=True), enabled=self._progress)
             bar.__enter__()
             presenter = Presenter(
-                self.options, bar, self.engine.check, _write_screen, can_page=sys.stdout.isatty()
+                self.options,
+                bar,
+                self.engine.check,
+                self.engine.drop,
+                _write_screen,
+                can_page=True,
             )
             self._screen = presenter, bar
         return self._screen

@@ -117,15 +117,22 @@ class Engine:
         # A thread of its own has a connection of its own to Spark, and may hang there.
         threading.Thread(target=cancel_jobs, name="sqlwin-cancel", daemon=True).start()
 
-    def drop(self, future: Future[Any]) -> None:
-        """Raise `Cancelled` in work that did not end when its jobs were cancelled."""
-        if self._running is future and self._thread is not None and self._thread.ident is not None:
+    def drop(self, future: Future[Any] | None = None) -> None:
+        """Raise `Cancelled` in what runs, where cancelling its jobs is of no use."""
+        running = self._running
+        if running is None or (future is not None and running is not future):
+            return
+        if self._thread is not None and self._thread.ident is not None:
             ctypes.pythonapi.PyThreadState_SetAsyncExc(
                 ctypes.c_ulong(self._thread.ident), ctypes.py_object(Cancelled)
             )
 
-    def wait(self, future: Future[T]) -> T:
+    def wait(self, future: Future[T], at_once: Callable[[], bool] = lambda: False) -> T:
         """The result of `future`; a KeyboardInterrupt in this thread cancels it.
+
+        Args:
+            future: what `submit` gave.
+            at_once: whether it can be dropped without waiting for its jobs to be cancelled.
 
         Raises:
             Cancelled: it was cancelled.
@@ -152,6 +159,8 @@ class Engine:
                     self.cancel(future)
                     if future.cancelled():
                         raise Cancelled from None
+                    if at_once():
+                        self.drop(future)
                 else:
                     self.drop(future)
                 give_up = time.monotonic() + GRACE_SECONDS

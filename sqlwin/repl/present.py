@@ -16,6 +16,7 @@ from sqlwin.cli.run import counted, elapsed, writer_of
 from sqlwin.display.progress import ProgressBar
 from sqlwin.display.table import write_table
 from sqlwin.display.vertical import write_vertical
+from sqlwin.repl.engine import Cancelled
 from sqlwin.repl.options import ReplOptions
 from sqlwin.repl.pager import PagedText, PagerClosed, pager_command
 
@@ -36,6 +37,7 @@ class Presenter:
         options: the switches of the prompt.
         bar: shown while rows are waited for.
         check: raises when the statement is to end.
+        drop: lets `Cancelled` be raised in what the engine does.
         write: prints on the screen.
         can_page: whether there is a person in front of the screen.
     """
@@ -45,11 +47,14 @@ class Presenter:
         options: ReplOptions,
         bar: ProgressBar,
         check: Callable[[], None],
+        drop: Callable[[], None],
         write: Callable[[str], object],
         *,
         can_page: bool,
     ) -> None:
         self.is_paging = False
+        self.is_live = False
+        self._drop = drop
         self._options = options
         self._bar = bar
         self._check = check
@@ -65,6 +70,8 @@ class Presenter:
             self._to_file(result, started)
         elif result.kind == "explain":
             self._page((result.text or "").rstrip("\n") + "\n")
+        elif self._options.format == "table" and getattr(result, "open_stream", None) is not None:
+            self._show_stream(result, started)
         elif self._options.format == "table":
             self._show_table(result, started)
         else:
@@ -105,6 +112,26 @@ class Presenter:
         else:
             self._write(text)
         self._foot(n_rows, " shown" if is_cut else "", started)
+
+    def _show_stream(self, result: Result, started: float) -> None:
+        """Rows as windows close, until there are no more, or q or Ctrl-C."""
+        from sqlwin.repl.live import LiveView, key_pressed
+
+        status: Callable[[], str | None] = getattr(result, "open_stream").status  # noqa: B009
+        view = LiveView(result.columns, status, Console(highlight=False), null=self._options.null)
+        try:
+            with key_pressed("q", self._leave_stream):
+                self.is_live = True
+                view.show(iter(result.batches()))
+        except Cancelled:
+            self._check()  # Ctrl-C ends what follows too, q does not
+        finally:
+            self.is_live = False
+            self._foot(view.n_rows, " in all", started)
+
+    def _leave_stream(self) -> None:
+        if self.is_live:
+            self._drop()
 
     def _show_text(self, result: Result, started: float) -> None:
         """CSV, JSON and the like: written as it comes, in a pager once the screen is full."""

@@ -1,7 +1,7 @@
 """A session without Spark, and the command line on top of it.
 
 Its statements, separated by semicolons: `rows N`, `values`, `ok`, `insert`, `plan`, `wrong`,
-`crash`, `bug`, `hang`, `wide N`, and the SHOW and DESCRIBE that completion asks for.
+`crash`, `bug`, `hang`, `stream`, `wide N`, and the SHOW and DESCRIBE that completion asks for.
 """
 
 from __future__ import annotations
@@ -40,6 +40,8 @@ class FakeResult:
     row_count: int | None = None
     text: str | None = None
     hangs: bool = False
+    streams: bool = False
+    open_stream: Any = None
     notes: tuple[str, ...] = ()
     open_stream: None = None
 
@@ -60,6 +62,9 @@ class FakeResult:
         for batch in self.data:
             yield batch.slice(0, left)
             left -= min(left, batch.num_rows)
+        while self.streams:
+            time.sleep(0.1)
+            yield VALUES
         while self.hangs:
             time.sleep(0.01)
 
@@ -130,6 +135,9 @@ class FakeSession:
             return FakeResult(text, data=[pa.record_batch([numbers], names=["n"])])
         if word == "values":
             return FakeResult(text, data=[VALUES])
+        if word == "stream":
+            still = SimpleNamespace(status=lambda: "watermark 12:00", ends=False)
+            return FakeResult(text, data=[VALUES], streams=True, open_stream=still)
         if word == "insert":
             return FakeResult(text, "insert", "12 rows inserted", notes=("ordered by a",))
         if word == "plan":

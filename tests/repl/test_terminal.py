@@ -296,6 +296,22 @@ def test_rows_can_go_to_a_file_and_sql_come_from_one(terminal, tmp_path):
     prompt.see("cannot read nowhere.sql", PROMPT)
 
 
+@pytest.mark.parametrize("how", ["q", "\x03"])
+def test_a_stream_is_a_table_that_changes_until_q_or_ctrl_c(terminal, how):
+    prompt = terminal()
+    prompt.run("stream; rows 3;")
+    prompt.shows("watermark 12:00")
+    prompt.shows("2013-01-01 05:15:00")
+    prompt.type(how)
+    prompt.see("rows in all (")
+    if how == "q":
+        prompt.see("3 rows (", PROMPT)
+    else:
+        assert "3 rows" not in prompt.see("cancelled", PROMPT)
+    prompt.run("rows 2;")
+    prompt.see("2 rows (", PROMPT)
+
+
 def test_watch_runs_the_last_statement_until_ctrl_c(terminal):
     prompt = terminal()
     prompt.run("rows 2;")
