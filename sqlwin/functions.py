@@ -60,7 +60,8 @@ WINDOWS: Mapping[str, FunctionHelp] = {
             "windows that touch and never overlap",
             "Windows of one size, one after the other: each row is in exactly one. They begin at\n"
             "multiples of the size since 1970-01-01 00:00, moved by the offset, which may be\n"
-            "negative. A row on a boundary belongs to the later window.",
+            "negative; a size in months, quarters, years or weeks makes windows of the calendar.\n"
+            " A row on a boundary belongs to the later window.",
             "TUMBLE(TABLE bids, DESCRIPTOR(ts), INTERVAL '10' MINUTES)",
             picture("TUMBLE", step=10, size=10, until=40),
         ),
