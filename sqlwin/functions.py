@@ -117,7 +117,7 @@ always the same. IGNORE NULLS leaves out NULLs."""
 
 # The aggregates that are merged from slices; every other one of Spark's works too, on rows that
 # are copied into their windows
-AGGREGATES: Mapping[str, FunctionHelp] = {
+AGGREGATES: dict[str, FunctionHelp] = {
     each.name: each
     for each in (
         _aggregate(
@@ -167,7 +167,38 @@ AGGREGATES: Mapping[str, FunctionHelp] = {
     )
 }  # fmt: skip
 
-FUNCTIONS: Mapping[str, FunctionHelp] = {**WINDOWS, **AGGREGATES}
+_PARAMETERS = {"TUMBLE": "size", "HOP": "slide, size", "SESSION": "gap"}
+_PROPERTIES = {
+    "START": "where the window of GROUP BY begins",
+    "END": "where the window of GROUP BY ends (exclusive)",
+    "ROWTIME": "the time of the window's rows: its end - 1 ms",
+    "PROCTIME": "the same for windows over processing time",
+}
+_GROUPED = """\
+SELECT {name}(ts, {lengths}) AS t, COUNT(*) AS n
+FROM bids
+GROUP BY {kind}(ts, {lengths});"""
+_LENGTHS = {
+    "TUMBLE": "INTERVAL '10' MINUTES",
+    "HOP": "INTERVAL '5' MINUTES, INTERVAL '10' MINUTES",
+    "SESSION": "INTERVAL '5' MINUTES",
+}
+
+# What goes with TUMBLE, HOP and SESSION in GROUP BY, the style of Flink before 1.13
+GROUP_WINDOWS: dict[str, FunctionHelp] = {
+    f"{kind}_{prop}": FunctionHelp(
+        f"{kind}_{prop}",
+        f"{kind}_{prop}(timecol, {parameters})",
+        summary,
+        f"Goes with GROUP BY {kind}(timecol, {parameters}), whose arguments it repeats: the style\n"
+        "of Flink before 1.13, which is run as the table function.",
+        _GROUPED.format(name=f"{kind}_{prop}", kind=kind, lengths=_LENGTHS[kind]),
+    )
+    for kind, parameters in _PARAMETERS.items()
+    for prop, summary in _PROPERTIES.items()
+}
+
+FUNCTIONS: Mapping[str, FunctionHelp] = {**WINDOWS, **AGGREGATES, **GROUP_WINDOWS}
 
 
 def function_help(name: str) -> FunctionHelp:
@@ -211,5 +242,7 @@ def list_functions() -> str:
     lines += [f"  {name:<{width}}  {each.summary}" for name, each in WINDOWS.items()]
     lines += ["", "Aggregates that are merged from slices:"]
     lines += [f"  {name:<{width}}  {each.summary}" for name, each in AGGREGATES.items()]
+    lines += ["", "With TUMBLE, HOP and SESSION in GROUP BY, the style of Flink before 1.13:"]
+    lines += [f"  {name:<{width}}  {each.summary}" for name, each in GROUP_WINDOWS.items()]
     lines += ["", "Every other function of Spark works too: DESCRIBE FUNCTION name tells of it."]
     return "\n".join(lines)

@@ -15,7 +15,7 @@ import click
 from sqlwin.cli.app import main
 from sqlwin.config import SETTINGS, Setting, Type
 from sqlwin.connectors import CONNECTORS, FORMAT_OPTIONS, ConnectorHelp, OptionHelp
-from sqlwin.functions import AGGREGATES, WINDOWS, describe_function
+from sqlwin.functions import AGGREGATES, GROUP_WINDOWS, WINDOWS, describe_function
 from sqlwin.repl.commands import help_lines
 from sqlwin.statement_examples import STATEMENTS
 
@@ -119,6 +119,16 @@ def _functions() -> Iterator[str]:
     for name in WINDOWS:
         yield f"### {name}\n"
         yield f"```text\n{describe_function(name)}\n```\n"
+    yield "### In GROUP BY\n"
+    yield (
+        "`GROUP BY TUMBLE(timecol, size)`, `HOP(timecol, slide, size)` and "
+        "`SESSION(timecol, gap)`, the style\nof Flink before 1.13, are run as the table functions. "
+        "With them go:\n"
+    )
+    yield _table(
+        ("function", "value"),
+        ((f"`{each.signature}`", each.summary) for each in GROUP_WINDOWS.values()),
+    )
     yield "## Aggregates\n"
     yield (
         "These are merged from slices, with FILTER too. Every other aggregate of Spark works on\n"

@@ -69,7 +69,10 @@ class Presenter:
         elif self._options.output is not None:
             self._to_file(result, started)
         elif result.kind == "explain":
-            self._page((result.text or "").rstrip("\n") + "\n")
+            text = (result.text or "").rstrip("\n") + "\n"
+            width, height = shutil.get_terminal_size()
+            is_wide = max(map(cell_len, text.split("\n"))) > width
+            self._page(text, at_once=is_wide or text.count("\n") > height - _PROMPT_LINES)
         elif self._options.format == "table" and getattr(result, "open_stream", None) is not None:
             self._show_stream(result, started)
         elif self._options.format == "table":

@@ -69,6 +69,9 @@ def suggestions(context: Context, names: Names, *, asked: bool) -> list[Suggesti
     return _fitting(source(context, names), context) if source is not None else []
 
 
+# Tables whose columns are proposed as long as none is named
+_LIKELY_TABLES = 20
+
 _NEED_PREFIX = (Kind.STATEMENT, Kind.EXPRESSION, Kind.AFTER_RELATION, Kind.WORDS, Kind.TYPE)
 
 
@@ -142,6 +145,10 @@ def _columns_of(context: Context, names: Names) -> Iterator[Suggestion]:
 def _expressions(context: Context, names: Names) -> Iterator[Suggestion]:
     for _, table in context.tables:
         yield from _table_columns(table, names)
+    if not context.tables:  # FROM is not typed yet: any table may be meant
+        for table in names.tables[:_LIKELY_TABLES]:
+            for name, type_ in names.columns(table):
+                yield Suggestion(_quoted(name), f"{table}, {type_.lower()}")
     if context.windowed:
         yield from _WINDOW_COLUMNS
     for alias, table in context.tables:
@@ -152,9 +159,9 @@ def _expressions(context: Context, names: Names) -> Iterator[Suggestion]:
 
 
 def _functions(context: Context, names: Names) -> Iterator[Suggestion]:
-    from sqlwin.functions import AGGREGATES
+    from sqlwin.functions import AGGREGATES, GROUP_WINDOWS
 
-    for name, function in AGGREGATES.items():
+    for name, function in (AGGREGATES | GROUP_WINDOWS).items():
         yield Suggestion(f"{name}(", function.summary, f"{name}(", keeps_case=False)
     for name in names.functions:
         if name[:1].isalpha() and name.upper() not in WINDOW_FUNCTIONS:

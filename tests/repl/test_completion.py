@@ -57,11 +57,16 @@ def test_these_statements_name_a_table(start):
 
 
 def test_columns_are_those_of_the_tables_in_scope_also_when_they_come_later():
-    assert proposed("SELECT pr^ FROM bids") == ["price"]
+    assert proposed("SELECT pri^ FROM bids") == ["price"]
     assert proposed("SELECT ^ FROM bids")[:3] == ["ts", "item", "price"]
     assert proposed("SELECT * FROM items WHERE we^")[0] == "`weight kg`"
     assert proposed("SELECT pri^ FROM items") == []
-    assert proposed("SELECT item FROM bids GROUP BY pr^") == ["price"]
+    assert proposed("SELECT item FROM bids GROUP BY pri^") == ["price"]
+
+
+def test_before_from_is_typed_columns_of_every_table_are_proposed():
+    assert proposed("SELECT pri^") == ["price"]
+    assert proposed("SELECT AVG(wei^)") == ["`weight kg`"]
 
 
 def test_an_alias_limits_columns_to_its_table():

@@ -8,6 +8,7 @@ import pytest
 
 import runtime.sources
 import sqlwin.statement_nodes as nodes
+from planner import group_windows
 from planner.aggregates import MERGEABLE_FUNCTIONS
 from runtime.sources import CONNECTORS as RUN
 from runtime.sources.formats import FLINK_OPTIONS, FORMATS
@@ -16,7 +17,7 @@ from sqlwin.config import SETTINGS
 from sqlwin.connectors import CONNECTORS, FORMAT_OPTIONS, options_of, values_of
 from sqlwin.connectors import FORMATS as HELPED_FORMATS
 from sqlwin.dialect_signatures import SIGNATURES, usage
-from sqlwin.functions import AGGREGATES, FUNCTIONS, WINDOWS, describe_function
+from sqlwin.functions import AGGREGATES, FUNCTIONS, GROUP_WINDOWS, WINDOWS, describe_function
 from sqlwin.pictures import aligned, picture, sessions
 from sqlwin.reference import ENVIRONMENT, reference
 from sqlwin.repl import words
@@ -132,6 +133,10 @@ def test_every_merged_aggregate_and_window_function_has_help_in_sqlwin_functions
     assert set(WINDOWS) == set(SIGNATURES) == set(words.WINDOW_FUNCTIONS)
     for name, function in WINDOWS.items():
         assert function.signature == usage(name)
+
+
+def test_every_function_that_goes_with_a_group_window_has_help_in_sqlwin_functions():
+    assert set(GROUP_WINDOWS) == set(group_windows._AUXILIARIES)
 
 
 @pytest.mark.parametrize("name", sorted(FUNCTIONS))
