@@ -78,7 +78,7 @@ class LiveView:
             max_rows=None,
             null=self._null,
         )
-        self._table = Text.from_ansi(stream.getvalue())
+        self._table = Text.from_ansi(stream.getvalue().rstrip("\n"))
 
     def _drawn(self) -> RenderableType:
         status = self._status()

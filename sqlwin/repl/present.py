@@ -87,6 +87,7 @@ class Presenter:
     def _show_table(self, result: Result, started: float) -> None:
         limit = self._options.max_rows
         batches = list(self._batches(result, None if limit is None else limit + 1))
+        took = self._took(started)  # the time in the pager is the person's
         width, height = shutil.get_terminal_size()
         vertical = self._options.vertical
         if vertical != "on":
@@ -114,7 +115,7 @@ class Presenter:
             self._page(text, at_once=True)
         else:
             self._write(text)
-        self._foot(n_rows, " shown" if is_cut else "", started)
+        self._say(counted(n_rows) + (" shown" if is_cut else "") + took, dim=True)
 
     def _show_stream(self, result: Result, started: float) -> None:
         """Rows as windows close, until there are no more, or q or Ctrl-C."""
@@ -138,7 +139,7 @@ class Presenter:
 
     def _show_text(self, result: Result, started: float) -> None:
         """CSV, JSON and the like: written as it comes, in a pager once the screen is full."""
-        n_rows, suffix = 0, ""
+        n_rows, suffix, took = 0, "", ""
         with self._paged() as paged:
 
             def write(text: str) -> None:
@@ -147,12 +148,13 @@ class Presenter:
 
             try:
                 n_rows = self._write_rows(result, write)
+                took = self._took(started)
             except PagerClosed:
                 suffix = "the pager was left before the end"
         if suffix:
             self._say(suffix, dim=True)
         else:
-            self._foot(n_rows, "", started)
+            self._say(counted(n_rows) + took, dim=True)
 
     def _table(
         self, columns: Sequence[str], batches: Sequence[pa.RecordBatch], width: int

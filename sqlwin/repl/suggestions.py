@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from sqlwin.repl.call_help import parameters_of
 from sqlwin.repl.context import Context, Kind
 from sqlwin.repl.words import (
     CLAUSES,
@@ -117,9 +116,10 @@ def _relations(context: Context, names: Names) -> Iterator[Suggestion]:
 
 
 def _window_functions(context: Context, names: Names) -> Iterator[Suggestion]:
+    from sqlwin.functions import WINDOWS
+
     for name in WINDOW_FUNCTIONS:
-        parameters = ", ".join(parameters_of(name))
-        yield Suggestion(f"{name}(TABLE ", "windows", f"{name}({parameters})", keeps_case=False)
+        yield Suggestion(f"{name}(TABLE ", WINDOWS[name].summary, f"{name}( )", keeps_case=False)
 
 
 def _after_relation(context: Context, names: Names) -> Iterator[Suggestion]:
