@@ -100,10 +100,19 @@ STATEMENTS = (
     ),
     StatementHelp(
         "SHOW",
-        "SHOW TABLES | VIEWS | FUNCTIONS [LIKE 'pattern']\nSHOW CREATE TABLE | VIEW name",
-        "What there is; in a pattern, `%` stands for any text and `_` for a character.",
+        "SHOW TABLES | VIEWS | FUNCTIONS [LIKE 'pattern']\n"
+        "SHOW STREAMS\nSHOW CREATE TABLE | VIEW name",
+        "What there is; in a pattern, `%` stands for any text and `_` for a character. SHOW\n"
+        "STREAMS tells how the streams of the session stand, and why nothing comes out of one.",
         "SHOW TABLES LIKE 'b%';",
-        ("ShowTables", "ShowViews", "ShowFunctions", "ShowCreateTable"),
+        ("ShowTables", "ShowViews", "ShowFunctions", "ShowCreateTable", "ShowStreams"),
+    ),
+    StatementHelp(
+        "STOP STREAM",
+        "STOP STREAM number | name",
+        "Stops a stream that INSERT has started, after the micro-batch that is running.",
+        "STOP STREAM 1;",
+        ("StopStream",),
     ),
     StatementHelp(
         "DESCRIBE",

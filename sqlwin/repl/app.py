@@ -289,6 +289,14 @@ class Repl:
         if self.options.output is not None:
             self.options.output[1].close()
         self.names.stop_learning()
+        session = self.engine.session
+        if session is not None and session.streams.running():
+            from sqlwin.cli.run import stop_streams
+
+            try:
+                stop_streams(session)
+            except KeyboardInterrupt:
+                return  # a second one: all ends with the process
         self.engine.close()
 
 

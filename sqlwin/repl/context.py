@@ -14,7 +14,7 @@ from sqlwin.repl.tokens import (
     statement_at,
     typed_tokens,
 )
-from sqlwin.repl.words import WINDOW_FUNCTIONS
+from sqlwin.repl.words import SHOWN, WINDOW_FUNCTIONS
 
 
 class Kind(Enum):
@@ -73,7 +73,6 @@ _TABLE_STARTS = ("INTO", "DESCRIBE", "DESC", "OVERWRITE", "UPDATE", "TRUNCATE", 
 _CLAUSES = (
     "SELECT", "FROM", "WHERE", "BY", "HAVING", "ON", "LIMIT", "JOIN", "QUALIFY", "VALUES", "USING",
 )  # fmt: skip
-_SHOWN = ("TABLES", "VIEWS", "FUNCTIONS", "CREATE TABLE", "CREATE VIEW", "COLUMNS IN", "DATABASES")
 _DETAILS = ("SELECT", "ANALYZE", "PLAN FOR", "EXTENDED", "FORMATTED", "COST", "INSERT INTO", "WITH")
 
 
@@ -141,7 +140,7 @@ def _decide(tokens: list[Typed], quote: str) -> Context:
     if first == "SHOW" and not brackets:
         if [t.word for t in tokens[1:]] in (["CREATE", "TABLE"], ["CREATE", "VIEW"]):
             return Context(Kind.TABLE)
-        return _words(tokens, 1, _SHOWN)
+        return _words(tokens, 1, SHOWN)
     if first == "EXPLAIN" and len(tokens) == 1:
         return Context(Kind.WORDS, words=_DETAILS)
     if first == "USE":

@@ -73,7 +73,7 @@ class Presenter:
             width, height = shutil.get_terminal_size()
             is_wide = max(map(cell_len, text.split("\n"))) > width
             self._page(text, at_once=is_wide or text.count("\n") > height - _PROMPT_LINES)
-        elif self._options.format == "table" and getattr(result, "open_stream", None) is not None:
+        elif self._options.format == "table" and result.open_stream is not None:
             self._show_stream(result, started)
         elif self._options.format == "table":
             self._show_table(result, started)
@@ -121,7 +121,8 @@ class Presenter:
         """Rows as windows close, until there are no more, or q or Ctrl-C."""
         from sqlwin.repl.live import LiveView, key_pressed
 
-        status: Callable[[], str | None] = getattr(result, "open_stream").status  # noqa: B009
+        assert result.open_stream is not None
+        status = result.open_stream.status
         view = LiveView(result.columns, status, Console(highlight=False), null=self._options.null)
         try:
             with key_pressed("q", self._leave_stream):
