@@ -21,8 +21,24 @@ def terminal(tmp_path):
         each.child.close(force=True)
 
 
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory):
+    opened = Terminal(tmp_path_factory.mktemp("shared"), size=(60, 120))
+    opened.see(PROMPT)
+    yield opened
+    opened.child.close(force=True)
+
+
+@pytest.fixture
+def prompt(shared):
+    """A prompt that tests share: whoever changes a switch sets it back."""
+    shared.type("\x03")
+    shared.see(PROMPT)
+    return shared
+
+
 def test_the_prompt_is_there_before_spark_and_says_so(terminal):
-    prompt = terminal(FAKE_START_SECONDS="4")
+    prompt = terminal(FAKE_START_SECONDS="2")
     prompt.shows("Spark is starting")
     prompt.run("rows 3;")
     prompt.shows("Starting Spark")
@@ -31,8 +47,7 @@ def test_the_prompt_is_there_before_spark_and_says_so(terminal):
     assert prompt.leave() == 0
 
 
-def test_a_statement_runs_when_a_semicolon_ends_it_and_may_have_many_lines(terminal):
-    prompt = terminal()
+def test_a_statement_runs_when_a_semicolon_ends_it_and_may_have_many_lines(prompt):
     prompt.run("values")
     prompt.see("->")
     prompt.run("-- not yet;")
@@ -46,8 +61,7 @@ def test_ctrl_d_leaves_and_so_does_backslash_q(terminal):
     assert prompt.leave("\\q\r") == 0
 
 
-def test_an_error_shows_the_caret_under_the_line_and_the_prompt_comes_back(terminal):
-    prompt = terminal()
+def test_an_error_shows_the_caret_under_the_line_and_the_prompt_comes_back(prompt):
     prompt.run("wrong here;")
     prompt.see("error: ", "no column nope", "at line 1, column 1")
     prompt.see("    wrong here", "    ^^^^^^^^^^", "Columns: a, b.", PROMPT)
@@ -59,8 +73,7 @@ def test_an_error_shows_the_caret_under_the_line_and_the_prompt_comes_back(termi
     prompt.see("1 row (")
 
 
-def test_ctrl_c_cancels_what_runs_and_the_prompt_comes_back(terminal):
-    prompt = terminal()
+def test_ctrl_c_cancels_what_runs_and_the_prompt_comes_back(prompt):
     prompt.run("hang;")
     prompt.shows("Running")
     prompt.child.sendintr()
@@ -70,7 +83,7 @@ def test_ctrl_c_cancels_what_runs_and_the_prompt_comes_back(terminal):
 
 
 def test_ctrl_c_while_spark_starts_withdraws_the_statement(terminal):
-    prompt = terminal(FAKE_START_SECONDS="5")
+    prompt = terminal(FAKE_START_SECONDS="3")
     prompt.run("rows 7;")
     prompt.shows("Starting Spark")
     prompt.child.sendintr()
@@ -79,8 +92,7 @@ def test_ctrl_c_while_spark_starts_withdraws_the_statement(terminal):
     assert "7 rows" not in prompt.see("2 rows (")
 
 
-def test_a_line_that_ctrl_c_drops_is_in_the_history(terminal):
-    prompt = terminal()
+def test_a_line_that_ctrl_c_drops_is_in_the_history(prompt):
     prompt.type("rows 11;")
     prompt.child.sendcontrol("c")
     prompt.see(PROMPT)
@@ -104,8 +116,7 @@ def test_the_history_is_there_in_the_next_run_and_can_be_searched(terminal):
     second.see("12 rows (")
 
 
-def test_tab_completes_tables_and_columns_of_the_session(terminal):
-    prompt = terminal()
+def test_tab_completes_tables_and_columns_of_the_session(prompt):
     prompt.type("ok; SELECT * FROM bi")
     give_up = time.monotonic() + SECONDS
     while "bids" not in prompt.screen.text():  # names are asked for in the background
@@ -119,8 +130,7 @@ def test_tab_completes_tables_and_columns_of_the_session(terminal):
     prompt.see("OK", PROMPT)
 
 
-def test_brackets_and_quotes_come_in_pairs_and_are_typed_over(terminal):
-    prompt = terminal()
+def test_brackets_and_quotes_come_in_pairs_and_are_typed_over(prompt):
     prompt.type("wrong (f('it''s'))")
     prompt.run(";")
     prompt.see("    wrong (f('it''s'))")
@@ -162,8 +172,7 @@ def test_a_failed_start_is_told_with_the_statement_and_tried_again(terminal):
     prompt.leave("\\q\r")
 
 
-def test_formats_vertical_output_timing_and_null(terminal):
-    prompt = terminal()
+def test_formats_vertical_output_timing_and_null(prompt):
     prompt.run(r"\format csv")
     prompt.see("rows are written as csv", PROMPT)
     prompt.run("values;")
@@ -181,6 +190,9 @@ def test_formats_vertical_output_timing_and_null(terminal):
     assert "(" not in prompt.see(PROMPT).split("2 rows")[1]
     prompt.run(r"\format xml")
     prompt.see("there is no format 'xml'", PROMPT)
+    for back in (r"\x off", r"\null", r"\timing on"):
+        prompt.run(back)
+        prompt.see(PROMPT)
 
 
 def test_rows_can_go_to_a_file_and_sql_come_from_one(terminal, tmp_path):
@@ -198,8 +210,7 @@ def test_rows_can_go_to_a_file_and_sql_come_from_one(terminal, tmp_path):
 
 
 @pytest.mark.parametrize("how", ["q", "\x03"])
-def test_a_stream_is_a_table_that_changes_until_q_or_ctrl_c(terminal, how):
-    prompt = terminal()
+def test_a_stream_is_a_table_that_changes_until_q_or_ctrl_c(prompt, how):
     prompt.run("stream; rows 3;")
     prompt.shows("watermark 12:00")
     prompt.shows("2013-01-01 05:15:00")
@@ -213,8 +224,7 @@ def test_a_stream_is_a_table_that_changes_until_q_or_ctrl_c(terminal, how):
     prompt.see("2 rows (", PROMPT)
 
 
-def test_watch_runs_the_last_statement_until_ctrl_c(terminal):
-    prompt = terminal()
+def test_watch_runs_the_last_statement_until_ctrl_c(prompt):
     prompt.run("rows 2;")
     prompt.see("2 rows (", PROMPT)
     prompt.run(r"\watch 0.3")
@@ -256,10 +266,9 @@ def test_a_pager_that_is_left_early_is_no_error(terminal):
     prompt.see("the pager was left before the end", PROMPT)
 
 
-def test_help_lists_every_command_and_explains_functions(terminal):
+def test_help_lists_every_command_and_explains_functions(prompt):
     from sqlwin.repl.commands import COMMANDS
 
-    prompt = terminal(size=(60, 120))
     prompt.type("\\?\r")
     shown = prompt.see("SQL statements:")
     for name in COMMANDS:
@@ -268,14 +277,12 @@ def test_help_lists_every_command_and_explains_functions(terminal):
     prompt.see("HOP(TABLE data, DESCRIPTOR(timecol), slide, size [, offset])", "Example:")
 
 
-def test_a_wrong_command_names_the_nearest(terminal):
-    prompt = terminal()
+def test_a_wrong_command_names_the_nearest(prompt):
     prompt.run(r"\timming")
     prompt.see(r"there is no command \timming", r"did you mean \timing?", PROMPT)
 
 
-def test_the_foot_of_the_screen_names_the_argument_that_is_typed(terminal):
-    prompt = terminal()
+def test_the_foot_of_the_screen_names_the_argument_that_is_typed(prompt):
     prompt.type("SELECT * FROM HOP(TABLE bids, DESCRIPTOR(ts), ")
     prompt.shows("HOP(TABLE data, DESCRIPTOR(timecol), slide, size, [offset])")
 
