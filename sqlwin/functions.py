@@ -127,6 +127,9 @@ AGGREGATES: dict[str, FunctionHelp] = {
         ),
         _aggregate("COUNT_IF(condition)", "how many rows meet a condition", "",
                    "COUNT_IF(price > 100)"),
+        _aggregate("APPROX_COUNT_DISTINCT(x [, error])", "about how many different values",
+                   "Off by 5 % on the average, or by the error given, as with Spark.",
+                   "APPROX_COUNT_DISTINCT(bidder)"),
         _aggregate("SUM(x)", "the sum",
                    "NULL if every x is. An overflow of whole numbers is an error.\n"
                    "SUM(DISTINCT x) adds each value once.", "SUM(price)"),

@@ -291,7 +291,7 @@ class Repl:
         self.names.stop_learning()
         session = self.engine.session
         if session is not None and session.streams.running():
-            from sqlwin.cli.run import stop_streams
+            from sqlwin.cli.streams import stop_streams
 
             try:
                 stop_streams(session)
