@@ -1,7 +1,8 @@
 """Benchmarks: `python -m tests.bench`. Every engine on the same rows in the same run.
 
 Results are compared before a time counts. What is printed are ratios to sqlwin's time, the best of
-the timed runs of each; peers that take too long run once.
+the timed runs of each; what takes over a minute runs once. Where a peer would copy rows for hours,
+it and sqlwin run on fewer rows, as the table says.
 """
 
 from __future__ import annotations
@@ -17,19 +18,21 @@ from rich.table import Table
 
 import sqlwin
 from runtime.errors import ExecutionError
-from tests.bench import cases, data, peers
+from tests.bench import cases, data, peers, scaling
 from tests.bench.cases import Case
+from tests.bench.chart import save
 
 Digest = tuple[float, ...]
 
 
 @dataclass
 class Outcome:
-    """One engine on one case: its seconds, or why there are none."""
+    """One engine on one case: its seconds, or why there are none; `own` are sqlwin's beside it."""
 
     seconds: list[float] = field(default_factory=list)
     digest: Digest | None = None
     note: str = ""
+    own: float | None = None
 
     @property
     def best(self) -> float | None:
@@ -43,43 +46,77 @@ def main() -> None:
     with sqlwin.connect(
         master=options.master, conf={"spark.sql.session.timeZone": "UTC"}
     ) as session:
-        named = [c for c in cases.MATRIX if c.name in options.case]
-        chosen = named or [c for c in cases.MATRIX if all(w in c.name for w in options.case)]
-        table = Table("case", "sqlwin, s", *options.peers, title=f"{options.rows:,} rows")
-        for case in chosen:
-            path = data.make(options.data, options.rows, case.keys, case.key_type)
-            outcomes = run_case(session, case, path, options.peers, options.runs, console)
-            table.add_row(case.name, *_cells(outcomes))
-            console.print(f"{case.name}: {_plain(outcomes)}")
+        if options.scaling:
+            table = scaling.run(session, options.data, options.rows, options.runs, console)
+        else:
+            table = _matrix(session, options, console)
     console.print(table)
     if options.svg:
-        from tests.bench.chart import save
-
         save(table, options.svg)
 
 
+def _matrix(session: sqlwin.Session, options: argparse.Namespace, console: Console) -> Table:
+    offered = cases.MATRIX if options.all or options.case else cases.HEADLINES
+    named = [c for c in offered if c.name in options.case]
+    chosen = named or [c for c in offered if all(w in c.name for w in options.case)]
+    table = Table("case", "rows", "sqlwin, s", *options.peers, title=f"{options.rows:,} rows")
+    for case in chosen:
+        rows = _rows_with_result(case, options.rows)
+        outcomes = run_case(session, case, rows, options, console)
+        table.add_row(case.name, f"{rows:,}", *_cells(outcomes, options.peers))
+        console.print(f"{case.name}, {rows:,} rows: {_plain(outcomes)}")
+    return table
+
+
+def _rows_with_result(case: Case, rows: int) -> int:
+    """As many of the rows as have a result that can be waited for."""
+    n_windows = case.keys * (data.DAY_US // case.step_us)
+    if n_windows <= peers.MOST_WINDOWS:
+        return rows
+    return case.rows_for(rows, peers.MOST_WINDOWS)
+
+
 def run_case(
-    session: sqlwin.Session,
-    case: Case,
-    path: Path,
-    engines: Sequence[str],
-    runs: int,
-    console: Console,
+    session: sqlwin.Session, case: Case, rows: int, options: argparse.Namespace, console: Console
 ) -> dict[str, Outcome]:
-    """Time a case on sqlwin and on every peer, each result compared with sqlwin's."""
-    outcomes = {"sqlwin": _timed(peers.sqlwin_engine(session, case, path), runs)}
-    for name in engines:
-        engine = peers.ENGINES[name](session, case, path)
-        outcomes[name] = _timed(engine, runs) if engine else Outcome(note="-")
-        wanted, got = outcomes["sqlwin"].digest, outcomes[name].digest
-        if wanted is not None and got is not None and not _same(wanted, got):
-            console.print(f"[red]{case.name}: {name} found {got}, sqlwin {wanted}[/red]")
-            outcomes[name] = Outcome(note="differs")
+    """Time a case on sqlwin and on every peer, each result compared with sqlwin's.
+
+    A peer that copies rows into windows may get fewer rows; then so does sqlwin, beside it.
+    """
+    outcomes = {"sqlwin": _timed(_engine("sqlwin", session, case, rows, options), options.runs)}
+    own_of_rows = {rows: outcomes["sqlwin"]}
+    for name in options.peers:
+        fewer = case.rows_for(rows, peers.MOST_COPIES) if name in peers.EXPANDING else rows
+        engine = _engine(name, session, case, fewer, options)
+        if engine is None:
+            outcomes[name] = Outcome(note="-")
+            continue
+        if fewer not in own_of_rows:
+            own_engine = _engine("sqlwin", session, case, fewer, options)
+            own_of_rows[fewer] = _timed(own_engine, options.runs)
+        own, outcome = own_of_rows[fewer], _timed(engine, options.runs)
+        outcome.own = own.best
+        if fewer < rows:
+            outcome.note = f" on {fewer:,} rows"
+        if own.digest and outcome.digest and not _same(own.digest, outcome.digest):
+            console.print(f"[red]{case.name}: {name} {outcome.digest}, sqlwin {own.digest}[/red]")
+            outcome = Outcome(note="differs")
+        outcomes[name] = outcome
     return outcomes
 
 
-def _timed(engine: peers.Engine, runs: int) -> Outcome:
+def _engine(
+    name: str, session: sqlwin.Session, case: Case, rows: int, options: argparse.Namespace
+) -> peers.Engine | None:
+    path = data.make(options.data, rows, case.keys, case.key_type, case.hot)
+    if name == "sqlwin":
+        return peers.sqlwin_engine(session, case, path)
+    return peers.ENGINES[name](session, case, path)
+
+
+def _timed(engine: peers.Engine | None, runs: int) -> Outcome:
     """The engine's digest, then its times; once only where a run takes over a minute."""
+    assert engine is not None
     try:
         outcome = Outcome(digest=engine.digest())
         for _ in range(runs):
@@ -99,20 +136,21 @@ def _same(left: Digest, right: Digest) -> bool:
     )
 
 
-def _cells(outcomes: dict[str, Outcome]) -> list[str]:
+def _cells(outcomes: dict[str, Outcome], names: Sequence[str]) -> list[str]:
     own = outcomes["sqlwin"].best
     cells = [f"{own:.2f}" if own else outcomes["sqlwin"].note]
-    for name, outcome in outcomes.items():
-        if name == "sqlwin":
-            continue
-        best = outcome.best
-        cells.append(f"{best / own:.1f} x ({best:.1f} s)" if best and own else outcome.note)
+    for outcome in (outcomes[name] for name in names):
+        if outcome.best and outcome.own:
+            ratio = outcome.best / outcome.own
+            cells.append(f"{ratio:.1f} x ({outcome.best:.1f} s{outcome.note})")
+        else:
+            cells.append(outcome.note)
     return cells
 
 
 def _plain(outcomes: dict[str, Outcome]) -> str:
     return ", ".join(
-        f"{name} {outcome.best:.2f} s" if outcome.best else f"{name} {outcome.note}"
+        f"{name} {outcome.best:.2f} s{outcome.note}" if outcome.best else f"{name} {outcome.note}"
         for name, outcome in outcomes.items()
     )
 
@@ -134,6 +172,12 @@ def _options() -> argparse.Namespace:
         help=f"which of {', '.join(peers.ENGINES)}, with commas; empty for none",
     )
     parser.add_argument("--data", type=Path, default=Path("bench-data"), help="where data is kept")
+    parser.add_argument("--all", action="store_true", help="the whole matrix of cases")
+    parser.add_argument(
+        "--scaling",
+        action="store_true",
+        help="a tenth of the rows, the rows and ten times as many, with the workers' peak memory",
+    )
     parser.add_argument("--master", default="local[2]", help="Spark's master")
     parser.add_argument("--svg", type=Path, help="also write the table as a picture")
     options = parser.parse_args()

@@ -10,7 +10,7 @@ MINUTE_US = 60_000_000
 
 @dataclass(frozen=True)
 class Case:
-    """A window aggregation: SUM, COUNT, AVG and MAX by key, or COUNT(DISTINCT).
+    """A window aggregation: SUM, COUNT, AVG and MAX by key, or a count of DISTINCT values.
 
     Lengths are in minutes, `step` is the slide of HOP and the step of CUMULATE.
     """
@@ -21,6 +21,8 @@ class Case:
     keys: int = 1_000
     key_type: str = "int"
     distinct: bool = False
+    approximate: bool = False
+    hot: float = 0.0  # the part of the rows that one key has, besides its even share
     step_seconds: int = 0  # instead of `step`, for slides below a minute
 
     @property
@@ -29,6 +31,8 @@ class Case:
         step = _length(self.step_us)
         window = f"{self.kind} {step}" + (f" / {_length(self.size_us)}" if self.overlap > 1 else "")
         what = ", COUNT(DISTINCT)" if self.distinct else ""
+        what += ", APPROX_COUNT_DISTINCT" if self.approximate else ""
+        what += f", {self.hot:.0%} of the rows on one" if self.hot else ""
         return f"{window}, {self.keys:,} {self.key_type} keys{what}"
 
     @property
@@ -42,12 +46,24 @@ class Case:
         return self.step_seconds * 1_000_000 or self.step * MINUTE_US
 
     @property
+    def is_of_values(self) -> bool:
+        """Whether values are told apart."""
+        return self.distinct or self.approximate
+
+    def rows_for(self, rows: int, most_copies: int) -> int:
+        """As many of the rows as make no more than so many copies in windows."""
+        copies = self.overlap if self.kind != "CUMULATE" else (self.overlap + 1) // 2
+        return min(rows, most_copies // copies)
+
+    @property
     def overlap(self) -> int:
         """How many windows a row is in, for CUMULATE at most."""
         return self.size_us // self.step_us
 
     def aggregates(self, sum_of: str = "price") -> str:
         """The aggregates, spelled alike everywhere."""
+        if self.approximate:
+            return "APPROX_COUNT_DISTINCT(price) AS n"
         if self.distinct:
             return "COUNT(DISTINCT price) AS n"
         return f"SUM({sum_of}) AS s, COUNT(*) AS n, AVG(val) AS a, MAX(price) AS m"
@@ -55,7 +71,7 @@ class Case:
     @property
     def digest(self) -> str:
         """One row that differs if the result does."""
-        if self.distinct:
+        if self.is_of_values:
             return "COUNT(*), SUM(n), MIN(n), MAX(n)"
         return "COUNT(*), SUM(s), SUM(n), SUM(a), SUM(m)"
 
@@ -108,7 +124,7 @@ def duckdb_expanding(case: Case, path: Path) -> str:
 
 def duckdb_slices(case: Case, path: Path) -> str | None:
     """DuckDB, slices written by hand: a GROUP BY of rows, then the slices copied; None if not so."""
-    if case.distinct or case.kind == "TUMBLE":
+    if case.is_of_values or case.kind == "TUMBLE":
         return None
     step, size = case.step_us, case.size_us
     slices = (
@@ -122,18 +138,34 @@ def duckdb_slices(case: Case, path: Path) -> str | None:
     )
 
 
+_WINDOWS = [
+    ("TUMBLE", 1, 60),
+    ("HOP", 2, 60),
+    ("HOP", 10, 60),
+    ("HOP", 60, 60),
+    ("HOP", 1440, 60),
+    ("HOP", 60, 1),
+    ("CUMULATE", 1440, 60),
+]
+
+# Every window with every number and type of keys; then what is of interest for one of them.
 MATRIX = [
-    Case("TUMBLE", 1, 1),
-    Case("TUMBLE", 1, 1, keys=1),
-    Case("TUMBLE", 1, 1, keys=100_000),
-    Case("HOP", 2, 1),
-    Case("HOP", 10, 1),
-    Case("HOP", 60, 1),
-    Case("HOP", 60, 1, keys=1),
-    Case("HOP", 60, 1, keys=100_000),
-    Case("HOP", 60, 1, key_type="string"),
-    Case("HOP", 1440, 1),
-    Case("HOP", 60, 0, step_seconds=1),
-    Case("CUMULATE", 1440, 1),
+    Case(kind, size, 0, keys=keys, key_type=key_type, step_seconds=seconds)
+    for kind, size, seconds in _WINDOWS
+    for key_type in ("int", "string")
+    for keys in (1_000, 1, 100_000)
+] + [
+    Case("TUMBLE", 1, 1, hot=0.9),
+    Case("HOP", 60, 1, hot=0.9),
     Case("HOP", 60, 1, distinct=True),
+    Case("HOP", 1440, 1, distinct=True),
+    Case("HOP", 60, 1, approximate=True),
+]
+
+# What runs unless told otherwise: each window once, and what may go wrong with HOP.
+HEADLINES = [
+    case
+    for case in MATRIX
+    if (case.keys == 1_000 and case.key_type == "int")
+    or (case.kind == "HOP" and case.size == 60 and case.step_us == MINUTE_US)
 ]

@@ -1,0 +1,167 @@
+"""What the inner loops cost, a row or a window: `python -m tests.bench.kernels`. No Spark.
+
+One core, the best of some runs, on the rows of the benchmarks.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from rich.console import Console
+from rich.table import Table
+
+from runtime.expressions import Call, ColumnRef, Constant
+from runtime.kernels.blobs import from_blobs, to_blob
+from runtime.kernels.keys import bucket_of
+from runtime.kernels.merge import merge_slices
+from runtime.scan.local_stage import LocalStage
+from runtime.scan.metadata import find_source
+from runtime.scan.read import read_batches
+from runtime.scan.splits import plan_splits
+from runtime.spec import (
+    Accumulator,
+    AlignedWindow,
+    ArrowPartial,
+    Column,
+    Cumulate,
+    Hop,
+    ScanLocalStep,
+    ScanSource,
+    Tumble,
+    WindowAggregation,
+)
+from tests.bench import data
+
+MINUTE = 60_000_000
+DAY = 1440 * MINUTE
+PRICE, VAL = ColumnRef("price", "bigint"), ColumnRef("val", "double")
+REGISTER = Call("register", (PRICE, Constant(9, "int")), "int")
+
+SUMS = (
+    ArrowPartial("sum", (PRICE,), None, (Column("s", "bigint"),)),
+    ArrowPartial("count", (), None, (Column("n", "bigint"),)),
+    ArrowPartial("sum", (VAL,), None, (Column("v", "double"),)),
+    ArrowPartial("max", (PRICE,), None, (Column("m", "bigint"),)),
+)
+SET = (ArrowPartial("set", (PRICE,), None, (Column("values", "array<bigint>"),)),)
+REGISTERS = (ArrowPartial("registers", (REGISTER,), None, (Column("values", "array<int>"),)),)
+
+_MERGED = {
+    "set": Accumulator("count_distinct", ("values",), Column("d", "bigint")),
+    "registers": Accumulator("approx_count_distinct", ("values",), Column("d", "bigint"), (9.0,)),
+}
+WINDOWS: list[tuple[str, AlignedWindow]] = [
+    ("TUMBLE 1 min", Tumble(MINUTE)),
+    ("HOP 1 min / 10 min", Hop(MINUTE, 10 * MINUTE)),
+    ("HOP 1 min / 1 h", Hop(MINUTE, 60 * MINUTE)),
+    ("HOP 1 min / 1 d", Hop(MINUTE, DAY)),
+    ("CUMULATE 1 min / 1 d", Cumulate(MINUTE, DAY)),
+]
+
+
+def main() -> None:
+    """Time each stage and print the table."""
+    parser = argparse.ArgumentParser(prog="python -m tests.bench.kernels", description=__doc__)
+    parser.add_argument("--rows", type=int, default=4_000_000)
+    parser.add_argument("--keys", type=int, default=1_000)
+    parser.add_argument("--key-type", choices=("int", "string"), default="int")
+    parser.add_argument("--runs", type=int, default=3)
+    parser.add_argument("--data", type=Path, default=Path("bench-data"))
+    options = parser.parse_args()
+    pa.set_cpu_count(1)
+    pa.set_io_thread_count(1)
+    path = data.make(options.data, options.rows, options.keys, options.key_type)
+    table = Table("stage", "input", "items", "ns an item", title=f"{options.rows:,} rows")
+    source = _source(path, options.key_type)
+
+    def add(stage: str, what: str, n_items: int, work: Callable[[], Any]) -> Any:
+        seconds, result = _best(work, options.runs)
+        table.add_row(stage, what, f"{n_items:,}", f"{seconds / max(n_items, 1) * 1e9:.1f}")
+        return result
+
+    add("read", "rows", options.rows, lambda: _n_read(source))
+    for name, partials in (("sums", SUMS), ("distinct", SET), ("registers", REGISTERS)):
+        step = _step(source, Tumble(MINUTE), partials, options.key_type)
+        sent = add(f"read and aggregate, {name}", "rows", options.rows, lambda s=step: _partials(s))
+        add(f"cut into buckets, {name}", "partials", sent.num_rows, lambda t=sent: _cut(t))
+        add(f"blobs, {name}", "partials", sent.num_rows, lambda t=sent: _there_and_back(t))
+        for title, window in WINDOWS:
+            n_windows = sum(batch.num_rows for batch in _windows(sent, window, partials))
+            add(
+                f"{title}, {name}",
+                "windows",
+                n_windows,
+                lambda t=sent, w=window, p=partials: list(_windows(t, w, p)),
+            )
+    Console().print(table)
+
+
+def _best(work: Callable[[], Any], runs: int) -> tuple[float, Any]:
+    best, result = float("inf"), None
+    for _ in range(runs):
+        started = time.perf_counter()
+        result = work()
+        best = min(best, time.perf_counter() - started)
+    return best, result
+
+
+def _source(path: Path, key_type: str) -> ScanSource:
+    key = Column("key", "bigint" if key_type == "int" else "string")
+    columns = [Column("ts", "timestamp_ntz"), key, Column("price", "bigint")]
+    source = find_source(str(path), [str(path)], [*columns, Column("val", "double")])
+    assert isinstance(source, ScanSource), source
+    return source
+
+
+def _step(
+    source: ScanSource,
+    window: AlignedWindow,
+    partials: tuple[ArrowPartial, ...],
+    key_type: str,
+) -> ScanLocalStep:
+    key = ColumnRef("key", "bigint" if key_type == "int" else "string")
+    read = {"ts", "key", "price"} | ({"val"} if partials is SUMS else set())
+    columns = tuple(column for column in source.columns if column.name in read)
+    source = ScanSource(source.path, source.files, columns)
+    return ScanLocalStep(
+        source, window, "ts", "timestamp_ntz", "UTC", (), (("key", key),), partials, "slice"
+    )
+
+
+def _n_read(source: ScanSource) -> int:
+    splits = plan_splits(source, (), 4)
+    none: frozenset[str] = frozenset()
+    return sum(b.num_rows for split in splits for b in read_batches(split, source, none))
+
+
+def _partials(step: ScanLocalStep) -> pa.Table:
+    tables = [
+        table for split in plan_splits(step.source, (), 4) for table in LocalStage(step).run(split)
+    ]
+    return pa.concat_tables(tables)
+
+
+def _cut(table: pa.Table) -> Any:
+    return bucket_of([table.column("key")], table.num_rows, 16)
+
+
+def _there_and_back(table: pa.Table) -> pa.Table:
+    return from_blobs([to_blob(table, "lz4")])
+
+
+def _windows(table: pa.Table, window: AlignedWindow, partials: tuple[ArrowPartial, ...]) -> Any:
+    accumulators = tuple(
+        _MERGED.get(p.function) or Accumulator(p.function, tuple(c.name for c in p.columns))
+        for p in partials
+    )
+    spec = WindowAggregation(window, ("key",), "slice", accumulators)
+    return merge_slices(table, spec)
+
+
+if __name__ == "__main__":
+    main()

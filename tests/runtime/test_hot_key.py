@@ -1,0 +1,63 @@
+"""A key with most of the rows: after the local stage it is a key like any other."""
+
+import numpy as np
+import pyarrow as pa
+
+from runtime.buffers import Rows, WindowBuffer
+from runtime.kernels.blobs import split_by_bucket, to_blob
+from runtime.kernels.keys import bucket_of
+from runtime.spec import Accumulator, Tumble
+
+N_KEYS, N_SLICES, N_BUCKETS = 1_000, 50, 8
+SCHEMA = pa.schema(
+    [
+        ("key", pa.int64()),
+        ("slice", pa.int64()),
+        ("n", pa.int64()),
+        ("s", pa.int64()),
+        ("values", pa.list_(pa.int64())),
+    ]
+)
+ACCUMULATORS = (Accumulator("count", ("n",)), Accumulator("sum", ("s",)))
+
+
+def partials(hot, accumulators, schema):
+    """What a task sends of 600,000 rows, of which one key has the part `hot` besides its share."""
+    rng = np.random.default_rng(3)
+    buffer = WindowBuffer(Tumble(10), ("key",), "slice", accumulators, schema, 64 << 20)
+    tables = []
+    for _ in range(6):
+        n = 100_000
+        key = np.where(rng.random(n) < hot, 7, rng.integers(0, N_KEYS, n))
+        values = pa.array(rng.integers(0, 100, n))
+        args = [[] if each.kind == "count" else [values] for each in accumulators]
+        rows = Rows(rng.integers(0, 10 * N_SLICES, n), [pa.array(key)], args, [None] * len(args))
+        tables += buffer.add(rows)
+    return pa.concat_tables([*tables, *buffer.flush()])
+
+
+def bucket_bytes(table):
+    buckets = bucket_of([table.column("key")], table.num_rows, N_BUCKETS)
+    return [len(to_blob(part)) for _, part in split_by_bucket(table, buckets)]
+
+
+def test_a_key_with_nine_rows_in_ten_sends_a_partial_a_slice():
+    table = partials(0.9, ACCUMULATORS, SCHEMA.remove(4))
+    of_key = np.bincount(table["key"].to_numpy(), minlength=N_KEYS)
+    assert of_key[7] == N_SLICES
+    assert np.bincount(table["key"].to_numpy(), table["n"].to_numpy())[7] > 0.9 * 600_000
+
+
+def test_no_bucket_is_larger_for_a_hot_key():
+    even = bucket_bytes(partials(0.0, ACCUMULATORS, SCHEMA.remove(4)))
+    hot = bucket_bytes(partials(0.9, ACCUMULATORS, SCHEMA.remove(4)))
+    assert max(even) < 1.2 * np.mean(even)
+    assert max(hot) < 1.2 * np.mean(hot)
+    assert max(hot) <= max(even)
+
+
+def test_the_distinct_values_of_a_hot_key_are_bounded_by_its_values():
+    table = partials(0.9, (*ACCUMULATORS, Accumulator("set", ("values",))), SCHEMA)
+    is_hot = pa.array(table["key"].to_numpy() == 7)
+    (lengths,) = (table.filter(is_hot)["values"].combine_chunks().value_lengths(),)
+    assert set(lengths.to_pylist()) == {100}
