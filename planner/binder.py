@@ -29,6 +29,7 @@ from planner.logical import (
     WindowColumns,
     WindowTableFunction,
 )
+from planner.query_names import with_late_name, without_idle_ctes
 from planner.sql import column, is_timestamp, relation, select_all_from, to_sql
 from planner.strict import check_function
 from planner.window_parameters import window_of
@@ -73,7 +74,7 @@ def bind(query: exp.Query, sql: str, catalog: Catalog, strict: bool = False) -> 
     try:
         plan = binder.bind_query(query, {})
     except AnalysisError as error:
-        raise _with_late_name(error, original, sql) from error
+        raise with_late_name(error, original, sql) from error
     return Bound(plan, tuple(dict.fromkeys(binder.notes)), binder.rewritten)
 
 
@@ -157,7 +158,7 @@ class _Binder:
             query = bound
         else:
             self._note(bound)
-        return query if query is before else _without_idle_ctes(query)
+        return query if query is before else without_idle_ctes(query)
 
     def _type_of(self, expr: exp.Expr, select: exp.Select, scope: Scope) -> str:
         """Spark's type of an expression over what a SELECT reads; that of an instant if unknown."""
@@ -467,48 +468,6 @@ class _Binder:
         )
         time = renamed[[c.name for c in source.schema].index(time.name)]
         return Project(renamed, source, items), WindowColumns(*names[-3:]), time
-
-
-def _with_late_name(error: AnalysisError, query: exp.Query, sql: str) -> AnalysisError:
-    """An error about a name in WHERE that the same SELECT gives to a function with OVER."""
-    for select in query.find_all(exp.Select):
-        where = select.args.get("where")
-        late = {i.alias.lower() for i in select.expressions if i.find(exp.Window)} - {""}
-        for col in where.find_all(exp.Column) if where is not None else ():
-            name = col.name.lower()
-            if (
-                name in late
-                and not col.table
-                and error.message == (f"column `{col.name}` does not exist")
-            ):
-                return AnalysisError(
-                    f"`{col.name}` is not known yet in WHERE: it is computed from the rows left",
-                    position=position_of(col, sql),
-                    sql=sql,
-                    hint=f"put the condition around the query, or write QUALIFY {col.name} ...",
-                )
-    return error
-
-
-def _without_idle_ctes(query: exp.Select) -> exp.Select:
-    """The query without definitions that nothing names any more."""
-    clause = query.args.get("with_")
-    if clause is None or clause.args.get("recursive"):
-        return query
-    kept: list[exp.Expr] = []
-    for cte in reversed(clause.expressions):
-        readers = [*(query.args[key] for key in query.args if key != "with_"), *kept]
-        parts = [p for r in readers for p in (r if isinstance(r, list) else [r])]
-        if any(
-            not table.db and table.name.lower() == cte.alias.lower()
-            for part in parts
-            if isinstance(part, exp.Expr)
-            for table in part.find_all(exp.Table)
-        ):
-            kept.insert(0, cte)
-    query = query.copy()
-    query.set("with_", exp.With(expressions=[cte.copy() for cte in kept]) if kept else None)
-    return query
 
 
 def table_name(table: exp.Table) -> tuple[str, ...]:

@@ -1,0 +1,74 @@
+"""Flink's functions, as Spark writes them."""
+
+from __future__ import annotations
+
+import pytest
+
+from planner.ast import KeywordCall
+from planner.flink_functions import rewrite_functions, round_time, rounded_times
+from planner.sql import to_sql
+from runtime.errors import AnalysisError
+from sqlwin.dialect import parse_query
+
+
+def rewritten(expression: str) -> str:
+    tree = parse_query(f"SELECT {expression} AS x FROM t")
+    rewrite_functions(tree)
+    return to_sql(tree).removeprefix("SELECT ").removesuffix(" AS x FROM t")
+
+
+def rounded(call: str, type_: str) -> str:
+    sql = f"SELECT {call} AS x FROM t"
+    tree = parse_query(sql)
+    (found,) = rounded_times(tree)
+    round_time(found, type_, sql)
+    return to_sql(tree).removeprefix("SELECT ").removesuffix(" AS x FROM t")
+
+
+@pytest.mark.parametrize(
+    ("flink", "spark"),
+    [
+        ("TO_TIMESTAMP_LTZ(ms, 3)", "TIMESTAMP_MILLIS(ms)"),
+        ("to_timestamp_ltz(s, 0)", "TIMESTAMP_SECONDS(s)"),
+        ("TO_TIMESTAMP_LTZ(us, 6)", "TIMESTAMP_MICROS(us)"),
+        ("TO_TIMESTAMP_LTZ(text, 'yyyy')", "TO_TIMESTAMP_LTZ(text, 'yyyy')"),
+        ("PROCTIME()", "CURRENT_TIMESTAMP()"),
+        ("CURRENT_WATERMARK(ts)", "CASE WHEN FALSE THEN ts END"),
+        ("WEEK(d)", "WEEKOFYEAR(d)"),
+        ("DATE_FORMAT(ts, 'HH:mm')", "DATE_FORMAT(ts, 'HH:mm')"),
+    ],
+)
+def test_functions_have_sparks_names(flink: str, spark: str) -> None:
+    assert rewritten(flink) == spark
+
+
+def test_nothing_is_changed_where_there_is_nothing_of_flinks() -> None:
+    assert not rewrite_functions(parse_query("SELECT TO_TIMESTAMP(a), FLOOR(b) FROM t"))
+
+
+@pytest.mark.parametrize(
+    ("call", "type_", "spark"),
+    [
+        ("FLOOR(ts TO DAY)", "timestamp", "DATE_TRUNC('DAY', ts)"),
+        ("FLOOR(ts TO DAY)", "timestamp_ntz", "CAST(CAST(ts AS DATE) AS TIMESTAMP_NTZ)"),
+        ("FLOOR(d TO MONTH)", "date", "TRUNC(d, 'MM')"),
+        (
+            "FLOOR(ts TO HOUR)",
+            "timestamp_ntz",
+            "((ts) - MAKE_DT_INTERVAL(0, 0, MINUTE(ts), EXTRACT(SECOND FROM ts)))",
+        ),
+    ],
+)
+def test_rounding_keeps_the_clock_of_what_it_rounds(call: str, type_: str, spark: str) -> None:
+    assert rounded(call, type_) == spark
+
+
+def test_weeks_are_not_rounded_to_because_flink_and_spark_begin_them_on_other_days() -> None:
+    with pytest.raises(AnalysisError) as caught:
+        rounded("FLOOR(ts TO WEEK)", "timestamp")
+    assert "DATE_TRUNC('WEEK', ts)" in str(caught.value)
+
+
+def test_plain_floor_is_left_alone() -> None:
+    assert not rounded_times(parse_query("SELECT FLOOR(a), CEIL(a, 2) FROM t"))
+    assert isinstance(rounded_times(parse_query("SELECT FLOOR(a TO DAY) FROM t"))[0], KeywordCall)
