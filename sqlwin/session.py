@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from planner.explain_document import document
@@ -22,6 +23,9 @@ from sqlwin.streams import Streams
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructField, StructType
+
+    from runtime.streaming.general import Assigner, Evictor, Trigger, WindowFunction
 
 __all__ = ["Result", "Session"]
 
@@ -188,6 +192,61 @@ class Session:
         """The streams that were started here."""
         return self._runner.stream_queries.streams
 
+    def windows(
+        self,
+        data: str | DataFrame,
+        *,
+        time: str,
+        window: Assigner,
+        function: WindowFunction,
+        output: str,
+        keys: Sequence[str] = (),
+        trigger: Trigger | None = None,
+        evictor: Evictor | None = None,
+        allowed_lateness: str | timedelta | None = None,
+    ) -> DataFrame:
+        """Windows that SQL cannot say: with a trigger, an evictor or a function of your own.
+
+        `sqlwin.windows` has what goes in here; see docs/general-windows.md. Rows are taken key by
+        key in the order of their times. Functions run in Spark's workers, on rows as dictionaries.
+
+        Args:
+            data: a table's name, or a DataFrame.
+            time: the TIMESTAMP column that windows are put on.
+            window: which windows rows belong to, such as `windows.tumble("10 minutes")`.
+            function: what is computed of a window.
+            output: the columns of its results, such as `n bigint, top string`.
+            keys: the columns by which rows are told apart.
+            trigger: when a window is put out; else when all its rows have come.
+            evictor: which rows a window drops before that.
+            allowed_lateness: for so long after its end a window takes rows.
+
+        Returns:
+            The keys, window_start, window_end, the columns of `output`.
+
+        Raises:
+            SqlwinError: a column is not there, or the arguments do not fit each other.
+        """
+        # only here: what streams need takes its time to import
+        from runtime.batch.general_windows import general_windows
+        from runtime.streaming.general import WindowJob
+        from sqlwin.windows import us
+
+        rows = self.sql(f"SELECT * FROM {data}") if isinstance(data, str) else data
+        if rows.isStreaming:
+            raise AnalysisError(
+                "windows() got a streaming DataFrame",
+                hint="it runs on batches; streams take TUMBLE, HOP, CUMULATE and SESSION in SQL",
+            )
+        keys = [_column(rows, key).name for key in keys]
+        _check_time_column(rows, time)
+        job = WindowJob(
+            window, function, trigger, evictor, us(allowed_lateness) if allowed_lateness else 0
+        )
+        found = _column(rows, time)
+        clock = (found.name, type_ddl(found.dataType))
+        return general_windows(rows, keys, clock, job, _output_columns(output))
+
     def close(self) -> None:
         """Stop the streams of this session, and Spark if the session started it."""
         self.streams.stop_all()
@@ -232,6 +291,32 @@ def _placed_result(result: Result, part: StatementText, script: str, file: str |
         return _placed(explained(error), part, script, file)
 
     return replace(result, explained=placed)
+
+
+def _column(dataframe: DataFrame, name: str) -> StructField:
+    for field in dataframe.schema.fields:
+        if field.name.lower() == name.lower():
+            return field
+    close = nearest(name, dataframe.columns)
+    raise AnalysisError(
+        f"the DataFrame has no column `{name}`",
+        hint=f"did you mean `{close}`?" if close else None,
+    )
+
+
+def _output_columns(ddl: str) -> StructType:
+    from pyspark.errors import PySparkException
+    from pyspark.sql.types import StructType
+
+    try:
+        schema = StructType.fromDDL(ddl)
+    except PySparkException as error:
+        raise AnalysisError(
+            f"`{ddl}` are no columns", hint="for example output='n bigint, top string'"
+        ) from error
+    if isinstance(schema, StructType) and schema.fields:
+        return schema
+    raise AnalysisError(f"`{ddl}` are no columns", hint="for example output='n bigint'")
 
 
 def _check_time_column(dataframe: DataFrame, time_column: str) -> None:

@@ -1,0 +1,127 @@
+"""The general window operator over the rows of a batch, each key's in the order of their times."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StructField, StructType, TimestampNTZType
+
+from runtime.batch.wall_clock import quoted, wall_clock_us_sql
+from runtime.errors import ExecutionError
+from runtime.kernels.columns import int64_values, one_chunk
+from runtime.spec import WINDOW_TIME_LAG_US
+from runtime.streaming.general import (
+    GLOBAL_WINDOW,
+    Emission,
+    GeneralWindowOperator,
+    WindowJob,
+)
+
+_TIME = "$time_us"
+_NO_KEY = "$all"
+
+
+def general_windows(
+    rows: DataFrame,
+    keys: Sequence[str],
+    time: tuple[str, str],
+    job: WindowJob,
+    output: StructType,
+) -> DataFrame:
+    """What a job gives for rows that are all there.
+
+    Rows come to the operator key by key in the order of their times, with the watermark right
+    behind them, so that none is late; at the end all windows close. All rows of a key are in the
+    memory of one task. Rows without a time are left out.
+
+    Args:
+        rows: the rows.
+        keys: the columns by which they are told apart, maybe none.
+        time: name and type of the time column, `timestamp` or `timestamp_ntz`.
+        job: what to do; it has to be something that can be pickled.
+        output: the columns of a result.
+
+    Returns:
+        The keys, `window_start` and `window_end` as TIMESTAMP_NTZ (NULL for a window without
+        bounds), the columns of `output`.
+    """
+    timed = rows.withColumn(_TIME, F.expr(wall_clock_us_sql(*time)))
+    timed = timed.where(F.col(quoted(_TIME)).isNotNull())
+    grouped = list(keys)
+    if not grouped:
+        timed = timed.withColumn(_NO_KEY, F.lit(0))
+        grouped = [_NO_KEY]
+    bounds = [StructField(name, TimestampNTZType()) for name in ("window_start", "window_end")]
+    schema = StructType([*(rows.schema[key] for key in keys), *bounds, *output])
+    windows = timed.groupBy(*(quoted(key) for key in grouped)).applyInArrow(
+        _run(job, len(keys), schema, len(output)), schema
+    )
+    return windows
+
+
+def _run(
+    job: WindowJob, n_keys: int, schema: StructType, n_outputs: int
+) -> Callable[[tuple[pa.Scalar, ...], pa.Table], pa.Table]:
+    target = to_arrow_schema(schema)
+
+    def run(key: tuple[pa.Scalar, ...], table: pa.Table) -> pa.Table:
+        values = tuple(part.as_py() for part in key)[:n_keys]
+        own = values[0] if n_keys == 1 else values
+        found = [
+            (*values, *_bounds(each), *result_row(each.result, target.names[-n_outputs:]))
+            for each in _emissions(job, own, table)
+        ]
+        columns = list(zip(*found, strict=True)) or [()] * len(target)
+        arrays = [
+            pa.array(column, field.type) for column, field in zip(columns, target, strict=True)
+        ]
+        return pa.Table.from_arrays(arrays, schema=target)
+
+    return run
+
+
+def _emissions(job: WindowJob, key: Any, table: pa.Table) -> Iterator[Emission]:
+    table = table.sort_by(_TIME)
+    times_us = int64_values(one_chunk(table.column(_TIME))).tolist()
+    inside = [name for name in table.column_names if name not in (_TIME, _NO_KEY)]
+    operator = GeneralWindowOperator(job)
+    for batch in table.select(inside).to_batches(max_chunksize=1024):
+        for value, time_us in zip(batch.to_pylist(), times_us, strict=False):
+            # a window that ends right here is still open: the row may make a session longer
+            yield from operator.on_watermark(time_us - WINDOW_TIME_LAG_US - 1)
+            yield from operator.on_row(key, value, time_us)
+        del times_us[: batch.num_rows]
+    yield from operator.on_end()
+
+
+def _bounds(emission: Emission) -> tuple[int | None, int | None]:
+    if emission.window == GLOBAL_WINDOW:
+        return None, None
+    return emission.window.start_us, emission.window.end_us
+
+
+def result_row(result: Any, names: Sequence[str]) -> tuple[Any, ...]:
+    """A result as a row: from a mapping by names, from a tuple or list by places, else as it is.
+
+    Raises:
+        ExecutionError: the result does not fit the columns.
+    """
+    if isinstance(result, dict):
+        if set(result) != set(names):
+            raise ExecutionError(
+                f"a window function gave the fields {', '.join(map(str, result))}",
+                hint=f"the output was said to be: {', '.join(names)}",
+            )
+        return tuple(result[name] for name in names)
+    row = tuple(result) if isinstance(result, tuple | list) else (result,)
+    if len(row) != len(names):
+        raise ExecutionError(
+            f"a window function gave {len(row)} values",
+            hint=f"the output was said to be: {', '.join(names)}",
+        )
+    return row

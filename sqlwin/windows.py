@@ -1,0 +1,156 @@
+"""Windows with triggers, evictors and functions of your own, for `Session.windows`.
+
+Example:
+    ```python
+    from sqlwin import windows as w
+
+    session.windows(
+        "bids",
+        keys=["auction"],
+        time="ts",
+        window=w.session("30 minutes"),
+        trigger=w.EarlyAndLateTrigger(early=w.CountTrigger(100)),
+        function=w.WholeWindowFunction(lambda key, window, rows: [median(rows)]),
+        output="median double",
+    )
+    ```
+
+Lengths of time are texts such as `10 minutes` or `1 month`, or a `timedelta`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+from sqlglot import exp
+
+from planner.ast import WindowFunction as WindowCall
+from planner.intervals import fold_interval
+from planner.window_parameters import window_of
+from runtime.errors import AnalysisError
+from runtime.spec import Session
+from runtime.streaming.general import (
+    AggregateFunction,
+    AlignedAssigner,
+    Assigner,
+    ContinuousTrigger,
+    CountEvictor,
+    CountTrigger,
+    DeltaEvictor,
+    DeltaTrigger,
+    EarlyAndLateTrigger,
+    EventTimeTrigger,
+    Evictor,
+    GlobalAssigner,
+    ProcessingTimeTrigger,
+    PurgingTrigger,
+    ReduceFunction,
+    SessionAssigner,
+    TimeEvictor,
+    TimeWindow,
+    Trigger,
+    Verdict,
+    WholeWindowFunction,
+    WindowFunction,
+)
+
+__all__ = [
+    "AggregateFunction",
+    "Assigner",
+    "ContinuousTrigger",
+    "CountEvictor",
+    "CountTrigger",
+    "DeltaEvictor",
+    "DeltaTrigger",
+    "EarlyAndLateTrigger",
+    "EventTimeTrigger",
+    "Evictor",
+    "ProcessingTimeTrigger",
+    "PurgingTrigger",
+    "ReduceFunction",
+    "TimeEvictor",
+    "TimeWindow",
+    "Trigger",
+    "Verdict",
+    "WholeWindowFunction",
+    "WindowFunction",
+    "cumulate",
+    "everything",
+    "hop",
+    "session",
+    "tumble",
+    "us",
+]
+
+Length = str | timedelta
+
+
+def tumble(size: Length, offset: Length | None = None) -> Assigner:
+    """TUMBLE.
+
+    Raises:
+        AnalysisError: a length is none, or makes no window; likewise below.
+    """
+    return _aligned("TUMBLE", size=size, offset=offset)
+
+
+def hop(slide: Length, size: Length, offset: Length | None = None) -> Assigner:
+    """HOP."""
+    return _aligned("HOP", slide=slide, size=size, offset=offset)
+
+
+def cumulate(step: Length, size: Length, offset: Length | None = None) -> Assigner:
+    """CUMULATE; only windows with rows in them fire."""
+    return _aligned("CUMULATE", step=step, size=size, offset=offset)
+
+
+def session(gap: Length | Callable[[Any], Length]) -> Assigner:
+    """SESSION; the gap may be a function of the row."""
+    if callable(gap):
+        of_row = gap
+        return SessionAssigner(lambda row: us(of_row(row)))
+    window = _window("SESSION", gap=gap)
+    assert isinstance(window, Session)
+    return SessionAssigner(window.gap_us)
+
+
+def everything() -> Assigner:
+    """One window for all rows of a key, which needs a trigger to fire before the end."""
+    return GlobalAssigner()
+
+
+def us(length: Length) -> int:
+    """A length of time in microseconds, as triggers and evictors take it.
+
+    Raises:
+        AnalysisError: the text is no length of time, or in months, which have no fixed length.
+
+    Example:
+        >>> us("1 hour 30 minutes")
+        5400000000
+    """
+    if isinstance(length, timedelta):
+        return length // timedelta(microseconds=1)
+    value = fold_interval(_interval(length))
+    if value.months:
+        raise AnalysisError(f"'{length}' has no fixed length", hint="give it in days or less")
+    return value.us
+
+
+def _aligned(kind: str, **lengths: Length | None) -> Assigner:
+    window = _window(kind, **lengths)
+    assert not isinstance(window, Session)
+    return AlignedAssigner(window)
+
+
+def _window(kind: str, **lengths: Length | None) -> Any:
+    given = {name: _interval(length) for name, length in lengths.items() if length is not None}
+    return window_of(WindowCall(this=exp.Var(this=kind), **given), "")
+
+
+def _interval(length: Length) -> exp.Interval:
+    if isinstance(length, timedelta):
+        length = f"{us(length)} microseconds"
+    return exp.Interval(this=exp.Literal.string(length))
