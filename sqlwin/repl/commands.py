@@ -201,6 +201,18 @@ def _watch(repl: Repl, argument: str) -> None:
         is_fine = repl.run_sql(repl.last_sql, is_repeated=True) and repl.sleep(seconds)
 
 
+@command(r"\chart", "", "run the last statement and draw its rows: lines by key over time, or bars")
+def _chart(repl: Repl, argument: str) -> None:
+    if not repl.last_sql:
+        raise CommandError("there is no statement to draw", hint="run a query, then \\chart")
+    before = repl.options.format
+    repl.options.format = "chart"
+    try:
+        repl.run_sql(repl.last_sql, is_repeated=True)
+    finally:
+        repl.options.format = before
+
+
 @command(r"\!", "COMMAND", "run a command of the shell")
 def _shell(repl: Repl, argument: str) -> None:
     subprocess.run(argument or "${SHELL:-sh}", shell=True, check=False)

@@ -148,10 +148,13 @@ class Presenter:
                 paged.write(text)
 
             try:
+                self.is_live = result.open_stream is not None  # waits for rows, not for jobs
                 n_rows = self._write_rows(result, write)
                 took = self._took(started)
             except PagerClosed:
                 suffix = "the pager was left before the end"
+            finally:
+                self.is_live = False
         if suffix:
             self._say(suffix, dim=True)
         else:

@@ -1,7 +1,7 @@
 """A session without Spark, and the command line on top of it.
 
 Its statements, separated by semicolons: `rows N`, `values`, `ok`, `insert`, `plan`, `wrong`,
-`crash`, `bug`, `hang`, `stream`, `wide N`, and the SHOW and DESCRIBE that completion asks for.
+`crash`, `bug`, `hang`, `stream`, `windows`, `wide N`, and the SHOW and DESCRIBE that completion asks for.
 """
 
 from __future__ import annotations
@@ -28,6 +28,14 @@ VALUES = pa.record_batch(
         pa.array([1.0, float("nan")]),
     ],
     names=["window_start", "name", "price"],
+)
+
+WINDOWS = pa.record_batch(
+    [
+        pa.array([1357017300000000 + i * 3_600_000_000 for i in range(8)], pa.timestamp("us")),
+        pa.array([3, 5, 9, 4, 2, 6, 7, 1]),
+    ],
+    names=["window_end", "n"],
 )
 
 
@@ -126,6 +134,8 @@ class FakeSession:
         word, _, rest = text.partition(" ")
         if word in ("SHOW", "DESCRIBE") and text != "SHOW nothing":
             return self.execute(text)[0]
+        if word == "windows":
+            return FakeResult(text, data=[WINDOWS])
         if word == "wide":
             names = [f"column_number_{i}" for i in range(int(rest))]
             row = [pa.array([f"value {i}"]) for i in range(int(rest))]

@@ -266,6 +266,16 @@ def test_a_pager_that_is_left_early_is_no_error(terminal):
     prompt.see("the pager was left before the end", PROMPT)
 
 
+def test_chart_draws_the_rows_of_the_last_statement(prompt):
+    prompt.run("windows;")
+    prompt.see("8 rows (", PROMPT)
+    prompt.run(r"\chart")
+    drawn = prompt.see("8 rows (", PROMPT)
+    assert "9.0┤" in drawn and "12:00" in drawn, drawn
+    prompt.run("windows;")
+    prompt.see("window_end          │ n", PROMPT)
+
+
 def test_help_lists_every_command_and_explains_functions(prompt):
     from sqlwin.repl.commands import COMMANDS
 
