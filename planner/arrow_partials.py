@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from sqlglot import exp
-
-from planner.aggregate_plans import AggregatePlan, Partial
-from planner.approximate_aggregates import hashed_value
+from planner.aggregate_plans import AggregatePlan
 from planner.arrow_expressions import to_arrow_expression
 from planner.arrow_types import decimal_digits
 from planner.catalog import Schema
+from planner.partial_calls import PartialCall, partial_calls
 from runtime.expressions import Call, Constant, Expression
-from runtime.spec import Accumulator, ArrowPartial, Column
+from runtime.spec import ArrowPartial, Column
 
 _MOST_DECIMAL_DIGITS = 38
 _MOST_LONG_DIGITS = 18
@@ -31,78 +29,39 @@ def arrow_partials(
         set of values; or the reason why Catalyst has to do it.
     """
     found = []
-    # What distinct accumulators read may be another plan's.
-    by_column = {
-        name: partial
-        for plan in plans
-        for partial in plan.partials
-        for name in (partial.struct_fields or (partial.name,))
-    }
-    sets: set[str] = set()
-    for plan in plans:
-        for accumulator in plan.accumulators:
-            name = accumulator.columns[0]
-            if name in sets:
-                continue
-            built = _arrow_partial(plan, accumulator, by_column[name], schema, time_zone)
-            if isinstance(built, str):
-                return built
-            if built.function in ("set", "registers"):
-                sets.add(name)
-            found.append(built)
+    for call in partial_calls(plans):
+        built = _arrow_partial(call, schema, time_zone)
+        if isinstance(built, str):
+            return built
+        found.append(built)
     return tuple(found)
 
 
-def _arrow_partial(
-    plan: AggregatePlan,
-    accumulator: Accumulator,
-    partial: Partial,
-    schema: Schema,
-    time_zone: str,
-) -> ArrowPartial | str:
-    call, condition = partial.expr, None
-    if isinstance(call, exp.Filter):
-        call, condition = call.this, call.expression.this
-    if not isinstance(call, exp.Anonymous):
-        return f"{plan.call.text} is not computed by the scan"
-    function, args = call.name.upper(), list(call.expressions)
-    if function == "COUNT_IF":
-        condition = args[0] if condition is None else exp.and_(condition, args[0])
-        function, args = "COUNT", []
-    if accumulator.kind in ("first", "last"):
-        args = [args[0].expressions[1], args[0].expressions[3]]
-    if function == "COLLECT_SET" and args[0].name == "NAMED_STRUCT":
-        args = args[0].expressions[1::2]
-    if function == "COUNT":
-        args = [arg for arg in args if not isinstance(arg, exp.Star | exp.Literal)]
-    kind = "set" if accumulator.is_distinct else accumulator.kind
-    if accumulator.kind == "approx_count_distinct":
-        kind, args = "registers", [hashed_value(partial.expr)]
+def _arrow_partial(call: PartialCall, schema: Schema, time_zone: str) -> ArrowPartial | str:
+    kind = call.kind
     if kind not in _TYPES:
-        return f"{plan.call.text} is not computed by the scan"
+        return f"{call.text} is not computed by the scan"
     translated: list[Expression] = []
-    for arg in args:
+    for arg in call.args:
         expression = to_arrow_expression(arg, schema, time_zone)
         if isinstance(expression, str):
             return expression
         translated.append(expression)
     where: Expression | None = None
-    if condition is not None:
-        reached = to_arrow_expression(condition, schema, time_zone)
+    if call.condition is not None:
+        reached = to_arrow_expression(call.condition, schema, time_zone)
         if isinstance(reached, str):
             return reached
         where = reached
     if kind == "registers":
         if not _is_hashed(translated[0].type):
-            return f"{plan.call.text} of {translated[0].type} is not computed by the scan"
-        precision = Constant(int(accumulator.arguments[0]), "int")
+            return f"{call.text} of {translated[0].type} is not computed by the scan"
+        precision = Constant(int(call.arguments[0]), "int")
         translated = [Call("register", (translated[0], precision), "int")]
     types = _TYPES[kind](translated)
     if types is None:
-        return f"{plan.call.text} of this type is not computed by the scan"
-    columns = tuple(
-        Column(name, type_) for name, type_ in zip(accumulator.columns, types, strict=True)
-    )
+        return f"{call.text} of this type is not computed by the scan"
+    columns = tuple(Column(name, type_) for name, type_ in zip(call.columns, types, strict=True))
     return ArrowPartial(kind, tuple(translated), where, columns)
 
 

@@ -20,10 +20,12 @@ class StreamTable:
     Attributes:
         name: the table, for messages.
         watermark: its WATERMARK FOR, whose expression is Spark SQL over the table's columns.
+        proctime: its PROCTIME() columns, in lower case.
     """
 
     name: str
     watermark: Watermark | None
+    proctime: frozenset[str] = frozenset()
 
 
 class Catalog(Protocol):

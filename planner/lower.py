@@ -56,7 +56,7 @@ from runtime.spec import (
 )
 
 # Names inside a step: no column of a person's begins with a dollar sign
-_START, _END, _TIME = "$window_start", "$window_end", "$window_time"
+START, END, TIME = "$window_start", "$window_end", "$window_time"
 
 
 # Operators of a node, by `id(node)`, from the top
@@ -71,17 +71,23 @@ def lower(plan: Node, labels: Labels | None = None) -> Step:
         labels: names under which EXPLAIN ANALYZE counts: those of the operators of each node. None
             for a run that is not measured.
     """
-    return _Lowering(labels or {}).step(plan)
+    return Lowering(labels or {}).step(plan)
 
 
-class _Lowering:
+class Lowering:
+    """Lowers one plan; `steps` are what its SQL names.
+
+    Args:
+        labels: see `lower`.
+    """
+
     def __init__(self, labels: Labels) -> None:
         self.steps: dict[str, Step] = {}
         self.labels = labels
 
     def step(self, node: Node) -> Step:
         """The node as a step of its own."""
-        return self._sql_step(self.query(node))
+        return self.sql_step(self.query(node))
 
     def query(self, node: Node) -> exp.Query:
         """The node as Spark SQL; what is not SQL in it becomes a named step."""
@@ -90,9 +96,10 @@ class _Lowering:
         # keep Spark from filtering where it reads; Spark counts those anyway.
         if id(node) not in self.labels or isinstance(node, TableScan | GlobalWindowAggregate):
             return query
-        return self._named(MeasuredStep(self._sql_step(query), self.labels[id(node)][0]))
+        return self.named(MeasuredStep(self.sql_step(query), self.labels[id(node)][0]))
 
-    def _sql_step(self, query: exp.Query) -> SqlStep:
+    def sql_step(self, query: exp.Query) -> SqlStep:
+        """A query over the steps that it names."""
         names = {table.name for table in query.find_all(exp.Table)}
         inputs = tuple((name, step) for name, step in self.steps.items() if name in names)
         return SqlStep(to_sql(query), inputs)
@@ -126,7 +133,7 @@ class _Lowering:
                 )
             case WindowTableFunction():
                 columns = node.columns
-                return self._named(
+                return self.named(
                     self._expand(
                         node.input,
                         node.window,
@@ -169,13 +176,14 @@ class _Lowering:
             from_=exp.From(this=source.copy()),
             where=query.args["where"].pop(),
         )
-        step = self._named(MeasuredStep(self._sql_step(filtered), label))
+        step = self.named(MeasuredStep(self.sql_step(filtered), label))
         source.replace(exp.Subquery(this=step, alias=source.args["alias"].copy()))
 
     def _from(self, node: Node) -> exp.From:
         return exp.From(this=exp.Subquery(this=self.query(node)))
 
-    def _named(self, step: Step) -> exp.Select:
+    def named(self, step: Step) -> exp.Select:
+        """All rows of a step."""
         name = f"__sqlwin_step_{len(self.steps)}__"
         self.steps[name] = step
         return exp.Select(expressions=[exp.Star()], from_=exp.From(this=relation(name)))
@@ -188,17 +196,17 @@ class _Lowering:
         time_type: str,
         names: tuple[str, str, str],
     ) -> ExpandStep:
-        source = _Lowering(self.labels).step(node)
+        source = Lowering(self.labels).step(node)
         return ExpandStep(source, window, time_column, time_type, *names)
 
     def _one_phase(self, node: OnePhaseWindowAggregate) -> exp.Query:
         step: Step = self._expand(
-            node.input, node.window, node.time_column, node.time_type, (_START, _END, _TIME)
+            node.input, node.window, node.time_column, node.time_type, (START, END, TIME)
         )
         if self.labels:
             step = MeasuredStep(step, self._label(node, -1))
-        expanded = self._named(step)
-        columns = {"start": _START, "end": _END, "time": _TIME}
+        expanded = self.named(step)
+        columns = {"start": START, "end": END, "time": TIME}
         computed = {key.name: key.expr for key in node.keys}
         computed |= {key.name: column(columns[key.role]) for key in node.window_keys}
         computed |= {call.name: call.expr for call in node.calls}
@@ -218,14 +226,14 @@ class _Lowering:
             node.keys,
             node.slice_end,
             tuple(acc for plan in node.plans for acc in plan.accumulators),
-            _START,
-            _END,
+            START,
+            END,
         )
         exchanged = ExchangeStep(
             local, exchange.keys, self._label(exchange), exchange.partitions, exchange.buckets
         )
-        merged = self._named(GlobalStep(exchanged, aggregation, self._label(node)))
-        windows = {key.name: _window_column(key, node.time_type) for key in node.window_keys}
+        merged = self.named(GlobalStep(exchanged, aggregation, self._label(node)))
+        windows = {key.name: window_column(key, node.time_type) for key in node.window_keys}
         items = [alias(windows.get(c.name, column(c.name)), c.name) for c in node.schema]
         return exp.Select(expressions=items, from_=exp.From(this=exp.Subquery(this=merged)))
 
@@ -257,7 +265,7 @@ class _Lowering:
             for partial in plan.partials
         )
         return LocalStep(
-            _Lowering(self.labels).step(local.input),
+            Lowering(self.labels).step(local.input),
             local.window,
             local.time_column,
             local.time_type,
@@ -276,14 +284,14 @@ def _group(keys: list[exp.Expr]) -> exp.Group | None:
     return exp.Group(expressions=[key.copy() for key in keys]) if keys else None
 
 
-def _window_column(key: WindowKey, time_type: str) -> exp.Expr:
+def window_column(key: WindowKey, time_type: str) -> exp.Expr:
     """A window column from the global stage's start and end."""
     if key.role == "start":
-        return column(_START)
+        return column(START)
     if key.role == "end":
-        return column(_END)
+        return column(END)
     last_ms = exp.Sub(
-        this=column(_END),
+        this=column(END),
         expression=exp.Interval(this=exp.Literal.string("0.001"), unit=exp.var("SECOND")),
     )
     return exp.Cast(this=last_ms, to=exp.Var(this=time_type))

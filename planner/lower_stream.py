@@ -1,46 +1,201 @@
-"""Physical plans over streams to the steps that the runtime carries out."""
+"""Physical plans over streams to the steps that the runtime carries out.
+
+Below a window operator rows carry the watermark with them (see `planner.stream_rows`); above it
+everything is stateless: all results of a window come in one micro-batch, and Spark SQL computes
+what is around them as it would in a batch.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from sqlglot import exp
 
-from planner.catalog import Catalog, StreamTable
+from planner.aggregate_plans import AggregatePlan
+from planner.catalog import Catalog
 from planner.logical import Node, SqlQuery, TableScan
-from planner.lower import lower
-from runtime.spec import Step
+from planner.lower import END, START, Lowering, lower, window_column
+from planner.partial_calls import partial_calls
+from planner.physical import Exchange, GlobalWindowAggregate, LocalWindowAggregate
+from planner.sql import alias, column, to_sql
+from planner.stream_refusals import refuse_stateful, refused_node
+from planner.stream_rows import StreamRows
+from planner.streams import stream_named, streams_of
+from runtime.errors import AnalysisError
+from runtime.spec import ExpandStep, Session, Step, Window, WindowAggregation
+from runtime.stream_spec import (
+    KEEP,
+    ROW_KIND,
+    SOURCE,
+    WATERMARK,
+    StreamLocalStep,
+    StreamPartial,
+    StreamSource,
+    StreamWindowStep,
+)
+
+__all__ = ["lower_stream", "streams_of"]
 
 
-def streams_of(plan: Node, catalog: Catalog) -> tuple[StreamTable, ...]:
-    """The streams that a plan reads, in the order of its leaves; none: it runs as a batch."""
-    found = dict.fromkeys(_streams(plan, catalog))
-    return tuple(found)
-
-
-def lower_stream(plan: Node, catalog: Catalog, time_zone: str) -> Step:
+def lower_stream(
+    plan: Node,
+    catalog: Catalog,
+    time_zone: str,
+    emits_updates: bool = False,
+    refusals: tuple[str, ...] = (),
+) -> Step:
     """The steps that compute `plan` over streams.
 
     Args:
         plan: the physical plan.
         catalog: tells which tables are streams, and their watermarks.
         time_zone: the session's.
+        emits_updates: whether results can come more than once; ROW_KIND then comes first.
+        refusals: why the optimizer left window aggregates in one phase.
 
     Raises:
         AnalysisError: something in the plan cannot be computed on a stream, or a watermark is
             missing.
     """
-    return lower(plan)
+    return _StreamLowering(catalog, time_zone, emits_updates, refusals).step(plan)
 
 
-def _streams(node: Node, catalog: Catalog) -> Iterator[StreamTable]:
-    for child in node.inputs:
-        yield from _streams(child, catalog)
-    if not isinstance(node, TableScan | SqlQuery):
-        return
-    placeholders = {name for name, _ in node.relations} if isinstance(node, SqlQuery) else set()
-    for table in node.query.find_all(exp.Table):
-        if table.name not in placeholders:
-            stream = catalog.stream(tuple(part.name for part in table.parts))
-            if stream is not None:
-                yield stream
+class _StreamLowering(Lowering):
+    def __init__(
+        self, catalog: Catalog, time_zone: str, emits_updates: bool, refusals: tuple[str, ...]
+    ) -> None:
+        super().__init__({})
+        self._catalog = catalog
+        self._time_zone = time_zone
+        self._emits_updates = emits_updates
+        self._refusals = refusals
+        self._n_operators = 0
+
+    def query(self, node: Node) -> exp.Query:
+        """The node as Spark SQL over streams; what is not SQL in it becomes a named step."""
+        if not isinstance(node, TableScan) and not streams_of(node, self._catalog):
+            return self.named(lower(node))
+        refused = refused_node(node, self._refusals)
+        if refused is not None:
+            raise refused
+        match node:
+            case GlobalWindowAggregate():
+                windows, _ = self.operator(node)
+                return windows.where(column(KEEP), copy=False)
+            case SqlQuery():
+                self._check(node)
+                query = self._sql_query(node)
+            case _:
+                query = self._query(node)
+        return self._with_row_kind(query, node)
+
+    def operator(self, node: GlobalWindowAggregate) -> tuple[exp.Select, StreamSource]:
+        """The windows of an operator, with what it tells in band, and itself as a source."""
+        exchange = node.input
+        assert isinstance(exchange, Exchange)
+        refused = refused_node(exchange.input, self._refusals)
+        if refused is not None:
+            raise refused
+        local = exchange.input
+        assert isinstance(local, LocalWindowAggregate)
+        if isinstance(local.window, Session):
+            raise AnalysisError(
+                "SESSION windows cannot be aggregated on a stream yet",
+                hint="use TUMBLE, HOP or CUMULATE, or SET 'execution.runtime-mode' = 'batch'",
+            )
+        step = self._local_stream_step(local)
+        aggregation = WindowAggregation(
+            node.window,
+            node.keys,
+            node.slice_end,
+            tuple(acc for plan in node.plans for acc in plan.accumulators),
+            START,
+            END,
+        )
+        number = self._n_operators
+        self._n_operators += 1
+        merged = self.named(StreamWindowStep(step, aggregation, number))
+        windows = {key.name: window_column(key, node.time_type) for key in node.window_keys}
+        items = [alias(windows.get(c.name, column(c.name)), c.name) for c in node.schema]
+        told = [column(name) for name in (KEEP, SOURCE, WATERMARK)]
+        kind = [column(ROW_KIND)] if self._emits_updates else []
+        select = exp.Select(
+            expressions=[*kind, *items, *told],
+            from_=exp.From(this=exp.Subquery(this=merged)),
+        )
+        return select, StreamSource(f"window operator {number}", "timestamp_ntz")
+
+    def _local_stream_step(self, local: LocalWindowAggregate) -> StreamLocalStep:
+        rows = StreamRows(self, self._catalog)
+        query = rows.carried(local.input, local.time_column)
+        if self._emits_updates and rows.has_operator:
+            raise AnalysisError(
+                "a window over the results of another window cannot take updates",
+                hint="leave out early firing and allowed lateness, or the outer window",
+            )
+        return StreamLocalStep(
+            self.sql_step(query),
+            tuple(rows.sources),
+            local.window,
+            local.time_column,
+            local.time_type,
+            tuple((key.name, to_sql(key.expr)) for key in local.keys),
+            _stream_partials(local.plans),
+            local.slice_end,
+            self._time_zone,
+            is_cascade=all(source.name.startswith("window operator") for source in rows.sources),
+        )
+
+    def _check(self, node: SqlQuery) -> None:
+        """Refuse a text that Spark cannot compute micro-batch by micro-batch."""
+        inner = {name: bool(streams_of(child, self._catalog)) for name, child in node.relations}
+
+        def is_stream(table: exp.Table) -> bool:
+            if table.name in inner:
+                return inner[table.name]
+            return stream_named(table, self._catalog) is not None
+
+        refuse_stateful(node.query, is_stream)
+
+    def _expand(
+        self,
+        node: Node,
+        window: Window,
+        time_column: str,
+        time_type: str,
+        names: tuple[str, str, str],
+    ) -> ExpandStep:
+        if isinstance(window, Session):
+            raise AnalysisError(
+                "SESSION windows cannot be computed on a stream yet",
+                hint="use TUMBLE, HOP or CUMULATE, or SET 'execution.runtime-mode' = 'batch'",
+            )
+        return ExpandStep(self.sql_step(self.query(node)), window, time_column, time_type, *names)
+
+    def _with_row_kind(self, query: exp.Query, node: Node) -> exp.Query:
+        """The query with ROW_KIND first, if its rows have one."""
+        if not self._emits_updates or not _has_operator(node):
+            return query
+        if isinstance(query, exp.Select) and not query.is_star:
+            query.set("expressions", [column(ROW_KIND), *query.expressions])
+            return query
+        if isinstance(query, exp.Select) and len(query.expressions) == 1:
+            return query
+        raise AnalysisError(
+            "results that come more than once can only be filtered and projected",
+            hint="leave out early firing and allowed lateness",
+        )
+
+
+def _has_operator(node: Node) -> bool:
+    return isinstance(node, GlobalWindowAggregate) or any(map(_has_operator, node.inputs))
+
+
+def _stream_partials(plans: tuple[AggregatePlan, ...]) -> tuple[StreamPartial, ...]:
+    found = []
+    for call in partial_calls(plans):
+        condition = None if call.condition is None else to_sql(call.condition)
+        found.append(
+            StreamPartial(
+                call.kind, tuple(to_sql(arg) for arg in call.args), condition, call.columns
+            )
+        )
+    return tuple(found)

@@ -8,8 +8,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import gcd
+from typing import TYPE_CHECKING, TypeAlias
 
 from runtime.expressions import Expression
+
+if TYPE_CHECKING:
+    from runtime.stream_spec import StreamWindowStep
 
 # window_time = window_end - 1 ms, as in Flink
 WINDOW_TIME_LAG_US = 1_000
@@ -405,7 +409,7 @@ class MeasuredStep:
     label: str
 
 
-Step = SqlStep | ExpandStep | LocalStep | GlobalStep | MeasuredStep
+Step: TypeAlias = "SqlStep | ExpandStep | LocalStep | GlobalStep | MeasuredStep | StreamWindowStep"
 
 
 # The local stage inside a scan of files, in place of SqlStep and LocalStep.

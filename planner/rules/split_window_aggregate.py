@@ -16,6 +16,7 @@ from planner.physical import (
 from planner.properties import distribution
 from planner.shared_partials import share_partials
 from planner.sql import column, is_flat_type
+from planner.streams import streams_of
 from runtime.spec import FIRST_TIME, LAST_TIME, CalendarTumble, Column, Session, Tumble
 
 SLICE_END = "$slice_end"
@@ -34,7 +35,9 @@ def split_window_aggregate(node: Node, options: Options) -> Node | Refusal | Non
     """
     if not isinstance(node, OnePhaseWindowAggregate):
         return None
-    if options.agg_phase_strategy == "ONE_PHASE":
+    # A stream keeps slices between micro-batches: there is no other way to compute it there.
+    is_stream = options.catalog is not None and bool(streams_of(node, options.catalog))
+    if options.agg_phase_strategy == "ONE_PHASE" and not is_stream:
         return Refusal("table.optimizer.agg-phase-strategy is ONE_PHASE")
     if node.time_type == "proctime":
         return Refusal("the window is on processing time")
@@ -50,7 +53,7 @@ def split_window_aggregate(node: Node, options: Options) -> Node | Refusal | Non
         plans.append(plan)
     keys = tuple(key.name for key in node.keys)
     there = distribution(node.input)
-    if there is not None and isinstance(node.window, Tumble | CalendarTumble):
+    if there is not None and isinstance(node.window, Tumble | CalendarTumble) and not is_stream:
         read = {k.name.lower() for k in node.keys if k.is_plain_column}
         if there <= read:
             by = f"by {', '.join(sorted(there))}" if there else "to one task"

@@ -28,6 +28,7 @@ from runtime.spec import (
     SqlStep,
     Step,
 )
+from runtime.stream_spec import StreamWindowStep
 
 # A bucket is what a task of the global stage holds in memory; more buckets than tasks keep it small
 BUCKETS_PER_PARTITION = 4
@@ -73,6 +74,8 @@ def dataframe(spark: SparkSession, step: Step, options: ExecutionOptions) -> Dat
             return _observed(partials, step.label, options)
         case MeasuredStep():
             return _observed(dataframe(spark, step.input, options), step.label, options)
+        case StreamWindowStep():
+            raise TypeError("a window operator over a stream has no batch form")
         case GlobalStep():
             local = step.input.input
             aggregation = with_spark_tables(spark, step.aggregation)

@@ -1,0 +1,414 @@
+"""The rows that a window operator reads from streams, with their watermarks in band.
+
+A row tells its table's watermark whether a filter keeps it or not. So in what lies between a table
+and a window operator a condition does not drop rows: it makes KEEP false, and what is computed is
+computed where KEEP is true. Where the text in between does more than filter and compute, the rows
+come from that text as it is, and the watermarks from the tables once more, with UNION ALL.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Protocol
+
+from sqlglot import exp
+
+from planner.aggregate_calls import aggregates_in
+from planner.catalog import Catalog, StreamTable, column_named
+from planner.logical import Filter, Node, Project, SqlQuery, TableScan
+from planner.physical import GlobalWindowAggregate
+from planner.sql import alias, bare_column, column, conjunction, identifier, literal
+from planner.streams import stream_named, stream_tables
+from runtime.errors import AnalysisError
+from runtime.spec import Column
+from runtime.stream_spec import KEEP, SOURCE, WATERMARK, StreamSource
+
+_TOLD = (KEEP, SOURCE, WATERMARK)
+# Functions that make several rows of one: a row that is not kept must stay one.
+_GENERATORS = frozenset("EXPLODE EXPLODE_OUTER POSEXPLODE POSEXPLODE_OUTER INLINE STACK".split())
+_EPOCH = "TIMESTAMP_NTZ'1970-01-01 00:00:00'"
+
+Scope = Mapping[str, exp.Query]
+
+
+class Operators(Protocol):
+    """What lowers the nodes that are not rows of tables."""
+
+    def query(self, node: Node) -> exp.Query:
+        """A node as plain SQL."""
+
+    def operator(self, node: GlobalWindowAggregate) -> tuple[exp.Select, StreamSource]:
+        """The windows of an operator with KEEP, SOURCE, WATERMARK, and itself as a source."""
+
+
+class StreamRows:
+    """Rows for one window operator.
+
+    Args:
+        operators: lowers other nodes.
+        catalog: tells which tables are streams.
+
+    Attributes:
+        sources: the sources of watermarks, by the numbers in SOURCE.
+        has_operator: whether one of them is another window operator.
+    """
+
+    def __init__(self, operators: Operators, catalog: Catalog) -> None:
+        self._operators = operators
+        self._catalog = catalog
+        self.sources: list[StreamSource] = []
+        self.has_operator = False
+
+    def carried(self, node: Node, time_column: str) -> exp.Query:
+        """The rows of a node with KEEP, SOURCE and WATERMARK.
+
+        Args:
+            node: what the operator reads.
+            time_column: the column that its windows are on.
+
+        Raises:
+            AnalysisError: a stream has no watermark, or `time_column` is not what it follows.
+        """
+        self._check_time(node, time_column)
+        query = self._carry(node)
+        if query is not None:
+            return query
+        self.sources.clear()
+        if _operators_below(node):
+            raise AnalysisError(
+                "a window over the results of another window can be reached through filters, "
+                "projections and UNION ALL only",
+                hint="join or expand the rows before the inner window, or after the outer one",
+            )
+        return self._beside(node)
+
+    # -- nodes ---------------------------------------------------------------------------------
+
+    def _carry(self, node: Node) -> exp.Query | None:
+        """The node with the watermark in its rows; None if it does more than filter and compute."""
+        match node:
+            case TableScan():
+                (table,) = node.query.find_all(exp.Table)
+                stream = stream_named(table, self._catalog)
+                return None if stream is None else self._scan(node.query.copy(), stream)
+            case GlobalWindowAggregate():
+                self.has_operator = True
+                select, source = self._operators.operator(node)
+                number = self._number(source)
+                told = {KEEP: column(KEEP), SOURCE: number, WATERMARK: column(WATERMARK)}
+                items = [item for item in select.expressions if item.alias_or_name not in told]
+                select.set("expressions", items + [alias(e, name) for name, e in told.items()])
+                return select
+            case Filter():
+                inner = self._carry(node.input)
+                condition = conjunction(node.conjuncts)
+                assert condition is not None
+                if inner is None or _is_complex(condition):
+                    return None
+                return _select([column(c.name) for c in node.schema], inner, condition)
+            case Project():
+                inner = self._carry(node.input)
+                if inner is None or any(_is_complex(item.expr) for item in node.items):
+                    return None
+                return _select([alias(_guarded(i.expr), i.name) for i in node.items], inner)
+            case SqlQuery():
+                names = tuple(c.name for c in node.schema)
+                return self._carry_text(node.query, dict(node.relations), {}, names)
+        return None
+
+    def _scan(self, query: exp.Query, stream: StreamTable) -> exp.Query:
+        """A table with its watermark."""
+        number = self._number(self._source(stream, query))
+        items: list[exp.Expr] = [
+            exp.Star(),
+            alias(exp.true(), KEEP),
+            alias(number, SOURCE),
+            alias(self._watermark(stream, query), WATERMARK),
+        ]
+        return exp.Select(expressions=items, from_=exp.From(this=exp.Subquery(this=query)))
+
+    # -- texts ---------------------------------------------------------------------------------
+
+    def _carry_text(
+        self,
+        query: exp.Expr,
+        relations: Mapping[str, Node],
+        scope: Scope,
+        names: tuple[str, ...] | None = None,
+    ) -> exp.Query | None:
+        """A text with the watermark in its rows; `names` are those of its columns, if known."""
+        if isinstance(query, exp.Subquery):
+            return self._carry_text(query.this, relations, scope, names)
+        if not isinstance(query, exp.Select | exp.Union):
+            return None
+        scope = {**scope, **{cte.alias.lower(): cte.this for cte in query.ctes}}
+        if any(cte.args["alias"].columns for cte in query.ctes):
+            return None
+        if isinstance(query, exp.Union):
+            return self._carry_union(query, relations, scope)
+        allowed = {"expressions", "from_", "where", "kind", "hint", "with_"}
+        if any(value for key, value in query.args.items() if key not in allowed):
+            return None
+        source = query.args.get("from_")
+        items = self._items(query, names)
+        where = query.args.get("where")
+        if source is None or items is None or (where is not None and _is_complex(where.this)):
+            return None
+        inner = self._carry_source(source.this, relations, scope)
+        if inner is None:
+            return None
+        return _select(items, inner, None if where is None else where.this, source.this)
+
+    def _items(self, query: exp.Select, names: tuple[str, ...] | None) -> list[exp.Expr] | None:
+        """The select list, evaluated in rows that are kept; None if it is not that simple."""
+        if len(query.expressions) == 1 and _is_star(query.expressions[0]):
+            return [exp.Star()]
+        items: list[exp.Expr] = []
+        for position, item in enumerate(query.expressions):
+            value = item.unalias()
+            if _is_star(value) or _is_complex(value):
+                return None
+            name = item.alias_or_name or (names[position] if names else "")
+            if not name:
+                return None
+            items.append(alias(_guarded(value), name))
+        return items
+
+    def _carry_source(
+        self, source: exp.Expr, relations: Mapping[str, Node], scope: Scope
+    ) -> exp.Query | None:
+        if any(source.args.get(key) for key in ("joins", "laterals", "pivots", "sample")):
+            return None
+        if isinstance(source, exp.Subquery):
+            return None if _has_column_names(source) else self._carry_text(source, relations, scope)
+        if not isinstance(source, exp.Table) or _has_column_names(source):
+            return None
+        if not source.db and source.name in relations:
+            return self._carry(relations[source.name])
+        if not source.db and source.name.lower() in scope:
+            outer = {name: text for name, text in scope.items() if name != source.name.lower()}
+            return self._carry_text(scope[source.name.lower()], relations, outer)
+        stream = stream_named(source, self._catalog)
+        if stream is None:
+            return None
+        plain = source.copy()
+        plain.set("alias", None)
+        return self._scan(exp.Select(expressions=[exp.Star()], from_=exp.From(this=plain)), stream)
+
+    def _carry_union(
+        self, query: exp.Union, relations: Mapping[str, Node], scope: Scope
+    ) -> exp.Query | None:
+        allowed = {"this", "expression", "distinct", "with_"}
+        if query.args.get("distinct") or any(
+            value for key, value in query.args.items() if key not in allowed
+        ):
+            return None
+        # sides are put side by side by position, so that each needs its columns by name
+        sides = []
+        for side in (query.this, query.expression):
+            names = self._column_names(side, relations, scope)
+            carried = self._carry_text(side, relations, scope, names)
+            if carried is None or names is None:
+                return None
+            sides.append(_select([column(name) for name in names], carried))
+        return exp.Union(this=sides[0], expression=sides[1], distinct=False)
+
+    def _column_names(
+        self, query: exp.Expr, relations: Mapping[str, Node], scope: Scope
+    ) -> tuple[str, ...] | None:
+        whole = query.unnest().copy()
+        if not isinstance(whole, exp.Query):
+            return None
+        needed = [
+            exp.CTE(this=text.copy(), alias=exp.TableAlias(this=identifier(name)))
+            for name, text in scope.items()
+        ]
+        if needed:
+            whole.set("with_", exp.With(expressions=needed))
+        schemas = {name: node.schema for name, node in relations.items()}
+        return tuple(c.name for c in self._catalog.analyze(whole, schemas))
+
+    # -- beside --------------------------------------------------------------------------------
+
+    def _beside(self, node: Node) -> exp.Query:
+        """The node as it is, and the watermarks of its tables beside its rows."""
+        told: list[exp.Expr] = [
+            alias(exp.true(), KEEP),
+            alias(_cast(exp.Null(), "int"), SOURCE),
+            alias(null_watermark(), WATERMARK),
+        ]
+        result: exp.Query = exp.Select(
+            expressions=[*(column(c.name) for c in node.schema), *told],
+            from_=exp.From(this=exp.Subquery(this=self._operators.query(node))),
+        )
+        for table, stream in stream_tables(node, self._catalog):
+            plain = table.copy()
+            for key in ("alias", "joins", "laterals", "pivots", "sample"):
+                plain.set(key, None)
+            scan = exp.Select(expressions=[exp.Star()], from_=exp.From(this=plain))
+            number = self._number(self._source(stream, scan))
+            items = [
+                *(alias(_cast(exp.Null(), c.type), c.name) for c in node.schema),
+                alias(exp.false(), KEEP),
+                alias(number, SOURCE),
+                alias(self._watermark(stream, scan), WATERMARK),
+            ]
+            marks = exp.Select(expressions=items, from_=exp.From(this=plain.copy()))
+            result = exp.Union(this=result, expression=marks, distinct=False)
+        return result
+
+    # -- sources -------------------------------------------------------------------------------
+
+    def _number(self, source: StreamSource) -> exp.Expr:
+        self.sources.append(source)
+        return literal(len(self.sources) - 1)
+
+    def _source(self, stream: StreamTable, scan: exp.Query) -> StreamSource:
+        if stream.watermark is None:
+            return StreamSource(stream.name, "proctime")
+        return StreamSource(stream.name, self._time(stream, scan).type)
+
+    def _time(self, stream: StreamTable, scan: exp.Query) -> Column:
+        assert stream.watermark is not None
+        found = column_named(self._catalog.analyze(scan, {}), stream.watermark.column)
+        if found is None:
+            raise AnalysisError(
+                f"the watermark of `{stream.name}` follows `{stream.watermark.column}`, which is "
+                "no column of it",
+                hint="name a TIMESTAMP column in WATERMARK FOR",
+            )
+        return found
+
+    def _watermark(self, stream: StreamTable, scan: exp.Query) -> exp.Expr:
+        """BIGINT microseconds of a row's watermark; NULL for processing time."""
+        if stream.watermark is None:
+            return null_watermark()
+        expression = f"({stream.watermark.expression})"
+        if self._time(stream, scan).type == "timestamp":
+            return exp.Var(this=f"UNIX_MICROS({expression})")
+        return exp.Var(this=f"(({expression} - {_EPOCH}) DIV INTERVAL '0.000001' SECOND)")
+
+    def _check_time(self, node: Node, time_column: str) -> None:
+        """Refuse a stream without a watermark, and windows on what no watermark follows."""
+        origin = _origin(node, time_column)
+        for _, stream in stream_tables(node, self._catalog):
+            if _operators_below(node) or _is_proctime(stream, origin):
+                continue
+            if stream.watermark is None:
+                raise AnalysisError(
+                    f"`{stream.name}` has no watermark, so that no window over it would ever close",
+                    hint=f"add to it: WATERMARK FOR {time_column} AS {time_column} - "
+                    "INTERVAL '5' SECOND",
+                )
+        if isinstance(origin, tuple) and isinstance(origin[0], TableScan):
+            (table,) = origin[0].query.find_all(exp.Table)
+            found = stream_named(table, self._catalog)
+            if found is None or found.watermark is None or _is_proctime(found, origin):
+                return
+            if found.watermark.column.lower() != origin[1].lower():
+                raise AnalysisError(
+                    f"windows on `{time_column}` cannot close: the watermark of `{found.name}` "
+                    f"follows `{found.watermark.column}`",
+                    hint=f"put the windows on DESCRIPTOR({found.watermark.column})",
+                )
+        if isinstance(origin, tuple) and isinstance(origin[0], GlobalWindowAggregate):
+            roles = {key.name.lower(): key.role for key in origin[0].window_keys}
+            if roles.get(origin[1].lower()) == "start":
+                raise AnalysisError(
+                    f"`{time_column}` is the start of a window: when its rows come out it has "
+                    "long passed",
+                    hint="put the outer windows on window_time of the inner ones",
+                )
+
+
+def null_watermark() -> exp.Expr:
+    """No watermark."""
+    return _cast(exp.Null(), "bigint")
+
+
+def _is_proctime(stream: StreamTable, origin: tuple[Node, str] | None) -> bool:
+    return origin is not None and origin[1].lower() in stream.proctime
+
+
+def _origin(node: Node, name: str) -> tuple[Node, str] | None:
+    """The table or operator that a column comes from unchanged, and its name there."""
+    match node:
+        case TableScan() | GlobalWindowAggregate():
+            return node, name
+        case Filter():
+            return _origin(node.input, name)
+        case Project():
+            for item in node.items:
+                if item.name.lower() == name.lower():
+                    inner = bare_column(item.expr)
+                    return None if inner is None else _origin(node.input, inner)
+        case SqlQuery() if len(node.relations) == 1 and isinstance(node.query, exp.Select):
+            for item in node.query.expressions:
+                if isinstance(item, exp.Star):
+                    return _origin(node.inputs[0], name)
+                if item.alias_or_name.lower() == name.lower():
+                    value = item.unalias()
+                    if isinstance(value, exp.Column):
+                        return _origin(node.inputs[0], value.name)
+    return None
+
+
+def _operators_below(node: Node) -> bool:
+    return isinstance(node, GlobalWindowAggregate) or any(map(_operators_below, node.inputs))
+
+
+def _select(
+    items: list[exp.Expr],
+    inner: exp.Query,
+    condition: exp.Expr | None = None,
+    source: exp.Expr | None = None,
+) -> exp.Select:
+    """A SELECT over carried rows: `items` and what is told in band."""
+    table_alias = None
+    if source is not None:
+        table_alias = source.args.get("alias")
+        if table_alias is None and isinstance(source, exp.Table):
+            table_alias = exp.TableAlias(this=identifier(source.name))
+    keep: exp.Expr = column(KEEP)
+    if condition is not None:
+        known = exp.Anonymous(this="COALESCE", expressions=[condition.copy(), exp.false()])
+        keep = exp.And(this=keep, expression=known)
+    if len(items) == 1 and isinstance(items[0], exp.Star):
+        if condition is not None:
+            star = exp.Star(**{"except_": [identifier(KEEP)]})
+            items = [star, alias(keep, KEEP)]
+    else:
+        items = [*items, alias(keep, KEEP), column(SOURCE), column(WATERMARK)]
+    subquery = exp.Subquery(this=inner)
+    if table_alias is not None:
+        subquery.set("alias", table_alias.copy())
+    return exp.Select(expressions=items, from_=exp.From(this=subquery))
+
+
+def _guarded(expr: exp.Expr) -> exp.Expr:
+    """The expression, evaluated only in rows that are kept."""
+    if isinstance(expr.unnest(), exp.Column | exp.Literal):
+        return expr
+    return exp.Case(ifs=[exp.If(this=column(KEEP), true=expr.copy())])
+
+
+def _is_star(expr: exp.Expr) -> bool:
+    return isinstance(expr, exp.Star) or (
+        isinstance(expr, exp.Column) and isinstance(expr.this, exp.Star)
+    )
+
+
+def _is_complex(expr: exp.Expr) -> bool:
+    """Whether an expression reads more than its row, or makes several rows of it."""
+    if aggregates_in(expr) or any(expr.find_all(exp.Query, exp.Window)):
+        return True
+    return any(call.name.upper() in _GENERATORS for call in expr.find_all(exp.Anonymous))
+
+
+def _has_column_names(source: exp.Expr) -> bool:
+    table_alias = source.args.get("alias")
+    return table_alias is not None and bool(table_alias.columns)
+
+
+def _cast(value: exp.Expr, type_: str) -> exp.Expr:
+    return exp.Cast(this=value, to=exp.Var(this=type_))
