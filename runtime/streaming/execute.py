@@ -184,7 +184,7 @@ def _with_marks(windows: StructType) -> StructType:
     """The windows' columns, all nullable, and what is told in band."""
     columns = [StructField(field.name, field.dataType) for field in windows]
     marks = [
-        StructField(KEEP, BooleanType(), nullable=False),
+        StructField(KEEP, BooleanType()),
         StructField(SOURCE, IntegerType()),
         StructField(WATERMARK, LongType()),
     ]

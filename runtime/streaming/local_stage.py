@@ -29,7 +29,7 @@ ROW_COUNT = "$rows"
 
 MESSAGE_SCHEMA = pa.schema(
     [
-        pa.field("key_group", pa.int32(), nullable=False),
+        ("key_group", pa.int32()),
         # a blob of partials; NULL in a row that tells a watermark
         ("partials", pa.binary()),
         ("source", pa.int32()),

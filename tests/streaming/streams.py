@@ -1,0 +1,109 @@
+"""SQL over streams of files, for tests: what a query puts out, micro-batch by micro-batch."""
+
+from __future__ import annotations
+
+import uuid
+from contextlib import contextmanager
+
+import pyarrow.parquet as pq
+
+from planner.catalog import StreamTable
+from planner.lower_stream import lower_stream
+from runtime.spec import Watermark
+from runtime.streaming.execute import streaming_dataframe
+from runtime.streaming.options import StreamOptions
+from sqlwin.catalog import Registered
+from sqlwin.statements import parse_statement
+
+
+class Streams:
+    """Tables of Parquet files that are read as streams, one file a micro-batch."""
+
+    def __init__(self, session, directory):
+        self._runner = session._runner
+        self._spark = session.spark
+        self._directory = directory
+        self._tables = {}
+        self._n_files = 0
+        self._plain_stream = self._runner.catalog.stream
+        self._runner.catalog.stream = self._stream
+
+    def _stream(self, name):
+        return self._tables.get(name[-1].lower())
+
+    def table(self, name, schema, watermark=None, expression=None, proctime=()):
+        """An empty stream; `watermark` is the column, `expression` what follows it."""
+        path = self._directory / name
+        path.mkdir()
+        reader = self._spark.readStream.schema(schema).option("maxFilesPerTrigger", 1)
+        followed = Watermark(watermark, expression or watermark) if watermark else None
+        self._tables[name] = StreamTable(name, followed, frozenset(proctime))
+        entry = Registered((name,), reader.parquet(str(path)))
+        self._runner.catalog.add((name,), entry, replace=True, if_not_exists=False)
+
+    def write(self, name, table):
+        """One more file, which becomes one micro-batch."""
+        self._n_files += 1
+        path = self._directory / name / f"{self._n_files:04}.parquet"
+        hidden = path.with_name(f"_{path.name}")
+        pq.write_table(table, hidden)
+        hidden.rename(path)
+
+    def step(self, sql, **options):
+        """The steps of a query."""
+        self._runner.catalog.start_statement()
+        plan = self._runner._plan(parse_statement(sql).ast, sql)
+        refusals = tuple(e.reason for e in plan.trace.entries if e.reason)
+        zone = str(self._spark.conf.get("spark.sql.session.timeZone"))
+        updates = StreamOptions(1, 1, **options).emits_updates
+        return lower_stream(plan.physical, self._runner.catalog, zone, updates, refusals)
+
+    @contextmanager
+    def running(self, sql, checkpoint=None, **options):
+        """A query that runs while the block does."""
+        name = f"q_{uuid.uuid4().hex}"
+        directory = self._directory / (checkpoint or name)
+        sentinel = directory / "end"
+        sentinel.mkdir(parents=True, exist_ok=True)
+        chosen = StreamOptions(3, 3, end_of_input=str(sentinel), **options)
+        frame = streaming_dataframe(self._spark, self.step(sql, **options), chosen)
+        rows = []
+        writer = frame.writeStream.foreachBatch(lambda batch, _: rows.append(_tuples(batch)))
+        query = writer.option("checkpointLocation", str(directory / "spark")).start()
+        try:
+            yield Running(query, rows, sentinel)
+        finally:
+            query.stop()
+
+    def rows(self, sql, **options):
+        """All rows of a query over input that ends, sorted."""
+        with self.running(sql, **options) as running:
+            running.wait()
+            running.end()
+            return sorted((row for batch in running.batches for row in batch), key=str)
+
+
+class Running:
+    """A query that runs."""
+
+    def __init__(self, query, batches, sentinel):
+        self.query = query
+        self.batches = batches
+        self._sentinel = sentinel
+        self._n_seen = 0
+
+    def wait(self):
+        """Until all files have been read: what came out since the last time, sorted."""
+        self.query.processAllAvailable()
+        new = self.batches[self._n_seen :]
+        self._n_seen = len(self.batches)
+        return sorted((row for batch in new for row in batch), key=str)
+
+    def end(self):
+        """The end of input: what comes out then, sorted."""
+        (self._sentinel / "end.json").write_text('{"watermark_us": 1}\n')
+        return self.wait()
+
+
+def _tuples(batch):
+    return [tuple(row) for row in batch.collect()]

@@ -1,0 +1,202 @@
+"""SQL over streams of files gives the rows of the batch, and says before it starts what it cannot."""
+
+import datetime as dt
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from runtime.errors import AnalysisError
+from tests.streaming.streams import Streams
+
+pytestmark = pytest.mark.spark
+
+MIN = "INTERVAL '1' MINUTE"
+SCHEMA = "ts timestamp_ntz, lts timestamp, k string, v bigint"
+
+QUERIES = {
+    "tumble": """
+        SELECT k, window_start, window_end, COUNT(*) AS n, SUM(v) AS s, AVG(v) AS a
+        FROM TABLE(TUMBLE(TABLE events, DESCRIPTOR(ts), INTERVAL '1' MINUTE))
+        GROUP BY k, window_start, window_end""",
+    "hop, filters and expressions": """
+        SELECT UPPER(k) AS key, window_time, MAX(v) + 1 AS m, COUNT(DISTINCT v % 7) AS d,
+               COUNT(*) FILTER (WHERE 100 / v > 2) AS f, LAST_VALUE(v) AS l
+        FROM TABLE(HOP(
+          (SELECT ts, k, v FROM events WHERE v > 10 AND k <> 'c'),
+          DESCRIPTOR(ts), INTERVAL '30' SECONDS, INTERVAL '2' MINUTES))
+        WHERE v < 900
+        GROUP BY k, window_start, window_end, window_time
+        HAVING COUNT(*) > 1""",
+    "cumulate without keys": """
+        SELECT window_start, window_end, COUNT(*) AS n, STDDEV_POP(v) AS d, MIN(k) AS k
+        FROM TABLE(CUMULATE(TABLE events, DESCRIPTOR(ts), INTERVAL '1' MINUTE, INTERVAL '5' MINUTES))
+        GROUP BY window_start, window_end""",
+    "local time": """
+        SELECT k, window_start, window_end, SUM(v) AS s
+        FROM TABLE(TUMBLE(TABLE events, DESCRIPTOR(lts), INTERVAL '2' MINUTES))
+        GROUP BY k, window_start, window_end""",
+    "union": """
+        SELECT k, window_end, COUNT(*) AS n
+        FROM TABLE(TUMBLE(
+          (SELECT ts, k FROM events WHERE v > 500 UNION ALL SELECT ts, 'all' FROM events),
+          DESCRIPTOR(ts), INTERVAL '1' MINUTE))
+        GROUP BY k, window_end""",
+    "cascade": """
+        SELECT window_start, window_end, SUM(n) AS n, MAX(s) AS s
+        FROM TABLE(TUMBLE(
+          (SELECT window_time AS t, n, s FROM (
+             SELECT k, window_start, window_end, window_time, COUNT(*) AS n, SUM(v) AS s
+             FROM TABLE(TUMBLE(TABLE events, DESCRIPTOR(ts), INTERVAL '30' SECONDS))
+             GROUP BY k, window_start, window_end, window_time) WHERE n > 1),
+          DESCRIPTOR(t), INTERVAL '5' MINUTES))
+        GROUP BY window_start, window_end""",
+    "no aggregate": """
+        SELECT k, v, window_end
+        FROM TABLE(HOP(TABLE events, DESCRIPTOR(ts), INTERVAL '1' MINUTE, INTERVAL '2' MINUTES))
+        WHERE v > 900""",
+    "a join with a table at rest": """
+        SELECT name, window_end, COUNT(*) AS n
+        FROM TABLE(TUMBLE(
+          (SELECT e.ts, n.name FROM events e JOIN names n ON e.k = n.k),
+          DESCRIPTOR(ts), INTERVAL '1' MINUTE))
+        GROUP BY name, window_end""",
+}
+
+
+def events(n_rows, start_s, seed):
+    """Rows in the order of time, some without a time."""
+    rng = np.random.default_rng(seed)
+    times = np.sort(rng.integers(start_s * 10, (start_s + 300) * 10, n_rows)) * 100_000
+    ts = pa.array(times, pa.timestamp("us"), mask=rng.random(n_rows) < 0.02)
+    return pa.table(
+        {
+            "ts": ts,
+            "lts": ts.cast(pa.int64()).cast(pa.timestamp("us", tz="UTC")),
+            "k": pa.array(np.array(["a", "b", "c", "d"])[rng.integers(0, 4, n_rows)]),
+            "v": pa.array(rng.integers(1, 1000, n_rows)),
+        }
+    )
+
+
+@pytest.fixture
+def streams(fresh_session, tmp_path):
+    found = Streams(fresh_session, tmp_path)
+    names = fresh_session.spark.createDataFrame(
+        [("a", "Anna"), ("b", "Bert")], "k string, name string"
+    )
+    fresh_session.register("names", names)
+    return found
+
+
+@pytest.mark.parametrize("name", QUERIES)
+def test_a_stream_that_ends_gives_the_rows_of_the_batch(name, streams, fresh_session):
+    parts = [events(200, 300 * i, i) for i in range(3)]
+    column = "lts" if name == "local time" else "ts"
+    streams.table("events", SCHEMA, column, f"{column} - INTERVAL '5' SECONDS")
+    for part in parts:
+        streams.write("events", part)
+    found = streams.rows(QUERIES[name])
+    other = fresh_session.spark.createDataFrame(pa.concat_tables(parts))
+    streams._tables.clear()
+    fresh_session.register("events", other)
+    expected = by_text(tuple(r) for r in fresh_session.sql(QUERIES[name]).collect())
+    assert len(expected) >= 3
+    assert found == [
+        tuple(pytest.approx(v) if isinstance(v, float) else v for v in r) for r in expected
+    ]
+
+
+def at(second):
+    return dt.datetime(2024, 5, 1, tzinfo=dt.UTC).replace(tzinfo=None) + dt.timedelta(
+        seconds=second
+    )
+
+
+def rows(*pairs):
+    """A file of (second, value), all of one key."""
+    times = [at(second) for second, _ in pairs]
+    return pa.table(
+        {
+            "ts": pa.array(times, pa.timestamp("us")),
+            "lts": pa.array(times, pa.timestamp("us", tz="UTC")),
+            "k": pa.array(["a"] * len(pairs)),
+            "v": pa.array([value for _, value in pairs], pa.int64()),
+        }
+    )
+
+
+def by_text(found):
+    """Rows in the order of their texts, as `Running.wait` has them."""
+    return sorted(found, key=str)
+
+
+HOP = """
+    SELECT window_end, SUM(v) AS s
+    FROM TABLE(HOP(TABLE events, DESCRIPTOR(ts), INTERVAL '5' SECONDS, INTERVAL '20' SECONDS))
+    GROUP BY window_end"""
+TUMBLE = """
+    SELECT window_end, SUM(v) AS s
+    FROM TABLE(TUMBLE(TABLE events, DESCRIPTOR(ts), INTERVAL '10' SECONDS))
+    GROUP BY window_end"""
+
+
+def test_late_rows_count_in_the_windows_that_are_open(streams):
+    streams.table("events", SCHEMA, "ts")
+    with streams.running(HOP) as running:
+        streams.write("events", rows((1, 10), (12, 0)))
+        assert running.wait() == by_text([(at(5), 10), (at(10), 10)])
+        streams.write("events", rows((3, 1), (26, 0)))
+        assert running.wait() == by_text([(at(15), 11), (at(20), 11), (at(25), 0)])
+        streams.write("events", rows((4, 100)))
+        assert running.wait() == []
+        metrics = [p["observedMetrics"]["sqlwin.window.0"] for p in running.query.recentProgress]
+        assert sum(m["n_late"] for m in metrics) == 1
+
+
+def test_a_stream_goes_on_from_its_checkpoint(streams):
+    streams.table("events", SCHEMA, "ts")
+    streams.write("events", rows((1, 10), (12, 5)))
+    with streams.running(TUMBLE, "kept") as running:
+        assert running.wait() == [(at(10), 10)]
+    streams.write("events", rows((2, 100), (13, 7)))
+    with streams.running(TUMBLE, "kept") as running:
+        assert running.wait() == []
+        assert running.end() == [(at(20), 12)]
+
+
+def test_allowed_lateness_puts_a_window_out_again(streams):
+    streams.table("events", SCHEMA, "ts")
+    with streams.running(TUMBLE, allowed_lateness_us=60_000_000) as running:
+        streams.write("events", rows((1, 10), (12, 5)))
+        assert running.wait() == [("+I", at(10), 10)]
+        streams.write("events", rows((2, 100)))
+        assert running.wait() == by_text([("-U", at(10), 10), ("+U", at(10), 110)])
+
+
+@pytest.mark.parametrize(
+    ("sql", "message"),
+    [
+        (TUMBLE + " ORDER BY window_end", "needs all rows before the first comes out"),
+        ("SELECT COUNT(*) FROM events GROUP BY k", "never ends"),
+        (TUMBLE.replace("SUM(v)", "PERCENTILE(v, 0.5)"), "cannot be merged"),
+        ("SELECT DISTINCT k FROM events", "compares every row"),
+        (
+            "SELECT a.k FROM events a JOIN events b ON a.k = b.k",
+            "a join of two streams would keep all rows",
+        ),
+        (TUMBLE.replace("events", "silent"), "`silent` has no watermark"),
+        (TUMBLE.replace("DESCRIPTOR(ts)", "DESCRIPTOR(lts)"), "follows `ts`"),
+        (
+            "SELECT window_start, COUNT(*) FROM TABLE(CUMULATE(TABLE events, DESCRIPTOR(ts), "
+            "INTERVAL '1' MINUTE, INTERVAL '5' MINUTES)) GROUP BY window_start",
+            "identifies no window",
+        ),
+    ],
+)
+def test_what_a_stream_cannot_do_is_said_before_it_starts(sql, message, streams):
+    streams.table("events", SCHEMA, "ts")
+    streams.table("silent", SCHEMA)
+    with pytest.raises(AnalysisError, match=message) as raised:
+        streams.step(sql)
+    assert raised.value.hint
