@@ -96,11 +96,6 @@ class _StreamLowering(Lowering):
             raise refused
         local = exchange.input
         assert isinstance(local, LocalWindowAggregate)
-        if isinstance(local.window, Session):
-            raise AnalysisError(
-                "SESSION windows cannot be aggregated on a stream yet",
-                hint="use TUMBLE, HOP or CUMULATE, or SET 'execution.runtime-mode' = 'batch'",
-            )
         step = self._local_stream_step(local)
         aggregation = WindowAggregation(
             node.window,

@@ -164,6 +164,8 @@ class Runner:
         plan = self._plan(query, statement.text, sink)
         zone = str(self.spark.conf.get("spark.sql.session.timeZone"))
         explained = query_document(plan, statement.text, zone)
+        if self.stream_queries.is_stream(plan):
+            explained["text"] += "\n" + self.stream_queries.explain(plan)
         if not analyze:
             return [explained]
         if self.stream_queries.is_stream(plan):

@@ -13,6 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
 from planner.explain import physical_text
+from planner.explain_stream import explain_stream
 from planner.lower_stream import lower_stream, streams_of
 from planner.plan import Plan
 from runtime.errors import SqlwinError
@@ -225,7 +226,19 @@ class StreamQueries:
 
     def _step(self, plan: Plan) -> Any:
         zone = str(self._spark.conf.get("spark.sql.session.timeZone"))
-        return lower_stream(plan.physical, self._catalog, zone)
+        refusals = tuple(e.reason for e in plan.trace.entries if e.reason is not None)
+        updates = self._options(1, 1).emits_updates
+        return lower_stream(plan.physical, self._catalog, zone, updates, refusals)
+
+    def explain(self, plan: Plan) -> str:
+        """What the operators of a stream keep and wait for, as EXPLAIN shows it.
+
+        Raises:
+            SqlwinError: something in the plan cannot run on a stream.
+        """
+        partitions = self._partitions()
+        options = self._options(self._key_groups(partitions), partitions)
+        return explain_stream(self._step(plan), options.key_groups, options.watermark_policy)
 
     def _dataframe(self, plan: Plan, options: StreamOptions) -> DataFrame:
         return streaming_dataframe(self._spark, self._step(plan), options)

@@ -6,6 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from planner.explain_stream import explain_stream
 from runtime.errors import AnalysisError
 from tests.streaming.streams import Streams
 
@@ -35,6 +36,10 @@ QUERIES = {
     "local time": """
         SELECT k, window_start, window_end, SUM(v) AS s
         FROM TABLE(TUMBLE(TABLE events, DESCRIPTOR(lts), INTERVAL '2' MINUTES))
+        GROUP BY k, window_start, window_end""",
+    "session": """
+        SELECT k, window_start, window_end, COUNT(*) AS n, SUM(v) AS s
+        FROM TABLE(SESSION(TABLE events PARTITION BY k, DESCRIPTOR(ts), INTERVAL '6' SECONDS))
         GROUP BY k, window_start, window_end""",
     "union": """
         SELECT k, window_end, COUNT(*) AS n
@@ -200,3 +205,23 @@ def test_what_a_stream_cannot_do_is_said_before_it_starts(sql, message, streams)
     with pytest.raises(AnalysisError, match=message) as raised:
         streams.step(sql)
     assert raised.value.hint
+
+
+def test_explain_shows_what_a_stream_keeps_and_waits_for(streams):
+    streams.table("events", SCHEMA, "ts")
+    text = explain_stream(streams.step(QUERIES["cascade"]), 8, "min")
+    assert text == (
+        "== Stream ==\n"
+        "StreamWindowOperator(number=[0], window=[TUMBLE(time_col=[ts], size=[30 s])]):\n"
+        "  watermark: of events; never falls\n"
+        "  key groups: 8, by k\n"
+        "  state: one partial for each key and open window: k, $slice_end, n$0, s$0\n"
+        "  a window comes out when the watermark reaches its end; a row that comes after that is "
+        "late: dropped and counted\n"
+        "StreamWindowOperator(number=[1], window=[TUMBLE(time_col=[t], size=[5 min])]):\n"
+        "  watermark: of window operator 0; never falls\n"
+        "  key groups: 1, because there is no key\n"
+        "  state: one partial for each key and open window: $slice_end, $agg0$0, $agg1$0\n"
+        "  a window comes out when the watermark reaches its end; a row that comes after that is "
+        "late: dropped and counted\n"
+    )

@@ -1,0 +1,82 @@
+"""EXPLAIN of a stream: what its window operators keep, and what they wait for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from planner.intervals import render_duration
+from planner.operators import window_text
+from runtime.spec import ExpandStep, Session, SqlStep, Step, Window
+from runtime.stream_spec import StreamSource, StreamWindowStep
+
+
+def explain_stream(step: Step, key_groups: int, watermark_policy: str) -> str:
+    """The section of EXPLAIN about a stream.
+
+    Args:
+        step: the query's steps.
+        key_groups: into how many groups of keys the state is cut.
+        watermark_policy: `min` or `max` of the sources' watermarks.
+    """
+    lines = ["== Stream =="]
+    operators = list(_operators(step))
+    if not operators:
+        lines.append("no window operator: rows come out as they come in, nothing is kept")
+    for operator in operators:
+        lines += _lines(operator, key_groups, watermark_policy)
+    return "\n".join(lines) + "\n"
+
+
+def _operators(step: Step) -> Iterator[StreamWindowStep]:
+    """The window operators, in the order of the data's way."""
+    match step:
+        case SqlStep():
+            for _, child in step.inputs:
+                yield from _operators(child)
+        case ExpandStep():
+            yield from _operators(step.input)
+        case StreamWindowStep():
+            yield from _operators(step.input.input)
+            yield step
+
+
+def _lines(step: StreamWindowStep, key_groups: int, policy: str) -> Iterator[str]:
+    local = step.input
+    names = [name for name, _ in local.keys]
+    window = window_text(local.window, f"time_col=[{local.time_column}]")
+    yield f"StreamWindowOperator(number=[{step.number}], window=[{window}]):"
+    which = {"min": "the smallest", "max": "the largest"}[policy]
+    several = f", {which} of them" if len(local.sources) > 1 else ""
+    yield f"  watermark: of {', '.join(map(_source, local.sources))}{several}; never falls"
+    if names:
+        yield f"  key groups: {key_groups}, by {', '.join(names)}"
+    else:
+        yield "  key groups: 1, because there is no key"
+    columns = [column for partial in local.partials for column in partial.columns]
+    kept = ", ".join([*names, local.slice_end, *columns])
+    yield f"  state: {_state(local.window)}: {kept}"
+    yield f"  a window comes out when the watermark reaches its end; {_late(local.window)}"
+
+
+def _source(source: StreamSource) -> str:
+    return "the clock" if source.time_type == "proctime" else source.name
+
+
+def _state(window: Window) -> str:
+    if isinstance(window, Session):
+        return "one partial for each key and open session"
+    if window.slices_per_window == 1:
+        return "one partial for each key and open window"
+    width = render_duration(window.slice_width_us)
+    return (
+        f"one partial for each key and live slice of {width}, at most "
+        f"{window.slices_per_window} of them in a window"
+    )
+
+
+def _late(window: Window) -> str:
+    if isinstance(window, Session):
+        return "a row that can join no open session is late: dropped and counted"
+    if window.slices_per_window == 1:
+        return "a row that comes after that is late: dropped and counted"
+    return "a row is late, dropped and counted, when all windows of its slice are out"
