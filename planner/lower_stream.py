@@ -187,6 +187,11 @@ def _has_operator(node: Node) -> bool:
 def _stream_partials(plans: tuple[AggregatePlan, ...]) -> tuple[StreamPartial, ...]:
     found = []
     for call in partial_calls(plans):
+        if call.kind == "registers":
+            raise AnalysisError(
+                f"{call.text} cannot be computed on a stream yet",
+                hint="COUNT(DISTINCT ...), which is exact, can",
+            )
         condition = None if call.condition is None else to_sql(call.condition)
         found.append(
             StreamPartial(
