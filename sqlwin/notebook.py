@@ -10,10 +10,12 @@ from IPython.core.error import UsageError
 from IPython.core.magic import Magics, cell_magic, magics_class
 from IPython.core.magic_arguments import argument, magic_arguments, parse_argstring
 from IPython.display import HTML, display
+from rich.console import Console
 
 import sqlwin
 from runtime.errors import SqlwinError
 from sqlwin.display.chart import write_chart
+from sqlwin.display.table import DEFAULT_MAX_ROWS, write_table
 from sqlwin.result import Result
 
 if TYPE_CHECKING:
@@ -45,15 +47,20 @@ class SqlwinMagics(Magics):
         try:
             session = self._session()
             if arguments.explain or arguments.analyze:
-                display(session.explain(cell, analyze=arguments.analyze))
+                explained = session.explain(cell, analyze=arguments.analyze)
+                display(explained) if self._is_notebook() else print(explained)
                 return
             for result in session.execute_iter(cell):
                 if result.dataframe is not None and arguments.name:
                     self.shell.user_ns[arguments.name] = result.dataframe
-                _show(result, is_chart=arguments.chart)
+                _show(result, is_chart=arguments.chart, is_notebook=self._is_notebook())
         except SqlwinError as error:
             # one that says what to change needs no traceback
             raise UsageError(str(error)) from None
+
+    def _is_notebook(self) -> bool:
+        """Whether pictures and tables in HTML are seen, as they are not in a terminal."""
+        return getattr(self.shell, "kernel", None) is not None
 
     def _session(self) -> Session:
         session: Any = self.shell.user_ns.get(SESSION_NAME)
@@ -68,13 +75,20 @@ def load(shell: InteractiveShell) -> None:
     shell.register_magics(SqlwinMagics)
 
 
-def _show(result: Result, *, is_chart: bool) -> None:
+def _show(result: Result, *, is_chart: bool, is_notebook: bool) -> None:
+    text = io.StringIO()
     if is_chart and result.dataframe is not None:
-        text = io.StringIO()
         write_chart(result.columns, result.batches(), text.write, size=(110, 24), color=False)
         style = "line-height:1.15;font-family:monospace"
-        display(HTML(f'<pre style="{style}">{html.escape(text.getvalue())}</pre>'))
-    else:
+        if is_notebook:
+            display(HTML(f'<pre style="{style}">{html.escape(text.getvalue())}</pre>'))
+        else:
+            print(text.getvalue(), end="")
+    elif is_notebook:
         display(result)
+    elif result.columns:
+        write_table(result.columns, result.batches(DEFAULT_MAX_ROWS + 1), Console(highlight=False))
+    else:
+        print(result.text or result.message)
     for note in result.remarks:
         print(f"note: {note}")

@@ -43,6 +43,7 @@ def shell(monkeypatch: pytest.MonkeyPatch) -> Any:
     shell.run_line_magic("load_ext", "sqlwin")
     shell.run_line_magic("reload_ext", "sqlwin")
     monkeypatch.setitem(shell.user_ns, "sqlwin_session", FakeSession())
+    monkeypatch.setattr(shell, "kernel", object(), raising=False)  # as in a notebook
     return shell
 
 
@@ -93,6 +94,18 @@ def test_the_magic_shows_every_result_and_its_remarks(
     shell.run_cell_magic("sqlwin", "", "SET 'a' = 'b'; SELECT 1")
     assert [result.kind for result in shown] == ["ok", "table"]
     assert capsys.readouterr().out == "note: mind this\n"
+
+
+def test_in_a_terminal_the_magic_prints(
+    shell: Any, shown: list[Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    shell.kernel = None
+    shell.run_cell_magic("sqlwin", "", "SET 'a' = 'b'; SELECT 1")
+    shell.run_cell_magic("sqlwin", "--explain", "SELECT 1")
+    out = capsys.readouterr().out
+    assert out.startswith("OK\nname │ n")
+    assert out.endswith("note: mind this\nthe plan\n")
+    assert shown == []
 
 
 def test_the_magic_explains(shell: Any, shown: list[Any]) -> None:

@@ -133,6 +133,10 @@ const clock = (() => {
     return grain >= 6 * HOUR ? `${day} ${text}` : text;
   }
 
+  const date = (t) => new Date(Math.floor(t / 1000));
+  const month = (t) => `${MONTHS[date(t).getUTCMonth()]} ${date(t).getUTCFullYear()}`;
+  const year = (t) => date(t).getUTCFullYear();
+
   function duration(us) {
     const parts = [];
     let rest = Math.abs(us);
@@ -146,7 +150,7 @@ const clock = (() => {
   }
 
   const step = (least) => STEPS.find((s) => s >= least) || STEPS[STEPS.length - 1];
-  return { time, duration, step, DAY };
+  return { time, duration, step, month, year, DAY };
 })();
 
 /* Draws the windows of one window function over its slices. */
@@ -213,9 +217,12 @@ function timeline(host, use) {
   const finest = Math.min(...[60e6, 1e6, 1e3, 1].filter((g) => g === 1 || widths.every((w) => w % g === 0)).slice(0, 1));
   const isLong = Math.max(to - from, grid ? 2 * grid.longest : 0) > 1.5 * clock.DAY;
 
+  // days of two years may read alike
+  const isFar = grid && grid.longest > 300 * clock.DAY;
+
   /* A time, with the day where the picture spans several. */
   function show(t) {
-    if (isDaily) return clock.time(t, clock.DAY);
+    if (isDaily) return clock.time(t, clock.DAY) + (isFar ? ` ${clock.year(t)}` : "");
     return isLong ? `${clock.time(t - windows.mod(t, clock.DAY), clock.DAY)} ${clock.time(t, finest)}`
       : clock.time(t, finest);
   }
@@ -263,6 +270,28 @@ function timeline(host, use) {
     return { bars: found, more: own.length - shown.length, gapAt: after };
   }
 
+  /* Places on the axis and their texts, as close as there is room for. */
+  function ticks() {
+    const tick = clock.step(((to - from) * 84) / width);
+    const found = [];
+    for (let t = Math.ceil((from - START) / tick) * tick + START; t < to; t += tick) {
+      const isDay = tick >= clock.DAY || (to - from > clock.DAY && t % clock.DAY === 0);
+      found.push([t, clock.time(t, isDay ? clock.DAY : tick % 60e6 ? finest : 60e6)]);
+    }
+    return found;
+  }
+
+  function months() {
+    const room = ((to - from) * 84) / width / (30.4 * clock.DAY);
+    const step = [1, 2, 3, 6, 12, 24, 60, 120].find((n) => n >= room) || 240;
+    const found = [];
+    for (let n = -1200; n < 4800; n += step) {
+      const t = Date.UTC(2024, n, 1) * 1000;
+      if (t >= from && t < to) found.push([t, clock.month(t)]);
+    }
+    return found;
+  }
+
   function draw() {
     width = Math.max(280, host.clientWidth || 800);
     svg.replaceChildren();
@@ -273,14 +302,11 @@ function timeline(host, use) {
     const height = top + nLanes * (LANE + GAP) + 6;
     svg.setAttribute("viewBox", `0 0 ${width} ${height}`);
     svg.setAttribute("height", height);
-    const tick = clock.step(((to - from) * 84) / width);
-    const first = Math.ceil((from - START) / tick) * tick + START;
-    for (let t = first; t < to; t += tick) {
+    for (const [t, words] of isMonthly ? months() : ticks()) {
       svg.append(shape("line", { class: "tick", x1: x(t), x2: x(t), y1: AXIS - 4, y2: height }));
       const anchor = x(t) < 24 ? "start" : x(t) > width - 28 ? "end" : "middle";
       const text = shape("text", { x: x(t), y: 12, "text-anchor": anchor });
-      const isDay = tick >= clock.DAY || (to - from > clock.DAY && t % clock.DAY === 0);
-      text.textContent = clock.time(t, isDay ? clock.DAY : tick % 60e6 ? finest : 60e6);
+      text.textContent = words;
       svg.append(text);
     }
     const own = gap ? null : grid.sliceOf(chosen);
@@ -289,9 +315,10 @@ function timeline(host, use) {
         svg.append(shape("circle", { class: "event", cx: x(t), cy: AXIS + 7, r: 3.5 }));
       }
     } else if (isSliced) {
-      for (const slice of slicesInView()) {
+      for (const [i, slice] of slicesInView().entries()) {
         const [a, b] = [Math.max(0, x(slice[0])), Math.min(width, x(slice[1]))];
-        const isOdd = windows.mod(Math.floor((slice[0] - START) / grid.stride), 2) === 1;
+        const turn = isMonthly ? i : Math.floor((slice[0] - START) / grid.stride);
+        const isOdd = windows.mod(turn, 2) === 1;
         const is = slice[0] === own[0] ? "slice on" : isOdd ? "slice odd" : "slice";
         const rect = shape("rect", {
           class: is, x: a, y: AXIS, width: Math.max(0.5, b - a), height: SLICES, rx: 2,
