@@ -17,9 +17,12 @@ pytestmark = pytest.mark.spark
 
 HERE = Path(__file__).parent
 # Nexmark's come without an order, and are compared with DuckDB's results instead of golden files.
-QUERIES = sorted(
+EVERY_QUERY = sorted(
     path for path in (goldens.ROOT / "queries").rglob("*.sql") if path.parent.name != "nexmark"
 )
+# Streams whose input has no end say so in their first lines
+ENDLESS = [path for path in EVERY_QUERY if "-- Runs until Ctrl-C." in path.read_text()]
+QUERIES = [path for path in EVERY_QUERY if path not in ENDLESS]
 
 
 def golden_of(query: Path) -> Path:
@@ -47,7 +50,17 @@ def test_query_file_gives_its_golden_result(
     goldens.check(golden_of(query), out.getvalue(), update_goldens)
 
 
-@pytest.mark.parametrize("query", QUERIES, ids=lambda path: golden_of(path).stem)
+@pytest.mark.parametrize("query", ENDLESS, ids=lambda path: golden_of(path).stem)
+def test_query_without_end_gives_rows_until_it_is_stopped(
+    query: Path, fresh_session: sqlwin.Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(goldens.ROOT)
+    *_, result = fresh_session.execute(query.read_text(), query.name)
+    assert sum(batch.num_rows for batch in result.batches(limit=3)) == 3
+    assert fresh_session.streams.running() == []
+
+
+@pytest.mark.parametrize("query", EVERY_QUERY, ids=lambda path: golden_of(path).stem)
 def test_query_file_begins_with_a_comment_that_says_what_it_shows(query: Path) -> None:
     comment = re.match(r"(-- .*\n)+", query.read_text())
     assert comment is not None
