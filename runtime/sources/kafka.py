@@ -223,7 +223,7 @@ def read(spark: SparkSession, spec: TableSpec) -> DataFrame:
     """
     options = source_options(spec, is_stream=False)
     try:
-        return _columns(spark.read.format("kafka").options(**options).load(), spec)
+        return columns_of(spark.read.format("kafka").options(**options).load(), spec)
     except Exception as error:
         raise explained(error, spec) from error
 
@@ -237,7 +237,7 @@ def stream(spark: SparkSession, spec: TableSpec) -> DataFrame:
     """
     options = source_options(spec, is_stream=True)
     try:
-        return _columns(spark.readStream.format("kafka").options(**options).load(), spec)
+        return columns_of(spark.readStream.format("kafka").options(**options).load(), spec)
     except Exception as error:
         raise explained(error, spec) from error
 
@@ -281,7 +281,8 @@ def _value_fields(spec: TableSpec) -> list[str]:
     return [name for name in names if name not in _key_fields(spec)]
 
 
-def _columns(messages: DataFrame, spec: TableSpec) -> DataFrame:
+def columns_of(messages: DataFrame, spec: TableSpec) -> DataFrame:
+    """The table's columns, taken from messages as Spark's Kafka source gives them."""
     values = option_values(spec)
     physical = {c.name: c for c in physical_columns(spec)}
     found: dict[str, Column] = {}

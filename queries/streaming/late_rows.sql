@@ -1,0 +1,34 @@
+-- Late rows: some readings come six minutes late, some half an hour, and the watermark allows for one
+-- minute. A late reading still counts in those of its windows that have not closed: here windows of a
+-- quarter of an hour that slide by five minutes. Where all are closed it is dropped, and SHOW STREAMS
+-- counts it.
+SET 'execution.runtime-mode' = 'streaming';
+
+CREATE TABLE readings (
+  id BIGINT,
+  sensor INT,
+  degrees INT,
+  at AS TIMESTAMP_NTZ'2026-03-01 00:00:00' + INTERVAL '1' SECOND * (id * 10)
+        - CASE id % 100
+            WHEN 99 THEN INTERVAL '6' MINUTES
+            WHEN 49 THEN INTERVAL '30' MINUTES
+            ELSE INTERVAL '0' MINUTES
+          END,
+  WATERMARK FOR at AS at - INTERVAL '1' MINUTE
+) WITH (
+  'connector' = 'datagen',
+  'number-of-rows' = '900',
+  'rows-per-batch' = '90',
+  'seed' = '3',
+  'fields.id.kind' = 'sequence',
+  'fields.id.start' = '0',
+  'fields.id.end' = '899',
+  'fields.sensor.min' = '1',
+  'fields.sensor.max' = '2',
+  'fields.degrees.min' = '15',
+  'fields.degrees.max' = '25'
+);
+
+SELECT window_start, window_end, COUNT(*) AS readings, MAX(degrees) AS warmest
+FROM TABLE(HOP(TABLE readings, DESCRIPTOR(at), INTERVAL '5' MINUTES, INTERVAL '15' MINUTES))
+GROUP BY window_start, window_end;

@@ -1,0 +1,26 @@
+-- Visits: a user's clicks belong together until nothing comes for five minutes. A session is put out
+-- when the watermark has passed its end, five minutes after its last click: sessions that are open are
+-- kept in state, and a late click may still join two of them.
+SET 'execution.runtime-mode' = 'streaming';
+
+CREATE TABLE clicks (
+  id BIGINT,
+  visitor INT,
+  clicked_at AS TIMESTAMP_NTZ'2026-03-01 09:00:00' + INTERVAL '1' SECOND * (id * 20),
+  WATERMARK FOR clicked_at AS clicked_at - INTERVAL '10' SECONDS
+) WITH (
+  'connector' = 'datagen',
+  'number-of-rows' = '300',
+  'rows-per-batch' = '80',
+  'seed' = '2',
+  'fields.id.kind' = 'sequence',
+  'fields.id.start' = '0',
+  'fields.id.end' = '299',
+  'fields.visitor.min' = '1',
+  'fields.visitor.max' = '12'
+);
+
+SELECT visitor, window_start AS visit_start, window_end AS visit_end, COUNT(*) AS clicks
+FROM TABLE(SESSION(TABLE clicks PARTITION BY visitor, DESCRIPTOR(clicked_at), INTERVAL '5' MINUTES))
+GROUP BY visitor, window_start, window_end
+HAVING COUNT(*) >= 5;

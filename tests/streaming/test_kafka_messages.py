@@ -1,0 +1,63 @@
+"""Columns of a Kafka table to messages and back, without a Kafka."""
+
+from __future__ import annotations
+
+import datetime as dt
+
+import pytest
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+from runtime.sources import kafka, validate_table
+from runtime.spec import TableColumn, TableSpec
+
+pytestmark = pytest.mark.spark
+
+AT = dt.datetime.fromisoformat("2026-01-02T03:04:05.678")
+
+
+def table(**options: str) -> TableSpec:
+    named = {"topic": "t", "properties.bootstrap.servers": "h:1", **options}
+    columns = (
+        TableColumn("id", "BIGINT"),
+        TableColumn("name", "STRING"),
+        TableColumn("at", "TIMESTAMP_NTZ"),
+        TableColumn("part", "INT", metadata="partition"),
+    )
+    spec = TableSpec("k", "kafka", columns, tuple(named.items()))
+    validate_table(spec)
+    return spec
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"format": "json"},
+        {"format": "csv"},
+        {"value.format": "json", "key.format": "raw", "key.fields": "name", "value.fields-include": "EXCEPT_KEY"},
+        {"value.format": "json", "key.format": "json", "key.fields": "id;name"},
+    ],
+    ids=["json", "csv", "raw key", "json key"],
+)  # fmt: skip
+def test_rows_come_back_from_messages(options: dict[str, str], spark: SparkSession) -> None:
+    spec = table(**options)
+    rows = spark.createDataFrame(
+        [(1, "a", AT), (2, None, AT)], "id bigint, name string, at timestamp_ntz"
+    )
+    sent = kafka.messages(rows, spec)
+    received = sent.select(
+        *(F.col(name).cast("binary").alias(name) for name in sent.columns),
+        F.lit(7).alias("partition"),
+    )
+    found = sorted(map(tuple, kafka.columns_of(received, spec).collect()))
+    assert found == [(1, "a", AT, 7), (2, None, AT, 7)]
+
+
+def test_messages_that_cannot_be_read_fail_or_are_left_out(spark: SparkSession) -> None:
+    received = spark.createDataFrame(
+        [(b'{"id": 1}', 0), (b"{broken", 0)], "value binary, partition int"
+    )
+    tolerant = table(**{"format": "json", "json.ignore-parse-errors": "true"})
+    assert [row.id for row in kafka.columns_of(received, tolerant).collect()] == [1]
+    with pytest.raises(Exception, match=r"(?i)malformed"):
+        kafka.columns_of(received, table(format="json")).collect()

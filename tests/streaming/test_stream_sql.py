@@ -1,0 +1,246 @@
+"""Streams from SQL, end to end: sources, sinks, modes, checkpoints, what a person sees."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import time
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import sqlwin
+from sqlwin.streams import State
+
+pytestmark = pytest.mark.spark
+
+STREAMING = "SET 'execution.runtime-mode' = 'streaming';"
+BATCH = "SET 'execution.runtime-mode' = 'batch';"
+ORDERS = """
+    CREATE TABLE orders (
+      id BIGINT, item INT, price INT,
+      ts AS TIMESTAMP_NTZ'2026-01-01 00:00:00' + INTERVAL '1' SECOND * id,
+      at AS CAST(TIMESTAMP_NTZ'2026-01-01 00:00:00' + INTERVAL '1' SECOND * id AS TIMESTAMP),
+      WATERMARK FOR ts AS ts - INTERVAL '5' SECOND
+    ) WITH (
+      'connector' = 'datagen', 'number-of-rows' = '3000', 'rows-per-batch' = '1100', 'seed' = '7',
+      'fields.id.kind' = 'sequence', 'fields.id.start' = '0', 'fields.id.end' = '2999',
+      'fields.item.min' = '1', 'fields.item.max' = '4',
+      'fields.price.min' = '1', 'fields.price.max' = '100');
+"""
+ENDLESS = """
+    CREATE TABLE endless (id BIGINT, now TIMESTAMP_LTZ(3))
+    WITH ('connector' = 'datagen', 'rows-per-second' = '2000', 'seed' = '1');
+"""
+
+
+def files(directory: Path, *parts: list[tuple[int, str]]) -> None:
+    """A Parquet file for each list of rows (seconds, key)."""
+    directory.mkdir(exist_ok=True)
+    there = len(list(directory.iterdir()))
+    for number, rows in enumerate(parts, start=there):
+        table = pa.table(
+            {
+                "ts": pa.array([second * 1_000_000 for second, _ in rows], pa.timestamp("us")),
+                "k": pa.array([key for _, key in rows]),
+            }
+        )
+        path = directory / f"{number:03d}.parquet"
+        pq.write_table(table, path)
+        # Files are taken in the order of their times
+        os.utime(path, (1_700_000_000 + number, 1_700_000_000 + number))
+
+
+def events(directory: Path) -> str:
+    return f"""
+        CREATE TABLE events (ts TIMESTAMP(6), k STRING, WATERMARK FOR ts AS ts)
+        WITH ('connector' = 'filesystem', 'path' = '{directory}', 'format' = 'parquet',
+              'max-files-per-trigger' = '1');
+    """
+
+
+def rows(session: sqlwin.Session, query: str) -> list[tuple[object, ...]]:
+    return sorted((tuple(row) for row in session.execute(query)[-1].rows), key=repr)
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "SELECT id, item FROM orders WHERE price > 90",
+        """SELECT item, window_end, COUNT(*), SUM(price), AVG(price)
+           FROM TABLE(TUMBLE(TABLE orders, DESCRIPTOR(ts), INTERVAL '10' MINUTES))
+           GROUP BY item, window_start, window_end""",
+        """SELECT window_start, window_end, MAX(price), COUNT(*) FILTER (WHERE item = 2)
+           FROM TABLE(HOP(TABLE orders, DESCRIPTOR(ts), INTERVAL '2' MINUTES, INTERVAL '10' MINUTES))
+           GROUP BY window_start, window_end HAVING COUNT(*) > 150""",
+        """SELECT item, window_end, SUM(price) AS s
+           FROM TABLE(CUMULATE(TABLE orders, DESCRIPTOR(ts), INTERVAL '5' MINUTES, INTERVAL '1' HOUR))
+           WHERE price < 50 GROUP BY item, window_start, window_end""",
+    ],
+    ids=["no window", "tumble", "hop", "cumulate"],
+)  # fmt: skip
+def test_finite_input_streamed_gives_the_rows_of_the_batch(
+    query: str, fresh_session: sqlwin.Session
+) -> None:
+    fresh_session.execute(ORDERS)
+    wanted = rows(fresh_session, BATCH + query)
+    assert wanted
+    assert rows(fresh_session, STREAMING + query) == wanted
+
+
+def test_rows_are_written_once_by_every_sink_and_counted(
+    fresh_session: sqlwin.Session, tmp_path: Path
+) -> None:
+    out = io.StringIO()
+    with contextlib.redirect_stdout(out):
+        *_, result = fresh_session.execute(f"""
+            {ORDERS}
+            CREATE TABLE by_item (id BIGINT, item INT) PARTITIONED BY (item)
+            WITH ('connector' = 'filesystem', 'path' = '{tmp_path}/out', 'format' = 'parquet');
+            CREATE TABLE kept (id BIGINT, item INT) WITH ('connector' = 'memory');
+            CREATE TABLE gone (id BIGINT, item INT) WITH ('connector' = 'blackhole');
+            CREATE TABLE shown (id BIGINT, item INT) WITH ('connector' = 'print');
+            {STREAMING}
+            EXECUTE STATEMENT SET BEGIN
+              INSERT INTO by_item SELECT id, item FROM orders;
+              INSERT INTO kept SELECT id, item FROM orders;
+              INSERT INTO gone SELECT id, item FROM orders;
+              INSERT INTO shown SELECT id, item FROM orders WHERE id < 2;
+            END;
+        """)
+    assert result.message.splitlines() == [
+        "INSERT INTO by_item: 3,000 rows",
+        "INSERT INTO kept: 3,000 rows",
+        "INSERT INTO gone: done",
+        "INSERT INTO shown: 2 rows",
+    ]
+    assert len(out.getvalue().splitlines()) == 2
+    wanted = rows(fresh_session, f"{BATCH} SELECT id, item FROM orders")
+    assert rows(fresh_session, "SELECT id, item FROM by_item") == wanted
+    assert rows(fresh_session, "SELECT id, item FROM kept") == wanted
+    assert {p.name for p in (tmp_path / "out").iterdir()} == {f"item={i}" for i in range(1, 5)}
+    assert all(stream.state is State.ENDED for stream in fresh_session.streams.all())
+
+
+def test_a_stream_resumes_where_it_stopped_and_another_query_is_refused(
+    fresh_session: sqlwin.Session, tmp_path: Path
+) -> None:
+    count = """INSERT INTO counts SELECT k, window_end, COUNT(*)
+               FROM TABLE(TUMBLE(TABLE events, DESCRIPTOR(ts), INTERVAL '10' SECONDS))
+               GROUP BY k, window_start, window_end"""
+    files(tmp_path / "in", [(1, "a"), (2, "b")], [(12, "a"), (13, "a")])
+    *_, first = fresh_session.execute(f"""
+        {events(tmp_path / "in")}
+        CREATE TABLE counts (k STRING, window_end TIMESTAMP(3), n BIGINT)
+        WITH ('connector' = 'filesystem', 'path' = '{tmp_path}/out', 'format' = 'json');
+        {STREAMING}
+        SET 'execution.checkpointing.dir' = '{tmp_path}/checkpoints';
+        SET 'sqlwin.end-of-input' = 'hold-windows';
+        {count}
+    """)
+    assert first.row_count == 2
+    files(tmp_path / "in", [(19, "b"), (31, "a")])
+    assert fresh_session.execute(count)[0].row_count == 2
+    with pytest.raises(sqlwin.SqlwinError) as caught:
+        fresh_session.execute(count.replace("'10' SECONDS", "'5' SECONDS"))
+    assert "is another query's: its plan has changed" in caught.value.message
+    assert "size=[10 s]" in caught.value.message
+    *_, last = fresh_session.execute(f"SET 'sqlwin.end-of-input' = 'close-windows'; {count}")
+    assert last.row_count == 1
+    (again,) = fresh_session.execute(count)
+    assert again.row_count == 0
+    assert "the input ended in an earlier run" in again.notes[0]
+    found = [
+        (k, end.second, n) for k, end, n in rows(fresh_session, f"{BATCH} SELECT * FROM counts")
+    ]
+    assert found == [("a", 10, 1), ("a", 20, 2), ("a", 40, 1), ("b", 10, 1), ("b", 20, 1)]
+
+
+def test_a_source_without_end_runs_until_it_is_stopped(fresh_session: sqlwin.Session) -> None:
+    *_, result = fresh_session.execute(f"""
+        {ENDLESS}
+        CREATE TABLE kept (id BIGINT) WITH ('connector' = 'memory');
+        INSERT INTO kept SELECT id FROM endless WHERE id % 2 = 0;
+    """)
+    assert result.stream is not None
+    assert result.query is not None
+    assert result.message == f"INSERT INTO kept: stream {result.stream.number} runs"
+    deadline = time.monotonic() + 120
+    while not rows(fresh_session, "SELECT id FROM kept") and time.monotonic() < deadline:
+        time.sleep(0.3)
+    (told,) = fresh_session.execute("SHOW STREAMS")[0].rows
+    assert (told.name, told.state, told.into) == ("kept", "running", "kept")
+    (stopped,) = fresh_session.execute("STOP STREAM kept")
+    assert "is stopped" in stopped.message
+    assert "execution.checkpointing.dir" in stopped.notes[0]
+    assert not result.query.isActive
+    ids = [row[0] for row in rows(fresh_session, "SELECT id FROM kept")]
+    assert len(set(ids)) == len(ids)
+    assert all(i % 2 == 0 for i in ids)
+
+
+def test_rows_without_end_come_batch_by_batch_and_stop_when_no_more_are_wanted(
+    fresh_session: sqlwin.Session,
+) -> None:
+    fresh_session.execute(ENDLESS)
+    (result,) = fresh_session.execute("SELECT id FROM endless")
+    assert sum(batch.num_rows for batch in result.batches(limit=100)) == 100
+    assert fresh_session.streams.running() == []
+    with pytest.raises(sqlwin.SqlwinError, match="this query's rows have no end"):
+        _ = result.rows
+
+
+def test_a_streaming_dataframe_takes_part_under_its_name(fresh_session: sqlwin.Session) -> None:
+    ticks = fresh_session.spark.readStream.format("rate").option("rowsPerSecond", 50).load()
+    fresh_session.register("ticks", ticks, time_column="timestamp", watermark="1 second")
+    frame = fresh_session.sql("SELECT value * 2 AS twice FROM ticks")
+    assert frame.isStreaming
+    assert frame.columns == ["twice"]
+
+
+def test_a_single_file_is_streamed_too(fresh_session: sqlwin.Session, tmp_path: Path) -> None:
+    files(tmp_path / "in [1]", [(1, "a"), (2, "b")])
+    fresh_session.execute(f"""
+        CREATE TABLE one WITH ('connector' = 'filesystem', 'path' = '{tmp_path}/in [1]/000.parquet');
+        {STREAMING}
+    """)
+    assert [row.k for row in fresh_session.execute("SELECT k FROM one")[0].rows] == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    ("script", "message"),
+    [
+        (
+            """CREATE TABLE k (a INT) WITH ('connector' = 'kafka', 'topic' = 't', 'format' = 'json',
+                 'properties.bootstrap.servers' = 'nowhere:9092');
+               SELECT * FROM k""",
+            "--packages org.apache.spark:spark-sql-kafka-0-10_2.13:",
+        ),
+        (STREAMING + ORDERS + "SELECT 1 / (id - 5) AS x FROM orders", "division by zero"),
+        (
+            STREAMING + ORDERS + """CREATE TABLE f (id BIGINT) WITH ('connector' = 'filesystem',
+                 'path' = '/tmp/never', 'format' = 'csv');
+               INSERT OVERWRITE f SELECT id FROM orders""",
+            "INSERT OVERWRITE of `f` cannot take a stream",
+        ),
+        (BATCH + ENDLESS + "SELECT * FROM endless", "rows without end need a streaming run"),
+        (
+            BATCH + """CREATE TABLE s (l STRING)
+                 WITH ('connector' = 'socket', 'hostname' = 'h', 'port' = '1');
+               SELECT * FROM s""",
+            "connector 'socket' is read as a stream",
+        ),
+        ("STOP STREAM nothing", "there is no stream `nothing`"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_is_said_before_or_when_it_fails(
+    script: str, message: str, fresh_session: sqlwin.Session
+) -> None:
+    with pytest.raises(sqlwin.SqlwinError) as caught:
+        for result in fresh_session.execute_iter(script):
+            assert result.rows is not None
+    assert message in str(caught.value).lower() or message in str(caught.value)
+    assert "Traceback" not in str(caught.value)
