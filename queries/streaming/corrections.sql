@@ -7,7 +7,7 @@ CREATE TABLE readings (
   id BIGINT,
   degrees INT,
   at AS TIMESTAMP_NTZ'2026-03-01 00:00:00' + INTERVAL '1' SECOND * (id * 10)
-        - CASE WHEN id % 50 = 49 THEN INTERVAL '6' MINUTES ELSE INTERVAL '0' MINUTES END,
+        - CASE WHEN id % 50 = 10 THEN INTERVAL '6' MINUTES ELSE INTERVAL '0' MINUTES END,
   WATERMARK FOR at AS at
 ) WITH (
   'connector' = 'datagen',
