@@ -20,6 +20,7 @@ from sqlglot import exp
 
 from planner.aggregate_calls import canonical
 from planner.ast import GROUP_WINDOW_COLUMNS, WindowFunction, position_of
+from planner.grouping_sets import has_groupings
 from planner.intervals import fold_interval
 from planner.sql import alias, bare_column, column, identifier, to_sql
 from runtime.errors import AnalysisError
@@ -185,6 +186,13 @@ class _Rewrite:
                 f"{self.kind} in GROUP BY takes {len(parameters) + 1} arguments, got "
                 f"{len(self.window.expressions)}",
                 f"GROUP BY {self.kind}({usage}); an offset takes TABLE({self.kind}(...))",
+            )
+        group = self.select.args["group"]
+        if self.kind == "SESSION" and has_groupings(group):
+            raise self._error(
+                self.window,
+                "SESSION in GROUP BY has no GROUPING SETS, CUBE or ROLLUP beside it",
+                "FROM TABLE(SESSION(TABLE t PARTITION BY k, DESCRIPTOR(ts), gap))",
             )
         if self.select.args.get("from_") is None:
             raise self._error(self.window, f"{self.kind} needs a FROM", "name the table")

@@ -141,6 +141,11 @@ def test_subqueries_keep_their_own_group_windows() -> None:
             "TUMBLE_END is not known yet in WHERE",
             "HAVING",
         ),
+        (
+            f"SELECT 1 FROM t GROUP BY SESSION(ts, {HOUR}), CUBE (k)",
+            "SESSION in GROUP BY has no GROUPING SETS",
+            "PARTITION BY k",
+        ),
         (f"SELECT 1 FROM t GROUP BY HOP(ts, {HOUR})", "takes 3 arguments, got 2", "slide"),
         (f"SELECT 1 FROM t GROUP BY CUMULATE(ts, {HOUR}, {HOUR})", "no form", "TABLE(CUMULATE"),
     ],
