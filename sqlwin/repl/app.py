@@ -113,9 +113,9 @@ class Repl:
             return False
         return True
 
-    def run_sql(self, text: str, file: str | None = None, *, is_repeated: bool = False) -> bool:
+    def run_sql(self, text: str, file: str | None = None, *, is_typed: bool = True) -> bool:
         """Run statements and show their results; False if one failed or was cancelled."""
-        if file is None and not is_repeated and not text.startswith(("DESCRIBE", "SHOW")):
+        if file is None and is_typed:
             self.last_sql = text
         self.names.stop_learning()
         self.engine.start()

@@ -125,20 +125,23 @@ def _quit(repl: Repl, argument: str) -> None:
 
 @command(r"\d", "[NAME]", "list tables and views, or describe one", "tables")
 def _describe(repl: Repl, argument: str) -> None:
-    repl.run_sql(f"DESCRIBE {argument.rstrip(';')};" if argument else "SHOW TABLES;")
+    repl.run_sql(
+        f"DESCRIBE {argument.rstrip(';')};" if argument else "SHOW TABLES;", is_typed=False
+    )
 
 
 @command(r"\d+", "NAME", "the statement that would make a table or view again", "tables")
 def _show_create(repl: Repl, argument: str) -> None:
     if not argument:
         raise CommandError(r"\d+ needs the name of a table or view", hint=r"\d lists them")
-    repl.run_sql(f"SHOW CREATE TABLE {argument};")
+    repl.run_sql(f"SHOW CREATE TABLE {argument};", is_typed=False)
 
 
 @command(r"\df", "[PATTERN]", "list functions, such as \\df %window%")
 def _functions(repl: Repl, argument: str) -> None:
     quoted = argument.replace("'", "''")
-    repl.run_sql(f"SHOW FUNCTIONS LIKE '{quoted}';" if argument else "SHOW FUNCTIONS;")
+    like = f" LIKE '{quoted}'" if argument else ""
+    repl.run_sql(f"SHOW FUNCTIONS{like};", is_typed=False)
 
 
 # -- files and editing -------------------------------------------------------------------------
@@ -198,7 +201,7 @@ def _watch(repl: Repl, argument: str) -> None:
     is_fine = True
     while is_fine:
         repl.say(f"\n{time.strftime('%H:%M:%S')}, every {seconds:g} s")
-        is_fine = repl.run_sql(repl.last_sql, is_repeated=True) and repl.sleep(seconds)
+        is_fine = repl.run_sql(repl.last_sql, is_typed=False) and repl.sleep(seconds)
 
 
 @command(r"\chart", "", "run the last statement and draw its rows: lines by key over time, or bars")
@@ -208,7 +211,7 @@ def _chart(repl: Repl, argument: str) -> None:
     before = repl.options.format
     repl.options.format = "chart"
     try:
-        repl.run_sql(repl.last_sql, is_repeated=True)
+        repl.run_sql(repl.last_sql, is_typed=False)
     finally:
         repl.options.format = before
 
