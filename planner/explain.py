@@ -7,18 +7,26 @@ from collections.abc import Callable, Iterator
 from planner.logical import Node
 from planner.operator_text import Operator
 from planner.operators import logical_operators, physical_operators
+from planner.physical import SharedExchange
 from planner.plan import Plan
 from planner.window_uses import window_uses
 
 Describe = Callable[[Node], list[Operator]]
 
 
-def explain(plan: Plan) -> str:
-    """The whole explanation of a plan: trees, windows, rules."""
+def explain(plan: Plan, drawn: set[int] | None = None) -> str:
+    """The whole explanation of a plan: trees, windows, rules.
+
+    Args:
+        plan: the plan.
+        drawn: numbers of the shared exchanges that were drawn before, and where to add those that
+            are drawn now. In place of one that was stands a reference to it.
+    """
+    drawn = set() if drawn is None else drawn
     sections = [
-        ("Abstract Syntax Tree", _tree(plan.bound, logical_operators)),
-        ("Optimized Logical Plan", _tree(plan.logical, logical_operators)),
-        ("Optimized Physical Plan", _tree(plan.physical, physical_operators)),
+        ("Abstract Syntax Tree", _tree(plan.bound, logical_operators, drawn)),
+        ("Optimized Logical Plan", _tree(plan.logical, logical_operators, drawn)),
+        ("Optimized Physical Plan", _tree(plan.physical, physical_operators, drawn)),
         ("Windows", [line for use in window_uses(plan.physical) for line in use.lines]),
         ("Rules", list(_rules(plan))),
     ]
@@ -29,14 +37,19 @@ def explain(plan: Plan) -> str:
 
 def physical_text(plan: Plan) -> str:
     """The physical plan, one operator a line."""
-    return "\n".join(_tree(plan.physical, physical_operators))
+    return "\n".join(_tree(plan.physical, physical_operators, set()))
 
 
-def _tree(node: Node, describe: Describe) -> list[str]:
+def _tree(node: Node, describe: Describe, drawn: set[int]) -> list[str]:
     """A tree drawn with `+-`, `:-` and `:`; a node may take several lines, one above the other."""
     lines: list[str] = []
 
     def draw(node: Node, head: str, margin: str) -> None:
+        if isinstance(node, SharedExchange):
+            if node.number in drawn:
+                lines.append(f"{head}Reused(reference_id=[{node.number}])")
+                return
+            drawn.add(node.number)
         operators = describe(node)
         for depth, each in enumerate(operators):
             lines.append((head if depth == 0 else margin + "   " * (depth - 1) + "+- ") + str(each))

@@ -20,6 +20,7 @@ from planner.operators import (
     window_parameters,
 )
 from planner.optimizer import Rule, TraceEntry
+from planner.physical import SharedExchange
 from planner.plan import Plan
 from planner.rules import LOGICAL_STAGES, PHYSICAL_STAGES
 from planner.window_uses import window_uses
@@ -34,18 +35,21 @@ def document(queries: Sequence[Json]) -> Json:
     return {"version": DOCUMENT_VERSION, "queries": list(queries)}
 
 
-def query_document(plan: Plan, statement: str, time_zone: str) -> Json:
+def query_document(
+    plan: Plan, statement: str, time_zone: str, drawn: set[int] | None = None
+) -> Json:
     """One statement's plan: text, trees, windows, rules; JSON values only.
 
     Args:
         plan: the plan.
         statement: the SQL text.
         time_zone: the session's zone, on whose clock windows over TIMESTAMP_LTZ are.
+        drawn: which shared exchanges other plans' texts show already, as `explain` takes it.
     """
     ids = operator_ids(plan.physical)
     return {
         "statement": statement,
-        "text": explain(plan),
+        "text": explain(plan, drawn),
         "time_zone": time_zone,
         "trees": {
             "bound": _tree(plan.bound, logical_operators, "b"),
@@ -81,6 +85,8 @@ def operator_ids(plan: Node) -> dict[int, list[str]]:
 
     def walk(node: Node) -> None:
         nonlocal n_operators
+        if isinstance(node, SharedExchange) and id(node) in ids:
+            return
         count = len(physical_operators(node))
         ids.setdefault(id(node), [f"p{n_operators + i}" for i in range(count)])
         n_operators += count
@@ -93,8 +99,17 @@ def operator_ids(plan: Node) -> dict[int, list[str]]:
 
 def _tree(root: Node, describe: Callable[[Node], list[Operator]], prefix: str) -> Json:
     operators: list[Json] = []
+    shared: dict[int, str] = {}
 
     def add(node: Node) -> str:
+        if isinstance(node, SharedExchange):
+            if id(node) not in shared:
+                shared[id(node)] = f"{prefix}{len(operators)}"
+                added(node)
+            return shared[id(node)]
+        return added(node)
+
+    def added(node: Node) -> str:
         chain = describe(node)
         first = len(operators)
         for i, each in enumerate(chain):

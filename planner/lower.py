@@ -31,6 +31,8 @@ from planner.physical import (
     LocalWindowAggregate,
     OnePhaseWindowAggregate,
     ScanLocalWindowAggregate,
+    SharedExchange,
+    SharedSlices,
 )
 from planner.sql import (
     alias,
@@ -49,6 +51,8 @@ from runtime.spec import (
     MeasuredStep,
     PartialColumn,
     ScanLocalStep,
+    SharedExchangeStep,
+    SharedSlicesStep,
     SqlStep,
     Step,
     Window,
@@ -218,9 +222,6 @@ class Lowering:
         )
 
     def _two_phases(self, node: GlobalWindowAggregate) -> exp.Query:
-        exchange = node.input
-        assert isinstance(exchange, Exchange)
-        local = self._local_step(exchange.input)
         aggregation = WindowAggregation(
             node.window,
             node.keys,
@@ -229,13 +230,33 @@ class Lowering:
             START,
             END,
         )
-        exchanged = ExchangeStep(
-            local, exchange.keys, self._label(exchange), exchange.partitions, exchange.buckets
+        merged = self.named(
+            GlobalStep(self._exchange_step(node.input), aggregation, self._label(node))
         )
-        merged = self.named(GlobalStep(exchanged, aggregation, self._label(node)))
         windows = {key.name: window_column(key, node.time_type) for key in node.window_keys}
         items = [alias(windows.get(c.name, column(c.name)), c.name) for c in node.schema]
         return exp.Select(expressions=items, from_=exp.From(this=exp.Subquery(this=merged)))
+
+    def _exchange_step(self, exchange: Node) -> ExchangeStep | SharedSlicesStep:
+        if isinstance(exchange, SharedSlices):
+            shared = exchange.input
+            assert isinstance(shared, SharedExchange)
+            step = SharedExchangeStep(
+                self._local_step(shared.input),
+                shared.keys,
+                shared.slice_end,
+                shared.accumulators,
+                shared.levels,
+                self._label(shared),
+                shared.partitions,
+                shared.buckets,
+            )
+            return SharedSlicesStep(step, exchange.level, exchange.columns)
+        assert isinstance(exchange, Exchange)
+        local = self._local_step(exchange.input)
+        return ExchangeStep(
+            local, exchange.keys, self._label(exchange), exchange.partitions, exchange.buckets
+        )
 
     def _local_step(self, local: Node) -> LocalStep | ScanLocalStep | SqlStep | MeasuredStep:
         if isinstance(local, Expand):

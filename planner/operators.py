@@ -41,6 +41,8 @@ from planner.physical import (
     LocalWindowAggregate,
     OnePhaseWindowAggregate,
     ScanLocalWindowAggregate,
+    SharedExchange,
+    SharedSlices,
 )
 from planner.sql import conjunction, to_sql
 from runtime.spec import (
@@ -51,6 +53,7 @@ from runtime.spec import (
     Hop,
     ScanSource,
     Session,
+    SliceLevel,
     Tumble,
     Window,
 )
@@ -148,10 +151,37 @@ def physical_operators(node: Node) -> list[Operator]:
                 )
             ]
         case Exchange():
-            spread = {"partitions": node.partitions, "buckets": node.buckets}
-            known = {name: str(number) for name, number in spread.items() if number is not None}
-            distribution = _hash(node.keys)
-            return [operator("Exchange", distribution=distribution, carries="Arrow blobs", **known)]
+            return [
+                operator(
+                    "Exchange",
+                    distribution=_hash(node.keys),
+                    carries="Arrow blobs",
+                    **_spread(node),
+                )
+            ]
+        case SharedExchange():
+            return [
+                operator(
+                    "Exchange",
+                    distribution=_hash(node.keys),
+                    carries="Arrow blobs",
+                    slices=_levels(node.levels),
+                    **_spread(node),
+                    reuse_id=str(node.number),
+                )
+            ]
+        case SharedSlices():
+            shared = node.input
+            assert isinstance(shared, SharedExchange)
+            return [
+                operator(
+                    "SharedSlices",
+                    width=render_duration(shared.levels[node.level].width_us),
+                    select=[
+                        name if name == own else f"{name} AS {own}" for name, own in node.columns
+                    ],
+                )
+            ]
         case GlobalWindowAggregate():
             merged = [_merge(plan) for plan in node.plans if plan.accumulators]
             return [
@@ -311,6 +341,22 @@ def _partials(plans: tuple[AggregatePlan, ...]) -> list[str]:
         for plan in plans
         for partial in plan.partials
     ]
+
+
+def _spread(node: Exchange | SharedExchange) -> dict[str, str]:
+    spread = {"partitions": node.partitions, "buckets": node.buckets}
+    return {name: str(number) for name, number in spread.items() if number is not None}
+
+
+def _levels(levels: tuple[SliceLevel, ...]) -> list[str]:
+    """Widths of the levels that travel: `1 min`, `5 min from 1 min`."""
+    texts = []
+    for level in levels:
+        text = render_duration(level.width_us)
+        if level.source is not None:
+            text += f" from {render_duration(levels[level.source].width_us)}"
+        texts.append(text if level.is_read else f"({text})")
+    return texts
 
 
 def _slice_end(name: str) -> str:

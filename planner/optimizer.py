@@ -80,6 +80,11 @@ class Trace:
         if entry not in self.entries or reason is None:
             self.entries.append(entry)
 
+    def add_disabled(self, rule: str) -> None:
+        """Record that a setting has a rule left out."""
+        reason = "disabled by sqlwin.optimizer.disabled-rules"
+        self.entries.append(TraceEntry(rule, "any node", reason))
+
 
 Rule = Callable[[Node, Options], Node | Refusal | None]
 
@@ -107,45 +112,80 @@ def optimize(plan: Node, stages: Sequence[Stage], options: Options, trace: Trace
     Raises:
         SchemaChangedError: a rule changed the names or types of a node's columns.
     """
+    (optimized,) = optimize_together([plan], stages, options, [trace])
+    return optimized
+
+
+def optimize_together(
+    plans: Sequence[Node], stages: Sequence[Stage], options: Options, traces: Sequence[Trace]
+) -> list[Node]:
+    """Apply the stages to plans that may have nodes in common, and still have them afterwards.
+
+    What is done to a common node is in the trace of the first plan that has it.
+
+    Raises:
+        SchemaChangedError: a rule changed the names or types of a node's columns.
+    """
     for stage in stages:
         rules = [rule for rule in stage.rules if rule.__name__ not in options.disabled_rules]
         for rule in stage.rules:
             if rule not in rules:
-                disabled = "disabled by sqlwin.optimizer.disabled-rules"
-                trace.entries.append(TraceEntry(rule.__name__, "any node", disabled))
+                for trace in traces:
+                    trace.add_disabled(rule.__name__)
         for _ in range(_MAX_PASSES):
-            refusals: list[tuple[str, Node, str]] = []
-            after = _apply(plan, rules, options, trace, refusals)
-            if after is plan:
+            refusals: list[tuple[Trace, str, Node, str]] = []
+            done: dict[int, Node] = {}
+            after = [
+                _Pass(rules, options, trace, refusals, done).apply(plan)
+                for plan, trace in zip(plans, traces, strict=True)
+            ]
+            if all(new is old for new, old in zip(after, plans, strict=True)):
                 break
-            plan = after
+            plans = after
         else:
             raise SchemaChangedError(f"stage {stage.name} does not come to rest")
         # only what was refused in the final plan is of interest
-        for name, node, reason in refusals:
+        for trace, name, node, reason in refusals:
             trace.add(name, node, reason)
-    return plan
+    return list(plans)
 
 
-def _apply(
-    node: Node,
-    rules: Collection[Rule],
-    options: Options,
-    trace: Trace,
-    refusals: list[tuple[str, Node, str]],
-) -> Node:
-    inputs = tuple(_apply(child, rules, options, trace, refusals) for child in node.inputs)
-    if any(new is not old for new, old in zip(inputs, node.inputs, strict=True)):
-        node = node.with_inputs(*inputs)
-    for rule in rules:
-        result = rule(node, options)
-        if isinstance(result, Refusal):
-            refusals.append((rule.__name__, node, result.reason))
-        elif result is not None:
-            _check_schema(rule, node, result)
-            trace.add(rule.__name__, node)
-            return result
-    return node
+@dataclass(frozen=True)
+class _Pass:
+    """One walk over a plan, bottom-up.
+
+    Attributes:
+        rules: what is tried at each node.
+        options: settings.
+        trace: where to note what was done.
+        refusals: where to note what was refused.
+        done: what became of the nodes met so far, by identity.
+    """
+
+    rules: Collection[Rule]
+    options: Options
+    trace: Trace
+    refusals: list[tuple[Trace, str, Node, str]]
+    done: dict[int, Node]
+
+    def apply(self, node: Node) -> Node:
+        if id(node) not in self.done:
+            self.done[id(node)] = self._applied(node)
+        return self.done[id(node)]
+
+    def _applied(self, node: Node) -> Node:
+        inputs = tuple(self.apply(child) for child in node.inputs)
+        if any(new is not old for new, old in zip(inputs, node.inputs, strict=True)):
+            node = node.with_inputs(*inputs)
+        for rule in self.rules:
+            result = rule(node, self.options)
+            if isinstance(result, Refusal):
+                self.refusals.append((self.trace, rule.__name__, node, result.reason))
+            elif result is not None:
+                _check_schema(rule, node, result)
+                self.trace.add(rule.__name__, node)
+                return result
+        return node
 
 
 def _check_schema(rule: Rule, before: Node, after: Node) -> None:

@@ -21,7 +21,13 @@ from planner.logical import (
     WindowTableFunction,
 )
 from runtime.expressions import Expression
-from runtime.spec import ArrowPartial, ScanSource, Window
+from runtime.spec import (
+    Accumulator,
+    ArrowPartial,
+    ScanSource,
+    SliceLevel,
+    Window,
+)
 
 __all__ = [
     "Exchange",
@@ -31,6 +37,8 @@ __all__ = [
     "OnePhaseWindowAggregate",
     "Project",
     "ScanLocalWindowAggregate",
+    "SharedExchange",
+    "SharedSlices",
     "Sink",
     "SqlQuery",
     "TableScan",
@@ -89,6 +97,36 @@ class Exchange(UnaryNode):
     keys: tuple[str, ...]
     partitions: int | None = None
     buckets: int | None = None
+
+
+@dataclass(frozen=True)
+class SharedExchange(UnaryNode):
+    """Partials that several window aggregates read, brought to the task that owns their key.
+
+    One node with several parents: in a plan, or in the plans of a statement set. `number` tells
+    those of a statement apart. `accumulators` say how partials are rolled up to wider slices,
+    `windows` are those of the aggregates. `partitions` and `buckets` are as in `Exchange`.
+    """
+
+    number: int
+    keys: tuple[str, ...]
+    slice_end: str
+    accumulators: tuple[Accumulator, ...]
+    levels: tuple[SliceLevel, ...]
+    windows: tuple[Window, ...]
+    partitions: int | None = None
+    buckets: int | None = None
+
+
+@dataclass(frozen=True)
+class SharedSlices(UnaryNode):
+    """The slices of one level of a `SharedExchange`, and of its columns those that are needed.
+
+    `columns` holds the name of each column there, and the one it has here.
+    """
+
+    level: int
+    columns: tuple[tuple[str, str], ...]
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from sqlglot import exp
@@ -10,8 +11,14 @@ from planner.binder import bind
 from planner.catalog import Catalog
 from planner.logical import Node, Sink
 from planner.lower_stream import streams_of
-from planner.optimizer import Options, Trace, optimize
-from planner.rules import LOGICAL_STAGES, PHYSICAL_STAGES, RULE_NAMES
+from planner.optimizer import Options, Trace, optimize, optimize_together
+from planner.rules import (
+    LOGICAL_STAGES,
+    PHYSICAL_STAGES,
+    RULE_NAMES,
+    SCAN_STAGES,
+    SHARING_RULE,
+)
 from planner.spread import spread_exchanges
 from planner.strict import check_plan
 from planner.to_physical import to_physical
@@ -40,6 +47,29 @@ class Plan:
     rule_names: tuple[str, ...] = RULE_NAMES
 
 
+@dataclass(frozen=True)
+class Draft:
+    """A query that is planned as far as it can be by itself.
+
+    Attributes:
+        bound: the logical plan as the query says it.
+        logical: the same after the rules.
+        physical: the physical plan before window aggregates share anything.
+        trace: what the rules did.
+        notes: why window blocks were left to Spark as they are.
+        is_rewritten: as in `Plan`.
+        sink: for INSERT, the table and whether it is overwritten.
+    """
+
+    bound: Node
+    logical: Node
+    physical: Node
+    trace: Trace
+    notes: tuple[str, ...]
+    is_rewritten: bool
+    sink: tuple[str, bool] | None
+
+
 def plan_query(
     query: exp.Query,
     sql: str,
@@ -59,14 +89,47 @@ def plan_query(
     Raises:
         AnalysisError: the query does not fit the catalog, or a window makes no sense.
     """
+    (plan,) = plan_together([draft_plan(query, sql, catalog, options, sink)], options)
+    return plan
+
+
+def draft_plan(
+    query: exp.Query,
+    sql: str,
+    catalog: Catalog,
+    options: Options,
+    sink: tuple[str, bool] | None = None,
+) -> Draft:
+    """The first part of `plan_query`, for queries that are then planned together.
+
+    Raises:
+        AnalysisError: the query does not fit the catalog, or a window makes no sense.
+    """
     bound = bind(query, sql, catalog, options.strict_flink)
     trace = Trace()
     logical = optimize(bound.plan, LOGICAL_STAGES, options, trace)
     if options.strict_flink:
         check_plan(logical, is_stream=bool(streams_of(logical, catalog)))
     physical = optimize(to_physical(logical), PHYSICAL_STAGES, options, trace)
-    physical = spread_exchanges(physical, options.spread)
-    trees = [bound.plan, logical, physical]
-    if sink is not None:
-        trees = [Sink(tree.schema, tree, *sink) for tree in trees]
-    return Plan(trees[0], trees[1], trees[2], trace, bound.notes, bound.is_rewritten)
+    return Draft(bound.plan, logical, physical, trace, bound.notes, bound.is_rewritten, sink)
+
+
+def plan_together(drafts: Sequence[Draft], options: Options) -> list[Plan]:
+    """Plan queries that run one after another, so that they share what they can."""
+    traces = [draft.trace for draft in drafts]
+    plans = [draft.physical for draft in drafts]
+    if SHARING_RULE.__name__ in options.disabled_rules:
+        for trace in traces:
+            trace.add_disabled(SHARING_RULE.__name__)
+    else:
+        plans = SHARING_RULE(plans, traces, options)
+    plans = optimize_together(plans, SCAN_STAGES, options, traces)
+    plans = spread_exchanges(plans, options.spread)
+    return [_finished(draft, plan) for draft, plan in zip(drafts, plans, strict=True)]
+
+
+def _finished(draft: Draft, physical: Node) -> Plan:
+    trees = [draft.bound, draft.logical, physical]
+    if draft.sink is not None:
+        trees = [Sink(tree.schema, tree, *draft.sink) for tree in trees]
+    return Plan(trees[0], trees[1], trees[2], draft.trace, draft.notes, draft.is_rewritten)

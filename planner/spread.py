@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from planner.logical import Node, WindowAggregate
 from planner.optimizer import SpreadOptions
-from planner.physical import Exchange, GlobalWindowAggregate, ScanLocalWindowAggregate
+from planner.physical import (
+    Exchange,
+    GlobalWindowAggregate,
+    ScanLocalWindowAggregate,
+    SharedExchange,
+)
 from runtime.spec import Session, Window
 
 # More buckets than tasks: a bucket is what a task of the global stage holds in memory.
@@ -21,16 +27,27 @@ _TASK_WINDOWS = 1 << 22
 _WIDTHS = {"boolean": 1, "tinyint": 1, "smallint": 2, "int": 4, "float": 4, "date": 4}
 
 
-def spread_exchanges(node: Node, options: SpreadOptions) -> Node:
-    """The physical plan with the tasks and buckets of each of its exchanges.
+def spread_exchanges(plans: Sequence[Node], options: SpreadOptions) -> list[Node]:
+    """Physical plans with the tasks and buckets of each of their exchanges.
 
     From files whose sizes are known, few tasks for few rows: by the bytes that are read, and by the
-    windows that may come out. From anything else, as many as Spark would take.
+    windows that may come out. From anything else, as many as Spark would take. What plans have in
+    common they still have afterwards.
     """
-    inputs = tuple(spread_exchanges(child, options) for child in node.inputs)
-    if any(new is not old for new, old in zip(inputs, node.inputs, strict=True)):
-        node = node.with_inputs(*inputs)
-    if not isinstance(node, Exchange):
+    done: dict[int, Node] = {}
+
+    def spread(node: Node) -> Node:
+        if id(node) not in done:
+            inputs = tuple(spread(child) for child in node.inputs)
+            changed = any(new is not old for new, old in zip(inputs, node.inputs, strict=True))
+            done[id(node)] = _spread(node.with_inputs(*inputs) if changed else node, options)
+        return done[id(node)]
+
+    return [spread(plan) for plan in plans]
+
+
+def _spread(node: Node, options: SpreadOptions) -> Node:
+    if not isinstance(node, Exchange | SharedExchange):
         return node
     if not node.keys:
         return replace(node, partitions=1, buckets=1)
@@ -39,7 +56,8 @@ def spread_exchanges(node: Node, options: SpreadOptions) -> Node:
     n_bytes = 0
     if scan is not None:
         n_bytes = scan.source.n_rows * _row_bytes(scan)
-        wanted = _tasks(scan.window, scan.source.n_rows, n_bytes)
+        windows = node.windows if isinstance(node, SharedExchange) else (scan.window,)
+        wanted = max(_tasks(window, scan.source.n_rows, n_bytes) for window in windows)
         partitions = partitions or min(wanted, options.most_partitions)
     partitions = partitions or options.most_partitions
     if buckets is None:

@@ -6,9 +6,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from planner.intervals import render_duration, render_months
-from planner.logical import Node, WindowTableFunction
+from planner.logical import Expand, Node, WindowTableFunction
 from planner.operators import window_text
-from planner.physical import GlobalWindowAggregate, OnePhaseWindowAggregate
+from planner.physical import (
+    GlobalWindowAggregate,
+    OnePhaseWindowAggregate,
+    SharedExchange,
+    SharedSlices,
+)
 from runtime.spec import (
     DAY_US,
     CalendarCumulate,
@@ -53,6 +58,11 @@ def window_uses(plan: Node) -> Iterator[WindowUse]:
 
 
 def _uses(node: Node, above: Window | None) -> Iterator[WindowUse]:
+    if isinstance(node, SharedExchange):
+        # what is below puts rows into slices, not into windows
+        for child in _local(node).inputs:
+            yield from _uses(child, None)
+        return
     window: Window | None = getattr(node, "window", None)
     if window is not None and window != above:
         yield _use(node, window)
@@ -64,7 +74,7 @@ def _use(node: Node, window: Window) -> WindowUse:
     time_column = getattr(node, "time_column", None)
     if isinstance(node, GlobalWindowAggregate):
         lines = tuple(_slices(node))
-        local = node.input.inputs[0]
+        local = _local(node.input)
         return WindowUse(
             node, window, getattr(local, "time_column", None), lines, slice_widths_us(window)
         )
@@ -73,6 +83,14 @@ def _use(node: Node, window: Window) -> WindowUse:
         line = f"{text}: {_copies_text(window)}"
         return WindowUse(node, window, time_column, (line,), copies=_copies(window))
     return WindowUse(node, window, time_column, (), slice_widths_us(window))
+
+
+def _local(exchange: Node) -> Node:
+    """The local stage below an exchange."""
+    node = exchange.inputs[0]
+    while isinstance(node, SharedExchange | Expand):
+        node = node.input
+    return node
 
 
 def slice_widths_us(window: Window) -> tuple[int, ...]:
@@ -115,7 +133,9 @@ def _slices(node: GlobalWindowAggregate) -> Iterator[str]:
     plural = "slice" if count == "1" else "slices"
     up_to = "up to " if isinstance(window, Cumulate | CalendarCumulate) else ""
     yield f"  a window is put together from {up_to}{count} {plural}; each row is aggregated once"
-    columns = ", ".join(c.name for c in local.schema)
+    if isinstance(local, SharedExchange):
+        yield f"  {_sharing(node.input, local)}"
+    columns = ", ".join(c.name for c in node.input.schema)
     yield f"  the exchange carries one row per key and non-empty slice: {columns}"
     if isinstance(window, Hop) and window.slide_us > window.size_us:
         yield (
@@ -143,6 +163,15 @@ def _session_pieces(node: GlobalWindowAggregate, window: Session) -> Iterator[st
 
 def _of_partition(window: Session) -> str:
     return f" of one {', '.join(window.partition)}" if window.partition else ""
+
+
+def _sharing(reader: Node, shared: SharedExchange) -> str:
+    assert isinstance(reader, SharedSlices)
+    level = shared.levels[reader.level]
+    if level.source is None:
+        return f"the slices are read by other windows too (reuse_id=[{shared.number}])"
+    finer = render_duration(shared.levels[level.source].width_us)
+    return f"the slices are rolled up from those of {finer} (reuse_id=[{shared.number}])"
 
 
 def _copies(window: Window) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import pyarrow as pa
 from pyspark.errors import PySparkException
@@ -14,20 +14,21 @@ from sqlglot import exp
 from planner.explain_document import document, query_document
 from planner.lower import lower
 from planner.optimizer import Options, SpreadOptions
-from planner.plan import Plan, plan_query
+from planner.plan import Draft, Plan, draft_plan, plan_together
 from runtime.batch.execute import ExecutionOptions, dataframe
 from runtime.batch.null_times import NullTimes, StatementNullTimes
+from runtime.batch.shared import SharedPartials, read_by_several
 from runtime.errors import SqlwinError
 from runtime.spark import is_remote
 from runtime.spark_errors import translate
-from runtime.spec import TableSpec
+from runtime.spec import Step, TableSpec
 from sqlwin import listings
 from sqlwin.analysis import Json, analyzed, without_results
 from sqlwin.catalog import Name, SessionCatalog, View
 from sqlwin.config import Config
 from sqlwin.definitions import Definitions
 from sqlwin.explanation import render
-from sqlwin.inserts import insert_into_spark, insert_rows, insert_target
+from sqlwin.inserts import arranged, insert_into_spark, insert_rows, insert_target
 from sqlwin.positions import relocate
 from sqlwin.result import Result
 from sqlwin.statements import (
@@ -154,6 +155,8 @@ class Runner:
             case CreateTable() if statement.as_query is not None and not analyze:
                 query, sink = statement.as_query, (".".join(statement.name), False)
             case StatementSet():
+                if not analyze:
+                    return self._explanations_together(statement.inserts)
                 each = [self.explanations(insert, analyze) for insert in statement.inserts]
                 return [document for documents in each for document in documents]
             case _:
@@ -188,6 +191,15 @@ class Runner:
             raise
         except Exception as error:
             raise self._explained(statement.text)(error) from error
+
+    def _explanations_together(self, inserts: Sequence[Insert]) -> list[Json]:
+        """Documents of INSERTs that share what they can; in texts a shared part stands once."""
+        zone = str(self.spark.conf.get("spark.sql.session.timeZone"))
+        drawn: set[int] = set()
+        return [
+            query_document(plan, insert.text, zone, drawn)
+            for insert, plan in zip(inserts, self._plans(inserts), strict=True)
+        ]
 
     def _explain_statement(self, statement: Explain) -> Result:
         if isinstance(statement.statement, SparkStatement):
@@ -253,7 +265,25 @@ class Runner:
             raise self._explained(text)(error) from error
 
     def _plan(self, query: exp.Query, text: str, sink: tuple[str, bool] | None = None) -> Plan:
-        options = Options(
+        (plan,) = plan_together([self._draft(query, text, sink)], self._planner_options())
+        return plan
+
+    def _plans(self, inserts: Sequence[Insert], has_sinks: bool = True) -> list[Plan]:
+        """The plans of INSERTs that run together, with their tables on top or without."""
+        drafts = []
+        for insert in inserts:
+            sink = (".".join(insert.name), insert.overwrite) if has_sinks else None
+            drafts.append(self._draft(insert.ast, insert.text, sink))
+        return plan_together(drafts, self._planner_options())
+
+    def _draft(self, query: exp.Query, text: str, sink: tuple[str, bool] | None) -> Draft:
+        try:
+            return draft_plan(query, text, self.catalog, self._planner_options(), sink)
+        except SqlwinError as error:
+            raise relocate(error, text) from error
+
+    def _planner_options(self) -> Options:
+        return Options(
             agg_phase_strategy=str(self.config.get("table.optimizer.agg-phase-strategy")),
             disabled_rules=frozenset(self.config.get("sqlwin.optimizer.disabled-rules")),
             strict_flink=bool(self.config.get("sqlwin.strict-flink")),
@@ -265,10 +295,6 @@ class Runner:
                 most_partitions=int(str(self.spark.conf.get("spark.sql.shuffle.partitions"))),
             ),
         )
-        try:
-            return plan_query(query, text, self.catalog, options, sink)
-        except SqlwinError as error:
-            raise relocate(error, text) from error
 
     def _execution_options(self) -> ExecutionOptions:
         return ExecutionOptions(
@@ -335,24 +361,55 @@ class Runner:
         return bool(self.config.get("table.dml-sync"))
 
     def _statement_set(self, statement: StatementSet) -> Result:
-        plans = [self._plan(insert.ast, insert.text) for insert in statement.inserts]
-        if all(self.stream_queries.is_stream(plan) for plan in plans):
+        """All INSERTs of a set; over tables at rest all are checked before the first one runs."""
+        inserts = statement.inserts
+        tables = [insert_target(self.catalog, insert.name) for insert in inserts]
+        plans = self._plans(inserts, has_sinks=False)
+        are_streams = [self.stream_queries.is_stream(plan) for plan in plans]
+        if all(are_streams):
             # All are started before the first is waited for
             started = [
-                (
-                    ".".join(insert.name),
-                    self._start_insert(plan, insert, insert_target(self.catalog, insert.name)),
-                )
-                for plan, insert in zip(plans, statement.inserts, strict=True)
+                (".".join(insert.name), self._start_insert(plan, insert, table))
+                for plan, insert, table in zip(plans, inserts, tables, strict=True)
             ]
             return insert_result(statement.text, started, waits=self._waits())
-        results = [self._insert(insert) for insert in statement.inserts]
+        if any(are_streams):
+            results = [self._insert(insert) for insert in inserts]
+        else:
+            results = self._insert_together(inserts, [lower(plan.physical) for plan in plans])
         counts = [result.row_count for result in results]
         total = sum(count or 0 for count in counts) if None not in counts else None
         message = "\n".join(result.message for result in results)
         return Result(
             statement.text, "insert", message, row_count=total, null_times=self._null_times
         )
+
+    def _insert_together(self, inserts: Sequence[Insert], steps: Sequence[Step]) -> list[Result]:
+        """INSERTs one after another, with what they share kept in between."""
+        results: list[Result] = []
+        with SharedPartials(read_by_several(steps)) as shared:
+            rows = [
+                self._insert_rows(insert, step, shared)
+                for insert, step in zip(inserts, steps, strict=True)
+            ]
+            for insert, frame in zip(inserts, rows, strict=True):
+                self._describe_job(insert.text)
+                try:
+                    results.append(self._write(insert, frame))
+                except SqlwinError as error:
+                    raise _with_progress(error, inserts, len(results)) from error
+        return results
+
+    def _insert_rows(self, insert: Insert, step: Step, shared: SharedPartials) -> DataFrame:
+        """The rows of an INSERT of a statement set, found to fit its table."""
+        try:
+            rows = dataframe(self.spark, step, self._execution_options(), shared)
+        except PySparkException as error:
+            raise self._explained(insert.text)(error) from error
+        table = insert_target(self.catalog, insert.name)
+        if table is not None:
+            arranged(rows, table, insert.columns)
+        return rows
 
     # -- definitions ---------------------------------------------------------------------------
 
@@ -480,6 +537,23 @@ class Runner:
             name = self.config.get("pipeline.name")
             described = f"{name}: {text}" if name else text
             self.spark.sparkContext.setJobDescription(" ".join(described.split())[:500])
+
+
+def _with_progress(error: SqlwinError, inserts: Sequence[Insert], n_written: int) -> SqlwinError:
+    """The error of an INSERT of a statement set, with what became of the others."""
+    names = [".".join(insert.name) for insert in inserts]
+    parts = []
+    if n_written:
+        have = "has" if n_written == 1 else "have"
+        parts.append(f"{', '.join(names[:n_written])} {have} been written")
+    rest = names[n_written + 1 :]
+    if rest:
+        parts.append(f"{', '.join(rest)} {'was' if len(rest) == 1 else 'were'} not begun")
+    if parts:
+        place = f"INSERT {n_written + 1} of {len(names)} in the statement set failed"
+        note = f"{place} ({names[n_written]}): {'; '.join(parts)}"
+        error.hint = f"{error.hint}\n  {note}" if error.hint else note
+    return error
 
 
 def _spark_plan(rows: DataFrame, mode: str) -> str:

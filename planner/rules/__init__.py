@@ -10,6 +10,7 @@ from planner.rules.prune_aggregate_input import prune_aggregate_input
 from planner.rules.pull_window_filter_above_aggregate import pull_window_filter_above_aggregate
 from planner.rules.push_filter_below_window import push_filter_below_window
 from planner.rules.push_local_aggregate_into_scan import push_local_aggregate_into_scan
+from planner.rules.share_window_slices import share_window_slices
 from planner.rules.split_window_aggregate import split_window_aggregate
 
 LOGICAL_STAGES = (
@@ -19,12 +20,18 @@ LOGICAL_STAGES = (
     Stage("columns", (prune_aggregate_input,)),
 )
 
-PHYSICAL_STAGES = (
-    Stage("phases", (split_window_aggregate,)),
+PHYSICAL_STAGES = (Stage("phases", (split_window_aggregate,)),)
+
+# Between these stages `share_window_slices` looks at whole plans
+SHARING_RULE = share_window_slices
+
+SCAN_STAGES = (
     Stage("scans", (push_local_aggregate_into_scan,)),
     Stage("groupings", (expand_after_local_aggregate,)),
 )
 
-RULE_NAMES = tuple(
-    rule.__name__ for stage in (*LOGICAL_STAGES, *PHYSICAL_STAGES) for rule in stage.rules
+RULE_NAMES = (
+    *(rule.__name__ for stage in (*LOGICAL_STAGES, *PHYSICAL_STAGES) for rule in stage.rules),
+    SHARING_RULE.__name__,
+    *(rule.__name__ for stage in SCAN_STAGES for rule in stage.rules),
 )

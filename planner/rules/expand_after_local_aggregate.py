@@ -5,7 +5,7 @@ from __future__ import annotations
 from planner.logical import Expand, Filter, NamedExpr, Node, Project
 from planner.lower_stream import streams_of
 from planner.optimizer import Options, Refusal
-from planner.physical import Exchange, LocalWindowAggregate
+from planner.physical import Exchange, LocalWindowAggregate, SharedExchange
 from planner.sql import column
 
 
@@ -16,7 +16,9 @@ def expand_after_local_aggregate(node: Node, options: Options) -> Node | Refusal
     gives the same. Flink expands the rows themselves. Refused over streams, where the local stage
     sends its partials on as they are.
     """
-    if not (isinstance(node, Exchange) and isinstance(node.input, LocalWindowAggregate)):
+    if not isinstance(node, Exchange | SharedExchange):
+        return None
+    if not isinstance(node.input, LocalWindowAggregate):
         return None
     local = node.input
     filters: list[Filter] = []

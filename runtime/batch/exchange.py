@@ -43,7 +43,7 @@ def exchange(
     """
 
     def cut(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for table in _large_tables(batches, buffer_bytes):
+        for table in large_tables(batches, buffer_bytes):
             yield bucket_blobs(table, keys, buckets)
 
     return place_blobs(partials.mapInArrow(wrap(cut), BLOB_DDL), partitions)
@@ -64,7 +64,7 @@ def place_blobs(blobs: DataFrame, partitions: int) -> DataFrame:
     return blobs.repartitionById(partitions, blobs.bucket).sortWithinPartitions("bucket")
 
 
-def _large_tables(batches: Iterable[pa.RecordBatch], enough_bytes: int) -> Iterator[pa.Table]:
+def large_tables(batches: Iterable[pa.RecordBatch], enough_bytes: int) -> Iterator[pa.Table]:
     """The batches, put together until they reach `enough_bytes`."""
     pending: list[pa.RecordBatch] = []
     size = 0

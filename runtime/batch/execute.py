@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from itertools import count
 
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
 
 from runtime.batch.estimates import with_spark_tables
 from runtime.batch.exchange import exchange
@@ -15,8 +16,9 @@ from runtime.batch.expand import expand_sql
 from runtime.batch.global_aggregate import global_aggregate
 from runtime.batch.local import local_aggregate_sql
 from runtime.batch.meter import Meter, Wrap, as_it_is
-from runtime.batch.null_times import StatementNullTimes
+from runtime.batch.null_times import ScanCounter, StatementNullTimes
 from runtime.batch.scan_local import scan_partials, scan_partials_schema
+from runtime.batch.shared import SharedPartials, exchange_shared, scan_shared
 from runtime.spec import (
     DEFAULT_BUFFER_BYTES,
     ExchangeStep,
@@ -25,6 +27,8 @@ from runtime.spec import (
     LocalStep,
     MeasuredStep,
     ScanLocalStep,
+    SharedExchangeStep,
+    SharedSlicesStep,
     SqlStep,
     Step,
 )
@@ -60,51 +64,95 @@ class ExecutionOptions:
         return self.meter.wrap(label) if self.meter is not None and label else as_it_is
 
 
-def dataframe(spark: SparkSession, step: Step, options: ExecutionOptions) -> DataFrame:
-    """The DataFrame that computes `step`. Nothing runs yet."""
-    match step:
-        case SqlStep():
-            return sql_dataframe(spark, step, lambda child: dataframe(spark, child, options))
-        case ExpandStep():
-            with temporary_view(spark, dataframe(spark, step.input, options)) as source:
-                return spark.sql(expand_sql(step, source))
-        case LocalStep():
-            with temporary_view(spark, dataframe(spark, step.input, options)) as source:
-                partials = spark.sql(local_aggregate_sql(step, source))
-            return _observed(partials, step.label, options)
-        case MeasuredStep():
-            return _observed(dataframe(spark, step.input, options), step.label, options)
-        case StreamWindowStep():
-            raise TypeError("a window operator over a stream has no batch form")
-        case GlobalStep():
-            local = step.input.input
-            aggregation = with_spark_tables(spark, step.aggregation)
-            wrap = options.wrap(step.label)
-            if isinstance(local, ScanLocalStep):
-                partitions, buckets = _spread(spark, step.input, options)
-                read = options.wrap(local.label)
-                local = replace(local, buffer_bytes=options.buffer_bytes)
-                counts = options.null_times
-                counter = counts.counter(local.time_column) if counts is not None else None
-                keys = step.input.keys
-                blobs = scan_partials(spark, local, keys, buckets, partitions, read, counter)
-                schema = scan_partials_schema(local)
-                return global_aggregate(blobs, schema, aggregation, wrap)
-            partials = dataframe(spark, local, options)
-            partitions, buckets = _spread(spark, step.input, options)
-            cut = options.wrap(step.input.label)
-            size = options.buffer_bytes
-            blobs = exchange(partials, step.input.keys, buckets, partitions, cut, size)
-            return global_aggregate(blobs, partials.schema, aggregation, wrap)
+def dataframe(
+    spark: SparkSession,
+    step: Step,
+    options: ExecutionOptions,
+    shared: SharedPartials | None = None,
+) -> DataFrame:
+    """The DataFrame that computes `step`. Nothing runs yet.
+
+    Args:
+        spark: the session.
+        step: the step.
+        options: how it is spread over tasks.
+        shared: partials that `step` shares with others that run together.
+    """
+    return _Building(spark, options, shared or SharedPartials()).dataframe(step)
 
 
-def _observed(frame: DataFrame, label: str, options: ExecutionOptions) -> DataFrame:
-    if options.meter is None or not label:
-        return frame
-    return options.meter.observed(label, frame)
+@dataclass(frozen=True)
+class _Building:
+    spark: SparkSession
+    options: ExecutionOptions
+    shared: SharedPartials
+
+    def dataframe(self, step: Step) -> DataFrame:
+        match step:
+            case SqlStep():
+                return sql_dataframe(self.spark, step, self.dataframe)
+            case ExpandStep():
+                with temporary_view(self.spark, self.dataframe(step.input)) as source:
+                    return self.spark.sql(expand_sql(step, source))
+            case LocalStep():
+                with temporary_view(self.spark, self.dataframe(step.input)) as source:
+                    partials = self.spark.sql(local_aggregate_sql(step, source))
+                return self._observed(partials, step.label)
+            case MeasuredStep():
+                return self._observed(self.dataframe(step.input), step.label)
+            case StreamWindowStep():
+                raise TypeError("a window operator over a stream has no batch form")
+            case GlobalStep():
+                return self._windows(step)
+
+    def _windows(self, step: GlobalStep) -> DataFrame:
+        exchanged, options = step.input, self.options
+        wrap = options.wrap(step.label)
+        aggregation = with_spark_tables(self.spark, step.aggregation)
+        if isinstance(exchanged, SharedSlicesStep):
+            blobs, schema = self.shared.read(exchanged, self._shared_blobs)
+            return global_aggregate(blobs, schema, aggregation, wrap, exchanged)
+        local, keys = exchanged.input, exchanged.keys
+        partitions, buckets = _spread(self.spark, exchanged, options)
+        if isinstance(local, ScanLocalStep):
+            scan, read, counter = self._scan(local)
+            blobs = scan_partials(self.spark, scan, keys, buckets, partitions, read, counter)
+            return global_aggregate(blobs, scan_partials_schema(local), aggregation, wrap)
+        partials = self.dataframe(local)
+        cut = options.wrap(exchanged.label)
+        blobs = exchange(partials, keys, buckets, partitions, cut, options.buffer_bytes)
+        return global_aggregate(blobs, partials.schema, aggregation, wrap)
+
+    def _shared_blobs(self, step: SharedExchangeStep) -> tuple[DataFrame, StructType]:
+        options = self.options
+        partitions, buckets = _spread(self.spark, step, options)
+        if isinstance(step.input, ScanLocalStep):
+            scan, read, counter = self._scan(step.input)
+            step = replace(step, input=scan)
+            blobs = scan_shared(self.spark, step, buckets, partitions, read, counter)
+            return blobs, scan_partials_schema(scan)
+        partials = self.dataframe(step.input)
+        cut = options.wrap(step.label)
+        size = options.buffer_bytes
+        blobs = exchange_shared(partials, step, buckets, partitions, cut, size)
+        return blobs, partials.schema
+
+    def _scan(self, step: ScanLocalStep) -> tuple[ScanLocalStep, Wrap, ScanCounter | None]:
+        """The step with what options say about it; what measures it; what counts rows in it."""
+        counts = self.options.null_times
+        counter = counts.counter(step.time_column) if counts is not None else None
+        step = replace(step, buffer_bytes=self.options.buffer_bytes)
+        return step, self.options.wrap(step.label), counter
+
+    def _observed(self, frame: DataFrame, label: str) -> DataFrame:
+        if self.options.meter is None or not label:
+            return frame
+        return self.options.meter.observed(label, frame)
 
 
-def _spread(spark: SparkSession, step: ExchangeStep, options: ExecutionOptions) -> tuple[int, int]:
+def _spread(
+    spark: SparkSession, step: ExchangeStep | SharedExchangeStep, options: ExecutionOptions
+) -> tuple[int, int]:
     """Over how many tasks, and into how many buckets of keys, the exchange spreads partials."""
     if not step.keys:
         return 1, 1

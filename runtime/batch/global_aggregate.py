@@ -12,10 +12,11 @@ from pyspark.sql.types import DataType, StructField, StructType, TimestampNTZTyp
 
 from runtime.arrow.types import arrow_type
 from runtime.batch.meter import Wrap, as_it_is
+from runtime.batch.shared import level_blobs
 from runtime.kernels.blobs import from_blobs
 from runtime.kernels.merge import merge_slices
 from runtime.kernels.session import merge_sessions
-from runtime.spec import Accumulator, Session, WindowAggregation
+from runtime.spec import Accumulator, Session, SharedSlicesStep, WindowAggregation
 
 
 def global_aggregate(
@@ -23,19 +24,21 @@ def global_aggregate(
     partials: StructType,
     aggregation: WindowAggregation,
     wrap: Wrap = as_it_is,
+    shared: SharedSlicesStep | None = None,
 ) -> DataFrame:
     """Windows of all keys.
 
     Args:
-        blobs: what `exchange` yields.
+        blobs: what `exchange` yields, or `SharedPartials.read`.
         partials: the schema of the rows inside the blobs.
         aggregation: keys, window and accumulators.
         wrap: what the stage is wrapped in, to measure it.
+        shared: what to read of shared partials.
 
     Returns:
         The keys, window start and end as TIMESTAMP_NTZ, the merged columns of each accumulator.
     """
-    to_windows = wrap(_to_windows(aggregation))
+    to_windows = wrap(_to_windows(aggregation, shared))
     return blobs.mapInArrow(to_windows, output_schema(partials, aggregation))
 
 
@@ -60,13 +63,21 @@ def _output_type(partials: StructType, accumulator: Accumulator, name: str) -> D
 
 
 def _to_windows(
-    aggregation: WindowAggregation,
+    aggregation: WindowAggregation, shared: SharedSlicesStep | None
 ) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     merge = merge_sessions if isinstance(aggregation.window, Session) else merge_slices
+    level = None if shared is None else shared.level
+    columns = None if shared is None else shared.columns
 
     def to_windows(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for _, blobs in groupby(_blobs(batches), key=lambda pair: pair[0]):
-            yield from merge(from_blobs(blob for _, blob in blobs), aggregation)
+        pairs = _blobs(batches) if level is None else level_blobs(batches, level)
+        for _, blobs in groupby(pairs, key=lambda pair: pair[0]):
+            table = from_blobs(blob for _, blob in blobs)
+            if columns is not None:
+                table = pa.table(
+                    [table.column(name) for name, _ in columns], [own for _, own in columns]
+                )
+            yield from merge(table, aggregation)
 
     return to_windows
 

@@ -25,6 +25,9 @@ from runtime.sources.paths import expand, local_path
 from runtime.spark import is_remote
 from runtime.spec import Column, ScanLocalStep, ScanSource
 
+# From a table of partials to rows of blobs
+Cut = Callable[[pa.Table], Iterator[pa.RecordBatch]]
+
 # More splits than cores, so that a slow one does not hold up the rest for long.
 _SPLITS_PER_CORE = 3
 
@@ -100,11 +103,35 @@ def scan_partials(
     Raises:
         ExecutionError: a file is no longer what it was when the query was planned.
     """
+
+    def cut(table: pa.Table) -> Iterator[pa.RecordBatch]:
+        yield bucket_blobs(table, keys, buckets)
+
+    return place_blobs(scan(spark, step, cut, BLOB_DDL, wrap, null_times), partitions)
+
+
+def scan(
+    spark: SparkSession,
+    step: ScanLocalStep,
+    cut: Cut,
+    schema: str,
+    wrap: Wrap = as_it_is,
+    null_times: ScanCounter | None = None,
+) -> DataFrame:
+    """What `cut` makes of the partials of each split, as it is; else as `scan_partials`.
+
+    Args:
+        spark: the session.
+        step: what to read and aggregate.
+        cut: from a table of partials to rows of blobs.
+        schema: the columns of those rows.
+        wrap: what the stage is wrapped in, to measure it.
+        null_times: what counts the rows that pass the filters and have no time.
+    """
     n_cores = spark.sparkContext.defaultParallelism
     splits = plan_splits(step.source, step.filters, n_cores * _SPLITS_PER_CORE)
     numbers = spark.range(0, len(splits), 1, max(1, len(splits)))
-    scan = wrap(_scan(step, splits, keys, buckets, null_times))
-    return place_blobs(numbers.mapInArrow(scan, BLOB_DDL), partitions)
+    return numbers.mapInArrow(wrap(_scan(step, splits, cut, null_times)), schema)
 
 
 def scan_partials_schema(step: ScanLocalStep) -> StructType:
@@ -113,11 +140,7 @@ def scan_partials_schema(step: ScanLocalStep) -> StructType:
 
 
 def _scan(
-    step: ScanLocalStep,
-    splits: list[Split],
-    keys: tuple[str, ...],
-    buckets: int,
-    null_times: ScanCounter | None,
+    step: ScanLocalStep, splits: list[Split], cut: Cut, null_times: ScanCounter | None
 ) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def scan(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         # Spark's tasks are what runs in parallel.
@@ -127,7 +150,7 @@ def _scan(
             for number in batch.column(0).to_pylist():
                 stage = LocalStage(step)
                 for table in stage.run(splits[number]):
-                    yield bucket_blobs(table, keys, buckets)
+                    yield from cut(table)
                 if null_times is not None:
                     null_times.record(number, stage.n_null_times)
 

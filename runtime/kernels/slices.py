@@ -80,7 +80,8 @@ def group_slices(
     whole keys.
 
     Args:
-        table: the partials, in any order, several of a (key, slice) allowed.
+        table: the partials, in any order, several of a (key, slice) allowed. Partials of finer
+            slices count to the window's slice that they lie in.
         spec: which columns are keys, slice end and accumulators.
         assigner: the slice assigner of the window.
 
@@ -89,7 +90,7 @@ def group_slices(
     """
     if table.num_rows == 0:
         return
-    slot, slot_end = _slots(table.column(spec.slice_end))
+    slot, slot_end = _slots(table.column(spec.slice_end), assigner)
     first, last = assigner.first_window_end(slot_end), assigner.last_window_end(slot_end)
     in_window = first <= last
     if not in_window.all():
@@ -180,14 +181,16 @@ def changes(arrays: Sequence[Int64Array]) -> npt.NDArray[np.bool_]:
     return changed
 
 
-def _slots(slice_end: pa.ChunkedArray) -> tuple[Int64Array, Int64Array]:
-    """(the position of each slice end among the distinct ones, these in ascending order)."""
+def _slots(slice_end: pa.ChunkedArray, assigner: SliceAssigner) -> tuple[Int64Array, Int64Array]:
+    """(the position of each row's slice among the distinct ones, their ends in ascending order)."""
     codes, distinct = distinct_codes(one_chunk(slice_end))
-    ends = int64_values(distinct)
+    # The end of the window's own slice: that of the time just before the end of a finer one.
+    ends = assigner.slice_end(int64_values(distinct) - 1)
     order = np.argsort(ends)
+    begins = np.concatenate(([True], ends[order[1:]] != ends[order[:-1]]))
     slot_of_code = np.empty(len(order), np.int64)
-    slot_of_code[order] = np.arange(len(order))
-    return slot_of_code[codes], ends[order]
+    slot_of_code[order] = np.cumsum(begins) - 1
+    return slot_of_code[codes], ends[order][begins]
 
 
 def _ascending(cell: Int64Array, n_cells: int) -> Int64Array | None:

@@ -18,7 +18,7 @@ from rich.table import Table
 
 import sqlwin
 from runtime.errors import ExecutionError
-from tests.bench import cases, data, peers, scaling
+from tests.bench import cases, dashboard, data, peers, scaling
 from tests.bench.cases import Case
 from tests.bench.chart import save
 
@@ -50,6 +50,9 @@ def main() -> None:
             table = scaling.run(session, options.data, options.rows, options.runs, console)
         else:
             table = _matrix(session, options, console)
+            if not options.case or "statement set" in options.case:
+                path = data.make(options.data, options.rows, 1_000)
+                console.print(dashboard.summary(*dashboard.measure(session, path, options.runs)))
     console.print(table)
     if options.svg:
         save(table, options.svg)

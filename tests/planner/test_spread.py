@@ -20,7 +20,7 @@ def scan(n_rows, window=MINUTELY):
 
 
 def spread(local, keys=("key",), **options):
-    exchange = spread_exchanges(Exchange((), local, keys), SpreadOptions(**options))
+    [exchange] = spread_exchanges([Exchange((), local, keys)], SpreadOptions(**options))
     return exchange.partitions, exchange.buckets
 
 

@@ -1,0 +1,359 @@
+"""Window aggregates over the same rows: onto one local aggregate over the slices they share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from sqlglot import exp
+
+from planner.catalog import Schema
+from planner.intervals import render_duration
+from planner.logical import Filter, NamedExpr, Node, Project, TableScan
+from planner.lower_stream import streams_of
+from planner.optimizer import Options, Trace
+from planner.physical import (
+    Exchange,
+    GlobalWindowAggregate,
+    LocalWindowAggregate,
+    SharedExchange,
+    SharedSlices,
+)
+from planner.slice_levels import (
+    FixedWindow,
+    common_grid,
+    grid_of,
+    is_cheaper_together,
+    slice_levels,
+)
+from planner.sql import column, column_names, to_sql
+from planner.union_partials import Columns, union_partials
+from runtime.spec import Column, Tumble
+
+# Accumulators whose partials can be merged into wider slices before the exchange.
+_ROLLED_UP = frozenset(
+    "sum count min max bit_and bit_or bit_xor first last moments count_distinct "
+    "sum_distinct".split()
+)
+
+
+def share_window_slices(
+    plans: Sequence[Node], traces: Sequence[Trace], options: Options
+) -> list[Node]:
+    """Let window aggregates over the same rows share one local aggregate.
+
+    Unlike other rules this one looks at whole plans, at all those of a statement set together.
+    Window aggregates share a local aggregate if
+
+    1. they read the same input under the same conditions, which is not a stream;
+    2. their windows are on the same time column, and are no sessions;
+    3. they group by the same keys;
+    4. the slices that all their windows are made of are not too fine to pay;
+    5. partials of all their aggregates merge into wider slices.
+
+    Args:
+        plans: the physical plans, window aggregates in two phases.
+        traces: for each plan, where to note what was done to it.
+        options: settings.
+
+    Returns:
+        The plans; a shared node is one and the same object wherever it stands.
+    """
+    found = [
+        _Aggregation(node, plan_number, *_base_of(node))
+        for plan_number, plan in enumerate(plans)
+        for node in _window_aggregates(plan)
+    ]
+    name = share_window_slices.__name__
+    groups: list[list[_Aggregation]] = []
+    for over_same_rows in _classes(found, lambda a, b: a.base == b.base):
+        if len(over_same_rows) == 1:
+            continue
+        shared, refused = _compatible(over_same_rows, options)
+        groups += shared
+        for aggregation, reason in refused:
+            traces[aggregation.plan_number].add(name, aggregation.node, reason)
+    for group in groups:
+        for aggregation in group:
+            traces[aggregation.plan_number].add(name, aggregation.node)
+    rewriting = _Rewriting(groups)
+    return [rewriting.of(plan) for plan in plans]
+
+
+@dataclass(frozen=True)
+class _Aggregation:
+    """A window aggregate of some plan, and what lies below its local part.
+
+    Attributes:
+        node: the global part.
+        plan_number: the position of its plan.
+        base: the input without the conditions and choices of columns on top of it.
+        conditions: those conditions.
+    """
+
+    node: GlobalWindowAggregate
+    plan_number: int
+    base: Node
+    conditions: tuple[exp.Expr, ...]
+
+    @property
+    def local(self) -> LocalWindowAggregate:
+        """The local part."""
+        return _local_of(self.node)
+
+    @property
+    def window(self) -> FixedWindow:
+        """The window, which is one of fixed widths."""
+        window = self.node.window
+        assert isinstance(window, FixedWindow)
+        return window
+
+    @property
+    def key_texts(self) -> frozenset[str]:
+        """The group keys as Spark SQL."""
+        return frozenset(to_sql(key.expr) for key in self.local.keys)
+
+    @property
+    def condition_texts(self) -> frozenset[str]:
+        """The conditions as Spark SQL."""
+        return frozenset(map(to_sql, self.conditions))
+
+    @property
+    def time(self) -> tuple[str, str]:
+        """The time column and its type."""
+        return self.local.time_column.lower(), self.local.time_type
+
+
+_Refusals = list[tuple[_Aggregation, str]]
+
+
+def _window_aggregates(node: Node) -> Iterator[GlobalWindowAggregate]:
+    for child in node.inputs:
+        yield from _window_aggregates(child)
+    if isinstance(node, GlobalWindowAggregate) and isinstance(node.input, Exchange):
+        if isinstance(node.input.input, LocalWindowAggregate):
+            yield node
+
+
+def _local_of(node: GlobalWindowAggregate) -> LocalWindowAggregate:
+    local = node.input.inputs[0]
+    assert isinstance(local, LocalWindowAggregate)
+    return local
+
+
+def _base_of(node: GlobalWindowAggregate) -> tuple[Node, tuple[exp.Expr, ...]]:
+    """The input below conditions and choices of columns, and the conditions."""
+    conditions: tuple[exp.Expr, ...] = ()
+    base = _local_of(node).input
+    while True:
+        if isinstance(base, Filter):
+            conditions = (*base.conjuncts, *conditions)
+        elif not (isinstance(base, Project) and all(i.is_plain_column for i in base.items)):
+            return base, conditions
+        base = base.inputs[0]
+
+
+def _classes(
+    among: Sequence[_Aggregation], is_alike: Callable[[_Aggregation, _Aggregation], bool]
+) -> list[list[_Aggregation]]:
+    classes: list[list[_Aggregation]] = []
+    for aggregation in among:
+        known = next((c for c in classes if is_alike(c[0], aggregation)), None)
+        if known is None:
+            classes.append([aggregation])
+        else:
+            known.append(aggregation)
+    return classes
+
+
+# -- which ones share --------------------------------------------------------------------------
+
+
+def _compatible(
+    over_same_rows: Sequence[_Aggregation], options: Options
+) -> tuple[list[list[_Aggregation]], _Refusals]:
+    """(groups that share a local aggregate, which ones do not and why)."""
+    refused: _Refusals = []
+    able = []
+    for aggregation in over_same_rows:
+        reason = _obstacle(aggregation, options)
+        if reason is None:
+            able.append(aggregation)
+        else:
+            refused.append((aggregation, reason))
+    groups = []
+    for alike in _classes(able, lambda a, b: _difference(a, b) is None):
+        if len(alike) > 1:
+            clusters = _clusters(alike)
+            groups += [cluster for cluster in clusters if len(cluster) > 1]
+            refused += [
+                (cluster[0], _too_fine(cluster[0], alike))
+                for cluster in clusters
+                if len(cluster) == 1
+            ]
+        elif len(able) > 1:
+            refused.append((alike[0], _least_difference(alike[0], able)))
+    return groups, refused
+
+
+def _obstacle(aggregation: _Aggregation, options: Options) -> str | None:
+    """Why an aggregation can share with no other one."""
+    if not isinstance(aggregation.node.window, FixedWindow):
+        return "its slices are not all of the same width"
+    for plan in aggregation.local.plans:
+        for accumulator in plan.accumulators:
+            if accumulator.kind not in _ROLLED_UP:
+                return f"partials of {plan.call.text} are not merged before the exchange"
+    if options.catalog is not None and streams_of(aggregation.base, options.catalog):
+        return "the input is a stream"
+    return None
+
+
+# What can keep two aggregations over one input from sharing, the most telling first
+_DIFFERENCES: tuple[tuple[Callable[[_Aggregation], object], str], ...] = (
+    (lambda aggregation: aggregation.time, "are on another time column"),
+    (lambda aggregation: aggregation.condition_texts, "have other conditions"),
+    (lambda aggregation: aggregation.key_texts, "group by other keys"),
+)
+
+
+def _difference(left: _Aggregation, right: _Aggregation) -> int | None:
+    """The position in `_DIFFERENCES` of what two aggregations differ in; None if in nothing."""
+    return next((i for i, (of, _) in enumerate(_DIFFERENCES) if of(left) != of(right)), None)
+
+
+def _least_difference(aggregation: _Aggregation, among: Sequence[_Aggregation]) -> str:
+    """What keeps an aggregation from the one that is most like it."""
+    others = [other for other in among if other is not aggregation]
+    least = max(_difference(aggregation, other) or 0 for other in others)
+    base = aggregation.base
+    over = base.table if isinstance(base, TableScan) else "this input"
+    return f"the other windows over {over} {_DIFFERENCES[least][1]}"
+
+
+def _clusters(alike: Sequence[_Aggregation]) -> list[list[_Aggregation]]:
+    """Aggregations with the finest slices first, each put to the first ones it goes well with."""
+    clusters: list[list[_Aggregation]] = []
+    for aggregation in sorted(alike, key=lambda a: grid_of(a.window)):
+        for cluster in clusters:
+            if is_cheaper_together([a.window for a in (*cluster, aggregation)]):
+                cluster.append(aggregation)
+                break
+        else:
+            clusters.append([aggregation])
+    return clusters
+
+
+def _too_fine(aggregation: _Aggregation, alike: Sequence[_Aggregation]) -> str:
+    other = next(a for a in alike if a is not aggregation)
+    width = common_grid([grid_of(aggregation.window), grid_of(other.window)]).width_us
+    return f"slices common to it and the other windows would be {render_duration(width)} wide"
+
+
+# -- the plans that they make ------------------------------------------------------------------
+
+
+class _Rewriting:
+    """Puts shared nodes in the place of exchanges, each made once.
+
+    Args:
+        groups: the window aggregates that share.
+    """
+
+    def __init__(self, groups: Sequence[Sequence[_Aggregation]]) -> None:
+        self._groups = groups
+        self._place = {
+            id(aggregation.node): (number, position)
+            for number, group in enumerate(groups)
+            for position, aggregation in enumerate(group)
+        }
+        self._shared: dict[int, tuple[SharedExchange, list[SharedSlices]]] = {}
+
+    def of(self, node: Node) -> Node:
+        """The node with shared nodes below it."""
+        place = self._place.get(id(node))
+        if place is None:
+            inputs = tuple(self.of(child) for child in node.inputs)
+            if all(new is old for new, old in zip(inputs, node.inputs, strict=True)):
+                return node
+            return node.with_inputs(*inputs)
+        number, position = place
+        if number not in self._shared:
+            self._shared[number] = self._share(number, self._groups[number])
+        return node.with_inputs(self._shared[number][1][position])
+
+    def _share(
+        self, number: int, group: Sequence[_Aggregation]
+    ) -> tuple[SharedExchange, list[SharedSlices]]:
+        first = group[0]
+        grids = [grid_of(aggregation.window) for aggregation in group]
+        levels = slice_levels(grids)
+        plans, columns = union_partials([aggregation.local.plans for aggregation in group])
+        keys = tuple(key.name for key in first.local.keys)
+        slice_end = first.local.slice_end
+        types = {c.name: c for c in first.local.schema}
+        schema = (
+            *(types[key] for key in keys),
+            types[slice_end],
+            *(
+                Column(name, "partial")
+                for plan in plans
+                for partial in plan.partials
+                for name in (partial.struct_fields or (partial.name,))
+            ),
+        )
+        local = LocalWindowAggregate(
+            schema,
+            self._input(group),
+            Tumble(levels[0].width_us, levels[0].offset_us),
+            first.local.time_column,
+            first.local.time_type,
+            first.local.keys,
+            plans,
+            slice_end,
+        )
+        accumulators = tuple(a for plan in plans for a in plan.accumulators)
+        place = {(level.width_us, level.offset_us): i for i, level in enumerate(levels)}
+        read_on = [place[grid.width_us, grid.offset_us] for grid in grids]
+        levels = tuple(
+            replace(level, columns=_read(schema, columns, [on == i for on in read_on]))
+            for i, level in enumerate(levels)
+        )
+        windows = tuple(aggregation.window for aggregation in group)
+        shared = SharedExchange(
+            schema, local, number + 1, keys, slice_end, accumulators, levels, windows
+        )
+        key_of = {to_sql(key.expr): key.name for key in first.local.keys}
+        readers = []
+        for aggregation, level_number, own in zip(group, read_on, columns, strict=True):
+            names = (
+                *((key_of[to_sql(key.expr)], key.name) for key in aggregation.local.keys),
+                (slice_end, aggregation.local.slice_end),
+                *own,
+            )
+            readers.append(SharedSlices(aggregation.local.schema, shared, level_number, names))
+        return shared, readers
+
+    def _input(self, group: Sequence[_Aggregation]) -> Node:
+        """The rows that all of a group read, with the columns that any of them needs."""
+        first = group[0]
+        rows = self.of(first.base)
+        if first.conditions:
+            rows = Filter(rows.schema, rows, first.conditions)
+        needed = {first.local.time_column.lower()}
+        for key in first.local.keys:
+            needed |= column_names(key.expr)
+        for aggregation in group:
+            for plan in aggregation.local.plans:
+                for partial in plan.partials:
+                    needed |= column_names(partial.expr)
+        kept = tuple(c for c in rows.schema if c.name.lower() in needed)
+        if len(kept) == len(rows.schema):
+            return rows
+        return Project(kept, rows, tuple(NamedExpr(c.name, column(c.name)) for c in kept))
+
+
+def _read(schema: Schema, columns: Sequence[Columns], is_reader: Sequence[bool]) -> tuple[str, ...]:
+    """The columns that any of the readers among some aggregates reads."""
+    read = {name for own, reads in zip(columns, is_reader, strict=True) if reads for name, _ in own}
+    return tuple(c.name for c in schema if c.name in read)
