@@ -7,6 +7,7 @@ from dataclasses import replace
 from sqlglot import exp
 
 from planner.aggregates import TIME_ORDERED, is_aggregate, ordering, pick_condition
+from planner.ast import UserAggregateCall
 from planner.logical import AggregateCall
 from planner.sql import literal, to_sql
 
@@ -83,10 +84,19 @@ def read_call(node: exp.Expr, name: str, time_column: str) -> AggregateCall:
         condition=condition,
         distinct=distinct,
         order=time_column if by_time else None,
+        user=inner.args["aggregate"] if isinstance(inner, UserAggregateCall) else None,
     )
     if by_time or (function in ("MIN_BY", "MAX_BY") and len(args) == 2 and not distinct):
         return replace(call, expr=_picking(call))
     return call
+
+
+def analysed(call: AggregateCall) -> exp.Expr:
+    """What Spark's analyser is given to tell the type: it knows no FILTER of Python aggregates."""
+    if call.user is not None and isinstance(call.expr, exp.Filter):
+        inner: exp.Expr = call.expr.this
+        return inner
+    return call.expr
 
 
 def _picking(call: AggregateCall) -> exp.Expr:

@@ -20,9 +20,10 @@ from planner.aggregate_plans import (
     filtered,
 )
 from planner.approximate_aggregates import approx_count_distinct
+from planner.ast import UserAggregateCall
 from planner.logical import AggregateCall
 from planner.sql import column, conjunction, is_flat_type, literal, to_sql
-from runtime.spec import Accumulator, Column
+from runtime.spec import Accumulator, Column, UserAggregate
 
 # Every aggregate of Spark 4.x, as its function registry lists them: what is to be recognised as
 # an aggregate at all.
@@ -55,12 +56,16 @@ TIME_ORDERED = {
 
 
 def is_aggregate(call: exp.Expr) -> bool:
-    """Whether a function call is one of Spark's aggregate functions."""
+    """Whether a function call is one of Spark's aggregate functions, or a person's own."""
+    if isinstance(call, UserAggregateCall):
+        return True
     return isinstance(call, exp.Anonymous) and call.name.upper() in SPARK_AGGREGATES
 
 
 def plan_aggregate(call: AggregateCall) -> AggregatePlan | NotMergeable:
     """The two-phase form of `call`, or the reason why there is none."""
+    if call.user is not None:
+        return _user(call, call.user)
     name, recipes = call.function, _RECIPES
     if call.distinct and call.function not in _HEEDLESS_OF_REPETITION:
         name, recipes = f"{call.function}(DISTINCT)", _DISTINCT_RECIPES
@@ -198,6 +203,17 @@ def _value_set(call: AggregateCall) -> Partial | NotMergeable:
 def _operand(expr: exp.Expr) -> exp.Expr:
     """The expression, in parentheses unless it is a column."""
     return expr.copy() if isinstance(expr, exp.Column) else exp.Paren(this=expr.copy())
+
+
+def _user(call: AggregateCall, aggregate: UserAggregate) -> AggregatePlan | NotMergeable:
+    """A person's own: its partial columns are the fields of its state."""
+    if call.distinct:
+        return NotMergeable(f"{call.function}(DISTINCT) cannot be merged from partial results")
+    fields = tuple(f"{call.name}${field}" for field in aggregate.state)
+    partial = Partial(f"{call.name}$0", call_of(aggregate.name, call, *call.args), fields)
+    output = Column(f"{call.name}$value", aggregate.returns)
+    accumulator = Accumulator("user", fields, output, function=aggregate.function)
+    return AggregatePlan(call, (partial,), (accumulator,), column(output.name))
 
 
 def _moments(divisor: int, root: bool) -> Recipe:

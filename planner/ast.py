@@ -72,6 +72,18 @@ class WindowFunction(exp.Expression, exp.UDTF):
         return str(self.this.name).upper()
 
 
+class UserAggregateCall(exp.Anonymous):
+    """`weighted_mean(price, volume)`: a call of an aggregate that a person wrote in Python.
+
+    Arguments:
+        this: the function's name, as written.
+        expressions: its arguments.
+        aggregate: the `runtime.spec.UserAggregate`.
+    """
+
+    arg_types = {"this": True, "expressions": False, "aggregate": True}
+
+
 class KeywordCall(exp.Expression, exp.Func):
     """`EXTRACT(DAY FROM ts)`, `TRIM(BOTH 'x' FROM a)`: words stand between the arguments.
 

@@ -32,6 +32,7 @@ from planner.logical import (
 from planner.query_names import with_late_name, without_idle_ctes
 from planner.sql import column, is_timestamp, relation, select_all_from, to_sql
 from planner.strict import check_function
+from planner.user_aggregates import mark_user_aggregates
 from planner.window_parameters import window_of
 from runtime.errors import AnalysisError
 from runtime.nearest import nearest
@@ -122,6 +123,7 @@ class _Binder:
         if isinstance(query, exp.Subquery):
             query.set("this", self.lift(query.this, scope))
             return query
+        mark_user_aggregates(query, self.catalog)
         if isinstance(query, exp.Select):
             rewrite_group_windows(query, self.sql)
         scope = self._lift_ctes(query, scope)

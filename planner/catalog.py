@@ -8,7 +8,7 @@ from typing import Protocol
 
 from sqlglot import exp
 
-from runtime.spec import Column, ScanSource, Watermark
+from runtime.spec import Column, ScanSource, UserAggregate, Watermark
 
 Schema = tuple[Column, ...]
 
@@ -58,6 +58,9 @@ class Catalog(Protocol):
             name: the table.
             columns: the columns that are needed, with Spark's types.
         """
+
+    def user_aggregate(self, name: str) -> UserAggregate | None:
+        """The aggregate function of a person's that is called `name`, in any case, or None."""
 
     def analyze(self, query: exp.Query, relations: Mapping[str, Schema]) -> Schema:
         """Output columns of `query`, by Spark's own analyser.

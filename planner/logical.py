@@ -12,7 +12,7 @@ from typing import Self
 from sqlglot import exp
 
 from planner.catalog import Schema
-from runtime.spec import Cumulate, Window
+from runtime.spec import Cumulate, UserAggregate, Window
 
 
 @dataclass(frozen=True)
@@ -156,6 +156,7 @@ class AggregateCall:
         order: for functions that pick a value by time, the column that orders, else None.
         arg_types: Spark's types of the arguments of a call with DISTINCT, and of the first one of
             APPROX_COUNT_DISTINCT; empty where a * stands among them, and for other calls.
+        user: the aggregate, if a person wrote it.
         text: the call as the person wrote it.
         type: Spark's type of the result.
     """
@@ -170,6 +171,7 @@ class AggregateCall:
     distinct: bool = False
     order: str | None = None
     arg_types: tuple[str, ...] = ()
+    user: UserAggregate | None = None
 
 
 @dataclass(frozen=True)

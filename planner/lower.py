@@ -34,6 +34,7 @@ from planner.physical import (
     SharedExchange,
     SharedSlices,
 )
+from planner.row_partials import row_partials
 from planner.sql import (
     alias,
     column,
@@ -44,6 +45,7 @@ from planner.sql import (
     to_sql,
 )
 from runtime.spec import (
+    ArrowLocalStep,
     ExchangeStep,
     ExpandStep,
     GlobalStep,
@@ -62,6 +64,8 @@ from runtime.spec import (
 # Names inside a step: no column of a person's begins with a dollar sign
 START, END, TIME = "$window_start", "$window_end", "$window_time"
 
+
+LocalStages = LocalStep | ScanLocalStep | ArrowLocalStep | SqlStep | MeasuredStep
 
 # Operators of a node, by `id(node)`, from the top
 Labels = Mapping[int, Sequence[str]]
@@ -241,8 +245,11 @@ class Lowering:
         if isinstance(exchange, SharedSlices):
             shared = exchange.input
             assert isinstance(shared, SharedExchange)
+            local = self._local_step(shared.input)
+            # share_window_slices leaves out aggregates that are merged behind the exchange only
+            assert not isinstance(local, ArrowLocalStep)
             step = SharedExchangeStep(
-                self._local_step(shared.input),
+                local,
                 shared.keys,
                 shared.slice_end,
                 shared.accumulators,
@@ -258,7 +265,7 @@ class Lowering:
             local, exchange.keys, self._label(exchange), exchange.partitions, exchange.buckets
         )
 
-    def _local_step(self, local: Node) -> LocalStep | ScanLocalStep | SqlStep | MeasuredStep:
+    def _local_step(self, local: Node) -> LocalStages:
         if isinstance(local, Expand):
             name = "__sqlwin_partials__"
             expanded = expand_query(local, exp.Subquery(this=select_all_from(relation(name))))
@@ -280,6 +287,17 @@ class Lowering:
                 label=self._label(local),
             )
         assert isinstance(local, LocalWindowAggregate)
+        if any(plan.call.user is not None for plan in local.plans):
+            return ArrowLocalStep(
+                Lowering(self.labels).step(local.input),
+                local.window,
+                local.time_column,
+                local.time_type,
+                tuple((key.name, to_sql(key.expr)) for key in local.keys),
+                row_partials(local.plans),
+                local.slice_end,
+                self._label(local),
+            )
         partials = tuple(
             PartialColumn(partial.name, to_sql(partial.expr), partial.struct_fields)
             for plan in local.plans

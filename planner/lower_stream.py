@@ -9,12 +9,11 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-from planner.aggregate_plans import AggregatePlan
 from planner.catalog import Catalog
 from planner.logical import Node, SqlQuery, TableScan
 from planner.lower import END, START, Lowering, lower, window_column
-from planner.partial_calls import partial_calls
 from planner.physical import Exchange, GlobalWindowAggregate, LocalWindowAggregate
+from planner.row_partials import row_partials
 from planner.sql import alias, column, to_sql
 from planner.stream_refusals import refuse_stateful, refused_node
 from planner.stream_rows import StreamRows
@@ -27,7 +26,6 @@ from runtime.stream_spec import (
     SOURCE,
     WATERMARK,
     StreamLocalStep,
-    StreamPartial,
     StreamSource,
     StreamWindowStep,
 )
@@ -133,7 +131,7 @@ class _StreamLowering(Lowering):
             local.time_column,
             local.time_type,
             tuple((key.name, to_sql(key.expr)) for key in local.keys),
-            _stream_partials(local.plans),
+            row_partials(local.plans),
             local.slice_end,
             self._time_zone,
             is_cascade=all(source.name.startswith("window operator") for source in rows.sources),
@@ -182,20 +180,3 @@ class _StreamLowering(Lowering):
 
 def _has_operator(node: Node) -> bool:
     return isinstance(node, GlobalWindowAggregate) or any(map(_has_operator, node.inputs))
-
-
-def _stream_partials(plans: tuple[AggregatePlan, ...]) -> tuple[StreamPartial, ...]:
-    found = []
-    for call in partial_calls(plans):
-        if call.kind == "registers":
-            raise AnalysisError(
-                f"{call.text} cannot be computed on a stream yet",
-                hint="COUNT(DISTINCT ...), which is exact, can",
-            )
-        condition = None if call.condition is None else to_sql(call.condition)
-        found.append(
-            StreamPartial(
-                call.kind, tuple(to_sql(arg) for arg in call.args), condition, call.columns
-            )
-        )
-    return tuple(found)

@@ -8,7 +8,7 @@ from sqlglot import exp
 
 from planner.aggregate_plans import AggregatePlan, Partial
 from planner.approximate_aggregates import hashed_value
-from runtime.spec import Accumulator
+from runtime.spec import Accumulator, UserAggregate
 
 
 @dataclass(frozen=True)
@@ -22,6 +22,7 @@ class PartialCall:
         columns: the names of the partial columns.
         text: the call as the person wrote it.
         arguments: as in `runtime.spec.Accumulator`.
+        user: the aggregate, if a person wrote it.
     """
 
     kind: str
@@ -30,6 +31,7 @@ class PartialCall:
     columns: tuple[str, ...]
     text: str
     arguments: tuple[float, ...] = ()
+    user: UserAggregate | None = None
 
 
 def partial_calls(plans: tuple[AggregatePlan, ...]) -> tuple[PartialCall, ...]:
@@ -80,4 +82,6 @@ def _call_of(plan: AggregatePlan, accumulator: Accumulator, partial: Partial) ->
             plan.call.text,
             accumulator.arguments,
         )
-    return PartialCall(kind, tuple(args), condition, accumulator.columns, plan.call.text)
+    return PartialCall(
+        kind, tuple(args), condition, accumulator.columns, plan.call.text, user=plan.call.user
+    )

@@ -15,7 +15,7 @@ from sqlglot.dialects.spark import Spark
 from sqlglot.generator import Generator
 from sqlglot.generators.spark import SparkGenerator
 
-from planner.ast import KeywordCall, MultiUnitInterval, WindowFunction
+from planner.ast import KeywordCall, MultiUnitInterval, UserAggregateCall, WindowFunction
 
 # Set by the parser in `meta`: the source text of a literal, and the value it stands for. A rule
 # may put another value into a literal; its source text is then no longer its text.
@@ -81,6 +81,7 @@ class SparkSqlGenerator(SparkGenerator):
         exp.BitwiseRightShift: lambda self, node: self.binary(node, ">>"),
         KeywordCall: lambda self, node: self.keywordcall_sql(node),
         MultiUnitInterval: lambda self, node: self.multiunitinterval_sql(node),
+        UserAggregateCall: lambda self, node: self.anonymous_sql(node),
         WindowFunction: lambda self, node: self.windowfunction_sql(node),
     }
 

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, TypeAlias
 from runtime.expressions import Expression
 
 if TYPE_CHECKING:
-    from runtime.stream_spec import StreamWindowStep
+    from runtime.stream_spec import StreamPartial, StreamWindowStep
+    from runtime.user_aggregates import Aggregate
 
 # window_time = window_end - 1 ms, as in Flink
 WINDOW_TIME_LAG_US = 1_000
@@ -207,20 +208,24 @@ class Accumulator:
             values, NaN being one of them and -0.0 the same as 0.0; a list of structs counts
             distinct structs; several accumulators may read one column of lists),
             `approx_count_distinct` (one column of lists of HyperLogLog registers, each
-            `register << 6 | rank`; of a register's ranks the largest counts).
+            `register << 6 | rank`; of a register's ranks the largest counts), `user` (a person's
+            own, its columns the fields of its state).
         columns: the partial columns, as the local stage names them. The merged columns have the
             same names and types; `first` and `last` yield only the last one.
         output: name and type of the merged column where it is another than a partial one:
             `bigint` for `count_distinct`, the type of the sum for `sum_distinct` (where that is
-            `double`, integers are added up exactly before they are rounded).
+            `double`, integers are added up exactly before they are rounded), the type that a
+            `user` aggregate returns.
         arguments: of `approx_count_distinct` the precision, which is the binary logarithm of the
             number of registers, and maybe tables, see `runtime.kernels.registers.estimates`.
+        function: what a `user` accumulator calls.
     """
 
     kind: str
     columns: tuple[str, ...]
     output: Column | None = None
     arguments: tuple[float, ...] = ()
+    function: Aggregate | None = None
 
     @property
     def is_distinct(self) -> bool:
@@ -233,6 +238,23 @@ class Accumulator:
         if self.output is not None:
             return (self.output.name,)
         return self.columns[-1:] if self.kind in ("first", "last") else self.columns
+
+
+@dataclass(frozen=True)
+class UserAggregate:
+    """An aggregate function of a person's, as SQL knows it.
+
+    Attributes:
+        name: what it is called in SQL.
+        function: what computes it.
+        state: names of the fields of its state.
+        returns: Spark's type of the result.
+    """
+
+    name: str
+    function: Aggregate
+    state: tuple[str, ...]
+    returns: str
 
 
 @dataclass(frozen=True)
@@ -371,6 +393,31 @@ class LocalStep:
 
 
 @dataclass(frozen=True)
+class ArrowLocalStep:
+    """Rows to partials in Python, where Spark SQL cannot pre-aggregate them.
+
+    Attributes:
+        input: the rows.
+        window: the window.
+        time_column: the column that windows are computed on; rows where it is NULL are dropped.
+        time_type: `timestamp_ntz` or `timestamp`.
+        keys: name and Spark SQL of each group key.
+        partials: the accumulators' partial columns.
+        slice_end: the name of the slice end column.
+        label: the name under which EXPLAIN ANALYZE counts.
+    """
+
+    input: Step
+    window: Window
+    time_column: str
+    time_type: str
+    keys: tuple[tuple[str, str], ...]
+    partials: tuple[StreamPartial, ...]
+    slice_end: str
+    label: str = ""
+
+
+@dataclass(frozen=True)
 class ExchangeStep:
     """Partials as Arrow blobs, one or more a bucket of keys, brought to the bucket's task.
 
@@ -379,7 +426,7 @@ class ExchangeStep:
     partitions.
     """
 
-    input: LocalStep | ScanLocalStep | SqlStep | MeasuredStep
+    input: LocalStep | ScanLocalStep | ArrowLocalStep | SqlStep | MeasuredStep
     keys: tuple[str, ...]
     label: str = ""
     partitions: int | None = None

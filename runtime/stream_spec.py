@@ -7,8 +7,12 @@ a row that a filter drops, and a row that only tells how far an operator has got
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from runtime.spec import Step, Window, WindowAggregation
+
+if TYPE_CHECKING:
+    from runtime.user_aggregates import Aggregate
 
 # FALSE in a row that brings nothing but its watermark; all its other columns may be NULL.
 KEEP = "$keep"
@@ -45,12 +49,14 @@ class StreamPartial:
         args: Spark SQL of the arguments.
         condition: Spark SQL of the FILTER; rows where it is not TRUE do not take part.
         columns: the names of the partial columns.
+        user: the aggregate itself, where `function` is `user`.
     """
 
     function: str
     args: tuple[str, ...]
     condition: str | None
     columns: tuple[str, ...]
+    user: Aggregate | None = None
 
 
 @dataclass(frozen=True)

@@ -24,10 +24,11 @@ from runtime.errors import SqlwinError
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from runtime.user_aggregates import Aggregate
     from sqlwin.session import Result, Session
 
 __version__ = "0.1.0"
-__all__ = ["Result", "Session", "SqlwinError", "__version__", "connect"]
+__all__ = ["Aggregate", "Result", "Session", "SqlwinError", "__version__", "connect"]
 
 
 def connect(
@@ -77,4 +78,8 @@ def __getattr__(name: str) -> object:
         from sqlwin import session
 
         return getattr(session, name)
+    if name == "Aggregate":
+        from runtime import user_aggregates
+
+        return user_aggregates.Aggregate
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -21,7 +21,7 @@ from runtime.errors import CatalogError, SqlwinError
 from runtime.nearest import nearest
 from runtime.sources import has_end, is_unbounded, memory, read_stream, read_table
 from runtime.spark_errors import translate
-from runtime.spec import Column, ScanSource, TableSpec, Watermark
+from runtime.spec import Column, ScanSource, TableSpec, UserAggregate, Watermark
 
 Name = tuple[str, ...]
 
@@ -67,6 +67,7 @@ class SessionCatalog:
         self._mode = "automatic"
         self._shown: set[Name] = set()
         self._ever_shown: set[Name] = set()
+        self._aggregates: dict[str, UserAggregate] = {}
 
     # -- entries -------------------------------------------------------------------------------
 
@@ -163,6 +164,18 @@ class SessionCatalog:
         alias = exp.TableAlias(this=exp.to_identifier(entry.name[-1]), columns=columns)
         source = exp.Subquery(this=query, alias=alias)
         return exp.Select(expressions=[exp.Star()], from_=exp.From(this=source))
+
+    def user_aggregate(self, name: str) -> UserAggregate | None:
+        """The aggregate that was registered under a name, or None."""
+        return self._aggregates.get(name.lower())
+
+    def add_aggregate(self, aggregate: UserAggregate) -> None:
+        """Keep an aggregate under its name; one of that name is replaced."""
+        self._aggregates[aggregate.name.lower()] = aggregate
+
+    def forget_aggregate(self, name: str) -> None:
+        """Drop an aggregate whose name now means something else, if there is one."""
+        self._aggregates.pop(name.lower(), None)
 
     def connector(self, name: Name) -> str | None:
         """The connector of a kept table, or None."""

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from planner.explain_document import document
 from planner.sql import is_timestamp
+from runtime.batch.user_functions import register_aggregate, register_scalar
 from runtime.errors import AnalysisError, SqlwinError
 from runtime.nearest import nearest
 from runtime.shipping import ship_code
 from runtime.spec import Watermark
+from runtime.user_aggregates import Aggregate
 from sqlwin.catalog import Registered, type_ddl
 from sqlwin.explanation import MODES, Explanation
 from sqlwin.positions import point_at
@@ -22,6 +24,7 @@ from sqlwin.statements import CreateTable, Explain, StatementText, parse_stateme
 from sqlwin.streams import Streams
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructField, StructType
 
@@ -246,6 +249,32 @@ class Session:
         found = _column(rows, time)
         clock = (found.name, type_ddl(found.dataType))
         return general_windows(rows, keys, clock, job, _output_columns(output))
+
+    def register_function(self, name: str, function: Callable[..., pa.Array], returns: str) -> None:
+        """Give a Python function a name in SQL; one of that name is replaced.
+
+        Args:
+            name: its name, in any case.
+            function: gets a `pyarrow.Array` for each argument and returns one that is as long
+                (or a NumPy array). It runs in the workers, batch by batch.
+            returns: Spark's type of the result, such as `double`.
+
+        Raises:
+            SqlwinError: the name or the type cannot be used.
+        """
+        register_scalar(self._spark, name, function, returns)
+        self._runner.catalog.forget_aggregate(name)
+
+    def register_aggregate(self, name: str, aggregate: Aggregate) -> None:
+        """Give an aggregate function written in Python a name in SQL; see `sqlwin.Aggregate`.
+
+        In window aggregations its state is kept by slice, and merged into windows, as that of
+        built-in aggregates. Elsewhere Spark calls it once for each group.
+
+        Raises:
+            SqlwinError: the name cannot be used, or the aggregate does not say its types.
+        """
+        self._runner.catalog.add_aggregate(register_aggregate(self._spark, name, aggregate))
 
     def close(self) -> None:
         """Stop the streams of this session, and Spark if the session started it."""

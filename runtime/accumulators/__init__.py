@@ -13,6 +13,7 @@ from runtime.accumulators.moments import Moments
 from runtime.accumulators.ordered import FirstOrLast
 from runtime.accumulators.segments import Segments
 from runtime.accumulators.sums import sum_accumulator
+from runtime.accumulators.user import UserAccumulator
 from runtime.spec import Accumulator
 
 __all__ = ["ColumnarAccumulator", "Segments", "State", "accumulator"]
@@ -40,5 +41,8 @@ def accumulator(spec: Accumulator, types: Sequence[pa.DataType]) -> ColumnarAccu
             return FirstOrLast(spec.kind == "last", types)
         case "moments":
             return Moments(types)
+        case "user":
+            assert spec.function is not None, "an accumulator of a person's has its functions"
+            return UserAccumulator(spec.function)
         case _:
             raise ValueError(f"there is no accumulator {spec.kind!r}")

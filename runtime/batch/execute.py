@@ -10,6 +10,7 @@ from itertools import count
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
+from runtime.batch.arrow_local import arrow_local, arrow_local_sql
 from runtime.batch.estimates import with_spark_tables
 from runtime.batch.exchange import exchange
 from runtime.batch.expand import expand_sql
@@ -21,6 +22,7 @@ from runtime.batch.scan_local import scan_partials, scan_partials_schema
 from runtime.batch.shared import SharedPartials, exchange_shared, scan_shared
 from runtime.spec import (
     DEFAULT_BUFFER_BYTES,
+    ArrowLocalStep,
     ExchangeStep,
     ExpandStep,
     GlobalStep,
@@ -118,6 +120,12 @@ class _Building:
             scan, read, counter = self._scan(local)
             blobs = scan_partials(self.spark, scan, keys, buckets, partitions, read, counter)
             return global_aggregate(blobs, scan_partials_schema(local), aggregation, wrap)
+        if isinstance(local, ArrowLocalStep):
+            with temporary_view(self.spark, self.dataframe(local.input)) as source:
+                rows = self.spark.sql(arrow_local_sql(local, source))
+            spread = (keys, buckets, partitions, options.buffer_bytes)
+            blobs, schema = arrow_local(rows, local, *spread, options.wrap(local.label))
+            return global_aggregate(blobs, schema, aggregation, wrap)
         partials = self.dataframe(local)
         cut = options.wrap(exchanged.label)
         blobs = exchange(partials, keys, buckets, partitions, cut, options.buffer_bytes)

@@ -22,6 +22,7 @@ from runtime.batch.scan_local import Cut, scan
 from runtime.kernels.roll_up import roll_up_levels
 from runtime.spec import (
     DEFAULT_BUFFER_BYTES,
+    ArrowLocalStep,
     ExpandStep,
     GlobalStep,
     LocalStep,
@@ -107,7 +108,9 @@ def _shared_in(step: Step) -> Iterator[SharedExchangeStep]:
             local = step.input.input
             if isinstance(local, SharedExchangeStep):
                 local = local.input
-            if not isinstance(local, ScanLocalStep):
+            if isinstance(local, ArrowLocalStep):
+                yield from _shared_in(local.input)
+            elif not isinstance(local, ScanLocalStep):
                 yield from _shared_in(local)
         case ExpandStep() | LocalStep() | MeasuredStep():
             yield from _shared_in(step.input)

@@ -34,6 +34,7 @@ from runtime.kernels.value_sets import (
     sets_of_rows,
 )
 from runtime.spec import Accumulator
+from runtime.user_aggregates import accumulated, merged
 
 
 def aggregate_rows(
@@ -70,6 +71,8 @@ def aggregate_rows(
             return _pick(spec, groups, args, condition)
         case "moments":
             return _row_moments(groups, args[0], condition)
+        case "user":
+            return _user(spec, groups, args, condition)
         case _:
             arg = _where(args[0], condition)
             if isinstance(groups, SingleRows) and arg.type == types[0]:
@@ -99,6 +102,8 @@ def merge_partials(
         return [merge_registers(groups, columns[0])]
     if spec.kind in ("first", "last"):
         return _pick(spec, groups, columns, None)
+    if spec.function is not None:
+        return merged(spec.function, groups.of_row(), len(groups), columns)
     merge = accumulator(spec, [column.type for column in columns])
     return merge.to_arrow(_reduce(merge, merge.from_arrow(columns), groups))
 
@@ -165,6 +170,18 @@ def _pick(
         row[group_of_row[candidates]] = candidates
     index = pa.array(row) if (row >= 0).all() else pa.array(row, mask=row < 0)
     return [order.take(index), value.take(index)]
+
+
+def _user(
+    spec: Accumulator, groups: Groups, args: Sequence[pa.Array], condition: BoolArray | None
+) -> list[pa.Array]:
+    """The fields of a person's own state; rows are left out where the condition does not hold."""
+    assert spec.function is not None
+    group_of_row = groups.of_row()
+    if condition is not None:
+        mask = pa.array(condition)
+        group_of_row, args = group_of_row[condition], [arg.filter(mask) for arg in args]
+    return accumulated(spec.function, group_of_row, len(groups), args)
 
 
 def _winners(

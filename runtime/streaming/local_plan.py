@@ -8,12 +8,10 @@ import pyarrow as pa
 
 from runtime.arrow.types import arrow_type
 from runtime.batch.wall_clock import quoted, wall_clock_us_sql
-from runtime.errors import AnalysisError
+from runtime.kernels.partial_types import partial_types
 from runtime.spec import FIRST_TIME, LAST_TIME, Accumulator, Session
-from runtime.stream_spec import KEEP, SOURCE, TIME, WATERMARK, StreamLocalStep, StreamPartial
+from runtime.stream_spec import KEEP, SOURCE, TIME, WATERMARK, StreamLocalStep
 from runtime.streaming.local_stage import ROW_COUNT, LocalPlan
-
-_MOST_DECIMAL_DIGITS = 38
 
 
 @dataclass(frozen=True)
@@ -89,12 +87,10 @@ def local_plan(
     fields.append(pa.field(step.slice_end, pa.int64(), nullable=False))
     accumulators, args, conditions = [], list(sql.args), list(sql.conditions)
     for partial, names in zip(step.partials, sql.args, strict=True):
-        accumulators.append(Accumulator(partial.function, partial.columns))
-        partial_types = _partial_types(partial, [types[name] for name in names])
-        fields += [
-            pa.field(name, type_)
-            for name, type_ in zip(partial.columns, partial_types, strict=True)
-        ]
+        accumulators.append(Accumulator(partial.function, partial.columns, function=partial.user))
+        fields += map(
+            pa.field, partial.columns, partial_types(partial, [types[name] for name in names])
+        )
     if isinstance(step.window, Session):
         accumulators += [Accumulator("min", (FIRST_TIME,)), Accumulator("max", (LAST_TIME,))]
         fields += [pa.field(name, pa.int64(), nullable=False) for name in (FIRST_TIME, LAST_TIME)]
@@ -113,30 +109,3 @@ def local_plan(
         len(step.sources),
         numbers,
     )
-
-
-def _partial_types(partial: StreamPartial, args: list[str]) -> list[pa.DataType]:
-    """The types of the partial columns, as Spark's own partials have them."""
-    match partial.function:
-        case "count":
-            return [pa.int64()]
-        case "moments":
-            return [pa.int64(), pa.float64(), pa.float64()]
-        case "sum":
-            return [_sum_type(args[0])]
-        case "set" if len(args) == 1:
-            return [pa.list_(arrow_type(args[0]))]
-        case "set":
-            return [pa.list_(pa.struct([(f"v{i}", arrow_type(a)) for i, a in enumerate(args)]))]
-    return [arrow_type(arg) for arg in args]
-
-
-def _sum_type(arg: str) -> pa.DataType:
-    type_ = arrow_type(arg)
-    if pa.types.is_decimal(type_):
-        return pa.decimal128(min(_MOST_DECIMAL_DIGITS, type_.precision + 10), type_.scale)
-    if pa.types.is_integer(type_):
-        return pa.int64()
-    if pa.types.is_floating(type_):
-        return pa.float64()
-    raise AnalysisError(f"SUM of {arg} has no accumulator", hint="cast it to a number")

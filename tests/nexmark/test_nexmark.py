@@ -61,6 +61,7 @@ BY_DEFINITION = {
             FROM (SELECT *, lag(dateTime, 1, dateTime)
                       OVER (PARTITION BY bidder ORDER BY dateTime) AS before FROM bid))
         GROUP BY bidder, session""",
+    "q12": "SELECT bidder, count(*) FROM bid GROUP BY bidder",
     "q15": f"""
         SELECT {DAY}, {RANKS}, {OF_KIND.format("bidder")}, {OF_KIND.format("auction")}
         FROM bid GROUP BY ALL""",
