@@ -64,7 +64,7 @@ def test_query_without_end_gives_rows_until_it_is_stopped(
 def test_query_file_begins_with_a_comment_that_says_what_it_shows(query: Path) -> None:
     comment = re.match(r"(-- .*\n)+", query.read_text())
     assert comment is not None
-    assert len(comment.group().splitlines()) >= 3
+    assert len(comment.group()) >= 100
 
 
 def test_every_golden_result_has_a_query() -> None:
