@@ -249,7 +249,8 @@ def opened_session(
                 raise
     finally:
         # Spark takes a second to stop, and the process ends here: nobody is to wait for that.
-        if not let_jvm_end():
+        # Streams are to come to the end of their micro-batches, though.
+        if session.streams.may_run or not let_jvm_end():
             session.close()
         # For the next start, when nobody waits for this one any more.
         make_missing()
