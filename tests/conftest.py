@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator
 
 import pytest
+from hypothesis import settings
 from pyspark.sql import SparkSession
 
 import sqlwin
@@ -20,6 +21,9 @@ os.environ["PYTHONPATH"] = os.pathsep.join(
 )
 # What tests start is the same on every machine, whatever was run there before
 os.environ["SQLWIN_CLASS_ARCHIVE"] = "off"
+# Examples are small; how long one takes depends on what else the machine does
+settings.register_profile("sqlwin", deadline=None, max_examples=30)
+settings.load_profile("sqlwin")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

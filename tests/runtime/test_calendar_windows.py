@@ -137,7 +137,7 @@ def test_the_next_window_end_is_the_first_one_after_the_time(window, t):
 def test_a_slice_expires_with_its_last_window(window, t):
     assigner = slice_assigner(window)
     window_end = assigner.next_window_end(t)
-    span = range(window_end - 450 * DAY_US, window_end + 40 * DAY_US, 4 * HOUR_US)
+    span = range(window_end - 900 * DAY_US, window_end + 40 * DAY_US, 4 * HOUR_US)
     slices = np.unique(assigner.slice_end(np.array(span)))[1:]
     first, last = assigner.first_window_end(slices), assigner.last_window_end(slices)
     expected = slices[(last == window_end) & (first <= last)]
