@@ -7,7 +7,14 @@ from collections.abc import Iterator
 from planner.intervals import render_duration
 from planner.operators import window_text
 from runtime.spec import ExpandStep, Session, SqlStep, Step, Window
-from runtime.stream_spec import StreamSource, StreamWindowStep
+from runtime.stream_spec import (
+    StreamJoinStep,
+    StreamRankStep,
+    StreamRegroupStep,
+    StreamSource,
+    StreamStep,
+    StreamWindowStep,
+)
 
 
 def explain_stream(step: Step, key_groups: int, watermark_policy: str) -> str:
@@ -23,12 +30,15 @@ def explain_stream(step: Step, key_groups: int, watermark_policy: str) -> str:
     if not operators:
         lines.append("no window operator: rows come out as they come in, nothing is kept")
     for operator in operators:
-        lines += _lines(operator, key_groups, watermark_policy)
+        if isinstance(operator, StreamWindowStep):
+            lines += _lines(operator, key_groups, watermark_policy)
+        else:
+            lines += [_head(operator), f"  {_STATELESS}"]
     return "\n".join(lines) + "\n"
 
 
-def _operators(step: Step) -> Iterator[StreamWindowStep]:
-    """The window operators, in the order of the data's way."""
+def _operators(step: Step) -> Iterator[StreamStep]:
+    """The operators on windows, in the order of the data's way."""
     match step:
         case SqlStep():
             for _, child in step.inputs:
@@ -38,6 +48,32 @@ def _operators(step: Step) -> Iterator[StreamWindowStep]:
         case StreamWindowStep():
             yield from _operators(step.input.input)
             yield step
+        case StreamRegroupStep():
+            yield from _operators(step.input.input)
+            yield step
+        case StreamRankStep():
+            yield from _operators(step.input)
+            yield step
+        case StreamJoinStep():
+            yield from _operators(step.left)
+            yield from _operators(step.right)
+            yield step
+
+
+def _head(step: StreamRegroupStep | StreamRankStep | StreamJoinStep) -> str:
+    match step:
+        case StreamRegroupStep():
+            return f"WindowRegroup(groupBy=[{', '.join(step.aggregation.keys)}]):"
+        case StreamRankStep():
+            ranks = f"{step.function} {step.first} to {step.last}"
+            return f"WindowRank(partitionBy=[{', '.join(step.by)}], ranks=[{ranks}]):"
+        case StreamJoinStep():
+            pairs = (*step.window_keys, *step.keys)
+            equal = ", ".join(f"{left} = {right}" for left, right in pairs)
+            return f"WindowJoin(joinType=[{step.join_type}], on=[{equal}]):"
+
+
+_STATELESS = "no state: all results of a window come in one micro-batch"
 
 
 def _lines(step: StreamWindowStep, key_groups: int, policy: str) -> Iterator[str]:

@@ -10,13 +10,22 @@ from __future__ import annotations
 from sqlglot import exp
 
 from planner.catalog import Catalog
-from planner.logical import Node, SqlQuery, TableScan
+from planner.logical import (
+    Aggregate,
+    Node,
+    SqlQuery,
+    TableScan,
+    WindowDeduplicate,
+    WindowJoin,
+    WindowRank,
+)
 from planner.lower import END, START, Lowering, lower, window_column
 from planner.physical import Exchange, GlobalWindowAggregate, LocalWindowAggregate
 from planner.row_partials import row_partials
 from planner.sql import alias, column, to_sql
 from planner.stream_refusals import refuse_stateful, refused_node
 from planner.stream_rows import StreamRows
+from planner.stream_windows import lower_whole_windows
 from planner.streams import stream_named, streams_of
 from runtime.errors import AnalysisError
 from runtime.spec import ExpandStep, Session, Step, Window, WindowAggregation
@@ -78,6 +87,13 @@ class _StreamLowering(Lowering):
             case GlobalWindowAggregate():
                 windows, _ = self.operator(node)
                 return windows.where(column(KEEP), copy=False)
+            case Aggregate() | WindowRank() | WindowDeduplicate() | WindowJoin():
+                rows, _ = self.whole_windows(node)
+                return exp.Select(
+                    expressions=[column(c.name) for c in node.schema],
+                    from_=exp.From(this=exp.Subquery(this=rows)),
+                    where=exp.Where(this=column(KEEP)),
+                )
             case SqlQuery():
                 self._check(node)
                 query = self._sql_query(node)
@@ -115,6 +131,17 @@ class _StreamLowering(Lowering):
             from_=exp.From(this=exp.Subquery(this=merged)),
         )
         return select, StreamSource(f"window operator {number}", "timestamp_ntz")
+
+    def whole_windows(self, node: Node) -> tuple[exp.Select, StreamSource | None]:
+        """A node over whole windows with what is told in band; see `planner.stream_windows`."""
+        assert isinstance(node, Aggregate | WindowRank | WindowDeduplicate | WindowJoin)
+        if self._emits_updates:
+            raise AnalysisError(
+                "results of windows that come more than once cannot be grouped again, ranked or "
+                "joined",
+                hint="leave out early firing and allowed lateness",
+            )
+        return lower_whole_windows(node, self, self._catalog, self._time_zone)
 
     def _local_stream_step(self, local: LocalWindowAggregate) -> StreamLocalStep:
         rows = StreamRows(self, self._catalog)

@@ -7,12 +7,13 @@ from collections.abc import Callable
 from sqlglot import exp
 
 from planner.aggregate_calls import aggregates_in
-from planner.logical import Aggregate, Expand, Node, WindowDeduplicate, WindowJoin, WindowRank
+from planner.logical import Expand, Node
 from planner.physical import OnePhaseWindowAggregate
 from planner.sql import to_sql
 from runtime.errors import AnalysisError
 
-_BATCH = "or read it as a batch: SET 'execution.runtime-mode' = 'batch'"
+# The way out that is left to every query.
+BATCH = "or read it as a batch: SET 'execution.runtime-mode' = 'batch'"
 
 
 def refused_node(node: Node, reasons: tuple[str, ...]) -> AnalysisError | None:
@@ -27,23 +28,12 @@ def refused_node(node: Node, reasons: tuple[str, ...]) -> AnalysisError | None:
             why = "; ".join(reasons) or "it cannot be merged from slices"
             return AnalysisError(
                 f"this window aggregation cannot run on a stream: {why}",
-                hint="use aggregates that merge, such as COUNT, SUM, AVG, MIN, MAX; " + _BATCH,
+                hint="use aggregates that merge, such as COUNT, SUM, AVG, MIN, MAX; " + BATCH,
             )
-        case Aggregate():
-            return AnalysisError(
-                "this aggregation on a stream never ends: its GROUP BY identifies no window",
-                hint="group by window_start and window_end of a window function; " + _BATCH,
-            )
-        case WindowRank() | WindowDeduplicate():
-            return AnalysisError(
-                "Top-N and deduplication in windows cannot run on a stream yet", hint=_BATCH
-            )
-        case WindowJoin():
-            return AnalysisError("joins of windows cannot run on a stream yet", hint=_BATCH)
         case Expand():
             return AnalysisError(
                 "grouping sets cannot run on a stream yet",
-                hint="write one query for each grouping, with UNION ALL between them; " + _BATCH,
+                hint="write one query for each grouping, with UNION ALL between them; " + BATCH,
             )
     return None
 
@@ -129,4 +119,4 @@ def _reads_stream(part: exp.Expr, is_stream: Callable[[exp.Table], bool]) -> boo
 
 
 def _refusal(message: str, way_out: str) -> AnalysisError:
-    return AnalysisError(message, hint=f"{way_out}; {_BATCH}")
+    return AnalysisError(message, hint=f"{way_out}; {BATCH}")

@@ -15,7 +15,17 @@ from sqlglot import exp
 
 from planner.aggregate_calls import aggregates_in
 from planner.catalog import Catalog, StreamTable, column_named
-from planner.logical import Filter, Node, Project, SqlQuery, TableScan
+from planner.logical import (
+    Aggregate,
+    Filter,
+    Node,
+    Project,
+    SqlQuery,
+    TableScan,
+    WindowDeduplicate,
+    WindowJoin,
+    WindowRank,
+)
 from planner.physical import GlobalWindowAggregate
 from planner.sql import alias, bare_column, column, conjunction, identifier, literal
 from planner.streams import stream_named, stream_tables
@@ -39,6 +49,9 @@ class Operators(Protocol):
 
     def operator(self, node: GlobalWindowAggregate) -> tuple[exp.Select, StreamSource]:
         """The windows of an operator with KEEP, SOURCE, WATERMARK, and itself as a source."""
+
+    def whole_windows(self, node: Node) -> tuple[exp.Select, StreamSource | None]:
+        """The same of a node over whole windows; no source if no watermark comes with the rows."""
 
 
 class StreamRows:
@@ -82,6 +95,17 @@ class StreamRows:
             )
         return self._beside(node)
 
+    def windows(self, node: Node) -> exp.Query:
+        """Results of windows with KEEP, SOURCE and WATERMARK.
+
+        Where the watermark cannot come with the rows, there is none and `sources` is empty.
+        """
+        query = self._carry(node)
+        if query is None:
+            self.sources.clear()
+            query = self._unaccompanied(node)
+        return query
+
     # -- nodes ---------------------------------------------------------------------------------
 
     def _carry(self, node: Node) -> exp.Query | None:
@@ -94,11 +118,13 @@ class StreamRows:
             case GlobalWindowAggregate():
                 self.has_operator = True
                 select, source = self._operators.operator(node)
-                number = self._number(source)
-                told = {KEEP: column(KEEP), SOURCE: number, WATERMARK: column(WATERMARK)}
-                items = [item for item in select.expressions if item.alias_or_name not in told]
-                select.set("expressions", items + [alias(e, name) for name, e in told.items()])
-                return select
+                return _numbered(select, self._number(source))
+            case Aggregate() | WindowRank() | WindowDeduplicate() | WindowJoin():
+                select, origin = self._operators.whole_windows(node)
+                if origin is None:
+                    return None
+                self.has_operator = True
+                return _numbered(select, self._number(origin))
             case Filter():
                 inner = self._carry(node.input)
                 condition = conjunction(node.conjuncts)
@@ -232,15 +258,7 @@ class StreamRows:
 
     def _beside(self, node: Node) -> exp.Query:
         """The node as it is, and the watermarks of its tables beside its rows."""
-        told: list[exp.Expr] = [
-            alias(exp.true(), KEEP),
-            alias(_cast(exp.Null(), "int"), SOURCE),
-            alias(null_watermark(), WATERMARK),
-        ]
-        result: exp.Query = exp.Select(
-            expressions=[*(column(c.name) for c in node.schema), *told],
-            from_=exp.From(this=exp.Subquery(this=self._operators.query(node))),
-        )
+        result = self._unaccompanied(node)
         for table, stream in stream_tables(node, self._catalog):
             plain = table.copy()
             for key in ("alias", "joins", "laterals", "pivots", "sample"):
@@ -256,6 +274,18 @@ class StreamRows:
             marks = exp.Select(expressions=items, from_=exp.From(this=plain.copy()))
             result = exp.Union(this=result, expression=marks, distinct=False)
         return result
+
+    def _unaccompanied(self, node: Node) -> exp.Query:
+        """The node's rows, which tell no watermark."""
+        told: list[exp.Expr] = [
+            alias(exp.true(), KEEP),
+            alias(_cast(exp.Null(), "int"), SOURCE),
+            alias(null_watermark(), WATERMARK),
+        ]
+        return exp.Select(
+            expressions=[*(column(c.name) for c in node.schema), *told],
+            from_=exp.From(this=exp.Subquery(this=self._operators.query(node))),
+        )
 
     # -- sources -------------------------------------------------------------------------------
 
@@ -319,6 +349,16 @@ class StreamRows:
                     "long passed",
                     hint="put the outer windows on window_time of the inner ones",
                 )
+
+
+def _numbered(select: exp.Select, number: exp.Expr) -> exp.Select:
+    """A SELECT whose rows tell the watermark of the source of this number."""
+    told = {KEEP: column(KEEP), SOURCE: number, WATERMARK: column(WATERMARK)}
+    kept = {i.alias_or_name: i for i in select.expressions if i.alias_or_name in told}
+    told[KEEP] = kept[KEEP].unalias()
+    items = [item for item in select.expressions if item.alias_or_name not in told]
+    select.set("expressions", items + [alias(e, name) for name, e in told.items()])
+    return select
 
 
 def null_watermark() -> exp.Expr:

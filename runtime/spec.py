@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from runtime.expressions import Expression
 
 if TYPE_CHECKING:
-    from runtime.stream_spec import StreamPartial, StreamWindowStep
+    from runtime.stream_spec import StreamPartial, StreamStep
     from runtime.user_aggregates import Aggregate
 
 # window_time = window_end - 1 ms, as in Flink
@@ -510,7 +510,7 @@ class MeasuredStep:
     label: str
 
 
-Step: TypeAlias = "SqlStep | ExpandStep | LocalStep | GlobalStep | MeasuredStep | StreamWindowStep"
+Step: TypeAlias = "SqlStep | ExpandStep | LocalStep | GlobalStep | MeasuredStep | StreamStep"
 
 
 # The local stage inside a scan of files, in place of SqlStep and LocalStep.

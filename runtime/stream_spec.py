@@ -7,7 +7,7 @@ a row that a filter drops, and a row that only tells how far an operator has got
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from runtime.spec import Step, Window, WindowAggregation
 
@@ -104,3 +104,76 @@ class StreamWindowStep:
     input: StreamLocalStep
     aggregation: WindowAggregation
     number: int
+
+
+@dataclass(frozen=True)
+class StreamRegroupStep:
+    """Results of windows grouped once more, by columns that tell their windows apart.
+
+    All results of a window come in one micro-batch, so that nothing is kept. Its rows are the keys,
+    the merged columns, and KEEP, SOURCE, WATERMARK; rows with KEEP = FALSE pass.
+
+    Attributes:
+        input: the rows, with the window columns among the keys; its own window holds all rows.
+        aggregation: what is merged.
+    """
+
+    input: StreamLocalStep
+    aggregation: WindowAggregation
+
+
+@dataclass(frozen=True)
+class RankOrder:
+    """A column that ranks rows."""
+
+    column: str
+    is_descending: bool
+    nulls_first: bool
+
+
+@dataclass(frozen=True)
+class StreamRankStep:
+    """Results of windows ranked in each window and key; the input's columns and the rank.
+
+    Attributes:
+        input: rows with KEEP, SOURCE and WATERMARK; rows with KEEP = FALSE pass.
+        by: the window columns and keys in which rows are ranked.
+        order: what ranks them.
+        function: ROW_NUMBER, RANK or DENSE_RANK.
+        first: the first rank that is kept, from 1.
+        last: the last one.
+        rank_column: the name of the rank, INT.
+    """
+
+    input: Step
+    by: tuple[str, ...]
+    order: tuple[RankOrder, ...]
+    function: str
+    first: int
+    last: int
+    rank_column: str
+
+
+@dataclass(frozen=True)
+class StreamJoinStep:
+    """Results of equal windows joined; both sides put out a window in the same micro-batch.
+
+    Yields the columns of the left, then, but for LeftSemi and LeftAnti, those of the right, then
+    KEEP, SOURCE, WATERMARK; rows with KEEP = FALSE of the left pass.
+
+    Attributes:
+        left: rows with KEEP, SOURCE and WATERMARK.
+        right: the same of the other side; the names of the two are disjoint but for these.
+        join_type: Inner, LeftOuter, RightOuter, FullOuter, LeftSemi, LeftAnti.
+        window_keys: pairs of equal window columns, left and right.
+        keys: pairs of other columns that must be equal.
+    """
+
+    left: Step
+    right: Step
+    join_type: str
+    window_keys: tuple[tuple[str, str], ...]
+    keys: tuple[tuple[str, str], ...]
+
+
+StreamStep: TypeAlias = StreamWindowStep | StreamRegroupStep | StreamRankStep | StreamJoinStep

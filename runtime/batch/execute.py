@@ -34,7 +34,7 @@ from runtime.spec import (
     SqlStep,
     Step,
 )
-from runtime.stream_spec import StreamWindowStep
+from runtime.stream_spec import StreamJoinStep, StreamRankStep, StreamRegroupStep, StreamWindowStep
 
 # A bucket is what a task of the global stage holds in memory; more buckets than tasks keep it small
 BUCKETS_PER_PARTITION = 4
@@ -102,8 +102,8 @@ class _Building:
                 return self._observed(partials, step.label)
             case MeasuredStep():
                 return self._observed(self.dataframe(step.input), step.label)
-            case StreamWindowStep():
-                raise TypeError("a window operator over a stream has no batch form")
+            case StreamWindowStep() | StreamRegroupStep() | StreamRankStep() | StreamJoinStep():
+                raise TypeError(f"{type(step).__name__} has no batch form")
             case GlobalStep():
                 return self._windows(step)
 

@@ -30,9 +30,13 @@ from runtime.stream_spec import (
     ROW_KIND,
     SOURCE,
     WATERMARK,
+    StreamJoinStep,
     StreamLocalStep,
+    StreamRankStep,
+    StreamRegroupStep,
     StreamWindowStep,
 )
+from runtime.streaming.execute_whole import join, rank, regroup
 from runtime.streaming.key_groups import key_group_numbers
 from runtime.streaming.local_plan import LocalSql, local_plan, local_sql
 from runtime.streaming.local_stage import (
@@ -68,11 +72,19 @@ def streaming_dataframe(spark: SparkSession, step: Step, options: StreamOptions)
     Raises:
         AnalysisError: a type or the time zone is not known to the window operator.
     """
+
+    def child(below: Step) -> DataFrame:
+        return streaming_dataframe(spark, below, options)
+
     match step:
         case SqlStep():
-            return sql_dataframe(
-                spark, step, lambda child: streaming_dataframe(spark, child, options)
-            )
+            return sql_dataframe(spark, step, child)
+        case StreamRegroupStep():
+            return regroup(spark, step, child, options.partitions)
+        case StreamRankStep():
+            return rank(step, child, options.partitions)
+        case StreamJoinStep():
+            return join(step, child, options.partitions)
         case ExpandStep():
             with temporary_view(spark, streaming_dataframe(spark, step.input, options)) as source:
                 return spark.sql(expand_sql(step, source))

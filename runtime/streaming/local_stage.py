@@ -147,7 +147,7 @@ class LocalStage:
             int64_values(batch.column(TIME)),
             [batch.column(name) for name in plan.keys],
             [[batch.column(name) for name in args] for args in plan.args],
-            [None if name is None else _mask(batch.column(name)) for name in plan.conditions],
+            [None if name is None else row_mask(batch.column(name)) for name in plan.conditions],
         )
 
     def _messages(self, table: pa.Table) -> Iterator[pa.RecordBatch]:
@@ -194,6 +194,7 @@ def _message(
     return pa.RecordBatch.from_arrays(arrays, schema=MESSAGE_SCHEMA)
 
 
-def _mask(condition: pa.Array) -> BoolArray:
+def row_mask(condition: pa.Array) -> BoolArray:
+    """True where a condition holds."""
     mask: BoolArray = one_chunk(condition).fill_null(False).to_numpy(zero_copy_only=False)
     return mask

@@ -56,6 +56,43 @@ QUERIES = {
              GROUP BY k, window_start, window_end, window_time) WHERE n > 1),
           DESCRIPTOR(t), INTERVAL '5' MINUTES))
         GROUP BY window_start, window_end""",
+    "the same window again, and a wider one behind it": """
+        SELECT window_start, window_end, SUM(most) AS s, COUNT(*) AS n
+        FROM TABLE(TUMBLE(
+          (SELECT MAX(n) AS most, COUNT(DISTINCT n) AS d, window_time AS t FROM (
+             SELECT k, window_start, window_end, window_time, COUNT(*) AS n
+             FROM TABLE(HOP(TABLE events, DESCRIPTOR(ts), INTERVAL '30' SECONDS, INTERVAL '1' MINUTE))
+             GROUP BY k, window_start, window_end, window_time) WHERE n > 1
+           GROUP BY window_start, window_end, window_time),
+          DESCRIPTOR(t), INTERVAL '5' MINUTES))
+        GROUP BY window_start, window_end""",
+    "top n": """
+        SELECT k, n, s, window_end, place FROM (
+          SELECT *, RANK() OVER (PARTITION BY window_start, window_end ORDER BY n DESC, k) AS place
+          FROM (SELECT k, window_start, window_end, COUNT(*) AS n, SUM(v) AS s
+                FROM TABLE(TUMBLE(TABLE events, DESCRIPTOR(ts), INTERVAL '1' MINUTE))
+                GROUP BY k, window_start, window_end))
+        WHERE place <= 2 AND n > 5""",
+    "the item with the most, by a join of windows": """
+        SELECT a.k, a.n, a.window_end, b.most
+        FROM (SELECT k, window_start, window_end, COUNT(*) AS n
+              FROM TABLE(HOP(TABLE events, DESCRIPTOR(ts), INTERVAL '30' SECONDS, INTERVAL '1' MINUTE))
+              GROUP BY k, window_start, window_end) a
+        JOIN (SELECT MAX(n) AS most, window_start, window_end
+              FROM (SELECT k, window_start, window_end, COUNT(*) AS n
+                    FROM TABLE(HOP(TABLE events, DESCRIPTOR(ts), INTERVAL '30' SECONDS, INTERVAL '1' MINUTE))
+                    GROUP BY k, window_start, window_end)
+              GROUP BY window_start, window_end) b
+        ON a.window_start = b.window_start AND a.window_end = b.window_end AND a.n >= b.most""",
+    "a full join of windows": """
+        SELECT a.k AS ak, a.n, b.k AS bk, b.s
+        FROM (SELECT k, window_start, window_end, COUNT(*) AS n
+              FROM TABLE(TUMBLE(TABLE events, DESCRIPTOR(ts), INTERVAL '10' SECONDS))
+              WHERE v > 500 GROUP BY k, window_start, window_end) a
+        FULL JOIN (SELECT k, window_start, window_end, SUM(v) AS s
+              FROM TABLE(TUMBLE(TABLE events, DESCRIPTOR(ts), INTERVAL '10' SECONDS))
+              WHERE v < 500 GROUP BY k, window_start, window_end) b
+        ON a.window_start = b.window_start AND a.window_end = b.window_end AND a.k = b.k""",
     "no aggregate": """
         SELECT k, v, window_end
         FROM TABLE(HOP(TABLE events, DESCRIPTOR(ts), INTERVAL '1' MINUTE, INTERVAL '2' MINUTES))
@@ -146,6 +183,16 @@ TUMBLE = """
     GROUP BY window_end"""
 
 
+SIDES = """
+    SELECT a.s FROM (SELECT window_start, window_end, SUM(v) AS s
+      FROM TABLE(TUMBLE(TABLE events, DESCRIPTOR(ts), INTERVAL '10' SECONDS))
+      GROUP BY window_start, window_end) a
+    {} (SELECT window_start, window_end, SUM(v) AS s
+      FROM TABLE(TUMBLE(TABLE {}, DESCRIPTOR(ts), INTERVAL '10' SECONDS))
+      GROUP BY window_start, window_end) b
+    ON a.window_start = b.window_start AND a.window_end = b.window_end {}"""
+
+
 def test_late_rows_count_in_the_windows_that_are_open(streams):
     streams.table("events", SCHEMA, "ts")
     with streams.running(HOP) as running:
@@ -197,14 +244,41 @@ def test_allowed_lateness_puts_a_window_out_again(streams):
             "INTERVAL '1' MINUTE, INTERVAL '5' MINUTES)) GROUP BY window_start",
             "identifies no window",
         ),
+        (
+            "SELECT * FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY window_start, window_end "
+            "ORDER BY v DESC) AS n FROM TABLE(TUMBLE(TABLE events, DESCRIPTOR(ts), "
+            "INTERVAL '1' MINUTE))) WHERE n <= 3",
+            "takes the results of a window aggregation",
+        ),
+        (SIDES.format("JOIN", "other", ""), "different watermarks, of events and of other"),
+        (SIDES.format("LEFT JOIN", "events", "AND a.s > b.s"), "takes equal columns in ON"),
     ],
 )
 def test_what_a_stream_cannot_do_is_said_before_it_starts(sql, message, streams):
     streams.table("events", SCHEMA, "ts")
     streams.table("silent", SCHEMA)
+    streams.table("other", SCHEMA, "ts")
     with pytest.raises(AnalysisError, match=message) as raised:
         streams.step(sql)
     assert raised.value.hint
+
+
+def test_results_that_come_twice_are_not_ranked(streams):
+    streams.table("events", SCHEMA, "ts")
+    with pytest.raises(AnalysisError, match="cannot be grouped again, ranked or joined"):
+        streams.step(QUERIES["top n"], allowed_lateness_us=1)
+
+
+def test_explain_shows_what_keeps_no_state(streams):
+    streams.table("events", SCHEMA, "ts")
+    for name, head in (
+        ("top n", "WindowRank(partitionBy=[window_start, window_end], ranks=[RANK 1 to 2]):"),
+        ("the item with the most, by a join of windows", "WindowRegroup(groupBy=["),
+        ("a full join of windows", "WindowJoin(joinType=[FullOuter], on=["),
+    ):
+        lines = explain_stream(streams.step(QUERIES[name]), 8, "min").splitlines()
+        (found,) = [n for n, line in enumerate(lines) if line.startswith(head)]
+        assert lines[found + 1] == "  no state: all results of a window come in one micro-batch"
 
 
 def test_explain_shows_what_a_stream_keeps_and_waits_for(streams):

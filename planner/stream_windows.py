@@ -1,0 +1,304 @@
+"""Nodes over whole windows on streams: the same window grouped again, Top-N, first and last, joins.
+
+All results of a window come in one micro-batch, so that these keep no state. The rows of a window
+are brought to one task, with the rows that tell the watermark, and Arrow computes them there.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from sqlglot import exp
+
+from planner.aggregate_plans import AggregatePlan, NotMergeable
+from planner.aggregates import plan_aggregate
+from planner.catalog import Catalog, Schema
+from planner.logical import (
+    Aggregate,
+    NamedExpr,
+    Node,
+    SqlQuery,
+    WindowDeduplicate,
+    WindowJoin,
+    WindowRank,
+)
+from planner.physical import GlobalWindowAggregate
+from planner.row_partials import row_partials
+from planner.shared_partials import share_partials
+from planner.sql import alias, bare_column, column, is_flat_type, to_sql
+from planner.stream_refusals import BATCH
+from planner.stream_rows import Operators, StreamRows
+from planner.streams import stream_named, streams_of
+from planner.window_properties import identifies_window, window_properties
+from runtime.errors import AnalysisError
+from runtime.spec import SqlStep, Step, Tumble, WindowAggregation
+from runtime.stream_spec import (
+    KEEP,
+    SOURCE,
+    WATERMARK,
+    RankOrder,
+    StreamJoinStep,
+    StreamLocalStep,
+    StreamRankStep,
+    StreamRegroupStep,
+    StreamSource,
+)
+
+WholeWindows = Aggregate | WindowRank | WindowDeduplicate | WindowJoin
+
+_AT, _SLICE_END = "$at", "$slice_end"
+_EPOCH = "TIMESTAMP_NTZ'1970-01-01 00:00:00'"
+# All rows of a task are in this one.
+_ONE_WINDOW = Tumble(3_600_000_000)
+
+
+class Lowerings(Operators, Protocol):
+    """What lowers the nodes below."""
+
+    def named(self, step: Step) -> exp.Select:
+        """All rows of a step."""
+
+    def sql_step(self, query: exp.Query) -> SqlStep:
+        """A query over the steps that it names."""
+
+
+def lower_whole_windows(
+    node: WholeWindows, lowerings: Lowerings, catalog: Catalog, time_zone: str
+) -> tuple[exp.Select, StreamSource | None]:
+    """The node's columns with KEEP, SOURCE and WATERMARK, and whose watermark that is.
+
+    The source is None if the watermark does not come with the rows, so that no window can follow.
+
+    Raises:
+        AnalysisError: the node's input is not whole windows, or something in it cannot be
+            computed on a stream.
+    """
+    lowering = _Lowering(lowerings, catalog, time_zone)
+    match node:
+        case Aggregate():
+            return lowering.regroup(node)
+        case WindowRank():
+            return lowering.rank(
+                node, node.order_by, node.rank_type, (node.rank_start, node.rank_end)
+            )
+        case WindowDeduplicate():
+            order = exp.Ordered(this=column(node.order_key), desc=node.keep == "LastRow")
+            return lowering.rank(node, (order,), "ROW_NUMBER", (1, 1))
+        case WindowJoin():
+            return lowering.join(node)
+
+
+class _Lowering:
+    def __init__(self, lowerings: Lowerings, catalog: Catalog, time_zone: str) -> None:
+        self._lowerings = lowerings
+        self._catalog = catalog
+        self._time_zone = time_zone
+
+    def regroup(self, node: Aggregate) -> tuple[exp.Select, StreamSource | None]:
+        attached = window_properties(node.input)
+        bare = [bare_column(key.expr) for key in node.keys]
+        if attached is None or not identifies_window(attached, filter(None, bare)):
+            raise AnalysisError(
+                "this aggregation on a stream never ends: its GROUP BY identifies no window",
+                hint=f"group by window_start and window_end of a window function; {BATCH}",
+            )
+        for key in node.keys:
+            _check_flat(key.name, node.schema, "GROUP BY")
+        plans: list[AggregatePlan] = []
+        for call in node.calls:
+            plan = plan_aggregate(call)
+            if isinstance(plan, NotMergeable):
+                raise AnalysisError(
+                    f"this aggregation cannot run on a stream: {plan.reason}",
+                    hint=f"use aggregates such as COUNT, SUM, AVG, MIN, MAX; {BATCH}",
+                )
+            plans.append(plan)
+        shared = share_partials(tuple(plans))
+        rows, source = self._rows(node.input)
+        timed = exp.Select(
+            expressions=[exp.Star(), alias(exp.Var(this=_EPOCH), _AT)],
+            from_=exp.From(this=exp.Subquery(this=rows)),
+        )
+        local = StreamLocalStep(
+            self._lowerings.sql_step(timed),
+            () if source is None else (source,),
+            _ONE_WINDOW,
+            _AT,
+            "timestamp_ntz",
+            tuple((key.name, to_sql(key.expr)) for key in node.keys),
+            row_partials(shared),
+            _SLICE_END,
+            self._time_zone,
+        )
+        aggregation = WindowAggregation(
+            _ONE_WINDOW,
+            tuple(key.name for key in node.keys),
+            _SLICE_END,
+            tuple(acc for plan in shared for acc in plan.accumulators),
+            "$window_start",
+            "$window_end",
+        )
+        grouped = self._lowerings.named(StreamRegroupStep(local, aggregation))
+        finishes = {plan.call.name: plan.finish for plan in shared}
+        items = tuple(NamedExpr(c.name, finishes.get(c.name, column(c.name))) for c in node.schema)
+        return _told(items, grouped), source
+
+    def rank(
+        self,
+        node: WindowRank | WindowDeduplicate,
+        order: tuple[exp.Ordered, ...],
+        function: str,
+        ranks: tuple[int, int],
+    ) -> tuple[exp.Select, StreamSource | None]:
+        rows, source = self._rows(node.input)
+        by = (*node.window_columns, *node.partition_by)
+        for name in by:
+            _check_flat(name, node.input.schema, "PARTITION BY")
+        items: list[exp.Expr] = [exp.Star()]
+        orders = []
+        for number, ordered in enumerate(order):
+            plain = bare_column(ordered.this)
+            name = plain or f"$rank_by{number}"
+            if plain is None:
+                value = exp.Case(ifs=[exp.If(this=column(KEEP), true=ordered.this.copy())])
+                items.append(alias(value, name))
+            else:
+                _check_flat(name, node.input.schema, "ORDER BY")
+            orders.append(_order(name, ordered))
+        select = exp.Select(expressions=items, from_=exp.From(this=exp.Subquery(this=rows)))
+        step = StreamRankStep(
+            self._lowerings.sql_step(select), by, tuple(orders), function, *ranks, node.rank_column
+        )
+        return _told(_columns(node.schema), self._lowerings.named(step)), source
+
+    def join(self, node: WindowJoin) -> tuple[exp.Select, StreamSource | None]:
+        if node.condition is not None and node.join_type != "Inner":
+            raise AnalysisError(
+                f"a {node.join_type} join of windows on a stream takes equal columns in ON, and "
+                f"`{to_sql(node.condition)}` is more",
+                hint=f"join on equal columns, or filter one side before the join; {BATCH}",
+            )
+        types = [{c.name.lower(): c.type for c in side.schema} for side in node.inputs]
+        for pair in node.keys:
+            for name, side in zip(pair, node.inputs, strict=True):
+                _check_flat(name, side.schema, "ON")
+            left, right = (of[name.lower()] for of, name in zip(types, pair, strict=True))
+            if left != right and not {left, right} <= _INTEGERS:
+                raise AnalysisError(
+                    f"ON compares `{pair[0]}`, which is {left}, with `{pair[1]}`, which is {right}",
+                    hint="CAST one of them to the type of the other before the join",
+                )
+        left_rows, source = self._rows(node.left)
+        right_rows, other = self._rows(node.right)
+        self._check_same_watermark(node, source, other)
+        step = StreamJoinStep(
+            self._lowerings.sql_step(left_rows),
+            self._lowerings.sql_step(right_rows),
+            node.join_type,
+            node.window_keys,
+            node.keys,
+        )
+        joined = self._lowerings.named(step)
+        if node.condition is None:
+            return _told(_columns(node.schema), joined), source
+        holds = exp.Case(
+            ifs=[exp.If(this=column(KEEP), true=node.condition.copy())], default=exp.false()
+        )
+        keep = exp.Anonymous(this="COALESCE", expressions=[holds, exp.false()])
+        return _told(_columns(node.schema), joined, keep), source
+
+    def _check_same_watermark(
+        self, node: WindowJoin, left: StreamSource | None, right: StreamSource | None
+    ) -> None:
+        """Refuse sides that do not put out a window in the same micro-batch."""
+        if left is None or right is None:
+            raise AnalysisError(
+                "a join of windows on a stream takes window aggregations, filters and projections",
+                hint=f"join tables at rest after the join of the windows; {BATCH}",
+            )
+        sides = [_clocks(side, self._catalog) for side in node.inputs]
+        if sides[0] != sides[1]:
+            texts = [", ".join(sorted(name for name, _ in side)) for side in sides]
+            raise AnalysisError(
+                f"the two sides of this join follow different watermarks, of {texts[0]} and of "
+                f"{texts[1]}: they do not put out a window at the same time",
+                hint=f"aggregate both in one window over their UNION ALL, with FILTER; {BATCH}",
+            )
+
+    def _rows(self, node: Node) -> tuple[exp.Query, StreamSource | None]:
+        """Whole windows with what is told in band."""
+        if not _comes_whole(node, self._catalog):
+            raise AnalysisError(
+                "on a stream the rows of a window come one after the other: what groups, ranks or "
+                "joins windows takes the results of a window aggregation",
+                hint=f"aggregate first, GROUP BY window_start, window_end and keys; {BATCH}",
+            )
+        rows = StreamRows(self._lowerings, self._catalog)
+        query = rows.windows(node)
+        return query, rows.sources[0] if len(rows.sources) == 1 else None
+
+
+_INTEGERS = frozenset({"tinyint", "smallint", "int", "bigint"})
+
+
+def _comes_whole(node: Node, catalog: Catalog) -> bool:
+    """Whether all rows of a window come in one micro-batch."""
+    if isinstance(node, GlobalWindowAggregate) or not streams_of(node, catalog):
+        return True
+    if isinstance(node, SqlQuery):
+        relations = {name for name, _ in node.relations}
+        if any(
+            t.name not in relations and stream_named(t, catalog) is not None
+            for t in node.query.find_all(exp.Table)
+        ):
+            return False
+    return bool(node.inputs) and all(_comes_whole(child, catalog) for child in node.inputs)
+
+
+def _clocks(node: Node, catalog: Catalog) -> frozenset[tuple[str, bool]]:
+    """What the windows of a node wait for: streams, and whether by the clock."""
+    if isinstance(node, GlobalWindowAggregate):
+        is_proctime = node.time_type == "proctime"
+        return frozenset((stream.name, is_proctime) for stream in streams_of(node, catalog))
+    return frozenset[tuple[str, bool]]().union(*(_clocks(n, catalog) for n in node.inputs))
+
+
+def _check_flat(name: str, schema: Schema, clause: str) -> None:
+    type_ = next((c.type for c in schema if c.name.lower() == name.lower()), None)
+    if type_ is not None and not is_flat_type(type_):
+        raise AnalysisError(
+            f"`{name}` in {clause} is {type_}, by which a stream cannot be grouped or ordered",
+            hint=f"use parts of it that are numbers, strings or times; {BATCH}",
+        )
+
+
+def _order(name: str, ordered: exp.Ordered) -> RankOrder:
+    """As Spark reads it: NULLs are the smallest values unless the text says where they are."""
+    is_descending = bool(ordered.args.get("desc"))
+    text = to_sql(ordered).upper()
+    nulls_first = not is_descending
+    if text.endswith("NULLS FIRST") or text.endswith("NULLS LAST"):
+        nulls_first = text.endswith("NULLS FIRST")
+    return RankOrder(name, is_descending, nulls_first)
+
+
+def _columns(schema: Schema) -> tuple[NamedExpr, ...]:
+    return tuple(NamedExpr(c.name, column(c.name)) for c in schema)
+
+
+def _told(
+    items: tuple[NamedExpr, ...], rows: exp.Query, condition: exp.Expr | None = None
+) -> exp.Select:
+    """A SELECT over rows with what is told in band."""
+    keep: exp.Expr = column(KEEP)
+    if condition is not None:
+        keep = exp.And(this=keep, expression=condition)
+    return exp.Select(
+        expressions=[
+            *(alias(item.expr, item.name) for item in items),
+            alias(keep, KEEP),
+            column(SOURCE),
+            column(WATERMARK),
+        ],
+        from_=exp.From(this=exp.Subquery(this=rows)),
+    )

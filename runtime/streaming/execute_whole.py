@@ -1,0 +1,120 @@
+"""Steps on whole windows to streaming DataFrames: rows of a window to one task, then Arrow."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_type
+from pyspark.sql.types import BooleanType, IntegerType, LongType, StructField, StructType
+
+from runtime.batch.execute import temporary_view
+from runtime.batch.global_aggregate import output_schema
+from runtime.batch.wall_clock import quoted
+from runtime.spec import Step
+from runtime.stream_spec import (
+    KEEP,
+    SOURCE,
+    WATERMARK,
+    StreamJoinStep,
+    StreamRankStep,
+    StreamRegroupStep,
+)
+from runtime.streaming.local_plan import local_plan, local_sql
+from runtime.streaming.whole_windows import (
+    IS_LEFT,
+    Batches,
+    Evaluate,
+    evaluate_windows,
+    joined,
+    ranked,
+    regrouped,
+)
+
+_WINDOW = "$window"
+_TOLD = (KEEP, SOURCE, WATERMARK)
+
+Child = Callable[[Step], DataFrame]
+
+
+def regroup(
+    spark: SparkSession, step: StreamRegroupStep, child: Child, partitions: int
+) -> DataFrame:
+    """Results of windows grouped once more; see StreamRegroupStep.
+
+    Args:
+        spark: the session.
+        step: the step.
+        child: makes DataFrames of other steps.
+        partitions: over how many tasks rows are spread.
+
+    Raises:
+        AnalysisError: an argument is of a type that its function does not take.
+    """
+    local = step.input
+    with temporary_view(spark, child(local.input)) as source:
+        sql = local_sql(local, source)
+        rows = spark.sql(sql.text)
+    types = {field.name: field.dataType.simpleString() for field in rows.schema}
+    plan = local_plan(local, sql, types, (0,))
+    partials = from_arrow_schema(plan.schema, prefer_timestamp_ntz=True)
+    bounds = (step.aggregation.window_start, step.aggregation.window_end)
+    fields = [f for f in output_schema(partials, step.aggregation) if f.name not in bounds]
+    spread = _spread(rows, step.aggregation.keys, partitions)
+    evaluate = partial(regrouped, plan=plan, aggregation=step.aggregation)
+    return _evaluated(spread, StructType(fields), evaluate)
+
+
+def rank(step: StreamRankStep, child: Child, partitions: int) -> DataFrame:
+    """Results of windows ranked; see StreamRankStep. Arguments as in `regroup`."""
+    rows = child(step.input)
+    fields = [*_own_fields(rows), StructField(step.rank_column, IntegerType())]
+    spread = _spread(rows, step.by, partitions)
+    return _evaluated(spread, StructType(fields), partial(ranked, step=step))
+
+
+def join(step: StreamJoinStep, child: Child, partitions: int) -> DataFrame:
+    """Results of equal windows joined; see StreamJoinStep. Arguments as in `regroup`."""
+    left, right = child(step.left), child(step.right)
+    right_fields = _own_fields(right)
+    fields = _own_fields(left)
+    if step.join_type not in ("LeftSemi", "LeftAnti"):
+        fields += right_fields
+    sides = []
+    for position, rows in enumerate((left, right)):
+        window = F.xxhash64(*(F.col(quoted(pair[position])) for pair in step.window_keys))
+        sides.append(rows.withColumn(IS_LEFT, F.lit(position == 0)).withColumn(_WINDOW, window))
+    both = sides[0].unionByName(
+        sides[1].where(F.col(quoted(KEEP))).drop(*_TOLD[1:]), allowMissingColumns=True
+    )
+    evaluate = partial(joined, step=step, right_columns=[f.name for f in right_fields])
+    return _evaluated(_spread(both, (_WINDOW,), partitions), StructType(fields), evaluate)
+
+
+def _spread(rows: DataFrame, by: tuple[str, ...], partitions: int) -> DataFrame:
+    return rows.repartition(partitions, *(F.col(quoted(name)) for name in by))
+
+
+def _own_fields(rows: DataFrame) -> list[StructField]:
+    """The columns of a DataFrame without what is told in band, all nullable."""
+    return [StructField(f.name, f.dataType) for f in rows.schema if f.name not in _TOLD]
+
+
+def _evaluated(rows: DataFrame, fields: StructType, evaluate: Evaluate) -> DataFrame:
+    own = [StructField(field.name, field.dataType) for field in fields]
+    arrow = pa.schema([(f.name, to_arrow_type(f.dataType, timezone="UTC")) for f in own])
+    told = [
+        StructField(KEEP, BooleanType()),
+        StructField(SOURCE, IntegerType()),
+        StructField(WATERMARK, LongType()),
+    ]
+
+    def run(batches: Batches) -> Iterator[pa.RecordBatch]:
+        # Spark's tasks are what runs in parallel
+        pa.set_cpu_count(1)
+        yield from evaluate_windows(batches, arrow, evaluate)
+
+    return rows.mapInArrow(run, StructType([*own, *told]))

@@ -1,0 +1,170 @@
+"""Grouping, ranking and joining whole windows, against plain Python."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from runtime.kernels.ranks import order_codes, ranked_rows
+from runtime.spec import Accumulator, Tumble, WindowAggregation
+from runtime.stream_spec import KEEP, SOURCE, WATERMARK, RankOrder, StreamJoinStep, StreamRankStep
+from runtime.streaming.local_stage import ROW_COUNT, LocalPlan
+from runtime.streaming.whole_windows import IS_LEFT, evaluate_windows, joined, ranked, regrouped
+
+SMALL = st.one_of(st.none(), st.integers(-3, 3))
+FLOATS = st.one_of(st.none(), st.sampled_from([-math.inf, -1.5, -0.0, 0.0, 2.0, math.nan]))
+ROWS = st.lists(st.tuples(st.integers(0, 2), SMALL, FLOATS), min_size=1, max_size=30)
+
+
+def place(value: Any, descending: bool, nulls_first: bool) -> tuple[int, float, float]:
+    """What sorts as the column does; NaN is the largest number."""
+    if value is None:
+        return (0 if nulls_first else 2, 0.0, 0.0)
+    number = (1.0, 0.0) if math.isnan(value) else (0.0, float(value) + 0.0)
+    sign = -1.0 if descending else 1.0
+    return (1, sign * number[0], sign * number[1])
+
+
+@given(ROWS, st.booleans(), st.booleans(), st.sampled_from(["ROW_NUMBER", "RANK", "DENSE_RANK"]))
+def test_ranks_are_those_of_sorted_rows(
+    rows: list[tuple[int, Any, Any]], descending: bool, nulls_first: bool, function: str
+) -> None:
+    window, number, real = (list(column) for column in zip(*rows, strict=True))
+    order = [
+        order_codes(pa.array(real, pa.float64()), descending, nulls_first),
+        order_codes(pa.array(number, pa.int64()), False, True),
+    ]
+    found, ranks = ranked_rows([pa.array(window)], order, len(rows), function, (2, 4))
+
+    def key(i: int) -> Any:
+        return place(real[i], descending, nulls_first), place(number[i], False, True)
+
+    expected = []
+    for each in sorted(set(window)):
+        members = sorted((i for i in range(len(rows)) if window[i] == each), key=key)
+        distinct = sorted({key(i) for i in members})
+        for n, i in enumerate(members):
+            rank = {
+                "ROW_NUMBER": n + 1,
+                "RANK": 1 + sum(key(j) < key(i) for j in members),
+                "DENSE_RANK": 1 + distinct.index(key(i)),
+            }[function]
+            if 2 <= rank <= 4:
+                expected.append((i, rank))
+    assert list(zip(found.tolist(), ranks.tolist(), strict=True)) == expected
+
+
+def test_strings_booleans_and_times_rank_too() -> None:
+    for values in (["b", None, "a"], [True, None, False]):
+        assert order_codes(pa.array(values), False, True).tolist() == [2, 0, 1]
+    assert order_codes(pa.array([5, None, 4], pa.timestamp("us")), True, False).tolist() == [
+        1,
+        3,
+        2,
+    ]
+
+
+SIDE = st.lists(st.tuples(st.integers(0, 1), SMALL), max_size=12)
+
+
+@given(SIDE, SIDE, st.sampled_from(["Inner", "LeftOuter", "RightOuter", "FullOuter", "LeftSemi", "LeftAnti"]))  # fmt: skip
+def test_joins_pair_the_rows_of_equal_windows_and_keys(
+    left: list[tuple[int, Any]], right: list[tuple[int, Any]], join_type: str
+) -> None:
+    n_left, n_right = len(left), len(right)
+    table = pa.table(
+        {
+            IS_LEFT: pa.array([True] * n_left + [False] * n_right, pa.bool_()),
+            "w": pa.array([w for w, _ in left] + [None] * n_right, pa.int64()),
+            "k": pa.array([k for _, k in left] + [None] * n_right, pa.int64()),
+            "w1": pa.array([None] * n_left + [w for w, _ in right], pa.int64()),
+            "k1": pa.array([None] * n_left + [k for _, k in right], pa.int32()),
+        }
+    )
+    step = StreamJoinStep(None, None, join_type, (("w", "w1"),), (("k", "k1"),))  # type: ignore[arg-type]
+    found = joined(table, step, ["w1", "k1"])
+    pairs = [(a, b) for a in left for b in right if a == b and a[1] is not None]
+    lone_left = [a for a in left if a[1] is None or a not in right]
+    lone_right = [b for b in right if b[1] is None or b not in left]
+    none = (None, None)
+    expected: list[Any] = [(*a, *b) for a, b in pairs]
+    if join_type in ("LeftOuter", "FullOuter"):
+        expected += [(*a, *none) for a in lone_left]
+    if join_type in ("RightOuter", "FullOuter"):
+        expected += [(*none, *b) for b in lone_right]
+    if join_type == "LeftSemi":
+        expected = [a for a in left if a not in lone_left]
+    if join_type == "LeftAnti":
+        expected = list(lone_left)
+    names = ["w", "k"] if join_type in ("LeftSemi", "LeftAnti") else ["w", "k", "w1", "k1"]
+    assert sorted(zip(*(found.column(n).to_pylist() for n in names), strict=True), key=str) == (
+        sorted(expected, key=str)
+    )
+
+
+def test_rows_of_a_window_are_grouped_again() -> None:
+    plan = LocalPlan(
+        Tumble(3_600_000_000),
+        ("window_end", "k"),
+        "$slice_end",
+        (
+            Accumulator("sum", ("s",)),
+            Accumulator("max", ("m",)),
+            Accumulator("count", (ROW_COUNT,)),
+        ),
+        (("v",), ("v",), ()),
+        (None, "if", None),
+        pa.schema(
+            [
+                ("window_end", pa.timestamp("us")),
+                ("k", pa.string()),
+                ("$slice_end", pa.int64()),
+                ("s", pa.int64()),
+                ("m", pa.int64()),
+                (ROW_COUNT, pa.int64()),
+            ]
+        ),
+        1,
+        (0,),
+    )
+    rows = [(10, "a", 1, True), (10, None, 2, True), (20, "a", 4, None), (10, "a", 8, False)]
+    ends, keys, values, ifs = zip(*rows, strict=True)
+    table = pa.table(
+        {
+            "window_end": pa.array(ends, pa.timestamp("us")),
+            "k": pa.array(keys),
+            "v": pa.array(values),
+            "if": pa.array(ifs),
+        }
+    )
+    aggregation = WindowAggregation(plan.window, plan.keys, "$slice_end", plan.partials[:2])
+    found = regrouped(table, plan, aggregation).select(["k", "s", "m"]).to_pylist()
+    assert sorted(map(str, (tuple(row.values()) for row in found))) == [
+        "('a', 4, None)",
+        "('a', 9, 1)",
+        "(None, 2, 2)",
+    ]
+
+
+@pytest.mark.parametrize("n_kept", [0, 3])
+def test_rows_that_tell_a_watermark_pass(n_kept: int) -> None:
+    step = StreamRankStep(None, ("w",), (RankOrder("v", True, False),), "ROW_NUMBER", 1, 2, "rn")  # type: ignore[arg-type]
+    batch = pa.RecordBatch.from_pydict(
+        {
+            "w": pa.array([None, *[7] * n_kept], pa.int64()),
+            "v": pa.array([None, *range(n_kept)], pa.int64()),
+            KEEP: [False] + [True] * n_kept,
+            SOURCE: pa.array([0] * (n_kept + 1), pa.int32()),
+            WATERMARK: pa.array([99, *[None] * n_kept], pa.int64()),
+        }
+    )
+    schema = pa.schema([("w", pa.int64()), ("v", pa.int64()), ("rn", pa.int32())])
+    found = evaluate_windows([batch], schema, lambda table: ranked(table, step))
+    rows = pa.Table.from_batches(list(found)).to_pylist()
+    assert [row[WATERMARK] for row in rows if not row[KEEP]] == [99]
+    assert [(row["v"], row["rn"]) for row in rows if row[KEEP]] == [(2, 1), (1, 2)][:n_kept]
