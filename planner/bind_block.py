@@ -16,6 +16,7 @@ from sqlglot import exp
 from planner.aggregate_calls import aggregates_in, analysed, canonical, is_call, read_call
 from planner.ast import WindowFunction
 from planner.bind_groupings import expand_groupings
+from planner.bind_join import side_of
 from planner.catalog import Schema, column_named
 from planner.grouping_sets import (
     Groupings,
@@ -42,6 +43,7 @@ from planner.sql import (
     identifier,
     relation,
 )
+from planner.streams import streams_of
 from planner.user_aggregates import without_user_filters
 from runtime.spec import Session
 
@@ -66,8 +68,48 @@ def bind_aggregation(
     Raises:
         AnalysisError: Spark's analyser finds the block wrong.
     """
+    return _bind_block(
+        select, windowed, _source_alias(function), windowed.time_column, relations, scope
+    )
+
+
+def bind_regrouping(
+    select: exp.Select, relations: Relations, scope: Mapping[str, exp.CTE]
+) -> Node | str | None:
+    """The nodes of a grouping block over windows of a stream that its rows carry already.
+
+    A batch leaves such a block to Spark, which computes it as well; on a stream it never could.
+
+    Returns:
+        The nodes; why the block stays with Spark; None if it is no such block.
+
+    Raises:
+        AnalysisError: Spark's analyser finds the block wrong.
+    """
+    source = select.args.get("from_")
+    others = ("joins", "laterals", "pivots", "match", "sample")
+    if source is None or not is_aggregation(select) or any(map(select.args.get, others)):
+        return None
+    side = side_of(source.this, relations, scope)
+    if side is None or not streams_of(side.node, relations.catalog):
+        return None
+    group = select.args.get("group")
+    if group is None or has_groupings(group):
+        return None
+    # FIRST_VALUE and LAST_VALUE go by time, and all rows of a window have the same
+    time = side.attached.time or side.attached.end or side.attached.start or ""
+    return _bind_block(select, side.node, side.name or None, time, relations, scope)
+
+
+def _bind_block(
+    select: exp.Select,
+    windowed: Node,
+    source_alias: str | None,
+    time_column: str,
+    relations: Relations,
+    scope: Mapping[str, exp.CTE],
+) -> Node | str:
     name = relations.placeholder(windowed)
-    source_alias = _source_alias(function)
     group = select.args.get("group")
     if group is not None and has_groupings(group):
         groupings = groupings_of(group, lambda key: key)
@@ -81,7 +123,7 @@ def bind_aggregation(
     whole.set("from_", exp.From(this=table))
     # Spark judges the block as the person wrote it, before anything is taken apart
     checked = relations.sql_query(without_user_filters(whole), scope)
-    block = _Block(select, source_alias, windowed, checked.schema)
+    block = _Block(select, source_alias, windowed, time_column, checked.schema)
     reason = block.refusal()
     if reason:
         return reason
@@ -124,13 +166,15 @@ def _filtered(
     nested = [part for part in parts if part.find(exp.Query)]
     plain = tuple(part for part in parts if not part.find(exp.Query))
     windowed = block.windowed
-    window_columns = {c.name.lower() for c in windowed.schema[-3:]}
-    if any(column_names(part) & window_columns for part in nested):
-        return "a subquery in WHERE reads window columns"
-    if nested and isinstance(windowed.window, Session):
-        return "a subquery in WHERE would take rows out of the middle of sessions"
     if nested:
-        data = block.windowed.input
+        if not isinstance(windowed, WindowTableFunction):
+            return "a subquery stands in WHERE"
+        window_columns = {c.name.lower() for c in windowed.schema[-3:]}
+        if any(column_names(part) & window_columns for part in nested):
+            return "a subquery in WHERE reads window columns"
+        if isinstance(windowed.window, Session):
+            return "a subquery in WHERE would take rows out of the middle of sessions"
+        data = windowed.input
         query = exp.Select(
             expressions=[exp.Star()],
             from_=exp.From(this=relation(relations.placeholder(data))),
@@ -193,12 +237,14 @@ class _Block:
         self,
         select: exp.Select,
         source_alias: str | None,
-        windowed: WindowTableFunction,
+        windowed: Node,
+        time_column: str,
         schema: Schema,
     ) -> None:
         self.select = select
         self.source_alias = source_alias.lower() if source_alias else None
         self.windowed = windowed
+        self.time_column = time_column
         self.schema = schema
         self.input_names = windowed.column_names
         self.groupings: Groupings | None = None
@@ -294,7 +340,7 @@ class _Block:
             if not name or name in taken or name in self.input_names:
                 name = f"$agg{len(calls)}"
             taken.add(name)
-            calls[key] = read_call(node, name, self.windowed.time_column)
+            calls[key] = read_call(node, name, self.time_column)
             self.call_names[key] = name
         return list(calls.values())
 

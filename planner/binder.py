@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from sqlglot import exp
 
 from planner.ast import WINDOW_COLUMNS, WindowFunction, position_of
-from planner.bind_block import bind_aggregation, is_aggregation
+from planner.bind_block import bind_aggregation, bind_regrouping, is_aggregation
 from planner.bind_join import bind_join
 from planner.bind_rank import bind_rank
 from planner.bind_semi_join import bind_semi_join
@@ -160,7 +160,15 @@ class _Binder:
             query = bound
         else:
             self._note(bound)
-        return query if query is before else without_idle_ctes(query)
+        if query is not before:
+            query = without_idle_ctes(query)
+        regrouped = bind_regrouping(query, self, scope)
+        if regrouped is None or isinstance(regrouped, str):
+            self._note(regrouped)
+            return query
+        lifted = select_all_from(relation(self.placeholder(regrouped)))
+        lifted.set("with_", query.args.get("with_"))
+        return without_idle_ctes(lifted)
 
     def _type_of(self, expr: exp.Expr, select: exp.Select, scope: Scope) -> str:
         """Spark's type of an expression over what a SELECT reads; that of an instant if unknown."""
