@@ -14,6 +14,8 @@ from pyspark.sql import SparkSession
 
 # A stage of more tasks is summarised from this many
 _MOST_TASKS = 10_000
+# Spark's own limit, ten seconds, is short where other processes have the cores
+_MOST_WAIT_MS = 120_000
 
 
 @dataclass(frozen=True)
@@ -91,7 +93,7 @@ class Watch:
     def figures(self) -> SparkFigures:
         """What was measured. Waits until Spark's own records are complete."""
         jvm_context: Any = self._spark.sparkContext._jsc.sc()
-        jvm_context.listenerBus().waitUntilEmpty()
+        jvm_context.listenerBus().waitUntilEmpty(_MOST_WAIT_MS)
         store = self._spark._jsparkSession.sharedState().statusStore()
         nodes: list[SparkNode] = []
         stage_ids: set[int] = set()
