@@ -26,17 +26,42 @@ settings.register_profile("sqlwin", deadline=None, max_examples=30)
 settings.load_profile("sqlwin")
 
 
+# What takes long and goes over ground in its whole width where other tests go over it in part: by
+# file, and by what stands in the test's name. `--long` runs it too, and so does .ci/run.
+LONG = {
+    "logic/test_logic.py": ("window_shapes", "strict_flink", "time_functions"),
+    "streaming/test_killed.py": ("",),
+    "streaming/test_cli_streams.py": ("",),
+    "streaming/test_streams.py": ("local time", "union", "without keys", "table at rest"),
+    "test_approximate_aggregates.py": ("",),
+    "test_cluster.py": ("",),
+    "test_shared_slices.py": ("catalyst",),
+    "docs/test_docs.py": ("sql.md",),
+    "queries/test_queries.py": ("streaming-cascade", "streaming-several_sinks"),
+    "nexmark/test_nexmark.py": ("[q15]", "[q16]", "[q17]", "[q19]", "[q5_overlap60]"),
+    "repl/test_spark_terminal.py": ("",),
+    "runtime/test_spark_session.py": ("executors_import",),
+    "runtime/test_java.py": ("as_a_wheel", "is_killed"),
+}
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-goldens", action="store_true", help="rewrite the golden files")
+    parser.addoption("--long", action="store_true", help="run the tests that take long too")
     parser.addoption("--slow", action="store_true", help="run the tests that take minutes too")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    if not config.getoption("--slow"):
-        skip = pytest.mark.skip(reason="takes minutes: --slow runs it")
-        for item in items:
-            if "slow" in item.keywords:
-                item.add_marker(skip)
+    for item in items:
+        file = item.path.relative_to(ROOT / "tests").as_posix()
+        if any(part in item.name for part in LONG.get(file, ())):
+            item.add_marker("long")
+    for marker in ("long", "slow"):
+        if not config.getoption(f"--{marker}"):
+            skip = pytest.mark.skip(reason=f"takes its time: --{marker} runs it")
+            for item in items:
+                if marker in item.keywords:
+                    item.add_marker(skip)
 
 
 @pytest.fixture(scope="session")
