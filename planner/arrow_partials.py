@@ -8,7 +8,8 @@ from planner.arrow_types import decimal_digits
 from planner.catalog import Schema
 from planner.partial_calls import PartialCall, partial_calls
 from runtime.expressions import Call, Constant, Expression
-from runtime.spec import ArrowPartial, Column
+from runtime.scan_spec import ArrowPartial
+from runtime.spec import Column
 
 _MOST_DECIMAL_DIGITS = 38
 _MOST_LONG_DIGITS = 18

@@ -8,7 +8,9 @@ from typing import Protocol
 
 from sqlglot import exp
 
-from runtime.spec import Column, ScanSource, UserAggregate, Watermark
+from runtime.scan_spec import ScanSource
+from runtime.spec import Column, UserAggregate
+from runtime.table_spec import Watermark
 
 Schema = tuple[Column, ...]
 

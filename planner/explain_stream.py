@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 from planner.intervals import render_duration
 from planner.operators import window_text
-from runtime.spec import ExpandStep, Session, SqlStep, Step, Window
+from runtime.spec import Session, Window
+from runtime.steps import ExpandStep, SqlStep, Step
 from runtime.stream_spec import (
     StreamJoinStep,
     StreamRankStep,

@@ -44,7 +44,9 @@ from planner.sql import (
     select_all_from,
     to_sql,
 )
-from runtime.spec import (
+from runtime.scan_spec import ScanLocalStep
+from runtime.spec import Window, WindowAggregation
+from runtime.steps import (
     ArrowLocalStep,
     ExchangeStep,
     ExpandStep,
@@ -52,13 +54,10 @@ from runtime.spec import (
     LocalStep,
     MeasuredStep,
     PartialColumn,
-    ScanLocalStep,
     SharedExchangeStep,
     SharedSlicesStep,
     SqlStep,
     Step,
-    Window,
-    WindowAggregation,
 )
 
 # Names inside a step: no column of a person's begins with a dollar sign

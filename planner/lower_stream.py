@@ -28,7 +28,8 @@ from planner.stream_rows import StreamRows
 from planner.stream_windows import lower_whole_windows
 from planner.streams import stream_named, streams_of
 from runtime.errors import AnalysisError
-from runtime.spec import ExpandStep, Session, Step, Window, WindowAggregation
+from runtime.spec import Session, Window, WindowAggregation
+from runtime.steps import ExpandStep, Step
 from runtime.stream_spec import (
     KEEP,
     ROW_KIND,

@@ -45,18 +45,18 @@ from planner.physical import (
     SharedSlices,
 )
 from planner.sql import conjunction, to_sql
+from runtime.scan_spec import ScanSource
 from runtime.spec import (
     CalendarCumulate,
     CalendarHop,
     CalendarTumble,
     Cumulate,
     Hop,
-    ScanSource,
     Session,
-    SliceLevel,
     Tumble,
     Window,
 )
+from runtime.steps import SliceLevel
 
 
 def logical_operators(node: Node) -> list[Operator]:

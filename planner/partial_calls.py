@@ -16,7 +16,7 @@ class PartialCall:
     """The partial columns of an accumulator, as an aggregate of arguments.
 
     Attributes:
-        kind: as in `runtime.spec.ArrowPartial.function`.
+        kind: as in `runtime.scan_spec.ArrowPartial.function`.
         args: the arguments.
         condition: the FILTER.
         columns: the names of the partial columns.

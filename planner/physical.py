@@ -21,13 +21,9 @@ from planner.logical import (
     WindowTableFunction,
 )
 from runtime.expressions import Expression
-from runtime.spec import (
-    Accumulator,
-    ArrowPartial,
-    ScanSource,
-    SliceLevel,
-    Window,
-)
+from runtime.scan_spec import ArrowPartial, ScanSource
+from runtime.spec import Accumulator, Window
+from runtime.steps import SliceLevel
 
 __all__ = [
     "Exchange",

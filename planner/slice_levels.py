@@ -15,7 +15,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import gcd
 
-from runtime.spec import Cumulate, Hop, SliceLevel, Tumble
+from runtime.spec import Cumulate, Hop, Tumble
+from runtime.steps import SliceLevel
 
 # Windows whose pieces are all of one width, unlike those of the calendar
 FixedWindow = Tumble | Hop | Cumulate

@@ -31,7 +31,8 @@ from planner.stream_rows import Operators, StreamRows
 from planner.streams import stream_named, streams_of
 from planner.window_properties import identifies_window, window_properties
 from runtime.errors import AnalysisError
-from runtime.spec import SqlStep, Step, Tumble, WindowAggregation
+from runtime.spec import Tumble, WindowAggregation
+from runtime.steps import SqlStep, Step
 from runtime.stream_spec import (
     KEEP,
     SOURCE,

@@ -9,7 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
-from runtime.spec import Step, Window, WindowAggregation
+from runtime.spec import Window, WindowAggregation
+from runtime.steps import Step
 
 if TYPE_CHECKING:
     from runtime.user_aggregates import Aggregate
@@ -45,7 +46,7 @@ class StreamPartial:
     """The partial columns of one accumulator, aggregated from rows.
 
     Attributes:
-        function: as in `runtime.spec.ArrowPartial`.
+        function: as in `runtime.scan_spec.ArrowPartial`.
         args: Spark SQL of the arguments.
         condition: Spark SQL of the FILTER; rows where it is not TRUE do not take part.
         columns: the names of the partial columns.

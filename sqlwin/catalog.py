@@ -19,9 +19,11 @@ from planner.sql import empty_relation, to_sql
 from runtime.batch.scan_local import scan_source
 from runtime.errors import CatalogError, SqlwinError
 from runtime.nearest import nearest
+from runtime.scan_spec import ScanSource
 from runtime.sources import has_end, is_unbounded, memory, read_stream, read_table
 from runtime.spark_errors import translate
-from runtime.spec import Column, ScanSource, TableSpec, UserAggregate, Watermark
+from runtime.spec import Column, UserAggregate
+from runtime.table_spec import TableSpec, Watermark
 
 Name = tuple[str, ...]
 

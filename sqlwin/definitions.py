@@ -6,7 +6,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from runtime.errors import AnalysisError, CatalogError
 from runtime.sources import validate_table
-from runtime.spec import TableColumn, TableSpec
+from runtime.table_spec import TableColumn, TableSpec
 from sqlwin.catalog import SessionCatalog, View, type_ddl
 from sqlwin.statements import CreateTable, CreateView
 

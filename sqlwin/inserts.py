@@ -12,7 +12,7 @@ from planner.sql import identifier, to_sql
 from runtime.errors import AnalysisError, CatalogError
 from runtime.nearest import nearest
 from runtime.sinks import write_table
-from runtime.spec import TableColumn, TableSpec
+from runtime.table_spec import TableColumn, TableSpec
 from sqlwin.catalog import Name, Registered, SessionCatalog, View, type_ddl
 
 _view_numbers = count()

@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 
 from planner.rendering import quote_string
 from planner.sql import to_sql
-from runtime.spec import TableColumn, TableSpec
+from runtime.table_spec import TableColumn, TableSpec
 from sqlwin.catalog import Entry, Name, Registered, SessionCatalog, View, entry_name, type_ddl
 
 

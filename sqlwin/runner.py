@@ -21,7 +21,8 @@ from runtime.batch.shared import SharedPartials, read_by_several
 from runtime.errors import SqlwinError
 from runtime.spark import is_remote
 from runtime.spark_errors import translate
-from runtime.spec import Step, TableSpec
+from runtime.steps import Step
+from runtime.table_spec import TableSpec
 from sqlwin import listings
 from sqlwin.analysis import Json, analyzed, without_results
 from sqlwin.catalog import Name, SessionCatalog, View

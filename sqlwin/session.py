@@ -13,7 +13,7 @@ from runtime.batch.user_functions import register_aggregate, register_scalar
 from runtime.errors import AnalysisError, SqlwinError
 from runtime.nearest import nearest
 from runtime.shipping import ship_code
-from runtime.spec import Watermark
+from runtime.table_spec import Watermark
 from runtime.user_aggregates import Aggregate
 from sqlwin.catalog import Registered, type_ddl
 from sqlwin.explanation import MODES, Explanation

@@ -10,7 +10,7 @@ from sqlglot.tokenizer_core import Token, TokenType
 
 from planner.flink_functions import rewrite_functions
 from runtime.nearest import nearest
-from runtime.spec import TableColumn, Watermark
+from runtime.table_spec import TableColumn, Watermark
 from sqlwin.dialect import SqlWinParser, to_spark
 from sqlwin.dialect_types import column_type
 from sqlwin.statement_queries import read_ast, read_identifier, read_name

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
-from runtime.spec import TableColumn, Watermark
+from runtime.table_spec import TableColumn, Watermark
 
 Name = tuple[str, ...]
 

@@ -21,11 +21,11 @@ from runtime.sinks.streaming import StreamRun, Take, check_sink, start_taking, s
 from runtime.sources import is_unbounded
 from runtime.sources.filesystem_stream import monitor_interval_us
 from runtime.spark_files import files_at
-from runtime.spec import TableSpec
 from runtime.stream_spec import ROW_KIND, StreamWindowStep
 from runtime.streaming.checkpoint import Identity, open_checkpoint
 from runtime.streaming.execute import streaming_dataframe
 from runtime.streaming.options import Firing, StreamOptions
+from runtime.table_spec import TableSpec
 from sqlwin.catalog import Registered, SessionCatalog, entry_name
 from sqlwin.config import Config
 from sqlwin.inserts import arranged

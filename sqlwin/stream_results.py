@@ -10,8 +10,8 @@ import pyarrow.compute as pc
 from planner.plan import Plan
 from runtime.errors import AnalysisError
 from runtime.sinks.streaming import KIND_COLUMN, Take
-from runtime.spec import TableSpec
 from runtime.streaming.status import remarks
+from runtime.table_spec import TableSpec
 from sqlwin.result import OpenStream, Result
 from sqlwin.statements import Insert
 from sqlwin.stream_queries import Explained, StreamQueries

@@ -20,14 +20,8 @@ from runtime.batch.wall_clock import quoted, wall_clock_us_sql
 from runtime.buffers import Rows, WindowBuffer
 from runtime.kernels.columns import BoolArray, int64_values, one_chunk
 from runtime.kernels.partial_types import partial_types
-from runtime.spec import (
-    FIRST_TIME,
-    LAST_TIME,
-    Accumulator,
-    ArrowLocalStep,
-    Session,
-    local_window,
-)
+from runtime.spec import FIRST_TIME, LAST_TIME, Accumulator, Session, local_window
+from runtime.steps import ArrowLocalStep
 
 _TIME = "$time_us"
 

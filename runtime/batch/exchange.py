@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame
 from runtime.batch.meter import Wrap, as_it_is
 from runtime.kernels.blobs import split_by_bucket, to_blobs
 from runtime.kernels.keys import bucket_of
-from runtime.spec import DEFAULT_BUFFER_BYTES
+from runtime.scan_spec import DEFAULT_BUFFER_BYTES
 
 # Spark spends 6 ms and more on a megabyte between two Python tasks, LZ4 one to halve it.
 _COMPRESSION = "lz4"

@@ -20,15 +20,14 @@ from runtime.batch.meter import Meter, Wrap, as_it_is
 from runtime.batch.null_times import ScanCounter, StatementNullTimes
 from runtime.batch.scan_local import scan_partials, scan_partials_schema
 from runtime.batch.shared import SharedPartials, exchange_shared, scan_shared
-from runtime.spec import (
-    DEFAULT_BUFFER_BYTES,
+from runtime.scan_spec import DEFAULT_BUFFER_BYTES, ScanLocalStep
+from runtime.steps import (
     ArrowLocalStep,
     ExchangeStep,
     ExpandStep,
     GlobalStep,
     LocalStep,
     MeasuredStep,
-    ScanLocalStep,
     SharedExchangeStep,
     SharedSlicesStep,
     SqlStep,

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from runtime.batch.wall_clock import quoted, timestamp_ntz_sql, wall_clock_us_sql
-from runtime.spec import CalendarTumble, ExpandStep, Session, Tumble
+from runtime.spec import CalendarTumble, Session, Tumble
+from runtime.steps import ExpandStep
 from runtime.windows.aligned import slice_assigner
 from runtime.windows.session import session_bounds_sql
 

@@ -16,7 +16,8 @@ from runtime.batch.shared import level_blobs
 from runtime.kernels.blobs import from_blobs
 from runtime.kernels.merge import merge_slices
 from runtime.kernels.session import merge_sessions
-from runtime.spec import Accumulator, Session, SharedSlicesStep, WindowAggregation
+from runtime.spec import Accumulator, Session, WindowAggregation
+from runtime.steps import SharedSlicesStep
 
 
 def global_aggregate(

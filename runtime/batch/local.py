@@ -7,14 +7,8 @@ Python; only its result, one row per key and slice, goes on.
 from __future__ import annotations
 
 from runtime.batch.wall_clock import quoted, wall_clock_us_sql
-from runtime.spec import (
-    FIRST_TIME,
-    LAST_TIME,
-    LocalStep,
-    PartialColumn,
-    Session,
-    local_window,
-)
+from runtime.spec import FIRST_TIME, LAST_TIME, Session, local_window
+from runtime.steps import LocalStep, PartialColumn
 from runtime.windows.aligned import slice_assigner
 
 

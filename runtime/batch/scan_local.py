@@ -21,9 +21,10 @@ from runtime.scan.local_stage import LocalStage, partial_schema
 from runtime.scan.metadata import find_source
 from runtime.scan.splits import Split, plan_splits
 from runtime.scan.wall_clock import is_known_zone
+from runtime.scan_spec import ScanLocalStep, ScanSource
 from runtime.sources.paths import expand, local_path
 from runtime.spark import is_remote
-from runtime.spec import Column, ScanLocalStep, ScanSource
+from runtime.spec import Column
 
 # From a table of partials to rows of blobs
 Cut = Callable[[pa.Table], Iterator[pa.RecordBatch]]

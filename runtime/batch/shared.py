@@ -20,14 +20,13 @@ from runtime.batch.meter import Wrap, as_it_is
 from runtime.batch.null_times import ScanCounter
 from runtime.batch.scan_local import Cut, scan
 from runtime.kernels.roll_up import roll_up_levels
-from runtime.spec import (
-    DEFAULT_BUFFER_BYTES,
+from runtime.scan_spec import DEFAULT_BUFFER_BYTES, ScanLocalStep
+from runtime.steps import (
     ArrowLocalStep,
     ExpandStep,
     GlobalStep,
     LocalStep,
     MeasuredStep,
-    ScanLocalStep,
     SharedExchangeStep,
     SharedSlicesStep,
     SqlStep,

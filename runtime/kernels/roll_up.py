@@ -17,7 +17,8 @@ from runtime.kernels.key_digits import key_digits
 from runtime.kernels.partials import merge_partials
 from runtime.kernels.slots import slice_slots
 from runtime.kernels.value_lists import value_lists
-from runtime.spec import Accumulator, SliceLevel, Tumble
+from runtime.spec import Accumulator, Tumble
+from runtime.steps import SliceLevel
 from runtime.windows.aligned import slice_assigner
 
 _MAX_CELLS = 1 << 62

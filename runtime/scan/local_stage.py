@@ -15,14 +15,8 @@ from runtime.kernels.columns import BoolArray, Int64Array, int64_values, one_chu
 from runtime.scan.read import read_batches
 from runtime.scan.splits import Split
 from runtime.scan.wall_clock import wall_clock_us
-from runtime.spec import (
-    FIRST_TIME,
-    LAST_TIME,
-    Accumulator,
-    ScanLocalStep,
-    Session,
-    local_window,
-)
+from runtime.scan_spec import ScanLocalStep
+from runtime.spec import FIRST_TIME, LAST_TIME, Accumulator, Session, local_window
 
 
 def partial_schema(step: ScanLocalStep) -> pa.Schema:

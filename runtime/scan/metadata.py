@@ -13,7 +13,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from runtime.scan.files import NotScannable, list_files, partition_files
-from runtime.spec import Column, ScanSource
+from runtime.scan_spec import ScanSource
+from runtime.spec import Column
 
 _READERS = 16
 _REMEMBERED_FOOTERS = 4096

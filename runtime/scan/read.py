@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 from runtime.arrow.types import arrow_type
 from runtime.errors import ExecutionError
 from runtime.scan.splits import FilePart, Split
-from runtime.spec import ScanSource
+from runtime.scan_spec import ScanSource
 
 BATCH_ROWS = 1 << 20
 # Wide rows come in smaller batches.

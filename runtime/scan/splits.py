@@ -12,7 +12,7 @@ from runtime.expressions import Expression
 from runtime.scan.files import NotScannable
 from runtime.scan.metadata import column_index, read_footers
 from runtime.scan.pruning import Range, can_be_true, column_range
-from runtime.spec import ScanFile, ScanSource
+from runtime.scan_spec import ScanFile, ScanSource
 
 # A task that reads less than this is not worth its start.
 _LEAST_BYTES = 4 << 20

@@ -17,7 +17,7 @@ from runtime.sources.columns import declared_type, physical_columns
 from runtime.sources.external import source_format
 from runtime.sources.options import option_values
 from runtime.spark_errors import translate
-from runtime.spec import TableSpec
+from runtime.table_spec import TableSpec
 
 __all__ = ["as_declared", "output_of", "write_table"]
 

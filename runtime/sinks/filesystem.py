@@ -17,7 +17,7 @@ from runtime.sources.formats import format_of, spark_options, written_timestamps
 from runtime.sources.options import option_values
 from runtime.sources.packages import AVRO, missing_package
 from runtime.sources.paths import is_glob, local_path
-from runtime.spec import TableSpec
+from runtime.table_spec import TableSpec
 
 # The reader's, and of no meaning or another one to the writer
 _READER_ONLY = ("mode", "basePath", "enforceSchema", "inferSchema", "mergeSchema", "pathGlobFilter")

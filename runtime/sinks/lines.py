@@ -23,7 +23,7 @@ from pyspark.sql.types import (
 )
 
 from runtime.sources.options import option_values
-from runtime.spec import TableSpec
+from runtime.table_spec import TableSpec
 
 _EPOCH = dt.datetime(1970, 1, 1)  # noqa: DTZ001  # wall-clock arithmetic
 _KEPT = (ArrayType, MapType, StructType, BinaryType, TimestampNTZType)

@@ -22,7 +22,7 @@ from runtime.sources.formats import format_of
 from runtime.sources.options import option_values
 from runtime.sources.paths import local_path
 from runtime.spark_files import files_at
-from runtime.spec import TableSpec
+from runtime.table_spec import TableSpec
 
 
 class FileSink:

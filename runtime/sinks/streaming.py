@@ -18,8 +18,8 @@ from runtime.sinks.stream_files import FileSink
 from runtime.sources import CONNECTORS, kafka, memory, validate_table
 from runtime.sources.external import source_format
 from runtime.spark_errors import translate
-from runtime.spec import TableSpec
 from runtime.stream_spec import ROW_KIND
+from runtime.table_spec import TableSpec
 
 # Connectors that take rows which replace others
 _TAKE_UPDATES = ("print", "blackhole", "memory")

@@ -24,7 +24,7 @@ from runtime.sources import (
     socket,
 )
 from runtime.sources.columns import add_computed
-from runtime.spec import TableSpec
+from runtime.table_spec import TableSpec
 
 __all__ = [
     "CONNECTORS",

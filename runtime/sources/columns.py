@@ -32,7 +32,7 @@ from pyspark.sql.types import (
 from runtime.errors import CatalogError, SqlwinError
 from runtime.nearest import nearest
 from runtime.spark_errors import translate
-from runtime.spec import TableColumn, TableSpec
+from runtime.table_spec import TableColumn, TableSpec
 
 # Decimal digits that an integer type needs
 _DIGITS: dict[type[DataType], int] = {ByteType: 3, ShortType: 5, IntegerType: 10, LongType: 19}

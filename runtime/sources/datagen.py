@@ -44,7 +44,7 @@ from runtime.sources.options import (
     whole_number,
 )
 from runtime.sources.row_numbers import Pace, row_numbers
-from runtime.spec import TableSpec
+from runtime.table_spec import TableSpec
 
 # As in Flink
 _ROWS_PER_SECOND = "10000"

@@ -18,7 +18,7 @@ from runtime.sources.columns import (
 )
 from runtime.sources.options import bad_option, boolean, option_values
 from runtime.spark_errors import translate
-from runtime.spec import TableSpec
+from runtime.table_spec import TableSpec
 
 # Formats whose columns have only the types that they are given
 _UNTYPED = ("csv", "json", "text", "xml")

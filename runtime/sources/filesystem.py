@@ -51,7 +51,7 @@ from runtime.sources.options import (
 from runtime.sources.packages import AVRO, missing_package
 from runtime.sources.paths import data_files, is_glob, local_path, missing_path, path_for_spark
 from runtime.spark_errors import translate
-from runtime.spec import TableColumn, TableSpec
+from runtime.table_spec import TableColumn, TableSpec
 
 METADATA = {
     "file.path": "file_path",

@@ -28,7 +28,7 @@ from runtime.sources.formats import SELF_DESCRIBING, format_of, spark_options
 from runtime.sources.nanoseconds import has_nanoseconds
 from runtime.sources.options import duration_us, option_values
 from runtime.sources.paths import data_files, is_glob, local_path, missing_path, path_for_spark
-from runtime.spec import TableSpec
+from runtime.table_spec import TableSpec
 
 # Options of Spark's file source for streams, by their names here
 STREAM_OPTIONS = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from runtime.sources.options import Option, boolean, one_character, one_of
-from runtime.spec import TableSpec
+from runtime.table_spec import TableSpec
 
 FORMATS = ("parquet", "csv", "json", "orc", "avro", "text")
 # Formats whose files name and type their columns.

@@ -28,7 +28,7 @@ from pyspark.sql.types import (
 
 from runtime.errors import CatalogError
 from runtime.sources.options import bad_option, duration_us
-from runtime.spec import TableSpec
+from runtime.table_spec import TableSpec
 
 _INTEGERS: dict[type[DataType], int] = {ByteType: 8, ShortType: 16, IntegerType: 32, LongType: 64}
 _LARGEST: dict[type[DataType], float] = {

@@ -39,7 +39,7 @@ from runtime.sources.options import (
 )
 from runtime.sources.packages import KAFKA, missing_package
 from runtime.spark_errors import translate
-from runtime.spec import TableSpec
+from runtime.table_spec import TableSpec
 
 METADATA = {
     "topic": "topic",

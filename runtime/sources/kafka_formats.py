@@ -11,7 +11,7 @@ from runtime.errors import CatalogError, SetupError
 from runtime.sources.formats import spark_options, written_timestamps
 from runtime.sources.options import bad_option
 from runtime.sources.packages import AVRO, missing_package
-from runtime.spec import TableSpec
+from runtime.table_spec import TableSpec
 
 FORMATS = ("json", "csv", "raw", "avro")
 _BROKEN = "_sqlwin_broken"

@@ -17,7 +17,7 @@ from runtime.sources.columns import (
     unsupported_metadata,
 )
 from runtime.sources.options import check_options
-from runtime.spec import TableSpec
+from runtime.table_spec import TableSpec
 
 _lock = threading.Lock()
 # Rows by the table's name; of a stream's micro-batches the last one's number is kept beside them

@@ -36,7 +36,7 @@ from runtime.sources.options import (
     whole_number,
 )
 from runtime.sources.row_numbers import Pace, row_numbers
-from runtime.spec import TableSpec
+from runtime.table_spec import TableSpec
 
 _COUNT = Option(whole_number(1, 2**31 - 1))
 _RATE, _ROWS_PER_BATCH = "10000", "100000"

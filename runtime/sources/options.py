@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from runtime.errors import CatalogError
 from runtime.nearest import nearest
-from runtime.spec import TableSpec
+from runtime.table_spec import TableSpec
 
 _DURATION = re.compile(r"\s*(\d+)\s*([a-zµ]*)\s*", re.IGNORECASE)
 # Flink's unit labels, in microseconds; a number alone is milliseconds.

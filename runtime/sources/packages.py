@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyspark
 
 from runtime.errors import SetupError
-from runtime.spec import TableSpec
+from runtime.table_spec import TableSpec
 
 # Spark 4 is built with Scala 2.13 alone
 _SCALA = "2.13"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from runtime.sources.columns import check_columns, unsupported_metadata
 from runtime.sources.options import Option, boolean, check_options, whole_number
-from runtime.spec import TableSpec
+from runtime.table_spec import TableSpec
 
 _PRINT = {
     "print-identifier": Option(),

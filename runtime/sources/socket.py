@@ -27,7 +27,7 @@ from runtime.sources.options import (
     whole_number,
 )
 from runtime.spark_errors import translate
-from runtime.spec import TableSpec
+from runtime.table_spec import TableSpec
 
 _OPTIONS = {
     "hostname": Option(required=True),

@@ -24,7 +24,8 @@ from runtime.batch.global_aggregate import output_schema
 from runtime.errors import AnalysisError
 from runtime.kernels.blobs import from_blobs
 from runtime.scan.wall_clock import is_known_zone
-from runtime.spec import ExpandStep, Session, SqlStep, Step
+from runtime.spec import Session
+from runtime.steps import ExpandStep, SqlStep, Step
 from runtime.stream_spec import (
     KEEP,
     ROW_KIND,

@@ -14,7 +14,7 @@ from pyspark.sql.types import BooleanType, IntegerType, LongType, StructField, S
 from runtime.batch.execute import temporary_view
 from runtime.batch.global_aggregate import output_schema
 from runtime.batch.wall_clock import quoted
-from runtime.spec import Step
+from runtime.steps import Step
 from runtime.stream_spec import (
     KEEP,
     SOURCE,

@@ -23,15 +23,13 @@ from runtime.scan.local_stage import LocalStage
 from runtime.scan.metadata import find_source
 from runtime.scan.read import read_batches
 from runtime.scan.splits import plan_splits
+from runtime.scan_spec import ArrowPartial, ScanLocalStep, ScanSource
 from runtime.spec import (
     Accumulator,
     AlignedWindow,
-    ArrowPartial,
     Column,
     Cumulate,
     Hop,
-    ScanLocalStep,
-    ScanSource,
     Tumble,
     WindowAggregation,
 )

@@ -10,7 +10,8 @@ from planner.logical import AggregateCall
 from planner.shared_partials import share_partials
 from planner.sql import column, to_sql
 from runtime.expressions import ColumnRef
-from runtime.spec import Accumulator, ArrowPartial, Column
+from runtime.scan_spec import ArrowPartial
+from runtime.spec import Accumulator, Column
 
 
 def call(function, type_, *arg_types, name="a", args=("x", "y"), condition=None):

@@ -5,7 +5,8 @@ import pytest
 from planner.optimizer import SpreadOptions
 from planner.physical import Exchange, LocalWindowAggregate, ScanLocalWindowAggregate, SqlQuery
 from planner.spread import spread_exchanges
-from runtime.spec import Column, Hop, ScanSource, Tumble
+from runtime.scan_spec import ScanSource
+from runtime.spec import Column, Hop, Tumble
 
 MINUTE = 60_000_000
 MINUTELY = Tumble(MINUTE)

@@ -9,15 +9,8 @@ from hypothesis import strategies as st
 from planner.slice_levels import grid_of
 from runtime.kernels.merge import merge_slices
 from runtime.kernels.roll_up import roll_up, roll_up_levels
-from runtime.spec import (
-    Accumulator,
-    Column,
-    Cumulate,
-    Hop,
-    SliceLevel,
-    Tumble,
-    WindowAggregation,
-)
+from runtime.spec import Accumulator, Column, Cumulate, Hop, Tumble, WindowAggregation
+from runtime.steps import SliceLevel
 from runtime.windows.aligned import slice_assigner
 
 # Windows whose slices are all made of slices of 2 that begin at 1.

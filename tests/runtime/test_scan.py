@@ -23,15 +23,8 @@ from runtime.scan.local_stage import LocalStage, partial_schema
 from runtime.scan.metadata import find_source
 from runtime.scan.read import BATCH_ROWS, read_batches
 from runtime.scan.splits import plan_splits
-from runtime.spec import (
-    Accumulator,
-    ArrowPartial,
-    Column,
-    ScanLocalStep,
-    ScanSource,
-    Tumble,
-    WindowAggregation,
-)
+from runtime.scan_spec import ArrowPartial, ScanLocalStep, ScanSource
+from runtime.spec import Accumulator, Column, Tumble, WindowAggregation
 
 SECOND = 1_000_000
 MINUTE = 60 * SECOND

@@ -7,19 +7,9 @@ from runtime.batch.global_aggregate import global_aggregate
 from runtime.batch.scan_local import scan_partials, scan_partials_schema, scan_source
 from runtime.expressions import Call, ColumnRef, Constant
 from runtime.scan.files import NotScannable
-from runtime.spec import (
-    Accumulator,
-    ArrowPartial,
-    Column,
-    ExchangeStep,
-    GlobalStep,
-    Hop,
-    LocalStep,
-    PartialColumn,
-    ScanLocalStep,
-    SqlStep,
-    WindowAggregation,
-)
+from runtime.scan_spec import ArrowPartial, ScanLocalStep
+from runtime.spec import Accumulator, Column, Hop, WindowAggregation
+from runtime.steps import ExchangeStep, GlobalStep, LocalStep, PartialColumn, SqlStep
 
 pytestmark = pytest.mark.spark
 

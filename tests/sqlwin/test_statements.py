@@ -6,7 +6,7 @@ import pytest
 
 from planner.ast import WindowFunction, position_of
 from runtime.errors import SqlSyntaxError
-from runtime.spec import TableColumn, Watermark
+from runtime.table_spec import TableColumn, Watermark
 from sqlwin.dialect import to_spark
 from sqlwin.statements import (
     CreateTable,

@@ -11,9 +11,9 @@ import pyarrow.parquet as pq
 
 from planner.catalog import StreamTable
 from planner.lower_stream import lower_stream
-from runtime.spec import Watermark
 from runtime.streaming.execute import streaming_dataframe
 from runtime.streaming.options import StreamOptions
+from runtime.table_spec import Watermark
 from sqlwin.catalog import Registered
 from sqlwin.statements import parse_statement
 

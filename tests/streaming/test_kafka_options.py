@@ -9,7 +9,7 @@ import pytest
 from runtime.errors import CatalogError
 from runtime.sources import is_unbounded, validate_table
 from runtime.sources.kafka import sink_options, source_options
-from runtime.spec import TableColumn, TableSpec
+from runtime.table_spec import TableColumn, TableSpec
 
 BASE = {"topic": "bids", "properties.bootstrap.servers": "host:9092", "format": "json"}
 

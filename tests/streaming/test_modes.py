@@ -8,7 +8,7 @@ import pytest
 
 from runtime.errors import SqlwinError
 from runtime.sinks.streaming import check_sink
-from runtime.spec import TableColumn, TableSpec, Watermark
+from runtime.table_spec import TableColumn, TableSpec, Watermark
 from sqlwin.catalog import SessionCatalog
 from sqlwin.statements import ShowStreams, StopStream, parse_statement
 
