@@ -12,30 +12,33 @@ from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
-from planner.ast import WINDOW_COLUMNS, WindowFunction, position_of
+from planner.ast import WINDOW_COLUMNS, WindowFunction
 from planner.bind_block import bind_aggregation, bind_regrouping, is_aggregation
 from planner.bind_join import bind_join
 from planner.bind_rank import bind_rank
 from planner.bind_semi_join import bind_semi_join
-from planner.catalog import Catalog, Schema, column_named
+from planner.bind_window_function import (
+    partition_columns,
+    refuse_window_columns,
+    renamed_columns,
+    time_column,
+)
+from planner.catalog import Catalog, Schema
 from planner.flink_functions import rewrite_functions, round_time, rounded_times
 from planner.group_windows import rewrite_group_windows
 from planner.logical import (
-    NamedExpr,
     Node,
-    Project,
     SqlQuery,
     TableScan,
     WindowColumns,
     WindowTableFunction,
 )
 from planner.query_names import with_late_name, without_idle_ctes
-from planner.sql import column, is_timestamp, relation, select_all_from, to_sql
+from planner.sql import relation, select_all_from, to_sql
 from planner.strict import check_function
 from planner.user_aggregates import mark_user_aggregates
 from planner.window_parameters import window_of
 from runtime.errors import AnalysisError
-from runtime.nearest import nearest
 from runtime.spec import Column, Session
 
 Scope = Mapping[str, exp.CTE]
@@ -380,18 +383,18 @@ class _Binder:
             source = self.scan(data, scope)
         else:
             source = self.bind_query(data.unnest(), scope)
-        time = self._time_column(function, source.schema)
-        partition = self._partition(function, source.schema)
+        time = time_column(function, source.schema, self.sql)
+        partition = partition_columns(function, source.schema, self.sql)
         names = function.args.get("names")
         if names:
             columns = WindowColumns(*(name.name for name in names))
         else:
-            self._refuse_window_columns(function, source.schema)
+            refuse_window_columns(function, source.schema, self.sql)
             columns = WindowColumns(*WINDOW_COLUMNS)
         alias = function.args.get("alias")
         if alias is not None and alias.columns:
             old = [c.name for c in source.schema]
-            source, columns, time = self._renamed(function, source, time)
+            source, columns, time = renamed_columns(function, source, time, self.sql)
             partition = tuple(source.schema[old.index(name)].name for name in partition)
         if isinstance(window, Session):
             window = replace(window, partition=partition)
@@ -403,81 +406,6 @@ class _Binder:
         return WindowTableFunction(
             source.schema + added, source, window, time.name, time.type, columns
         )
-
-    def _time_column(self, function: WindowFunction, schema: Schema) -> Column:
-        descriptor = function.args["timecol"]
-        found = column_named(schema, descriptor.name)
-        times = [f"`{c.name}`" for c in schema if is_timestamp(c.type)]
-        hint = "columns of that type: " + ", ".join(times) if times else None
-        if found is None:
-            close = nearest(descriptor.name, [c.name for c in schema])
-            raise AnalysisError(
-                f"column `{descriptor.name}` does not exist in the data of {function.kind}",
-                position=position_of(descriptor, self.sql),
-                sql=self.sql,
-                hint=f"did you mean `{close}`?" if close else hint,
-            )
-        if not is_timestamp(found.type):
-            raise AnalysisError(
-                f"{function.kind} needs a TIMESTAMP or TIMESTAMP_LTZ column to put windows on, "
-                f"but `{found.name}` is {found.type.upper()}",
-                position=position_of(descriptor, self.sql),
-                sql=self.sql,
-                hint=hint or "make one in a subquery: CAST(... AS TIMESTAMP)",
-            )
-        return found
-
-    def _partition(self, function: WindowFunction, schema: Schema) -> tuple[str, ...]:
-        """The columns of PARTITION BY, by their names in the data."""
-        names = []
-        for key in function.args.get("partition") or []:
-            found = column_named(schema, key.name)
-            if found is None:
-                close = nearest(key.name, [c.name for c in schema])
-                raise AnalysisError(
-                    f"column `{key.name}` in PARTITION BY does not exist in the data of "
-                    f"{function.kind}",
-                    position=position_of(key, self.sql),
-                    sql=self.sql,
-                    hint=f"did you mean `{close}`?" if close else None,
-                )
-            names.append(found.name)
-        return tuple(dict.fromkeys(names))
-
-    def _refuse_window_columns(self, function: WindowFunction, schema: Schema) -> None:
-        taken = [name for name in WINDOW_COLUMNS if column_named(schema, name)]
-        if taken:
-            raise AnalysisError(
-                f"the data of {function.kind} already has a column `{taken[0]}`",
-                position=position_of(function.args["data"], self.sql)
-                or position_of(function.this, self.sql),
-                sql=self.sql,
-                hint=f"rename it in a subquery: SELECT {taken[0]} AS inner_{taken[0]}, ...",
-            )
-
-    def _renamed(
-        self, function: WindowFunction, source: Node, time: Column
-    ) -> tuple[Node, WindowColumns, Column]:
-        """The data under the names of `AS t(a, b, ..., ws, we, wt)`."""
-        alias = function.args["alias"]
-        names = [c.name for c in alias.columns]
-        if len(names) != len(source.schema) + 3:
-            raise AnalysisError(
-                f"{function.kind} yields {len(source.schema) + 3} columns, but the alias names "
-                f"{len(names)}",
-                position=position_of(alias, self.sql),
-                sql=self.sql,
-                hint="the data's columns come first, then window_start, window_end, window_time",
-            )
-        renamed = tuple(
-            Column(name, c.type, c.nullable) for name, c in zip(names, source.schema, strict=False)
-        )
-        items = tuple(
-            NamedExpr(new.name, column(old.name))
-            for new, old in zip(renamed, source.schema, strict=True)
-        )
-        time = renamed[[c.name for c in source.schema].index(time.name)]
-        return Project(renamed, source, items), WindowColumns(*names[-3:]), time
 
 
 def table_name(table: exp.Table) -> tuple[str, ...]:

@@ -12,17 +12,12 @@ from typing import Any
 from planner.explain import explain, idle_rules
 from planner.logical import Node
 from planner.operator_text import Operator
-from planner.operators import (
-    logical_operators,
-    months_parameters,
-    physical_operators,
-    window_kind,
-    window_parameters,
-)
+from planner.operators import logical_operators, physical_operators
 from planner.optimizer import Rule, TraceEntry
 from planner.physical import SharedExchange
 from planner.plan import Plan
 from planner.rules import LOGICAL_STAGES, PHYSICAL_STAGES
+from planner.window_text import months_parameters, window_kind, window_parameters
 from planner.window_uses import window_uses
 
 DOCUMENT_VERSION = 1

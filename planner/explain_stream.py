@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from planner.intervals import render_duration
-from planner.operators import window_text
+from planner.window_text import window_text
 from runtime.spec import Session, Window
 from runtime.steps import ExpandStep, SqlStep, Step
 from runtime.stream_spec import (

@@ -7,17 +7,13 @@ in every form at once; a case of its own only makes it read better.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import fields, is_dataclass
-from typing import Any
 
 from sqlglot import exp
 
 from planner.aggregate_plans import AggregatePlan
-from planner.intervals import render_duration, render_months
+from planner.intervals import render_duration
 from planner.logical import (
     Aggregate,
-    AggregateCall,
-    AttachedWindow,
     Expand,
     Filter,
     NamedExpr,
@@ -33,6 +29,12 @@ from planner.logical import (
     WindowRank,
     WindowTableFunction,
 )
+from planner.operator_fields import (
+    call_texts,
+    merge_text,
+    operator_by_fields,
+    window_key_texts,
+)
 from planner.operator_queries import query_operators
 from planner.operator_text import Operator, item_text, operator, unquoted
 from planner.physical import (
@@ -45,15 +47,12 @@ from planner.physical import (
     SharedSlices,
 )
 from planner.sql import conjunction, to_sql
-from runtime.scan_spec import ScanSource
+from planner.window_text import (
+    attached_text,
+    window_text,
+)
 from runtime.spec import (
-    CalendarCumulate,
-    CalendarHop,
-    CalendarTumble,
-    Cumulate,
-    Hop,
     Session,
-    Tumble,
     Window,
 )
 from runtime.steps import SliceLevel
@@ -76,7 +75,7 @@ def logical_operators(node: Node) -> list[Operator]:
             window = window_text(node.window, _time_of(node))
             return [operator("LogicalTableFunctionScan", window=window)]
         case Aggregate():
-            by, select = _names(node.keys), _calls(node.calls)
+            by, select = _names(node.keys), call_texts(node.calls)
             return [operator("LogicalAggregate", groupBy=by, select=select)]
         case WindowAggregate():
             return [_window_aggregate("LogicalWindowAggregate", node)]
@@ -88,7 +87,7 @@ def logical_operators(node: Node) -> list[Operator]:
             return [_join("LogicalWindowJoin", node)]
         case Sink():
             return [operator("LogicalSink", table=node.table, overwrite=_overwrite(node))]
-    return [_by_fields("Logical", node)]
+    return [operator_by_fields("Logical", node)]
 
 
 def physical_operators(node: Node) -> list[Operator]:
@@ -115,7 +114,7 @@ def physical_operators(node: Node) -> list[Operator]:
         case Aggregate():
             by = _names(node.keys)
             return [
-                operator("HashAggregate", groupBy=by, select=_calls(node.calls)),
+                operator("HashAggregate", groupBy=by, select=call_texts(node.calls)),
                 operator("Exchange", distribution=_hash(by)),
             ]
         case OnePhaseWindowAggregate():
@@ -183,13 +182,13 @@ def physical_operators(node: Node) -> list[Operator]:
                 )
             ]
         case GlobalWindowAggregate():
-            merged = [_merge(plan) for plan in node.plans if plan.accumulators]
+            merged = [merge_text(plan) for plan in node.plans if plan.accumulators]
             return [
                 operator(
                     "GlobalWindowAggregate",
                     groupBy=node.keys,
                     window=window_text(node.window, f"slice_end=[{node.slice_end}]"),
-                    select=[*node.keys, *merged, *_window_keys(node.window_keys)],
+                    select=[*node.keys, *merged, *window_key_texts(node.window_keys)],
                 )
             ]
         case WindowRank():
@@ -205,60 +204,7 @@ def physical_operators(node: Node) -> list[Operator]:
             return [_join("WindowJoin", node)]
         case Sink():
             return [operator("Sink", table=node.table, overwrite=_overwrite(node))]
-    return [_by_fields("", node)]
-
-
-def window_text(window: Window, source: str) -> str:
-    """A window as Flink prints it: `HOP(time_col=[ts], size=[10 min], slide=[5 min])`."""
-    months = {k: render_months(v) for k, v in months_parameters(window).items()}
-    lengths = {k: render_duration(v) for k, v in window_parameters(window).items()}
-    offset = " ".join(texts.pop("offset") for texts in (months, lengths) if "offset" in texts)
-    given = {**months, **lengths, **({"offset": offset} if offset else {})}
-    texts = [source, *(f"{name}=[{text}]" for name, text in given.items())]
-    if isinstance(window, Session) and window.partition:
-        texts.append(f"partition keys=[{', '.join(window.partition)}]")
-    return f"{window_kind(window)}({', '.join(texts)})"
-
-
-def window_kind(window: Window) -> str:
-    """`TUMBLE`, `HOP`, `CUMULATE`, `SESSION`."""
-    return type(window).__name__.removeprefix("Calendar").upper()
-
-
-def window_parameters(window: Window) -> dict[str, int]:
-    """The parameters of a window in microseconds, as EXPLAIN names them; no offset if it is 0.
-
-    Those in months are left out.
-    """
-    match window:
-        case Tumble():
-            parameters = {"size": window.size_us}
-        case Hop():
-            parameters = {"size": window.size_us, "slide": window.slide_us}
-        case Cumulate():
-            parameters = {"max_size": window.size_us, "step": window.step_us}
-        case Session():
-            return {"gap": window.gap_us}
-        case _:
-            given = {f.name: getattr(window, f.name) for f in fields(window)}
-            return {k.removesuffix("_us"): v for k, v in given.items() if k.endswith("_us") and v}
-    return {**parameters, "offset": window.offset_us} if window.offset_us else parameters
-
-
-def months_parameters(window: Window) -> dict[str, int]:
-    """The parameters of a calendar window in months; no offset if it is 0."""
-    match window:
-        case CalendarTumble():
-            parameters = {"size": window.size_months}
-        case CalendarHop():
-            parameters = {"size": window.size_months, "slide": window.slide_months}
-        case CalendarCumulate():
-            parameters = {"max_size": window.size_months}
-            if window.step_months:
-                parameters["step"] = window.step_months
-        case _:
-            return {}
-    return {**parameters, "offset": window.offset_months} if window.offset_months else parameters
+    return [operator_by_fields("", node)]
 
 
 # -- parts of an operator ------------------------------------------------------------------------
@@ -269,7 +215,7 @@ def _window_aggregate(name: str, node: WindowAggregate) -> Operator:
         name,
         groupBy=_names(node.keys),
         window=window_text(node.window, f"time_col=[{node.time_column}]"),
-        select=[*_calls(node.calls), *_window_keys(node.window_keys)],
+        select=[*call_texts(node.calls), *window_key_texts(node.window_keys)],
     )
 
 
@@ -280,19 +226,10 @@ def _by_partition(window: Window) -> list[Operator]:
     return [operator("Exchange", distribution=_hash(window.partition))]
 
 
-def _attached(window: AttachedWindow) -> str:
-    """Windows that rows carry: `TUMBLE(win_start=[window_start], win_end=[...], size=[10 min])`."""
-    shown = [("win_start", window.start), ("win_end", window.end)]
-    if window.start is None and window.end is None:
-        shown = [("win_time", window.time)]
-    texts = [f"{key}=[{name}]" for key, name in shown if name is not None]
-    return window_text(window.spec, ", ".join(texts))
-
-
 def _rank(name: str, node: WindowRank) -> Operator:
     return operator(
         name,
-        window=_attached(node.attached),
+        window=attached_text(node.attached),
         rankType=node.rank_type,
         rankRange=[f"rankStart={node.rank_start}", f"rankEnd={node.rank_end}"],
         partitionBy=node.partition_by,
@@ -304,7 +241,7 @@ def _rank(name: str, node: WindowRank) -> Operator:
 def _deduplicate(name: str, node: WindowDeduplicate) -> Operator:
     return operator(
         name,
-        window=_attached(node.attached),
+        window=attached_text(node.attached),
         keep=node.keep,
         partitionKeys=node.partition_by,
         orderKey=node.order_key,
@@ -318,8 +255,8 @@ def _join(name: str, node: WindowJoin) -> Operator:
         where.append(unquoted(node.condition))
     return operator(
         name,
-        leftWindow=_attached(node.left_window),
-        rightWindow=_attached(node.right_window),
+        leftWindow=attached_text(node.left_window),
+        rightWindow=attached_text(node.right_window),
         joinType=node.join_type,
         where=" AND ".join(where) or None,
         select=[column.name for column in node.schema],
@@ -367,28 +304,12 @@ def _overwrite(node: Sink) -> str | None:
     return "true" if node.overwrite else None
 
 
-def _merge(plan: AggregatePlan) -> str:
-    merges = []
-    for acc in plan.accumulators:
-        name = f" AS {acc.output.name}" if acc.output is not None else ""
-        merges.append(f"{acc.kind.upper()}({', '.join(acc.columns)}){name}")
-    return ", ".join(merges)
-
-
 def _items(items: Iterable[NamedExpr]) -> list[str]:
     return [item_text(item) for item in items]
 
 
 def _names(keys: Iterable[NamedExpr | WindowKey]) -> list[str]:
     return [key.name for key in keys]
-
-
-def _calls(calls: Iterable[AggregateCall]) -> list[str]:
-    return [f"{call.text} AS {call.name}" for call in calls]
-
-
-def _window_keys(keys: Iterable[WindowKey]) -> list[str]:
-    return [f"{key.role}('w$) AS {key.name}" for key in keys]
 
 
 def _condition(conjuncts: tuple[exp.Expr, ...]) -> str:
@@ -407,56 +328,3 @@ def _time_of(node: WindowTableFunction) -> str:
 
 
 # -- nodes without a case of their own -----------------------------------------------------------
-
-_FIELD_NAMES = {"keys": "groupBy", "key_exprs": "groupBy", "window_keys": "windows"}
-
-
-def _by_fields(prefix: str, node: Node) -> Operator:
-    """Every field that says something, but not the inputs."""
-    attributes: dict[str, list[str]] = {}
-    for each in fields(node):
-        value = getattr(node, each.name)
-        if each.name == "schema" or value in (None, (), "", False):
-            continue
-        texts = _value_texts(each.name, value)
-        if texts:
-            attributes.setdefault(_FIELD_NAMES.get(each.name, _camel(each.name)), texts)
-    return operator(prefix + type(node).__name__, **attributes)
-
-
-def _value_texts(name: str, value: Any) -> list[str]:
-    match value:
-        case Node():
-            return []
-        case tuple() | list() | frozenset():
-            return [text for each in value for text in _value_texts(name, each)]
-        case NamedExpr():
-            return [item_text(value)]
-        case AggregateCall():
-            return _calls([value])
-        case WindowKey():
-            return _window_keys([value])
-        case AggregatePlan():
-            return [_merge(value)] if value.accumulators else []
-        case exp.Expr():
-            return [unquoted(value)]
-        case ScanSource():
-            return [value.path]
-        case bool():
-            return ["true" if value else "false"]
-        case int() if name.endswith("_us"):
-            return [render_duration(value)]
-    if is_dataclass(value) and type(value).__module__.startswith("runtime.spec"):
-        parts = []
-        for each in fields(value):
-            inner = getattr(value, each.name)
-            texts = _value_texts(each.name, inner) if inner else []
-            if texts:
-                parts.append(f"{each.name.removesuffix('_us')}=[{', '.join(texts)}]")
-        return [f"{type(value).__name__.upper()}({', '.join(parts)})"]
-    return [str(value)]
-
-
-def _camel(name: str) -> str:
-    first, *rest = name.removesuffix("_us").split("_")
-    return first + "".join(word.capitalize() for word in rest)

@@ -13,7 +13,6 @@ from typing import Protocol
 
 from sqlglot import exp
 
-from planner.aggregate_calls import aggregates_in
 from planner.catalog import Catalog, StreamTable, column_named
 from planner.logical import (
     Aggregate,
@@ -28,15 +27,23 @@ from planner.logical import (
 )
 from planner.physical import GlobalWindowAggregate
 from planner.sql import alias, bare_column, column, conjunction, identifier, literal
+from planner.stream_select import (
+    _EPOCH,
+    cast_as,
+    guarded,
+    has_column_names,
+    is_complex,
+    is_star,
+    null_watermark,
+    numbered,
+    select_carried,
+)
 from planner.streams import stream_named, stream_tables
 from runtime.errors import AnalysisError
 from runtime.spec import Column
 from runtime.stream_spec import KEEP, SOURCE, WATERMARK, StreamSource
 
 _TOLD = (KEEP, SOURCE, WATERMARK)
-# Functions that make several rows of one: a row that is not kept must stay one.
-_GENERATORS = frozenset("EXPLODE EXPLODE_OUTER POSEXPLODE POSEXPLODE_OUTER INLINE STACK".split())
-_EPOCH = "TIMESTAMP_NTZ'1970-01-01 00:00:00'"
 
 Scope = Mapping[str, exp.Query]
 
@@ -118,25 +125,25 @@ class StreamRows:
             case GlobalWindowAggregate():
                 self.has_operator = True
                 select, source = self._operators.operator(node)
-                return _numbered(select, self._number(source))
+                return numbered(select, self._number(source))
             case Aggregate() | WindowRank() | WindowDeduplicate() | WindowJoin():
                 select, origin = self._operators.whole_windows(node)
                 if origin is None:
                     return None
                 self.has_operator = True
-                return _numbered(select, self._number(origin))
+                return numbered(select, self._number(origin))
             case Filter():
                 inner = self._carry(node.input)
                 condition = conjunction(node.conjuncts)
                 assert condition is not None
-                if inner is None or _is_complex(condition):
+                if inner is None or is_complex(condition):
                     return None
-                return _select([column(c.name) for c in node.schema], inner, condition)
+                return select_carried([column(c.name) for c in node.schema], inner, condition)
             case Project():
                 inner = self._carry(node.input)
-                if inner is None or any(_is_complex(item.expr) for item in node.items):
+                if inner is None or any(is_complex(item.expr) for item in node.items):
                     return None
-                return _select([alias(_guarded(i.expr), i.name) for i in node.items], inner)
+                return select_carried([alias(guarded(i.expr), i.name) for i in node.items], inner)
             case SqlQuery():
                 names = tuple(c.name for c in node.schema)
                 return self._carry_text(node.query, dict(node.relations), {}, names)
@@ -178,26 +185,26 @@ class StreamRows:
         source = query.args.get("from_")
         items = self._items(query, names)
         where = query.args.get("where")
-        if source is None or items is None or (where is not None and _is_complex(where.this)):
+        if source is None or items is None or (where is not None and is_complex(where.this)):
             return None
         inner = self._carry_source(source.this, relations, scope)
         if inner is None:
             return None
-        return _select(items, inner, None if where is None else where.this, source.this)
+        return select_carried(items, inner, None if where is None else where.this, source.this)
 
     def _items(self, query: exp.Select, names: tuple[str, ...] | None) -> list[exp.Expr] | None:
         """The select list, evaluated in rows that are kept; None if it is not that simple."""
-        if len(query.expressions) == 1 and _is_star(query.expressions[0]):
+        if len(query.expressions) == 1 and is_star(query.expressions[0]):
             return [exp.Star()]
         items: list[exp.Expr] = []
         for position, item in enumerate(query.expressions):
             value = item.unalias()
-            if _is_star(value) or _is_complex(value):
+            if is_star(value) or is_complex(value):
                 return None
             name = item.alias_or_name or (names[position] if names else "")
             if not name:
                 return None
-            items.append(alias(_guarded(value), name))
+            items.append(alias(guarded(value), name))
         return items
 
     def _carry_source(
@@ -206,8 +213,8 @@ class StreamRows:
         if any(source.args.get(key) for key in ("joins", "laterals", "pivots", "sample")):
             return None
         if isinstance(source, exp.Subquery):
-            return None if _has_column_names(source) else self._carry_text(source, relations, scope)
-        if not isinstance(source, exp.Table) or _has_column_names(source):
+            return None if has_column_names(source) else self._carry_text(source, relations, scope)
+        if not isinstance(source, exp.Table) or has_column_names(source):
             return None
         if not source.db and source.name in relations:
             return self._carry(relations[source.name])
@@ -236,7 +243,7 @@ class StreamRows:
             carried = self._carry_text(side, relations, scope, names)
             if carried is None or names is None:
                 return None
-            sides.append(_select([column(name) for name in names], carried))
+            sides.append(select_carried([column(name) for name in names], carried))
         return exp.Union(this=sides[0], expression=sides[1], distinct=False)
 
     def _column_names(
@@ -266,7 +273,7 @@ class StreamRows:
             scan = exp.Select(expressions=[exp.Star()], from_=exp.From(this=plain))
             number = self._number(self._source(stream, scan))
             items = [
-                *(alias(_cast(exp.Null(), c.type), c.name) for c in node.schema),
+                *(alias(cast_as(exp.Null(), c.type), c.name) for c in node.schema),
                 alias(exp.false(), KEEP),
                 alias(number, SOURCE),
                 alias(self._watermark(stream, scan), WATERMARK),
@@ -279,7 +286,7 @@ class StreamRows:
         """The node's rows, which tell no watermark."""
         told: list[exp.Expr] = [
             alias(exp.true(), KEEP),
-            alias(_cast(exp.Null(), "int"), SOURCE),
+            alias(cast_as(exp.Null(), "int"), SOURCE),
             alias(null_watermark(), WATERMARK),
         ]
         return exp.Select(
@@ -351,21 +358,6 @@ class StreamRows:
                 )
 
 
-def _numbered(select: exp.Select, number: exp.Expr) -> exp.Select:
-    """A SELECT whose rows tell the watermark of the source of this number."""
-    told = {KEEP: column(KEEP), SOURCE: number, WATERMARK: column(WATERMARK)}
-    kept = {i.alias_or_name: i for i in select.expressions if i.alias_or_name in told}
-    told[KEEP] = kept[KEEP].unalias()
-    items = [item for item in select.expressions if item.alias_or_name not in told]
-    select.set("expressions", items + [alias(e, name) for name, e in told.items()])
-    return select
-
-
-def null_watermark() -> exp.Expr:
-    """No watermark."""
-    return _cast(exp.Null(), "bigint")
-
-
 def _is_proctime(stream: StreamTable, origin: tuple[Node, str] | None) -> bool:
     return origin is not None and origin[1].lower() in stream.proctime
 
@@ -395,60 +387,3 @@ def _origin(node: Node, name: str) -> tuple[Node, str] | None:
 
 def _operators_below(node: Node) -> bool:
     return isinstance(node, GlobalWindowAggregate) or any(map(_operators_below, node.inputs))
-
-
-def _select(
-    items: list[exp.Expr],
-    inner: exp.Query,
-    condition: exp.Expr | None = None,
-    source: exp.Expr | None = None,
-) -> exp.Select:
-    """A SELECT over carried rows: `items` and what is told in band."""
-    table_alias = None
-    if source is not None:
-        table_alias = source.args.get("alias")
-        if table_alias is None and isinstance(source, exp.Table):
-            table_alias = exp.TableAlias(this=identifier(source.name))
-    keep: exp.Expr = column(KEEP)
-    if condition is not None:
-        known = exp.Anonymous(this="COALESCE", expressions=[condition.copy(), exp.false()])
-        keep = exp.And(this=keep, expression=known)
-    if len(items) == 1 and isinstance(items[0], exp.Star):
-        if condition is not None:
-            star = exp.Star(**{"except_": [identifier(KEEP)]})
-            items = [star, alias(keep, KEEP)]
-    else:
-        items = [*items, alias(keep, KEEP), column(SOURCE), column(WATERMARK)]
-    subquery = exp.Subquery(this=inner)
-    if table_alias is not None:
-        subquery.set("alias", table_alias.copy())
-    return exp.Select(expressions=items, from_=exp.From(this=subquery))
-
-
-def _guarded(expr: exp.Expr) -> exp.Expr:
-    """The expression, evaluated only in rows that are kept."""
-    if isinstance(expr.unnest(), exp.Column | exp.Literal):
-        return expr
-    return exp.Case(ifs=[exp.If(this=column(KEEP), true=expr.copy())])
-
-
-def _is_star(expr: exp.Expr) -> bool:
-    return isinstance(expr, exp.Star) or (
-        isinstance(expr, exp.Column) and isinstance(expr.this, exp.Star)
-    )
-
-
-def _is_complex(expr: exp.Expr) -> bool:
-    """Whether an expression reads more than its row, or makes several rows of it."""
-    if aggregates_in(expr) or any(expr.find_all(exp.Query, exp.Window)):
-        return True
-    return any(call.name.upper() in _GENERATORS for call in expr.find_all(exp.Anonymous))
-
-
-def _has_column_names(source: exp.Expr) -> bool:
-    table_alias = source.args.get("alias")
-    return table_alias is not None and bool(table_alias.columns)
-
-
-def _cast(value: exp.Expr, type_: str) -> exp.Expr:
-    return exp.Cast(this=value, to=exp.Var(this=type_))

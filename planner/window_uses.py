@@ -7,13 +7,13 @@ from dataclasses import dataclass
 
 from planner.intervals import render_duration, render_months
 from planner.logical import Expand, Node, WindowTableFunction
-from planner.operators import window_text
 from planner.physical import (
     GlobalWindowAggregate,
     OnePhaseWindowAggregate,
     SharedExchange,
     SharedSlices,
 )
+from planner.window_text import window_text
 from runtime.spec import (
     DAY_US,
     CalendarCumulate,

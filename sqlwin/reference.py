@@ -13,10 +13,10 @@ from dataclasses import dataclass
 import click
 
 from sqlwin.cli.app import main
-from sqlwin.config import SETTINGS, Setting, Type
 from sqlwin.connectors import CONNECTORS, FORMAT_OPTIONS, ConnectorHelp, OptionHelp
 from sqlwin.functions import AGGREGATES, GROUP_WINDOWS, WINDOWS, describe_function
 from sqlwin.repl.commands import help_lines
+from sqlwin.settings import SETTINGS, Setting, Type
 from sqlwin.statement_examples import STATEMENTS
 
 _TITLE = """\

@@ -204,7 +204,7 @@ def _durations(context: Context, names: Names) -> Iterator[Suggestion]:
 
 
 def _settings(context: Context, names: Names) -> Iterator[Suggestion]:
-    from sqlwin.config import SETTINGS
+    from sqlwin.settings import SETTINGS
 
     for setting in SETTINGS.values():
         if setting.has_effect:
@@ -213,7 +213,7 @@ def _settings(context: Context, names: Names) -> Iterator[Suggestion]:
 
 
 def _setting_values(context: Context, names: Names) -> Iterator[Suggestion]:
-    from sqlwin.config import SETTINGS, Type
+    from sqlwin.settings import SETTINGS, Type
 
     setting = SETTINGS.get(context.subject)
     if setting is None:

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from planner.explain_document import document, foreign_document
-from planner.operators import months_parameters, window_kind, window_parameters
+from planner.window_text import months_parameters, window_kind, window_parameters
 from runtime.spec import (
     AlignedWindow,
     CalendarCumulate,

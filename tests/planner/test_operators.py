@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from sqlglot import exp
 
 from planner.logical import NamedExpr, TableScan, UnaryNode, WindowKey
-from planner.operators import logical_operators, physical_operators, window_text
+from planner.operators import logical_operators, physical_operators
+from planner.window_text import window_text
 from planner.window_uses import slice_widths_us, window_uses
 from runtime.spec import Column, Cumulate, Hop, Session, Tumble, Window
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from runtime.errors import SqlwinError
-from sqlwin.config import SETTINGS, Config, Setting
+from sqlwin.config import Config
 from sqlwin.config_values import parse_duration, parse_memory
+from sqlwin.settings import SETTINGS, Setting
 
 
 def error_of(key: str, value: str) -> SqlwinError:

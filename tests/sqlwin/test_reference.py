@@ -13,7 +13,6 @@ from planner.aggregates import MERGEABLE_FUNCTIONS
 from runtime.sources import CONNECTORS as RUN
 from runtime.sources.formats import FLINK_OPTIONS, FORMATS
 from runtime.sources.options import Option
-from sqlwin.config import SETTINGS
 from sqlwin.connectors import CONNECTORS, FORMAT_OPTIONS, options_of, values_of
 from sqlwin.connectors import FORMATS as HELPED_FORMATS
 from sqlwin.dialect_signatures import SIGNATURES, usage
@@ -21,6 +20,7 @@ from sqlwin.functions import AGGREGATES, FUNCTIONS, GROUP_WINDOWS, WINDOWS, desc
 from sqlwin.pictures import aligned, picture, sessions
 from sqlwin.reference import ENVIRONMENT, reference
 from sqlwin.repl import words
+from sqlwin.settings import SETTINGS
 from sqlwin.statement_examples import STATEMENTS
 from sqlwin.statements import parse_statement
 from tests.goldens import ROOT

@@ -1,0 +1,90 @@
+"""Parts of the SELECTs through which rows of streams carry watermarks."""
+
+from __future__ import annotations
+
+from sqlglot import exp
+
+from planner.aggregate_calls import aggregates_in
+from planner.sql import alias, column, identifier
+from runtime.stream_spec import KEEP, SOURCE, WATERMARK
+
+_EPOCH = "TIMESTAMP_NTZ'1970-01-01 00:00:00'"
+
+
+# Functions that make several rows of one: a row that is not kept must stay one.
+_GENERATORS = frozenset("EXPLODE EXPLODE_OUTER POSEXPLODE POSEXPLODE_OUTER INLINE STACK".split())
+
+
+def numbered(select: exp.Select, number: exp.Expr) -> exp.Select:
+    """A SELECT whose rows tell the watermark of the source of this number."""
+    told = {KEEP: column(KEEP), SOURCE: number, WATERMARK: column(WATERMARK)}
+    kept = {i.alias_or_name: i for i in select.expressions if i.alias_or_name in told}
+    told[KEEP] = kept[KEEP].unalias()
+    items = [item for item in select.expressions if item.alias_or_name not in told]
+    select.set("expressions", items + [alias(e, name) for name, e in told.items()])
+    return select
+
+
+def null_watermark() -> exp.Expr:
+    """No watermark."""
+    return cast_as(exp.Null(), "bigint")
+
+
+def select_carried(
+    items: list[exp.Expr],
+    inner: exp.Query,
+    condition: exp.Expr | None = None,
+    source: exp.Expr | None = None,
+) -> exp.Select:
+    """A SELECT over carried rows: `items` and what is told in band."""
+    table_alias = None
+    if source is not None:
+        table_alias = source.args.get("alias")
+        if table_alias is None and isinstance(source, exp.Table):
+            table_alias = exp.TableAlias(this=identifier(source.name))
+    keep: exp.Expr = column(KEEP)
+    if condition is not None:
+        known = exp.Anonymous(this="COALESCE", expressions=[condition.copy(), exp.false()])
+        keep = exp.And(this=keep, expression=known)
+    if len(items) == 1 and isinstance(items[0], exp.Star):
+        if condition is not None:
+            star = exp.Star(**{"except_": [identifier(KEEP)]})
+            items = [star, alias(keep, KEEP)]
+    else:
+        items = [*items, alias(keep, KEEP), column(SOURCE), column(WATERMARK)]
+    subquery = exp.Subquery(this=inner)
+    if table_alias is not None:
+        subquery.set("alias", table_alias.copy())
+    return exp.Select(expressions=items, from_=exp.From(this=subquery))
+
+
+def guarded(expr: exp.Expr) -> exp.Expr:
+    """The expression, evaluated only in rows that are kept."""
+    if isinstance(expr.unnest(), exp.Column | exp.Literal):
+        return expr
+    return exp.Case(ifs=[exp.If(this=column(KEEP), true=expr.copy())])
+
+
+def is_star(expr: exp.Expr) -> bool:
+    """Whether it is `*` or `t.*`."""
+    return isinstance(expr, exp.Star) or (
+        isinstance(expr, exp.Column) and isinstance(expr.this, exp.Star)
+    )
+
+
+def is_complex(expr: exp.Expr) -> bool:
+    """Whether an expression reads more than its row, or makes several rows of it."""
+    if aggregates_in(expr) or any(expr.find_all(exp.Query, exp.Window)):
+        return True
+    return any(call.name.upper() in _GENERATORS for call in expr.find_all(exp.Anonymous))
+
+
+def has_column_names(source: exp.Expr) -> bool:
+    """Whether an alias gives the columns new names: `AS t(a, b)`."""
+    table_alias = source.args.get("alias")
+    return table_alias is not None and bool(table_alias.columns)
+
+
+def cast_as(value: exp.Expr, type_: str) -> exp.Expr:
+    """CAST(value AS type)."""
+    return exp.Cast(this=value, to=exp.Var(this=type_))

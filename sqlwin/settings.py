@@ -1,0 +1,316 @@
+"""What settings there are: their types, defaults and meanings."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+AUTO = "auto"
+
+
+DEFAULT = "default"
+
+
+class Type(StrEnum):
+    """What values a setting takes."""
+
+    STRING = "string"
+    CHOICE = "choice"
+    INT = "int"
+    INT_OR_AUTO = "int or auto"
+    BOOLEAN = "boolean"
+    DURATION = "duration"
+    MEMORY = "memory size"
+    LIST = "list"
+    TIME_ZONE = "time zone"
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A setting.
+
+    Attributes:
+        name: its key.
+        type: what values it takes.
+        default: its value unless it is set, as text.
+        doc: what it is for, one line.
+        choices: the values of a CHOICE.
+        spark_conf: the setting of Spark's that it stands for.
+        has_effect: whether it changes anything here. Flink's others are taken, so that its
+            scripts run.
+    """
+
+    name: str
+    type: Type
+    default: str
+    doc: str
+    choices: tuple[str, ...] = ()
+    spark_conf: str | None = None
+    has_effect: bool = True
+
+
+def _flink(name: str, type_: Type, default: str, doc: str) -> Setting:
+    return Setting(name, type_, default, doc, has_effect=False)
+
+
+SETTINGS: dict[str, Setting] = {
+    setting.name: setting
+    for setting in (
+        Setting(
+            "execution.checkpointing.dir",
+            Type.STRING,
+            "",
+            "where streams keep what they need to resume, each in a directory of its own; "
+            "without it they cannot",
+        ),
+        Setting(
+            "execution.checkpointing.interval",
+            Type.DURATION,
+            "1 s",
+            "the time from the start of a stream's micro-batch to that of the next",
+        ),
+        Setting(
+            "execution.runtime-mode",
+            Type.CHOICE,
+            "automatic",
+            "how queries run: `batch`; `streaming`; or `automatic`, which is streaming where a "
+            "source has no end",
+            choices=("automatic", "batch", "streaming"),
+        ),
+        Setting(
+            "parallelism.default",
+            Type.INT,
+            DEFAULT,
+            "how many tasks an exchange of rows spreads over",
+            spark_conf="spark.sql.shuffle.partitions",
+        ),
+        Setting(
+            "pipeline.name",
+            Type.STRING,
+            "",
+            "a name for the jobs of the statements that follow",
+        ),
+        Setting(
+            "sqlwin.emit.early-fire.rows",
+            Type.INT,
+            "0",
+            "puts a window out early whenever so many rows came; 0: never",
+        ),
+        Setting(
+            "sqlwin.emit.late-fire.rows",
+            Type.INT,
+            "0",
+            "puts a window out again whenever so many late rows came; 0: never",
+        ),
+        Setting(
+            "sqlwin.end-of-input",
+            Type.CHOICE,
+            "close-windows",
+            "what the end of a stream's input does: closes all windows, or leaves them in the "
+            "checkpoint for the next run",
+            choices=("close-windows", "hold-windows"),
+        ),
+        Setting(
+            "sqlwin.exchange.buckets",
+            Type.INT_OR_AUTO,
+            AUTO,
+            "buckets of keys that a window aggregation is cut into; one is in memory at a time; "
+            "`auto` goes by the tasks and by the size of the files",
+        ),
+        Setting(
+            "sqlwin.exchange.partitions",
+            Type.INT_OR_AUTO,
+            AUTO,
+            "tasks that a window aggregation's buckets are spread over; `auto` goes by the rows of "
+            "the files, and takes at most spark.sql.shuffle.partitions",
+        ),
+        Setting(
+            "sqlwin.local.buffer-size",
+            Type.MEMORY,
+            "64 mb",
+            "what a task of a window aggregation holds of partial results before it sends them",
+        ),
+        Setting(
+            "sqlwin.optimizer.disabled-rules",
+            Type.LIST,
+            "",
+            "names of planner rules that are left out, with commas between them",
+        ),
+        Setting(
+            "sqlwin.state.key-groups",
+            Type.INT_OR_AUTO,
+            AUTO,
+            "groups of keys that a stream's state is cut into, for good, when it first starts",
+        ),
+        Setting(
+            "sqlwin.strict-flink",
+            Type.BOOLEAN,
+            "false",
+            "whether to refuse windows that Flink 2.3 would refuse, with what it takes instead",
+        ),
+        Setting(
+            "sqlwin.watermark.max-jump",
+            Type.DURATION,
+            "0 ms",
+            "how far one micro-batch may move a source's watermark; 0: any distance",
+        ),
+        Setting(
+            "sqlwin.watermark.policy",
+            Type.CHOICE,
+            "min",
+            "which of its sources' watermarks an operator goes by",
+            choices=("min", "max"),
+        ),
+        Setting(
+            "table.dml-sync",
+            Type.BOOLEAN,
+            "false",
+            "whether INSERT waits for the end of a stream that has none; it does for all others",
+        ),
+        Setting(
+            "table.exec.emit.allow-lateness",
+            Type.DURATION,
+            "0 ms",
+            "for so long after its end a window is put out again with rows that come late",
+        ),
+        Setting(
+            "table.exec.emit.early-fire.delay",
+            Type.DURATION,
+            "0 ms",
+            "how often windows are put out early; 0: with every micro-batch that brought rows",
+        ),
+        Setting(
+            "table.exec.emit.early-fire.enabled",
+            Type.BOOLEAN,
+            "false",
+            "whether windows are put out before their end too",
+        ),
+        Setting(
+            "table.exec.emit.late-fire.delay",
+            Type.DURATION,
+            "0 ms",
+            "how often windows with late rows are put out again; 0: with every micro-batch",
+        ),
+        Setting(
+            "table.exec.emit.late-fire.enabled",
+            Type.BOOLEAN,
+            "false",
+            "whether `table.exec.emit.late-fire.delay` counts",
+        ),
+        Setting(
+            "table.exec.source.idle-timeout",
+            Type.DURATION,
+            "0 ms",
+            "a stream's source without rows for so long does not hold back the others; 0: it does",
+        ),
+        Setting(
+            "table.local-time-zone",
+            Type.TIME_ZONE,
+            DEFAULT,
+            "the zone of TIMESTAMP_LTZ columns and of windows over them; `default` is Spark's",
+            spark_conf="spark.sql.session.timeZone",
+        ),
+        Setting(
+            "table.optimizer.agg-phase-strategy",
+            Type.CHOICE,
+            "AUTO",
+            "whether window aggregations are computed before the exchange too",
+            choices=("AUTO", "ONE_PHASE", "TWO_PHASE"),
+        ),
+        _flink("jobmanager.memory.process.size", Type.MEMORY, DEFAULT, "memory of Flink's manager"),
+        _flink(
+            "pipeline.auto-watermark-interval",
+            Type.DURATION,
+            "200 ms",
+            "how often Flink's sources tell the watermark",
+        ),
+        _flink(
+            "sql-client.execution.result-mode",
+            Type.STRING,
+            "table",
+            "how Flink's client shows rows",
+        ),
+        _flink(
+            "table.exec.mini-batch.allow-latency",
+            Type.DURATION,
+            "0 ms",
+            "how long Flink collects rows",
+        ),
+        _flink(
+            "table.exec.mini-batch.enabled", Type.BOOLEAN, "false", "whether Flink collects rows"
+        ),
+        _flink("table.exec.mini-batch.size", Type.INT, "0", "how many rows Flink collects"),
+        _flink("table.exec.state.ttl", Type.DURATION, "0 ms", "how long Flink keeps state"),
+        _flink(
+            "table.optimizer.distinct-agg.split.bucket-num",
+            Type.INT,
+            "1024",
+            "buckets of Flink's split DISTINCT aggregates",
+        ),
+        _flink(
+            "table.optimizer.distinct-agg.split.enabled",
+            Type.BOOLEAN,
+            "false",
+            "whether Flink splits DISTINCT aggregates",
+        ),
+        _flink(
+            "table.optimizer.join-reorder-enabled",
+            Type.BOOLEAN,
+            "false",
+            "whether Flink reorders joins",
+        ),
+        _flink(
+            "table.optimizer.multiple-input-enabled",
+            Type.BOOLEAN,
+            "true",
+            "whether Flink merges operators",
+        ),
+        _flink(
+            "table.optimizer.reuse-source-enabled",
+            Type.BOOLEAN,
+            "true",
+            "whether Flink reads a source once",
+        ),
+        _flink(
+            "table.optimizer.reuse-sub-plan-enabled",
+            Type.BOOLEAN,
+            "true",
+            "whether Flink computes a part of a plan once",
+        ),
+        _flink(
+            "taskmanager.memory.process.size",
+            Type.MEMORY,
+            DEFAULT,
+            "memory of Flink's workers",
+        ),
+    )
+}
+
+
+# Flink has hundreds of these; they are about how Flink runs, so any value will do.
+FLINK_PREFIXES = (
+    "akka.",
+    "client.",
+    "cluster.",
+    "execution.attached",
+    "execution.buffer-timeout",
+    "execution.checkpointing.",
+    "execution.savepoint.",
+    "execution.shutdown-",
+    "execution.state-recovery.",
+    "high-availability",
+    "jobmanager.",
+    "metrics.",
+    "parallelism.max",
+    "pipeline.",
+    "rest.",
+    "restart-strategy",
+    "sql-client.",
+    "state.",
+    "table.builtin-",
+    "table.display.",
+    "table.dynamic-table-options.",
+    "table.exec.",
+    "taskmanager.",
+    "yarn.",
+)
