@@ -28,7 +28,7 @@ from planner.logical import (
 from planner.physical import GlobalWindowAggregate
 from planner.sql import alias, bare_column, column, conjunction, identifier, literal
 from planner.stream_select import (
-    _EPOCH,
+    EPOCH,
     cast_as,
     guarded,
     has_column_names,
@@ -323,7 +323,7 @@ class StreamRows:
         expression = f"({stream.watermark.expression})"
         if self._time(stream, scan).type == "timestamp":
             return exp.Var(this=f"UNIX_MICROS({expression})")
-        return exp.Var(this=f"(({expression} - {_EPOCH}) DIV INTERVAL '0.000001' SECOND)")
+        return exp.Var(this=f"(({expression} - {EPOCH}) DIV INTERVAL '0.000001' SECOND)")
 
     def _check_time(self, node: Node, time_column: str) -> None:
         """Refuse a stream without a watermark, and windows on what no watermark follows."""

@@ -8,7 +8,8 @@ from planner.aggregate_calls import aggregates_in
 from planner.sql import alias, column, identifier
 from runtime.stream_spec import KEEP, SOURCE, WATERMARK
 
-_EPOCH = "TIMESTAMP_NTZ'1970-01-01 00:00:00'"
+# Where microseconds are counted from
+EPOCH = "TIMESTAMP_NTZ'1970-01-01 00:00:00'"
 
 
 # Functions that make several rows of one: a row that is not kept must stay one.

@@ -28,6 +28,7 @@ from planner.shared_partials import share_partials
 from planner.sql import alias, bare_column, column, is_flat_type, to_sql
 from planner.stream_refusals import BATCH
 from planner.stream_rows import Operators, StreamRows
+from planner.stream_select import EPOCH
 from planner.streams import stream_named, streams_of
 from planner.window_properties import identifies_window, window_properties
 from runtime.errors import AnalysisError
@@ -48,7 +49,6 @@ from runtime.stream_spec import (
 WholeWindows = Aggregate | WindowRank | WindowDeduplicate | WindowJoin
 
 _AT, _SLICE_END = "$at", "$slice_end"
-_EPOCH = "TIMESTAMP_NTZ'1970-01-01 00:00:00'"
 # All rows of a task are in this one.
 _ONE_WINDOW = Tumble(3_600_000_000)
 
@@ -117,7 +117,7 @@ class _Lowering:
         shared = share_partials(tuple(plans))
         rows, source = self._rows(node.input)
         timed = exp.Select(
-            expressions=[exp.Star(), alias(exp.Var(this=_EPOCH), _AT)],
+            expressions=[exp.Star(), alias(exp.Var(this=EPOCH), _AT)],
             from_=exp.From(this=exp.Subquery(this=rows)),
         )
         local = StreamLocalStep(
