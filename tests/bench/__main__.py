@@ -18,9 +18,8 @@ from rich.table import Table
 
 import sqlwin
 from runtime.errors import ExecutionError
-from tests.bench import cases, dashboard, data, peers, scaling
+from tests.bench import cases, chart, dashboard, data, peers, scaling
 from tests.bench.cases import Case
-from tests.bench.chart import save
 
 Digest = tuple[float, ...]
 
@@ -46,26 +45,33 @@ def main() -> None:
     with sqlwin.connect(
         master=options.master, conf={"spark.sql.session.timeZone": "UTC"}
     ) as session:
+        results: dict[str, dict[str, Outcome]] = {}
         if options.scaling:
             table = scaling.run(session, options.data, options.rows, options.runs, console)
         else:
-            table = _matrix(session, options, console)
+            table = _matrix(session, options, console, results)
             if not options.case or "statement set" in options.case:
                 path = data.make(options.data, options.rows, 1_000)
                 console.print(dashboard.summary(*dashboard.measure(session, path, options.runs)))
     console.print(table)
     if options.svg:
-        save(table, options.svg)
+        ratios = {case: _ratios(outcomes) for case, outcomes in results.items()}
+        chart.save(ratios, f"{options.rows:,} rows", options.svg)
 
 
-def _matrix(session: sqlwin.Session, options: argparse.Namespace, console: Console) -> Table:
+def _matrix(
+    session: sqlwin.Session,
+    options: argparse.Namespace,
+    console: Console,
+    results: dict[str, dict[str, Outcome]],
+) -> Table:
     offered = cases.MATRIX if options.all or options.case else cases.HEADLINES
     named = [c for c in offered if c.name in options.case]
     chosen = named or [c for c in offered if all(w in c.name for w in options.case)]
     table = Table("case", "rows", "sqlwin, s", *options.peers, title=f"{options.rows:,} rows")
     for case in chosen:
         rows = _rows_with_result(case, options.rows)
-        outcomes = run_case(session, case, rows, options, console)
+        outcomes = results[case.name] = run_case(session, case, rows, options, console)
         table.add_row(case.name, f"{rows:,}", *_cells(outcomes, options.peers))
         console.print(f"{case.name}, {rows:,} rows: {_plain(outcomes)}")
     return table
@@ -89,7 +95,7 @@ def run_case(
     outcomes = {"sqlwin": _timed(_engine("sqlwin", session, case, rows, options), options.runs)}
     own_of_rows = {rows: outcomes["sqlwin"]}
     for name in options.peers:
-        fewer = case.rows_for(rows, peers.MOST_COPIES) if name in peers.EXPANDING else rows
+        fewer = case.rows_for(rows, options.copies) if name in peers.EXPANDING else rows
         engine = _engine(name, session, case, fewer, options)
         if engine is None:
             outcomes[name] = Outcome(note="-")
@@ -139,6 +145,11 @@ def _same(left: Digest, right: Digest) -> bool:
     )
 
 
+def _ratios(outcomes: dict[str, Outcome]) -> dict[str, float]:
+    """How many times sqlwin's time each peer took, where both ran."""
+    return {name: o.best / o.own for name, o in outcomes.items() if o.best and o.own}
+
+
 def _cells(outcomes: dict[str, Outcome], names: Sequence[str]) -> list[str]:
     own = outcomes["sqlwin"].best
     cells = [f"{own:.2f}" if own else outcomes["sqlwin"].note]
@@ -182,8 +193,16 @@ def _options() -> argparse.Namespace:
         help="a tenth of the rows, the rows and ten times as many, with the workers' peak memory",
     )
     parser.add_argument("--master", default="local[2]", help="Spark's master")
-    parser.add_argument("--svg", type=Path, help="also write the table as a picture")
+    parser.add_argument(
+        "--copies",
+        type=int,
+        default=peers.MOST_COPIES,
+        help="copies of rows, at most, that a peer is asked to make: it runs on so many fewer rows",
+    )
+    parser.add_argument("--svg", type=Path, help="also draw the ratios (needs matplotlib)")
     options = parser.parse_args()
+    if options.svg and options.scaling:
+        parser.error("--svg draws the ratios to peers, which --scaling does not have")
     unknown = set(options.peers) - set(peers.ENGINES)
     if unknown:
         parser.error(f"no such peer: {', '.join(unknown)}")
