@@ -36,11 +36,12 @@ from runtime.stream_spec import (
     SOURCE,
     WATERMARK,
     StreamLocalStep,
+    StreamRowsStep,
     StreamSource,
     StreamWindowStep,
 )
 
-__all__ = ["lower_stream", "streams_of"]
+__all__ = ["lower_stream", "lower_stream_rows", "streams_of"]
 
 
 def lower_stream(
@@ -64,6 +65,34 @@ def lower_stream(
             missing.
     """
     return _StreamLowering(catalog, time_zone, emits_updates, refusals).step(plan)
+
+
+def lower_stream_rows(
+    plan: Node,
+    catalog: Catalog,
+    time_zone: str,
+    time: tuple[str, str] | None,
+    refusals: tuple[str, ...] = (),
+) -> StreamRowsStep:
+    """The rows of `plan` with their watermarks, for an operator that takes them one by one.
+
+    Args:
+        plan: the physical plan.
+        catalog: tells which tables are streams, and their watermarks.
+        time_zone: the session's.
+        time: name and type of the column that windows will be on; None: they are on the clock.
+        refusals: why the optimizer left window aggregates in one phase.
+
+    Raises:
+        AnalysisError: something in the plan cannot be computed on a stream, or a watermark is
+            missing.
+    """
+    lowering = _StreamLowering(catalog, time_zone, False, refusals)
+    rows = StreamRows(lowering, catalog)
+    query = rows.carried(plan, None if time is None else time[0])
+    is_cascade = all(source.name.startswith("window operator") for source in rows.sources)
+    step = lowering.sql_step(query)
+    return StreamRowsStep(step, tuple(rows.sources), time, time_zone, is_cascade)
 
 
 class _StreamLowering(Lowering):

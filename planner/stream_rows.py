@@ -79,17 +79,18 @@ class StreamRows:
         self.sources: list[StreamSource] = []
         self.has_operator = False
 
-    def carried(self, node: Node, time_column: str) -> exp.Query:
+    def carried(self, node: Node, time_column: str | None) -> exp.Query:
         """The rows of a node with KEEP, SOURCE and WATERMARK.
 
         Args:
             node: what the operator reads.
-            time_column: the column that its windows are on.
+            time_column: the column that its windows are on; None: they are on the clock.
 
         Raises:
             AnalysisError: a stream has no watermark, or `time_column` is not what it follows.
         """
-        self._check_time(node, time_column)
+        if time_column is not None:
+            self._check_time(node, time_column)
         query = self._carry(node)
         if query is not None:
             return query

@@ -177,4 +177,23 @@ class StreamJoinStep:
     keys: tuple[tuple[str, str], ...]
 
 
+@dataclass(frozen=True)
+class StreamRowsStep:
+    """Rows for a window operator that sees them one by one.
+
+    Attributes:
+        input: rows with KEEP, SOURCE and WATERMARK beside their own columns.
+        sources: the sources, by the number that SOURCE has.
+        time: name and type of the column that windows are on; None: they are on the clock.
+        time_zone: the zone on whose wall clock the windows of instants are.
+        is_cascade: whether the input is another window operator, whose rows tell the watermark.
+    """
+
+    input: Step
+    sources: tuple[StreamSource, ...]
+    time: tuple[str, str] | None
+    time_zone: str
+    is_cascade: bool = False
+
+
 StreamStep: TypeAlias = StreamWindowStep | StreamRegroupStep | StreamRankStep | StreamJoinStep

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Protocol
 
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
@@ -15,6 +16,7 @@ from pyspark.sql.types import ArrayType, DataType, MapType, StructType
 from sqlglot import exp
 
 from planner.catalog import Schema, StreamTable
+from planner.plan import Plan
 from planner.sql import empty_relation, to_sql
 from runtime.batch.scan_local import scan_source
 from runtime.errors import CatalogError, SqlwinError
@@ -23,6 +25,7 @@ from runtime.scan_spec import ScanSource
 from runtime.sources import has_end, is_unbounded, memory, read_stream, read_table
 from runtime.spark_errors import translate
 from runtime.spec import Column, UserAggregate
+from runtime.streaming.options import StreamOptions
 from runtime.table_spec import TableSpec, Watermark
 
 Name = tuple[str, ...]
@@ -42,13 +45,38 @@ class View:
     comment: str | None = None
 
 
+class StreamOfWindows(Protocol):
+    """Windows of `Session.windows` over a stream."""
+
+    def plan(self) -> Plan:
+        """The plan of the rows that the windows are over."""
+
+    def made(self, options: StreamOptions, number: int) -> DataFrame:
+        """The DataFrame, for a stream with these options and as its operator of this number."""
+
+    def source_names(self) -> list[str]:
+        """The names of the sources whose watermarks the windows wait for."""
+
+    def described(self) -> str:
+        """What the windows are, in one line."""
+
+
 @dataclass(frozen=True)
 class Registered:
-    """A DataFrame that was given a name from Python; `watermark` counts if it is a stream."""
+    """A DataFrame that was given a name from Python.
+
+    Attributes:
+        name: its name.
+        dataframe: the rows.
+        watermark: how late they may come; counts if it is a stream.
+        made_by: what makes the DataFrame anew for each stream that reads it, since windows in it
+            have to hear of the end of the input and tell how they stand.
+    """
 
     name: Name
     dataframe: DataFrame
     watermark: Watermark | None = None
+    made_by: StreamOfWindows | None = None
 
 
 Entry = TableSpec | View | Registered

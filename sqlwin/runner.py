@@ -79,7 +79,7 @@ class Runner:
         Raises:
             SqlwinError: it is wrong or fails; positions are those in the statement's text.
         """
-        self._start_statement()
+        self.start_statement()
         if self._session_null_times is not None:
             self._null_times = StatementNullTimes(self._session_null_times)
         self._describe_job(statement.text)
@@ -147,7 +147,7 @@ class Runner:
             statement: the statement.
             analyze: whether it is run, and the document holds what was measured.
         """
-        self._start_statement()
+        self.start_statement()
         match statement:
             case Query():
                 query, sink = statement.ast, None
@@ -222,9 +222,6 @@ class Runner:
             statement.text, "explain", text=text, notes=tuple(notes), document=document(queries)
         )
 
-    def _start_statement(self) -> None:
-        self.catalog.start_statement(str(self.config.get("execution.runtime-mode")))
-
     def _query(self, query: exp.Query, text: str) -> Result:
         plan = self._plan(query, text)
         explained = self._explained(text)
@@ -240,10 +237,22 @@ class Runner:
             )
 
         def replan() -> Plan:
-            self._start_statement()
+            self.start_statement()
             return self._plan(query, text)
 
         return stream_query(self.stream_queries, plan, replan, text, explained)
+
+    def start_statement(self) -> None:
+        """From here on tables are read anew, in the mode that is set."""
+        self.catalog.start_statement(str(self.config.get("execution.runtime-mode")))
+
+    def plan_of(self, query: Query) -> Plan:
+        """The plan of a query, in the statement at hand."""
+        return self._plan(query.ast, query.text)
+
+    def rows_of(self, query: Query) -> DataFrame:
+        """The rows of a query that runs as a batch, in the statement at hand."""
+        return self._dataframe(query.ast, query.text)
 
     def _notes(self) -> tuple[str, ...]:
         """Remarks about a query that runs as a batch."""

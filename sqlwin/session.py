@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
+from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from planner.explain_document import document
-from planner.sql import is_timestamp
 from runtime.batch.user_functions import register_aggregate, register_scalar
 from runtime.errors import AnalysisError, SqlwinError
-from runtime.nearest import nearest
 from runtime.shipping import ship_code
 from runtime.table_spec import Watermark
 from runtime.user_aggregates import Aggregate
-from sqlwin.catalog import Registered, type_ddl
+from sqlwin.catalog import Registered
+from sqlwin.columns import check_time_column, schema_of
 from sqlwin.explanation import MODES, Explanation
 from sqlwin.positions import point_at
 from sqlwin.result import Result
@@ -26,7 +26,6 @@ from sqlwin.streams import Streams
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.types import StructField, StructType
 
     from runtime.streaming.general import Assigner, Evictor, Trigger, WindowFunction
 
@@ -176,7 +175,7 @@ class Session:
             SqlwinError: the DataFrame has no such column, or it is no timestamp.
         """
         if time_column is not None:
-            _check_time_column(dataframe, time_column)
+            check_time_column(schema_of(dataframe), time_column)
         elif watermark is not None:
             raise AnalysisError(
                 f"register(`{name}`) has a watermark but no time_column",
@@ -199,7 +198,7 @@ class Session:
         self,
         data: str | DataFrame,
         *,
-        time: str,
+        time: str | None,
         window: Assigner,
         function: WindowFunction,
         output: str,
@@ -207,15 +206,18 @@ class Session:
         trigger: Trigger | None = None,
         evictor: Evictor | None = None,
         allowed_lateness: str | timedelta | None = None,
+        watermark: str | None = None,
+        name: str | None = None,
     ) -> DataFrame:
         """Windows that SQL cannot say: with a trigger, an evictor or a function of your own.
 
         `sqlwin.windows` has what goes in here; see docs/general-windows.md. Rows are taken key by
-        key in the order of their times. Functions run in Spark's workers, on rows as dictionaries.
+        key in the order of their times, of a stream micro-batch by micro-batch. Functions run in
+        Spark's workers, on rows as dictionaries.
 
         Args:
-            data: a table's name, or a DataFrame.
-            time: the TIMESTAMP column that windows are put on.
+            data: a table's name, or a DataFrame. What is a stream gives a streaming DataFrame.
+            time: the TIMESTAMP column that windows are put on; None: they are on the clock.
             window: which windows rows belong to, such as `windows.tumble("10 minutes")`.
             function: what is computed of a window.
             output: the columns of its results, such as `n bigint, top string`.
@@ -223,6 +225,10 @@ class Session:
             trigger: when a window is put out; else when all its rows have come.
             evictor: which rows a window drops before that.
             allowed_lateness: for so long after its end a window takes rows.
+            watermark: how late the rows of a streaming DataFrame may come, such as `5 seconds`;
+                tables have a WATERMARK of their own.
+            name: a name in SQL for the results; one of that name is replaced. INSERT from it runs
+                the stream as one of this session.
 
         Returns:
             The keys, window_start, window_end, the columns of `output`.
@@ -231,24 +237,36 @@ class Session:
             SqlwinError: a column is not there, or the arguments do not fit each other.
         """
         # only here: what streams need takes its time to import
-        from runtime.batch.general_windows import general_windows
         from runtime.streaming.general import WindowJob
+        from sqlwin.general_windows import GeneralWindows
         from sqlwin.windows import us
 
-        rows = self.sql(f"SELECT * FROM {data}") if isinstance(data, str) else data
-        if rows.isStreaming:
-            raise AnalysisError(
-                "windows() got a streaming DataFrame",
-                hint="it runs on batches; streams take TUMBLE, HOP, CUMULATE and SESSION in SQL",
-            )
-        keys = [_column(rows, key).name for key in keys]
-        _check_time_column(rows, time)
-        job = WindowJob(
-            window, function, trigger, evictor, us(allowed_lateness) if allowed_lateness else 0
+        lateness_us = us(allowed_lateness) if allowed_lateness else 0
+        job = WindowJob(window, function, trigger, evictor, lateness_us, by_clock=time is None)
+        table = data if isinstance(data, str) else self._given(data, time, watermark)
+        windows = GeneralWindows(
+            self._runner, f"SELECT * FROM {table}", tuple(keys), time, job, output
         )
-        found = _column(rows, time)
-        clock = (found.name, type_ddl(found.dataType))
-        return general_windows(rows, keys, clock, job, _output_columns(output))
+        found = windows.dataframe()
+        if name is not None:
+            made_by = windows if found.isStreaming else None
+            entry = Registered((name,), found, made_by=made_by)
+            self._runner.catalog.add((name,), entry, replace=True, if_not_exists=False)
+        return found
+
+    def _given(self, dataframe: DataFrame, time: str | None, watermark: str | None) -> str:
+        """A name for a DataFrame that windows are put on."""
+        if dataframe.isStreaming and time is not None and watermark is None:
+            raise AnalysisError(
+                "windows() got a streaming DataFrame without a watermark, so that no window would "
+                "ever close",
+                hint="say how late its rows may come, such as watermark='5 seconds'",
+            )
+        names = (f"dataframe_{number}" for number in count(1))
+        name = next(name for name in names if self._runner.catalog.entry((name,)) is None)
+        given = watermark if dataframe.isStreaming else None
+        self.register(name, dataframe, time_column=time, watermark=given)
+        return name
 
     def register_function(self, name: str, function: Callable[..., pa.Array], returns: str) -> None:
         """Give a Python function a name in SQL; one of that name is replaced.
@@ -320,45 +338,3 @@ def _placed_result(result: Result, part: StatementText, script: str, file: str |
         return _placed(explained(error), part, script, file)
 
     return replace(result, explained=placed)
-
-
-def _column(dataframe: DataFrame, name: str) -> StructField:
-    for field in dataframe.schema.fields:
-        if field.name.lower() == name.lower():
-            return field
-    close = nearest(name, dataframe.columns)
-    raise AnalysisError(
-        f"the DataFrame has no column `{name}`",
-        hint=f"did you mean `{close}`?" if close else None,
-    )
-
-
-def _output_columns(ddl: str) -> StructType:
-    from pyspark.errors import PySparkException
-    from pyspark.sql.types import StructType
-
-    try:
-        schema = StructType.fromDDL(ddl)
-    except PySparkException as error:
-        raise AnalysisError(
-            f"`{ddl}` are no columns", hint="for example output='n bigint, top string'"
-        ) from error
-    if isinstance(schema, StructType) and schema.fields:
-        return schema
-    raise AnalysisError(f"`{ddl}` are no columns", hint="for example output='n bigint'")
-
-
-def _check_time_column(dataframe: DataFrame, time_column: str) -> None:
-    fields = {field.name.lower(): field for field in dataframe.schema.fields}
-    field = fields.get(time_column.lower())
-    times = [f.name for f in dataframe.schema.fields if is_timestamp(type_ddl(f.dataType))]
-    hint = f"its TIMESTAMP columns: {', '.join(times)}" if times else "it has no TIMESTAMP column"
-    if field is None:
-        close = nearest(time_column, dataframe.columns)
-        raise AnalysisError(
-            f"the DataFrame has no column `{time_column}`",
-            hint=f"did you mean `{close}`?" if close else hint,
-        )
-    if not is_timestamp(type_ddl(field.dataType)):
-        kind = type_ddl(field.dataType).upper()
-        raise AnalysisError(f"time_column `{time_column}` is {kind}, no TIMESTAMP", hint=hint)

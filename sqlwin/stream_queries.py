@@ -14,19 +14,19 @@ from pyspark.sql.streaming.listener import StreamingQueryListener
 
 from planner.explain import physical_text
 from planner.explain_stream import explain_stream
-from planner.lower_stream import lower_stream, streams_of
+from planner.lower_stream import lower_stream, lower_stream_rows, streams_of
 from planner.plan import Plan
 from runtime.errors import SqlwinError
 from runtime.sinks.streaming import StreamRun, Take, check_sink, start_taking, start_writing
 from runtime.sources import is_unbounded
 from runtime.sources.filesystem_stream import monitor_interval_us
 from runtime.spark_files import files_at
-from runtime.stream_spec import ROW_KIND, StreamWindowStep
+from runtime.stream_spec import ROW_KIND, StreamRowsStep, StreamWindowStep
 from runtime.streaming.checkpoint import Identity, open_checkpoint
 from runtime.streaming.execute import streaming_dataframe
 from runtime.streaming.options import Firing, StreamOptions
 from runtime.table_spec import TableSpec
-from sqlwin.catalog import Registered, SessionCatalog, entry_name
+from sqlwin.catalog import Registered, SessionCatalog, StreamOfWindows, entry_name
 from sqlwin.config import Config
 from sqlwin.inserts import arranged
 from sqlwin.result import arrow_ready
@@ -69,13 +69,13 @@ class StreamQueries:
     def ends(self, plan: Plan) -> bool:
         """Whether the input of a plan over streams ends."""
         return not any(
-            isinstance(entry, Registered) or is_unbounded(entry) for entry in self._sources(plan)
+            entry.made_by is None if isinstance(entry, Registered) else is_unbounded(entry)
+            for entry in self._sources(plan)
         )
 
     def dataframe(self, plan: Plan) -> DataFrame:
         """The streaming DataFrame of a query, for whoever starts it without sqlwin."""
-        partitions = self._partitions()
-        return self._dataframe(plan, self._options(self._key_groups(partitions), partitions))
+        return self._dataframe(plan, self.options())
 
     def insert(
         self,
@@ -151,7 +151,10 @@ class StreamQueries:
             ends=ends,
             closes=self._config.get("sqlwin.end-of-input") == "close-windows",
             keeps_checkpoint=keeps,
-            source_names=_source_names(self._step(plan)),
+            source_names=[
+                *_source_names(self._step(plan)),
+                *(made_by.source_names() for _, made_by in self._windows(plan)),
+            ],
             explained=explained,
         )
         query = self._with_partitions(checkpoint.partitions, lambda: start(rows, run))
@@ -201,12 +204,25 @@ class StreamQueries:
             },
         )
 
-    def _sources(self, plan: Plan) -> list[TableSpec | Registered]:
+    def _windows(self, plan: Plan) -> list[tuple[str, StreamOfWindows]]:
+        """The registered windows that a plan reads, with the names by which Spark knows them."""
         found = []
+        for stream in streams_of(plan.physical, self._catalog):
+            name = tuple(stream.name.split("."))
+            entry = self._catalog.entry(name)
+            if isinstance(entry, Registered) and entry.made_by is not None:
+                found.append((str(self._catalog.relation(name)), entry.made_by))
+        return found
+
+    def _sources(self, plan: Plan) -> list[TableSpec | Registered]:
+        """The streams that a plan reads, and those that registered windows in it read."""
+        found: list[TableSpec | Registered] = []
         for stream in streams_of(plan.physical, self._catalog):
             entry = self._catalog.entry(tuple(stream.name.split(".")))
             if isinstance(entry, TableSpec | Registered):
                 found.append(entry)
+            if isinstance(entry, Registered) and entry.made_by is not None:
+                found += self._sources(entry.made_by.plan())
         return found
 
     def _trigger_us(self, plan: Plan) -> int:
@@ -236,12 +252,29 @@ class StreamQueries:
         Raises:
             SqlwinError: something in the plan cannot run on a stream.
         """
-        partitions = self._partitions()
-        options = self._options(self._key_groups(partitions), partitions)
+        options = self.options()
         return explain_stream(self._step(plan), options.key_groups, options.watermark_policy)
 
     def _dataframe(self, plan: Plan, options: StreamOptions) -> DataFrame:
-        return streaming_dataframe(self._spark, self._step(plan), options)
+        step = self._step(plan)
+        for number, (view, windows) in enumerate(self._windows(plan), len(_source_names(step))):
+            windows.made(options, number).createOrReplaceTempView(view)
+        return streaming_dataframe(self._spark, step, options)
+
+    def windows_step(self, plan: Plan, time: tuple[str, str] | None) -> StreamRowsStep:
+        """The rows of a plan for an operator that takes them one by one; see `lower_stream_rows`.
+
+        Raises:
+            SqlwinError: something in the plan cannot run on a stream, or a watermark is missing.
+        """
+        zone = str(self._spark.conf.get("spark.sql.session.timeZone"))
+        refusals = tuple(e.reason for e in plan.trace.entries if e.reason is not None)
+        return lower_stream_rows(plan.physical, self._catalog, zone, time, refusals)
+
+    def options(self) -> StreamOptions:
+        """The options of a stream that is started now, for whoever starts it without sqlwin."""
+        partitions = self._partitions()
+        return self._options(self._key_groups(partitions), partitions)
 
     def _partitions(self) -> int:
         chosen = self._config.get("sqlwin.exchange.partitions")
@@ -297,7 +330,8 @@ class _Listener(StreamingQueryListener):
 def _described(entry: TableSpec | Registered) -> str:
     """What a table is, a line each, without what may change from one start to the next."""
     if isinstance(entry, Registered):
-        return "\n".join(f"{f.name} {f.dataType.simpleString()}" for f in entry.dataframe.schema)
+        lines = [f"{f.name} {f.dataType.simpleString()}" for f in entry.dataframe.schema]
+        return "\n".join(lines if entry.made_by is None else [entry.made_by.described(), *lines])
     lines = [f"connector {entry.connector}"]
     lines += [
         f"column {c.name} {c.type or ''} {c.computed or ''} {c.metadata or ''}".rstrip()

@@ -33,6 +33,7 @@ LONG = {
     "streaming/test_killed.py": ("",),
     "streaming/test_cli_streams.py": ("",),
     "streaming/test_streams.py": ("local time", "union", "without keys", "table at rest"),
+    "streaming/test_general_stream.py": ("[clock]", "close_without_rows"),
     "test_approximate_aggregates.py": ("",),
     "test_cluster.py": ("",),
     "test_shared_slices.py": ("catalyst",),

@@ -12,24 +12,20 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructField, StructType, TimestampNTZType
 
 from runtime.batch.wall_clock import quoted, wall_clock_us_sql
-from runtime.errors import ExecutionError
 from runtime.kernels.columns import int64_values, one_chunk
 from runtime.spec import WINDOW_TIME_LAG_US
-from runtime.streaming.general import (
-    GLOBAL_WINDOW,
-    Emission,
-    GeneralWindowOperator,
-    WindowJob,
-)
+from runtime.streaming.general import Emission, GeneralWindowOperator, WindowJob
+from runtime.streaming.general_rows import own_key, results_batch
 
 _TIME = "$time_us"
+_NOW = "$now"
 _NO_KEY = "$all"
 
 
 def general_windows(
     rows: DataFrame,
     keys: Sequence[str],
-    time: tuple[str, str],
+    time: tuple[str, str] | None,
     job: WindowJob,
     output: StructType,
 ) -> DataFrame:
@@ -42,7 +38,8 @@ def general_windows(
     Args:
         rows: the rows.
         keys: the columns by which they are told apart, maybe none.
-        time: name and type of the time column, `timestamp` or `timestamp_ntz`.
+        time: name and type of the time column, `timestamp` or `timestamp_ntz`; None: windows are
+            on the clock, which stands at the moment the query starts.
         job: what to do; it has to be something that can be pickled.
         output: the columns of a result.
 
@@ -50,7 +47,11 @@ def general_windows(
         The keys, `window_start` and `window_end` as TIMESTAMP_NTZ (NULL for a window without
         bounds), the columns of `output`.
     """
-    timed = rows.withColumn(_TIME, F.expr(wall_clock_us_sql(*time)))
+    if time is None:
+        timed = rows.withColumn(_NOW, F.current_timestamp())
+        timed = timed.withColumn(_TIME, F.expr(wall_clock_us_sql(_NOW, "timestamp"))).drop(_NOW)
+    else:
+        timed = rows.withColumn(_TIME, F.expr(wall_clock_us_sql(*time)))
     timed = timed.where(F.col(quoted(_TIME)).isNotNull())
     grouped = list(keys)
     if not grouped:
@@ -59,28 +60,20 @@ def general_windows(
     bounds = [StructField(name, TimestampNTZType()) for name in ("window_start", "window_end")]
     schema = StructType([*(rows.schema[key] for key in keys), *bounds, *output])
     windows = timed.groupBy(*(quoted(key) for key in grouped)).applyInArrow(
-        _run(job, len(keys), schema, len(output)), schema
+        _run(job, len(keys), schema), schema
     )
     return windows
 
 
 def _run(
-    job: WindowJob, n_keys: int, schema: StructType, n_outputs: int
+    job: WindowJob, n_keys: int, schema: StructType
 ) -> Callable[[tuple[pa.Scalar, ...], pa.Table], pa.Table]:
-    target = to_arrow_schema(schema)
+    target = to_arrow_schema(schema, timezone="UTC")
 
     def run(key: tuple[pa.Scalar, ...], table: pa.Table) -> pa.Table:
-        values = tuple(part.as_py() for part in key)[:n_keys]
-        own = values[0] if n_keys == 1 else values
-        found = [
-            (*values, *_bounds(each), *result_row(each.result, target.names[-n_outputs:]))
-            for each in _emissions(job, own, table)
-        ]
-        columns = list(zip(*found, strict=True)) or [()] * len(target)
-        arrays = [
-            pa.array(column, field.type) for column, field in zip(columns, target, strict=True)
-        ]
-        return pa.Table.from_arrays(arrays, schema=target)
+        own = own_key(tuple(part.as_py() for part in key)[:n_keys])
+        found = list(_emissions(job, own, table))
+        return pa.Table.from_batches([results_batch(found, n_keys, target)])
 
     return run
 
@@ -92,36 +85,12 @@ def _emissions(job: WindowJob, key: Any, table: pa.Table) -> Iterator[Emission]:
     operator = GeneralWindowOperator(job)
     for batch in table.select(inside).to_batches(max_chunksize=1024):
         for value, time_us in zip(batch.to_pylist(), times_us, strict=False):
+            if job.by_clock:
+                yield from operator.on_clock(time_us)
+                yield from operator.on_row(key, value, time_us)
+                continue
             # a window that ends right here is still open: the row may make a session longer
             yield from operator.on_watermark(time_us - WINDOW_TIME_LAG_US - 1)
             yield from operator.on_row(key, value, time_us)
         del times_us[: batch.num_rows]
     yield from operator.on_end()
-
-
-def _bounds(emission: Emission) -> tuple[int | None, int | None]:
-    if emission.window == GLOBAL_WINDOW:
-        return None, None
-    return emission.window.start_us, emission.window.end_us
-
-
-def result_row(result: Any, names: Sequence[str]) -> tuple[Any, ...]:
-    """A result as a row: from a mapping by names, from a tuple or list by places, else as it is.
-
-    Raises:
-        ExecutionError: the result does not fit the columns.
-    """
-    if isinstance(result, dict):
-        if set(result) != set(names):
-            raise ExecutionError(
-                f"a window function gave the fields {', '.join(map(str, result))}",
-                hint=f"the output was said to be: {', '.join(names)}",
-            )
-        return tuple(result[name] for name in names)
-    row = tuple(result) if isinstance(result, tuple | list) else (result,)
-    if len(row) != len(names):
-        raise ExecutionError(
-            f"a window function gave {len(row)} values",
-            hint=f"the output was said to be: {', '.join(names)}",
-        )
-    return row

@@ -55,7 +55,7 @@ from runtime.streaming.updates import FireRule, UpdateRules
 from runtime.streaming.watermarks import WatermarkRules
 
 # State on disk; with a log of changes in place of a snapshot each micro-batch ends sooner.
-_STATE_SETTINGS = {
+STATE_SETTINGS = {
     "spark.sql.streaming.stateStore.providerClass": (
         "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
     ),
@@ -103,15 +103,12 @@ def _windows(spark: SparkSession, step: StreamWindowStep, options: StreamOptions
             "a SESSION is put out once: it knows no early firing and no allowed lateness",
             hint="RESET 'table.exec.emit.allow-lateness' and 'table.exec.emit.early-fire.enabled'",
         )
-    for key, value in _STATE_SETTINGS.items():
+    for key, value in STATE_SETTINGS.items():
         spark.conf.set(key, value)
     with temporary_view(spark, streaming_dataframe(spark, local.input, options)) as source:
         sql = local_sql(local, source)
         rows = spark.sql(sql.text)
-    if options.end_of_input is not None and not local.is_cascade:
-        rows = rows.unionByName(
-            _end_of_input(spark, options.end_of_input), allowMissingColumns=True
-        )
+    rows = with_end_of_input(rows, spark, options, is_cascade=local.is_cascade)
     plan = _local_plan(local, sql, rows.schema, options)
     processor = _processor(step, plan, options)
     time_mode = "ProcessingTime" if processor.has_clock else "None"
@@ -125,6 +122,18 @@ def _windows(spark: SparkSession, step: StreamWindowStep, options: StreamOptions
     if options.emits_updates:
         windows = StructType([StructField(ROW_KIND, StringType()), *windows])
     return observed(told, step.number).mapInArrow(_decode(windows), _with_marks(windows))
+
+
+def with_end_of_input(
+    rows: DataFrame, spark: SparkSession, options: StreamOptions, *, is_cascade: bool
+) -> DataFrame:
+    """Rows with what is told in band, and beside them the end of input when it has come.
+
+    A cascade hears of it from the operator below.
+    """
+    if options.end_of_input is None or is_cascade:
+        return rows
+    return rows.unionByName(_end_of_input(spark, options.end_of_input), allowMissingColumns=True)
 
 
 def _end_of_input(spark: SparkSession, directory: str) -> DataFrame:
@@ -150,11 +159,7 @@ def _local_plan(
 def _processor(step: StreamWindowStep, plan: LocalPlan, options: StreamOptions) -> ProcessorSpec:
     local = step.input
     time_types = tuple(source.time_type for source in local.sources)
-    if any(type_ != "timestamp_ntz" for type_ in time_types) and not is_known_zone(local.time_zone):
-        raise AnalysisError(
-            f"the time zone {local.time_zone} is known to Java only",
-            hint="SET 'table.local-time-zone' to a region such as Europe/Berlin",
-        )
+    check_zone(time_types, local.time_zone)
     updates = None
     if options.emits_updates:
         updates = UpdateRules(
@@ -176,6 +181,19 @@ def _processor(step: StreamWindowStep, plan: LocalPlan, options: StreamOptions) 
     delays = [options.early_fire.delay_us, options.late_fire.delay_us]
     has_clock = idle_timeout_us is not None or "proctime" in time_types or any(delays)
     return ProcessorSpec(operator, time_types, local.time_zone, has_clock)
+
+
+def check_zone(time_types: tuple[str, ...], time_zone: str) -> None:
+    """Refuse a zone of which the workers know no wall clock, where a source asks for one.
+
+    Raises:
+        AnalysisError: the zone is known to Java only.
+    """
+    if any(type_ != "timestamp_ntz" for type_ in time_types) and not is_known_zone(time_zone):
+        raise AnalysisError(
+            f"the time zone {time_zone} is known to Java only",
+            hint="SET 'table.local-time-zone' to a region such as Europe/Berlin",
+        )
 
 
 def _rule(firing: Firing) -> FireRule | None:

@@ -74,6 +74,70 @@ class LocalPlan:
     buffer_bytes: int = 64 << 20
 
 
+class InBand:
+    """What a task sees of its sources' watermarks, and tells every key group.
+
+    Args:
+        n_sources: how many sources there are.
+        numbers: the key groups' numbers.
+    """
+
+    def __init__(self, n_sources: int, numbers: Sequence[int]) -> None:
+        self._numbers = numbers
+        self._highest: dict[int, int] = {}
+        self._lowest: dict[int, int] = {}
+        self._n_rows = [0] * n_sources
+        self._n_null_times = 0
+
+    def hear(self, batch: pa.RecordBatch) -> None:
+        """Note the watermarks of the rows, and how many rows each source had."""
+        sources = int64_values(batch.column(SOURCE))
+        kept = batch.column(KEEP).to_numpy(zero_copy_only=False)
+        marks = batch.column(WATERMARK)
+        has_mark = marks.is_valid().to_numpy(zero_copy_only=False)
+        values = int64_values(marks)
+        for source in np.unique(sources).tolist():
+            of_source = sources == source
+            if source != ALL_SOURCES:
+                self._n_rows[source] += int((of_source & (kept | has_mark)).sum())
+            known = values[of_source & has_mark]
+            if len(known):
+                high, low = int(known.max()), int(known.min())
+                self._highest[source] = max(high, self._highest.get(source, high))
+                self._lowest[source] = min(low, self._lowest.get(source, low))
+
+    def timed(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """The rows that count and have a time; the others are counted."""
+        kept = batch.column(KEEP)
+        if kept.true_count < batch.num_rows:
+            batch = batch.filter(kept)
+        n_null_times = batch.column(TIME).null_count
+        if n_null_times:
+            self._n_null_times += n_null_times
+            batch = batch.filter(batch.column(TIME).is_valid())
+        return batch
+
+    def control(self) -> pa.RecordBatch:
+        """What every key group is to hear of this task."""
+        numbers = self._numbers
+        heard = []
+        for source in (*range(len(self._n_rows)), ALL_SOURCES):
+            high, low = self._highest.get(source), self._lowest.get(source)
+            n_rows = self._n_rows[source] if source != ALL_SOURCES else 0
+            if source == ALL_SOURCES and high is not None:
+                high = FINAL_US
+            if n_rows or high is not None:
+                heard.append((source, high, low, n_rows, 0))
+        # at least one row, even from a task without rows; nulls are told to one group only
+        heard = heard or [(None, None, None, 0, 0)]
+        columns = [
+            [value for _ in numbers for value in column] for column in zip(*heard, strict=True)
+        ]
+        columns[4][0] = self._n_null_times
+        groups = [number for number in numbers for _ in heard]
+        return message(groups, [None] * len(groups), columns)
+
+
 class LocalStage:
     """The local stage of one task in one micro-batch.
 
@@ -91,10 +155,7 @@ class LocalStage:
             plan.schema,
             plan.buffer_bytes,
         )
-        self._highest: dict[int, int] = {}
-        self._lowest: dict[int, int] = {}
-        self._n_rows = [0] * plan.n_sources
-        self._n_null_times = 0
+        self._in_band = InBand(plan.n_sources, plan.numbers)
 
     def run(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """All rows of the task to messages of MESSAGE_SCHEMA.
@@ -105,42 +166,19 @@ class LocalStage:
         for batch in batches:
             if batch.num_rows == 0:
                 continue
-            self._hear(batch)
+            self._in_band.hear(batch)
             rows = self._rows(batch)
             if rows is not None:
                 for table in self._buffer.add(rows):
                     yield from self._messages(table)
         for table in self._buffer.flush():
             yield from self._messages(table)
-        yield self._control()
-
-    def _hear(self, batch: pa.RecordBatch) -> None:
-        """Note the watermarks of the rows, and how many rows each source had."""
-        sources = int64_values(batch.column(SOURCE))
-        kept = batch.column(KEEP).to_numpy(zero_copy_only=False)
-        marks = batch.column(WATERMARK)
-        has_mark = marks.is_valid().to_numpy(zero_copy_only=False)
-        values = int64_values(marks)
-        for source in np.unique(sources).tolist():
-            of_source = sources == source
-            if source != ALL_SOURCES:
-                self._n_rows[source] += int((of_source & (kept | has_mark)).sum())
-            known = values[of_source & has_mark]
-            if len(known):
-                high, low = int(known.max()), int(known.min())
-                self._highest[source] = max(high, self._highest.get(source, high))
-                self._lowest[source] = min(low, self._lowest.get(source, low))
+        yield self._in_band.control()
 
     def _rows(self, batch: pa.RecordBatch) -> Rows | None:
         """The rows that count and have a time."""
         plan = self._plan
-        kept = batch.column(KEEP)
-        if kept.true_count < batch.num_rows:
-            batch = batch.filter(kept)
-        n_null_times = batch.column(TIME).null_count
-        if n_null_times:
-            self._n_null_times += n_null_times
-            batch = batch.filter(batch.column(TIME).is_valid())
+        batch = self._in_band.timed(batch)
         if batch.num_rows == 0:
             return None
         return Rows(
@@ -159,34 +197,15 @@ class LocalStage:
         keys = [table.column(key) for key in by]
         for group, part in split_by_bucket(table, bucket_of(keys, table.num_rows, len(numbers))):
             for piece in pieces(pa.Table.from_batches([part])):
-                yield _message([numbers[group]], [encode_table(piece)])
-
-    def _control(self) -> pa.RecordBatch:
-        """What every key group is to hear of this task."""
-        numbers = self._plan.numbers
-        heard = []
-        for source in (*range(self._plan.n_sources), ALL_SOURCES):
-            high, low = self._highest.get(source), self._lowest.get(source)
-            n_rows = self._n_rows[source] if source != ALL_SOURCES else 0
-            if source == ALL_SOURCES and high is not None:
-                high = FINAL_US
-            if n_rows or high is not None:
-                heard.append((source, high, low, n_rows, 0))
-        # at least one row, even from a task without rows; nulls are told to one group only
-        heard = heard or [(None, None, None, 0, 0)]
-        columns = [
-            [value for _ in numbers for value in column] for column in zip(*heard, strict=True)
-        ]
-        columns[4][0] = self._n_null_times
-        groups = [number for number in numbers for _ in heard]
-        return _message(groups, [None] * len(groups), columns)
+                yield message([numbers[group]], [encode_table(piece)])
 
 
-def _message(
+def message(
     groups: Sequence[int],
     blobs: Sequence[bytes | None],
     columns: Sequence[Sequence[int | None]] = ((None,), (None,), (None,), (None,), (None,)),
 ) -> pa.RecordBatch:
+    """A batch of MESSAGE_SCHEMA."""
     values = [groups, blobs, *columns]
     arrays = [
         pa.array(value, field.type) for value, field in zip(values, MESSAGE_SCHEMA, strict=True)

@@ -15,10 +15,11 @@ from pyspark.sql.streaming.stateful_processor import (
 
 from runtime.kernels.blobs import to_blob
 from runtime.spec import Session
+from runtime.streaming.general_group import GeneralGroup, GeneralSpec
 from runtime.streaming.local_stage import ALL_SOURCES
 from runtime.streaming.operator import MicroBatch, OperatorSpec, Status, WindowOperator
 from runtime.streaming.session_operator import SessionOperator
-from runtime.streaming.state import decode_table, pieces
+from runtime.streaming.state import BlobStore, decode_table, pieces
 from runtime.streaming.status import STATUS, STATUS_DDL
 from runtime.streaming.wall_clock import wall_watermark_us
 from runtime.streaming.watermarks import Heard, is_idle
@@ -40,7 +41,7 @@ class ProcessorSpec:
         has_clock: whether the operator asks for the clock.
     """
 
-    operator: OperatorSpec
+    operator: OperatorSpec | GeneralSpec
     time_types: tuple[str, ...]
     time_zone: str
     has_clock: bool
@@ -102,11 +103,7 @@ class WindowProcessor(StatefulProcessor):
             clock_us = timer_values.getCurrentProcessingTimeInMs() * _MS
             heard = [*heard, *self._clock_watermarks(clock_us)]
         store = _MapStateStore(self._blobs)
-        operator: WindowOperator | SessionOperator
-        if isinstance(self._spec.operator.aggregation.window, Session):
-            operator = SessionOperator(self._spec.operator, store)
-        else:
-            operator = WindowOperator(self._spec.operator, store)
+        operator = _operator(self._spec.operator, store)
         for result in operator.process(MicroBatch(partials, heard, n_null_times, clock_us)):
             if isinstance(result, Status):
                 wake_at_us = self._wake_at(result, clock_us)
@@ -162,6 +159,16 @@ class WindowProcessor(StatefulProcessor):
             next_window_end_us=status.next_window_end_us,
         )
         return Row(windows=None, watermark_us=marks.combined_us, **{STATUS: told})
+
+
+def _operator(
+    spec: OperatorSpec | GeneralSpec, store: BlobStore
+) -> WindowOperator | SessionOperator | GeneralGroup:
+    if isinstance(spec, GeneralSpec):
+        return GeneralGroup(spec, store)
+    if isinstance(spec.aggregation.window, Session):
+        return SessionOperator(spec, store)
+    return WindowOperator(spec, store)
 
 
 class _MapStateStore:

@@ -34,7 +34,7 @@ class BlobStore(Protocol):
 def encode_table(table: pa.Table | pa.RecordBatch) -> bytes:
     """A table as a blob."""
     compression = "lz4" if table.nbytes > _WORTH_COMPRESSING else None
-    return bytes([_VERSION]) + to_blob(table, compression)
+    return versioned(to_blob(table, compression))
 
 
 def decode_table(blob: bytes) -> pa.Table:
@@ -43,12 +43,12 @@ def decode_table(blob: bytes) -> pa.Table:
     Raises:
         ExecutionError: the blob is of another version.
     """
-    return from_blobs([memoryview(blob)[_checked(blob) :]])
+    return from_blobs([memoryview(blob)[checked(blob) :]])
 
 
 def encode_facts(facts: dict[str, Any]) -> bytes:
     """Small facts, as JSON has them, as a blob."""
-    return bytes([_VERSION]) + json.dumps(facts, separators=(",", ":")).encode()
+    return versioned(json.dumps(facts, separators=(",", ":")).encode())
 
 
 def decode_facts(blob: bytes) -> dict[str, Any]:
@@ -57,7 +57,7 @@ def decode_facts(blob: bytes) -> dict[str, Any]:
     Raises:
         ExecutionError: the blob is of another version.
     """
-    facts: dict[str, Any] = json.loads(blob[_checked(blob) :])
+    facts: dict[str, Any] = json.loads(blob[checked(blob) :])
     return facts
 
 
@@ -70,8 +70,17 @@ def pieces(table: pa.Table) -> list[pa.Table]:
     return [table.slice(start, n_rows) for start in range(0, table.num_rows, n_rows)]
 
 
-def _checked(blob: bytes) -> int:
-    """Where the contents begin."""
+def versioned(contents: bytes) -> bytes:
+    """A blob of these contents, which tells its version."""
+    return bytes([_VERSION]) + contents
+
+
+def checked(blob: bytes) -> int:
+    """Where the contents of a blob begin.
+
+    Raises:
+        ExecutionError: the blob is of another version.
+    """
     if not blob or blob[0] != _VERSION:
         found = blob[0] if blob else "none"
         raise ExecutionError(

@@ -36,6 +36,11 @@ class WindowJob:
     allowed_lateness_us: int = 0
     by_clock: bool = False
 
+    @property
+    def needs_clock(self) -> bool:
+        """Whether it is to be called when the clock reaches a time, rows or none."""
+        return self.by_clock or (self.trigger is not None and self.trigger.needs_clock)
+
     def __post_init__(self) -> None:
         """Refuse what makes no sense together."""
         if self.allowed_lateness_us < 0:

@@ -13,7 +13,14 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from runtime.errors import AnalysisError
-from runtime.streaming.general.windows import CONTINUE, FIRE, PURGE, TimeWindow, Verdict
+from runtime.streaming.general.windows import (
+    CONTINUE,
+    FIRE,
+    FOREVER_US,
+    PURGE,
+    TimeWindow,
+    Verdict,
+)
 
 
 class TriggerContext(Protocol):
@@ -44,6 +51,11 @@ class TriggerContext(Protocol):
 
 class Trigger(ABC):
     """When a window is put out. Methods that are not overridden want nothing."""
+
+    @property
+    def needs_clock(self) -> bool:
+        """Whether it asks for times of the clock."""
+        return type(self).on_clock is not Trigger.on_clock
 
     @abstractmethod
     def on_row(
@@ -190,6 +202,11 @@ class ContinuousTrigger(Trigger):
     interval_us: int
     by_clock: bool = False
 
+    @property
+    def needs_clock(self) -> bool:
+        """See Trigger."""
+        return self.by_clock
+
     def on_row(
         self, value: Any, time_us: int, window: TimeWindow, context: TriggerContext
     ) -> Verdict:
@@ -212,15 +229,22 @@ class ContinuousTrigger(Trigger):
         if time_us != context.memory.get("next"):
             return CONTINUE
         del context.memory["next"]
-        self._ask(window, time_us, context)
+        if context.watermark_us < FOREVER_US:
+            # at the end of input the window's own end is all that is left
+            self._ask(window, time_us, context)
         return FIRE
 
     def on_clock(self, time_us: int, window: TimeWindow, context: TriggerContext) -> Verdict:
         """See Trigger."""
-        if not self.by_clock or time_us != context.memory.get("next"):
+        if not self.by_clock:
+            return CONTINUE
+        if time_us == window.last_us:
+            return FIRE
+        if time_us != context.memory.get("next"):
             return CONTINUE
         del context.memory["next"]
-        self._ask_clock(window, time_us, context)
+        if context.clock_us < FOREVER_US:
+            self._ask_clock(window, time_us, context)
         return FIRE
 
     def on_merge(
@@ -230,13 +254,16 @@ class ContinuousTrigger(Trigger):
         times = [memory["next"] for memory in memories if "next" in memory]
         if not self.by_clock and window.last_us > context.watermark_us:
             context.at_event_time(window.last_us)
+        if self.by_clock and window.last_us > context.clock_us:
+            context.at_clock(window.last_us)
         if times:
             context.memory["next"] = min(times)
             (context.at_clock if self.by_clock else context.at_event_time)(min(times))
 
     def clear(self, window: TimeWindow, context: TriggerContext) -> None:
         """See Trigger."""
-        context.forget_event_time(window.last_us)
+        forget_end = context.forget_clock if self.by_clock else context.forget_event_time
+        forget_end(window.last_us)
         if "next" in context.memory:
             forget = context.forget_clock if self.by_clock else context.forget_event_time
             forget(context.memory["next"])
@@ -249,6 +276,8 @@ class ContinuousTrigger(Trigger):
 
     def _ask_clock(self, window: TimeWindow, time_us: int, context: TriggerContext) -> None:
         next_us = time_us - time_us % self.interval_us + self.interval_us
+        if time_us < window.last_us:
+            context.at_clock(window.last_us)
         if "next" not in context.memory:
             context.memory["next"] = next_us
             context.at_clock(next_us)
@@ -265,6 +294,11 @@ class EarlyAndLateTrigger(Trigger):
 
     early: Trigger | None = None
     late: Trigger | None = None
+
+    @property
+    def needs_clock(self) -> bool:
+        """See Trigger."""
+        return any(part is not None and part.needs_clock for part in (self.early, self.late))
 
     def on_row(
         self, value: Any, time_us: int, window: TimeWindow, context: TriggerContext
@@ -322,6 +356,11 @@ class PurgingTrigger(Trigger):
     """Another trigger that drops the contents whenever it fires."""
 
     inner: Trigger
+
+    @property
+    def needs_clock(self) -> bool:
+        """See Trigger."""
+        return self.inner.needs_clock
 
     def on_row(
         self, value: Any, time_us: int, window: TimeWindow, context: TriggerContext

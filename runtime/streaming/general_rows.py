@@ -1,0 +1,68 @@
+"""What the general window operator puts out, as Arrow: keys, window bounds, columns of results."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from runtime.errors import ExecutionError
+from runtime.streaming.general import GLOBAL_WINDOW, Emission
+
+
+def own_key(values: tuple[Any, ...]) -> Any:
+    """The key as functions get it: the value of a single column, else a tuple."""
+    return values[0] if len(values) == 1 else values
+
+
+def results_batch(emissions: Sequence[Emission], n_keys: int, schema: pa.Schema) -> pa.RecordBatch:
+    """Results as rows of `schema`: keys, `window_start`, `window_end`, the columns of a result.
+
+    Raises:
+        ExecutionError: a result does not fit the columns.
+    """
+    names = schema.names[n_keys + 2 :]
+    rows = []
+    for each in emissions:
+        key = (each.key,) if n_keys == 1 else each.key
+        rows.append((*key, *_bounds(each), *result_row(each.result, names)))
+    columns = list(zip(*rows, strict=True)) or [()] * len(schema)
+    arrays = []
+    for column, field in zip(columns, schema, strict=True):
+        try:
+            arrays.append(pa.array(column, field.type))
+        except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
+            raise ExecutionError(
+                f"a window function's values for `{field.name}` are not {field.type}: {error}",
+                hint="return what `output` says, or say it differently there",
+            ) from error
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def _bounds(emission: Emission) -> tuple[int | None, int | None]:
+    if emission.window == GLOBAL_WINDOW:
+        return None, None
+    return emission.window.start_us, emission.window.end_us
+
+
+def result_row(result: Any, names: Sequence[str]) -> tuple[Any, ...]:
+    """A result as a row: from a mapping by names, from a tuple or list by places, else as it is.
+
+    Raises:
+        ExecutionError: the result does not fit the columns.
+    """
+    if isinstance(result, dict):
+        if set(result) != set(names):
+            raise ExecutionError(
+                f"a window function gave the fields {', '.join(map(str, result))}",
+                hint=f"the output was said to be: {', '.join(names)}",
+            )
+        return tuple(result[name] for name in names)
+    row = tuple(result) if isinstance(result, tuple | list) else (result,)
+    if len(row) != len(names):
+        raise ExecutionError(
+            f"a window function gave {len(row)} values",
+            hint=f"the output was said to be: {', '.join(names)}",
+        )
+    return row
