@@ -16,6 +16,7 @@ from runtime.table_spec import Watermark
 from runtime.user_aggregates import Aggregate
 from sqlwin.catalog import Registered
 from sqlwin.columns import check_time_column, schema_of
+from sqlwin.explain import can_explain
 from sqlwin.explanation import MODES, Explanation
 from sqlwin.positions import point_at
 from sqlwin.result import Result
@@ -145,8 +146,8 @@ class Session:
                     analyzes = analyze or "ANALYZE" in statement.details
                 # with analyze, what fills a table for later statements has to run
                 fills = analyze and isinstance(statement, CreateTable)
-                if self._runner.can_explain(inner) and not fills:
-                    queries += self._runner.explanations(inner, analyzes)
+                if can_explain(inner) and not fills:
+                    queries += self._runner.explanations.documents(inner, analyzes)
                 else:
                     self._runner.run(statement)
             except SqlwinError as error:

@@ -154,16 +154,16 @@ def test_a_statement_set_reads_its_table_once_and_keeps_nothing(
     inserts = [insert(f"out_{name}", window) for name, window in windows.items()]
     before = cached_rdds(session)
     during = []
-    from sqlwin import runner
+    from sqlwin import statement_sets
 
-    write = runner.insert_rows
+    write = statement_sets.insert_rows
 
     def counted(*args: Any) -> Any:
         written = write(*args)
         during.append(cached_rdds(session))
         return written
 
-    monkeypatch.setattr(runner, "insert_rows", counted)
+    monkeypatch.setattr(statement_sets, "insert_rows", counted)
     [result] = session.execute(f"EXECUTE STATEMENT SET BEGIN {' '.join(inserts)} END")
     assert during == [before + 1] * 4
     assert cached_rdds(session) == before

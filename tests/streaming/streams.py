@@ -57,7 +57,7 @@ class Streams:
     def step(self, sql, **options):
         """The steps of a query."""
         self._runner.catalog.start_statement("automatic")
-        plan = self._runner._plan(parse_statement(sql).ast, sql)
+        plan = self._runner.plan_of(parse_statement(sql))
         refusals = tuple(e.reason for e in plan.trace.entries if e.reason)
         zone = str(self._spark.conf.get("spark.sql.session.timeZone"))
         updates = StreamOptions(1, 1, **options).emits_updates

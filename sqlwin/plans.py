@@ -1,0 +1,131 @@
+"""Plans of the statement at hand, and the DataFrames that carry them out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from sqlglot import exp
+
+from planner.lower import lower
+from planner.optimizer import Options, SpreadOptions
+from planner.plan import Draft, Plan, draft_plan, plan_together
+from runtime.batch.execute import ExecutionOptions, dataframe
+from runtime.batch.null_times import NullTimes, StatementNullTimes
+from runtime.errors import SqlwinError
+from runtime.spark import is_remote
+from runtime.spark_errors import translate
+from sqlwin.catalog import SessionCatalog, View
+from sqlwin.config import Config
+from sqlwin.positions import relocate
+from sqlwin.statements import Insert
+from sqlwin.stream_queries import StreamQueries
+
+
+class Plans:
+    """What plans need: tables, settings, and where rows without a time are counted.
+
+    Attributes:
+        spark: the session.
+        config: the settings.
+        catalog: the tables and views.
+        stream_queries: what starts queries over streams.
+        null_times: counts of the statement at hand; None where Spark cannot bring them.
+    """
+
+    def __init__(self, spark: SparkSession, config: Config) -> None:
+        self.spark = spark
+        self.config = config
+        self.catalog = SessionCatalog(spark, self._view_dataframe)
+        self.stream_queries = StreamQueries(spark, config, self.catalog)
+        self._session_null_times = None if is_remote(spark) else NullTimes(spark.sparkContext)
+        self.null_times: StatementNullTimes | None = None
+
+    def begin(self, text: str) -> None:
+        """A statement begins: its counts are its own, and Spark's UI shows it beside its jobs."""
+        self.start_statement()
+        if self._session_null_times is not None:
+            self.null_times = StatementNullTimes(self._session_null_times)
+        self.describe_job(text)
+
+    def start_statement(self) -> None:
+        """From here on tables are read anew, in the mode that is set."""
+        self.catalog.start_statement(str(self.config.get("execution.runtime-mode")))
+
+    def plan(self, query: exp.Query, text: str, sink: tuple[str, bool] | None = None) -> Plan:
+        """The plan of a query; `sink` is the table on top and whether it is overwritten."""
+        (plan,) = plan_together([self._draft(query, text, sink)], self._planner_options())
+        return plan
+
+    def plans_together(self, inserts: Sequence[Insert], has_sinks: bool = True) -> list[Plan]:
+        """The plans of INSERTs that run together, with their tables on top or without."""
+        drafts = []
+        for insert in inserts:
+            sink = (".".join(insert.name), insert.overwrite) if has_sinks else None
+            drafts.append(self._draft(insert.ast, insert.text, sink))
+        return plan_together(drafts, self._planner_options())
+
+    def dataframe(self, query: exp.Query, text: str, is_whole: bool = True) -> DataFrame:
+        """The rows of a query; `is_whole` if `text` is the query and nothing more."""
+        return self.rows(self.plan(query, text), text, is_whole)
+
+    def rows(self, plan: Plan, text: str, is_whole: bool) -> DataFrame:
+        """The DataFrame that carries out a plan; `is_whole` if `text` is the query alone."""
+        try:
+            if self.stream_queries.is_stream(plan):
+                return self.stream_queries.dataframe(plan)
+            if is_whole and not plan.is_rewritten:
+                return self.spark.sql(text)
+            return dataframe(self.spark, lower(plan.physical), self.execution_options())
+        except PySparkException as error:
+            raise self.explained(text)(error) from error
+
+    def execution_options(self) -> ExecutionOptions:
+        """How settings say that plans are carried out."""
+        return ExecutionOptions(
+            buffer_bytes=int(self.config.get("sqlwin.local.buffer-size")),
+            null_times=self.null_times,
+        )
+
+    def explained(self, text: str) -> Callable[[BaseException], SqlwinError]:
+        """What makes of an error of Spark's one that tells where in `text` it comes from."""
+
+        def explained(error: BaseException) -> SqlwinError:
+            if isinstance(error, SqlwinError):
+                return relocate(error, text)
+            return relocate(self.catalog.explained(translate(error, text)), text)
+
+        return explained
+
+    def describe_job(self, text: str) -> None:
+        """Spark's UI shows the statement beside its jobs."""
+        if not is_remote(self.spark):
+            name = self.config.get("pipeline.name")
+            described = f"{name}: {text}" if name else text
+            self.spark.sparkContext.setJobDescription(" ".join(described.split())[:500])
+
+    def _view_dataframe(self, view: View) -> DataFrame:
+        query = self.catalog.view(view.name)
+        assert query is not None
+        return self.dataframe(query, view.text, is_whole=False)
+
+    def _draft(self, query: exp.Query, text: str, sink: tuple[str, bool] | None) -> Draft:
+        try:
+            return draft_plan(query, text, self.catalog, self._planner_options(), sink)
+        except SqlwinError as error:
+            raise relocate(error, text) from error
+
+    def _planner_options(self) -> Options:
+        return Options(
+            agg_phase_strategy=str(self.config.get("table.optimizer.agg-phase-strategy")),
+            disabled_rules=frozenset(self.config.get("sqlwin.optimizer.disabled-rules")),
+            strict_flink=bool(self.config.get("sqlwin.strict-flink")),
+            catalog=self.catalog,
+            time_zone=str(self.spark.conf.get("spark.sql.session.timeZone")),
+            spread=SpreadOptions(
+                partitions=self.config.get("sqlwin.exchange.partitions"),
+                buckets=self.config.get("sqlwin.exchange.buckets"),
+                most_partitions=int(str(self.spark.conf.get("spark.sql.shuffle.partitions"))),
+            ),
+        )
