@@ -71,7 +71,7 @@ def _is_number(expr: exp.Expr) -> bool:
 
 # -- FLOOR and CEIL of times ---------------------------------------------------------------------
 
-_DATE_UNITS = {"MONTH": "MM", "QUARTER": "QUARTER", "YEAR": "YEAR"}
+_DATE_UNITS = {"WEEK": "", "MONTH": "MM", "QUARTER": "QUARTER", "YEAR": "YEAR"}
 _TIME_UNITS = ("SECOND", "MINUTE", "HOUR", "DAY")
 
 
@@ -104,16 +104,12 @@ def round_time(call: KeywordCall, type_: str, sql: str) -> None:
         sql: the text of the statement, for errors.
 
     Raises:
-        AnalysisError: the unit has no rounding that Flink and Spark agree on.
+        AnalysisError: there is no such unit, or a DATE has no parts of it.
     """
     value, unit_node = call.expressions
     unit = unit_node.name.upper()
     if unit not in (*_TIME_UNITS, *_DATE_UNITS) or (type_ == "date" and unit in _TIME_UNITS[:3]):
-        hint = "the units are SECOND, MINUTE, HOUR, DAY, MONTH, QUARTER, YEAR"
-        if unit == "WEEK":
-            hint = (
-                "Flink's weeks begin on Sunday: for weeks from Monday write DATE_TRUNC('WEEK', ts)"
-            )
+        hint = "the units are SECOND, MINUTE, HOUR, DAY, WEEK, MONTH, QUARTER, YEAR"
         raise AnalysisError(
             f"{call.name.upper()} cannot round {type_.upper()} to {unit}",
             position=position_of(call, sql),
@@ -136,12 +132,26 @@ def round_time(call: KeywordCall, type_: str, sql: str) -> None:
 
 
 def _floor_instant(value: exp.Expr, unit: str) -> exp.Expr:
+    if unit == "WEEK":
+        # Spark's weeks begin on Monday
+        monday = exp.Anonymous(this="DATE_TRUNC", expressions=[literal(unit), _days(1, value)])
+        return _days(-1, monday)
     return exp.Anonymous(this="DATE_TRUNC", expressions=[literal(unit), value.copy()])
+
+
+def _days(number: int, value: exp.Expr) -> exp.Expr:
+    days = exp.Var(this=str(number))
+    return exp.Anonymous(this="TIMESTAMPADD", expressions=[exp.Var(this="DAY"), days, value.copy()])
 
 
 def _floor_date(value: exp.Expr, unit: str) -> exp.Expr:
     if unit == "DAY":
         return value.copy()
+    if unit == "WEEK":
+        # Flink's weeks begin on Sunday (org.apache.flink.table.utils.DateTimeUtils)
+        day = exp.Anonymous(this="DAYOFWEEK", expressions=[value.copy()])
+        since = exp.Sub(this=day, expression=literal(1))
+        return exp.Anonymous(this="DATE_SUB", expressions=[value.copy(), since])
     return exp.Anonymous(this="TRUNC", expressions=[value.copy(), literal(_DATE_UNITS[unit])])
 
 

@@ -63,10 +63,17 @@ def test_rounding_keeps_the_clock_of_what_it_rounds(call: str, type_: str, spark
     assert rounded(call, type_) == spark
 
 
-def test_weeks_are_not_rounded_to_because_flink_and_spark_begin_them_on_other_days() -> None:
-    with pytest.raises(AnalysisError) as caught:
-        rounded("FLOOR(ts TO WEEK)", "timestamp")
-    assert "DATE_TRUNC('WEEK', ts)" in str(caught.value)
+def test_weeks_begin_on_sunday_as_flinks_do() -> None:
+    assert rounded("FLOOR(d TO WEEK)", "date") == "DATE_SUB(d, DAYOFWEEK(d) - 1)"
+    assert rounded("FLOOR(ts TO WEEK)", "timestamp") == (
+        "TIMESTAMPADD(DAY, -1, DATE_TRUNC('WEEK', TIMESTAMPADD(DAY, 1, ts)))"
+    )
+
+
+def test_units_that_are_none_are_refused() -> None:
+    for call, type_ in (("FLOOR(ts TO CENTURY)", "timestamp"), ("CEIL(d TO HOUR)", "date")):
+        with pytest.raises(AnalysisError, match="cannot round"):
+            rounded(call, type_)
 
 
 def test_plain_floor_is_left_alone() -> None:
