@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
-from planner.ast import WINDOW_COLUMNS, WindowFunction
+from planner.ast import WINDOW_COLUMNS, WindowFunction, position_of
 from planner.bind_block import bind_aggregation, bind_regrouping, is_aggregation
 from planner.bind_join import bind_join
 from planner.bind_rank import bind_rank
@@ -33,8 +33,9 @@ from planner.logical import (
     WindowColumns,
     WindowTableFunction,
 )
+from planner.qualify import unfold_qualify
 from planner.query_names import with_late_name, without_idle_ctes
-from planner.sql import relation, select_all_from, to_sql
+from planner.sql import is_whole_star, relation, select_all_from, to_sql
 from planner.strict import check_function
 from planner.user_aggregates import mark_user_aggregates
 from planner.window_parameters import window_of
@@ -126,6 +127,8 @@ class _Binder:
         if isinstance(query, exp.Subquery):
             query.set("this", self.lift(query.this, scope))
             return query
+        if isinstance(query, exp.Select):
+            query = self._without_qualify(query, scope)
         mark_user_aggregates(query, self.catalog)
         if isinstance(query, exp.Select):
             rewrite_group_windows(query, self.sql)
@@ -172,6 +175,32 @@ class _Binder:
         lifted = select_all_from(relation(self.placeholder(regrouped)))
         lifted.set("with_", query.args.get("with_"))
         return without_idle_ctes(lifted)
+
+    def _without_qualify(self, query: exp.Select, scope: Scope) -> exp.Select:
+        """The query with QUALIFY as a condition around it, where it has one."""
+
+        def input_names() -> set[str]:
+            clauses = ("from_", "joins", "laterals", "with_")
+            read = select_all_from(relation(""))
+            for clause in clauses:
+                value = query.args.get(clause)
+                copied = [v.copy() for v in value] if isinstance(value, list) else value
+                read.set(clause, copied.copy() if isinstance(copied, exp.Expr) else copied)
+            try:
+                return {c.name.lower() for c in self.bind_query(read, scope).schema}
+            except AnalysisError:
+                return set()  # Spark will say what is wrong
+
+        qualify = query.args.get("qualify")
+        if self.strict and qualify is not None and not qualify.find(exp.Window):
+            raise AnalysisError(
+                "QUALIFY must contain the function with OVER itself, in Flink "
+                "(sqlwin.strict-flink is on)",
+                position=position_of(qualify.this, self.sql),
+                sql=self.sql,
+                hint="write the function there in place of its name",
+            )
+        return unfold_qualify(query, input_names) or query
 
     def _type_of(self, expr: exp.Expr, select: exp.Select, scope: Scope) -> str:
         """Spark's type of an expression over what a SELECT reads; that of an instant if unknown."""
@@ -253,7 +282,9 @@ class _Binder:
     def whole_relation(self, query: exp.Query) -> Node | None:
         """The node behind `SELECT * FROM placeholder`, if the query is no more than that."""
         select = query.unnest()
-        if not isinstance(select, exp.Select) or not select.is_star or len(select.selects) != 1:
+        if not isinstance(select, exp.Select) or len(select.selects) != 1:
+            return None
+        if not is_whole_star(select.selects[0]):
             return None
         source = select.args.get("from_")
         known = ("from_", "expressions", "with_")

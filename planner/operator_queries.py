@@ -6,7 +6,7 @@ from sqlglot import exp
 
 from planner.logical import NamedExpr, SqlQuery
 from planner.operator_text import Operator, item_text, operator, unquoted
-from planner.sql import bare_column, to_sql
+from planner.sql import bare_column, star_leaves_out, to_sql
 
 
 def query_operators(node: SqlQuery, prefix: str) -> list[Operator]:
@@ -44,7 +44,10 @@ def query_operators(node: SqlQuery, prefix: str) -> list[Operator]:
     names = [c.name for c in node.inputs[0].schema]
     same = [bare_column(i.expr) for i in items] == names and [i.name for i in items] == names
     select = [item_text(item) for item in items]
-    if query.is_star or (same and where is None and found):
+    is_whole = any(
+        item.is_star and star_leaves_out(item) == frozenset() for item in query.expressions
+    )
+    if is_whole or (same and where is None and found):
         if condition is not None and prefix:
             found.append(operator("LogicalFilter", condition=condition))
         elif condition is not None:

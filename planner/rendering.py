@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, ClassVar
 
-from sqlglot import exp
+from sqlglot import exp, transforms
 from sqlglot.dialects.spark import Spark
 from sqlglot.generator import Generator
 from sqlglot.generators.spark import SparkGenerator
@@ -79,6 +79,14 @@ class SparkSqlGenerator(SparkGenerator):
         **{node: _as_written for node in NO_PAREN_FUNCTIONS},
         exp.BitwiseLeftShift: lambda self, node: self.binary(node, "<<"),
         exp.BitwiseRightShift: lambda self, node: self.binary(node, ">>"),
+        # as Spark's own, but for QUALIFY, which Spark knows
+        exp.Select: transforms.preprocess(
+            [
+                transforms.eliminate_distinct_on,
+                transforms.unnest_to_explode,
+                transforms.any_to_exists,
+            ]
+        ),
         KeywordCall: lambda self, node: self.keywordcall_sql(node),
         MultiUnitInterval: lambda self, node: self.multiunitinterval_sql(node),
         UserAggregateCall: lambda self, node: self.anonymous_sql(node),

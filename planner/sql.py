@@ -57,6 +57,22 @@ def relation(name: str) -> exp.Table:
     return exp.Table(this=identifier(name))
 
 
+def is_whole_star(expr: exp.Expr) -> bool:
+    """Whether it is `*` and nothing more, such as EXCEPT."""
+    return isinstance(expr, exp.Star) and not any(expr.args.values())
+
+
+def star_leaves_out(expr: exp.Expr) -> frozenset[str] | None:
+    """The names that `* EXCEPT (...)` or `t.* EXCEPT (...)` leaves out, in lower case.
+
+    None if it does more than that, such as REPLACE.
+    """
+    star = expr.this if isinstance(expr, exp.Column) else expr
+    if any(value for key, value in star.args.items() if key != "except_"):
+        return None
+    return frozenset(part.name.lower() for part in star.args.get("except_") or ())
+
+
 def select_all_from(source: exp.Expr) -> exp.Select:
     """`SELECT * FROM source`."""
     return exp.Select(expressions=[exp.Star()], from_=exp.From(this=source))

@@ -26,7 +26,15 @@ from planner.logical import (
     WindowRank,
 )
 from planner.physical import GlobalWindowAggregate
-from planner.sql import alias, bare_column, column, conjunction, identifier, literal
+from planner.sql import (
+    alias,
+    bare_column,
+    column,
+    conjunction,
+    identifier,
+    literal,
+    star_leaves_out,
+)
 from planner.stream_select import (
     EPOCH,
     cast_as,
@@ -196,7 +204,11 @@ class StreamRows:
     def _items(self, query: exp.Select, names: tuple[str, ...] | None) -> list[exp.Expr] | None:
         """The select list, evaluated in rows that are kept; None if it is not that simple."""
         if len(query.expressions) == 1 and is_star(query.expressions[0]):
-            return [exp.Star()]
+            star = query.expressions[0]
+            left_out = star_leaves_out(star)
+            if left_out:
+                return [column(name) for name in names] if names else None
+            return None if left_out is None else [exp.Star()]
         items: list[exp.Expr] = []
         for position, item in enumerate(query.expressions):
             value = item.unalias()

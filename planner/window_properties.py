@@ -26,7 +26,7 @@ from planner.logical import (
     WindowTableFunction,
 )
 from planner.physical import GlobalWindowAggregate
-from planner.sql import bare_column
+from planner.sql import bare_column, star_leaves_out
 
 _JOIN_KEEPS_LEFT = frozenset({"", "INNER", "LEFT", "CROSS", "LEFT OUTER", "LEFT SEMI", "LEFT ANTI"})
 
@@ -114,7 +114,9 @@ def query_properties(
             isinstance(inner, exp.Column) and isinstance(inner.this, exp.Star)
         )
         if is_star and (not isinstance(inner, exp.Column) or inner.table.lower() == name):
-            pairs += [(column, column) for column in below.columns]
+            left_out = star_leaves_out(inner)
+            if left_out is not None:
+                pairs += [(c, c) for c in below.columns if c.lower() not in left_out]
         elif isinstance(inner, exp.Column) and inner.table.lower() in ("", name):
             pairs.append((inner.name, item.alias_or_name))
     return _renamed(below, pairs)
