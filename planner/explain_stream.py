@@ -12,7 +12,6 @@ from runtime.stream_spec import (
     StreamJoinStep,
     StreamRankStep,
     StreamRegroupStep,
-    StreamSource,
     StreamStep,
     StreamWindowStep,
 )
@@ -84,7 +83,12 @@ def _lines(step: StreamWindowStep, key_groups: int, policy: str) -> Iterator[str
     yield f"StreamWindowOperator(number=[{step.number}], window=[{window}]):"
     which = {"min": "the smallest", "max": "the largest"}[policy]
     several = f", {which} of them" if len(local.sources) > 1 else ""
-    yield f"  watermark: of {', '.join(map(_source, local.sources))}{several}; never falls"
+    if any(source.time_type == "proctime" for source in local.sources):
+        yield "  watermark: the clock"
+        late, comes = "no row is late", "clock"
+    else:
+        yield f"  watermark: of {', '.join(s.name for s in local.sources)}{several}; never falls"
+        late, comes = _late(local.window), "watermark"
     if names:
         yield f"  key groups: {key_groups}, by {', '.join(names)}"
     else:
@@ -92,11 +96,7 @@ def _lines(step: StreamWindowStep, key_groups: int, policy: str) -> Iterator[str
     columns = [column for partial in local.partials for column in partial.columns]
     kept = ", ".join([*names, local.slice_end, *columns])
     yield f"  state: {_state(local.window)}: {kept}"
-    yield f"  a window comes out when the watermark reaches its end; {_late(local.window)}"
-
-
-def _source(source: StreamSource) -> str:
-    return "the clock" if source.time_type == "proctime" else source.name
+    yield f"  a window comes out when the {comes} reaches its end; {late}"
 
 
 def _state(window: Window) -> str:

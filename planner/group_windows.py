@@ -216,7 +216,8 @@ class _Rewrite:
                 continue
             self._check_match(call, known[0])
             if known[1] == "PROCTIME":
-                call.replace(exp.Anonymous(this="PROCTIME"))
+                # PROCTIME(), which functions of Flink's have become by now
+                call.replace(exp.Anonymous(this="CURRENT_TIMESTAMP"))
                 continue
             uses_time = uses_time or known[1] == "ROWTIME"
             new = column(roles[known[1]])

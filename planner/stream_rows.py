@@ -26,6 +26,7 @@ from planner.logical import (
     WindowRank,
 )
 from planner.physical import GlobalWindowAggregate
+from planner.processing_time import is_by_clock
 from planner.sql import (
     alias,
     bare_column,
@@ -79,6 +80,7 @@ class StreamRows:
     Attributes:
         sources: the sources of watermarks, by the numbers in SOURCE.
         has_operator: whether one of them is another window operator.
+        by_clock: whether the windows are on processing time: then no watermark follows the rows.
     """
 
     def __init__(self, operators: Operators, catalog: Catalog) -> None:
@@ -86,6 +88,7 @@ class StreamRows:
         self._catalog = catalog
         self.sources: list[StreamSource] = []
         self.has_operator = False
+        self.by_clock = False
 
     def carried(self, node: Node, time_column: str | None) -> exp.Query:
         """The rows of a node with KEEP, SOURCE and WATERMARK.
@@ -98,6 +101,8 @@ class StreamRows:
             AnalysisError: a stream has no watermark, or `time_column` is not what it follows.
         """
         if time_column is not None:
+            self.by_clock = is_by_clock(node, time_column, self._catalog)
+        if time_column is not None and not self.by_clock:
             self._check_time(node, time_column)
         query = self._carry(node)
         if query is not None:
@@ -314,7 +319,7 @@ class StreamRows:
         return literal(len(self.sources) - 1)
 
     def _source(self, stream: StreamTable, scan: exp.Query) -> StreamSource:
-        if stream.watermark is None:
+        if self.by_clock or stream.watermark is None:
             return StreamSource(stream.name, "proctime")
         return StreamSource(stream.name, self._time(stream, scan).type)
 
@@ -331,7 +336,7 @@ class StreamRows:
 
     def _watermark(self, stream: StreamTable, scan: exp.Query) -> exp.Expr:
         """BIGINT microseconds of a row's watermark; NULL for processing time."""
-        if stream.watermark is None:
+        if self.by_clock or stream.watermark is None:
             return null_watermark()
         expression = f"({stream.watermark.expression})"
         if self._time(stream, scan).type == "timestamp":
@@ -342,18 +347,18 @@ class StreamRows:
         """Refuse a stream without a watermark, and windows on what no watermark follows."""
         origin = _origin(node, time_column)
         for _, stream in stream_tables(node, self._catalog):
-            if _operators_below(node) or _is_proctime(stream, origin):
+            if _operators_below(node):
                 continue
             if stream.watermark is None:
                 raise AnalysisError(
                     f"`{stream.name}` has no watermark, so that no window over it would ever close",
                     hint=f"add to it: WATERMARK FOR {time_column} AS {time_column} - "
-                    "INTERVAL '5' SECOND",
+                    "INTERVAL '5' SECOND; or put the windows on a column AS PROCTIME()",
                 )
         if isinstance(origin, tuple) and isinstance(origin[0], TableScan):
             (table,) = origin[0].query.find_all(exp.Table)
             found = stream_named(table, self._catalog)
-            if found is None or found.watermark is None or _is_proctime(found, origin):
+            if found is None or found.watermark is None:
                 return
             if found.watermark.column.lower() != origin[1].lower():
                 raise AnalysisError(
@@ -369,10 +374,6 @@ class StreamRows:
                     "long passed",
                     hint="put the outer windows on window_time of the inner ones",
                 )
-
-
-def _is_proctime(stream: StreamTable, origin: tuple[Node, str] | None) -> bool:
-    return origin is not None and origin[1].lower() in stream.proctime
 
 
 def _origin(node: Node, name: str) -> tuple[Node, str] | None:

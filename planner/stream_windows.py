@@ -22,7 +22,8 @@ from planner.logical import (
     WindowJoin,
     WindowRank,
 )
-from planner.physical import GlobalWindowAggregate
+from planner.physical import GlobalWindowAggregate, LocalWindowAggregate
+from planner.processing_time import is_by_clock
 from planner.row_partials import row_partials
 from planner.shared_partials import share_partials
 from planner.sql import alias, bare_column, column, is_flat_type, to_sql
@@ -219,7 +220,7 @@ class _Lowering:
             )
         sides = [_clocks(side, self._catalog) for side in node.inputs]
         if sides[0] != sides[1]:
-            texts = [", ".join(sorted(name for name, _ in side)) for side in sides]
+            texts = [", ".join(sorted(side)) for side in sides]
             raise AnalysisError(
                 f"the two sides of this join follow different watermarks, of {texts[0]} and of "
                 f"{texts[1]}: they do not put out a window at the same time",
@@ -256,12 +257,14 @@ def _comes_whole(node: Node, catalog: Catalog) -> bool:
     return bool(node.inputs) and all(_comes_whole(child, catalog) for child in node.inputs)
 
 
-def _clocks(node: Node, catalog: Catalog) -> frozenset[tuple[str, bool]]:
-    """What the windows of a node wait for: streams, and whether by the clock."""
-    if isinstance(node, GlobalWindowAggregate):
-        is_proctime = node.time_type == "proctime"
-        return frozenset((stream.name, is_proctime) for stream in streams_of(node, catalog))
-    return frozenset[tuple[str, bool]]().union(*(_clocks(n, catalog) for n in node.inputs))
+def _clocks(node: Node, catalog: Catalog) -> frozenset[str]:
+    """What the windows of a node wait for: streams, or the clock."""
+    if isinstance(node, LocalWindowAggregate):
+        if is_by_clock(node.input, node.time_column, catalog):
+            return frozenset({"the clock"})
+        below = frozenset[str]().union(*(_clocks(n, catalog) for n in node.inputs))
+        return below or frozenset(stream.name for stream in streams_of(node, catalog))
+    return frozenset[str]().union(*(_clocks(n, catalog) for n in node.inputs))
 
 
 def _check_flat(name: str, schema: Schema, clause: str) -> None:

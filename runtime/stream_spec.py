@@ -23,6 +23,8 @@ SOURCE = "$source"
 WATERMARK = "$watermark"
 # BIGINT microseconds on the windows' clock; NULL in a row without a time.
 TIME = "$time_us"
+# BIGINT microseconds since 1970 in UTC: when the micro-batch began, where an operator asks for it.
+CLOCK = "$clock_us"
 # The kind of change of a result that can be put out again: +I, -U, +U.
 ROW_KIND = "$row_kind"
 

@@ -23,6 +23,7 @@ from runtime.errors import CatalogError, SqlwinError
 from runtime.nearest import nearest
 from runtime.scan_spec import ScanSource
 from runtime.sources import has_end, is_unbounded, memory, read_stream, read_table
+from runtime.sources.columns import proctime_columns
 from runtime.spark_errors import translate
 from runtime.spec import Column, UserAggregate
 from runtime.streaming.options import StreamOptions
@@ -228,7 +229,7 @@ class SessionCatalog:
         if isinstance(entry, Registered) and entry.dataframe.isStreaming:
             return StreamTable(".".join(entry.name), entry.watermark)
         if isinstance(entry, TableSpec) and self._is_streamed(entry):
-            return StreamTable(entry.name, entry.watermark)
+            return StreamTable(entry.name, entry.watermark, proctime_columns(entry))
         return None
 
     def _is_streamed(self, spec: TableSpec) -> bool:

@@ -23,7 +23,7 @@ from runtime.sources.filesystem_stream import monitor_interval_us
 from runtime.spark_files import files_at
 from runtime.stream_spec import ROW_KIND, StreamRowsStep, StreamWindowStep
 from runtime.streaming.checkpoint import Identity, open_checkpoint
-from runtime.streaming.execute import streaming_dataframe
+from runtime.streaming.execute import goes_by_clock, streaming_dataframe
 from runtime.streaming.options import Firing, StreamOptions
 from runtime.table_spec import TableSpec
 from sqlwin.catalog import Registered, SessionCatalog, StreamOfWindows, entry_name
@@ -201,8 +201,26 @@ class StreamQueries:
             tables={".".join(entry_name(e)): _described(e) for e in self._sources(plan)},
             settings={
                 "table.local-time-zone": str(self._spark.conf.get("spark.sql.session.timeZone")),
+                **self._kinds_of_state(plan),
             },
         )
+
+    def _kinds_of_state(self, plan: Plan) -> dict[str, str]:
+        """Settings that decide what is kept in state and which sources there are, if they are on.
+
+        How long their times are may change from one start to the next.
+        """
+        options = self._options(1, 1)
+        operators = [step.input for step in _window_steps(self._step(plan))]
+        kinds = {
+            "early firing or allowed lateness": options.emits_updates and bool(operators),
+            "idle timeout or firing after a delay": any(
+                goes_by_clock(operator, options)
+                and all(source.time_type != "proctime" for source in operator.sources)
+                for operator in operators
+            ),
+        }
+        return {name: "on" for name, is_on in kinds.items() if is_on}
 
     def _windows(self, plan: Plan) -> list[tuple[str, StreamOfWindows]]:
         """The registered windows that a plan reads, with the names by which Spark knows them."""

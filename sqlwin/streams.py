@@ -21,6 +21,7 @@ from runtime.files import Files
 from runtime.nearest import nearest
 from runtime.sinks.streaming import StreamRun
 from runtime.streaming.checkpoint import Checkpoint, Identity, end_input, mark_ended
+from runtime.streaming.heartbeat import is_heartbeat
 from runtime.streaming.status import (
     StreamStatus,
     Tally,
@@ -206,7 +207,7 @@ class Stream:
             self._use_up_input()
             if self.setup.closes and self.query.isActive and not self._is_stopping:
                 end_input(self._files, self.checkpoint)
-                self._use_up_input()
+                self._use_up_input(end_was_told=True)
             if self.query.isActive and not self._is_stopping:
                 self._has_ended = True
                 if self.setup.closes:
@@ -218,18 +219,18 @@ class Stream:
                 if self.query.isActive:
                     self.query.stop()
 
-    def _use_up_input(self) -> None:
+    def _use_up_input(self, end_was_told: bool = False) -> None:
         """Wait until all that the sources have is processed and committed.
 
         Spark tells when no micro-batch is due. Where the clock is due micro-batches without end,
-        it is told by one that read nothing, after one that read something.
+        it is told by those that read nothing.
         """
         since = self._last_batch()
         waiter = threading.Thread(target=self._process_available, daemon=True)
         waiter.start()
         while waiter.is_alive() and self.query.isActive:
             waiter.join(_POLL_SECONDS)
-            if _has_used_up(self.query.recentProgress, since):
+            if has_used_up(self.query.recentProgress, since, end_was_told):
                 return
         waiter.join()
         if self._error is not None:
@@ -242,12 +243,21 @@ class Stream:
             self._error = self._error or error
 
 
-def _has_used_up(progress: Sequence[Mapping[str, Any]], since: object) -> bool:
-    """Whether, after the micro-batch `since`, one has read something and the last one has not."""
+def has_used_up(progress: Sequence[Mapping[str, Any]], since: object, end_was_told: bool) -> bool:
+    """Whether the micro-batches after `since` have read all that there was.
+
+    Of a run that has just begun the first one may be that of an earlier run, computed again; so
+    it takes a second one that reads nothing. After the end of the input was told, which is
+    something to read, one that reads nothing counts only after one that read it.
+    """
     batches = [(p["batchId"], p["timestamp"]) for p in progress]
     new = progress[batches.index(since) + 1 :] if since in batches else progress
-    read = [any(s["startOffset"] != s["endOffset"] for s in p["sources"]) for p in new]
-    return bool(read) and any(read) and not read[-1]
+    read = [
+        any(s["startOffset"] != s["endOffset"] for s in p["sources"] if not is_heartbeat(s))
+        for p in new
+    ]
+    enough = any(read) if end_was_told else len(read) > 1
+    return enough and not read[-1]
 
 
 def apart(action: Callable[[], T]) -> T:

@@ -41,6 +41,7 @@ _INTEGERS = (ByteType, ShortType, IntegerType, LongType)
 _EXACT_IN_DOUBLE = (ByteType, ShortType, IntegerType, FloatType)
 _EXACT_IN_FLOAT = (ByteType, ShortType)
 _QUOTED = re.compile(r"'(?:[^'\\]|\\.|'')*'|\"(?:[^\"\\]|\\.)*\"|`(?:[^`]|``)*`|--[^\n]*")
+_ONLY_PROCTIME = re.compile(r"PROCTIME\s*\(\s*\)", re.IGNORECASE)
 _PROCTIME = re.compile(r"\bPROCTIME\s*\(", re.IGNORECASE)
 
 
@@ -200,9 +201,13 @@ def check_columns(spec: TableSpec) -> None:
             )
 
 
-def calls_proctime(expression: str) -> bool:
-    """Whether the Spark SQL text calls PROCTIME(), strings, quoted names and comments left out."""
-    return _PROCTIME.search(_QUOTED.sub("''", expression)) is not None
+def proctime_columns(spec: TableSpec) -> frozenset[str]:
+    """The names, in lower case, of the columns declared AS PROCTIME()."""
+    return frozenset(
+        c.name.lower()
+        for c in spec.columns
+        if c.computed is not None and _ONLY_PROCTIME.fullmatch(c.computed.strip())
+    )
 
 
 def _as_spark(expression: str) -> str:

@@ -136,7 +136,7 @@ def difference(old: Identity, new: Identity) -> str | None:
         for name in sorted({*before, *after}):
             was, is_ = before.get(name), after.get(name)
             if was != is_ and kind == "setting":
-                return f"'{name}' was '{was}' and is '{is_}'"
+                return f"'{name}' was '{was or 'off'}' and is '{is_ or 'off'}'"
             if was is None or is_ is None:
                 continue  # the plan tells it better
             if was != is_:

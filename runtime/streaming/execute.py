@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Callable, Iterable, Iterator
 
 import pyarrow as pa
@@ -27,6 +28,7 @@ from runtime.scan.wall_clock import is_known_zone
 from runtime.spec import Session
 from runtime.steps import ExpandStep, SqlStep, Step
 from runtime.stream_spec import (
+    CLOCK,
     KEEP,
     ROW_KIND,
     SOURCE,
@@ -38,8 +40,9 @@ from runtime.stream_spec import (
     StreamWindowStep,
 )
 from runtime.streaming.execute_whole import join, rank, regroup
+from runtime.streaming.heartbeat import heartbeats
 from runtime.streaming.key_groups import key_group_numbers
-from runtime.streaming.local_plan import LocalSql, local_plan, local_sql
+from runtime.streaming.local_plan import CLOCK_SQL, LocalSql, local_plan, local_sql
 from runtime.streaming.local_stage import (
     ALL_SOURCES,
     MESSAGE_DDL,
@@ -106,16 +109,16 @@ def _windows(spark: SparkSession, step: StreamWindowStep, options: StreamOptions
     for key, value in STATE_SETTINGS.items():
         spark.conf.set(key, value)
     with temporary_view(spark, streaming_dataframe(spark, local.input, options)) as source:
-        sql = local_sql(local, source)
+        has_clock = goes_by_clock(local, options)
+        sql = local_sql(local, source, has_clock)
         rows = spark.sql(sql.text)
-    rows = with_end_of_input(rows, spark, options, is_cascade=local.is_cascade)
+    rows = with_own_sources(rows, spark, options, is_cascade=local.is_cascade, has_clock=has_clock)
     plan = _local_plan(local, sql, rows.schema, options)
     processor = _processor(step, plan, options)
-    time_mode = "ProcessingTime" if processor.has_clock else "None"
     told = (
         rows.mapInArrow(_run_local(plan), MESSAGE_DDL)
         .groupBy("key_group")
-        .transformWithState(WindowProcessor(processor), OUTPUT_DDL, "Append", time_mode)
+        .transformWithState(WindowProcessor(processor), OUTPUT_DDL, "Append", "None")
     )
     partials = from_arrow_schema(plan.schema, prefer_timestamp_ntz=True)
     windows = output_schema(partials, step.aggregation)
@@ -124,25 +127,55 @@ def _windows(spark: SparkSession, step: StreamWindowStep, options: StreamOptions
     return observed(told, step.number).mapInArrow(_decode(windows), _with_marks(windows))
 
 
-def with_end_of_input(
-    rows: DataFrame, spark: SparkSession, options: StreamOptions, *, is_cascade: bool
+def with_own_sources(
+    rows: DataFrame,
+    spark: SparkSession,
+    options: StreamOptions,
+    *,
+    is_cascade: bool,
+    has_clock: bool,
 ) -> DataFrame:
-    """Rows with what is told in band, and beside them the end of input when it has come.
+    """Rows with what is told in band, and beside them what comes from sources of our own.
 
-    A cascade hears of it from the operator below.
+    That is the end of input when it has come, of which a cascade hears from the operator below; and
+    with `has_clock`, for which the rows have CLOCK, a row in every micro-batch.
     """
-    if options.end_of_input is None or is_cascade:
-        return rows
-    return rows.unionByName(_end_of_input(spark, options.end_of_input), allowMissingColumns=True)
+    if options.end_of_input is not None and not is_cascade:
+        end = _end_of_input(spark, options.end_of_input, has_clock)
+        rows = rows.unionByName(end, allowMissingColumns=True)
+    if has_clock:
+        rows = rows.unionByName(_ticks(spark), allowMissingColumns=True)
+    return rows
 
 
-def _end_of_input(spark: SparkSession, directory: str) -> DataFrame:
+def goes_by_clock(step: StreamLocalStep, options: StreamOptions) -> bool:
+    """Whether an operator asks for the clock, with rows or without."""
+    if step.is_cascade:
+        return False
+    by_clock = any(source.time_type == "proctime" for source in step.sources)
+    delays = [options.early_fire.delay_us, options.late_fire.delay_us]
+    fires = options.emits_updates and any(delays)
+    return by_clock or options.idle_timeout_us is not None or fires
+
+
+def _ticks(spark: SparkSession) -> DataFrame:
+    """A row in every micro-batch that tells the clock."""
+    return heartbeats(spark).select(
+        F.lit(False).alias(KEEP),
+        F.lit(ALL_SOURCES).alias(SOURCE),
+        F.lit(None).cast(LongType()).alias(WATERMARK),
+        F.expr(CLOCK_SQL).alias(CLOCK),
+    )
+
+
+def _end_of_input(spark: SparkSession, directory: str, has_clock: bool) -> DataFrame:
     """A row of all sources for each file in the directory that ends the input."""
     files = spark.readStream.schema(END_OF_INPUT_DDL).json(directory)
     return files.select(
         F.lit(False).alias(KEEP),
         F.lit(ALL_SOURCES).alias(SOURCE),
         F.coalesce(F.col("watermark_us"), F.lit(0)).alias(WATERMARK),
+        *([F.expr(CLOCK_SQL).alias(CLOCK)] if has_clock else []),
     )
 
 
@@ -168,8 +201,11 @@ def _processor(step: StreamWindowStep, plan: LocalPlan, options: StreamOptions) 
             _rule(options.late_fire),
             ROW_KIND,
         )
-    idle_timeout_us = None if local.is_cascade else options.idle_timeout_us
-    max_jump_us = None if local.is_cascade else options.max_jump_us
+    by_clock = "proctime" in time_types
+    # neither is the clock ever silent, nor does it jump
+    is_bare = local.is_cascade or by_clock
+    idle_timeout_us = None if is_bare else options.idle_timeout_us
+    max_jump_us = None if is_bare else options.max_jump_us
     operator = OperatorSpec(
         step.aggregation,
         tuple(each for each in plan.partials if each.columns != (ROW_COUNT,)),
@@ -177,10 +213,10 @@ def _processor(step: StreamWindowStep, plan: LocalPlan, options: StreamOptions) 
         len(local.sources),
         WatermarkRules(options.watermark_policy, idle_timeout_us, max_jump_us),
         updates,
+        by_clock,
+        run=secrets.token_hex(4),
     )
-    delays = [options.early_fire.delay_us, options.late_fire.delay_us]
-    has_clock = idle_timeout_us is not None or "proctime" in time_types or any(delays)
-    return ProcessorSpec(operator, time_types, local.time_zone, has_clock)
+    return ProcessorSpec(operator, time_types, local.time_zone)
 
 
 def check_zone(time_types: tuple[str, ...], time_zone: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Callable, Iterable, Iterator
 
 import pyarrow as pa
@@ -15,16 +16,17 @@ from runtime.errors import AnalysisError
 from runtime.kernels.blobs import from_blobs, split_by_bucket
 from runtime.kernels.columns import one_chunk
 from runtime.kernels.keys import bucket_of
-from runtime.stream_spec import KEEP, SOURCE, TIME, WATERMARK, StreamRowsStep
+from runtime.stream_spec import CLOCK, KEEP, SOURCE, TIME, WATERMARK, StreamRowsStep
 from runtime.streaming.execute import (
     STATE_SETTINGS,
     check_zone,
     streaming_dataframe,
-    with_end_of_input,
+    with_own_sources,
 )
 from runtime.streaming.general import WindowJob
 from runtime.streaming.general_group import CELL, CELLS_PER_GROUP, GeneralSpec
 from runtime.streaming.key_groups import key_group_numbers
+from runtime.streaming.local_plan import CLOCK_SQL
 from runtime.streaming.local_stage import MESSAGE_DDL, InBand, message
 from runtime.streaming.options import StreamOptions
 from runtime.streaming.processor import OUTPUT_DDL, ProcessorSpec, WindowProcessor
@@ -64,25 +66,32 @@ def general_stream(
     """
     for name, value in STATE_SETTINGS.items():
         spark.conf.set(name, value)
+    has_clock = general_goes_by_clock(step, job, options)
     with temporary_view(spark, streaming_dataframe(spark, step.input, options)) as source:
-        rows = spark.sql(_rows_sql(step, spark.table(source).columns, source))
-    rows = with_end_of_input(rows, spark, options, is_cascade=step.is_cascade)
+        rows = spark.sql(_rows_sql(step, spark.table(source).columns, source, has_clock))
+    rows = with_own_sources(rows, spark, options, is_cascade=step.is_cascade, has_clock=has_clock)
     bounds = [StructField(name, TimestampNTZType()) for name in ("window_start", "window_end")]
     own = [StructField(key, rows.schema[key].dataType) for key in keys]
     result = StructType([*own, *bounds, *output])
     schema = to_arrow_schema(result, timezone="UTC")
     numbers = tuple(key_group_numbers(options.key_groups if keys else 1, options.partitions))
     spec = _processor(step, keys, job, schema, options)
-    time_mode = "ProcessingTime" if spec.has_clock else "None"
     told = (
         rows.mapInArrow(_to_groups(keys, len(step.sources), numbers), MESSAGE_DDL)
         .groupBy("key_group")
-        .transformWithState(WindowProcessor(spec), OUTPUT_DDL, "Append", time_mode)
+        .transformWithState(WindowProcessor(spec), OUTPUT_DDL, "Append", "None")
     )
     return observed(told, number).mapInArrow(_decode(schema), result)
 
 
-def _rows_sql(step: StreamRowsStep, columns: list[str], source: str) -> str:
+def general_goes_by_clock(step: StreamRowsStep, job: WindowJob, options: StreamOptions) -> bool:
+    """Whether a job asks for the clock, with rows or without."""
+    by_clock = any(source.time_type == "proctime" for source in step.sources)
+    may_wait = options.idle_timeout_us is not None and not step.is_cascade
+    return by_clock or may_wait or job.needs_clock
+
+
+def _rows_sql(step: StreamRowsStep, columns: list[str], source: str, has_clock: bool) -> str:
     """The rows with TIME; nothing is evaluated in rows that only tell a watermark."""
     keep = quoted(KEEP)
     time = "0L" if step.time is None else wall_clock_us_sql(*step.time)
@@ -93,6 +102,7 @@ def _rows_sql(step: StreamRowsStep, columns: list[str], source: str) -> str:
         quoted(WATERMARK),
         f"CASE WHEN {keep} THEN {time} END AS {quoted(TIME)}",
         *own,
+        *([f"{CLOCK_SQL} AS {quoted(CLOCK)}"] if has_clock else []),
     ]
     return f"SELECT {', '.join(items)} FROM {source}"
 
@@ -111,9 +121,10 @@ def _processor(
         None if step.is_cascade else options.idle_timeout_us,
         None if step.is_cascade else options.max_jump_us,
     )
-    spec = GeneralSpec(job, keys, schema, len(step.sources), rules, step.time_zone)
-    has_clock = rules.idle_timeout_us is not None or "proctime" in types or job.needs_clock
-    return ProcessorSpec(spec, types, step.time_zone, has_clock)
+    spec = GeneralSpec(
+        job, keys, schema, len(step.sources), rules, step.time_zone, run=secrets.token_hex(4)
+    )
+    return ProcessorSpec(spec, types, step.time_zone)
 
 
 def _to_groups(
@@ -134,7 +145,8 @@ def _to_groups(
                 continue
             columns = [one_chunk(timed.column(key)) for key in keys]
             cells = bucket_of(columns, timed.num_rows, len(numbers) * CELLS_PER_GROUP)
-            rows = pa.Table.from_batches([timed]).drop_columns([KEEP, SOURCE, WATERMARK])
+            told = [n for n in (KEEP, SOURCE, WATERMARK, CLOCK) if n in timed.schema.names]
+            rows = pa.Table.from_batches([timed]).drop_columns(told)
             rows = rows.append_column(CELL, pa.array(cells % CELLS_PER_GROUP, pa.int32()))
             for group, part in split_by_bucket(rows, cells // CELLS_PER_GROUP):
                 for piece in pieces(pa.Table.from_batches([part])):

@@ -30,11 +30,11 @@ from runtime.streaming.operator import MicroBatch, Status
 from runtime.streaming.state import BlobStore, checked, decode_facts, encode_facts, versioned
 from runtime.streaming.wall_clock import wall_watermark_us
 from runtime.streaming.watermarks import (
-    SourceWatermark,
     WatermarkRules,
     Watermarks,
     advance,
-    next_idle_us,
+    watermark_facts,
+    watermarks_of,
 )
 
 # The column with the cell of a row.
@@ -56,6 +56,7 @@ class GeneralSpec:
         n_sources: how many sources tell watermarks.
         rules: how these make the operator's watermark.
         time_zone: the zone of the wall clock that windows are on.
+        run: as in `runtime.streaming.operator.OperatorSpec`.
     """
 
     job: WindowJob
@@ -64,6 +65,7 @@ class GeneralSpec:
     n_sources: int
     rules: WatermarkRules
     time_zone: str
+    run: str = ""
 
 
 @dataclass(frozen=True)
@@ -96,10 +98,7 @@ class GeneralGroup:
         self._store = store
         blob = store.get(_FACTS)
         facts = {} if blob is None else decode_facts(blob)
-        sources = facts.get("sources") or [(None, None)] * spec.n_sources
-        self._watermarks = Watermarks(
-            tuple(SourceWatermark(*source) for source in sources), facts.get("watermark")
-        )
+        self._watermarks = watermarks_of(facts, spec.n_sources, spec.run)
         self._cells = {int(n): Cell(*cell) for n, cell in facts.get("cells", {}).items()}
 
     def process(self, batch: MicroBatch) -> Iterator[pa.RecordBatch | Status]:
@@ -129,7 +128,7 @@ class GeneralGroup:
             self._close(number, operator.state)
         self._watermarks = after
         self._write_facts()
-        yield self._status(n_late, batch, clock_us)
+        yield self._status(n_late, batch)
 
     def _run(
         self,
@@ -203,20 +202,16 @@ class GeneralGroup:
 
     def _write_facts(self) -> None:
         facts = {
-            "watermark": self._watermarks.combined_us,
-            "sources": [astuple(source) for source in self._watermarks.sources],
+            **watermark_facts(self._watermarks, self._spec.run),
             "cells": {str(number): astuple(cell) for number, cell in self._cells.items()},
         }
         self._store.put(_FACTS, encode_facts(facts))
 
-    def _status(self, n_late: int, batch: MicroBatch, clock_us: int | None) -> Status:
+    def _status(self, n_late: int, batch: MicroBatch) -> Status:
         cells = list(self._cells.values())
         events = [c.next_event_us for c in cells if c.next_event_us is not None]
         clocks = [c.next_clock_us for c in cells if c.next_clock_us is not None]
         due = clocks if self._spec.job.by_clock else events
-        wakes = [next_idle_us(self._watermarks, self._spec.rules, batch.clock_us)]
-        if batch.clock_us is not None and clock_us is not None and clocks:
-            wakes.append(batch.clock_us + max(min(clocks) - clock_us, 1_000))
         return Status(
             self._watermarks,
             n_late,
@@ -224,7 +219,6 @@ class GeneralGroup:
             sum(cell.n_windows for cell in cells),
             sum(cell.n_bytes for cell in cells),
             min(due) + WINDOW_TIME_LAG_US if due else None,
-            min((wake for wake in wakes if wake is not None), default=None),
         )
 
 

@@ -10,7 +10,7 @@ from runtime.arrow.types import arrow_type
 from runtime.batch.wall_clock import quoted, wall_clock_us_sql
 from runtime.kernels.partial_types import partial_types
 from runtime.spec import FIRST_TIME, LAST_TIME, Accumulator, Session
-from runtime.stream_spec import KEEP, SOURCE, TIME, WATERMARK, StreamLocalStep
+from runtime.stream_spec import CLOCK, KEEP, SOURCE, TIME, WATERMARK, StreamLocalStep
 from runtime.streaming.local_stage import ROW_COUNT, LocalPlan
 
 
@@ -29,11 +29,15 @@ class LocalSql:
     conditions: tuple[str | None, ...]
 
 
-def local_sql(step: StreamLocalStep, source: str) -> LocalSql:
+# When the micro-batch began, which Spark keeps in the checkpoint
+CLOCK_SQL = "UNIX_MICROS(CURRENT_TIMESTAMP())"
+
+
+def local_sql(step: StreamLocalStep, source: str, has_clock: bool = False) -> LocalSql:
     """Spark SQL over the relation `source`.
 
     Nothing is evaluated in rows that only tell a watermark, nor an argument where its FILTER does
-    not hold: either could fail.
+    not hold: either could fail. `has_clock` adds the column CLOCK.
     """
     keep = quoted(KEEP)
     time = wall_clock_us_sql(step.time_column, step.time_type)
@@ -65,6 +69,7 @@ def local_sql(step: StreamLocalStep, source: str) -> LocalSql:
         f"CASE WHEN {keep} THEN {time} END AS {quoted(TIME)}",
         *(f"CASE WHEN {keep} THEN {sql} END AS {quoted(name)}" for name, sql in step.keys),
         *(f"{sql} AS {quoted(name)}" for name, sql in columns.items()),
+        *([f"{CLOCK_SQL} AS {quoted(CLOCK)}"] if has_clock else []),
     ]
     return LocalSql(f"SELECT {', '.join(items)} FROM {source}", tuple(args), tuple(conditions))
 

@@ -18,12 +18,14 @@ from runtime.kernels.blobs import split_by_bucket
 from runtime.kernels.columns import BoolArray, int64_values, one_chunk
 from runtime.kernels.keys import bucket_of
 from runtime.spec import Accumulator, Session, Window, local_window
-from runtime.stream_spec import KEEP, SOURCE, TIME, WATERMARK
+from runtime.stream_spec import CLOCK, KEEP, SOURCE, TIME, WATERMARK
 from runtime.streaming.state import encode_table, pieces
 from runtime.streaming.watermarks import FINAL_US
 
 # The source of a row that ends the input of all sources.
 ALL_SOURCES = -1
+# What tells, in place of a source's watermark, when the micro-batch began.
+THE_CLOCK = -2
 # The partial column that counts rows, for those that turn out to be late.
 ROW_COUNT = "$rows"
 
@@ -88,9 +90,12 @@ class InBand:
         self._lowest: dict[int, int] = {}
         self._n_rows = [0] * n_sources
         self._n_null_times = 0
+        self._clock_us: int | None = None
 
     def hear(self, batch: pa.RecordBatch) -> None:
-        """Note the watermarks of the rows, and how many rows each source had."""
+        """Note the watermarks of the rows, how many rows each source had, and the clock."""
+        if self._clock_us is None and CLOCK in batch.schema.names:
+            self._clock_us = batch.column(CLOCK)[0].as_py()
         sources = int64_values(batch.column(SOURCE))
         kept = batch.column(KEEP).to_numpy(zero_copy_only=False)
         marks = batch.column(WATERMARK)
@@ -128,6 +133,8 @@ class InBand:
                 high = FINAL_US
             if n_rows or high is not None:
                 heard.append((source, high, low, n_rows, 0))
+        if self._clock_us is not None:
+            heard.append((THE_CLOCK, self._clock_us, None, 0, 0))
         # at least one row, even from a task without rows; nulls are told to one group only
         heard = heard or [(None, None, None, 0, 0)]
         columns = [

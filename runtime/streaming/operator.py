@@ -16,7 +16,7 @@ Nothing here knows of Spark: state is behind `BlobStore`, results are record bat
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import astuple, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -31,12 +31,12 @@ from runtime.streaming.updates import Moment, UpdateLog, UpdateRules
 from runtime.streaming.watermarks import (
     FINAL_US,
     Heard,
-    SourceWatermark,
     WatermarkRules,
     Watermarks,
     advance,
     ends_passed_us,
-    next_idle_us,
+    watermark_facts,
+    watermarks_of,
 )
 from runtime.windows.aligned import slice_assigner
 
@@ -56,6 +56,8 @@ class OperatorSpec:
         n_sources: how many sources tell watermarks.
         rules: how these make the operator's watermark.
         updates: when windows are put out again; None: each once.
+        by_clock: whether the rows' time is the clock's when they are processed: then none is late.
+        run: tells this run of the stream from others, in which nobody listened to the sources.
     """
 
     aggregation: WindowAggregation
@@ -64,6 +66,8 @@ class OperatorSpec:
     n_sources: int
     rules: WatermarkRules = field(default_factory=WatermarkRules)
     updates: UpdateRules | None = None
+    by_clock: bool = False
+    run: str = ""
 
 
 @dataclass(frozen=True)
@@ -94,7 +98,6 @@ class Status:
         n_rows: partials in state.
         n_bytes: the size of their blobs.
         next_window_end_us: the end of the next window that waits for the watermark, if any does.
-        wake_at_us: the clock at which the operator wants to be called again, rows or none.
     """
 
     watermarks: Watermarks
@@ -103,7 +106,6 @@ class Status:
     n_rows: int
     n_bytes: int
     next_window_end_us: int | None
-    wake_at_us: int | None
 
 
 class WindowOperator:
@@ -123,10 +125,7 @@ class WindowOperator:
         self._store = store
         blob = store.get(_FACTS)
         facts = {} if blob is None else decode_facts(blob)
-        sources = facts.get("sources") or [(None, None)] * spec.n_sources
-        self._watermarks = Watermarks(
-            tuple(SourceWatermark(*source) for source in sources), facts.get("watermark")
-        )
+        self._watermarks = watermarks_of(facts, spec.n_sources, spec.run)
         self._slices = SliceState(
             store,
             facts.get("slices"),
@@ -190,6 +189,10 @@ class WindowOperator:
             n_accepted += int(n_rows.sum())
             if closed is not None and table.num_rows:
                 ends = self._ends([table])
+                if self._spec.by_clock and (ends <= closed).any():
+                    # the clock was set back: they count in the windows of now, which are open
+                    ends = np.maximum(ends, self._assigner.next_window_end(closed))
+                    table = self._with_ends(table, ends)
                 is_late = self._assigner.last_window_end(ends) <= closed
                 if is_late.any():
                     n_late += int(n_rows[is_late].sum())
@@ -260,8 +263,7 @@ class WindowOperator:
 
     def _write_facts(self) -> None:
         facts: dict[str, Any] = {
-            "watermark": self._watermarks.combined_us,
-            "sources": [astuple(source) for source in self._watermarks.sources],
+            **watermark_facts(self._watermarks, self._spec.run),
             "slices": self._slices.facts(),
         }
         if self._updates is not None:
@@ -274,10 +276,6 @@ class WindowOperator:
         next_end = int(self._assigner.first_window_end(kept).min()) if len(kept) else None
         if next_end is not None and fired is not None:
             next_end = max(next_end, self._assigner.next_window_end(fired))
-        times = [
-            next_idle_us(self._watermarks, self._spec.rules, batch.clock_us),
-            None if self._updates is None else self._updates.wake_at_us,
-        ]
         return Status(
             self._watermarks,
             n_late,
@@ -285,7 +283,6 @@ class WindowOperator:
             self._slices.n_rows,
             self._slices.n_bytes,
             next_end,
-            min((time for time in times if time is not None), default=None),
         )
 
 

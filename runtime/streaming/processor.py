@@ -16,7 +16,7 @@ from pyspark.sql.streaming.stateful_processor import (
 from runtime.kernels.blobs import to_blob
 from runtime.spec import Session
 from runtime.streaming.general_group import GeneralGroup, GeneralSpec
-from runtime.streaming.local_stage import ALL_SOURCES
+from runtime.streaming.local_stage import ALL_SOURCES, THE_CLOCK
 from runtime.streaming.operator import MicroBatch, OperatorSpec, Status, WindowOperator
 from runtime.streaming.session_operator import SessionOperator
 from runtime.streaming.state import BlobStore, decode_table, pieces
@@ -38,13 +38,11 @@ class ProcessorSpec:
         operator: the operator.
         time_types: of the sources; see `StreamSource`.
         time_zone: the zone of the wall clock that windows are on.
-        has_clock: whether the operator asks for the clock.
     """
 
     operator: OperatorSpec | GeneralSpec
     time_types: tuple[str, ...]
     time_zone: str
-    has_clock: bool
 
 
 class WindowProcessor(StatefulProcessor):
@@ -61,7 +59,6 @@ class WindowProcessor(StatefulProcessor):
         """Called by Spark before anything else."""
         # Spark's workers are what runs in parallel
         pa.set_cpu_count(1)
-        self._handle = handle
         self._blobs = handle.getMapState("blobs", "name string", "blob binary")
 
     def handleInputRows(
@@ -74,42 +71,29 @@ class WindowProcessor(StatefulProcessor):
         partials: list[pa.Table] = []
         heard: list[Heard] = []
         n_null_times = 0
+        clock_us = None
         for row in rows:
             if row.partials is not None:
                 partials.append(decode_table(bytes(row.partials)))
                 continue
             n_null_times += row.n_null_times or 0
-            if row.source is not None:
+            if row.source == THE_CLOCK:
+                clock_us = row.highest_us
+            elif row.source is not None:
                 heard.append(self._heard(row))
-        yield from self._run(partials, heard, n_null_times, timerValues)
-
-    def handleExpiredTimer(
-        self,
-        key: Any,
-        timerValues: Any,
-        expiredTimerInfo: Any,
-    ) -> Iterator[Row]:
-        """Called by Spark when the clock has reached a timer."""
-        yield from self._run([], [], 0, timerValues)
+        if clock_us is not None:
+            heard += self._clock_watermarks(clock_us)
+        yield from self._run(MicroBatch(partials, heard, n_null_times, clock_us))
 
     def close(self) -> None:
         """Called by Spark at the end; there is nothing to close."""
 
-    def _run(
-        self, partials: list[pa.Table], heard: list[Heard], n_null_times: int, timer_values: Any
-    ) -> Iterator[Row]:
-        clock_us = None
-        if self._spec.has_clock:
-            clock_us = timer_values.getCurrentProcessingTimeInMs() * _MS
-            heard = [*heard, *self._clock_watermarks(clock_us)]
+    def _run(self, batch: MicroBatch) -> Iterator[Row]:
         store = _MapStateStore(self._blobs)
         operator = _operator(self._spec.operator, store)
-        for result in operator.process(MicroBatch(partials, heard, n_null_times, clock_us)):
+        for result in operator.process(batch):
             if isinstance(result, Status):
-                wake_at_us = self._wake_at(result, clock_us)
-                if wake_at_us is not None:
-                    self._handle.registerTimer(-(-wake_at_us // _MS))
-                yield self._status_row(result, clock_us)
+                yield self._status_row(result, batch.clock_us)
                 continue
             for piece in pieces(pa.Table.from_batches([result])):
                 yield Row(windows=to_blob(piece), watermark_us=None, **{STATUS: None})
@@ -132,15 +116,6 @@ class WindowProcessor(StatefulProcessor):
             for source, type_ in enumerate(self._spec.time_types)
             if type_ == "proctime"
         ]
-
-    def _wake_at(self, status: Status, clock_us: int | None) -> int | None:
-        """The clock at which the operator is to be called, rows or none."""
-        times = [] if status.wake_at_us is None else [status.wake_at_us]
-        end_us = status.next_window_end_us
-        if clock_us is not None and end_us is not None and "proctime" in self._spec.time_types:
-            wait_us = end_us - wall_watermark_us(clock_us, self._spec.time_zone)
-            times.append(clock_us + max(wait_us, _MS))
-        return min(times, default=None)
 
     def _status_row(self, status: Status, clock_us: int | None) -> Row:
         marks = status.watermarks

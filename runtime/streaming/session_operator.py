@@ -37,7 +37,7 @@ from runtime.streaming.state import (
     encode_table,
     pieces,
 )
-from runtime.streaming.watermarks import SourceWatermark, Watermarks, advance, next_idle_us
+from runtime.streaming.watermarks import advance, watermark_facts, watermarks_of
 
 _FACTS = "facts"
 # More chunks than this are made one when the next one comes.
@@ -85,10 +85,7 @@ class SessionOperator:
         self._store = store
         blob = store.get(_FACTS)
         facts = {} if blob is None else decode_facts(blob)
-        sources = facts.get("sources") or [(None, None)] * spec.n_sources
-        self._watermarks = Watermarks(
-            tuple(SourceWatermark(*source) for source in sources), facts.get("watermark")
-        )
+        self._watermarks = watermarks_of(facts, spec.n_sources, spec.run)
         self._chunks = [SessionChunk(*chunk) for chunk in facts.get("chunks", ())]
         self._next_number = 1 + max((chunk.number for chunk in self._chunks), default=-1)
 
@@ -202,8 +199,7 @@ class SessionOperator:
 
     def _write_facts(self) -> None:
         facts = {
-            "watermark": self._watermarks.combined_us,
-            "sources": [astuple(source) for source in self._watermarks.sources],
+            **watermark_facts(self._watermarks, self._spec.run),
             "chunks": [astuple(chunk) for chunk in self._chunks],
         }
         self._store.put(_FACTS, encode_facts(facts))
@@ -221,7 +217,6 @@ class SessionOperator:
             sum(chunk.n_rows for chunk in self._chunks),
             sum(chunk.n_bytes for chunk in self._chunks),
             next_end,
-            next_idle_us(self._watermarks, self._spec.rules, batch.clock_us),
         )
 
 

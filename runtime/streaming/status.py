@@ -16,6 +16,8 @@ from typing import Any
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from runtime.streaming.heartbeat import is_heartbeat
+
 # The column of a window operator's output that holds its status; NULL in all rows but those.
 STATUS = "$status"
 STATUS_DDL = (
@@ -155,10 +157,11 @@ def stream_status(
         if metrics:
             dropped = tally.n_late[number], tally.n_null_times[number]
             operators.append(_operator(metrics[-1], names, *dropped))
+    beats = [source for source in last.get("sources") or () if is_heartbeat(source)]
     return StreamStatus(
         batch=int(last["batchId"]),
-        rows_per_second=float(last.get("processedRowsPerSecond") or 0.0),
-        n_input_rows=int(last.get("numInputRows") or 0),
+        rows_per_second=_less(last, beats, "processedRowsPerSecond"),
+        n_input_rows=int(_less(last, beats, "numInputRows")),
         batch_seconds=int(last["durationMs"].get("triggerExecution", 0)) / 1_000,
         operators=tuple(operators),
     )
@@ -262,6 +265,11 @@ def span(time_us: int) -> str:
         return f"{minutes} min {rest:02d} s"
     hours, minutes = divmod(minutes, 60)
     return f"{hours} h {minutes:02d} min" if hours < 48 else f"{hours // 24} d {hours % 24} h"
+
+
+def _less(progress: Mapping[str, Any], beats: Sequence[Mapping[str, Any]], figure: str) -> float:
+    """A figure of a micro-batch, without what its heartbeats have to it."""
+    return float(progress.get(figure) or 0) - sum(float(beat.get(figure) or 0) for beat in beats)
 
 
 def _metric(progress: Mapping[str, Any], number: int) -> dict[str, Any] | None:

@@ -113,12 +113,6 @@ class UpdateLog:
             "has_late": self._has_late,
         }
 
-    @property
-    def wake_at_us(self) -> int | None:
-        """The clock at which windows are to be put out again."""
-        times = [time for time in (self._early_at, self._late_at) if time is not None]
-        return min(times, default=None)
-
     def fire(self, windows: Windows, moment: Moment) -> Iterator[pa.RecordBatch]:
         """Put out what is due.
 

@@ -7,8 +7,9 @@ before: all key groups hear the same and so come to the same watermark.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import astuple, dataclass, replace
+from typing import Any
 
 # After the end of input: no window ends later.
 FINAL_US = (1 << 63) - 1
@@ -134,14 +135,6 @@ def is_idle(source: SourceWatermark, rules: WatermarkRules, clock_us: int | None
     return clock_us - source.clock_us >= rules.idle_timeout_us
 
 
-def next_idle_us(state: Watermarks, rules: WatermarkRules, clock_us: int | None) -> int | None:
-    """The clock at which the next source becomes idle, unless rows come."""
-    if rules.idle_timeout_us is None or clock_us is None or state.is_final:
-        return None
-    times = [s.clock_us + rules.idle_timeout_us for s in state.sources if s.clock_us is not None]
-    return min((time for time in times if time > clock_us), default=None)
-
-
 def _combined(
     sources: list[SourceWatermark], rules: WatermarkRules, clock_us: int | None
 ) -> int | None:
@@ -149,7 +142,28 @@ def _combined(
     if rules.policy == "max":
         return max(told, default=None)
     active = [source for source in sources if not is_idle(source, rules, clock_us)]
+    if not active:
+        # there is nobody left to wait for (Flink's StatusWatermarkValve does the same)
+        return max(told, default=None)
     watermarks = [source.watermark_us for source in active]
     known = [watermark for watermark in watermarks if watermark is not None]
-    # without an active source the watermark stands still; one that has said nothing holds it back
-    return min(known) if known and len(known) == len(watermarks) else None
+    # a source that has said nothing holds the others back
+    return min(known) if len(known) == len(watermarks) else None
+
+
+def watermark_facts(watermarks: Watermarks, run: str) -> dict[str, Any]:
+    """What an operator is to remember of its watermarks, as JSON has it; `run` tells runs apart."""
+    return {
+        "watermark": watermarks.combined_us,
+        "sources": [astuple(source) for source in watermarks.sources],
+        "run": run,
+    }
+
+
+def watermarks_of(facts: Mapping[str, Any], n_sources: int, run: str) -> Watermarks:
+    """What `watermark_facts` said; for how long a source is silent counts from a run's start."""
+    told = facts.get("sources") or [(None, None)] * n_sources
+    sources = [SourceWatermark(*source) for source in told]
+    if facts.get("run", "") != run:
+        sources = [replace(source, clock_us=None) for source in sources]
+    return Watermarks(tuple(sources), facts.get("watermark"))

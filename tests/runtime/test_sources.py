@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 
 from runtime.errors import CatalogError, ExecutionError, SetupError, SqlwinError
 from runtime.sources import read_table, validate_table
-from runtime.sources.columns import calls_proctime
+from runtime.sources.columns import proctime_columns
 from runtime.sources.options import duration_us
 from runtime.spark_errors import translate
 from tests.runtime.tables import table
@@ -72,9 +72,9 @@ def test_options_of_streaming_runs_and_of_spark_are_known():
     )
 
 
-def test_proctime_counts_only_as_a_call():
-    assert calls_proctime("Proctime ( )")
-    assert not calls_proctime("'PROCTIME()' || `PROCTIME()` || proctime")
+def test_a_column_is_processing_time_if_it_is_the_call_and_nothing_else():
+    spec = table("datagen", "a INT; P = Proctime ( ); q = 'PROCTIME()'")
+    assert proctime_columns(spec) == {"p"}
 
 
 def test_durations_are_read_as_flink_reads_them():

@@ -85,6 +85,8 @@ class Stream:
     store: Memory = field(default_factory=Memory)
     status: Status | None = None
     n_late: int = 0
+    by_clock: bool = False
+    run: str = ""
 
     def micro_batch(self, rows=(), watermark=None, clock=None, heard=None):
         """What comes out, sorted: (key, start, end, n, total, largest), times in ms.
@@ -92,7 +94,14 @@ class Stream:
         `watermark` is the highest of source 0; `heard` (source, highest, lowest) replaces it.
         """
         spec = OperatorSpec(
-            aggregation(self.window), PARTIALS, "$rows", self.n_sources, self.rules, self.updates
+            aggregation(self.window),
+            PARTIALS,
+            "$rows",
+            self.n_sources,
+            self.rules,
+            self.updates,
+            self.by_clock,
+            self.run,
         )
         if heard is None:
             heard = [(0, watermark, watermark)] if watermark is not None else []

@@ -134,13 +134,43 @@ def test_an_idle_source_holds_nothing_back_until_it_has_rows_again():
     stream = Stream(Tumble(10 * S), rules, n_sources=2)
     row = ("a", 1000, 5)
     stream.micro_batch([row], heard=[(0, 50_000, 50_000)], clock=1_000_000)
-    assert stream.status.wake_at_us == 1_030_000 * MS
     assert stream.micro_batch([row], heard=[(0, 60_000, 60_000)], clock=1_020_000) == []
     assert len(stream.micro_batch([row], heard=[(0, 70_000, 70_000)], clock=1_030_000)) == 1
     # the other source comes back, far behind: the watermark stands still, it does not fall
     stream.micro_batch([("a", 71_000, 5)], heard=[(1, 2000, 2000)], clock=1_040_000)
     assert stream.micro_batch([row], heard=[(0, 90_000, 90_000)], clock=1_041_000) == []
     assert stream.status.watermarks.combined_us == 70_000 * MS
+
+
+def test_silent_sources_hold_nothing_back_though_no_rows_come_at_all():
+    stream = Stream(Tumble(10 * S), WatermarkRules(idle_timeout_us=30 * S), n_sources=2)
+    stream.micro_batch([("a", 1000, 5)], heard=[(0, 15_000, 15_000)], clock=1_000_000)
+    assert stream.micro_batch(clock=1_029_999) == []
+    assert stream.micro_batch(clock=1_030_000) == [("a", 0, 10_000, 1, 5, 5)]
+
+
+def test_when_all_sources_are_silent_the_watermark_is_that_of_the_one_ahead():
+    stream = Stream(Tumble(10 * S), WatermarkRules(idle_timeout_us=30 * S), n_sources=2)
+    heard = [(0, 15_000, 15_000), (1, 3000, 3000)]
+    assert stream.micro_batch([("a", 1000, 5)], heard=heard, clock=1_000_000) == []
+    assert stream.micro_batch(clock=1_030_000) == [("a", 0, 10_000, 1, 5, 5)]
+
+
+def test_a_pause_between_two_runs_is_not_silence():
+    stream = Stream(Tumble(10 * S), WatermarkRules(idle_timeout_us=30 * S), n_sources=2)
+    stream.micro_batch([("a", 1000, 5)], heard=[(0, 15_000, 15_000)], clock=1_000_000)
+    stream.run = "the second"
+    assert stream.micro_batch(clock=9_000_000) == []
+    assert len(stream.micro_batch(clock=9_030_000)) == 1
+
+
+def test_a_clock_that_is_set_back_makes_no_row_late():
+    stream = Stream(Tumble(10 * S), by_clock=True)
+    stream.micro_batch([("a", 25_000, 5)], 24_999)
+    assert stream.micro_batch([("a", 31_000, 1)], 30_999) == [("a", 20_000, 30_000, 1, 5, 5)]
+    stream.micro_batch([("a", 12_000, 7)], 11_999)
+    assert stream.n_late == 0
+    assert stream.micro_batch([], 39_999) == [("a", 30_000, 40_000, 2, 8, 7)]
 
 
 def test_one_row_from_a_broken_clock_moves_the_watermark_no_further_than_allowed():

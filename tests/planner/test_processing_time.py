@@ -1,0 +1,81 @@
+"""Which time columns are the clock's, wherever a query has them from."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from planner.catalog import StreamTable
+from planner.flink_functions import rewrite_functions
+from planner.logical import Filter, NamedExpr, Project, SqlQuery, TableScan
+from planner.processing_time import is_by_clock
+from planner.sql import column
+from runtime.errors import AnalysisError
+from sqlwin.dialect import parse_query
+
+
+class Catalog:
+    """A stream `clicks` with a PROCTIME() column `pt`; `orders` has none; `names` is at rest."""
+
+    def stream(self, name: tuple[str, ...]) -> StreamTable | None:
+        proctime = {"clicks": frozenset({"pt"}), "orders": frozenset[str]()}.get(name[-1])
+        return None if proctime is None else StreamTable(name[-1], None, proctime)
+
+
+def is_clock(sql: str, name: str, **relations: Any) -> bool:
+    catalog: Any = Catalog()
+    return is_by_clock(SqlQuery((), bound(sql), tuple(relations.items())), name, catalog)
+
+
+def bound(sql: str) -> Any:
+    tree = parse_query(sql)
+    rewrite_functions(tree)
+    return tree
+
+
+@pytest.mark.parametrize(
+    ("sql", "name"),
+    [
+        ("SELECT * FROM clicks", "PT"),
+        ("SELECT page, pt AS at FROM clicks WHERE page > 1", "at"),
+        ("SELECT *, PROCTIME() AS now FROM orders", "now"),
+        ("SELECT *, CURRENT_TIMESTAMP AS now FROM orders", "now"),
+        ("SELECT c.*, n.name FROM clicks c JOIN names n ON c.k = n.k", "pt"),
+        ("SELECT n.name, c.pt FROM names n JOIN clicks AS c ON c.k = n.k", "pt"),
+        ("SELECT t FROM (SELECT pt AS t FROM (SELECT * FROM clicks))", "t"),
+        ("WITH a AS (SELECT pt AS t FROM clicks), b AS (SELECT * FROM a) SELECT t FROM b", "t"),
+        ("SELECT pt FROM clicks UNION ALL SELECT PROCTIME() FROM orders", "pt"),
+        ("SELECT * FROM clicks UNION ALL SELECT * FROM clicks", "pt"),
+    ],
+)
+def test_processing_time_is_followed_to_where_it_comes_from(sql: str, name: str) -> None:
+    assert is_clock(sql, name)
+
+
+@pytest.mark.parametrize(
+    ("sql", "name"),
+    [
+        ("SELECT * FROM orders", "pt"),
+        ("SELECT ts AS pt FROM clicks", "pt"),
+        ("SELECT pt + INTERVAL '1' HOUR AS later FROM clicks", "later"),
+        ("SELECT o.pt FROM clicks c JOIN orders o ON c.k = o.k", "pt"),
+        ("SELECT CAST('2026-01-01' AS TIMESTAMP) AS pt FROM clicks", "pt"),
+    ],
+)
+def test_other_times_are_not_the_clocks(sql: str, name: str) -> None:
+    assert not is_clock(sql, name)
+
+
+def test_nodes_of_a_plan_hand_the_clock_on() -> None:
+    catalog: Any = Catalog()
+    scan = TableScan((), "clicks", bound("SELECT * FROM clicks"))
+    renamed = Project((), Filter((), scan, ()), (NamedExpr("at", column("pt")),))
+    assert is_by_clock(renamed, "at", catalog)
+    assert is_clock("SELECT at AS t FROM below", "t", below=renamed)
+    assert not is_by_clock(renamed, "pt", catalog)
+
+
+def test_two_kinds_of_time_in_one_column_are_refused() -> None:
+    with pytest.raises(AnalysisError, match="`t` is processing time in one part"):
+        is_clock("SELECT pt AS t FROM clicks UNION ALL SELECT ts FROM orders", "t")

@@ -1,0 +1,275 @@
+"""What goes by the clock, on streams that run: it is time alone that brings rows out."""
+
+from __future__ import annotations
+
+import datetime as dt
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import sqlwin
+from sqlwin.streams import State
+
+pytestmark = pytest.mark.spark
+
+STREAMING = "SET 'execution.runtime-mode' = 'streaming';"
+EVERY = "SET 'execution.checkpointing.interval' = '300 ms';"
+TUMBLE = """
+    INSERT INTO kept SELECT k, window_start, window_end, COUNT(*)
+    FROM TABLE(TUMBLE(TABLE {table}, DESCRIPTOR({column}), INTERVAL '{size}' SECONDS))
+    GROUP BY k, window_start, window_end
+"""
+
+
+def write(directory: Path, *rows: tuple[int, str]) -> None:
+    """One more file of rows: seconds since 1970, key."""
+    directory.mkdir(exist_ok=True)
+    number = len(list(directory.glob("*.parquet")))
+    times = pa.array([second * 1_000_000 for second, _ in rows], pa.timestamp("us"))
+    table = pa.table({"ts": times, "k": pa.array([key for _, key in rows], pa.string())})
+    hidden = directory / f"_{number:03d}"
+    pq.write_table(table, hidden)
+    hidden.rename(directory / f"{number:03d}.parquet")
+
+
+def table(name: str, directory: Path, columns: str, more: str = "") -> str:
+    directory.mkdir(exist_ok=True)
+    return f"""CREATE TABLE {name} (ts TIMESTAMP(6), k STRING, {columns})
+        WITH ('connector' = 'filesystem', 'path' = '{directory}', 'format' = 'parquet' {more});"""
+
+
+ENDLESS = ", 'source.monitor-interval' = '300 ms'"
+KEPT = """CREATE TABLE kept (k STRING, window_start TIMESTAMP(3), window_end TIMESTAMP(3), n BIGINT)
+    WITH ('connector' = 'memory');"""
+
+
+def kept(session: sqlwin.Session) -> list[tuple[object, ...]]:
+    return sorted(tuple(row) for row in session.execute("SELECT * FROM kept")[0].rows)
+
+
+def until(session: sqlwin.Session, n_rows: int, seconds: float = 90) -> list[tuple[object, ...]]:
+    """The rows of `kept` as soon as there are so many; fewer when the time is over."""
+    deadline = time.monotonic() + seconds
+    while len(found := kept(session)) < n_rows and time.monotonic() < deadline:
+        assert not [stream.failure() for stream in session.streams.all() if stream.failure()]
+        time.sleep(0.2)
+    return found
+
+
+@contextmanager
+def running(session: sqlwin.Session, script: str) -> Iterator[sqlwin.Stream]:
+    *_, result = session.execute(script)
+    assert result.stream is not None
+    try:
+        yield result.stream
+    finally:
+        result.stream.stop()
+
+
+def at(second: int) -> dt.datetime:
+    return dt.datetime(1970, 1, 1) + dt.timedelta(seconds=second)  # noqa: DTZ001
+
+
+def test_a_window_of_processing_time_closes_when_its_time_is_over_though_no_rows_come(
+    fresh_session: sqlwin.Session, tmp_path: Path
+) -> None:
+    write(tmp_path / "in", (1, "a"), (2, "b"), (3, "a"))
+    query = TUMBLE.format(table="events", column="pt", size=2)
+    script = table("events", tmp_path / "in", "pt AS PROCTIME()", ENDLESS)
+    before = dt.datetime.now(dt.UTC).replace(tzinfo=None)
+    with running(fresh_session, script + KEPT + EVERY + query) as stream:
+        found = until(fresh_session, 2)
+        after = dt.datetime.now(dt.UTC).replace(tzinfo=None)
+        assert [(k, n) for k, _, _, n in found] == [("a", 2), ("b", 1)]
+        ((start, end),) = {(start, end) for _, start, end, _ in found}
+        assert end - start == dt.timedelta(seconds=2)
+        assert before - dt.timedelta(seconds=2) < start < end <= after
+        # what comes later is in a later window
+        write(tmp_path / "in", (1, "c"))
+        (*_, late) = until(fresh_session, 3)
+        assert late[0] == "c"
+        assert late[1] >= end
+        # and what wakes the stream up is not among the rows that it read
+        deadline = time.monotonic() + 30
+        while stream.status().n_input_rows and time.monotonic() < deadline:
+            time.sleep(0.1)
+        assert stream.status().n_input_rows == stream.status().rows_per_second == 0
+
+
+@pytest.mark.parametrize("window", ["HOP", "SESSION"])
+def test_finite_input_by_the_clock_ends_and_all_windows_come_out(
+    window: str, fresh_session: sqlwin.Session, tmp_path: Path
+) -> None:
+    write(tmp_path / "in", (1, "a"), (2, "b"), (3, "a"))
+    fresh_session.execute(
+        table("events", tmp_path / "in", "x AS 1")
+        + "CREATE VIEW now AS SELECT k, PROCTIME() AS pt FROM events;"
+        + STREAMING
+    )
+    call = {
+        "HOP": "HOP(TABLE now, DESCRIPTOR(pt), INTERVAL '1' DAY, INTERVAL '2' DAYS)",
+        "SESSION": "SESSION(TABLE now PARTITION BY k, DESCRIPTOR(pt), INTERVAL '1' HOUR)",
+    }[window]
+    (result,) = fresh_session.execute(
+        f"SELECT k, COUNT(*) FROM TABLE({call}) GROUP BY k, window_start, window_end"
+    )
+    assert sorted(map(tuple, result.rows)) == sorted(
+        [("a", 2), ("b", 1)] * (2 if window == "HOP" else 1)
+    )
+
+
+def test_group_windows_take_processing_time_too(
+    fresh_session: sqlwin.Session, tmp_path: Path
+) -> None:
+    write(tmp_path / "in", (1, "a"), (2, "b"), (3, "a"))
+    day = "(pt, INTERVAL '1' DAY)"
+    *_, result = fresh_session.execute(
+        table("events", tmp_path / "in", "pt AS PROCTIME()")
+        + STREAMING
+        + f"SELECT TUMBLE_START{day} AS s, TUMBLE_PROCTIME{day} AS p, COUNT(*) AS n FROM events "
+        f"GROUP BY TUMBLE{day}"
+    )
+    ((start, now, n),) = result.rows
+    assert n == 3
+    assert dt.timedelta(0) <= now.replace(tzinfo=None) - start < dt.timedelta(days=2)
+
+
+def test_windows_of_processing_time_that_are_held_close_in_the_next_run(
+    fresh_session: sqlwin.Session, tmp_path: Path
+) -> None:
+    write(tmp_path / "in", (1, "a"), (2, "b"))
+    query = TUMBLE.format(table="events", column="pt", size=5)
+    fresh_session.execute(
+        table("events", tmp_path / "in", "pt AS PROCTIME()")
+        + KEPT
+        + STREAMING
+        + f"SET 'execution.checkpointing.dir' = '{tmp_path}/checkpoints';"
+        + "SET 'sqlwin.end-of-input' = 'hold-windows';"
+    )
+    fresh_session.execute(query)
+    time.sleep(5)
+    # nothing new has come, and still the run ends
+    fresh_session.execute(query)
+    assert [(k, n) for k, _, _, n in kept(fresh_session)] == [("a", 1), ("b", 1)]
+    write(tmp_path / "in", (3, "c"))
+    *_, last = fresh_session.execute("SET 'sqlwin.end-of-input' = 'close-windows';" + query)
+    assert last.row_count == 1
+    assert [k for k, *_ in kept(fresh_session)] == ["a", "b", "c"]
+    assert {stream.state for stream in fresh_session.streams.all()} == {State.ENDED}
+
+
+def test_a_query_by_the_clock_ends_under_sparks_available_now(
+    fresh_session: sqlwin.Session, tmp_path: Path
+) -> None:
+    for second in range(3):
+        write(tmp_path / "in", (second, "a"))
+    fresh_session.execute(
+        table(
+            "events",
+            tmp_path / "in",
+            "pt AS PROCTIME()",
+            ENDLESS + ", 'max-files-per-trigger' = '1'",
+        )
+    )
+    frame = fresh_session.sql(
+        TUMBLE.format(table="events", column="pt", size=1).replace("INSERT INTO kept", "")
+    )
+    batches = []
+    query = (
+        frame.writeStream.foreachBatch(lambda rows, _: batches.append(rows.count()))
+        .option("checkpointLocation", str(tmp_path / "checkpoint"))
+        .trigger(availableNow=True)
+        .start()
+    )
+    try:
+        assert query.awaitTermination(120)
+        assert len(batches) >= 3
+    finally:
+        query.stop()
+
+
+def test_a_silent_source_holds_the_others_back_for_the_timeout_and_no_longer(
+    fresh_session: sqlwin.Session, tmp_path: Path
+) -> None:
+    write(tmp_path / "a", (1, "a"), (2, "a"), (15, "a"))
+    watermark = "WATERMARK FOR ts AS ts"
+    query = TUMBLE.format(table="both", column="ts", size=10)
+    script = (
+        table("one", tmp_path / "a", watermark, ENDLESS)
+        + table("other", tmp_path / "b", watermark, ENDLESS)
+        + "CREATE VIEW both AS SELECT * FROM one UNION ALL SELECT * FROM other;"
+        + KEPT
+        + EVERY
+        + "SET 'table.exec.source.idle-timeout' = '6 s';"
+    )
+    started = time.monotonic()
+    with running(fresh_session, script + query) as stream:
+        assert until(fresh_session, 1) == [("a", at(0), at(10), 2)]
+        assert time.monotonic() - started > 6
+        (status,) = stream.status().operators
+        assert [s.is_idle for s in status.sources][1]
+        # it wakes up far behind: its row is late, and it holds the watermark back again
+        write(tmp_path / "b", (3, "b"), (12, "b"))
+        write(tmp_path / "a", (25, "a"))
+        found = until(fresh_session, 3)
+        assert found[1:] == [("a", at(10), at(20), 1), ("b", at(10), at(20), 1)]
+        assert stream.status().operators[0].n_late == 1
+
+
+def test_early_and_late_firing_go_by_the_clock(
+    fresh_session: sqlwin.Session, tmp_path: Path
+) -> None:
+    write(tmp_path / "in", (1, "a"), (2, "a"))
+    fresh_session.execute(
+        table("events", tmp_path / "in", "WATERMARK FOR ts AS ts", ENDLESS)
+        + """
+        SET 'table.exec.emit.early-fire.enabled' = 'true';
+        SET 'table.exec.emit.early-fire.delay' = '2 s';
+        SET 'table.exec.emit.late-fire.enabled' = 'true';
+        SET 'table.exec.emit.late-fire.delay' = '2 s';
+        SET 'table.exec.emit.allow-lateness' = '1 h';
+        """
+    )
+    frame = fresh_session.sql(
+        "SELECT k, second(window_end), COUNT(*) "
+        "FROM TABLE(TUMBLE(TABLE events, DESCRIPTOR(ts), INTERVAL '10' SECONDS)) "
+        "GROUP BY k, window_start, window_end"
+    )
+    batches: list[list[tuple[object, ...]]] = []
+    query = (
+        frame.writeStream.foreachBatch(
+            lambda rows, _: batches.append(list(map(tuple, rows.collect())))
+        )
+        .option("checkpointLocation", str(tmp_path / "checkpoint"))
+        .trigger(processingTime="300 milliseconds")
+        .start()
+    )
+
+    def next_rows() -> list[tuple[object, ...]]:
+        deadline = time.monotonic() + 60
+        while time.monotonic() < deadline and query.isActive:
+            found = [batch for batch in batches if batch]
+            if found:
+                batches.clear()
+                return [row for batch in found for row in batch]
+            time.sleep(0.1)
+        return []
+
+    try:
+        assert next_rows() == [("+I", "a", 10, 2)]
+        write(tmp_path / "in", (3, "a"))
+        assert next_rows() == [("-U", "a", 10, 2), ("+U", "a", 10, 3)]
+        # the window ends with nothing new in it; the one of this row comes early
+        write(tmp_path / "in", (15, "b"))
+        assert next_rows() == [("+I", "b", 20, 1)]
+        written = time.monotonic()
+        write(tmp_path / "in", (4, "a"))
+        assert next_rows() == [("-U", "a", 10, 3), ("+U", "a", 10, 4)]
+        assert time.monotonic() - written > 2
+    finally:
+        query.stop()
