@@ -1,0 +1,106 @@
+"""Settings of streams, each seen in the rows of a run: policy, bound on jumps, key groups."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import sqlwin
+
+pytestmark = pytest.mark.spark
+
+COUNT = """INSERT INTO kept SELECT k, second(window_end), COUNT(*)
+    FROM TABLE(TUMBLE(TABLE {}, DESCRIPTOR(ts), INTERVAL '10' SECONDS))
+    GROUP BY k, window_start, window_end"""
+HOLD = "SET 'sqlwin.end-of-input' = 'hold-windows';"
+CLOSE = "SET 'sqlwin.end-of-input' = 'close-windows';"
+
+
+def write(directory: Path, *rows: tuple[int, str]) -> None:
+    """One more file of rows: seconds since 1970, key."""
+    directory.mkdir(exist_ok=True)
+    number = len(list(directory.iterdir()))
+    times = pa.array([second * 1_000_000 for second, _ in rows], pa.timestamp("us"))
+    path = directory / f"{number:03d}.parquet"
+    pq.write_table(pa.table({"ts": times, "k": [key for _, key in rows]}), path)
+    # Files are taken in the order of their times
+    os.utime(path, (1_700_000_000 + number, 1_700_000_000 + number))
+
+
+def tables(*directories: Path) -> str:
+    return (
+        "".join(
+            f"""CREATE TABLE {directory.name} (ts TIMESTAMP(6), k STRING, WATERMARK FOR ts AS ts)
+            WITH ('connector' = 'filesystem', 'path' = '{directory}', 'format' = 'parquet',
+                  'max-files-per-trigger' = '1');"""
+            for directory in directories
+        )
+        + """CREATE TABLE kept (k STRING, until INT, n BIGINT) WITH ('connector' = 'memory');
+           SET 'execution.runtime-mode' = 'streaming';"""
+    )
+
+
+def kept(session: sqlwin.Session) -> list[tuple[object, ...]]:
+    return sorted(tuple(row) for row in session.execute("SELECT * FROM kept")[0].rows)
+
+
+@pytest.mark.parametrize(("policy", "rows"), [("min", []), ("max", [("a", 10, 2), ("b", 10, 1)])])
+def test_the_watermark_of_several_sources_is_that_of_the_policy(
+    policy: str, rows: list[tuple[object, ...]], fresh_session: sqlwin.Session, tmp_path: Path
+) -> None:
+    write(tmp_path / "ahead", (1, "a"), (2, "a"), (25, "a"))
+    write(tmp_path / "behind", (3, "b"))
+    fresh_session.execute(
+        tables(tmp_path / "ahead", tmp_path / "behind")
+        + "CREATE VIEW both AS SELECT * FROM ahead UNION ALL SELECT * FROM behind;"
+        + HOLD
+        + f"SET 'sqlwin.watermark.policy' = '{policy}';"
+        + COUNT.format("both")
+    )
+    assert kept(fresh_session) == rows
+
+
+def test_a_row_from_a_broken_clock_makes_no_honest_row_late(
+    fresh_session: sqlwin.Session, tmp_path: Path
+) -> None:
+    write(tmp_path / "events", (1, "a"), (100_005, "broken"))
+    write(tmp_path / "events", (12, "a"), (13, "a"))
+    *_, result = fresh_session.execute(
+        tables(tmp_path / "events")
+        + "SET 'sqlwin.watermark.max-jump' = '10 s';"
+        + COUNT.format("events")
+    )
+    assert kept(fresh_session) == [("a", 10, 1), ("a", 20, 2), ("broken", 50, 1)]
+    assert result.notes == []
+
+
+def test_key_groups_stay_those_of_the_first_start_on_more_cores(
+    fresh_session: sqlwin.Session, tmp_path: Path
+) -> None:
+    keys = "abcdefghij"
+    write(tmp_path / "events", *((1, key) for key in keys))
+    count = COUNT.format("events")
+    *_, first = fresh_session.execute(
+        tables(tmp_path / "events")
+        + f"SET 'execution.checkpointing.dir' = '{tmp_path}/checkpoints';"
+        + HOLD
+        + "SET 'sqlwin.exchange.partitions' = '1'; SET 'sqlwin.state.key-groups' = '8';"
+        + count
+    )
+    assert (first.stream.checkpoint.key_groups, first.stream.checkpoint.partitions) == (8, 1)
+    write(tmp_path / "events", *((2, key) for key in keys), (15, "z"))
+    *_, second = fresh_session.execute(
+        "SET 'sqlwin.exchange.partitions' = '2'; SET 'sqlwin.state.key-groups' = '32';" + count
+    )
+    assert (second.stream.checkpoint.key_groups, second.stream.checkpoint.partitions) == (8, 1)
+    assert kept(fresh_session) == [(key, 10, 2) for key in keys]
+    fresh_session.execute(CLOSE + count)
+    assert kept(fresh_session)[-1] == ("z", 20, 1)
+    with pytest.raises(
+        sqlwin.SqlwinError, match="'idle timeout or firing after a delay' was 'off'"
+    ):
+        fresh_session.execute("SET 'table.exec.source.idle-timeout' = '5 s';" + count)
