@@ -218,7 +218,8 @@ class StreamQueries:
                 goes_by_clock(operator, options)
                 and all(source.time_type != "proctime" for source in operator.sources)
                 for operator in operators
-            ),
+            )
+            or (options.idle_timeout_us is not None and bool(self._windows(plan))),
         }
         return {name: "on" for name, is_on in kinds.items() if is_on}
 

@@ -139,6 +139,25 @@ def test_group_windows_take_processing_time_too(
     assert dt.timedelta(0) <= now.replace(tzinfo=None) - start < dt.timedelta(days=2)
 
 
+def test_windows_of_different_sources_can_be_joined_for_all_follow_the_same_clock(
+    fresh_session: sqlwin.Session, tmp_path: Path
+) -> None:
+    write(tmp_path / "a", (1, "a"), (2, "b"), (3, "a"))
+    write(tmp_path / "b", (9, "a"))
+    counts = """(SELECT k, window_start, window_end, COUNT(*) AS n
+        FROM TABLE(TUMBLE(TABLE {}, DESCRIPTOR(pt), INTERVAL '365' DAYS))
+        GROUP BY k, window_start, window_end)"""
+    *_, result = fresh_session.execute(
+        table("one", tmp_path / "a", "pt AS PROCTIME()")
+        + table("other", tmp_path / "b", "pt AS PROCTIME()")
+        + STREAMING
+        + f"""SELECT l.k, l.n, r.n AS other FROM {counts.format("one")} l
+        LEFT JOIN {counts.format("other")} r
+        ON l.window_start = r.window_start AND l.window_end = r.window_end AND l.k = r.k"""
+    )
+    assert sorted(map(tuple, result.rows)) == [("a", 2, 1), ("b", 1, None)]
+
+
 def test_windows_of_processing_time_that_are_held_close_in_the_next_run(
     fresh_session: sqlwin.Session, tmp_path: Path
 ) -> None:
