@@ -34,6 +34,8 @@ from sqlwin.streams import Setup, Stream, Streams
 
 # Groups of keys for each task; few enough for their state to be quick, enough for more cores later
 KEY_GROUPS_PER_PARTITION = 4
+# Of a plan's text: over how many tasks it is spread, which a checkpoint keeps itself
+_SPREAD = re.compile(r", (?:partitions|buckets)=\[\d+\]")
 _HADOOP_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
 # Options of tables that may change from one start to the next
 _FREE_OPTIONS = frozenset(
@@ -197,7 +199,7 @@ class StreamQueries:
 
     def _identity(self, plan: Plan) -> Identity:
         return Identity(
-            plan=physical_text(plan),
+            plan=_SPREAD.sub("", physical_text(plan)),
             tables={".".join(entry_name(e)): _described(e) for e in self._sources(plan)},
             settings={
                 "table.local-time-zone": str(self._spark.conf.get("spark.sql.session.timeZone")),

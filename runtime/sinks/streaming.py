@@ -108,10 +108,10 @@ def start_writing(dataframe: DataFrame, spec: TableSpec, run: StreamRun) -> Stre
     if connector == "kafka":
         try:
             rows = kafka.messages(as_declared(dataframe, spec), spec)
-            writer = rows.writeStream.format("kafka").options(**kafka.sink_options(spec))
-            return _started(writer, run)
         except Exception as error:
             raise kafka.explained(error, spec) from error
+        writer = rows.writeStream.format("kafka").options(**kafka.sink_options(spec))
+        return _started(writer, run, lambda error: kafka.explained(error, spec))
     assert connector in CONNECTORS, "check_sink() has seen to it"
     name, options = source_format(spec)
     return _started(as_declared(dataframe, spec).writeStream.format(name).options(**options), run)
@@ -146,7 +146,11 @@ def _for_each(
     return _started(dataframe.writeStream.foreachBatch(counted), run)
 
 
-def _started(writer: DataStreamWriter, run: StreamRun) -> StreamingQuery:
+def _started(
+    writer: DataStreamWriter,
+    run: StreamRun,
+    explained: Callable[[Exception], SqlwinError] = translate,
+) -> StreamingQuery:
     every: dict[str, Any] = {"processingTime": f"{run.trigger_us // 1_000} milliseconds"}
     writer = writer.queryName(run.name).option("checkpointLocation", run.checkpoint)
     try:
@@ -154,7 +158,7 @@ def _started(writer: DataStreamWriter, run: StreamRun) -> StreamingQuery:
     except SqlwinError:
         raise
     except Exception as error:
-        raise translate(error) from error
+        raise explained(error) from error
 
 
 def _print(rows: DataFrame, spec: TableSpec, output: TextIO) -> int:

@@ -75,7 +75,7 @@ def test_a_row_from_a_broken_clock_makes_no_honest_row_late(
         + COUNT.format("events")
     )
     assert kept(fresh_session) == [("a", 10, 1), ("a", 20, 2), ("broken", 50, 1)]
-    assert result.notes == []
+    assert not result.notes
 
 
 def test_key_groups_stay_those_of_the_first_start_on_more_cores(
