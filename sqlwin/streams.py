@@ -240,7 +240,9 @@ class Stream:
         try:
             self.query.processAllAvailable()
         except PySparkException as error:
-            self._error = self._error or error
+            # with the clock it may still wait when all is done
+            if not self._has_ended:
+                self._error = self._error or error
 
 
 def has_used_up(progress: Sequence[Mapping[str, Any]], since: object, end_was_told: bool) -> bool:

@@ -102,6 +102,8 @@ class SessionOperator:
         fires = after.fired_until_us()
         tables = [table for table in batch.partials if table.num_rows]
         new = pa.concat_tables(tables) if tables else None
+        if new is not None and self._spec.by_clock and closed is not None:
+            new = _not_before(new, closed)
         n_late = 0
         if fires is not None and self._earliest_end(new) <= fires:
             old = self._take([chunk for chunk in self._chunks if chunk.first_us <= fires])
@@ -218,6 +220,15 @@ class SessionOperator:
             sum(chunk.n_bytes for chunk in self._chunks),
             next_end,
         )
+
+
+def _not_before(table: pa.Table, time_us: int) -> pa.Table:
+    """Partials of which no time is before one: rows on a clock that was set back are of now."""
+    for name in (FIRST_TIME, LAST_TIME):
+        index = table.schema.get_field_index(name)
+        times = pa.array(np.maximum(_times(table, name), time_us))
+        table = table.set_column(index, table.schema.field(index), times)
+    return table
 
 
 def _times(table: pa.Table, name: str) -> Int64Array:

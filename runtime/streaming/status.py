@@ -216,6 +216,10 @@ def held_back_by(operator: OperatorStatus) -> str | None:
     awake = [s for s in operator.sources if not s.is_idle and not s.is_done]
     if len(operator.sources) < 2 or not awake:
         return None
+    reached = {source.watermark_us for source in awake}
+    if len(awake) > 1 and len(reached) == 1 and None not in reached:
+        # equally far, as sources on the clock always are
+        return None
     behind = min(awake, key=lambda s: -(2**63) if s.watermark_us is None else s.watermark_us)
     return f"`{behind.name}`"
 

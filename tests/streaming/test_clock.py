@@ -158,6 +158,19 @@ def test_windows_of_different_sources_can_be_joined_for_all_follow_the_same_cloc
     assert sorted(map(tuple, result.rows)) == [("a", 2, 1), ("b", 1, None)]
 
 
+def test_explain_says_that_windows_wait_for_the_clock(
+    fresh_session: sqlwin.Session, tmp_path: Path
+) -> None:
+    *_, result = fresh_session.execute(
+        table("events", tmp_path / "in", "pt AS PROCTIME(), WATERMARK FOR ts AS ts", ENDLESS)
+        + "EXPLAIN SELECT k, COUNT(*) "
+        "FROM TABLE(TUMBLE(TABLE events, DESCRIPTOR(pt), INTERVAL '1' MINUTE)) "
+        "GROUP BY k, window_start, window_end"
+    )
+    assert "  watermark: the clock\n" in result.text
+    assert "a window comes out when the clock reaches its end; no row is late" in result.text
+
+
 def test_windows_of_processing_time_that_are_held_close_in_the_next_run(
     fresh_session: sqlwin.Session, tmp_path: Path
 ) -> None:

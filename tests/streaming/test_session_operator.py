@@ -54,12 +54,13 @@ class Stream:
     store: Memory = field(default_factory=Memory)
     status: Status | None = None
     n_late: int = 0
+    by_clock: bool = False
 
     def micro_batch(self, rows=(), watermark=None):
         """{(key, page, start, end, n, largest)}."""
         window = Session(GAP * MS, self.partition)
         aggregation = WindowAggregation(window, ("key", "page"), "$slice_end", PARTIALS[:2])
-        spec = OperatorSpec(aggregation, PARTIALS, "$rows", 1)
+        spec = OperatorSpec(aggregation, PARTIALS, "$rows", 1, by_clock=self.by_clock)
         us = FINAL_US if watermark == "end" else watermark and watermark * MS
         heard = [] if watermark is None else [Heard(None if us == FINAL_US else 0, us, us, 1)]
         batch = MicroBatch(partials(window, list(rows)), heard)
@@ -96,6 +97,15 @@ def test_a_late_row_that_reaches_an_open_session_is_part_of_it():
     stream.micro_batch([("a", "x", 20, 1)], 25)
     # 12 alone would have ended at 22, which the watermark has passed
     assert stream.micro_batch([("a", "x", 12, 9)], 30) == {("a", "x", 12, 30, 2, 9)}
+    assert stream.n_late == 0
+
+
+def test_a_clock_that_is_set_back_makes_no_row_late():
+    stream = Stream(by_clock=True)
+    assert stream.micro_batch([("a", "x", 20, 1)], 19) == set()
+    assert stream.micro_batch([], 40) == {("a", "x", 20, 30, 1, 1)}
+    stream.micro_batch([("a", "x", 7, 2), ("a", "x", 8, 3)], 7)
+    assert stream.micro_batch([], 60) == {("a", "x", 41, 51, 2, 3)}
     assert stream.n_late == 0
 
 

@@ -61,6 +61,11 @@ def operator(*sources: SourceStatus, **fields: Any) -> OperatorStatus:
             "the next window to close ends at 1970-01-01 03:00:00; the watermark is at "
             "1970-01-01 02:00:00, 1 h 00 min before it, held back by `a`",
         ),
+        (
+            [operator(source("a", HOUR), source("b", HOUR), next_window_end_us=3 * HOUR)],
+            "the next window to close ends at 1970-01-01 03:00:00; the watermark is at "
+            "1970-01-01 01:00:00, 2 h 00 min before it",
+        ),
         ([operator(source("a", None))], "there is no watermark yet: no row with a time has come from `a`"),
         ([operator(source("a", HOUR), n_late=5, n_null_times=1)], "all rows were dropped: 5 late, 1 without a time"),
         ([operator(source("a", MAX))], "no window waits: all that have rows are closed and put out"),
