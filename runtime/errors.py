@@ -97,5 +97,9 @@ class ExecutionError(SqlwinError):
     """It failed while running: data, files, or the cluster."""
 
 
+class QueryCancelled(ExecutionError):
+    """Its jobs were cancelled while it ran."""
+
+
 class SetupError(SqlwinError):
     """The machine lacks something: Java, a package, a directory that can be written."""

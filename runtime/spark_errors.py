@@ -16,6 +16,7 @@ from runtime.errors import (
     CatalogError,
     ExecutionError,
     Position,
+    QueryCancelled,
     SqlSyntaxError,
     SqlwinError,
 )
@@ -58,6 +59,9 @@ class Failure:
     java_class: str = ""
 
 
+_CANCELLED: Told = ("the query was cancelled", None)
+
+
 def translate(error: BaseException, sql: str | None = None) -> SqlwinError:
     """What `error` means to the person who wrote `sql`.
 
@@ -73,7 +77,8 @@ def translate(error: BaseException, sql: str | None = None) -> SqlwinError:
     chain = _chain(error)
     told = _python_error(chain) or _machine_error(error, chain) or _file_error(chain)
     if told is not None:
-        return _placed(ExecutionError(told[0], hint=told[1]), chain, sql)
+        failed = QueryCancelled if told == _CANCELLED else ExecutionError
+        return _placed(failed(told[0], hint=told[1]), chain, sql)
     for failure in chain:
         if failure.condition and (told := tell(failure.condition, failure.parameters)):
             kind = _kind(error, failure)
@@ -151,7 +156,7 @@ def _machine_error(error: BaseException, chain: Sequence[Failure]) -> Told | Non
         return "the connection to Spark is lost: its JVM has died", f"its log is {log_file()}"
     text = "\n".join(f"{failure.java_class} {failure.text}" for failure in chain)
     if "SPARK_JOB_CANCELLED" in text or "java.lang.InterruptedException" in text:
-        return "the query was cancelled", None
+        return _CANCELLED
     if "OutOfMemoryError" in text or "UNABLE_TO_ACQUIRE_MEMORY" in text:
         return (
             "Spark ran out of memory",

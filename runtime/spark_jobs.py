@@ -1,11 +1,24 @@
-"""Groups of Spark jobs, so that those of one statement can be cancelled alone."""
+"""Groups of Spark jobs that run side by side, and can be cancelled alone."""
 
 from __future__ import annotations
 
-from typing import Any
+import contextlib
+import threading
+from collections.abc import Callable, Sequence, Set
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+from uuid import uuid4
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+from pyspark.util import InheritableThread
+
+from runtime.errors import QueryCancelled
+
+T = TypeVar("T")
+
+_JOIN_S = 0.1
 
 
 def begin_group(spark: Any, group: str) -> None:
@@ -32,3 +45,146 @@ def cancel_group(spark: Any, group: str) -> bool:
     except (Py4JError, PySparkException, OSError):
         return False
     return True
+
+
+@dataclass(frozen=True)
+class Outcome(Generic[T]):
+    """What became of work that ran beside other work.
+
+    Attributes:
+        value: what it gave.
+        error: what it failed with; None if it was done, or never begun.
+        begun: whether it was begun.
+    """
+
+    value: T | None = None
+    error: Exception | None = None
+    begun: bool = True
+
+    @property
+    def done(self) -> bool:
+        """Whether it came to its end."""
+        return self.begun and self.error is None
+
+    @property
+    def failed(self) -> bool:
+        """Whether it failed by itself."""
+        return self.error is not None and not self.cancelled
+
+    @property
+    def cancelled(self) -> bool:
+        """Whether its jobs were cancelled."""
+        return isinstance(self.error, QueryCancelled)
+
+
+def run_side_by_side(
+    spark: SparkSession,
+    works: Sequence[Callable[[], T]],
+    after: Sequence[Set[int]],
+    most_threads: int = 8,
+) -> list[Outcome[T]]:
+    """Run what starts Spark jobs in several threads.
+
+    The threads have the job group, the description and the tags of this one. When one work fails,
+    the jobs of the others are cancelled and no further work is begun; likewise when this thread is
+    interrupted, which then raises once they have ended. A work whose jobs are cancelled is to raise
+    `QueryCancelled`.
+
+    Args:
+        spark: the session.
+        works: what to do, in order of preference.
+        after: for each work, the numbers of earlier ones that have to be done before it.
+        most_threads: how many may run at a time.
+
+    Returns:
+        An outcome for each work, in their order.
+    """
+    return _SideBySide(spark, works, after).run(most_threads)
+
+
+class _SideBySide(Generic[T]):
+    def __init__(
+        self, spark: SparkSession, works: Sequence[Callable[[], T]], after: Sequence[Set[int]]
+    ) -> None:
+        self._spark = spark
+        self._works = works
+        self._after = after
+        self._tag = f"sqlwin-{uuid4().hex}"
+        self._waiting = list(range(len(works)))
+        self._outcomes: dict[int, Outcome[T]] = {}
+        self._stops = False
+        self._changed = threading.Condition()
+
+    def run(self, most_threads: int) -> list[Outcome[T]]:
+        threads: list[threading.Thread] = [
+            InheritableThread(target=self._work, session=self._spark, name=f"sqlwin-{number}")
+            for number in range(min(most_threads, len(self._works)))
+        ]
+        started: list[threading.Thread] = []
+        try:
+            for thread in threads:
+                thread.start()
+                started.append(thread)
+            while any(thread.is_alive() for thread in started):
+                for thread in started:
+                    # An exception that is meant for this thread arrives only between two waits
+                    thread.join(_JOIN_S)
+        except BaseException:
+            self._stop()
+            for thread in started:
+                thread.join()
+            raise
+        nothing: Outcome[T] = Outcome(begun=False)
+        return [self._outcomes.get(i, nothing) for i in range(len(self._works))]
+
+    def _work(self) -> None:
+        _tag_jobs(self._spark, self._tag)
+        while (number := self._next()) is not None:
+            try:
+                outcome = Outcome(self._works[number]())
+            except Exception as error:
+                outcome = Outcome(error=error)
+            with self._changed:
+                self._outcomes[number] = outcome
+                self._changed.notify_all()
+            if not outcome.done:
+                self._stop()
+
+    def _next(self) -> int | None:
+        """The first work that nothing holds up; None if there is none left."""
+        with self._changed:
+            while not self._stops and self._waiting:
+                for number in self._waiting:
+                    if all(earlier in self._outcomes for earlier in self._after[number]):
+                        self._waiting.remove(number)
+                        return number
+                self._changed.wait()
+            return None
+
+    def _stop(self) -> None:
+        with self._changed:
+            if self._stops:
+                return
+            self._stops = True
+            self._changed.notify_all()
+        _cancel_tagged(self._spark, self._tag)
+
+
+def _tag_jobs(spark: SparkSession, tag: str) -> None:
+    """Let what this thread runs carry a tag, and be interrupted when it is cancelled."""
+    context = getattr(spark, "sparkContext", None)
+    if context is None:  # Spark Connect
+        spark.addTag(tag)
+    else:
+        context.addJobTag(tag)
+        context.setLocalProperty("spark.job.interruptOnCancel", "true")
+
+
+def _cancel_tagged(spark: SparkSession, tag: str) -> None:
+    context = getattr(spark, "sparkContext", None)
+    # Where Spark cannot be told any more, what runs fails by itself.
+    with contextlib.suppress(Py4JError, PySparkException, OSError):
+        if context is None:
+            spark.interruptTag(tag)
+        else:
+            context.cancelJobsWithTag(tag)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Sequence
 from itertools import count
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import DataType
+from sqlglot import exp
 
 from planner.sql import identifier, to_sql
 from runtime.errors import AnalysisError, CatalogError
@@ -100,6 +103,69 @@ def insert_into_spark(
         spark.sql(f"INSERT {verb} {target}{partition}{listed} SELECT * FROM {view}")
     finally:
         spark.catalog.dropTempView(view)
+
+
+def hold_ups(
+    targets: Sequence[tuple[Name, TableSpec | None]],
+    queries: Sequence[exp.Query],
+    catalog: SessionCatalog,
+) -> list[set[int]]:
+    """Which INSERTs have to wait for which earlier ones, where several run side by side.
+
+    Two that write to the same place keep their order; so do one that writes a table and one that
+    reads it.
+
+    Args:
+        targets: the name of each INSERT's table, and the table if it is a kept one.
+        queries: what each one reads.
+        catalog: where names are looked up.
+
+    Returns:
+        For each INSERT the numbers of those it waits for.
+    """
+    written = [_place(name, table) for name, table in targets]
+    read = [_places_read(query, catalog) for query in queries]
+    return [
+        {
+            i
+            for i in range(j)
+            if written[i] == written[j] or written[i] in read[j] or written[j] in read[i]
+        }
+        for j in range(len(targets))
+    ]
+
+
+def _place(name: Name, table: TableSpec | None) -> str:
+    """What two tables have in common that keep their rows in the same place."""
+    if table is not None:
+        options, connector = table.option_map, table.connector.lower()
+        if connector == "print":
+            return "print"  # lines of two tables would be mixed up
+        for option in ("path", "topic"):
+            if option in options:
+                place = options[option]
+                is_path = option == "path" and "://" not in place
+                return f"{option} {os.path.abspath(place) if is_path else place}"
+    return f"table {'.'.join(name).lower()}"
+
+
+def _places_read(query: exp.Query, catalog: SessionCatalog) -> set[str]:
+    """The places of all tables below a query, views followed."""
+    found: set[str] = set()
+    seen: set[Name] = set()
+    pending = [query]
+    while pending:
+        for table in pending.pop().find_all(exp.Table):
+            name = tuple(part.name.lower() for part in table.parts)
+            if name in seen:
+                continue
+            seen.add(name)
+            entry = catalog.entry(name)
+            found.add(_place(name, entry if isinstance(entry, TableSpec) else None))
+            view = catalog.view(name)
+            if view is not None:
+                pending.append(view)
+    return found
 
 
 def _named(declared: list[TableColumn], columns: tuple[str, ...], table: str) -> list[TableColumn]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
@@ -12,9 +12,10 @@ from planner.plan import Plan
 from runtime.batch.execute import dataframe
 from runtime.batch.shared import SharedPartials, read_by_several
 from runtime.errors import SqlwinError
+from runtime.spark_jobs import Outcome, run_side_by_side
 from runtime.steps import Step
 from runtime.table_spec import TableSpec
-from sqlwin.inserts import arranged, insert_into_spark, insert_rows, insert_target
+from sqlwin.inserts import arranged, hold_ups, insert_into_spark, insert_rows, insert_target
 from sqlwin.plans import Plans
 from sqlwin.result import Result
 from sqlwin.statements import Insert, StatementSet
@@ -106,20 +107,41 @@ class Inserts:
         )
 
     def _insert_together(self, inserts: Sequence[Insert], steps: Sequence[Step]) -> list[Result]:
-        """INSERTs one after another, with what they share kept in between."""
-        results: list[Result] = []
+        """INSERTs side by side, once what they share is computed."""
+        plans = self._plans
+        targets = [(insert.name, insert_target(plans.catalog, insert.name)) for insert in inserts]
+        after = hold_ups(targets, [insert.ast for insert in inserts], plans.catalog)
         with SharedPartials(read_by_several(steps)) as shared:
             rows = [
                 self._insert_rows(insert, step, shared)
                 for insert, step in zip(inserts, steps, strict=True)
             ]
-            for insert, frame in zip(inserts, rows, strict=True):
-                self._plans.describe_job(insert.text)
-                try:
-                    results.append(self.write(insert, frame))
-                except SqlwinError as error:
-                    raise _with_progress(error, inserts, len(results)) from error
-        return results
+            self._compute(shared, inserts)
+
+            def work(insert: Insert, frame: DataFrame) -> Callable[[], Result]:
+                def write() -> Result:
+                    plans.describe_job(insert.text)
+                    return self.write(insert, frame)
+
+                return write
+
+            works = [work(insert, frame) for insert, frame in zip(inserts, rows, strict=True)]
+            outcomes = run_side_by_side(plans.spark, works, after)
+        failed = _first_failed(outcomes)
+        if failed is not None:
+            raise _with_progress(failed, inserts, outcomes)
+        return [outcome.value for outcome in outcomes if outcome.value is not None]
+
+    def _compute(self, shared: SharedPartials, inserts: Sequence[Insert]) -> None:
+        """Compute what INSERTs share; what is wrong with it is told as of the first one."""
+        try:
+            shared.compute()
+        except Exception as error:
+            first = inserts[0]
+            told = self._plans.explained(first.text)(error)
+            failed: Outcome[Result] = Outcome(error=told)
+            rest: list[Outcome[Result]] = [Outcome(begun=False) for _ in inserts[1:]]
+            raise _with_progress(0, inserts, [failed, *rest]) from error
 
     def _insert_rows(self, insert: Insert, step: Step, shared: SharedPartials) -> DataFrame:
         """The rows of an INSERT of a statement set, found to fit its table."""
@@ -133,18 +155,35 @@ class Inserts:
         return rows
 
 
-def _with_progress(error: SqlwinError, inserts: Sequence[Insert], n_written: int) -> SqlwinError:
+def _first_failed(outcomes: Sequence[Outcome[Result]]) -> int | None:
+    """The first one that failed by itself; others may have been cancelled because it did."""
+    failed = [i for i, outcome in enumerate(outcomes) if outcome.error is not None]
+    return next((i for i in failed if not outcomes[i].cancelled), failed[0] if failed else None)
+
+
+def _with_progress(
+    failed: int, inserts: Sequence[Insert], outcomes: Sequence[Outcome[Result]]
+) -> Exception:
     """The error of an INSERT of a statement set, with what became of the others."""
+    error = outcomes[failed].error
+    assert error is not None
+    if not isinstance(error, SqlwinError):
+        return error
     names = [".".join(insert.name) for insert in inserts]
-    parts = []
-    if n_written:
-        have = "has" if n_written == 1 else "have"
-        parts.append(f"{', '.join(names[:n_written])} {have} been written")
-    rest = names[n_written + 1 :]
-    if rest:
-        parts.append(f"{', '.join(rest)} {'was' if len(rest) == 1 else 'were'} not begun")
-    if parts:
-        place = f"INSERT {n_written + 1} of {len(names)} in the statement set failed"
-        note = f"{place} ({names[n_written]}): {'; '.join(parts)}"
+    others = [(name, outcomes[i]) for i, name in enumerate(names) if i != failed]
+    parts = [
+        _told([name for name, each in others if each.done], "has", "have", "been written"),
+        _told([name for name, each in others if each.cancelled], "was", "were", "cancelled"),
+        _told([name for name, each in others if each.failed], "has", "have", "failed too"),
+        _told([name for name, each in others if not each.begun], "was", "were", "not begun"),
+    ]
+    told = [part for part in parts if part]
+    if told:
+        place = f"INSERT {failed + 1} of {len(names)} in the statement set failed"
+        note = f"{place} ({names[failed]}): {'; '.join(told)}"
         error.hint = f"{error.hint}\n  {note}" if error.hint else note
     return error
+
+
+def _told(names: Sequence[str], one: str, many: str, what: str) -> str:
+    return f"{', '.join(names)} {one if len(names) == 1 else many} {what}" if names else ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -9,8 +10,10 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyspark.util import InheritableThread
 
 from runtime.errors import SqlwinError
+from runtime.spark_jobs import begin_group, cancel_group
 from tests.oracle import MINUTE_US, OracleWindow, expected, same_rows
 from tests.test_windows_against_oracle import AGGREGATES, random_rows
 
@@ -201,6 +204,80 @@ def test_a_failed_insert_of_a_set_tells_what_became_of_the_others(
         error.value.hint
     )
     assert cached_rdds(session) == before
+
+
+def test_what_one_insert_of_a_set_fails_with_cancels_the_others(
+    session: Any, tmp_path: Path
+) -> None:
+    make_table(session, random_rows(seed=9), tmp_path, is_scanned=True)
+    sink(session, "first", tmp_path)
+    sink(session, "second", tmp_path)
+    windows = MIXES["widths that divide each other"]
+    session.spark.udf.register("sleep_long", lambda n: time.sleep(120) or n, "bigint")
+    slow = insert("first", windows[0], "SUM(i)").replace("COUNT(*)", "sleep_long(COUNT(*))")
+    wrong = insert("second", windows[1]).replace("COUNT(*)", "1 / (COUNT(*) - COUNT(*))")
+    before = cached_rdds(session)
+    started = time.monotonic()
+    with pytest.raises(SqlwinError, match="zero") as error:
+        session.execute(f"EXECUTE STATEMENT SET BEGIN {slow} {wrong} END")
+    assert time.monotonic() - started < 100
+    assert error.value.hint is not None
+    assert error.value.hint.endswith(
+        "INSERT 2 of 2 in the statement set failed (second): first was cancelled"
+    )
+    assert not list((tmp_path / "first").glob("*.parquet"))
+    assert cached_rdds(session) == before
+
+
+def test_cancelling_a_statement_set_ends_all_of_its_inserts(session: Any, tmp_path: Path) -> None:
+    make_table(session, random_rows(seed=9), tmp_path, is_scanned=True)
+    windows = MIXES["widths that divide each other"]
+    session.spark.udf.register("sleep_long", lambda n: time.sleep(120) or n, "bigint")
+    slow = []
+    for name, window in zip(("first", "second"), windows, strict=False):
+        sink(session, name, tmp_path)
+        slow.append(insert(name, window).replace("COUNT(*)", "sleep_long(COUNT(*))"))
+    before = cached_rdds(session)
+    raised: list[BaseException] = []
+    group = "a group that is cancelled"
+
+    def run() -> None:
+        begin_group(session.spark, group)
+        try:
+            session.execute(f"EXECUTE STATEMENT SET BEGIN {' '.join(slow)} END")
+        except SqlwinError as error:
+            raised.append(error)
+
+    thread = InheritableThread(target=run, session=session.spark)
+    thread.start()
+    status = session.spark.sparkContext.statusTracker()
+    while cached_rdds(session) == before or len(status.getActiveJobsIds()) < 2:
+        assert thread.is_alive()
+        time.sleep(0.05)
+    assert len(status.getJobIdsForGroup(group)) >= 2
+    assert cancel_group(session.spark, group)
+    thread.join(60)
+    assert len(raised) == 1
+    assert not status.getActiveJobsIds()
+    assert cached_rdds(session) == before
+    assert not list(tmp_path.glob("*/*.parquet"))
+
+
+def test_inserts_of_a_set_into_one_table_keep_their_order(session: Any, tmp_path: Path) -> None:
+    make_table(session, random_rows(seed=9), tmp_path, is_scanned=True)
+    sink(session, "one", tmp_path)
+    session.execute(f"""
+        CREATE OR REPLACE TABLE same_files (k INT, ends TIMESTAMP, n BIGINT, s BIGINT) WITH (
+          'connector' = 'filesystem', 'format' = 'parquet', 'path' = '{tmp_path}/one/')
+    """)
+    minutes, fives, *_ = MIXES["widths that divide each other"]
+    inserts = [insert("one", minutes), insert("same_files", fives).replace("INTO", "OVERWRITE")]
+    [result] = session.execute(f"EXECUTE STATEMENT SET BEGIN {' '.join(inserts)} END")
+    rows = session.sql("SELECT COUNT(*), SUM(n) FROM one").collect()[0]
+    alone = session.sql(f"SELECT COUNT(*) FROM ({query(fives, ['k'], ['COUNT(*)'])})").collect()
+    total = session.sql("SELECT COUNT(*) FROM data WHERE ts IS NOT NULL").collect()
+    assert tuple(rows) == (alone[0][0], total[0][0])
+    assert result.row_count > rows[0]
 
 
 def test_no_insert_of_a_set_runs_if_one_of_them_is_wrong(session: Any, tmp_path: Path) -> None:

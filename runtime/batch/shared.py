@@ -62,6 +62,13 @@ class SharedPartials:
                 blobs.unpersist()
         self._known.clear()
 
+    def compute(self) -> None:
+        """Compute now what several jobs read, before they all ask for it at once."""
+        for step, (blobs, _) in self._known.items():
+            if step in self._kept:
+                # No row is read: to look for one fills the cache
+                blobs.where("level < 0").write.format("noop").mode("overwrite").save()
+
     def read(
         self,
         step: SharedSlicesStep,
