@@ -7,10 +7,13 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from zoneinfo import ZoneInfo
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import DataFrame
 
 import sqlwin
 from sqlwin.streams import State
@@ -123,20 +126,55 @@ def test_finite_input_by_the_clock_ends_and_all_windows_come_out(
     )
 
 
-def test_group_windows_take_processing_time_too(
+def test_group_windows_take_processing_time_on_the_wall_clock_of_the_session(
     fresh_session: sqlwin.Session, tmp_path: Path
 ) -> None:
     write(tmp_path / "in", (1, "a"), (2, "b"), (3, "a"))
+    zone = ZoneInfo("Asia/Tokyo")
     day = "(pt, INTERVAL '1' DAY)"
+    before = dt.datetime.now(zone)
     *_, result = fresh_session.execute(
-        table("events", tmp_path / "in", "pt AS PROCTIME()")
+        "SET 'table.local-time-zone' = 'Asia/Tokyo';"
+        + table("events", tmp_path / "in", "pt AS PROCTIME()")
         + STREAMING
         + f"SELECT TUMBLE_START{day} AS s, TUMBLE_PROCTIME{day} AS p, COUNT(*) AS n FROM events "
         f"GROUP BY TUMBLE{day}"
     )
     ((start, now, n),) = result.rows
+    after = dt.datetime.now(zone)
     assert n == 3
-    assert dt.timedelta(0) <= now.replace(tzinfo=None) - start < dt.timedelta(days=2)
+    assert start.date() in (before.date(), after.date())
+    assert start.time() == dt.time(0)
+    # it is the time at which the row was put out
+    assert before - dt.timedelta(seconds=1) <= now <= after
+
+
+def test_a_micro_batch_that_is_computed_again_has_the_clock_that_it_had(
+    fresh_session: sqlwin.Session, tmp_path: Path
+) -> None:
+    write(tmp_path / "in", (1, "a"), (2, "b"))
+    fresh_session.execute(table("events", tmp_path / "in", "pt AS PROCTIME()", ENDLESS))
+    grouped = TUMBLE.format(table="events", column="pt", size=1).replace("INSERT INTO kept", "")
+    found: list[list[tuple[object, ...]]] = []
+
+    def fail(rows: DataFrame, batch: int) -> None:
+        some = sorted(map(tuple, rows.collect()))
+        if some:
+            found.append(some)
+            raise RuntimeError("the sink is gone")
+
+    for _ in range(2):
+        frame = fresh_session.sql(grouped)
+        run = (
+            frame.writeStream.foreachBatch(fail)
+            .option("checkpointLocation", str(tmp_path / "checkpoint"))
+            .trigger(processingTime="500 milliseconds")
+            .start()
+        )
+        with pytest.raises(StreamingQueryException, match="the sink is gone"):
+            run.awaitTermination(90)
+    assert [k for k, *_ in found[0]] == ["a", "b"]
+    assert found[1] == found[0]
 
 
 def test_windows_of_different_sources_can_be_joined_for_all_follow_the_same_clock(
