@@ -175,7 +175,7 @@ _PROPERTIES = {
     "START": "where the window of GROUP BY begins",
     "END": "where the window of GROUP BY ends (exclusive)",
     "ROWTIME": "the time of the window's rows: its end - 1 ms",
-    "PROCTIME": "the same for windows over processing time",
+    "PROCTIME": "the time at which the window of GROUP BY is put out",
 }
 _GROUPED = """\
 SELECT {name}(ts, {lengths}) AS t, COUNT(*) AS n
