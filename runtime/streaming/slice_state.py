@@ -25,13 +25,20 @@ from runtime.streaming.state import (
     encode_table,
     pieces,
 )
+from runtime.streaming.table_cache import TableCache, unique_name
 from runtime.windows.aligned import slice_assigner
 
-# A window's slices are spread over about so many slabs: so much longer than needed a slice stays.
-_SLABS_PER_WINDOW = 64
+# A window's slices are spread over about so many slabs. With more of them slices are freed sooner:
+# they stay for a slab's length after the last window that needs them. With fewer a micro-batch
+# that brings many slices writes fewer blobs, each of which costs calls to the JVM.
+_SLABS_PER_WINDOW = 8
 # So many small chunks of a slab are merged into one.
 _MANY_CHUNKS = 8
 _SMALL_BYTES = MAX_BLOB_BYTES // 2
+# Written once and read seldom, so that it pays to write little
+_COMPRESSION = "zstd"
+# What a worker keeps of the blobs that it read or wrote
+_CACHE = TableCache(64 << 20)
 # A slab is merged as a whole when it has grown to twice what the last time left, and so much more.
 _FEW_ROWS = 1 << 13
 
@@ -41,23 +48,18 @@ class Chunk:
     """A blob of partials.
 
     Attributes:
-        number: its number; no other chunk of the key group has had it.
+        name: the name of its blob; no other chunk has ever had it.
         n_rows: how many partials it holds.
         n_bytes: the size of its blob.
         first_us: its first slice end.
         last_us: its last one.
     """
 
-    number: int
+    name: str
     n_rows: int
     n_bytes: int
     first_us: int
     last_us: int
-
-    @property
-    def name(self) -> str:
-        """The name of its blob."""
-        return f"c{self.number}"
 
 
 @dataclass
@@ -111,7 +113,6 @@ class SliceState:
             slab: _Slab(n_merged, [Chunk(*chunk) for chunk in chunks])
             for slab, n_merged, chunks in facts or ()
         }
-        self._next_number = 1 + max((chunk.number for chunk in self._chunks()), default=-1)
 
     def facts(self) -> list[Any]:
         """What is to be remembered for the next micro-batch, as JSON has it."""
@@ -140,7 +141,7 @@ class SliceState:
         Chunks are read as a whole, so those of some later slices come with them.
         """
         return [
-            decode_table(self._blob(chunk))
+            self._table(chunk)
             for chunk in self._chunks()
             if int(self._assigner.first_window_end(_one(chunk.first_us))[0]) <= window_end_us
         ]
@@ -214,33 +215,38 @@ class SliceState:
 
     def _write(self, slab: _Slab, table: pa.Table) -> None:
         for piece in pieces(table):
-            blob = encode_table(piece)
+            blob = encode_table(piece, _COMPRESSION)
             ends = int64_values(one_chunk(piece.column(self._slice_end)))
             chunk = Chunk(
-                self._next_number, piece.num_rows, len(blob), int(ends.min()), int(ends.max())
+                unique_name(), piece.num_rows, len(blob), int(ends.min()), int(ends.max())
             )
-            self._next_number += 1
             self._store.put(chunk.name, blob)
+            _CACHE.put(chunk.name, piece)
             slab.chunks.append(chunk)
 
     def _take(self, slab: _Slab, chunks: list[Chunk]) -> list[pa.Table]:
         """The tables of some chunks, which are removed."""
-        tables = [decode_table(self._blob(chunk)) for chunk in chunks]
+        tables = [self._table(chunk) for chunk in chunks]
         for chunk in list(chunks):
             self._remove(slab, chunk)
         return tables
 
     def _remove(self, slab: _Slab, chunk: Chunk) -> None:
         self._store.remove(chunk.name)
+        _CACHE.remove(chunk.name)
         slab.chunks.remove(chunk)
 
     def _forget_empty_slabs(self) -> None:
         self._slabs = {end: slab for end, slab in self._slabs.items() if slab.chunks}
 
-    def _blob(self, chunk: Chunk) -> bytes:
-        blob = self._store.get(chunk.name)
-        assert blob is not None, f"the state lacks {chunk.name}"
-        return blob
+    def _table(self, chunk: Chunk) -> pa.Table:
+        table = _CACHE.get(chunk.name)
+        if table is None:
+            blob = self._store.get(chunk.name)
+            assert blob is not None, f"the state lacks {chunk.name}"
+            table = decode_table(blob)
+            _CACHE.put(chunk.name, table)
+        return table
 
     def _chunks(self) -> list[Chunk]:
         return [chunk for slab in self._slabs.values() for chunk in slab.chunks]

@@ -11,7 +11,7 @@ from runtime.errors import ExecutionError
 from runtime.kernels.blobs import from_blobs, to_blob
 
 # The first byte of every blob. A blob of another version was written by another sqlwin.
-_VERSION = 1
+_VERSION = 2
 # Reading a large value costs 12 ms a megabyte, so values are kept small and read seldom.
 MAX_BLOB_BYTES = 1 << 20
 # Below this compression brings less than its bookkeeping.
@@ -31,10 +31,10 @@ class BlobStore(Protocol):
         """Forget a blob; it need not exist."""
 
 
-def encode_table(table: pa.Table | pa.RecordBatch) -> bytes:
-    """A table as a blob."""
-    compression = "lz4" if table.nbytes > _WORTH_COMPRESSING else None
-    return versioned(to_blob(table, compression))
+def encode_table(table: pa.Table | pa.RecordBatch, compression: str = "lz4") -> bytes:
+    """A table as a blob, compressed with `lz4` or `zstd` if it is not very small."""
+    chosen = compression if table.nbytes > _WORTH_COMPRESSING else None
+    return versioned(to_blob(table, chosen))
 
 
 def decode_table(blob: bytes) -> pa.Table:

@@ -8,16 +8,27 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-DAY_US = 86_400_000_000
+HOUR_US = 3_600_000_000
+DAY_US = 24 * HOUR_US
+DISORDER_SECONDS = 2
 START_US = 1_767_225_600_000_000  # 2026-01-01
 
 ROW_GROUP = 1_000_000
 
 
-def make(directory: Path, rows: int, keys: int, key_type: str = "int", hot: float = 0.0) -> Path:
+def make(
+    directory: Path,
+    rows: int,
+    keys: int,
+    key_type: str = "int",
+    hot: float = 0.0,
+    files: int | None = None,
+    hours: int = 24,
+) -> Path:
     """A directory with Parquet files: ts TIMESTAMP_NTZ, key, price BIGINT, val DOUBLE.
 
-    Times rise over one day with a few seconds of disorder. Files that are there are taken.
+    Times rise over a day with up to DISORDER_SECONDS of disorder, and from file to file. Files that
+    are there are taken.
 
     Args:
         directory: where data of all benchmarks lie.
@@ -25,25 +36,31 @@ def make(directory: Path, rows: int, keys: int, key_type: str = "int", hot: floa
         keys: how many different keys.
         key_type: `int` or `string`.
         hot: which part of the rows has the first key, besides its even share.
+        files: how many files; None: as many as make large ones.
+        hours: over how many hours the times rise.
     """
     path = directory / f"events-{rows}-{keys}-{key_type}-{hot:g}"
+    if files is not None:
+        path = path.with_name(f"{path.name}-{files}f-{hours}h")
+    span_us = hours * HOUR_US
     if (path / "_DONE").exists():
         return path
     path.mkdir(parents=True, exist_ok=True)
     rng = np.random.default_rng(20260101)
-    rows_per_file = max(ROW_GROUP, -(-rows // 8))
+    disorder_us = DISORDER_SECONDS * 1_000_000
+    rows_per_file = max(ROW_GROUP, -(-rows // 8)) if files is None else -(-rows // files)
     for number, first in enumerate(range(0, rows, rows_per_file)):
         n_rows = min(rows_per_file, rows - first)
         with pq.ParquetWriter(path / f"part-{number:03}.parquet", _schema(key_type)) as writer:
             for offset in range(0, n_rows, ROW_GROUP):
                 n = min(ROW_GROUP, n_rows - offset)
                 index = np.arange(first + offset, first + offset + n, dtype=np.int64)
-                ts = START_US + index * (DAY_US // rows) + rng.integers(0, 2_000_000, n)
+                ts = START_US + index * (span_us // rows) + rng.integers(0, disorder_us, n)
                 key = rng.integers(0, keys, n)
                 if hot:
                     key[rng.random(n) < hot] = 0
                 columns = [
-                    pa.array(np.minimum(ts, START_US + DAY_US - 1)).cast(pa.timestamp("us")),
+                    pa.array(np.minimum(ts, START_US + span_us - 1)).cast(pa.timestamp("us")),
                     pa.array(key) if key_type == "int" else _names(key),
                     pa.array(rng.integers(0, 10_000, n)),
                     pa.array(rng.random(n) * 100),

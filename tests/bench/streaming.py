@@ -1,209 +1,166 @@
 """Streams beside Spark's own `window()`: `python -m tests.bench.streaming`.
 
-Both read the same files, as many a micro-batch, keep their state in RocksDB with a log of changes,
-wait for the same watermark and throw their rows away. What is told: seconds from the first
-micro-batch to the last, the slowest micro-batch, the most rows in state, and the bytes of state
-that the checkpoint holds at the end.
+All engines read the same files, as many a micro-batch, keep their state in RocksDB with a log of
+changes, wait for the same watermark and throw their rows away. What comes out is summed up on the
+way, and compared before a time is printed. Windows that are open when the input is used up stay in
+state: so much is the state that is told, its keys and values in bytes, besides the most rows that
+the state store had. Times of micro-batches leave out the first one, which compiles the plan.
+
+With `--peer-rows` peers read the first files alone, and sqlwin once more beside them.
 """
 
 from __future__ import annotations
 
 import argparse
-import shutil
-import tempfile
-import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+import re
 from pathlib import Path
-from typing import Any
 
-import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
 from rich.console import Console
 from rich.table import Table
 
 import sqlwin
+from tests.bench import data, soak
+from tests.bench.cases import Case
+from tests.bench.stream_engines import CONF, ENGINES, Files, Outcome, run, same
 
-_ROCKSDB = {
-    "spark.sql.streaming.stateStore.providerClass": (
-        "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
-    ),
-    "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
-    "spark.sql.session.timeZone": "UTC",
-}
-_HOURS = 24
-
-
-@dataclass(frozen=True)
-class Case:
-    """A window aggregation over the files, in minutes; TUMBLE has no slide."""
-
-    name: str
-    size: int
-    slide: int | None
-    keys: int
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """What a run took and kept."""
-
-    seconds: float
-    slowest_batch: float
-    batches: int
-    state_rows: int
-    state_bytes: int
-
-
-CASES = [
-    Case(f"{name}, {keys:,} keys", size, slide, keys)
-    for keys in (1_000, 100_000)
-    for name, size, slide in (("TUMBLE 1 min", 1, None), ("HOP 1 min / 10 min", 10, 1),
-                              ("HOP 1 min / 1 h", 60, 1))
-]  # fmt: skip
+_WINDOWS = ["TUMBLE 1 min", "HOP 1 min / 10 min", "HOP 1 min / 1 h"]
+_KEYS = [1_000, 100_000]
+_WINDOW = re.compile(r"(TUMBLE) (\d+) min|(HOP) (\d+) (s|min) / (\d+) (min|h)")
 
 
 def main() -> None:
-    """Run the cases asked for and print the table."""
+    """Run the cases asked for and print the table, or soak."""
     options = _options()
-    console = Console()
-    chosen = [c for c in CASES if all(word in c.name for word in options.case)]
-    table = Table("case", "engine", "s", "rows/s", "batches", "slowest", "state rows", "state MB")
-    with sqlwin.connect(master=options.master, conf=_ROCKSDB) as session:
-        for case in chosen:
-            files = make(options.data, options.rows, options.files, case.keys)
-            for name in options.engine:
-                outcome = ENGINES[name](session, case, files, options.per_batch)
-                row = _cells(outcome, options.rows)
-                table.add_row(case.name, name, *row)
-                console.print(case.name, name, *row)
-    console.print(table)
+    console = Console(width=160)
+    with sqlwin.connect(master=options.master, conf=CONF) as session:
+        if options.soak:
+            soak.run(session, options.soak, options.rate, options.keys[0], console)
+        else:
+            console.print(_compare(session, options, console))
 
 
-def make(directory: Path, n_rows: int, n_files: int, n_keys: int) -> Path:
-    """Files over a day whose times follow each other, rows shuffled within a file."""
-    place = directory / f"stream-{n_rows}-{n_files}-{n_keys}"
-    if place.exists():
-        return place
-    rng = np.random.default_rng(1)
-    temporary = Path(tempfile.mkdtemp(dir=directory))
-    day_us = _HOURS * 3_600_000_000
-    bounds = [n_rows * i // n_files for i in range(n_files + 1)]
-    for i in range(n_files):
-        n = bounds[i + 1] - bounds[i]
-        ts = rng.integers(day_us * i // n_files, day_us * (i + 1) // n_files, n)
-        table = pa.table(
-            {
-                "ts": pa.array(ts, pa.timestamp("us", "UTC")),
-                "key": pa.array(rng.integers(0, n_keys, n), pa.int32()),
-                "price": pa.array(rng.integers(0, 10_000, n)),
-                "val": pa.array(rng.normal(0, 1, n)),
-            }
-        )
-        pq.write_table(table, temporary / f"{i:04d}.parquet")
-    temporary.rename(place)
-    return place
+def case_of(window: str, keys: int) -> Case:
+    """The case with a window as the table of results calls it.
+
+    Raises:
+        ValueError: it is written otherwise.
+    """
+    found = _WINDOW.fullmatch(window)
+    if found is None:
+        raise ValueError(f"no window: {window}; write it as in {', '.join(_WINDOWS)}")
+    if found.group(1):
+        size = int(found.group(2))
+        return Case("TUMBLE", size, size, keys=keys)
+    slide = int(found.group(4)) * (60 if found.group(5) == "min" else 1)
+    size = int(found.group(6)) * (60 if found.group(7) == "h" else 1)
+    return Case("HOP", size, 0, keys=keys, step_seconds=slide)
 
 
-def run_sqlwin(session: sqlwin.Session, case: Case, files: Path, per_batch: int) -> Outcome:
-    """The case as SQL, with the end of input closing the last windows."""
-    window = (
-        f"TUMBLE(TABLE streamed, DESCRIPTOR(ts), INTERVAL '{case.size}' MINUTES)"
-        if case.slide is None
-        else f"HOP(TABLE streamed, DESCRIPTOR(ts), INTERVAL '{case.slide}' MINUTES, "
-        f"INTERVAL '{case.size}' MINUTES)"
-    )
-    checkpoint = Path(tempfile.mkdtemp())
-    started = time.monotonic()
-    *_, result = session.execute(f"""
-        SET 'execution.runtime-mode' = 'streaming';
-        SET 'execution.checkpointing.dir' = '{checkpoint}';
-        CREATE OR REPLACE TABLE streamed (
-          ts TIMESTAMP_LTZ(6), key INT, price BIGINT, val DOUBLE, WATERMARK FOR ts AS ts
-        ) WITH ('connector' = 'filesystem', 'path' = '{files}', 'format' = 'parquet',
-                'max-files-per-trigger' = '{per_batch}');
-        CREATE OR REPLACE TABLE nowhere WITH ('connector' = 'blackhole');
-        INSERT INTO nowhere
-        SELECT key, window_end, SUM(price) AS s, COUNT(*) AS n, AVG(val) AS a, MAX(price) AS m
-        FROM TABLE({window}) GROUP BY key, window_start, window_end
-    """)
-    seconds = time.monotonic() - started
-    assert result.stream is not None
-    progress = list(result.stream.query.recentProgress)
-    kept = [
-        p["observedMetrics"]["sqlwin.window.0"]["n_rows"] for p in progress if p["observedMetrics"]
-    ]
-    return _outcome(seconds, progress, max(kept, default=0), checkpoint)
+def _compare(session: sqlwin.Session, options: argparse.Namespace, console: Console) -> Table:
+    table = Table(
+        "case", "engine", "rows", "s", "rows/s", "times sqlwin's", "batches", "batch s, median",
+        "p99", "state rows", "state MB", "workers MB",
+        title=f"micro-batches of {options.batch_rows:,} rows",
+    )  # fmt: skip
+    for keys in options.keys:
+        for window in options.window:
+            case = case_of(window, keys)
+            _case(session, case, options, table, console)
+    return table
 
 
-def run_spark(session: sqlwin.Session, case: Case, files: Path, per_batch: int) -> Outcome:
-    """The case with Spark's own window(), which runs out of input and leaves the last windows."""
-    spark: SparkSession = session.spark
-    schema = spark.read.parquet(str(files)).schema
-    rows: DataFrame = (
-        spark.readStream.schema(schema).option("maxFilesPerTrigger", per_batch).parquet(str(files))
-    )
-    slide = f"{case.slide or case.size} minutes"
-    windows = (
-        rows.withWatermark("ts", "0 seconds")
-        .groupBy("key", F.window("ts", f"{case.size} minutes", slide))
-        .agg(F.sum("price"), F.count("*"), F.avg("val"), F.max("price"))
-    )
-    checkpoint = Path(tempfile.mkdtemp())
-    started = time.monotonic()
-    query = (
-        windows.writeStream.format("noop")
-        .option("checkpointLocation", str(checkpoint))
-        .trigger(availableNow=True)
-        .start()
-    )
-    query.awaitTermination()
-    seconds = time.monotonic() - started
-    progress = list(query.recentProgress)
-    kept = [p["stateOperators"][0]["numRowsTotal"] for p in progress if p["stateOperators"]]
-    return _outcome(seconds, progress, max(kept, default=0), checkpoint)
+def _case(
+    session: sqlwin.Session,
+    case: Case,
+    options: argparse.Namespace,
+    table: Table,
+    console: Console,
+) -> None:
+    files = _files(options, case, options.rows)
+    peers = [name for name in options.engine if name != "sqlwin"]
+    fewer = files if options.peer_rows is None else _files(options, case, options.peer_rows)
+    own: dict[int, Outcome] = {}
+    for each in {files.n_rows: files, fewer.n_rows: fewer} if peers else {files.n_rows: files}:
+        chosen = files if each == files.n_rows else fewer
+        own[each] = _told(session, case, "sqlwin", chosen, None, table, console)
+    for name in peers:
+        _told(session, case, name, fewer, own[fewer.n_rows], table, console)
 
 
-ENGINES: dict[str, Callable[[sqlwin.Session, Case, Path, int], Outcome]] = {
-    "sqlwin": run_sqlwin,
-    "spark": run_spark,
-}
-
-
-def _outcome(seconds: float, progress: Sequence[Any], state_rows: int, checkpoint: Path) -> Outcome:
-    took = [p["durationMs"].get("triggerExecution", 0) / 1_000 for p in progress]
-    # The first micro-batch compiles the plan
-    slowest = max(took[1:], default=max(took, default=0.0))
-    state = [p for p in checkpoint.rglob("state/**/*") if p.is_file()]
-    size = sum(p.stat().st_size for p in state)
-    shutil.rmtree(checkpoint, ignore_errors=True)
-    return Outcome(seconds, slowest, len(took), state_rows, size)
-
-
-def _cells(outcome: Outcome, n_rows: int) -> list[str]:
-    return [
+def _told(
+    session: sqlwin.Session,
+    case: Case,
+    name: str,
+    files: Files,
+    beside: Outcome | None,
+    table: Table,
+    console: Console,
+) -> Outcome:
+    """Run an engine and print what it took, once its result is that of sqlwin `beside` it."""
+    outcome = run(ENGINES[name], session, case, files)
+    if beside is not None and not same(beside.digest, outcome.digest):
+        console.print(f"[red]{case.name}: {name} {outcome.digest}, sqlwin {beside.digest}[/red]")
+        table.add_row(case.name, name, f"{files.n_rows:,}", "differs")
+        return outcome
+    ratio = "" if beside is None else f"{outcome.rows_per_second / beside.rows_per_second:.3f}"
+    cells = (
+        case.name,
+        name,
+        f"{outcome.n_rows:,}",
         f"{outcome.seconds:.1f}",
-        f"{n_rows / outcome.seconds:,.0f}",
-        str(outcome.batches),
-        f"{outcome.slowest_batch:.1f}",
+        f"{outcome.rows_per_second:,.0f}",
+        ratio,
+        f"{1 + len(outcome.batch_seconds)}",
+        f"{outcome.batch(50):.2f}",
+        f"{outcome.batch(99):.2f}",
         f"{outcome.state_rows:,}",
-        f"{outcome.state_bytes / 1e6:.1f}",
-    ]
+        f"{outcome.state_bytes / 1e6:.2f}",
+        f"{outcome.worker_bytes / 1e6:,.0f}",
+    )
+    console.print(" | ".join(cells))
+    table.add_row(*cells)
+    return outcome
+
+
+def _files(options: argparse.Namespace, case: Case, n_rows: int) -> Files:
+    """The files with the first `n_rows` rows, linked into a directory where these are not all."""
+    n_files = -(-options.rows // options.batch_rows) * options.per_batch
+    path = data.make(options.data, options.rows, case.keys, files=n_files, hours=options.hours)
+    if n_rows >= options.rows:
+        return Files(path, options.rows, options.per_batch)
+    n_batches = max(2, n_rows // options.batch_rows)
+    first = path.with_name(f"{path.name}-first-{n_batches * options.per_batch}")
+    first.mkdir(exist_ok=True)
+    for file in sorted(path.glob("*.parquet"))[: n_batches * options.per_batch]:
+        if not (first / file.name).exists():
+            (first / file.name).hardlink_to(file)
+    return Files(first, n_batches * options.batch_rows, options.per_batch)
 
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.bench.streaming", description=__doc__)
-    parser.add_argument("case", nargs="*", help="run cases whose name holds all of these words")
+    parser.add_argument("--window", action="append", help=f"such as {', '.join(_WINDOWS)}")
+    parser.add_argument("--keys", type=int, action="append", help="different keys; repeatable")
     parser.add_argument("--rows", type=int, default=20_000_000)
-    parser.add_argument("--files", type=int, default=20)
+    parser.add_argument("--batch-rows", type=int, default=2_000_000, help="rows a micro-batch")
     parser.add_argument("--per-batch", type=int, default=2, help="files a micro-batch")
-    parser.add_argument("--engine", nargs="*", choices=ENGINES, default=list(ENGINES))
-    parser.add_argument("--master", default="local[*]")
-    parser.add_argument("--data", type=Path, default=Path(tempfile.gettempdir()))
-    return parser.parse_args()
+    parser.add_argument("--hours", type=int, default=24, help="the time that the rows span")
+    parser.add_argument("--engine", action="append", choices=ENGINES, help="repeatable")
+    parser.add_argument("--peer-rows", type=int, help="about so many rows, for the peers")
+    parser.add_argument("--soak", type=float, help="minutes of rows that are made up, sqlwin alone")
+    parser.add_argument("--rate", type=int, default=50_000, help="rows a second, to soak with")
+    parser.add_argument("--master", default="local[2]", help="Spark's master")
+    parser.add_argument("--data", type=Path, default=Path("bench-data"), help="where data is kept")
+    options = parser.parse_args()
+    options.window = options.window or _WINDOWS
+    options.keys = options.keys or _KEYS
+    options.engine = options.engine or list(ENGINES)
+    for window in options.window:
+        try:
+            case_of(window, 1)
+        except ValueError as error:
+            parser.error(str(error))
+    return options
 
 
 if __name__ == "__main__":

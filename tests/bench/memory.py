@@ -1,0 +1,118 @@
+"""How much memory the processes of a run hold: the Python workers, and the JVM below this process.
+
+Linux alone tells.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+_PAUSE = 0.1
+_RESET_PEAK = "5"
+
+
+class Memory:
+    """What the largest worker held, in bytes, and what all of them did together, at most."""
+
+    peak = 0
+    together = 0
+
+
+@contextmanager
+def workers_peak() -> Iterator[Memory]:
+    """Watch the Python workers below this process."""
+    memory, stopped = Memory(), threading.Event()
+    for pid in workers():
+        _write(f"/proc/{pid}/clear_refs", _RESET_PEAK)
+
+    def look() -> None:
+        found = workers()
+        memory.peak = max(memory.peak, *map(_peak, found), 0)
+        memory.together = max(memory.together, sum(map(resident, found)))
+
+    def watch() -> None:
+        while not stopped.wait(_PAUSE):
+            look()
+
+    watcher = threading.Thread(target=watch, daemon=True)
+    watcher.start()
+    try:
+        yield memory
+    finally:
+        stopped.set()
+        watcher.join()
+        look()
+
+
+def workers() -> list[int]:
+    """Processes of PySpark's daemon and its forks, below this one."""
+    return _below(lambda command: "daemon" in command)
+
+
+def jvms() -> list[int]:
+    """The JVM that this process started."""
+    return _below(lambda command: Path(command.split("\0")[0]).name == "java")
+
+
+def resident(pid: int) -> int:
+    """The resident set of a process, in bytes; 0 once it is gone."""
+    return _status(pid, "VmRSS:")
+
+
+def cpu_seconds(pids: list[int]) -> float:
+    """The processor time that some processes have taken so far."""
+    ticks = 0
+    for pid in pids:
+        fields = _read(f"/proc/{pid}/stat").rpartition(")")[2].split()
+        if len(fields) > 12:
+            ticks += int(fields[11]) + int(fields[12])
+    return ticks / os.sysconf("SC_CLK_TCK")
+
+
+def _below(is_wanted: Callable[[str], bool]) -> list[int]:
+    parent: dict[int, int] = {}
+    for name in filter(str.isdigit, os.listdir("/proc")):
+        fields = _read(f"/proc/{name}/stat").rpartition(")")[2].split()
+        if len(fields) > 1:
+            parent[int(name)] = int(fields[1])
+    return [
+        pid for pid in parent if _is_below(pid, parent) and is_wanted(_read(f"/proc/{pid}/cmdline"))
+    ]
+
+
+def _is_below(pid: int, parent: dict[int, int]) -> bool:
+    while pid in parent:
+        pid = parent[pid]
+        if pid == os.getpid():
+            return True
+    return False
+
+
+def _peak(pid: int) -> int:
+    return _status(pid, "VmHWM:")
+
+
+def _status(pid: int, name: str) -> int:
+    for line in _read(f"/proc/{pid}/status").splitlines():
+        if line.startswith(name):
+            return int(line.split()[1]) << 10
+    return 0
+
+
+def _read(path: str) -> str:
+    """A file that may be gone with its process by now."""
+    try:
+        return Path(path).read_text(errors="replace")
+    except OSError:
+        return ""
+
+
+def _write(path: str, text: str) -> None:
+    try:
+        Path(path).write_text(text)
+    except OSError:
+        return  # gone, or not ours to reset: its peak is then that of its life

@@ -1,0 +1,198 @@
+"""The engines that streams are compared on.
+
+Each is a streaming DataFrame over the same files, so that source, sink, trigger, state store and
+what is measured are the same for all.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.types import DataType, StructType
+
+import sqlwin
+from tests.bench import cases
+from tests.bench.cases import Case
+from tests.bench.data import DISORDER_SECONDS
+from tests.bench.memory import workers_peak
+
+CONF = {
+    "spark.sql.streaming.stateStore.providerClass": (
+        "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+    ),
+    "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
+    "spark.sql.streaming.numRecentProgressUpdates": "1000000",
+    "spark.sql.session.timeZone": "UTC",
+}
+
+Digest = tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a run gave, took and kept.
+
+    Attributes:
+        digest: of the rows that came out.
+        n_rows: rows that came in.
+        seconds: from the start of the query to its end.
+        batch_seconds: of each micro-batch but the first, which compiles the plan.
+        state_rows: rows of the state store, at most.
+        state_bytes: keys and values of the state store, after the last micro-batch with rows.
+        worker_bytes: what the Python workers held together, at most.
+    """
+
+    digest: Digest
+    n_rows: int
+    seconds: float
+    batch_seconds: tuple[float, ...]
+    state_rows: int
+    state_bytes: int
+    worker_bytes: int
+
+    @property
+    def rows_per_second(self) -> float:
+        """Of the whole run."""
+        return self.n_rows / self.seconds
+
+    def batch(self, percent: float) -> float:
+        """A percentile of the micro-batches' seconds."""
+        return float(np.percentile(self.batch_seconds, percent)) if self.batch_seconds else 0.0
+
+
+@dataclass(frozen=True)
+class Files:
+    """The input: `n_rows` rows in Parquet files, `per_batch` of which make a micro-batch."""
+
+    path: Path
+    n_rows: int
+    per_batch: int
+
+
+@dataclass(frozen=True)
+class Engine:
+    """A way to compute a case: a streaming DataFrame of its columns, and what its state holds."""
+
+    rows: Callable[[sqlwin.Session, Case, Files], DataFrame]
+    state_bytes: Callable[[sqlwin.Session, Path, Mapping[str, Any]], int]
+
+
+def run(engine: Engine, session: sqlwin.Session, case: Case, files: Files) -> Outcome:
+    """All the files, micro-batch by micro-batch; windows that are open at the end stay open."""
+    digest = case.digest.split(", ")
+    observed = [F.expr(each).alias(f"d{i}") for i, each in enumerate(digest)]
+    rows = engine.rows(session, case, files).observe("digest", *observed)
+    checkpoint = Path(tempfile.mkdtemp(prefix="stream-"))
+    writer = rows.writeStream.format("noop").option("checkpointLocation", str(checkpoint))
+    try:
+        with workers_peak() as memory:
+            started = time.monotonic()
+            query = writer.outputMode("append").trigger(availableNow=True).start()
+            query.awaitTermination()
+            seconds = time.monotonic() - started
+        progress = list(query.recentProgress)
+        last = [p for p in progress if p["stateOperators"]][-1]
+        return Outcome(
+            digest=_digest(progress, len(digest)),
+            n_rows=sum(p["numInputRows"] for p in progress),
+            seconds=seconds,
+            batch_seconds=tuple(_seconds(p) for p in progress[1:] if p["numInputRows"]),
+            state_rows=max(p["stateOperators"][0]["numRowsTotal"] for p in progress),
+            state_bytes=engine.state_bytes(session, checkpoint, last),
+            worker_bytes=memory.together,
+        )
+    finally:
+        shutil.rmtree(checkpoint, ignore_errors=True)
+
+
+def same(left: Digest, right: Digest) -> bool:
+    """Whether two results are equal but for the rounding of sums."""
+    return all(
+        abs(a - b) <= 1e-9 * max(abs(a), abs(b), 1) for a, b in zip(left, right, strict=True)
+    )
+
+
+def _digest(progress: Sequence[Any], n_parts: int) -> Digest:
+    found = [p["observedMetrics"]["digest"] for p in progress if "digest" in p["observedMetrics"]]
+    return tuple(float(sum(row[i] or 0 for row in found)) for i in range(n_parts))
+
+
+def _seconds(progress: Mapping[str, Any]) -> float:
+    return float(progress["durationMs"].get("triggerExecution", 0)) / 1_000
+
+
+# -- sqlwin ----------------------------------------------------------------------------------------
+
+
+def _sqlwin_rows(session: sqlwin.Session, case: Case, files: Files) -> DataFrame:
+    session.execute(f"""
+        SET 'execution.runtime-mode' = 'streaming';
+        CREATE OR REPLACE TABLE events (
+          ts TIMESTAMP(6), key BIGINT, price BIGINT, val DOUBLE,
+          WATERMARK FOR ts AS ts - INTERVAL '{DISORDER_SECONDS}' SECOND
+        ) WITH ('connector' = 'filesystem', 'path' = '{files.path}', 'format' = 'parquet',
+                'max-files-per-trigger' = '{files.per_batch}')
+    """)
+    return session.sql(cases.sqlwin_sql(case))
+
+
+def _sqlwin_state(session: sqlwin.Session, checkpoint: Path, last: Mapping[str, Any]) -> int:
+    """Every name and blob."""
+    states = session.spark.read.format("statestore").option("stateVarName", "blobs")
+    size = F.sum(F.expr("length(user_map_key.name) + length(user_map_value.blob)"))
+    (row,) = states.load(str(checkpoint)).select(size).collect()
+    return int(row[0] or 0)
+
+
+# -- Spark -----------------------------------------------------------------------------------------
+
+
+def _spark_rows(session: sqlwin.Session, case: Case, files: Files) -> DataFrame:
+    """Spark's own window(), which waits for the same watermark."""
+    spark = session.spark
+    schema = spark.read.parquet(str(files.path)).schema
+    reader = spark.readStream.schema(schema).option("maxFilesPerTrigger", files.per_batch)
+    rows = reader.parquet(str(files.path)).withColumn("ts", F.col("ts").cast("timestamp"))
+    # state is kept by the key and its window, whose two ends Spark names `window`
+    window = F.window("ts", f"{case.size} minutes", f"{case.step_us // 1_000_000} seconds")
+    return (
+        rows.withWatermark("ts", f"{DISORDER_SECONDS} seconds")
+        .groupBy("key", window)
+        .agg(
+            F.sum("price").alias("s"),
+            F.count("*").alias("n"),
+            F.avg("val").alias("a"),
+            F.max("price").alias("m"),
+        )
+    )
+
+
+def _spark_state(session: sqlwin.Session, checkpoint: Path, last: Mapping[str, Any]) -> int:
+    """Rows times the size of a row, which is the same for all: every type in it is fixed."""
+    states = session.spark.read.format("statestore").load(str(checkpoint))
+    fields = {field.name: field.dataType for field in states.schema}
+    row = _unsafe_row_bytes(fields["key"]) + _unsafe_row_bytes(fields["value"])
+    return int(last["stateOperators"][0]["numRowsTotal"]) * row
+
+
+def _unsafe_row_bytes(type_: DataType) -> int:
+    """The bytes of an UnsafeRow: a bit for each NULL and 8 bytes a field; rows in it follow it."""
+    if not isinstance(type_, StructType):
+        return 0
+    bitmap = -(-len(type_) // 64) * 8
+    return bitmap + 8 * len(type_) + sum(_unsafe_row_bytes(field.dataType) for field in type_)
+
+
+ENGINES = {
+    "sqlwin": Engine(_sqlwin_rows, _sqlwin_state),
+    "spark": Engine(_spark_rows, _spark_state),
+}
