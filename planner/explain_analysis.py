@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from planner.explain_stream_analysis import stream_ended, stream_lines
 from planner.operator_figures import counted, seconds_text, size_text
 
 _HEADS = ("operator", "rows in", "rows out", "bytes out", "task time", "peak memory")
@@ -22,11 +23,17 @@ def analysis_text(query: dict[str, Any]) -> str:
         return ""
     rows = analysis["rows_out"]
     ended = f", {counted(rows, 'rows')}" if rows is not None else ""
-    lines = ["== Execution ==", f"finished in {seconds_text(analysis['seconds'])}{ended}", ""]
+    if analysis["stream"] is None:
+        begin = f"finished in {seconds_text(analysis['seconds'])}{ended}"
+    else:
+        begin = stream_ended(analysis)
+    lines = ["== Execution ==", begin, ""]
     lines += _table(_HEADS, _operators(query), n_left=1)
     facts = list(_facts(query))
     if facts:
         lines += ["", *facts]
+    if analysis["stream"] is not None:
+        lines += ["", *stream_lines(analysis)]
     if analysis["stages"]:
         lines += ["", *_table(_STAGE_HEADS, _stages(query), n_left=0)]
     return "\n".join(lines) + "\n"

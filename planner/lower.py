@@ -111,7 +111,8 @@ class Lowering:
         inputs = tuple((name, step) for name, step in self.steps.items() if name in names)
         return SqlStep(to_sql(query), inputs)
 
-    def _label(self, node: Node, position: int = 0) -> str:
+    def label(self, node: Node, position: int = 0) -> str:
+        """The name of an operator of the node, the topmost first; empty if nothing is counted."""
         labels = self.labels.get(id(node))
         return labels[position] if labels else ""
 
@@ -211,7 +212,7 @@ class Lowering:
             node.input, node.window, node.time_column, node.time_type, (START, END, TIME)
         )
         if self.labels:
-            step = MeasuredStep(step, self._label(node, -1))
+            step = MeasuredStep(step, self.label(node, -1))
         expanded = self.named(step)
         columns = {"start": START, "end": END, "time": TIME}
         computed = {key.name: key.expr for key in node.keys}
@@ -234,7 +235,7 @@ class Lowering:
             END,
         )
         merged = self.named(
-            GlobalStep(self._exchange_step(node.input), aggregation, self._label(node))
+            GlobalStep(self._exchange_step(node.input), aggregation, self.label(node))
         )
         windows = {key.name: window_column(key, node.time_type) for key in node.window_keys}
         items = [alias(windows.get(c.name, column(c.name)), c.name) for c in node.schema]
@@ -253,7 +254,7 @@ class Lowering:
                 shared.slice_end,
                 shared.accumulators,
                 shared.levels,
-                self._label(shared),
+                self.label(shared),
                 shared.partitions,
                 shared.buckets,
             )
@@ -261,7 +262,7 @@ class Lowering:
         assert isinstance(exchange, Exchange)
         local = self._local_step(exchange.input)
         return ExchangeStep(
-            local, exchange.keys, self._label(exchange), exchange.partitions, exchange.buckets
+            local, exchange.keys, self.label(exchange), exchange.partitions, exchange.buckets
         )
 
     def _local_step(self, local: Node) -> LocalStages:
@@ -271,7 +272,7 @@ class Lowering:
             below = self._local_step(local.input)
             assert isinstance(below, LocalStep)  # a scan hands on blobs, not rows
             step = SqlStep(to_sql(expanded), ((name, below),))
-            return MeasuredStep(step, self._label(local)) if self.labels else step
+            return MeasuredStep(step, self.label(local)) if self.labels else step
         if isinstance(local, ScanLocalWindowAggregate):
             return ScanLocalStep(
                 local.source,
@@ -283,7 +284,7 @@ class Lowering:
                 local.keys,
                 local.partials,
                 local.slice_end,
-                label=self._label(local),
+                label=self.label(local),
             )
         assert isinstance(local, LocalWindowAggregate)
         if any(plan.call.user is not None for plan in local.plans):
@@ -295,7 +296,7 @@ class Lowering:
                 tuple((key.name, to_sql(key.expr)) for key in local.keys),
                 row_partials(local.plans),
                 local.slice_end,
-                self._label(local),
+                self.label(local),
             )
         partials = tuple(
             PartialColumn(partial.name, to_sql(partial.expr), partial.struct_fields)
@@ -310,7 +311,7 @@ class Lowering:
             tuple((key.name, to_sql(key.expr)) for key in local.keys),
             partials,
             local.slice_end,
-            self._label(local),
+            self.label(local),
         )
 
 

@@ -19,7 +19,7 @@ from planner.logical import (
     WindowJoin,
     WindowRank,
 )
-from planner.lower import END, START, Lowering, lower, window_column
+from planner.lower import END, START, Labels, Lowering, lower, window_column
 from planner.physical import Exchange, GlobalWindowAggregate, LocalWindowAggregate
 from planner.row_partials import row_partials
 from planner.sql import alias, column, to_sql
@@ -29,7 +29,7 @@ from planner.stream_windows import lower_whole_windows
 from planner.streams import stream_named, streams_of
 from runtime.errors import AnalysisError
 from runtime.spec import Session, Window, WindowAggregation
-from runtime.steps import ExpandStep, Step
+from runtime.steps import ExpandStep, MeasuredStep, Step
 from runtime.stream_spec import (
     KEEP,
     ROW_KIND,
@@ -50,6 +50,7 @@ def lower_stream(
     time_zone: str,
     emits_updates: bool = False,
     refusals: tuple[str, ...] = (),
+    labels: Labels | None = None,
 ) -> Step:
     """The steps that compute `plan` over streams.
 
@@ -59,12 +60,13 @@ def lower_stream(
         time_zone: the session's.
         emits_updates: whether results can come more than once; ROW_KIND then comes first.
         refusals: why the optimizer left window aggregates in one phase.
+        labels: names under which EXPLAIN ANALYZE counts, as in `planner.lower.lower`.
 
     Raises:
         AnalysisError: something in the plan cannot be computed on a stream, or a watermark is
             missing.
     """
-    return _StreamLowering(catalog, time_zone, emits_updates, refusals).step(plan)
+    return _StreamLowering(catalog, time_zone, emits_updates, refusals, labels or {}).step(plan)
 
 
 def lower_stream_rows(
@@ -87,7 +89,7 @@ def lower_stream_rows(
         AnalysisError: something in the plan cannot be computed on a stream, or a watermark is
             missing.
     """
-    lowering = _StreamLowering(catalog, time_zone, False, refusals)
+    lowering = _StreamLowering(catalog, time_zone, False, refusals, {})
     rows = StreamRows(lowering, catalog)
     query = rows.carried(plan, None if time is None else time[0])
     is_cascade = all(source.name.startswith("window operator") for source in rows.sources)
@@ -97,9 +99,14 @@ def lower_stream_rows(
 
 class _StreamLowering(Lowering):
     def __init__(
-        self, catalog: Catalog, time_zone: str, emits_updates: bool, refusals: tuple[str, ...]
+        self,
+        catalog: Catalog,
+        time_zone: str,
+        emits_updates: bool,
+        refusals: tuple[str, ...],
+        labels: Labels,
     ) -> None:
-        super().__init__({})
+        super().__init__(labels)
         self._catalog = catalog
         self._time_zone = time_zone
         self._emits_updates = emits_updates
@@ -109,6 +116,7 @@ class _StreamLowering(Lowering):
     def query(self, node: Node) -> exp.Query:
         """The node as Spark SQL over streams; what is not SQL in it becomes a named step."""
         if not isinstance(node, TableScan) and not streams_of(node, self._catalog):
+            # what is at rest is read with each micro-batch: its rows are not counted
             return self.named(lower(node))
         refused = refused_node(node, self._refusals)
         if refused is not None:
@@ -129,7 +137,10 @@ class _StreamLowering(Lowering):
                 query = self._sql_query(node)
             case _:
                 query = self._query(node)
-        return self._with_row_kind(query, node)
+        query = self._with_row_kind(query, node)
+        if id(node) not in self.labels or isinstance(node, TableScan):
+            return query
+        return self.named(MeasuredStep(self.sql_step(query), self.label(node)))
 
     def operator(self, node: GlobalWindowAggregate) -> tuple[exp.Select, StreamSource]:
         """The windows of an operator, with what it tells in band, and itself as a source."""
@@ -151,7 +162,7 @@ class _StreamLowering(Lowering):
         )
         number = self._n_operators
         self._n_operators += 1
-        merged = self.named(StreamWindowStep(step, aggregation, number))
+        merged = self.named(StreamWindowStep(step, aggregation, number, self.label(node)))
         windows = {key.name: window_column(key, node.time_type) for key in node.window_keys}
         items = [alias(windows.get(c.name, column(c.name)), c.name) for c in node.schema]
         told = [column(name) for name in (KEEP, SOURCE, WATERMARK)]
@@ -171,7 +182,10 @@ class _StreamLowering(Lowering):
                 "joined",
                 hint="leave out early firing and allowed lateness",
             )
-        return lower_whole_windows(node, self, self._catalog, self._time_zone)
+        rows, source = lower_whole_windows(node, self, self._catalog, self._time_zone)
+        if id(node) in self.labels:
+            rows = self.named(MeasuredStep(self.sql_step(rows), self.label(node)))
+        return rows, source
 
     def _local_stream_step(self, local: LocalWindowAggregate) -> StreamLocalStep:
         rows = StreamRows(self, self._catalog)
@@ -192,6 +206,7 @@ class _StreamLowering(Lowering):
             local.slice_end,
             self._time_zone,
             is_cascade=all(source.name.startswith("window operator") for source in rows.sources),
+            label=self.label(local),
         )
 
     def _check(self, node: SqlQuery) -> None:

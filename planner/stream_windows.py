@@ -34,7 +34,7 @@ from planner.streams import stream_named, streams_of
 from planner.window_properties import identifies_window, window_properties
 from runtime.errors import AnalysisError
 from runtime.spec import Tumble, WindowAggregation
-from runtime.steps import SqlStep, Step
+from runtime.steps import MeasuredStep, SqlStep, Step
 from runtime.stream_spec import (
     KEEP,
     SOURCE,
@@ -48,6 +48,7 @@ from runtime.stream_spec import (
 )
 
 WholeWindows = Aggregate | WindowRank | WindowDeduplicate | WindowJoin
+_COUNTED = GlobalWindowAggregate | WholeWindows
 
 _AT, _SLICE_END = "$at", "$slice_end"
 # All rows of a task are in this one.
@@ -62,6 +63,9 @@ class Lowerings(Operators, Protocol):
 
     def sql_step(self, query: exp.Query) -> SqlStep:
         """A query over the steps that it names."""
+
+    def label(self, node: Node) -> str:
+        """Under which name EXPLAIN ANALYZE counts the rows of a node; empty if it does not."""
 
 
 def lower_whole_windows(
@@ -237,6 +241,10 @@ class _Lowering:
             )
         rows = StreamRows(self._lowerings, self._catalog)
         query = rows.windows(node)
+        # window operators count for themselves
+        if (label := self._lowerings.label(node)) and not isinstance(node, _COUNTED):
+            step = MeasuredStep(self._lowerings.sql_step(query), label)
+            query = self._lowerings.named(step)
         return query, rows.sources[0] if len(rows.sources) == 1 else None
 
 

@@ -73,11 +73,17 @@ class SparkFigures:
 
 
 class Watch:
-    """Finds again, in Spark's records, what ran while it was `running`."""
+    """Finds again, in Spark's records, what ran while it was `running`.
 
-    def __init__(self, spark: SparkSession) -> None:
+    Args:
+        spark: the session.
+        token: what stands in the descriptions of what ran; made up if it is not given. Spark puts
+            a stream's run id in the descriptions of all that it runs.
+    """
+
+    def __init__(self, spark: SparkSession, token: str | None = None) -> None:
         self._spark = spark
-        self._token = f"analyze-{uuid4().hex}"
+        self._token = token or f"analyze-{uuid4().hex}"
 
     @contextmanager
     def running(self) -> Iterator[None]:
@@ -90,17 +96,23 @@ class Watch:
         finally:
             context.setLocalProperty("spark.job.description", before)  # type: ignore[arg-type]
 
-    def figures(self) -> SparkFigures:
-        """What was measured. Waits until Spark's own records are complete."""
+    def figures(self, *, has_nodes: bool = True, last: int | None = None) -> SparkFigures:
+        """What was measured. Waits until Spark's own records are complete.
+
+        Args:
+            has_nodes: whether to read the nodes of the plans too.
+            last: how many executions, the latest ones; None: all.
+        """
         jvm_context: Any = self._spark.sparkContext._jsc.sc()
         jvm_context.listenerBus().waitUntilEmpty(_MOST_WAIT_MS)
         store = self._spark._jsparkSession.sharedState().statusStore()
         nodes: list[SparkNode] = []
         stage_ids: set[int] = set()
-        for execution in _listed(store.executionsList()):
-            if self._token in str(execution.description()):
+        ran = [e for e in _listed(store.executionsList()) if self._token in str(e.description())]
+        for execution in ran if last is None else ran[-last:]:
+            if has_nodes:
                 nodes += _nodes(store, execution.executionId())
-                stage_ids |= {int(s) for s in execution.stages().mkString(",").split(",") if s}
+            stage_ids |= {int(s) for s in execution.stages().mkString(",").split(",") if s}
         stages = (_stage(jvm_context.statusStore(), stage) for stage in sorted(stage_ids))
         return SparkFigures(tuple(nodes), tuple(s for s in stages if s is not None))
 

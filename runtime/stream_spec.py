@@ -77,6 +77,7 @@ class StreamLocalStep:
         slice_end: the name of the slice end column.
         time_zone: the zone on whose wall clock the windows of instants are.
         is_cascade: whether the input is another window operator, whose rows tell the watermark.
+        label: under which name EXPLAIN ANALYZE counts; empty if it does not.
     """
 
     input: Step
@@ -89,6 +90,7 @@ class StreamLocalStep:
     slice_end: str
     time_zone: str
     is_cascade: bool = False
+    label: str = ""
 
 
 @dataclass(frozen=True)
@@ -102,11 +104,13 @@ class StreamWindowStep:
         input: the local stage.
         aggregation: what is merged.
         number: tells the operators of a query apart, from 0 in the order of the data's way.
+        label: under which name EXPLAIN ANALYZE counts; empty if it does not.
     """
 
     input: StreamLocalStep
     aggregation: WindowAggregation
     number: int
+    label: str = ""
 
 
 @dataclass(frozen=True)

@@ -49,19 +49,15 @@ def analyzed(
     Raises:
         SqlwinError: Spark cannot measure it, or the run fails.
     """
-    if is_remote(spark):
-        raise AnalysisError(
-            "EXPLAIN ANALYZE needs Spark's own figures, which Spark Connect does not hand out",
-            hint="run it on an embedded session or with --master",
-        )
+    refuse_remote(spark)
     labels = operator_ids(physical)
     meter, watch = Meter(spark), Watch(spark)
     top = physical.input if isinstance(physical, Sink) else physical
     frame = dataframe(spark, lower(top, labels), replace(options, meter=meter))
     if frame.isStreaming:
         raise AnalysisError(
-            "EXPLAIN ANALYZE takes queries that end, and this one reads a stream",
-            hint="leave ANALYZE out, or read the same data as a batch",
+            "EXPLAIN ANALYZE cannot measure a DataFrame that is a stream but for sqlwin",
+            hint="declare it with a watermark: session.register(name, dataframe, watermark=...)",
         )
     begun = time.perf_counter()
     with watch.running():
@@ -71,6 +67,19 @@ def analyzed(
     found = {**query, "analysis": analysis_document(query, meter.results(), figures, seconds)}
     found["text"] = query["text"] + "\n" + analysis_text(found)
     return found
+
+
+def refuse_remote(spark: SparkSession) -> None:
+    """Say that nothing can be measured over Spark Connect.
+
+    Raises:
+        AnalysisError: it is such a session.
+    """
+    if is_remote(spark):
+        raise AnalysisError(
+            "EXPLAIN ANALYZE needs Spark's own figures, which Spark Connect does not hand out",
+            hint="run it on an embedded session or with --master",
+        )
 
 
 def without_results(frame: DataFrame) -> None:
@@ -110,6 +119,7 @@ def analysis_document(
         "operators": found,
         "stages": list(stages.values()),
         "spark_operators": [_spark_node(node) for node in spark.nodes],
+        "stream": None,
     }
 
 

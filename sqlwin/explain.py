@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 
 from planner.explain_document import query_document
+from planner.logical import Sink
+from planner.plan import Plan
 from runtime.errors import SqlwinError
 from sqlwin.analysis import Json, analyzed, without_results
+from sqlwin.inserts import insert_target
 from sqlwin.plans import Plans
 from sqlwin.statement_sets import Inserts
 from sqlwin.statements import CreateTable, Insert, Query, Statement, StatementSet
+from sqlwin.stream_analysis import analyzed_stream
+from sqlwin.stream_queries import Measuring
+from sqlwin.stream_results import start_insert
+from sqlwin.streams import Stream
 
 
 def can_explain(statement: Statement) -> bool:
@@ -22,9 +31,14 @@ def can_explain(statement: Statement) -> bool:
 
 
 class Explanations:
-    """Explains statements."""
+    """Explains statements.
+
+    Attributes:
+        take_interrupt: whether a person wants a stream that is measured to end now; told once.
+    """
 
     def __init__(self, plans: Plans, inserts: Inserts) -> None:
+        self.take_interrupt: Callable[[], bool] = lambda: False
         self._plans = plans
         self._inserts = inserts
 
@@ -61,11 +75,7 @@ class Explanations:
         if not analyze:
             return [explained]
         if self._plans.stream_queries.is_stream(plan):
-            raise SqlwinError(
-                "EXPLAIN ANALYZE measures a run that ends, and this query reads a stream",
-                hint="SHOW STREAMS tells how running streams stand; "
-                "SET 'execution.runtime-mode' = 'batch' measures a batch",
-            )
+            return [self._analyzed_stream(explained, plan, statement)]
 
         def run(rows: DataFrame) -> None:
             if isinstance(statement, Insert):
@@ -80,6 +90,27 @@ class Explanations:
             raise
         except Exception as error:
             raise self._plans.explained(statement.text)(error) from error
+
+    def _analyzed_stream(self, explained: Json, plan: Plan, statement: Statement) -> Json:
+        told = self._plans.explained(statement.text)
+        queries = self._plans.stream_queries
+        whole = plan.physical
+        if isinstance(whole, Sink):
+            plan = replace(plan, physical=whole.input)
+
+        def start(measuring: Measuring) -> Stream | str:
+            if isinstance(statement, Insert):
+                table = insert_target(self._plans.catalog, statement.name)
+                return start_insert(queries, plan, statement, table, told, measuring)
+            return queries.discard(plan, statement.text, told, measuring)
+
+        duration_us = int(self._plans.config.get("sqlwin.analyze.duration"))
+        seconds = duration_us / 1_000_000 or None
+        spark = self._plans.spark
+        try:
+            return analyzed_stream(explained, whole, spark, start, seconds, self.take_interrupt)
+        except PySparkException as error:
+            raise told(error) from error
 
     def _documents_together(self, inserts: Sequence[Insert]) -> list[Json]:
         """Documents of INSERTs that share what they can; in texts a shared part stands once."""

@@ -105,6 +105,18 @@ class Session:
             except SqlwinError as error:
                 raise _placed(error, part, script, file) from error
 
+    @property
+    def take_interrupt(self) -> Callable[[], bool]:
+        """Asked, while EXPLAIN ANALYZE runs a stream, whether the run is to end now.
+
+        For programs in which Ctrl-C raises no KeyboardInterrupt in the thread of the session.
+        """
+        return self._runner.explanations.take_interrupt
+
+    @take_interrupt.setter
+    def take_interrupt(self, ask: Callable[[], bool]) -> None:
+        self._runner.explanations.take_interrupt = ask
+
     def explain(
         self, sql: str, mode: str = "text", file: str | None = None, *, analyze: bool = False
     ) -> str:

@@ -91,6 +91,12 @@ SETTINGS: dict[str, Setting] = {
             "a name for the jobs of the statements that follow",
         ),
         Setting(
+            "sqlwin.analyze.duration",
+            Type.DURATION,
+            "30 s",
+            "for how long EXPLAIN ANALYZE runs a stream whose input does not end; 0: until Ctrl-C",
+        ),
+        Setting(
             "sqlwin.emit.early-fire.rows",
             Type.INT,
             "0",

@@ -6,7 +6,7 @@ import os
 import re
 import tempfile
 from collections.abc import Callable, Iterator
-from dataclasses import fields, is_dataclass, replace
+from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
@@ -14,10 +14,20 @@ from pyspark.sql.streaming.listener import StreamingQueryListener
 
 from planner.explain import physical_text
 from planner.explain_stream import explain_stream
+from planner.logical import Sink
+from planner.lower import Labels
 from planner.lower_stream import lower_stream, lower_stream_rows, streams_of
 from planner.plan import Plan
+from runtime.batch.meter import Meter
 from runtime.errors import SqlwinError
-from runtime.sinks.streaming import StreamRun, Take, check_sink, start_taking, start_writing
+from runtime.sinks.streaming import (
+    StreamRun,
+    Take,
+    check_sink,
+    start_discarding,
+    start_taking,
+    start_writing,
+)
 from runtime.sources import is_unbounded
 from runtime.sources.filesystem_stream import monitor_interval_us
 from runtime.spark_files import files_at
@@ -46,6 +56,19 @@ _FREE_OPTIONS = frozenset(
 
 
 Explained = Callable[[BaseException], SqlwinError]
+
+
+@dataclass(frozen=True)
+class Measuring:
+    """How EXPLAIN ANALYZE measures a stream.
+
+    Attributes:
+        labels: the names of the operators of each node of its plan, by `id(node)`.
+        meter: what counts.
+    """
+
+    labels: Labels
+    meter: Meter
 
 
 class StreamQueries:
@@ -87,6 +110,7 @@ class StreamQueries:
         columns: tuple[str, ...],
         overwrite: bool,
         explained: Explained,
+        measuring: Measuring | None = None,
     ) -> Stream | str:
         """Start an INSERT from a stream into a kept table.
 
@@ -99,7 +123,7 @@ class StreamQueries:
         def start(rows: DataFrame, run: StreamRun) -> Any:
             return start_writing(_arranged(rows, table, columns), table, run)
 
-        return self._start(plan, text, table.name, start, explained)
+        return self._start(plan, text, table.name, start, explained, measuring)
 
     def select(self, plan: Plan, text: str, take: Take, explained: Explained) -> Stream | str:
         """Start a query whose rows go to a function of this process.
@@ -113,6 +137,12 @@ class StreamQueries:
 
         return self._start(plan, text, "select", start, explained)
 
+    def discard(
+        self, plan: Plan, text: str, explained: Explained, measuring: Measuring
+    ) -> Stream | str:
+        """Start a query whose rows are thrown away; it begins anew, and leaves no checkpoint."""
+        return self._start(plan, text, "nowhere", start_discarding, explained, measuring, False)
+
     # -- starting ------------------------------------------------------------------------------
 
     def _start(
@@ -122,9 +152,11 @@ class StreamQueries:
         sink: str,
         start: Callable[[DataFrame, StreamRun], Any],
         explained: Explained,
+        measuring: Measuring | None = None,
+        may_resume: bool = True,
     ) -> Stream | str:
         name = str(self._config.get("pipeline.name")) or sink
-        directory, name, keeps = self._directory(name)
+        directory, name, keeps = self._directory(name, may_resume)
         files = files_at(self._spark, directory)
         identity = self._identity(plan)
         partitions = self._partitions()
@@ -138,7 +170,7 @@ class StreamQueries:
             end_of_input=checkpoint.end_of_input,
         )
         ends = self.ends(plan)
-        rows = self._dataframe(plan, options)
+        rows = self._dataframe(plan, options, measuring)
         number = self.streams.next_number()
         run = StreamRun(
             name=f"{name} ({number})",
@@ -181,9 +213,9 @@ class StreamQueries:
         finally:
             self._spark.conf.set(key, before)
 
-    def _directory(self, name: str) -> tuple[str, str, bool]:
+    def _directory(self, name: str, may_stay: bool) -> tuple[str, str, bool]:
         """Where a stream of a name keeps its checkpoint, the name it gets, and whether it stays."""
-        base = str(self._config.get("execution.checkpointing.dir"))
+        base = str(self._config.get("execution.checkpointing.dir")) if may_stay else ""
         slug = re.sub(r"[^A-Za-z0-9._-]+", "-", name).strip("-.") or "stream"
         if not base:
             return tempfile.mkdtemp(prefix="sqlwin-checkpoint-"), slug, False
@@ -261,11 +293,12 @@ class StreamQueries:
 
     # -- what is computed ----------------------------------------------------------------------
 
-    def _step(self, plan: Plan) -> Any:
+    def _step(self, plan: Plan, labels: Labels | None = None) -> Any:
         zone = str(self._spark.conf.get("spark.sql.session.timeZone"))
         refusals = tuple(e.reason for e in plan.trace.entries if e.reason is not None)
         updates = self._options(1, 1).emits_updates
-        return lower_stream(plan.physical, self._catalog, zone, updates, refusals)
+        top = plan.physical.input if isinstance(plan.physical, Sink) else plan.physical
+        return lower_stream(top, self._catalog, zone, updates, refusals, labels)
 
     def explain(self, plan: Plan) -> str:
         """What the operators of a stream keep and wait for, as EXPLAIN shows it.
@@ -276,11 +309,14 @@ class StreamQueries:
         options = self.options()
         return explain_stream(self._step(plan), options.key_groups, options.watermark_policy)
 
-    def _dataframe(self, plan: Plan, options: StreamOptions) -> DataFrame:
-        step = self._step(plan)
+    def _dataframe(
+        self, plan: Plan, options: StreamOptions, measuring: Measuring | None = None
+    ) -> DataFrame:
+        step = self._step(plan, None if measuring is None else measuring.labels)
         for number, (view, windows) in enumerate(self._windows(plan), len(_source_names(step))):
             windows.made(options, number).createOrReplaceTempView(view)
-        return streaming_dataframe(self._spark, step, options)
+        meter = None if measuring is None else measuring.meter
+        return streaming_dataframe(self._spark, step, options, meter)
 
     def windows_step(self, plan: Plan, time: tuple[str, str] | None) -> StreamRowsStep:
         """The rows of a plan for an operator that takes them one by one; see `lower_stream_rows`.

@@ -14,7 +14,7 @@ from runtime.streaming.status import remarks
 from runtime.table_spec import TableSpec
 from sqlwin.result import OpenStream, Result
 from sqlwin.statements import Insert
-from sqlwin.stream_queries import Explained, StreamQueries
+from sqlwin.stream_queries import Explained, Measuring, StreamQueries
 from sqlwin.streams import Stream, status_line
 
 # What rows of a micro-batch are ordered by for whoever looks at them
@@ -62,6 +62,7 @@ def start_insert(
     statement: Insert,
     table: TableSpec | None,
     explained: Explained,
+    measuring: Measuring | None = None,
 ) -> Stream | str:
     """Start an INSERT from a stream.
 
@@ -75,7 +76,7 @@ def start_insert(
             hint=f"CREATE TABLE {name} (...) WITH ('connector' = 'spark', 'format' = '...', ...)",
         )
     return queries.insert(
-        plan, statement.text, table, statement.columns, statement.overwrite, explained
+        plan, statement.text, table, statement.columns, statement.overwrite, explained, measuring
     )
 
 

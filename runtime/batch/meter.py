@@ -85,6 +85,10 @@ class Meter:
 
         return wrap
 
+    def tasks(self, label: str) -> TaskFigures:
+        """Where tasks of a stage that is no function of batches put what they count."""
+        return TaskFigures(label, self._records)
+
     def observed(self, label: str, frame: DataFrame) -> DataFrame:
         """The same rows, counted under a name as they pass."""
         observation = Observation(f"{label}-{uuid4().hex}")
@@ -104,6 +108,43 @@ class Meter:
                 counted = rows + (before.rows_out or 0 if before is not None else 0)
                 found[label] = Measured(rows_out=counted)
         return found
+
+
+class TaskFigures:
+    """What the tasks of a stage count, reported like that of functions of batches.
+
+    Args:
+        label: the operator.
+        records: the accumulator.
+    """
+
+    def __init__(self, label: str, records: Any) -> None:
+        self._label = label
+        self._records = records
+        self._figures: dict[str, float] | None = None
+
+    def __getstate__(self) -> tuple[str, Any]:
+        return self._label, self._records
+
+    def __setstate__(self, state: tuple[str, Any]) -> None:
+        self._label, self._records = state
+        self._figures = None
+
+    def add(self, **amounts: float) -> None:
+        """Add to what this task has counted."""
+        if self._figures is None:
+            self._figures = {}
+            self._records.add({(self._label, *_place()): self._figures})
+            _reset_peak()
+        for name, amount in amounts.items():
+            self._figures[name] = self._figures.get(name, 0) + amount
+        self._figures["peak_memory_bytes"] = _peak_memory_bytes()
+
+
+def _place() -> tuple[int, int]:
+    """The stage and the partition of the task that runs."""
+    context = TaskContext.get()
+    return (context.stageId(), context.partitionId()) if context else (-1, -1)
 
 
 def _added_up(tasks: dict[tuple[int, int], dict[str, float]]) -> Measured:
@@ -146,8 +187,7 @@ class _LastWins(AccumulatorParam[_Records]):
 
 def _measured(function: ArrowFunction, label: str, records: Any) -> ArrowFunction:
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        context = TaskContext.get()
-        stage, partition = (context.stageId(), context.partitionId()) if context else (-1, -1)
+        stage, partition = _place()
         counters: dict[str, int] = {}
         figures: dict[str, float] = {}
         # reported at once, filled while the task runs: it may be stopped before its end
@@ -177,6 +217,7 @@ def _measured(function: ArrowFunction, label: str, records: Any) -> ArrowFunctio
             spent += time.perf_counter() - begun
             figures["seconds"] = spent - waited
             figures["peak_memory_bytes"] = _peak_memory_bytes()
+            # what a stage counts by itself under the same names is what counts
             figures.update(counters)
             if "rows_scanned" in counters:
                 # what came in are numbers of splits

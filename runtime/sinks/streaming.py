@@ -132,6 +132,12 @@ def start_taking(dataframe: DataFrame, run: StreamRun, take: Take) -> StreamingQ
     return _for_each(dataframe, run, write)
 
 
+def start_discarding(dataframe: DataFrame, run: StreamRun) -> StreamingQuery:
+    """Start a stream whose rows are thrown away."""
+    run.n_rows = None
+    return _started(dataframe.writeStream.format("noop"), run)
+
+
 def _for_each(
     dataframe: DataFrame, run: StreamRun, write: Callable[[DataFrame, int], int | None]
 ) -> StreamingQuery:

@@ -22,11 +22,12 @@ from runtime.arrow.types import arrow_type
 from runtime.batch.execute import ExecutionOptions, dataframe, sql_dataframe, temporary_view
 from runtime.batch.expand import expand_sql
 from runtime.batch.global_aggregate import output_schema
+from runtime.batch.meter import Meter, as_it_is
 from runtime.errors import AnalysisError
 from runtime.kernels.blobs import from_blobs
 from runtime.scan.wall_clock import is_known_zone
 from runtime.spec import Session
-from runtime.steps import ExpandStep, SqlStep, Step
+from runtime.steps import ExpandStep, MeasuredStep, SqlStep, Step
 from runtime.stream_spec import (
     CLOCK,
     KEEP,
@@ -53,7 +54,7 @@ from runtime.streaming.local_stage import (
 from runtime.streaming.operator import OperatorSpec
 from runtime.streaming.options import END_OF_INPUT_DDL, Firing, StreamOptions
 from runtime.streaming.processor import OUTPUT_DDL, ProcessorSpec, WindowProcessor
-from runtime.streaming.status import observed
+from runtime.streaming.status import ROWS_METRIC, observed
 from runtime.streaming.updates import FireRule, UpdateRules
 from runtime.streaming.watermarks import WatermarkRules
 
@@ -66,19 +67,27 @@ STATE_SETTINGS = {
 }
 
 
-def streaming_dataframe(spark: SparkSession, step: Step, options: StreamOptions) -> DataFrame:
+def streaming_dataframe(
+    spark: SparkSession, step: Step, options: StreamOptions, meter: Meter | None = None
+) -> DataFrame:
     """The streaming DataFrame that computes `step`. Nothing runs yet.
 
     Tables are named in the steps' SQL as Spark knows them: temporary views over streaming
     DataFrames. The result has the query's columns, and ROW_KIND first if
     `options.emits_updates`.
 
+    Args:
+        spark: the session.
+        step: the step.
+        options: how it runs.
+        meter: what counts at the operators; None where nobody asked.
+
     Raises:
         AnalysisError: a type or the time zone is not known to the window operator.
     """
 
     def child(below: Step) -> DataFrame:
-        return streaming_dataframe(spark, below, options)
+        return streaming_dataframe(spark, below, options, meter)
 
     match step:
         case SqlStep():
@@ -90,15 +99,25 @@ def streaming_dataframe(spark: SparkSession, step: Step, options: StreamOptions)
         case StreamJoinStep():
             return join(step, child, options.partitions)
         case ExpandStep():
-            with temporary_view(spark, streaming_dataframe(spark, step.input, options)) as source:
+            with temporary_view(spark, child(step.input)) as source:
                 return spark.sql(expand_sql(step, source))
         case StreamWindowStep():
-            return _windows(spark, step, options)
+            return _windows(spark, step, options, meter)
+        case MeasuredStep():
+            return counted(child(step.input), step.label)
         case _:
             return dataframe(spark, step, ExecutionOptions())
 
 
-def _windows(spark: SparkSession, step: StreamWindowStep, options: StreamOptions) -> DataFrame:
+def counted(dataframe: DataFrame, label: str) -> DataFrame:
+    """The same rows; how many there are is told with every micro-batch, see `counted_rows`."""
+    is_row = F.col(f"`{KEEP}`") if KEEP in dataframe.columns else F.lit(True)
+    return dataframe.observe(f"{ROWS_METRIC}{label}", F.count_if(is_row).alias("rows"))
+
+
+def _windows(
+    spark: SparkSession, step: StreamWindowStep, options: StreamOptions, meter: Meter | None
+) -> DataFrame:
     """The rows of a window operator: windows, and one row a key group with its watermark."""
     local = step.input
     if isinstance(local.window, Session) and options.emits_updates:
@@ -108,17 +127,20 @@ def _windows(spark: SparkSession, step: StreamWindowStep, options: StreamOptions
         )
     for key, value in STATE_SETTINGS.items():
         spark.conf.set(key, value)
-    with temporary_view(spark, streaming_dataframe(spark, local.input, options)) as source:
+    below = streaming_dataframe(spark, local.input, options, meter)
+    with temporary_view(spark, below) as source:
         has_clock = goes_by_clock(local, options)
         sql = local_sql(local, source, has_clock)
         rows = spark.sql(sql.text)
     rows = with_own_sources(rows, spark, options, is_cascade=local.is_cascade, has_clock=has_clock)
     plan = _local_plan(local, sql, rows.schema, options)
     processor = _processor(step, plan, options)
+    wrap = as_it_is if meter is None else meter.wrap(local.label)
+    tasks = None if meter is None else meter.tasks(step.label)
     told = (
-        rows.mapInArrow(_run_local(plan), MESSAGE_DDL)
+        rows.mapInArrow(wrap(_run_local(plan)), MESSAGE_DDL)
         .groupBy("key_group")
-        .transformWithState(WindowProcessor(processor), OUTPUT_DDL, "Append", "None")
+        .transformWithState(WindowProcessor(processor, tasks), OUTPUT_DDL, "Append", "None")
     )
     partials = from_arrow_schema(plan.schema, prefer_timestamp_ntz=True)
     windows = output_schema(partials, step.aggregation)

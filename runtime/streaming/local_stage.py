@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from runtime.buffers import Rows, WindowBuffer
+from runtime.counters import count
 from runtime.kernels.blobs import split_by_bucket
 from runtime.kernels.columns import BoolArray, int64_values, one_chunk
 from runtime.kernels.keys import bucket_of
@@ -26,6 +27,8 @@ from runtime.streaming.watermarks import FINAL_US
 ALL_SOURCES = -1
 # What tells, in place of a source's watermark, when the micro-batch began.
 THE_CLOCK = -2
+# How many rows came from the source of this number, where somebody measures.
+SOURCE_ROWS = "rows_of_source_"
 # The partial column that counts rows, for those that turn out to be late.
 ROW_COUNT = "$rows"
 
@@ -104,6 +107,7 @@ class InBand:
         for source in np.unique(sources).tolist():
             of_source = sources == source
             if source != ALL_SOURCES:
+                count(f"{SOURCE_ROWS}{source}", int(of_source.sum()))
                 self._n_rows[source] += int((of_source & (kept | has_mark)).sum())
             known = values[of_source & has_mark]
             if len(known):
@@ -116,8 +120,10 @@ class InBand:
         kept = batch.column(KEEP)
         if kept.true_count < batch.num_rows:
             batch = batch.filter(kept)
+        count("rows_in", batch.num_rows)
         n_null_times = batch.column(TIME).null_count
         if n_null_times:
+            count("rows_without_time", n_null_times)
             self._n_null_times += n_null_times
             batch = batch.filter(batch.column(TIME).is_valid())
         return batch
@@ -170,6 +176,8 @@ class LocalStage:
         Raises:
             ExecutionError: a sum overflows its type.
         """
+        for name in ("rows_in", "rows_out", "blobs_out", "bytes_out"):
+            count(name, 0)
         for batch in batches:
             if batch.num_rows == 0:
                 continue
@@ -202,9 +210,13 @@ class LocalStage:
         # the key group of a session is that of its partition, whatever other keys there are
         by = window.partition if isinstance(window, Session) else self._plan.keys
         keys = [table.column(key) for key in by]
+        count("rows_out", table.num_rows)
         for group, part in split_by_bucket(table, bucket_of(keys, table.num_rows, len(numbers))):
             for piece in pieces(pa.Table.from_batches([part])):
-                yield message([numbers[group]], [encode_table(piece)])
+                blob = encode_table(piece)
+                count("blobs_out", 1)
+                count("bytes_out", len(blob))
+                yield message([numbers[group]], [blob])
 
 
 def message(

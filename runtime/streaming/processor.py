@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -13,6 +14,7 @@ from pyspark.sql.streaming.stateful_processor import (
     StatefulProcessorHandle,
 )
 
+from runtime.batch.meter import TaskFigures
 from runtime.kernels.blobs import to_blob
 from runtime.spec import Session
 from runtime.streaming.general_group import GeneralGroup, GeneralSpec
@@ -50,10 +52,12 @@ class WindowProcessor(StatefulProcessor):
 
     Args:
         spec: what it does.
+        figures: where it puts what it counts, if somebody measures.
     """
 
-    def __init__(self, spec: ProcessorSpec) -> None:
+    def __init__(self, spec: ProcessorSpec, figures: TaskFigures | None = None) -> None:
         self._spec = spec
+        self._figures = figures
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         """Called by Spark before anything else."""
@@ -68,6 +72,7 @@ class WindowProcessor(StatefulProcessor):
         timerValues: Any,
     ) -> Iterator[Row]:
         """Called by Spark once a key group that has rows, which is every one."""
+        begun = time.perf_counter()
         partials: list[pa.Table] = []
         heard: list[Heard] = []
         n_null_times = 0
@@ -83,7 +88,24 @@ class WindowProcessor(StatefulProcessor):
                 heard.append(self._heard(row))
         if clock_us is not None:
             heard += self._clock_watermarks(clock_us)
-        yield from self._run(MicroBatch(partials, heard, n_null_times, clock_us))
+        results = self._run(MicroBatch(partials, heard, n_null_times, clock_us))
+        if self._figures is None:
+            yield from results
+            return
+        n_partials = sum(table.num_rows for table in partials)
+        self._figures.add(rows_in=n_partials, seconds=time.perf_counter() - begun)
+        yield from self._timed(results, self._figures)
+
+    @staticmethod
+    def _timed(results: Iterator[Row], figures: TaskFigures) -> Iterator[Row]:
+        """The same rows; the time that they take is counted."""
+        while True:
+            begun = time.perf_counter()
+            result = next(results, None)
+            figures.add(seconds=time.perf_counter() - begun)
+            if result is None:
+                return
+            yield result
 
     def close(self) -> None:
         """Called by Spark at the end; there is nothing to close."""
@@ -95,6 +117,8 @@ class WindowProcessor(StatefulProcessor):
             if isinstance(result, Status):
                 yield self._status_row(result, batch.clock_us)
                 continue
+            if self._figures is not None:
+                self._figures.add(rows_out=result.num_rows)
             for piece in pieces(pa.Table.from_batches([result])):
                 yield Row(windows=to_blob(piece), watermark_us=None, **{STATUS: None})
 

@@ -26,6 +26,8 @@ STATUS_DDL = (
     "next_window_end_us: bigint>"
 )
 _METRIC = "sqlwin.window."
+# Under this and the label of an operator its rows are counted, if they are
+ROWS_METRIC = "sqlwin.rows."
 # A watermark this high comes from the end of the input alone
 _END_US = 2**61
 _EPOCH = dt.datetime(1970, 1, 1)  # noqa: DTZ001  # wall-clock arithmetic
@@ -276,11 +278,33 @@ def _less(progress: Mapping[str, Any], beats: Sequence[Mapping[str, Any]], figur
     return float(progress.get(figure) or 0) - sum(float(beat.get(figure) or 0) for beat in beats)
 
 
+def counted_rows(progress: Mapping[str, Any]) -> dict[str, int]:
+    """Rows of a micro-batch by the labels under which they were counted."""
+    metrics = progress.get("observedMetrics") or {}
+    return {
+        name.removeprefix(ROWS_METRIC): int(_as_dict(row)["rows"] or 0)
+        for name, row in metrics.items()
+        if name.startswith(ROWS_METRIC)
+    }
+
+
+def state_sizes(progress: Mapping[str, Any], n_operators: int) -> list[tuple[int, int] | None]:
+    """(partials, bytes) in the state of each window operator after a micro-batch, where told."""
+    found: list[tuple[int, int] | None] = []
+    for number in range(n_operators):
+        metric = _metric(progress, number)
+        told = metric is not None and metric.get("n_rows") is not None
+        found.append((metric["n_rows"], metric["n_bytes"] or 0) if metric and told else None)
+    return found
+
+
 def _metric(progress: Mapping[str, Any], number: int) -> dict[str, Any] | None:
     metrics = progress.get("observedMetrics") or {}
     row = metrics.get(f"{_METRIC}{number}")
-    if row is None:
-        return None
+    return None if row is None else _as_dict(row)
+
+
+def _as_dict(row: Any) -> dict[str, Any]:
     found: dict[str, Any] = row.asDict(recursive=True) if hasattr(row, "asDict") else dict(row)
     return found
 

@@ -157,18 +157,27 @@ def run(
     is_flag=True,
     help="Run the queries and INSERTs, and show the rows, bytes, time and memory of each operator.",
 )
+@click.option(
+    "--for",
+    "duration",
+    metavar="TIME",
+    help="With --analyze: for how long a stream runs whose input does not end, such as 1min or "
+    "'90 s' (30 s if it is not given; 0: until Ctrl-C). Sets sqlwin.analyze.duration.",
+)
 def explain(
     files: Sequence[str],
     expressions: Sequence[str],
     format: str | None,
     analyze: bool,
+    duration: str | None,
     output: str | None,
     no_progress: bool,
     **spark: Any,
 ) -> None:
     """Show the plan of every query and INSERT of each FILE or -e, without running it.
 
-    The rows of queries are thrown away with --analyze, but INSERTs write theirs.
+    The rows of queries are thrown away with --analyze, but INSERTs write theirs. A stream runs to
+    the end of its input, or --for a while, or until Ctrl-C: the figures are those up to then.
 
     CREATE, DROP, USE, SET and the like are executed, so that tables exist. CREATE TABLE ... AS is
     explained, and the table is not made: what reads it cannot be explained in the same run.
@@ -178,9 +187,14 @@ def explain(
       sqlwin explain report.sql
       sqlwin explain report.sql --analyze --output plan.html
       sqlwin explain report.sql --analyze
+      sqlwin explain stream.sql --analyze --for 1min
       sqlwin explain -e "SELECT * FROM range(10)"
       sqlwin explain tables.sql report.sql --set table.optimizer.agg-phase-strategy=ONE_PHASE
     """  # noqa: D301
+    if duration is not None:
+        if not analyze:
+            raise click.UsageError("--for is for --analyze: without it nothing runs")
+        spark["settings"] = [*spark["settings"], ("sqlwin.analyze.duration", duration)]
     scripts = read_scripts(files, expressions)
 
     from sqlwin.cli.explain import explain_scripts

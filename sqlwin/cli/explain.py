@@ -60,6 +60,11 @@ def explain_scripts(
             if text and mode == "text":
                 title = f"-- line {piece.line}\n" if len(pieces) > 1 or len(scripts) > 1 else ""
                 yield f"{title}{text}\n"
+            if any(_was_interrupted(query) for query in queries):
+                break  # Ctrl-C drops the statements that follow
+        else:
+            continue
+        break
     if found and mode != "text":
         yield render(document(found), mode)
 
@@ -79,6 +84,11 @@ def _queries(
         (result,) = session.execute(text)
         explained = result.text or "\n".join(str(row[0]) for row in result.rows)
         return [foreign_document(piece.text, explained)]
+
+
+def _was_interrupted(query: dict[str, Any]) -> bool:
+    stream = query["analysis"] and query["analysis"]["stream"]
+    return bool(stream and stream["ended"] == "interrupt")
 
 
 def _prepares(text: str) -> bool:

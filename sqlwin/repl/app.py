@@ -184,6 +184,7 @@ class Repl:
 
     def _execute(self, session: Session, text: str, file: str | None) -> None:
         presenter, bar = self._shown(), self._bar()
+        session.take_interrupt = self.engine.take_interrupt
         bar.counts = bar.counts or _task_counts(session)
         bar.restart_clock()
         started = time.monotonic()

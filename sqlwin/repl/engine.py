@@ -61,6 +61,7 @@ class Engine:
         self._running: Future[Any] | None = None
         self._quiet: set[Future[Any]] = set()
         self._cancelled = threading.Event()
+        self._is_ending = False
         self._groups = (f"sqlwin-repl-{os.getpid()}-{n}" for n in itertools.count(1))
         self._group = ""
         self._thread: threading.Thread | None = None
@@ -99,6 +100,17 @@ class Engine:
         """
         if self._cancelled.is_set():
             raise Cancelled
+
+    def take_interrupt(self) -> bool:
+        """Called by work that can end early by itself: whether it is to.
+
+        It is told so once, and may then take as long as it needs to come to its end.
+        """
+        if not self._cancelled.is_set():
+            return False
+        self._is_ending = True
+        self._cancelled.clear()
+        return True
 
     def cancel(self, future: Future[Any]) -> None:
         """Withdraw what was asked for, or cancel the Spark jobs that it runs. Does not wait."""
@@ -146,6 +158,9 @@ class Engine:
             except TimeoutError:
                 if future.done():
                     raise
+                if interrupts == 1 and self._is_ending:
+                    give_up = None
+                    continue
                 if interrupts > 1:  # nothing helps: it may end while the person goes on
                     raise Cancelled from None
                 interrupts += 1
@@ -197,6 +212,7 @@ class Engine:
 
     def _do(self, future: Future[Any], work: Callable[[Session], Any]) -> None:
         self._cancelled.clear()
+        self._is_ending = False
         self._running = future
         self.on_change()
         try:

@@ -234,6 +234,11 @@ function facts(query) {
       .map((o) => analysis.operators[o.id].bytes_out).filter((n) => n !== null);
     if (sizes.length) found.push(["Exchanged", bytes(sizes.reduce((a, b) => a + b, 0))]);
     if (analysis.rows_out !== null) found.push(["Rows out", number(analysis.rows_out)]);
+    if (analysis.stream) {
+      const operators = analysis.stream.window_operators;
+      found.push(["Micro-batches", number(analysis.stream.micro_batches.count)]);
+      if (operators.length) found.push(["Late rows", number(operators.reduce((a, o) => a + o.late_rows, 0))]);
+    }
   } else if (largest) {
     found.push(["Slices a window", number(largest)]);
     found.push(["Slice width", [...new Set(query.windows.flatMap((w) => w.slice_widths_us))].map(clock.duration).join(", ")]);
@@ -342,7 +347,8 @@ function stageSection(query) {
   if (!query.analysis || !query.analysis.stages.length) return [];
   const section = element("section");
   section.append(element("h2", "", "Stages"));
-  section.append(element("p", "dim", "What Spark scheduled. Skew is the slowest task against the median one."));
+  const whole = query.analysis.stream ? " The stages of all micro-batches that ran the same operators stand in one line." : "";
+  section.append(element("p", "dim", `What Spark scheduled. Skew is the slowest task against the median one.${whole}`));
   const names = new Map(query.trees.physical.operators.map((each) => [each.id, each.name]));
   const table = element("table", "stages");
   const head = element("tr");
@@ -375,6 +381,55 @@ function stageSection(query) {
   return [section];
 }
 
+const ENDS = {
+  input: "ran to the end of its input",
+  time: "ran for the time that sqlwin.analyze.duration gives",
+  interrupt: "ran until it was interrupted",
+};
+
+function watermark(told) {
+  if (told.is_at_end_of_input) return "at the end of the input";
+  return told.watermark_us === null ? "none yet" : clock.instant(told.watermark_us);
+}
+
+function terms(pairs) {
+  const made = element("dl", "terms");
+  for (const [term, value] of pairs) made.append(element("dt", "", term), element("dd", "", value));
+  return made;
+}
+
+function streamSection(query) {
+  const stream = query.analysis && query.analysis.stream;
+  if (!stream) return [];
+  const section = element("section", "stream");
+  section.append(element("h2", "", "Stream"));
+  const batches = stream.micro_batches;
+  section.append(element("p", "dim", `It ${ENDS[stream.ended]}: ${seconds(query.analysis.seconds)}.`));
+  for (const operator of stream.window_operators) {
+    const sources = operator.sources.length < 2 ? "" : ` (${operator.sources
+      .map((s) => `${s.name} ${watermark(s)}${s.is_idle ? ", idle" : ""}`).join("; ")})`;
+    const pairs = [
+      ["Watermark", watermark(operator) + sources],
+      ["State at most", `${counted(operator.most_state_rows, "partials")}, ${bytes(operator.most_state_bytes)}`],
+      ["State in the end", `${counted(operator.state_rows, "partials")}, ${bytes(operator.state_bytes)}`],
+      ["Late", `${counted(operator.late_rows, "rows")} dropped`],
+    ];
+    if (operator.rows_without_time) pairs.push(["Without a time", `${counted(operator.rows_without_time, "rows")} dropped`]);
+    if (operator.next_window_end_us !== null) pairs.push(["Next window ends", clock.instant(operator.next_window_end_us)]);
+    section.append(element("h3", "", `Window operator ${operator.number}`), terms(pairs));
+  }
+  if (batches.count) {
+    const phases = Object.entries(batches.phases).sort((a, b) => b[1] - a[1]);
+    section.append(element("h3", "", "Micro-batches"), terms([
+      ["Busy", `${seconds(batches.seconds)} of ${seconds(query.analysis.seconds)}`],
+      ["One", `median ${seconds(batches.median_seconds)}, slowest ${seconds(batches.slowest_seconds)}`],
+      ...phases.map(([name, spent]) => [name[0].toUpperCase() + name.slice(1), seconds(spent)]),
+      ["Writing the state", `${seconds(batches.state_commit_seconds)} in tasks`],
+    ]));
+  }
+  return [section];
+}
+
 function textSection(query) {
   const fold = element("details", "section");
   fold.append(element("summary", "", "As text"), element("pre", "", query.text));
@@ -387,7 +442,7 @@ function article(query, index) {
   made.id = `query-${index + 1}`;
   const statement = element("pre", "statement", query.statement.trim());
   made.append(statement, ...facts(query));
-  if (query.trees) made.append(planSection(query), ...windowSection(query), ...ruleSection(query), ...stageSection(query));
+  if (query.trees) made.append(planSection(query), ...windowSection(query), ...ruleSection(query), ...streamSection(query), ...stageSection(query));
   made.append(textSection(query));
   return made;
 }

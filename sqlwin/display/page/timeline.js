@@ -150,7 +150,10 @@ const clock = (() => {
   }
 
   const step = (least) => STEPS.find((s) => s >= least) || STEPS[STEPS.length - 1];
-  return { time, duration, step, month, year, DAY };
+  /* A time of today, 2026-01-31 08:05:00. */
+  const instant = (t) => date(t).toISOString().replace("T", " ").replace(/(\.000)?Z$/, "");
+
+  return { time, duration, step, month, year, instant, DAY };
 })();
 
 /* Draws the windows of one window function over its slices. */
