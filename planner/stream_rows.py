@@ -284,6 +284,11 @@ class StreamRows:
     def _beside(self, node: Node) -> exp.Query:
         """The node as it is, and the watermarks of its tables beside its rows."""
         result = self._unaccompanied(node)
+        if self.by_clock:
+            # the clock is told by every row, so that no table need be read once more
+            for _, stream in stream_tables(node, self._catalog):
+                self._number(StreamSource(stream.name, "proctime"))
+            return result
         for table, stream in stream_tables(node, self._catalog):
             plain = table.copy()
             for key in ("alias", "joins", "laterals", "pivots", "sample"):

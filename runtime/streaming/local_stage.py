@@ -99,7 +99,8 @@ class InBand:
         """Note the watermarks of the rows, how many rows each source had, and the clock."""
         if self._clock_us is None and CLOCK in batch.schema.names:
             self._clock_us = batch.column(CLOCK)[0].as_py()
-        sources = int64_values(batch.column(SOURCE))
+        # rows that come without a watermark have no source either
+        sources = int64_values(batch.column(SOURCE).fill_null(ALL_SOURCES))
         kept = batch.column(KEEP).to_numpy(zero_copy_only=False)
         marks = batch.column(WATERMARK)
         has_mark = marks.is_valid().to_numpy(zero_copy_only=False)

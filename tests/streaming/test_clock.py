@@ -109,9 +109,11 @@ def test_finite_input_by_the_clock_ends_and_all_windows_come_out(
     window: str, fresh_session: sqlwin.Session, tmp_path: Path
 ) -> None:
     write(tmp_path / "in", (1, "a"), (2, "b"), (3, "a"))
+    names = fresh_session.spark.createDataFrame([("a", 1), ("b", 2)], "k string, id int")
+    fresh_session.register("names", names)
     fresh_session.execute(
         table("events", tmp_path / "in", "x AS 1")
-        + "CREATE VIEW now AS SELECT k, PROCTIME() AS pt FROM events;"
+        + "CREATE VIEW now AS SELECT e.k, PROCTIME() AS pt FROM events e JOIN names n ON e.k = n.k;"
         + STREAMING
     )
     call = {

@@ -4,8 +4,14 @@ import pyarrow as pa
 import pytest
 
 from runtime.spec import Accumulator, Hop
-from runtime.stream_spec import KEEP, SOURCE, TIME, WATERMARK
-from runtime.streaming.local_stage import ALL_SOURCES, MESSAGE_SCHEMA, LocalPlan, LocalStage
+from runtime.stream_spec import CLOCK, KEEP, SOURCE, TIME, WATERMARK
+from runtime.streaming.local_stage import (
+    ALL_SOURCES,
+    MESSAGE_SCHEMA,
+    THE_CLOCK,
+    LocalPlan,
+    LocalStage,
+)
 from runtime.streaming.state import decode_table
 from runtime.streaming.watermarks import FINAL_US
 
@@ -100,6 +106,21 @@ def test_every_key_group_hears_of_every_source():
 def test_every_key_group_hears_of_a_task_without_rows():
     _, heard = run([])
     assert {group: len(rows) for group, rows in heard.items()} == {3: 1, 5: 1, 8: 1}
+
+
+def test_a_row_without_a_source_counts_and_is_no_sign_of_life_of_any():
+    partials, heard = run([(True, None, None, 1, "a", 10, True)])
+    assert len(partials) == 1
+    assert [row[:4] for row in heard[3]] == [(None, None, None, 0)]
+
+
+def test_every_key_group_hears_of_the_clock():
+    beat = batch([(False, ALL_SOURCES, None, None, None, None, None)])
+    beat = beat.append_column(CLOCK, pa.array([1_700_000_000_000_000]))
+    (message,) = LocalStage(PLAN).run([beat])
+    assert message.column("key_group").to_pylist() == [3, 5, 8]
+    assert set(message.column("source").to_pylist()) == {THE_CLOCK}
+    assert set(message.column("highest_us").to_pylist()) == {1_700_000_000_000_000}
 
 
 def test_a_row_that_a_filter_dropped_still_tells_its_watermark():
