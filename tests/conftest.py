@@ -32,7 +32,7 @@ LONG = {
     "logic/test_logic.py": ("window_shapes", "strict_flink", "time_functions"),
     "streaming/test_killed.py": ("",),
     "streaming/test_cli_streams.py": ("",),
-    "streaming/test_clock.py": ("[HOP]", "can_be_joined", "early_and_late"),
+    "streaming/test_clock.py": ("[HOP]", "can_be_joined", "early_and_late", "a_wider_window"),
     "streaming/test_sources_run.py": ("as_fast_as",),
     "streaming/test_streams.py": ("local time", "union", "without keys", "table at rest"),
     "streaming/test_general_stream.py": ("[clock]", "close_without_rows"),

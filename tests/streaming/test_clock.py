@@ -128,6 +128,25 @@ def test_finite_input_by_the_clock_ends_and_all_windows_come_out(
     )
 
 
+def test_a_wider_window_holds_what_windows_of_processing_time_put_out(
+    fresh_session: sqlwin.Session, tmp_path: Path
+) -> None:
+    write(tmp_path / "in", (1, "a"), (2, "b"), (3, "a"))
+    script = table("events", tmp_path / "in", "pt AS PROCTIME()", ENDLESS) + EVERY
+    *_, result = fresh_session.execute(
+        script
+        + """SELECT window_end, SUM(n) AS n, COUNT(*) AS keys FROM TABLE(TUMBLE(
+          (SELECT window_time AS t, n FROM (
+             SELECT k, window_start, window_end, window_time, COUNT(*) AS n
+             FROM TABLE(TUMBLE(TABLE events, DESCRIPTOR(pt), INTERVAL '1' SECOND))
+             GROUP BY k, window_start, window_end, window_time)),
+          DESCRIPTOR(t), INTERVAL '4' SECONDS))
+        GROUP BY window_start, window_end"""
+    )
+    (row,) = [row for batch in result.batches(limit=1) for row in batch.to_pylist()]
+    assert (row["n"], row["keys"]) == (3, 2)
+
+
 def test_group_windows_take_processing_time_on_the_wall_clock_of_the_session(
     fresh_session: sqlwin.Session, tmp_path: Path
 ) -> None:
