@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from sqlwin.repl.call_help import argument_index, parameters_of
+from sqlwin.repl.scope import RELATION_STARTS, Derived, dotted, scope_at
 from sqlwin.repl.tokens import (
     Typed,
     in_comment,
@@ -50,11 +51,13 @@ class Context:
         kind: what.
         prefix: what of it is typed already.
         quote: the quote that is open before the prefix, if one is.
-        tables: the tables that the statement reads: alias (or name) and name.
-        windowed: whether the statement reads through a window function.
+        tables: what the query around the cursor reads: alias (or name) and name.
+        windowed: whether that query reads through a window function.
         subject: the table, setting, option, command or parameter that it is about.
         options: the options of the table that are typed already.
         words: what may stand here, for WORDS.
+        ctes: the WITH queries that can be named.
+        derived: the WITH queries and subqueries among the tables, with their columns.
     """
 
     kind: Kind
@@ -66,9 +69,9 @@ class Context:
     options: tuple[tuple[str, str], ...] = ()
     words: tuple[str, ...] = ()
     ctes: tuple[str, ...] = field(default=())
+    derived: tuple[Derived, ...] = ()
 
 
-_RELATION_STARTS = ("FROM", "JOIN")
 _TABLE_STARTS = ("INTO", "DESCRIBE", "DESC", "OVERWRITE", "UPDATE", "TRUNCATE", "CACHE")
 _CLAUSES = (
     "SELECT", "FROM", "WHERE", "BY", "HAVING", "ON", "LIMIT", "JOIN", "QUALIFY", "VALUES", "USING",
@@ -106,18 +109,19 @@ def context_at(before: str, after: str = "") -> Context:
         prefix, quote, tokens = last.value, last.text[0], tokens[:-1]
     elif last is not None and last.kind in ("name", "number") and last.end == len(before):
         prefix, tokens = last.text, tokens[:-1]
-    tables, windowed = relations([*tokens, *following])
+    scope = scope_at(tokens, following)
     found = _decide(tokens, quote)
     return Context(
         found.kind,
         prefix,
         quote,
-        tables,
-        windowed,
+        scope.tables,
+        scope.windowed,
         found.subject,
         found.options,
         found.words,
         _ctes(tokens),
+        scope.derived,
     )
 
 
@@ -159,7 +163,7 @@ def _by_clause(tokens: list[Typed], first: int) -> Context:
         # an open bracket: a subquery, or arguments
         return Context(Kind.EXPRESSION) if first else Context(Kind.STATEMENT)
     last = level[-1].word
-    if last in _RELATION_STARTS:
+    if last in RELATION_STARTS:
         return Context(Kind.RELATION)
     if last in _TABLE_STARTS or (last == "EXISTS" and level[0].word == "DROP"):
         return Context(Kind.TABLE)
@@ -168,7 +172,7 @@ def _by_clause(tokens: list[Typed], first: int) -> Context:
     if last == "TABLE" and level[0].word in ("INSERT", "TABLE"):
         return Context(Kind.TABLE)
     clause = next((t.word for t in reversed(level) if t.word in _CLAUSES), "")
-    if clause in _RELATION_STARTS:
+    if clause in RELATION_STARTS:
         return Context(Kind.RELATION if last == "," else Kind.AFTER_RELATION)
     if level[0].word == "CREATE" and not clause:
         return Context(Kind.WORDS, words=("WITH (", "AS SELECT", "LIKE", "PARTITIONED BY ("))
@@ -195,7 +199,7 @@ def _in_bracket(tokens: list[Typed], bracket: int) -> Context | None:
         return Context(Kind.TIME_COLUMN, subject=_data_before(tokens, bracket))
     if head in WINDOW_FUNCTIONS and _is_relation(tokens, bracket - 1):
         return _window_argument(tokens, bracket, inside)
-    if head == "TABLE" and bracket >= 2 and tokens[bracket - 2].word in (*_RELATION_STARTS, ","):
+    if head == "TABLE" and bracket >= 2 and tokens[bracket - 2].word in (*RELATION_STARTS, ","):
         return Context(Kind.WINDOW_FUNCTION) if not inside else None
     if head == "WITH" and tokens[0].word == "CREATE":
         return _table_option(inside)
@@ -248,7 +252,7 @@ def _is_relation(tokens: list[Typed], i: int) -> bool:
     while i and tokens[i - 1].word in ("(", "TABLE"):
         i -= 1
     before = tokens[i - 1].word if i else ""
-    return before in (*_RELATION_STARTS, ",") and "GROUP" not in (
+    return before in (*RELATION_STARTS, ",") and "GROUP" not in (
         t.word for t in level_from(tokens, 0)[-3:]
     )
 
@@ -257,49 +261,8 @@ def _data_before(tokens: list[Typed], end: int) -> str:
     """The name after the last TABLE before `end`."""
     for i in range(end - 1, 0, -1):
         if tokens[i - 1].word == "TABLE" and tokens[i].kind == "name":
-            return _dotted(tokens, i)[0]
+            return dotted(tokens, i)[0]
     return ""
-
-
-def relations(tokens: list[Typed]) -> tuple[tuple[tuple[str, str], ...], bool]:
-    """The tables that a statement reads, each with what it is called, and whether by windows."""
-    found: list[tuple[str, str]] = []
-    windowed = False
-    for i, token in enumerate(tokens):
-        if token.word in WINDOW_FUNCTIONS and i + 1 < len(tokens) and tokens[i + 1].word == "(":
-            windowed = True
-        follows = tokens[i - 1].word if i else ""
-        is_data = follows == "TABLE" and token.kind == "name"
-        is_relation = follows in _RELATION_STARTS and token.kind == "name"
-        if not (is_data or is_relation) or token.word in ("TABLE", *WINDOW_FUNCTIONS, "LATERAL"):
-            continue
-        name, end = _dotted(tokens, i)
-        alias = name.split(".")[-1]
-        if end < len(tokens) and tokens[end].word == "AS":
-            end += 1
-        if is_relation and end < len(tokens) and tokens[end].kind == "name":
-            if tokens[end].word not in _AFTER_TABLE:
-                alias = tokens[end].value
-        found.append((alias, name))
-    return tuple(dict.fromkeys(found)), windowed
-
-
-_AFTER_TABLE = frozenset(
-    """
-    WHERE GROUP HAVING ORDER LIMIT JOIN LEFT RIGHT FULL INNER CROSS NATURAL SEMI ANTI ON USING
-    UNION EXCEPT INTERSECT WINDOW TABLESAMPLE LATERAL PIVOT QUALIFY CLUSTER DISTRIBUTE SORT
-    """.split()
-)
-
-
-def _dotted(tokens: list[Typed], i: int) -> tuple[str, int]:
-    """The name that starts at `i`, its parts joined by dots, and where it ends."""
-    parts = [tokens[i].value]
-    i += 1
-    while i + 1 < len(tokens) and tokens[i].word == "." and tokens[i + 1].kind == "name":
-        parts.append(tokens[i + 1].value)
-        i += 2
-    return ".".join(parts), i
 
 
 def _ctes(tokens: list[Typed]) -> tuple[str, ...]:

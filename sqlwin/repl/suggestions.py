@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from sqlwin.repl.context import Context, Kind
+from sqlwin.repl.scope import Derived
 from sqlwin.repl.words import (
     CLAUSES,
     DURATIONS,
@@ -133,8 +134,8 @@ def _columns_of(context: Context, names: Names) -> Iterator[Suggestion]:
     wanted = context.subject.lower()
     for alias, table in context.tables:
         if alias.lower() == wanted or table.lower() == wanted:
-            yield from _table_columns(table, names)
-    if context.windowed:
+            yield from _table_columns(table, names, context)
+    if context.windowed:  # an alias of the window function's table
         yield from _WINDOW_COLUMNS
     for table in names.tables:  # a schema's tables
         schema, dot, rest = table.rpartition(".")
@@ -144,7 +145,7 @@ def _columns_of(context: Context, names: Names) -> Iterator[Suggestion]:
 
 def _expressions(context: Context, names: Names) -> Iterator[Suggestion]:
     for _, table in context.tables:
-        yield from _table_columns(table, names)
+        yield from _table_columns(table, names, context)
     if not context.tables:  # FROM is not typed yet: any table may be meant
         for table in names.tables[:_LIKELY_TABLES]:
             for name, type_ in names.columns(table):
@@ -168,9 +169,26 @@ def _functions(context: Context, names: Names) -> Iterator[Suggestion]:
             yield Suggestion(f"{name.upper()}(", "function", f"{name.upper()}(", keeps_case=False)
 
 
-def _table_columns(table: str, names: Names) -> Iterator[Suggestion]:
-    for name, type_ in names.columns(table):
-        yield Suggestion(_quoted(name), type_.lower())
+def _derived(context: Context) -> dict[str, Derived]:
+    return {each.name.lower(): each for each in context.derived}
+
+
+def _table_columns(
+    table: str, names: Names, context: Context, above: frozenset[str] = frozenset()
+) -> Iterator[Suggestion]:
+    """The columns of a table, WITH query or subquery; `above` are those that read it."""
+    query = _derived(context).get(table.lower())
+    if query is None or table.lower() in above:
+        for name, type_ in names.columns(table):
+            yield Suggestion(_quoted(name), type_.lower())
+        return
+    where = "subquery" if "(" in query.name else query.name
+    for name in query.columns:
+        yield Suggestion(_quoted(name), where)
+    for below in query.tables:
+        yield from _table_columns(below, names, context, above | {table.lower()})
+    if query.windowed:
+        yield from _WINDOW_COLUMNS
 
 
 _WINDOW_COLUMNS = (
@@ -183,10 +201,9 @@ _WINDOW_COLUMNS = (
 def _time_columns(context: Context, names: Names) -> Iterator[Suggestion]:
     tables = [context.subject] if context.subject else [table for _, table in context.tables]
     for table in tables:
-        columns = names.columns(table)
-        times = [(name, type_) for name, type_ in columns if type_.lower().startswith("timestamp")]
-        for name, type_ in times or columns:
-            yield Suggestion(_quoted(name), type_.lower())
+        columns = list(_table_columns(table, names, context))
+        times = [column for column in columns if column.meta.startswith("timestamp")]
+        yield from times or columns
 
 
 def _descriptors(context: Context, names: Names) -> Iterator[Suggestion]:

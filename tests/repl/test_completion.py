@@ -80,6 +80,55 @@ def test_window_columns_belong_to_queries_with_windows():
     assert proposed("SELECT window^ FROM bids") == []
 
 
+def test_a_with_query_has_the_columns_of_its_select_list():
+    busy = "WITH busy AS (SELECT item, COUNT(*) AS n, price + 1 AS more FROM bids GROUP BY item) "
+    assert proposed(f"{busy} SELECT ^ FROM busy")[:3] == ["item", "n", "more"]
+    assert proposed(f"{busy} SELECT pri^ FROM busy") == []
+    assert proposed(f"{busy} SELECT b.^ FROM busy AS b") == ["item", "n", "more"]
+    assert proposed(
+        f"{busy} SELECT b.^ FROM busy b JOIN items i ON b.item = i.item WHERE 1 = 1"
+    ) == [
+        "item",
+        "n",
+        "more",
+    ]
+    # inside of it, the tables that it reads itself
+    inside = "WITH busy AS (SELECT pri^ FROM bids) SELECT weight FROM items"
+    assert proposed(inside) == ["price"]
+    second = "WITH a AS (SELECT item AS one FROM bids), b AS (SELECT * FROM a) SELECT ^ FROM b"
+    assert proposed(second)[:1] == ["one"]
+    recursive = "WITH RECURSIVE r AS (SELECT * FROM r) SELECT nothing^ FROM r"
+    assert proposed(recursive) == []
+
+
+def test_a_subquery_has_columns_too_with_an_alias_or_without():
+    assert proposed("SELECT ^ FROM (SELECT item AS thing, price FROM bids)")[:2] == [
+        "thing",
+        "price",
+    ]
+    assert proposed("SELECT s.^ FROM (SELECT *, price * 2 AS twice FROM bids) AS s") == [
+        "twice",
+        "ts",
+        "item",
+        "price",
+    ]
+    assert proposed("SELECT thing FROM (SELECT item AS thing FROM bids WHERE pri^)") == ["price"]
+    data = "SELECT * FROM TABLE(HOP((SELECT ts AS at, item FROM bids), DESCRIPTOR(^"
+    assert proposed(data)[:2] == ["at", "item"]
+
+
+def test_window_columns_reach_the_query_around_by_a_star_or_by_name():
+    call = "TABLE(TUMBLE(TABLE bids, DESCRIPTOR(ts), INTERVAL '1' HOUR))"
+    three = ["window_start", "window_end", "window_time"]
+    assert proposed(f"SELECT window^ FROM (SELECT * FROM {call})") == three
+    assert proposed(f"SELECT window^ FROM (SELECT window_end, price FROM {call}) AS w") == [
+        "window_end"
+    ]
+    assert proposed(f"SELECT window^ FROM (SELECT price FROM {call})") == []
+    assert proposed(f"SELECT w.window^ FROM {call} AS w") == three
+    assert proposed(f"SELECT w.pri^ FROM {call} AS w") == ["price"]
+
+
 def test_functions_follow_the_case_that_is_typed():
     assert "COUNT(" in proposed("SELECT COU^ FROM bids")
     assert proposed("SELECT upp^ FROM bids") == ["upper("]
