@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
-from runtime.accumulators.base import ColumnarAccumulator, State
+from runtime.accumulators.base import ColumnarAccumulator, InvertibleAccumulator, State
 from runtime.accumulators.bits import bit_accumulator
 from runtime.accumulators.extrema import extremum_accumulator
 from runtime.accumulators.moments import Moments
@@ -16,7 +16,7 @@ from runtime.accumulators.sums import sum_accumulator
 from runtime.accumulators.user import UserAccumulator
 from runtime.spec import Accumulator
 
-__all__ = ["ColumnarAccumulator", "Segments", "State", "accumulator"]
+__all__ = ["ColumnarAccumulator", "InvertibleAccumulator", "Segments", "State", "accumulator"]
 
 
 def accumulator(spec: Accumulator, types: Sequence[pa.DataType]) -> ColumnarAccumulator:

@@ -46,9 +46,6 @@ class ColumnarAccumulator(ABC):
     chosen for the data at hand.
     """
 
-    is_invertible: bool = False
-    """True if `subtract` undoes `combine` exactly: for integers, never for floating point."""
-
     @abstractmethod
     def from_arrow(self, columns: Sequence[pa.Array | pa.ChunkedArray]) -> State:
         """The state of each row of the partial columns."""
@@ -80,10 +77,6 @@ class ColumnarAccumulator(ABC):
     def scan(self, state: State, segments: Segments, reverse: bool = False) -> State:
         """Each row combined with all before it in its segment; with all behind it if `reverse`."""
 
-    def subtract(self, whole: State, part: State) -> State:
-        """The state that gives `whole` when combined with `part`; if `is_invertible`."""
-        raise NotImplementedError(f"{type(self).__name__} cannot be inverted")
-
     def take(self, state: State, index: Int64Array | slice) -> State:
         """The rows of `state` at `index`."""
         n_valid = None if state.n_valid is None else _rows(state.n_valid, index)
@@ -98,6 +91,14 @@ class ColumnarAccumulator(ABC):
         if n_valid is not None and second.n_valid is not None:
             n_valid = np.concatenate((n_valid, second.n_valid))
         return replace(first, values=values, n_valid=n_valid)
+
+
+class InvertibleAccumulator(ColumnarAccumulator):
+    """An accumulator whose `combine` can be undone exactly: integers, never floating point."""
+
+    @abstractmethod
+    def subtract(self, whole: State, part: State) -> State:
+        """The state that gives `whole` when combined with `part`."""
 
 
 class ElementwiseAccumulator(ColumnarAccumulator):
@@ -139,13 +140,10 @@ class ElementwiseAccumulator(ColumnarAccumulator):
         n_valid = state.n_valid
         if n_valid is not None:
             n_valid = segments.scan_sums(n_valid, reverse)
-        if self.is_invertible:
-            values = [segments.scan_sums(v, reverse) for v in state.values]
-        else:
-            identities = [self.identity_value(v) for v in state.values]
-            with np.errstate(all="ignore"):
-                scan_rows = accumulate_rows(self.ufunc)
-                values = segments.scan(state.values, identities, scan_rows, reverse)
+        identities = [self.identity_value(v) for v in state.values]
+        with np.errstate(all="ignore"):
+            scan_rows = accumulate_rows(self.ufunc)
+            values = segments.scan(state.values, identities, scan_rows, reverse)
         return replace(state, values=tuple(values), n_valid=n_valid)
 
 

@@ -17,11 +17,13 @@ import pyarrow as pa
 from runtime.accumulators.base import (
     ColumnarAccumulator,
     ElementwiseAccumulator,
+    InvertibleAccumulator,
     State,
     count_valid,
     unsupported,
     without_nulls,
 )
+from runtime.accumulators.segments import Segments
 from runtime.errors import ExecutionError
 from runtime.kernels.columns import (
     AnyArray,
@@ -44,14 +46,13 @@ _LIMB_TOP = 1 << (_LIMB_BITS - 1)
 _SAFE_SUM = 1 << 62
 
 
-class IntegerSum(ElementwiseAccumulator):
+class IntegerSum(ElementwiseAccumulator, InvertibleAccumulator):
     """SUM of integers: NULLs ignored, NULL for a group of nothing else.
 
     Values: one array, or low and high limbs.
     """
 
     ufunc = np.add
-    is_invertible = True
 
     def __init__(self, type_: pa.DataType, column: str) -> None:
         self._type = type_
@@ -84,8 +85,16 @@ class IntegerSum(ElementwiseAccumulator):
         """See ElementwiseAccumulator."""
         return 0
 
-    def subtract(self, whole: State, part: State) -> State:
+    def scan(self, state: State, segments: Segments, reverse: bool = False) -> State:
         """See ColumnarAccumulator."""
+        n_valid = state.n_valid
+        if n_valid is not None:
+            n_valid = segments.scan_sums(n_valid, reverse)
+        values = tuple(segments.scan_sums(v, reverse) for v in state.values)
+        return replace(state, values=values, n_valid=n_valid)
+
+    def subtract(self, whole: State, part: State) -> State:
+        """See InvertibleAccumulator."""
         values = tuple(a - b for a, b in zip(whole.values, part.values, strict=True))
         n_valid = whole.n_valid
         if n_valid is not None and part.n_valid is not None:
@@ -198,8 +207,8 @@ def sum_accumulator(kind: str, type_: pa.DataType, column: str) -> ColumnarAccum
 
 def exact_sum_accumulator(
     type_: pa.DataType, output_type: pa.DataType, column: str
-) -> ColumnarAccumulator:
-    """The invertible accumulator for sums, of `output_type`, over integers or decimals of `type_`.
+) -> InvertibleAccumulator:
+    """The accumulator for sums, of `output_type`, over integers or decimals of `type_`.
 
     Raises:
         ExecutionError: values of `type_` do not sum up to `output_type`.

@@ -18,7 +18,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from runtime.accumulators import ColumnarAccumulator, Segments, State
+from runtime.accumulators import (
+    ColumnarAccumulator,
+    InvertibleAccumulator,
+    Segments,
+    State,
+)
 from runtime.accumulators.segments import run_starts
 from runtime.kernels.columns import Int64Array
 from runtime.kernels.slices import Slices, changes
@@ -41,7 +46,7 @@ class HopCombiner:
         self._block_start = np.repeat(blocks.starts, blocks.lengths)
         self._ranges: list[_RunningDifference | _PrefixAndSuffix] = [
             _RunningDifference(each, state)
-            if each.is_invertible
+            if isinstance(each, InvertibleAccumulator)
             else _PrefixAndSuffix(each, state, blocks)
             for each, state in zip(slices.accumulators, slices.states, strict=True)
         ]
@@ -68,7 +73,7 @@ class HopCombiner:
 class _RunningDifference:
     """Sums over ranges of slices, as differences of one running sum over all slices."""
 
-    def __init__(self, accumulator: ColumnarAccumulator, state: State) -> None:
+    def __init__(self, accumulator: InvertibleAccumulator, state: State) -> None:
         self._accumulator = accumulator
         whole = Segments(np.zeros(1, np.int64), len(state))
         running = accumulator.scan(state, whole)

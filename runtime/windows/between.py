@@ -71,4 +71,5 @@ class WindowsBetween(SliceAssigner):
 
     def window_ends_sql(self, time_us_sql: str) -> str:
         """See SliceAssigner."""
-        raise NotImplementedError("a range of windows is put together from slices, not from rows")
+        ends = self._all.window_ends_sql(time_us_sql)
+        return f"filter({ends}, e -> e BETWEEN {self._first}L AND {self._last}L)"

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from runtime.errors import AnalysisError
 from runtime.spec import Cumulate, Hop, Tumble
 from runtime.windows.aligned import slice_assigner
+from runtime.windows.between import WindowsBetween
 
 lengths = st.integers(1, 40)
 offsets = st.integers(-200, 200)
@@ -122,6 +123,7 @@ def test_sql_expressions_compute_what_the_arrays_do(window):
     assigner = slice_assigner(window)
     database = duckdb.connect()
     database.execute("CREATE MACRO pmod(a, n) AS ((a % n) + n) % n")
+    database.execute("SET lambda_syntax = 'ENABLE_SINGLE_ARROW'")
     database.execute('CREATE MACRO "if"(c, a, b) AS CASE WHEN c THEN a ELSE b END')
 
     def run(sql):
@@ -138,6 +140,8 @@ def test_sql_expressions_compute_what_the_arrays_do(window):
     assert run(assigner.slice_end_sql("t")) == assigner.slice_end(ts).tolist()
     ends = run(assigner.window_ends_sql("t"))
     assert ends == [[end for _, end in windows_of(window, t)] for t in ts.tolist()]
+    within = run(WindowsBetween(assigner, -20, 15).window_ends_sql("t"))
+    assert within == [[end for end in row if -20 < end <= 15] for row in ends]
 
 
 def test_a_paired_hop_is_cut_where_windows_start_and_where_they_end():
