@@ -11,7 +11,7 @@ test:
 test-core:
 	python -m pytest -q -m "not spark and not cluster"
 goldens:
-	python -m pytest -q tests/explain tests/errors tests/queries --update-goldens
+	python -m pytest -q tests/explain tests/errors tests/queries tests/docs --long --update-goldens
 reference:
 	mkdir -p docs && python -m sqlwin.reference > docs/reference.md.new && mv docs/reference.md.new docs/reference.md
 bench:

@@ -1,42 +1,97 @@
-"""Pages of the documentation: the output below each block of SQL is what the SQL gives."""
+"""The README and the pages of docs/: what stands in their blocks is what a run gives.
+
+How a block says what it comes from is told in `tests.docs.pages`. `--update-goldens` rewrites the
+blocks that are not right.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import io
-import re
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
+from click.testing import CliRunner
+from pyspark.sql import SparkSession
 from rich.console import Console
 
+import runtime.spark_jvm
 import sqlwin
+from sqlwin.cli.app import main
 from sqlwin.display.table import write_table
-from tests import goldens
+from tests.docs import pages
+from tests.docs.pages import PAGES, Block
+from tests.goldens import ROOT
 
-pytestmark = pytest.mark.spark
-
-PAGES = ["sql.md"]
-
-# A block of SQL, and the block with its output where one follows
-BLOCK = re.compile(r"```sql\n(?P<sql>.*?)```\n(?:```\n(?P<output>.*?)```\n)?", re.DOTALL)
+# Where pages have files that a statement writes
+DATA = "/data/"
+# At the end of a command: only what it prints on standard output
+QUIET = " 2>/dev/null"
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_outputs_on_a_page_are_real(
-    page: str, fresh_session: sqlwin.Session, update_goldens: bool
+def test_every_block_of_a_page_tells_what_gives_it(page: str) -> None:
+    for block in pages.blocks(pages.read(page)):
+        assert block.origin, f"{page}, line {block.line}: what gives this block?"
+        assert set(block.varying) <= set(pages.VARYING), f"{page}, line {block.line}"
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_a_block_with_a_file_is_that_file(page: str, update_goldens: bool) -> None:
+    text = pages.read(page)
+    files = {
+        block.start: pages.without_comment(ROOT / block.command)
+        for block in pages.blocks(text)
+        if block.origin == "file"
+    }
+    pages.check(page, text, files, update_goldens)
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("page", PAGES)
+def test_outputs_on_a_page_are_what_the_blocks_and_commands_print(
+    page: str,
+    spark: SparkSession,
+    update_goldens: bool,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    path = goldens.ROOT / "docs" / page
-    n_outputs = 0
+    monkeypatch.chdir(ROOT)
+    monkeypatch.setenv("COLUMNS", "200")
+    monkeypatch.setattr(runtime.spark_jvm, "let_jvm_end", lambda: False)
+    connect = sqlwin.connect
 
-    def with_output(block: re.Match[str]) -> str:
-        nonlocal n_outputs
-        shown = table_of(fresh_session, block["sql"])
-        if block["output"] is None:
-            return block[0]
-        n_outputs += 1
-        return f"```sql\n{block['sql']}```\n```\n{shown}```\n"
+    def connect_anew(*_: Any, settings: dict[str, str] | None = None, **__: Any) -> sqlwin.Session:
+        # Its own views and settings, as a process of its own would have them
+        return connect(spark.newSession(), settings=settings)
 
-    goldens.check(path, BLOCK.sub(with_output, path.read_text()), update_goldens)
-    assert n_outputs > 5
+    monkeypatch.setattr(sqlwin, "connect", connect_anew)
+    text = pages.read(page)
+    actual = dict(outputs(text, tmp_path))
+    pages.check(page, text, actual, update_goldens)
+
+
+def outputs(text: str, directory: Path) -> Iterator[tuple[int, str]]:
+    """What the blocks of a page should show, by where their text starts."""
+    names: dict[str, Any] = {"session": sqlwin.connect()}
+    printed, sql = "", ""
+    for block in pages.blocks(text):
+        match block.origin, block.language:
+            case "typed", "sql":
+                sql, printed = block.text, table_of(names["session"], block.text)
+            case "file" | "for the command below", "sql":
+                sql = block.text
+            case "typed", "python":
+                printed = printed_by(block.text, names)
+            case "output", _:
+                yield block.start, printed
+            case "run", _:
+                yield block.start, block.part(output_of(block, sql, directory))
+            case _:
+                continue
 
 
 def table_of(session: sqlwin.Session, sql: str) -> str:
@@ -48,3 +103,26 @@ def table_of(session: sqlwin.Session, sql: str) -> str:
     console = Console(file=out, width=120, force_terminal=False, color_system=None)
     write_table(last.columns, last.batches(), console, max_rows=None)
     return "".join(f"{line.rstrip()}\n" for line in out.getvalue().splitlines() if line.strip())
+
+
+def printed_by(program: str, names: dict[str, Any]) -> str:
+    """What a program prints; `names` are those it knows, and those it makes."""
+    out = io.StringIO()
+    with contextlib.redirect_stdout(out):
+        exec(compile(program, "<block>", "exec"), names)
+    return "".join(f"{line.rstrip()}\n" for line in out.getvalue().strip().splitlines())
+
+
+def output_of(block: Block, sql: str, directory: Path) -> str:
+    """What a command of `sqlwin` prints, on both of its outputs."""
+    program, *arguments = shlex.split(block.command.removesuffix(QUIET))
+    assert program == "sqlwin"
+    script = block.fields.get("input")
+    if script == "above":
+        script = sql
+    if script is not None:
+        script = script.replace(f"'{DATA}", f"'{directory}/")
+    result = CliRunner().invoke(main, arguments, input=script)
+    assert result.exception is None or isinstance(result.exception, SystemExit), result.output
+    output = result.stdout if block.command.endswith(QUIET) else result.output
+    return output.replace(f"{directory}/", DATA)

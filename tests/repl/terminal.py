@@ -40,11 +40,12 @@ class Terminal:
         *arguments: str,
         size: tuple[int, int] = (24, 100),
         program: tuple[str, ...] = (str(PROGRAM),),
+        command: str = "repl",
         **environment: str,
     ) -> None:
         self.child = pexpect.spawn(
             sys.executable,
-            [*program, "repl", *arguments],
+            [*program, command, *arguments],
             cwd=str(directory),
             env={
                 **os.environ,

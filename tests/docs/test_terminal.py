@@ -1,0 +1,162 @@
+"""What the pages show of terminals is what a terminal shows: typed, waited for, read."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.docs import pages
+from tests.docs.pages import Block
+from tests.docs.test_docs import DATA
+from tests.goldens import ROOT
+from tests.repl.terminal import PROMPT, Terminal
+
+pytestmark = pytest.mark.spark
+
+PAGES = [
+    page
+    for page in pages.PAGES
+    if any(block.origin in ("prompt", "terminal") for block in pages.blocks(pages.read(page)))
+]
+SPARK = ["--master", "local[2]", "--conf", "spark.driver.memory=1g"]
+# Lines and columns
+SIZE = (50, 160)
+SIZES = {"docs/repl.md": (50, 102)}
+# What is typed in a transcript, and the lines that go on with a statement
+_FIRST = re.compile(re.escape(PROMPT) + r" (.+)")
+_NEXT = re.compile(r" {5}[-(']> (.+)")
+_CTRL_C = "\x03"
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_what_a_page_shows_of_a_terminal_is_what_one_shows(
+    page: str, update_goldens: bool, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    directory = tmp_path_factory.mktemp("d")
+    text = pages.read(page)
+    found = list(pages.blocks(text))
+    actual = {
+        **dict(
+            at_the_prompt(
+                [b for b in found if b.origin == "prompt"], directory, SIZES.get(page, SIZE)
+            )
+        ),
+        **dict(on_the_screen([b for b in found if b.origin == "terminal"], directory)),
+    }
+    pages.check(page, text, actual, update_goldens)
+
+
+def started(
+    directory: Path, command: str, *arguments: str, size: tuple[int, int] = SIZE
+) -> Terminal:
+    return Terminal(
+        ROOT,
+        *arguments,
+        *SPARK,
+        size=size,
+        program=("-m", "sqlwin.cli.app"),
+        command=command,
+        SQLWIN_HISTORY=str(directory / "history"),
+        SQLWIN_CLASS_ARCHIVE="off",
+    )
+
+
+def at_the_prompt(
+    blocks: list[Block], directory: Path, size: tuple[int, int]
+) -> Iterator[tuple[int, str]]:
+    """What `sqlwin repl` shows when the blocks of a page are typed, one after the other."""
+    if not blocks:
+        return
+    prompt = started(directory, "repl", size=size)
+    prompt.see(PROMPT)
+    for block in blocks:
+        begin = prompt.screen.text().rindex(PROMPT)
+        match block.command:
+            case "start":
+                prompt.shows("Spark is starting")
+                shown = prompt.screen.text()[begin:]
+            case "menu":
+                enter(prompt, typed(block)[0][:-1])
+                prompt.type(block.fields["typed"])
+                prompt.shows(block.text.splitlines()[-2].strip())
+                shown = prompt.screen.text()[begin:]
+                prompt.type(_CTRL_C)
+                prompt.see(PROMPT)
+            case _:
+                for lines in typed(block):
+                    enter(prompt, [line.replace(f"'{DATA}", f"'{directory}/") for line in lines])
+                    prompt.see(PROMPT)
+                shown = since(prompt, begin)
+                for _ in range(60):
+                    if block.fields.get("until", "") in shown:
+                        break
+                    time.sleep(1)
+                    begin = prompt.screen.text().rindex(PROMPT)
+                    enter(prompt, typed(block)[-1])
+                    prompt.see(PROMPT)
+                    shown = since(prompt, begin)
+        shown = shown.replace(f"{directory}/", DATA)
+        yield block.start, block.part("\n".join(filter(str.strip, shown.splitlines())))
+    prompt.leave()
+
+
+def since(prompt: Terminal, begin: int) -> str:
+    """What stands between a prompt and the last one."""
+    text = prompt.screen.text()
+    return text[begin : text.rindex(PROMPT)]
+
+
+def typed(block: Block) -> list[list[str]]:
+    """The statements of a transcript, each in lines."""
+    statements: list[list[str]] = []
+    for line in block.text.splitlines():
+        if first := _FIRST.fullmatch(line):
+            statements.append([first[1]])
+        elif (following := _NEXT.fullmatch(line)) and statements:
+            statements[-1].append(following[1])
+    return statements
+
+
+def enter(prompt: Terminal, lines: list[str]) -> None:
+    for line in lines:
+        prompt.type(line)
+        prompt.see(line[:20])
+        prompt.type("\r")
+
+
+def on_the_screen(blocks: list[Block], directory: Path) -> Iterator[tuple[int, str]]:
+    """What a terminal shows of the commands of a page, and of Ctrl-C to each."""
+    screen: Terminal | None = None
+    for block in blocks:
+        if block.command == "^C":
+            assert screen is not None
+            screen.type(_CTRL_C)
+            assert screen.leave("") == 130
+            lines = list(filter(str.strip, screen.screen.text().splitlines()))
+        else:
+            program, command, *arguments = block.command.split()
+            assert program == "sqlwin"
+            if screen is not None and screen.child.isalive():
+                screen.type(_CTRL_C)
+                assert screen.leave("") == 130
+            screen = started(directory, command, *arguments)
+            lines = so_much(screen, block)
+        yield block.start, block.part("\n".join(lines))
+
+
+def so_much(screen: Terminal, block: Block) -> list[str]:
+    """The first lines of a screen and its last one, the status, as soon as they are so many."""
+    n_lines = len(block.text.splitlines())
+    give_up = time.monotonic() + 120
+    while time.monotonic() < give_up:
+        screen.read()
+        lines = list(filter(str.strip, screen.screen.text().splitlines()))
+        first = [n for n, line in enumerate(lines) if line.startswith(block.fields["from"])]
+        lines = lines[first[0] :] if first else []
+        if len(lines) >= n_lines and "behind)" in lines[-1]:
+            return [*lines[: n_lines - 1], lines[-1]]
+    raise AssertionError(f"less than {n_lines} lines in:\n{screen.screen.text()}")
