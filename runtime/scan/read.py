@@ -53,14 +53,16 @@ def _part_batches(
                 raise ExecutionError(
                     f"{part.file.path} was changed while it was read", hint="run the query again"
                 )
-            batches = file.iter_batches(
-                _batch_rows(part),
-                row_groups=list(part.row_groups),
-                columns=list(part.columns),
-                use_threads=False,
-            )
-            for batch in batches:
-                yield _with_types(batch, part, source, dictionaries)
+            for row_group in part.row_groups:
+                # one at a time: the reader of several holds on to what it has read of them
+                batches = file.iter_batches(
+                    _batch_rows(part),
+                    row_groups=[row_group],
+                    columns=list(part.columns),
+                    use_threads=False,
+                )
+                for batch in batches:
+                    yield _with_types(batch, part, source, dictionaries)
     except (OSError, pa.ArrowException) as error:
         cause = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise ExecutionError(f"cannot read {part.file.path}: {cause}") from error

@@ -388,6 +388,25 @@ def test_small_row_groups_are_read_as_large_batches(tmp_path):
     assert pa.types.is_dictionary(batch["k"].type)
 
 
+def test_memory_does_not_grow_with_the_row_groups_that_were_read(tmp_path):
+    path = tmp_path / "t.parquet"
+    n_groups, n_rows = 12, 200_000
+    rng = np.random.default_rng(1)
+    with pq.ParquetWriter(path, pa.schema([("ts", pa.timestamp("us")), ("v", pa.int64())])) as out:
+        for _ in range(n_groups):
+            values = rng.integers(0, 1 << 60, (2, n_rows))
+            columns = [pa.array(values[0], pa.timestamp("us")), pa.array(values[1])]
+            out.write_table(pa.Table.from_arrays(columns, schema=out.schema))
+    source = source_of(path, TS, Column("v", "bigint"))
+    (split,) = plan_splits(source, (), 1)
+    before, held = pa.total_allocated_bytes(), []
+    for _ in read_batches(split, source, frozenset()):
+        held.append(pa.total_allocated_bytes() - before)
+    batch_bytes = BATCH_ROWS * 16
+    assert max(held) < 4 * batch_bytes
+    assert max(held[1:]) <= 1.2 * held[0]
+
+
 def test_a_file_that_changed_since_the_plan_is_an_error(tmp_path):
     write_files(tmp_path, random.Random(1))
     step = step_of(source_of(tmp_path, TS))
