@@ -11,7 +11,7 @@ stands a comment, which whoever reads the page does not see; its first line is o
     terminal: ^C                                  what that command says when Ctrl-C stops it
     file: queries/quickstart.sql                  the file, without the comment at its top
     for the command below:                        SQL, which is the input of the next command
-    by hand: why                                  nothing that a run could give
+    by hand: why                                  no test keeps this one
 
 and the lines after it are any of
 
