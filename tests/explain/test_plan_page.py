@@ -131,7 +131,14 @@ def test_the_picture_knows_slices_and_windows_as_the_engine_does(
 
 
 @pytest.mark.parametrize(
-    "window", [CalendarTumble(3, 1), CalendarHop(2, 5, 0, 7), CalendarCumulate(12, 4, 0, 1, -5)]
+    "window",
+    [
+        CalendarTumble(3, 1),
+        CalendarHop(2, 5, 0, 7),
+        CalendarCumulate(12, 4, 0, 1, -5),
+        CalendarCumulate(1, step_us=24 * 60 * MINUTE),
+        CalendarCumulate(3, step_us=10 * 24 * 60 * MINUTE, offset_months=1, offset_us=-5),
+    ],
 )
 def test_months_of_the_picture_are_those_of_the_calendar(
     browser: Any, tmp_path: Path, window: CalendarWindow

@@ -97,9 +97,36 @@ const windows = (() => {
     };
   }
 
+  /* Windows that grow by a time, such as days, through months; the last slice ends with the month. */
+  function growing(size, step, first, shift) {
+    const largest = monthly("TUMBLE", { size, offset: first }, shift);
+    if (!largest || !(step > 0)) return null;
+    return {
+      sliceOf(t) {
+        const [begin, last] = largest.windowsOf(t)[0];
+        const start = begin + Math.floor((t - begin) / step) * step;
+        return [start, Math.min(start + step, last)];
+      },
+      windowsOf(t) {
+        const [begin, last] = largest.windowsOf(t)[0];
+        const found = [];
+        for (let n = Math.floor((t - begin) / step) + 1; begin + (n - 1) * step < last; n += 1) {
+          found.push([begin, Math.min(begin + n * step, last)]);
+        }
+        return found;
+      },
+      width: step,
+      stride: step,
+      longest: largest.longest,
+    };
+  }
+
   /* The slices and windows of a window of the document; null if there is no picture of it. */
   function ofUse(use) {
     const months = use.parameters_months;
+    if (use.kind === "CUMULATE" && months.max_size && use.parameters_us.step) {
+      return growing(months.max_size, use.parameters_us.step, months.offset || 0, use.parameters_us.offset || 0);
+    }
     return Object.keys(months).length ? monthly(use.kind, months, use.parameters_us.offset || 0)
       : of(use.kind, use.parameters_us);
   }
@@ -305,7 +332,7 @@ function timeline(host, use) {
     const height = top + nLanes * (LANE + GAP) + 6;
     svg.setAttribute("viewBox", `0 0 ${width} ${height}`);
     svg.setAttribute("height", height);
-    for (const [t, words] of isMonthly ? months() : ticks()) {
+    for (const [t, words] of isMonthly && to - from > 75 * clock.DAY ? months() : ticks()) {
       svg.append(shape("line", { class: "tick", x1: x(t), x2: x(t), y1: AXIS - 4, y2: height }));
       const anchor = x(t) < 24 ? "start" : x(t) > width - 28 ? "end" : "middle";
       const text = shape("text", { x: x(t), y: 12, "text-anchor": anchor });
