@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -19,8 +20,10 @@ from runtime.batch.meter import Measured, Meter
 from runtime.errors import AnalysisError
 from runtime.spark import is_remote
 from runtime.spark_status import SparkFigures, SparkNode, StageFigures, Watch
+from runtime.steps import Step
 
 Json = dict[str, Any]
+Watched = Callable[[int], AbstractContextManager[None]]
 
 # Operators that give as many rows as they take
 _PRESERVING = ("Sort", "Exchange")
@@ -63,8 +66,69 @@ def analyzed(
     with watch.running():
         run(frame)
     seconds = time.perf_counter() - begun
-    figures = watch.figures()
-    found = {**query, "analysis": analysis_document(query, meter.results(), figures, seconds)}
+    return _with_analysis(
+        query, analysis_document(query, meter.results(), watch.figures(), seconds)
+    )
+
+
+def analyzed_together(
+    queries: Sequence[Json],
+    physical: Sequence[Node],
+    spark: SparkSession,
+    run: Callable[[Sequence[Step], Meter, Watched], object],
+) -> list[Json]:
+    """The documents of INSERTs that run together, with the figures of a run.
+
+    What several share is counted once, and told in the document of the first one that reads it.
+
+    Args:
+        queries: the documents.
+        physical: the physical plans that they tell of.
+        spark: the session.
+        run: writes all rows: from the steps of each INSERT, measured, with their jobs watched.
+
+    Raises:
+        SqlwinError: Spark cannot measure it, or the run fails.
+    """
+    refuse_remote(spark)
+    meter, watches = Meter(spark), [Watch(spark) for _ in queries]
+    ended = [0.0] * len(queries)
+    ids = [operator_ids(plan) for plan in physical]
+    labels: list[dict[int, list[str]]] = []
+    known: dict[int, list[str]] = {}
+    for number, own in enumerate(ids):
+        named = {node: [f"{number}.{each}" for each in found] for node, found in own.items()}
+        # A node that an earlier plan has too is counted under the name that it has there
+        labels.append({**named, **{node: known[node] for node in named if node in known}})
+        known = {**named, **known}
+
+    @contextmanager
+    def watched(number: int) -> Iterator[None]:
+        with watches[number].running():
+            yield
+        ended[number] = time.perf_counter() - begun
+
+    tops = [plan.input if isinstance(plan, Sink) else plan for plan in physical]
+    steps = [lower(top, each) for top, each in zip(tops, labels, strict=True)]
+    begun = time.perf_counter()
+    run(steps, meter, watched)
+    measured = meter.results()
+    documents = []
+    for number, query in enumerate(queries):
+        prefix = f"{number}."
+        mine = {
+            label.removeprefix(prefix): found
+            for label, found in measured.items()
+            if label.startswith(prefix)
+        }
+        figures = watches[number].figures()
+        analysis = analysis_document(query, mine, figures, ended[number])
+        documents.append(_with_analysis(query, analysis))
+    return documents
+
+
+def _with_analysis(query: Json, analysis: Json) -> Json:
+    found = {**query, "analysis": analysis}
     found["text"] = query["text"] + "\n" + analysis_text(found)
     return found
 

@@ -11,8 +11,10 @@ from pyspark.sql import DataFrame
 from planner.explain_document import query_document
 from planner.logical import Sink
 from planner.plan import Plan
+from runtime.batch.meter import Meter
 from runtime.errors import SqlwinError
-from sqlwin.analysis import Json, analyzed, without_results
+from runtime.steps import Step
+from sqlwin.analysis import Json, Watched, analyzed, analyzed_together, without_results
 from sqlwin.inserts import insert_target
 from sqlwin.plans import Plans
 from sqlwin.statement_sets import Inserts
@@ -58,10 +60,7 @@ class Explanations:
             case CreateTable() if statement.as_query is not None and not analyze:
                 query, sink = statement.as_query, (".".join(statement.name), False)
             case StatementSet():
-                if not analyze:
-                    return self._documents_together(statement.inserts)
-                each = [self.documents(insert, analyze) for insert in statement.inserts]
-                return [document for documents in each for document in documents]
+                return self._documents_together(statement.inserts, analyze)
             case _:
                 raise SqlwinError(
                     f"EXPLAIN {'ANALYZE ' * analyze}takes a query or an INSERT",
@@ -112,11 +111,23 @@ class Explanations:
         except PySparkException as error:
             raise told(error) from error
 
-    def _documents_together(self, inserts: Sequence[Insert]) -> list[Json]:
+    def _documents_together(self, inserts: Sequence[Insert], analyze: bool) -> list[Json]:
         """Documents of INSERTs that share what they can; in texts a shared part stands once."""
         zone = str(self._plans.spark.conf.get("spark.sql.session.timeZone"))
         drawn: set[int] = set()
-        return [
+        plans = self._plans.plans_together(inserts)
+        documents = [
             query_document(plan, insert.text, zone, drawn)
-            for insert, plan in zip(inserts, self._plans.plans_together(inserts), strict=True)
+            for insert, plan in zip(inserts, plans, strict=True)
         ]
+        if not analyze:
+            return documents
+        if any(self._plans.stream_queries.is_stream(plan) for plan in plans):
+            each = [self.documents(insert, analyze) for insert in inserts]
+            return [document for documents in each for document in documents]
+
+        def run(steps: Sequence[Step], meter: Meter, watched: Watched) -> None:
+            self._inserts.run_together(inserts, steps, meter, watched)
+
+        physical = [plan.physical for plan in plans]
+        return analyzed_together(documents, physical, self._plans.spark, run)

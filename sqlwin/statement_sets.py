@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
 
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
@@ -10,7 +12,8 @@ from pyspark.sql import DataFrame
 from planner.lower import lower
 from planner.plan import Plan
 from runtime.batch.execute import dataframe
-from runtime.batch.shared import SharedPartials, read_by_several
+from runtime.batch.meter import Meter
+from runtime.batch.shared import SharedPartials, first_reader, read_by_several
 from runtime.errors import SqlwinError
 from runtime.spark_jobs import Outcome, run_side_by_side
 from runtime.steps import Step
@@ -21,6 +24,9 @@ from sqlwin.result import Result
 from sqlwin.statements import Insert, StatementSet
 from sqlwin.stream_results import insert_result, start_insert
 from sqlwin.streams import Stream
+
+# What jobs of an INSERT, by its number, run in
+Watched = Callable[[int], AbstractContextManager[None]]
 
 
 class Inserts:
@@ -98,7 +104,7 @@ class Inserts:
         if any(are_streams):
             results = [self.insert(insert) for insert in inserts]
         else:
-            results = self._insert_together(inserts, [lower(plan.physical) for plan in plans])
+            results = self.run_together(inserts, [lower(plan.physical) for plan in plans])
         counts = [result.row_count for result in results]
         total = sum(count or 0 for count in counts) if None not in counts else None
         message = "\n".join(result.message for result in results)
@@ -106,47 +112,73 @@ class Inserts:
             statement.text, "insert", message, row_count=total, null_times=self._plans.null_times
         )
 
-    def _insert_together(self, inserts: Sequence[Insert], steps: Sequence[Step]) -> list[Result]:
-        """INSERTs side by side, once what they share is computed."""
+    def run_together(
+        self,
+        inserts: Sequence[Insert],
+        steps: Sequence[Step],
+        meter: Meter | None = None,
+        watched: Watched = lambda _: nullcontext(),
+    ) -> list[Result]:
+        """INSERTs over tables at rest side by side, once what they share is computed.
+
+        Args:
+            inserts: the INSERTs.
+            steps: what makes the rows of each.
+            meter: what counts in them, if anything does.
+            watched: a context for the jobs of an INSERT, by its number; for those of what several
+                share, the number of the first one that reads it.
+
+        Raises:
+            SqlwinError: one is wrong, and none has run; or one failed, the hint tells of the rest.
+        """
         plans = self._plans
         targets = [(insert.name, insert_target(plans.catalog, insert.name)) for insert in inserts]
         after = hold_ups(targets, [insert.ast for insert in inserts], plans.catalog)
-        with SharedPartials(read_by_several(steps)) as shared:
+        kept = read_by_several(steps)
+        with SharedPartials(kept) as shared:
             rows = [
-                self._insert_rows(insert, step, shared)
+                self._insert_rows(insert, step, shared, meter)
                 for insert, step in zip(inserts, steps, strict=True)
             ]
-            self._compute(shared, inserts)
+            reader = first_reader(steps, kept)
+            if reader is not None:
+                self._compute(shared, inserts, reader, watched)
 
-            def work(insert: Insert, frame: DataFrame) -> Callable[[], Result]:
+            def work(number: int) -> Callable[[], Result]:
                 def write() -> Result:
-                    plans.describe_job(insert.text)
-                    return self.write(insert, frame)
+                    plans.describe_job(inserts[number].text)
+                    with watched(number):
+                        return self.write(inserts[number], rows[number])
 
                 return write
 
-            works = [work(insert, frame) for insert, frame in zip(inserts, rows, strict=True)]
+            works = [work(number) for number in range(len(inserts))]
             outcomes = run_side_by_side(plans.spark, works, after)
         failed = _first_failed(outcomes)
         if failed is not None:
             raise _with_progress(failed, inserts, outcomes)
         return [outcome.value for outcome in outcomes if outcome.value is not None]
 
-    def _compute(self, shared: SharedPartials, inserts: Sequence[Insert]) -> None:
-        """Compute what INSERTs share; what is wrong with it is told as of the first one."""
+    def _compute(
+        self, shared: SharedPartials, inserts: Sequence[Insert], reader: int, watched: Watched
+    ) -> None:
+        """Compute what INSERTs share; what is wrong with it is told as of the first reader."""
         try:
-            shared.compute()
+            with watched(reader):
+                shared.compute()
         except Exception as error:
-            first = inserts[0]
-            told = self._plans.explained(first.text)(error)
-            failed: Outcome[Result] = Outcome(error=told)
-            rest: list[Outcome[Result]] = [Outcome(begun=False) for _ in inserts[1:]]
-            raise _with_progress(0, inserts, [failed, *rest]) from error
+            told = self._plans.explained(inserts[reader].text)(error)
+            outcomes: list[Outcome[Result]] = [Outcome(begun=False) for _ in inserts]
+            outcomes[reader] = Outcome(error=told)
+            raise _with_progress(reader, inserts, outcomes) from error
 
-    def _insert_rows(self, insert: Insert, step: Step, shared: SharedPartials) -> DataFrame:
+    def _insert_rows(
+        self, insert: Insert, step: Step, shared: SharedPartials, meter: Meter | None
+    ) -> DataFrame:
         """The rows of an INSERT of a statement set, found to fit its table."""
+        options = replace(self._plans.execution_options(), meter=meter)
         try:
-            rows = dataframe(self._plans.spark, step, self._plans.execution_options(), shared)
+            rows = dataframe(self._plans.spark, step, options, shared)
         except PySparkException as error:
             raise self._plans.explained(insert.text)(error) from error
         table = insert_target(self._plans.catalog, insert.name)

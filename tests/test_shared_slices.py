@@ -301,3 +301,34 @@ def test_explain_analyze_counts_what_is_shared_once(session: Any, tmp_path: Path
     operators = explained["trees"]["physical"]["operators"]
     [scan] = [each for each in operators if each["name"] == "ArrowScanLocalWindowAggregate"]
     assert explained["analysis"]["operators"][scan["id"]]["rows_in"] == data.num_rows
+
+
+@pytest.mark.parametrize("is_scanned", [True, False], ids=["scan", "catalyst"])
+def test_explain_analyze_runs_a_statement_set_as_it_is(
+    session: Any, is_scanned: bool, tmp_path: Path
+) -> None:
+    data = random_rows(seed=10)
+    make_table(session, data, tmp_path, is_scanned=is_scanned)
+    windows = dict(zip("ab", MIXES["widths that divide each other"], strict=False))
+    for name in windows:
+        sink(session, f"out_{name}", tmp_path)
+    inserts = " ".join(insert(f"out_{name}", window) for name, window in windows.items())
+    [result] = session.execute(f"EXPLAIN ANALYZE EXECUTE STATEMENT SET BEGIN {inserts} END")
+    first, second = result.document["queries"]
+    locals_ = []
+    for each, name in ((first, "out_a"), (second, "out_b")):
+        operators = each["trees"]["physical"]["operators"]
+        figures = each["analysis"]["operators"]
+        [merge] = [e["id"] for e in operators if e["name"] == "GlobalWindowAggregate"]
+        [local] = [e["id"] for e in operators if "LocalWindow" in e["name"]]
+        locals_.append(figures[local])
+        written = session.sql(f"SELECT COUNT(*) FROM {name}").collect()[0][0]
+        assert figures[merge]["rows_out"] == each["analysis"]["rows_out"] == written
+        assert figures[merge]["rows_in"] > 0
+        assert each["analysis"]["stages"]
+    if is_scanned:
+        assert locals_[0]["rows_in"] == data.num_rows
+    assert locals_[0]["rows_out"] > 0
+    # what they share ran once
+    assert locals_[1]["rows_in"] is locals_[1]["rows_out"] is None
+    assert result.text.count("== Execution ==") == 2

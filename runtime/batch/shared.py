@@ -103,6 +103,12 @@ def read_by_several(steps: Sequence[Step]) -> frozenset[SharedExchangeStep]:
     return frozenset(shared for shared, count in counts.items() if count > 1)
 
 
+def first_reader(steps: Sequence[Step], kept: Set[SharedExchangeStep]) -> int | None:
+    """The number of the first of `steps` that reads any of `kept`; None if none does."""
+    readers = (i for i, step in enumerate(steps) if any(each in kept for each in _shared_in(step)))
+    return next(readers, None)
+
+
 def _shared_in(step: Step) -> Iterator[SharedExchangeStep]:
     match step:
         case SqlStep():
