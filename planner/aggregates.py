@@ -19,7 +19,7 @@ from planner.aggregate_plans import (
     call_of,
     filtered,
 )
-from planner.approximate_aggregates import approx_count_distinct
+from planner.approximate_aggregates import approx_count_distinct, approx_percentile
 from planner.ast import UserAggregateCall
 from planner.logical import AggregateCall
 from planner.sql import column, conjunction, is_flat_type, literal, to_sql
@@ -327,6 +327,8 @@ _RECIPES: dict[str, Recipe] = {
     "STDDEV": _moments(1, root=True),
     "STD": _moments(1, root=True),
     "APPROX_COUNT_DISTINCT": approx_count_distinct,
+    "APPROX_PERCENTILE": approx_percentile,
+    "PERCENTILE_APPROX": approx_percentile,
     "MIN_BY": _pick("first"),
     "MAX_BY": _pick("last"),
     **{function: _pick(kind) for function, kind in TIME_ORDERED.items()},

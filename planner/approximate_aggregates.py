@@ -1,7 +1,8 @@
-"""Aggregates whose results are estimates: APPROX_COUNT_DISTINCT.
+"""Aggregates whose results are estimates: APPROX_COUNT_DISTINCT and APPROX_PERCENTILE.
 
 The registers of Spark's own sketch are kept by slice. A register and its rank are one number, and
-what Catalyst collects of a slice is a set of such numbers.
+what Catalyst collects of a slice is a set of such numbers. For percentiles the values of a slice
+are collected, and thinned out before they travel where there are many.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import math
 
 from sqlglot import exp
 
-from planner.aggregate_plans import AggregatePlan, NotMergeable, Partial, filtered
+from planner.aggregate_plans import AggregatePlan, NotMergeable, Partial, call_of, filtered
 from planner.logical import AggregateCall
 from planner.sql import column, conjunction, is_flat_type, literal
 from runtime.spec import Accumulator, Column
@@ -19,6 +20,9 @@ from runtime.spec import Accumulator, Column
 _DEVIATION = 0.05
 _PRECISIONS = range(4, 19)
 _RANK_BITS = 6
+# What Spark divides 1 by for the relative error of ranks unless the third argument says another
+_ACCURACY = 10_000
+_RANKED = frozenset("tinyint smallint int bigint float double date timestamp timestamp_ntz".split())
 
 # Spark's hash of the argument, by which partials of registers are told from other sets
 HASH = "XXHASH64"
@@ -45,6 +49,49 @@ def approx_count_distinct(call: AggregateCall) -> AggregatePlan | NotMergeable:
         (float(precision),),
     )
     return AggregatePlan(call, (partial,), (count,), column(f"{call.name}$count"))
+
+
+def approx_percentile(call: AggregateCall) -> AggregatePlan | NotMergeable:
+    """APPROX_PERCENTILE(x, percentage or array of them [, accuracy]), from values of slices."""
+    # The result is one of the values, so their type is the result's
+    type_ = call.type.removeprefix("array<").removesuffix(">")
+    if len(call.args) not in (2, 3) or not _has_percentile(type_):
+        return NotMergeable(f"{call.text} has no accumulator")
+    percentages = _percentages(call.args[1])
+    accuracy = _ACCURACY if len(call.args) == 2 else _number(call.args[2])
+    if not percentages or accuracy is None or accuracy < 1 or accuracy != int(accuracy):
+        return NotMergeable(
+            f"{call.text}: percentages from 0 to 1 and a positive accuracy, as plain numbers, "
+            "are needed to merge it"
+        )
+    partial = Partial(f"{call.name}$values", call_of("COLLECT_LIST", call, call.args[0]))
+    percentile = Accumulator(
+        "approx_percentile",
+        (partial.name,),
+        Column(f"{call.name}$percentile", call.type),
+        (float(accuracy), *percentages),
+    )
+    return AggregatePlan(call, (partial,), (percentile,), column(f"{call.name}$percentile"))
+
+
+def _has_percentile(type_: str) -> bool:
+    return type_.startswith("decimal") or type_ in _RANKED
+
+
+def _percentages(argument: exp.Expr) -> tuple[float, ...]:
+    """The percentages of a call; none if they are not plain numbers from 0 to 1."""
+    is_array = isinstance(argument, exp.Array) or (
+        isinstance(argument, exp.Anonymous) and argument.name.upper() == "ARRAY"
+    )
+    numbers = [_number(each) for each in (argument.expressions if is_array else [argument])]
+    found = tuple(number for number in numbers if number is not None and 0 <= number <= 1)
+    return found if len(found) == len(numbers) else ()
+
+
+def _number(argument: exp.Expr) -> float | None:
+    if not isinstance(argument, exp.Literal) or argument.is_string:
+        return None
+    return float(argument.name)
 
 
 def hashed_value(partial: exp.Expr) -> exp.Expr:

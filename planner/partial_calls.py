@@ -82,6 +82,8 @@ def _call_of(plan: AggregatePlan, accumulator: Accumulator, partial: Partial) ->
             plan.call.text,
             accumulator.arguments,
         )
+    if accumulator.kind == "approx_percentile":
+        kind = "percentiles"
     return PartialCall(
         kind, tuple(args), condition, accumulator.columns, plan.call.text, user=plan.call.user
     )

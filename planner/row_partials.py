@@ -17,11 +17,13 @@ def row_partials(plans: tuple[AggregatePlan, ...]) -> tuple[StreamPartial, ...]:
     """
     found = []
     for call in partial_calls(plans):
-        if call.kind == "registers":
+        if call.kind in ("registers", "percentiles"):
             raise AnalysisError(
                 f"{call.text} cannot be computed on a stream yet, nor beside an aggregate "
                 "written in Python",
-                hint="COUNT(DISTINCT ...), which is exact, can",
+                hint="COUNT(DISTINCT ...), which is exact, can"
+                if call.kind == "registers"
+                else "AVG, MIN, MAX and STDDEV can",
             )
         args = tuple(to_sql(arg) for arg in call.args)
         condition = None if call.condition is None else to_sql(call.condition)

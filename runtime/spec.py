@@ -187,6 +187,11 @@ def local_window(window: Window) -> AlignedWindow:
     return window.cells if isinstance(window, Session) else window
 
 
+_OF_LISTS = frozenset(
+    ("count_distinct", "sum_distinct", "approx_count_distinct", "approx_percentile")
+)
+
+
 @dataclass(frozen=True)
 class Accumulator:
     """One accumulator of a window aggregation: how its partial columns merge.
@@ -202,8 +207,9 @@ class Accumulator:
             values, NaN being one of them and -0.0 the same as 0.0; a list of structs counts
             distinct structs; several accumulators may read one column of lists),
             `approx_count_distinct` (one column of lists of HyperLogLog registers, each
-            `register << 6 | rank`; of a register's ranks the largest counts), `user` (a person's
-            own, its columns the fields of its state).
+            `register << 6 | rank`; of a register's ranks the largest counts), `approx_percentile`
+            (one column of lists of values with weights, see `runtime.kernels.percentiles`), `user`
+            (a person's own, its columns the fields of its state).
         columns: the partial columns, as the local stage names them. The merged columns have the
             same names and types; `first` and `last` yield only the last one.
         output: name and type of the merged column where it is another than a partial one:
@@ -211,7 +217,8 @@ class Accumulator:
             `double`, integers are added up exactly before they are rounded), the type that a
             `user` aggregate returns.
         arguments: of `approx_count_distinct` the precision, which is the binary logarithm of the
-            number of registers, and maybe tables, see `runtime.kernels.registers.estimates`.
+            number of registers, and maybe tables, see `runtime.kernels.registers.estimates`; of
+            `approx_percentile` the accuracy, then the percentages, from 0 to 1.
         function: what a `user` accumulator calls.
     """
 
@@ -224,7 +231,7 @@ class Accumulator:
     @property
     def is_distinct(self) -> bool:
         """Whether it reads lists of values, which no slice by slice merge can do."""
-        return self.kind in ("count_distinct", "sum_distinct", "approx_count_distinct")
+        return self.kind in _OF_LISTS
 
     @property
     def output_columns(self) -> tuple[str, ...]:

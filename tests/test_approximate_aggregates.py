@@ -1,4 +1,4 @@
-"""APPROX_COUNT_DISTINCT merged from slices is what Spark itself finds in each window."""
+"""Estimates merged from slices are what Spark itself finds in each window."""
 
 from __future__ import annotations
 
@@ -24,6 +24,21 @@ CALLS = [
     "APPROX_COUNT_DISTINCT(b % 3000, 0.2)",
     "APPROX_COUNT_DISTINCT(word) FILTER (WHERE i > 10)",
     "COUNT(DISTINCT i)",
+]
+
+# Over windows of fewer rows than the accuracy asks for, where percentiles are exact
+PERCENTILES = [
+    "APPROX_PERCENTILE(i, 0.5)",
+    "PERCENTILE_APPROX(d, ARRAY(0.1, 0.3, 0.6))",
+    "APPROX_PERCENTILE(b, ARRAY(0, 0.00005, 0.25, 0.9999, 1.0), 10000)",
+    "APPROX_PERCENTILE(f, 0.25)",
+    "APPROX_PERCENTILE(small, 0.75)",
+    "APPROX_PERCENTILE(large, ARRAY(0.5))",
+    "APPROX_PERCENTILE(day, 0.5)",
+    "APPROX_PERCENTILE(ts, 0.3)",
+    "APPROX_PERCENTILE(i, 0.9) FILTER (WHERE i > 100 AND NOT flag)",
+    "APPROX_PERCENTILE(i, 0.9) FILTER (WHERE i > 1000)",
+    "APPROX_PERCENTILE(i, ARRAY(0.9)) FILTER (WHERE i > 1000)",
 ]
 
 
@@ -68,11 +83,17 @@ def test_estimates_are_those_of_spark_in_each_window(session: Any, path: Path) -
     calls = [*CALLS, "APPROX_COUNT_DISTINCT(large)"]
     assert "ArrowScan" not in session.explain(query.replace(CALLS[2], calls[-1]))
     scanned, by_catalyst = run(session, "estimated", CALLS), run(session, "read", calls)
+    calls += PERCENTILES
+    of_slices = run(session, "read", calls)
+    explained = session.explain(query.replace(CALLS[2], ", ".join(PERCENTILES)))
+    assert "GlobalWindowAggregate" in explained
     session.execute("SET 'table.optimizer.agg-phase-strategy' = 'ONE_PHASE'")
     try:
         wanted = run(session, "read", calls)
     finally:
         session.execute("RESET 'table.optimizer.agg-phase-strategy'")
     assert len(wanted) > 40
-    assert by_catalyst == wanted
-    assert scanned == [row[:-1] for row in wanted]
+    assert of_slices == wanted
+    n_percentiles = len(PERCENTILES)
+    assert by_catalyst == [row[:-n_percentiles] for row in wanted]
+    assert scanned == [row[:-1] for row in by_catalyst]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
@@ -10,7 +10,9 @@ from pyspark.sql import DataFrame
 from runtime.batch.meter import Wrap, as_it_is
 from runtime.kernels.blobs import split_by_bucket, to_blobs
 from runtime.kernels.keys import bucket_of
+from runtime.kernels.percentiles import condensed
 from runtime.scan_spec import DEFAULT_BUFFER_BYTES
+from runtime.spec import Accumulator
 
 # Spark spends 6 ms and more on a megabyte between two Python tasks, LZ4 one to halve it.
 _COMPRESSION = "lz4"
@@ -26,6 +28,7 @@ def exchange(
     partitions: int,
     wrap: Wrap = as_it_is,
     buffer_bytes: int = DEFAULT_BUFFER_BYTES,
+    accumulators: Sequence[Accumulator] = (),
 ) -> DataFrame:
     """Blobs of partials, in the partition of their bucket, sorted by bucket.
 
@@ -37,6 +40,7 @@ def exchange(
         wrap: what the function that cuts blobs is wrapped in, to measure it.
         buffer_bytes: what a task collects before it is cut into one blob a bucket; more makes
             fewer, larger blobs.
+        accumulators: what reads the partials; lists of values are thinned out for percentiles.
 
     Returns:
         Columns `bucket` INT and `partials` BINARY (an Arrow IPC stream).
@@ -44,9 +48,22 @@ def exchange(
 
     def cut(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for table in large_tables(batches, buffer_bytes):
-            yield bucket_blobs(table, keys, buckets)
+            yield bucket_blobs(_thinned_out(table, accumulators), keys, buckets)
 
     return place_blobs(partials.mapInArrow(wrap(cut), BLOB_DDL), partitions)
+
+
+def _thinned_out(table: pa.Table, accumulators: Sequence[Accumulator]) -> pa.Table:
+    """The partials with the values for percentiles as few as the accuracy allows."""
+    accuracies: dict[str, int] = {}
+    for each in accumulators:
+        if each.kind == "approx_percentile":
+            (name,), accuracy = each.columns, int(each.arguments[0])
+            accuracies[name] = max(accuracy, accuracies.get(name, 0))
+    for name, accuracy in accuracies.items():
+        position = table.schema.get_field_index(name)
+        table = table.set_column(position, name, condensed(table.column(name), accuracy))
+    return table
 
 
 def bucket_blobs(table: pa.Table, keys: tuple[str, ...], buckets: int) -> pa.RecordBatch:

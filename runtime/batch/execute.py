@@ -127,7 +127,9 @@ class _Building:
             return global_aggregate(blobs, schema, aggregation, wrap)
         partials = self.dataframe(local)
         cut = options.wrap(exchanged.label)
-        blobs = exchange(partials, keys, buckets, partitions, cut, options.buffer_bytes)
+        blobs = exchange(
+            partials, keys, buckets, partitions, cut, options.buffer_bytes, aggregation.accumulators
+        )
         return global_aggregate(blobs, partials.schema, aggregation, wrap)
 
     def _shared_blobs(self, step: SharedExchangeStep) -> tuple[DataFrame, StructType]:

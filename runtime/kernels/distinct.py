@@ -42,6 +42,7 @@ from runtime.kernels.columns import (
     normalise_floats,
 )
 from runtime.kernels.grouping import SortedGroups
+from runtime.kernels.percentiles import RangePercentiles, percentile_ranks
 from runtime.kernels.registers import RANK_BITS, estimates, inverse_sum, register_sums
 from runtime.kernels.value_lists import SliceValues
 from runtime.spec import Accumulator
@@ -100,11 +101,17 @@ def distinct_aggregates(
     """What computes each of the accumulators that are distinct; what they share is shared."""
     stretches: dict[str, _Stretches] = {}
     counts: dict[str, _Count] = {}
+    percentiles: dict[str, RangePercentiles] = {}
     aggregates: dict[Accumulator, DistinctAggregate] = {}
     for each in accumulators:
         if not each.is_distinct:
             continue
         (name,) = each.columns
+        if each.kind == "approx_percentile":
+            if name not in percentiles:
+                percentiles[name] = RangePercentiles(slices.values[name], len(slices))
+            aggregates[each] = _ApproximatePercentile(percentiles[name], each)
+            continue
         if each.kind == "approx_count_distinct":
             reached = _stretches(slices, _ranks_reached(slices.values[name]), ranges)
             aggregates[each] = _ApproximateCount(reached, each.arguments, len(slices))
@@ -220,6 +227,39 @@ class _ApproximateCount(DistinctAggregate):
         inverse = inverse_sum(self._precision, coarse, fine)
         counts = estimates(self._arguments, inverse, (1 << self._precision) - in_use)
         return int64_array(counts, None, pa.int64())
+
+
+class _ApproximatePercentile(DistinctAggregate):
+    """APPROX_PERCENTILE of one percentage, or of several in an array; NULL without values."""
+
+    def __init__(self, percentiles: RangePercentiles, accumulator: Accumulator) -> None:
+        assert accumulator.output is not None
+        self._percentiles = percentiles
+        self._accuracy = int(accumulator.arguments[0])
+        self._percentages = accumulator.arguments[1:]
+        self._type = arrow_type(accumulator.output.type)
+
+    def of_windows(
+        self, first_window: int, oldest_slice: Int64Array, newest_slice: Int64Array
+    ) -> pa.Array:
+        """See DistinctAggregate."""
+        counts = self._percentiles.counts(oldest_slice, newest_slice)
+        is_empty = counts == 0
+        found = []
+        for percentage in self._percentages:
+            rank = percentile_ranks(counts, percentage, self._accuracy)
+            found.append(self._percentiles.of_rank(oldest_slice, newest_slice, rank))
+        distinct = self._percentiles.distinct
+        if not pa.types.is_list(self._type):
+            return distinct.take(pa.array(found[0], mask=is_empty)).cast(self._type)
+        position = np.stack(found, axis=1)[~is_empty].reshape(-1)
+        lengths = np.where(is_empty, 0, len(found))
+        offset = np.zeros(len(counts) + 1, np.int32)
+        np.cumsum(lengths, out=offset[1:])
+        values = distinct.take(pa.array(position)).cast(self._type.value_type)
+        return pa.ListArray.from_arrays(
+            pa.array(offset), values, type=self._type, mask=pa.array(is_empty)
+        )
 
 
 class _ExactSum(DistinctAggregate):

@@ -1,0 +1,112 @@
+"""APPROX_PERCENTILE by weighted values: every window's percentile is within the promised rank."""
+
+import math
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from runtime.kernels.merge import merge_slices
+from runtime.kernels.percentiles import condensed
+from runtime.spec import Accumulator, Column, Cumulate, Hop, Tumble, WindowAggregation
+from runtime.windows.aligned import slice_assigner
+
+WINDOWS = [Tumble(10), Hop(10, 60), Hop(10, 35), Cumulate(10, 50)]
+PERCENTAGES = (0.0, 0.01, 0.25, 0.5, 0.9, 0.999, 1.0)
+
+
+def windows_of(window, time):
+    assigner = slice_assigner(window)
+    end = assigner.slice_end(np.array([time]))
+    first, last = assigner.first_window_end(end)[0], assigner.last_window_end(end)[0]
+    return range(int(first), int(last) + 1, assigner.window_end_stride_us)
+
+
+def percentiles_of(table, window, accuracy, type_="double"):
+    """The percentiles of each (key, window end), with the values of slices thinned out."""
+    output = Column("p", f"array<{type_}>")
+    call = Accumulator("approx_percentile", ("v",), output, (float(accuracy), *PERCENTAGES))
+    lists = condensed(table["v"], accuracy)
+    assert max(map(len, lists.to_pylist()), default=0) <= 2 * accuracy
+    thin = table.set_column(table.schema.get_field_index("v"), "v", lists)
+    found = {}
+    for batch in merge_slices(thin, WindowAggregation(window, ("key",), "slice", (call,)), 7):
+        keys, ends = batch["key"].to_pylist(), batch["window_end"].cast(pa.int64()).to_pylist()
+        found |= dict(zip(zip(keys, ends, strict=True), batch["p"].to_pylist(), strict=True))
+    return found
+
+
+def partials(rng, n_partials, longest, make):
+    """Partials of random slices, several of a slice; (key, slice end, values) of each."""
+    rows = [
+        (int(rng.integers(3)), int(rng.integers(-8, 8)) * 10, make(int(rng.integers(longest))))
+        for _ in range(n_partials)
+    ]
+    key, ends, values = zip(*rows, strict=True)
+    return rows, pa.table(
+        {
+            "key": pa.array(key, pa.int32()),
+            "slice": pa.array(ends, pa.int64()),
+            "v": pa.array(values, pa.list_(pa.float64())),
+        }
+    )
+
+
+@pytest.mark.parametrize("window", WINDOWS, ids=str)
+@given(seed=st.integers(0, 2**32), accuracy=st.sampled_from([1, 3, 10, 100]))
+def test_percentiles_are_within_the_promised_rank_in_every_window(window, seed, accuracy):
+    rng = np.random.default_rng(seed)
+    rows, table = partials(rng, 40, 60, lambda n: rng.integers(0, 50, n).astype(float).tolist())
+    rows = [(k, end - 5, v) for k, end, v in rows]
+    if window == Hop(10, 35):
+        # its slices are of two widths: these times are in the wider one
+        table = table.set_column(1, "slice", pa.array([t + 5 for _, t, _ in rows], pa.int64()))
+    wanted = {}
+    for key, time, values in rows:
+        for end in windows_of(window, time):
+            wanted.setdefault((key, end), []).extend(values)
+    found = percentiles_of(table, window, accuracy)
+    assert found.keys() == wanted.keys()
+    for group, values in wanted.items():
+        if not values:
+            assert found[group] is None
+            continue
+        values.sort()
+        n = len(values)
+        for percentage, value in zip(PERCENTAGES, found[group], strict=True):
+            rank = max(math.ceil(percentage * n), 1)
+            lowest, highest = (
+                np.searchsorted(values, value),
+                np.searchsorted(values, value, "right"),
+            )
+            assert lowest < highest, "it is one of the values"
+            off = max(lowest + 1 - rank, rank - highest, 0)
+            assert off <= n / accuracy
+            if n < accuracy:
+                assert off == 0
+
+
+def test_values_are_thinned_out_to_the_last_of_each_run():
+    lists = pa.array([[5, 1, 3, 2, 4, 7, 6], [9, 8], [], None], pa.list_(pa.int64()))
+    thin = condensed(lists, 3)
+    assert [[(i["value"], i["weight"]) for i in each] for each in thin.to_pylist()] == [
+        [(2, 2), (4, 2), (6, 2), (7, 1)],
+        [(8, 1), (9, 1)],
+        [],
+        [],
+    ]
+
+
+def test_nan_is_the_largest_value_and_weights_are_counted():
+    values = [float("nan"), 1.0, -0.0, 0.0, 2.0]
+    table = pa.table(
+        {
+            "key": pa.array([0], pa.int32()),
+            "slice": pa.array([10], pa.int64()),
+            "v": pa.array([values], pa.list_(pa.float64())),
+        }
+    )
+    (found,) = percentiles_of(table, Tumble(10), 10_000).values()
+    assert found[:5] == [0.0, 0.0, 0.0, 1.0, pytest.approx(math.nan, nan_ok=True)]
