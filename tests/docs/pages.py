@@ -54,6 +54,8 @@ VARYING = {
     "number": r"(?<![\w.])\d[\d,]*(?:\.\d+)?(?![\w.])",
     # the number that Spark gave a stage, at the start of a line
     "stage": r"(?m)^ *\d+(?= )",
+    # a value that is in the way, of several that tasks meet in any order
+    "value": r"\b\d+L\b",
     # the slowest task by the median one
     "skew": r"\d+\.\d+x",
     # drawn by the clock
