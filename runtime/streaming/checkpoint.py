@@ -114,7 +114,20 @@ def open_checkpoint(
             hint="undo it to resume, or start anew in another 'execution.checkpointing.dir'",
         )
     files.make_directory(checkpoint.end_of_input)
+    _drop_leftovers(files, checkpoint)
     return checkpoint
+
+
+def _drop_leftovers(files: Files, checkpoint: Checkpoint) -> None:
+    """Remove what a run left that was killed while it wrote the first of its offsets.
+
+    Nothing was processed then. But Spark starts no first micro-batch while there is any file among
+    the offsets, be it one that was never finished.
+    """
+    offsets = list(files.files_below(f"{checkpoint.spark_directory}/offsets"))
+    if not any(path.rpartition("/")[2].isdigit() for path in offsets):
+        for path in offsets:
+            files.delete(path)
 
 
 def end_input(files: Files, checkpoint: Checkpoint) -> None:

@@ -72,6 +72,24 @@ def test_a_changed_query_is_refused_and_told_what_has_changed(
     assert difference(QUERY, QUERY) is None
 
 
+def test_offsets_that_a_killed_run_did_not_finish_writing_do_not_stop_the_next_one(
+    tmp_path: Path,
+) -> None:
+    opened(tmp_path)
+    offsets = tmp_path / "spark" / "offsets"
+    offsets.mkdir(parents=True)
+    for name in (".0.53b1.tmp", "..0.53b1.tmp.crc"):
+        (offsets / name).touch()
+    opened(tmp_path)
+    assert list(offsets.iterdir()) == []
+
+    # of a later micro-batch they are Spark's own matter
+    for name in ("0", ".1.53b1.tmp"):
+        (offsets / name).touch()
+    opened(tmp_path)
+    assert sorted(path.name for path in offsets.iterdir()) == [".1.53b1.tmp", "0"]
+
+
 def test_a_checkpoint_without_our_file_is_refused(tmp_path: Path) -> None:
     (tmp_path / "c" / "spark" / "offsets").mkdir(parents=True)
     (tmp_path / "c" / "spark" / "offsets" / "0").touch()
