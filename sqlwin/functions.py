@@ -130,6 +130,13 @@ AGGREGATES: dict[str, FunctionHelp] = {
         _aggregate("APPROX_COUNT_DISTINCT(x [, error])", "about how many different values",
                    "Off by 5 % on the average, or by the error given, as with Spark.",
                    "APPROX_COUNT_DISTINCT(bidder)"),
+        _aggregate("APPROX_PERCENTILE(x, percentage [, accuracy])",
+                   "about the value below which that share of the values is",
+                   "A percentage from 0 to 1, or an ARRAY of them for an ARRAY of values. The rank\n"
+                   "is off by at most 1 / accuracy of the values (10000 if none is given).",
+                   "APPROX_PERCENTILE(price, 0.95)"),
+        _aggregate("PERCENTILE_APPROX(x, percentage [, accuracy])",
+                   "another name of APPROX_PERCENTILE", "", "PERCENTILE_APPROX(price, 0.95)"),
         _aggregate("SUM(x)", "the sum",
                    "NULL if every x is. An overflow of whole numbers is an error.\n"
                    "SUM(DISTINCT x) adds each value once.", "SUM(price)"),

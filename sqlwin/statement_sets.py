@@ -119,7 +119,10 @@ class Inserts:
         meter: Meter | None = None,
         watched: Watched = lambda _: nullcontext(),
     ) -> list[Result]:
-        """INSERTs over tables at rest side by side, once what they share is computed.
+        """INSERTs over tables at rest side by side.
+
+        What several read is computed by the one that asks for it first, while Spark plans the rest;
+        before all of them where a meter counts.
 
         Args:
             inserts: the INSERTs.
@@ -141,7 +144,8 @@ class Inserts:
                 for insert, step in zip(inserts, steps, strict=True)
             ]
             reader = first_reader(steps, kept)
-            if reader is not None:
+            if reader is not None and meter is not None:
+                # so that what it takes is not counted among what an INSERT takes
                 self._compute(shared, inserts, reader, watched)
 
             def work(number: int) -> Callable[[], Result]:

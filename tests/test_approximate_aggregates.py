@@ -29,7 +29,8 @@ CALLS = [
 # Over windows of fewer rows than the accuracy asks for, where percentiles are exact
 PERCENTILES = [
     "APPROX_PERCENTILE(i, 0.5)",
-    "PERCENTILE_APPROX(d, ARRAY(0.1, 0.3, 0.6))",
+    # Spark's own sketch loses its order where there are NaN, which here are the largest values
+    "PERCENTILE_APPROX(ABS(NANVL(d, 5000.0)), ARRAY(0.1, 0.3, 0.6))",
     "APPROX_PERCENTILE(b, ARRAY(0, 0.00005, 0.25, 0.9999, 1.0), 10000)",
     "APPROX_PERCENTILE(f, 0.25)",
     "APPROX_PERCENTILE(small, 0.75)",

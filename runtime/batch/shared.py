@@ -63,7 +63,7 @@ class SharedPartials:
         self._known.clear()
 
     def compute(self) -> None:
-        """Compute now what several jobs read, before they all ask for it at once."""
+        """Compute now what several jobs read, and not when the first of them asks for it."""
         for step, (blobs, _) in self._known.items():
             if step in self._kept:
                 # No row is read: to look for one fills the cache
