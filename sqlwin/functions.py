@@ -132,8 +132,8 @@ AGGREGATES: dict[str, FunctionHelp] = {
                    "APPROX_COUNT_DISTINCT(bidder)"),
         _aggregate("APPROX_PERCENTILE(x, percentage [, accuracy])",
                    "about the value below which that share of the values is",
-                   "A percentage from 0 to 1, or an ARRAY of them for an ARRAY of values. The rank\n"
-                   "is off by at most 1 / accuracy of the values (10000 if none is given).",
+                   "A percentage from 0 to 1, or an ARRAY of them for an ARRAY of values. The\n"
+                   "rank is off by at most 1 / accuracy of the values (10000 if none is given).",
                    "APPROX_PERCENTILE(price, 0.95)"),
         _aggregate("PERCENTILE_APPROX(x, percentage [, accuracy])",
                    "another name of APPROX_PERCENTILE", "", "PERCENTILE_APPROX(price, 0.95)"),
