@@ -218,7 +218,7 @@ class GeneralGroup:
             batch.n_null_times,
             sum(cell.n_windows for cell in cells),
             sum(cell.n_bytes for cell in cells),
-            min(due) + WINDOW_TIME_LAG_US if due else None,
+            min(due) + WINDOW_TIME_LAG_US if due else None,            told_us=self._watermarks.combined_us,
         )
 
 

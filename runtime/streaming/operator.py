@@ -98,6 +98,7 @@ class Status:
         n_rows: partials in state.
         n_bytes: the size of their blobs.
         next_window_end_us: the end of the next window that waits for the watermark, if any does.
+        told_us: the watermark of what the operator puts out, for whoever follows.
     """
 
     watermarks: Watermarks
@@ -106,6 +107,7 @@ class Status:
     n_rows: int
     n_bytes: int
     next_window_end_us: int | None
+    told_us: int | None
 
 
 class WindowOperator:
@@ -283,6 +285,7 @@ class WindowOperator:
             self._slices.n_rows,
             self._slices.n_bytes,
             next_end,
+            told_us=self._watermarks.combined_us,
         )
 
 

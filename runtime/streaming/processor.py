@@ -157,7 +157,7 @@ class WindowProcessor(StatefulProcessor):
             n_bytes=status.n_bytes,
             next_window_end_us=status.next_window_end_us,
         )
-        return Row(windows=None, watermark_us=marks.combined_us, **{STATUS: told})
+        return Row(windows=None, watermark_us=status.told_us, **{STATUS: told})
 
 
 def _operator(

@@ -8,7 +8,10 @@ state of one key group, which holds whole partitions; a micro-batch is seen as a
    dropped and counted. A late row that an open session reaches, itself or through other new
    rows, is part of that session (Flink's rule for merging windows: what counts is the end of the
    merged window);
-2. the watermark moves on, and every session whose end it passed is put out and forgotten;
+2. the watermark moves on, and every session whose end it has reached is put out and forgotten.
+   That is 1 ms later than other windows fire: a row at the very end of a session is part of it,
+   as in a batch, and may come as long as the watermark has not reached it. Whoever follows is told
+   a watermark 1 ms behind, so that results, whose window_time is the end - 1 ms, are not late;
 3. what is left of a session becomes one partial for each key.
 
 State is read only where a session can end or a row can be late: until then new partials are put
@@ -37,7 +40,13 @@ from runtime.streaming.state import (
     encode_table,
     pieces,
 )
-from runtime.streaming.watermarks import advance, watermark_facts, watermarks_of
+from runtime.streaming.watermarks import (
+    FINAL_US,
+    FIRE_LAG_US,
+    advance,
+    watermark_facts,
+    watermarks_of,
+)
 
 _FACTS = "facts"
 # More chunks than this are made one when the next one comes.
@@ -97,9 +106,9 @@ class SessionOperator:
         Raises:
             ExecutionError: a sum overflows its type.
         """
-        closed = self._watermarks.fired_until_us()
+        closed = self._watermarks.combined_us
         after = advance(self._watermarks, batch.heard, self._spec.rules, batch.clock_us)
-        fires = after.fired_until_us()
+        fires = after.combined_us
         tables = [table for table in batch.partials if table.num_rows]
         new = pa.concat_tables(tables) if tables else None
         if new is not None and self._spec.by_clock and closed is not None:
@@ -209,9 +218,9 @@ class SessionOperator:
     def _status(self, n_late: int, batch: MicroBatch) -> Status:
         # A session may go on for longer than its partials in state tell.
         next_end = self._earliest_end(None) if self._chunks else None
-        fired = self._watermarks.fired_until_us()
-        if next_end is not None and fired is not None:
-            next_end = max(next_end, fired + 1)
+        reached = self._watermarks.combined_us
+        if next_end is not None and reached is not None:
+            next_end = max(next_end, reached + 1)
         return Status(
             self._watermarks,
             n_late,
@@ -219,7 +228,13 @@ class SessionOperator:
             sum(chunk.n_rows for chunk in self._chunks),
             sum(chunk.n_bytes for chunk in self._chunks),
             next_end,
+            told_us=self._told(),
         )
+
+    def _told(self) -> int | None:
+        """No session that is still to come has its window_time at this watermark or before."""
+        reached = self._watermarks.combined_us
+        return reached if reached is None or reached == FINAL_US else reached - FIRE_LAG_US
 
 
 def _not_before(table: pa.Table, time_us: int) -> pa.Table:
