@@ -7,7 +7,9 @@ timer is due; so a micro-batch costs what it touches, and one cell at a time is 
 Rows of a micro-batch are taken in the order of their times, each with the watermark right behind
 it as far as the micro-batch moves it. So none is made late by another of the same micro-batch, and
 rows that come in order give what the same rows give in a batch. A row is late by the watermark at
-the end of the micro-batch before, as it is for the operator on slices.
+the end of the micro-batch before, as it is for the operator on slices. Windows that merge
+follow a watermark 1 ms behind, and tell that one: a row at the very end of a session is part of it,
+and may come as long as the watermark has not reached it (`runtime.streaming.session_operator`).
 """
 
 from __future__ import annotations
@@ -33,6 +35,7 @@ from runtime.streaming.watermarks import (
     WatermarkRules,
     Watermarks,
     advance,
+    told_by_sessions_us,
     watermark_facts,
     watermarks_of,
 )
@@ -119,9 +122,10 @@ class GeneralGroup:
         n_late = 0
         for number in sorted(rows.keys() | self._due(after, clock_us)):
             operator = self._open(number)
-            if before.combined_us is not None:
+            known_us = self._followed(before)
+            if known_us is not None:
                 # the cell may have slept; no timer of its own was due meanwhile
-                yield from self._results(operator.on_watermark(before.combined_us))
+                yield from self._results(operator.on_watermark(known_us))
             found = self._run(operator, rows.get(number), after, clock_us)
             yield from self._results(found)
             n_late += operator.state.n_late
@@ -138,6 +142,7 @@ class GeneralGroup:
         clock_us: int | None,
     ) -> Iterator[Emission]:
         by_clock = self._spec.job.by_clock
+        reached_us = self._followed(after)
         if clock_us is not None:
             yield from operator.on_clock(clock_us)
         for row, time_us in () if rows is None else _values(rows):
@@ -146,15 +151,20 @@ class GeneralGroup:
                 assert clock_us is not None
                 yield from operator.on_row(key, row, clock_us)
                 continue
-            if after.combined_us is not None:
+            if reached_us is not None:
                 # a window that ends right here is still open: the row may make a session longer
                 behind = time_us - WINDOW_TIME_LAG_US - 1
-                yield from operator.on_watermark(min(behind, after.combined_us))
+                yield from operator.on_watermark(min(behind, reached_us))
             yield from operator.on_row(key, row, time_us)
         if after.is_final:
             yield from operator.on_end()
-        elif after.combined_us is not None:
-            yield from operator.on_watermark(after.combined_us)
+        elif reached_us is not None:
+            yield from operator.on_watermark(reached_us)
+
+    def _followed(self, watermarks: Watermarks) -> int | None:
+        """The watermark by which windows close and rows are late."""
+        merges = self._spec.job.assigner.merges
+        return told_by_sessions_us(watermarks) if merges else watermarks.combined_us
 
     def _results(self, emissions: Iterable[Emission]) -> Iterator[pa.RecordBatch]:
         waiting: list[Emission] = []
@@ -174,7 +184,7 @@ class GeneralGroup:
             number
             for number, cell in self._cells.items()
             if after.is_final
-            or _reached(cell.next_event_us, after.combined_us)
+            or _reached(cell.next_event_us, self._followed(after))
             or _reached(cell.next_clock_us, clock_us)
         }
 
@@ -218,7 +228,8 @@ class GeneralGroup:
             batch.n_null_times,
             sum(cell.n_windows for cell in cells),
             sum(cell.n_bytes for cell in cells),
-            min(due) + WINDOW_TIME_LAG_US if due else None,            told_us=self._watermarks.combined_us,
+            min(due) + WINDOW_TIME_LAG_US if due else None,
+            told_us=self._followed(self._watermarks),
         )
 
 

@@ -41,9 +41,8 @@ from runtime.streaming.state import (
     pieces,
 )
 from runtime.streaming.watermarks import (
-    FINAL_US,
-    FIRE_LAG_US,
     advance,
+    told_by_sessions_us,
     watermark_facts,
     watermarks_of,
 )
@@ -111,8 +110,10 @@ class SessionOperator:
         fires = after.combined_us
         tables = [table for table in batch.partials if table.num_rows]
         new = pa.concat_tables(tables) if tables else None
-        if new is not None and self._spec.by_clock and closed is not None:
-            new = _not_before(new, closed)
+        now = self._watermarks.fired_until_us()
+        if new is not None and self._spec.by_clock and now is not None:
+            # a clock tells a watermark 1 ms behind; a row there would touch a session that is out
+            new = _not_before(new, now)
         n_late = 0
         if fires is not None and self._earliest_end(new) <= fires:
             old = self._take([chunk for chunk in self._chunks if chunk.first_us <= fires])
@@ -228,13 +229,8 @@ class SessionOperator:
             sum(chunk.n_rows for chunk in self._chunks),
             sum(chunk.n_bytes for chunk in self._chunks),
             next_end,
-            told_us=self._told(),
+            told_us=told_by_sessions_us(self._watermarks),
         )
-
-    def _told(self) -> int | None:
-        """No session that is still to come has its window_time at this watermark or before."""
-        reached = self._watermarks.combined_us
-        return reached if reached is None or reached == FINAL_US else reached - FIRE_LAG_US
 
 
 def _not_before(table: pa.Table, time_us: int) -> pa.Table:

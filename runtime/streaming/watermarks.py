@@ -85,6 +85,16 @@ def ends_passed_us(watermark_us: int | None) -> int | None:
     return min(watermark_us, FINAL_US - FIRE_LAG_US) + FIRE_LAG_US
 
 
+def told_by_sessions_us(watermarks: Watermarks) -> int | None:
+    """What an operator of windows that merge tells: no session to come has its time up to here.
+
+    A session closes when the watermark has reached its end, and its window_time is the end - 1 ms.
+    """
+    if watermarks.combined_us is None or watermarks.is_final:
+        return watermarks.combined_us
+    return watermarks.combined_us - FIRE_LAG_US
+
+
 def advance(
     before: Watermarks, heard: Iterable[Heard], rules: WatermarkRules, clock_us: int | None
 ) -> Watermarks:
