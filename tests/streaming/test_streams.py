@@ -131,6 +131,13 @@ def streams(fresh_session, tmp_path):
     return found
 
 
+def batch_rows(sql, parts, streams, session):
+    """The rows of a query over all files at once; the streams are no more."""
+    streams._tables.clear()
+    session.register("events", session.spark.createDataFrame(pa.concat_tables(parts)))
+    return by_text(tuple(row) for row in session.sql(sql).collect())
+
+
 @pytest.mark.parametrize("name", QUERIES)
 def test_a_stream_that_ends_gives_the_rows_of_the_batch(name, streams, fresh_session):
     parts = [events(200, 300 * i, i) for i in range(3)]
@@ -139,10 +146,7 @@ def test_a_stream_that_ends_gives_the_rows_of_the_batch(name, streams, fresh_ses
     for part in parts:
         streams.write("events", part)
     found = streams.rows(QUERIES[name])
-    other = fresh_session.spark.createDataFrame(pa.concat_tables(parts))
-    streams._tables.clear()
-    fresh_session.register("events", other)
-    expected = by_text(tuple(r) for r in fresh_session.sql(QUERIES[name]).collect())
+    expected = batch_rows(QUERIES[name], parts, streams, fresh_session)
     assert len(expected) >= 3
     assert found == [
         tuple(pytest.approx(v) if isinstance(v, float) else v for v in r) for r in expected
@@ -155,14 +159,14 @@ def at(second):
     )
 
 
-def rows(*pairs):
+def rows(*pairs, key="a"):
     """A file of (second, value), all of one key."""
     times = [at(second) for second, _ in pairs]
     return pa.table(
         {
             "ts": pa.array(times, pa.timestamp("us")),
             "lts": pa.array(times, pa.timestamp("us", tz="UTC")),
-            "k": pa.array(["a"] * len(pairs)),
+            "k": pa.array([key] * len(pairs)),
             "v": pa.array([value for _, value in pairs], pa.int64()),
         }
     )
@@ -191,6 +195,42 @@ SIDES = """
       FROM TABLE(TUMBLE(TABLE {}, DESCRIPTOR(ts), INTERVAL '10' SECONDS))
       GROUP BY window_start, window_end) b
     ON a.window_start = b.window_start AND a.window_end = b.window_end {}"""
+
+
+SESSIONS = """
+    SELECT k, window_start, window_end, window_time, COUNT(*) AS n, SUM(v) AS s
+    FROM TABLE(SESSION(TABLE events PARTITION BY k, DESCRIPTOR(ts), INTERVAL '6' SECONDS))
+    GROUP BY k, window_start, window_end, window_time"""
+
+
+def test_rows_exactly_the_gap_apart_are_one_session_in_whatever_micro_batches_they_come(
+    streams, fresh_session
+):
+    # in order, and the watermark right behind them
+    streams.table("events", SCHEMA, "ts", "ts - INTERVAL '0.001' SECOND")
+    parts = [
+        rows((0, 1)),
+        rows((6, 2)),
+        pa.concat_tables([rows((12, 3), (18.001, 5)), rows((12, 7), (18, 4), key="b")]),
+        rows((18.001, 0), key="b"),
+    ]
+    for part in parts:
+        streams.write("events", part)
+    found = streams.rows(SESSIONS)
+    assert [(row[0], row[1], row[2], row[4]) for row in found] == [
+        ("a", at(0), at(18), 3),
+        ("a", at(18.001), at(24.001), 1),
+        ("b", at(12), at(24.001), 3),
+    ]
+    wider = f"""
+        SELECT window_end, COUNT(*) AS n, SUM(s) AS s
+        FROM TABLE(TUMBLE((SELECT window_time AS t, s FROM ({SESSIONS})),
+                   DESCRIPTOR(t), INTERVAL '6' SECONDS))
+        GROUP BY window_end"""
+    found_wider = streams.rows(wider)
+    assert found_wider == [(at(18), 1, 6), (at(30), 2, 16)]
+    assert found == batch_rows(SESSIONS, parts, streams, fresh_session)
+    assert found_wider == batch_rows(wider, parts, streams, fresh_session)
 
 
 def test_late_rows_count_in_the_windows_that_are_open(streams):
