@@ -67,6 +67,8 @@ def arranged(rows: DataFrame, table: TableSpec, columns: tuple[str, ...]) -> Dat
                 hint=f"write CAST({field.name} AS {str(target.type).upper()})",
             )
         given[target.name] = len(given)
+    if _are_declared(rows, declared, given):
+        return rows.toDF(*(c.name for c in declared))
     unique = rows.toDF(*(f"_{i}" for i in range(len(rows.columns))))
     return unique.select(
         *(
@@ -76,6 +78,15 @@ def arranged(rows: DataFrame, table: TableSpec, columns: tuple[str, ...]) -> Dat
             for c in declared
         )
     )
+
+
+def _are_declared(rows: DataFrame, declared: list[TableColumn], given: dict[str, int]) -> bool:
+    """Whether the columns have the table's order and types, so that names are all they lack."""
+    types = [field.dataType.simpleString() for field in rows.schema.fields]
+    positions = [given.get(c.name) for c in declared]
+    return positions == list(range(len(declared))) and types == [
+        str(c.type).lower() for c in declared
+    ]
 
 
 def insert_rows(

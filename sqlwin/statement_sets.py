@@ -15,10 +15,11 @@ from runtime.batch.execute import dataframe
 from runtime.batch.meter import Meter
 from runtime.batch.shared import SharedPartials, first_reader, read_by_several
 from runtime.errors import SqlwinError
+from runtime.sinks import write_table
 from runtime.spark_jobs import Outcome, run_side_by_side
 from runtime.steps import Step
 from runtime.table_spec import TableSpec
-from sqlwin.inserts import arranged, hold_ups, insert_into_spark, insert_rows, insert_target
+from sqlwin.inserts import arranged, hold_ups, insert_into_spark, insert_target
 from sqlwin.plans import Plans
 from sqlwin.result import Result
 from sqlwin.statements import Insert, StatementSet
@@ -48,12 +49,24 @@ class Inserts:
         return self.write(statement, rows)
 
     def write(self, statement: Insert, rows: DataFrame) -> Result:
-        """Write the rows of an INSERT to its table."""
+        """Write the rows of an INSERT's query to its table."""
+        return self._write(statement, self._fitted(statement, rows))
+
+    def _fitted(self, statement: Insert, rows: DataFrame) -> DataFrame:
+        """The rows of an INSERT as its table takes them."""
+        table = insert_target(self._plans.catalog, statement.name)
+        try:
+            return rows if table is None else arranged(rows, table, statement.columns)
+        except PySparkException as error:
+            raise self._plans.explained(statement.text)(error) from error
+
+    def _write(self, statement: Insert, rows: DataFrame) -> Result:
+        """Write the rows of an INSERT, which fit, to its table."""
         table = insert_target(self._plans.catalog, statement.name)
         name = ".".join(statement.name)
         try:
             if table is not None:
-                count = insert_rows(rows, table, statement.columns, statement.overwrite)
+                count = write_table(rows, table, statement.overwrite)
             else:
                 count = None
                 insert_into_spark(
@@ -152,7 +165,7 @@ class Inserts:
                 def write() -> Result:
                     plans.describe_job(inserts[number].text)
                     with watched(number):
-                        return self.write(inserts[number], rows[number])
+                        return self._write(inserts[number], rows[number])
 
                 return write
 
@@ -185,10 +198,7 @@ class Inserts:
             rows = dataframe(self._plans.spark, step, options, shared)
         except PySparkException as error:
             raise self._plans.explained(insert.text)(error) from error
-        table = insert_target(self._plans.catalog, insert.name)
-        if table is not None:
-            arranged(rows, table, insert.columns)
-        return rows
+        return self._fitted(insert, rows)
 
 
 def _first_failed(outcomes: Sequence[Outcome[Result]]) -> int | None:

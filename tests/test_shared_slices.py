@@ -160,14 +160,14 @@ def test_a_statement_set_reads_its_table_once_and_keeps_nothing(
     during = []
     from sqlwin import statement_sets
 
-    write = statement_sets.insert_rows
+    write = statement_sets.write_table
 
     def counted(*args: Any) -> Any:
         written = write(*args)
         during.append(cached_rdds(session))
         return written
 
-    monkeypatch.setattr(statement_sets, "insert_rows", counted)
+    monkeypatch.setattr(statement_sets, "write_table", counted)
     [result] = session.execute(f"EXECUTE STATEMENT SET BEGIN {' '.join(inserts)} END")
     assert during == [before + 1] * 4
     assert cached_rdds(session) == before

@@ -91,6 +91,9 @@ def as_declared(dataframe: DataFrame, spec: TableSpec) -> DataFrame:
             f"table `{spec.name}` has {len(declared)} columns to be written, "
             f"the query gives {len(dataframe.columns)}"
         )
+    found = [(field.name, field.dataType.simpleString()) for field in dataframe.schema.fields]
+    if found == [(c.name, declared_type(spec, c).simpleString()) for c in declared]:
+        return dataframe
     names = [f"_{position}" for position in range(len(declared))]
     # Names may come twice in a query; positions do not.
     numbered = dataframe.toDF(*names)
