@@ -60,6 +60,8 @@ class Failure:
 
 
 _CANCELLED: Told = ("the query was cancelled", None)
+# What a thread of the JVM raises that is interrupted while it reads or writes
+_INTERRUPTED = ("java.io.InterruptedIOException", "java.nio.channels.ClosedByInterruptException")
 
 
 def translate(error: BaseException, sql: str | None = None) -> SqlwinError:
@@ -91,6 +93,19 @@ def translate(error: BaseException, sql: str | None = None) -> SqlwinError:
             message, hint = first_sentence(failure.text)
             return _placed(_kind(error, failure)(message, hint=hint), chain, sql)
     return _unknown(error, chain)
+
+
+def is_interruption(error: BaseException | None) -> bool:
+    """Whether an error may come of nothing but that Spark was told to stop what ran.
+
+    It tells little where nobody stopped anything: some file systems call a timeout an interruption.
+    """
+    if error is None or isinstance(error, SqlwinError):
+        return isinstance(error, QueryCancelled)
+    chain = _chain(error)
+    text = "\n".join(f"{failure.java_class} {failure.text}" for failure in chain)
+    is_cut = any(name in text for name in _INTERRUPTED)
+    return is_cut or _machine_error(error, chain) == _CANCELLED
 
 
 def _kind(error: BaseException, failure: Failure) -> type[SqlwinError]:

@@ -231,11 +231,10 @@ class Runner:
         if stream.state is not State.RUNNING:
             return _ok(statement, f"stream {stream.number} does not run: it is {stream.state}")
         stream.stop()
-        return _ok(
-            statement,
-            f"stream {stream.number} (`{stream.setup.name}`) is stopped",
-            (resume_hint(stream),),
-        )
+        name = f"stream {stream.number} (`{stream.setup.name}`)"
+        if failure := stream.failure():
+            return _ok(statement, f"{name} has failed: {failure}", (resume_hint(stream),))
+        return _ok(statement, f"{name} is stopped", (resume_hint(stream),))
 
     # -- settings ------------------------------------------------------------------------------
 

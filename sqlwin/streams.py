@@ -20,6 +20,7 @@ from runtime.errors import CatalogError, SqlwinError
 from runtime.files import Files
 from runtime.nearest import nearest
 from runtime.sinks.streaming import StreamRun
+from runtime.spark_errors import is_interruption
 from runtime.streaming.checkpoint import Checkpoint, Identity, end_input, mark_ended
 from runtime.streaming.heartbeat import is_heartbeat
 from runtime.streaming.status import (
@@ -108,6 +109,8 @@ class Stream:
         self._files = files
         self._has_ended = False
         self._is_stopping = False
+        # Spark was told to stop it, which interrupts a micro-batch that runs at that moment
+        self._was_cut = False
         self.is_known_over = False
         self._error: BaseException | None = None
         self._thread: threading.Thread | None = None
@@ -165,7 +168,7 @@ class Stream:
         self._is_stopping = True
         if self._is_active():
             self._let_batch_finish()
-            self.query.stop()
+            self._cut()
         if self._thread is not None and self._thread is not threading.current_thread():
             self._thread.join(_GRACE_SECONDS)
         self.is_known_over = True
@@ -182,10 +185,16 @@ class Stream:
     def _failure(self) -> BaseException | None:
         if self._is_active():
             return None
-        if (known := self.run.error or self._error) is not None:
-            return known
         found: BaseException | None = self.query.exception()
-        return found
+        # where Spark knows of no failure, what a micro-batch raised was Spark's own interruption
+        found = self._error if found is None else self.run.error or self._error or found
+        # what was interrupted is not committed, and is computed again by the next run
+        return None if self._was_cut and is_interruption(found) else found
+
+    def _cut(self) -> None:
+        """Have Spark stop it now."""
+        self._was_cut = True
+        self.query.stop()
 
     def _let_batch_finish(self) -> None:
         """Wait until a micro-batch that runs now is done: the next one has hardly begun then."""
@@ -212,12 +221,12 @@ class Stream:
                 self._has_ended = True
                 if self.setup.closes:
                     mark_ended(self._files, self.checkpoint, self._identity)
-                self.query.stop()
+                self._cut()
         except (PySparkException, OSError) as error:
             if not self._is_stopping:
                 self._error = self._error or error
                 if self.query.isActive:
-                    self.query.stop()
+                    self._cut()
 
     def _use_up_input(self, end_was_told: bool = False) -> None:
         """Wait until all that the sources have is processed and committed.

@@ -44,6 +44,10 @@ def _stop_streams(session: Session) -> None:
     for stream in session.streams.all():
         if stream in running:
             stream.stop()
+            if failure := stream.failure():
+                click.echo(
+                    f"stream {stream.number} (`{stream.setup.name}`) failed: {failure}", err=True
+                )
         if stream.state is State.STOPPED:
             click.echo(f"stream {stream.number} (`{stream.setup.name}`) is stopped", err=True)
             click.echo(f"  {resume_hint(stream)}", err=True)
