@@ -218,6 +218,16 @@ class WindowAggregate(UnaryNode):
 
 
 @dataclass(frozen=True)
+class WindowRows(UnaryNode):
+    """Rows of windows of a stream, which come when the windows close.
+
+    The input's rows, each as often as its column `copies` says, without that column.
+    """
+
+    copies: str
+
+
+@dataclass(frozen=True)
 class AttachedWindow:
     """Windows that rows carry already, in columns of these names; None for one that is lost.
 

@@ -22,9 +22,10 @@ from planner.logical import (
     WindowJoin,
     WindowKey,
     WindowRank,
+    WindowRows,
     WindowTableFunction,
 )
-from planner.lower_relational import expand_query, join_query, rank_query
+from planner.lower_relational import expand_query, join_query, rank_query, repeated_rows
 from planner.physical import (
     Exchange,
     GlobalWindowAggregate,
@@ -150,6 +151,8 @@ class Lowering:
                         (columns.start, columns.end, columns.time),
                     )
                 )
+            case WindowRows():
+                return repeated_rows(self.query(node.input), node)
             case WindowRank() | WindowDeduplicate():
                 return rank_query(node, self._from(node.input))
             case WindowJoin():

@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from sqlglot import exp
 
-from planner.logical import Expand, NamedExpr, WindowDeduplicate, WindowJoin, WindowRank
+from planner.logical import (
+    Expand,
+    NamedExpr,
+    WindowDeduplicate,
+    WindowJoin,
+    WindowRank,
+    WindowRows,
+)
 from planner.sql import alias, column, conjunction, identifier, literal
 
 _JOINS = {
@@ -50,6 +59,31 @@ def _kept(key: NamedExpr, node: Expand) -> exp.Expr:
         return exp.Cast(this=exp.Null(), to=exp.Var(this=type_))
     chosen = exp.In(this=column(node.id_column), expressions=[literal(i) for i in ids])
     return exp.Case(ifs=[exp.If(this=chosen, true=key.expr.copy())])
+
+
+def repeated_rows(rows: exp.Query, node: WindowRows, told: Sequence[str] = ()) -> exp.Select:
+    """Rows as often as they were counted; those without a count once.
+
+    Args:
+        rows: the counted rows.
+        node: what they are.
+        told: columns beside the node's own.
+    """
+    copies = column(node.copies)
+    several = exp.GT(this=copies, expression=literal(1))
+    times = exp.Cast(this=copies.copy(), to=exp.DataType.build("int"))
+    array = exp.Anonymous(this="ARRAY_REPEAT", expressions=[literal(0), times])
+    one_each = exp.Anonymous(
+        this="EXPLODE_OUTER", expressions=[exp.Case(ifs=[exp.If(this=several, true=array)])]
+    )
+    items: list[exp.Expr] = [column(name) for name in (*(c.name for c in node.schema), *told)]
+    repeated = exp.Select(
+        expressions=[*items, alias(one_each, "$copy")], from_=exp.From(this=exp.Subquery(this=rows))
+    )
+    return exp.Select(
+        expressions=[item.copy() for item in items],
+        from_=exp.From(this=exp.Subquery(this=repeated)),
+    )
 
 
 def rank_query(node: WindowRank | WindowDeduplicate, source: exp.From) -> exp.Select:

@@ -27,6 +27,7 @@ from planner.logical import (
     WindowJoin,
     WindowKey,
     WindowRank,
+    WindowRows,
     WindowTableFunction,
 )
 from planner.operator_fields import (
@@ -79,6 +80,8 @@ def logical_operators(node: Node) -> list[Operator]:
             return [operator("LogicalAggregate", groupBy=by, select=select)]
         case WindowAggregate():
             return [_window_aggregate("LogicalWindowAggregate", node)]
+        case WindowRows():
+            return [_rows("LogicalWindowRows", node)]
         case WindowRank():
             return [_rank("LogicalWindowRank", node)]
         case WindowDeduplicate():
@@ -191,6 +194,8 @@ def physical_operators(node: Node) -> list[Operator]:
                     select=[*node.keys, *merged, *window_key_texts(node.window_keys)],
                 )
             ]
+        case WindowRows():
+            return [_rows("WindowRows", node)]
         case WindowRank():
             distribution = _hash((*node.window_columns, *node.partition_by))
             return [_rank("WindowRank", node), operator("Exchange", distribution=distribution)]
@@ -224,6 +229,11 @@ def _by_partition(window: Window) -> list[Operator]:
     if not isinstance(window, Session):
         return []
     return [operator("Exchange", distribution=_hash(window.partition))]
+
+
+def _rows(name: str, node: WindowRows) -> Operator:
+    names = [column.name for column in node.schema]
+    return operator(name, select=names, copies=node.copies)
 
 
 def _rank(name: str, node: WindowRank) -> Operator:

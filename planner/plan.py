@@ -18,6 +18,7 @@ from planner.rules import (
     RULE_NAMES,
     SCAN_STAGES,
     SHARING_RULE,
+    STREAM_RULE_NAMES,
 )
 from planner.spread import spread_exchanges
 from planner.strict import check_plan
@@ -35,7 +36,7 @@ class Plan:
         trace: which rule did what, and which did not and why.
         notes: why window blocks were left to Spark as they are.
         is_rewritten: False if Spark can be given the text as the person wrote it.
-        rule_names: all rules there are, in order.
+        rule_names: all rules there are for such a query, in order.
     """
 
     bound: Node
@@ -125,11 +126,13 @@ def plan_together(drafts: Sequence[Draft], options: Options) -> list[Plan]:
         plans = SHARING_RULE(plans, traces, options)
     plans = optimize_together(plans, SCAN_STAGES, options, traces)
     plans = spread_exchanges(plans, options.spread)
-    return [_finished(draft, plan) for draft, plan in zip(drafts, plans, strict=True)]
+    return [_finished(draft, plan, options) for draft, plan in zip(drafts, plans, strict=True)]
 
 
-def _finished(draft: Draft, physical: Node) -> Plan:
+def _finished(draft: Draft, physical: Node, options: Options) -> Plan:
     trees = [draft.bound, draft.logical, physical]
     if draft.sink is not None:
         trees = [Sink(tree.schema, tree, *draft.sink) for tree in trees]
-    return Plan(trees[0], trees[1], trees[2], draft.trace, draft.notes, draft.is_rewritten)
+    is_stream = options.catalog is not None and streams_of(draft.bound, options.catalog)
+    names = tuple(name for name in RULE_NAMES if is_stream or name not in STREAM_RULE_NAMES)
+    return Plan(trees[0], trees[1], trees[2], draft.trace, draft.notes, draft.is_rewritten, names)

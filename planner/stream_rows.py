@@ -24,7 +24,9 @@ from planner.logical import (
     WindowDeduplicate,
     WindowJoin,
     WindowRank,
+    WindowRows,
 )
+from planner.lower_relational import repeated_rows
 from planner.physical import GlobalWindowAggregate
 from planner.processing_time import is_by_clock
 from planner.sql import (
@@ -146,6 +148,9 @@ class StreamRows:
                     return None
                 self.has_operator = True
                 return numbered(select, self._number(origin))
+            case WindowRows():
+                inner = self._carry(node.input)
+                return None if inner is None else repeated_rows(inner, node, _TOLD)
             case Filter():
                 inner = self._carry(node.input)
                 condition = conjunction(node.conjuncts)
@@ -386,7 +391,7 @@ def _origin(node: Node, name: str) -> tuple[Node, str] | None:
     match node:
         case TableScan() | GlobalWindowAggregate():
             return node, name
-        case Filter():
+        case Filter() | WindowRows():
             return _origin(node.input, name)
         case Project():
             for item in node.items:

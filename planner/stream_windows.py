@@ -6,6 +6,7 @@ are brought to one task, with the rows that tell the watermark, and Arrow comput
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Protocol
 
 from sqlglot import exp
@@ -15,9 +16,9 @@ from planner.aggregates import plan_aggregate
 from planner.catalog import Catalog, Schema
 from planner.logical import (
     Aggregate,
+    Filter,
     NamedExpr,
     Node,
-    SqlQuery,
     WindowDeduplicate,
     WindowJoin,
     WindowRank,
@@ -26,11 +27,20 @@ from planner.physical import GlobalWindowAggregate, LocalWindowAggregate
 from planner.processing_time import is_by_clock
 from planner.row_partials import row_partials
 from planner.shared_partials import share_partials
-from planner.sql import alias, bare_column, column, is_flat_type, to_sql
+from planner.sql import (
+    alias,
+    bare_column,
+    column,
+    column_names,
+    conjunction,
+    conjuncts,
+    is_flat_type,
+    to_sql,
+)
 from planner.stream_refusals import BATCH
 from planner.stream_rows import Operators, StreamRows
 from planner.stream_select import EPOCH
-from planner.streams import stream_named, streams_of
+from planner.streams import comes_whole, streams_of
 from planner.window_properties import identifies_window, window_properties
 from runtime.errors import AnalysisError
 from runtime.spec import Tumble, WindowAggregation
@@ -178,6 +188,7 @@ class _Lowering:
         return _told(_columns(node.schema), self._lowerings.named(step)), source
 
     def join(self, node: WindowJoin) -> tuple[exp.Select, StreamSource | None]:
+        node = _with_one_sided_conditions_below(node)
         if node.condition is not None and node.join_type != "Inner":
             raise AnalysisError(
                 f"a {node.join_type} join of windows on a stream takes equal columns in ON, and "
@@ -233,11 +244,11 @@ class _Lowering:
 
     def _rows(self, node: Node) -> tuple[exp.Query, StreamSource | None]:
         """Whole windows with what is told in band."""
-        if not _comes_whole(node, self._catalog):
+        if not comes_whole(node, self._catalog):
             raise AnalysisError(
-                "on a stream the rows of a window come one after the other: what groups, ranks or "
-                "joins windows takes the results of a window aggregation",
-                hint=f"aggregate first, GROUP BY window_start, window_end and keys; {BATCH}",
+                "what groups, ranks or joins windows on a stream takes rows of windows, filters "
+                "and projections of them, and what was grouped, ranked or joined by window before",
+                hint=f"read one window function, or results of one, on each side; {BATCH}",
             )
         rows = StreamRows(self._lowerings, self._catalog)
         query = rows.windows(node)
@@ -248,21 +259,32 @@ class _Lowering:
         return query, rows.sources[0] if len(rows.sources) == 1 else None
 
 
+# The sides whose rows do not come out by themselves: a condition on one of them can be below
+_FILTERED = {
+    "LeftOuter": (False, True),
+    "RightOuter": (True, False),
+    "LeftSemi": (True, True),
+    "LeftAnti": (False, True),
+}
+
+
+def _with_one_sided_conditions_below(node: WindowJoin) -> WindowJoin:
+    """The join with what its condition asks of one side alone as a filter of that side."""
+    sides = list(node.inputs)
+    rest = []
+    for part in conjuncts(node.condition):
+        read = column_names(part)
+        for number, can_filter in enumerate(_FILTERED.get(node.join_type, (False, False))):
+            if can_filter and read <= sides[number].column_names:
+                sides[number] = Filter(sides[number].schema, sides[number], (part,))
+                break
+        else:
+            rest.append(part)
+    left, right = sides
+    return replace(node, left=left, right=right, condition=conjunction(rest))
+
+
 _INTEGERS = frozenset({"tinyint", "smallint", "int", "bigint"})
-
-
-def _comes_whole(node: Node, catalog: Catalog) -> bool:
-    """Whether all rows of a window come in one micro-batch."""
-    if isinstance(node, GlobalWindowAggregate) or not streams_of(node, catalog):
-        return True
-    if isinstance(node, SqlQuery):
-        relations = {name for name, _ in node.relations}
-        if any(
-            t.name not in relations and stream_named(t, catalog) is not None
-            for t in node.query.find_all(exp.Table)
-        ):
-            return False
-    return bool(node.inputs) and all(_comes_whole(child, catalog) for child in node.inputs)
 
 
 def _clocks(node: Node, catalog: Catalog) -> frozenset[str]:

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from sqlglot import exp
 
 from planner.catalog import Catalog, StreamTable
-from planner.logical import Node, SqlQuery, TableScan
+from planner.logical import Node, SqlQuery, TableScan, WindowAggregate
+from planner.physical import GlobalWindowAggregate
 
 
 def streams_of(plan: Node, catalog: Catalog) -> tuple[StreamTable, ...]:
@@ -25,6 +26,19 @@ def stream_tables(plan: Node, catalog: Catalog) -> Iterator[tuple[exp.Table, Str
             stream = stream_named(table, catalog)
             if stream is not None and table.name not in placeholders:
                 yield table, stream
+
+
+def comes_whole(node: Node, catalog: Catalog) -> bool:
+    """Whether all rows of a window come in one micro-batch."""
+    is_windows = isinstance(node, WindowAggregate | GlobalWindowAggregate)
+    if is_windows or not streams_of(node, catalog):
+        return True
+    if isinstance(node, SqlQuery):
+        relations = {name for name, _ in node.relations}
+        tables = [t for t in node.query.find_all(exp.Table) if t.name not in relations]
+        if any(stream_named(table, catalog) is not None for table in tables):
+            return False
+    return bool(node.inputs) and all(comes_whole(child, catalog) for child in node.inputs)
 
 
 def stream_named(table: exp.Table, catalog: Catalog) -> StreamTable | None:

@@ -23,6 +23,7 @@ from planner.logical import (
     WindowDeduplicate,
     WindowJoin,
     WindowRank,
+    WindowRows,
     WindowTableFunction,
 )
 from planner.physical import GlobalWindowAggregate
@@ -46,7 +47,7 @@ def window_properties(node: Node) -> AttachedWindow | None:
             return _through([(bare_column(k.expr), k.name) for k in node.keys], node.input)
         case Project():
             return _through([(bare_column(i.expr), i.name) for i in node.items], node.input)
-        case Filter() | Expand() | WindowRank() | WindowDeduplicate():
+        case Filter() | Expand() | WindowRank() | WindowDeduplicate() | WindowRows():
             return window_properties(node.input)
         case WindowJoin():
             if node.join_type in ("RightOuter", "FullOuter"):

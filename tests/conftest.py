@@ -35,6 +35,7 @@ LONG = {
     "streaming/test_clock.py": ("[HOP]", "can_be_joined", "early_and_late", "a_wider_window"),
     "streaming/test_sources_run.py": ("as_fast_as",),
     "streaming/test_streams.py": ("local time", "union", "without keys", "table at rest"),
+    "streaming/test_combinations.py": ("every_shape",),
     "streaming/test_general_stream.py": ("[clock]", "close_without_rows"),
     "test_approximate_aggregates.py": ("",),
     "test_cluster.py": ("",),

@@ -70,7 +70,8 @@ class Streams:
         directory = self._directory / (checkpoint or name)
         sentinel = directory / "end"
         sentinel.mkdir(parents=True, exist_ok=True)
-        chosen = StreamOptions(3, 3, end_of_input=str(sentinel), **options)
+        partitions = int(self._spark.conf.get("spark.sql.shuffle.partitions"))
+        chosen = StreamOptions(partitions, partitions, end_of_input=str(sentinel), **options)
         frame = streaming_dataframe(self._spark, self.step(sql, **options), chosen)
         rows = []
         writer = frame.writeStream.foreachBatch(lambda batch, _: rows.append(_tuples(batch)))
