@@ -18,12 +18,13 @@ from planner.logical import (
     WindowDeduplicate,
     WindowJoin,
     WindowRank,
+    WindowRows,
 )
 from planner.lower import END, START, Labels, Lowering, lower, window_column
 from planner.physical import Exchange, GlobalWindowAggregate, LocalWindowAggregate
 from planner.row_partials import row_partials
 from planner.sql import alias, column, to_sql
-from planner.stream_refusals import refuse_stateful, refused_node
+from planner.stream_refusals import refuse_stateful, refused_node, rows_not_kept
 from planner.stream_rows import StreamRows
 from planner.stream_windows import lower_whole_windows
 from planner.streams import stream_named, streams_of
@@ -51,6 +52,7 @@ def lower_stream(
     emits_updates: bool = False,
     refusals: tuple[str, ...] = (),
     labels: Labels | None = None,
+    notes: tuple[str, ...] = (),
 ) -> Step:
     """The steps that compute `plan` over streams.
 
@@ -61,12 +63,15 @@ def lower_stream(
         emits_updates: whether results can come more than once; ROW_KIND then comes first.
         refusals: why the optimizer left window aggregates in one phase.
         labels: names under which EXPLAIN ANALYZE counts, as in `planner.lower.lower`.
+        notes: why what is about windows was left to Spark.
 
     Raises:
         AnalysisError: something in the plan cannot be computed on a stream, or a watermark is
             missing.
     """
-    return _StreamLowering(catalog, time_zone, emits_updates, refusals, labels or {}).step(plan)
+    return _StreamLowering(catalog, time_zone, emits_updates, refusals, labels or {}, notes).step(
+        plan
+    )
 
 
 def lower_stream_rows(
@@ -75,6 +80,7 @@ def lower_stream_rows(
     time_zone: str,
     time: tuple[str, str] | None,
     refusals: tuple[str, ...] = (),
+    notes: tuple[str, ...] = (),
 ) -> StreamRowsStep:
     """The rows of `plan` with their watermarks, for an operator that takes them one by one.
 
@@ -84,12 +90,13 @@ def lower_stream_rows(
         time_zone: the session's.
         time: name and type of the column that windows will be on; None: they are on the clock.
         refusals: why the optimizer left window aggregates in one phase.
+        notes: why what is about windows was left to Spark.
 
     Raises:
         AnalysisError: something in the plan cannot be computed on a stream, or a watermark is
             missing.
     """
-    lowering = _StreamLowering(catalog, time_zone, False, refusals, {})
+    lowering = _StreamLowering(catalog, time_zone, False, refusals, {}, notes)
     rows = StreamRows(lowering, catalog)
     query = rows.carried(plan, None if time is None else time[0])
     is_cascade = all(source.name.startswith("window operator") for source in rows.sources)
@@ -105,12 +112,14 @@ class _StreamLowering(Lowering):
         emits_updates: bool,
         refusals: tuple[str, ...],
         labels: Labels,
+        notes: tuple[str, ...],
     ) -> None:
         super().__init__(labels)
+        self._notes = notes
         self._catalog = catalog
         self._time_zone = time_zone
         self._emits_updates = emits_updates
-        self._refusals = refusals
+        self.refusals = refusals
         self._n_operators = 0
 
     def query(self, node: Node) -> exp.Query:
@@ -118,7 +127,7 @@ class _StreamLowering(Lowering):
         if not isinstance(node, TableScan) and not streams_of(node, self._catalog):
             # what is at rest is read with each micro-batch: its rows are not counted
             return self.named(lower(node))
-        refused = refused_node(node, self._refusals)
+        refused = refused_node(node, self.refusals)
         if refused is not None:
             raise refused
         match node:
@@ -131,6 +140,11 @@ class _StreamLowering(Lowering):
                     expressions=[column(c.name) for c in node.schema],
                     from_=exp.From(this=exp.Subquery(this=rows)),
                     where=exp.Where(this=column(KEEP)),
+                )
+            case WindowRows() if self._emits_updates:
+                raise AnalysisError(
+                    "rows of windows come once, when their windows close",
+                    hint="leave out early firing and allowed lateness, or aggregate the windows",
                 )
             case SqlQuery():
                 self._check(node)
@@ -146,7 +160,7 @@ class _StreamLowering(Lowering):
         """The windows of an operator, with what it tells in band, and itself as a source."""
         exchange = node.input
         assert isinstance(exchange, Exchange)
-        refused = refused_node(exchange.input, self._refusals)
+        refused = refused_node(exchange.input, self.refusals)
         if refused is not None:
             raise refused
         local = exchange.input
@@ -218,7 +232,7 @@ class _StreamLowering(Lowering):
                 return inner[table.name]
             return stream_named(table, self._catalog) is not None
 
-        refuse_stateful(node.query, is_stream)
+        refuse_stateful(node.query, is_stream, self._notes)
 
     def _expand(
         self,
@@ -229,9 +243,11 @@ class _StreamLowering(Lowering):
         names: tuple[str, str, str],
     ) -> ExpandStep:
         if isinstance(window, Session):
-            raise AnalysisError(
-                "SESSION windows cannot be computed on a stream yet",
-                hint="use TUMBLE, HOP or CUMULATE, or SET 'execution.runtime-mode' = 'batch'",
+            raise rows_not_kept(
+                self.refusals,
+                "what session a row is in is known when the session is over, and rows are kept so "
+                "long by keep_session_rows alone",
+                "take it out of sqlwin.optimizer.disabled-rules",
             )
         return ExpandStep(self.sql_step(self.query(node)), window, time_column, time_type, *names)
 

@@ -10,6 +10,7 @@ from planner.aggregate_calls import aggregates_in
 from planner.logical import Expand, Node
 from planner.physical import OnePhaseWindowAggregate
 from planner.sql import to_sql
+from planner.streams import NOT_KEPT
 from runtime.errors import AnalysisError
 
 # The way out that is left to every query.
@@ -38,12 +39,30 @@ def refused_node(node: Node, reasons: tuple[str, ...]) -> AnalysisError | None:
     return None
 
 
-def refuse_stateful(query: exp.Query, is_stream: Callable[[exp.Table], bool]) -> None:
+def rows_not_kept(reasons: tuple[str, ...], otherwise: str, way_out: str) -> AnalysisError:
+    """The error for rows of windows that were not kept until their windows close.
+
+    Args:
+        reasons: what rules had against what they are for.
+        otherwise: what to say if that was not it.
+        way_out: the hint that goes with it.
+    """
+    for reason in reasons:
+        if reason.startswith(NOT_KEPT):
+            leave_out = "name the columns that are needed, or parts of them, before the window"
+            return AnalysisError(reason, hint=f"{leave_out}; {BATCH}")
+    return AnalysisError(otherwise, hint=f"{way_out}; {BATCH}")
+
+
+def refuse_stateful(
+    query: exp.Query, is_stream: Callable[[exp.Table], bool], notes: tuple[str, ...] = ()
+) -> None:
     """Let a text pass if Spark can compute it micro-batch by micro-batch.
 
     Args:
         query: Spark SQL.
         is_stream: whether a table in it stands for rows of a stream.
+        notes: why what is about windows was left in the text.
 
     Raises:
         AnalysisError: it needs rows of more than one micro-batch.
@@ -54,7 +73,7 @@ def refuse_stateful(query: exp.Query, is_stream: Callable[[exp.Table], bool]) ->
             continue
         _refuse_clauses(select)
         if isinstance(select, exp.Select):
-            _refuse_select(select, is_stream)
+            _refuse_select(select, is_stream, notes)
         elif not isinstance(select, exp.Union) or select.args.get("distinct"):
             raise _refusal(
                 f"{type(select).__name__.upper()} of streams compares all rows of both sides",
@@ -77,7 +96,11 @@ def _refuse_clauses(query: exp.Expr) -> None:
         )
 
 
-def _refuse_select(select: exp.Select, is_stream: Callable[[exp.Table], bool]) -> None:
+def _refuse_select(
+    select: exp.Select, is_stream: Callable[[exp.Table], bool], notes: tuple[str, ...]
+) -> None:
+    # what was missing says more than what would do
+    missing = "; ".join(note.partition(": Spark")[0] for note in notes)
     if select.args.get("distinct") is not None:
         raise _refusal(
             "SELECT DISTINCT compares every row of a stream with all before it",
@@ -93,7 +116,7 @@ def _refuse_select(select: exp.Select, is_stream: Callable[[exp.Table], bool]) -
     if select.args.get("qualify") or any(select.find_all(exp.Window)):
         raise _refusal(
             "OVER functions on a stream need all rows of their partition",
-            "aggregate in windows instead",
+            missing or "aggregate in windows instead",
         )
     source = select.args.get("from_")
     joins = select.args.get("joins") or []
@@ -102,7 +125,9 @@ def _refuse_select(select: exp.Select, is_stream: Callable[[exp.Table], bool]) -
     if len(streams) > 1:
         raise _refusal(
             "a join of two streams would keep all rows of both for ever",
-            "join a stream with a table at rest",
+            missing
+            or "join rows of windows, ON equal window_start and window_end of both sides; "
+            "or join a stream with a table at rest",
         )
     for clause in ("where", "having"):
         part = select.args.get(clause)

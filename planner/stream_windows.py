@@ -37,7 +37,7 @@ from planner.sql import (
     is_flat_type,
     to_sql,
 )
-from planner.stream_refusals import BATCH
+from planner.stream_refusals import BATCH, rows_not_kept
 from planner.stream_rows import Operators, StreamRows
 from planner.stream_select import EPOCH
 from planner.streams import comes_whole, streams_of
@@ -66,7 +66,13 @@ _ONE_WINDOW = Tumble(3_600_000_000)
 
 
 class Lowerings(Operators, Protocol):
-    """What lowers the nodes below."""
+    """What lowers the nodes below.
+
+    Attributes:
+        refusals: what rules had against what they are for.
+    """
+
+    refusals: tuple[str, ...]
 
     def named(self, step: Step) -> exp.Select:
         """All rows of a step."""
@@ -192,7 +198,7 @@ class _Lowering:
         if node.condition is not None and node.join_type != "Inner":
             raise AnalysisError(
                 f"a {node.join_type} join of windows on a stream takes equal columns in ON, and "
-                f"`{to_sql(node.condition)}` is more",
+                f"{to_sql(node.condition)} is more",
                 hint=f"join on equal columns, or filter one side before the join; {BATCH}",
             )
         types = [{c.name.lower(): c.type for c in side.schema} for side in node.inputs]
@@ -245,10 +251,11 @@ class _Lowering:
     def _rows(self, node: Node) -> tuple[exp.Query, StreamSource | None]:
         """Whole windows with what is told in band."""
         if not comes_whole(node, self._catalog):
-            raise AnalysisError(
+            raise rows_not_kept(
+                self._lowerings.refusals,
                 "what groups, ranks or joins windows on a stream takes rows of windows, filters "
                 "and projections of them, and what was grouped, ranked or joined by window before",
-                hint=f"read one window function, or results of one, on each side; {BATCH}",
+                "read one window function, or results of one, on each side",
             )
         rows = StreamRows(self._lowerings, self._catalog)
         query = rows.windows(node)

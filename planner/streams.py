@@ -10,6 +10,9 @@ from planner.catalog import Catalog, StreamTable
 from planner.logical import Node, SqlQuery, TableScan, WindowAggregate
 from planner.physical import GlobalWindowAggregate
 
+# Why rows of windows cannot be kept until the windows close, before the column at fault is named
+NOT_KEPT = "rows of a stream's windows are kept by numbers, strings, times and booleans"
+
 
 def streams_of(plan: Node, catalog: Catalog) -> tuple[StreamTable, ...]:
     """The streams that a plan reads, in the order of its leaves; none: it runs as a batch."""

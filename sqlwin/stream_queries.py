@@ -298,7 +298,7 @@ class StreamQueries:
         refusals = tuple(e.reason for e in plan.trace.entries if e.reason is not None)
         updates = self._options(1, 1).emits_updates
         top = plan.physical.input if isinstance(plan.physical, Sink) else plan.physical
-        return lower_stream(top, self._catalog, zone, updates, refusals, labels)
+        return lower_stream(top, self._catalog, zone, updates, refusals, labels, plan.notes)
 
     def explain(self, plan: Plan) -> str:
         """What the operators of a stream keep and wait for, as EXPLAIN shows it.
@@ -326,7 +326,7 @@ class StreamQueries:
         """
         zone = str(self._spark.conf.get("spark.sql.session.timeZone"))
         refusals = tuple(e.reason for e in plan.trace.entries if e.reason is not None)
-        return lower_stream_rows(plan.physical, self._catalog, zone, time, refusals)
+        return lower_stream_rows(plan.physical, self._catalog, zone, time, refusals, plan.notes)
 
     def options(self) -> StreamOptions:
         """The options of a stream that is started now, for whoever starts it without sqlwin."""

@@ -6,7 +6,9 @@ from planner.optimizer import Stage
 from planner.rules.convert_rank_to_deduplicate import convert_rank_to_deduplicate
 from planner.rules.expand_after_local_aggregate import expand_after_local_aggregate
 from planner.rules.fold_window_into_aggregate import fold_window_into_aggregate
+from planner.rules.keep_session_rows import keep_session_rows
 from planner.rules.keep_window_rows import keep_window_rows
+from planner.rules.narrow_window_rows import narrow_window_rows
 from planner.rules.prune_aggregate_input import prune_aggregate_input
 from planner.rules.pull_window_filter_above_aggregate import pull_window_filter_above_aggregate
 from planner.rules.push_filter_below_window import push_filter_below_window
@@ -18,7 +20,9 @@ LOGICAL_STAGES = (
     Stage("filters", (push_filter_below_window, pull_window_filter_above_aggregate)),
     Stage("windows", (fold_window_into_aggregate,)),
     Stage("ranks", (convert_rank_to_deduplicate,)),
+    Stage("row columns", (narrow_window_rows,)),
     Stage("rows", (keep_window_rows,)),
+    Stage("rows of sessions", (keep_session_rows,)),
     Stage("columns", (prune_aggregate_input,)),
 )
 
@@ -33,7 +37,9 @@ SCAN_STAGES = (
 )
 
 # What has nothing to do with tables at rest
-STREAM_RULE_NAMES = frozenset({keep_window_rows.__name__})
+STREAM_RULE_NAMES = frozenset(
+    rule.__name__ for rule in (narrow_window_rows, keep_window_rows, keep_session_rows)
+)
 
 RULE_NAMES = (
     *(rule.__name__ for stage in (*LOGICAL_STAGES, *PHYSICAL_STAGES) for rule in stage.rules),

@@ -284,12 +284,6 @@ def test_allowed_lateness_puts_a_window_out_again(streams):
             "INTERVAL '1' MINUTE, INTERVAL '5' MINUTES)) GROUP BY window_start",
             "identifies no window",
         ),
-        (
-            "SELECT * FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY window_start, window_end "
-            "ORDER BY v DESC) AS n FROM TABLE(TUMBLE(TABLE events, DESCRIPTOR(ts), "
-            "INTERVAL '1' MINUTE))) WHERE n <= 3",
-            "takes the results of a window aggregation",
-        ),
         (SIDES.format("JOIN", "other", ""), "different watermarks, of events and of other"),
         (SIDES.format("LEFT JOIN", "events", "AND a.s > b.s"), "takes equal columns in ON"),
     ],

@@ -1,0 +1,85 @@
+"""Columns of a stream's rows in windows that nobody reads: out of what is kept and sent."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from planner.kept_rows import columns_read
+from planner.logical import (
+    Aggregate,
+    Filter,
+    NamedExpr,
+    Node,
+    Project,
+    SqlQuery,
+    WindowDeduplicate,
+    WindowJoin,
+    WindowRank,
+    WindowTableFunction,
+)
+from planner.optimizer import Options
+from planner.sql import column, column_names
+from planner.streams import streams_of
+
+
+def narrow_window_rows(node: Node, options: Options) -> Node | None:
+    """Leave columns out above a window function that is read through Top-N, joins and filters.
+
+    On a stream what groups, ranks and joins windows gets its rows as they are; Spark, which leaves
+    out columns in its own operators, does not see through it.
+    """
+    if options.catalog is None:
+        return None
+    needed: frozenset[str] | None = None
+    match node:
+        case Project():
+            needed = frozenset().union(*(column_names(item.expr) for item in node.items))
+        case Aggregate():
+            read = [*(key.expr for key in node.keys), *(call.expr for call in node.calls)]
+            needed = frozenset().union(*map(column_names, read))
+        case SqlQuery():
+            needed = columns_read(node)
+    if needed is None or not streams_of(node, options.catalog):
+        return None
+    if isinstance(node, Project) and isinstance(node.input, WindowTableFunction):
+        return None
+    inputs = [_narrowed(child, needed) for child in node.inputs]
+    if all(new is old for new, old in zip(inputs, node.inputs, strict=True)):
+        return None
+    return node.with_inputs(*inputs)
+
+
+def _narrowed(node: Node, needed: frozenset[str]) -> Node:
+    """The node with the columns that are needed, by their names in lower case, and some others."""
+    match node:
+        case WindowTableFunction():
+            schema = tuple(c for c in node.schema if c.name.lower() in needed)
+            if not schema or len(schema) == len(node.schema):
+                return node
+            return Project(schema, node, tuple(NamedExpr(c.name, column(c.name)) for c in schema))
+        case Filter():
+            below = needed.union(*map(column_names, node.conjuncts))
+        case WindowRank():
+            below = needed.union(*(column_names(order.this) for order in node.order_by))
+            below = below.union(_lower(node.window_columns + node.partition_by))
+        case WindowDeduplicate():
+            below = needed.union(_lower((*node.window_columns, *node.partition_by, node.order_key)))
+        case WindowJoin():
+            pairs = (*node.window_keys, *node.keys)
+            below = needed.union(_lower(tuple(name for pair in pairs for name in pair)))
+            if node.condition is not None:
+                below |= column_names(node.condition)
+        case _:
+            return node
+    inputs = [_narrowed(child, below) for child in node.inputs]
+    if all(new is old for new, old in zip(inputs, node.inputs, strict=True)):
+        return node
+    before = frozenset[str]().union(*(child.column_names for child in node.inputs))
+    after = frozenset[str]().union(*(child.column_names for child in inputs))
+    gone = before - after
+    schema = tuple(c for c in node.schema if c.name.lower() not in gone)
+    return replace(node, schema=schema).with_inputs(*inputs)
+
+
+def _lower(names: tuple[str, ...]) -> frozenset[str]:
+    return frozenset(name.lower() for name in names)

@@ -1,0 +1,7 @@
+SET 'execution.runtime-mode' = 'streaming';
+CREATE TABLE bids (
+  item INT, price INT, at TIMESTAMP(3), tags AS ARRAY(item),
+  WATERMARK FOR at AS at - INTERVAL '1' SECOND
+) WITH ('connector' = 'datagen', 'number-of-rows' = '10');
+SELECT item, COUNT(*) FROM TABLE(TUMBLE(TABLE bids, DESCRIPTOR(at), INTERVAL '1' MINUTE))
+GROUP BY item

@@ -1,0 +1,8 @@
+SET 'execution.runtime-mode' = 'streaming';
+CREATE TABLE bids (
+  item INT, price INT, at TIMESTAMP(3), tags AS ARRAY(item),
+  WATERMARK FOR at AS at - INTERVAL '1' SECOND
+) WITH ('connector' = 'datagen', 'number-of-rows' = '10');
+CREATE TABLE views (item INT, at TIMESTAMP(3)) WITH ('connector' = 'datagen', 'number-of-rows' = '10');
+SELECT window_end, COUNT(*) FROM TABLE(TUMBLE(TABLE views, DESCRIPTOR(at), INTERVAL '1' MINUTE))
+GROUP BY window_start, window_end

@@ -1,0 +1,158 @@
+"""Rows of windows of a stream that are kept until their windows close: which, and of what columns."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from planner.catalog import StreamTable
+from planner.logical import (
+    AttachedWindow,
+    NamedExpr,
+    Node,
+    Project,
+    SqlQuery,
+    TableScan,
+    WindowAggregate,
+    WindowColumns,
+    WindowJoin,
+    WindowRank,
+    WindowRows,
+    WindowTableFunction,
+)
+from planner.optimizer import Options, Trace, optimize
+from planner.rules import LOGICAL_STAGES
+from planner.sql import column
+from runtime.spec import Column, Cumulate, Session, Tumble, Window
+from sqlwin.dialect import parse_query
+
+MINUTE_US = 60_000_000
+WINDOW = ("window_start", "window_end", "window_time")
+TYPES = {"ts": "timestamp_ntz", "k": "string", "v": "int", "tags": "array<int>"}
+
+
+class Catalog:
+    """A stream `events`; `names` is at rest."""
+
+    def stream(self, name: tuple[str, ...]) -> StreamTable | None:
+        return StreamTable("events", None) if name == ("events",) else None
+
+
+def windowed(window: Window, *columns: str, table: str = "events") -> WindowTableFunction:
+    schema = tuple(Column(name, TYPES[name], True) for name in columns)
+    scan = TableScan(schema, table, parse_query(f"SELECT * FROM {table}"))
+    added = tuple(Column(name, "timestamp_ntz", False) for name in WINDOW)
+    return WindowTableFunction(
+        schema + added, scan, window, "ts", "timestamp_ntz", WindowColumns(*WINDOW)
+    )
+
+
+def chosen(node: Node, *names: str) -> Project:
+    schema = tuple(c for c in node.schema if c.name in names)
+    return Project(schema, node, tuple(NamedExpr(c.name, column(c.name)) for c in schema))
+
+
+def ranked(node: Node, window: Window) -> WindowRank:
+    attached = AttachedWindow(window, *WINDOW, ("ts", "window_time"))
+    order = parse_query("SELECT 1 ORDER BY v DESC").args["order"].expressions
+    return WindowRank(
+        (*node.schema, Column("rn", "int", False)),
+        node,
+        attached,
+        "ROW_NUMBER",
+        1,
+        3,
+        ("window_start", "window_end"),
+        (),
+        tuple(order),
+        "rn",
+    )
+
+
+def optimized(node: Node) -> tuple[Node, list[str]]:
+    catalog: Any = Catalog()
+    trace = Trace()
+    plan = optimize(node, LOGICAL_STAGES, Options(catalog=catalog), trace)
+    return plan, [entry.reason for entry in trace.entries if entry.reason is not None]
+
+
+def kept(node: Node) -> list[WindowRows]:
+    below = [found for child in node.inputs for found in kept(child)]
+    return [node, *below] if isinstance(node, WindowRows) else below
+
+
+def names(node: Node) -> list[str]:
+    return [c.name for c in node.schema]
+
+
+def test_ranked_rows_are_kept_with_the_columns_that_are_read() -> None:
+    window = Tumble(MINUTE_US)
+    top = ranked(windowed(window, "ts", "k", "v", "tags"), window)
+    plan, refused = optimized(chosen(top, "k", "window_end"))
+    (rows,) = kept(plan)
+    assert names(rows) == ["k", "v", "window_start", "window_end"]
+    assert isinstance(rows.input, WindowAggregate)
+    assert [call.function for call in rows.input.calls] == ["COUNT"]
+    assert names(plan) == ["k", "window_end"]
+    assert not refused
+
+
+def test_each_side_of_a_join_is_kept_with_its_own_columns() -> None:
+    window = Tumble(MINUTE_US)
+    left = windowed(window, "ts", "k", "tags")
+    right = chosen(windowed(window, "ts", "v", "tags"), "v", "window_start", "window_end")
+    attached = AttachedWindow(window, *WINDOW)
+    renamed = Project(
+        tuple(Column(f"{c.name}0", c.type, True) for c in right.schema),
+        right,
+        tuple(NamedExpr(f"{c.name}0", column(c.name)) for c in right.schema),
+    )
+    pairs = (("window_start", "window_start0"), ("window_end", "window_end0"))
+    join = WindowJoin(
+        left.schema + renamed.schema, left, renamed, "Inner", attached, attached, pairs, (), None
+    )
+    plan, _ = optimized(chosen(join, "k", "v0"))
+    first, second = kept(plan)
+    assert names(first) == ["k", "window_start", "window_end"]
+    assert names(second) == ["v", "window_start", "window_end"]
+
+
+def test_sessions_are_kept_wherever_their_rows_are_read() -> None:
+    window = Session(MINUTE_US, ("k",))
+    function = windowed(window, "ts", "k", "v")
+    (rows,) = kept(optimized(function)[0])
+    assert names(rows) == ["ts", "k", "v", *WINDOW]
+    (narrow,) = kept(optimized(chosen(function, "v", "window_end"))[0])
+    assert names(narrow) == ["k", "v", "window_start", "window_end"]
+    text = parse_query("SELECT v + 1 AS w FROM below WHERE v > 2")
+    (read,) = kept(
+        optimized(SqlQuery((Column("w", "int", True),), text, (("below", function),)))[0]
+    )
+    assert names(read) == ["k", "v", "window_start", "window_end"]
+
+
+def test_rows_that_come_one_after_the_other_are_not_kept_where_that_will_do() -> None:
+    for window in (Tumble(MINUTE_US), Cumulate(MINUTE_US, 5 * MINUTE_US)):
+        assert not kept(optimized(windowed(window, "ts", "v"))[0])
+        assert not kept(optimized(chosen(windowed(window, "ts", "v"), "v"))[0])
+
+
+def test_rows_of_tables_at_rest_are_not_kept() -> None:
+    window = Session(MINUTE_US, ("k",))
+    top = ranked(windowed(window, "ts", "k", "v", table="names"), window)
+    assert optimized(chosen(top, "v"))[0] == chosen(top, "v")
+
+
+def test_rows_come_in_every_step_that_they_are_in() -> None:
+    window = Cumulate(MINUTE_US, 5 * MINUTE_US, emit_only_on_update=True)
+    (rows,) = kept(optimized(ranked(windowed(window, "ts", "v"), window))[0])
+    assert isinstance(rows.input, WindowAggregate)
+    assert rows.input.window == Cumulate(MINUTE_US, 5 * MINUTE_US)
+
+
+def test_a_column_that_cannot_be_grouped_by_is_named() -> None:
+    window = Session(MINUTE_US, ("k",))
+    _, refused = optimized(windowed(window, "ts", "k", "tags"))
+    assert refused == [
+        "rows of a stream's windows are kept by numbers, strings, times and booleans; "
+        "`tags` is array<int>"
+    ]
