@@ -101,6 +101,11 @@ def hashed_value(partial: exp.Expr) -> exp.Expr:
     return argument
 
 
+def register_of(value: exp.Expr, arguments: tuple[float, ...]) -> exp.Expr:
+    """The register of a value and its rank there, INT; `arguments` as in the accumulator."""
+    return _register_code(value, int(arguments[0]))
+
+
 def _precision(call: AggregateCall) -> int | None:
     """With how many bits of the hash Spark picks a register; None where that cannot be known."""
     deviation = _DEVIATION

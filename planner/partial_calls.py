@@ -21,7 +21,7 @@ class PartialCall:
         condition: the FILTER.
         columns: the names of the partial columns.
         text: the call as the person wrote it.
-        arguments: as in `runtime.spec.Accumulator`.
+        arguments: of `registers` the precision, of `percentiles` the accuracy.
         user: the aggregate, if a person wrote it.
     """
 
@@ -46,9 +46,13 @@ def partial_calls(plans: tuple[AggregatePlan, ...]) -> tuple[PartialCall, ...]:
     found: list[PartialCall] = []
     for plan in plans:
         for accumulator in plan.accumulators:
-            if accumulator.is_distinct and any(c.columns == accumulator.columns for c in found):
-                continue
-            found.append(_call_of(plan, accumulator, by_column[accumulator.columns[0]]))
+            call = _call_of(plan, accumulator, by_column[accumulator.columns[0]])
+            same = [place for place, each in enumerate(found) if each.columns == call.columns]
+            if not accumulator.is_distinct or not same:
+                found.append(call)
+            elif call.arguments > found[same[0]].arguments:
+                # the more accurate of two percentiles
+                found[same[0]] = call
     return tuple(found)
 
 
@@ -82,8 +86,15 @@ def _call_of(plan: AggregatePlan, accumulator: Accumulator, partial: Partial) ->
             plan.call.text,
             accumulator.arguments,
         )
+    accuracy: tuple[float, ...] = ()
     if accumulator.kind == "approx_percentile":
-        kind = "percentiles"
+        kind, accuracy = "percentiles", accumulator.arguments[:1]
     return PartialCall(
-        kind, tuple(args), condition, accumulator.columns, plan.call.text, user=plan.call.user
+        kind,
+        tuple(args),
+        condition,
+        accumulator.columns,
+        plan.call.text,
+        accuracy,
+        plan.call.user,
     )

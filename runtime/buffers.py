@@ -166,7 +166,7 @@ class WindowBuffer:
         """int64[n_slots], how many partials a slice has, and values in their lists."""
         n_items = np.ones(len(slot), np.int64)
         for accumulator in self._accumulators:
-            if accumulator.kind in ("set", "registers"):
+            if accumulator.kind in ("set", "registers", "percentiles"):
                 n_items += list_lengths(table.column(accumulator.columns[0]))
         return np.bincount(slot, n_items, n_slots).astype(np.int64)
 

@@ -48,11 +48,13 @@ class StreamPartial:
     """The partial columns of one accumulator, aggregated from rows.
 
     Attributes:
-        function: as in `runtime.scan_spec.ArrowPartial`.
+        function: as in `runtime.scan_spec.ArrowPartial`, or `percentiles` (summaries of the
+            argument's values, see `runtime.kernels.percentile_summaries`).
         args: Spark SQL of the arguments.
         condition: Spark SQL of the FILTER; rows where it is not TRUE do not take part.
         columns: the names of the partial columns.
         user: the aggregate itself, where `function` is `user`.
+        arguments: of `percentiles` the accuracy.
     """
 
     function: str
@@ -60,6 +62,7 @@ class StreamPartial:
     condition: str | None
     columns: tuple[str, ...]
     user: Aggregate | None = None
+    arguments: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True)

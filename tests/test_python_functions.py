@@ -48,14 +48,15 @@ def test_an_aggregate_runs_on_slices_beside_built_in_ones(session: sqlwin.Sessio
         SELECT sym, date_format(window_end, 'HH:mm') AS ends, COUNT(*) AS n,
                Weighted_Mean(price, volume) AS mean,
                weighted_mean(price, volume) FILTER (WHERE price > 10) AS dear,
-               longest(concat(note, '!')) AS note, COUNT(DISTINCT volume) AS volumes
+               longest(concat(note, '!')) AS note, COUNT(DISTINCT volume) AS volumes,
+               APPROX_COUNT_DISTINCT(note) AS notes, APPROX_PERCENTILE(price, 0.5) AS median
         FROM {HOP} GROUP BY sym, window_start, window_end ORDER BY sym, ends"""
     assert [tuple(row) for row in session.sql(query).collect()] == [
-        ("a", "00:01", 2, 17.5, 20.0, "xyz!", 2),
-        ("a", "00:02", 3, 22.0, 25.0, "xyz!", 2),
-        ("a", "00:03", 1, 40.0, 40.0, "yy!", 1),
-        ("b", "00:02", 1, None, None, None, 1),
-        ("b", "00:03", 1, None, None, None, 1),
+        ("a", "00:01", 2, 17.5, 20.0, "xyz!", 2, 2, 10),
+        ("a", "00:02", 3, 22.0, 25.0, "xyz!", 2, 3, 20),
+        ("a", "00:03", 1, 40.0, 40.0, "yy!", 1, 1, 40),
+        ("b", "00:02", 1, None, None, None, 1, 0, None),
+        ("b", "00:03", 1, None, None, None, 1, 0, None),
     ]
     plan = session.explain(query)
     assert "LocalWindowAggregate" in plan

@@ -19,7 +19,7 @@ from runtime.batch.meter import Wrap, as_it_is
 from runtime.batch.wall_clock import quoted, wall_clock_us_sql
 from runtime.buffers import Rows, WindowBuffer
 from runtime.kernels.columns import BoolArray, int64_values, one_chunk
-from runtime.kernels.partial_types import partial_types
+from runtime.kernels.partial_types import partial_accumulator, partial_types
 from runtime.spec import FIRST_TIME, LAST_TIME, Accumulator, Session, local_window
 from runtime.steps import ArrowLocalStep
 
@@ -91,10 +91,7 @@ def _stage(
     buckets: int,
     buffer_bytes: int,
 ) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    accumulators = [
-        Accumulator(partial.function, partial.columns, function=partial.user)
-        for partial in step.partials
-    ]
+    accumulators = [partial_accumulator(partial) for partial in step.partials]
     args = [
         tuple(_argument(number, place) for place in range(len(partial.args)))
         for number, partial in enumerate(step.partials)

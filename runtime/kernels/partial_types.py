@@ -6,6 +6,8 @@ import pyarrow as pa
 
 from runtime.arrow.types import arrow_type
 from runtime.errors import AnalysisError
+from runtime.kernels.percentile_summaries import summary_type
+from runtime.spec import Accumulator
 from runtime.stream_spec import StreamPartial
 
 _MOST_DECIMAL_DIGITS = 38
@@ -32,10 +34,21 @@ def partial_types(partial: StreamPartial, args: list[str]) -> list[pa.DataType]:
             return [pa.list_(arrow_type(args[0]))]
         case "set":
             return [pa.list_(pa.struct([(f"v{i}", arrow_type(a)) for i, a in enumerate(args)]))]
+        case "registers":
+            return [pa.list_(pa.int32())]
+        case "percentiles":
+            return [summary_type(arrow_type(args[0]))]
         case "user":
             assert partial.user is not None
             return [arrow_type(type_) for type_ in partial.user.state.values()]
     return [arrow_type(arg) for arg in args]
+
+
+def partial_accumulator(partial: StreamPartial) -> Accumulator:
+    """What aggregates rows to the partial columns, and these to fewer."""
+    return Accumulator(
+        partial.function, partial.columns, arguments=partial.arguments, function=partial.user
+    )
 
 
 def _sum_type(arg: str) -> pa.DataType:

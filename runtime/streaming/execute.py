@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
@@ -19,6 +20,7 @@ from pyspark.sql.types import (
 )
 
 from runtime.arrow.types import arrow_type
+from runtime.batch.estimates import with_spark_tables
 from runtime.batch.execute import ExecutionOptions, dataframe, sql_dataframe, temporary_view
 from runtime.batch.expand import expand_sql
 from runtime.batch.global_aggregate import output_schema
@@ -134,7 +136,8 @@ def _windows(
         rows = spark.sql(sql.text)
     rows = with_own_sources(rows, spark, options, is_cascade=local.is_cascade, has_clock=has_clock)
     plan = _local_plan(local, sql, rows.schema, options)
-    processor = _processor(step, plan, options)
+    aggregation = with_spark_tables(spark, step.aggregation)
+    processor = _processor(replace(step, aggregation=aggregation), plan, options)
     wrap = as_it_is if meter is None else meter.wrap(local.label)
     tasks = None if meter is None else meter.tasks(step.label)
     told = (

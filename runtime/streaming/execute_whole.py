@@ -11,6 +11,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_type
 from pyspark.sql.types import BooleanType, IntegerType, LongType, StructField, StructType
 
+from runtime.batch.estimates import with_spark_tables
 from runtime.batch.execute import temporary_view
 from runtime.batch.global_aggregate import output_schema
 from runtime.batch.wall_clock import quoted
@@ -64,7 +65,8 @@ def regroup(
     bounds = (step.aggregation.window_start, step.aggregation.window_end)
     fields = [f for f in output_schema(partials, step.aggregation) if f.name not in bounds]
     spread = _spread(rows, step.aggregation.keys, partitions)
-    evaluate = partial(regrouped, plan=plan, aggregation=step.aggregation)
+    aggregation = with_spark_tables(spark, step.aggregation)
+    evaluate = partial(regrouped, plan=plan, aggregation=aggregation)
     return _evaluated(spread, StructType(fields), evaluate)
 
 

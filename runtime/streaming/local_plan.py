@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from runtime.arrow.types import arrow_type
 from runtime.batch.wall_clock import quoted, wall_clock_us_sql
-from runtime.kernels.partial_types import partial_types
+from runtime.kernels.partial_types import partial_accumulator, partial_types
 from runtime.spec import FIRST_TIME, LAST_TIME, Accumulator, Session
 from runtime.stream_spec import CLOCK, KEEP, SOURCE, TIME, WATERMARK, StreamLocalStep
 from runtime.streaming.local_stage import ROW_COUNT, LocalPlan
@@ -92,7 +92,7 @@ def local_plan(
     fields.append(pa.field(step.slice_end, pa.int64(), nullable=False))
     accumulators, args, conditions = [], list(sql.args), list(sql.conditions)
     for partial, names in zip(step.partials, sql.args, strict=True):
-        accumulators.append(Accumulator(partial.function, partial.columns, function=partial.user))
+        accumulators.append(partial_accumulator(partial))
         fields += map(
             pa.field, partial.columns, partial_types(partial, [types[name] for name in names])
         )

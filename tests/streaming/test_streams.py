@@ -29,6 +29,23 @@ QUERIES = {
         WHERE v < 900
         GROUP BY k, window_start, window_end, window_time
         HAVING COUNT(*) > 1""",
+    "estimates": """
+        SELECT k, window_end, COUNT(DISTINCT v) AS exactly, APPROX_COUNT_DISTINCT(v) AS about,
+               APPROX_COUNT_DISTINCT(CAST(v AS STRING), 0.2) FILTER (WHERE v % 3 > 0) AS texts,
+               APPROX_COUNT_DISTINCT(CAST(v AS DECIMAL(30, 2)), 0.01) AS large,
+               APPROX_PERCENTILE(v, 0.5) AS median,
+               PERCENTILE_APPROX(v / 7, ARRAY(0.1, 0.5, 0.99), 1000) AS three,
+               APPROX_PERCENTILE(lts, 0.9) FILTER (WHERE v < 300) AS late,
+               APPROX_PERCENTILE(CAST(v AS DECIMAL(12, 2)), 1.0) FILTER (WHERE v < 0) AS nothing
+        FROM TABLE(HOP(TABLE events, DESCRIPTOR(ts), INTERVAL '30' SECONDS, INTERVAL '2' MINUTES))
+        GROUP BY k, window_start, window_end""",
+    "estimates of sessions, and of windows again": """
+        SELECT window_start, APPROX_COUNT_DISTINCT(d) AS d, APPROX_PERCENTILE(m, 0.5) AS m, n
+        FROM (SELECT k, window_start, window_end, COUNT(*) AS n,
+                     APPROX_COUNT_DISTINCT(v) AS d, APPROX_PERCENTILE(v, 0.5) AS m
+              FROM TABLE(SESSION(TABLE events PARTITION BY k, DESCRIPTOR(ts), INTERVAL '6' SECONDS))
+              GROUP BY k, window_start, window_end)
+        GROUP BY window_start, window_end, n""",
     "cumulate without keys": """
         SELECT window_start, window_end, COUNT(*) AS n, STDDEV_POP(v) AS d, MIN(k) AS k
         FROM TABLE(CUMULATE(TABLE events, DESCRIPTOR(ts), INTERVAL '1' MINUTE, INTERVAL '5' MINUTES))
