@@ -229,7 +229,7 @@ def _streamed(opened: OpenStream, limit: int | None) -> Iterator[pa.RecordBatch]
             yield from table.to_batches()
     finally:
         is_read.clear()
-        stream.stop()
+        stream.stop(at_once=True)
 
 
 def _rows_of(batch: pa.RecordBatch) -> Iterator[Row]:

@@ -159,15 +159,20 @@ class Stream:
             raise self.setup.explained(failure) from failure
         return True
 
-    def stop(self) -> None:
-        """Stop it when the micro-batch that is running is done, and tidy up."""
-        # The connection of this thread may hold the answer to a call that was interrupted
-        apart(self._stop)
+    def stop(self, *, at_once: bool = False) -> None:
+        """Stop it when the micro-batch that is running is done, and tidy up.
 
-    def _stop(self) -> None:
+        Args:
+            at_once: without waiting for the micro-batch, if nobody can resume the stream.
+        """
+        # The connection of this thread may hold the answer to a call that was interrupted
+        apart(lambda: self._stop(at_once and not self.setup.keeps_checkpoint))
+
+    def _stop(self, at_once: bool) -> None:
         self._is_stopping = True
         if self._is_active():
-            self._let_batch_finish()
+            if not at_once:
+                self._let_batch_finish()
             self._cut()
         if self._thread is not None and self._thread is not threading.current_thread():
             self._thread.join(_GRACE_SECONDS)

@@ -6,6 +6,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future
 from contextlib import contextmanager
 from types import FrameType
 from typing import TYPE_CHECKING, Any
@@ -119,6 +120,7 @@ class Repl:
             self.last_sql = text
         self.names.stop_learning()
         self.engine.start()
+        future: Future[None] | None = None
         try:
             with self._bar_while_starting():
                 future = self.engine.submit(lambda s: self._execute(s, text, file))
@@ -126,6 +128,8 @@ class Repl:
         except Stopped:
             raise
         except KeyboardInterrupt:
+            if future is not None and not future.done():
+                self._leave_screen()
             self._shown().is_paging = False
             say_error_line("cancelled")
             return False
@@ -178,6 +182,8 @@ class Repl:
 
     def _interrupted(self, number: int, frame: FrameType | None) -> None:
         if self._screen is None or not self._screen[0].is_paging:  # Ctrl-C in less is for less
+            if self._screen is not None:
+                self._screen[0].tell_end()
             raise KeyboardInterrupt
 
     # -- in the engine's thread ----------------------------------------------------------------
@@ -213,6 +219,7 @@ class Repl:
                 self.engine.check,
                 self.engine.drop,
                 shown.append,
+                self._keep_typed,
                 can_page=False,
             )
             n_statements = 0
@@ -271,10 +278,23 @@ class Repl:
                 self.engine.check,
                 self.engine.drop,
                 _write_screen,
+                self._keep_typed,
                 can_page=True,
             )
             self._screen = presenter, bar
         return self._screen
+
+    def _leave_screen(self) -> None:
+        """What does not end although it was cancelled shows nothing any more."""
+        if self._screen is not None:
+            presenter, bar = self._screen
+            presenter.mute()
+            bar.__exit__(None, None, None)
+            self._screen = None
+
+    def _keep_typed(self, text: str) -> None:
+        """What was typed while a stream was shown is there at the next prompt."""
+        self.next_text += text
 
     @contextmanager
     def _bar_while_starting(self) -> Iterator[None]:

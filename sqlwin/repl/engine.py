@@ -144,7 +144,8 @@ class Engine:
 
         Args:
             future: what `submit` gave.
-            at_once: whether it can be dropped without waiting for its jobs to be cancelled.
+            at_once: whether it can be dropped without waiting for its jobs to be cancelled. It
+                may then take its time to tidy up, unless a second KeyboardInterrupt comes.
 
         Raises:
             Cancelled: it was cancelled.
@@ -176,6 +177,8 @@ class Engine:
                         raise Cancelled from None
                     if at_once():
                         self.drop(future)
+                        give_up = None
+                        continue
                 else:
                     self.drop(future)
                 give_up = time.monotonic() + GRACE_SECONDS

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import re
 import select
 import sys
 import threading
@@ -21,6 +22,8 @@ from sqlwin.display.table import write_table
 _OTHER_LINES = 6
 _DRAWS_A_SECOND = 4
 _KEY_SECONDS = 0.1
+# What arrow keys and the like send, and other keys that are no text
+_NO_TEXT = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|O.|.)?|[\x00-\x08\x0b-\x1f\x7f]")
 
 
 class LiveView:
@@ -46,6 +49,8 @@ class LiveView:
         self._status = status
         self._console = console
         self._null = null
+        self._is_ending = False
+        self._live: Live | None = None
         self._last: list[pa.RecordBatch] = []
         self._table = Text("waiting for rows", style="dim")
 
@@ -57,10 +62,19 @@ class LiveView:
             refresh_per_second=_DRAWS_A_SECOND,
             redirect_stdout=False,
             redirect_stderr=False,
-        ):
+        ) as self._live:
             for batch in batches:
                 if batch.num_rows:
                     self._add(batch)
+
+    def tell_end(self) -> None:
+        """Say from here on that the stream is being stopped."""
+        self._is_ending = True
+
+    def close(self) -> None:
+        """Draw nothing any more, also if rows still come."""
+        if self._live is not None:
+            self._live.stop()
 
     def _add(self, batch: pa.RecordBatch) -> None:
         self.n_rows += batch.num_rows
@@ -82,14 +96,25 @@ class LiveView:
 
     def _drawn(self) -> RenderableType:
         status = self._status()
-        end = "  ·  q stops" if status else "q stops"
-        line = Text((status or "") + end, style="dim", no_wrap=True, overflow="ellipsis")
+        end = "stopping" if self._is_ending else "q stops"
+        line = Text(
+            "  ·  ".join(filter(None, (status, end))),
+            style="dim",
+            no_wrap=True,
+            overflow="ellipsis",
+        )
         return Group(self._table, line)
 
 
 @contextmanager
-def key_pressed(key: str, pressed: Callable[[], None]) -> Iterator[None]:
-    """Call `pressed`, from another thread, when a key is pressed inside of the block."""
+def key_pressed(
+    key: str, pressed: Callable[[], None], typed: Callable[[str], None]
+) -> Iterator[None]:
+    """Call `pressed`, from another thread, when a key is pressed inside of the block.
+
+    What else is typed until then goes to `typed` in the end, and what is typed later stays for
+    whoever reads the terminal next.
+    """
     try:
         import termios
         import tty
@@ -100,15 +125,22 @@ def key_pressed(key: str, pressed: Callable[[], None]) -> Iterator[None]:
         yield
         return
     is_over = threading.Event()
+    others: list[bytes] = []
 
     def read_keys() -> None:
         while not is_over.is_set():
             if select.select([terminal], [], [], _KEY_SECONDS)[0]:
-                if os.read(terminal, 1).decode("latin-1").lower() == key:
+                keys = os.read(terminal, 4096)
+                if keys.lower() == key.encode():
                     pressed()
                     return
+                others.append(keys)
 
-    tty.setcbreak(terminal)
+    # What was typed before is not thrown away, neither here nor by Ctrl-C
+    tty.setcbreak(terminal, termios.TCSADRAIN)
+    keeping = termios.tcgetattr(terminal)
+    keeping[3] |= termios.NOFLSH
+    termios.tcsetattr(terminal, termios.TCSADRAIN, keeping)
     reader = threading.Thread(target=read_keys, name="sqlwin-keys", daemon=True)
     reader.start()
     try:
@@ -117,3 +149,4 @@ def key_pressed(key: str, pressed: Callable[[], None]) -> Iterator[None]:
         is_over.set()
         reader.join()
         termios.tcsetattr(terminal, termios.TCSADRAIN, before)
+        typed(_NO_TEXT.sub("", b"".join(others).decode("utf-8", "ignore").replace("\r", "\n")))

@@ -21,6 +21,7 @@ from sqlwin.repl.options import ReplOptions
 from sqlwin.repl.pager import PagedText, PagerClosed, pager_command
 
 if TYPE_CHECKING:
+    from sqlwin.repl.live import LiveView
     from sqlwin.session import Result
 
 # Wider than any table
@@ -39,6 +40,7 @@ class Presenter:
         check: raises when the statement is to end.
         drop: lets `Cancelled` be raised in what the engine does.
         write: prints on the screen.
+        keep: takes what was typed while a stream was shown.
         can_page: whether there is a person in front of the screen.
     """
 
@@ -49,6 +51,7 @@ class Presenter:
         check: Callable[[], None],
         drop: Callable[[], None],
         write: Callable[[str], object],
+        keep: Callable[[str], object],
         *,
         can_page: bool,
     ) -> None:
@@ -59,6 +62,8 @@ class Presenter:
         self._bar = bar
         self._check = check
         self._write = write
+        self._keep = keep
+        self._view: LiveView | None = None
         self._can_page = can_page
         self._colours = Console().color_system if can_page else None
 
@@ -81,6 +86,17 @@ class Presenter:
             self._show_text(result, started)
         for note in result.remarks:
             self._say(f"note: {note}", dim=True)
+
+    def tell_end(self) -> None:
+        """Say that a stream that is shown is being stopped."""
+        if self._view is not None:
+            self._view.tell_end()
+
+    def mute(self) -> None:
+        """Show nothing any more, whatever is still running."""
+        self._write = self._keep = _nowhere
+        if self._view is not None:
+            self._view.close()
 
     # -- the screen ----------------------------------------------------------------------------
 
@@ -124,18 +140,25 @@ class Presenter:
         assert result.open_stream is not None
         status = result.open_stream.status
         view = LiveView(result.columns, status, Console(highlight=False), null=self._options.null)
+        self._view = view
         try:
-            with key_pressed("q", self._leave_stream):
+            with key_pressed("q", self._leave_stream, self._note_typed):
                 self.is_live = True
                 view.show(iter(result.batches()))
         except Cancelled:
             self._check()  # Ctrl-C ends what follows too, q does not
         finally:
             self.is_live = False
+            self._view = None
             self._foot(view.n_rows, " in all", started)
+
+    def _note_typed(self, text: str) -> None:
+        if text.strip():
+            self._keep(text)
 
     def _leave_stream(self) -> None:
         if self.is_live:
+            self.tell_end()
             self._drop()
 
     def _show_text(self, result: Result, started: float) -> None:
@@ -253,3 +276,7 @@ class Presenter:
         console, stream = self._console(max(shutil.get_terminal_size().columns, 20))
         console.print(Text(text, style="dim" if dim else ""), soft_wrap=True)
         self._write(stream.getvalue())
+
+
+def _nowhere(text: str) -> None:
+    """Nobody looks at it."""

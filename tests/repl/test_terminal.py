@@ -224,6 +224,26 @@ def test_a_stream_is_a_table_that_changes_until_q_or_ctrl_c(prompt, how):
     prompt.see("2 rows (", PROMPT)
 
 
+@pytest.mark.parametrize("how", ["q", "\x03"])
+def test_what_is_typed_while_a_stream_is_shown_is_at_the_next_prompt(prompt, how):
+    prompt.run("stream;")
+    prompt.shows("watermark 12:00  ·  q stops")
+    prompt.type("rows 4\x1b[A;\r")  # the arrow is no text
+    time.sleep(0.5)
+    prompt.type(how)
+    prompt.see("rows in all (", PROMPT, "rows 4;", "->")
+    prompt.run("")
+    prompt.see("4 rows (", PROMPT)
+
+
+def test_what_is_typed_while_a_statement_runs_is_run_after_it(prompt):
+    prompt.run("stream; rows 3;")
+    prompt.shows("watermark 12:00")
+    prompt.type("q")
+    prompt.type("rows 5;\r")
+    prompt.see("rows in all (", "3 rows (", PROMPT, "rows 5;", "5 rows (", PROMPT)
+
+
 def test_watch_runs_the_last_statement_until_ctrl_c(prompt):
     prompt.run("rows 2;")
     prompt.see("2 rows (", PROMPT)
