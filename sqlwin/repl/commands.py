@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from runtime.errors import SqlwinError
 from runtime.nearest import nearest
 from sqlwin.cli.formats import FORMATS
-from sqlwin.repl.editor import edited
+from sqlwin.repl.editor import edited, edited_file
 
 if TYPE_CHECKING:
     from sqlwin.repl.app import Repl
@@ -180,11 +180,9 @@ def _output(repl: Repl, argument: str) -> None:
 @command(r"\e", "[FILE]", "edit the last statement, or a file, and take it to the prompt", "paths")
 def _edit(repl: Repl, argument: str) -> None:
     if argument:
-        path = _path(argument, r"\e")
-        text = path.read_text("utf-8") if path.is_file() else ""
+        repl.next_text = edited_file(_path(argument, r"\e")).rstrip()
     else:
-        text = repl.last_sql
-    repl.next_text = edited(text).rstrip()
+        repl.next_text = edited(repl.last_sql).rstrip()
 
 
 @command(r"\watch", "[SECONDS]", "run the last statement again and again (every 2 s)")
@@ -218,7 +216,9 @@ def _chart(repl: Repl, argument: str) -> None:
 
 @command(r"\!", "COMMAND", "run a command of the shell")
 def _shell(repl: Repl, argument: str) -> None:
-    subprocess.run(argument or "${SHELL:-sh}", shell=True, check=False)
+    done = subprocess.run(argument or "${SHELL:-sh}", shell=True, check=False)
+    if done.returncode and argument:
+        repl.say(f"it ended with {done.returncode}")
 
 
 @command(r"\history", "[TEXT]", "statements typed before, those that hold TEXT")

@@ -21,6 +21,7 @@ from sqlwin.display.table import write_table
 # Lines of the screen that are not rows: the names, the rule, the status, and the prompt
 _OTHER_LINES = 6
 _DRAWS_A_SECOND = 4
+_BETWEEN = "  ·  "
 _KEY_SECONDS = 0.1
 # What arrow keys and the like send, and other keys that are no text
 _NO_TEXT = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|O.|.)?|[\x00-\x08\x0b-\x1f\x7f]")
@@ -95,14 +96,13 @@ class LiveView:
         self._table = Text.from_ansi(stream.getvalue().rstrip("\n"))
 
     def _drawn(self) -> RenderableType:
-        status = self._status()
         end = "stopping" if self._is_ending else "q stops"
-        line = Text(
-            "  ·  ".join(filter(None, (status, end))),
-            style="dim",
-            no_wrap=True,
-            overflow="ellipsis",
-        )
+        line = Text(end, style="dim", no_wrap=True)
+        if status := self._status():
+            # how it stops is told, however narrow the screen is
+            line = Text(status, style="dim", no_wrap=True)
+            line.truncate(self._console.width - len(end) - len(_BETWEEN), overflow="ellipsis")
+            line.append(_BETWEEN + end)
         return Group(self._table, line)
 
 

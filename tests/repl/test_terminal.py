@@ -7,36 +7,6 @@ import pytest
 from tests.repl.terminal import PROMPT, SECONDS, Terminal
 
 
-@pytest.fixture
-def terminal(tmp_path):
-    opened = []
-
-    def open_terminal(*arguments: str, **options) -> Terminal:
-        opened.append(Terminal(tmp_path, *arguments, **options))
-        opened[-1].see(PROMPT)
-        return opened[-1]
-
-    yield open_terminal
-    for each in opened:
-        each.child.close(force=True)
-
-
-@pytest.fixture(scope="module")
-def shared(tmp_path_factory):
-    opened = Terminal(tmp_path_factory.mktemp("shared"), size=(60, 120))
-    opened.see(PROMPT)
-    yield opened
-    opened.child.close(force=True)
-
-
-@pytest.fixture
-def prompt(shared):
-    """A prompt that tests share: whoever changes a switch sets it back."""
-    shared.type("\x03")
-    shared.see(PROMPT)
-    return shared
-
-
 def test_the_prompt_is_there_before_spark_and_says_so(terminal):
     prompt = terminal(FAKE_START_SECONDS="2")
     prompt.shows("Spark is starting")
@@ -172,43 +142,6 @@ def test_a_failed_start_is_told_with_the_statement_and_tried_again(terminal):
     prompt.leave("\\q\r")
 
 
-def test_formats_vertical_output_timing_and_null(prompt):
-    prompt.run(r"\format csv")
-    prompt.see("rows are written as csv", PROMPT)
-    prompt.run("values;")
-    prompt.see("window_start,name,price", "2013-01-01T05:15:00,NULL,1.0", PROMPT)
-    prompt.run(r"\format table")
-    prompt.see(PROMPT)
-    prompt.run(r"\x")
-    prompt.see("vertical output is on", PROMPT)
-    prompt.run(r"\null nothing")
-    prompt.see("nothing", PROMPT)
-    prompt.run(r"\timing off")
-    prompt.see("timing is off", PROMPT)
-    prompt.run("values;")
-    prompt.see("row 2", "window_start │ nothing")
-    assert "(" not in prompt.see(PROMPT).split("2 rows")[1]
-    prompt.run(r"\format xml")
-    prompt.see("there is no format 'xml'", PROMPT)
-    for back in (r"\x off", r"\null", r"\timing on"):
-        prompt.run(back)
-        prompt.see(PROMPT)
-
-
-def test_rows_can_go_to_a_file_and_sql_come_from_one(terminal, tmp_path):
-    (tmp_path / "two.sql").write_text("rows 2;")
-    prompt = terminal("--format", "csv")
-    prompt.run(r"\o out.csv")
-    prompt.see("rows go to out.csv as csv", PROMPT)
-    prompt.run(r"\i two.sql")
-    prompt.see("2 rows written to out.csv", PROMPT)
-    prompt.run(r"\o")
-    prompt.see("closed out.csv", PROMPT)
-    assert (tmp_path / "out.csv").read_text() == "n\n0\n1\n"
-    prompt.run(r"\i nowhere.sql")
-    prompt.see("cannot read nowhere.sql", PROMPT)
-
-
 @pytest.mark.parametrize("how", ["q", "\x03"])
 def test_a_stream_is_a_table_that_changes_until_q_or_ctrl_c(prompt, how):
     prompt.run("stream; rows 3;")
@@ -244,29 +177,6 @@ def test_what_is_typed_while_a_statement_runs_is_run_after_it(prompt):
     prompt.see("rows in all (", "3 rows (", PROMPT, "rows 5;", "5 rows (", PROMPT)
 
 
-def test_watch_runs_the_last_statement_until_ctrl_c(prompt):
-    prompt.run("rows 2;")
-    prompt.see("2 rows (", PROMPT)
-    prompt.run(r"\watch 0.3")
-    prompt.see("every 0.3 s", "2 rows (", "every 0.3 s", "2 rows (")
-    time.sleep(0.1)
-    prompt.child.sendintr()
-    prompt.see(PROMPT)
-
-
-def test_an_editor_takes_the_last_statement_and_gives_it_to_the_prompt(terminal, tmp_path):
-    editor = tmp_path / "edit.sh"
-    editor.write_text("#!/bin/sh\nsed -i 's/rows 2/rows 8/' \"$1\"\n")
-    editor.chmod(0o755)
-    prompt = terminal(EDITOR=str(editor), VISUAL="")
-    prompt.run("rows 2;")
-    prompt.see("2 rows (", PROMPT)
-    prompt.run(r"\e")
-    prompt.see("rows 8;")
-    prompt.run("")
-    prompt.see("8 rows (")
-
-
 def test_long_and_wide_results_go_to_the_pager(terminal):
     pager = "sh -c 'echo PAGED; head -n 1; cat > /dev/null; echo LEFT'"
     prompt = terminal(SQLWIN_PAGER=pager)
@@ -284,32 +194,6 @@ def test_a_pager_that_is_left_early_is_no_error(terminal):
     prompt = terminal("--format", "csv", SQLWIN_PAGER="sh -c 'head -n 2'")
     prompt.run("rows 300000;")
     prompt.see("the pager was left before the end", PROMPT)
-
-
-def test_chart_draws_the_rows_of_the_last_statement(prompt):
-    prompt.run("windows;")
-    prompt.see("8 rows (", PROMPT)
-    prompt.run(r"\chart")
-    drawn = prompt.see("8 rows (", PROMPT)
-    assert "9.0┤" in drawn and "12:00" in drawn, drawn
-    prompt.run("windows;")
-    prompt.see("window_end          │ n", PROMPT)
-
-
-def test_help_lists_every_command_and_explains_functions(prompt):
-    from sqlwin.repl.commands import COMMANDS
-
-    prompt.type("\\?\r")
-    shown = prompt.see("SQL statements:")
-    for name in COMMANDS:
-        assert name in shown
-    prompt.run(r"\? hop")
-    prompt.see("HOP(TABLE data, DESCRIPTOR(timecol), slide, size [, offset])", "Example:")
-
-
-def test_a_wrong_command_names_the_nearest(prompt):
-    prompt.run(r"\timming")
-    prompt.see(r"there is no command \timming", r"did you mean \timing?", PROMPT)
 
 
 def test_the_foot_of_the_screen_names_the_argument_that_is_typed(prompt):
