@@ -52,12 +52,14 @@ class OpenStream:
         ends: whether its input ends.
         status: how it stands, in a line; None before it is started.
         remarks: what is known at its end: how many rows were dropped, and why.
+        take_interrupt: whether a person wants it to end now; told once.
     """
 
     start: Callable[[Callable[[pa.Table], None]], Stream | str]
     ends: bool
     status: Callable[[], str | None]
     remarks: Callable[[], tuple[str, ...]]
+    take_interrupt: Callable[[], bool] = lambda: False
 
 
 @dataclass(frozen=True)
@@ -217,7 +219,7 @@ def _streamed(opened: OpenStream, limit: int | None) -> Iterator[pa.RecordBatch]
         return
     left = inf if limit is None else limit
     try:
-        while left > 0:
+        while left > 0 and not opened.take_interrupt():
             try:
                 table = waiting.get(timeout=0.05)
             except queue.Empty:

@@ -162,7 +162,14 @@ class Runner:
             self.start_statement()
             return self._plans.plan(query, text)
 
-        return stream_query(self.stream_queries, plan, replan, text, explained)
+        return stream_query(
+            self.stream_queries,
+            plan,
+            replan,
+            text,
+            explained,
+            lambda: self.explanations.take_interrupt(),
+        )
 
     def start_statement(self) -> None:
         """From here on tables are read anew, in the mode that is set."""

@@ -107,7 +107,7 @@ class Session:
 
     @property
     def take_interrupt(self) -> Callable[[], bool]:
-        """Asked, while EXPLAIN ANALYZE runs a stream, whether the run is to end now.
+        """Asked, while a SELECT or EXPLAIN ANALYZE runs a stream, whether it is to end now.
 
         For programs in which Ctrl-C raises no KeyboardInterrupt in the thread of the session.
         """

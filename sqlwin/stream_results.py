@@ -22,7 +22,12 @@ _WINDOW_COLUMNS = ("window_end", "window_start")
 
 
 def stream_query(
-    queries: StreamQueries, plan: Plan, replan: Callable[[], Plan], text: str, explained: Explained
+    queries: StreamQueries,
+    plan: Plan,
+    replan: Callable[[], Plan],
+    text: str,
+    explained: Explained,
+    take_interrupt: Callable[[], bool],
 ) -> Result:
     """A query over streams: nothing runs before its rows are asked for.
 
@@ -32,6 +37,7 @@ def stream_query(
         replan: plans it again, for the moment at which its rows are asked for.
         text: the statement.
         explained: an error of Spark's in a person's words.
+        take_interrupt: whether a person wants it to end now; told once.
     """
     started: list[Stream] = []
 
@@ -50,7 +56,7 @@ def stream_query(
     def dropped() -> tuple[str, ...]:
         return tuple(text for stream in started for text in remarks(stream.status()))
 
-    opened = OpenStream(start, queries.ends(plan), status, dropped)
+    opened = OpenStream(start, queries.ends(plan), status, dropped, take_interrupt)
     return Result(
         text, "query", dataframe=queries.dataframe(plan), explained=explained, open_stream=opened
     )

@@ -124,7 +124,7 @@ class Repl:
         try:
             with self._bar_while_starting():
                 future = self.engine.submit(lambda s: self._execute(s, text, file))
-                self.engine.wait(future, self._is_live)
+                self.engine.wait(future)
         except Stopped:
             raise
         except KeyboardInterrupt:
@@ -216,8 +216,7 @@ class Repl:
             presenter = Presenter(
                 self.options,
                 bar,
-                self.engine.check,
-                self.engine.drop,
+                self.engine,
                 shown.append,
                 self._keep_typed,
                 can_page=False,
@@ -256,9 +255,6 @@ class Repl:
     def _bar(self) -> ProgressBar:
         return self._opened_screen()[1]
 
-    def _is_live(self) -> bool:
-        return self._screen is not None and self._screen[0].is_live
-
     def _shown(self) -> Presenter:
         return self._opened_screen()[0]
 
@@ -275,8 +271,7 @@ class Repl:
             presenter = Presenter(
                 self.options,
                 bar,
-                self.engine.check,
-                self.engine.drop,
+                self.engine,
                 _write_screen,
                 self._keep_typed,
                 can_page=True,

@@ -45,6 +45,9 @@ class Engine:
     Args:
         connect: makes the session, in the engine's thread. If it fails, what was asked for fails
             with its error, and the next request tries again.
+
+    Attributes:
+        was_interrupted: whether what runs was told to end by Ctrl-C, and took it.
     """
 
     def __init__(self, connect: Callable[[], Session]) -> None:
@@ -61,7 +64,9 @@ class Engine:
         self._running: Future[Any] | None = None
         self._quiet: set[Future[Any]] = set()
         self._cancelled = threading.Event()
+        self._end_asked = threading.Event()
         self._is_ending = False
+        self.was_interrupted = False
         self._groups = (f"sqlwin-repl-{os.getpid()}-{n}" for n in itertools.count(1))
         self._group = ""
         self._thread: threading.Thread | None = None
@@ -106,11 +111,18 @@ class Engine:
 
         It is told so once, and may then take as long as it needs to come to its end.
         """
-        if not self._cancelled.is_set():
+        if self._cancelled.is_set():
+            self.was_interrupted = True
+            self._cancelled.clear()
+        elif not self._end_asked.is_set():
             return False
+        self._end_asked.clear()
         self._is_ending = True
-        self._cancelled.clear()
         return True
+
+    def end(self) -> None:
+        """Have work that can end early by itself come to its end, and go on after it."""
+        self._end_asked.set()
 
     def cancel(self, future: Future[Any]) -> None:
         """Withdraw what was asked for, or cancel the Spark jobs that it runs. Does not wait."""
@@ -129,23 +141,19 @@ class Engine:
         # A thread of its own has a connection of its own to Spark, and may hang there.
         threading.Thread(target=cancel_jobs, name="sqlwin-cancel", daemon=True).start()
 
-    def drop(self, future: Future[Any] | None = None) -> None:
+    def drop(self, future: Future[Any]) -> None:
         """Raise `Cancelled` in what runs, where cancelling its jobs is of no use."""
-        running = self._running
-        if running is None or (future is not None and running is not future):
+        if self._running is not future:
             return
         if self._thread is not None and self._thread.ident is not None:
             ctypes.pythonapi.PyThreadState_SetAsyncExc(
                 ctypes.c_ulong(self._thread.ident), ctypes.py_object(Cancelled)
             )
 
-    def wait(self, future: Future[T], at_once: Callable[[], bool] = lambda: False) -> T:
+    def wait(self, future: Future[T]) -> T:
         """The result of `future`; a KeyboardInterrupt in this thread cancels it.
 
-        Args:
-            future: what `submit` gave.
-            at_once: whether it can be dropped without waiting for its jobs to be cancelled. It
-                may then take its time to tidy up, unless a second KeyboardInterrupt comes.
+        What takes the interrupt may take its time, unless a second KeyboardInterrupt comes.
 
         Raises:
             Cancelled: it was cancelled.
@@ -175,10 +183,6 @@ class Engine:
                     self.cancel(future)
                     if future.cancelled():
                         raise Cancelled from None
-                    if at_once():
-                        self.drop(future)
-                        give_up = None
-                        continue
                 else:
                     self.drop(future)
                 give_up = time.monotonic() + GRACE_SECONDS
@@ -215,7 +219,8 @@ class Engine:
 
     def _do(self, future: Future[Any], work: Callable[[Session], Any]) -> None:
         self._cancelled.clear()
-        self._is_ending = False
+        self._end_asked.clear()
+        self._is_ending = self.was_interrupted = False
         self._running = future
         self.on_change()
         try:

@@ -9,7 +9,6 @@ import select
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 
 import pyarrow as pa
 from rich.console import Console, Group, RenderableType
@@ -106,47 +105,66 @@ class LiveView:
         return Group(self._table, line)
 
 
-@contextmanager
-def key_pressed(
-    key: str, pressed: Callable[[], None], typed: Callable[[str], None]
-) -> Iterator[None]:
-    """Call `pressed`, from another thread, when a key is pressed inside of the block.
+class Keys:
+    """Reads the keys of the terminal while a stream is shown, in a thread.
 
-    What else is typed until then goes to `typed` in the end, and what is typed later stays for
-    whoever reads the terminal next.
+    Args:
+        key: the key that means something.
+        pressed: called when it is pressed, from the thread.
+        typed: takes in the end what else was typed until then. What is typed later stays for
+            whoever reads the terminal next.
     """
-    try:
-        import termios
-        import tty
 
-        terminal = sys.stdin.fileno()
-        before = termios.tcgetattr(terminal)
-    except (ImportError, OSError, termios.error):  # no such terminal: Ctrl-C stops it too
-        yield
-        return
-    is_over = threading.Event()
-    others: list[bytes] = []
+    def __init__(self, key: str, pressed: Callable[[], None], typed: Callable[[str], None]) -> None:
+        self._key = key.encode()
+        self._pressed = pressed
+        self._typed = typed
+        self._others: list[bytes] = []
+        self._is_over = threading.Event()
+        self._lock = threading.Lock()
+        self._restore: Callable[[], None] | None = None
+        self._reader: threading.Thread | None = None
 
-    def read_keys() -> None:
-        while not is_over.is_set():
+    def __enter__(self) -> Keys:
+        try:
+            import termios
+            import tty
+
+            terminal = sys.stdin.fileno()
+            before = termios.tcgetattr(terminal)
+        except (ImportError, OSError, termios.error):  # no such terminal: Ctrl-C stops it too
+            return self
+        self._restore = lambda: termios.tcsetattr(terminal, termios.TCSADRAIN, before)
+        # What was typed before is not thrown away, neither here nor by Ctrl-C
+        tty.setcbreak(terminal, termios.TCSADRAIN)
+        keeping = termios.tcgetattr(terminal)
+        keeping[3] |= termios.NOFLSH
+        termios.tcsetattr(terminal, termios.TCSADRAIN, keeping)
+        self._reader = threading.Thread(
+            target=self._read, args=(terminal,), name="sqlwin-keys", daemon=True
+        )
+        self._reader.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Leave the terminal to others."""
+        with self._lock:
+            if self._reader is None or self._restore is None or self._is_over.is_set():
+                return
+            self._is_over.set()
+            self._reader.join()
+            self._restore()
+        text = b"".join(self._others).decode("utf-8", "ignore").replace("\r", "\n")
+        self._typed(_NO_TEXT.sub("", text))
+
+    def _read(self, terminal: int) -> None:
+        while not self._is_over.is_set():
             if select.select([terminal], [], [], _KEY_SECONDS)[0]:
                 keys = os.read(terminal, 4096)
-                if keys.lower() == key.encode():
-                    pressed()
+                if keys.lower() == self._key:
+                    self._pressed()
                     return
-                others.append(keys)
-
-    # What was typed before is not thrown away, neither here nor by Ctrl-C
-    tty.setcbreak(terminal, termios.TCSADRAIN)
-    keeping = termios.tcgetattr(terminal)
-    keeping[3] |= termios.NOFLSH
-    termios.tcsetattr(terminal, termios.TCSADRAIN, keeping)
-    reader = threading.Thread(target=read_keys, name="sqlwin-keys", daemon=True)
-    reader.start()
-    try:
-        yield
-    finally:
-        is_over.set()
-        reader.join()
-        termios.tcsetattr(terminal, termios.TCSADRAIN, before)
-        typed(_NO_TEXT.sub("", b"".join(others).decode("utf-8", "ignore").replace("\r", "\n")))
+                self._others.append(keys)

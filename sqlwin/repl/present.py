@@ -16,12 +16,12 @@ from sqlwin.cli.run import counted, elapsed, writer_of
 from sqlwin.display.progress import ProgressBar
 from sqlwin.display.table import write_table
 from sqlwin.display.vertical import write_vertical
-from sqlwin.repl.engine import Cancelled
+from sqlwin.repl.engine import Cancelled, Engine
 from sqlwin.repl.options import ReplOptions
 from sqlwin.repl.pager import PagedText, PagerClosed, pager_command
 
 if TYPE_CHECKING:
-    from sqlwin.repl.live import LiveView
+    from sqlwin.repl.live import Keys, LiveView
     from sqlwin.session import Result
 
 # Wider than any table
@@ -37,8 +37,7 @@ class Presenter:
     Args:
         options: the switches of the prompt.
         bar: shown while rows are waited for.
-        check: raises when the statement is to end.
-        drop: lets `Cancelled` be raised in what the engine does.
+        engine: tells when the statement is to end.
         write: prints on the screen.
         keep: takes what was typed while a stream was shown.
         can_page: whether there is a person in front of the screen.
@@ -48,22 +47,21 @@ class Presenter:
         self,
         options: ReplOptions,
         bar: ProgressBar,
-        check: Callable[[], None],
-        drop: Callable[[], None],
+        engine: Engine,
         write: Callable[[str], object],
         keep: Callable[[str], object],
         *,
         can_page: bool,
     ) -> None:
         self.is_paging = False
-        self.is_live = False
-        self._drop = drop
+        self._engine = engine
         self._options = options
         self._bar = bar
-        self._check = check
+        self._check = engine.check
         self._write = write
         self._keep = keep
         self._view: LiveView | None = None
+        self._keys: Keys | None = None
         self._can_page = can_page
         self._colours = Console().color_system if can_page else None
 
@@ -93,10 +91,12 @@ class Presenter:
             self._view.tell_end()
 
     def mute(self) -> None:
-        """Show nothing any more, whatever is still running."""
-        self._write = self._keep = _nowhere
+        """Show nothing and read no keys any more, whatever is still running."""
+        self._write = _nowhere
         if self._view is not None:
             self._view.close()
+        if self._keys is not None:
+            self._keys.close()
 
     # -- the screen ----------------------------------------------------------------------------
 
@@ -135,31 +135,32 @@ class Presenter:
 
     def _show_stream(self, result: Result, started: float) -> None:
         """Rows as windows close, until there are no more, or q or Ctrl-C."""
-        from sqlwin.repl.live import LiveView, key_pressed
+        from sqlwin.repl.live import Keys, LiveView
 
         assert result.open_stream is not None
         status = result.open_stream.status
         view = LiveView(result.columns, status, Console(highlight=False), null=self._options.null)
         self._view = view
         try:
-            with key_pressed("q", self._leave_stream, self._note_typed):
-                self.is_live = True
+            with Keys("q", self._leave_stream, self._note_typed) as self._keys:
                 view.show(iter(result.batches()))
-        except Cancelled:
-            self._check()  # Ctrl-C ends what follows too, q does not
         finally:
-            self.is_live = False
-            self._view = None
+            self._view = self._keys = None
             self._foot(view.n_rows, " in all", started)
+        self._check_interrupted()
+
+    def _check_interrupted(self) -> None:
+        """Ctrl-C ends what follows a stream too, q does not."""
+        if self._engine.was_interrupted:
+            raise Cancelled
 
     def _note_typed(self, text: str) -> None:
         if text.strip():
             self._keep(text)
 
     def _leave_stream(self) -> None:
-        if self.is_live:
-            self.tell_end()
-            self._drop()
+        self.tell_end()
+        self._engine.end()
 
     def _show_text(self, result: Result, started: float) -> None:
         """CSV, JSON and the like: written as it comes, in a pager once the screen is full."""
@@ -171,17 +172,15 @@ class Presenter:
                 paged.write(text)
 
             try:
-                self.is_live = result.open_stream is not None  # waits for rows, not for jobs
                 n_rows = self._write_rows(result, write)
                 took = self._took(started)
             except PagerClosed:
                 suffix = "the pager was left before the end"
-            finally:
-                self.is_live = False
         if suffix:
             self._say(suffix, dim=True)
         else:
             self._say(counted(n_rows) + took, dim=True)
+        self._check_interrupted()
 
     def _table(
         self, columns: Sequence[str], batches: Sequence[pa.RecordBatch], width: int
@@ -250,6 +249,7 @@ class Presenter:
             n_rows = self._write_rows(result, write)
         stream.flush()
         self._foot(n_rows, f" written to {path}", started)
+        self._check_interrupted()
 
     # -- rows ----------------------------------------------------------------------------------
 

@@ -1,15 +1,16 @@
 """A session without Spark, and the command line on top of it.
 
 Its statements, separated by semicolons: `rows N`, `values`, `ok`, `insert`, `plan`, `wrong`,
-`crash`, `bug`, `hang`, `stream`, `windows`, `wide N`, and the SHOW and DESCRIBE that completion asks for.
+`crash`, `bug`, `hang`, `stream`, `stubborn N` (a stream that takes N seconds to stop), `windows`, `wide N`, and the SHOW and DESCRIBE that completion asks for.
 """
 
 from __future__ import annotations
 
 import os
 import sys
+import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
@@ -49,6 +50,8 @@ class FakeResult:
     text: str | None = None
     hangs: bool = False
     streams: bool = False
+    stops_after: float = 0.0
+    take_interrupt: Callable[[], bool] = lambda: False
     open_stream: Any = None
     notes: tuple[str, ...] = ()
     open_stream: None = None
@@ -70,9 +73,12 @@ class FakeResult:
         for batch in self.data:
             yield batch.slice(0, left)
             left -= min(left, batch.num_rows)
-        while self.streams:
-            time.sleep(0.1)
-            yield VALUES
+        try:
+            while self.streams and not self.take_interrupt():
+                time.sleep(0.1)
+                yield VALUES
+        finally:
+            threading.Event().wait(self.stops_after)
         while self.hangs:
             time.sleep(0.01)
 
@@ -95,6 +101,7 @@ class FakeSession:
         self.interrupts = 0
         self.closed = False
         self.streams = Streams()
+        self.take_interrupt: Callable[[], bool] = lambda: False
         self.spark = SimpleNamespace(
             interruptAll=self._interrupt,
             interruptTag=lambda tag: self._interrupt(),
@@ -145,9 +152,17 @@ class FakeSession:
             return FakeResult(text, data=[pa.record_batch([numbers], names=["n"])])
         if word == "values":
             return FakeResult(text, data=[VALUES])
-        if word == "stream":
+        if word in ("stream", "stubborn"):
             still = SimpleNamespace(status=lambda: "watermark 12:00", ends=False)
-            return FakeResult(text, data=[VALUES], streams=True, open_stream=still)
+            seconds = float(rest or 0)
+            return FakeResult(
+                text,
+                data=[VALUES],
+                streams=True,
+                stops_after=seconds,
+                take_interrupt=self.take_interrupt,
+                open_stream=still,
+            )
         if word == "insert":
             return FakeResult(text, "insert", "12 rows inserted", notes=("ordered by a",))
         if word == "plan":

@@ -23,7 +23,7 @@ def terminal(tmp_path: Path) -> Iterator[Callable[..., Terminal]]:
 
     yield open_terminal
     for each in opened:
-        each.child.close(force=True)
+        each.close()
 
 
 @pytest.fixture(scope="module")
@@ -31,7 +31,7 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Terminal]:
     opened = Terminal(tmp_path_factory.mktemp("shared"), size=(60, 120))
     opened.see(PROMPT)
     yield opened
-    opened.child.close(force=True)
+    opened.close()
 
 
 @pytest.fixture

@@ -35,7 +35,7 @@ def prompt(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Terminal]:
     )
     opened.see(PROMPT)
     yield opened
-    opened.child.close(force=True)
+    opened.close()
 
 
 def window_ends(prompt: Terminal) -> list[str]:

@@ -169,6 +169,21 @@ def test_what_is_typed_while_a_stream_is_shown_is_at_the_next_prompt(prompt, how
     prompt.see("4 rows (", PROMPT)
 
 
+def test_a_second_ctrl_c_does_not_wait_for_a_stream_to_stop(prompt):
+    prompt.run("stubborn 8;")
+    prompt.shows("watermark 12:00  ·  q stops")
+    prompt.child.sendintr()
+    prompt.shows("watermark 12:00  ·  stopping")
+    time.sleep(3.5)  # one Ctrl-C waits for as long as it takes
+    prompt.read()
+    assert "cancelled" not in prompt.screen.text()[prompt.position :]
+    prompt.child.sendintr()
+    prompt.see("cancelled", PROMPT)
+    prompt.run("rows 5;")
+    later = prompt.see("5 rows (", PROMPT)
+    assert "watermark" not in later and "in all" not in later, "nothing is drawn over the prompt"
+
+
 def test_what_is_typed_while_a_statement_runs_is_run_after_it(prompt):
     prompt.run("stream; rows 3;")
     prompt.shows("watermark 12:00")
