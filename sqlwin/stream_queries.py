@@ -10,7 +10,6 @@ from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.streaming.listener import StreamingQueryListener
 
 from planner.explain import physical_text
 from planner.explain_stream import explain_stream
@@ -40,6 +39,7 @@ from sqlwin.catalog import Registered, SessionCatalog, StreamOfWindows, entry_na
 from sqlwin.config import Config
 from sqlwin.inserts import arranged
 from sqlwin.result import arrow_ready
+from sqlwin.stream_listener import tally_batches
 from sqlwin.streams import Setup, Stream, Streams
 
 # Groups of keys for each task; few enough for their state to be quick, enough for more cores later
@@ -85,7 +85,6 @@ class StreamQueries:
         self._spark = spark
         self._config = config
         self._catalog = catalog
-        self._listens = False
 
     def is_stream(self, plan: Plan) -> bool:
         """Whether a plan reads a stream, in the mode that its statement runs in."""
@@ -193,15 +192,9 @@ class StreamQueries:
         )
         query = self._with_partitions(checkpoint.partitions, lambda: start(rows, run))
         stream = Stream(number, setup, query, run, checkpoint, identity, files)
-        self._listen()
+        tally_batches(self._spark, stream.run_id, stream.tally)
         self.streams.add(stream)
         return stream
-
-    def _listen(self) -> None:
-        """Hear of every micro-batch: Spark itself keeps the reports of the last hundred."""
-        if not self._listens:
-            self._listens = True
-            self._spark.streams.addListener(_Listener(self.streams))
 
     def _with_partitions(self, partitions: int, start: Callable[[], Any]) -> Any:
         """Start a query whose state is spread over so many tasks: Spark takes its own setting."""
@@ -359,29 +352,6 @@ class StreamQueries:
         if not self._config.get(f"table.exec.emit.{kind}.enabled"):
             return Firing(rows=rows)
         return Firing(int(self._config.get(f"table.exec.emit.{kind}.delay")), rows)
-
-
-class _Listener(StreamingQueryListener):
-    """Adds up what Spark reports of micro-batches."""
-
-    def __init__(self, streams: Streams) -> None:
-        self._streams = streams
-
-    def onQueryStarted(self, event: Any) -> None:
-        """Called by Spark."""
-
-    def onQueryProgress(self, event: Any) -> None:
-        """Called by Spark after each micro-batch."""
-        run = str(event.progress.runId)
-        for stream in self._streams.all():
-            if stream.run_id == run:
-                stream.tally.take(event.progress)
-
-    def onQueryIdle(self, event: Any) -> None:
-        """Called by Spark."""
-
-    def onQueryTerminated(self, event: Any) -> None:
-        """Called by Spark."""
 
 
 def _described(entry: TableSpec | Registered) -> str:

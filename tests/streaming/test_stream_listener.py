@@ -1,0 +1,60 @@
+"""Reports of micro-batches: one listener for all sessions, whatever their number."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+from runtime.streaming.status import Tally
+from sqlwin import stream_listener
+
+
+class Streams:
+    def __init__(self) -> None:
+        self.listeners: list[Any] = []
+
+    def addListener(self, listener: Any) -> None:
+        self.listeners.append(listener)
+
+
+class Spark:
+    def __init__(self) -> None:
+        self.streams = Streams()
+
+
+class Taken(Tally):
+    def __init__(self) -> None:
+        super().__init__(1)
+        self.reports: list[Any] = []
+
+    def take(self, progress: Any) -> None:
+        self.reports.append(progress)
+
+
+def report(listener: Any, run: str) -> None:
+    listener.onQueryProgress(SimpleNamespace(progress=SimpleNamespace(runId=run)))
+
+
+def test_all_streams_of_one_spark_have_one_listener_and_each_its_own_reports() -> None:
+    spark: Any = Spark()
+    first, second = Taken(), Taken()
+    stream_listener.tally_batches(spark, "run 1", first)
+    stream_listener.tally_batches(spark, "run 2", second)
+    [listener] = spark.streams.listeners
+    for run in ("run 2", "run 1", "run 2", "another's run"):
+        report(listener, run)
+    assert [each.runId for each in first.reports] == ["run 1"]
+    assert [each.runId for each in second.reports] == ["run 2", "run 2"]
+
+
+def test_a_stream_that_nobody_holds_is_counted_no_more() -> None:
+    spark: Any = Spark()
+    tally = Taken()
+    stream_listener.tally_batches(spark, "run 1", tally)
+    [listener] = spark.streams.listeners
+    reports = tally.reports
+    report(listener, "run 1")
+    del tally
+    report(listener, "run 1")
+    assert len(reports) == 1
+    assert not listener.tallies
