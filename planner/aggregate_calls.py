@@ -91,14 +91,6 @@ def read_call(node: exp.Expr, name: str, time_column: str) -> AggregateCall:
     return call
 
 
-def analysed(call: AggregateCall) -> exp.Expr:
-    """What Spark's analyser is given to tell the type: it knows no FILTER of Python aggregates."""
-    if call.user is not None and isinstance(call.expr, exp.Filter):
-        inner: exp.Expr = call.expr.this
-        return inner
-    return call.expr
-
-
 def _picking(call: AggregateCall) -> exp.Expr:
     """A call that picks a value, as Spark computes it on rows: deterministic also among ties."""
     first = TIME_ORDERED.get(call.function, "first" if call.function == "MIN_BY" else "last")

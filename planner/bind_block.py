@@ -13,7 +13,7 @@ from dataclasses import replace
 
 from sqlglot import exp
 
-from planner.aggregate_calls import aggregates_in, analysed, canonical, is_call, read_call
+from planner.aggregate_calls import aggregates_in, canonical, is_call, read_call
 from planner.ast import WindowFunction
 from planner.bind_groupings import expand_groupings
 from planner.bind_join import side_of
@@ -44,7 +44,6 @@ from planner.sql import (
     relation,
 )
 from planner.streams import streams_of
-from planner.user_aggregates import without_user_filters
 from runtime.spec import Session
 
 
@@ -122,7 +121,7 @@ def _bind_block(
         table.set("alias", exp.TableAlias(this=identifier(source_alias)))
     whole.set("from_", exp.From(this=table))
     # Spark judges the block as the person wrote it, before anything is taken apart
-    checked = relations.sql_query(without_user_filters(whole), scope)
+    checked = relations.sql_query(whole, scope)
     block = _Block(select, source_alias, windowed, time_column, checked.schema)
     reason = block.refusal()
     if reason:
@@ -193,7 +192,7 @@ def _aggregate(
 ) -> Aggregate:
     """The Aggregate node, with the types that Spark gives to its keys and calls."""
     items: list[exp.Expr] = [alias(key.expr, key.name) for key in keys]
-    items += [alias(analysed(call), call.name) for call in calls]
+    items += [alias(call.expr, call.name) for call in calls]
     n_columns = len(items)
     values = [value for call in calls for value in _values_to_type(call)]
     items += [alias(_any_of(value), f"$value{i}") for i, value in enumerate(values)]

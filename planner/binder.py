@@ -37,7 +37,7 @@ from planner.qualify import unfold_qualify
 from planner.query_names import with_late_name, without_idle_ctes
 from planner.sql import is_whole_star, relation, select_all_from, to_sql
 from planner.strict import check_function
-from planner.user_aggregates import mark_user_aggregates
+from planner.user_aggregates import has_user_filters, mark_user_aggregates
 from planner.window_parameters import window_of
 from runtime.errors import AnalysisError
 from runtime.spec import Column, Session
@@ -130,6 +130,7 @@ class _Binder:
         if isinstance(query, exp.Select):
             query = self._without_qualify(query, scope)
         mark_user_aggregates(query, self.catalog)
+        self.rewritten = self.rewritten or has_user_filters(query)
         if isinstance(query, exp.Select):
             rewrite_group_windows(query, self.sql)
         scope = self._lift_ctes(query, scope)

@@ -45,6 +45,7 @@ from planner.sql import (
     select_all_from,
     to_sql,
 )
+from planner.user_aggregates import with_filters_inside
 from runtime.scan_spec import ScanLocalStep
 from runtime.spec import Window, WindowAggregation
 from runtime.steps import (
@@ -110,7 +111,7 @@ class Lowering:
         """A query over the steps that it names."""
         names = {table.name for table in query.find_all(exp.Table)}
         inputs = tuple((name, step) for name, step in self.steps.items() if name in names)
-        return SqlStep(to_sql(query), inputs)
+        return SqlStep(to_sql(with_filters_inside(query)), inputs)
 
     def label(self, node: Node, position: int = 0) -> str:
         """The name of an operator of the node, the topmost first; empty if nothing is counted."""

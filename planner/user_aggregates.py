@@ -6,6 +6,8 @@ from sqlglot import exp
 
 from planner.ast import UserAggregateCall
 from planner.catalog import Catalog
+from planner.sql import alias, to_sql
+from runtime.spec import filtered_name
 
 
 def mark_user_aggregates(query: exp.Expr, catalog: Catalog) -> None:
@@ -23,16 +25,35 @@ def mark_user_aggregates(query: exp.Expr, catalog: Catalog) -> None:
         call.replace(marked)
 
 
-def without_user_filters(query: exp.Query) -> exp.Query:
-    """The query as Spark can analyse it: its Python aggregates take no FILTER.
+def with_filters_inside(query: exp.Query) -> exp.Query:
+    """The query as Spark can run it: its Python aggregates take no FILTER but as an argument.
 
-    Types and names are the same where the condition stands in the first argument instead.
+    Returns:
+        The query itself if there is nothing to change; else a copy.
     """
-    filters = [f for f in query.find_all(exp.Filter) if isinstance(f.this, UserAggregateCall)]
-    for filter_ in filters:
-        call = filter_.this.copy()
-        if call.expressions:
-            first = exp.Case(ifs=[exp.If(this=filter_.expression.this, true=call.expressions[0])])
-            call.set("expressions", [first, *call.expressions[1:]])
-        filter_.replace(call)
+    if not has_user_filters(query):
+        return query
+    query = query.copy()
+    for select in query.find_all(exp.Select):
+        # a column without a name has its text for a name
+        items = [
+            alias(item, to_sql(item).replace("`", ""))
+            if not isinstance(item, exp.Alias) and has_user_filters(item)
+            else item
+            for item in select.expressions
+        ]
+        select.set("expressions", items)
+    for each in [f for f in query.find_all(exp.Filter) if _is_filtered(f)]:
+        call = each.this
+        arguments = [each.expression.this.copy(), *(arg.copy() for arg in call.expressions)]
+        each.replace(exp.Anonymous(this=filtered_name(call.name), expressions=arguments))
     return query
+
+
+def has_user_filters(query: exp.Expr) -> bool:
+    """Whether a Python aggregate in it has a FILTER."""
+    return any(_is_filtered(each) for each in query.find_all(exp.Filter))
+
+
+def _is_filtered(node: exp.Filter) -> bool:
+    return isinstance(node.this, UserAggregateCall)

@@ -241,6 +241,11 @@ class Accumulator:
         return self.columns[-1:] if self.kind in ("first", "last") else self.columns
 
 
+def filtered_name(name: str) -> str:
+    """What Spark knows an aggregate of a person's by that takes its FILTER as first argument."""
+    return f"sqlwin_where_{name}"
+
+
 @dataclass(frozen=True)
 class UserAggregate:
     """An aggregate function of a person's, as SQL knows it.

@@ -18,6 +18,7 @@ from sqlglot import exp
 from planner.catalog import Schema, StreamTable
 from planner.plan import Plan
 from planner.sql import empty_relation, to_sql
+from planner.user_aggregates import with_filters_inside
 from runtime.batch.scan_local import scan_source
 from runtime.errors import CatalogError, SqlwinError
 from runtime.nearest import nearest
@@ -271,7 +272,7 @@ class SessionCatalog:
                     if table.args.get(key):
                         empty.set(key, table.args[key])
                 table.replace(empty)
-        text = to_sql(query)
+        text = to_sql(with_filters_inside(query))
         try:
             schema = self._spark.sql(text).schema
         except PySparkException as error:

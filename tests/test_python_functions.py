@@ -81,6 +81,19 @@ def test_an_aggregate_runs_on_sessions_and_in_a_plain_group_by(session: sqlwin.S
     ]
 
 
+def test_filter_holds_where_spark_calls_the_aggregate_too(session: sqlwin.Session) -> None:
+    dear = "weighted_mean(price, volume) FILTER (WHERE price BETWEEN 11 AND 50)"
+    plain = session.sql(f"SELECT sym, {dear} FROM trades GROUP BY sym ORDER BY sym")
+    assert [tuple(row) for row in plain.collect()] == [("a", 25.0), ("b", None)]
+    session.execute("SET 'table.optimizer.agg-phase-strategy' = 'ONE_PHASE'")
+    hop = f"""SELECT sym, date_format(window_end, 'HH:mm') AS ends, {dear} AS dear
+        FROM {HOP} GROUP BY sym, window_start, window_end ORDER BY sym, ends"""
+    one_phase = [tuple(row) for row in session.sql(hop).collect()]
+    session.execute("RESET 'table.optimizer.agg-phase-strategy'")
+    assert one_phase == [tuple(row) for row in session.sql(hop).collect()]
+    assert [row[2] for row in one_phase] != [None] * 5
+
+
 def test_a_function_gets_and_gives_arrow_arrays(session: sqlwin.Session) -> None:
     session.register_function("twice", lambda x: pc.multiply(x, 2), returns="bigint")
     session.register_function("root", lambda x: np.sqrt(x.to_numpy(False)), returns="double")

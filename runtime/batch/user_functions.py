@@ -18,8 +18,8 @@ from pyspark.sql.types import DataType
 from runtime.arrow.types import arrow_type
 from runtime.errors import AnalysisError, ExecutionError
 from runtime.kernels.columns import one_chunk
-from runtime.spec import UserAggregate
-from runtime.user_aggregates import Aggregate, accumulated, finished
+from runtime.spec import UserAggregate, filtered_name
+from runtime.user_aggregates import Aggregate, accumulated, finished, merged, no_groups
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z_0-9]*")
 
@@ -59,6 +59,8 @@ def register_scalar(
 def register_aggregate(spark: SparkSession, name: str, aggregate: Aggregate) -> UserAggregate:
     """Give an aggregate a name in Spark's SQL, where it runs group by group.
 
+    Spark knows no FILTER of Python functions: `filtered_name` is the same with a condition first.
+
     Returns:
         What the planner knows it by, to run it on slices.
 
@@ -89,7 +91,15 @@ def register_aggregate(spark: SparkSession, name: str, aggregate: Aggregate) -> 
         groups = np.zeros(len(plain[0]) if plain else 0, np.int64)
         return finished(aggregate, accumulated(aggregate, groups, 1, plain))[0].as_py()
 
-    spark.udf.register(name, _arrow_udf(of_one_group, result_type, ArrowUDFType.GROUPED_AGG))
+    def of_chosen_rows(condition: pa.Array, *columns: pa.Array) -> Any:
+        is_chosen = one_chunk(condition).fill_null(False)
+        if is_chosen.true_count:
+            return of_one_group(*(one_chunk(column).filter(is_chosen) for column in columns))
+        nothing = [pa.array([], arrow_type(type_)) for type_ in aggregate.state.values()]
+        return finished(aggregate, merged(aggregate, no_groups(), 1, nothing))[0].as_py()
+
+    for known_as, function in ((name, of_one_group), (filtered_name(name), of_chosen_rows)):
+        spark.udf.register(known_as, _arrow_udf(function, result_type, ArrowUDFType.GROUPED_AGG))
     return UserAggregate(name, aggregate, tuple(aggregate.state), aggregate.returns.lower())
 
 
