@@ -7,6 +7,9 @@ what is around them as it would in a batch.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+
 from sqlglot import exp
 
 from planner.catalog import Catalog
@@ -25,7 +28,7 @@ from planner.physical import Exchange, GlobalWindowAggregate, LocalWindowAggrega
 from planner.row_partials import row_partials
 from planner.sql import alias, column, to_sql
 from planner.stream_refusals import refuse_stateful, refused_node, rows_not_kept
-from planner.stream_rows import StreamRows
+from planner.stream_rows import OPERATOR, StreamPlace, StreamRows
 from planner.stream_windows import lower_whole_windows
 from planner.streams import stream_named, streams_of
 from runtime.errors import AnalysisError
@@ -99,7 +102,7 @@ def lower_stream_rows(
     lowering = _StreamLowering(catalog, time_zone, False, refusals, {}, notes)
     rows = StreamRows(lowering, catalog)
     query = rows.carried(plan, None if time is None else time[0])
-    is_cascade = all(source.name.startswith("window operator") for source in rows.sources)
+    is_cascade = all(source.name.startswith(OPERATOR) for source in rows.sources)
     step = lowering.sql_step(query)
     return StreamRowsStep(step, tuple(rows.sources), time, time_zone, is_cascade)
 
@@ -121,6 +124,7 @@ class _StreamLowering(Lowering):
         self._emits_updates = emits_updates
         self.refusals = refusals
         self._n_operators = 0
+        self._followed: tuple[StreamPlace, ...] = ()
 
     def query(self, node: Node) -> exp.Query:
         """The node as Spark SQL over streams; what is not SQL in it becomes a named step."""
@@ -185,7 +189,15 @@ class _StreamLowering(Lowering):
             expressions=[*kind, *items, *told],
             from_=exp.From(this=exp.Subquery(this=merged)),
         )
-        return select, StreamSource(f"window operator {number}", "timestamp_ntz")
+        return select, StreamSource(f"{OPERATOR} {number}", "timestamp_ntz")
+
+    @contextmanager
+    def following(self, places: Iterable[StreamPlace]) -> Iterator[None]:
+        """Let the operators below wait for the watermarks of these tables too."""
+        before = self._followed
+        self._followed = (*before, *places)
+        yield
+        self._followed = before
 
     def whole_windows(self, node: Node) -> tuple[exp.Select, StreamSource | None]:
         """A node over whole windows with what is told in band; see `planner.stream_windows`."""
@@ -203,7 +215,7 @@ class _StreamLowering(Lowering):
 
     def _local_stream_step(self, local: LocalWindowAggregate) -> StreamLocalStep:
         rows = StreamRows(self, self._catalog)
-        query = rows.carried(local.input, local.time_column)
+        query = rows.carried(local.input, local.time_column, self._followed)
         if self._emits_updates and rows.has_operator:
             raise AnalysisError(
                 "a window over the results of another window cannot take updates",
@@ -219,7 +231,7 @@ class _StreamLowering(Lowering):
             row_partials(local.plans),
             local.slice_end,
             self._time_zone,
-            is_cascade=all(source.name.startswith("window operator") for source in rows.sources),
+            is_cascade=all(source.name.startswith(OPERATOR) for source in rows.sources),
             label=self.label(local),
         )
 

@@ -8,7 +8,7 @@ come from that text as it is, and the watermarks from the tables once more, with
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Protocol
 
 from sqlglot import exp
@@ -56,7 +56,12 @@ from runtime.stream_spec import KEEP, SOURCE, WATERMARK, StreamSource
 
 _TOLD = (KEEP, SOURCE, WATERMARK)
 
+# What a window operator is called as a source, before its number
+OPERATOR = "window operator"
+
 Scope = Mapping[str, exp.Query]
+# Where a text names a stream, and the stream
+StreamPlace = tuple[exp.Table, StreamTable]
 
 
 class Operators(Protocol):
@@ -92,12 +97,15 @@ class StreamRows:
         self.has_operator = False
         self.by_clock = False
 
-    def carried(self, node: Node, time_column: str | None) -> exp.Query:
+    def carried(
+        self, node: Node, time_column: str | None, followed: Iterable[StreamPlace] = ()
+    ) -> exp.Query:
         """The rows of a node with KEEP, SOURCE and WATERMARK.
 
         Args:
             node: what the operator reads.
             time_column: the column that its windows are on; None: they are on the clock.
+            followed: tables whose watermarks are waited for too, though their rows are not read.
 
         Raises:
             AnalysisError: a stream has no watermark, or `time_column` is not what it follows.
@@ -108,7 +116,7 @@ class StreamRows:
             self._check_time(node, time_column)
         query = self._carry(node)
         if query is not None:
-            return query
+            return self._following(query, node, followed)
         self.sources.clear()
         if _operators_below(node):
             raise AnalysisError(
@@ -116,7 +124,7 @@ class StreamRows:
                 "projections and UNION ALL only",
                 hint="join or expand the rows before the inner window, or after the outer one",
             )
-        return self._beside(node)
+        return self._following(self._beside(node), node, followed)
 
     def windows(self, node: Node) -> exp.Query:
         """Results of windows with KEEP, SOURCE and WATERMARK.
@@ -294,21 +302,46 @@ class StreamRows:
             for _, stream in stream_tables(node, self._catalog):
                 self._number(StreamSource(stream.name, "proctime"))
             return result
-        for table, stream in stream_tables(node, self._catalog):
-            plain = table.copy()
-            for key in ("alias", "joins", "laterals", "pivots", "sample"):
-                plain.set(key, None)
-            scan = exp.Select(expressions=[exp.Star()], from_=exp.From(this=plain))
-            number = self._number(self._source(stream, scan))
-            items = [
-                *(alias(cast_as(exp.Null(), c.type), c.name) for c in node.schema),
-                alias(exp.false(), KEEP),
-                alias(number, SOURCE),
-                alias(self._watermark(stream, scan), WATERMARK),
-            ]
-            marks = exp.Select(expressions=items, from_=exp.From(this=plain.copy()))
-            result = exp.Union(this=result, expression=marks, distinct=False)
+        for place in stream_tables(node, self._catalog):
+            result = self._with_marks(result, node, place)
         return result
+
+    def _following(
+        self, query: exp.Query, node: Node, followed: Iterable[StreamPlace]
+    ) -> exp.Query:
+        """The rows, and beside them the watermarks of tables that are not among the sources.
+
+        What reads the results of other operators follows what these follow.
+        """
+        if self.by_clock or all(_is_operator(source) for source in self.sources):
+            return query
+        names = [*(column(c.name) for c in node.schema), *(column(name) for name in _TOLD)]
+        for place in followed:
+            if place[1].name in {source.name for source in self.sources}:
+                continue
+            rows = exp.Select(
+                expressions=[name.copy() for name in names],
+                from_=exp.From(this=exp.Subquery(this=query)),
+            )
+            query = self._with_marks(rows, node, place)
+        return query
+
+    def _with_marks(self, rows: exp.Query, node: Node, place: StreamPlace) -> exp.Query:
+        """Rows of a node, and beside them the watermarks of a table."""
+        table, stream = place
+        plain = table.copy()
+        for key in ("alias", "joins", "laterals", "pivots", "sample"):
+            plain.set(key, None)
+        scan = exp.Select(expressions=[exp.Star()], from_=exp.From(this=plain))
+        number = self._number(self._source(stream, scan))
+        items = [
+            *(alias(cast_as(exp.Null(), c.type), c.name) for c in node.schema),
+            alias(exp.false(), KEEP),
+            alias(number, SOURCE),
+            alias(self._watermark(stream, scan), WATERMARK),
+        ]
+        marks = exp.Select(expressions=items, from_=exp.From(this=plain.copy()))
+        return exp.Union(this=rows, expression=marks, distinct=False)
 
     def _unaccompanied(self, node: Node) -> exp.Query:
         """The node's rows, which tell no watermark."""
@@ -407,6 +440,10 @@ def _origin(node: Node, name: str) -> tuple[Node, str] | None:
                     if isinstance(value, exp.Column):
                         return _origin(node.inputs[0], value.name)
     return None
+
+
+def _is_operator(source: StreamSource) -> bool:
+    return source.name.startswith(OPERATOR)
 
 
 def _operators_below(node: Node) -> bool:

@@ -6,6 +6,8 @@ are brought to one task, with the rows that tell the watermark, and Arrow comput
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import Protocol
 
@@ -13,6 +15,7 @@ from sqlglot import exp
 
 from planner.aggregate_plans import AggregatePlan, NotMergeable
 from planner.aggregates import plan_aggregate
+from planner.arrow_expressions import to_arrow_expression
 from planner.catalog import Catalog, Schema
 from planner.logical import (
     Aggregate,
@@ -38,11 +41,12 @@ from planner.sql import (
     to_sql,
 )
 from planner.stream_refusals import BATCH, rows_not_kept
-from planner.stream_rows import Operators, StreamRows
+from planner.stream_rows import Operators, StreamPlace, StreamRows
 from planner.stream_select import EPOCH
-from planner.streams import comes_whole, streams_of
+from planner.streams import comes_whole, stream_tables, streams_of
 from planner.window_properties import identifies_window, window_properties
 from runtime.errors import AnalysisError
+from runtime.expressions import Expression
 from runtime.spec import Tumble, WindowAggregation
 from runtime.steps import MeasuredStep, SqlStep, Step
 from runtime.stream_spec import (
@@ -79,6 +83,9 @@ class Lowerings(Operators, Protocol):
 
     def sql_step(self, query: exp.Query) -> SqlStep:
         """A query over the steps that it names."""
+
+    def following(self, places: Iterable[StreamPlace]) -> AbstractContextManager[None]:
+        """Let the operators below wait for the watermarks of these tables too."""
 
     def label(self, node: Node) -> str:
         """Under which name EXPLAIN ANALYZE counts the rows of a node; empty if it does not."""
@@ -195,12 +202,7 @@ class _Lowering:
 
     def join(self, node: WindowJoin) -> tuple[exp.Select, StreamSource | None]:
         node = _with_one_sided_conditions_below(node)
-        if node.condition is not None and node.join_type != "Inner":
-            raise AnalysisError(
-                f"a {node.join_type} join of windows on a stream takes equal columns in ON, and "
-                f"{to_sql(node.condition)} is more",
-                hint=f"join on equal columns, or filter one side before the join; {BATCH}",
-            )
+        condition = self._condition(node)
         types = [{c.name.lower(): c.type for c in side.schema} for side in node.inputs]
         for pair in node.keys:
             for name, side in zip(pair, node.inputs, strict=True):
@@ -211,18 +213,24 @@ class _Lowering:
                     f"ON compares `{pair[0]}`, which is {left}, with `{pair[1]}`, which is {right}",
                     hint="CAST one of them to the type of the other before the join",
                 )
-        left_rows, source = self._rows(node.left)
-        right_rows, other = self._rows(node.right)
-        self._check_same_watermark(node, source, other)
+        with self._in_step(node):
+            left_rows, source = self._rows(node.left)
+            right_rows, other = self._rows(node.right)
+        if source is None or other is None:
+            raise AnalysisError(
+                "a join of windows on a stream takes window aggregations, filters and projections",
+                hint=f"join tables at rest after the join of the windows; {BATCH}",
+            )
         step = StreamJoinStep(
             self._lowerings.sql_step(left_rows),
             self._lowerings.sql_step(right_rows),
             node.join_type,
             node.window_keys,
             node.keys,
+            condition,
         )
         joined = self._lowerings.named(step)
-        if node.condition is None:
+        if node.condition is None or condition is not None:
             return _told(_columns(node.schema), joined), source
         holds = exp.Case(
             ifs=[exp.If(this=column(KEEP), true=node.condition.copy())], default=exp.false()
@@ -230,23 +238,38 @@ class _Lowering:
         keep = exp.Anonymous(this="COALESCE", expressions=[holds, exp.false()])
         return _told(_columns(node.schema), joined, keep), source
 
-    def _check_same_watermark(
-        self, node: WindowJoin, left: StreamSource | None, right: StreamSource | None
-    ) -> None:
-        """Refuse sides that do not put out a window in the same micro-batch."""
-        if left is None or right is None:
+    def _condition(self, node: WindowJoin) -> Expression | None:
+        """What ON says beside equal columns, where rows that find no partner come out too.
+
+        An inner join can be filtered behind, by Spark.
+        """
+        if node.condition is None or node.join_type == "Inner":
+            return None
+        schema = node.left.schema + node.right.schema
+        condition = to_arrow_expression(node.condition, schema, self._time_zone)
+        if isinstance(condition, str):
             raise AnalysisError(
-                "a join of windows on a stream takes window aggregations, filters and projections",
-                hint=f"join tables at rest after the join of the windows; {BATCH}",
+                "ON of this join of windows on a stream cannot be evaluated with all rows of a "
+                f"window: {condition}",
+                hint=f"compute it before the join, as a column of each side; {BATCH}",
             )
-        sides = [_clocks(side, self._catalog) for side in node.inputs]
-        if sides[0] != sides[1]:
-            texts = [", ".join(sorted(side)) for side in sides]
+        return condition
+
+    def _in_step(self, node: Node) -> AbstractContextManager[None]:
+        """Let what is below put out a window in the same micro-batch, whatever tables it reads.
+
+        Raises:
+            AnalysisError: some of it goes by the clock, and some by watermarks.
+        """
+        clocks = _clocks(node, self._catalog)
+        if _CLOCK in clocks and len(clocks) > 1:
+            others = ", ".join(sorted(clocks - {_CLOCK}))
             raise AnalysisError(
-                f"the two sides of this join follow different watermarks, of {texts[0]} and of "
-                f"{texts[1]}: they do not put out a window at the same time",
-                hint=f"aggregate both in one window over their UNION ALL, with FILTER; {BATCH}",
+                f"windows on {_CLOCK} and windows on the watermark of {others} do not come out at "
+                "the same time",
+                hint=f"put all of them on PROCTIME(), or none; {BATCH}",
             )
+        return self._lowerings.following(tuple(stream_tables(node, self._catalog)))
 
     def _rows(self, node: Node) -> tuple[exp.Query, StreamSource | None]:
         """Whole windows with what is told in band."""
@@ -258,7 +281,8 @@ class _Lowering:
                 "read one window function, or results of one, on each side",
             )
         rows = StreamRows(self._lowerings, self._catalog)
-        query = rows.windows(node)
+        with self._in_step(node):
+            query = rows.windows(node)
         # window operators count for themselves
         if (label := self._lowerings.label(node)) and not isinstance(node, _COUNTED):
             step = MeasuredStep(self._lowerings.sql_step(query), label)
@@ -291,6 +315,7 @@ def _with_one_sided_conditions_below(node: WindowJoin) -> WindowJoin:
     return replace(node, left=left, right=right, condition=conjunction(rest))
 
 
+_CLOCK = "the clock"
 _INTEGERS = frozenset({"tinyint", "smallint", "int", "bigint"})
 
 
@@ -298,7 +323,7 @@ def _clocks(node: Node, catalog: Catalog) -> frozenset[str]:
     """What the windows of a node wait for: streams, or the clock."""
     if isinstance(node, LocalWindowAggregate):
         if is_by_clock(node.input, node.time_column, catalog):
-            return frozenset({"the clock"})
+            return frozenset({_CLOCK})
         below = frozenset[str]().union(*(_clocks(n, catalog) for n in node.inputs))
         return below or frozenset(stream.name for stream in streams_of(node, catalog))
     return frozenset[str]().union(*(_clocks(n, catalog) for n in node.inputs))

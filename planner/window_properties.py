@@ -27,7 +27,7 @@ from planner.logical import (
     WindowTableFunction,
 )
 from planner.physical import GlobalWindowAggregate
-from planner.sql import bare_column, star_leaves_out
+from planner.sql import bare_column, is_whole_star, star_leaves_out
 
 _JOIN_KEEPS_LEFT = frozenset({"", "INNER", "LEFT", "CROSS", "LEFT OUTER", "LEFT SEMI", "LEFT ANTI"})
 
@@ -93,6 +93,8 @@ def query_properties(
 ) -> AttachedWindow | None:
     """The window columns of a query that Spark carries out over some relations."""
     query = query.unnest() if isinstance(query, exp.Subquery) else query
+    if isinstance(query, exp.Union):
+        return _union_properties(query, relations, ctes or {})
     if not isinstance(query, exp.Select):
         return None
     known = {**(ctes or {}), **{cte.alias.lower(): cte.this for cte in query.ctes}}
@@ -121,6 +123,57 @@ def query_properties(
         elif isinstance(inner, exp.Column) and inner.table.lower() in ("", name):
             pairs.append((inner.name, item.alias_or_name))
     return _renamed(below, pairs)
+
+
+def _union_properties(
+    query: exp.Union, relations: Mapping[str, Node], ctes: Mapping[str, exp.Expr]
+) -> AttachedWindow | None:
+    """The window columns of UNION ALL: those that both sides have in the same places."""
+    if query.args.get("distinct") or query.ctes:
+        return None
+    sides = (query.this, query.expression)
+    found = [query_properties(side, relations, ctes) for side in sides]
+    names = [_column_names(side, relations) for side in sides]
+    left, right = found
+    if left is None or right is None or left.spec != right.spec or None in names:
+        return None
+    places = [[name.lower() for name in side or ()] for side in names]
+    if len(places[0]) != len(places[1]):
+        return None
+
+    def in_both(name: str | None, others: Iterable[str | None]) -> str | None:
+        if name is None or name.lower() not in places[0]:
+            return None
+        there = places[1][places[0].index(name.lower())]
+        return name if there in {other.lower() for other in others if other} else None
+
+    start, end = in_both(left.start, [right.start]), in_both(left.end, [right.end])
+    time = in_both(left.time, [right.time])
+    if start is None and end is None and time is None:
+        return None
+    times = tuple(name for name in left.times if in_both(name, right.times))
+    return replace(left, start=start, end=end, time=time, times=times)
+
+
+def _column_names(query: exp.Expr, relations: Mapping[str, Node]) -> list[str] | None:
+    """The columns of a query in order; None if they cannot be told from its text."""
+    query = query.unnest() if isinstance(query, exp.Subquery) else query
+    if isinstance(query, exp.Union):
+        return _column_names(query.this, relations)
+    if not isinstance(query, exp.Select):
+        return None
+    if len(query.expressions) == 1 and is_whole_star(query.expressions[0]):
+        source = query.args.get("from_")
+        extras = (query.args.get("joins"), query.args.get("laterals"))
+        if source is None or any(extras) or source.this.alias_column_names:
+            return None
+        if isinstance(source.this, exp.Subquery):
+            return _column_names(source.this, relations)
+        behind = relations.get(source.this.name) if isinstance(source.this, exp.Table) else None
+        return None if behind is None else [column.name for column in behind.schema]
+    if any(item.find(exp.Star) and not item.find(exp.Anonymous) for item in query.expressions):
+        return None
+    return [item.alias_or_name for item in query.expressions]
 
 
 def _source_properties(

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
+from runtime.expressions import Expression
 from runtime.spec import Window, WindowAggregation
 from runtime.steps import Step
 
@@ -177,6 +178,7 @@ class StreamJoinStep:
         join_type: Inner, LeftOuter, RightOuter, FullOuter, LeftSemi, LeftAnti.
         window_keys: pairs of equal window columns, left and right.
         keys: pairs of other columns that must be equal.
+        condition: what must be true of a pair beside that, over the columns of both sides.
     """
 
     left: Step
@@ -184,6 +186,7 @@ class StreamJoinStep:
     join_type: str
     window_keys: tuple[tuple[str, str], ...]
     keys: tuple[tuple[str, str], ...]
+    condition: Expression | None = None
 
 
 @dataclass(frozen=True)

@@ -11,16 +11,21 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from runtime.arrow.evaluate import filter_mask
 from runtime.buffers import Rows, WindowBuffer
+from runtime.expressions import Expression, columns_of
 from runtime.kernels.columns import normalise_floats, one_chunk
 from runtime.kernels.merge import merge_slices
 from runtime.kernels.ranks import order_codes, ranked_rows
 from runtime.spec import WindowAggregation, local_window
 from runtime.stream_spec import KEEP, SOURCE, WATERMARK, StreamJoinStep, StreamRankStep
 from runtime.streaming.local_stage import LocalPlan, row_mask
+
+IntArray = npt.NDArray[np.int64]
 
 # Whether a row is of the left side of a join.
 IS_LEFT = "$is_left"
@@ -148,16 +153,59 @@ def joined(table: pa.Table, step: StreamJoinStep, right_columns: Sequence[str]) 
         other,
         keys=_names("l", left_keys),
         right_keys=_names("r", right_keys),
-        join_type=_JOINS[step.join_type],
+        join_type=_JOINS["Inner" if step.condition is not None else step.join_type],
         coalesce_keys=False,
         use_threads=False,
     )
+    if step.condition is not None:
+        places = _pairs_that_hold(step.condition, pairs, left, right)
+        pairs = _with_lone_rows(*places, left.num_rows, right.num_rows, step.join_type)
     result = left.take(pairs.column("left"))
     if step.join_type not in ("LeftSemi", "LeftAnti"):
         taken = right.take(pairs.column("right"))
         for name in right_columns:
             result = result.append_column(name, taken.column(name))
     return result
+
+
+# So many pairs are looked at together
+_PAIRS = 100_000
+
+
+def _pairs_that_hold(
+    condition: Expression, pairs: pa.Table, left: pa.Table, right: pa.Table
+) -> tuple[IntArray, IntArray]:
+    """The pairs of which a condition is true, as places on both sides."""
+    read = columns_of(condition)
+    sides = [side.select([n for n in side.column_names if n in read]) for side in (left, right)]
+    found: list[tuple[IntArray, IntArray]] = [(np.empty(0, np.int64), np.empty(0, np.int64))]
+    for start in range(0, pairs.num_rows, _PAIRS):
+        places = [one_chunk(pairs.column(n).slice(start, _PAIRS)) for n in ("left", "right")]
+        taken = [side.take(place) for side, place in zip(sides, places, strict=True)]
+        columns = {name: one_chunk(t.column(name)) for t in taken for name in t.column_names}
+        # of constants alone a condition reads no column
+        batch = pa.RecordBatch.from_pydict({**columns, "$place": places[0]})
+        holds = filter_mask([condition], batch)
+        kept = [place.filter(holds).to_numpy(zero_copy_only=False) for place in places]
+        found.append((kept[0], kept[1]))
+    return np.concatenate([f[0] for f in found]), np.concatenate([f[1] for f in found])
+
+
+def _with_lone_rows(
+    left: IntArray, right: IntArray, n_left: int, n_right: int, join_type: str
+) -> pa.Table:
+    """Pairs of places as a join of this type has them; NULL stands for no row of that side."""
+    lone_left = np.setdiff1d(np.arange(n_left), left)
+    lone_right = np.setdiff1d(np.arange(n_right), right)
+    if join_type in ("LeftSemi", "LeftAnti"):
+        return pa.table({"left": np.unique(left) if join_type == "LeftSemi" else lone_left})
+    parts = [pa.table({"left": left, "right": right})]
+    if join_type in ("LeftOuter", "FullOuter"):
+        parts.append(pa.table({"left": lone_left, "right": pa.nulls(len(lone_left), pa.int64())}))
+    if join_type in ("RightOuter", "FullOuter"):
+        nobody = pa.nulls(len(lone_right), pa.int64())
+        parts.append(pa.table({"left": nobody, "right": lone_right}))
+    return pa.concat_tables(parts)
 
 
 def _key_columns(

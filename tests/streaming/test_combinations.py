@@ -31,9 +31,9 @@ ON = "a.window_start = b.window_start AND a.window_end = b.window_end"
 
 
 def joined(kind: str, columns: str = "a.k, a.n, a.window_end, b.k, b.s, b.window_end") -> str:
-    """A join of two window aggregations."""
+    """A join of two window aggregations, on equal keys and on what both sides have."""
     return f"""SELECT {columns} FROM ({COUNTS.replace("{not_k}", "c")}) AS a
-        {kind} ({COUNTS.replace("{not_k}", "a")}) AS b ON {ON} AND a.k = b.k"""
+        {kind} ({COUNTS.replace("{not_k}", "a")}) AS b ON {ON} AND a.k = b.k AND a.s + b.n > 100"""
 
 
 SHAPES = {
@@ -67,6 +67,8 @@ SHAPES = {
     "anti": joined("LEFT ANTI JOIN", "a.k, a.n, a.window_end"),
     "in": f"""SELECT a.ts, a.k, a.window_end FROM {{window}} AS a WHERE a.k IN (
         SELECT b.k FROM {{window}} AS b WHERE {ON} AND b.v > 90)""",
+    "not in": f"""SELECT a.ts, a.k, a.window_end FROM {{window}} AS a WHERE a.k NOT IN (
+        SELECT b.k FROM {{window}} AS b WHERE {ON} AND b.v > 90)""",
     "not exists": f"""SELECT a.ts, a.k, a.window_end FROM {{window}} AS a WHERE NOT EXISTS (
         SELECT 1 FROM {{window}} AS b WHERE {ON} AND b.v = 50 AND b.k = a.k)""",
     "first row after a join": f"""SELECT k, bk, window_end FROM (
@@ -78,6 +80,12 @@ SHAPES = {
         SELECT a.window_time AS t, a.n + b.n AS n FROM ({COUNTS.replace("{not_k}", "c")}) AS a
         JOIN ({COUNTS.replace("{not_k}", "a")}) AS b ON {ON} AND a.k = b.k),
         DESCRIPTOR(t), INTERVAL '1' MINUTE)) GROUP BY window_start, window_end""",
+    "wider windows joined": f"""SELECT a.window_end, a.n, b.v FROM (
+        SELECT window_start, window_end, SUM(n) AS n FROM TABLE(TUMBLE(TABLE (
+          SELECT window_time AS t, n FROM ({COUNTS.replace("{not_k}", "c")})),
+          DESCRIPTOR(t), INTERVAL '1' MINUTE)) GROUP BY window_start, window_end) AS a
+        LEFT JOIN TABLE(TUMBLE(TABLE events, DESCRIPTOR(ts), INTERVAL '1' MINUTE)) AS b
+        ON {ON} AND b.v > 95""",
 }  # fmt: skip
 
 

@@ -301,17 +301,50 @@ def test_allowed_lateness_puts_a_window_out_again(streams):
             "INTERVAL '1' MINUTE, INTERVAL '5' MINUTES)) GROUP BY window_start",
             "identifies no window",
         ),
-        (SIDES.format("JOIN", "other", ""), "different watermarks, of events and of other"),
-        (SIDES.format("LEFT JOIN", "events", "AND a.s > b.s"), "takes equal columns in ON"),
+        (SIDES.format("JOIN", "clock", ""), "the clock and windows on the watermark of events"),
+        (
+            SIDES.format("LEFT JOIN", "events", "AND FORMAT_NUMBER(a.s, 1) > '1' || b.s"),
+            "cannot be evaluated with all rows of a window",
+        ),
     ],
 )
 def test_what_a_stream_cannot_do_is_said_before_it_starts(sql, message, streams):
     streams.table("events", SCHEMA, "ts")
     streams.table("silent", SCHEMA)
-    streams.table("other", SCHEMA, "ts")
+    streams.table("clock", SCHEMA, proctime=("ts",))
     with pytest.raises(AnalysisError, match=message) as raised:
         streams.step(sql)
     assert raised.value.hint
+
+
+def test_windows_of_two_streams_meet_when_both_have_got_so_far(streams):
+    streams.table("events", SCHEMA, "ts")
+    streams.table("other", SCHEMA, "ts")
+    sides = SIDES.format("FULL JOIN", "other", "").replace("a.s FROM", "a.s AS s, b.s AS t FROM", 1)
+    both = """SELECT window_end, SUM(v) AS s FROM TABLE(TUMBLE(TABLE {}, DESCRIPTOR(ts),
+        INTERVAL '10' SECONDS)) GROUP BY window_start, window_end"""
+    of_union = f"""SELECT SUM(s) AS s, COUNT(*) AS t
+        FROM ({both.format("events")} UNION ALL {both.format("other")}) GROUP BY window_end"""
+    sql = (
+        f"SELECT 'joined' AS what, * FROM ({sides}) UNION ALL SELECT 'in all', * FROM ({of_union})"
+    )
+    streams.write("events", rows((1, 1), (12, 2), (25, 3)))
+    streams.write("other", rows((2, 10)))
+    with streams.running(sql) as running:
+        assert running.wait() == []
+        streams.write("other", rows((13, 20), (31, 40)))
+        assert running.wait() == [
+            ("in all", 11, 2),
+            ("in all", 22, 2),
+            ("joined", 1, 10),
+            ("joined", 2, 20),
+        ]
+        assert running.end() == [
+            ("in all", 3, 1),
+            ("in all", 40, 1),
+            ("joined", 3, None),
+            ("joined", None, 40),
+        ]
 
 
 def test_results_that_come_twice_are_not_ranked(streams):

@@ -5,16 +5,19 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import duckdb
 import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from planner.arrow_expressions import to_arrow_expression
 from runtime.kernels.ranks import order_codes, ranked_rows
-from runtime.spec import Accumulator, Tumble, WindowAggregation
+from runtime.spec import Accumulator, Column, Tumble, WindowAggregation
 from runtime.stream_spec import KEEP, SOURCE, WATERMARK, RankOrder, StreamJoinStep, StreamRankStep
 from runtime.streaming.local_stage import ROW_COUNT, LocalPlan
 from runtime.streaming.whole_windows import IS_LEFT, evaluate_windows, joined, ranked, regrouped
+from sqlwin.dialect import parse_query
 
 SMALL = st.one_of(st.none(), st.integers(-3, 3))
 FLOATS = st.one_of(st.none(), st.sampled_from([-math.inf, -1.5, -0.0, 0.0, 2.0, math.nan]))
@@ -102,6 +105,53 @@ def test_joins_pair_the_rows_of_equal_windows_and_keys(
     if join_type == "LeftAnti":
         expected = list(lone_left)
     names = ["w", "k"] if join_type in ("LeftSemi", "LeftAnti") else ["w", "k", "w1", "k1"]
+    assert sorted(zip(*(found.column(n).to_pylist() for n in names), strict=True), key=str) == (
+        sorted(expected, key=str)
+    )
+
+
+VALUES = st.lists(st.tuples(st.integers(0, 1), SMALL), max_size=12)
+
+
+@given(VALUES, VALUES, st.sampled_from(["LeftOuter", "RightOuter", "FullOuter", "LeftSemi", "LeftAnti"]), st.sampled_from(["a < b", "a = b OR (a = b) IS NULL", "a > 0", "1 = 1"]))  # fmt: skip
+def test_rows_without_a_pair_of_which_the_condition_is_true_stay_alone(
+    left: list[tuple[int, Any]], right: list[tuple[int, Any]], join_type: str, condition: str
+) -> None:
+    n_left, n_right = len(left), len(right)
+    table = pa.table(
+        {
+            IS_LEFT: pa.array([True] * n_left + [False] * n_right, pa.bool_()),
+            "w": pa.array([w for w, _ in left] + [None] * n_right, pa.int64()),
+            "a": pa.array([a for _, a in left] + [None] * n_right, pa.int64()),
+            "w1": pa.array([None] * n_left + [w for w, _ in right], pa.int64()),
+            "b": pa.array([None] * n_left + [b for _, b in right], pa.int64()),
+        }
+    )
+    schema = tuple(Column(name, "bigint", True) for name in ("w", "a", "w1", "b"))
+    tree = parse_query(f"SELECT * FROM t WHERE {condition}").args["where"].this
+    holds = to_arrow_expression(tree, schema, "UTC")
+    assert not isinstance(holds, str)
+    step = StreamJoinStep(None, None, join_type, (("w", "w1"),), (), holds)  # type: ignore[arg-type]
+    found = joined(table, step, ["w1", "b"])
+    is_semi = join_type in ("LeftSemi", "LeftAnti")
+    names = ["w", "a"] if is_semi else ["w", "a", "w1", "b"]
+    kind = {
+        "LeftOuter": "LEFT JOIN",
+        "RightOuter": "RIGHT JOIN",
+        "FullOuter": "FULL JOIN",
+        "LeftSemi": "SEMI JOIN",
+        "LeftAnti": "ANTI JOIN",
+    }[join_type]
+    rows = table.to_pylist()
+    with duckdb.connect() as con:
+        con.execute("CREATE TABLE l (w BIGINT, a BIGINT); CREATE TABLE r (w1 BIGINT, b BIGINT)")
+        for row in rows:
+            name, values = (
+                ("l", (row["w"], row["a"])) if row[IS_LEFT] else ("r", (row["w1"], row["b"]))
+            )
+            con.execute(f"INSERT INTO {name} VALUES (?, ?)", values)
+        sql = f"SELECT {', '.join(names)} FROM l {kind} r ON w = w1 AND ({condition})"
+        expected = con.execute(sql).fetchall()
     assert sorted(zip(*(found.column(n).to_pylist() for n in names), strict=True), key=str) == (
         sorted(expected, key=str)
     )
