@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import re
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -281,6 +282,26 @@ def test_the_page_fits_the_screen_and_can_be_read(
         is_dark = int(paper.removeprefix("rgb(").split(",")[0]) < 128
         assert is_dark == (theme == "dark")
         assert tab.locator(".timeline").first.bounding_box()["width"] > 0.8 * width - 100
+
+
+@pytest.mark.parametrize("name", ["hop", "paired hop", "cumulate"])
+@pytest.mark.parametrize("width", [390, 1180])
+def test_times_on_the_axis_do_not_touch(
+    browser: Any, tmp_path: Path, name: str, width: int
+) -> None:
+    page = written(tmp_path, query(windows=[use(*WINDOWS[name])]))
+    with opened(browser, page, viewport={"width": width, "height": 800}) as tab:
+        boxes = [text.bounding_box() for text in tab.locator(".timeline text:not(.label)").all()]
+        line = sorted((b["x"], b["x"] + b["width"]) for b in boxes if b["y"] == boxes[0]["y"])
+        assert line
+        assert all(end < begin for (_, end), (begin, _) in pairwise(line)), line
+
+
+def test_names_of_operators_break_between_their_words(browser: Any, tmp_path: Path) -> None:
+    with opened(browser, written(tmp_path, query()), viewport={"width": 390, "height": 800}) as tab:
+        name = tab.locator(".operator[data-id=p1] .name")
+        assert name.inner_text().split() == ["GlobalWindowAggregate"]
+        assert name.evaluate("(e) => e.innerHTML") == "Global<wbr>Window<wbr>Aggregate<wbr>"
 
 
 def test_on_paper_there_is_nothing_to_press(browser: Any, tmp_path: Path) -> None:

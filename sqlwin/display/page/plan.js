@@ -86,12 +86,19 @@ function list(values) {
   return made;
 }
 
+/* The name of an operator; on a narrow screen it breaks between its words. */
+function title(name) {
+  const made = element("span", "name");
+  for (const word of name.split(/(?<=[a-z])(?=[A-Z])/)) made.append(word, element("wbr"));
+  return made;
+}
+
 function card(operator, query, tree) {
   const measured = tree === "physical" && query.analysis ? query.analysis.operators[operator.id] : null;
   const made = element("section", `operator ${family(operator.name)}`);
   made.dataset.id = operator.id;
   const header = element("header");
-  header.append(element("span", "name", operator.name.replace(/^Logical/, "")));
+  header.append(title(operator.name.replace(/^Logical/, "")));
   if (measured) {
     const figures = [];
     if (measured.seconds !== null) figures.push(seconds(measured.seconds));
@@ -352,7 +359,7 @@ function stageSection(query) {
   const names = new Map(query.trees.physical.operators.map((each) => [each.id, each.name]));
   const table = element("table", "stages");
   const head = element("tr");
-  for (const [text, kind] of [["stage", ""], ["tasks", "number"], ["task time", "number"], ["slowest", "number"], ["skew", "number"], ["shuffled", "number"], ["memory", "number"]]) {
+  for (const [text, kind] of [["stage", ""], ["tasks", "number"], ["task time", "number"], ["slowest", "number"], ["skew", "number"], ["shuffled", "number"], ["JVM memory", "number"]]) {
     head.append(element("th", kind, text));
   }
   table.append(head);
@@ -371,7 +378,7 @@ function stageSection(query) {
       [number(stage.tasks), "number"], [seconds(stage.seconds), "number"],
       [stage.slowest_seconds === null ? "" : seconds(stage.slowest_seconds), "number"],
       [stage.skew === null ? "" : `${stage.skew.toFixed(1)}×`, skewed],
-      [bytes(stage.shuffle_write_bytes), "number"], [bytes(stage.peak_memory_bytes), "number"],
+      [bytes(stage.shuffle_write_bytes), "number"], [stage.peak_memory_bytes ? bytes(stage.peak_memory_bytes) : "", "number"],
     ]) row.append(element("td", kind, text));
     table.append(row);
   }

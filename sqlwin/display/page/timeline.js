@@ -186,6 +186,8 @@ const clock = (() => {
 /* Draws the windows of one window function over its slices. */
 function timeline(host, use) {
   const LANE = 11, GAP = 3, SLICES = 18, AXIS = 22, MOST_LANES = 26, MOST_SLICES = 56;
+  // about as wide as a digit of the axis
+  const LETTER = 6.4;
   const START = Date.UTC(2024, 0, 1) * 1000;
   const gap = use.kind === "SESSION" ? use.parameters_us.gap : 0;
   const grid = gap ? null : windows.ofUse(use);
@@ -301,14 +303,15 @@ function timeline(host, use) {
   }
 
   /* Places on the axis and their texts, as close as there is room for. */
-  function ticks() {
-    const tick = clock.step(((to - from) * 84) / width);
+  function ticks(room = 84) {
+    const tick = clock.step(((to - from) * room) / width);
     const found = [];
     for (let t = Math.ceil((from - START) / tick) * tick + START; t < to; t += tick) {
       const isDay = tick >= clock.DAY || (to - from > clock.DAY && t % clock.DAY === 0);
       found.push([t, clock.time(t, isDay ? clock.DAY : tick % 60e6 ? finest : 60e6)]);
     }
-    return found;
+    const needed = Math.max(0, ...found.map(([, words]) => words.length)) * LETTER + 14;
+    return needed > room ? ticks(needed) : found;
   }
 
   function months() {
@@ -334,8 +337,9 @@ function timeline(host, use) {
     svg.setAttribute("height", height);
     for (const [t, words] of isMonthly && to - from > 75 * clock.DAY ? months() : ticks()) {
       svg.append(shape("line", { class: "tick", x1: x(t), x2: x(t), y1: AXIS - 4, y2: height }));
-      const anchor = x(t) < 24 ? "start" : x(t) > width - 28 ? "end" : "middle";
-      const text = shape("text", { x: x(t), y: 12, "text-anchor": anchor });
+      const half = (words.length * LETTER) / 2;
+      if (x(t) < half || x(t) > width - half) continue; // there is room for the line alone
+      const text = shape("text", { x: x(t), y: 12, "text-anchor": "middle" });
       text.textContent = words;
       svg.append(text);
     }
