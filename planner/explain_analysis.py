@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from planner.explain_stream_analysis import stream_ended, stream_lines
@@ -29,6 +29,9 @@ def analysis_text(query: dict[str, Any]) -> str:
         begin = stream_ended(analysis)
     lines = ["== Execution ==", begin, ""]
     lines += _table(_HEADS, _operators(query), n_left=1)
+    notes = list(_notes(analysis))
+    if notes:
+        lines += ["", *notes]
     facts = list(_facts(query))
     if facts:
         lines += ["", *facts]
@@ -53,8 +56,8 @@ def _operators(query: dict[str, Any]) -> list[list[str]]:
                 _number(found["rows_in"]),
                 _number(found["rows_out"]),
                 "" if found["bytes_out"] is None else size_text(found["bytes_out"]),
-                "" if found["seconds"] is None else seconds_text(found["seconds"]),
-                size_text(found["peak_memory_bytes"]) if found["peak_memory_bytes"] else "",
+                _time(found),
+                _memory(found),
             ]
         )
         inputs = operators[name]["inputs"]
@@ -64,6 +67,25 @@ def _operators(query: dict[str, Any]) -> list[list[str]]:
 
     add(tree["root"], "", "")
     return rows
+
+
+def _time(figures: dict[str, Any]) -> str:
+    if figures["seconds"] is None:
+        return ""
+    return seconds_text(figures["seconds"]) + ("*" if figures["seconds_with_input"] else "")
+
+
+def _memory(figures: dict[str, Any]) -> str:
+    if not figures["peak_memory_bytes"]:
+        return ""
+    mark = " JVM" if figures["peak_memory_of"] == "jvm" else ""
+    return size_text(figures["peak_memory_bytes"]) + mark
+
+
+def _notes(analysis: dict[str, Any]) -> Iterator[str]:
+    """What marks in the table mean."""
+    if any(each["seconds_with_input"] for each in analysis["operators"].values()):
+        yield "* Spark's clock, which also runs while the input of the operator is computed"
 
 
 def _facts(query: dict[str, Any]) -> list[str]:

@@ -16,6 +16,9 @@ from pyspark.sql import SparkSession
 _MOST_TASKS = 10_000
 # Spark's own limit, ten seconds, is short where other processes have the cores
 _MOST_WAIT_MS = 120_000
+# What counts the rows of an operator, named as `runtime.batch.meter` names it
+_OBSERVED = re.compile(r"CollectMetrics ([\w.]+)-[0-9a-f]{32},")
+_PYTHON = re.compile("Arrow|Pandas|Python")
 
 
 @dataclass(frozen=True)
@@ -51,11 +54,20 @@ class StageFigures:
 
 @dataclass(frozen=True)
 class SparkNode:
-    """A node of a plan that Spark ran: its name, and its metrics as Spark prints them."""
+    """A node of a plan that Spark ran.
+
+    Attributes:
+        name: Spark's name of it.
+        description: Spark's text of it.
+        metrics: its metrics, by name, as Spark prints them.
+        label: the operator that it is part of: the one whose rows are observed next above it, with
+            no Python stage in between. Empty if there is none.
+    """
 
     name: str
     description: str
     metrics: dict[str, str]
+    label: str = ""
 
     @property
     def rows_out(self) -> int | None:
@@ -119,13 +131,27 @@ class Watch:
 
 def _nodes(store: Any, execution_id: int) -> Iterator[SparkNode]:
     values = store.executionMetrics(execution_id)
-    for node in _listed(store.planGraph(execution_id).allNodes()):
+    graph = store.planGraph(execution_id)
+    nodes = {int(node.id()): node for node in _listed(graph.allNodes())}
+    above = {int(edge.fromId()): int(edge.toId()) for edge in _listed(graph.edges())}
+
+    def label(node_id: int | None) -> str:
+        while node_id is not None:
+            node = nodes[node_id]
+            if observed := _OBSERVED.match(str(node.desc())):
+                return observed[1]
+            if _PYTHON.search(str(node.name())):
+                return ""
+            node_id = above.get(node_id)
+        return ""
+
+    for node_id, node in nodes.items():
         metrics = {}
         for metric in _listed(node.metrics()):
             value = values.get(metric.accumulatorId())
             if value.isDefined():
                 metrics[str(metric.name())] = str(value.get())
-        yield SparkNode(str(node.name()), str(node.desc()), metrics)
+        yield SparkNode(str(node.name()), str(node.desc()), metrics, label(node_id))
 
 
 def _stage(store: Any, stage_id: int) -> StageFigures | None:

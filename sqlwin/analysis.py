@@ -121,10 +121,19 @@ def analyzed_together(
             for label, found in measured.items()
             if label.startswith(prefix)
         }
-        figures = watches[number].figures()
+        figures = _labelled(watches[number].figures(), prefix)
         analysis = analysis_document(query, mine, figures, ended[number])
         documents.append(_with_analysis(query, analysis))
     return documents
+
+
+def _labelled(figures: SparkFigures, prefix: str) -> SparkFigures:
+    """The nodes with the ids of one plan; those that are another plan's have none."""
+    nodes = [
+        replace(n, label=n.label.removeprefix(prefix) if n.label.startswith(prefix) else "")
+        for n in figures.nodes
+    ]
+    return replace(figures, nodes=tuple(nodes))
 
 
 def _with_analysis(query: Json, analysis: Json) -> Json:
@@ -167,7 +176,7 @@ def analysis_document(
     _add_units(found, operators)
     _add_exchanges(found, operators)
     _add_scans(found, operators, spark)
-    _add_aggregates(found, operators, spark)
+    _add_spark_operators(found, operators, spark)
     _add_preserved(found, operators)
     for name, figures in found.items():
         _add_rows_in(name, figures, found, operators)
@@ -204,7 +213,9 @@ def _figures(measured: Measured | None) -> Json:
         "blobs_out": None,
         "bytes_out": None,
         "seconds": None,
+        "seconds_with_input": False,
         "peak_memory_bytes": None,
+        "peak_memory_of": None,
         "counters": {},
         "task_rows_in": None,
     }
@@ -215,6 +226,7 @@ def _figures(measured: Measured | None) -> Json:
         "rows_out": measured.rows_out,
         "seconds": measured.seconds,
         "peak_memory_bytes": measured.peak_memory_bytes,
+        "peak_memory_of": "worker" if measured.peak_memory_bytes else None,
         "counters": measured.counters,
     }
     if measured.blobs_out:
@@ -261,21 +273,67 @@ def _add_scans(found: dict[str, Json], operators: dict[str, Json], spark: SparkF
                 found[name]["rows_out"] = node.rows_out
 
 
-def _add_aggregates(
+def _add_spark_operators(
     found: dict[str, Json], operators: dict[str, Json], spark: SparkFigures
 ) -> None:
-    """Time and memory of aggregates that Spark carries out, each as a partial and a final one."""
-    ours = [name for name, each in operators.items() if each["name"] in _AGGREGATES]
-    theirs = [node for node in spark.nodes if node.name in _SPARK_AGGREGATES]
+    """Time and memory of aggregates and sorts that Spark carries out."""
+    groups: dict[str, list[SparkNode]] = {}
+    for node in spark.nodes:
+        groups.setdefault(node.label, []).append(node)
+    for label in groups.keys() & operators.keys():
+        ours = [operators[name] for name in _in_group(label, operators, groups, found)]
+        _add_aggregates(found, ours, groups[label])
+        sorts = [each["id"] for each in ours if each["name"] == "Sort"]
+        theirs = [node for node in groups[label] if node.name == "Sort"]
+        if len(sorts) == len(theirs):
+            for name, node in zip(sorts, theirs, strict=True):
+                _add_spark_time(found[name], [node], "sort time", with_input=False)
+
+
+def _in_group(
+    label: str,
+    operators: dict[str, Json],
+    groups: dict[str, list[SparkNode]],
+    found: dict[str, Json],
+) -> Iterator[str]:
+    """An operator whose rows were observed, and those below it that Spark ran together with it."""
+    yield label
+    for source in operators[label]["inputs"]:
+        if source not in groups and found[source]["seconds"] is None:
+            yield from _in_group(source, operators, groups, found)
+
+
+def _add_aggregates(
+    found: dict[str, Json], operators: Sequence[Json], nodes: Sequence[SparkNode]
+) -> None:
+    """Figures of aggregates, of which Spark makes a partial and a final one each."""
+    ours = [each["id"] for each in operators if each["name"] in _AGGREGATES]
+    theirs = [node for node in nodes if node.name in _SPARK_AGGREGATES]
     if ours and len(theirs) == 2 * len(ours):
         for i, name in enumerate(ours):
             pair = theirs[2 * i : 2 * i + 2]
-            found[name]["seconds"] = sum(_seconds(node) for node in pair)
-            found[name]["peak_memory_bytes"] = max(_peak(node) for node in pair)
+            # Spark's clock runs while an aggregate takes its input
+            _add_spark_time(found[name], pair, "time in aggregation build", with_input=True)
+
+
+def _add_spark_time(
+    figures: Json, nodes: Sequence[SparkNode], metric: str, *, with_input: bool
+) -> None:
+    figures["seconds"] = sum(_amount(node.metrics.get(metric), _UNITS) for node in nodes)
+    figures["seconds_with_input"] = with_input
+    peak = max(int(_amount(node.metrics.get("peak memory"), _SIZES)) for node in nodes)
+    if peak:
+        figures |= {"peak_memory_bytes": peak, "peak_memory_of": "jvm"}
 
 
 def _add_preserved(found: dict[str, Json], operators: dict[str, Json]) -> None:
-    """Operators that hand on every row have as many as the one below, or below the one above."""
+    """What counts its input tells of the operator below; what hands on every row, of both ends."""
+    for name, operator in operators.items():
+        taken = found[name]["rows_in"]
+        if taken is not None and len(operator["inputs"]) == 1:
+            (below,) = operator["inputs"]
+            if found[below]["rows_out"] is None:
+                found[below]["rows_out"] = taken
     for name in reversed(operators):
         source = _preserved(operators[name])
         if source is not None and found[name]["rows_out"] is None:
@@ -330,14 +388,6 @@ def _spark_node(node: SparkNode) -> Json:
 
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 _SIZES = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
-
-
-def _seconds(node: SparkNode) -> float:
-    return _amount(node.metrics.get("time in aggregation build"), _UNITS)
-
-
-def _peak(node: SparkNode) -> int:
-    return int(_amount(node.metrics.get("peak memory"), _SIZES))
 
 
 def _amount(text: str | None, units: dict[str, float] | dict[str, int]) -> float:

@@ -96,6 +96,9 @@ def test_a_local_aggregate_of_spark_counts_the_same(flights: sqlwin.Session) -> 
     local = found["LocalWindowAggregate"]
     assert (local["rows_in"], local["rows_out"]) == (expected["kept"], expected["slices"])
     assert local["reduction"] == pytest.approx(expected["kept"] / expected["slices"])
+    assert local["seconds"] > 0 and local["seconds_with_input"]
+    assert local["peak_memory_bytes"] > 0 and local["peak_memory_of"] == "jvm"
+    assert found["GlobalWindowAggregate"]["peak_memory_of"] == "worker"
     assert found["Exchange"]["rows_in"] == expected["slices"]
     assert found["GlobalWindowAggregate"]["rows_out"] == expected["windows"]
     assert found["Calc"]["rows_out"] == expected["large"]
@@ -110,7 +113,16 @@ def test_copied_rows_are_counted_where_one_phase_is_asked_for(flights: sqlwin.Se
     # every row is in three windows of three hours that begin every hour
     assert found["WindowTableFunction"]["rows_out"] == 3 * expected["kept"]
     assert found["WindowAggregate"]["rows_out"] == expected["windows"]
-    assert found["WindowAggregate"]["seconds"] is not None
+    assert found["WindowAggregate"]["seconds"] > 0
+
+
+def test_a_sort_of_all_rows_has_a_time_and_a_memory_of_its_own(flights: sqlwin.Session) -> None:
+    unlimited = HOP.format(condition=CONDITIONS["arrow"]).replace("LIMIT 7", "")
+    [query] = flights.explain_queries(unlimited, analyze=True)
+    check_document({"version": 1, "queries": [query]})
+    sort = operators(query)["Sort"]
+    assert sort["seconds"] is not None and not sort["seconds_with_input"]
+    assert sort["peak_memory_bytes"] > 0 and sort["peak_memory_of"] == "jvm"
 
 
 def test_insert_writes_its_rows_and_a_select_leaves_nothing(

@@ -62,7 +62,8 @@ def use(window: AlignedWindow, parameters: dict[str, int]) -> dict[str, Any]:
 def figures(rows_in: int | None, rows_out: int, **others: Any) -> dict[str, Any]:
     nothing = dict.fromkeys(("reduction", "blobs_out", "bytes_out", "seconds", "task_rows_in"))
     found = {"rows_in": rows_in, "rows_out": rows_out, "unit_out": "rows", "counters": {}}
-    return {**found, **nothing, "peak_memory_bytes": None, **others}
+    memory = {"seconds_with_input": False, "peak_memory_bytes": None, "peak_memory_of": None}
+    return {**found, **nothing, **memory, **others}
 
 
 def query(statement: str = "SELECT 1", **parts: Any) -> dict[str, Any]:

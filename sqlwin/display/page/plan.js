@@ -101,8 +101,8 @@ function card(operator, query, tree) {
   header.append(title(operator.name.replace(/^Logical/, "")));
   if (measured) {
     const figures = [];
-    if (measured.seconds !== null) figures.push(seconds(measured.seconds));
-    if (measured.peak_memory_bytes) figures.push(`${bytes(measured.peak_memory_bytes)} peak`);
+    if (measured.seconds !== null) figures.push(seconds(measured.seconds) + (measured.seconds_with_input ? " with input" : ""));
+    if (measured.peak_memory_bytes) figures.push(`${bytes(measured.peak_memory_bytes)} peak${measured.peak_memory_of === "jvm" ? " in the JVM" : ""}`);
     if (figures.length) header.append(element("span", "figures", figures.join(" · ")));
   }
   made.append(header);
@@ -234,7 +234,7 @@ function facts(query) {
     const sum = (name) => local.reduce((a, each) => a + each[name], 0);
     found.push(["Time", seconds(analysis.seconds)]);
     if (local.length) {
-      found.push(["Rows in", number(sum("rows_in"))], ["Partials", number(sum("rows_out"))]);
+      found.push(["Rows aggregated", number(sum("rows_in"))], ["Partials", number(sum("rows_out"))]);
       found.push(["Rows a partial", (sum("rows_in") / sum("rows_out")).toLocaleString("en", { maximumFractionDigits: 1 })]);
     }
     const sizes = query.trees.physical.operators.filter((o) => o.attributes.carries)
