@@ -42,6 +42,7 @@ LONG = {
     "test_shared_slices.py": ("catalyst",),
     "docs/test_docs.py": ("print[docs/sql.md]", "print[docs/streaming.md]"),
     "docs/test_terminal.py": ("",),
+    "cli/test_help_examples.py": ("--for",),
     "queries/test_queries.py": ("streaming-cascade", "streaming-several_sinks"),
     "nexmark/test_nexmark.py": ("[q15]", "[q16]", "[q17]", "[q19]", "[q5_overlap60]"),
     "repl/test_spark_terminal.py": ("",),

@@ -48,14 +48,15 @@ def main() -> None:
     """Window table functions (TUMBLE, HOP, CUMULATE, SESSION) in SQL, on Apache Spark.
 
     \b
-    Examples:
-      sqlwin run report.sql
-      sqlwin run -e "SELECT window_start, COUNT(*) AS n
-                     FROM TABLE(TUMBLE(TABLE bids, DESCRIPTOR(ts), INTERVAL '10' MINUTES))
-                     GROUP BY window_start, window_end"
-      sqlwin run tables.sql report.sql --output report.csv
-      sqlwin explain report.sql
-      sqlwin repl --file tables.sql
+    Examples, from the project's root:
+      sqlwin run queries/quickstart.sql
+      sqlwin run -e "CREATE TABLE flights WITH ('connector' = 'filesystem',
+                       'path' = 'queries/data/flights.parquet')" \\
+                 -e "SELECT window_end, COUNT(*) AS n
+                     FROM TABLE(TUMBLE(TABLE flights, DESCRIPTOR(sched_dep), INTERVAL '91' DAYS))
+                     GROUP BY window_end ORDER BY window_end"
+      sqlwin explain queries/quickstart.sql
+      sqlwin repl --file queries/quickstart.sql
       sqlwin functions HOP
 
     \b
@@ -115,12 +116,13 @@ def run(
       nested     JSON, in CSV too
 
     \b
-    Examples:
-      sqlwin run report.sql
-      sqlwin run -e "SET 'table.local-time-zone' = 'Europe/Berlin'" -e "SELECT now()"
-      sqlwin run report.sql --format jsonl | jq .price
-      sqlwin run report.sql --output report.csv --master "local[8]" --conf spark.driver.memory=8g
-      generate-sql | sqlwin run
+    Examples, from the project's root:
+      sqlwin run queries/quickstart.sql
+      sqlwin run -e "SET 'table.local-time-zone' = 'Europe/Berlin'" -e "SELECT now() AS here"
+      sqlwin run queries/quickstart.sql --format jsonl | head -n 1
+      sqlwin run queries/windows/tumble.sql --output tumble.csv
+      sqlwin run queries/quickstart.sql --master "local[8]" --conf spark.driver.memory=8g
+      echo "SELECT 6 * 7 AS answer" | sqlwin run
     """  # noqa: D301
     scripts = read_scripts(files, expressions)
     to_file = output is not None and output != "-"
@@ -183,13 +185,13 @@ def explain(
     explained, and the table is not made: what reads it cannot be explained in the same run.
 
     \b
-    Examples:
-      sqlwin explain report.sql
-      sqlwin explain report.sql --analyze --output plan.html
-      sqlwin explain report.sql --analyze
-      sqlwin explain stream.sql --analyze --for 1min
+    Examples, from the project's root:
+      sqlwin explain queries/quickstart.sql
+      sqlwin explain queries/quickstart.sql --analyze
+      sqlwin explain queries/quickstart.sql --analyze --output plan.html
+      sqlwin explain queries/streaming/live_dashboard.sql --analyze --for 10s
       sqlwin explain -e "SELECT * FROM range(10)"
-      sqlwin explain tables.sql report.sql --set table.optimizer.agg-phase-strategy=ONE_PHASE
+      sqlwin explain queries/windows/hop.sql --set table.optimizer.agg-phase-strategy=ONE_PHASE
     """  # noqa: D301
     if duration is not None:
         if not analyze:

@@ -68,9 +68,9 @@ def repl(
     is typed is remembered in ~/.local/state/sqlwin/history, or where SQLWIN_HISTORY says.
 
     \b
-    Examples:
+    Examples, from the project's root:
       sqlwin repl
-      sqlwin repl --file tables.sql
+      sqlwin repl --file queries/quickstart.sql
       sqlwin repl -e "CREATE TABLE flights WITH ('connector' = 'filesystem',
                       'path' = 'queries/data/flights.parquet', 'format' = 'parquet')"
       sqlwin repl --master "local[8]" --conf spark.driver.memory=8g --keys vi

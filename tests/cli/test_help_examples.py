@@ -1,0 +1,74 @@
+"""The examples of --help run as they stand, from the project's root."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+from click.testing import CliRunner
+from pyspark.sql import SparkSession
+
+import sqlwin
+from sqlwin.cli.app import main
+from tests.goldens import ROOT
+
+
+def examples(command: click.Command) -> list[str]:
+    """The examples of a help: each begins as far in as the first, and goes on further in."""
+    told = (command.help or "").partition("Examples")[2].partition("\n")[2].split("\n\n")[0]
+    margin = " " * (len(told) - len(told.lstrip(" ")))
+    return re.split(rf"\n{margin}(?! )", told.removeprefix(margin).rstrip())
+
+
+EXAMPLES = [example for command in (main, *main.commands.values()) for example in examples(command)]
+
+
+def test_every_command_is_called_by_an_example() -> None:
+    for name, command in main.commands.items():
+        assert any(f"sqlwin {name}" in example for example in examples(command))
+    assert len(EXAMPLES) > 20
+
+
+@pytest.mark.parametrize("example", [e for e in EXAMPLES if " repl" in e])
+def test_the_prompt_takes_what_the_example_says(example: str) -> None:
+    _, *arguments = shlex.split(example)
+    result = CliRunner().invoke(main, arguments)
+    assert "sqlwin repl needs a terminal" in result.stderr
+    for path in re.findall(r"queries/[\w/.]+", example):
+        assert (ROOT / path).is_file()
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("example", sorted({e for e in EXAMPLES if " repl" not in e}))
+def test_the_example_runs(
+    example: str, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "queries").symlink_to(ROOT / "queries")
+    monkeypatch.chdir(tmp_path)
+    connect = sqlwin.connect
+
+    def connect_to_this(*, settings: dict[str, Any], **_: Any) -> sqlwin.Session:
+        return connect(spark, settings=settings)
+
+    monkeypatch.setattr(sqlwin, "connect", connect_to_this)
+    zone = spark.conf.get("spark.sql.session.timeZone")
+    handed_on = ""
+    for part in example.replace("\\\n", " ").split(" | "):
+        program, *arguments = shlex.split(part)
+        if program == "sqlwin":
+            result = CliRunner().invoke(main, arguments, input=handed_on)
+            assert result.exit_code == 0, result.stderr
+            handed_on = result.stdout
+        else:
+            handed_on = subprocess.run(
+                [program, *arguments], input=handed_on, capture_output=True, text=True, check=True
+            ).stdout
+    spark.conf.set("spark.sql.session.timeZone", str(zone))
+    if "--output" in example:
+        handed_on = (tmp_path / arguments[-1]).read_text()
+    assert len(handed_on.split()) > 1
