@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from runtime.errors import CatalogError
 from runtime.nearest import nearest
+from sqlwin.aggregate_pictures import aggregate_picture
 from sqlwin.pictures import picture
 
 
@@ -20,15 +21,15 @@ class FunctionHelp:
         summary: what it is, a few words.
         text: what it means, in sentences.
         example: a query.
-        picture: windows over time, drawn in characters; empty for an aggregate.
+        picture: windows over time, drawn in characters; what an aggregate gives for them.
     """
 
     name: str
     signature: str
     summary: str
     text: str
-    example: str = ""
-    picture: str = ""
+    example: str
+    picture: str
 
 
 _COLUMNS = """\
@@ -103,7 +104,8 @@ WINDOWS: Mapping[str, FunctionHelp] = {
 
 def _aggregate(signature: str, summary: str, text: str = "", like: str = "") -> FunctionHelp:
     name = signature.partition("(")[0]
-    return FunctionHelp(name, signature, summary, text, _AGGREGATED.format(call=like or signature))
+    example = _AGGREGATED.format(call=like or signature)
+    return FunctionHelp(name, signature, summary, text, example, aggregate_picture(name))
 
 
 _AGGREGATED = """\
@@ -203,6 +205,7 @@ GROUP_WINDOWS: dict[str, FunctionHelp] = {
         f"Goes with GROUP BY {kind}(timecol, {parameters}), whose arguments it repeats: the style\n"
         "of Flink before 1.13, which is run as the table function.",
         _GROUPED.format(name=f"{kind}_{prop}", kind=kind, lengths=_LENGTHS[kind]),
+        WINDOWS[kind].picture,
     )
     for kind, parameters in _PARAMETERS.items()
     for prop, summary in _PROPERTIES.items()
@@ -238,10 +241,8 @@ def describe_function(name: str) -> str:
     found = function_help(name)
     summary = found.summary[:1].upper() + found.summary[1:] + "."
     parts = [found.signature, "  " + "\n  ".join([summary, *found.text.splitlines()]).rstrip()]
-    if found.picture:
-        parts.append("  " + found.picture.replace("\n", "\n  "))
-    if found.example:
-        parts.append("Example:\n  " + found.example.replace("\n", "\n  "))
+    parts.append("  " + found.picture.replace("\n", "\n  "))
+    parts.append("Example:\n  " + found.example.replace("\n", "\n  "))
     return "\n\n".join(parts)
 
 

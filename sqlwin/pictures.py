@@ -42,23 +42,37 @@ def picture(kind: str, *, step: int, size: int, until: int) -> str:
     left = min([0, *(start for start, _ in windows)])
     right = max([until, *(end for _, end in windows)])
 
-    def column(minute: int) -> int:
-        return _MARGIN + (minute - left) * _SCALE
-
-    lines = [_put("rows", [(column(row), "●") for row in rows])]
-    marks = range(left, right + 1, tick)
-    axis = list("─" * (column(right) + 1))
-    axis[:_MARGIN] = "time  "
-    for mark in marks:
-        axis[column(mark)] = "┬"
-    lines.append("".join(axis))
-    lines.append(_put("", [(column(mark), f":{mark % 60:02d}") for mark in marks]))
+    lines = [placed("rows", [(row, "●") for row in rows], left), *axis(left, right, tick)]
     for start, end in windows:
         n_rows = sum(start <= row < end for row in rows)
-        bar = "[" + "─" * ((end - start) * _SCALE - 1) + ")"
         count = f"{n_rows} row" + ("" if n_rows == 1 else "s")
-        lines.append(_put("", [(column(start), bar), (column(right) + 2, count)]))
+        lines.append(placed("", [(start, bar(end - start)), (right + 1, count)], left))
     return "\n".join(lines)
+
+
+def axis(left: int, right: int, tick: int) -> list[str]:
+    """The line of time from one minute to another, and the times below its marks."""
+    marks = range(left, right + 1, tick)
+    line = list("─" * ((right - left) * _SCALE + 1))
+    for mark in marks:
+        line[(mark - left) * _SCALE] = "┬"
+    return [
+        placed("time", [(left, "".join(line))], left),
+        placed("", [(mark, f":{mark % 60:02d}") for mark in marks], left),
+    ]
+
+
+def bar(minutes: int) -> str:
+    """A window that long."""
+    return "[" + "─" * (minutes * _SCALE - 1) + ")"
+
+
+def placed(title: str, parts: Sequence[tuple[int, str]], left: int = 0) -> str:
+    """A line of the picture: texts at their minutes; `left` is the minute at the left."""
+    line = title
+    for minute, text in parts:
+        line = line.ljust(_MARGIN + (minute - left) * _SCALE) + text
+    return line
 
 
 def aligned(kind: str, step: int, size: int, until: int) -> list[Window]:
@@ -83,10 +97,3 @@ def sessions(rows: Sequence[int], gap: int) -> list[Window]:
         else:
             found.append((row, row + gap))
     return found
-
-
-def _put(title: str, parts: Sequence[tuple[int, str]]) -> str:
-    line = title
-    for at, text in parts:
-        line = line.ljust(at) + text
-    return line

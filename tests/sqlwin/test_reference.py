@@ -4,6 +4,7 @@ import importlib
 import pkgutil
 import re
 
+import duckdb
 import pytest
 
 import runtime.sources
@@ -13,6 +14,7 @@ from planner.aggregates import MERGEABLE_FUNCTIONS
 from runtime.sources import CONNECTORS as RUN
 from runtime.sources.formats import FLINK_OPTIONS, FORMATS
 from runtime.sources.options import Option
+from sqlwin import aggregate_pictures
 from sqlwin.connectors import CONNECTORS, FORMAT_OPTIONS, options_of, values_of
 from sqlwin.connectors import FORMATS as HELPED_FORMATS
 from sqlwin.dialect_signatures import SIGNATURES, usage
@@ -144,7 +146,29 @@ def test_the_example_of_a_function_is_read_and_uses_it(name):
     function = FUNCTIONS[name]
     assert name in function.example
     assert type(parse_statement(function.example)).__name__ == "Query"
-    assert function.signature in describe_function(name.lower())
+    told = describe_function(name.lower())
+    for part in (function.signature, function.summary[1:], "─", "Example:"):
+        assert part in told
+
+
+@pytest.mark.parametrize("name", sorted(AGGREGATES))
+def test_the_picture_of_an_aggregate_shows_what_duckdb_gives(name):
+    others = {
+        "EVERY": "BOOL_AND", "SOME": "BOOL_OR", "ANY": "BOOL_OR", "STD": "STDDEV", "MEAN": "AVG",
+        "FIRST_VALUE": "FIRST", "LAST_VALUE": "LAST", "ANY_VALUE": "FIRST",
+        "APPROX_PERCENTILE": "QUANTILE_DISC", "PERCENTILE_APPROX": "QUANTILE_DISC",
+    }  # fmt: skip
+    call = aggregate_pictures.call(name)
+    asked = call.replace(name, others.get(name, name), 1)
+    rows = ", ".join(map(str, aggregate_pictures.ROWS))
+    ordered = asked.replace(")", " ORDER BY t)") if "FIRST" in asked or "LAST" in asked else asked
+    expected = duckdb.sql(
+        f"SELECT {ordered} FROM (VALUES {rows}) AS r(t, x, y) GROUP BY t // 10 ORDER BY t // 10"
+    ).fetchall()
+    assert aggregate_pictures.results(name) == [pytest.approx(value) for (value,) in expected]
+    shown = re.findall(rf"{re.escape(call)} = (\S+)", AGGREGATES[name].picture)
+    numbers = [{"TRUE": 1, "FALSE": 0}[text] if text.isalpha() else float(text) for text in shown]
+    assert numbers == [pytest.approx(float(value), abs=0.005) for (value,) in expected]
 
 
 def test_variables_of_the_environment_are_all_there():
