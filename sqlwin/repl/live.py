@@ -49,7 +49,7 @@ class LiveView:
         self._status = status
         self._console = console
         self._null = null
-        self._is_ending = False
+        self._end = "q stops"
         self._live: Live | None = None
         self._last: list[pa.RecordBatch] = []
         self._table = Text("waiting for rows", style="dim")
@@ -66,10 +66,11 @@ class LiveView:
             for batch in batches:
                 if batch.num_rows:
                     self._add(batch)
+            self._end = ""
 
     def tell_end(self) -> None:
         """Say from here on that the stream is being stopped."""
-        self._is_ending = True
+        self._end = "stopping"
 
     def close(self) -> None:
         """Draw nothing any more, also if rows still come."""
@@ -95,13 +96,13 @@ class LiveView:
         self._table = Text.from_ansi(stream.getvalue().rstrip("\n"))
 
     def _drawn(self) -> RenderableType:
-        end = "stopping" if self._is_ending else "q stops"
-        line = Text(end, style="dim", no_wrap=True)
-        if status := self._status():
-            # how it stops is told, however narrow the screen is
-            line = Text(status, style="dim", no_wrap=True)
-            line.truncate(self._console.width - len(end) - len(_BETWEEN), overflow="ellipsis")
-            line.append(_BETWEEN + end)
+        status, end = self._status(), self._end
+        if status and end:
+            end = _BETWEEN + end
+        # how it stops is told, however narrow the screen is
+        line = Text(status or "", style="dim", no_wrap=True)
+        line.truncate(self._console.width - len(end), overflow="ellipsis")
+        line.append(end)
         return Group(self._table, line)
 
 
