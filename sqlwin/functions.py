@@ -227,7 +227,7 @@ def function_help(name: str) -> FunctionHelp:
             f"there is no help on a function {name.upper()}",
             hint=f"did you mean {close}?"
             if close
-            else "functions of Spark: SELECT and DESCRIBE FUNCTION name tell of them",
+            else "`DESCRIBE FUNCTION name` tells of functions of Spark",
         )
     return found
 

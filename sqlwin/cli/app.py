@@ -69,7 +69,7 @@ def main() -> None:
     """  # noqa: D301 (click's mark is the character \b itself)
 
 
-@main.command()
+@main.command(short_help="Run SQL of files, of -e or of standard input.")
 @sql_options
 @click.option(
     "--format",
@@ -145,7 +145,7 @@ def run(
         run_scripts(session, scripts, presenter, bar)
 
 
-@main.command()
+@main.command(short_help="Show plans, and what running them took.")
 @sql_options
 @click.option(
     "--format",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 
-@click.command()
+@click.command(short_help="Explain functions, with pictures.")
 @click.argument("names", nargs=-1, metavar="[NAME]...")
 def functions(names: tuple[str, ...]) -> None:
     """Explain functions: signature, meaning, a picture of the windows, an example.
