@@ -42,8 +42,9 @@ from sqlwin.result import arrow_ready
 from sqlwin.stream_listener import tally_batches
 from sqlwin.streams import Setup, Stream, Streams
 
-# Groups of keys for each task; few enough for their state to be quick, enough for more cores later
-KEY_GROUPS_PER_PARTITION = 4
+# Groups of keys for each task. The windows of one are in memory at a time; but each takes some
+# milliseconds of every micro-batch, however few rows it has.
+KEY_GROUPS_PER_PARTITION = 2
 # Of a plan's text: over how many tasks it is spread, which a checkpoint keeps itself
 _SPREAD = re.compile(r", (?:partitions|buckets)=\[\d+\]")
 _HADOOP_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")

@@ -9,7 +9,7 @@ last window of its slices is closed.
 
 from __future__ import annotations
 
-from dataclasses import astuple, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -117,7 +117,11 @@ class SliceState:
     def facts(self) -> list[Any]:
         """What is to be remembered for the next micro-batch, as JSON has it."""
         return [
-            [end, slab.n_merged, [astuple(chunk) for chunk in slab.chunks]]
+            [
+                end,
+                slab.n_merged,
+                [[c.name, c.n_rows, c.n_bytes, c.first_us, c.last_us] for c in slab.chunks],
+            ]
             for end, slab in self._slabs.items()
         ]
 
@@ -140,11 +144,10 @@ class SliceState:
 
         Chunks are read as a whole, so those of some later slices come with them.
         """
-        return [
-            self._table(chunk)
-            for chunk in self._chunks()
-            if int(self._assigner.first_window_end(_one(chunk.first_us))[0]) <= window_end_us
-        ]
+        chunks = self._chunks()
+        first = np.array([chunk.first_us for chunk in chunks], np.int64)
+        is_read = self._assigner.first_window_end(first) <= window_end_us
+        return [self._table(chunks[place]) for place in np.flatnonzero(is_read).tolist()]
 
     def append(self, table: pa.Table) -> None:
         """Keep more partials; slices may have some already."""
@@ -168,10 +171,11 @@ class SliceState:
 
     def expire(self, closed_until_us: int) -> None:
         """Drop the slices of which no window ends after `closed_until_us`."""
-        for slab in self._slabs.values():
-            for chunk in list(slab.chunks):
-                if self._last_window_end(chunk.last_us) <= closed_until_us:
-                    self._remove(slab, chunk)
+        kept = [(slab, chunk) for slab in self._slabs.values() for chunk in slab.chunks]
+        last = np.array([chunk.last_us for _, chunk in kept], np.int64)
+        is_closed = self._assigner.last_window_end(last) <= closed_until_us
+        for place in np.flatnonzero(is_closed).tolist():
+            self._remove(*kept[place])
         self._forget_empty_slabs()
 
     def cumulate(self, until_us: int) -> None:
@@ -250,10 +254,3 @@ class SliceState:
 
     def _chunks(self) -> list[Chunk]:
         return [chunk for slab in self._slabs.values() for chunk in slab.chunks]
-
-    def _last_window_end(self, slice_end_us: int) -> int:
-        return int(self._assigner.last_window_end(_one(slice_end_us))[0])
-
-
-def _one(value: int) -> Int64Array:
-    return np.array([value], np.int64)
