@@ -119,7 +119,7 @@ def _stages(query: dict[str, Any]) -> list[list[str]]:
             "" if stage["slowest_seconds"] is None else seconds_text(stage["slowest_seconds"]),
             "" if stage["skew"] is None else f"{stage['skew']:.1f}x",
             size_text(stage["shuffle_write_bytes"]),
-            ", ".join(names[name] for name in stage["operators"]) or "Spark's alone",
+            ", ".join(dict.fromkeys(names[name] for name in stage["operators"])) or "Spark's alone",
         ]
         for stage in query["analysis"]["stages"]
     ]

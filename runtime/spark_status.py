@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 import statistics
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -18,6 +19,7 @@ _MOST_TASKS = 10_000
 _MOST_WAIT_MS = 120_000
 # What counts the rows of an operator, named as `runtime.batch.meter` names it
 _OBSERVED = re.compile(r"CollectMetrics ([\w.]+)-[0-9a-f]{32},")
+_LOOP = "WholeStageCodegen"
 _PYTHON = re.compile("Arrow|Pandas|Python")
 
 
@@ -33,6 +35,7 @@ class StageFigures:
         shuffle_write_bytes: bytes written to shuffles.
         spilled_bytes: bytes that went to disk for lack of memory.
         peak_memory_bytes: the most execution memory that a task held in the JVM.
+        labels: operators that it carried out nodes of, as in `SparkNode`.
     """
 
     id: int
@@ -42,6 +45,7 @@ class StageFigures:
     shuffle_write_bytes: int
     spilled_bytes: int
     peak_memory_bytes: int
+    labels: frozenset[str] = frozenset()
 
     @property
     def skew(self) -> float | None:
@@ -119,13 +123,15 @@ class Watch:
         jvm_context.listenerBus().waitUntilEmpty(_MOST_WAIT_MS)
         store = self._spark._jsparkSession.sharedState().statusStore()
         nodes: list[SparkNode] = []
-        stage_ids: set[int] = set()
+        labels: dict[int, frozenset[str]] = {}
         ran = [e for e in _listed(store.executionsList()) if self._token in str(e.description())]
         for execution in ran if last is None else ran[-last:]:
-            if has_nodes:
-                nodes += _nodes(store, execution.executionId())
-            stage_ids |= {int(s) for s in execution.stages().mkString(",").split(",") if s}
-        stages = (_stage(jvm_context.statusStore(), stage) for stage in sorted(stage_ids))
+            own = list(_nodes(store, execution.executionId())) if has_nodes else []
+            nodes += own
+            for stage in (int(s) for s in execution.stages().mkString(",").split(",") if s):
+                found = _labels(jvm_context.statusStore(), stage, own) if own else frozenset()
+                labels[stage] = labels.get(stage, frozenset()) | found
+        stages = (_stage(jvm_context.statusStore(), *each) for each in sorted(labels.items()))
         return SparkFigures(tuple(nodes), tuple(s for s in stages if s is not None))
 
 
@@ -146,15 +152,30 @@ def _nodes(store: Any, execution_id: int) -> Iterator[SparkNode]:
         return ""
 
     for node_id, node in nodes.items():
+        is_loop = str(node.name()).startswith(_LOOP)  # its nodes are connected, it is not
+        within = next((int(n.id()) for n in _listed(node.nodes())), None) if is_loop else node_id
         metrics = {}
         for metric in _listed(node.metrics()):
             value = values.get(metric.accumulatorId())
             if value.isDefined():
                 metrics[str(metric.name())] = str(value.get())
-        yield SparkNode(str(node.name()), str(node.desc()), metrics, label(node_id))
+        yield SparkNode(str(node.name()), str(node.desc()), metrics, label(within))
 
 
-def _stage(store: Any, stage_id: int) -> StageFigures | None:
+def _labels(store: Any, stage_id: int, nodes: Sequence[SparkNode]) -> frozenset[str]:
+    """The operators whose nodes a stage carried out, by names that only one node has."""
+    names = Counter(node.name.strip() for node in nodes)
+    known = {node.name.strip(): node.label for node in nodes if names[node.name.strip()] == 1}
+    waiting = [store.operationGraphForStage(stage_id).rootCluster()]
+    found: set[str] = set()
+    while waiting:
+        for scope in _listed(waiting.pop().childClusters()):
+            found.add(known.get(str(scope.name()).strip(), ""))
+            waiting.append(scope)
+    return frozenset(found - {""})
+
+
+def _stage(store: Any, stage_id: int, labels: frozenset[str]) -> StageFigures | None:
     """A stage; None if it was skipped, its output being there from before."""
     stage = store.lastStageAttempt(stage_id)
     if str(stage.status()) != "COMPLETE":
@@ -173,6 +194,7 @@ def _stage(store: Any, stage_id: int) -> StageFigures | None:
         int(stage.shuffleWriteBytes()),
         int(stage.diskBytesSpilled()),
         int(stage.peakExecutionMemory()),
+        labels,
     )
 
 

@@ -129,11 +129,13 @@ def analyzed_together(
 
 def _labelled(figures: SparkFigures, prefix: str) -> SparkFigures:
     """The nodes with the ids of one plan; those that are another plan's have none."""
-    nodes = [
-        replace(n, label=n.label.removeprefix(prefix) if n.label.startswith(prefix) else "")
-        for n in figures.nodes
-    ]
-    return replace(figures, nodes=tuple(nodes))
+
+    def own(label: str) -> str:
+        return label.removeprefix(prefix) if label.startswith(prefix) else ""
+
+    nodes = [replace(node, label=own(node.label)) for node in figures.nodes]
+    stages = [replace(s, labels=frozenset(map(own, s.labels)) - {""}) for s in figures.stages]
+    return SparkFigures(tuple(nodes), tuple(stages))
 
 
 def _with_analysis(query: Json, analysis: Json) -> Json:
@@ -181,10 +183,12 @@ def analysis_document(
     for name, figures in found.items():
         _add_rows_in(name, figures, found, operators)
     stages = {stage.id: _stage(stage) for stage in spark.stages}
-    for label, each in measured.items():
-        for stage_id in each.stages:
-            if stage_id in stages and label in found:
-                stages[stage_id]["operators"].append(label)
+    groups = {node.label for node in spark.nodes}
+    for stage in spark.stages:
+        ran = {label for label, each in measured.items() if stage.id in each.stages}
+        for label in stage.labels & operators.keys():
+            ran |= set(_in_group(label, operators, groups, found))
+        stages[stage.id]["operators"] = [name for name in reversed(operators) if name in ran]
     root = found[_top(query)]
     return {
         "seconds": seconds,
@@ -281,7 +285,7 @@ def _add_spark_operators(
     for node in spark.nodes:
         groups.setdefault(node.label, []).append(node)
     for label in groups.keys() & operators.keys():
-        ours = [operators[name] for name in _in_group(label, operators, groups, found)]
+        ours = [operators[name] for name in _in_group(label, operators, set(groups), found)]
         _add_aggregates(found, ours, groups[label])
         sorts = [each["id"] for each in ours if each["name"] == "Sort"]
         theirs = [node for node in groups[label] if node.name == "Sort"]
@@ -291,10 +295,7 @@ def _add_spark_operators(
 
 
 def _in_group(
-    label: str,
-    operators: dict[str, Json],
-    groups: dict[str, list[SparkNode]],
-    found: dict[str, Json],
+    label: str, operators: dict[str, Json], groups: set[str], found: dict[str, Json]
 ) -> Iterator[str]:
     """An operator whose rows were observed, and those below it that Spark ran together with it."""
     yield label

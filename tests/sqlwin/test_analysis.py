@@ -6,7 +6,7 @@ from typing import Any
 
 from planner.explain_analysis import analysis_text
 from runtime.batch.meter import Measured
-from runtime.spark_status import SparkFigures, SparkNode, _nodes
+from runtime.spark_status import SparkFigures, SparkNode, StageFigures, _labels, _nodes
 from sqlwin.analysis import analysis_document
 
 PLAN = {
@@ -116,7 +116,21 @@ class Sequence:
         return self.items[i]
 
 
-def test_nodes_belong_to_the_operator_that_is_observed_above_them() -> None:
+class Store(Java):
+    """Spark's records: a plan, and the scopes of its stages."""
+
+    def __init__(self, nodes: Sequence, edges: Sequence, stages: dict[int, Java]) -> None:
+        super().__init__()
+        self.planGraph = lambda _: Java(allNodes=nodes, edges=edges)
+        self.executionMetrics = lambda _: {}
+        self.operationGraphForStage = lambda stage: Java(rootCluster=stages[stage])
+
+
+def scope(name: str, *inside: Java) -> Java:
+    return Java(name=name, childClusters=Sequence(*inside))
+
+
+def test_nodes_and_stages_belong_to_the_operators_that_are_observed_above_them() -> None:
     observed = "CollectMetrics {}-" + "0" * 32 + ", [count(1) AS rows#1L]"
     names = [
         ("CollectMetrics", observed.format("p0")),
@@ -127,12 +141,40 @@ def test_nodes_belong_to_the_operator_that_is_observed_above_them() -> None:
         ("Sort", "Sort [bucket]"),
         ("Union", "Union"),
     ]
-    nodes = [
+    plain = [
         Java(id=i, name=name, desc=text, metrics=Sequence()) for i, (name, text) in enumerate(names)
     ]
-    edges = [Java(fromId=i + 1, toId=i) for i in range(len(nodes) - 2)]
-    store = Java(executionMetrics=None)
-    store.planGraph = lambda _: Java(allNodes=Sequence(*nodes), edges=Sequence(*edges))
-    store.executionMetrics = lambda _: {}
-    labels = [node.label for node in _nodes(store, 1)]
-    assert labels == ["p0", "p0", "1.p2", "1.p2", "", "", ""]
+    edges = [Java(fromId=i + 1, toId=i) for i in range(len(plain) - 2)]
+    loops = [
+        Java(id=i, name=f"WholeStageCodegen ({i})", desc="", metrics=Sequence(), nodes=Sequence(n))
+        for i, n in ((10, plain[1]), (11, plain[3]), (12, plain[5]))
+    ]
+    stages = {
+        1: scope("Stage 1", scope("Exchange", scope("WholeStageCodegen (12)"))),
+        2: scope("Stage 2", scope("WholeStageCodegen (10)"), scope("WholeStageCodegen (11)\n")),
+        3: scope("Stage 3", scope("Sort")),
+    }
+    store = Store(Sequence(*plain, *loops), Sequence(*edges), stages)
+    nodes = list(_nodes(store, 1))
+    assert [node.label for node in nodes[:7]] == ["p0", "p0", "1.p2", "1.p2", "", "", ""]
+    assert [node.label for node in nodes[7:]] == ["p0", "1.p2", ""]
+    assert _labels(store, 1, nodes) == set()
+    assert _labels(store, 2, nodes) == {"p0", "1.p2"}
+    assert _labels(store, 3, nodes) == set(), "there are two nodes of that name"
+
+
+def test_a_stage_lists_all_operators_that_it_carried_out() -> None:
+    stage = StageFigures(3, (1.0, 3.0), 0, 0, 0, 0, 0, frozenset({"p0", "p5"}))
+    measured = {"p2": Measured(9, 7, seconds=0.5, stages=(3,)), "p5": Measured(rows_out=12)}
+    explained = query()
+    explained["analysis"] = analysis_document(
+        explained, measured, SparkFigures((SORT, *AGGREGATES), (stage,)), 1.0
+    )
+    [found] = explained["analysis"]["stages"]
+    # p1 and p6 were not counted apart from p0 and p5
+    assert found["operators"] == ["p6", "p5", "p2", "p1", "p0"]
+    assert (
+        analysis_text(explained)
+        .rstrip()
+        .endswith("TableSourceScan, LocalWindowAggregate, GlobalWindowAggregate, Calc, Sort")
+    )

@@ -366,7 +366,7 @@ function stageSection(query) {
   const most = Math.max(...query.analysis.stages.map((stage) => stage.seconds), 1e-9);
   for (const stage of query.analysis.stages) {
     const row = element("tr");
-    const name = element("td", "", stage.operators.map((id) => names.get(id)).join(", ") || "Spark's own operators");
+    const name = element("td", "", [...new Set(stage.operators.map((id) => names.get(id)))].join(", ") || "Spark's own operators");
     const bar = element("span", "bar");
     const part = element("i");
     part.style.width = `${(stage.seconds / most) * 100}%`;
