@@ -120,11 +120,11 @@ class Repl:
             self.last_sql = text
         self.names.stop_learning()
         self.engine.start()
-        future: Future[None] | None = None
+        future: Future[bool] | None = None
         try:
             with self._bar_while_starting():
                 future = self.engine.submit(lambda s: self._execute(s, text, file))
-                self.engine.wait(future)
+                return self.engine.wait(future)
         except Stopped:
             raise
         except KeyboardInterrupt:
@@ -138,7 +138,6 @@ class Repl:
             return False
         finally:
             self.names.learn_soon()
-        return True
 
     # -- one turn ------------------------------------------------------------------------------
 
@@ -188,7 +187,8 @@ class Repl:
 
     # -- in the engine's thread ----------------------------------------------------------------
 
-    def _execute(self, session: Session, text: str, file: str | None) -> None:
+    def _execute(self, session: Session, text: str, file: str | None) -> bool:
+        """Run statements one after the other; False if Ctrl-C has ended one, and those after it."""
         presenter, bar = self._shown(), self._bar()
         session.take_interrupt = self.engine.take_interrupt
         bar.counts = bar.counts or _task_counts(session)
@@ -199,8 +199,11 @@ class Repl:
             presenter.show(result, started)
             if result.kind in ("ok", "insert"):
                 self.names.forget()
+            if self.engine.was_interrupted:
+                return False
             bar.restart_clock()
             started = time.monotonic()
+        return True
 
     def _preload(self, script: Script) -> None:
         """Run a file in the background; what it shows appears above the prompt."""

@@ -249,7 +249,8 @@ class Presenter:
             n_rows = self._write_rows(result, write)
         stream.flush()
         self._foot(n_rows, f" written to {path}", started)
-        self._check_interrupted()
+        if result.open_stream is not None:
+            self._check_interrupted()
 
     # -- rows ----------------------------------------------------------------------------------
 

@@ -13,6 +13,7 @@ import pytest
 from click.testing import CliRunner
 from pyspark.sql import SparkSession
 
+import runtime.spark_jvm
 import sqlwin
 from sqlwin.cli.app import main
 from tests.goldens import ROOT
@@ -50,13 +51,14 @@ def test_the_example_runs(
 ) -> None:
     (tmp_path / "queries").symlink_to(ROOT / "queries")
     monkeypatch.chdir(tmp_path)
+    # The JVM is the suite's, and does not end with a command
+    monkeypatch.setattr(runtime.spark_jvm, "let_jvm_end", lambda: False)
     connect = sqlwin.connect
 
-    def connect_to_this(*, settings: dict[str, Any], **_: Any) -> sqlwin.Session:
-        return connect(spark, settings=settings)
+    def connect_anew(*, settings: dict[str, Any], **_: Any) -> sqlwin.Session:
+        return connect(spark.newSession(), settings=settings)
 
-    monkeypatch.setattr(sqlwin, "connect", connect_to_this)
-    zone = spark.conf.get("spark.sql.session.timeZone")
+    monkeypatch.setattr(sqlwin, "connect", connect_anew)
     handed_on = ""
     for part in example.replace("\\\n", " ").split(" | "):
         program, *arguments = shlex.split(part)
@@ -68,7 +70,6 @@ def test_the_example_runs(
             handed_on = subprocess.run(
                 [program, *arguments], input=handed_on, capture_output=True, text=True, check=True
             ).stdout
-    spark.conf.set("spark.sql.session.timeZone", str(zone))
     if "--output" in example:
         handed_on = (tmp_path / arguments[-1]).read_text()
     assert len(handed_on.split()) > 1
