@@ -23,11 +23,13 @@ class StreamTable:
         name: the table, for messages.
         watermark: its WATERMARK FOR, whose expression is Spark SQL over the table's columns.
         proctime: its PROCTIME() columns, in lower case.
+        late_rows: the table for rows of it that are too late; None: they are dropped.
     """
 
     name: str
     watermark: Watermark | None
     proctime: frozenset[str] = frozenset()
+    late_rows: str | None = None
 
 
 class Catalog(Protocol):

@@ -88,7 +88,7 @@ def _lines(step: StreamWindowStep, key_groups: int, policy: str) -> Iterator[str
         late, comes = "no row is late", "clock"
     else:
         yield f"  watermark: of {', '.join(s.name for s in local.sources)}{several}; never falls"
-        late, comes = _late(local.window), "watermark"
+        late, comes = _late(local.window, local.late_rows), "watermark"
     if names:
         yield f"  key groups: {key_groups}, by {', '.join(names)}"
     else:
@@ -111,9 +111,10 @@ def _state(window: Window) -> str:
     )
 
 
-def _late(window: Window) -> str:
+def _late(window: Window, target: str | None) -> str:
+    fate = "dropped and counted" if target is None else f"counted, and written to {target}"
     if isinstance(window, Session):
-        return "a row that can join no open session is late: dropped and counted"
+        return f"a row that can join no open session is late: {fate}"
     if window.slices_per_window == 1:
-        return "a row that comes after that is late: dropped and counted"
-    return "a row is late, dropped and counted, when all windows of its slice are out"
+        return f"a row that comes after that is late: {fate}"
+    return f"a row is late, {fate}, when all windows of its slice are out"

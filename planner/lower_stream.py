@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from sqlglot import exp
 
 from planner.catalog import Catalog
+from planner.late_rows import DROP, LateSource, late_source
 from planner.logical import (
     Aggregate,
     Node,
@@ -26,16 +27,17 @@ from planner.logical import (
 from planner.lower import END, START, Labels, Lowering, lower, window_column
 from planner.physical import Exchange, GlobalWindowAggregate, LocalWindowAggregate
 from planner.row_partials import row_partials
-from planner.sql import alias, column, to_sql
+from planner.sql import alias, column, identifier, to_sql
 from planner.stream_refusals import refuse_stateful, refused_node, rows_not_kept
 from planner.stream_rows import OPERATOR, StreamPlace, StreamRows
 from planner.stream_windows import lower_whole_windows
 from planner.streams import stream_named, streams_of
 from runtime.errors import AnalysisError
 from runtime.spec import Session, Window, WindowAggregation
-from runtime.steps import ExpandStep, MeasuredStep, Step
+from runtime.steps import ExpandStep, MeasuredStep, SqlStep, Step
 from runtime.stream_spec import (
     KEEP,
+    LATE_ROW,
     ROW_KIND,
     SOURCE,
     WATERMARK,
@@ -44,6 +46,7 @@ from runtime.stream_spec import (
     StreamSource,
     StreamWindowStep,
 )
+from runtime.table_spec import LATE_ROWS
 
 __all__ = ["lower_stream", "lower_stream_rows", "streams_of"]
 
@@ -56,6 +59,7 @@ def lower_stream(
     refusals: tuple[str, ...] = (),
     labels: Labels | None = None,
     notes: tuple[str, ...] = (),
+    keeps_late_rows: bool = False,
 ) -> Step:
     """The steps that compute `plan` over streams.
 
@@ -67,14 +71,22 @@ def lower_stream(
         refusals: why the optimizer left window aggregates in one phase.
         labels: names under which EXPLAIN ANALYZE counts, as in `planner.lower.lower`.
         notes: why what is about windows was left to Spark.
+        keeps_late_rows: whether late rows of a table with `late-rows` come too. Where the plan has
+            windows of such a table, its columns are followed by KEEP, WATERMARK, LATE_ROW.
 
     Raises:
         AnalysisError: something in the plan cannot be computed on a stream, or a watermark is
             missing.
     """
-    return _StreamLowering(catalog, time_zone, emits_updates, refusals, labels or {}, notes).step(
-        plan
-    )
+
+    def lowering(late: LateSource | None) -> _StreamLowering:
+        return _StreamLowering(
+            catalog, time_zone, emits_updates, refusals, labels or {}, notes, late
+        )
+
+    step = lowering(None).step(plan)
+    late = late_source(plan, catalog) if keeps_late_rows else None
+    return step if late is None else lowering(late).with_late_rows(plan)
 
 
 def lower_stream_rows(
@@ -100,6 +112,12 @@ def lower_stream_rows(
             missing.
     """
     lowering = _StreamLowering(catalog, time_zone, False, refusals, {}, notes)
+    for stream in streams_of(plan, catalog):
+        if stream.late_rows is not None:
+            raise AnalysisError(
+                f"`{stream.name}` has '{LATE_ROWS}', and windows() cannot keep late rows",
+                hint=DROP,
+            )
     rows = StreamRows(lowering, catalog)
     query = rows.carried(plan, None if time is None else time[0])
     is_cascade = all(source.name.startswith(OPERATOR) for source in rows.sources)
@@ -116,9 +134,11 @@ class _StreamLowering(Lowering):
         refusals: tuple[str, ...],
         labels: Labels,
         notes: tuple[str, ...],
+        late: LateSource | None = None,
     ) -> None:
         super().__init__(labels)
         self._notes = notes
+        self._late = late
         self._catalog = catalog
         self._time_zone = time_zone
         self._emits_updates = emits_updates
@@ -160,6 +180,21 @@ class _StreamLowering(Lowering):
             return query
         return self.named(MeasuredStep(self.sql_step(query), self.label(node)))
 
+    def with_late_rows(self, node: Node) -> SqlStep:
+        """The node's columns, ROW_KIND before them if there is one, then KEEP, WATERMARK, LATE_ROW.
+
+        Rows with KEEP = FALSE are late if they have LATE_ROW, and else tell a watermark.
+        """
+        kind = (ROW_KIND,) if self._emits_updates else ()
+        rows = StreamRows(self, self._catalog, self._late, kind)
+        query = rows.windows(node)
+        told = [column(name) for name in (KEEP, WATERMARK, LATE_ROW)]
+        left_out = [identifier(name) for name in (*kind, KEEP, SOURCE, WATERMARK, LATE_ROW)]
+        items = [*map(column, kind), exp.Star(**{"except_": left_out}), *told]
+        return self.sql_step(
+            exp.Select(expressions=items, from_=exp.From(this=exp.Subquery(this=query)))
+        )
+
     def operator(self, node: GlobalWindowAggregate) -> tuple[exp.Select, StreamSource]:
         """The windows of an operator, with what it tells in band, and itself as a source."""
         exchange = node.input
@@ -184,6 +219,8 @@ class _StreamLowering(Lowering):
         windows = {key.name: window_column(key, node.time_type) for key in node.window_keys}
         items = [alias(windows.get(c.name, column(c.name)), c.name) for c in node.schema]
         told = [column(name) for name in (KEEP, SOURCE, WATERMARK)]
+        if self._late is not None:
+            told.append(column(LATE_ROW))
         kind = [column(ROW_KIND)] if self._emits_updates else []
         select = exp.Select(
             expressions=[*kind, *items, *told],
@@ -214,7 +251,7 @@ class _StreamLowering(Lowering):
         return rows, source
 
     def _local_stream_step(self, local: LocalWindowAggregate) -> StreamLocalStep:
-        rows = StreamRows(self, self._catalog)
+        rows = StreamRows(self, self._catalog, self._late)
         query = rows.carried(local.input, local.time_column, self._followed)
         if self._emits_updates and rows.has_operator:
             raise AnalysisError(
@@ -233,6 +270,7 @@ class _StreamLowering(Lowering):
             self._time_zone,
             is_cascade=all(source.name.startswith(OPERATOR) for source in rows.sources),
             label=self.label(local),
+            late_rows=None if self._late is None else self._late.target,
         )
 
     def _check(self, node: SqlQuery) -> None:

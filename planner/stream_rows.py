@@ -14,6 +14,7 @@ from typing import Protocol
 from sqlglot import exp
 
 from planner.catalog import Catalog, StreamTable, column_named
+from planner.late_rows import LateSource, refuse_lost_rows
 from planner.logical import (
     Aggregate,
     Filter,
@@ -31,7 +32,6 @@ from planner.physical import GlobalWindowAggregate
 from planner.processing_time import is_by_clock
 from planner.sql import (
     alias,
-    bare_column,
     column,
     conjunction,
     identifier,
@@ -49,10 +49,11 @@ from planner.stream_select import (
     numbered,
     select_carried,
 )
+from planner.stream_time import check_time, operators_below
 from planner.streams import stream_named, stream_tables
 from runtime.errors import AnalysisError
 from runtime.spec import Column
-from runtime.stream_spec import KEEP, SOURCE, WATERMARK, StreamSource
+from runtime.stream_spec import KEEP, LATE_ROW, SOURCE, WATERMARK, StreamSource
 
 _TOLD = (KEEP, SOURCE, WATERMARK)
 
@@ -83,6 +84,8 @@ class StreamRows:
     Args:
         operators: lowers other nodes.
         catalog: tells which tables are streams.
+        late: the table whose rows come with LATE_ROW, if there is one.
+        more: further columns that windows tell in band.
 
     Attributes:
         sources: the sources of watermarks, by the numbers in SOURCE.
@@ -90,9 +93,17 @@ class StreamRows:
         by_clock: whether the windows are on processing time: then no watermark follows the rows.
     """
 
-    def __init__(self, operators: Operators, catalog: Catalog) -> None:
+    def __init__(
+        self,
+        operators: Operators,
+        catalog: Catalog,
+        late: LateSource | None = None,
+        more: tuple[str, ...] = (),
+    ) -> None:
         self._operators = operators
         self._catalog = catalog
+        self._late = late
+        self._more = more if late is None else (*more, LATE_ROW)
         self.sources: list[StreamSource] = []
         self.has_operator = False
         self.by_clock = False
@@ -113,12 +124,14 @@ class StreamRows:
         if time_column is not None:
             self.by_clock = is_by_clock(node, time_column, self._catalog)
         if time_column is not None and not self.by_clock:
-            self._check_time(node, time_column)
+            check_time(node, time_column, self._catalog)
         query = self._carry(node)
         if query is not None:
             return self._following(query, node, followed)
         self.sources.clear()
-        if _operators_below(node):
+        if self._late is not None:
+            raise refuse_lost_rows("more than filters and projections is below the window")
+        if operators_below(node):
             raise AnalysisError(
                 "a window over the results of another window can be reached through filters, "
                 "projections and UNION ALL only",
@@ -134,6 +147,8 @@ class StreamRows:
         query = self._carry(node)
         if query is None:
             self.sources.clear()
+            if self._late is not None:
+                raise refuse_lost_rows("more than filters and projections is above the window")
             query = self._unaccompanied(node)
         return query
 
@@ -158,19 +173,21 @@ class StreamRows:
                 return numbered(select, self._number(origin))
             case WindowRows():
                 inner = self._carry(node.input)
-                return None if inner is None else repeated_rows(inner, node, _TOLD)
+                return None if inner is None else repeated_rows(inner, node, (*_TOLD, *self._more))
             case Filter():
                 inner = self._carry(node.input)
                 condition = conjunction(node.conjuncts)
                 assert condition is not None
                 if inner is None or is_complex(condition):
                     return None
-                return select_carried([column(c.name) for c in node.schema], inner, condition)
+                items: list[exp.Expr] = [column(c.name) for c in node.schema]
+                return select_carried(items, inner, condition, more=self._more)
             case Project():
                 inner = self._carry(node.input)
                 if inner is None or any(is_complex(item.expr) for item in node.items):
                     return None
-                return select_carried([alias(guarded(i.expr), i.name) for i in node.items], inner)
+                items = [alias(guarded(i.expr), i.name) for i in node.items]
+                return select_carried(items, inner, more=self._more)
             case SqlQuery():
                 names = tuple(c.name for c in node.schema)
                 return self._carry_text(node.query, dict(node.relations), {}, names)
@@ -184,6 +201,7 @@ class StreamRows:
             alias(exp.true(), KEEP),
             alias(number, SOURCE),
             alias(self._watermark(stream, query), WATERMARK),
+            *([] if self._late is None else [alias(self._late.row(stream), LATE_ROW)]),
         ]
         return exp.Select(expressions=items, from_=exp.From(this=exp.Subquery(this=query)))
 
@@ -217,7 +235,8 @@ class StreamRows:
         inner = self._carry_source(source.this, relations, scope)
         if inner is None:
             return None
-        return select_carried(items, inner, None if where is None else where.this, source.this)
+        condition = None if where is None else where.this
+        return select_carried(items, inner, condition, source.this, self._more)
 
     def _items(self, query: exp.Select, names: tuple[str, ...] | None) -> list[exp.Expr] | None:
         """The select list, evaluated in rows that are kept; None if it is not that simple."""
@@ -274,7 +293,8 @@ class StreamRows:
             carried = self._carry_text(side, relations, scope, names)
             if carried is None or names is None:
                 return None
-            sides.append(select_carried([column(name) for name in names], carried))
+            columns: list[exp.Expr] = [column(name) for name in names]
+            sides.append(select_carried(columns, carried, more=self._more))
         return exp.Union(this=sides[0], expression=sides[1], distinct=False)
 
     def _column_names(
@@ -386,65 +406,6 @@ class StreamRows:
             return exp.Var(this=f"UNIX_MICROS({expression})")
         return exp.Var(this=f"(({expression} - {EPOCH}) DIV INTERVAL '0.000001' SECOND)")
 
-    def _check_time(self, node: Node, time_column: str) -> None:
-        """Refuse a stream without a watermark, and windows on what no watermark follows."""
-        origin = _origin(node, time_column)
-        for _, stream in stream_tables(node, self._catalog):
-            if _operators_below(node):
-                continue
-            if stream.watermark is None:
-                raise AnalysisError(
-                    f"`{stream.name}` has no watermark, so that no window over it would ever close",
-                    hint=f"add to it: WATERMARK FOR {time_column} AS {time_column} - "
-                    "INTERVAL '5' SECOND; or put the windows on a column AS PROCTIME()",
-                )
-        if isinstance(origin, tuple) and isinstance(origin[0], TableScan):
-            (table,) = origin[0].query.find_all(exp.Table)
-            found = stream_named(table, self._catalog)
-            if found is None or found.watermark is None:
-                return
-            if found.watermark.column.lower() != origin[1].lower():
-                raise AnalysisError(
-                    f"windows on `{time_column}` cannot close: the watermark of `{found.name}` "
-                    f"follows `{found.watermark.column}`",
-                    hint=f"put the windows on DESCRIPTOR({found.watermark.column})",
-                )
-        if isinstance(origin, tuple) and isinstance(origin[0], GlobalWindowAggregate):
-            roles = {key.name.lower(): key.role for key in origin[0].window_keys}
-            if roles.get(origin[1].lower()) == "start":
-                raise AnalysisError(
-                    f"`{time_column}` is the start of a window: when its rows come out it has "
-                    "long passed",
-                    hint="put the outer windows on window_time of the inner ones",
-                )
-
-
-def _origin(node: Node, name: str) -> tuple[Node, str] | None:
-    """The table or operator that a column comes from unchanged, and its name there."""
-    match node:
-        case TableScan() | GlobalWindowAggregate():
-            return node, name
-        case Filter() | WindowRows():
-            return _origin(node.input, name)
-        case Project():
-            for item in node.items:
-                if item.name.lower() == name.lower():
-                    inner = bare_column(item.expr)
-                    return None if inner is None else _origin(node.input, inner)
-        case SqlQuery() if len(node.relations) == 1 and isinstance(node.query, exp.Select):
-            for item in node.query.expressions:
-                if isinstance(item, exp.Star):
-                    return _origin(node.inputs[0], name)
-                if item.alias_or_name.lower() == name.lower():
-                    value = item.unalias()
-                    if isinstance(value, exp.Column):
-                        return _origin(node.inputs[0], value.name)
-    return None
-
 
 def _is_operator(source: StreamSource) -> bool:
     return source.name.startswith(OPERATOR)
-
-
-def _operators_below(node: Node) -> bool:
-    return isinstance(node, GlobalWindowAggregate) or any(map(_operators_below, node.inputs))

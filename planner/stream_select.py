@@ -36,8 +36,9 @@ def select_carried(
     inner: exp.Query,
     condition: exp.Expr | None = None,
     source: exp.Expr | None = None,
+    more: tuple[str, ...] = (),
 ) -> exp.Select:
-    """A SELECT over carried rows: `items` and what is told in band."""
+    """A SELECT over carried rows: `items` and what is told in band, `more` columns of it too."""
     table_alias = None
     if source is not None:
         table_alias = source.args.get("alias")
@@ -52,7 +53,8 @@ def select_carried(
             star = exp.Star(**{"except_": [identifier(KEEP)]})
             items = [star, alias(keep, KEEP)]
     else:
-        items = [*items, alias(keep, KEEP), column(SOURCE), column(WATERMARK)]
+        told = [column(name) for name in (SOURCE, WATERMARK, *more)]
+        items = [*items, alias(keep, KEEP), *told]
     subquery = exp.Subquery(this=inner)
     if table_alias is not None:
         subquery.set("alias", table_alias.copy())

@@ -26,6 +26,9 @@ WATERMARK = "$watermark"
 TIME = "$time_us"
 # BIGINT microseconds since 1970 in UTC: when the micro-batch began, where an operator asks for it.
 CLOCK = "$clock_us"
+# STRUCT: the row as its table has it. Below a window operator in all rows of a table with
+# `late-rows`; above it in those that were too late, where WATERMARK is the one that they missed.
+LATE_ROW = "$late_row"
 # The kind of change of a result that can be put out again: +I, -U, +U.
 ROW_KIND = "$row_kind"
 
@@ -82,6 +85,8 @@ class StreamLocalStep:
         time_zone: the zone on whose wall clock the windows of instants are.
         is_cascade: whether the input is another window operator, whose rows tell the watermark.
         label: under which name EXPLAIN ANALYZE counts; empty if it does not.
+        late_rows: the table for rows that are too late, which then come with LATE_ROW and go on
+            with KEEP = FALSE; None: they are dropped.
     """
 
     input: Step
@@ -95,6 +100,7 @@ class StreamLocalStep:
     time_zone: str
     is_cascade: bool = False
     label: str = ""
+    late_rows: str | None = None
 
 
 @dataclass(frozen=True)

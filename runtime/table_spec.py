@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+# The option of a table, of whatever connector, that tells where late rows of it go
+LATE_ROWS = "late-rows"
+
 
 @dataclass(frozen=True)
 class TableColumn:
@@ -45,6 +48,12 @@ class TableSpec:
     watermark: Watermark | None = None
     comment: str | None = None
     temporary: bool = False
+
+    @property
+    def late_rows(self) -> str | None:
+        """The table that rows go to which come too late for their windows; None: nowhere."""
+        said = next((value for name, value in self.options if name.lower() == LATE_ROWS), "drop")
+        return None if said.lower() == "drop" else said
 
     @property
     def option_map(self) -> dict[str, str]:

@@ -28,7 +28,7 @@ from runtime.sources.columns import proctime_columns
 from runtime.spark_errors import translate
 from runtime.spec import Column, UserAggregate
 from runtime.streaming.options import StreamOptions
-from runtime.table_spec import TableSpec, Watermark
+from runtime.table_spec import LATE_ROWS, TableSpec, Watermark
 
 Name = tuple[str, ...]
 
@@ -230,7 +230,9 @@ class SessionCatalog:
         if isinstance(entry, Registered) and entry.dataframe.isStreaming:
             return StreamTable(".".join(entry.name), entry.watermark)
         if isinstance(entry, TableSpec) and self._is_streamed(entry):
-            return StreamTable(entry.name, entry.watermark, proctime_columns(entry))
+            return StreamTable(
+                entry.name, entry.watermark, proctime_columns(entry), entry.late_rows
+            )
         return None
 
     def _is_streamed(self, spec: TableSpec) -> bool:
@@ -246,7 +248,7 @@ class SessionCatalog:
         if not isinstance(entry, TableSpec) or entry.connector.lower() != "filesystem":
             return f"{'.'.join(name)} is not a table of the filesystem connector"
         options = entry.option_map
-        others = sorted(set(options) - {"path", "format"})
+        others = sorted(set(options) - {"path", "format", LATE_ROWS})
         if others:
             return f"the table has the option '{others[0]}'"
         if options.get("format", "").lower() != "parquet" and not options["path"].endswith(

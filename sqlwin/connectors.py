@@ -80,6 +80,10 @@ FORMAT_OPTIONS: Mapping[str, tuple[OptionHelp, ...]] = {
     ),
 }
 
+# Of whatever can be a stream
+_LATE_ROWS = OptionHelp(
+    "late-rows", "where rows too late for all their windows go: a table, or drop, the default"
+)
 _NO_EFFECT = "Flink's, for streams; no effect on a finite run"
 
 CONNECTORS: Mapping[str, ConnectorHelp] = {
@@ -130,6 +134,7 @@ CONNECTORS: Mapping[str, ConnectorHelp] = {
                 OptionHelp("sink.partition-commit.success-file.name", _NO_EFFECT),
                 OptionHelp("partition.time-extractor.kind", _NO_EFFECT),
                 OptionHelp("partition.time-extractor.timestamp-pattern", _NO_EFFECT),
+                _LATE_ROWS,
             ),
             """CREATE TABLE flights WITH (
   'connector' = 'filesystem',
@@ -157,6 +162,7 @@ CONNECTORS: Mapping[str, ConnectorHelp] = {
                 OptionHelp("fields.<field>.end", "the last value of a sequence"),
                 OptionHelp("fields.<field>.max-past", "how far before now times may be"),
                 OptionHelp("fields.<field>.null-rate", "the share of NULLs, from 0 to 1"),
+                _LATE_ROWS,
             ),
             """CREATE TABLE bids (
   ts TIMESTAMP(3), price DOUBLE, item STRING
@@ -199,6 +205,7 @@ CONNECTORS: Mapping[str, ConnectorHelp] = {
                     ("at-least-once", "exactly-once", "none"),
                 ),
                 OptionHelp("sink.transactional-id-prefix", "Flink's; no effect"),
+                _LATE_ROWS,
             ),
             """CREATE TABLE bids (
   ts TIMESTAMP(3), item STRING, price DOUBLE,
@@ -232,6 +239,7 @@ CONNECTORS: Mapping[str, ConnectorHelp] = {
                 OptionHelp("seed", "a whole number; another one gives other events"),
                 OptionHelp("rows-per-batch", "events that a micro-batch of a finite table has"),
                 OptionHelp("scan.parallelism", "how many tasks make events"),
+                _LATE_ROWS,
             ),
             """CREATE TABLE nexmark (
   event_type INT,
@@ -249,6 +257,7 @@ CONNECTORS: Mapping[str, ConnectorHelp] = {
                 OptionHelp("hostname", "where the server is", (), True),
                 OptionHelp("port", "its port", (), True),
                 OptionHelp("format", "of a line", ("text", "json", "csv")),
+                _LATE_ROWS,
             ),
             """CREATE TABLE lines (line STRING) WITH (
   'connector' = 'socket', 'hostname' = 'localhost', 'port' = '9999'
@@ -269,7 +278,10 @@ CONNECTORS: Mapping[str, ConnectorHelp] = {
             True,
             True,
             True,
-            (OptionHelp("format", "the name of the data source", SPARK_FORMATS, True),),
+            (
+                OptionHelp("format", "the name of the data source", SPARK_FORMATS, True),
+                _LATE_ROWS,
+            ),
             """CREATE TABLE orders WITH (
   'connector' = 'spark', 'format' = 'jdbc',
   'url' = 'jdbc:postgresql://host/db', 'dbtable' = 'orders'

@@ -18,7 +18,8 @@ from planner.lower import Labels
 from planner.lower_stream import lower_stream, lower_stream_rows, streams_of
 from planner.plan import Plan
 from runtime.batch.meter import Meter
-from runtime.errors import SqlwinError
+from runtime.errors import AnalysisError, SqlwinError
+from runtime.sinks.late_rows import LateTable, check_late_tables
 from runtime.sinks.streaming import (
     StreamRun,
     Take,
@@ -38,6 +39,7 @@ from runtime.table_spec import TableSpec
 from sqlwin.catalog import Registered, SessionCatalog, StreamOfWindows, entry_name
 from sqlwin.config import Config
 from sqlwin.inserts import arranged
+from sqlwin.late_rows import late_columns, late_target
 from sqlwin.result import arrow_ready
 from sqlwin.stream_listener import tally_batches
 from sqlwin.streams import Setup, Stream, Streams
@@ -52,7 +54,7 @@ _HADOOP_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
 _FREE_OPTIONS = frozenset(
     "max-files-per-trigger maxfilespertrigger max-bytes-per-trigger maxbytespertrigger "
     "source.monitor-interval rows-per-second rows-per-batch scan.parallelism maxoffsetspertrigger "
-    "minpartitions number-of-rows".split()
+    "minpartitions number-of-rows late-rows".split()
 )
 
 
@@ -120,10 +122,19 @@ class StreamQueries:
         options = self._options(1, 1)
         check_sink(table, overwrite=overwrite, emits_updates=options.emits_updates)
 
-        def start(rows: DataFrame, run: StreamRun) -> Any:
-            return start_writing(_arranged(rows, table, columns), table, run)
+        def arrange(rows: DataFrame) -> DataFrame:
+            return _arranged(rows, table, columns)
 
-        return self._start(plan, text, table.name, start, explained, measuring)
+        def start(rows: DataFrame, run: StreamRun) -> Any:
+            return start_writing(rows, arrange, table, run)
+
+        late = self._late_table(plan, options, table)
+        if measuring is not None and late is not None:
+            raise AnalysisError(
+                f"EXPLAIN ANALYZE cannot keep the late rows that go to `{late.spec.name}`",
+                hint="run the INSERT, and SHOW STREAMS tells how it stands",
+            )
+        return self._start(plan, text, table.name, start, explained, measuring, late=late)
 
     def select(self, plan: Plan, text: str, take: Take, explained: Explained) -> Stream | str:
         """Start a query whose rows go to a function of this process.
@@ -133,9 +144,10 @@ class StreamQueries:
         """
 
         def start(rows: DataFrame, run: StreamRun) -> Any:
-            return start_taking(arrow_ready(rows), run, take)
+            return start_taking(rows, arrow_ready, run, take)
 
-        return self._start(plan, text, "select", start, explained)
+        late = self._late_table(plan, self._options(1, 1), None)
+        return self._start(plan, text, "select", start, explained, late=late)
 
     def discard(
         self, plan: Plan, text: str, explained: Explained, measuring: Measuring
@@ -154,6 +166,7 @@ class StreamQueries:
         explained: Explained,
         measuring: Measuring | None = None,
         may_resume: bool = True,
+        late: LateTable | None = None,
     ) -> Stream | str:
         name = str(self._config.get("pipeline.name")) or sink
         directory, name, keeps = self._directory(name, may_resume)
@@ -170,13 +183,14 @@ class StreamQueries:
             end_of_input=checkpoint.end_of_input,
         )
         ends = self.ends(plan)
-        rows = self._dataframe(plan, options, measuring)
+        rows = self._dataframe(plan, options, measuring, keeps_late_rows=late is not None)
         number = self.streams.next_number()
         run = StreamRun(
             name=f"{name} ({number})",
             checkpoint=checkpoint.spark_directory,
             trigger_us=0 if ends else self._trigger_us(plan),
             writer=checkpoint.writer,
+            late=late,
         )
         setup = Setup(
             name=name,
@@ -190,12 +204,30 @@ class StreamQueries:
                 *(made_by.source_names() for _, made_by in self._windows(plan)),
             ],
             explained=explained,
+            late_table=None if late is None else late.spec.name,
         )
         query = self._with_partitions(checkpoint.partitions, lambda: start(rows, run))
         stream = Stream(number, setup, query, run, checkpoint, identity, files)
         tally_batches(self._spark, stream.run_id, stream.tally)
         self.streams.add(stream)
         return stream
+
+    def _late_table(
+        self, plan: Plan, options: StreamOptions, sink: TableSpec | None
+    ) -> LateTable | None:
+        """Where the late rows of a plan go; None if they are dropped, or none can be late.
+
+        Raises:
+            SqlwinError: they cannot be kept, or not in that table.
+        """
+        step = self._step(plan, keeps_late_rows=True)
+        found = next((s.input for s in _window_steps(step) if s.input.late_rows), None)
+        if found is None or found.late_rows is None:
+            return None
+        late = late_target(self._catalog, found.late_rows, found.sources)
+        check_sink(late, overwrite=False, emits_updates=False)
+        check_late_tables(sink, late)
+        return LateTable(late, lambda rows: late_columns(rows, late), options.allowed_lateness_us)
 
     def _with_partitions(self, partitions: int, start: Callable[[], Any]) -> Any:
         """Start a query whose state is spread over so many tasks: Spark takes its own setting."""
@@ -287,12 +319,23 @@ class StreamQueries:
 
     # -- what is computed ----------------------------------------------------------------------
 
-    def _step(self, plan: Plan, labels: Labels | None = None) -> Any:
+    def _step(
+        self, plan: Plan, labels: Labels | None = None, *, keeps_late_rows: bool = False
+    ) -> Any:
         zone = str(self._spark.conf.get("spark.sql.session.timeZone"))
         refusals = tuple(e.reason for e in plan.trace.entries if e.reason is not None)
         updates = self._options(1, 1).emits_updates
         top = plan.physical.input if isinstance(plan.physical, Sink) else plan.physical
-        return lower_stream(top, self._catalog, zone, updates, refusals, labels, plan.notes)
+        return lower_stream(
+            top,
+            self._catalog,
+            zone,
+            updates,
+            refusals,
+            labels,
+            plan.notes,
+            keeps_late_rows=keeps_late_rows,
+        )
 
     def explain(self, plan: Plan) -> str:
         """What the operators of a stream keep and wait for, as EXPLAIN shows it.
@@ -301,12 +344,19 @@ class StreamQueries:
             SqlwinError: something in the plan cannot run on a stream.
         """
         options = self.options()
-        return explain_stream(self._step(plan), options.key_groups, options.watermark_policy)
+        step = self._step(plan, keeps_late_rows=True)
+        return explain_stream(step, options.key_groups, options.watermark_policy)
 
     def _dataframe(
-        self, plan: Plan, options: StreamOptions, measuring: Measuring | None = None
+        self,
+        plan: Plan,
+        options: StreamOptions,
+        measuring: Measuring | None = None,
+        *,
+        keeps_late_rows: bool = False,
     ) -> DataFrame:
-        step = self._step(plan, None if measuring is None else measuring.labels)
+        labels = None if measuring is None else measuring.labels
+        step = self._step(plan, labels, keeps_late_rows=keeps_late_rows)
         for number, (view, windows) in enumerate(self._windows(plan), len(_source_names(step))):
             windows.made(options, number).createOrReplaceTempView(view)
         meter = None if measuring is None else measuring.meter

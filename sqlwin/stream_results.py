@@ -54,7 +54,9 @@ def stream_query(
         return status_line(started[-1]) if started else None
 
     def dropped() -> tuple[str, ...]:
-        return tuple(text for stream in started for text in remarks(stream.status()))
+        return tuple(
+            text for stream in started for text in remarks(stream.status(), stream.setup.late_table)
+        )
 
     opened = OpenStream(start, queries.ends(plan), status, dropped, take_interrupt)
     return Result(
@@ -117,7 +119,7 @@ def insert_result(text: str, started: Sequence[tuple[str, Stream | str]], *, wai
                 written = "done" if count is None else f"{count:,} row{'' if count == 1 else 's'}"
                 messages.append(f"INSERT INTO {name}: {written}")
                 counts.append(count)
-                notes += remarks(stream.status())
+                notes += remarks(stream.status(), stream.setup.late_table)
             else:
                 messages.append(f"INSERT INTO {name}: stream {stream.number} runs")
                 counts.append(None)

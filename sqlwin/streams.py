@@ -62,6 +62,7 @@ class Setup:
         keeps_checkpoint: whether the checkpoint outlives it.
         source_names: for each window operator, the names of its sources.
         explained: an error of Spark's in a person's words.
+        late_table: the table that late rows go to; None: they are dropped.
     """
 
     name: str
@@ -72,6 +73,7 @@ class Setup:
     keeps_checkpoint: bool
     source_names: Sequence[Sequence[str]]
     explained: Callable[[BaseException], SqlwinError]
+    late_table: str | None = None
 
 
 class Stream:

@@ -1,7 +1,7 @@
 -- Late rows: some readings come six minutes late, some half an hour, and the watermark allows for one
 -- minute. A late reading still counts in those of its windows that have not closed: here windows of a
--- quarter of an hour that slide by five minutes. Where all are closed it is dropped, and SHOW STREAMS
--- counts it.
+-- quarter of an hour that slide by five minutes. Where all are closed it is counted, and goes to the
+-- table that 'late-rows' names, with the watermark that it missed; without that it is dropped.
 SET 'execution.runtime-mode' = 'streaming';
 
 CREATE TABLE readings (
@@ -26,9 +26,20 @@ CREATE TABLE readings (
   'fields.sensor.min' = '1',
   'fields.sensor.max' = '2',
   'fields.degrees.min' = '15',
-  'fields.degrees.max' = '25'
+  'fields.degrees.max' = '25',
+  'late-rows' = 'too_late'
 );
+
+CREATE TABLE too_late (
+  id BIGINT,
+  at TIMESTAMP(3),
+  missed_watermark TIMESTAMP(3)
+) WITH ('connector' = 'memory');
 
 SELECT window_start, window_end, COUNT(*) AS readings, MAX(degrees) AS warmest
 FROM TABLE(HOP(TABLE readings, DESCRIPTOR(at), INTERVAL '5' MINUTES, INTERVAL '15' MINUTES))
 GROUP BY window_start, window_end;
+
+SELECT id, at, missed_watermark
+FROM too_late
+ORDER BY id;

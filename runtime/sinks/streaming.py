@@ -12,7 +12,8 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from runtime.errors import AnalysisError, CatalogError, SqlwinError
-from runtime.sinks import as_declared, output_of
+from runtime.sinks import as_declared, output_of, write_table
+from runtime.sinks.late_rows import LateTable, LateWriter, Write, late_rows, results
 from runtime.sinks.lines import print_rows
 from runtime.sinks.stream_files import FileSink
 from runtime.sources import CONNECTORS, kafka, memory, validate_table
@@ -40,6 +41,8 @@ class StreamRun:
         writer: tells the stream from others that write to the same place.
         n_rows: rows written in this run; None if the sink does not tell.
         error: what a micro-batch failed with, as it was raised: Spark keeps its text alone.
+        late: where late rows go; None: they are dropped.
+        query: the stream, once it is known.
     """
 
     name: str
@@ -48,6 +51,8 @@ class StreamRun:
     writer: str
     n_rows: int | None = 0
     error: BaseException | None = None
+    late: LateTable | None = None
+    query: StreamingQuery | None = None
 
 
 def check_sink(spec: TableSpec, *, overwrite: bool, emits_updates: bool) -> None:
@@ -77,31 +82,28 @@ def check_sink(spec: TableSpec, *, overwrite: bool, emits_updates: bool) -> None
         )
 
 
-def start_writing(dataframe: DataFrame, spec: TableSpec, run: StreamRun) -> StreamingQuery:
+def start_writing(
+    rows: DataFrame, arrange: Callable[[DataFrame], DataFrame], spec: TableSpec, run: StreamRun
+) -> StreamingQuery:
     """Start a stream into a table.
 
     Args:
-        dataframe: the rows, in the order of the table's columns; ROW_KIND first where rows
-            replace others.
+        rows: what the stream computes, late rows too where `run.late` tells where they go.
+        arrange: makes the table's columns of the results, in their order; ROW_KIND stays first
+            where rows replace others.
         spec: the table, found right by `check_sink`.
         run: how to start it.
 
     Raises:
         SqlwinError: Spark or the sink refuses it.
     """
+    if run.late is not None:
+        write = _batch_writer(arrange(results(rows)), spec, run.writer)
+        return _for_each_with_late(rows, run, lambda found, batch: write(arrange(found), batch))
+    dataframe = arrange(rows)
     connector = spec.connector.lower()
-    if connector == "filesystem":
-        sink = FileSink(dataframe, spec, run.writer)
-        return _for_each(as_declared(dataframe, spec), run, sink.write)
-    if connector == "print":
-        output = output_of(spec)
-        return _for_each(dataframe, run, lambda rows, _: _print(rows, spec, output))
-    if connector == "memory":
-        return _for_each(
-            dataframe,
-            run,
-            lambda rows, batch: memory.write_batch(_renamed(rows), spec, run.writer, batch),
-        )
+    if connector in ("filesystem", "print", "memory"):
+        return _for_each(dataframe, run, _batch_writer(dataframe, spec, run.writer))
     run.n_rows = None
     if connector == "blackhole":
         return _started(dataframe.writeStream.format("noop"), run)
@@ -117,19 +119,24 @@ def start_writing(dataframe: DataFrame, spec: TableSpec, run: StreamRun) -> Stre
     return _started(as_declared(dataframe, spec).writeStream.format(name).options(**options), run)
 
 
-def start_taking(dataframe: DataFrame, run: StreamRun, take: Take) -> StreamingQuery:
+def start_taking(
+    rows: DataFrame, arrange: Callable[[DataFrame], DataFrame], run: StreamRun, take: Take
+) -> StreamingQuery:
     """Start a stream whose rows go to a function of this process, a micro-batch at a time.
 
     A micro-batch without rows is not handed over. After a restart the last one may come again.
+    For `rows` and `arrange` see `start_writing`.
     """
 
-    def write(rows: DataFrame, batch: int) -> int:
-        table = _renamed(rows).toArrow()
+    def write(found: DataFrame, batch: int) -> int:
+        table = _renamed(found).toArrow()
         if table.num_rows:
             take(table)
         return int(table.num_rows)
 
-    return _for_each(dataframe, run, write)
+    if run.late is not None:
+        return _for_each_with_late(rows, run, lambda found, batch: write(arrange(found), batch))
+    return _for_each(arrange(rows), run, write)
 
 
 def start_discarding(dataframe: DataFrame, run: StreamRun) -> StreamingQuery:
@@ -138,9 +145,33 @@ def start_discarding(dataframe: DataFrame, run: StreamRun) -> StreamingQuery:
     return _started(dataframe.writeStream.format("noop"), run)
 
 
-def _for_each(
-    dataframe: DataFrame, run: StreamRun, write: Callable[[DataFrame, int], int | None]
-) -> StreamingQuery:
+def _batch_writer(dataframe: DataFrame, spec: TableSpec, writer: str) -> Write:
+    """What writes the micro-batches of a stream, with the columns of `dataframe`, to a table."""
+    connector = spec.connector.lower()
+    if connector == "filesystem":
+        sink = FileSink(dataframe, spec, writer)
+        return lambda rows, batch: sink.write(as_declared(rows, spec), batch)
+    if connector == "print":
+        output = output_of(spec)
+        return lambda rows, _: _print(rows, spec, output)
+    if connector == "memory":
+        return lambda rows, batch: memory.write_batch(_renamed(rows), spec, writer, batch)
+    if connector == "blackhole":
+        return lambda rows, _: rows.write.format("noop").mode("overwrite").save()
+    return lambda rows, _: write_table(rows, spec, overwrite=False)
+
+
+def _for_each_with_late(rows: DataFrame, run: StreamRun, write: Write) -> StreamingQuery:
+    """Start a stream that writes its results with `write`, and its late rows to their table."""
+    assert run.late is not None
+    arranged = run.late.arrange(late_rows(rows))
+    # told apart from the results, if they should be in one directory
+    write_late = _batch_writer(arranged, run.late.spec, f"{run.writer}late")
+    writer = LateWriter(run.late, write, write_late)
+    return _for_each(rows, run, lambda found, batch: writer.write(found, batch, run.query))
+
+
+def _for_each(dataframe: DataFrame, run: StreamRun, write: Write) -> StreamingQuery:
     def counted(rows: DataFrame, batch: int) -> None:
         try:
             n_rows = write(rows, batch)
@@ -160,7 +191,8 @@ def _started(
     every: dict[str, Any] = {"processingTime": f"{run.trigger_us // 1_000} milliseconds"}
     writer = writer.queryName(run.name).option("checkpointLocation", run.checkpoint)
     try:
-        return writer.outputMode("append").trigger(**every).start()
+        run.query = writer.outputMode("append").trigger(**every).start()
+        return run.query
     except SqlwinError:
         raise
     except Exception as error:

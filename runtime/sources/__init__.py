@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pyspark.sql import DataFrame, SparkSession
 
@@ -24,7 +24,8 @@ from runtime.sources import (
     socket,
 )
 from runtime.sources.columns import add_computed
-from runtime.table_spec import TableSpec
+from runtime.sources.options import bad_option
+from runtime.table_spec import LATE_ROWS, TableSpec
 
 __all__ = [
     "CONNECTORS",
@@ -89,7 +90,7 @@ def validate_table(spec: TableSpec) -> None:
         CatalogError: the connector, an option, or a column is wrong; the message names it and
             what is nearest to it.
     """
-    _connector(spec).validate(spec)
+    _connector(spec).validate(_own_options(spec))
 
 
 def read_table(spark: SparkSession, spec: TableSpec) -> DataFrame:
@@ -100,6 +101,7 @@ def read_table(spark: SparkSession, spec: TableSpec) -> DataFrame:
         ExecutionError: the data is not there or cannot be read.
     """
     connector = _connector(spec)
+    spec = _own_options(spec)
     connector.validate(spec)
     if connector.read is None and connector.stream is not None:
         raise CatalogError(
@@ -121,6 +123,7 @@ def read_stream(spark: SparkSession, spec: TableSpec) -> DataFrame:
         SetupError: a package of Spark's is missing.
     """
     connector = _connector(spec)
+    spec = _own_options(spec)
     connector.validate(spec)
     if connector.stream is None:
         raise _only_takes_rows(spec)
@@ -135,6 +138,20 @@ def is_unbounded(spec: TableSpec) -> bool:
 def has_end(spec: TableSpec) -> bool:
     """Whether the table can be read as a stream that ends."""
     return _connector(spec).has_end and not is_unbounded(spec)
+
+
+def _own_options(spec: TableSpec) -> TableSpec:
+    """The table without the option that is no matter of its connector."""
+    if _connector(spec).stream is None:
+        return spec
+    said = [value for name, value in spec.options if name.lower() == LATE_ROWS]
+    if len(said) > 1:
+        raise bad_option(spec, f"option '{LATE_ROWS}' is given twice")
+    if said and not said[0].strip():
+        raise bad_option(
+            spec, f"option '{LATE_ROWS}' is empty", "it must be drop or the name of a table"
+        )
+    return replace(spec, options=tuple(o for o in spec.options if o[0].lower() != LATE_ROWS))
 
 
 def _only_takes_rows(spec: TableSpec) -> CatalogError:

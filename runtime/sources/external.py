@@ -18,14 +18,14 @@ from runtime.sources.columns import (
 )
 from runtime.sources.options import bad_option, boolean, option_values
 from runtime.spark_errors import translate
-from runtime.table_spec import TableSpec
+from runtime.table_spec import LATE_ROWS, TableSpec
 
 # Formats whose columns have only the types that they are given
 _UNTYPED = ("csv", "json", "text", "xml")
 # Sources without an end, which cannot be read in any other way
 _ONLY_STREAMS = ("rate", "rate-micro-batch", "socket")
 _UNBOUNDED = "source.unbounded"
-_OURS = ("format", "spark.format", _UNBOUNDED)
+_OURS = ("format", "spark.format", _UNBOUNDED, LATE_ROWS)
 
 
 def validate(spec: TableSpec) -> None:

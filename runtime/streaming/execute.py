@@ -7,11 +7,13 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 
 import pyarrow as pa
+from pyspark import SparkContext, TaskContext
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_type
 from pyspark.sql.types import (
     BooleanType,
+    DataType,
     IntegerType,
     LongType,
     StringType,
@@ -33,6 +35,7 @@ from runtime.steps import ExpandStep, MeasuredStep, SqlStep, Step
 from runtime.stream_spec import (
     CLOCK,
     KEEP,
+    LATE_ROW,
     ROW_KIND,
     SOURCE,
     WATERMARK,
@@ -58,7 +61,13 @@ from runtime.streaming.options import END_OF_INPUT_DDL, Firing, StreamOptions
 from runtime.streaming.processor import OUTPUT_DDL, ProcessorSpec, WindowProcessor
 from runtime.streaming.status import ROWS_METRIC, observed
 from runtime.streaming.updates import FireRule, UpdateRules
-from runtime.streaming.watermarks import WatermarkRules
+from runtime.streaming.watermarks import FINAL_US, WatermarkRules
+
+# The local property of Spark's jobs that tells tasks which rows can be late: those of which no
+# window ends after a time. Where it is not set, any row may be.
+CLOSED_UNTIL = "sqlwin.closed-until"
+# By these of Spark's own a job of a micro-batch is told from others
+_OF_MICRO_BATCH = ("sql.streaming.queryId", "streaming.sql.batchId")
 
 # State on disk; with a log of changes in place of a snapshot each micro-batch ends sooner.
 STATE_SETTINGS = {
@@ -149,7 +158,9 @@ def _windows(
     windows = output_schema(partials, step.aggregation)
     if options.emits_updates:
         windows = StructType([StructField(ROW_KIND, StringType()), *windows])
-    return observed(told, step.number).mapInArrow(_decode(windows), _with_marks(windows))
+    late = rows.schema[LATE_ROW].dataType if plan.keeps_late_rows else None
+    told = observed(told, step.number)
+    return told.mapInArrow(_decode(windows, late), _with_marks(windows, late))
 
 
 def with_own_sources(
@@ -267,14 +278,33 @@ def _run_local(
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         # Spark's tasks are what runs in parallel
         pa.set_cpu_count(1)
-        yield from LocalStage(plan).run(batches)
+        if not plan.keeps_late_rows:
+            yield from LocalStage(plan).run(batches)
+            return
+        context = TaskContext.get()
+        known_us = None if context is None else known_closed_us(context)
+        yield from LocalStage(plan, FINAL_US if known_us is None else known_us).run(batches)
 
     return run
 
 
-def _with_marks(windows: StructType) -> StructType:
-    """The windows' columns, all nullable, and what is told in band."""
+def closed_until_text(context: SparkContext, closed_us: int) -> str:
+    """The value of CLOSED_UNTIL, which counts in jobs of the micro-batch that this thread runs."""
+    return " ".join([*(str(context.getLocalProperty(p)) for p in _OF_MICRO_BATCH), str(closed_us)])
+
+
+def known_closed_us(context: TaskContext) -> int | None:
+    """What CLOSED_UNTIL tells a task of its own micro-batch; None: nothing."""
+    *told, closed_us = (context.getLocalProperty(CLOSED_UNTIL) or "None").split(" ")
+    own = [context.getLocalProperty(name) for name in _OF_MICRO_BATCH]
+    return int(closed_us) if None not in own and told == own else None
+
+
+def _with_marks(windows: StructType, late: DataType | None) -> StructType:
+    """The windows' columns, all nullable, a late row if there are any, what is told in band."""
     columns = [StructField(field.name, field.dataType) for field in windows]
+    if late is not None:
+        columns.append(StructField(LATE_ROW, late))
     marks = [
         StructField(KEEP, BooleanType()),
         StructField(SOURCE, IntegerType()),
@@ -284,11 +314,17 @@ def _with_marks(windows: StructType) -> StructType:
 
 
 def _decode(
-    windows: StructType,
+    windows: StructType, late: DataType | None
 ) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """Blobs of windows to rows; a status to a row that has nothing but its watermark."""
+    """Blobs of windows to rows; a status to a row that has nothing but its watermark.
+
+    Where late rows are kept, their blobs come with the watermark that they missed, and so do they.
+    """
     types = [arrow_type(field.dataType.simpleString()) for field in windows]
     names = [*windows.names, KEEP, SOURCE, WATERMARK]
+    if late is not None:
+        types.append(to_arrow_type(late, timezone="UTC"))
+        names.insert(len(windows), LATE_ROW)
 
     def batch_of(columns: list[pa.Array], is_kept: bool, marks: pa.Array) -> pa.RecordBatch:
         n_rows = len(marks)
@@ -301,13 +337,23 @@ def _decode(
             [*plain, pa.repeat(is_kept, n_rows), source, marks], names=names
         )
 
+    def part_of(part: pa.RecordBatch, missed: pa.Scalar) -> pa.RecordBatch:
+        n_rows = part.num_rows
+        if missed.is_valid:
+            nulls = [pa.nulls(n_rows, type_) for type_ in types[:-1]]
+            return batch_of([*nulls, part.column(0)], False, pa.repeat(missed, n_rows))
+        unset = [pa.nulls(n_rows, types[-1])] if late is not None else []
+        return batch_of([*part.columns, *unset], True, pa.nulls(n_rows, pa.int64()))
+
     def decode(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             blobs = batch.column("windows")
-            for blob in blobs.drop_null():
-                for part in from_blobs([blob.as_buffer()]).to_batches():
-                    yield batch_of(part.columns, True, pa.nulls(part.num_rows, pa.int64()))
-            marks = batch.column("watermark_us").filter(blobs.is_null())
+            marks = batch.column("watermark_us")
+            for blob, mark in zip(blobs, marks, strict=True):
+                if blob.is_valid:
+                    for part in from_blobs([blob.as_buffer()]).to_batches():
+                        yield part_of(part, mark)
+            marks = marks.filter(blobs.is_null())
             if len(marks):
                 yield batch_of([pa.nulls(len(marks), t) for t in types], False, marks)
 

@@ -10,7 +10,7 @@ from runtime.arrow.types import arrow_type
 from runtime.batch.wall_clock import quoted, wall_clock_us_sql
 from runtime.kernels.partial_types import partial_accumulator, partial_types
 from runtime.spec import FIRST_TIME, LAST_TIME, Accumulator, Session
-from runtime.stream_spec import CLOCK, KEEP, SOURCE, TIME, WATERMARK, StreamLocalStep
+from runtime.stream_spec import CLOCK, KEEP, LATE_ROW, SOURCE, TIME, WATERMARK, StreamLocalStep
 from runtime.streaming.local_stage import ROW_COUNT, LocalPlan
 
 
@@ -69,6 +69,7 @@ def local_sql(step: StreamLocalStep, source: str, has_clock: bool = False) -> Lo
         f"CASE WHEN {keep} THEN {time} END AS {quoted(TIME)}",
         *(f"CASE WHEN {keep} THEN {sql} END AS {quoted(name)}" for name, sql in step.keys),
         *(f"{sql} AS {quoted(name)}" for name, sql in columns.items()),
+        *([quoted(LATE_ROW)] if step.late_rows is not None else []),
         *([f"{CLOCK_SQL} AS {quoted(CLOCK)}"] if has_clock else []),
     ]
     return LocalSql(f"SELECT {', '.join(items)} FROM {source}", tuple(args), tuple(conditions))
@@ -113,4 +114,5 @@ def local_plan(
         pa.schema(fields),
         len(step.sources),
         numbers,
+        keeps_late_rows=step.late_rows is not None,
     )

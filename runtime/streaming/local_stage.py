@@ -19,14 +19,18 @@ from runtime.kernels.blobs import split_by_bucket
 from runtime.kernels.columns import BoolArray, int64_values, one_chunk
 from runtime.kernels.keys import bucket_of
 from runtime.spec import Accumulator, Session, Window, local_window
-from runtime.stream_spec import CLOCK, KEEP, SOURCE, TIME, WATERMARK
+from runtime.stream_spec import CLOCK, KEEP, LATE_ROW, SOURCE, TIME, WATERMARK
+from runtime.streaming.operator import SLICE_END
 from runtime.streaming.state import encode_table, pieces
 from runtime.streaming.watermarks import FINAL_US
+from runtime.windows.aligned import slice_assigner
 
 # The source of a row that ends the input of all sources.
 ALL_SOURCES = -1
 # What tells, in place of a source's watermark, when the micro-batch began.
 THE_CLOCK = -2
+# The source in a message whose blob has rows that may be late in place of partials.
+MAYBE_LATE = -3
 # How many rows came from the source of this number, where somebody measures.
 SOURCE_ROWS = "rows_of_source_"
 # The partial column that counts rows, for those that turn out to be late.
@@ -65,6 +69,7 @@ class LocalPlan:
         n_sources: how many sources there are.
         numbers: the key groups' numbers.
         buffer_bytes: how much the buffer of partials may hold.
+        keeps_late_rows: whether rows that may be late go to the key groups too, as LATE_ROW.
     """
 
     window: Window
@@ -77,6 +82,7 @@ class LocalPlan:
     n_sources: int
     numbers: tuple[int, ...]
     buffer_bytes: int = 64 << 20
+    keeps_late_rows: bool = False
 
 
 class InBand:
@@ -157,10 +163,13 @@ class LocalStage:
 
     Args:
         plan: what to do.
+        closed_until_us: windows that end later take rows; what is known here of the state.
     """
 
-    def __init__(self, plan: LocalPlan) -> None:
+    def __init__(self, plan: LocalPlan, closed_until_us: int = FINAL_US) -> None:
         self._plan = plan
+        self._closed_until_us = closed_until_us
+        self._n_late_messages = 0
         self._buffer = WindowBuffer(
             local_window(plan.window),
             plan.keys,
@@ -183,26 +192,45 @@ class LocalStage:
             if batch.num_rows == 0:
                 continue
             self._in_band.hear(batch)
-            rows = self._rows(batch)
-            if rows is not None:
-                for table in self._buffer.add(rows):
-                    yield from self._messages(table)
+            batch = self._in_band.timed(batch)
+            if batch.num_rows == 0:
+                continue
+            if self._plan.keeps_late_rows:
+                yield from self._maybe_late(batch)
+            for table in self._buffer.add(self._rows(batch)):
+                yield from self._messages(table)
         for table in self._buffer.flush():
             yield from self._messages(table)
         yield self._in_band.control()
 
-    def _rows(self, batch: pa.RecordBatch) -> Rows | None:
-        """The rows that count and have a time."""
+    def _rows(self, batch: pa.RecordBatch) -> Rows:
+        """The rows that count and have a time, for the buffer."""
         plan = self._plan
-        batch = self._in_band.timed(batch)
-        if batch.num_rows == 0:
-            return None
         return Rows(
             int64_values(batch.column(TIME)),
             [batch.column(name) for name in plan.keys],
             [[batch.column(name) for name in args] for args in plan.args],
             [None if name is None else row_mask(batch.column(name)) for name in plan.conditions],
         )
+
+    def _maybe_late(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        """The rows of which no window may be open, to any key group: all have one watermark."""
+        assigner = slice_assigner(local_window(self._plan.window))
+        ends = assigner.slice_end(int64_values(batch.column(TIME)))
+        newest = assigner.last_window_end(ends)
+        # a row in a gap between windows is in none, and so late for none
+        is_candidate = (newest <= self._closed_until_us) & (
+            assigner.first_window_end(ends) <= newest
+        )
+        if not is_candidate.any():
+            return
+        found = pa.table({SLICE_END: pa.array(ends), LATE_ROW: batch.column(LATE_ROW)})
+        numbers = self._plan.numbers
+        for piece in pieces(found.filter(pa.array(is_candidate))):
+            group = numbers[self._n_late_messages % len(numbers)]
+            self._n_late_messages += 1
+            columns = ((MAYBE_LATE,), (None,), (None,), (None,), (None,))
+            yield message([group], [encode_table(piece)], columns)
 
     def _messages(self, table: pa.Table) -> Iterator[pa.RecordBatch]:
         """Partials as blobs, one or more for each key group that has any."""

@@ -5,7 +5,8 @@ that Flink's slicing window operator takes row by row (AbstractSliceSyncStateWin
 
 1. partials of slices whose windows are all closed are late: dropped and counted, in rows. What
    decides is the watermark at the end of the micro-batch before, so that a row is late or not
-   whatever else comes with it;
+   whatever else comes with it. Where late rows are kept, the rows that may be late come beside
+   their partials, and those that are go out again as they came;
 2. the watermark moves on;
 3. every window whose end it passed is put out;
 4. slices that no open window needs are freed, and what is left of the new ones is kept.
@@ -25,6 +26,7 @@ import pyarrow as pa
 from runtime.kernels.columns import Int64Array, int64_values, one_chunk
 from runtime.kernels.merge import merge_slices
 from runtime.spec import Accumulator, CalendarCumulate, Cumulate, Session, WindowAggregation
+from runtime.stream_spec import LATE_ROW
 from runtime.streaming.slice_state import SliceState
 from runtime.streaming.state import BlobStore, decode_facts, encode_facts
 from runtime.streaming.updates import Moment, UpdateLog, UpdateRules
@@ -34,12 +36,14 @@ from runtime.streaming.watermarks import (
     WatermarkRules,
     Watermarks,
     advance,
-    ends_passed_us,
+    closed_until_us,
     watermark_facts,
     watermarks_of,
 )
 from runtime.windows.aligned import slice_assigner
 
+# Of a row that may be late, the end of its slice
+SLICE_END = "slice_end"
 _FACTS = "facts"
 _NO_ENDS: Int64Array = np.zeros(0, np.int64)
 
@@ -79,12 +83,28 @@ class MicroBatch:
         heard: what each task saw of each source.
         n_null_times: rows that were dropped because they have no time.
         clock_us: the clock, microseconds since 1970 in UTC.
+        candidates: tables of SLICE_END and LATE_ROW: rows of the partials that may be late, all
+            that are among them.
     """
 
     partials: Sequence[pa.Table]
     heard: Sequence[Heard]
     n_null_times: int = 0
     clock_us: int | None = None
+    candidates: Sequence[pa.Table] = ()
+
+
+@dataclass(frozen=True)
+class LateRows:
+    """Rows that were too late for all their windows.
+
+    Attributes:
+        rows: one column, LATE_ROW.
+        watermark_us: the watermark that they missed.
+    """
+
+    rows: pa.Table
+    watermark_us: int
 
 
 @dataclass(frozen=True)
@@ -140,7 +160,7 @@ class WindowOperator:
         if spec.updates is not None:
             self._updates = UpdateLog(spec.updates, spec.aggregation, store, facts.get("updates"))
 
-    def process(self, batch: MicroBatch) -> Iterator[pa.RecordBatch | Status]:
+    def process(self, batch: MicroBatch) -> Iterator[pa.RecordBatch | LateRows | Status]:
         """Take a micro-batch in: windows as batches, and at the very end the status.
 
         The state is written when the iterator is exhausted, and not before.
@@ -150,6 +170,7 @@ class WindowOperator:
         """
         before = self._watermarks
         closed = self._closed_until(before)
+        yield from self._late(batch.candidates, before, closed)
         accepted, n_rows, n_late = self._accepted(batch.partials, closed)
         after = advance(before, batch.heard, self._spec.rules, batch.clock_us)
         oldest, newest = self._reach(accepted)
@@ -171,10 +192,21 @@ class WindowOperator:
 
     def _closed_until(self, watermarks: Watermarks) -> int | None:
         """Windows that end no later than this take no rows any more."""
-        if watermarks.combined_us is None or watermarks.is_final:
-            return watermarks.fired_until_us()
         lateness = 0 if self._spec.updates is None else self._spec.updates.allowed_lateness_us
-        return ends_passed_us(watermarks.combined_us - lateness)
+        return closed_until_us(watermarks.combined_us, lateness)
+
+    def _late(
+        self, candidates: Sequence[pa.Table], before: Watermarks, closed: int | None
+    ) -> Iterator[LateRows]:
+        """The rows among candidates that are late, by the rule for partials in `_accepted`."""
+        if closed is None or before.combined_us is None:
+            return
+        for table in candidates:
+            ends = int64_values(one_chunk(table.column(SLICE_END)))
+            is_late = self._assigner.last_window_end(ends) <= closed
+            if is_late.any():
+                rows = table.select([LATE_ROW]).filter(pa.array(is_late))
+                yield LateRows(rows, before.combined_us)
 
     def _accepted(
         self, tables: Sequence[pa.Table], closed: int | None

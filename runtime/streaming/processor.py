@@ -18,8 +18,8 @@ from runtime.batch.meter import TaskFigures
 from runtime.kernels.blobs import to_blob
 from runtime.spec import Session
 from runtime.streaming.general_group import GeneralGroup, GeneralSpec
-from runtime.streaming.local_stage import ALL_SOURCES, THE_CLOCK
-from runtime.streaming.operator import MicroBatch, OperatorSpec, Status, WindowOperator
+from runtime.streaming.local_stage import ALL_SOURCES, MAYBE_LATE, THE_CLOCK
+from runtime.streaming.operator import LateRows, MicroBatch, OperatorSpec, Status, WindowOperator
 from runtime.streaming.session_operator import SessionOperator
 from runtime.streaming.state import BlobStore, decode_table, pieces
 from runtime.streaming.status import STATUS, STATUS_DDL
@@ -28,7 +28,8 @@ from runtime.streaming.watermarks import Heard, is_idle
 
 _MS = 1_000
 
-# `windows`: a blob of windows; NULL in the row that ends a key group's micro-batch.
+# `windows`: a blob of windows; NULL in the row that ends a key group's micro-batch, which has the
+# watermark that the group tells. With a watermark it is a blob of late rows, which missed that one.
 OUTPUT_DDL = f"windows binary, watermark_us bigint, `{STATUS}` {STATUS_DDL}"
 
 
@@ -77,9 +78,11 @@ class WindowProcessor(StatefulProcessor):
         heard: list[Heard] = []
         n_null_times = 0
         clock_us = None
+        candidates: list[pa.Table] = []
         for row in rows:
             if row.partials is not None:
-                partials.append(decode_table(bytes(row.partials)))
+                told = candidates if row.source == MAYBE_LATE else partials
+                told.append(decode_table(bytes(row.partials)))
                 continue
             n_null_times += row.n_null_times or 0
             if row.source == THE_CLOCK:
@@ -88,7 +91,7 @@ class WindowProcessor(StatefulProcessor):
                 heard.append(self._heard(row))
         if clock_us is not None:
             heard += self._clock_watermarks(clock_us)
-        results = self._run(MicroBatch(partials, heard, n_null_times, clock_us))
+        results = self._run(MicroBatch(partials, heard, n_null_times, clock_us, candidates))
         if self._figures is None:
             yield from results
             return
@@ -116,6 +119,11 @@ class WindowProcessor(StatefulProcessor):
         for result in operator.process(batch):
             if isinstance(result, Status):
                 yield self._status_row(result, batch.clock_us)
+                continue
+            if isinstance(result, LateRows):
+                for piece in pieces(result.rows):
+                    missed = result.watermark_us
+                    yield Row(windows=to_blob(piece), watermark_us=missed, **{STATUS: None})
                 continue
             if self._figures is not None:
                 self._figures.add(rows_out=result.num_rows)

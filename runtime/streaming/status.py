@@ -234,14 +234,20 @@ def dropped_rows(status: StreamStatus) -> str:
     return ", ".join(parts)
 
 
-def remarks(status: StreamStatus) -> tuple[str, ...]:
-    """What a person should know at the end of a run, by Flink's names of these figures."""
+def remarks(status: StreamStatus, late_table: str | None = None) -> tuple[str, ...]:
+    """What a person should know at the end of a run, by Flink's names of these figures.
+
+    Args:
+        status: how the stream stands.
+        late_table: the table that late rows went to, if they are kept.
+    """
     late = sum(o.n_late for o in status.operators)
     null = sum(o.n_null_times for o in status.operators)
     texts = []
     if late:
         rows = "1 row" if late == 1 else f"{late:,} rows"
-        texts.append(f"{rows} came when all their windows had closed (numLateRecordsDropped)")
+        kept = "" if late_table is None else f" and went to `{late_table}`"
+        texts.append(f"{rows} came when all their windows had closed{kept} (numLateRecordsDropped)")
     if null:
         rows = "1 row has" if null == 1 else f"{null:,} rows have"
         texts.append(f"{rows} no time and so no window (numNullRowTimeRecordsDropped)")
@@ -276,6 +282,18 @@ def span(time_us: int) -> str:
 def _less(progress: Mapping[str, Any], beats: Sequence[Mapping[str, Any]], figure: str) -> float:
     """A figure of a micro-batch, without what its heartbeats have to it."""
     return float(progress.get(figure) or 0) - sum(float(beat.get(figure) or 0) for beat in beats)
+
+
+def watermark_after(progress: Mapping[str, Any], number: int) -> int | None:
+    """The watermark of a window operator after a micro-batch; None if there is none, or no report.
+
+    Args:
+        progress: Spark's report of the micro-batch.
+        number: the operator's.
+    """
+    metric = _metric(progress, number)
+    found: int | None = None if metric is None else metric.get("watermark_us")
+    return found
 
 
 def counted_rows(progress: Mapping[str, Any]) -> dict[str, int]:

@@ -85,6 +85,18 @@ def ends_passed_us(watermark_us: int | None) -> int | None:
     return min(watermark_us, FINAL_US - FIRE_LAG_US) + FIRE_LAG_US
 
 
+def closed_until_us(watermark_us: int | None, allowed_lateness_us: int) -> int | None:
+    """Windows that end no later than this take no rows any more.
+
+    Args:
+        watermark_us: an operator's watermark; None before the first.
+        allowed_lateness_us: for how long after their end windows take rows.
+    """
+    if watermark_us is None or watermark_us == FINAL_US:
+        return ends_passed_us(watermark_us)
+    return ends_passed_us(watermark_us - allowed_lateness_us)
+
+
 def told_by_sessions_us(watermarks: Watermarks) -> int | None:
     """What an operator of windows that merge tells: no session to come has its time up to here.
 

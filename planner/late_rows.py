@@ -1,0 +1,145 @@
+"""Where rows of a stream go that are too late for all their windows.
+
+A table with the option `late-rows` brings its rows whole up to the window operator, beside what is
+computed from them, in the column LATE_ROW; what is late comes out of it with the windows and passes
+all that follows, up to the sink, with KEEP = FALSE.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TypeVar
+
+from sqlglot import exp
+
+from planner.catalog import Catalog, StreamTable
+from planner.logical import Aggregate, Node, WindowDeduplicate, WindowJoin, WindowRank
+from planner.physical import Exchange, GlobalWindowAggregate, LocalWindowAggregate
+from planner.processing_time import is_by_clock
+from planner.sql import identifier, to_sql
+from planner.stream_select import cast_as
+from planner.streams import stream_tables
+from runtime.errors import AnalysisError
+from runtime.spec import Column, Session
+from runtime.stream_spec import KEEP, LATE_ROW, SOURCE, WATERMARK
+from runtime.table_spec import LATE_ROWS
+
+DROP = f"leave out '{LATE_ROWS}' of the table, which counts late rows and drops them"
+
+
+AnyNode = TypeVar("AnyNode", bound=Node)
+
+
+@dataclass(frozen=True)
+class LateSource:
+    """The table whose late rows are kept.
+
+    Attributes:
+        table: the table that they come from.
+        target: the table that they go to.
+        columns: the columns of a row.
+    """
+
+    table: str
+    target: str
+    columns: tuple[Column, ...]
+
+    def row(self, stream: StreamTable) -> exp.Expr:
+        """A row of a table as LATE_ROW has it; NULL if it is another table's."""
+        names = [to_sql(identifier(column.name)) for column in self.columns]
+        if stream.name != self.table:
+            types = ", ".join(f"{n}: {c.type}" for n, c in zip(names, self.columns, strict=True))
+            return cast_as(exp.Null(), f"STRUCT<{types}>")
+        fields = [
+            f"{to_sql(exp.Literal.string(c.name))}, {n}"
+            for n, c in zip(names, self.columns, strict=True)
+        ]
+        return exp.Var(this=f"NAMED_STRUCT({', '.join(fields)})")
+
+
+def late_source(plan: Node, catalog: Catalog) -> LateSource | None:
+    """The table under a plan's window operator whose late rows are kept; None if there is none.
+
+    Raises:
+        AnalysisError: there is one, and its late rows could not be told or brought to the sink.
+    """
+    operators = list(_nodes(plan, GlobalWindowAggregate))
+    found: dict[str, tuple[exp.Table, StreamTable]] = {}
+    for operator in operators:
+        if _goes_by_clock(operator, catalog):
+            continue
+        for table, stream in stream_tables(operator, catalog):
+            if stream.late_rows is not None:
+                found.setdefault(stream.name, (table, stream))
+    if not found:
+        return None
+    table, stream = next(iter(found.values()))
+    assert stream.late_rows is not None
+    _check(plan, operators, tuple(found))
+    scan = exp.Select(expressions=[exp.Star()], from_=exp.From(this=_bare(table)))
+    schema = catalog.analyze(scan, {})
+    taken = {KEEP, SOURCE, WATERMARK, LATE_ROW}
+    columns = tuple(column for column in schema if column.name not in taken)
+    return LateSource(stream.name, stream.late_rows, columns)
+
+
+def _check(plan: Node, operators: list[GlobalWindowAggregate], tables: tuple[str, ...]) -> None:
+    names = " and ".join(f"`{name}`" for name in tables)
+    if len(tables) > 1:
+        raise AnalysisError(
+            f"{names} have '{LATE_ROWS}', and a query keeps the late rows of one table",
+            hint=f"aggregate them in queries of their own, or {DROP}",
+        )
+    (operator, *others) = operators
+    if isinstance(operator.window, Session):
+        raise AnalysisError(
+            f"{names} has '{LATE_ROWS}', and late rows of a SESSION cannot be kept: whether one is "
+            "late depends on the sessions that it would join",
+            hint=f"use TUMBLE, HOP or CUMULATE, or {DROP}",
+        )
+    above = next(_nodes(plan, Aggregate, WindowRank, WindowDeduplicate, WindowJoin), None)
+    if others or above is not None:
+        what = {
+            WindowJoin: "a join of windows",
+            WindowRank: "Top-N",
+            WindowDeduplicate: "the first or last row of a window",
+            Aggregate: "the same window grouped again",
+        }
+        more = "a further window" if above is None else what[type(above)]
+        raise AnalysisError(
+            f"{names} has '{LATE_ROWS}', and late rows can be kept behind a single window "
+            f"aggregation, not with {more}",
+            hint=f"INSERT the inner windows into a table and read that one, or {DROP}",
+        )
+
+
+def refuse_lost_rows(what: str) -> AnalysisError:
+    """The error for a query in which late rows would not come through."""
+    return AnalysisError(
+        f"late rows cannot be kept here: {what}",
+        hint=f"write filters, projections and UNION ALL alone around the window, or {DROP}",
+    )
+
+
+def _goes_by_clock(operator: GlobalWindowAggregate, catalog: Catalog) -> bool:
+    exchange = operator.input
+    assert isinstance(exchange, Exchange)
+    local = exchange.input
+    if not isinstance(local, LocalWindowAggregate):
+        return False
+    return is_by_clock(local.input, local.time_column, catalog)
+
+
+def _nodes(plan: Node, *kinds: type[AnyNode]) -> Iterator[AnyNode]:
+    if isinstance(plan, kinds):
+        yield plan
+    for child in plan.inputs:
+        yield from _nodes(child, *kinds)
+
+
+def _bare(table: exp.Table) -> exp.Table:
+    plain = table.copy()
+    for key in ("alias", "joins", "laterals", "pivots", "sample"):
+        plain.set(key, None)
+    return plain

@@ -1,0 +1,82 @@
+"""Whether the windows of a stream are on the time that its watermark follows."""
+
+from __future__ import annotations
+
+from sqlglot import exp
+
+from planner.catalog import Catalog
+from planner.logical import Filter, Node, Project, SqlQuery, TableScan, WindowRows
+from planner.physical import GlobalWindowAggregate
+from planner.sql import bare_column
+from planner.streams import stream_named, stream_tables
+from runtime.errors import AnalysisError
+
+
+def check_time(node: Node, time_column: str, catalog: Catalog) -> None:
+    """Refuse a stream without a watermark, and windows on what no watermark follows.
+
+    Args:
+        node: what the windows are over.
+        time_column: the column that they are on.
+        catalog: tells which tables are streams, and their watermarks.
+
+    Raises:
+        AnalysisError: a watermark is missing, or follows another column.
+    """
+    origin = _origin(node, time_column)
+    for _, stream in stream_tables(node, catalog):
+        if operators_below(node):
+            continue
+        if stream.watermark is None:
+            raise AnalysisError(
+                f"`{stream.name}` has no watermark, so that no window over it would ever close",
+                hint=f"add to it: WATERMARK FOR {time_column} AS {time_column} - "
+                "INTERVAL '5' SECOND; or put the windows on a column AS PROCTIME()",
+            )
+    if isinstance(origin, tuple) and isinstance(origin[0], TableScan):
+        (table,) = origin[0].query.find_all(exp.Table)
+        found = stream_named(table, catalog)
+        if found is None or found.watermark is None:
+            return
+        if found.watermark.column.lower() != origin[1].lower():
+            raise AnalysisError(
+                f"windows on `{time_column}` cannot close: the watermark of `{found.name}` "
+                f"follows `{found.watermark.column}`",
+                hint=f"put the windows on DESCRIPTOR({found.watermark.column})",
+            )
+    if isinstance(origin, tuple) and isinstance(origin[0], GlobalWindowAggregate):
+        roles = {key.name.lower(): key.role for key in origin[0].window_keys}
+        if roles.get(origin[1].lower()) == "start":
+            raise AnalysisError(
+                f"`{time_column}` is the start of a window: when its rows come out it has "
+                "long passed",
+                hint="put the outer windows on window_time of the inner ones",
+            )
+
+
+def operators_below(node: Node) -> bool:
+    """Whether a node reads results of a window operator."""
+    return isinstance(node, GlobalWindowAggregate) or any(map(operators_below, node.inputs))
+
+
+def _origin(node: Node, name: str) -> tuple[Node, str] | None:
+    """The table or operator that a column comes from unchanged, and its name there."""
+    match node:
+        case TableScan() | GlobalWindowAggregate():
+            return node, name
+        case Filter() | WindowRows():
+            return _origin(node.input, name)
+        case Project():
+            for item in node.items:
+                if item.name.lower() == name.lower():
+                    inner = bare_column(item.expr)
+                    return None if inner is None else _origin(node.input, inner)
+        case SqlQuery() if len(node.relations) == 1 and isinstance(node.query, exp.Select):
+            for item in node.query.expressions:
+                if isinstance(item, exp.Star):
+                    return _origin(node.inputs[0], name)
+                if item.alias_or_name.lower() == name.lower():
+                    value = item.unalias()
+                    if isinstance(value, exp.Column):
+                        return _origin(node.inputs[0], value.name)
+    return None

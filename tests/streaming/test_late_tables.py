@@ -1,0 +1,273 @@
+"""The table option `late-rows`, end to end: rows too late for their windows go to another table."""
+
+from __future__ import annotations
+
+import datetime as dt
+import os
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import sqlwin
+from runtime.errors import AnalysisError, CatalogError
+from runtime.sinks.late_rows import LateWriter
+from runtime.streaming.watermarks import FINAL_US
+
+pytestmark = pytest.mark.spark
+
+TUMBLE = "TUMBLE(TABLE readings, DESCRIPTOR(ts), INTERVAL '10' SECONDS)"
+HOP = "HOP(TABLE readings, DESCRIPTOR(ts), INTERVAL '5' SECONDS, INTERVAL '20' SECONDS)"
+
+
+def at(second: float) -> dt.datetime:
+    return dt.datetime(2026, 3, 1) + dt.timedelta(seconds=second)  # noqa: DTZ001
+
+
+def us(second: float) -> int:
+    return (at(second) - at(0)) // dt.timedelta(microseconds=1) + 1_772_323_200_000_000
+
+
+def write(directory: Path, *parts: list[tuple[float | None, str, int]]) -> None:
+    """A Parquet file, which becomes a micro-batch, for each list of (second, sensor, value)."""
+    directory.mkdir(exist_ok=True)
+    there = len(list(directory.iterdir()))
+    for number, rows in enumerate(parts, start=there):
+        seconds, sensors, values = zip(*rows, strict=True)
+        times = [None if second is None else at(second) for second in seconds]
+        table = pa.table(
+            {
+                "ts": pa.array(times, pa.timestamp("us")),
+                "sensor": pa.array(sensors),
+                "more": [{"value": value, "tags": [str(value)]} for value in values],
+            }
+        )
+        path = directory / f"{number:03d}.parquet"
+        pq.write_table(table, path)
+        # Files are taken in the order of their times
+        os.utime(path, (1_700_000_000 + number, 1_700_000_000 + number))
+
+
+def tables(directory: Path, connector: str = "memory") -> str:
+    """`readings`, whose late rows go to `too_late`, and `totals`."""
+    where = {
+        "memory": ("'connector' = 'memory'",) * 2,
+        "filesystem": tuple(
+            f"'connector' = 'filesystem', 'format' = 'parquet', 'path' = '{directory}/{name}'"
+            for name in ("too_late", "totals")
+        ),
+    }[connector]
+    return f"""
+        SET 'execution.runtime-mode' = 'streaming';
+        CREATE TABLE readings (
+          ts TIMESTAMP(6), sensor STRING, more STRUCT<value: BIGINT, tags: ARRAY<STRING>>,
+          value AS more.value, WATERMARK FOR ts AS ts
+        ) WITH ('connector' = 'filesystem', 'path' = '{directory}/in', 'format' = 'parquet',
+                'max-files-per-trigger' = '1', 'late-rows' = 'too_late');
+        CREATE TABLE too_late (sensor STRING, ts TIMESTAMP(6), value BIGINT, more
+          STRUCT<value: BIGINT, tags: ARRAY<STRING>>, missed_watermark TIMESTAMP(3))
+        WITH ({where[0]});
+        CREATE TABLE totals (sensor STRING, ends TIMESTAMP(3), n BIGINT) WITH ({where[1]});
+    """
+
+
+def insert(window: str, condition: str = "TRUE") -> str:
+    """An INSERT that reads but one of the columns, through an expression and a filter."""
+    return f"""
+        INSERT INTO totals SELECT UPPER(sensor), window_end, n + 0
+        FROM (SELECT sensor, window_end, COUNT(*) AS n FROM TABLE({window})
+              WHERE {condition} GROUP BY sensor, window_start, window_end)
+        WHERE n > 0"""
+
+
+def rows(session: sqlwin.Session, table: str) -> list[tuple[object, ...]]:
+    query = f"SET 'execution.runtime-mode' = 'batch'; SELECT * FROM {table}"
+    return sorted(tuple(row) for row in session.execute(query)[-1].rows)
+
+
+def late(second: float, sensor: str, value: int, missed: float) -> tuple[object, ...]:
+    more = {"value": value, "tags": [str(value)]}
+    return (sensor, at(second), value, more, at(missed))
+
+
+def late_rows(session: sqlwin.Session) -> list[tuple[object, ...]]:
+    found = []
+    for sensor, ts, value, more, missed in rows(session, "too_late"):
+        plain = more if isinstance(more, dict) else more.asDict()  # type: ignore[attr-defined]
+        found.append((sensor, ts, value, plain, missed))
+    return found
+
+
+BATCHES = [
+    [(1.0, "a", 1), (12.0, "b", 2)],
+    # of the first the window up to 10 s is out, of the second none; the third has no time
+    [(3.0, "a", 3), (11.0, "a", 4), (None, "a", 5), (26.0, "a", 6)],
+    [(4.0, "b", 7), (12.0, "x", 8), (19.0, "b", 9), (27.0, "a", 10), (45.0, "b", 11)],
+]
+
+
+def test_rows_too_late_for_every_window_go_to_their_table_also_after_a_restart(
+    fresh_session: sqlwin.Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[int | None] = []
+    closed_before = LateWriter._closed_before
+
+    def recorded(*args: Any) -> int | None:
+        told.append(closed_before(*args))
+        return told[-1]
+
+    monkeypatch.setattr(LateWriter, "_closed_before", recorded)
+    without_x = insert(TUMBLE, "sensor <> 'x'")
+    write(tmp_path / "in", *BATCHES[:2])
+    *_, first = fresh_session.execute(f"""
+        {tables(tmp_path, "filesystem")}
+        SET 'execution.checkpointing.dir' = '{tmp_path}/checkpoints';
+        SET 'sqlwin.end-of-input' = 'hold-windows';
+        {without_x}
+    """)
+    assert late_rows(fresh_session) == [late(3, "a", 3, 12)]
+    assert first.notes[0] == (
+        "1 row came when all their windows had closed and went to `too_late` (numLateRecordsDropped)"
+    )
+    # in the first micro-batch nothing can be late, in the second what ends up to 12 s
+    assert told == [-FINAL_US, us(12.001)]
+    told.clear()
+    write(tmp_path / "in", BATCHES[2], [(5.0, "c", 12)])
+    *_, second = fresh_session.execute(f"SET 'execution.runtime-mode' = 'streaming'; {without_x}")
+    assert late_rows(fresh_session) == [
+        late(3, "a", 3, 12),
+        late(4, "b", 7, 26),
+        late(19, "b", 9, 26),
+        late(5, "c", 12, 45),
+    ]
+    assert second.notes[0].startswith("3 rows came")
+    # at first nothing but the state tells a new run which rows are late
+    assert told == [None, us(45.001)]
+    totals = [("A", at(10), 1), ("A", at(20), 1), ("A", at(30), 2), ("B", at(20), 1)]
+    assert rows(fresh_session, "totals") == totals
+
+
+def test_a_row_that_some_window_takes_is_not_late_and_select_keeps_late_rows_too(
+    fresh_session: sqlwin.Session, tmp_path: Path
+) -> None:
+    write(tmp_path / "in", *BATCHES)
+    *_, result = fresh_session.execute(f"""
+        {tables(tmp_path)}
+        SELECT window_end, SUM(value) AS s FROM TABLE({HOP}) GROUP BY window_start, window_end
+    """)
+    found = {row[0]: row[1] for row in result.rows}
+    assert late_rows(fresh_session) == [late(4, "b", 7, 26)]
+    # 3 s counted in the windows up to 15 and 20 s, and 12 s in that up to 30 s
+    assert (found[at(5)], found[at(10)], found[at(15)], found[at(20)]) == (1, 1, 10, 10)
+    assert found[at(30)] == 2 + 4 + 6 + 8 + 9 + 10
+
+
+def test_allowed_lateness_keeps_rows_from_being_late(
+    fresh_session: sqlwin.Session, tmp_path: Path
+) -> None:
+    write(tmp_path / "in", *BATCHES)
+    fresh_session.execute(f"""
+        {tables(tmp_path)}
+        SET 'table.exec.emit.allow-lateness' = '10 s';
+        SET 'table.exec.emit.late-fire.enabled' = 'true';
+        DROP TABLE totals;
+        CREATE TABLE totals (sensor STRING, ends TIMESTAMP(3), n BIGINT)
+        WITH ('connector' = 'blackhole');
+        {insert(TUMBLE)}
+    """)
+    # 3 s at 12 s, and 12 s and 19 s at 26 s, came in time
+    assert late_rows(fresh_session) == [late(4, "b", 7, 26)]
+
+
+def test_of_several_tables_in_a_window_one_can_keep_its_late_rows(
+    fresh_session: sqlwin.Session, tmp_path: Path
+) -> None:
+    write(tmp_path / "in", *BATCHES)
+    write(tmp_path / "others", [(1.0, "o", 1)], [(2.0, "o", 2)])
+    *_, result = fresh_session.execute(f"""
+        {tables(tmp_path)}
+        SET 'sqlwin.watermark.policy' = 'max';
+        CREATE TABLE others (ts TIMESTAMP(6), sensor STRING, WATERMARK FOR ts AS ts)
+        WITH ('connector' = 'filesystem', 'path' = '{tmp_path}/others', 'format' = 'parquet',
+              'max-files-per-trigger' = '1');
+        CREATE TABLE counts (ends TIMESTAMP(3), n BIGINT) WITH ('connector' = 'memory');
+        INSERT INTO counts SELECT window_end, COUNT(*) FROM TABLE(TUMBLE(
+          (SELECT sensor, ts FROM readings UNION ALL SELECT sensor, ts FROM others),
+          DESCRIPTOR(ts), INTERVAL '10' SECONDS)) GROUP BY window_start, window_end
+    """)
+    # with the one of `others`, which is counted and dropped
+    assert result.notes[0].startswith("5 rows came")
+    assert late_rows(fresh_session) == sorted(
+        [late(3, "a", 3, 12), late(4, "b", 7, 26), late(12, "x", 8, 26), late(19, "b", 9, 26)],
+        key=lambda row: (row[0], row[1]),
+    )
+
+
+def test_tasks_carry_no_rows_that_the_driver_knows_are_not_late(
+    fresh_session: sqlwin.Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(tmp_path / "in", *BATCHES[:2])
+    # what it would not say: then the operator hears of no late row
+    monkeypatch.setattr(LateWriter, "_closed_before", lambda *_: -FINAL_US)
+    *_, result = fresh_session.execute(tables(tmp_path) + insert(TUMBLE))
+    assert result.notes[0].startswith("1 row came")
+    assert late_rows(fresh_session) == []
+
+
+def test_what_cannot_be_is_said_before_a_stream_starts(
+    fresh_session: sqlwin.Session, tmp_path: Path
+) -> None:
+    write(tmp_path / "in", BATCHES[0])
+    fresh_session.execute(tables(tmp_path))
+    inner = f"SELECT window_time AS t FROM TABLE({TUMBLE}) GROUP BY window_start, window_end, window_time"
+    for query, message in (
+        (
+            insert(f"SESSION{TUMBLE.removeprefix('TUMBLE')}"),
+            "late rows of a SESSION cannot be kept",
+        ),
+        (
+            "SELECT COUNT(*) FROM TABLE(TUMBLE("
+            f"({inner}), DESCRIPTOR(t), INTERVAL '1' MINUTE)) GROUP BY window_start, window_end",
+            "not with a further window",
+        ),
+        (
+            "SELECT * FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY window_end ORDER BY n DESC) "
+            f"AS place FROM (SELECT sensor, window_end, COUNT(*) AS n FROM TABLE({TUMBLE}) "
+            "GROUP BY sensor, window_start, window_end)) WHERE place <= 2",
+            "not with Top-N",
+        ),
+        (
+            "SELECT COUNT(*) FROM TABLE(TUMBLE((SELECT r.ts FROM readings r JOIN totals t "
+            "ON r.sensor = t.sensor), DESCRIPTOR(ts), INTERVAL '1' MINUTE)) "
+            "GROUP BY window_start, window_end",
+            "more than filters and projections is below the window",
+        ),
+    ):
+        with pytest.raises(AnalysisError, match=message) as raised:
+            fresh_session.execute(query)[-1].rows  # noqa: B018
+        assert raised.value.hint
+    explained = fresh_session.execute(f"EXPLAIN {insert(TUMBLE)}")[-1].text
+    assert "a row that comes after that is late: counted, and written to too_late" in explained
+    for statement, message in (
+        ("DROP TABLE too_late", "there is no such table"),
+        ("CREATE TABLE too_late (w INT) WITH ('connector' = 'memory')", "no column `w`"),
+        (
+            "CREATE OR REPLACE TABLE too_late (ts DATE, value BOOLEAN) "
+            "WITH ('connector' = 'memory')",
+            "does not fit `value` BOOLEAN",
+        ),
+        (
+            f"CREATE OR REPLACE TABLE too_late WITH ('connector' = 'spark', 'format' = 'csv', "
+            f"'path' = '{tmp_path}/x')",
+            "Spark writes it",
+        ),
+    ):
+        fresh_session.execute(statement)
+        with pytest.raises(AnalysisError, match=message):
+            fresh_session.execute(insert(TUMBLE))
+    with pytest.raises(CatalogError, match="there is no option 'late-rows'"):
+        fresh_session.execute(
+            "CREATE TABLE m (a INT) WITH ('connector' = 'memory', 'late-rows' = 'too_late')"
+        )
