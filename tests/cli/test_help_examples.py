@@ -72,4 +72,4 @@ def test_the_example_runs(
             ).stdout
     if "--output" in example:
         handed_on = (tmp_path / arguments[-1]).read_text()
-    assert len(handed_on.split()) > 1
+    assert handed_on.strip()
