@@ -25,6 +25,7 @@ from runtime.scan_spec import ScanLocalStep, ScanSource
 from runtime.sources.paths import expand, local_path
 from runtime.spark import is_remote
 from runtime.spec import Column
+from runtime.workers import prepare_worker
 
 # From a table of partials to rows of blobs
 Cut = Callable[[pa.Table], Iterator[pa.RecordBatch]]
@@ -144,8 +145,7 @@ def _scan(
     step: ScanLocalStep, splits: list[Split], cut: Cut, null_times: ScanCounter | None
 ) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def scan(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        # Spark's tasks are what runs in parallel.
-        pa.set_cpu_count(1)
+        prepare_worker()
         pa.set_io_thread_count(1)
         for batch in batches:
             for number in batch.column(0).to_pylist():

@@ -62,6 +62,7 @@ from runtime.streaming.processor import OUTPUT_DDL, ProcessorSpec, WindowProcess
 from runtime.streaming.status import ROWS_METRIC, observed
 from runtime.streaming.updates import FireRule, UpdateRules
 from runtime.streaming.watermarks import FINAL_US, WatermarkRules
+from runtime.workers import prepare_worker
 
 # The local property of Spark's jobs that tells tasks which rows can be late: those of which no
 # window ends after a time. Where it is not set, any row may be.
@@ -276,8 +277,7 @@ def _run_local(
     plan: LocalPlan,
 ) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        # Spark's tasks are what runs in parallel
-        pa.set_cpu_count(1)
+        prepare_worker()
         if not plan.keeps_late_rows:
             yield from LocalStage(plan).run(batches)
             return
@@ -346,6 +346,7 @@ def _decode(
         return batch_of([*part.columns, *unset], True, pa.nulls(n_rows, pa.int64()))
 
     def decode(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        prepare_worker()
         for batch in batches:
             blobs = batch.column("windows")
             marks = batch.column("watermark_us")

@@ -33,6 +33,7 @@ from runtime.streaming.processor import OUTPUT_DDL, ProcessorSpec, WindowProcess
 from runtime.streaming.state import encode_table, pieces
 from runtime.streaming.status import observed
 from runtime.streaming.watermarks import WatermarkRules
+from runtime.workers import prepare_worker
 
 _OWN = (KEEP, SOURCE, WATERMARK, TIME)
 
@@ -133,8 +134,7 @@ def _to_groups(
     """Rows to the key groups of their keys, and to all of them what the task saw of watermarks."""
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        # Spark's tasks are what runs in parallel
-        pa.set_cpu_count(1)
+        prepare_worker()
         in_band = InBand(n_sources, numbers)
         for batch in batches:
             if batch.num_rows == 0:
@@ -162,6 +162,7 @@ def _decode(
     """Blobs of results to rows."""
 
     def decode(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        prepare_worker()
         for batch in batches:
             for blob in batch.column("windows").drop_null():
                 yield from from_blobs([blob.as_buffer()], schema).to_batches()

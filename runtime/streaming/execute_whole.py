@@ -34,6 +34,7 @@ from runtime.streaming.whole_windows import (
     ranked,
     regrouped,
 )
+from runtime.workers import prepare_worker
 
 _WINDOW = "$window"
 _TOLD = (KEEP, SOURCE, WATERMARK)
@@ -115,8 +116,7 @@ def _evaluated(rows: DataFrame, fields: StructType, evaluate: Evaluate) -> DataF
     ]
 
     def run(batches: Batches) -> Iterator[pa.RecordBatch]:
-        # Spark's tasks are what runs in parallel
-        pa.set_cpu_count(1)
+        prepare_worker()
         yield from evaluate_windows(batches, arrow, evaluate)
 
     return rows.mapInArrow(run, StructType([*own, *told]))

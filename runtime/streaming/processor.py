@@ -25,6 +25,7 @@ from runtime.streaming.state import BlobStore, decode_table, pieces
 from runtime.streaming.status import STATUS, STATUS_DDL
 from runtime.streaming.wall_clock import wall_watermark_us
 from runtime.streaming.watermarks import Heard, is_idle
+from runtime.workers import prepare_worker
 
 _MS = 1_000
 
@@ -62,8 +63,7 @@ class WindowProcessor(StatefulProcessor):
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         """Called by Spark before anything else."""
-        # Spark's workers are what runs in parallel
-        pa.set_cpu_count(1)
+        prepare_worker()
         self._blobs = handle.getMapState("blobs", "name string", "blob binary")
 
     def handleInputRows(

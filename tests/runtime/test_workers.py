@@ -1,0 +1,42 @@
+"""Workers of Spark's are spared collecting again and again what their modules have made."""
+
+import subprocess
+import sys
+
+SCRIPT = """
+import gc, pyarrow as pa
+from runtime.workers import prepare_worker
+
+class Node:
+    pass
+
+def garbage():
+    node = Node()
+    node.itself = node
+    return id(node)
+
+garbage()
+prepare_worker()
+assert pa.cpu_count() == 1
+frozen = gc.get_freeze_count()
+assert frozen > 10_000
+assert not [each for each in gc.get_objects() if isinstance(each, Node)]
+seen_by_collector = len(gc.get_objects())
+assert seen_by_collector < frozen / 100, seen_by_collector
+
+# a later task finds nothing new, and its garbage is still collected
+prepare_worker()
+assert gc.get_freeze_count() <= frozen
+garbage()
+assert gc.collect() > 0
+
+# modules that another function has loaded are taken out too
+import pandas
+prepare_worker()
+assert gc.get_freeze_count() > frozen + 1_000
+"""
+
+
+def test_a_worker_collects_its_own_garbage_and_not_its_modules():
+    done = subprocess.run([sys.executable, "-c", SCRIPT], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
