@@ -94,6 +94,23 @@ def is_local(spark: SparkSession) -> bool:
     return _LOCAL_MASTER.fullmatch(str(spark.sparkContext.master)) is not None
 
 
+def stream_partitions(spark: SparkSession) -> int:
+    """Over how many tasks the state of a stream is spread, if nobody says otherwise.
+
+    `spark.sql.shuffle.partitions`; but a task a core where that is what sqlwin itself has chosen:
+    each task commits its state in every micro-batch, and key groups are spread evenly over tasks.
+    """
+    partitions = int(str(spark.conf.get("spark.sql.shuffle.partitions")))
+    if not is_local(spark):
+        return partitions
+    cores = spark.sparkContext.defaultParallelism
+    return cores if partitions == _default_partitions(cores) else partitions
+
+
+def _default_partitions(cores: int) -> int:
+    return 2 * cores
+
+
 def is_remote(spark: SparkSession) -> bool:
     """Whether `spark` talks to a Spark Connect server: it then has no SparkContext."""
     return type(spark).__module__.startswith("pyspark.sql.connect")
@@ -158,7 +175,7 @@ def _defaults(master: str) -> dict[str, str]:
     atexit.register(shutil.rmtree, warehouse, ignore_errors=True)
     return {
         **settings,
-        "spark.sql.shuffle.partitions": str(2 * cores),
+        "spark.sql.shuffle.partitions": str(_default_partitions(cores)),
         "spark.sql.catalogImplementation": "in-memory",
         "spark.sql.warehouse.dir": warehouse.as_uri(),
     }

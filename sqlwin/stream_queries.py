@@ -30,6 +30,7 @@ from runtime.sinks.streaming import (
 )
 from runtime.sources import is_unbounded
 from runtime.sources.filesystem_stream import monitor_interval_us
+from runtime.spark import stream_partitions
 from runtime.spark_files import files_at
 from runtime.stream_spec import ROW_KIND, StreamRowsStep, StreamWindowStep
 from runtime.streaming.checkpoint import Identity, open_checkpoint
@@ -343,7 +344,8 @@ class StreamQueries:
         Raises:
             SqlwinError: something in the plan cannot run on a stream.
         """
-        options = self.options()
+        partitions = self._partitions()
+        options = self._options(self._key_groups(partitions), partitions)
         step = self._step(plan, keeps_late_rows=True)
         return explain_stream(step, options.key_groups, options.watermark_policy)
 
@@ -374,12 +376,15 @@ class StreamQueries:
 
     def options(self) -> StreamOptions:
         """The options of a stream that is started now, for whoever starts it without sqlwin."""
-        partitions = self._partitions()
+        # then Spark goes by its own setting
+        partitions = int(str(self._spark.conf.get("spark.sql.shuffle.partitions")))
         return self._options(self._key_groups(partitions), partitions)
 
     def _partitions(self) -> int:
         chosen = self._config.get("sqlwin.exchange.partitions")
-        return int(chosen or str(self._spark.conf.get("spark.sql.shuffle.partitions")))
+        if not chosen and self._config.is_set("parallelism.default"):
+            chosen = str(self._spark.conf.get("spark.sql.shuffle.partitions"))
+        return int(chosen or stream_partitions(self._spark))
 
     def _key_groups(self, partitions: int) -> int:
         chosen = self._config.get("sqlwin.state.key-groups")

@@ -18,7 +18,7 @@ from runtime.errors import (
     SqlwinError,
 )
 from runtime.shipping import code_archive, ship_code
-from runtime.spark import is_local, log_file, machine_memory, start_session
+from runtime.spark import is_local, log_file, machine_memory, start_session, stream_partitions
 from runtime.spark_errors import Failure, _python_error, translate
 
 pytestmark = pytest.mark.spark
@@ -253,3 +253,12 @@ def test_executors_import_the_code_that_was_shipped(tmp_path: Path):
     )
     assert done.stdout.startswith("False "), done.stderr
     assert "sqlwin_runtime.zip/runtime/spec.py" in done.stdout
+
+
+def test_streams_take_a_task_a_core_unless_somebody_chose_another_number(spark: SparkSession):
+    assert stream_partitions(spark) == 3
+    other = start_session(conf={"spark.sql.shuffle.partitions": "4"})
+    assert other.sparkContext.defaultParallelism == 2
+    assert stream_partitions(other) == 2
+    other.conf.set("spark.sql.shuffle.partitions", "7")
+    assert stream_partitions(other) == 7
