@@ -26,8 +26,14 @@ _JOINS = {
 }
 
 
-def expand_query(node: Expand, source: exp.Subquery) -> exp.Select:
-    """Spark SQL for grouping sets: an id for each row and set, keys by CASE on it."""
+def expand_query(node: Expand, source: exp.Subquery, told: Sequence[str] = ()) -> exp.Select:
+    """Spark SQL for grouping sets: an id for each row and set, keys by CASE on it.
+
+    Args:
+        node: the grouping sets.
+        source: the rows.
+        told: columns beside the node's own.
+    """
     ids = [exp.Cast(this=literal(i), to=exp.DataType.build("bigint")) for i in node.ids]
     source.set("alias", exp.TableAlias(this=identifier("$input")))
     source.set(
@@ -45,7 +51,8 @@ def expand_query(node: Expand, source: exp.Subquery) -> exp.Select:
         ],
     )
     keys = {key.name: _kept(key, node) for key in node.keys}
-    items = [alias(keys.get(c.name, column(c.name)), c.name) for c in node.schema]
+    items: list[exp.Expr] = [alias(keys.get(c.name, column(c.name)), c.name) for c in node.schema]
+    items += [column(name) for name in told]
     return exp.Select(expressions=items, from_=exp.From(this=source))
 
 

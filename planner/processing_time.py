@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from sqlglot import exp
 
 from planner.catalog import Catalog
-from planner.logical import Filter, Node, Project, SqlQuery, TableScan
+from planner.logical import Expand, Filter, Node, Project, SqlQuery, TableScan
 from planner.sql import bare_column
 from planner.streams import stream_named
 from runtime.errors import AnalysisError
@@ -44,7 +44,7 @@ def _of_node(node: Node, column: str, catalog: Catalog) -> Iterator[bool]:
     match node:
         case TableScan():
             yield from _of_text(node.query, column, {}, {}, catalog)
-        case Filter():
+        case Filter() | Expand():
             yield from _of_node(node.input, column, catalog)
         case Project():
             for item in node.items:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from sqlglot import exp
 
 from planner.aggregate_calls import aggregates_in
-from planner.logical import Expand, Node
+from planner.logical import Node
 from planner.physical import OnePhaseWindowAggregate
 from planner.sql import to_sql
 from planner.streams import NOT_KEPT
@@ -30,11 +30,6 @@ def refused_node(node: Node, reasons: tuple[str, ...]) -> AnalysisError | None:
             return AnalysisError(
                 f"this window aggregation cannot run on a stream: {why}",
                 hint="use aggregates that merge, such as COUNT, SUM, AVG, MIN, MAX; " + BATCH,
-            )
-        case Expand():
-            return AnalysisError(
-                "grouping sets cannot run on a stream yet",
-                hint="write one query for each grouping, with UNION ALL between them; " + BATCH,
             )
     return None
 

@@ -9,6 +9,7 @@ come from that text as it is, and the watermarks from the tables once more, with
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Protocol
 
 from sqlglot import exp
@@ -17,7 +18,9 @@ from planner.catalog import Catalog, StreamTable, column_named
 from planner.late_rows import LateSource, refuse_lost_rows
 from planner.logical import (
     Aggregate,
+    Expand,
     Filter,
+    NamedExpr,
     Node,
     Project,
     SqlQuery,
@@ -27,7 +30,7 @@ from planner.logical import (
     WindowRank,
     WindowRows,
 )
-from planner.lower_relational import repeated_rows
+from planner.lower_relational import expand_query, repeated_rows
 from planner.physical import GlobalWindowAggregate
 from planner.processing_time import is_by_clock
 from planner.sql import (
@@ -174,6 +177,13 @@ class StreamRows:
             case WindowRows():
                 inner = self._carry(node.input)
                 return None if inner is None else repeated_rows(inner, node, (*_TOLD, *self._more))
+            case Expand():
+                inner = self._carry(node.input)
+                if inner is None or any(is_complex(key.expr) for key in node.keys):
+                    return None
+                told = (*_TOLD, *self._more)
+                keys = tuple(NamedExpr(key.name, guarded(key.expr)) for key in node.keys)
+                return expand_query(replace(node, keys=keys), exp.Subquery(this=inner), told)
             case Filter():
                 inner = self._carry(node.input)
                 condition = conjunction(node.conjuncts)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from sqlglot import exp
 
 from planner.catalog import Catalog
-from planner.logical import Filter, Node, Project, SqlQuery, TableScan, WindowRows
+from planner.logical import Expand, Filter, Node, Project, SqlQuery, TableScan, WindowRows
 from planner.physical import GlobalWindowAggregate
 from planner.sql import bare_column
 from planner.streams import stream_named, stream_tables
@@ -64,7 +64,7 @@ def _origin(node: Node, name: str) -> tuple[Node, str] | None:
     match node:
         case TableScan() | GlobalWindowAggregate():
             return node, name
-        case Filter() | WindowRows():
+        case Filter() | WindowRows() | Expand():
             return _origin(node.input, name)
         case Project():
             for item in node.items:

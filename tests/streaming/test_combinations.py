@@ -46,6 +46,10 @@ SHAPES = {
         FROM ({COUNTS.replace("{not_k}", "c")}) GROUP BY window_start, window_end""",
     "aggregate of window columns": """SELECT window_end, MAX(TIMESTAMPDIFF(SECOND, ts, window_end)) AS d
         FROM {window} GROUP BY window_start, window_end""",
+    "grouping sets": """SELECT k, x, window_end, GROUPING(x) AS all_x, COUNT(*) AS n, SUM(v) AS s
+        FROM {window} GROUP BY window_start, window_end, k, ROLLUP (x)""",
+    "grouping sets of aggregates": f"""SELECT k, window_end, GROUPING_ID(k) AS g, SUM(n) AS n
+        FROM ({COUNTS.replace("{not_k}", "d")}) GROUP BY window_start, window_end, CUBE (k)""",
     "top-n of rows": """SELECT k, v, ts, window_end, rn FROM (SELECT *,
           ROW_NUMBER() OVER (PARTITION BY window_start, window_end ORDER BY v DESC, ts, k, x) AS rn
           FROM {window} WHERE v > 10) WHERE rn <= 3""",
