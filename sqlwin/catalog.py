@@ -29,11 +29,9 @@ from runtime.spark_errors import translate
 from runtime.spec import Column, UserAggregate
 from runtime.streaming.options import StreamOptions
 from runtime.table_spec import LATE_ROWS, TableSpec, Watermark
+from sqlwin.statement_nodes import DEFAULTS
 
 Name = tuple[str, ...]
-
-# Flink's names for where tables live unless something else is said
-_DEFAULTS = ("default_catalog", "default_database")
 
 
 @dataclass(frozen=True)
@@ -327,7 +325,7 @@ def entry_name(entry: Entry) -> Name:
 
 def _key(name: Name) -> Name:
     folded = tuple(part.lower() for part in name)
-    for prefix in (_DEFAULTS, _DEFAULTS[1:]):
+    for prefix in (DEFAULTS, DEFAULTS[1:]):
         if len(folded) == len(prefix) + 1 and folded[: len(prefix)] == prefix:
             return folded[-1:]
     return folded

@@ -15,6 +15,10 @@ from runtime.table_spec import TableColumn, Watermark
 Name = tuple[str, ...]
 
 
+# What Flink calls the catalog and the database that a session starts with
+DEFAULTS = ("default_catalog", "default_database")
+
+
 @dataclass(frozen=True)
 class Statement:
     """One statement."""
@@ -47,7 +51,15 @@ class Use(SparkStatement):
 
     @property
     def spark_text(self) -> str:
-        """What to send to Spark, which spells USE CATALOG another way."""
+        """What to send to Spark, which spells USE CATALOG another way.
+
+        The catalog and the database that Flink starts with are those that Spark starts with.
+        """
+        folded = tuple(part.lower() for part in self.name)
+        if self.kind == "CATALOG" and folded == DEFAULTS[:1]:
+            return "SET CATALOG spark_catalog"
+        if self.kind != "CATALOG" and folded in (DEFAULTS, DEFAULTS[1:]):
+            return "USE spark_catalog.default"
         quoted = ".".join("`" + part.replace("`", "``") + "`" for part in self.name)
         if self.kind == "CATALOG":
             return f"SET CATALOG {quoted}"

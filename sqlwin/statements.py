@@ -82,6 +82,9 @@ EXPLAIN_DETAILS = (
 
 _CLAUSES_OF_SPARK_VIEWS = ("USING", "TBLPROPERTIES", "WITH")
 
+# What Flink takes behind EXECUTE, and means no more than it does alone
+_EXECUTED = ("INSERT", "SELECT", "WITH")
+
 _STRINGS = (TokenType.STRING, TokenType.RAW_STRING)
 
 
@@ -143,6 +146,10 @@ class _Reader:
             "WITH": self._query,
             "(": self._query,
         }
+        if self._is("EXECUTE") and self.tokens[1:] and self.tokens[1].text.upper() in _EXECUTED:
+            # positions stay what they are
+            start = self.tokens.pop(0).end + 1
+            self.text = " " * start + self.text[start:]
         first = self.tokens[0]
         if self._is("BEGIN"):
             return SparkStatement(self.text, self.offset)  # one of Spark's blocks, semicolons in it

@@ -418,3 +418,21 @@ def test_create_view_keeps_its_query_as_written() -> None:
     assert (view.or_replace, view.temporary, view.if_not_exists) == (True, True, False)
     assert view.query_text == f"SELECT *, 1 FROM {TUMBLE}"
     assert view.ast.find(WindowFunction) is not None
+
+
+def test_execute_before_a_statement_is_passed_over() -> None:
+    statement = parse_statement("EXECUTE INSERT INTO a SELECT k FROM b")
+    assert isinstance(statement, Insert)
+    assert statement.name == ("a",)
+
+
+def test_flink_s_first_catalog_and_database_are_spark_s() -> None:
+    for text, sent in (
+        ("USE CATALOG default_catalog", "SET CATALOG spark_catalog"),
+        ("USE default_catalog.default_database", "USE spark_catalog.default"),
+        ("USE default_database", "USE spark_catalog.default"),
+        ("USE other", "USE `other`"),
+    ):
+        statement = parse_statement(text)
+        assert isinstance(statement, Use)
+        assert statement.spark_text == sent

@@ -48,8 +48,6 @@ SHAPES = {
         FROM {window} GROUP BY window_start, window_end""",
     "grouping sets": """SELECT k, x, window_end, GROUPING(x) AS all_x, COUNT(*) AS n, SUM(v) AS s
         FROM {window} GROUP BY window_start, window_end, k, ROLLUP (x)""",
-    "grouping sets of aggregates": f"""SELECT k, window_end, GROUPING_ID(k) AS g, SUM(n) AS n
-        FROM ({COUNTS.replace("{not_k}", "d")}) GROUP BY window_start, window_end, CUBE (k)""",
     "top-n of rows": """SELECT k, v, ts, window_end, rn FROM (SELECT *,
           ROW_NUMBER() OVER (PARTITION BY window_start, window_end ORDER BY v DESC, ts, k, x) AS rn
           FROM {window} WHERE v > 10) WHERE rn <= 3""",
@@ -110,6 +108,9 @@ def events(n_rows: int, start_s: int, seed: int) -> pa.Table:
     return rows
 
 
+# Grouping sets of sessions are Spark's, over rows
+WITHOUT = {("session", "grouping sets")}
+
 # What a stream keeps rows for, once in each run of the suite; the whole matrix takes its time.
 QUICK = ("no aggregate", "first row", "in")
 
@@ -164,4 +165,5 @@ def test_rows_of_sessions_are_ranked_joined_and_put_out_as_in_a_batch(
 def test_a_stream_gives_the_rows_of_the_batch_in_every_shape(
     kind: str, first: int, check: Callable[..., None]
 ) -> None:
-    check(kind, tuple(SHAPES)[first : first + 5])
+    shapes = tuple(SHAPES)[first : first + 5]
+    check(kind, tuple(s for s in shapes if (kind, s) not in WITHOUT))
