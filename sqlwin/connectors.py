@@ -84,7 +84,7 @@ FORMAT_OPTIONS: Mapping[str, tuple[OptionHelp, ...]] = {
 _LATE_ROWS = OptionHelp(
     "late-rows", "where rows too late for all their windows go: a table, or drop, the default"
 )
-_NO_EFFECT = "Flink's, for streams; no effect on a finite run"
+_NO_EFFECT = "Flink's; no effect"
 
 CONNECTORS: Mapping[str, ConnectorHelp] = {
     each.name: each
@@ -195,14 +195,14 @@ CONNECTORS: Mapping[str, ConnectorHelp] = {
                 OptionHelp("scan.startup.timestamp-millis", "for the mode timestamp"),
                 OptionHelp("scan.bounded.mode", "where reading ends", _BOUNDED),
                 OptionHelp("scan.bounded.timestamp-millis", "for the mode timestamp"),
-                OptionHelp("scan.topic-partition-discovery.interval", "Flink's; no effect"),
-                OptionHelp("scan.parallelism", "Flink's; no effect"),
-                OptionHelp("sink.partitioner", "Flink's; no effect"),
-                OptionHelp("sink.parallelism", "Flink's; no effect"),
+                OptionHelp("scan.topic-partition-discovery.interval", _NO_EFFECT),
+                OptionHelp("scan.parallelism", _NO_EFFECT),
+                OptionHelp("sink.partitioner", _NO_EFFECT),
+                OptionHelp("sink.parallelism", _NO_EFFECT),
                 OptionHelp(
                     "sink.delivery-guarantee",
-                    "taken; Spark's sink gives at-least-once",
-                    ("at-least-once", "exactly-once", "none"),
+                    "Spark's sink gives at-least-once; exactly-once is refused",
+                    ("at-least-once", "none"),
                 ),
                 OptionHelp("sink.transactional-id-prefix", "Flink's; no effect"),
                 _LATE_ROWS,
@@ -296,7 +296,7 @@ CONNECTORS: Mapping[str, ConnectorHelp] = {
             (
                 OptionHelp("print-identifier", "stands before each row"),
                 OptionHelp("standard-error", "prints there", _BOOLEAN),
-                OptionHelp("sink.parallelism", "Flink's; no effect"),
+                OptionHelp("sink.parallelism", _NO_EFFECT),
             ),
             """CREATE TABLE printed (item STRING, n BIGINT) WITH ('connector' = 'print');""",
         ),

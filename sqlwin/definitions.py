@@ -5,7 +5,7 @@ from __future__ import annotations
 from pyspark.sql import DataFrame, SparkSession
 
 from runtime.errors import AnalysisError, CatalogError
-from runtime.sources import validate_table
+from runtime.sources import idle_options, validate_table
 from runtime.table_spec import TableColumn, TableSpec
 from sqlwin.catalog import SessionCatalog, View, type_ddl
 from sqlwin.statements import CreateTable, CreateView
@@ -18,8 +18,10 @@ class Definitions:
         self._spark = spark
         self._catalog = catalog
 
-    def create_table(self, statement: CreateTable, rows: DataFrame | None = None) -> str:
-        """Keep a table; what to tell about it.
+    def create_table(
+        self, statement: CreateTable, rows: DataFrame | None = None
+    ) -> tuple[str, tuple[str, ...]]:
+        """Keep a table; what to tell about it, and remarks.
 
         Args:
             statement: CREATE TABLE.
@@ -37,7 +39,9 @@ class Definitions:
             replace=statement.or_replace,
             if_not_exists=statement.if_not_exists,
         )
-        return "OK" if added else f"`{spec.name}` exists already, nothing to do"
+        if not added:
+            return f"`{spec.name}` exists already, nothing to do", ()
+        return "OK", _remarks(spec)
 
     def create_view(self, statement: CreateView) -> str:
         """Keep a view; what to tell about it.
@@ -122,6 +126,17 @@ class Definitions:
             comment=comment,
             temporary=statement.temporary,
         )
+
+
+def _remarks(spec: TableSpec) -> tuple[str, ...]:
+    """One remark for all options that are let pass, so that Flink's scripts run, and do nothing."""
+    names = [f"'{name}'" for name in idle_options(spec)]
+    if not names:
+        return ()
+    are = (
+        "is an option of Flink's and has" if len(names) == 1 else "are options of Flink's and have"
+    )
+    return (f"table `{spec.name}`: {', '.join(names)} {are} no effect here",)
 
 
 def _all_options(model: TableSpec) -> dict[str, str]:

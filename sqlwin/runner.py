@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+from dataclasses import replace
 
 import pyarrow as pa
 from pyspark.errors import PySparkException
@@ -194,10 +195,11 @@ class Runner:
     def _create_table(self, statement: CreateTable) -> Result:
         query = statement.as_query
         if query is None:
-            return _ok(statement, self._definitions.create_table(statement))
+            message, notes = self._definitions.create_table(statement)
+            return _ok(statement, message, notes)
         plan = self._plans.plan(query, statement.text)
         rows = self._plans.rows(plan, statement.text, is_whole=False)
-        message = self._definitions.create_table(statement, rows)
+        message, notes = self._definitions.create_table(statement, rows)
         table = insert_target(self.catalog, statement.name)
         assert table is not None
         if self.stream_queries.is_stream(plan):
@@ -205,7 +207,8 @@ class Runner:
                 plan, statement.text, table, (), False, self._plans.explained(statement.text)
             )
             started = [(".".join(statement.name), stream)]
-            return insert_result(statement.text, started, waits=self._inserts.waits())
+            result = insert_result(statement.text, started, waits=self._inserts.waits())
+            return replace(result, notes=(*notes, *result.notes))
         try:
             count = insert_rows(rows, table, (), overwrite=False)
         except Exception as error:
@@ -214,7 +217,12 @@ class Runner:
                 raise
             raise self._plans.explained(statement.text)(error) from error
         return Result(
-            statement.text, "insert", message, row_count=count, null_times=self._plans.null_times
+            statement.text,
+            "insert",
+            message,
+            row_count=count,
+            notes=notes,
+            null_times=self._plans.null_times,
         )
 
     def _drop(self, statement: Drop) -> Result:

@@ -31,6 +31,7 @@ __all__ = [
     "CONNECTORS",
     "Connector",
     "has_end",
+    "idle_options",
     "is_unbounded",
     "read_stream",
     "read_table",
@@ -51,6 +52,7 @@ class Connector:
         stream: the rows as they come; None if it cannot be read so.
         is_unbounded: whether a table is read without end unless told otherwise.
         has_end: whether a table that is not unbounded can be read as a stream that ends.
+        idle_options: names of options, in lower case, that are let pass and change nothing.
     """
 
     validate: Validate
@@ -58,6 +60,7 @@ class Connector:
     stream: Read | None = None
     is_unbounded: Callable[[TableSpec], bool] = lambda spec: False
     has_end: bool = False
+    idle_options: frozenset[str] = frozenset()
 
 
 CONNECTORS: Mapping[str, Connector] = {
@@ -67,18 +70,25 @@ CONNECTORS: Mapping[str, Connector] = {
         filesystem_stream.stream,
         filesystem_stream.is_unbounded,
         has_end=True,
+        idle_options=filesystem.IDLE_OPTIONS,
     ),
     "datagen": Connector(
         datagen.validate, datagen.read, datagen.stream, datagen.is_unbounded, has_end=True
     ),
-    "kafka": Connector(kafka.validate, kafka.read, kafka.stream, kafka.is_unbounded),
+    "kafka": Connector(
+        kafka.validate,
+        kafka.read,
+        kafka.stream,
+        kafka.is_unbounded,
+        idle_options=kafka.IDLE_OPTIONS,
+    ),
     "socket": Connector(socket.validate, None, socket.stream, lambda spec: True),
     "spark": Connector(external.validate, external.read, external.stream, external.is_unbounded),
     "nexmark": Connector(
         nexmark.validate, nexmark.read, nexmark.stream, nexmark.is_unbounded, has_end=True
     ),
     "memory": Connector(memory.validate, memory.read),
-    "print": Connector(sink_only.validate_print),
+    "print": Connector(sink_only.validate_print, idle_options=sink_only.IDLE_OPTIONS),
     "blackhole": Connector(sink_only.validate_blackhole),
 }
 
@@ -91,6 +101,12 @@ def validate_table(spec: TableSpec) -> None:
             what is nearest to it.
     """
     _connector(spec).validate(_own_options(spec))
+
+
+def idle_options(spec: TableSpec) -> tuple[str, ...]:
+    """The options of a table that are let pass and change nothing, as they are written."""
+    idle = _connector(spec).idle_options
+    return tuple(name for name, _ in spec.options if name.lower() in idle)
 
 
 def read_table(spark: SparkSession, spec: TableSpec) -> DataFrame:

@@ -42,6 +42,7 @@ from runtime.sources.options import (
     boolean,
     check_options,
     duration,
+    idle_options,
     one_of,
     option_values,
     pattern,
@@ -62,7 +63,8 @@ METADATA = {
 # Lines of a JSON file that are looked at for the spelling of its field names
 _SAMPLED_LINES = 100
 
-# These tell a stream when to look for files and when to close them; a finite run does neither.
+# These tell a stream when to look for files. Those about files that are written are of Flink's way
+# of it: here a micro-batch writes files of its own, which are complete when they can be seen.
 _STREAMING_ONLY = {
     "source.monitor-interval": Option(duration),
     "max-files-per-trigger": Option(whole_number(1)),
@@ -79,19 +81,19 @@ _STREAMING_ONLY = {
     "cleanSource": Option(one_of("archive", "delete", "off")),
     "source-archive-dir": Option(),
     "sourceArchiveDir": Option(),
-    "sink.rolling-policy.file-size": Option(),
-    "sink.rolling-policy.rollover-interval": Option(duration),
-    "sink.rolling-policy.check-interval": Option(duration),
-    "sink.rolling-policy.inactivity-interval": Option(duration),
-    "auto-compaction": Option(boolean),
-    "compaction.file-size": Option(),
-    "sink.partition-commit.trigger": Option(),
-    "sink.partition-commit.delay": Option(duration),
-    "sink.partition-commit.watermark-time-zone": Option(),
-    "sink.partition-commit.policy.kind": Option(),
-    "sink.partition-commit.success-file.name": Option(),
-    "partition.time-extractor.kind": Option(),
-    "partition.time-extractor.timestamp-pattern": Option(),
+    "sink.rolling-policy.file-size": Option(has_effect=False),
+    "sink.rolling-policy.rollover-interval": Option(duration, has_effect=False),
+    "sink.rolling-policy.check-interval": Option(duration, has_effect=False),
+    "sink.rolling-policy.inactivity-interval": Option(duration, has_effect=False),
+    "auto-compaction": Option(boolean, has_effect=False),
+    "compaction.file-size": Option(has_effect=False),
+    "sink.partition-commit.trigger": Option(has_effect=False),
+    "sink.partition-commit.delay": Option(duration, has_effect=False),
+    "sink.partition-commit.watermark-time-zone": Option(has_effect=False),
+    "sink.partition-commit.policy.kind": Option(has_effect=False),
+    "sink.partition-commit.success-file.name": Option(has_effect=False),
+    "partition.time-extractor.kind": Option(has_effect=False),
+    "partition.time-extractor.timestamp-pattern": Option(has_effect=False),
 }
 _OPTIONS = {
     "path": Option(required=True),
@@ -100,6 +102,7 @@ _OPTIONS = {
     "sink.parallelism": Option(whole_number(1)),
     **_STREAMING_ONLY,
 }
+IDLE_OPTIONS = idle_options(_OPTIONS)
 
 
 def validate(spec: TableSpec) -> None:

@@ -32,6 +32,7 @@ from runtime.sources.options import (
     bad_option,
     check_options,
     duration,
+    idle_options,
     one_of,
     option_values,
     pattern,
@@ -66,13 +67,14 @@ _OPTIONS = {
     "scan.bounded.mode": Option(one_of(*_BOUNDED)),
     "scan.bounded.timestamp-millis": Option(whole_number(0)),
     # How Flink spreads, discovers and commits; Spark has its own ways
-    "scan.topic-partition-discovery.interval": Option(duration),
-    "scan.parallelism": Option(whole_number(1)),
-    "sink.partitioner": Option(),
-    "sink.parallelism": Option(whole_number(1)),
+    "scan.topic-partition-discovery.interval": Option(duration, has_effect=False),
+    "scan.parallelism": Option(whole_number(1), has_effect=False),
+    "sink.partitioner": Option(has_effect=False),
+    "sink.parallelism": Option(whole_number(1), has_effect=False),
     "sink.delivery-guarantee": Option(one_of("at-least-once", "exactly-once", "none")),
-    "sink.transactional-id-prefix": Option(),
+    "sink.transactional-id-prefix": Option(has_effect=False),
 }
+IDLE_OPTIONS = idle_options(_OPTIONS)
 _SPARK = (
     "maxOffsetsPerTrigger minOffsetsPerTrigger maxTriggerDelay minPartitions failOnDataLoss "
     "includeHeaders groupIdPrefix"
@@ -94,6 +96,14 @@ def validate(spec: TableSpec) -> None:
     check_columns(spec)
     if error := unsupported_metadata(spec, list(METADATA)):
         raise error
+    if values.get("sink.delivery-guarantee", "").lower() == "exactly-once":
+        raise bad_option(
+            spec,
+            "option 'sink.delivery-guarantee' cannot be 'exactly-once': Spark writes to Kafka "
+            "without transactions",
+            "'at-least-once' may write the last micro-batch again after a restart: a key in the "
+            "messages lets readers drop what they have had",
+        )
     if ("topic" in values) == ("topic-pattern" in values):
         raise bad_option(spec, "it needs 'topic' or 'topic-pattern', and not both")
     if "properties.bootstrap.servers" not in values:

@@ -30,10 +30,12 @@ class Option:
     Attributes:
         check: returns what a value must be ("true or false") if it is not that, else None.
         required: the table is not complete without it.
+        has_effect: whether it changes anything here; some of Flink's are only let pass.
     """
 
     check: Callable[[str], str | None] = lambda value: None
     required: bool = False
+    has_effect: bool = True
 
 
 def one_of(*values: str) -> Callable[[str], str | None]:
@@ -125,6 +127,11 @@ def check_options(spec: TableSpec, known: Mapping[str, Option], other: Iterable[
             raise bad_option(
                 spec, f"option '{name}' is missing", f"WITH (..., '{name}' = '...') sets it"
             )
+
+
+def idle_options(options: Mapping[str, Option]) -> frozenset[str]:
+    """Names, in lower case, of the options that change nothing here."""
+    return frozenset(name.lower() for name, option in options.items() if not option.has_effect)
 
 
 def option_values(spec: TableSpec) -> dict[str, str]:

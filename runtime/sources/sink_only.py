@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from runtime.sources.columns import check_columns, unsupported_metadata
-from runtime.sources.options import Option, boolean, check_options, whole_number
+from runtime.sources.options import Option, boolean, check_options, idle_options, whole_number
 from runtime.table_spec import TableSpec
 
 _PRINT = {
     "print-identifier": Option(),
     "standard-error": Option(boolean),
-    "sink.parallelism": Option(whole_number(1)),
+    "sink.parallelism": Option(whole_number(1), has_effect=False),
 }
+IDLE_OPTIONS = idle_options(_PRINT)
 
 
 def validate_print(spec: TableSpec) -> None:

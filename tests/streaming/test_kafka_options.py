@@ -7,7 +7,7 @@ import json
 import pytest
 
 from runtime.errors import CatalogError
-from runtime.sources import is_unbounded, validate_table
+from runtime.sources import idle_options, is_unbounded, validate_table
 from runtime.sources.kafka import sink_options, source_options
 from runtime.table_spec import TableColumn, TableSpec
 
@@ -102,6 +102,9 @@ def test_the_sink_gets_one_topic_and_no_options_of_consumers() -> None:
         (kafka(scan__startup__mode="earliest"), "it must be earliest-offset or"),
         (kafka(scan__startup__mode="timestamp"), "needs 'scan.startup.timestamp-millis'"),
         (kafka(scan__startup__mode="specific-offsets", scan__startup__specific_offsets="0:1"), "such as 'partition:0,offset:42"),
+        (kafka(sink__delivery_guarantee="exactly-once"), "'sink.delivery-guarantee' cannot be 'exactly-once': Spark writes to Kafka without transactions"),
+        (kafka(sink__delivery_guarantee="at-most-once"), "it must be at-least-once or"),
+        (kafka(sink__delivery_garantee="none"), "did you mean 'sink.delivery-guarantee'?"),
         (kafka(scan_startup_mode="x"), "there is no option 'scan-startup-mode'"),
     ],
 )  # fmt: skip
@@ -109,3 +112,21 @@ def test_a_wrong_option_is_named_with_what_would_be_right(spec: TableSpec, messa
     with pytest.raises(CatalogError) as caught:
         validate_table(spec)
     assert message in str(caught.value)
+
+
+def test_options_of_flinks_that_change_nothing_are_let_pass_and_known() -> None:
+    spec = kafka(sink__delivery_guarantee="at-least-once", sink__partitioner="fixed")
+    validate_table(spec)
+    assert idle_options(spec) == ("sink.partitioner",)
+    assert idle_options(kafka()) == ()
+    files = TableSpec(
+        "t",
+        "filesystem",
+        options=(
+            ("path", "x.csv"),
+            ("Auto-Compaction", "true"),
+            ("source.monitor-interval", "1 s"),
+        ),
+    )
+    validate_table(files)
+    assert idle_options(files) == ("Auto-Compaction",)

@@ -1,0 +1,59 @@
+"""What CREATE TABLE tells beside that it is done."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from sqlwin.catalog import SessionCatalog
+from sqlwin.definitions import Definitions
+from sqlwin.statements import CreateTable, parse_statement
+
+SPARK = cast(Any, SimpleNamespace(catalog=SimpleNamespace(listTables=list)))
+
+
+def told(*scripts: str) -> tuple[str, tuple[str, ...]]:
+    """What the last of some CREATE TABLE statements tells."""
+    definitions = Definitions(SPARK, SessionCatalog(SPARK, cast(Any, None)))
+    found = ("", ())
+    for script in scripts:
+        statement = parse_statement(script)
+        assert isinstance(statement, CreateTable)
+        found = definitions.create_table(statement)
+    return found
+
+
+def files(*options: str, rest: str = "") -> str:
+    given = ", ".join(("'connector' = 'filesystem'", "'path' = 'x.csv'", *options))
+    return f"CREATE TABLE {rest} t (a INT) WITH ({given})"
+
+
+@pytest.mark.parametrize(
+    ("options", "remarks"),
+    [
+        ((), ()),
+        (("'source.monitor-interval' = '1 s'",), ()),
+        (
+            ("'auto-compaction' = 'true'",),
+            ("table `t`: 'auto-compaction' is an option of Flink's and has no effect here",),
+        ),
+        (
+            ("'sink.partition-commit.trigger' = 'process-time'", "'auto-compaction' = 'true'"),
+            (
+                "table `t`: 'sink.partition-commit.trigger', 'auto-compaction' are options of "
+                "Flink's and have no effect here",
+            ),
+        ),
+    ],
+)
+def test_one_remark_names_all_options_that_change_nothing(
+    options: tuple[str, ...], remarks: tuple[str, ...]
+) -> None:
+    assert told(files(*options)) == ("OK", remarks)
+
+
+def test_it_is_not_made_again_of_a_table_that_is_there() -> None:
+    table = files("'auto-compaction' = 'true'", rest="IF NOT EXISTS")
+    assert told(table, table) == ("`t` exists already, nothing to do", ())
