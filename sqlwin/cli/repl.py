@@ -58,12 +58,12 @@ def repl(
     conf: Sequence[tuple[str, str]],
     remote: str | None,
 ) -> None:
-    r"""Type SQL and see what it gives.
+    """Type SQL and see what it gives.
 
     A statement runs when a ; ends it. Spark starts in the background; what is run before it is
     there waits for it. Ctrl-C cancels what runs, Ctrl-D leaves.
 
-    At the prompt, \? lists the commands (\d describes tables, \i runs a file, \x shows a line
+    At the prompt, \\? lists the commands (\\d describes tables, \\i runs a file, \\x shows a line
     for each value ...), and Tab completes tables, columns, functions, settings and files. What
     is typed is remembered in ~/.local/state/sqlwin/history, or where SQLWIN_HISTORY says.
 
@@ -74,7 +74,7 @@ def repl(
       sqlwin repl -e "CREATE TABLE flights WITH ('connector' = 'filesystem',
                       'path' = 'queries/data/flights.parquet', 'format' = 'parquet')"
       sqlwin repl --master "local[8]" --conf spark.driver.memory=8g --keys vi
-    """
+    """  # noqa: D301
     check_spark_options(master, remote)
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise click.UsageError("sqlwin repl needs a terminal; sqlwin run takes SQL from a pipe")

@@ -1,0 +1,103 @@
+"""Every `sqlwin ...` of the README and the pages of docs/ is a command line that is taken."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from sqlwin.cli.app import main
+from sqlwin.config import Config
+from tests.goldens import ROOT
+
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+# Where a command begins: a line of a block, behind a prompt or a pipe too; `in a sentence`; in a
+# comment that tells what gives a block
+_BEGINS = re.compile(r"^ *(?:\$ |[\w -]+ \| )?(?=sqlwin )|^<!-- \w+: (?=sqlwin )", re.MULTILINE)
+_IN_TEXT = re.compile(r"(?<!`)`(sqlwin [^`\n]+)`(?!`)")
+_BLOCK = re.compile(r"^```(?:sh|console|text)?\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_COMMENT = re.compile(r"^<!-- \w+: sqlwin .*", re.MULTILINE)
+# What ends a command: another one, a redirection, the end of a comment
+_ENDS = re.compile(r"^(?:[|&;<>]|\d>|-->)")
+
+
+def commands(page: Path) -> Iterator[str]:
+    """The command lines of a page, as they are written."""
+    text = page.read_text()
+    yield from (match.group(1) for match in _IN_TEXT.finditer(text))
+    yield from (match.group().split(": ", 1)[1] for match in _COMMENT.finditer(text))
+    for block in _BLOCK.finditer(text):
+        lines = block.group(1)
+        for begin in _BEGINS.finditer(lines):
+            yield _whole(lines[begin.end() :])
+
+
+def _whole(text: str) -> str:
+    """The first line, and those that follow it inside of quotes."""
+    lines = text.split("\n")
+    for n_lines in range(1, len(lines) + 1):
+        command = "\n".join(lines[:n_lines])
+        try:
+            shlex.split(command, comments=True)
+        except ValueError:
+            continue
+        return command
+    return lines[0]
+
+
+def arguments(command: str) -> list[str]:
+    """What the shell gives to `sqlwin`."""
+    words = shlex.split(command, comments=True)[1:]
+    end = next((i for i, word in enumerate(words) if _ENDS.match(word)), len(words))
+    return words[:end]
+
+
+WRITTEN = [
+    pytest.param(command, id=f"{page.stem}: {' '.join(command.split())[:80]}")
+    for page in PAGES
+    for command in dict.fromkeys(commands(page))
+]
+
+
+@pytest.mark.parametrize("command", WRITTEN)
+def test_a_command_of_the_documentation_is_taken(command: str) -> None:
+    name, *rest = arguments(command)
+    assert name in main.commands, f"there is no command {name}"
+    if name == "functions":
+        names = [word for word in rest if word != "NAME"]
+        assert CliRunner().invoke(main, [name, *names]).exit_code == 0
+        return
+    whole = main.make_context("sqlwin", [name, *rest])
+    parameters = main.commands[name].make_context(name, rest, parent=whole).params
+    for file in parameters["files"]:
+        # report.sql and the like are anybody's; what has a directory is the project's
+        assert "/" not in file or (ROOT / file).is_file(), f"there is no file {file}"
+    for key, value in parameters["settings"]:
+        Config().set(key, value)
+
+
+def test_all_of_them_are_found() -> None:
+    found = [arguments(str(command.values[0])) for command in WRITTEN]
+    assert len(found) > 40
+    assert {words[0] for words in found} == set(main.commands)
+    assert ["run", "queries/quickstart.sql", "--format", "table"] in found
+    assert ["explain", "stream.sql", "--analyze", "--for", "1min"] in found
+    assert any(len(words) > 2 and "\n" in words[2] for words in found)
+
+
+@pytest.mark.parametrize("wrong", ["run --fromat csv x.sql", "run --format cvs x.sql", "expalin"])
+def test_a_wrong_one_would_be_noticed(wrong: str) -> None:
+    with pytest.raises((click.UsageError, AssertionError)):
+        test_a_command_of_the_documentation_is_taken(f"sqlwin {wrong}")
+
+
+def test_examples_in_help_stand_below_each_other() -> None:
+    for name in main.commands:
+        text = CliRunner().invoke(main, [name, "--help"]).output
+        assert "\\b" not in text
+        assert re.search(rf"^ *Examples:\n +sqlwin {name}", text, re.MULTILINE), name
