@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any
 
+from py4j.protocol import Py4JError
 from pyspark.sql import DataFrame, SparkSession
 
 from planner.explain import physical_text
@@ -18,7 +19,7 @@ from planner.lower import Labels
 from planner.lower_stream import lower_stream, lower_stream_rows, streams_of
 from planner.plan import Plan
 from runtime.batch.meter import Meter
-from runtime.errors import AnalysisError, SqlwinError
+from runtime.errors import AnalysisError, Position, SetupError, SqlwinError
 from runtime.sinks.late_rows import LateTable, check_late_tables
 from runtime.sinks.streaming import (
     StreamRun,
@@ -31,6 +32,7 @@ from runtime.sinks.streaming import (
 from runtime.sources import is_unbounded
 from runtime.sources.filesystem_stream import monitor_interval_us
 from runtime.spark import stream_partitions
+from runtime.spark_errors import translate
 from runtime.spark_files import files_at
 from runtime.stream_spec import ROW_KIND, StreamRowsStep, StreamWindowStep
 from runtime.streaming.checkpoint import Identity, open_checkpoint
@@ -169,14 +171,17 @@ class StreamQueries:
         may_resume: bool = True,
         late: LateTable | None = None,
     ) -> Stream | str:
+        identity = self._identity(plan)
         name = str(self._config.get("pipeline.name")) or sink
         directory, name, keeps = self._directory(name, may_resume)
         files = files_at(self._spark, directory)
-        identity = self._identity(plan)
         partitions = self._partitions()
-        checkpoint = open_checkpoint(
-            files, directory, identity, self._key_groups(partitions), partitions
-        )
+        try:
+            checkpoint = open_checkpoint(
+                files, directory, identity, self._key_groups(partitions), partitions
+            )
+        except (SqlwinError, Py4JError) as error:
+            raise _of_statement(error, directory, text) from error
         if checkpoint.has_ended:
             return f"the input ended in an earlier run, with the checkpoint {directory}"
         options = replace(
@@ -408,6 +413,19 @@ class StreamQueries:
         if not self._config.get(f"table.exec.emit.{kind}.enabled"):
             return Firing(rows=rows)
         return Firing(int(self._config.get(f"table.exec.emit.{kind}.delay")), rows)
+
+
+def _of_statement(error: Exception, directory: str, text: str) -> SqlwinError:
+    """An error about a stream's checkpoint, with the first line of the statement for a place."""
+    if not isinstance(error, SqlwinError):
+        # a file system of Hadoop's
+        told = translate(error)
+        message = f"no checkpoint can be kept in {directory}: {told.message}"
+        error = SetupError(message, hint="SET 'execution.checkpointing.dir' to another directory")
+    start = len(text) - len(text.lstrip())
+    first = text[start:].partition("\n")[0].rstrip()
+    error.position, error.sql = Position.at(text, start, len(first)), text
+    return error
 
 
 def _described(entry: TableSpec | Registered) -> str:

@@ -14,11 +14,13 @@ import json
 import secrets
 from dataclasses import asdict, dataclass, field, replace
 
-from runtime.errors import ExecutionError
+from runtime.errors import ExecutionError, SetupError
 from runtime.files import Files
 
 _FILE = "sqlwin.json"
 _VERSION = 1
+_ANOTHER = "take another 'execution.checkpointing.dir'"
+_WRITABLE = "SET 'execution.checkpointing.dir' to a directory that this program may write to"
 
 
 @dataclass(frozen=True)
@@ -72,6 +74,8 @@ def open_checkpoint(
 ) -> Checkpoint:
     """Make a checkpoint's directory, or use the one that is there.
 
+    One that another query left which never processed anything is taken over.
+
     Args:
         files: the file system.
         directory: an absolute path or a URI.
@@ -81,18 +85,27 @@ def open_checkpoint(
 
     Raises:
         ExecutionError: it is another query's, or none.
+        SetupError: the directory cannot be made, read or written.
     """
+    new = Checkpoint(directory, key_groups, partitions, secrets.token_hex(4))
+    try:
+        return _opened(files, new, identity)
+    except OSError as error:
+        raise SetupError(
+            f"no checkpoint can be kept in {directory}: {error.strerror or error}", hint=_WRITABLE
+        ) from error
+
+
+def _opened(files: Files, new: Checkpoint, identity: Identity) -> Checkpoint:
+    """The checkpoint that is there, or `new`."""
+    directory = new.directory
     path = f"{directory}/{_FILE}"
     if not files.exists(path):
-        if next(files.files_below(f"{directory}/spark"), None) is not None:
+        if next(files.files_below(new.spark_directory), None) is not None:
             raise ExecutionError(
-                f"{directory} is no checkpoint of sqlwin: {_FILE} is missing",
-                hint="take another 'execution.checkpointing.dir'",
+                f"{directory} is no checkpoint of sqlwin: {_FILE} is missing", hint=_ANOTHER
             )
-        new = Checkpoint(directory, key_groups, partitions, secrets.token_hex(4))
-        files.make_directory(new.end_of_input)
-        _write(files, new, identity)
-        return new
+        return _made(files, new, identity)
     try:
         found = json.loads(files.read_text(path))
         old = Identity(**found["identity"])
@@ -105,10 +118,12 @@ def open_checkpoint(
             is_new=False,
         )
     except (ValueError, KeyError, TypeError) as error:
-        raise ExecutionError(
-            f"{path} cannot be read: {error}", hint="take another 'execution.checkpointing.dir'"
-        ) from error
+        raise ExecutionError(f"{path} cannot be read: {error}", hint=_ANOTHER) from error
     if (change := difference(old, identity)) is not None:
+        if not _has_begun(files, checkpoint):
+            files.delete(checkpoint.spark_directory)
+            files.delete(checkpoint.end_of_input)
+            return _made(files, new, identity)
         raise ExecutionError(
             f"the checkpoint in {directory} is another query's: {change}",
             hint="undo it to resume, or start anew in another 'execution.checkpointing.dir'",
@@ -118,15 +133,29 @@ def open_checkpoint(
     return checkpoint
 
 
+def _made(files: Files, new: Checkpoint, identity: Identity) -> Checkpoint:
+    files.make_directory(new.end_of_input)
+    _write(files, new, identity)
+    return new
+
+
+def _has_begun(files: Files, checkpoint: Checkpoint) -> bool:
+    """Whether a first micro-batch has got its offsets."""
+    return any(path.rpartition("/")[2].isdigit() for path in _offsets(files, checkpoint))
+
+
+def _offsets(files: Files, checkpoint: Checkpoint) -> list[str]:
+    return list(files.files_below(f"{checkpoint.spark_directory}/offsets"))
+
+
 def _drop_leftovers(files: Files, checkpoint: Checkpoint) -> None:
     """Remove what a run left that was killed while it wrote the first of its offsets.
 
     Nothing was processed then. But Spark starts no first micro-batch while there is any file among
     the offsets, be it one that was never finished.
     """
-    offsets = list(files.files_below(f"{checkpoint.spark_directory}/offsets"))
-    if not any(path.rpartition("/")[2].isdigit() for path in offsets):
-        for path in offsets:
+    if not _has_begun(files, checkpoint):
+        for path in _offsets(files, checkpoint):
             files.delete(path)
 
 

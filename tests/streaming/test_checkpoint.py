@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from runtime.errors import ExecutionError
+from runtime.errors import ExecutionError, SetupError
 from runtime.files import LocalFiles
 from runtime.streaming.checkpoint import (
     Checkpoint,
@@ -27,6 +27,12 @@ QUERY = Identity(PLAN, {"t": "connector filesystem\ncolumn k INT"}, {"zone": "UT
 
 def opened(directory: Path, identity: Identity = QUERY, key_groups: int = 8) -> Checkpoint:
     return open_checkpoint(FILES, str(directory), identity, key_groups, 2)
+
+
+def begin(directory: Path) -> None:
+    """Log the offsets of a first micro-batch."""
+    (directory / "spark/offsets").mkdir(parents=True)
+    (directory / "spark/offsets/0").touch()
 
 
 def test_a_new_checkpoint_takes_what_is_set_and_an_old_one_keeps_its_own(tmp_path: Path) -> None:
@@ -65,11 +71,37 @@ def test_a_changed_query_is_refused_and_told_what_has_changed(
     changed: Identity, reason: str, tmp_path: Path
 ) -> None:
     opened(tmp_path / "c")
+    begin(tmp_path / "c")
     with pytest.raises(ExecutionError) as caught:
         opened(tmp_path / "c", changed)
     assert caught.value.message == f"the checkpoint in {tmp_path}/c is another query's: {reason}"
     assert "execution.checkpointing.dir" in str(caught.value.hint)
     assert difference(QUERY, QUERY) is None
+
+
+def test_what_never_processed_anything_is_taken_over_by_a_changed_query(tmp_path: Path) -> None:
+    first = opened(tmp_path)
+    (tmp_path / "spark").mkdir()
+    (tmp_path / "spark/metadata").write_text("{}")
+    changed = replace(QUERY, settings={})
+    again = opened(tmp_path, changed, key_groups=64)
+    assert again.is_new
+    assert (again.key_groups, again.writer == first.writer) == (64, False)
+    assert not (tmp_path / "spark").exists()
+    begin(tmp_path)
+    with pytest.raises(ExecutionError, match="is another query's"):
+        opened(tmp_path)
+    assert opened(tmp_path, changed).writer == again.writer
+
+
+@pytest.mark.parametrize("name", ["file/below", "file"])
+def test_a_directory_that_cannot_be_made_or_read_is_named(name: str, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(SetupError) as caught:
+        opened(tmp_path / name)
+    assert caught.value.message.startswith(f"no checkpoint can be kept in {tmp_path}/{name}: ")
+    assert "Errno" not in caught.value.message
+    assert caught.value.hint
 
 
 def test_offsets_that_a_killed_run_did_not_finish_writing_do_not_stop_the_next_one(

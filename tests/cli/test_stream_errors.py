@@ -1,0 +1,156 @@
+"""What `sqlwin run` says where a stream cannot start or go on: what, where, what would be right."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+from pyspark.sql import SparkSession
+
+import runtime.spark_jvm
+import sqlwin
+from sqlwin.cli.app import main
+
+pytestmark = pytest.mark.spark
+
+Run = Callable[[str], Result]
+
+
+@pytest.fixture
+def run(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
+    """Runs a script as a process of its own would, but for Spark, which is there already."""
+    connect = sqlwin.connect
+
+    def connect_anew(*_: Any, settings: dict[str, str] | None = None, **__: Any) -> sqlwin.Session:
+        return connect(spark.newSession(), settings=settings)
+
+    monkeypatch.setattr(runtime.spark_jvm, "let_jvm_end", lambda: False)
+    monkeypatch.setattr(sqlwin, "connect", connect_anew)
+    monkeypatch.chdir(tmp_path)
+    events = tmp_path / "in"
+    events.mkdir()
+    rows = [{"k": "a", "v": v, "ts": f"2026-01-01 10:00:{v:02}"} for v in range(0, 60, 5)]
+    (events / "1.json").write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+    def run(script: str) -> Result:
+        (tmp_path / "job.sql").write_text(script)
+        result = CliRunner().invoke(main, ["run", "job.sql", "--no-progress"])
+        assert result.exception is None or isinstance(result.exception, SystemExit)
+        for trace in ("Traceback", "Exception", "\tat ", "org.apache", "py4j", "error: unexpected"):
+            assert trace not in result.stderr, result.stderr
+        return result
+
+    return run
+
+
+EVENTS = """SET 'execution.runtime-mode' = 'streaming';
+CREATE TABLE events (k STRING, v INT, ts TIMESTAMP(3), WATERMARK FOR ts AS ts)
+  WITH ('connector' = 'filesystem', 'path' = 'in', 'format' = 'json');
+CREATE TABLE counts (k STRING, window_end TIMESTAMP(3), n BIGINT)
+  WITH ('connector' = 'filesystem', 'path' = 'out', 'format' = 'json');
+"""
+COUNT = """INSERT INTO counts
+SELECT k, window_end, COUNT(*)
+FROM TABLE(TUMBLE(TABLE events, DESCRIPTOR(ts), INTERVAL '10' SECONDS))
+GROUP BY k, window_start, window_end;
+"""
+CHECKPOINT = "SET 'execution.checkpointing.dir' = '{}';\n"
+
+
+def written() -> list[str]:
+    """All files of the table `counts`, hidden ones too."""
+    return sorted(path.name for path in Path("out").rglob("*") if path.is_file())
+
+
+def test_a_changed_query_on_an_old_checkpoint_is_refused_and_nothing_is_written(run: Run) -> None:
+    script = EVENTS + CHECKPOINT.format("cp") + "SET 'sqlwin.end-of-input' = 'hold-windows';\n"
+    assert run(script + COUNT).exit_code == 0
+    before = written()
+    result = run(script + COUNT.replace("'10'", "'5'"))
+    assert result.exit_code == 3
+    assert written() == before
+    message, place, line, _, hint = result.stderr.splitlines()[-5:]
+    directory = Path("cp/counts").absolute()
+    assert message.startswith(f"error: the checkpoint in {directory} is another query's: its plan ")
+    assert "size=[10 s]" in message
+    assert "size=[5 s]" in message
+    assert place == "  at job.sql, line 8, column 1"
+    assert line == "    INSERT INTO counts"
+    assert hint.startswith("  undo it to resume, or start anew in another")
+
+
+def test_a_checkpoint_that_cannot_be_written_is_named_with_what_to_set(run: Run) -> None:
+    Path("file").touch()
+    result = run(EVENTS + CHECKPOINT.format("file/below") + COUNT)
+    assert result.exit_code == 3
+    assert result.stderr.splitlines()[-5:] == [
+        f"error: no checkpoint can be kept in {Path('file/below/counts').absolute()}: "
+        "Not a directory",
+        "  at job.sql, line 7, column 1",
+        "    INSERT INTO counts",
+        "    ^^^^^^^^^^^^^^^^^^",
+        "  SET 'execution.checkpointing.dir' to a directory that this program may write to",
+    ]
+    assert written() == []
+
+
+def test_a_row_that_cannot_be_read_fails_the_run_and_leaves_no_half_of_its_micro_batch(
+    run: Run,
+) -> None:
+    Path("in/2.json").write_text('{"k": "b", "v": 1, "ts": "2026-01-01 10:05:00"}\n{"k": \n')
+    result = run(EVENTS + COUNT)
+    assert result.exit_code == 3
+    assert written() == []
+    first, *rest = result.stderr.splitlines()[-3:]
+    assert "2.json has a record that does not fit the columns" in first + rest[0]
+
+
+def test_an_error_in_a_value_is_told_where_it_is_computed(run: Run) -> None:
+    result = run(EVENTS + COUNT.replace("COUNT(*)", "SUM(10 DIV v)"))
+    assert result.exit_code == 3
+    assert written() == []
+    assert "division by zero" in result.stderr.lower()
+    assert "10 DIV v" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("script", "code", "told"),
+    [
+        (
+            EVENTS.replace(", WATERMARK FOR ts AS ts", "") + COUNT,
+            1,
+            "error: `events` has no watermark, so that no window over it would ever close",
+        ),
+        (
+            EVENTS.replace("ts AS ts)", "k AS k)") + COUNT,
+            1,
+            "`k`",
+        ),
+        (
+            EVENTS + COUNT.replace("DESCRIPTOR(ts)", "DESCRIPTOR(v)"),
+            1,
+            "DESCRIPTOR",
+        ),
+        (
+            EVENTS + "SET 'table.exec.emit.early-fire.enabled' = 'true';\n" + COUNT,
+            1,
+            "error: `counts` (connector 'filesystem') cannot take updates",
+        ),
+        (EVENTS.replace("'in'", "'nowhere'") + COUNT, 3, "nowhere"),
+    ],
+    ids=["no watermark", "watermark of text", "no time", "no updates", "no directory"],
+)
+def test_what_is_wrong_is_told_with_its_place_and_nothing_is_written(
+    script: str, code: int, told: str, run: Run
+) -> None:
+    result = run(script)
+    assert result.exit_code == code, result.stderr
+    assert told in result.stderr
+    assert written() == []
+    if code == 1:
+        assert "  at job.sql, line " in result.stderr
+        assert "^" in result.stderr
