@@ -22,6 +22,7 @@ from runtime.kernels.columns import BoolArray, int64_values, one_chunk
 from runtime.kernels.partial_types import partial_accumulator, partial_types
 from runtime.spec import FIRST_TIME, LAST_TIME, Accumulator, Session, local_window
 from runtime.steps import ArrowLocalStep
+from runtime.workers import prepare_worker
 
 _TIME = "$time_us"
 
@@ -106,6 +107,7 @@ def _stage(
         conditions += [None, None]
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        prepare_worker()
         names = tuple(name for name, _ in step.keys)
         buffer = WindowBuffer(
             local_window(step.window),

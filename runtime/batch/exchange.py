@@ -13,6 +13,7 @@ from runtime.kernels.keys import bucket_of
 from runtime.kernels.percentiles import condensed
 from runtime.scan_spec import DEFAULT_BUFFER_BYTES
 from runtime.spec import Accumulator
+from runtime.workers import prepare_worker
 
 # Spark spends 6 ms and more on a megabyte between two Python tasks, LZ4 one to halve it.
 _COMPRESSION = "lz4"
@@ -47,6 +48,7 @@ def exchange(
     """
 
     def cut(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        prepare_worker()
         for table in large_tables(batches, buffer_bytes):
             yield bucket_blobs(_thinned_out(table, accumulators), keys, buckets)
 

@@ -18,6 +18,7 @@ from runtime.kernels.merge import merge_slices
 from runtime.kernels.session import merge_sessions
 from runtime.spec import Accumulator, Session, WindowAggregation
 from runtime.steps import SharedSlicesStep
+from runtime.workers import prepare_worker
 
 
 def global_aggregate(
@@ -71,6 +72,7 @@ def _to_windows(
     columns = None if shared is None else shared.columns
 
     def to_windows(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        prepare_worker()
         pairs = _blobs(batches) if level is None else level_blobs(batches, level)
         for _, blobs in groupby(pairs, key=lambda pair: pair[0]):
             table = from_blobs(blob for _, blob in blobs)

@@ -32,6 +32,7 @@ from runtime.steps import (
     SqlStep,
     Step,
 )
+from runtime.workers import prepare_worker
 
 _BLOB_DDL = "level int, bucket int, partials binary"
 
@@ -165,6 +166,7 @@ def exchange_shared(
     cut = _cut_levels(step, buckets)
 
     def cut_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        prepare_worker()
         for table in large_tables(batches, buffer_bytes):
             yield from cut(table)
 
