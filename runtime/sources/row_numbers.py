@@ -138,6 +138,9 @@ def row_numbers(spark: SparkSession, pace: Pace, partitions: int | None) -> Data
         pace: how fast they come.
         partitions: over how many tasks a micro-batch is spread at most; None: one a core.
     """
+    # Makes the session the active one: before Spark registers a source here it looks for the name
+    # there, and refuses it where another session of the application has it.
+    spark.createDataFrame([], "id BIGINT")
     spark.dataSource.register(RowNumbers)
     options = {
         "per-second": "" if pace.per_second is None else str(pace.per_second),
