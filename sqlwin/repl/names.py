@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any
 
-from runtime.errors import SqlwinError
+from runtime.errors import QueryCancelled, SqlwinError
 from sqlwin.repl.engine import Engine, State
 
 if TYPE_CHECKING:
@@ -60,6 +60,13 @@ class KnownNames:
     # -- in the engine's thread ----------------------------------------------------------------
 
     def _learn(self, session: Session) -> None:
+        try:
+            self._look_up(session)
+        except QueryCancelled:
+            # for a statement of the person's: asked for again after it
+            self._is_stale = True
+
+    def _look_up(self, session: Session) -> None:
         if self._is_stale:
             self._is_stale = False
             self.tables = tuple(str(row[0]) for row in _rows(session, "SHOW TABLES"))
@@ -83,5 +90,7 @@ def _rows(session: Session, statement: str) -> Sequence[Any]:
     try:
         (result,) = session.execute(statement)
         return result.rows
+    except QueryCancelled:
+        raise
     except SqlwinError:
         return ()

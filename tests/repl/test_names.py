@@ -1,0 +1,67 @@
+"""What completion knows of the session, learnt while nobody waits for it."""
+
+from concurrent.futures import Future
+from types import SimpleNamespace
+
+from runtime.errors import QueryCancelled, SqlwinError
+from sqlwin.repl.engine import State
+from sqlwin.repl.names import KnownNames
+
+ROWS = {
+    "SHOW TABLES": [("bids",), ("items",)],
+    "SHOW FUNCTIONS": [("abs",)],
+    "DESCRIBE `bids`": [("ts", "timestamp"), ("price", "double"), ("# Partition", ""), ("d", "")],
+    "DESCRIBE `items`": [("item", "string")],
+}
+
+
+class FakeEngine:
+    """Does at once what it is asked for; a statement in `failing` ends with its error, once."""
+
+    state = State.READY
+
+    def __init__(self):
+        self.failing = {}
+
+    def submit(self, work, *, quiet=False):
+        done = Future()
+        done.set_result(work(SimpleNamespace(execute=self._execute)))
+        return done
+
+    def _execute(self, statement):
+        if statement in self.failing:
+            raise self.failing.pop(statement)
+        return [SimpleNamespace(rows=ROWS[statement])]
+
+
+def learn_all(names):
+    for _ in range(6):
+        names.learn_soon()
+
+
+def test_tables_functions_and_columns_are_learnt_one_after_another():
+    names = KnownNames(FakeEngine())
+    learn_all(names)
+    assert (names.tables, names.functions) == (("bids", "items"), ("abs",))
+    assert names.columns("bids") == (("ts", "timestamp"), ("price", "double"))
+    assert names.columns("ITEMS") == (("item", "string"),)
+
+
+def test_what_a_statement_of_the_persons_cancelled_is_asked_for_again():
+    engine = FakeEngine()
+    for statement in ("SHOW TABLES", "DESCRIBE `bids`"):
+        engine.failing[statement] = QueryCancelled("its jobs were cancelled")
+        names = KnownNames(engine)
+        learn_all(names)
+        assert not engine.failing
+        learn_all(names)
+        assert names.columns("bids") == (("ts", "timestamp"), ("price", "double"))
+
+
+def test_a_table_that_cannot_be_read_has_no_columns_to_propose():
+    engine = FakeEngine()
+    engine.failing["DESCRIBE `bids`"] = SqlwinError("no such file")
+    names = KnownNames(engine)
+    learn_all(names)
+    assert names.columns("bids") == ()
+    assert names.columns("items") == (("item", "string"),)
