@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from sqlglot import exp
@@ -111,14 +112,42 @@ class MultiUnitInterval(exp.Expression):
     arg_types = {"expressions": True}
 
 
-def position_of(node: exp.Expr, sql: str) -> Position | None:
-    """Where `node` stands in `sql`: from the first to the last character known of its parts."""
+@dataclass(frozen=True)
+class Span:
+    """Characters of a statement's text, by their inclusive offsets."""
+
+    start: int
+    end: int
+
+
+def span_of(*nodes: exp.Expr | None) -> Span | None:
+    """From the first to the last character known of the nodes' parts; None if none is known."""
     spans = [
         (part.meta["start"], part.meta["end"])
+        for node in nodes
+        if node is not None
         for part in node.walk()
         if "start" in part.meta and "end" in part.meta
     ]
-    if not spans:
+    return joined(Span(start, end) for start, end in spans)
+
+
+def joined(spans: Iterable[Span | None]) -> Span | None:
+    """From the first to the last character of some spans; None if there is none."""
+    known = [span for span in spans if span is not None]
+    if not known:
         return None
-    start, end = min(s for s, _ in spans), max(e for _, e in spans)
-    return Position.at(sql, start, end - start + 1)
+    return Span(min(span.start for span in known), max(span.end for span in known))
+
+
+def placed_like(new: exp.Expr, old: exp.Expr) -> exp.Expr:
+    """`new`, which stands for what `old` says in the text, at the place of `old`."""
+    if (span := span_of(old)) is not None:
+        new.meta.update(start=span.start, end=span.end)
+    return new
+
+
+def position_of(node: exp.Expr, sql: str) -> Position | None:
+    """Where `node` stands in `sql`: from the first to the last character known of its parts."""
+    span = span_of(node)
+    return None if span is None else Position.at(sql, span.start, span.end - span.start + 1)

@@ -14,7 +14,7 @@ from dataclasses import replace
 from sqlglot import exp
 
 from planner.aggregate_calls import aggregates_in, canonical, is_call, read_call
-from planner.ast import WindowFunction
+from planner.ast import WindowFunction, placed_like, span_of
 from planner.bind_groupings import expand_groupings
 from planner.bind_join import side_of
 from planner.catalog import Schema, column_named
@@ -141,7 +141,9 @@ def _bind_block(
         below, keys = expanded.node, expanded.keys
         block.bits = expanded.bits
         block.key_names |= expanded.key_names
-    aggregate = _aggregate(below, keys, calls, relations, scope)
+    aggregate = replace(
+        _aggregate(below, keys, calls, relations, scope), place=group and span_of(group)
+    )
     return block.around(aggregate, relations, scope)
 
 
@@ -381,9 +383,9 @@ class _Block:
             if bit is not None:
                 return bit.copy()
         if key in self.key_names:
-            return column(self.key_names[key])
+            return placed_like(column(self.key_names[key]), expr)
         if key in self.call_names and is_call(expr):
-            return column(self.call_names[key])
+            return placed_like(column(self.call_names[key]), expr)
         result = expr.copy()
         for child in list(result.iter_expressions()):
             if isinstance(child, exp.Query):

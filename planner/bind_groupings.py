@@ -119,4 +119,5 @@ def _expand(
     new = {key.name.lower(): Column(key.name, c.type) for key, c in zip(keys, types, strict=True)}
     schema = tuple(new.pop(c.name.lower(), c) for c in node.schema)
     schema = (*schema, *new.values(), Column(GROUPING_ID, "bigint", False))
-    return Expand(schema, node, tuple(keys), groupings.ids(tuple(own)), kept, GROUPING_ID)
+    ids = groupings.ids(tuple(own))
+    return Expand(schema, node, tuple(keys), ids, kept, GROUPING_ID, place=groupings.place)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
+from planner.ast import Span, joined, span_of
 from planner.catalog import Schema
 from planner.logical import AttachedWindow, NamedExpr, Node, Project, WindowJoin
 from planner.relations import Relations
@@ -77,7 +78,8 @@ def bind_join(
     resolved = [sides.resolve(part) for part in parts]
     if any(part is None for part in resolved):
         return "ON of a join of windows reads a column that neither side has alone"
-    node = sides.join([part for part in resolved if part is not None])
+    spans = [span_of(part) for part in parts]
+    node = sides.join([part for part in resolved if part is not None], spans)
     if isinstance(node, str):
         return node
     try:
@@ -168,11 +170,14 @@ class Sides:
         new.this.meta.update(parts[-1].meta)
         return exp.Dot.build([new, *(p.copy() for p in parts[1:])]) if len(parts) > 1 else new
 
-    def join(self, parts: list[exp.Expr]) -> WindowJoin | str:
-        """The node of a join on these conditions, or why it is none of windows."""
+    def join(self, parts: list[exp.Expr], spans: list[Span | None]) -> WindowJoin | str:
+        """The node of a join on these conditions, or why it is none of windows.
+
+        `spans` tells where each of the conditions stands.
+        """
         left_window, right_window = self.left.attached, _renamed_window(self)
-        windows, keys, rest = [], [], []
-        for part in parts:
+        windows, keys, key_places, rest = [], [], [], []
+        for part, span in zip(parts, spans, strict=True):
             pair = self._pair(part)
             if pair is None:
                 rest.append(part)
@@ -182,6 +187,7 @@ class Sides:
                 windows.append((roles[0], pair))
             else:
                 keys.append(pair)
+                key_places.append(span)
         if not left_window.identified_by(frozenset(role for role, _ in windows)):
             ends = left_window.end or left_window.start or "window_end"
             return f"ON does not say that {ends} of both sides is equal: Spark joins all rows"
@@ -202,6 +208,8 @@ class Sides:
             tuple(pair for _, pair in windows),
             tuple(keys),
             conjunction(rest),
+            key_places=tuple(key_places),
+            place=joined(spans),
         )
 
     def _pair(self, part: exp.Expr) -> tuple[str, str] | None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from sqlglot import exp
 
 from planner.aggregate_calls import canonical
+from planner.ast import placed_like, span_of
 from planner.logical import NamedExpr, Node, Project, SqlQuery, WindowRank
 from planner.relations import Relations
 from planner.sql import alias, bare_column, column, conjunction, conjuncts, identifier, relation
@@ -74,6 +75,7 @@ def bind_rank(
         tuple(p for p in partition if attached.role_of(p) is None),
         order,
         name,
+        place=span_of(over),
     )
     ranked = _in_order(ranked, query, item)
     result = outer.copy()
@@ -171,7 +173,7 @@ def _without(
     order = []
     for ordered in over.args["order"].expressions:
         new = ordered.copy()
-        new.set("this", column(name_of(ordered.this)))
+        new.set("this", placed_like(column(name_of(ordered.this)), ordered.this))
         order.append(new)
     below = query.copy()
     below.set("expressions", [i.copy() for i in items] + hidden)

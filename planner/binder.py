@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
-from planner.ast import WINDOW_COLUMNS, WindowFunction, position_of
+from planner.ast import WINDOW_COLUMNS, WindowFunction, position_of, span_of
 from planner.bind_block import bind_aggregation, bind_regrouping, is_aggregation
 from planner.bind_join import bind_join
 from planner.bind_rank import bind_rank
@@ -36,6 +36,8 @@ from planner.logical import (
 from planner.qualify import unfold_qualify
 from planner.query_names import with_late_name, without_idle_ctes
 from planner.sql import is_whole_star, relation, select_all_from, to_sql
+from planner.stream_refusals import refused_subquery
+from planner.streams import stream_named
 from planner.strict import check_function
 from planner.user_aggregates import has_user_filters, mark_user_aggregates
 from planner.window_parameters import window_of
@@ -79,6 +81,10 @@ def bind(query: exp.Query, sql: str, catalog: Catalog, strict: bool = False) -> 
     try:
         plan = binder.bind_query(query, {})
     except AnalysisError as error:
+        # Spark refuses a subquery over a stream as it refuses what is wrong: all of it at once
+        refused = refused_subquery(original, lambda t: stream_named(t, catalog) is not None)
+        if refused is not None and "subquery" in error.message:
+            raise refused.placed_in(sql) from error
         raise with_late_name(error, original, sql) from error
     return Bound(plan, tuple(dict.fromkeys(binder.notes)), binder.rewritten)
 
@@ -436,7 +442,14 @@ class _Binder:
             Column(columns.time, time.type, False),
         )
         return WindowTableFunction(
-            source.schema + added, source, window, time.name, time.type, columns
+            source.schema + added,
+            source,
+            window,
+            time.name,
+            time.type,
+            columns,
+            place=span_of(function.this),
+            time_place=span_of(function.args["timecol"]),
         )
 
 

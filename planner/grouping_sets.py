@@ -9,6 +9,7 @@ from itertools import chain, combinations, product
 from sqlglot import exp
 
 from planner.aggregate_calls import canonical
+from planner.ast import Span, span_of
 from planner.sql import bare_column, column, literal, to_sql
 from runtime.errors import AnalysisError
 
@@ -25,10 +26,12 @@ class Groupings:
     Attributes:
         keys: the distinct keys, in order of appearance.
         sets: for each grouping the positions of its keys in `keys`.
+        place: where the keys of GROUPING SETS, CUBE and ROLLUP stand.
     """
 
     keys: tuple[exp.Expr, ...]
     sets: tuple[frozenset[int], ...]
+    place: Span | None = None
 
     def ids(self, positions: tuple[int, ...]) -> tuple[int, ...]:
         """The id of each grouping: a bit for each key at `positions` that it leaves out.
@@ -78,7 +81,8 @@ def groupings_of(group: exp.Group, resolve: Callable[[exp.Expr], exp.Expr]) -> G
         resolved = resolve(key)
         order.setdefault(canonical(resolved), (len(order), resolved))
     positions = tuple(frozenset(order[canonical(resolve(k))][0] for k in kept) for kept in sets)
-    return Groupings(tuple(expr for _, expr in order.values()), positions)
+    place = span_of(*group.find_all(exp.GroupingSets, exp.Cube, exp.Rollup))
+    return Groupings(tuple(expr for _, expr in order.values()), positions, place)
 
 
 def _with_keys(clause: exp.Expr, keys: list[exp.Expr]) -> exp.Expr:

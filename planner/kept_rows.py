@@ -60,8 +60,10 @@ def kept_rows(windowed: WindowTableFunction, needed: frozenset[str] | None) -> N
         tuple(NamedExpr(name, column(name)) for name, role in roles if role is None),
         tuple(WindowKey(name, role) for name, role in roles if role is not None),
         (call,),
+        place=windowed.place,
+        time_place=windowed.time_place,
     )
-    return WindowRows(schema, counted, _COPIES)
+    return WindowRows(schema, counted, _COPIES, place=windowed.place)
 
 
 def with_kept_rows(node: Node, catalog: Catalog) -> Node | Refusal:

@@ -13,14 +13,15 @@ from typing import TypeVar
 
 from sqlglot import exp
 
+from planner.ast import Span, joined, span_of
 from planner.catalog import Catalog, StreamTable
 from planner.logical import Aggregate, Node, WindowDeduplicate, WindowJoin, WindowRank
 from planner.physical import Exchange, GlobalWindowAggregate, LocalWindowAggregate
 from planner.processing_time import is_by_clock
 from planner.sql import identifier, to_sql
+from planner.stream_refusals import StreamRefusal
 from planner.stream_select import cast_as
 from planner.streams import stream_tables
-from runtime.errors import AnalysisError
 from runtime.spec import Column, Session
 from runtime.stream_spec import KEEP, LATE_ROW, SOURCE, WATERMARK
 from runtime.table_spec import LATE_ROWS
@@ -62,7 +63,7 @@ def late_source(plan: Node, catalog: Catalog) -> LateSource | None:
     """The table under a plan's window operator whose late rows are kept; None if there is none.
 
     Raises:
-        AnalysisError: there is one, and its late rows could not be told or brought to the sink.
+        StreamRefusal: there is one, and its late rows could not be told or brought to the sink.
     """
     operators = list(_nodes(plan, GlobalWindowAggregate))
     found: dict[str, tuple[exp.Table, StreamTable]] = {}
@@ -76,7 +77,7 @@ def late_source(plan: Node, catalog: Catalog) -> LateSource | None:
         return None
     table, stream = next(iter(found.values()))
     assert stream.late_rows is not None
-    _check(plan, operators, tuple(found))
+    _check(plan, operators, {name: span_of(each) for name, (each, _) in found.items()})
     scan = exp.Select(expressions=[exp.Star()], from_=exp.From(this=_bare(table)))
     schema = catalog.analyze(scan, {})
     taken = {KEEP, SOURCE, WATERMARK, LATE_ROW}
@@ -84,19 +85,23 @@ def late_source(plan: Node, catalog: Catalog) -> LateSource | None:
     return LateSource(stream.name, stream.late_rows, columns)
 
 
-def _check(plan: Node, operators: list[GlobalWindowAggregate], tables: tuple[str, ...]) -> None:
+def _check(
+    plan: Node, operators: list[GlobalWindowAggregate], tables: dict[str, Span | None]
+) -> None:
     names = " and ".join(f"`{name}`" for name in tables)
     if len(tables) > 1:
-        raise AnalysisError(
+        raise StreamRefusal(
             f"{names} have '{LATE_ROWS}', and a query keeps the late rows of one table",
-            hint=f"aggregate them in queries of their own, or {DROP}",
+            f"aggregate them in queries of their own, or {DROP}",
+            joined(list(tables.values())[1:]),
         )
     (operator, *others) = operators
     if isinstance(operator.window, Session):
-        raise AnalysisError(
+        raise StreamRefusal(
             f"{names} has '{LATE_ROWS}', and late rows of a SESSION cannot be kept: whether one is "
             "late depends on the sessions that it would join",
-            hint=f"use TUMBLE, HOP or CUMULATE, or {DROP}",
+            f"use TUMBLE, HOP or CUMULATE, or {DROP}",
+            operator.place,
         )
     above = next(_nodes(plan, Aggregate, WindowRank, WindowDeduplicate, WindowJoin), None)
     if others or above is not None:
@@ -107,18 +112,26 @@ def _check(plan: Node, operators: list[GlobalWindowAggregate], tables: tuple[str
             Aggregate: "the same window grouped again",
         }
         more = "a further window" if above is None else what[type(above)]
-        raise AnalysisError(
+        raise StreamRefusal(
             f"{names} has '{LATE_ROWS}', and late rows can be kept behind a single window "
             f"aggregation, not with {more}",
-            hint=f"INSERT the inner windows into a table and read that one, or {DROP}",
+            f"INSERT the inner windows into a table and read that one, or {DROP}",
+            others[-1].place if above is None else above.place,
+            r"GROUP\s+BY" if isinstance(above, Aggregate) else "",
         )
 
 
-def refuse_lost_rows(what: str) -> AnalysisError:
-    """The error for a query in which late rows would not come through."""
-    return AnalysisError(
+def refuse_lost_rows(what: str, place: Span | None) -> StreamRefusal:
+    """The error for a query in which late rows would not come through.
+
+    Args:
+        what: what is in their way.
+        place: the words that say so.
+    """
+    return StreamRefusal(
         f"late rows cannot be kept here: {what}",
-        hint=f"write filters, projections and UNION ALL alone around the window, or {DROP}",
+        f"write filters, projections and UNION ALL alone around the window, or {DROP}",
+        place,
     )
 
 

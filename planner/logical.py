@@ -6,20 +6,28 @@ they are in a node. A change to a plan makes new nodes.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Self
 
 from sqlglot import exp
 
+from planner.ast import Span
 from planner.catalog import Schema
 from runtime.spec import Cumulate, UserAggregate, Window
 
 
 @dataclass(frozen=True)
 class Node:
-    """A node of a plan. `schema` is what it yields."""
+    """A node of a plan.
+
+    Attributes:
+        schema: what it yields.
+        place: what of the statement's text it stands for, where errors may point; None for a node
+            that no words of it stand for, or those of a view.
+    """
 
     schema: Schema
+    place: Span | None = field(default=None, compare=False, repr=False, kw_only=True)
 
     @property
     def inputs(self) -> tuple[Node, ...]:
@@ -134,12 +142,16 @@ class WindowColumns:
 
 @dataclass(frozen=True)
 class WindowTableFunction(UnaryNode):
-    """Each row once for every window it belongs to, with the window's columns."""
+    """Each row once for every window it belongs to, with the window's columns.
+
+    `time_place` is where the time column is named.
+    """
 
     window: Window
     time_column: str
     time_type: str
     columns: WindowColumns
+    time_place: Span | None = field(default=None, compare=False, repr=False, kw_only=True)
 
 
 @dataclass(frozen=True)
@@ -215,6 +227,7 @@ class WindowAggregate(UnaryNode):
     keys: tuple[NamedExpr, ...]
     window_keys: tuple[WindowKey, ...]
     calls: tuple[AggregateCall, ...]
+    time_place: Span | None = field(default=None, compare=False, repr=False, kw_only=True)
 
 
 @dataclass(frozen=True)
@@ -331,6 +344,7 @@ class WindowJoin(Node):
         window_keys: pairs of equal window columns, left and right.
         keys: pairs of other columns that must be equal, left and right, by name.
         condition: the rest of ON, over the columns of both sides; None if there is none.
+        key_places: where each pair of `keys` is compared.
     """
 
     left: Node
@@ -341,6 +355,7 @@ class WindowJoin(Node):
     window_keys: tuple[tuple[str, str], ...]
     keys: tuple[tuple[str, str], ...]
     condition: exp.Expr | None
+    key_places: tuple[Span | None, ...] = field(default=(), compare=False, repr=False, kw_only=True)
 
     @property
     def inputs(self) -> tuple[Node, ...]:

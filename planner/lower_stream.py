@@ -12,6 +12,7 @@ from contextlib import contextmanager
 
 from sqlglot import exp
 
+from planner.ast import span_of
 from planner.catalog import Catalog
 from planner.late_rows import DROP, LateSource, late_source
 from planner.logical import (
@@ -23,16 +24,22 @@ from planner.logical import (
     WindowJoin,
     WindowRank,
     WindowRows,
+    WindowTableFunction,
 )
 from planner.lower import END, START, Labels, Lowering, lower, window_column
 from planner.physical import Exchange, GlobalWindowAggregate, LocalWindowAggregate
 from planner.row_partials import row_partials
 from planner.sql import alias, column, identifier, to_sql
-from planner.stream_refusals import refuse_stateful, refused_node, rows_not_kept
+from planner.stream_refusals import (
+    NO_UPDATES,
+    StreamRefusal,
+    refuse_stateful,
+    refused_node,
+    rows_not_kept,
+)
 from planner.stream_rows import OPERATOR, StreamPlace, StreamRows
 from planner.stream_windows import lower_whole_windows
-from planner.streams import stream_named, streams_of
-from runtime.errors import AnalysisError
+from planner.streams import stream_named, stream_tables, streams_of
 from runtime.spec import Session, Window, WindowAggregation
 from runtime.steps import ExpandStep, MeasuredStep, SqlStep, Step
 from runtime.stream_spec import (
@@ -60,6 +67,7 @@ def lower_stream(
     labels: Labels | None = None,
     notes: tuple[str, ...] = (),
     keeps_late_rows: bool = False,
+    sql: str = "",
 ) -> Step:
     """The steps that compute `plan` over streams.
 
@@ -68,14 +76,15 @@ def lower_stream(
         catalog: tells which tables are streams, and their watermarks.
         time_zone: the session's.
         emits_updates: whether results can come more than once; ROW_KIND then comes first.
-        refusals: why the optimizer left window aggregates in one phase.
+        refusals: what rules had against what they are for.
         labels: names under which EXPLAIN ANALYZE counts, as in `planner.lower.lower`.
         notes: why what is about windows was left to Spark.
         keeps_late_rows: whether late rows of a table with `late-rows` come too. Where the plan has
             windows of such a table, its columns are followed by KEEP, WATERMARK, LATE_ROW.
+        sql: the statement's text, for positions in errors.
 
     Raises:
-        AnalysisError: something in the plan cannot be computed on a stream, or a watermark is
+        StreamRefusal: something in the plan cannot be computed on a stream, or a watermark is
             missing.
     """
 
@@ -84,9 +93,12 @@ def lower_stream(
             catalog, time_zone, emits_updates, refusals, labels or {}, notes, late
         )
 
-    step = lowering(None).step(plan)
-    late = late_source(plan, catalog) if keeps_late_rows else None
-    return step if late is None else lowering(late).with_late_rows(plan)
+    try:
+        step = lowering(None).step(plan)
+        late = late_source(plan, catalog) if keeps_late_rows else None
+        return step if late is None else lowering(late).with_late_rows(plan)
+    except StreamRefusal as refusal:
+        raise refusal.placed_in(sql) from refusal
 
 
 def lower_stream_rows(
@@ -96,6 +108,7 @@ def lower_stream_rows(
     time: tuple[str, str] | None,
     refusals: tuple[str, ...] = (),
     notes: tuple[str, ...] = (),
+    sql: str = "",
 ) -> StreamRowsStep:
     """The rows of `plan` with their watermarks, for an operator that takes them one by one.
 
@@ -106,20 +119,25 @@ def lower_stream_rows(
         time: name and type of the column that windows will be on; None: they are on the clock.
         refusals: why the optimizer left window aggregates in one phase.
         notes: why what is about windows was left to Spark.
+        sql: the statement's text, for positions in errors.
 
     Raises:
-        AnalysisError: something in the plan cannot be computed on a stream, or a watermark is
+        StreamRefusal: something in the plan cannot be computed on a stream, or a watermark is
             missing.
     """
     lowering = _StreamLowering(catalog, time_zone, False, refusals, {}, notes)
-    for stream in streams_of(plan, catalog):
-        if stream.late_rows is not None:
-            raise AnalysisError(
-                f"`{stream.name}` has '{LATE_ROWS}', and windows() cannot keep late rows",
-                hint=DROP,
-            )
     rows = StreamRows(lowering, catalog)
-    query = rows.carried(plan, None if time is None else time[0])
+    try:
+        for table, stream in stream_tables(plan, catalog):
+            if stream.late_rows is not None:
+                raise StreamRefusal(
+                    f"`{stream.name}` has '{LATE_ROWS}', and windows() cannot keep late rows",
+                    DROP,
+                    span_of(table),
+                )
+        query = rows.carried(plan, None if time is None else time[0])
+    except StreamRefusal as refusal:
+        raise refusal.placed_in(sql) from refusal
     is_cascade = all(source.name.startswith(OPERATOR) for source in rows.sources)
     step = lowering.sql_step(query)
     return StreamRowsStep(step, tuple(rows.sources), time, time_zone, is_cascade)
@@ -151,7 +169,7 @@ class _StreamLowering(Lowering):
         if not isinstance(node, TableScan) and not streams_of(node, self._catalog):
             # what is at rest is read with each micro-batch: its rows are not counted
             return self.named(lower(node))
-        refused = refused_node(node, self.refusals)
+        refused = refused_node(node)
         if refused is not None:
             raise refused
         match node:
@@ -166,9 +184,19 @@ class _StreamLowering(Lowering):
                     where=exp.Where(this=column(KEEP)),
                 )
             case WindowRows() if self._emits_updates:
-                raise AnalysisError(
-                    "rows of windows come once, when their windows close",
-                    hint="leave out early firing and allowed lateness, or aggregate the windows",
+                raise StreamRefusal(
+                    "rows of windows come once, when their windows close: allowed lateness or "
+                    "early firing is on",
+                    f"{NO_UPDATES}, or aggregate the windows",
+                    node.place,
+                )
+            case WindowTableFunction(window=Session()):
+                raise rows_not_kept(
+                    self.refusals,
+                    "what session a row is in is known when the session is over, and rows are kept "
+                    "so long by keep_session_rows alone",
+                    "take it out of sqlwin.optimizer.disabled-rules",
+                    node.place,
                 )
             case SqlQuery():
                 self._check(node)
@@ -199,7 +227,7 @@ class _StreamLowering(Lowering):
         """The windows of an operator, with what it tells in band, and itself as a source."""
         exchange = node.input
         assert isinstance(exchange, Exchange)
-        refused = refused_node(exchange.input, self.refusals)
+        refused = refused_node(exchange.input)
         if refused is not None:
             raise refused
         local = exchange.input
@@ -240,10 +268,12 @@ class _StreamLowering(Lowering):
         """A node over whole windows with what is told in band; see `planner.stream_windows`."""
         assert isinstance(node, Aggregate | WindowRank | WindowDeduplicate | WindowJoin)
         if self._emits_updates:
-            raise AnalysisError(
+            raise StreamRefusal(
                 "results of windows that come more than once cannot be grouped again, ranked or "
-                "joined",
-                hint="leave out early firing and allowed lateness",
+                "joined: allowed lateness or early firing is on",
+                NO_UPDATES,
+                node.place,
+                r"GROUP\s+BY" if isinstance(node, Aggregate) else "",
             )
         rows, source = lower_whole_windows(node, self, self._catalog, self._time_zone)
         if id(node) in self.labels:
@@ -252,11 +282,20 @@ class _StreamLowering(Lowering):
 
     def _local_stream_step(self, local: LocalWindowAggregate) -> StreamLocalStep:
         rows = StreamRows(self, self._catalog, self._late)
-        query = rows.carried(local.input, local.time_column, self._followed)
+        place = local.time_place or local.place
+        query = rows.carried(local.input, local.time_column, self._followed, place)
+        if self._emits_updates and isinstance(local.window, Session):
+            raise StreamRefusal(
+                "a SESSION is put out once: it knows no early firing and no allowed lateness",
+                NO_UPDATES,
+                local.place,
+            )
         if self._emits_updates and rows.has_operator:
-            raise AnalysisError(
-                "a window over the results of another window cannot take updates",
-                hint="leave out early firing and allowed lateness, or the outer window",
+            raise StreamRefusal(
+                "a window over the results of another window cannot take updates: allowed "
+                "lateness or early firing is on",
+                f"{NO_UPDATES}, or leave out the outer window",
+                local.place,
             )
         return StreamLocalStep(
             self.sql_step(query),
@@ -292,13 +331,6 @@ class _StreamLowering(Lowering):
         time_type: str,
         names: tuple[str, str, str],
     ) -> ExpandStep:
-        if isinstance(window, Session):
-            raise rows_not_kept(
-                self.refusals,
-                "what session a row is in is known when the session is over, and rows are kept so "
-                "long by keep_session_rows alone",
-                "take it out of sqlwin.optimizer.disabled-rules",
-            )
         return ExpandStep(self.sql_step(self.query(node)), window, time_column, time_type, *names)
 
     def _with_row_kind(self, query: exp.Query, node: Node) -> exp.Query:
@@ -310,9 +342,11 @@ class _StreamLowering(Lowering):
             return query
         if isinstance(query, exp.Select) and len(query.expressions) == 1:
             return query
-        raise AnalysisError(
-            "results that come more than once can only be filtered and projected",
-            hint="leave out early firing and allowed lateness",
+        raise StreamRefusal(
+            "results that come more than once can only be filtered and projected: allowed lateness "
+            "or early firing is on",
+            NO_UPDATES,
+            span_of(node.query) if isinstance(node, SqlQuery) else node.place,
         )
 
 

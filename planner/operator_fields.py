@@ -27,7 +27,7 @@ def operator_by_fields(prefix: str, node: Node) -> Operator:
     attributes: dict[str, list[str]] = {}
     for each in fields(node):
         value = getattr(node, each.name)
-        if each.name == "schema" or value in (None, (), "", False):
+        if each.name == "schema" or not each.repr or value in (None, (), "", False):
             continue
         texts = _value_texts(each.name, value)
         if texts:

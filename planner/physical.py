@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from sqlglot import exp
 
 from planner.aggregate_plans import AggregatePlan
+from planner.ast import Span
 from planner.logical import (
     Filter,
     NamedExpr,
@@ -57,6 +58,7 @@ class LocalWindowAggregate(UnaryNode):
     keys: tuple[NamedExpr, ...]
     plans: tuple[AggregatePlan, ...]
     slice_end: str
+    time_place: Span | None = field(default=None, compare=False, repr=False, kw_only=True)
 
 
 @dataclass(frozen=True)

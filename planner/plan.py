@@ -36,6 +36,7 @@ class Plan:
         trace: which rule did what, and which did not and why.
         notes: why window blocks were left to Spark as they are.
         is_rewritten: False if Spark can be given the text as the person wrote it.
+        sql: the statement's text, which places in nodes are of.
         rule_names: all rules there are for such a query, in order.
     """
 
@@ -45,6 +46,7 @@ class Plan:
     trace: Trace
     notes: tuple[str, ...]
     is_rewritten: bool
+    sql: str = ""
     rule_names: tuple[str, ...] = RULE_NAMES
 
 
@@ -59,6 +61,7 @@ class Draft:
         trace: what the rules did.
         notes: why window blocks were left to Spark as they are.
         is_rewritten: as in `Plan`.
+        sql: likewise.
         sink: for INSERT, the table and whether it is overwritten.
     """
 
@@ -68,6 +71,7 @@ class Draft:
     trace: Trace
     notes: tuple[str, ...]
     is_rewritten: bool
+    sql: str
     sink: tuple[str, bool] | None
 
 
@@ -112,7 +116,7 @@ def draft_plan(
     if options.strict_flink:
         check_plan(logical, is_stream=bool(streams_of(logical, catalog)))
     physical = optimize(to_physical(logical), PHYSICAL_STAGES, options, trace)
-    return Draft(bound.plan, logical, physical, trace, bound.notes, bound.is_rewritten, sink)
+    return Draft(bound.plan, logical, physical, trace, bound.notes, bound.is_rewritten, sql, sink)
 
 
 def plan_together(drafts: Sequence[Draft], options: Options) -> list[Plan]:
@@ -135,4 +139,13 @@ def _finished(draft: Draft, physical: Node, options: Options) -> Plan:
         trees = [Sink(tree.schema, tree, *draft.sink) for tree in trees]
     is_stream = options.catalog is not None and streams_of(draft.bound, options.catalog)
     names = tuple(name for name in RULE_NAMES if is_stream or name not in STREAM_RULE_NAMES)
-    return Plan(trees[0], trees[1], trees[2], draft.trace, draft.notes, draft.is_rewritten, names)
+    return Plan(
+        trees[0],
+        trees[1],
+        trees[2],
+        draft.trace,
+        draft.notes,
+        draft.is_rewritten,
+        draft.sql,
+        names,
+    )

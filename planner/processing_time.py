@@ -11,11 +11,12 @@ from collections.abc import Iterator, Mapping
 
 from sqlglot import exp
 
+from planner.ast import Span
 from planner.catalog import Catalog
 from planner.logical import Expand, Filter, Node, Project, SqlQuery, TableScan
 from planner.sql import bare_column
+from planner.stream_refusals import StreamRefusal
 from planner.streams import stream_named
-from runtime.errors import AnalysisError
 
 # PROCTIME() has become the first of these by the time a query is bound
 _CLOCKS = ("CURRENT_TIMESTAMP", "PROCTIME", "NOW", "CURRENT_ROW_TIMESTAMP")
@@ -23,18 +24,25 @@ _CLOCKS = ("CURRENT_TIMESTAMP", "PROCTIME", "NOW", "CURRENT_ROW_TIMESTAMP")
 _Scope = Mapping[str, exp.Expr]
 
 
-def is_by_clock(node: Node, column: str, catalog: Catalog) -> bool:
+def is_by_clock(node: Node, column: str, catalog: Catalog, place: Span | None = None) -> bool:
     """Whether the values of a column are the clock's when the rows of streams are processed.
 
+    Args:
+        node: what has the column.
+        column: its name.
+        catalog: tells which tables are streams.
+        place: where the query names it.
+
     Raises:
-        AnalysisError: those of some streams are, and those of others are not.
+        StreamRefusal: those of some streams are, and those of others are not.
     """
     found = set(_of_node(node, column, catalog))
     if len(found) > 1:
-        raise AnalysisError(
+        raise StreamRefusal(
             f"`{column}` is processing time in one part of this UNION ALL and event time in "
             "another, so that no watermark tells when a window is complete",
-            hint="take the same kind of time from all of them",
+            "take the same kind of time from all of them",
+            place,
         )
     return found == {True}
 

@@ -1,52 +1,147 @@
-"""What a query cannot do on a stream, said before it starts: the reason, and the way out."""
+"""What a query cannot do on a stream, said before it starts: what, where, and the way out."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 from sqlglot import exp
 
 from planner.aggregate_calls import aggregates_in
-from planner.logical import Node
+from planner.aggregate_plans import NotMergeable
+from planner.aggregates import plan_aggregate
+from planner.ast import Span, span_of
+from planner.catalog import Schema
+from planner.logical import AggregateCall, NamedExpr, Node
 from planner.physical import OnePhaseWindowAggregate
-from planner.sql import to_sql
+from planner.sql import is_flat_type
 from planner.streams import NOT_KEPT
-from runtime.errors import AnalysisError
+from runtime.errors import AnalysisError, Position
 
 # The way out that is left to every query.
 BATCH = "or read it as a batch: SET 'execution.runtime-mode' = 'batch'"
+# What is there to be done about settings that put windows out more than once
+NO_UPDATES = "RESET 'table.exec.emit.allow-lateness' and the 'table.exec.emit.early-fire' settings"
+_MERGEABLE = f"use aggregates that merge, such as COUNT, SUM, AVG, MIN, MAX; {BATCH}"
+_FLAT = f"use parts of it that are numbers, strings or times; {BATCH}"
+_BETWEEN = r"[\s(]*"
 
 
-def refused_node(node: Node, reasons: tuple[str, ...]) -> AnalysisError | None:
+class StreamRefusal(AnalysisError):
+    """What a stream cannot do, and which words of the query are to blame.
+
+    Args:
+        message: what cannot be done, and why.
+        hint: the way out.
+        span: the words to blame; None if they are not known.
+        after: a pattern of the words before them that belong to them, such as ORDER BY. If it has
+            a group, that group alone is to blame.
+    """
+
+    def __init__(self, message: str, hint: str, span: Span | None, after: str = "") -> None:
+        super().__init__(message, hint=hint)
+        self.span = span
+        self._after = after
+
+    def placed_in(self, sql: str) -> StreamRefusal:
+        """The same error with its place in the text that the spans are of."""
+        if self.span is None:
+            return self
+        start, end = self.span.start, self.span.end
+        words = re.search(rf"\b(?:{self._after}){_BETWEEN}\Z", sql[:start], re.IGNORECASE)
+        if self._after and words is not None:
+            start = words.start()
+            if words.re.groups:
+                start, end = words.start(1), words.end(1) - 1
+        end = _closed(sql, start, end)
+        self.position, self.sql = Position.at(sql, start, end - start + 1), sql
+        return self
+
+
+def _closed(sql: str, start: int, end: int) -> int:
+    """The end of a span, with the parentheses that are opened in it and closed behind it."""
+    is_open = sql.count("(", start, end + 1) - sql.count(")", start, end + 1)
+    while is_open > 0 and (found := re.compile(r"\s*\)").match(sql, end + 1)) is not None:
+        end, is_open = found.end() - 1, is_open - 1
+    return end
+
+
+def refused_node(node: Node) -> StreamRefusal | None:
     """The error for a node that has no streaming form; None for one that has.
 
     Args:
         node: a physical node over a stream.
-        reasons: why the optimizer did not turn window aggregates into two phases.
     """
     match node:
         case OnePhaseWindowAggregate():
-            why = "; ".join(reasons) or "it cannot be merged from slices"
-            return AnalysisError(
-                f"this window aggregation cannot run on a stream: {why}",
-                hint="use aggregates that merge, such as COUNT, SUM, AVG, MIN, MAX; " + BATCH,
+            check_keys(node.keys, node.schema)
+            check_calls(node.calls)
+            return StreamRefusal(
+                "this window aggregation cannot run on a stream: its windows are not cut into "
+                "slices",
+                "RESET 'sqlwin.optimizer.disabled-rules'; " + BATCH,
+                node.place,
             )
     return None
 
 
-def rows_not_kept(reasons: tuple[str, ...], otherwise: str, way_out: str) -> AnalysisError:
+def rows_not_kept(
+    reasons: tuple[str, ...], otherwise: str, way_out: str, place: Span | None
+) -> StreamRefusal:
     """The error for rows of windows that were not kept until their windows close.
 
     Args:
         reasons: what rules had against what they are for.
         otherwise: what to say if that was not it.
         way_out: the hint that goes with it.
+        place: the words to blame.
     """
     for reason in reasons:
         if reason.startswith(NOT_KEPT):
             leave_out = "name the columns that are needed, or parts of them, before the window"
-            return AnalysisError(reason, hint=f"{leave_out}; {BATCH}")
-    return AnalysisError(otherwise, hint=f"{way_out}; {BATCH}")
+            return StreamRefusal(reason, f"{leave_out}; {BATCH}", place)
+    return StreamRefusal(otherwise, f"{way_out}; {BATCH}", place)
+
+
+def check_calls(calls: tuple[AggregateCall, ...]) -> None:
+    """Refuse aggregates that cannot be merged from partial results.
+
+    Raises:
+        StreamRefusal: one cannot.
+    """
+    for call in calls:
+        plan = plan_aggregate(call)
+        if isinstance(plan, NotMergeable):
+            raise StreamRefusal(
+                f"this aggregation cannot run on a stream: {plan.reason}",
+                _MERGEABLE,
+                span_of(call.expr),
+            )
+
+
+def check_keys(keys: tuple[NamedExpr, ...], schema: Schema) -> None:
+    """Refuse group keys of nested types, which no state has.
+
+    Raises:
+        StreamRefusal: one is of such a type.
+    """
+    for key in keys:
+        check_flat(key.name, schema, "GROUP BY", span_of(key.expr))
+
+
+def check_flat(name: str, schema: Schema, clause: str, place: Span | None) -> None:
+    """Refuse a column of a nested type where rows are told apart by it.
+
+    Raises:
+        StreamRefusal: it is of such a type.
+    """
+    type_ = next((c.type for c in schema if c.name.lower() == name.lower()), None)
+    if type_ is not None and not is_flat_type(type_):
+        raise StreamRefusal(
+            f"`{name}` in {clause} is {type_}, by which a stream cannot be grouped or ordered",
+            _FLAT,
+            place,
+        )
 
 
 def refuse_stateful(
@@ -60,7 +155,7 @@ def refuse_stateful(
         notes: why what is about windows was left in the text.
 
     Raises:
-        AnalysisError: it needs rows of more than one micro-batch.
+        StreamRefusal: it needs rows of more than one micro-batch.
     """
     for select in query.find_all(exp.Select, exp.SetOperation):
         # what reads tables at rest alone may do anything
@@ -73,22 +168,54 @@ def refuse_stateful(
             raise _refusal(
                 f"{type(select).__name__.upper()} of streams compares all rows of both sides",
                 "UNION ALL takes the rows of both as they come",
+                select.expression,
+                rf"((?:UNION|EXCEPT|INTERSECT|MINUS)(?:\s+(?:ALL|DISTINCT))?){_BETWEEN}SELECT",
             )
+
+
+def refused_subquery(
+    query: exp.Query, is_stream: Callable[[exp.Table], bool]
+) -> StreamRefusal | None:
+    """The error for a query with a subquery over a stream in a condition; None for another.
+
+    Args:
+        query: as a person wrote it.
+        is_stream: whether a table in it stands for rows of a stream.
+    """
+    for select in query.find_all(exp.Select):
+        for clause in ("where", "having"):
+            part = select.args.get(clause)
+            for nested in () if part is None else part.find_all(exp.Query):
+                if _reads_stream(nested, is_stream):
+                    return _refusal(
+                        f"a subquery over a stream in {clause.upper()} would never be complete",
+                        "read a table at rest there",
+                        nested,
+                        "SELECT",
+                    )
+    return None
 
 
 def _refuse_clauses(query: exp.Expr) -> None:
     for key in ("order", "sort", "cluster", "distribute"):
-        if query.args.get(key) is not None:
+        clause = query.args.get(key)
+        if clause is not None:
+            words = f"{key.upper()} BY"
             raise _refusal(
-                f"`{to_sql(query.args[key]).strip()}` needs all rows before the first comes out, "
-                "and a stream has no last row",
+                f"{words} needs all rows before the first comes out, and a stream has no last row",
                 "leave it out: windows come in the order of their ends",
+                clause,
+                rf"{key}\s+BY",
             )
-    if query.args.get("limit") is not None or query.args.get("offset") is not None:
-        raise _refusal(
-            "LIMIT and OFFSET count rows that come in no order on a stream",
-            "leave them out",
-        )
+    for key in ("limit", "offset"):
+        clause = query.args.get(key)
+        if clause is not None:
+            raise _refusal(
+                f"{key.upper()} counts rows that come in no order on a stream",
+                "leave it out",
+                clause,
+                rf"{key}|FETCH\s+(?:FIRST|NEXT)",
+            )
 
 
 def _refuse_select(
@@ -100,18 +227,25 @@ def _refuse_select(
         raise _refusal(
             "SELECT DISTINCT compares every row of a stream with all before it",
             "deduplicate inside a window: GROUP BY the columns, window_start, window_end",
+            select.expressions[0],
+            r"SELECT\s+(DISTINCT)",
         )
     clauses = [*select.expressions, select.args.get("having")]
-    if select.args.get("group") or any(aggregates_in(c) for c in clauses if c is not None):
+    calls = [call for clause in clauses if clause is not None for call in aggregates_in(clause)]
+    group = select.args.get("group")
+    if group or calls:
         raise _refusal(
             "an aggregation over a stream without a window function never ends",
             "aggregate over TABLE(TUMBLE(...)), HOP or CUMULATE, grouped by window_start and "
             "window_end",
+            group or calls[0],
+            r"GROUP\s+BY" if group else "",
         )
     if select.args.get("qualify") or any(select.find_all(exp.Window)):
         raise _refusal(
             "OVER functions on a stream need all rows of their partition",
             missing or "aggregate in windows instead",
+            select.find(exp.Window) or select.args["qualify"],
         )
     source = select.args.get("from_")
     joins = select.args.get("joins") or []
@@ -123,20 +257,16 @@ def _refuse_select(
             missing
             or "join rows of windows, ON equal window_start and window_end of both sides; "
             "or join a stream with a table at rest",
+            streams[1],
         )
-    for clause in ("where", "having"):
-        part = select.args.get(clause)
-        nested = [] if part is None else list(part.find_all(exp.Query))
-        if any(_reads_stream(each, is_stream) for each in nested):
-            raise _refusal(
-                "a subquery over a stream in WHERE would never be complete",
-                "read a table at rest there",
-            )
+    refused = refused_subquery(select, is_stream)
+    if refused is not None:
+        raise refused
 
 
 def _reads_stream(part: exp.Expr, is_stream: Callable[[exp.Table], bool]) -> bool:
     return any(is_stream(table) for table in part.find_all(exp.Table))
 
 
-def _refusal(message: str, way_out: str) -> AnalysisError:
-    return AnalysisError(message, hint=f"{way_out}; {BATCH}")
+def _refusal(message: str, way_out: str, at: exp.Expr, after: str = "") -> StreamRefusal:
+    return StreamRefusal(message, f"{way_out}; {BATCH}", span_of(at), after)

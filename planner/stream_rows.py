@@ -14,6 +14,7 @@ from typing import Protocol
 
 from sqlglot import exp
 
+from planner.ast import Span, span_of
 from planner.catalog import Catalog, StreamTable, column_named
 from planner.late_rows import LateSource, refuse_lost_rows
 from planner.logical import (
@@ -41,6 +42,7 @@ from planner.sql import (
     literal,
     star_leaves_out,
 )
+from planner.stream_refusals import StreamRefusal
 from planner.stream_select import (
     EPOCH,
     cast_as,
@@ -54,7 +56,6 @@ from planner.stream_select import (
 )
 from planner.stream_time import check_time, operators_below
 from planner.streams import stream_named, stream_tables
-from runtime.errors import AnalysisError
 from runtime.spec import Column
 from runtime.stream_spec import KEEP, LATE_ROW, SOURCE, WATERMARK, StreamSource
 
@@ -112,7 +113,11 @@ class StreamRows:
         self.by_clock = False
 
     def carried(
-        self, node: Node, time_column: str | None, followed: Iterable[StreamPlace] = ()
+        self,
+        node: Node,
+        time_column: str | None,
+        followed: Iterable[StreamPlace] = (),
+        place: Span | None = None,
     ) -> exp.Query:
         """The rows of a node with KEEP, SOURCE and WATERMARK.
 
@@ -120,25 +125,29 @@ class StreamRows:
             node: what the operator reads.
             time_column: the column that its windows are on; None: they are on the clock.
             followed: tables whose watermarks are waited for too, though their rows are not read.
+            place: where the query names that column.
 
         Raises:
-            AnalysisError: a stream has no watermark, or `time_column` is not what it follows.
+            StreamRefusal: a stream has no watermark, or `time_column` is not what it follows.
         """
         if time_column is not None:
-            self.by_clock = is_by_clock(node, time_column, self._catalog)
+            self.by_clock = is_by_clock(node, time_column, self._catalog, place)
         if time_column is not None and not self.by_clock:
-            check_time(node, time_column, self._catalog)
+            check_time(node, time_column, self._catalog, place)
         query = self._carry(node)
         if query is not None:
             return self._following(query, node, followed)
         self.sources.clear()
         if self._late is not None:
-            raise refuse_lost_rows("more than filters and projections is below the window")
+            raise refuse_lost_rows(
+                "more than filters and projections is below the window", _place_of(node) or place
+            )
         if operators_below(node):
-            raise AnalysisError(
+            raise StreamRefusal(
                 "a window over the results of another window can be reached through filters, "
                 "projections and UNION ALL only",
-                hint="join or expand the rows before the inner window, or after the outer one",
+                "join or expand the rows before the inner window, or after the outer one",
+                _place_of(node) or place,
             )
         return self._following(self._beside(node), node, followed)
 
@@ -151,7 +160,9 @@ class StreamRows:
         if query is None:
             self.sources.clear()
             if self._late is not None:
-                raise refuse_lost_rows("more than filters and projections is above the window")
+                raise refuse_lost_rows(
+                    "more than filters and projections is above the window", _place_of(node)
+                )
             query = self._unaccompanied(node)
         return query
 
@@ -400,10 +411,11 @@ class StreamRows:
         assert stream.watermark is not None
         found = column_named(self._catalog.analyze(scan, {}), stream.watermark.column)
         if found is None:
-            raise AnalysisError(
+            raise StreamRefusal(
                 f"the watermark of `{stream.name}` follows `{stream.watermark.column}`, which is "
                 "no column of it",
-                hint="name a TIMESTAMP column in WATERMARK FOR",
+                "name a TIMESTAMP column in WATERMARK FOR",
+                span_of(scan),
             )
         return found
 
@@ -415,6 +427,13 @@ class StreamRows:
         if self._time(stream, scan).type == "timestamp":
             return exp.Var(this=f"UNIX_MICROS({expression})")
         return exp.Var(this=f"(({expression} - {EPOCH}) DIV INTERVAL '0.000001' SECOND)")
+
+
+def _place_of(node: Node) -> Span | None:
+    """Where a text that does more than filter and project says so."""
+    if isinstance(node, SqlQuery):
+        return span_of(*(node.query.args.get("joins") or [node.query]))
+    return node.place or next(filter(None, map(_place_of, node.inputs)), None)
 
 
 def _is_operator(source: StreamSource) -> bool:

@@ -4,34 +4,38 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-from planner.catalog import Catalog
+from planner.ast import Span, span_of
+from planner.catalog import Catalog, column_named
 from planner.logical import Expand, Filter, Node, Project, SqlQuery, TableScan, WindowRows
 from planner.physical import GlobalWindowAggregate
-from planner.sql import bare_column
+from planner.sql import bare_column, is_timestamp, select_all_from
+from planner.stream_refusals import StreamRefusal
 from planner.streams import stream_named, stream_tables
-from runtime.errors import AnalysisError
 
 
-def check_time(node: Node, time_column: str, catalog: Catalog) -> None:
+def check_time(node: Node, time_column: str, catalog: Catalog, place: Span | None = None) -> None:
     """Refuse a stream without a watermark, and windows on what no watermark follows.
 
     Args:
         node: what the windows are over.
         time_column: the column that they are on.
         catalog: tells which tables are streams, and their watermarks.
+        place: where the query names that column.
 
     Raises:
-        AnalysisError: a watermark is missing, or follows another column.
+        StreamRefusal: a watermark is missing, or follows another column.
     """
     origin = _origin(node, time_column)
-    for _, stream in stream_tables(node, catalog):
+    for table, stream in stream_tables(node, catalog):
         if operators_below(node):
             continue
         if stream.watermark is None:
-            raise AnalysisError(
+            column = _time_column(table, time_column, catalog)
+            raise StreamRefusal(
                 f"`{stream.name}` has no watermark, so that no window over it would ever close",
-                hint=f"add to it: WATERMARK FOR {time_column} AS {time_column} - "
+                f"add to it: WATERMARK FOR {column} AS {column} - "
                 "INTERVAL '5' SECOND; or put the windows on a column AS PROCTIME()",
+                span_of(table) or place,
             )
     if isinstance(origin, tuple) and isinstance(origin[0], TableScan):
         (table,) = origin[0].query.find_all(exp.Table)
@@ -39,19 +43,29 @@ def check_time(node: Node, time_column: str, catalog: Catalog) -> None:
         if found is None or found.watermark is None:
             return
         if found.watermark.column.lower() != origin[1].lower():
-            raise AnalysisError(
+            raise StreamRefusal(
                 f"windows on `{time_column}` cannot close: the watermark of `{found.name}` "
                 f"follows `{found.watermark.column}`",
-                hint=f"put the windows on DESCRIPTOR({found.watermark.column})",
+                f"put the windows on DESCRIPTOR({found.watermark.column})",
+                place,
             )
     if isinstance(origin, tuple) and isinstance(origin[0], GlobalWindowAggregate):
         roles = {key.name.lower(): key.role for key in origin[0].window_keys}
         if roles.get(origin[1].lower()) == "start":
-            raise AnalysisError(
+            raise StreamRefusal(
                 f"`{time_column}` is the start of a window: when its rows come out it has "
                 "long passed",
-                hint="put the outer windows on window_time of the inner ones",
+                "put the outer windows on window_time of the inner ones",
+                place,
             )
+
+
+def _time_column(table: exp.Table, name: str, catalog: Catalog) -> str:
+    """The column of a table that windows on `name` seem to be on: others give it that name."""
+    plain = exp.Table(this=table.this.copy(), db=table.args.get("db"))
+    columns = catalog.analyze(select_all_from(plain), {})
+    times = [c.name for c in columns if is_timestamp(c.type)]
+    return times[0] if times and column_named(columns, name) is None else name
 
 
 def operators_below(node: Node) -> bool:

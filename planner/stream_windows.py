@@ -13,9 +13,10 @@ from typing import Protocol
 
 from sqlglot import exp
 
-from planner.aggregate_plans import AggregatePlan, NotMergeable
+from planner.aggregate_plans import NotMergeable
 from planner.aggregates import plan_aggregate
 from planner.arrow_expressions import to_arrow_expression
+from planner.ast import Span, span_of
 from planner.catalog import Catalog, Schema
 from planner.logical import (
     Aggregate,
@@ -37,15 +38,20 @@ from planner.sql import (
     column_names,
     conjunction,
     conjuncts,
-    is_flat_type,
     to_sql,
 )
-from planner.stream_refusals import BATCH, rows_not_kept
+from planner.stream_refusals import (
+    BATCH,
+    StreamRefusal,
+    check_calls,
+    check_flat,
+    check_keys,
+    rows_not_kept,
+)
 from planner.stream_rows import Operators, StreamPlace, StreamRows
 from planner.stream_select import EPOCH
 from planner.streams import comes_whole, stream_tables, streams_of
 from planner.window_properties import identifies_window, window_properties
-from runtime.errors import AnalysisError
 from runtime.expressions import Expression
 from runtime.spec import Tumble, WindowAggregation
 from runtime.steps import MeasuredStep, SqlStep, Step
@@ -99,7 +105,7 @@ def lower_whole_windows(
     The source is None if the watermark does not come with the rows, so that no window can follow.
 
     Raises:
-        AnalysisError: the node's input is not whole windows, or something in it cannot be
+        StreamRefusal: the node's input is not whole windows, or something in it cannot be
             computed on a stream.
     """
     lowering = _Lowering(lowerings, catalog, time_zone)
@@ -127,23 +133,17 @@ class _Lowering:
         attached = window_properties(node.input)
         bare = [bare_column(key.expr) for key in node.keys]
         if attached is None or not identifies_window(attached, filter(None, bare)):
-            raise AnalysisError(
+            raise StreamRefusal(
                 "this aggregation on a stream never ends: its GROUP BY identifies no window",
-                hint=f"group by window_start and window_end of a window function; {BATCH}",
+                f"group by window_start and window_end of a window function; {BATCH}",
+                node.place,
+                r"GROUP\s+BY",
             )
-        for key in node.keys:
-            _check_flat(key.name, node.schema, "GROUP BY")
-        plans: list[AggregatePlan] = []
-        for call in node.calls:
-            plan = plan_aggregate(call)
-            if isinstance(plan, NotMergeable):
-                raise AnalysisError(
-                    f"this aggregation cannot run on a stream: {plan.reason}",
-                    hint=f"use aggregates such as COUNT, SUM, AVG, MIN, MAX; {BATCH}",
-                )
-            plans.append(plan)
-        shared = share_partials(tuple(plans))
-        rows, source = self._rows(node.input)
+        check_keys(node.keys, node.schema)
+        check_calls(node.calls)
+        plans = [plan_aggregate(call) for call in node.calls]
+        shared = share_partials(tuple(p for p in plans if not isinstance(p, NotMergeable)))
+        rows, source = self._rows(node.input, node.place)
         timed = exp.Select(
             expressions=[exp.Star(), alias(exp.Var(this=EPOCH), _AT)],
             from_=exp.From(this=exp.Subquery(this=rows)),
@@ -179,10 +179,10 @@ class _Lowering:
         function: str,
         ranks: tuple[int, int],
     ) -> tuple[exp.Select, StreamSource | None]:
-        rows, source = self._rows(node.input)
+        rows, source = self._rows(node.input, node.place)
         by = (*node.window_columns, *node.partition_by)
         for name in by:
-            _check_flat(name, node.input.schema, "PARTITION BY")
+            check_flat(name, node.input.schema, "PARTITION BY", node.place)
         items: list[exp.Expr] = [exp.Star()]
         orders = []
         for number, ordered in enumerate(order):
@@ -192,7 +192,7 @@ class _Lowering:
                 value = exp.Case(ifs=[exp.If(this=column(KEEP), true=ordered.this.copy())])
                 items.append(alias(value, name))
             else:
-                _check_flat(name, node.input.schema, "ORDER BY")
+                check_flat(name, node.input.schema, "ORDER BY", span_of(ordered) or node.place)
             orders.append(_order(name, ordered))
         select = exp.Select(expressions=items, from_=exp.From(this=exp.Subquery(this=rows)))
         step = StreamRankStep(
@@ -204,22 +204,25 @@ class _Lowering:
         node = _with_one_sided_conditions_below(node)
         condition = self._condition(node)
         types = [{c.name.lower(): c.type for c in side.schema} for side in node.inputs]
-        for pair in node.keys:
+        places = node.key_places or (node.place,) * len(node.keys)
+        for pair, place in zip(node.keys, places, strict=True):
             for name, side in zip(pair, node.inputs, strict=True):
-                _check_flat(name, side.schema, "ON")
+                check_flat(name, side.schema, "ON", place)
             left, right = (of[name.lower()] for of, name in zip(types, pair, strict=True))
             if left != right and not {left, right} <= _INTEGERS:
-                raise AnalysisError(
-                    f"ON compares `{pair[0]}`, which is {left}, with `{pair[1]}`, which is {right}",
-                    hint="CAST one of them to the type of the other before the join",
+                raise StreamRefusal(
+                    f"ON compares {left} with {right}",
+                    "CAST one of them to the type of the other before the join",
+                    place,
                 )
         with self._in_step(node):
-            left_rows, source = self._rows(node.left)
-            right_rows, other = self._rows(node.right)
+            left_rows, source = self._rows(node.left, node.place)
+            right_rows, other = self._rows(node.right, node.place)
         if source is None or other is None:
-            raise AnalysisError(
+            raise StreamRefusal(
                 "a join of windows on a stream takes window aggregations, filters and projections",
-                hint=f"join tables at rest after the join of the windows; {BATCH}",
+                f"join tables at rest after the join of the windows; {BATCH}",
+                node.place,
             )
         step = StreamJoinStep(
             self._lowerings.sql_step(left_rows),
@@ -248,10 +251,11 @@ class _Lowering:
         schema = node.left.schema + node.right.schema
         condition = to_arrow_expression(node.condition, schema, self._time_zone)
         if isinstance(condition, str):
-            raise AnalysisError(
+            raise StreamRefusal(
                 "ON of this join of windows on a stream cannot be evaluated with all rows of a "
                 f"window: {condition}",
-                hint=f"compute it before the join, as a column of each side; {BATCH}",
+                f"compute it before the join, as a column of each side; {BATCH}",
+                span_of(node.condition) or node.place,
             )
         return condition
 
@@ -259,26 +263,28 @@ class _Lowering:
         """Let what is below put out a window in the same micro-batch, whatever tables it reads.
 
         Raises:
-            AnalysisError: some of it goes by the clock, and some by watermarks.
+            StreamRefusal: some of it goes by the clock, and some by watermarks.
         """
         clocks = _clocks(node, self._catalog)
         if _CLOCK in clocks and len(clocks) > 1:
             others = ", ".join(sorted(clocks - {_CLOCK}))
-            raise AnalysisError(
+            raise StreamRefusal(
                 f"windows on {_CLOCK} and windows on the watermark of {others} do not come out at "
                 "the same time",
-                hint=f"put all of them on PROCTIME(), or none; {BATCH}",
+                f"put all of them on PROCTIME(), or none; {BATCH}",
+                node.place,
             )
         return self._lowerings.following(tuple(stream_tables(node, self._catalog)))
 
-    def _rows(self, node: Node) -> tuple[exp.Query, StreamSource | None]:
-        """Whole windows with what is told in band."""
+    def _rows(self, node: Node, place: Span | None) -> tuple[exp.Query, StreamSource | None]:
+        """Whole windows with what is told in band, for what stands at a place of the text."""
         if not comes_whole(node, self._catalog):
             raise rows_not_kept(
                 self._lowerings.refusals,
                 "what groups, ranks or joins windows on a stream takes rows of windows, filters "
                 "and projections of them, and what was grouped, ranked or joined by window before",
                 "read one window function, or results of one, on each side",
+                place,
             )
         rows = StreamRows(self._lowerings, self._catalog)
         with self._in_step(node):
@@ -327,15 +333,6 @@ def _clocks(node: Node, catalog: Catalog) -> frozenset[str]:
         below = frozenset[str]().union(*(_clocks(n, catalog) for n in node.inputs))
         return below or frozenset(stream.name for stream in streams_of(node, catalog))
     return frozenset[str]().union(*(_clocks(n, catalog) for n in node.inputs))
-
-
-def _check_flat(name: str, schema: Schema, clause: str) -> None:
-    type_ = next((c.type for c in schema if c.name.lower() == name.lower()), None)
-    if type_ is not None and not is_flat_type(type_):
-        raise AnalysisError(
-            f"`{name}` in {clause} is {type_}, by which a stream cannot be grouped or ordered",
-            hint=f"use parts of it that are numbers, strings or times; {BATCH}",
-        )
 
 
 def _order(name: str, ordered: exp.Ordered) -> RankOrder:

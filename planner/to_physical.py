@@ -21,5 +21,7 @@ def to_physical(node: Node) -> Node:
             node.keys,
             node.window_keys,
             node.calls,
+            place=node.place,
+            time_place=node.time_place,
         )
     return node

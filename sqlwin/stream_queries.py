@@ -329,9 +329,9 @@ class StreamQueries:
         self, plan: Plan, labels: Labels | None = None, *, keeps_late_rows: bool = False
     ) -> Any:
         zone = str(self._spark.conf.get("spark.sql.session.timeZone"))
-        refusals = tuple(e.reason for e in plan.trace.entries if e.reason is not None)
         updates = self._options(1, 1).emits_updates
         top = plan.physical.input if isinstance(plan.physical, Sink) else plan.physical
+        refusals = tuple(e.reason for e in plan.trace.entries if e.reason is not None)
         return lower_stream(
             top,
             self._catalog,
@@ -341,6 +341,7 @@ class StreamQueries:
             labels,
             plan.notes,
             keeps_late_rows=keeps_late_rows,
+            sql=plan.sql,
         )
 
     def explain(self, plan: Plan) -> str:
@@ -377,7 +378,9 @@ class StreamQueries:
         """
         zone = str(self._spark.conf.get("spark.sql.session.timeZone"))
         refusals = tuple(e.reason for e in plan.trace.entries if e.reason is not None)
-        return lower_stream_rows(plan.physical, self._catalog, zone, time, refusals, plan.notes)
+        return lower_stream_rows(
+            plan.physical, self._catalog, zone, time, refusals, plan.notes, plan.sql
+        )
 
     def options(self) -> StreamOptions:
         """The options of a stream that is started now, for whoever starts it without sqlwin."""

@@ -32,4 +32,5 @@ def convert_rank_to_deduplicate(node: Node, options: Options) -> Node | Refusal 
         key,
         "LastRow" if ordered.args.get("desc") else "FirstRow",
         node.rank_column,
+        place=node.place,
     )

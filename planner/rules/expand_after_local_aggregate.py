@@ -46,7 +46,17 @@ def expand_after_local_aggregate(node: Node, options: Options) -> Node | Refusal
         expand.keys,
         local.plans,
         local.slice_end,
+        place=local.place,
+        time_place=local.time_place,
     )
     keys = tuple(NamedExpr(key.name, column(key.name)) for key in expand.keys)
-    expanded = Expand(local.schema, aggregated, keys, expand.ids, expand.kept, expand.id_column)
+    expanded = Expand(
+        local.schema,
+        aggregated,
+        keys,
+        expand.ids,
+        expand.kept,
+        expand.id_column,
+        place=expand.place,
+    )
     return node.with_inputs(expanded)

@@ -58,6 +58,8 @@ def fold_window_into_aggregate(node: Node, options: Options) -> Node | Refusal |
         keys,
         window_keys,
         node.calls,
+        place=windowed.place,
+        time_place=windowed.time_place,
     )
 
 

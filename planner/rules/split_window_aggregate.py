@@ -86,6 +86,8 @@ def _two_phases(
         node.keys,
         plans,
         SLICE_END,
+        place=node.place,
+        time_place=node.time_place,
     )
     exchange = Exchange(carried, local, exchange_keys)
     window_columns = tuple(
@@ -106,6 +108,7 @@ def _two_phases(
         node.window_keys,
         plans,
         SLICE_END,
+        place=node.place,
     )
     finishes = {plan.call.name: plan.finish for plan in plans}
     items = tuple(

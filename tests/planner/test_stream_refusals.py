@@ -1,0 +1,68 @@
+"""What a stream refuses is shown under the words to blame; in these texts they stand in « »."""
+
+from __future__ import annotations
+
+import pytest
+
+from planner.stream_refusals import StreamRefusal, refuse_stateful, refused_subquery
+from sqlwin.dialect import parse_query
+
+
+def blamed(error: StreamRefusal, sql: str) -> str:
+    place = error.placed_in(sql).position
+    assert place is not None
+    end = place.offset + place.length
+    return f"{sql[: place.offset]}«{sql[place.offset : end]}»{sql[end:]}"
+
+
+@pytest.mark.parametrize(
+    "marked",
+    [
+        "SELECT a FROM clicks «ORDER BY a, b» DESC",
+        "SELECT a FROM (SELECT a FROM clicks «order\n  by b») x",
+        "SELECT a FROM clicks «SORT BY a»",
+        "SELECT a FROM clicks «LIMIT 5»",
+        "SELECT a FROM clicks «OFFSET 5»",
+        "SELECT «DISTINCT» a, b FROM clicks",
+        "SELECT COUNT(*) FROM clicks «GROUP BY a, b»",
+        "SELECT a, «MAX(b)» FROM clicks",
+        "SELECT a, «ROW_NUMBER() OVER (PARTITION BY a ORDER BY b)» AS n FROM clicks",
+        "SELECT a FROM rest JOIN clicks ON b = c JOIN «clicks AS other» ON b = d",
+        "SELECT a FROM clicks «UNION» SELECT b FROM rest",
+        "SELECT a FROM clicks «UNION DISTINCT» (SELECT b FROM rest)",
+        "SELECT a FROM clicks «EXCEPT» SELECT b FROM rest",
+        "SELECT a FROM rest «INTERSECT» SELECT b FROM clicks",
+        "SELECT a FROM clicks WHERE b IN («SELECT b FROM clicks») AND a > 1",
+    ],
+)
+def test_the_words_to_blame_are_found(marked: str) -> None:
+    sql = marked.replace("«", "").replace("»", "")
+    with pytest.raises(StreamRefusal) as caught:
+        refuse_stateful(parse_query(sql), lambda table: table.name == "clicks")
+    assert blamed(caught.value, sql) == marked
+    assert caught.value.hint
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT a, b + 1 FROM clicks WHERE a > 1",
+        "SELECT a FROM clicks UNION ALL SELECT b FROM clicks",
+        "SELECT a FROM clicks JOIN (SELECT DISTINCT b FROM rest ORDER BY b LIMIT 5) r ON a = b",
+        "SELECT a FROM clicks WHERE a IN (SELECT b FROM rest)",
+    ],
+)
+def test_what_spark_computes_by_micro_batches_passes(sql: str) -> None:
+    refuse_stateful(parse_query(sql), lambda table: table.name == "clicks")
+
+
+def test_a_subquery_over_a_stream_is_found_before_spark_refuses_it() -> None:
+    sql = "SELECT a FROM rest WHERE b = (SELECT MAX(b) FROM clicks)"
+    refused = refused_subquery(parse_query(sql), lambda table: table.name == "clicks")
+    assert refused is not None
+    assert blamed(refused, sql) == "SELECT a FROM rest WHERE b = («SELECT MAX(b) FROM clicks»)"
+    assert refused_subquery(parse_query(sql), lambda table: False) is None
+
+
+def test_words_that_are_not_known_leave_the_error_without_a_place() -> None:
+    assert StreamRefusal("no", "yes", None, "ORDER BY").placed_in("SELECT 1").position is None
