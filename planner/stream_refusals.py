@@ -257,7 +257,9 @@ def _refuse_select(
             missing
             or "join rows of windows, ON equal window_start and window_end of both sides; "
             "or join a stream with a table at rest",
-            streams[1],
+            # where windows are joined, it is their condition that does not fit
+            (streams[1].parent.args.get("on") if missing and streams[1].parent else None)
+            or streams[1],
         )
     refused = refused_subquery(select, is_stream)
     if refused is not None:
