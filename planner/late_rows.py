@@ -19,7 +19,7 @@ from planner.logical import Aggregate, Node, WindowDeduplicate, WindowJoin, Wind
 from planner.physical import Exchange, GlobalWindowAggregate, LocalWindowAggregate
 from planner.processing_time import is_by_clock
 from planner.sql import identifier, to_sql
-from planner.stream_refusals import StreamRefusal
+from planner.stream_refusals import JOIN, StreamRefusal
 from planner.stream_select import cast_as
 from planner.streams import stream_tables
 from runtime.spec import Column, Session
@@ -116,7 +116,7 @@ def _check(
             f"{names} has '{LATE_ROWS}', and late rows can be kept behind a single window "
             f"aggregation, not with {more}",
             f"INSERT the inner windows into a table and read that one, or {DROP}",
-            others[-1].place if above is None else above.place,
+            operator.place if above is None else above.place,
             r"GROUP\s+BY" if isinstance(above, Aggregate) else "",
         )
 
@@ -132,6 +132,7 @@ def refuse_lost_rows(what: str, place: Span | None) -> StreamRefusal:
         f"late rows cannot be kept here: {what}",
         f"write filters, projections and UNION ALL alone around the window, or {DROP}",
         place,
+        JOIN,
     )
 
 

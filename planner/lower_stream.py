@@ -32,6 +32,7 @@ from planner.row_partials import row_partials
 from planner.sql import alias, column, identifier, to_sql
 from planner.stream_refusals import (
     NO_UPDATES,
+    SET_OPERATION,
     StreamRefusal,
     refuse_stateful,
     refused_node,
@@ -342,11 +343,14 @@ class _StreamLowering(Lowering):
             return query
         if isinstance(query, exp.Select) and len(query.expressions) == 1:
             return query
+        text = node.query if isinstance(node, SqlQuery) else None
+        is_set = isinstance(text, exp.SetOperation)
         raise StreamRefusal(
             "results that come more than once can only be filtered and projected: allowed lateness "
             "or early firing is on",
             NO_UPDATES,
-            span_of(node.query) if isinstance(node, SqlQuery) else node.place,
+            span_of(text.expression if is_set else text) if text is not None else node.place,
+            SET_OPERATION if is_set else "",
         )
 
 

@@ -25,6 +25,9 @@ NO_UPDATES = "RESET 'table.exec.emit.allow-lateness' and the 'table.exec.emit.ea
 _MERGEABLE = f"use aggregates that merge, such as COUNT, SUM, AVG, MIN, MAX; {BATCH}"
 _FLAT = f"use parts of it that are numbers, strings or times; {BATCH}"
 _BETWEEN = r"[\s(]*"
+# The words before the right side of a set operation, and before what is joined
+SET_OPERATION = rf"((?:UNION|EXCEPT|INTERSECT|MINUS)(?:\s+(?:ALL|DISTINCT))?){_BETWEEN}SELECT"
+JOIN = rf"(?:(?:LEFT|RIGHT|FULL|INNER|OUTER|CROSS)\s+)*JOIN(?:{_BETWEEN}(?:VALUES|SELECT|TABLE))*"
 
 
 class StreamRefusal(AnalysisError):
@@ -169,7 +172,7 @@ def refuse_stateful(
                 f"{type(select).__name__.upper()} of streams compares all rows of both sides",
                 "UNION ALL takes the rows of both as they come",
                 select.expression,
-                rf"((?:UNION|EXCEPT|INTERSECT|MINUS)(?:\s+(?:ALL|DISTINCT))?){_BETWEEN}SELECT",
+                SET_OPERATION,
             )
 
 
@@ -221,8 +224,8 @@ def _refuse_clauses(query: exp.Expr) -> None:
 def _refuse_select(
     select: exp.Select, is_stream: Callable[[exp.Table], bool], notes: tuple[str, ...]
 ) -> None:
-    # what was missing says more than what would do
-    missing = "; ".join(note.partition(": Spark")[0] for note in notes)
+    # why the rule that would do did not: it comes before what would do
+    missing = "".join(f"{note.partition(': Spark')[0]}: " for note in dict.fromkeys(notes))
     if select.args.get("distinct") is not None:
         raise _refusal(
             "SELECT DISTINCT compares every row of a stream with all before it",
@@ -244,7 +247,9 @@ def _refuse_select(
     if select.args.get("qualify") or any(select.find_all(exp.Window)):
         raise _refusal(
             "OVER functions on a stream need all rows of their partition",
-            missing or "aggregate in windows instead",
+            f"{missing}rank with PARTITION BY window_start, window_end and a condition such as <= 3"
+            if missing
+            else "aggregate in windows instead",
             select.find(exp.Window) or select.args["qualify"],
         )
     source = select.args.get("from_")
@@ -254,9 +259,8 @@ def _refuse_select(
     if len(streams) > 1:
         raise _refusal(
             "a join of two streams would keep all rows of both for ever",
-            missing
-            or "join rows of windows, ON equal window_start and window_end of both sides; "
-            "or join a stream with a table at rest",
+            f"{missing}join rows of the same window, ON equal window_start and window_end of both "
+            "sides" + ("" if missing else "; or join a stream with a table at rest"),
             # where windows are joined, it is their condition that does not fit
             (streams[1].parent.args.get("on") if missing and streams[1].parent else None)
             or streams[1],

@@ -42,7 +42,7 @@ from planner.sql import (
     literal,
     star_leaves_out,
 )
-from planner.stream_refusals import StreamRefusal
+from planner.stream_refusals import JOIN, StreamRefusal
 from planner.stream_select import (
     EPOCH,
     cast_as,
@@ -148,6 +148,7 @@ class StreamRows:
                 "projections and UNION ALL only",
                 "join or expand the rows before the inner window, or after the outer one",
                 _place_of(node) or place,
+                JOIN,
             )
         return self._following(self._beside(node), node, followed)
 

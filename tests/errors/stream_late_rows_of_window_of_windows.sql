@@ -1,0 +1,11 @@
+CREATE TABLE clicks (page STRING, n INT, ts TIMESTAMP_LTZ(3), WATERMARK FOR ts AS ts - INTERVAL '5' SECOND)
+  WITH ('connector' = 'datagen', 'late-rows' = 'too_late');
+CREATE TABLE too_late (page STRING, n INT, ts TIMESTAMP_LTZ(3), missed_watermark TIMESTAMP_LTZ(3)) WITH ('connector' = 'memory');
+CREATE TABLE nowhere WITH ('connector' = 'blackhole');
+INSERT INTO nowhere
+SELECT window_end, SUM(n)
+FROM TABLE(TUMBLE(
+  (SELECT window_time AS at, COUNT(*) AS n FROM TABLE(TUMBLE(TABLE clicks, DESCRIPTOR(ts), INTERVAL '1' MINUTE))
+   GROUP BY window_start, window_end, window_time),
+  DESCRIPTOR(at), INTERVAL '1' HOUR))
+GROUP BY window_start, window_end;
