@@ -18,6 +18,12 @@ GROUP_WINDOW_COLUMNS = ("w$start", "w$end", "w$rowtime")
 # In `meta` of a window function: what it is written with that Flink does not read
 LENIENCIES = "leniencies"
 
+# In `meta` of a table: the `TableOptions` behind its name
+TABLE_OPTIONS = "table_options"
+
+# In `meta` of a SELECT: names of hints that it is written with and Spark does not read
+LEFT_OUT_HINTS = "left_out_hints"
+
 
 @dataclass(frozen=True)
 class Leniency:
@@ -30,6 +36,18 @@ class Leniency:
     start: int
     end: int
     hint: str | None
+
+
+@dataclass(frozen=True)
+class TableOptions:
+    """`/*+ OPTIONS('key' = 'value') */` behind the name of a table: its options in this place.
+
+    `start` and `end` are inclusive character offsets in the text of the statement.
+    """
+
+    pairs: tuple[tuple[str, str], ...]
+    start: int
+    end: int
 
 
 class WindowFunction(exp.Expression, exp.UDTF):

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
-from planner.ast import WINDOW_COLUMNS, WindowFunction, position_of, span_of
+from planner.ast import LEFT_OUT_HINTS, WINDOW_COLUMNS, WindowFunction, position_of, span_of
 from planner.bind_block import bind_aggregation, bind_regrouping, is_aggregation
 from planner.bind_join import bind_join
 from planner.bind_rank import bind_rank
@@ -39,6 +39,7 @@ from planner.sql import is_whole_star, relation, select_all_from, to_sql
 from planner.stream_refusals import refused_subquery
 from planner.streams import stream_named
 from planner.strict import check_function
+from planner.table_options import refuse_options, with_options
 from planner.user_aggregates import has_user_filters, mark_user_aggregates
 from planner.window_parameters import window_of
 from runtime.errors import AnalysisError
@@ -77,7 +78,8 @@ def bind(query: exp.Query, sql: str, catalog: Catalog, strict: bool = False) -> 
     """
     binder = _Binder(sql, catalog, strict)
     original, query = query, query.copy()
-    binder.rewritten = rewrite_functions(query)
+    has_hints = any(LEFT_OUT_HINTS in select.meta for select in query.find_all(exp.Select))
+    binder.rewritten = rewrite_functions(query) or has_hints
     try:
         plan = binder.bind_query(query, {})
     except AnalysisError as error:
@@ -312,12 +314,14 @@ class _Binder:
     def _expand_view(self, table: exp.Table, scope: Scope) -> None:
         """Put a view's query in the place of its name, so that its windows are seen."""
         if not table.db and (table.name.lower() in scope or table.name in self.nodes):
+            refuse_options(table, "the name of a query", self.sql)
             return
         name = table_name(table)
         query = self._view(name)
         if query is None:
-            self._show_to_spark(table, name)
+            self._show_to_spark(table, with_options(table, name, self.catalog, self.sql))
             return
+        refuse_options(table, "a view", self.sql)
         self.rewritten = True
         self.views.append(".".join(name).lower())
         lifted = self.lift(query, {})
@@ -336,7 +340,7 @@ class _Binder:
             return
         self.rewritten = True
         if not table.args.get("alias"):
-            table.set("alias", exp.TableAlias(this=exp.to_identifier(name[-1])))
+            table.set("alias", exp.TableAlias(this=exp.to_identifier(table.name)))
         table.set("this", exp.to_identifier(shown, quoted=True))
         table.set("db", None)
         table.set("catalog", None)
@@ -376,15 +380,18 @@ class _Binder:
         """The relation that `TABLE name` means in a window function."""
         name = table_name(table)
         if not table.db and table.name.lower() in scope:
+            refuse_options(table, "the name of a query", self.sql)
             cte = scope[table.name.lower()]
             whole = None if cte.args["alias"].columns else self.whole_relation(cte.this)
             return whole or self.sql_query(select_all_from(relation(table.name)), scope)
         view = self._view(name)
         if view is not None:
+            refuse_options(table, "a view", self.sql)
             self.views.append(".".join(name).lower())
             node = self.bind_query(view, {})
             self.views.pop()
             return node
+        name = with_options(table, name, self.catalog, self.sql)
         source = table.copy()
         self._show_to_spark(source, name)
         query = select_all_from(source)

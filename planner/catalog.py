@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -40,6 +40,15 @@ class Catalog(Protocol):
 
         The caller may change the tree. It has no source positions: those would be places in the
         view's text.
+        """
+
+    def with_options(
+        self, name: tuple[str, ...], options: Sequence[tuple[str, str]]
+    ) -> tuple[str, ...]:
+        """The name of a table that is another one with some options changed, for this statement.
+
+        Raises:
+            SqlwinError: `name` is no table that sqlwin keeps, or an option is wrong.
         """
 
     def connector(self, name: tuple[str, ...]) -> str | None:

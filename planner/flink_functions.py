@@ -20,6 +20,10 @@ _RENAMED = {
     "WEEK": "WEEKOFYEAR",
 }
 
+# What Flink has without parentheses and Spark takes for a column then. LOCALTIME is not among
+# them: a column may well be called that.
+_KEYWORDS = frozenset({"LOCALTIMESTAMP"})
+
 
 def rewrite_functions(tree: exp.Expr, *, keep: frozenset[str] = frozenset()) -> bool:
     """Write Flink's functions as Spark's, in the tree itself; True if there were any.
@@ -29,9 +33,13 @@ def rewrite_functions(tree: exp.Expr, *, keep: frozenset[str] = frozenset()) -> 
         keep: functions in capitals that stay as they are.
     """
     found = False
-    for call in list(tree.find_all(exp.Anonymous)):
+    for call in list(tree.find_all(exp.Anonymous, exp.Column)):
         name = call.name.upper()
-        new = None if name in keep else _rewritten(name, call)
+        new: exp.Expr | None = None
+        if isinstance(call, exp.Column):
+            new = exp.Anonymous(this=name) if _is_keyword(call) else None
+        elif isinstance(call, exp.Anonymous) and name not in keep:
+            new = _rewritten(name, call)
         if new is not None:
             found = True
             new.meta.update(call.meta)
@@ -39,6 +47,16 @@ def rewrite_functions(tree: exp.Expr, *, keep: frozenset[str] = frozenset()) -> 
                 new = exp.Alias(this=new, alias=exp.Identifier(this=to_sql(call), quoted=True))
             call.replace(new)
     return found
+
+
+def _is_keyword(column: exp.Column) -> bool:
+    name = column.this
+    return (
+        isinstance(name, exp.Identifier)
+        and not name.quoted
+        and not column.table
+        and name.name.upper() in _KEYWORDS
+    )
 
 
 def _rewritten(name: str, call: exp.Anonymous) -> exp.Expr | None:

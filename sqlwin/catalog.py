@@ -6,8 +6,9 @@ name, made anew for each statement that names them, so that files written in bet
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from pyspark.errors import PySparkException
@@ -17,10 +18,11 @@ from sqlglot import exp
 
 from planner.catalog import Schema, StreamTable
 from planner.plan import Plan
-from planner.sql import empty_relation, to_sql
+from planner.rendering import quote_string
+from planner.sql import empty_relation, identifier, select_all_from, to_sql
 from planner.user_aggregates import with_filters_inside
 from runtime.batch.scan_local import scan_source
-from runtime.errors import CatalogError, SqlwinError
+from runtime.errors import AnalysisError, CatalogError, SqlwinError
 from runtime.nearest import nearest
 from runtime.scan_spec import ScanSource
 from runtime.sources import has_end, is_unbounded, memory, read_stream, read_table
@@ -30,6 +32,7 @@ from runtime.spec import Column, UserAggregate
 from runtime.streaming.options import StreamOptions
 from runtime.table_spec import LATE_ROWS, TableSpec, Watermark
 from sqlwin.statement_nodes import DEFAULTS
+from sqlwin.table_options import with_options
 
 Name = tuple[str, ...]
 
@@ -82,6 +85,19 @@ class Registered:
 Entry = TableSpec | View | Registered
 
 
+@dataclass(frozen=True)
+class ChangedTable:
+    """A kept table as a statement reads it that gives it other options.
+
+    Attributes:
+        spec: the table, under a name that tells the options.
+        key: the name by which Spark knows it.
+    """
+
+    spec: TableSpec
+    key: Name
+
+
 class SessionCatalog:
     """The session's tables and views by name; case does not matter.
 
@@ -94,6 +110,7 @@ class SessionCatalog:
         self._spark = spark
         self._view_dataframe = view_dataframe
         self._entries: dict[Name, Entry] = {}
+        self._changed: dict[str, ChangedTable] = {}
         self._mode = "automatic"
         self._shown: set[Name] = set()
         self._ever_shown: set[Name] = set()
@@ -103,7 +120,8 @@ class SessionCatalog:
 
     def entry(self, name: Name) -> Entry | None:
         """What the session keeps under a name, or None."""
-        return self._entries.get(_key(name))
+        changed = self._changed.get(".".join(name).lower())
+        return self._entries.get(_key(name)) if changed is None else changed.spec
 
     def tables(self) -> list[Entry]:
         """Tables and registered DataFrames, by name."""
@@ -168,7 +186,8 @@ class SessionCatalog:
         """All names that stand for a relation, Spark's too."""
         kept = [".".join(entry_name(entry)) for entry in self._entries.values()]
         try:
-            known = [table.name for table in self._spark.catalog.listTables()]
+            listed = [table.name for table in self._spark.catalog.listTables()]
+            known = [name for name in listed if not self.is_changed_table(name)]
         except PySparkException:
             known = []  # a catalog that cannot be listed has no names to propose
         return kept + [name for name in known if name not in kept]
@@ -207,6 +226,31 @@ class SessionCatalog:
         """Drop an aggregate whose name now means something else, if there is one."""
         self._aggregates.pop(name.lower(), None)
 
+    def with_options(self, name: Name, options: Sequence[tuple[str, str]]) -> Name:
+        """A kept table with some options changed. See `planner.catalog.Catalog`."""
+        entry = self.entry(name)
+        if not isinstance(entry, TableSpec):
+            self.analyze(select_all_from(_relation(name)), {})  # it may not be there at all
+            raise AnalysisError(
+                f"OPTIONS stand here, and `{'.'.join(name)}` is no table of CREATE TABLE ... WITH",
+                hint="leave them out",
+            )
+        spec = with_options(entry, options)
+        told = ", ".join(f"{quote_string(key)} = {quote_string(value)}" for key, value in options)
+        # as plans and errors show it
+        shown = f"{entry.name} /*+ OPTIONS({told}) */"
+        digest = hashlib.sha256(told.encode()).hexdigest()[:12]
+        changed = ChangedTable(
+            replace(spec, name=shown), (f"{_spark_name(_key(name))}__options_{digest}",)
+        )
+        self._changed[shown.lower()] = changed
+        self._changed[changed.key[0]] = changed
+        return tuple(shown.split("."))
+
+    def is_changed_table(self, name: str) -> bool:
+        """Whether Spark knows a table by this name that has other options in some statement."""
+        return name.lower() in self._changed
+
     def connector(self, name: Name) -> str | None:
         """The connector of a kept table, or None."""
         entry = self.entry(name)
@@ -214,8 +258,9 @@ class SessionCatalog:
 
     def relation(self, name: Name) -> str | None:
         """The name under which Spark sees a kept table now, or None for names of Spark's own."""
-        key = _key(name)
-        entry = self._entries.get(key)
+        changed = self._changed.get(".".join(name).lower())
+        key = _key(name) if changed is None else changed.key
+        entry = self.entry(name)
         if entry is None:
             return None
         if key not in self._shown:
@@ -329,6 +374,12 @@ def _key(name: Name) -> Name:
         if len(folded) == len(prefix) + 1 and folded[: len(prefix)] == prefix:
             return folded[-1:]
     return folded
+
+
+def _relation(name: Name) -> exp.Table:
+    return exp.Table(
+        **dict(zip(("this", "db", "catalog"), map(identifier, name[::-1]), strict=False))
+    )
 
 
 def _spark_name(key: Name) -> str:

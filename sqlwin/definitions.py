@@ -5,10 +5,11 @@ from __future__ import annotations
 from pyspark.sql import DataFrame, SparkSession
 
 from runtime.errors import AnalysisError, CatalogError
-from runtime.sources import idle_options, validate_table
+from runtime.sources import validate_table
 from runtime.table_spec import TableColumn, TableSpec
 from sqlwin.catalog import SessionCatalog, View, type_ddl
 from sqlwin.statements import CreateTable, CreateView
+from sqlwin.table_options import idle_remarks
 
 
 class Definitions:
@@ -41,7 +42,7 @@ class Definitions:
         )
         if not added:
             return f"`{spec.name}` exists already, nothing to do", ()
-        return "OK", _remarks(spec)
+        return "OK", idle_remarks(spec)
 
     def create_view(self, statement: CreateView) -> str:
         """Keep a view; what to tell about it.
@@ -126,17 +127,6 @@ class Definitions:
             comment=comment,
             temporary=statement.temporary,
         )
-
-
-def _remarks(spec: TableSpec) -> tuple[str, ...]:
-    """One remark for all options that are let pass, so that Flink's scripts run, and do nothing."""
-    names = [f"'{name}'" for name in idle_options(spec)]
-    if not names:
-        return ()
-    are = (
-        "is an option of Flink's and has" if len(names) == 1 else "are options of Flink's and have"
-    )
-    return (f"table `{spec.name}`: {', '.join(names)} {are} no effect here",)
 
 
 def _all_options(model: TableSpec) -> dict[str, str]:

@@ -15,7 +15,7 @@ from sqlglot.errors import ParseError, TokenError
 from sqlglot.parsers.spark import SparkParser
 from sqlglot.tokenizer_core import Token, TokenType
 
-from planner.ast import WindowFunction
+from planner.ast import TABLE_OPTIONS, WindowFunction
 from planner.rendering import (
     IS_NOT,
     NO_PAREN_FUNCTIONS,
@@ -28,6 +28,7 @@ from runtime.errors import Position, SqlSyntaxError
 from runtime.nearest import nearest
 from sqlwin.dialect_errors import describe, skip_comments
 from sqlwin.dialect_functions import parse_keyword_call
+from sqlwin.dialect_hints import read_hints, table_options
 from sqlwin.dialect_intervals import parse_interval, parse_interval_type
 from sqlwin.dialect_signatures import SIGNATURES, misspelt_window_call
 from sqlwin.dialect_strings import string_value
@@ -83,6 +84,11 @@ class SqlWinParser(SparkParser):
     MODIFIABLES: ClassVar[Any] = (*SparkParser.MODIFIABLES, WindowFunction)
 
     failed_at: Token | None = None
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        # where hints begin that were read behind names of tables
+        self.hints_read: set[int] = set()
 
     # -- running -------------------------------------------------------------------------------
 
@@ -279,6 +285,19 @@ class SqlWinParser(SparkParser):
             hint.set("expressions", hint.expressions + another.expressions)
         return hint
 
+    def _parse_table_parts(
+        self,
+        schema: bool = False,
+        is_db_reference: bool = False,
+        wildcard: bool = False,
+        fast: bool = False,
+    ) -> Any:
+        table = super()._parse_table_parts(schema, is_db_reference, wildcard, fast)
+        if isinstance(table, exp.Table) and (options := table_options(self)) is not None:
+            table.meta[TABLE_OPTIONS] = options
+            table.pop_comments()
+        return table
+
     def _is_table_query(self) -> bool:
         return self._curr.token_type == TokenType.TABLE and (
             self._next.token_type == TokenType.IDENTIFIER
@@ -403,9 +422,11 @@ def parse_query(sql: str) -> exp.Expr:
 
 def read_query(parser: SqlWinParser) -> exp.Expr:
     """The query that starts at the parser's current token."""
+    first = parser._index
     tree = parser._parse_statement()
     if tree is None:
         parser.fail("expected a query", parser._curr)
+    read_hints(tree, parser, parser._tokens[first : parser._index])
     return tree
 
 

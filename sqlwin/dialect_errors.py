@@ -40,23 +40,32 @@ def skip_comments(sql: str, start: int) -> int:
             newline = sql.find("\n", i)
             i = len(sql) if newline < 0 else newline
         elif sql.startswith("/*", i):
-            opened = i
-            depth, i = 1, i + 2
-            while depth:
-                if i >= len(sql):
-                    raise SqlSyntaxError(
-                        "a comment is opened here and not closed",
-                        position=Position.at(sql, opened, 2),
-                        sql=sql,
-                        hint="comments nest: each /* needs a */",
-                    )
-                if sql.startswith(("/*", "*/"), i):
-                    depth += 1 if sql[i] == "/" else -1
-                    i += 2
-                else:
-                    i += 1
+            i = comment_end(sql, i)
         elif sql[i].isspace():
             i += 1
         else:
             return i
+    return i
+
+
+def comment_end(sql: str, start: int) -> int:
+    """Where the comment ends whose `/*` stands at `start`; comments nest.
+
+    Raises:
+        SqlSyntaxError: it is not closed.
+    """
+    depth, i = 1, start + 2
+    while depth:
+        if i >= len(sql):
+            raise SqlSyntaxError(
+                "a comment is opened here and not closed",
+                position=Position.at(sql, start, 2),
+                sql=sql,
+                hint="comments nest: each /* needs a */",
+            )
+        if sql.startswith(("/*", "*/"), i):
+            depth += 1 if sql[i] == "/" else -1
+            i += 2
+        else:
+            i += 1
     return i

@@ -15,7 +15,7 @@ from runtime.batch.meter import Meter
 from runtime.errors import SqlwinError
 from runtime.steps import Step
 from sqlwin.analysis import Json, Watched, analyzed, analyzed_together, without_results
-from sqlwin.inserts import insert_target
+from sqlwin.inserts import target_of
 from sqlwin.plans import Plans
 from sqlwin.statement_sets import Inserts
 from sqlwin.statements import CreateTable, Insert, Query, Statement, StatementSet
@@ -99,7 +99,7 @@ class Explanations:
 
         def start(measuring: Measuring) -> Stream | str:
             if isinstance(statement, Insert):
-                table = insert_target(self._plans.catalog, statement.name)
+                table = target_of(self._plans.catalog, statement)
                 return start_insert(queries, plan, statement, table, told, measuring)
             return queries.discard(plan, statement.text, told, measuring)
 

@@ -12,11 +12,14 @@ from pyspark.sql.types import DataType
 from sqlglot import exp
 
 from planner.sql import identifier, to_sql
-from runtime.errors import AnalysisError, CatalogError
+from planner.table_options import position_of_option
+from runtime.errors import AnalysisError, CatalogError, SqlwinError
 from runtime.nearest import nearest
 from runtime.sinks import write_table
 from runtime.table_spec import TableColumn, TableSpec
 from sqlwin.catalog import Name, Registered, SessionCatalog, View, type_ddl
+from sqlwin.statement_nodes import Insert
+from sqlwin.table_options import with_options
 
 _view_numbers = count()
 
@@ -35,6 +38,30 @@ def insert_target(catalog: SessionCatalog, name: Name) -> TableSpec | None:
             hint="CREATE TABLE ... WITH ('connector' = ...) makes a table to write to",
         )
     return entry
+
+
+def target_of(catalog: SessionCatalog, insert: Insert) -> TableSpec | None:
+    """The kept table that an INSERT writes to, with the options that it gives; None for Spark's.
+
+    Raises:
+        CatalogError: the name is no table's, or an option is wrong.
+        AnalysisError: a table of Spark's is given options.
+    """
+    table = insert_target(catalog, insert.name)
+    if insert.options is None:
+        return table
+    try:
+        if table is None:
+            raise AnalysisError(
+                f"OPTIONS stand here, and `{'.'.join(insert.name)}` is no table of CREATE TABLE "
+                "... WITH",
+                hint="leave them out",
+            )
+        return with_options(table, insert.options.pairs)
+    except SqlwinError as error:
+        error.position = position_of_option(error, insert.options, insert.text)
+        error.sql = insert.text
+        raise
 
 
 def arranged(rows: DataFrame, table: TableSpec, columns: tuple[str, ...]) -> DataFrame:

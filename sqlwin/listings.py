@@ -18,7 +18,11 @@ from sqlwin.catalog import Entry, Name, Registered, SessionCatalog, View, entry_
 def show_tables(catalog: SessionCatalog, spark: SparkSession, like: str | None) -> pa.Table:
     """Names of all tables and views: kept ones first, then those of Spark's current database."""
     kept = [".".join(entry_name(entry)) for entry in [*catalog.tables(), *catalog.views()]]
-    others = [t.name for t in spark.catalog.listTables() if t.name.lower() not in _folded(kept)]
+    others = [
+        t.name
+        for t in spark.catalog.listTables()
+        if t.name.lower() not in _folded(kept) and not catalog.is_changed_table(t.name)
+    ]
     return _one_column("table name", sorted(kept) + sorted(others), like)
 
 
@@ -29,7 +33,9 @@ def show_views(catalog: SessionCatalog, spark: SparkSession, like: str | None) -
     others = [
         t.name
         for t in spark.catalog.listTables()
-        if t.tableType in ("VIEW", "TEMPORARY") and t.name.lower() not in _folded(kept) | tables
+        if t.tableType in ("VIEW", "TEMPORARY")
+        and t.name.lower() not in _folded(kept) | tables
+        and not catalog.is_changed_table(t.name)
     ]
     return _one_column("view name", sorted(kept) + sorted(others), like)
 

@@ -21,6 +21,7 @@ from sqlwin.config import Config
 from sqlwin.positions import relocate
 from sqlwin.statements import Insert
 from sqlwin.stream_queries import StreamQueries
+from sqlwin.table_options import hint_remarks
 
 
 class Plans:
@@ -32,6 +33,7 @@ class Plans:
         catalog: the tables and views.
         stream_queries: what starts queries over streams.
         null_times: counts of the statement at hand; None where Spark cannot bring them.
+        remarks: what there is to tell about how the statement at hand is written.
     """
 
     def __init__(self, spark: SparkSession, config: Config) -> None:
@@ -41,10 +43,12 @@ class Plans:
         self.stream_queries = StreamQueries(spark, config, self.catalog)
         self._session_null_times = None if is_remote(spark) else NullTimes(spark.sparkContext)
         self.null_times: StatementNullTimes | None = None
+        self.remarks: tuple[str, ...] = ()
 
     def begin(self, text: str) -> None:
         """A statement begins: its counts are its own, and Spark's UI shows it beside its jobs."""
         self.start_statement()
+        self.remarks = ()
         if self._session_null_times is not None:
             self.null_times = StatementNullTimes(self._session_null_times)
         self.describe_job(text)
@@ -52,6 +56,10 @@ class Plans:
     def start_statement(self) -> None:
         """From here on tables are read anew, in the mode that is set."""
         self.catalog.start_statement(str(self.config.get("execution.runtime-mode")))
+
+    def tell(self, remarks: Sequence[str]) -> None:
+        """Add remarks, each once."""
+        self.remarks = tuple(dict.fromkeys((*self.remarks, *remarks)))
 
     def plan(self, query: exp.Query, text: str, sink: tuple[str, bool] | None = None) -> Plan:
         """The plan of a query; `sink` is the table on top and whether it is overwritten."""
@@ -112,9 +120,11 @@ class Plans:
 
     def _draft(self, query: exp.Query, text: str, sink: tuple[str, bool] | None) -> Draft:
         try:
-            return draft_plan(query, text, self.catalog, self._planner_options(), sink)
+            draft = draft_plan(query, text, self.catalog, self._planner_options(), sink)
         except SqlwinError as error:
             raise relocate(error, text) from error
+        self.tell(hint_remarks(query, self.catalog.entry))
+        return draft
 
     def _planner_options(self) -> Options:
         return Options(

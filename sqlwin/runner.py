@@ -73,6 +73,10 @@ class Runner:
             SqlwinError: it is wrong or fails; positions are those in the statement's text.
         """
         self._plans.begin(statement.text)
+        result = self._run(statement)
+        return replace(result, notes=(*self._plans.remarks, *result.notes))
+
+    def _run(self, statement: Statement) -> Result:
         match statement:
             case Query():
                 return self._query(statement.ast, statement.text)

@@ -12,10 +12,10 @@ from planner.flink_functions import rewrite_functions
 from runtime.nearest import nearest
 from runtime.table_spec import TableColumn, Watermark
 from sqlwin.dialect import SqlWinParser, to_spark
+from sqlwin.dialect_hints import after_hints
+from sqlwin.dialect_options import read_options, read_string
 from sqlwin.dialect_types import column_type
 from sqlwin.statement_queries import read_ast, read_identifier, read_name
-
-_STRINGS = (TokenType.STRING, TokenType.RAW_STRING)
 
 _LIKE_FEATURES = frozenset(
     "CONSTRAINTS DISTRIBUTION GENERATED METADATA OPTIONS PARTITIONS WATERMARKS".split()
@@ -45,12 +45,12 @@ def read_create_table(parser: SqlWinParser) -> dict[str, Any]:
     while parser._curr:
         clause = parser._curr
         if parser._match(TokenType.COMMENT):
-            found["comment"] = _string(parser, "COMMENT takes a string")
+            found["comment"] = read_string(parser, "COMMENT takes a string")
         elif parser._match_text_seq("PARTITIONED", "BY") or parser._match(TokenType.PARTITION_BY):
             partitioned_by = _read_columns(parser, "PARTITIONED BY")
             found["partitioned_by"] = tuple(token.text for token in partitioned_by)
         elif parser._match_text_seq("WITH"):
-            found["options"] = _read_options(parser)
+            found["options"] = read_options(parser)
         elif parser._match(TokenType.LIKE):
             _read_like(parser, found)
         elif parser._match(TokenType.ALIAS):
@@ -84,18 +84,18 @@ def read_create_view(parser: SqlWinParser) -> dict[str, Any]:
         while True:
             columns.append(read_identifier(parser, "a column"))
             if parser._match(TokenType.COMMENT):
-                _string(parser, "COMMENT takes a string")
+                read_string(parser, "COMMENT takes a string")
             if not parser._match(TokenType.COMMA):
                 break
         parser._match_r_paren()
     found["columns"] = tuple(columns)
     if parser._match(TokenType.COMMENT):
-        found["comment"] = _string(parser, "COMMENT takes a string")
+        found["comment"] = read_string(parser, "COMMENT takes a string")
     if not parser._match(TokenType.ALIAS):
         parser.raise_error("Expecting AS")
     first = parser._curr
     found["ast"] = read_ast(parser)
-    found["query_text"] = parser.sql[first.start : parser._prev.end + 1]
+    found["query_text"] = parser.sql[first.start : after_hints(parser.sql, parser._prev.end + 1)]
     return found
 
 
@@ -202,14 +202,14 @@ def _read_column(parser: SqlWinParser, elements: _Elements) -> TableColumn:
         if parser._match_text_seq("METADATA"):
             column["metadata"] = name
             if parser._match(TokenType.FROM):
-                column["metadata"] = _string(parser, "METADATA FROM takes a string")
+                column["metadata"] = read_string(parser, "METADATA FROM takes a string")
             parser._match_text_seq("VIRTUAL")
         elif parser._match_text_seq("NOT", "NULL"):
             column["nullable"] = False
         elif parser._match_text_seq("NULL"):
             column["nullable"] = True
         elif parser._match(TokenType.COMMENT):
-            column["comment"] = _string(parser, "COMMENT takes a string")
+            column["comment"] = read_string(parser, "COMMENT takes a string")
         elif parser._match(TokenType.PRIMARY_KEY):
             _not_enforced(parser)
             if elements.primary_key:
@@ -257,7 +257,7 @@ def _expression(parser: SqlWinParser) -> str:
 def _optional_comment(parser: SqlWinParser) -> str | None:
     if not parser._match(TokenType.COMMENT):
         return None
-    return _string(parser, "COMMENT takes a string")
+    return read_string(parser, "COMMENT takes a string")
 
 
 def _check_names(
@@ -301,32 +301,6 @@ def _read_columns(parser: SqlWinParser, clause: str) -> list[Token]:
     return columns
 
 
-def _read_options(parser: SqlWinParser) -> tuple[tuple[str, str], ...]:
-    if not parser._match(TokenType.L_PAREN):
-        parser.raise_error("Expecting (")
-    options: dict[str, str] = {}
-    while True:
-        key_token = parser._curr
-        key = _string(parser, "an option's name is a string", "'connector' = 'filesystem'")
-        if key in options:
-            parser.fail(f"option '{key}' is given twice", key_token)
-        if not parser._match(TokenType.EQ):
-            parser.raise_error("Expecting =")
-        options[key] = _option_value(parser, key)
-        if not parser._match(TokenType.COMMA):
-            break
-    parser._match_r_paren()
-    return tuple(options.items())
-
-
-def _option_value(parser: SqlWinParser, key: str) -> str:
-    token = parser._curr
-    if token.token_type in (TokenType.NUMBER, TokenType.TRUE, TokenType.FALSE):
-        parser._advance()
-        return parser.sql[token.start : token.end + 1]
-    return _string(parser, f"the value of '{key}' must be a string", f"'{key}' = 'value'")
-
-
 def _read_like(parser: SqlWinParser, found: dict[str, Any]) -> None:
     found["like"] = read_name(parser, "the table after LIKE")
     if not parser._match(TokenType.L_PAREN):
@@ -360,12 +334,3 @@ def _read_like(parser: SqlWinParser, found: dict[str, Any]) -> None:
     parser._match_r_paren()
     found["like_excluding"] = frozenset(excluded)
     found["like_overwriting"] = frozenset(overwriting)
-
-
-def _string(parser: SqlWinParser, message: str, example: str | None = None) -> str:
-    token = parser._curr
-    if token.token_type not in _STRINGS:
-        hint = f"for example {example}" if example else "strings stand in single quotes"
-        parser.fail(message, token or None, hint=hint)
-    parser._advance()
-    return str(parser.string_literal(token).name)

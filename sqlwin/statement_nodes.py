@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
+from planner.ast import TableOptions
 from runtime.table_spec import TableColumn, Watermark
 
 Name = tuple[str, ...]
@@ -87,6 +88,7 @@ class Insert(Statement):
         overwrite: whether rows that are there go.
         partition: `PARTITION (...)` as Spark reads it, or an empty string.
         ast: the query whose rows are inserted.
+        options: what is to be other than the table's options here, if anything is.
     """
 
     name: Name
@@ -94,6 +96,7 @@ class Insert(Statement):
     overwrite: bool
     partition: str
     ast: exp.Query
+    options: TableOptions | None = None
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ from sqlglot import exp
 from sqlglot.tokenizer_core import TokenType
 
 from sqlwin.dialect import SqlWinParser, read_query, to_spark
+from sqlwin.dialect_hints import table_options
 
 _LITERALS = (TokenType.STRING, TokenType.RAW_STRING, TokenType.NUMBER)
 
@@ -66,6 +67,7 @@ def read_insert(parser: SqlWinParser) -> dict[str, Any]:
     if parser._curr.token_type == TokenType.TABLE:
         parser._advance()
     found["name"] = read_name(parser, "the table")
+    found["options"] = table_options(parser)
     if parser._curr.token_type == TokenType.PARTITION:
         partition = parser._parse_partition()
         found["partition"] = "" if partition is None else to_spark(partition)

@@ -19,12 +19,13 @@ from runtime.sinks import write_table
 from runtime.spark_jobs import Outcome, run_side_by_side
 from runtime.steps import Step
 from runtime.table_spec import TableSpec
-from sqlwin.inserts import arranged, hold_ups, insert_into_spark, insert_target
+from sqlwin.inserts import arranged, hold_ups, insert_into_spark, target_of
 from sqlwin.plans import Plans
 from sqlwin.result import Result
 from sqlwin.statements import Insert, StatementSet
 from sqlwin.stream_results import insert_result, start_insert
 from sqlwin.streams import Stream
+from sqlwin.table_options import idle_remarks
 
 # What jobs of an INSERT, by its number, run in
 Watched = Callable[[int], AbstractContextManager[None]]
@@ -36,13 +37,18 @@ class Inserts:
     def __init__(self, plans: Plans) -> None:
         self._plans = plans
 
+    def _target(self, insert: Insert) -> TableSpec | None:
+        """The kept table that an INSERT writes to, or None for Spark's."""
+        table = target_of(self._plans.catalog, insert)
+        if table is not None and insert.options is not None:
+            self._plans.tell(idle_remarks(table, [key for key, _ in insert.options.pairs]))
+        return table
+
     def insert(self, statement: Insert) -> Result:
         """Run an INSERT; over a stream, start it."""
         plan = self._plans.plan(statement.ast, statement.text)
         if self._plans.stream_queries.is_stream(plan):
-            stream = self._start_insert(
-                plan, statement, insert_target(self._plans.catalog, statement.name)
-            )
+            stream = self._start_insert(plan, statement, self._target(statement))
             started = [(".".join(statement.name), stream)]
             return insert_result(statement.text, started, waits=self.waits())
         rows = self._plans.rows(plan, statement.text, is_whole=False)
@@ -54,7 +60,7 @@ class Inserts:
 
     def _fitted(self, statement: Insert, rows: DataFrame) -> DataFrame:
         """The rows of an INSERT as its table takes them."""
-        table = insert_target(self._plans.catalog, statement.name)
+        table = self._target(statement)
         try:
             return rows if table is None else arranged(rows, table, statement.columns)
         except PySparkException as error:
@@ -62,7 +68,7 @@ class Inserts:
 
     def _write(self, statement: Insert, rows: DataFrame) -> Result:
         """Write the rows of an INSERT, which fit, to its table."""
-        table = insert_target(self._plans.catalog, statement.name)
+        table = self._target(statement)
         name = ".".join(statement.name)
         try:
             if table is not None:
@@ -104,7 +110,7 @@ class Inserts:
     def run_set(self, statement: StatementSet) -> Result:
         """All INSERTs of a set; over tables at rest all are checked before the first one runs."""
         inserts = statement.inserts
-        tables = [insert_target(self._plans.catalog, insert.name) for insert in inserts]
+        tables = [self._target(insert) for insert in inserts]
         plans = self._plans.plans_together(inserts, has_sinks=False)
         are_streams = [self._plans.stream_queries.is_stream(plan) for plan in plans]
         if all(are_streams):
@@ -148,7 +154,7 @@ class Inserts:
             SqlwinError: one is wrong, and none has run; or one failed, the hint tells of the rest.
         """
         plans = self._plans
-        targets = [(insert.name, insert_target(plans.catalog, insert.name)) for insert in inserts]
+        targets = [(insert.name, self._target(insert)) for insert in inserts]
         after = hold_ups(targets, [insert.ast for insert in inserts], plans.catalog)
         kept = read_by_several(steps)
         with SharedPartials(kept) as shared:

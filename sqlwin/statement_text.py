@@ -8,6 +8,7 @@ from sqlglot.tokenizer_core import Token, TokenType
 
 from runtime.errors import SqlSyntaxError
 from sqlwin.dialect import tokenize
+from sqlwin.dialect_hints import after_hints
 from sqlwin.statement_tokens import is_word, statement_set_body
 
 __all__ = ["StatementText", "is_word", "split", "words"]
@@ -18,7 +19,7 @@ _ENDS_OF_OTHERS = ("IF", "WHILE", "REPEAT", "LOOP", "FOR")
 
 @dataclass(frozen=True)
 class StatementText:
-    """One statement of a script, without its semicolon and the comments around it.
+    """One statement of a script, without its semicolon and the comments around it but for hints.
 
     Attributes:
         text: the statement.
@@ -50,7 +51,7 @@ def split(script: str) -> list[StatementText]:
     while first < len(tokens):
         end = _end_of_statement(tokens, first)
         if end > first:
-            start, stop = tokens[first].start, tokens[end - 1].end + 1
+            start, stop = tokens[first].start, after_hints(script, tokens[end - 1].end + 1)
             line = script.count("\n", 0, start) + 1
             parts.append(StatementText(script[start:stop], start, line))
         first = end + 1

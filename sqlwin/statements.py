@@ -10,6 +10,7 @@ from sqlglot.tokenizer_core import Token, TokenType
 
 from runtime.errors import Position, SqlSyntaxError, SqlwinError
 from sqlwin.dialect import SqlWinParser, parser_of, tokenize
+from sqlwin.dialect_hints import after_hints
 from sqlwin.dialect_signatures import SIGNATURES, holds_window_function
 from sqlwin.dialect_strings import string_value
 from sqlwin.statement_ddl import read_create_table, read_create_view
@@ -118,7 +119,7 @@ class _Reader:
         if not tokens:
             raise SqlSyntaxError("there is no statement here", sql=text)
         self.tokens = tokens
-        self.text = text[: tokens[-1].end + 1]
+        self.text = text[: after_hints(text, tokens[-1].end + 1)]
         self.offset = offset
 
     # -- which kind ----------------------------------------------------------------------------
@@ -259,7 +260,7 @@ class _Reader:
 
     def _part(self, first: Token, last: Token) -> Statement:
         """A statement inside this one."""
-        text = self.text[first.start : last.end + 1]
+        text = self.text[first.start : after_hints(self.text, last.end + 1)]
         try:
             return parse_statement(text, self.offset + first.start)
         except SqlwinError as error:

@@ -52,6 +52,8 @@ from sqlwin.streams import Setup, Stream, Streams
 KEY_GROUPS_PER_PARTITION = 2
 # Of a plan's text: over how many tasks it is spread, which a checkpoint keeps itself
 _SPREAD = re.compile(r", (?:partitions|buckets)=\[\d+\]")
+# Options that a statement gives to tables: some may change, see `_FREE_OPTIONS`
+_OPTIONS = re.compile(r" /\*\+ OPTIONS\(.*?\) \*/|__options_[0-9a-f]{12}", re.DOTALL)
 _HADOOP_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
 # Options of tables that may change from one start to the next
 _FREE_OPTIONS = frozenset(
@@ -262,9 +264,16 @@ class StreamQueries:
         return f"{base}/{unique}", unique, True
 
     def _identity(self, plan: Plan) -> Identity:
+        tables: dict[str, str] = {}
+        for entry in self._sources(plan):
+            name = base = _without_options(".".join(entry_name(entry)))
+            number = 2
+            while name in tables:  # the same table with other options
+                name, number = f"{base} {number}", number + 1
+            tables[name] = _described(entry)
         return Identity(
-            plan=_SPREAD.sub("", physical_text(plan)),
-            tables={".".join(entry_name(e)): _described(e) for e in self._sources(plan)},
+            plan=_without_options(_SPREAD.sub("", physical_text(plan))),
+            tables=tables,
             settings={
                 "table.local-time-zone": str(self._spark.conf.get("spark.sql.session.timeZone")),
                 **self._kinds_of_state(plan),
@@ -429,6 +438,11 @@ def _of_statement(error: Exception, directory: str, text: str) -> SqlwinError:
     first = text[start:].partition("\n")[0].rstrip()
     error.position, error.sql = Position.at(text, start, len(first)), text
     return error
+
+
+def _without_options(text: str) -> str:
+    """A plan, or the name of a table, without the options that a statement gives to tables."""
+    return _OPTIONS.sub("", text)
 
 
 def _described(entry: TableSpec | Registered) -> str:

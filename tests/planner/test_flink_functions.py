@@ -35,6 +35,11 @@ def rounded(call: str, type_: str) -> str:
         ("PROCTIME()", "CURRENT_TIMESTAMP()"),
         ("CURRENT_WATERMARK(ts)", "CASE WHEN FALSE THEN ts END"),
         ("WEEK(d)", "WEEKOFYEAR(d)"),
+        ("LOCALTIMESTAMP", "LOCALTIMESTAMP()"),
+        ("ts < localtimestamp", "ts < LOCALTIMESTAMP()"),
+        ("`LOCALTIMESTAMP` + t.localtimestamp", "`LOCALTIMESTAMP` + t.localtimestamp"),
+        ("CURRENT_TIMESTAMP", "CURRENT_TIMESTAMP"),
+        ("LOCALTIME", "LOCALTIME"),
         ("DATE_FORMAT(ts, 'HH:mm')", "DATE_FORMAT(ts, 'HH:mm')"),
     ],
 )

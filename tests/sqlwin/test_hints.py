@@ -1,0 +1,221 @@
+"""Flink's hints: options of tables, and those that Spark cannot read."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from sqlglot import exp
+
+import sqlwin
+from planner.ast import LEFT_OUT_HINTS, TABLE_OPTIONS
+from planner.sql import to_sql
+from runtime.errors import AnalysisError, SqlwinError
+from runtime.table_spec import TableColumn, TableSpec
+from sqlwin.dialect import parse_query
+from sqlwin.statement_text import split
+from sqlwin.statements import (
+    CreateView,
+    Explain,
+    Insert,
+    Query,
+    StatementSet,
+    parse_statement,
+)
+from sqlwin.table_options import hint_remarks, with_options
+
+CLICKS = TableSpec(
+    "clicks",
+    "datagen",
+    (TableColumn("id", "INT"),),
+    (("Number-Of-Rows", "10"), ("seed", "1")),
+)
+FILES = TableSpec("files", "filesystem", (), (("path", "x.csv"),))
+
+
+def options(tree: exp.Expr) -> list[object]:
+    found = [table.meta.get(TABLE_OPTIONS) for table in tree.find_all(exp.Table)]
+    return [None if each is None else each.pairs for each in found]
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "t /*+ OPTIONS('a.b' = 'x') */",
+        "c.d.t/*+options('a.b'='x')*/AS u",
+        "`t` /* the clicks */ -- of today\n /*+ OPTIONS('a.b' = 'x') */ u",
+        "TABLE(TUMBLE(TABLE t /*+ OPTIONS('a.b'='x') */, DESCRIPTOR(ts), INTERVAL '1' MINUTE))",
+        "TUMBLE(DATA => TABLE t /*+ OPTIONS('a.b'='x') */, TIMECOL => DESCRIPTOR(ts), "
+        "SIZE => INTERVAL '1' MINUTE)",
+        "SESSION(TABLE t /*+ OPTIONS('a.b'='x') */ PARTITION BY k, DESCRIPTOR(ts), "
+        "INTERVAL '1' MINUTE)",
+    ],
+)
+def test_options_stand_behind_the_name_of_a_table(source: str) -> None:
+    assert options(parse_query(f"SELECT * FROM {source}")) == [(("a.b", "x"),)]
+
+
+def test_options_are_of_the_table_before_them_and_comments_are_none() -> None:
+    sql = "SELECT * FROM t /*+ OPTIONS('a'='it''s', 'b' = 1) */, u /* OPTIONS('a'='comment') */"
+    assert options(parse_query(sql)) == [(("a", "it's"), ("b", "1")), None]
+
+
+@pytest.mark.parametrize(
+    ("sql", "message", "column"),
+    [
+        ("SELECT * FROM t /*+ OPTIONS('a' true) */", "expected = but found", 33),
+        ("SELECT * FROM t /*+ OPTIONS(a = 'x') */", "an option's name is a string", 29),
+        ("SELECT * FROM t /*+ OPTIONS('a' = 'x', 'a' = 'y') */", "'a' is given twice", 40),
+        ("SELECT * FROM t /*+ OPTIONS('a' = 'x) */", "a string is not closed in this hint", 20),
+        ("SELECT * FROM t /*+ BROADCAST(t) */", "BROADCAST is no hint of a table", 21),
+        ("SELECT * FROM t AS u /*+ OPTIONS('a' = 'x') */", "a hint stands behind SELECT", 22),
+        ("SELECT /*+ OPTIONS('a' = 'x') */ * FROM t", "OPTIONS are those of a table", 12),
+        ("SELECT * FROM t /*+ OPTIONS('a'='x') */ /*+ OPTIONS('b'='x') */", "one hint", 41),
+    ],
+)
+def test_hints_that_are_none_are_refused_where_they_stand(
+    sql: str, message: str, column: int
+) -> None:
+    # not handed to Spark, which would take them for comments, or for an error of its own
+    with pytest.raises(AnalysisError, match=message) as caught:
+        parse_statement(sql)
+    assert caught.value.position is not None
+    assert caught.value.position.column == column
+
+
+def test_hints_on_queries_go_to_spark_where_spark_has_them() -> None:
+    tree = parse_query(
+        "SELECT /*+ BROADCAST(b), STATE_TTL('a' = '1d') */ /*+ SHUFFLE_MERGE(a), "
+        "LOOKUP('table'='b', 'async'='true') */ * FROM a JOIN b ON a.k = b.k"
+    )
+    assert to_sql(tree) == (
+        "SELECT /*+ BROADCAST(b), SHUFFLE_MERGE(a) */ * FROM a JOIN b ON a.k = b.k"
+    )
+    assert tree.meta[LEFT_OUT_HINTS] == ("STATE_TTL", "LOOKUP")
+    assert to_sql(parse_query("SELECT /*+ STATE_TTL('a' = '1d') */ k FROM a")) == "SELECT k FROM a"
+
+
+def test_what_has_no_effect_is_told() -> None:
+    tree = parse_query(
+        "SELECT /*+ STATE_TTL('a' = '1d'), NEST_LOOP(a), BRODCAST(a) */ * "
+        "FROM files /*+ OPTIONS('auto-compaction' = 'true', 'header' = 'true') */"
+    )
+    assert hint_remarks(tree, lambda name: FILES) == (
+        "table `files`: 'auto-compaction' is an option of Flink's and has no effect here",
+        "STATE_TTL, NEST_LOOP are hints of Flink's runtime, without effect here",
+        "there is no hint BRODCAST, so it has no effect; did you mean BROADCAST?",
+    )
+    assert hint_remarks(parse_query("SELECT /*+ BROADCAST(a) */ * FROM a"), lambda name: None) == ()
+
+
+def test_options_take_the_place_of_those_of_the_table_in_any_case_of_their_names() -> None:
+    changed = with_options(CLICKS, (("number-of-rows", "3"), ("rows-per-second", "5")))
+    assert changed.option_map == {"seed": "1", "number-of-rows": "3", "rows-per-second": "5"}
+    assert changed.columns == CLICKS.columns
+
+
+@pytest.mark.parametrize(
+    ("option", "message"),
+    [
+        (("number-of-row", "3"), "there is no option 'number-of-row'"),
+        (("number-of-rows", "some"), "'number-of-rows'"),
+        (("connector", "kafka"), "'connector' is not changed by a query"),
+    ],
+)
+def test_options_are_checked_as_those_of_create_table_are(
+    option: tuple[str, str], message: str
+) -> None:
+    with pytest.raises(SqlwinError, match=message):
+        with_options(CLICKS, (option,))
+
+
+def test_a_hint_at_the_end_belongs_to_its_statement() -> None:
+    hint = "/*+ OPTIONS('a' = 'x') */"
+    script = f"SELECT * FROM t {hint}; SELECT 1 /* a comment */; SELECT * FROM u {hint} -- end"
+    first, second, third = split(script)
+    assert second.text == "SELECT 1"
+    for part in (first, third):
+        statement = parse_statement(part.text)
+        assert isinstance(statement, Query)
+        assert options(statement.ast) == [(("a", "x"),)]
+    view = parse_statement(f"CREATE VIEW v AS SELECT * FROM t {hint}")
+    assert isinstance(view, CreateView)
+    assert view.query_text == f"SELECT * FROM t {hint}"
+    inner = parse_statement(f"EXPLAIN SELECT * FROM t {hint}")
+    assert isinstance(inner, Explain)
+    assert isinstance(inner.statement, Query)
+    assert options(inner.statement.ast) == [(("a", "x"),)]
+
+
+def test_insert_gives_options_to_its_table() -> None:
+    text = (
+        "EXECUTE STATEMENT SET BEGIN INSERT INTO a /*+ OPTIONS('p' = '1') */ (k) SELECT k FROM t; "
+        "INSERT OVERWRITE b SELECT k FROM t /*+ OPTIONS('q' = '2') */; END"
+    )
+    statements = parse_statement(text)
+    assert isinstance(statements, StatementSet)
+    first, second = statements.inserts
+    assert first.options is not None
+    assert first.options.pairs == (("p", "1"),)
+    assert first.columns == ("k",)
+    assert second.options is None
+    assert options(second.ast) == [(("q", "2"),)]
+    with pytest.raises(AnalysisError, match="OPTIONS is the only one"):
+        parse_statement("INSERT INTO a /*+ BROADCAST(a) */ SELECT 1")
+    assert isinstance(parse_statement("INSERT INTO a /* no hint */ SELECT 1"), Insert)
+
+
+@pytest.mark.spark
+def test_a_sink_takes_options_too(fresh_session: sqlwin.Session, tmp_path: Path) -> None:
+    session = fresh_session
+    session.execute(
+        f"CREATE TABLE kept (id INT, k STRING) WITH ('connector' = 'filesystem', "
+        f"'path' = '{tmp_path}', 'format' = 'csv')"
+    )
+    insert = (
+        "INSERT INTO kept /*+ OPTIONS('csv.field-delimiter' = ';', 'auto-compaction' = 'true') */ "
+        "SELECT 1, 'a,b'"
+    )
+    (result,) = session.execute(insert)
+    assert result.notes == (
+        "table `kept`: 'auto-compaction' is an option of Flink's and has no effect here",
+    )
+    (file,) = tmp_path.glob("*.csv")
+    assert file.read_text() == "1;a,b\n"
+    rows = session.sql("SELECT * FROM kept /*+ OPTIONS('csv.field-delimiter' = ';') */").collect()
+    assert [tuple(row) for row in rows] == [(1, "a,b")]
+    with pytest.raises(SqlwinError, match="`numbers` is no table of CREATE"):
+        session.spark.range(3).createOrReplaceTempView("numbers")
+        session.sql("SELECT * FROM numbers /*+ OPTIONS('a' = 'b') */")
+
+
+@pytest.mark.spark
+def test_a_stream_reads_a_table_with_other_options(fresh_session: sqlwin.Session) -> None:
+    session = fresh_session
+    session.execute(
+        "CREATE TABLE endless (id INT, at AS TIMESTAMP_NTZ'2026-01-01 00:00:00' + "
+        "MAKE_DT_INTERVAL(0, 0, 0, id), WATERMARK FOR at AS at) WITH ('connector' = 'datagen', "
+        "'fields.id.kind' = 'sequence', 'fields.id.start' = '0', 'fields.id.end' = '9000000')"
+    )
+    session.execute("SET 'execution.runtime-mode' = 'streaming'")
+
+    def counts(end: int) -> str:
+        source = f"TABLE endless /*+ OPTIONS('fields.id.end' = '{end}') */"
+        window = f"TUMBLE({source}, DESCRIPTOR(at), INTERVAL '5' SECOND)"
+        return (
+            f"SELECT window_start, window_end, COUNT(*) AS n FROM TABLE({window}) "
+            "GROUP BY window_start, window_end"
+        )
+
+    (result,) = session.execute(
+        f"SELECT CAST(a.window_end AS STRING), a.n, b.n AS m FROM ({counts(11)}) a "
+        f"LEFT JOIN ({counts(6)}) b "
+        "ON a.window_start = b.window_start AND a.window_end = b.window_end"
+    )
+    assert sorted(map(tuple, result.rows)) == [
+        ("2026-01-01 00:00:05", 5, 5),
+        ("2026-01-01 00:00:10", 5, 2),
+        ("2026-01-01 00:00:15", 2, None),
+    ]
+    plan = session.explain(counts(11))
+    assert "endless /*+ OPTIONS('fields.id.end' = '11') */" in plan
