@@ -7,7 +7,7 @@ style:
 types:
 	mypy
 test:
-	python -m pytest -q
+	python -m pytest -q -n 2
 test-core:
 	python -m pytest -q -m "not spark and not cluster"
 goldens:

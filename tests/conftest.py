@@ -35,37 +35,37 @@ LONG = {
     "explain/test_analyze_stream.py": ("for_a_while", "ranked", "writes_its_rows"),
     "streaming/test_clock.py": (
         *("[HOP]", "[SESSION]", "can_be_joined", "early_and_late", "a_wider_window"),
-        *("in_the_next_run", "available_now", "computed_again", "wall_clock"),
+        *("in_the_next_run", "available_now", "computed_again", "wall_clock", "silent_source"),
     ),
     "streaming/test_stream_settings.py": ("on_more_cores", "[max-"),
     "streaming/test_sources_run.py": ("as_fast_as",),
     "streaming/test_streams.py": (
         *("[local time]", "[union]", "without keys", "table at rest", "[estimates"),
         *("the same window again", "a full join", "by a join", "no aggregate", "exactly_the_gap"),
+        *("[cascade]", "[session]", "[top n]", "windows_of_two_streams"),
     ),
-    "streaming/test_stream_sql.py": ("[no window]",),
+    "streaming/test_stream_sql.py": ("[no window]", "resumes_where_it_stopped"),
+    "streaming/test_late_tables.py": (
+        *("too_late_for_every", "some_window_takes", "allowed_lateness"),
+    ),
     "streaming/test_combinations.py": ("",),
-    "streaming/test_general_stream.py": ("[clock]", "close_without_rows"),
+    "streaming/test_general_stream.py": ("[clock]", "[named]", "close_without_rows"),
     "test_approximate_aggregates.py": ("",),
     "test_cluster.py": ("",),
-    "test_shared_slices.py": ("catalyst",),
+    "test_shared_slices.py": ("catalyst", "[offsets and paired"),
+    "test_grouping_sets.py": ("[CUBE", "[ROLLUP (k, (s"),
+    "test_local_time_windows.py": ("one phase",),
+    "test_sessions_against_oracle.py": ("all_aggregates_of_sessions", "[()-"),
     "docs/test_docs.py": ("print[docs/sql.md]", "print[docs/streaming.md]"),
     "docs/test_terminal.py": ("",),
     "cli/test_help_examples.py": ("--for",),
     "queries/test_queries.py": (
         *("streaming-cascade", "streaming-several_sinks", "streaming-cumulative_daily_totals"),
         *("streaming-corrections", "streaming-hot_items", "streaming-processing_time"),
+        *("streaming-late_rows", "streaming-sessions", "aggregates-approximate"),
     ),
-    "test_windows_against_oracle.py": (
-        *(
-            "agree[TUMBLE-6",
-            "agree[HOP-3",
-            "agree[HOP-18",
-            "agree[HOP-6",
-            "agree[CUMULATE-3600000000-6",
-        ),
-    ),
-    "nexmark/test_nexmark.py": ("[q15]", "[q16]", "[q17]", "[q19]", "[q5_overlap60]"),
+    "test_windows_against_oracle.py": ("one_phase_and_two_phases_agree",),
+    "nexmark/test_nexmark.py": ("query_gives_what",),
     "repl/test_spark_terminal.py": ("",),
     "runtime/test_spark_session.py": ("executors_import",),
     "runtime/test_java.py": ("as_a_wheel", "is_killed"),
@@ -78,11 +78,16 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--slow", action="store_true", help="run the tests that take minutes too")
 
 
+# before xdist reads which groups tests are in
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     for item in items:
         file = item.path.relative_to(ROOT / "tests").as_posix()
         if any(part in item.name for part in LONG.get(file, ())):
             item.add_marker("long")
+        if "spark" in getattr(item, "fixturenames", ()):
+            # of several processes one has the Spark session, the others take what needs none
+            item.add_marker(pytest.mark.xdist_group("spark"))
     for marker in ("long", "slow"):
         if not config.getoption(f"--{marker}"):
             skip = pytest.mark.skip(reason=f"takes its time: --{marker} runs it")
