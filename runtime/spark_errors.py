@@ -30,7 +30,12 @@ from runtime.spark_messages import (
     tell,
 )
 
-_CATALOG = {"TABLE_OR_VIEW_NOT_FOUND", "TABLE_OR_VIEW_ALREADY_EXISTS", "SCHEMA_NOT_FOUND"}
+_CATALOG = {
+    "TABLE_OR_VIEW_NOT_FOUND",
+    "TABLE_OR_VIEW_ALREADY_EXISTS",
+    "SCHEMA_NOT_FOUND",
+    "CATALOG_NOT_FOUND",
+}
 _TRACEBACK = "Traceback (most recent call last):"
 # The last lines of a Python traceback: `package.NameError: message`, unindented.
 _RAISED = re.compile(r"^((?:\w+\.)*)(\w+)(?:: (.*))?$")

@@ -120,6 +120,16 @@ def _table(p: Mapping[str, str]) -> Told:
     )
 
 
+def _catalog(p: Mapping[str, str]) -> Told:
+    name = plain_name(p["catalogName"])
+    return f"catalog {name} does not exist", "--conf spark.sql.catalog.NAME=CLASS adds one"
+
+
+def _database(p: Mapping[str, str]) -> Told:
+    name = plain_name(p["schemaName"].removeprefix("`spark_catalog`."))
+    return f"database {name} does not exist", "SHOW DATABASES lists those that do"
+
+
 def _function(p: Mapping[str, str]) -> Told:
     return f"function {plain_name(p['routineName'])} does not exist", "SHOW FUNCTIONS lists all"
 
@@ -267,6 +277,8 @@ _WORDS: Mapping[str, Callable[[Mapping[str, str]], Told]] = {
     "UNRESOLVED_FIELD": _field,
     "FIELD_NOT_FOUND": _struct_field,
     "TABLE_OR_VIEW_NOT_FOUND": _table,
+    "CATALOG_NOT_FOUND": _catalog,
+    "SCHEMA_NOT_FOUND": _database,
     "UNRESOLVED_ROUTINE": _function,
     "WRONG_NUM_ARGS": _argument_count,
     "AMBIGUOUS_REFERENCE": _ambiguous,

@@ -325,12 +325,30 @@ class SessionCatalog:
         return tuple(Column(f.name, type_ddl(f.dataType), f.nullable) for f in schema.fields)
 
     def explained(self, error: SqlwinError) -> SqlwinError:
-        """An error of Spark's with the nearest name where a table is unknown."""
-        quoted = error.message.split("`")
-        if isinstance(error, CatalogError) and quoted[0] == "table " and len(quoted) == 3:
-            close = nearest(quoted[1], self.names())
-            error.hint = f"did you mean `{close}`?" if close else error.hint
+        """An error of Spark's with the nearest name where a table, database, catalog is unknown."""
+        kind, *quoted = error.message.split("`")
+        if not isinstance(error, CatalogError) or len(quoted) != 2:
+            return error
+        match kind:
+            case "table ":
+                known = self.names()
+            case "database ":
+                known = [database.name for database in self._spark.catalog.listDatabases()]
+            case "catalog ":
+                known = self._catalogs()
+                error.hint = f"there is {', '.join(f'`{name}`' for name in known)}; {error.hint}"
+            case _:
+                return error
+        close = nearest(quoted[0], known)
+        error.hint = f"did you mean `{close}`?" if close else error.hint
         return error
+
+    def _catalogs(self) -> list[str]:
+        """The catalogs that Spark can use: it lists those alone that it has used already."""
+        used = {catalog.name for catalog in self._spark.catalog.listCatalogs()}
+        prefix = "spark.sql.catalog."
+        keys = [key.removeprefix(prefix) for key in self._spark.conf.getAll if prefix in key]
+        return sorted(used | {key for key in keys if "." not in key})
 
     # -- towards Spark -------------------------------------------------------------------------
 

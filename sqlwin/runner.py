@@ -7,6 +7,7 @@ import io
 from dataclasses import replace
 
 import pyarrow as pa
+from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from sqlglot import exp
@@ -308,7 +309,7 @@ class Runner:
             rows = self.spark.sql(text)
             if not rows.columns:
                 return Result(text, "ok", "OK")
-        except PySparkException as error:
+        except (PySparkException, Py4JJavaError) as error:  # some of Java's go by PySpark as such
             raise self._plans.explained(text)(error) from error
         return Result(text, "query", dataframe=rows, explained=self._plans.explained(text))
 

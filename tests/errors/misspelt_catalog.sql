@@ -1,0 +1,1 @@
+USE CATALOG spark_catalogue;

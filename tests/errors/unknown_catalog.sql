@@ -1,0 +1,2 @@
+SET 'execution.runtime-mode' = 'batch';
+USE CATALOG hive_metastore;

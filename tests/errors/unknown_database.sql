@@ -1,0 +1,2 @@
+USE CATALOG default_catalog;
+USE defaults;
