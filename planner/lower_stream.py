@@ -109,7 +109,6 @@ def lower_stream_rows(
     time: tuple[str, str] | None,
     refusals: tuple[str, ...] = (),
     notes: tuple[str, ...] = (),
-    sql: str = "",
 ) -> StreamRowsStep:
     """The rows of `plan` with their watermarks, for an operator that takes them one by one.
 
@@ -120,25 +119,21 @@ def lower_stream_rows(
         time: name and type of the column that windows will be on; None: they are on the clock.
         refusals: why the optimizer left window aggregates in one phase.
         notes: why what is about windows was left to Spark.
-        sql: the statement's text, for positions in errors.
 
     Raises:
         StreamRefusal: something in the plan cannot be computed on a stream, or a watermark is
             missing.
     """
     lowering = _StreamLowering(catalog, time_zone, False, refusals, {}, notes)
+    for table, stream in stream_tables(plan, catalog):
+        if stream.late_rows is not None:
+            raise StreamRefusal(
+                f"`{stream.name}` has '{LATE_ROWS}', and windows() cannot keep late rows",
+                DROP,
+                span_of(table),
+            )
     rows = StreamRows(lowering, catalog)
-    try:
-        for table, stream in stream_tables(plan, catalog):
-            if stream.late_rows is not None:
-                raise StreamRefusal(
-                    f"`{stream.name}` has '{LATE_ROWS}', and windows() cannot keep late rows",
-                    DROP,
-                    span_of(table),
-                )
-        query = rows.carried(plan, None if time is None else time[0])
-    except StreamRefusal as refusal:
-        raise refusal.placed_in(sql) from refusal
+    query = rows.carried(plan, None if time is None else time[0])
     is_cascade = all(source.name.startswith(OPERATOR) for source in rows.sources)
     step = lowering.sql_step(query)
     return StreamRowsStep(step, tuple(rows.sources), time, time_zone, is_cascade)

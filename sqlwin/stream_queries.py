@@ -387,9 +387,7 @@ class StreamQueries:
         """
         zone = str(self._spark.conf.get("spark.sql.session.timeZone"))
         refusals = tuple(e.reason for e in plan.trace.entries if e.reason is not None)
-        return lower_stream_rows(
-            plan.physical, self._catalog, zone, time, refusals, plan.notes, plan.sql
-        )
+        return lower_stream_rows(plan.physical, self._catalog, zone, time, refusals, plan.notes)
 
     def options(self) -> StreamOptions:
         """The options of a stream that is started now, for whoever starts it without sqlwin."""
