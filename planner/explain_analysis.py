@@ -9,6 +9,10 @@ from planner.explain_stream_analysis import stream_ended, stream_lines
 from planner.operator_figures import counted, seconds_text, size_text
 
 _HEADS = ("operator", "rows in", "rows out", "bytes out", "task time", "peak memory")
+_SPARK_HEADS = ("Spark's operators", "rows out", "time", "memory", "part of")
+# What only counts rows for EXPLAIN ANALYZE
+_COUNTS = "CollectMetrics"
+_LOOP = "WholeStageCodegen"
 _STAGE_HEADS = ("stage", "tasks", "task time", "median", "slowest", "skew", "shuffled", "operators")
 
 
@@ -32,13 +36,16 @@ def analysis_text(query: dict[str, Any]) -> str:
     notes = list(_notes(analysis))
     if notes:
         lines += ["", *notes]
+    own = _spark_operators(query)
+    if own:
+        lines += ["", *_table(_SPARK_HEADS, own, n_left=1, last_left=True), "", *_LOOPS]
     facts = list(_facts(query))
     if facts:
         lines += ["", *facts]
     if analysis["stream"] is not None:
         lines += ["", *stream_lines(analysis)]
     if analysis["stages"]:
-        lines += ["", *_table(_STAGE_HEADS, _stages(query), n_left=0)]
+        lines += ["", *_table(_STAGE_HEADS, _stages(query), n_left=0, last_left=True)]
     return "\n".join(lines) + "\n"
 
 
@@ -88,6 +95,35 @@ def _notes(analysis: dict[str, Any]) -> Iterator[str]:
         yield "* Spark's clock, which also runs while the input of the operator is computed"
 
 
+# Projections, filters and joins have no clock but that of their loop
+_LOOPS = (
+    f"{_LOOP} is a loop into which Spark compiled what is indented below it; its clock runs from",
+    "its first row to its last, while its input is computed and its rows are taken as well",
+)
+
+
+def _spark_operators(query: dict[str, Any]) -> list[list[str]]:
+    """What Spark ran of our operators, but for stages of Python: those are our operators."""
+    names = {each["id"]: each["name"] for each in query["trees"]["physical"]["operators"]}
+    rows = []
+    for each in query["analysis"]["spark_operators"]:
+        is_measured = any(each[key] is not None for key in ("rows_out", "seconds", "memory_bytes"))
+        is_shown = is_measured or each["in_loop"]
+        if each["operator"] is None or each["name"] == _COUNTS or not is_shown:
+            continue
+        name = _LOOP if each["name"].startswith(_LOOP) else each["name"]
+        rows.append(
+            [
+                "  " * each["in_loop"] + name,
+                _number(each["rows_out"]),
+                "" if each["seconds"] is None else seconds_text(each["seconds"]),
+                size_text(each["memory_bytes"]) if each["memory_bytes"] else "",
+                names[each["operator"]],
+            ]
+        )
+    return rows
+
+
 def _facts(query: dict[str, Any]) -> list[str]:
     """What was saved, and rows that are in no window."""
     found = []
@@ -129,14 +165,16 @@ def _number(value: int | None) -> str:
     return "" if value is None else f"{value:,}"
 
 
-def _table(heads: Sequence[str], rows: list[list[str]], n_left: int) -> list[str]:
-    """Columns in line: the first `n_left` at the left, numbers at the right, the last as it is."""
+def _table(
+    heads: Sequence[str], rows: list[list[str]], *, n_left: int, last_left: bool = False
+) -> list[str]:
+    """Columns in line: the first `n_left` at the left, maybe the last, numbers at the right."""
     widths = [max(len(row[i]) for row in [list(heads), *rows]) for i in range(len(heads))]
     lines = []
     for row in [list(heads), *rows]:
         cells = []
         for i, (cell, width) in enumerate(zip(row, widths, strict=True)):
-            is_text = i < n_left or (n_left == 0 and i == len(heads) - 1)
+            is_text = i < n_left or (last_left and i == len(heads) - 1)
             cells.append(cell.ljust(width) if is_text else cell.rjust(width))
         lines.append("  ".join(cells).rstrip())
     return lines

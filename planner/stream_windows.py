@@ -167,7 +167,9 @@ class _Lowering:
             "$window_start",
             "$window_end",
         )
-        grouped = self._lowerings.named(StreamRegroupStep(local, aggregation))
+        grouped = self._lowerings.named(
+            StreamRegroupStep(local, aggregation, self._lowerings.label(node))
+        )
         finishes = {plan.call.name: plan.finish for plan in shared}
         items = tuple(NamedExpr(c.name, finishes.get(c.name, column(c.name))) for c in node.schema)
         return _told(items, grouped), source
@@ -196,7 +198,13 @@ class _Lowering:
             orders.append(_order(name, ordered))
         select = exp.Select(expressions=items, from_=exp.From(this=exp.Subquery(this=rows)))
         step = StreamRankStep(
-            self._lowerings.sql_step(select), by, tuple(orders), function, *ranks, node.rank_column
+            self._lowerings.sql_step(select),
+            by,
+            tuple(orders),
+            function,
+            *ranks,
+            node.rank_column,
+            self._lowerings.label(node),
         )
         return _told(_columns(node.schema), self._lowerings.named(step)), source
 
@@ -231,6 +239,7 @@ class _Lowering:
             node.window_keys,
             node.keys,
             condition,
+            self._lowerings.label(node),
         )
         joined = self._lowerings.named(step)
         if node.condition is None or condition is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from unicodedata import east_asian_width
 
 
 @dataclass(frozen=True)
@@ -24,6 +25,28 @@ class Position:
         offset = max(0, min(offset, len(sql)))
         line_start = sql.rfind("\n", 0, offset) + 1
         return cls(sql.count("\n", 0, offset) + 1, offset - line_start + 1, offset, max(1, length))
+
+
+def _part_around(line: str, at: int, most: int | None) -> tuple[str, int]:
+    """As much of a line as fits, and where in it the place `at` of the line is."""
+    if most is None or _cells(line) <= most:
+        return line, at
+    n_kept = max(20, most if _cells(line) == len(line) else most // 2)
+    begin = max(0, min(at - n_kept // 3, len(line) - n_kept))
+    part = line[begin : begin + n_kept]
+    if begin:
+        part = "…" + part[1:]
+    return (part if begin + n_kept >= len(line) else part[:-1] + "…"), at - begin
+
+
+def _margin(before: str) -> str:
+    """What is as wide as a text; tabs are kept, so that the caret stands under its column."""
+    return "".join("\t" if c == "\t" else " " * _cells(c) for c in before)
+
+
+def _cells(text: str) -> int:
+    """How many columns a terminal shows a text in: two for letters of East Asia, else one."""
+    return sum(2 if east_asian_width(c) in "WF" else 1 for c in text)
 
 
 class SqlwinError(Exception):
@@ -63,6 +86,10 @@ class SqlwinError(Exception):
 
     def __str__(self) -> str:
         """The whole report: message, place, the line of SQL with carets below it, the way out."""
+        return self.report()
+
+    def report(self, width: int | None = None) -> str:
+        """The whole report, for a screen of so many columns; None: as wide as it is."""
         lines = [self.message]
         if self.position is not None and self.sql is not None:
             place = self.position
@@ -70,10 +97,9 @@ class SqlwinError(Exception):
             line = source[min(place.line, len(source)) - 1]
             where = f"line {place.line}, column {place.column}"
             lines.append(f"  at {self.file}, {where}" if self.file else f"  at {where}")
-            # Tabs are kept in the margin, so that the caret stands under its column.
-            margin = "".join("\t" if c == "\t" else " " for c in line[: place.column - 1])
-            carets = "^" * max(1, min(place.length, len(line) - place.column + 1))
-            lines += [f"    {line}", f"    {margin}{carets}"]
+            shown, at = _part_around(line, place.column - 1, None if width is None else width - 5)
+            carets = "".join("^" * _cells(c) for c in shown[at : at + place.length]) or "^"
+            lines += [f"    {shown}", f"    {_margin(shown[:at])}{carets}"]
         elif self.file:
             lines.append(f"  in {self.file}")
         if self.hint:

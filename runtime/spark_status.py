@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import statistics
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -13,14 +12,12 @@ from uuid import uuid4
 
 from pyspark.sql import SparkSession
 
+from runtime.spark_nodes import SparkNode, added_up, has_figures, listed, plan_nodes
+
 # A stage of more tasks is summarised from this many
 _MOST_TASKS = 10_000
 # Spark's own limit, ten seconds, is short where other processes have the cores
 _MOST_WAIT_MS = 120_000
-# What counts the rows of an operator, named as `runtime.batch.meter` names it
-_OBSERVED = re.compile(r"CollectMetrics ([\w.]+)-[0-9a-f]{32},")
-_LOOP = "WholeStageCodegen"
-_PYTHON = re.compile("Arrow|Pandas|Python")
 
 
 @dataclass(frozen=True)
@@ -57,30 +54,6 @@ class StageFigures:
 
 
 @dataclass(frozen=True)
-class SparkNode:
-    """A node of a plan that Spark ran.
-
-    Attributes:
-        name: Spark's name of it.
-        description: Spark's text of it.
-        metrics: its metrics, by name, as Spark prints them.
-        label: the operator that it is part of: the one whose rows are observed next above it, with
-            no Python stage in between. Empty if there is none.
-    """
-
-    name: str
-    description: str
-    metrics: dict[str, str]
-    label: str = ""
-
-    @property
-    def rows_out(self) -> int | None:
-        """How many rows it gave, if it counts them."""
-        text = self.metrics.get("number of output rows")
-        return None if text is None else int(re.sub(r"[^\d]", "", text.split("\n")[0]) or 0)
-
-
-@dataclass(frozen=True)
 class SparkFigures:
     """What Spark measured of everything that one statement ran."""
 
@@ -112,54 +85,44 @@ class Watch:
         finally:
             context.setLocalProperty("spark.job.description", before)  # type: ignore[arg-type]
 
-    def figures(self, *, has_nodes: bool = True, last: int | None = None) -> SparkFigures:
-        """What was measured. Waits until Spark's own records are complete.
+    def figures(self) -> SparkFigures:
+        """What was measured of a batch. Waits until Spark's own records are complete."""
+        executions = self._executions()
+        plans = [plan_nodes(self._store(), each.executionId()) for each in executions]
+        return SparkFigures(
+            tuple(node for plan in plans for node in plan), self._stages(executions, plans)
+        )
+
+    def micro_batches(self, last: int) -> SparkFigures:
+        """What was measured of a stream, its nodes added up over micro-batches.
 
         Args:
-            has_nodes: whether to read the nodes of the plans too.
-            last: how many executions, the latest ones; None: all.
+            last: how many micro-batches, the latest ones.
         """
-        jvm_context: Any = self._spark.sparkContext._jsc.sc()
-        jvm_context.listenerBus().waitUntilEmpty(_MOST_WAIT_MS)
-        store = self._spark._jsparkSession.sharedState().statusStore()
-        nodes: list[SparkNode] = []
+        store = self._store()
+        executions = [e for e in self._executions() if has_figures(store, e.executionId())][-last:]
+        plans = [plan_nodes(store, each.executionId()) for each in executions]
+        return SparkFigures(tuple(added_up(plans)), self._stages(executions, plans))
+
+    def _store(self) -> Any:
+        return self._spark._jsparkSession.sharedState().statusStore()
+
+    def _executions(self) -> list[Any]:
+        """What ran, as soon as all of it is recorded."""
+        self._spark.sparkContext._jsc.sc().listenerBus().waitUntilEmpty(_MOST_WAIT_MS)
+        executions = listed(self._store().executionsList())
+        return [each for each in executions if self._token in str(each.description())]
+
+    def _stages(
+        self, executions: Sequence[Any], plans: Sequence[Sequence[SparkNode]]
+    ) -> tuple[StageFigures, ...]:
+        store: Any = self._spark.sparkContext._jsc.sc().statusStore()
         labels: dict[int, frozenset[str]] = {}
-        ran = [e for e in _listed(store.executionsList()) if self._token in str(e.description())]
-        for execution in ran if last is None else ran[-last:]:
-            own = list(_nodes(store, execution.executionId())) if has_nodes else []
-            nodes += own
+        for execution, nodes in zip(executions, plans, strict=True):
             for stage in (int(s) for s in execution.stages().mkString(",").split(",") if s):
-                found = _labels(jvm_context.statusStore(), stage, own) if own else frozenset()
-                labels[stage] = labels.get(stage, frozenset()) | found
-        stages = (_stage(jvm_context.statusStore(), *each) for each in sorted(labels.items()))
-        return SparkFigures(tuple(nodes), tuple(s for s in stages if s is not None))
-
-
-def _nodes(store: Any, execution_id: int) -> Iterator[SparkNode]:
-    values = store.executionMetrics(execution_id)
-    graph = store.planGraph(execution_id)
-    nodes = {int(node.id()): node for node in _listed(graph.allNodes())}
-    above = {int(edge.fromId()): int(edge.toId()) for edge in _listed(graph.edges())}
-
-    def label(node_id: int | None) -> str:
-        while node_id is not None:
-            node = nodes[node_id]
-            if observed := _OBSERVED.match(str(node.desc())):
-                return observed[1]
-            if _PYTHON.search(str(node.name())):
-                return ""
-            node_id = above.get(node_id)
-        return ""
-
-    for node_id, node in nodes.items():
-        is_loop = str(node.name()).startswith(_LOOP)  # its nodes are connected, it is not
-        within = next((int(n.id()) for n in _listed(node.nodes())), None) if is_loop else node_id
-        metrics = {}
-        for metric in _listed(node.metrics()):
-            value = values.get(metric.accumulatorId())
-            if value.isDefined():
-                metrics[str(metric.name())] = str(value.get())
-        yield SparkNode(str(node.name()), str(node.desc()), metrics, label(within))
+                labels[stage] = labels.get(stage, frozenset()) | _labels(store, stage, nodes)
+        stages = (_stage(store, *each) for each in sorted(labels.items()))
+        return tuple(stage for stage in stages if stage is not None)
 
 
 def _labels(store: Any, stage_id: int, nodes: Sequence[SparkNode]) -> frozenset[str]:
@@ -169,7 +132,7 @@ def _labels(store: Any, stage_id: int, nodes: Sequence[SparkNode]) -> frozenset[
     waiting = [store.operationGraphForStage(stage_id).rootCluster()]
     found: set[str] = set()
     while waiting:
-        for scope in _listed(waiting.pop().childClusters()):
+        for scope in listed(waiting.pop().childClusters()):
             found.add(known.get(str(scope.name()).strip(), ""))
             waiting.append(scope)
     return frozenset(found - {""})
@@ -180,7 +143,7 @@ def _stage(store: Any, stage_id: int, labels: frozenset[str]) -> StageFigures | 
     stage = store.lastStageAttempt(stage_id)
     if str(stage.status()) != "COMPLETE":
         return None
-    tasks = _listed(store.taskList(stage_id, stage.attemptId(), _MOST_TASKS))
+    tasks = listed(store.taskList(stage_id, stage.attemptId(), _MOST_TASKS))
     seconds = [
         task.taskMetrics().get().executorRunTime() / 1000
         for task in tasks
@@ -196,9 +159,3 @@ def _stage(store: Any, stage_id: int, labels: frozenset[str]) -> StageFigures | 
         int(stage.peakExecutionMemory()),
         labels,
     )
-
-
-def _listed(sequence: Any) -> Iterator[Any]:
-    """The items of a Scala sequence."""
-    for i in range(sequence.size()):
-        yield sequence.apply(i)

@@ -133,10 +133,12 @@ class StreamRegroupStep:
     Attributes:
         input: the rows, with the window columns among the keys; its own window holds all rows.
         aggregation: what is merged.
+        label: under which name EXPLAIN ANALYZE counts; empty if it does not.
     """
 
     input: StreamLocalStep
     aggregation: WindowAggregation
+    label: str = ""
 
 
 @dataclass(frozen=True)
@@ -160,6 +162,7 @@ class StreamRankStep:
         first: the first rank that is kept, from 1.
         last: the last one.
         rank_column: the name of the rank, INT.
+        label: under which name EXPLAIN ANALYZE counts; empty if it does not.
     """
 
     input: Step
@@ -169,6 +172,7 @@ class StreamRankStep:
     first: int
     last: int
     rank_column: str
+    label: str = ""
 
 
 @dataclass(frozen=True)
@@ -185,6 +189,7 @@ class StreamJoinStep:
         window_keys: pairs of equal window columns, left and right.
         keys: pairs of other columns that must be equal.
         condition: what must be true of a pair beside that, over the columns of both sides.
+        label: under which name EXPLAIN ANALYZE counts; empty if it does not.
     """
 
     left: Step
@@ -193,6 +198,7 @@ class StreamJoinStep:
     window_keys: tuple[tuple[str, str], ...]
     keys: tuple[tuple[str, str], ...]
     condition: Expression | None = None
+    label: str = ""
 
 
 @dataclass(frozen=True)

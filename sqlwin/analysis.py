@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from typing import Any
@@ -19,7 +19,8 @@ from runtime.batch.execute import ExecutionOptions, dataframe
 from runtime.batch.meter import Measured, Meter
 from runtime.errors import AnalysisError
 from runtime.spark import is_remote
-from runtime.spark_status import SparkFigures, SparkNode, StageFigures, Watch
+from runtime.spark_nodes import SparkNode, amount
+from runtime.spark_status import SparkFigures, StageFigures, Watch
 from runtime.steps import Step
 
 Json = dict[str, Any]
@@ -163,7 +164,12 @@ def without_results(frame: DataFrame) -> None:
 
 
 def analysis_document(
-    query: Json, measured: dict[str, Measured], spark: SparkFigures, seconds: float
+    query: Json,
+    measured: dict[str, Measured],
+    spark: SparkFigures,
+    seconds: float,
+    *,
+    is_stream: bool = False,
 ) -> Json:
     """What goes under `analysis` in the document of a query.
 
@@ -172,32 +178,56 @@ def analysis_document(
         measured: what was counted, by id of the operator.
         spark: what Spark measured.
         seconds: how long the run took, from the first job to the last row.
+        is_stream: whether it reads what sqlwin adds to a stream too.
     """
     operators = {each["id"]: each for each in query["trees"]["physical"]["operators"]}
     found = {each: _figures(measured.get(each)) for each in operators}
     _add_units(found, operators)
     _add_exchanges(found, operators)
-    _add_scans(found, operators, spark)
+    if not is_stream:
+        _add_scans(found, operators, spark)
     _add_spark_operators(found, operators, spark)
     _add_preserved(found, operators)
     for name, figures in found.items():
         _add_rows_in(name, figures, found, operators)
-    stages = {stage.id: _stage(stage) for stage in spark.stages}
-    groups = {node.label for node in spark.nodes}
-    for stage in spark.stages:
-        ran = {label for label, each in measured.items() if stage.id in each.stages}
-        for label in stage.labels & operators.keys():
-            ran |= set(_in_group(label, operators, groups, found))
-        stages[stage.id]["operators"] = [name for name in reversed(operators) if name in ran]
+    tree = list(operators.values())
+    stages = [
+        _stage(stage) | {"operators": list(stage_operators(stage, measured, spark, found, tree))}
+        for stage in spark.stages
+    ]
     root = found[_top(query)]
     return {
         "seconds": seconds,
         "rows_out": root["rows_out"],
         "operators": found,
-        "stages": list(stages.values()),
-        "spark_operators": [_spark_node(node) for node in spark.nodes],
+        "stages": stages,
+        "spark_operators": [_spark_node(node, operators) for node in spark.nodes],
         "stream": None,
     }
+
+
+def stage_operators(
+    stage: StageFigures,
+    measured: Mapping[str, Measured],
+    spark: SparkFigures,
+    found: dict[str, Json],
+    tree: Sequence[Json],
+) -> tuple[str, ...]:
+    """The operators that ran in a stage, as far as Spark tells, in the order of the data.
+
+    Args:
+        stage: the stage.
+        measured: what was counted, by id of the operator.
+        spark: what Spark measured.
+        found: the figures of operators.
+        tree: the operators, from the top.
+    """
+    operators = {each["id"]: each for each in tree}
+    groups = {node.label for node in spark.nodes}
+    ran = {label for label, each in measured.items() if stage.id in each.stages}
+    for label in stage.labels & operators.keys():
+        ran |= set(_in_group(label, operators, groups, found))
+    return tuple(name for name in reversed(operators) if name in ran)
 
 
 def _top(query: Json) -> str:
@@ -320,9 +350,9 @@ def _add_aggregates(
 def _add_spark_time(
     figures: Json, nodes: Sequence[SparkNode], metric: str, *, with_input: bool
 ) -> None:
-    figures["seconds"] = sum(_amount(node.metrics.get(metric), _UNITS) for node in nodes)
+    figures["seconds"] = sum(amount(node.metrics.get(metric)) for node in nodes)
     figures["seconds_with_input"] = with_input
-    peak = max(int(_amount(node.metrics.get("peak memory"), _SIZES)) for node in nodes)
+    peak = max(int(amount(node.metrics.get("peak memory"))) for node in nodes)
     if peak:
         figures |= {"peak_memory_bytes": peak, "peak_memory_of": "jvm"}
 
@@ -382,18 +412,15 @@ def _stage(stage: StageFigures) -> Json:
     }
 
 
-def _spark_node(node: SparkNode) -> Json:
+def _spark_node(node: SparkNode, operators: dict[str, Json]) -> Json:
     metrics = {name: " ".join(text.split()) for name, text in sorted(node.metrics.items())}
-    return {"name": node.name.strip(), "metrics": metrics}
-
-
-_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
-_SIZES = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
-
-
-def _amount(text: str | None, units: dict[str, float] | dict[str, int]) -> float:
-    """The total that Spark prints as `1.5 s`, or as `total (min, med, max ...)` and a line more."""
-    if text is None:
-        return 0.0
-    number, _, unit = text.split("\n")[-1].split("(")[0].strip().partition(" ")
-    return float(number.replace(",", "")) * units.get(unit.strip(), 0)
+    return {
+        "name": node.name.strip(),
+        "operator": node.label if node.label in operators else None,
+        "in_loop": node.in_loop,
+        "rows_out": node.rows_out,
+        "seconds": node.seconds,
+        "memory_bytes": node.memory_bytes,
+        "spilled_bytes": node.spilled_bytes,
+        "metrics": metrics,
+    }

@@ -10,7 +10,8 @@ from __future__ import annotations
 import signal
 import statistics
 import time
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -26,7 +27,7 @@ from runtime.spark_status import SparkFigures, StageFigures, Watch
 from runtime.streaming.heartbeat import is_heartbeat
 from runtime.streaming.local_stage import SOURCE_ROWS
 from runtime.streaming.status import OperatorStatus, counted_rows, state_sizes
-from sqlwin.analysis import Json, analysis_document, refuse_remote
+from sqlwin.analysis import Json, analysis_document, refuse_remote, stage_operators
 from sqlwin.stream_queries import Measuring
 from sqlwin.streams import Stream, apart
 
@@ -174,12 +175,12 @@ def _document(
 ) -> Json:
     reports.take(stream)
     ended, seconds = end
-    figures = Watch(spark, stream.run_id).figures(has_nodes=False, last=_MOST_BATCHES)
+    figures = Watch(spark, stream.run_id).micro_batches(_MOST_BATCHES)
     batches = list(reports.batches.values())
     tree = query["trees"]["physical"]["operators"]
     measured = _measured(meter.results(), batches, {each["id"]: each for each in tree})
-    found = analysis_document(query, measured, SparkFigures((), ()), seconds)
-    found["stages"] = _stages(measured, figures)
+    found = analysis_document(query, measured, replace(figures, stages=()), seconds, is_stream=True)
+    found["stages"] = _stages(measured, figures, found["operators"], tree)
     if found["rows_out"] is None:
         found["rows_out"] = stream.run.n_rows
     found["stream"] = {
@@ -201,10 +202,12 @@ def _measured(
 ) -> dict[str, Measured]:
     """What was counted by id of the operator, with the rows that only micro-batches tell."""
     found = {label: each for label, each in measured.items() if label}
+    counted: Counter[str] = Counter()
     for batch in batches:
-        for label, n_rows in batch.counted.items():
-            before = found.get(label, Measured()).rows_out or 0
-            found[label] = replace(found.get(label, Measured()), rows_out=before + n_rows)
+        counted.update(batch.counted)
+    for label, n_rows in counted.items():
+        # tasks also count rows that only tell a watermark, and those of a micro-batch cut short
+        found[label] = replace(found.get(label, Measured()), rows_out=n_rows)
     for label, each in measured.items():
         if label not in operators or not operators[label]["inputs"]:
             continue
@@ -299,16 +302,17 @@ def _watermark(time_us: int | None) -> Json:
     return {"watermark_us": None if is_final else time_us, "is_at_end_of_input": is_final}
 
 
-def _stages(measured: Mapping[str, Measured], figures: SparkFigures) -> list[Json]:
-    """Stages of all micro-batches that ran the same operators, as one."""
-    operators: dict[int, tuple[str, ...]] = {}
-    for label, each in measured.items():
-        for stage in each.stages:
-            operators[stage] = tuple(sorted({*operators.get(stage, ()), label}))
+def _stages(
+    measured: Mapping[str, Measured], spark: SparkFigures, found: Json, tree: Sequence[Json]
+) -> list[Json]:
+    """Stages of all micro-batches that ran the same operators, as one, in the order of the data."""
     groups: dict[tuple[str, ...], list[StageFigures]] = {}
-    for figured in figures.stages:
-        groups.setdefault(operators.get(figured.id, ()), []).append(figured)
-    return [_stage(labels, stages) for labels, stages in sorted(groups.items(), reverse=True)]
+    for stage in spark.stages:
+        ran = stage_operators(stage, measured, spark, found, tree)
+        groups.setdefault(ran, []).append(stage)
+    places = {each["id"]: place for place, each in enumerate(reversed(tree))}
+    ordered = sorted(groups.items(), key=lambda group: [places[label] for label in group[0]])
+    return [_stage(labels, stages) for labels, stages in ordered]
 
 
 def _stage(labels: tuple[str, ...], stages: list[StageFigures]) -> Json:

@@ -26,7 +26,7 @@ from runtime.batch.estimates import with_spark_tables
 from runtime.batch.execute import ExecutionOptions, dataframe, sql_dataframe, temporary_view
 from runtime.batch.expand import expand_sql
 from runtime.batch.global_aggregate import output_schema
-from runtime.batch.meter import Meter, as_it_is
+from runtime.batch.meter import Meter, Wrap, as_it_is
 from runtime.errors import AnalysisError
 from runtime.kernels.blobs import from_blobs
 from runtime.scan.wall_clock import is_known_zone
@@ -105,11 +105,11 @@ def streaming_dataframe(
         case SqlStep():
             return sql_dataframe(spark, step, child)
         case StreamRegroupStep():
-            return regroup(spark, step, child, options.partitions)
+            return regroup(spark, step, child, options.partitions, _wrap(meter, step.label))
         case StreamRankStep():
-            return rank(step, child, options.partitions)
+            return rank(step, child, options.partitions, _wrap(meter, step.label))
         case StreamJoinStep():
-            return join(step, child, options.partitions)
+            return join(step, child, options.partitions, _wrap(meter, step.label))
         case ExpandStep():
             with temporary_view(spark, child(step.input)) as source:
                 return spark.sql(expand_sql(step, source))
@@ -125,6 +125,10 @@ def counted(dataframe: DataFrame, label: str) -> DataFrame:
     """The same rows; how many there are is told with every micro-batch, see `counted_rows`."""
     is_row = F.col(f"`{KEEP}`") if KEEP in dataframe.columns else F.lit(True)
     return dataframe.observe(f"{ROWS_METRIC}{label}", F.count_if(is_row).alias("rows"))
+
+
+def _wrap(meter: Meter | None, label: str) -> Wrap:
+    return as_it_is if meter is None else meter.wrap(label)
 
 
 def _windows(
@@ -148,7 +152,7 @@ def _windows(
     plan = _local_plan(local, sql, rows.schema, options)
     aggregation = with_spark_tables(spark, step.aggregation)
     processor = _processor(replace(step, aggregation=aggregation), plan, options)
-    wrap = as_it_is if meter is None else meter.wrap(local.label)
+    wrap = _wrap(meter, local.label)
     tasks = None if meter is None else meter.tasks(step.label)
     told = (
         rows.mapInArrow(wrap(_run_local(plan)), MESSAGE_DDL)

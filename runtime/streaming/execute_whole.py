@@ -14,6 +14,7 @@ from pyspark.sql.types import BooleanType, IntegerType, LongType, StructField, S
 from runtime.batch.estimates import with_spark_tables
 from runtime.batch.execute import temporary_view
 from runtime.batch.global_aggregate import output_schema
+from runtime.batch.meter import Wrap
 from runtime.batch.wall_clock import quoted
 from runtime.steps import Step
 from runtime.stream_spec import (
@@ -43,7 +44,7 @@ Child = Callable[[Step], DataFrame]
 
 
 def regroup(
-    spark: SparkSession, step: StreamRegroupStep, child: Child, partitions: int
+    spark: SparkSession, step: StreamRegroupStep, child: Child, partitions: int, wrap: Wrap
 ) -> DataFrame:
     """Results of windows grouped once more; see StreamRegroupStep.
 
@@ -52,6 +53,7 @@ def regroup(
         step: the step.
         child: makes DataFrames of other steps.
         partitions: over how many tasks rows are spread.
+        wrap: measures a Python stage.
 
     Raises:
         AnalysisError: an argument is of a type that its function does not take.
@@ -68,18 +70,18 @@ def regroup(
     spread = _spread(rows, step.aggregation.keys, partitions)
     aggregation = with_spark_tables(spark, step.aggregation)
     evaluate = partial(regrouped, plan=plan, aggregation=aggregation)
-    return _evaluated(spread, StructType(fields), evaluate)
+    return _evaluated(spread, StructType(fields), evaluate, wrap)
 
 
-def rank(step: StreamRankStep, child: Child, partitions: int) -> DataFrame:
+def rank(step: StreamRankStep, child: Child, partitions: int, wrap: Wrap) -> DataFrame:
     """Results of windows ranked; see StreamRankStep. Arguments as in `regroup`."""
     rows = child(step.input)
     fields = [*_own_fields(rows), StructField(step.rank_column, IntegerType())]
     spread = _spread(rows, step.by, partitions)
-    return _evaluated(spread, StructType(fields), partial(ranked, step=step))
+    return _evaluated(spread, StructType(fields), partial(ranked, step=step), wrap)
 
 
-def join(step: StreamJoinStep, child: Child, partitions: int) -> DataFrame:
+def join(step: StreamJoinStep, child: Child, partitions: int, wrap: Wrap) -> DataFrame:
     """Results of equal windows joined; see StreamJoinStep. Arguments as in `regroup`."""
     left, right = child(step.left), child(step.right)
     right_fields = _own_fields(right)
@@ -94,7 +96,7 @@ def join(step: StreamJoinStep, child: Child, partitions: int) -> DataFrame:
         sides[1].where(F.col(quoted(KEEP))).drop(*_TOLD[1:]), allowMissingColumns=True
     )
     evaluate = partial(joined, step=step, right_columns=[f.name for f in right_fields])
-    return _evaluated(_spread(both, (_WINDOW,), partitions), StructType(fields), evaluate)
+    return _evaluated(_spread(both, (_WINDOW,), partitions), StructType(fields), evaluate, wrap)
 
 
 def _spread(rows: DataFrame, by: tuple[str, ...], partitions: int) -> DataFrame:
@@ -106,7 +108,7 @@ def _own_fields(rows: DataFrame) -> list[StructField]:
     return [StructField(f.name, f.dataType) for f in rows.schema if f.name not in _TOLD]
 
 
-def _evaluated(rows: DataFrame, fields: StructType, evaluate: Evaluate) -> DataFrame:
+def _evaluated(rows: DataFrame, fields: StructType, evaluate: Evaluate, wrap: Wrap) -> DataFrame:
     own = [StructField(field.name, field.dataType) for field in fields]
     arrow = pa.schema([(f.name, to_arrow_type(f.dataType, timezone="UTC")) for f in own])
     told = [
@@ -119,4 +121,4 @@ def _evaluated(rows: DataFrame, fields: StructType, evaluate: Evaluate) -> DataF
         prepare_worker()
         yield from evaluate_windows(batches, arrow, evaluate)
 
-    return rows.mapInArrow(run, StructType([*own, *told]))
+    return rows.mapInArrow(wrap(run), StructType([*own, *told]))

@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 
 from runtime.arrow.evaluate import filter_mask
 from runtime.buffers import Rows, WindowBuffer
+from runtime.counters import count
 from runtime.expressions import Expression, columns_of
 from runtime.kernels.columns import normalise_floats, one_chunk
 from runtime.kernels.merge import merge_slices
@@ -65,6 +66,7 @@ def evaluate_windows(
         if len(marks):
             yield _told([pa.nulls(len(marks), field.type) for field in schema], schema, marks)
     n_kept = sum(batch.num_rows for batch in kept)
+    count("rows_in", n_kept)
     if n_kept == 0:
         return
     for part in evaluate(pa.Table.from_batches(kept)).select(schema.names).to_batches():

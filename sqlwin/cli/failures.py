@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import sys
 import tempfile
@@ -100,7 +101,7 @@ def _report(error: BaseException, stop: KeyboardInterrupt | None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return READER_LEFT
     if isinstance(error, SqlwinError):
-        say_error(str(error))
+        say_error(report_text(error))
         is_running = isinstance(error, ExecutionError | SetupError)
         return FAILED_WHILE_RUNNING if is_running else SQL_IS_WRONG
     say_unexpected(error)
@@ -123,6 +124,11 @@ def _stop_behind(error: BaseException) -> KeyboardInterrupt | None:
             seen.append(found)
             waiting += [found.__cause__, found.__context__]
     return None
+
+
+def report_text(error: SqlwinError) -> str:
+    """The report of an error, whose line of SQL fits on the screen, so that carets stand below."""
+    return error.report(shutil.get_terminal_size().columns if sys.stderr.isatty() else None)
 
 
 def say_error(text: str) -> None:

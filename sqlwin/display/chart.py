@@ -174,6 +174,8 @@ def _lines(
     every = [t for key in largest for t, _ in lines[key]]
     places, texts = time_ticks(min(every), max(every), max(2, size[0] // 18))
     plotext.xticks(places, texts)
+    points = [value for key in largest for _, value in lines[key]]
+    plotext.yticks(*number_ticks(min(points), max(points), max(2, size[1] // 3)))
     text: str = plotext.build()
     more = len(lines) - len(largest)
     note = f"and {more:,} more keys, of smaller values\n" if more else ""
@@ -202,6 +204,36 @@ def time_ticks(first: float, last: float, most: int) -> tuple[list[float], list[
     day = "%Y-%m-%d" if step >= 86400 else "%m-%d %H:%M"
     form = day if step >= 86400 or last - first > 86400 else "%H:%M" if step >= 60 else "%H:%M:%S"
     return places, [(_EPOCH + timedelta(seconds=place)).strftime(form) for place in places]
+
+
+def number_ticks(low: float, high: float, most: int) -> tuple[list[float], list[str]]:
+    """Places on an axis of numbers, at round numbers, and their texts.
+
+    Args:
+        low: the least number.
+        high: the largest.
+        most: how many there are at most, and one more.
+
+    Example:
+        >>> number_ticks(3532, 10457, 6)[1]
+        ['4,000', '6,000', '8,000', '10,000']
+        >>> number_ticks(0.13, 0.14, 3)[1]
+        ['0.130', '0.135', '0.140']
+        >>> number_ticks(7, 7, 3)[1]
+        ['7']
+    """
+    least = (high - low) / most
+    if not 0 < least < math.inf:
+        return [low], [f"{low:,.6g}"]
+    power = math.floor(math.log10(least))
+    step = next(n for n in (1, 2, 5, 10) if n * 10.0**power >= least * (1 - 1e-9))
+    # by whole numbers of steps: 0.1 cannot be added up
+    scale = 10.0**-power / step
+    numbers = range(math.ceil(low * scale - 1e-9), math.floor(high * scale + 1e-9) + 1)
+    places = [number / scale for number in numbers]
+    decimals = max(0, -power - (step == 10))
+    is_plain = max(abs(low), abs(high)) < 1e15 and decimals <= 9
+    return places, [f"{p:,.{decimals}f}" if is_plain else f"{p:.6g}" for p in places]
 
 
 def _bars(

@@ -58,7 +58,7 @@ def write_table(
     null: str = "NULL",
     more: str = "use --max-rows or --output",
 ) -> tuple[int, bool]:
-    """Print the first rows of a result as a table.
+    """Print the first rows of a result as a table; a single value of several lines as it is.
 
     Args:
         columns: names of the columns.
@@ -80,6 +80,8 @@ def write_table(
     if taken is not None:
         rows = taken.slice(0, max_rows)
         n_rows = rows.num_rows
+        if len(columns) == n_rows == 1 and not has_more and _print_lines(rows.column(0), console):
+            return 1, False
         cells = [_column_cells(column) for column in rows.columns]
         data_types = rows.schema.types
 
@@ -109,6 +111,18 @@ def write_table(
     for note in _notes(headers, layout, n_rows, total_rows, has_more, more):
         console.print(Text(note, style="dim"), soft_wrap=True)
     return n_rows, has_more
+
+
+def _print_lines(column: pa.ChunkedArray, console: Console) -> bool:
+    """Print a single value if it has several lines: it is there to be read and copied."""
+    if not is_text(column.type):
+        return False
+    text = column[0].as_py() or ""
+    if "\n" not in text.rstrip("\n"):
+        return False
+    lines = "\n".join(one_line(line) for line in text.rstrip("\n").split("\n"))
+    console.print(Text(lines), soft_wrap=True, highlight=False)
+    return True
 
 
 def fit_columns(natural: Sequence[int], floors: Sequence[int], available: int) -> Layout:

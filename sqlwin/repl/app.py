@@ -19,7 +19,7 @@ from prompt_toolkit.layout.processors import HighlightMatchingBracketProcessor
 from prompt_toolkit.lexers import PygmentsLexer
 
 from runtime.errors import SqlwinError
-from sqlwin.cli.failures import Stopped, say_error, say_unexpected
+from sqlwin.cli.failures import Stopped, report_text, say_error, say_unexpected
 from sqlwin.cli.scripts import Script
 from sqlwin.repl import commands, toolbar
 from sqlwin.repl.completer import SqlCompleter
@@ -231,7 +231,7 @@ class Repl:
                     if result.kind not in ("ok", "insert"):
                         presenter.show(result, time.monotonic())
             except SqlwinError as error:
-                shown.append(f"error: {error}\n")
+                shown.append(f"error: {report_text(error)}\n")
             noun = "statement" if n_statements == 1 else "statements"
             shown.append(f"{script.file}: {n_statements} {noun} run\n")
             self._say_above("".join(shown))
@@ -328,7 +328,7 @@ def say_error_line(text: str) -> None:
 
 def _report(error: BaseException) -> None:
     if isinstance(error, SqlwinError):
-        say_error(str(error))
+        say_error(report_text(error))
     else:
         say_unexpected(error)
 

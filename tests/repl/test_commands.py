@@ -202,7 +202,7 @@ def test_chart_draws_the_rows_of_the_last_statement(prompt):
     prompt.see("8 rows (", PROMPT)
     prompt.run(r"\chart")
     drawn = prompt.see("8 rows (", PROMPT)
-    assert "9.0┤" in drawn and "12:00" in drawn, drawn
+    assert "8┤" in drawn and "12:00" in drawn, drawn
     prompt.run("windows;")
     prompt.see("window_end          │ n", PROMPT)
 

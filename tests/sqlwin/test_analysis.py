@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from planner.explain_analysis import analysis_text
 from runtime.batch.meter import Measured
-from runtime.spark_status import SparkFigures, SparkNode, StageFigures, _labels, _nodes
+from runtime.spark_nodes import SparkNode, added_up, plan_nodes
+from runtime.spark_status import SparkFigures, StageFigures, _labels
 from sqlwin.analysis import analysis_document
 
 PLAN = {
@@ -115,6 +118,9 @@ class Sequence:
     def apply(self, i: int) -> Any:
         return self.items[i]
 
+    def mkString(self, separator: str) -> str:
+        return separator.join(map(str, self.items))
+
 
 class Store(Java):
     """Spark's records: a plan, and the scopes of its stages."""
@@ -122,7 +128,7 @@ class Store(Java):
     def __init__(self, nodes: Sequence, edges: Sequence, stages: dict[int, Java]) -> None:
         super().__init__()
         self.planGraph = lambda _: Java(allNodes=nodes, edges=edges)
-        self.executionMetrics = lambda _: {}
+        self.executionMetrics = lambda _: Sequence("7 -> 1,234", "8 -> " + spread("1.5 s"))
         self.operationGraphForStage = lambda stage: Java(rootCluster=stages[stage])
 
 
@@ -144,7 +150,7 @@ def test_nodes_and_stages_belong_to_the_operators_that_are_observed_above_them()
     plain = [
         Java(id=i, name=name, desc=text, metrics=Sequence()) for i, (name, text) in enumerate(names)
     ]
-    edges = [Java(fromId=i + 1, toId=i) for i in range(len(plain) - 2)]
+    edges = [f"SparkPlanGraphEdge({i + 1},{i})" for i in range(len(plain) - 2)]
     loops = [
         Java(id=i, name=f"WholeStageCodegen ({i})", desc="", metrics=Sequence(), nodes=Sequence(n))
         for i, n in ((10, plain[1]), (11, plain[3]), (12, plain[5]))
@@ -155,12 +161,88 @@ def test_nodes_and_stages_belong_to_the_operators_that_are_observed_above_them()
         3: scope("Stage 3", scope("Sort")),
     }
     store = Store(Sequence(*plain, *loops), Sequence(*edges), stages)
-    nodes = list(_nodes(store, 1))
-    assert [node.label for node in nodes[:7]] == ["p0", "p0", "1.p2", "1.p2", "", "", ""]
-    assert [node.label for node in nodes[7:]] == ["p0", "1.p2", ""]
+    nodes = plan_nodes(store, 1)
+    assert [(node.name.split()[0], node.label, node.in_loop) for node in nodes] == [
+        ("CollectMetrics", "p0", False),
+        ("WholeStageCodegen", "p0", False),
+        ("Sort", "p0", True),
+        ("CollectMetrics", "1.p2", False),
+        ("WholeStageCodegen", "1.p2", False),
+        ("Project", "1.p2", True),
+        ("MapInArrow", "", False),
+        ("WholeStageCodegen", "", False),
+        ("Sort", "", True),
+        ("Union", "", False),
+    ]
     assert _labels(store, 1, nodes) == set()
     assert _labels(store, 2, nodes) == {"p0", "1.p2"}
     assert _labels(store, 3, nodes) == set(), "there are two nodes of that name"
+
+
+def test_nodes_of_a_micro_batch_have_the_metrics_that_spark_prints_and_an_operator() -> None:
+    metrics = Sequence(
+        "SQLPlanMetric(number of output rows,7,sum)",
+        "SQLPlanMetric(time to build hash map,8,timing)",
+        "SQLPlanMetric(spill size,9,size)",
+    )
+    observed = Java(id=0, name="CollectMetrics", desc="CollectMetrics sqlwin.rows.p5, [count(1)]")
+    observed.metrics = lambda: Sequence()
+    join = Java(id=1, name="ShuffledHashJoin", desc="ShuffledHashJoin [a]", metrics=metrics)
+    transform = Java(id=2, name="TransformWithStateInPySpark", desc="", metrics=Sequence())
+    below = Java(id=3, name="Sort", desc="Sort [key_group]", metrics=Sequence())
+    edges = [f"SparkPlanGraphEdge({i + 1},{i})" for i in range(3)]
+    store = Store(Sequence(observed, join, transform, below), Sequence(*edges), {})
+    found = plan_nodes(store, 1)
+    assert [node.label for node in found] == ["p5", "p5", "", ""]
+    assert (found[1].rows_out, found[1].seconds, found[1].spilled_bytes) == (1234, 1.5, None)
+
+
+def test_nodes_of_micro_batches_add_up_however_spark_planned_them() -> None:
+    def loop(seconds: str, *inside: SparkNode) -> list[SparkNode]:
+        return [SparkNode("WholeStageCodegen (1)", "", {"duration": seconds}, "p1"), *inside]
+
+    def join(rows: str, peak: str) -> SparkNode:
+        metrics = {"number of output rows": rows, "data size of build side": spread(peak)}
+        return SparkNode("ShuffledHashJoin", "", metrics, "p1", in_loop=True)
+
+    project = SparkNode("Project", "", {}, "p1", in_loop=True)
+    scan = SparkNode("Scan json ", "", {"number of output rows": "1"}, "p1")
+    first = [*loop("900 ms", project, join("1,200", "2.0 MiB")), *loop("1 ms", project)]
+    second = [*loop("1.1 s", project, join("34", "3.0 MiB")), scan, *loop("2 ms", project)]
+    found = added_up([first, second])
+    names = [node.name.split()[0] for node in found]
+    assert names == [
+        "WholeStageCodegen", "Project", "ShuffledHashJoin", "Scan", "WholeStageCodegen", "Project",
+    ]  # fmt: skip
+    assert found[2].rows_out == 1234
+    assert found[2].memory_bytes == 3 << 20, "the most of any task"
+    assert found[0].seconds == pytest.approx(2.0)
+    assert found[4].seconds == pytest.approx(0.003)
+    assert found[3] == scan
+
+
+def test_the_text_shows_what_spark_ran_of_each_operator() -> None:
+    nodes = [
+        SparkNode("CollectMetrics", "", {}, "p1"),
+        SparkNode("WholeStageCodegen (3)", "", {"duration": "1.5 s"}, "p1"),
+        SparkNode("Project", "", {}, "p1", in_loop=True),
+        SparkNode("BroadcastHashJoin", "", {"number of output rows": "7"}, "p1", in_loop=True),
+        SparkNode("MapInArrow", "", {"time to run Python workers": "5 s"}, ""),
+        SparkNode("Union", "", {}, "p5"),
+    ]
+    explained = query()
+    explained["analysis"] = figures(*nodes)
+    text = analysis_text(explained)
+    lines = [" ".join(line.split()) for line in text.splitlines()]
+    head = lines.index("Spark's operators rows out time memory part of")
+    assert lines[head + 1 : head + 5] == [
+        "WholeStageCodegen 1.50 s Calc",
+        "Project Calc",
+        "BroadcastHashJoin 7 Calc",
+        "",
+    ]
+    assert "\n  BroadcastHashJoin " in text
+    assert "its clock runs from" in text
 
 
 def test_a_stage_lists_all_operators_that_it_carried_out() -> None:

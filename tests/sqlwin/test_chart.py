@@ -7,9 +7,17 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from runtime.errors import AnalysisError
-from sqlwin.display.chart import MOST_BARS, MOST_LINES, time_ticks, write_chart
+from sqlwin.display.chart import (
+    MOST_BARS,
+    MOST_LINES,
+    number_ticks,
+    time_ticks,
+    write_chart,
+)
 
 START = datetime(2013, 2, 9)  # noqa: DTZ001 (a TIMESTAMP has no zone)
 NTZ = pa.timestamp("us")
@@ -40,8 +48,8 @@ def test_each_key_is_a_line_over_window_end():
     title, *lines = text.splitlines()
     assert title.strip() == "n"
     assert [name for name in ("EWR", "JFK", "NULL") if name in text] == ["EWR", "JFK", "NULL"]
-    # the largest value is 3 * 11, at the top of the axis
-    assert any(line.startswith("33") for line in lines)
+    # the largest value is 3 * 11
+    assert [line.split("┤")[0].strip() for line in lines if "┤" in line] == ["30", "20", "10", "0"]
     # window_end, from 01:00 to 12:00, and not window_start
     assert "03:00" in lines[-1]
     assert "12:00" in lines[-1]
@@ -126,3 +134,18 @@ def test_ticks_stand_at_round_times():
         places, texts = time_ticks(day + 0.5, day + 0.5 + span, 6)
         assert 1 <= len(places) <= 7
         assert len(places) == len(texts)
+
+
+@given(
+    st.floats(-1e300, 1e300),
+    st.floats(-1e300, 1e300),
+    st.integers(2, 8),
+)
+def test_numbers_of_the_axis_are_between_its_ends_and_differ(one: float, other: float, most: int):
+    low, high = sorted((one, other))
+    places, texts = number_ticks(low, high, most)
+    assert 1 <= len(places) <= most + 1
+    slack = (high - low) * 1e-6
+    assert all(low - slack <= place <= high + slack for place in places)
+    if abs(high - low) > 1e-3 * max(abs(low), abs(high)):
+        assert len(set(texts)) == len(texts)

@@ -294,7 +294,7 @@ def test_null_is_dim_and_the_string_null_is_not():
 
 
 def test_control_characters_do_not_reach_the_terminal():
-    text, _ = table(batch(s=pa.array(["a\nb\tc\x1b[31m\u202e"])), width=60)
+    text, _ = table(batch(s=pa.array(["x", "a\nb\tc\x1b[31m\u202e"])), width=60)
     assert text.splitlines()[-1].strip() == r"a\nb\tc\x1b[31m\u202e"
 
 
@@ -435,3 +435,14 @@ def test_no_bar_is_drawn_in_a_pipe_or_if_it_is_not_wanted(monkeypatch):
         with ProgressBar(console, enabled=enabled) as bar, bar.waiting("Running"):
             clock.sleep(0.1)
         assert stream.getvalue() == ""
+
+
+def test_a_single_value_of_several_lines_is_printed_to_be_copied():
+    sql = "CREATE TABLE t (\n  a INT COMMENT 'a\x1b[31m'\n)"
+    out = io.StringIO()
+    shown = write_table(["create statement"], [batch(s=pa.array([sql]))], Console(file=out))
+    assert shown == (1, False)
+    assert out.getvalue() == sql.replace("\x1b", "\\x1b") + "\n"
+    two = io.StringIO()
+    write_table(["s"], [batch(s=pa.array(["a\nb", "c"]))], Console(file=two))
+    assert "a\\nb" in two.getvalue()

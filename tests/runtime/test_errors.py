@@ -1,0 +1,41 @@
+"""How an error shows its place."""
+
+from __future__ import annotations
+
+from runtime.errors import Position, SqlwinError
+
+LONG = "SELECT " + ", ".join(f"column_{i}" for i in range(40)) + " FROM flights"
+
+
+def shown(sql: str, token: str, width: int | None) -> tuple[str, str]:
+    """The line of SQL and the line of carets."""
+    place = Position.at(sql, sql.index(token), len(token))
+    error = SqlwinError("it does not exist", position=place, sql=sql, hint="write another")
+    message, at, line, carets, hint = error.report(width).split("\n")
+    assert (message, hint) == ("it does not exist", "  write another")
+    assert at == f"  at line 1, column {place.column}"
+    return line, carets
+
+
+def test_a_line_that_is_too_long_for_the_screen_is_cut_around_its_place() -> None:
+    for token in ("SELECT", "column_20", "column_39", "flights"):
+        line, carets = shown(LONG, token, 80)
+        assert len(line) <= 79
+        assert line[carets.index("^") : len(carets)] == token
+        assert line.startswith("    …") == (token not in ("SELECT",))
+        assert line.endswith("…") == (token in ("SELECT", "column_20"))
+    assert shown(LONG, "column_20", None)[0] == "    " + LONG
+
+
+def test_a_short_line_is_shown_as_it_is() -> None:
+    assert shown("SELECT nope", "nope", 80) == ("    SELECT nope", "           ^^^^")
+
+
+def test_carets_stand_under_letters_that_are_two_columns_wide() -> None:
+    line, carets = shown("SELECT '\u6771\u4eac', nope", "nope", 80)
+    assert line == "    SELECT '\u6771\u4eac', nope"
+    assert carets == " " * (4 + len("SELECT '") + 4 + len("', ")) + "^^^^"
+
+
+def test_tabs_before_the_place_are_kept() -> None:
+    assert shown("\tSELECT nope", "nope", 80)[1] == "    \t       ^^^^"
