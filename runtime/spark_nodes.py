@@ -35,7 +35,7 @@ _CLOCKS = (
     "time to run Python workers",
     "scan time",
 )
-_MEMORY = ("peak memory", "data size of build side", "data size")
+_MEMORY = ("peak memory", "data size of build side")
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,9 @@ class SparkNode:
     @property
     def memory_bytes(self) -> int | None:
         """The most memory that it held, if it tells."""
-        return self._whole(*_MEMORY)
+        # what an Exchange calls so goes to disk
+        is_held = self.name.startswith("Broadcast")
+        return self._whole(*_MEMORY, *(["data size"] if is_held else []))
 
     @property
     def spilled_bytes(self) -> int | None:

@@ -246,6 +246,44 @@ def test_the_graph_has_every_operator_and_its_figures_on_the_edges(
         assert tab.locator(".operator").count() == 3
 
 
+def test_what_spark_ran_is_folded_below_the_stages(browser: Any, tmp_path: Path) -> None:
+    def ran(name: str, operator: str | None, **others: Any) -> dict[str, Any]:
+        nothing = dict.fromkeys(("rows_out", "seconds", "memory_bytes", "spilled_bytes"))
+        found = {"name": name, "operator": operator, "in_loop": False, "metrics": {}}
+        return {**found, **nothing, **others}
+
+    stage = {
+        "id": 3, "operators": ["p0"], "tasks": 2, "seconds": 2.0, "median_seconds": 1.0,
+        "slowest_seconds": 1.5, "skew": 1.5, "input_bytes": 0, "shuffle_read_bytes": 0,
+        "shuffle_write_bytes": 0, "spilled_bytes": 0, "peak_memory_bytes": 0,
+    }  # fmt: skip
+    analysis = {
+        "seconds": 1.5,
+        "rows_out": 7,
+        "operators": {"p0": figures(9, 7), "p1": figures(9, 9), "p2": figures(None, 4)},
+        "stages": [stage],
+        "spark_operators": [
+            ran("CollectMetrics", "p0"),
+            ran("WholeStageCodegen (5)", "p0", seconds=1.5),
+            ran("BroadcastHashJoin", "p0", in_loop=True, rows_out=12_345, memory_bytes=2048),
+            ran("MapInArrow", None, seconds=3.0),
+            ran("Union", "p0"),
+        ],
+        "stream": None,
+    }
+    page = written(tmp_path, query(analysis=analysis))
+    with opened(browser, page, viewport={"width": 390, "height": 800}) as tab:
+        table = tab.locator("details.spark table")
+        assert not table.is_visible()
+        tab.get_by_text("What Spark ran of each operator").click()
+        rows = [row.split("\t") for row in table.locator("tr").all_inner_texts()]
+        assert rows[1:] == [
+            ["WholeStageCodegen", "", "1.50 s", "", "SparkSql"],
+            ["BroadcastHashJoin", "12,345", "", "2.0 KiB", "SparkSql"],
+        ]
+        assert tab.evaluate("document.documentElement.scrollWidth") <= 390
+
+
 def test_rules_are_shown_with_their_reasons(browser: Any, tmp_path: Path) -> None:
     with opened(browser, written(tmp_path, query())) as tab:
         rules = tab.locator(".rules").first.locator("li")

@@ -382,10 +382,43 @@ function stageSection(query) {
     ]) row.append(element("td", kind, text));
     table.append(row);
   }
+  section.append(wide(table), ...sparkFold(query, names));
+  return [section];
+}
+
+function wide(table) {
   const box = element("div", "wide");
   box.append(table);
-  section.append(box);
-  return [section];
+  return box;
+}
+
+/* What Spark ran of our operators; stages of Python are the operators themselves. */
+function sparkFold(query, names) {
+  const measured = (each) => each.in_loop || each.rows_out !== null || each.seconds !== null || each.memory_bytes;
+  const shown = query.analysis.spark_operators
+    .filter((each) => each.operator !== null && each.name !== "CollectMetrics" && measured(each));
+  if (!shown.length) return [];
+  const fold = element("details", "spark");
+  fold.append(element("summary", "", "What Spark ran of each operator"));
+  fold.append(element("p", "dim", "WholeStageCodegen is a loop into which Spark compiled what is indented below it. "
+    + "Its clock runs from its first row to its last, while its input is computed and its rows are taken as well."));
+  const table = element("table");
+  const head = element("tr");
+  for (const [text, kind] of [["Spark's operator", ""], ["rows out", "number"], ["time", "number"], ["memory", "number"], ["part of", ""]]) {
+    head.append(element("th", kind, text));
+  }
+  table.append(head);
+  for (const each of shown) {
+    const row = element("tr");
+    row.append(element("td", each.in_loop ? "inside" : "", each.name.replace(/^(WholeStageCodegen).*/, "$1")));
+    for (const [value, text] of [[each.rows_out, number], [each.seconds, seconds], [each.memory_bytes || null, bytes]]) {
+      row.append(element("td", "number", value === null ? "" : text(value)));
+    }
+    row.append(element("td", "dim", names.get(each.operator)));
+    table.append(row);
+  }
+  fold.append(wide(table));
+  return [fold];
 }
 
 const ENDS = {
