@@ -12,6 +12,8 @@ from collections.abc import Callable, Mapping
 from difflib import SequenceMatcher
 from urllib.parse import unquote
 
+from runtime.nearest import nearest
+
 # What is wrong, and what would be right.
 Told = tuple[str, str | None]
 
@@ -177,8 +179,19 @@ def _union_columns(p: Mapping[str, str]) -> Told:
     )
 
 
+# Words that are mistyped where Spark expects one of them
+_KEYWORDS = (
+    *("ALTER", "CREATE", "DELETE", "DESCRIBE", "DROP", "EXPLAIN", "FROM", "GROUP", "HAVING"),
+    *("INSERT", "INTO", "JOIN", "LIMIT", "MERGE", "ORDER", "SELECT", "SHOW", "UNION", "UPDATE"),
+    *("VALUES", "WHERE", "WINDOW", "WITH"),
+)
+
+
 def _syntax(p: Mapping[str, str]) -> Told:
-    return f"syntax error at or near {p['error']}{p.get('hint', '')}", None
+    word = p["error"].strip("'")
+    close = nearest(word, _KEYWORDS) if word.isalpha() and word.upper() not in _KEYWORDS else None
+    said = f"syntax error at or near {p['error']}{p.get('hint', '')}"
+    return said, f"did you mean {close}?" if close else None
 
 
 def _typed_literal(p: Mapping[str, str]) -> Told:

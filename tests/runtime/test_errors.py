@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from runtime.errors import Position, SqlwinError
+from runtime.spark_messages import tell
 
 LONG = "SELECT " + ", ".join(f"column_{i}" for i in range(40)) + " FROM flights"
 
@@ -39,3 +40,11 @@ def test_carets_stand_under_letters_that_are_two_columns_wide() -> None:
 
 def test_tabs_before_the_place_are_kept() -> None:
     assert shown("\tSELECT nope", "nope", 80)[1] == "    \t       ^^^^"
+
+
+def test_a_mistyped_keyword_gets_the_word_that_was_meant() -> None:
+    told = [tell("PARSE_SYNTAX_ERROR", {"error": f"'{word}'"}) for word in ("SELEC", "x")]
+    assert told == [
+        ("syntax error at or near 'SELEC'", "did you mean SELECT?"),
+        ("syntax error at or near 'x'", None),
+    ]
