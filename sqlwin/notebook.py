@@ -6,6 +6,7 @@ import html
 import io
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 from IPython.core.error import UsageError
 from IPython.core.magic import Magics, cell_magic, magics_class
 from IPython.core.magic_arguments import argument, magic_arguments, parse_argstring
@@ -15,6 +16,7 @@ from rich.console import Console
 import sqlwin
 from runtime.errors import SqlwinError
 from sqlwin.display.chart import write_chart
+from sqlwin.display.html_table import MOST_ROWS, html_table
 from sqlwin.display.table import DEFAULT_MAX_ROWS, write_table
 from sqlwin.result import Result
 
@@ -41,7 +43,8 @@ class SqlwinMagics(Magics):
         """Run the cell's SQL statements and show each result.
 
         They run in the session `sqlwin_session`, which is made by `sqlwin.connect()` unless the
-        notebook has put one there.
+        notebook has put one there. A SELECT on a stream shows its last rows as windows close;
+        interrupting the cell stops it.
         """
         arguments = parse_argstring(self.sqlwin, line)
         try:
@@ -75,6 +78,35 @@ def load(shell: InteractiveShell) -> None:
     shell.register_magics(SqlwinMagics)
 
 
+def _show_stream(result: Result) -> None:
+    """The last rows of a stream in a table that changes as windows close, until it is stopped."""
+    n_rows, last = 0, pa.table({name: pa.array([], pa.null()) for name in result.columns})
+    opened = result.open_stream
+    assert opened is not None
+
+    def shown(is_over: bool) -> HTML:
+        counted = f"{n_rows:,} row{'' if n_rows == 1 else 's'}"
+        if n_rows > last.num_rows:
+            counted = f"the last {last.num_rows} of {counted}"
+        status = opened.status()
+        told = [counted, *([status] if status else [])]
+        if not is_over:
+            told.append("interrupt the cell to stop it")
+        return HTML(html_table(result.columns, last.to_batches(), " · ".join(told)))
+
+    place = display(shown(is_over=False), display_id=True)
+    try:
+        for batch in result.batches():
+            n_rows += batch.num_rows
+            taken = pa.Table.from_batches([batch])
+            rows = pa.concat_tables([last, taken]) if last.schema == taken.schema else taken
+            last = rows.slice(max(0, rows.num_rows - MOST_ROWS))
+            place.update(shown(is_over=False))
+    except KeyboardInterrupt:
+        pass  # how a cell is stopped: what it has shown stays
+    place.update(shown(is_over=True))
+
+
 def _show(result: Result, *, is_chart: bool, is_notebook: bool) -> None:
     text = io.StringIO()
     if is_chart and result.dataframe is not None:
@@ -84,6 +116,8 @@ def _show(result: Result, *, is_chart: bool, is_notebook: bool) -> None:
             display(HTML(f'<pre style="{style}">{html.escape(text.getvalue())}</pre>'))
         else:
             print(text.getvalue(), end="")
+    elif is_notebook and result.open_stream is not None:
+        _show_stream(result)
     elif is_notebook:
         display(result)
     elif result.columns:

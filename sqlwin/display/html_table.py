@@ -17,12 +17,15 @@ _STYLE = (
 )
 
 
-def html_table(columns: Sequence[str], batches: Iterable[pa.RecordBatch]) -> str:
+def html_table(
+    columns: Sequence[str], batches: Iterable[pa.RecordBatch], count: str | None = None
+) -> str:
     """The first rows as HTML that suits a light and a dark notebook; numbers stand at the right.
 
     Args:
         columns: names of the columns.
         batches: the rows; one more than `MOST_ROWS` tells that there are more.
+        count: what stands below; None: how many rows there are.
     """
     cells: list[list[str | None]] = [[] for _ in columns]
     numeric = [False] * len(columns)
@@ -41,12 +44,12 @@ def html_table(columns: Sequence[str], batches: Iterable[pa.RecordBatch]) -> str
         for row in list(zip(*cells, strict=True))[:MOST_ROWS]
     ]
     body = "".join(f"<tr>{row}</tr>" for row in rows)
-    count = f"the first {MOST_ROWS} rows" if n_rows > MOST_ROWS else f"{n_rows} rows"
-    if n_rows == 1:
-        count = "1 row"
+    if count is None:
+        noun = "row" if n_rows == 1 else "rows"
+        count = f"the first {MOST_ROWS} rows" if n_rows > MOST_ROWS else f"{n_rows} {noun}"
     return (
         f'<table style="{_STYLE[0]}"><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>'
-        f'<div style="opacity:.65;font-size:12px">{count}</div>'
+        f'<div style="opacity:.65;font-size:12px">{html.escape(count)}</div>'
     )
 
 

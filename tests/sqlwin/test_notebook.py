@@ -15,7 +15,7 @@ from planner.explain_document import document, foreign_document
 from runtime.errors import AnalysisError, Position
 from sqlwin.display.html_table import MOST_ROWS, html_table
 from sqlwin.explanation import Explanation
-from sqlwin.result import Result
+from sqlwin.result import OpenStream, Result
 
 DOCUMENT = document([foreign_document("SELECT 1", "the plan")])
 
@@ -141,3 +141,58 @@ def test_the_last_dataframe_gets_a_name(
     monkeypatch.setitem(shell.user_ns, "sqlwin_session", session)
     shell.run_cell_magic("sqlwin", "delays", "SELECT 1")
     assert shell.user_ns["delays"] is frame
+
+
+class FakeStream:
+    def wait(self, seconds: float) -> bool:
+        return False
+
+    def stop(self, *, at_once: bool) -> None:
+        assert at_once
+
+
+def streaming(interrupts: bool, n_batches: int) -> Result:
+    """A stream of batches of 30 rows, which is interrupted or ends behind them."""
+    waited: list[bool] = []
+
+    def start(take: Any) -> Any:
+        for i in range(n_batches):
+            take(pa.table({"n": range(30 * i, 30 * i + 30)}))
+        return FakeStream()
+
+    def take_interrupt() -> bool:
+        waited.append(True)
+        if len(waited) <= n_batches:
+            return False
+        if interrupts:
+            raise KeyboardInterrupt
+        return True
+
+    opened = OpenStream(start, ends=False, status=lambda: "batch 7", remarks=lambda: (),
+                        take_interrupt=take_interrupt)  # fmt: skip
+    frame: Any = SimpleNamespace(columns=["n"])
+    return Result("SELECT", "query", dataframe=frame, open_stream=opened)
+
+
+@pytest.mark.parametrize("interrupts", [False, True])
+def test_a_stream_shows_its_last_rows_in_a_table_that_changes(
+    shell: Any, monkeypatch: pytest.MonkeyPatch, interrupts: bool
+) -> None:
+    from sqlwin import notebook
+
+    seen: list[str] = []
+
+    def display(shown: Any, display_id: bool) -> Any:
+        seen.append(shown.data)
+        return SimpleNamespace(update=lambda changed: seen.append(changed.data))
+
+    monkeypatch.setattr(notebook, "display", display)
+    result = streaming(interrupts, 2)
+    monkeypatch.setattr(shell.user_ns["sqlwin_session"], "execute_iter", lambda _: iter([result]))
+    shell.run_cell_magic("sqlwin", "", "SELECT * FROM ticks")
+    assert len(seen) == 4
+    assert "0 rows · batch 7 · interrupt the cell to stop it" in seen[0]
+    assert "30 rows · batch 7" in seen[1] and ">29</td>" in seen[1]
+    assert "the last 50 of 60 rows · batch 7 · interrupt the cell" in seen[2]
+    assert ">10</td>" in seen[2] and ">9</td>" not in seen[2]
+    assert seen[3].endswith("the last 50 of 60 rows · batch 7</div>")
