@@ -26,7 +26,8 @@ from sqlwin.display.formats import (
     write_markdown,
 )
 from sqlwin.display.output import AtomicFile
-from sqlwin.display.progress import ProgressBar, spark_task_counts
+from sqlwin.display.progress import ProgressBar
+from sqlwin.display.spark_tasks import spark_task_counts
 from sqlwin.display.status_line import StatusLine
 from sqlwin.display.stream_table import write_stream_table
 from sqlwin.display.table import write_table

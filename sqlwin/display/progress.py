@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn
@@ -57,49 +57,6 @@ class TaskCounts:
 
 
 Counts = Callable[[], TaskCounts | None]
-
-
-def spark_task_counts(spark: Any) -> Counts | None:
-    """A function that asks `spark` for its running jobs; None over Spark Connect, which has none.
-
-    The function returns None when nothing runs, or when Spark can no longer be asked.
-    """
-    context = getattr(spark, "sparkContext", None)
-    if context is None:
-        return None
-    from py4j.protocol import Py4JError
-
-    tracker = context.statusTracker()
-    store = context._jsc.sc().statusStore()
-
-    def counts() -> TaskCounts | None:
-        stages_done = stages = tasks_done = tasks = rows_read = 0
-        running = []
-        try:
-            jobs = [tracker.getJobInfo(job) for job in tracker.getActiveJobsIds()]
-            stage_ids = {stage for job in jobs if job is not None for stage in job.stageIds}
-            for stage_id in sorted(stage_ids):
-                stages += 1
-                stage = tracker.getStageInfo(stage_id)
-                if stage is None or not stage.numTasks:
-                    continue
-                tasks += stage.numTasks
-                tasks_done += stage.numCompletedTasks
-                rows = int(store.lastStageAttempt(stage_id).inputRecords())
-                rows_read += rows
-                if stage.numCompletedTasks == stage.numTasks:
-                    stages_done += 1
-                else:
-                    running.append(
-                        StageCounts(stage_id, stage.numCompletedTasks, stage.numTasks, rows)
-                    )
-        except (Py4JError, OSError):
-            return None
-        if not stages:
-            return None
-        return TaskCounts(stages_done, stages, tasks_done, tasks, rows_read, tuple(running))
-
-    return counts
 
 
 class TimeLeft:
@@ -275,4 +232,4 @@ def _rows(count: int) -> list[str]:
     for size, unit in ((10**9, "G"), (10**6, "M")):
         if count >= size:
             return [f"{count / size:.1f} {unit} rows"]
-    return [f"{count:,} rows"]
+    return [f"{count:,} row{'' if count == 1 else 's'}"]

@@ -334,7 +334,7 @@ def _report(error: BaseException) -> None:
 
 
 def _task_counts(session: Session) -> Any:
-    from sqlwin.display.progress import spark_task_counts
+    from sqlwin.display.spark_tasks import spark_task_counts
 
     return spark_task_counts(session.spark)
 

@@ -1,0 +1,92 @@
+"""How far the jobs of Spark that run at the moment have got."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from sqlwin.display.progress import Counts, StageCounts, TaskCounts
+
+
+def spark_task_counts(spark: Any) -> Counts | None:
+    """A function that asks `spark` for its running jobs; None over Spark Connect, which has none.
+
+    The function returns None when nothing runs, or when Spark can no longer be asked.
+    """
+    context = getattr(spark, "sparkContext", None)
+    if context is None:
+        return None
+    return _SparkTasks(context.statusTracker(), context._jsc.sc().statusStore()).counts
+
+
+class _SparkTasks:
+    """Counts tasks.
+
+    A query runs as several jobs, and each names the stages of those before it among its own. They
+    are not run again, and would stay at no task done for ever; but they read the same data as a
+    stage that is complete, which tells them from stages that still wait.
+
+    Args:
+        tracker: tells which jobs and stages there are.
+        store: tells what becomes of stages.
+    """
+
+    def __init__(self, tracker: Any, store: Any) -> None:
+        self._tracker = tracker
+        self._store = store
+        # what each stage computes, those that are complete apart
+        self._data: dict[int, str] = {}
+        self._complete: dict[int, str] = {}
+
+    def counts(self) -> TaskCounts | None:
+        """What runs; None if nothing does, or if Spark can no longer be asked."""
+        from py4j.protocol import Py4JError
+
+        try:
+            return self._counts()
+        except (Py4JError, OSError):
+            return None
+
+    def _counts(self) -> TaskCounts | None:
+        stages_done = stages = tasks_done = tasks = rows_read = 0
+        running = []
+        for stage_id in self._stages():
+            stage = self._tracker.getStageInfo(stage_id)
+            is_idle = stage is not None and not (stage.numCompletedTasks or stage.numActiveTasks)
+            if is_idle and self._is_there_already(stage_id):
+                continue
+            stages += 1
+            if stage is None or not stage.numTasks:
+                continue
+            tasks += stage.numTasks
+            tasks_done += stage.numCompletedTasks
+            rows = int(self._store.lastStageAttempt(stage_id).inputRecords())
+            rows_read += rows
+            if stage.numCompletedTasks == stage.numTasks:
+                stages_done += 1
+            else:
+                running.append(StageCounts(stage_id, stage.numCompletedTasks, stage.numTasks, rows))
+        if not stages:
+            return None
+        return TaskCounts(stages_done, stages, tasks_done, tasks, rows_read, tuple(running))
+
+    def _stages(self) -> Iterator[int]:
+        """The stages of all jobs that run, in the order of their numbers."""
+        jobs = [self._tracker.getJobInfo(job) for job in self._tracker.getActiveJobsIds()]
+        found = sorted({stage for job in jobs if job is not None for stage in job.stageIds})
+        for stage_id in found:
+            if stage_id not in self._data:
+                data = self._store.lastStageAttempt(stage_id).rddIds()
+                self._data[stage_id] = str(data.mkString(","))
+        yield from found
+
+    def _is_there_already(self, stage_id: int) -> bool:
+        """Whether a stage that does nothing need not run: another one has computed the same."""
+        for other, data in self._data.items():
+            if other < stage_id and data == self._data[stage_id] and other not in self._complete:
+                if str(self._store.lastStageAttempt(other).status()) == "COMPLETE":
+                    self._complete[other] = data
+        return any(
+            other < stage_id and data == self._data[stage_id]
+            for other, data in self._complete.items()
+        )
