@@ -16,6 +16,8 @@ _PYTHON = re.compile("Arrow|Pandas|Python|PySpark")
 _METRIC = re.compile(r"SQLPlanMetric\(([^\x01]*),(\d+),\w+\)")
 _EDGE = re.compile(r"SparkPlanGraphEdge\((\d+),(\d+)\)")
 _VALUE = re.compile(r"(\d+) -> ([^\x01]*)")
+# (least, median, most (stage 3.0: task 7))
+_SPREAD = re.compile(r"\([^,()]*, [^,()]*, ([^,()]*?) *\(")
 _SEPARATOR = "\x01"
 
 _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
@@ -75,10 +77,12 @@ class SparkNode:
 
     @property
     def memory_bytes(self) -> int | None:
-        """The most memory that it held, if it tells."""
+        """The most memory that it held in a task, if it tells."""
         # what an Exchange calls so goes to disk
         is_held = self.name.startswith("Broadcast")
-        return self._whole(*_MEMORY, *(["data size"] if is_held else []))
+        names = (*_MEMORY, *(["data size"] if is_held else []))
+        found = [most(self.metrics[name]) for name in names if name in self.metrics]
+        return round(max(found)) if found else None
 
     @property
     def spilled_bytes(self) -> int | None:
@@ -101,6 +105,12 @@ def amount(text: str | None) -> float:
         return 0.0
     number, _, unit = text.split("\n")[-1].split("(")[0].strip().partition(" ")
     return float(number.replace(",", "") or 0) * _UNITS.get(unit.strip(), 0.0)
+
+
+def most(text: str | None) -> float:
+    """What a metric is in the task where it is the largest; its amount if that is not told."""
+    spread = _SPREAD.search((text or "").split("\n")[-1])
+    return amount(spread[1]) if spread else amount(text)
 
 
 def has_figures(store: Any, execution_id: int) -> bool:
@@ -214,8 +224,7 @@ def _sums(first: dict[str, str], second: dict[str, str]) -> dict[str, str]:
 def _sum(name: str, texts: list[str]) -> str:
     if len(texts) == 1:
         return texts[0]
-    amounts = [amount(text) for text in texts]
-    total = max(amounts) if name in _PEAKS else sum(amounts)
+    total = max(map(most, texts)) if name in _PEAKS else sum(map(amount, texts))
     unit = texts[0].split("\n")[-1].split("(")[0].strip().partition(" ")[2]
     if unit in _SECONDS:
         return f"{total * 1000:.0f} ms"

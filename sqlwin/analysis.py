@@ -19,7 +19,7 @@ from runtime.batch.execute import ExecutionOptions, dataframe
 from runtime.batch.meter import Measured, Meter
 from runtime.errors import AnalysisError
 from runtime.spark import is_remote
-from runtime.spark_nodes import SparkNode, amount
+from runtime.spark_nodes import SparkNode, amount, most
 from runtime.spark_status import SparkFigures, StageFigures, Watch
 from runtime.steps import Step
 
@@ -352,7 +352,7 @@ def _add_spark_time(
 ) -> None:
     figures["seconds"] = sum(amount(node.metrics.get(metric)) for node in nodes)
     figures["seconds_with_input"] = with_input
-    peak = max(int(amount(node.metrics.get("peak memory"))) for node in nodes)
+    peak = max(int(most(node.metrics.get("peak memory"))) for node in nodes)
     if peak:
         figures |= {"peak_memory_bytes": peak, "peak_memory_of": "jvm"}
 

@@ -44,19 +44,23 @@ def figures(*nodes: SparkNode) -> dict[str, Any]:
     return analysis_document(query(), measured, SparkFigures(nodes, ()), 1.0)
 
 
-def spread(total: str) -> str:
+def spread(total: str, most: str = "1 ms") -> str:
     """A metric of several tasks, as Spark prints it."""
-    return (
-        f"total (min, med, max (stageId: taskId))\n{total} (1 ms, 1 ms, 2 ms (stage 3.0: task 4))"
-    )
+    head = "total (min, med, max (stageId: taskId))"
+    return f"{head}\n{total} (0.0 B, 1.0 B, {most} (stage 3.0: task 4))"
 
 
-SORT = SparkNode("Sort", "Sort [n]", {"sort time": "30 ms", "peak memory": spread("2.0 MiB")}, "p0")
+SORT = SparkNode(
+    "Sort", "Sort [n]", {"sort time": "30 ms", "peak memory": spread("3.0 MiB", "2.0 MiB")}, "p0"
+)
 AGGREGATES = [
     SparkNode(
         "HashAggregate",
         "HashAggregate(keys=[k])",
-        {"time in aggregation build": spread("1.5 s"), "peak memory": spread("256.0 KiB")},
+        {
+            "time in aggregation build": spread("1.5 s"),
+            "peak memory": spread("1.0 MiB", "256.0 KiB"),
+        },
         "p5",
     )
 ] * 2
@@ -202,7 +206,10 @@ def test_nodes_of_micro_batches_add_up_however_spark_planned_them() -> None:
         return [SparkNode("WholeStageCodegen (1)", "", {"duration": seconds}, "p1"), *inside]
 
     def join(rows: str, peak: str) -> SparkNode:
-        metrics = {"number of output rows": rows, "data size of build side": spread(peak)}
+        metrics = {
+            "number of output rows": rows,
+            "data size of build side": spread("9.0 MiB", peak),
+        }
         return SparkNode("ShuffledHashJoin", "", metrics, "p1", in_loop=True)
 
     project = SparkNode("Project", "", {}, "p1", in_loop=True)
