@@ -114,6 +114,8 @@ class SessionCatalog:
         self._mode = "automatic"
         self._shown: set[Name] = set()
         self._ever_shown: set[Name] = set()
+        # by text: INSERTs of a set ask the same of Spark, as long as it sees the same tables
+        self._analyzed: dict[str, Schema] = {}
         self._aggregates: dict[str, UserAggregate] = {}
 
     # -- entries -------------------------------------------------------------------------------
@@ -318,11 +320,15 @@ class SessionCatalog:
                         empty.set(key, table.args[key])
                 table.replace(empty)
         text = to_sql(with_filters_inside(query))
-        try:
-            schema = self._spark.sql(text).schema
-        except PySparkException as error:
-            raise self.explained(translate(error, text)) from error
-        return tuple(Column(f.name, type_ddl(f.dataType), f.nullable) for f in schema.fields)
+        if text not in self._analyzed:
+            try:
+                fields = self._spark.sql(text).schema.fields
+            except PySparkException as error:
+                raise self.explained(translate(error, text)) from error
+            self._analyzed[text] = tuple(
+                Column(f.name, type_ddl(f.dataType), f.nullable) for f in fields
+            )
+        return self._analyzed[text]
 
     def explained(self, error: SqlwinError) -> SqlwinError:
         """An error of Spark's with the nearest name where a table, database, catalog is unknown."""
@@ -361,6 +367,7 @@ class SessionCatalog:
         """
         self._mode = mode
         self._shown.clear()
+        self._analyzed.clear()
 
     def show_all(self, words: set[str]) -> None:
         """Show Spark every kept table and view whose name is among the words of a statement."""
@@ -369,6 +376,7 @@ class SessionCatalog:
                 self._show(key, entry)
 
     def _show(self, key: Name, entry: Entry) -> None:
+        self._analyzed.clear()
         self._shown.add(key)
         self._ever_shown.add(key)
         if isinstance(entry, TableSpec):

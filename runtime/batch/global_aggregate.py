@@ -1,9 +1,8 @@
-"""The global stage: blobs of partials into windows, one bucket in memory at a time."""
+"""The global stage: blobs of partials into windows, one bucket, or a few small ones, at a time."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from itertools import groupby
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
@@ -19,6 +18,9 @@ from runtime.kernels.session import merge_sessions
 from runtime.spec import Accumulator, Session, WindowAggregation
 from runtime.steps import SharedSlicesStep
 from runtime.workers import prepare_worker
+
+# Small buckets are merged together: a call of the kernels costs milliseconds, however few the rows.
+_ENOUGH_BYTES = 4 << 20
 
 
 def global_aggregate(
@@ -74,8 +76,8 @@ def _to_windows(
     def to_windows(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         prepare_worker()
         pairs = _blobs(batches) if level is None else level_blobs(batches, level)
-        for _, blobs in groupby(pairs, key=lambda pair: pair[0]):
-            table = from_blobs(blob for _, blob in blobs)
+        for blobs in whole_buckets(pairs, _ENOUGH_BYTES):
+            table = from_blobs(blobs)
             if columns is not None:
                 table = pa.table(
                     [table.column(name) for name, _ in columns], [own for _, own in columns]
@@ -83,6 +85,28 @@ def _to_windows(
             yield from merge(table, aggregation)
 
     return to_windows
+
+
+def whole_buckets(
+    pairs: Iterable[tuple[int, memoryview]], enough_bytes: int
+) -> Iterator[list[memoryview]]:
+    """The blobs of one bucket after another, of so many at a time as make `enough_bytes`.
+
+    Args:
+        pairs: (bucket, blob), those of a bucket one after another.
+        enough_bytes: no further bucket is added to so many bytes.
+    """
+    blobs: list[memoryview] = []
+    size, last = 0, None
+    for bucket, blob in pairs:
+        if bucket != last and size >= enough_bytes:
+            yield blobs
+            blobs, size = [], 0
+        blobs.append(blob)
+        size += len(blob)
+        last = bucket
+    if blobs:
+        yield blobs
 
 
 def _blobs(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, memoryview]]:

@@ -21,6 +21,7 @@ from runtime.batch.null_times import ScanCounter
 from runtime.batch.scan_local import Cut, scan
 from runtime.kernels.roll_up import roll_up_levels
 from runtime.scan_spec import DEFAULT_BUFFER_BYTES, ScanLocalStep
+from runtime.spark import is_remote
 from runtime.steps import (
     ArrowLocalStep,
     ExpandStep,
@@ -94,6 +95,9 @@ class SharedPartials:
             # Without the cache in between, Spark would filter before the exchange, and then no
             # two exchanges were the same.
             blobs = blobs.where(f"level = {step.level}")
+            if step.level > 0 and not is_remote(blobs.sparkSession):
+                # Rolled up there is little of it: a task a core will do
+                blobs = blobs.coalesce(blobs.sparkSession.sparkContext.defaultParallelism)
         columns = [StructField(own, schema[name].dataType) for name, own in step.columns]
         return blobs, StructType(columns)
 
