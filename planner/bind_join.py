@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
-from planner.ast import Span, joined, span_of
+from planner.ast import position_of, span_of
 from planner.catalog import Schema
-from planner.logical import AttachedWindow, NamedExpr, Node, Project, WindowJoin
+from planner.join_sides import Side, Sides
+from planner.logical import WindowJoin
 from planner.relations import Relations
-from planner.sql import alias, column, conjunction, conjuncts, identifier, relation, select_all_from
+from planner.sql import alias, column, conjuncts, identifier, relation, select_all_from
 from planner.window_properties import window_properties
 from runtime.errors import AnalysisError
-from runtime.spec import Column
+from runtime.nearest import nearest
 
 _TYPES = {
     "": "Inner",
@@ -30,15 +30,6 @@ _TYPES = {
     "ANTI": "LeftAnti",
     "LEFT ANTI": "LeftAnti",
 }
-
-
-@dataclass(frozen=True)
-class Side:
-    """A relation of a FROM clause: the node behind it and what it is called."""
-
-    node: Node
-    name: str
-    attached: AttachedWindow
 
 
 def bind_join(
@@ -60,34 +51,63 @@ def bind_join(
     if left is None or right is None:
         return None
     join_type = _TYPES.get(" ".join(filter(None, (join.side, join.kind))).upper())
-    if join_type is None or join.args.get("method"):
-        return f"a {join.side} {join.kind} {join.method} JOIN of windows".replace("  ", " ")
-    if join.args.get("using"):
-        return "USING joins windows by name: write ON with both sides for a window join"
+    if join_type is None or join.method not in ("", "NATURAL"):
+        words = filter(None, (join.method, join.side, join.kind))
+        return f"a {' '.join(words)} JOIN of windows"
     if _nested_queries(select, source.this, *(j.this for j in joins)):
         return "a subquery stands beside a join of windows"
     if left.attached.spec != right.attached.spec:
         return "the two sides of a join have different windows"
-    sides = Sides(left, right, join_type)
+    sides = Sides(left, right, join_type, _named_columns(join, left, right))
+    _check_using(join, sides, relations.sql)
+    if len(joins) > 1 and sides.using and join_type in ("RightOuter", "FullOuter"):
+        return f"USING in a {join.side} JOIN of windows with further relations behind it"
+    if any(other.method for other in joins[1:]):
+        return f"a {joins[1].method} JOIN behind a join of windows"
     condition = join.args.get("on")
     parts = list(conjuncts(condition))
-    if condition is None and join_type == "Inner" and len(joins) == 1:
+    is_comma = condition is None and not sides.using
+    if is_comma and join_type == "Inner" and len(joins) == 1:
         # FROM a, b WHERE a.window_end = b.window_end
         where = select.args.get("where")
         parts = list(conjuncts(where.this if where is not None else None))
     resolved = [sides.resolve(part) for part in parts]
     if any(part is None for part in resolved):
         return "ON of a join of windows reads a column that neither side has alone"
-    spans = [span_of(part) for part in parts]
-    node = sides.join([part for part in resolved if part is not None], spans)
+    named: list[exp.Identifier | None] = list(join.args.get("using") or [None] * len(sides.using))
+    spans = [*(None if name is None else span_of(name) for name in named), *map(span_of, parts)]
+    on = [part for part in resolved if part is not None]
+    node = sides.join([*sides.equalities(), *on], spans)
     if isinstance(node, str):
         return node
     try:
         checked = relations.sql_query(select, scope).schema
     except AnalysisError:
         return None  # Spark will say what is wrong, or it reads columns of a query around it
-    moved = condition is None and len(joins) == 1
+    moved = is_comma and len(joins) == 1
     return _above(select, node, sides, relations, checked, moved)
+
+
+def _check_using(join: exp.Join, sides: Sides, sql: str) -> None:
+    for named in join.args.get("using") or ():
+        for side, names in zip((sides.left, sides.right), sides.names, strict=True):
+            if named.name.lower() not in names:
+                known = [c.name for c in side.node.schema]
+                close = nearest(named.name, known)
+                raise AnalysisError(
+                    f"USING names `{named.name}`, which `{side.name}` has not",
+                    position=position_of(named, sql),
+                    sql=sql,
+                    hint=f"did you mean `{close}`?" if close else f"it has {', '.join(known)}",
+                )
+
+
+def _named_columns(join: exp.Join, left: Side, right: Side) -> tuple[str, ...]:
+    """The columns that USING names, in lower case; of a NATURAL join those that both sides have."""
+    if join.method == "NATURAL":
+        there = {c.name.lower() for c in right.node.schema}
+        return tuple(c.name.lower() for c in left.node.schema if c.name.lower() in there)
+    return tuple(identifier.name.lower() for identifier in join.args.get("using") or ())
 
 
 def side_of(source: exp.Expr, relations: Relations, scope: Mapping[str, exp.CTE]) -> Side | None:
@@ -118,140 +138,6 @@ def side_of(source: exp.Expr, relations: Relations, scope: Mapping[str, exp.CTE]
     if attached is None or len(names) != len(node.schema):
         return None
     return Side(node, name, attached)
-
-
-class Sides:
-    """The two sides of a join under names that are all different."""
-
-    def __init__(self, left: Side, right: Side, join_type: str) -> None:
-        self.left, self.right, self.join_type = left, right, join_type
-        self.left_names = {c.name.lower(): c.name for c in left.node.schema}
-        taken = set(self.left_names)
-        self.right_names: dict[str, str] = {}
-        for c in right.node.schema:
-            name, number = c.name, 0
-            others = {other.name.lower() for other in right.node.schema} - {c.name.lower()}
-            while name.lower() in taken or (name != c.name and name.lower() in others):
-                name, number = f"{c.name}{number}", number + 1
-            taken.add(name.lower())
-            self.right_names[c.name.lower()] = name
-
-    def resolve(self, expr: exp.Expr) -> exp.Expr | None:
-        """The expression over the names of both sides; None if a column is not theirs alone."""
-        result: exp.Expr = exp.Paren(this=expr.copy())
-        for col in list(result.find_all(exp.Column)):
-            if isinstance(col.this, exp.Star):
-                return None
-            new = self.column(col)
-            if new is None:
-                return None
-            col.replace(new)
-        return result.unnest()
-
-    def column(self, col: exp.Column) -> exp.Expr | None:
-        """A column under its new name; fields of a struct stay fields."""
-        parts = list(col.parts)
-        owners = [
-            names
-            for side, names in ((self.left, self.left_names), (self.right, self.right_names))
-            if len(parts) > 1 and parts[0].name.lower() == side.name.lower()
-        ]
-        if owners:
-            parts = parts[1:]
-        else:
-            owners = [
-                names
-                for names in (self.left_names, self.right_names)
-                if parts[0].name.lower() in names
-            ]
-        if len(owners) != 1 or parts[0].name.lower() not in owners[0]:
-            return None
-        new: exp.Expr = column(owners[0][parts[0].name.lower()])
-        new.this.meta.update(parts[-1].meta)
-        return exp.Dot.build([new, *(p.copy() for p in parts[1:])]) if len(parts) > 1 else new
-
-    def join(self, parts: list[exp.Expr], spans: list[Span | None]) -> WindowJoin | str:
-        """The node of a join on these conditions, or why it is none of windows.
-
-        `spans` tells where each of the conditions stands.
-        """
-        left_window, right_window = self.left.attached, _renamed_window(self)
-        windows, keys, key_places, rest = [], [], [], []
-        for part, span in zip(parts, spans, strict=True):
-            pair = self._pair(part)
-            if pair is None:
-                rest.append(part)
-                continue
-            roles = left_window.role_of(pair[0]), right_window.role_of(pair[1])
-            if roles[0] is not None and roles[0] == roles[1]:
-                windows.append((roles[0], pair))
-            else:
-                keys.append(pair)
-                key_places.append(span)
-        if not left_window.identified_by(frozenset(role for role, _ in windows)):
-            ends = left_window.end or left_window.start or "window_end"
-            return f"ON does not say that {ends} of both sides is equal: Spark joins all rows"
-        left, right = self.left.node, self._renamed_right()
-        semi = self.join_type in ("LeftSemi", "LeftAnti")
-        outer_left = self.join_type in ("RightOuter", "FullOuter")
-        outer_right = self.join_type in ("LeftOuter", "FullOuter")
-        schema = tuple(replace(c, nullable=c.nullable or outer_left) for c in left.schema)
-        if not semi:
-            schema += tuple(replace(c, nullable=c.nullable or outer_right) for c in right.schema)
-        return WindowJoin(
-            schema,
-            left,
-            right,
-            self.join_type,
-            left_window,
-            right_window,
-            tuple(pair for _, pair in windows),
-            tuple(keys),
-            conjunction(rest),
-            key_places=tuple(key_places),
-            place=joined(spans),
-        )
-
-    def _pair(self, part: exp.Expr) -> tuple[str, str] | None:
-        """`l = r` or `r = l` as names of the two sides."""
-        if not isinstance(part, exp.EQ):
-            return None
-        names = [
-            side.name if isinstance(side, exp.Column) and not side.table else None
-            for side in (part.this.unnest(), part.expression.unnest())
-        ]
-        lefts, rights = set(self.left_names.values()), set(self.right_names.values())
-        for a, b in (names, names[::-1]):
-            if a in lefts and b in rights and a is not None and b is not None:
-                return a, b
-        return None
-
-    def _renamed_right(self) -> Node:
-        node = self.right.node
-        new = tuple(
-            Column(self.right_names[c.name.lower()], c.type, c.nullable) for c in node.schema
-        )
-        if new == node.schema:
-            return node
-        items = tuple(
-            NamedExpr(to.name, column(c.name)) for to, c in zip(new, node.schema, strict=True)
-        )
-        return Project(new, node, items)
-
-
-def _renamed_window(sides: Sides) -> AttachedWindow:
-    window, names = sides.right.attached, sides.right_names
-
-    def new(name: str | None) -> str | None:
-        return None if name is None else names[name.lower()]
-
-    return AttachedWindow(
-        window.spec,
-        new(window.start),
-        new(window.end),
-        new(window.time),
-        tuple(names[name.lower()] for name in window.times),
-    )
 
 
 def _nested_queries(select: exp.Select, *sources: exp.Expr) -> bool:
@@ -291,7 +177,7 @@ def _above(
         if isinstance(inner, exp.Star) or (
             isinstance(inner, exp.Column) and isinstance(inner.this, exp.Star)
         ):
-            stars = _star(inner, sides, node)
+            stars = _star(inner, sides)
             if stars is None:
                 if rest and isinstance(inner, exp.Column):
                     items.append(item)  # the star of a relation that comes later
@@ -299,7 +185,7 @@ def _above(
                 return "the select list of a join of windows holds a * with more to it"
             if rest and isinstance(inner, exp.Star):
                 return "a * over a join of windows and further relations"
-            items += [exp.Column(this=identifier(name), table=prefix) for name in stars]
+            items += [_prefixed(star, prefix) for star in stars]
         else:
             items.append(item)
     result.set("expressions", items)
@@ -316,6 +202,8 @@ def _above(
                 for item, name in zip(items, names, strict=True)
             ],
         )
+    # what a join that comes later makes one column of
+    later = {i.name.lower() for join in rest for i in join.args.get("using") or ()}
     aliases = {i.alias.lower() for i in result.expressions if isinstance(i, exp.Alias)}
     result.set("joins", rest or None)
     result.set("from_", None)
@@ -325,7 +213,8 @@ def _above(
         value = result.args[clause]
         for part in value if isinstance(value, list) else [value]:
             if isinstance(part, exp.Expr):
-                _rename_columns(part, sides, prefix, aliases if clause in _AFTER else set())
+                kept = later | (aliases if clause in _AFTER else set())
+                _rename_columns(part, sides, prefix, kept)
     table = relation(relations.placeholder(node))
     if prefix is not None:
         table.set("alias", exp.TableAlias(this=prefix.copy()))
@@ -348,34 +237,38 @@ def _is_star(item: exp.Expr) -> bool:
     )
 
 
-def _star(star: exp.Expr, sides: Sides, node: WindowJoin) -> list[str] | None:
+def _prefixed(expr: exp.Expr, prefix: exp.Identifier | None) -> exp.Expr:
+    """An expression over the columns of a join, under the join's name if it has one."""
+    for col in expr.find_all(exp.Column):
+        if prefix is not None:
+            col.set("table", prefix.copy())
+    return expr
+
+
+def _star(star: exp.Expr, sides: Sides) -> list[exp.Expr] | None:
     """The columns that `*` or `a.*` means."""
     plain = star.this if isinstance(star, exp.Column) else star
     if any(plain.args.values()):
         return None  # EXCEPT and the like
     if isinstance(star, exp.Star):
-        return [c.name for c in node.schema]
+        return sides.all_columns()
     owner = star.table.lower() if isinstance(star, exp.Column) else ""
     if owner == sides.left.name.lower():
-        return list(sides.left_names.values())
+        return [column(name) for name in sides.left_names.values()]
     if owner == sides.right.name.lower():
-        return list(sides.right_names.values())
+        return [column(name) for name in sides.right_names.values()]
     return None
 
 
 def _rename_columns(
-    part: exp.Expr, sides: Sides, prefix: exp.Identifier | None, aliases: set[str]
+    part: exp.Expr, sides: Sides, prefix: exp.Identifier | None, kept: set[str]
 ) -> None:
     for col in list(part.find_all(exp.Column)):
         if isinstance(col.this, exp.Star) or (prefix is not None and col.table == prefix.name):
             continue
-        if not col.table and col.name.lower() in aliases:
+        if not col.table and col.name.lower() in kept:
             continue
         new = sides.column(col)
         if new is None:
             continue  # a column of a relation that comes later, or a name of the select list
-        if prefix is not None:
-            first = new.find(exp.Column)
-            if first is not None:
-                first.set("table", prefix.copy())
-        col.replace(new)
+        col.replace(_prefixed(new, prefix))

@@ -15,6 +15,7 @@ class Relations(Protocol):
     """What the binder of a whole query lends to the binding of a block."""
 
     catalog: Catalog
+    sql: str
 
     def placeholder(self, node: Node) -> str:
         """A name that stands for `node` in texts."""

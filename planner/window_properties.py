@@ -103,7 +103,7 @@ def query_properties(
     if source is None or any(query.args.get(key) for key in ("laterals", "pivots", "match")):
         return None
     kinds = [" ".join(filter(None, (j.side, j.kind))).upper() for j in joins]
-    if any(kind not in _JOIN_KEEPS_LEFT or j.args.get("using") or j.args.get("method")
+    if any(kind not in _JOIN_KEEPS_LEFT or j.args.get("method")
            for kind, j in zip(kinds, joins, strict=True)):  # fmt: skip
         return None
     below = _source_properties(source.this, relations, known)

@@ -67,6 +67,12 @@ SHAPES = {
     "full": joined("FULL JOIN"),
     "semi": joined("LEFT SEMI JOIN", "a.k, a.n, a.window_end"),
     "anti": joined("LEFT ANTI JOIN", "a.k, a.n, a.window_end"),
+    "full using": f"""SELECT k, a.n, b.s, window_end, a.window_start
+        FROM ({COUNTS.replace("{not_k}", "c")}) AS a FULL JOIN ({COUNTS.replace("{not_k}", "a")}) AS b
+        USING (window_start, window_end, k)""",
+    "natural": f"""SELECT k, n, window_end, b.most FROM ({COUNTS.replace("{not_k}", "c")}) AS a
+        NATURAL LEFT JOIN (SELECT k, window_end, MAX(v) AS most FROM {{window}} WHERE v > 60
+        GROUP BY k, window_start, window_end) AS b""",
     "in": f"""SELECT a.ts, a.k, a.window_end FROM {{window}} AS a WHERE a.k IN (
         SELECT b.k FROM {{window}} AS b WHERE {ON} AND b.v > 90)""",
     "not in": f"""SELECT a.ts, a.k, a.window_end FROM {{window}} AS a WHERE a.k NOT IN (
