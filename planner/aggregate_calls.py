@@ -10,6 +10,7 @@ from planner.aggregates import TIME_ORDERED, is_aggregate, ordering, pick_condit
 from planner.ast import UserAggregateCall
 from planner.logical import AggregateCall
 from planner.sql import literal, to_sql
+from planner.text_aggregates import TEXT_FUNCTIONS, texts_by_time
 
 
 def aggregates_in(clause: exp.Expr) -> list[exp.Expr]:
@@ -74,6 +75,7 @@ def read_call(node: exp.Expr, name: str, time_column: str) -> AggregateCall:
         condition = (
             exp.And(this=exp.Paren(this=condition), expression=present) if condition else present
         )
+    is_text = function in TEXT_FUNCTIONS and not wrapped and not distinct
     call = AggregateCall(
         name=name,
         function=f"{function} WITHIN GROUP" if wrapped else function,
@@ -83,11 +85,13 @@ def read_call(node: exp.Expr, name: str, time_column: str) -> AggregateCall:
         type="",
         condition=condition,
         distinct=distinct,
-        order=time_column if by_time else None,
+        order=time_column if by_time or is_text else None,
         user=inner.args["aggregate"] if isinstance(inner, UserAggregateCall) else None,
     )
     if by_time or (function in ("MIN_BY", "MAX_BY") and len(args) == 2 and not distinct):
         return replace(call, expr=_picking(call))
+    if is_text:
+        return replace(call, expr=texts_by_time(call))
     return call
 
 

@@ -23,6 +23,7 @@ from planner.approximate_aggregates import approx_count_distinct, approx_percent
 from planner.ast import UserAggregateCall
 from planner.logical import AggregateCall
 from planner.sql import column, conjunction, is_flat_type, literal, to_sql
+from planner.text_aggregates import TEXT_FUNCTIONS, listagg
 from runtime.spec import Accumulator, Column, UserAggregate
 
 # Every aggregate of Spark 4.x, as its function registry lists them: what is to be recognised as
@@ -71,7 +72,10 @@ def plan_aggregate(call: AggregateCall) -> AggregatePlan | NotMergeable:
         name, recipes = f"{call.function}(DISTINCT)", _DISTINCT_RECIPES
     recipe = recipes.get(call.function)
     if recipe is None:
-        return NotMergeable(f"{name} cannot be merged from partial results")
+        reason = f"{name} cannot be merged from partial results"
+        if call.function.partition(" ")[0] in TEXT_FUNCTIONS:
+            reason += ": LISTAGG(x, ',') alone is, which lists by time"
+        return NotMergeable(reason)
     return recipe(call)
 
 
@@ -331,6 +335,7 @@ _RECIPES: dict[str, Recipe] = {
     "PERCENTILE_APPROX": approx_percentile,
     "MIN_BY": _pick("first"),
     "MAX_BY": _pick("last"),
+    **dict.fromkeys(TEXT_FUNCTIONS, listagg),
     **{function: _pick(kind) for function, kind in TIME_ORDERED.items()},
 }
 

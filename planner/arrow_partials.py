@@ -97,6 +97,10 @@ def _set(args: list[Expression]) -> tuple[str, ...]:
     return (f"array<struct<{fields}>>",)
 
 
+def _rows(args: list[Expression]) -> tuple[str, ...]:
+    return (f"array<struct<o:{args[0].type},v:string>>",)
+
+
 def _is_hashed(type_: str) -> bool:
     """Whether the scan hashes values as Spark does: decimals only where they fit 64 bits."""
     digits = decimal_digits(type_)
@@ -115,5 +119,6 @@ _TYPES = {
     "first": _same,
     "last": _same,
     "set": _set,
+    "rows": _rows,
     "registers": _set,
 }

@@ -33,7 +33,8 @@ def rewrite_functions(tree: exp.Expr, *, keep: frozenset[str] = frozenset()) -> 
         keep: functions in capitals that stay as they are.
     """
     found = False
-    for call in list(tree.find_all(exp.Anonymous, exp.Column)):
+    # the inner ones first, as arguments are copied
+    for call in reversed(list(tree.find_all(exp.Anonymous, exp.Column))):
         name = call.name.upper()
         new: exp.Expr | None = None
         if isinstance(call, exp.Column):
@@ -63,6 +64,15 @@ def _rewritten(name: str, call: exp.Anonymous) -> exp.Expr | None:
     args = call.expressions
     if name in _RENAMED and len(args) == (1 if name == "WEEK" else 0):
         return exp.Anonymous(this=_RENAMED[name], expressions=[arg.copy() for arg in args])
+    if name == "LISTAGG" and len(args) == 1 and not isinstance(call.parent, exp.WithinGroup):
+        # Spark has nothing between the texts
+        texts = args[0].copy()
+        if isinstance(texts, exp.Distinct):
+            if len(texts.expressions) > 1:
+                return None
+            texts.append("expressions", literal(","))
+            return exp.Anonymous(this=call.this, expressions=[texts])
+        return exp.Anonymous(this=call.this, expressions=[texts, literal(",")])
     if name == "TO_TIMESTAMP_LTZ" and len(args) == 2 and _is_number(args[1]):
         precision = args[1].name
         if precision in _EPOCHS:

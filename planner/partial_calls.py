@@ -71,11 +71,13 @@ def _call_of(plan: AggregatePlan, accumulator: Accumulator, partial: Partial) ->
         function, args = "COUNT", []
     if accumulator.kind in ("first", "last"):
         args = [args[0].expressions[1], args[0].expressions[3]]
-    if function == "COLLECT_SET" and args[0].name == "NAMED_STRUCT":
+    if function.startswith("COLLECT_") and args[0].name == "NAMED_STRUCT":
         args = args[0].expressions[1::2]
     if function == "COUNT":
         args = [arg for arg in args if not isinstance(arg, exp.Star | exp.Literal)]
     kind = "set" if accumulator.is_distinct else accumulator.kind
+    if accumulator.kind == "listagg":
+        kind = "rows"
     if accumulator.kind == "approx_count_distinct":
         hashed = (hashed_value(partial.expr),)
         return PartialCall(

@@ -188,7 +188,7 @@ def local_window(window: Window) -> AlignedWindow:
 
 
 _OF_LISTS = frozenset(
-    ("count_distinct", "sum_distinct", "approx_count_distinct", "approx_percentile")
+    ("count_distinct", "sum_distinct", "approx_count_distinct", "approx_percentile", "listagg")
 )
 
 
@@ -208,7 +208,8 @@ class Accumulator:
             distinct structs; several accumulators may read one column of lists),
             `approx_count_distinct` (one column of lists of HyperLogLog registers, each
             `register << 6 | rank`; of a register's ranks the largest counts), `approx_percentile`
-            (one column of lists of values with weights, see `runtime.kernels.percentiles`), `user`
+            (one column of lists of values with weights, see `runtime.kernels.percentiles`),
+            `listagg` (one column of lists of rows, see `runtime.kernels.texts`), `user`
             (a person's own, its columns the fields of its state).
         columns: the partial columns, as the local stage names them. The merged columns have the
             same names and types; `first` and `last` yield only the last one.
@@ -220,6 +221,7 @@ class Accumulator:
             number of registers, and maybe tables, see `runtime.kernels.registers.estimates`; of
             `approx_percentile` the accuracy, then the percentages, from 0 to 1.
         function: what a `user` accumulator calls.
+        separator: what stands between the texts of `listagg`.
     """
 
     kind: str
@@ -227,6 +229,7 @@ class Accumulator:
     output: Column | None = None
     arguments: tuple[float, ...] = ()
     function: Aggregate | None = None
+    separator: str = ""
 
     @property
     def is_distinct(self) -> bool:

@@ -40,7 +40,7 @@ def _by_y(pick: Callable[..., tuple[int, int, int]]) -> Callable[[Rows], int]:
 
 _FIRST: Callable[[Rows], int] = lambda rows: rows[0][1]  # noqa: E731  (one of a list of such)
 
-_RESULTS: dict[str, Callable[[Rows], float]] = {
+_RESULTS: dict[str, Callable[[Rows], float | str]] = {
     "COUNT": len,
     "COUNT_IF": lambda rows: sum(x > LEAST for x in _xs(rows)),
     "APPROX_COUNT_DISTINCT": lambda rows: len(set(_xs(rows))),
@@ -53,6 +53,7 @@ _RESULTS: dict[str, Callable[[Rows], float]] = {
     "MAX_BY": _by_y(max),
     "FIRST_VALUE": _FIRST,
     "LAST_VALUE": lambda rows: rows[-1][1],
+    "LISTAGG": lambda rows: ",".join(map(str, _xs(rows))),
     "VAR_POP": lambda rows: _variance(rows, 0),
     "VAR_SAMP": lambda rows: _variance(rows, 1),
     "STDDEV_POP": lambda rows: math.sqrt(_variance(rows, 0)),
@@ -73,6 +74,7 @@ SAME = {
     "VARIANCE": "VAR_SAMP",
     "STDDEV": "STDDEV_SAMP",
     "STD": "STDDEV_SAMP",
+    "STRING_AGG": "LISTAGG",
     "EVERY": "BOOL_AND",
     "SOME": "BOOL_OR",
     "ANY": "BOOL_OR",
@@ -87,12 +89,14 @@ def call(name: str) -> str:
         return "COUNT(*)"
     if kind in ("COUNT_IF", "BOOL_AND", "BOOL_OR"):
         return f"{name}(x > {LEAST})"
+    if kind == "LISTAGG":
+        return f"{name}(x, ',')"
     if kind == "APPROX_PERCENTILE":
         return f"{name}(x, {SHARE})"
     return f"{name}(x, y)" if kind.endswith("_BY") else f"{name}(x)"
 
 
-def results(name: str) -> list[float]:
+def results(name: str) -> list[float | str]:
     """What an aggregate gives for each of the two windows."""
     kind = SAME.get(name, name)
     starts = (0, _SIZE)
@@ -123,7 +127,9 @@ def aggregate_picture(name: str) -> str:
     return "\n".join(lines)
 
 
-def _text(result: float) -> str:
+def _text(result: float | str) -> str:
+    if isinstance(result, str):
+        return f"'{result}'"
     if isinstance(result, bool):
         return str(result).upper()
     return str(result) if isinstance(result, int) else f"{result:.2f}"

@@ -155,6 +155,13 @@ AGGREGATES: dict[str, FunctionHelp] = {
         _aggregate("LAST(x)", "the x of the last row", _BY_TIME, "LAST(price)"),
         _aggregate("ANY_VALUE(x)", "some x: here that of the first row", _BY_TIME,
                    "ANY_VALUE(price)"),
+        _aggregate("LISTAGG(x [, separator])", "the texts in one, in the order of time",
+                   "With a comma between them unless another separator is given. Texts of one\n"
+                   "time stand in their own order. NULLs are left out; NULL if every x is.",
+                   "LISTAGG(bidder, ', ')"),
+        _aggregate("STRING_AGG(x [, separator])",
+                   "the texts in one: as LISTAGG, but with nothing between them by default", "",
+                   "STRING_AGG(bidder, ', ')"),
         _aggregate("VAR_POP(x)", "the variance of the values", "", "VAR_POP(price)"),
         _aggregate("VAR_SAMP(x)", "the variance of a sample (n - 1)", "NULL of a single value.",
                    "VAR_SAMP(price)"),

@@ -122,10 +122,10 @@ def test_all_aggregates_of_sessions_equal_brute_force(session: Any, files: pa.Ta
 def test_partition_keys_and_group_keys_may_differ(
     session: Any, files: pa.Table, partition: Sequence[str], keys: Sequence[str]
 ) -> None:
-    calls = ["COUNT(*)", "SUM(i)", "MIN(s)", "FIRST_VALUE(i)"]
+    calls = ["COUNT(*)", "SUM(i)", "MIN(s)", "FIRST_VALUE(i)", "LISTAGG(s)"]
     rows = with_sessions(files, partition, GAP_US)
     wanted = expected(rows, [f"sessions.{key}" for key in keys],
-                      [*calls[:3], "first(i ORDER BY ts)"])  # fmt: skip
+                      [*calls[:3], "first(i ORDER BY ts)", "string_agg(s, ',' ORDER BY ts)"])  # fmt: skip
     query = query_of(partition, keys, calls)
     for found in both_phases(session, query):
         same_rows(found, wanted)

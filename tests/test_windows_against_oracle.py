@@ -74,6 +74,12 @@ AGGREGATES = [
         "MAX_BY(i, s)",
         "last(i ORDER BY s, i NULLS FIRST) FILTER (WHERE s IS NOT NULL)",
     ),
+    ("LISTAGG(s)", "string_agg(s, ',' ORDER BY ts)"),
+    (
+        "LISTAGG(s, ' | ') FILTER (WHERE flag)",
+        "string_agg(s, ' | ' ORDER BY ts) FILTER (WHERE flag)",
+    ),
+    ("STRING_AGG(s)", "string_agg(s, '' ORDER BY ts)"),
     ("SUM(i) FILTER (WHERE flag)", None),
     ("COUNT(*) FILTER (WHERE d > 0 AND s <> 'b')", None),
     ("AVG(i + small) FILTER (WHERE i % 2 = 0)", None),

@@ -44,6 +44,7 @@ from runtime.kernels.columns import (
 from runtime.kernels.grouping import SortedGroups
 from runtime.kernels.percentiles import RangePercentiles, percentile_ranks
 from runtime.kernels.registers import RANK_BITS, estimates, inverse_sum, register_sums
+from runtime.kernels.texts import TextsByTime
 from runtime.kernels.value_lists import SliceValues
 from runtime.spec import Accumulator
 
@@ -102,6 +103,7 @@ def distinct_aggregates(
     stretches: dict[str, _Stretches] = {}
     counts: dict[str, _Count] = {}
     percentiles: dict[str, RangePercentiles] = {}
+    texts: dict[str, TextsByTime] = {}
     aggregates: dict[Accumulator, DistinctAggregate] = {}
     for each in accumulators:
         if not each.is_distinct:
@@ -111,6 +113,11 @@ def distinct_aggregates(
             if name not in percentiles:
                 percentiles[name] = RangePercentiles(slices.values[name], len(slices))
             aggregates[each] = _ApproximatePercentile(percentiles[name], each)
+            continue
+        if each.kind == "listagg":
+            if name not in texts:
+                texts[name] = TextsByTime(slices.values[name], len(slices))
+            aggregates[each] = _JoinedTexts(texts[name], each.separator)
             continue
         if each.kind == "approx_count_distinct":
             reached = _stretches(slices, _ranks_reached(slices.values[name]), ranges)
@@ -260,6 +267,20 @@ class _ApproximatePercentile(DistinctAggregate):
         return pa.ListArray.from_arrays(
             pa.array(offset), values, type=self._type, mask=pa.array(is_empty)
         )
+
+
+class _JoinedTexts(DistinctAggregate):
+    """LISTAGG; NULL without texts."""
+
+    def __init__(self, texts: TextsByTime, separator: str) -> None:
+        self._texts = texts
+        self._separator = separator
+
+    def of_windows(
+        self, first_window: int, oldest_slice: Int64Array, newest_slice: Int64Array
+    ) -> pa.Array:
+        """See DistinctAggregate."""
+        return self._texts.joined(oldest_slice, newest_slice, self._separator)
 
 
 class _ExactSum(DistinctAggregate):

@@ -7,6 +7,7 @@ import pyarrow as pa
 from runtime.arrow.types import arrow_type
 from runtime.errors import AnalysisError
 from runtime.kernels.percentile_summaries import summary_type
+from runtime.kernels.texts import rows_type
 from runtime.spec import Accumulator
 from runtime.stream_spec import StreamPartial
 
@@ -36,6 +37,8 @@ def partial_types(partial: StreamPartial, args: list[str]) -> list[pa.DataType]:
             return [pa.list_(pa.struct([(f"v{i}", arrow_type(a)) for i, a in enumerate(args)]))]
         case "registers":
             return [pa.list_(pa.int32())]
+        case "rows":
+            return [rows_type(arrow_type(args[0]))]
         case "percentiles":
             return [summary_type(arrow_type(args[0]))]
         case "user":

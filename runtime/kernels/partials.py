@@ -28,6 +28,7 @@ from runtime.kernels.columns import (
 )
 from runtime.kernels.grouping import Groups, SingleRows
 from runtime.kernels.percentile_summaries import merge_summaries, summaries_of_rows
+from runtime.kernels.texts import merge_rows, rows_of_groups
 from runtime.kernels.value_sets import (
     merge_registers,
     merge_sets,
@@ -50,7 +51,7 @@ def aggregate_rows(
     Args:
         spec: the kind and the names of the partial columns. `count` counts rows in which no
             argument is NULL; `set` lists the values that occur, `registers` those of registers,
-            `percentiles` sums up what is needed of them.
+            `percentiles` sums up what is needed of them, `rows` lists rows.
         types: the types of the partial columns.
         groups: the groups of the rows.
         args: the arguments, each a value a row.
@@ -64,6 +65,8 @@ def aggregate_rows(
         return [sets_of_rows(groups, args, condition, types[0])]
     if spec.kind == "registers":
         return [registers_of_rows(groups, args[0], condition)]
+    if spec.kind == "rows":
+        return [rows_of_groups(groups, args, condition, types[0])]
     if spec.kind == "percentiles":
         return [summaries_of_rows(groups, args[0], condition, int(spec.arguments[0]))]
     args = [one_chunk(arg) for arg in args]
@@ -104,6 +107,8 @@ def merge_partials(
         return [merge_sets(groups, columns[0])]
     if spec.kind == "registers":
         return [merge_registers(groups, columns[0])]
+    if spec.kind == "rows":
+        return [merge_rows(groups, columns[0])]
     if spec.kind == "percentiles":
         return [merge_summaries(groups, columns[0], int(spec.arguments[0]))]
     if spec.kind in ("first", "last"):

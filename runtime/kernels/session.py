@@ -160,7 +160,9 @@ class _Merged:
             if each.is_distinct:
                 name = each.columns[0]
                 if name not in values:
-                    values[name] = value_lists(columns[0]).of_slices(order, group)
+                    told_apart = each.kind != "listagg"
+                    lists = value_lists(columns[0], are_told_apart=told_apart)
+                    values[name] = lists.of_slices(order, group)
                 continue
             merge = accumulator(each, [plain_type(column.type) for column in columns])
             state = merge.take(merge.from_arrow(columns), order)

@@ -110,7 +110,9 @@ def group_slices(
     for each in spec.accumulators:
         columns = [table.column(name) for name in each.columns]
         if each.is_distinct:
-            lists.setdefault(each.columns[0], value_lists(columns[0]))
+            if each.columns[0] not in lists:
+                told_apart = each.kind != "listagg"
+                lists[each.columns[0]] = value_lists(columns[0], are_told_apart=told_apart)
             continue
         accumulators.append(accumulator(each, [plain_type(column.type) for column in columns]))
         states.append(accumulators[-1].from_arrow(columns))

@@ -90,17 +90,18 @@ class ValueLists:
         )
 
 
-def value_lists(column: pa.Array | pa.ChunkedArray) -> ValueLists:
+def value_lists(column: pa.Array | pa.ChunkedArray, *, are_told_apart: bool = True) -> ValueLists:
     """Take a column of lists apart.
 
     Args:
         column: lists of any flat type, or of structs of flat types, without NULLs in them; a
             list that is NULL has no values.
+        are_told_apart: whether the codes are needed; if not, all of them are 0.
     """
     offset = np.zeros(len(column) + 1, np.int64)
     np.cumsum(list_lengths(column), out=offset[1:])
     values = one_chunk(pc.list_flatten(column))
-    code, n_codes = _number(values)
+    code, n_codes = _number(values) if are_told_apart else (np.zeros(len(values), np.int64), 1)
     return ValueLists(offset, code, n_codes, values)
 
 

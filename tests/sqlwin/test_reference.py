@@ -161,12 +161,16 @@ def test_the_picture_of_an_aggregate_shows_what_duckdb_gives(name):
     call = aggregate_pictures.call(name)
     asked = call.replace(name, others.get(name, name), 1)
     rows = ", ".join(map(str, aggregate_pictures.ROWS))
-    ordered = asked.replace(")", " ORDER BY t)") if "FIRST" in asked or "LAST" in asked else asked
+    by_time = any(word in asked for word in ("FIRST", "LAST", "LISTAGG", "STRING_AGG"))
+    ordered = asked.replace(")", " ORDER BY t)") if by_time else asked
     expected = duckdb.sql(
         f"SELECT {ordered} FROM (VALUES {rows}) AS r(t, x, y) GROUP BY t // 10 ORDER BY t // 10"
     ).fetchall()
     assert aggregate_pictures.results(name) == [pytest.approx(value) for (value,) in expected]
     shown = re.findall(rf"{re.escape(call)} = (\S+)", AGGREGATES[name].picture)
+    if all(isinstance(value, str) for (value,) in expected):
+        assert shown == [f"'{value}'" for (value,) in expected]
+        return
     numbers = [{"TRUE": 1, "FALSE": 0}[text] if text.isalpha() else float(text) for text in shown]
     assert numbers == [pytest.approx(float(value), abs=0.005) for (value,) in expected]
 

@@ -48,6 +48,8 @@ SHAPES = {
         FROM {window} GROUP BY window_start, window_end""",
     "grouping sets": """SELECT k, x, window_end, GROUPING(x) AS all_x, COUNT(*) AS n, SUM(v) AS s
         FROM {window} GROUP BY window_start, window_end, k, ROLLUP (x)""",
+    "texts": """SELECT window_end, LISTAGG(k) AS ks, LISTAGG(CAST(v AS STRING), ' ') FILTER (WHERE v > 50) AS vs,
+        COUNT(*) AS n FROM {window} GROUP BY window_start, window_end""",
     "top-n of rows": """SELECT k, v, ts, window_end, rn FROM (SELECT *,
           ROW_NUMBER() OVER (PARTITION BY window_start, window_end ORDER BY v DESC, ts, k, x) AS rn
           FROM {window} WHERE v > 10) WHERE rn <= 3""",
