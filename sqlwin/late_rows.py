@@ -38,7 +38,9 @@ def late_target(catalog: SessionCatalog, name: str, sources: Sequence[StreamSour
             f"late rows of `{origin}` go to `{name}`, and there is no such table",
             hint=f"{what}CREATE TABLE {name} (..., {MISSED} TIMESTAMP(3)) WITH ('connector' = ...)",
         )
-    if any(source.name.lower() == found.name.lower() for source in sources):
+    # whatever options the statement gives to them
+    read = {source.name.lower().partition(" /*+ ")[0] for source in sources}
+    if found.name.lower() in read:
         raise AnalysisError(
             f"late rows of `{origin}` cannot go back to `{found.name}`, which the windows read",
             hint=f"'{LATE_ROWS}' takes the name of another table",

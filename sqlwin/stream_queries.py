@@ -266,13 +266,13 @@ class StreamQueries:
     def _identity(self, plan: Plan) -> Identity:
         tables: dict[str, str] = {}
         for entry in self._sources(plan):
-            name = base = _without_options(".".join(entry_name(entry)))
+            name = base = without_options(".".join(entry_name(entry)))
             number = 2
             while name in tables:  # the same table with other options
                 name, number = f"{base} {number}", number + 1
             tables[name] = _described(entry)
         return Identity(
-            plan=_without_options(_SPREAD.sub("", physical_text(plan))),
+            plan=without_options(_SPREAD.sub("", physical_text(plan))),
             tables=tables,
             settings={
                 "table.local-time-zone": str(self._spark.conf.get("spark.sql.session.timeZone")),
@@ -438,7 +438,7 @@ def _of_statement(error: Exception, directory: str, text: str) -> SqlwinError:
     return error
 
 
-def _without_options(text: str) -> str:
+def without_options(text: str) -> str:
     """A plan, or the name of a table, without the options that a statement gives to tables."""
     return _OPTIONS.sub("", text)
 

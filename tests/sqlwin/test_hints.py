@@ -22,6 +22,7 @@ from sqlwin.statements import (
     StatementSet,
     parse_statement,
 )
+from sqlwin.stream_queries import without_options
 from sqlwin.table_options import hint_remarks, with_options
 
 CLICKS = TableSpec(
@@ -163,6 +164,19 @@ def test_insert_gives_options_to_its_table() -> None:
     with pytest.raises(AnalysisError, match="OPTIONS is the only one"):
         parse_statement("INSERT INTO a /*+ BROADCAST(a) */ SELECT 1")
     assert isinstance(parse_statement("INSERT INTO a /* no hint */ SELECT 1"), Insert)
+
+
+def test_a_checkpoint_is_the_same_query_s_whatever_options_the_statement_gives() -> None:
+    plans = [
+        "TableSourceScan(table=[clicks /*+ OPTIONS('a' = '1', 'b' = 'x') */])",
+        "Calc(select=[id FROM clicks__options_0123456789ab AS clicks])",
+        "clicks /*+ OPTIONS('rows-per-second' = '5') */",
+    ]
+    assert [without_options(plan) for plan in plans] == [
+        "TableSourceScan(table=[clicks])",
+        "Calc(select=[id FROM clicks AS clicks])",
+        "clicks",
+    ]
 
 
 @pytest.mark.spark
