@@ -34,11 +34,8 @@ _EXAMPLE = "write /*+ OPTIONS('key' = 'value', ...) */ behind the name of a tabl
 
 def after_hints(sql: str, end: int) -> int:
     """Where the hints end that follow on a token which ends before `end`; `end` if none do."""
-    for start, stop in _comments(sql, end, len(sql)):
-        if not _is_hint(sql, start):
-            break
-        end = stop
-    return end
+    hints = [stop for start, stop in _comments(sql, end, len(sql)) if _is_hint(sql, start)]
+    return hints[-1] if hints else end
 
 
 def table_options(parser: SqlWinParser) -> TableOptions | None:
