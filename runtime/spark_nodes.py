@@ -10,6 +10,8 @@ from typing import Any
 
 # What counts the rows of an operator, named as `runtime.batch.meter` and `runtime.streaming` do it
 _OBSERVED = re.compile(r"CollectMetrics (?:sqlwin\.rows\.([\w.]+)|([\w.]+)-[0-9a-f]{32}),")
+# A stage of Python that is measured, named as `runtime.batch.meter` does it
+_STAGE = re.compile(r"\w+ measured_([\w.]+)\(")
 _LOOP = "WholeStageCodegen"
 _PYTHON = re.compile("Arrow|Pandas|Python|PySpark")
 # Scala's text of the metrics of a node, of edges, and of (number of a metric -> value)
@@ -51,6 +53,7 @@ class SparkNode:
         label: the operator that it is part of: the one whose rows are observed next above it, with
             no Python stage in between. Empty if there is none.
         in_loop: whether it is compiled into the loop that stands before it.
+        feeds: where there is no label: the operator whose stage of Python takes its rows.
     """
 
     name: str
@@ -58,6 +61,7 @@ class SparkNode:
     metrics: dict[str, str]
     label: str = ""
     in_loop: bool = False
+    feeds: str = ""
 
     @property
     def is_loop(self) -> bool:
@@ -140,14 +144,17 @@ def plan_nodes(store: Any, execution_id: int) -> list[SparkNode]:
     }
     loop_of = {inside: loop for loop, found in loops.items() for inside in found}
 
-    def label(node_id: int | None) -> str:
+    def place(node_id: int | None) -> tuple[str, str]:
+        """The label of a node, and what it feeds."""
+        first = node_id
         while node_id is not None:
             if observed := _OBSERVED.match(texts[node_id]):
-                return observed[1] or observed[2]
+                return observed[1] or observed[2], ""
             if _PYTHON.search(names[node_id]):
-                return ""
+                stage = _STAGE.match(texts[node_id]) if node_id != first else None
+                return "", stage[1] if stage else ""
             node_id = above.get(node_id)
-        return ""
+        return "", ""
 
     def made(node_id: int, within: int | None, in_loop: bool) -> SparkNode:
         metrics = {
@@ -155,7 +162,8 @@ def plan_nodes(store: Any, execution_id: int) -> list[SparkNode]:
             for name, number in _METRIC.findall(nodes[node_id].metrics().mkString(_SEPARATOR))
             if number in values
         }
-        return SparkNode(names[node_id], texts[node_id], metrics, label(within), in_loop)
+        label, feeds = place(within)
+        return SparkNode(names[node_id], texts[node_id], metrics, label, in_loop, feeds)
 
     found: list[SparkNode] = []
     begun: set[int] = set()
@@ -209,7 +217,7 @@ def _keys(plan: Sequence[SparkNode]) -> Iterator[_Key]:
             n_inside = next((n for n, each in enumerate(rest) if not each.in_loop), len(rest))
             loop = tuple(each.name for each in rest[:n_inside])
         name = _LOOP if node.is_loop else node.name
-        key = node.label, name, loop
+        key = node.label or node.feeds, name, loop
         seen[key] += 1
         yield *key, seen[key]
 

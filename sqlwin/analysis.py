@@ -134,7 +134,7 @@ def _labelled(figures: SparkFigures, prefix: str) -> SparkFigures:
     def own(label: str) -> str:
         return label.removeprefix(prefix) if label.startswith(prefix) else ""
 
-    nodes = [replace(node, label=own(node.label)) for node in figures.nodes]
+    nodes = [replace(n, label=own(n.label), feeds=own(n.feeds)) for n in figures.nodes]
     stages = [replace(s, labels=frozenset(map(own, s.labels)) - {""}) for s in figures.stages]
     return SparkFigures(tuple(nodes), tuple(stages))
 
@@ -412,11 +412,19 @@ def _stage(stage: StageFigures) -> Json:
     }
 
 
+def _operator_of(node: SparkNode, operators: dict[str, Json]) -> str | None:
+    """The operator that a node is part of: what feeds a stage of Python is the one below that."""
+    if node.label in operators:
+        return node.label
+    below = operators[node.feeds]["inputs"] if node.feeds in operators else []
+    return str(below[0]) if len(below) == 1 else None
+
+
 def _spark_node(node: SparkNode, operators: dict[str, Json]) -> Json:
     metrics = {name: " ".join(text.split()) for name, text in sorted(node.metrics.items())}
     return {
         "name": node.name.strip(),
-        "operator": node.label if node.label in operators else None,
+        "operator": _operator_of(node, operators),
         "in_loop": node.in_loop,
         "rows_out": node.rows_out,
         "seconds": node.seconds,

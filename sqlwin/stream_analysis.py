@@ -7,11 +7,12 @@ those of the micro-batches that were done when the stream was stopped.
 
 from __future__ import annotations
 
+import re
 import signal
 import statistics
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -23,6 +24,7 @@ from planner.logical import Node
 from runtime.batch.meter import Measured, Meter
 from runtime.errors import ExecutionError
 from runtime.spark import forget_connection
+from runtime.spark_nodes import SparkNode
 from runtime.spark_status import SparkFigures, StageFigures, Watch
 from runtime.streaming.heartbeat import is_heartbeat
 from runtime.streaming.local_stage import SOURCE_ROWS
@@ -36,6 +38,8 @@ _POLL_SECONDS = 0.2
 _MOST_BATCHES = 100
 # A watermark this high comes from the end of the input alone
 _END_US = 2**61
+# What reads the end of the input and the clock, and puts them beside the rows
+_ADDED = re.compile(r"-1 AS \$source|^FileScan json \[watermark_us#|RatePerMicroBatch|^Union")
 # What Spark does in a micro-batch, by its names, in words
 _PHASES = {
     "addBatch": "computing",
@@ -176,6 +180,7 @@ def _document(
     reports.take(stream)
     ended, seconds = end
     figures = Watch(spark, stream.run_id).micro_batches(_MOST_BATCHES)
+    figures = replace(figures, nodes=tuple(_of_query(figures.nodes)))
     batches = list(reports.batches.values())
     tree = query["trees"]["physical"]["operators"]
     measured = _measured(meter.results(), batches, {each["id"]: each for each in tree})
@@ -195,6 +200,19 @@ def _document(
     document = {**query, "analysis": found}
     document["text"] = query["text"] + "\n" + analysis_text(document)
     return document
+
+
+def _of_query(nodes: Sequence[SparkNode]) -> Iterator[SparkNode]:
+    """The nodes without those of sources that sqlwin adds, and without loops of these alone."""
+    held: SparkNode | None = None
+    for node in nodes:
+        if node.is_loop:
+            held = node
+        elif not _ADDED.search(node.description):
+            if node.in_loop and held is not None:
+                yield held
+            held = None
+            yield node
 
 
 def _measured(

@@ -28,6 +28,9 @@ from runtime.kernels.blobs import from_blobs
 ArrowFunction = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 Wrap = Callable[[ArrowFunction], ArrowFunction]
 
+# Functions of measured stages are called so, and then by the operator
+MEASURED = "measured_"
+
 # (operator, stage, partition) -> what its task counted
 _Records = dict[tuple[str, int, int], dict[str, float]]
 
@@ -230,6 +233,8 @@ def _measured(function: ArrowFunction, label: str, records: Any) -> ArrowFunctio
                 _add(figures, "bytes_out", result.column("partials").nbytes)
             yield result
 
+    # Spark shows the name in its plans
+    run.__name__ = f"{MEASURED}{label}"
     return run
 
 

@@ -11,6 +11,7 @@ from runtime.batch.meter import Measured
 from runtime.spark_nodes import SparkNode, added_up, plan_nodes
 from runtime.spark_status import SparkFigures, StageFigures, _labels
 from sqlwin.analysis import analysis_document
+from sqlwin.stream_analysis import _of_query
 
 PLAN = {
     "p0": "Sort",
@@ -194,10 +195,14 @@ def test_nodes_of_a_micro_batch_have_the_metrics_that_spark_prints_and_an_operat
     join = Java(id=1, name="ShuffledHashJoin", desc="ShuffledHashJoin [a]", metrics=metrics)
     transform = Java(id=2, name="TransformWithStateInPySpark", desc="", metrics=Sequence())
     below = Java(id=3, name="Sort", desc="Sort [key_group]", metrics=Sequence())
-    edges = [f"SparkPlanGraphEdge({i + 1},{i})" for i in range(3)]
-    store = Store(Sequence(observed, join, transform, below), Sequence(*edges), {})
-    found = plan_nodes(store, 1)
-    assert [node.label for node in found] == ["p5", "p5", "", ""]
+    stage = "MapInArrow measured_p5($keep#1, $source#2)#5, [key_group#6]"
+    local = Java(id=4, name="MapInArrow", desc=stage, metrics=Sequence())
+    scan = Java(id=5, name="MicroBatchScan", desc="MicroBatchScan[id#1]", metrics=Sequence())
+    edges = [f"SparkPlanGraphEdge({i + 1},{i})" for i in range(5)]
+    nodes = Sequence(observed, join, transform, below, local, scan)
+    found = plan_nodes(Store(nodes, Sequence(*edges), {}), 1)
+    assert [node.label for node in found] == ["p5", "p5", "", "", "", ""]
+    assert [node.feeds for node in found] == ["", "", "", "", "", "p5"]
     assert (found[1].rows_out, found[1].seconds, found[1].spilled_bytes) == (1234, 1.5, None)
 
 
@@ -228,6 +233,23 @@ def test_nodes_of_micro_batches_add_up_however_spark_planned_them() -> None:
     assert found[3] == scan
 
 
+def test_sources_that_only_sqlwin_reads_are_left_out() -> None:
+    own = "Project [false AS $keep#1, -1 AS $source#2, coalesce(watermark_us#3L, 0) AS $watermark]"
+    loop = SparkNode("WholeStageCodegen (1)", "", {"duration": "1 s"})
+    project = SparkNode("Project", "Project [a#1]", {}, in_loop=True)
+    scan = SparkNode("MicroBatchScan", "MicroBatchScan[a#1] (Python)", {})
+    nodes = [
+        SparkNode("Union", "Union", {}),
+        loop,
+        project,
+        scan,
+        loop,
+        SparkNode("Project", own, {}, in_loop=True),
+        SparkNode("Scan json ", "FileScan json [watermark_us#3L] Batched: false", {}),
+    ]
+    assert list(_of_query(nodes)) == [loop, project, scan]
+
+
 def test_the_text_shows_what_spark_ran_of_each_operator() -> None:
     nodes = [
         SparkNode("CollectMetrics", "", {}, "p1"),
@@ -236,16 +258,18 @@ def test_the_text_shows_what_spark_ran_of_each_operator() -> None:
         SparkNode("BroadcastHashJoin", "", {"number of output rows": "7"}, "p1", in_loop=True),
         SparkNode("MapInArrow", "", {"time to run Python workers": "5 s"}, ""),
         SparkNode("Union", "", {}, "p5"),
+        SparkNode("Scan parquet", "", {"number of output rows": "12"}, feeds="p5"),
     ]
     explained = query()
     explained["analysis"] = figures(*nodes)
     text = analysis_text(explained)
     lines = [" ".join(line.split()) for line in text.splitlines()]
     head = lines.index("Spark's operators rows out time memory part of")
-    assert lines[head + 1 : head + 5] == [
+    assert lines[head + 1 : head + 6] == [
         "WholeStageCodegen 1.50 s Calc",
         "Project Calc",
         "BroadcastHashJoin 7 Calc",
+        "Scan parquet 12 TableSourceScan",
         "",
     ]
     assert "\n  BroadcastHashJoin " in text
