@@ -13,10 +13,10 @@ from planner.explain import explain, idle_rules
 from planner.logical import Node
 from planner.operator_text import Operator
 from planner.operators import logical_operators, physical_operators
-from planner.optimizer import Rule, TraceEntry
+from planner.optimizer import TraceEntry
 from planner.physical import SharedExchange
 from planner.plan import Plan
-from planner.rules import LOGICAL_STAGES, PHYSICAL_STAGES
+from planner.rules import LOGICAL_STAGES, PHYSICAL_STAGES, SCAN_STAGES, SHARING_RULE
 from planner.window_text import months_parameters, window_kind, window_parameters
 from planner.window_uses import window_uses
 
@@ -159,22 +159,30 @@ def _rules(plan: Plan) -> Json:
         "applied": [_entry(entry) for entry in entries if entry.reason is None],
         "refused": [_entry(entry) for entry in entries if entry.reason is not None],
         "left_to_spark": list(plan.notes),
-        "idle": [{"rule": name, "summary": _SUMMARIES.get(name, "")} for name in idle_rules(plan)],
+        "idle": [{"rule": name, "summary": rule_summary(name)} for name in idle_rules(plan)],
     }
 
 
 def _entry(entry: TraceEntry) -> Json:
-    found = {"rule": entry.rule, "summary": _SUMMARIES.get(entry.rule, ""), "node": entry.node}
+    found = {"rule": entry.rule, "summary": rule_summary(entry.rule), "node": entry.node}
     return found if entry.reason is None else {**found, "reason": entry.reason}
 
 
-def _summary(rule: Rule) -> str:
+def rule_summary(name: str) -> str:
+    """What a rule does, in a sentence."""
+    return _SUMMARIES[name]
+
+
+def _summary(rule: Callable[..., object]) -> str:
     """The first line of a rule's docstring."""
     return (inspect.getdoc(rule) or "").split("\n\n")[0].replace("\n", " ")
 
 
 _SUMMARIES = {
-    rule.__name__: _summary(rule)
-    for stage in (*LOGICAL_STAGES, *PHYSICAL_STAGES)
-    for rule in stage.rules
+    **{
+        rule.__name__: _summary(rule)
+        for stage in (*LOGICAL_STAGES, *PHYSICAL_STAGES, *SCAN_STAGES)
+        for rule in stage.rules
+    },
+    SHARING_RULE.__name__: _summary(SHARING_RULE),
 }
