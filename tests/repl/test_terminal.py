@@ -73,6 +73,16 @@ def test_an_error_shows_the_caret_under_the_line_and_the_prompt_comes_back(promp
     prompt.see("1 row (")
 
 
+def test_of_a_line_that_is_wider_than_the_screen_the_part_with_the_error_is_shown(prompt):
+    prompt.type("ok; " * 40 + "wrong here;\r")
+    told = prompt.see(
+        "at line 1, column 161", "…", "wrong here", "^^^^^^^^^^", "Columns: a, b.", PROMPT
+    )
+    line, carets = told.split("column 161")[1].splitlines()[1:3]
+    assert line.index("wrong here") == carets.index("^")
+    assert max(len(line), len(carets)) <= prompt.screen.columns
+
+
 def test_ctrl_c_cancels_what_runs_and_the_prompt_comes_back(prompt):
     prompt.run("hang;")
     prompt.shows("Running")
