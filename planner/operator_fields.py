@@ -17,6 +17,7 @@ from planner.logical import (
     WindowKey,
 )
 from planner.operator_text import Operator, item_text, operator, unquoted
+from planner.rendering import quote_string
 from runtime.scan_spec import ScanSource
 
 _FIELD_NAMES = {"keys": "groupBy", "key_exprs": "groupBy", "window_keys": "windows"}
@@ -78,7 +79,8 @@ def merge_text(plan: AggregatePlan) -> str:
     merges = []
     for acc in plan.accumulators:
         name = f" AS {acc.output.name}" if acc.output is not None else ""
-        merges.append(f"{acc.kind.upper()}({', '.join(acc.columns)}){name}")
+        args = [*acc.columns, *([quote_string(acc.separator)] if acc.separator else [])]
+        merges.append(f"{acc.kind.upper()}({', '.join(args)}){name}")
     return ", ".join(merges)
 
 
