@@ -179,6 +179,30 @@ def plan_nodes(store: Any, execution_id: int) -> list[SparkNode]:
     return found
 
 
+def that_ran(nodes: Sequence[SparkNode]) -> list[SparkNode]:
+    """The nodes without those that Spark planned once more and had no need to run.
+
+    The plan of what reads cached rows has the plan that made them below it.
+    """
+
+    def is_measured(node: SparkNode) -> bool:
+        return any(amount(text) > 0 for text in node.metrics.values())
+
+    def kind(node: SparkNode) -> tuple[str, str, str]:
+        return node.label, node.feeds, _LOOP if node.is_loop else node.name
+
+    measured = {kind(node) for node in nodes if is_measured(node)}
+    found: list[SparkNode] = []
+    is_loop_idle = False
+    for node in nodes:
+        is_idle = bool(node.metrics) and not is_measured(node) and kind(node) in measured
+        if node.is_loop:
+            is_loop_idle = is_idle
+        if not (is_loop_idle if node.in_loop else is_idle):
+            found.append(node)
+    return found
+
+
 def added_up(plans: Iterable[Sequence[SparkNode]]) -> list[SparkNode]:
     """The nodes of a plan that ran again and again, with the figures of all runs.
 

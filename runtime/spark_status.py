@@ -12,7 +12,7 @@ from uuid import uuid4
 
 from pyspark.sql import SparkSession
 
-from runtime.spark_nodes import SparkNode, added_up, has_figures, listed, plan_nodes
+from runtime.spark_nodes import SparkNode, added_up, has_figures, listed, plan_nodes, that_ran
 
 # A stage of more tasks is summarised from this many
 _MOST_TASKS = 10_000
@@ -90,7 +90,8 @@ class Watch:
         executions = self._executions()
         plans = [plan_nodes(self._store(), each.executionId()) for each in executions]
         return SparkFigures(
-            tuple(node for plan in plans for node in plan), self._stages(executions, plans)
+            tuple(that_ran([node for plan in plans for node in plan])),
+            self._stages(executions, plans),
         )
 
     def micro_batches(self, last: int) -> SparkFigures:

@@ -8,7 +8,7 @@ import pytest
 
 from planner.explain_analysis import analysis_text
 from runtime.batch.meter import Measured
-from runtime.spark_nodes import SparkNode, added_up, plan_nodes
+from runtime.spark_nodes import SparkNode, added_up, plan_nodes, that_ran
 from runtime.spark_status import SparkFigures, StageFigures, _labels
 from sqlwin.analysis import analysis_document
 from sqlwin.stream_analysis import _of_query
@@ -231,6 +231,25 @@ def test_nodes_of_micro_batches_add_up_however_spark_planned_them() -> None:
     assert found[0].seconds == pytest.approx(2.0)
     assert found[4].seconds == pytest.approx(0.003)
     assert found[3] == scan
+
+
+def test_what_spark_planned_again_and_did_not_run_is_left_out() -> None:
+    def plan(seconds: str, rows: str) -> list[SparkNode]:
+        return [
+            SparkNode("WholeStageCodegen (1)", "", {"duration": seconds}, "p5"),
+            SparkNode("Project", "", {}, "p5", in_loop=True),
+            SparkNode("Filter", "", {"number of output rows": rows}, "p5", in_loop=True),
+            SparkNode("Scan parquet", "", {"number of output rows": rows}, "p5"),
+        ]
+
+    union = SparkNode("Union", "", {}, "p5")
+    assert that_ran([*plan("1.5 s", "7"), union, *plan("0 ms", "0")]) == [
+        *plan("1.5 s", "7"),
+        union,
+    ]
+    assert that_ran(plan("0 ms", "0")) == plan("0 ms", "0"), "an empty table was read all the same"
+    empty = [*plan("1.5 s", "7"), *plan("3 ms", "0")[:3]]
+    assert that_ran(empty) == empty
 
 
 def test_sources_that_only_sqlwin_reads_are_left_out() -> None:
