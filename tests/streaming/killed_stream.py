@@ -16,16 +16,18 @@ CONF = {
 
 
 def tables(directory: Path) -> str:
-    """The tables: `readings`, a directory of files, and `totals`."""
+    """The tables: `readings`, a directory of files, `totals`, and `too_late` for late readings."""
     return f"""
         CREATE TABLE readings (
           k INT, v BIGINT, ts TIMESTAMP(6),
           WATERMARK FOR ts AS ts - INTERVAL '5' SECOND
         ) WITH (
           'connector' = 'filesystem', 'path' = '{directory}/in', 'format' = 'parquet',
-          'max-files-per-trigger' = '1');
+          'max-files-per-trigger' = '1', 'late-rows' = 'too_late');
         CREATE TABLE totals (k INT, window_end TIMESTAMP(3), n BIGINT, total BIGINT)
         WITH ('connector' = 'filesystem', 'path' = '{directory}/out', 'format' = 'parquet');
+        CREATE TABLE too_late (v BIGINT, missed_watermark TIMESTAMP(6))
+        WITH ('connector' = 'filesystem', 'path' = '{directory}/late', 'format' = 'parquet');
     """
 
 
