@@ -27,7 +27,7 @@ from runtime.kernels.columns import Int64Array, int64_values, one_chunk
 from runtime.kernels.merge import merge_slices
 from runtime.spec import Accumulator, CalendarCumulate, Cumulate, Session, WindowAggregation
 from runtime.stream_spec import LATE_ROW
-from runtime.streaming.slice_state import SliceState
+from runtime.streaming.slice_state import SliceState, slab_us
 from runtime.streaming.state import BlobStore, decode_facts, encode_facts
 from runtime.streaming.updates import Moment, UpdateLog, UpdateRules
 from runtime.streaming.watermarks import (
@@ -151,7 +151,8 @@ class WindowOperator:
         self._slices = SliceState(
             store,
             facts.get("slices"),
-            window,
+            self._assigner,
+            slab_us(window),
             len(spec.aggregation.keys),
             spec.aggregation.slice_end,
             spec.partials,

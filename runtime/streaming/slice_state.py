@@ -10,12 +10,12 @@ last window of its slices is closed.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
 
-from runtime.kernels.columns import Int64Array, int64_values, one_chunk
+from runtime.kernels.columns import BoolArray, Int64Array, int64_values, one_chunk
 from runtime.kernels.compact import merge_equal_slices
 from runtime.spec import Accumulator, AlignedWindow
 from runtime.streaming.state import (
@@ -79,13 +79,32 @@ class _Slab:
         return sum(chunk.n_rows for chunk in self.chunks)
 
 
+class WindowEnds(Protocol):
+    """Which windows slices are in; a `SliceAssigner` is one."""
+
+    def first_window_end(self, slice_end: Int64Array) -> Int64Array:
+        """The end of the oldest window that each slice belongs to."""
+
+    def last_window_end(self, slice_end: Int64Array) -> Int64Array:
+        """The end of the newest one."""
+
+
+def slab_us(window: AlignedWindow) -> int:
+    """How much time the slices of a chunk may be spread over."""
+    return max(
+        slice_assigner(window).window_end_stride_us,
+        window.slice_width_us * -(-window.slices_per_window // _SLABS_PER_WINDOW),
+    )
+
+
 class SliceState:
     """The live slices of one key group.
 
     Args:
         store: where they are kept.
         facts: what `facts` said at the end of the last micro-batch; None at first.
-        window: the window.
+        windows: the windows that slices are in.
+        slab_us: how much time the slices of a chunk may be spread over.
         n_keys: how many columns of the partials are keys.
         slice_end: the name of the slice end column, int64 microseconds.
         accumulators: the accumulators by their partial columns.
@@ -95,17 +114,15 @@ class SliceState:
         self,
         store: BlobStore,
         facts: list[Any] | None,
-        window: AlignedWindow,
+        windows: WindowEnds,
+        slab_us: int,
         n_keys: int,
         slice_end: str,
         accumulators: tuple[Accumulator, ...],
     ) -> None:
         self._store = store
-        self._assigner = slice_assigner(window)
-        self._slab_us = max(
-            self._assigner.window_end_stride_us,
-            window.slice_width_us * -(-window.slices_per_window // _SLABS_PER_WINDOW),
-        )
+        self._windows = windows
+        self._slab_us = slab_us
         self._n_keys = n_keys
         self._slice_end = slice_end
         self._accumulators = accumulators
@@ -144,10 +161,31 @@ class SliceState:
 
         Chunks are read as a whole, so those of some later slices come with them.
         """
+        first, _ = self.chunk_ends()
+        return self.tables(self._windows.first_window_end(first) <= window_end_us)
+
+    def chunk_ends(self) -> tuple[Int64Array, Int64Array]:
+        """The oldest slice end of each chunk, and the newest."""
+        ends = self.ends().reshape(-1, 2)
+        return ends[:, 0], ends[:, 1]
+
+    def tables(self, is_read: BoolArray) -> list[pa.Table]:
+        """The partials of some chunks, by their places in `chunk_ends`."""
         chunks = self._chunks()
-        first = np.array([chunk.first_us for chunk in chunks], np.int64)
-        is_read = self._assigner.first_window_end(first) <= window_end_us
         return [self._table(chunks[place]) for place in np.flatnonzero(is_read).tolist()]
+
+    def take(self, is_taken: BoolArray) -> list[pa.Table]:
+        """The same, and they are kept no longer."""
+        tables = self.tables(is_taken)
+        self.remove(is_taken)
+        return tables
+
+    def remove(self, is_removed: BoolArray) -> None:
+        """Drop some chunks, by their places in `chunk_ends`."""
+        kept = [(slab, chunk) for slab in self._slabs.values() for chunk in slab.chunks]
+        for place in np.flatnonzero(is_removed).tolist():
+            self._remove(*kept[place])
+        self._forget_empty_slabs()
 
     def append(self, table: pa.Table) -> None:
         """Keep more partials; slices may have some already."""
@@ -161,22 +199,18 @@ class SliceState:
             slab = self._slabs.setdefault(end, _Slab())
             small = [chunk for chunk in slab.chunks if chunk.n_bytes < _SMALL_BYTES]
             if slab.n_rows + part.num_rows > 2 * slab.n_merged + _FEW_ROWS:
-                merged = self._merged([*self._take(slab, slab.chunks), part])
+                merged = self._merged([*self._taken(slab, slab.chunks), part])
                 self._write(slab, merged)
                 slab.n_merged = merged.num_rows
             elif len(small) >= _MANY_CHUNKS:
-                self._write(slab, self._merged([*self._take(slab, small), part]))
+                self._write(slab, self._merged([*self._taken(slab, small), part]))
             else:
                 self._write(slab, self._merged([part]))
 
     def expire(self, closed_until_us: int) -> None:
         """Drop the slices of which no window ends after `closed_until_us`."""
-        kept = [(slab, chunk) for slab in self._slabs.values() for chunk in slab.chunks]
-        last = np.array([chunk.last_us for _, chunk in kept], np.int64)
-        is_closed = self._assigner.last_window_end(last) <= closed_until_us
-        for place in np.flatnonzero(is_closed).tolist():
-            self._remove(*kept[place])
-        self._forget_empty_slabs()
+        _, last = self.chunk_ends()
+        self.remove(self._windows.last_window_end(last) <= closed_until_us)
 
     def cumulate(self, until_us: int) -> None:
         """Make one slice, ending at `until_us`, of all slices up to there.
@@ -191,9 +225,9 @@ class SliceState:
         ]
         if not old or (len(old) == 1 and old[0][1].first_us == until_us):
             return
-        table = pa.concat_tables(each for slab, chunk in old for each in self._take(slab, [chunk]))
+        table = pa.concat_tables(each for slab, chunk in old for each in self._taken(slab, [chunk]))
         ends = int64_values(one_chunk(table.column(self._slice_end)))
-        is_live = self._assigner.last_window_end(ends) > until_us
+        is_live = self._windows.last_window_end(ends) > until_us
         if not is_live.all():
             # those of an older maximal window in a chunk that was not dropped yet
             table, ends = table.filter(pa.array(is_live)), ends[is_live]
@@ -228,7 +262,7 @@ class SliceState:
             _CACHE.put(chunk.name, piece)
             slab.chunks.append(chunk)
 
-    def _take(self, slab: _Slab, chunks: list[Chunk]) -> list[pa.Table]:
+    def _taken(self, slab: _Slab, chunks: list[Chunk]) -> list[pa.Table]:
         """The tables of some chunks, which are removed."""
         tables = [self._table(chunk) for chunk in chunks]
         for chunk in list(chunks):

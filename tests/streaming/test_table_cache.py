@@ -4,8 +4,9 @@ import pyarrow as pa
 
 from runtime.spec import Accumulator, Hop
 from runtime.streaming import slice_state
-from runtime.streaming.slice_state import SliceState
+from runtime.streaming.slice_state import SliceState, slab_us
 from runtime.streaming.table_cache import TableCache, unique_name
+from runtime.windows.aligned import slice_assigner
 
 
 def table(n_rows):
@@ -48,7 +49,9 @@ class Store(dict):
 
 
 def slices(store, facts):
-    return SliceState(store, facts, Hop(10, 40), 1, "$slice_end", (Accumulator("sum", ("s",)),))
+    sums = (Accumulator("sum", ("s",)),)
+    windows = slice_assigner(Hop(10, 40))
+    return SliceState(store, facts, windows, slab_us(Hop(10, 40)), 1, "$slice_end", sums)
 
 
 def partials(*rows):
