@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
 from runtime.expressions import Expression
-from runtime.spec import Window, WindowAggregation
+from runtime.spec import Tumble, Window, WindowAggregation
 from runtime.steps import Step
 
 if TYPE_CHECKING:
@@ -121,6 +121,48 @@ class StreamWindowStep:
     aggregation: WindowAggregation
     number: int
     label: str = ""
+
+
+@dataclass(frozen=True)
+class StreamReader:
+    """One of the window aggregations that read shared slices.
+
+    Attributes:
+        name: what it is for, in messages: the table that its windows go to.
+        aggregation: TUMBLE, HOP or CUMULATE over slices that are finer than its own.
+        slices: the widest slices of one width that its own are made of.
+        columns: keys, slice end and partial columns: the name of each among the shared ones, and
+            the one that `aggregation` gives it.
+    """
+
+    name: str
+    aggregation: WindowAggregation
+    slices: Tumble
+    columns: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True)
+class StreamSharedStep:
+    """A window operator that keeps its slices once for several window aggregations.
+
+    Attributes:
+        input: the local stage, on the slices that those of all readers are made of, with the
+            partials of all.
+        readers: the aggregations.
+    """
+
+    input: StreamLocalStep
+    readers: tuple[StreamReader, ...]
+
+
+@dataclass(frozen=True)
+class BatchWindowsStep:
+    """What a micro-batch brought of the windows of one reader, for what is computed of them.
+
+    Its rows are keys, window start and end, and merged columns.
+    """
+
+    reader: int
 
 
 @dataclass(frozen=True)
