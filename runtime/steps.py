@@ -182,4 +182,16 @@ class MeasuredStep:
     label: str
 
 
-Step: TypeAlias = "SqlStep | ExpandStep | LocalStep | GlobalStep | MeasuredStep | StreamStep"
+@dataclass(frozen=True)
+class BatchWindowsStep:
+    """What a micro-batch brought of the windows of one reader, for what is computed of them.
+
+    Its rows are keys, window start and end, and merged columns.
+    """
+
+    reader: int
+
+
+Step: TypeAlias = (
+    "SqlStep | ExpandStep | LocalStep | GlobalStep | MeasuredStep | BatchWindowsStep | StreamStep"
+)

@@ -156,16 +156,6 @@ class StreamSharedStep:
 
 
 @dataclass(frozen=True)
-class BatchWindowsStep:
-    """What a micro-batch brought of the windows of one reader, for what is computed of them.
-
-    Its rows are keys, window start and end, and merged columns.
-    """
-
-    reader: int
-
-
-@dataclass(frozen=True)
 class StreamRegroupStep:
     """Results of windows grouped once more, by columns that tell their windows apart.
 

@@ -23,6 +23,7 @@ from runtime.batch.shared import SharedPartials, exchange_shared, scan_shared
 from runtime.scan_spec import DEFAULT_BUFFER_BYTES, ScanLocalStep
 from runtime.steps import (
     ArrowLocalStep,
+    BatchWindowsStep,
     ExchangeStep,
     ExpandStep,
     GlobalStep,
@@ -101,7 +102,13 @@ class _Building:
                 return self._observed(partials, step.label)
             case MeasuredStep():
                 return self._observed(self.dataframe(step.input), step.label)
-            case StreamWindowStep() | StreamRegroupStep() | StreamRankStep() | StreamJoinStep():
+            case (
+                StreamWindowStep()
+                | StreamRegroupStep()
+                | StreamRankStep()
+                | StreamJoinStep()
+                | BatchWindowsStep()
+            ):
                 raise TypeError(f"{type(step).__name__} has no batch form")
             case GlobalStep():
                 return self._windows(step)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import replace
 
 import pyarrow as pa
 from pyspark import SparkContext, TaskContext
@@ -30,7 +29,7 @@ from runtime.batch.meter import Meter, Wrap, as_it_is
 from runtime.errors import AnalysisError
 from runtime.kernels.blobs import from_blobs
 from runtime.scan.wall_clock import is_known_zone
-from runtime.spec import Session
+from runtime.spec import Accumulator, Session, WindowAggregation
 from runtime.steps import ExpandStep, MeasuredStep, SqlStep, Step
 from runtime.stream_spec import (
     CLOCK,
@@ -141,21 +140,15 @@ def _windows(
             "a SESSION is put out once: it knows no early firing and no allowed lateness",
             hint="RESET 'table.exec.emit.allow-lateness' and 'table.exec.emit.early-fire.enabled'",
         )
-    for key, value in STATE_SETTINGS.items():
-        spark.conf.set(key, value)
-    below = streaming_dataframe(spark, local.input, options, meter)
-    with temporary_view(spark, below) as source:
-        has_clock = goes_by_clock(local, options)
-        sql = local_sql(local, source, has_clock)
-        rows = spark.sql(sql.text)
-    rows = with_own_sources(rows, spark, options, is_cascade=local.is_cascade, has_clock=has_clock)
-    plan = _local_plan(local, sql, rows.schema, options)
+    rows, plan = local_rows(spark, local, options, meter)
     aggregation = with_spark_tables(spark, step.aggregation)
-    processor = _processor(replace(step, aggregation=aggregation), plan, options)
+    processor = ProcessorSpec(
+        _operator(local, aggregation, plan, options), _time_types(local), local.time_zone
+    )
     wrap = _wrap(meter, local.label)
     tasks = None if meter is None else meter.tasks(step.label)
     told = (
-        rows.mapInArrow(wrap(_run_local(plan)), MESSAGE_DDL)
+        rows.mapInArrow(wrap(run_local(plan)), MESSAGE_DDL)
         .groupBy("key_group")
         .transformWithState(WindowProcessor(processor, tasks), OUTPUT_DDL, "Append", "None")
     )
@@ -166,6 +159,25 @@ def _windows(
     late = rows.schema[LATE_ROW].dataType if plan.keeps_late_rows else None
     told = observed(told, step.number)
     return told.mapInArrow(_decode(windows, late), _with_marks(windows, late))
+
+
+def local_rows(
+    spark: SparkSession, local: StreamLocalStep, options: StreamOptions, meter: Meter | None = None
+) -> tuple[DataFrame, LocalPlan]:
+    """The rows of a local stage as Spark SQL evaluates them, and what the stage does with them.
+
+    Raises:
+        AnalysisError: a type is not known to the window operator.
+    """
+    for key, value in STATE_SETTINGS.items():
+        spark.conf.set(key, value)
+    below = streaming_dataframe(spark, local.input, options, meter)
+    with temporary_view(spark, below) as source:
+        has_clock = goes_by_clock(local, options)
+        sql = local_sql(local, source, has_clock)
+        rows = spark.sql(sql.text)
+    rows = with_own_sources(rows, spark, options, is_cascade=local.is_cascade, has_clock=has_clock)
+    return rows, _local_plan(local, sql, rows.schema, options)
 
 
 def with_own_sources(
@@ -230,10 +242,12 @@ def _local_plan(
     return local_plan(step, sql, types, numbers)
 
 
-def _processor(step: StreamWindowStep, plan: LocalPlan, options: StreamOptions) -> ProcessorSpec:
-    local = step.input
-    time_types = tuple(source.time_type for source in local.sources)
-    check_zone(time_types, local.time_zone)
+def _operator(
+    local: StreamLocalStep,
+    aggregation: WindowAggregation,
+    plan: LocalPlan,
+    options: StreamOptions,
+) -> OperatorSpec:
     updates = None
     if options.emits_updates:
         updates = UpdateRules(
@@ -242,22 +256,42 @@ def _processor(step: StreamWindowStep, plan: LocalPlan, options: StreamOptions) 
             _rule(options.late_fire),
             ROW_KIND,
         )
-    by_clock = "proctime" in time_types
-    # neither is the clock ever silent, nor does it jump
-    is_bare = local.is_cascade or by_clock
-    idle_timeout_us = None if is_bare else options.idle_timeout_us
-    max_jump_us = None if is_bare else options.max_jump_us
-    operator = OperatorSpec(
-        step.aggregation,
-        tuple(each for each in plan.partials if each.columns != (ROW_COUNT,)),
+    return OperatorSpec(
+        aggregation,
+        merged_partials(plan),
         ROW_COUNT,
         len(local.sources),
-        WatermarkRules(options.watermark_policy, idle_timeout_us, max_jump_us),
+        watermark_rules(local, options),
         updates,
-        by_clock,
+        "proctime" in _time_types(local),
         run=secrets.token_hex(4),
     )
-    return ProcessorSpec(operator, time_types, local.time_zone)
+
+
+def watermark_rules(local: StreamLocalStep, options: StreamOptions) -> WatermarkRules:
+    """How an operator makes its watermark of those of its sources.
+
+    Raises:
+        AnalysisError: the time zone is known to Java only.
+    """
+    types = _time_types(local)
+    check_zone(types, local.time_zone)
+    # neither is the clock ever silent, nor does it jump
+    is_bare = local.is_cascade or "proctime" in types
+    return WatermarkRules(
+        options.watermark_policy,
+        None if is_bare else options.idle_timeout_us,
+        None if is_bare else options.max_jump_us,
+    )
+
+
+def merged_partials(plan: LocalPlan) -> tuple[Accumulator, ...]:
+    """The accumulators of a local stage but for the count of rows."""
+    return tuple(each for each in plan.partials if each.columns != (ROW_COUNT,))
+
+
+def _time_types(local: StreamLocalStep) -> tuple[str, ...]:
+    return tuple(source.time_type for source in local.sources)
 
 
 def check_zone(time_types: tuple[str, ...], time_zone: str) -> None:
@@ -277,9 +311,11 @@ def _rule(firing: Firing) -> FireRule | None:
     return FireRule(firing.delay_us, firing.rows) if firing.is_on else None
 
 
-def _run_local(
+def run_local(
     plan: LocalPlan,
 ) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """The local stage, for `mapInArrow`: rows to messages for the key groups."""
+
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         prepare_worker()
         if not plan.keeps_late_rows:

@@ -21,6 +21,7 @@ from runtime.streaming.general_group import GeneralGroup, GeneralSpec
 from runtime.streaming.local_stage import ALL_SOURCES, MAYBE_LATE, THE_CLOCK
 from runtime.streaming.operator import LateRows, MicroBatch, OperatorSpec, Status, WindowOperator
 from runtime.streaming.session_operator import SessionOperator
+from runtime.streaming.shared_operator import SharedOperator, SharedOperatorSpec
 from runtime.streaming.state import BlobStore, decode_table, pieces
 from runtime.streaming.status import STATUS, STATUS_DDL
 from runtime.streaming.wall_clock import wall_watermark_us
@@ -33,6 +34,9 @@ _MS = 1_000
 # watermark that the group tells. With a watermark it is a blob of late rows, which missed that one.
 OUTPUT_DDL = f"windows binary, watermark_us bigint, `{STATUS}` {STATUS_DDL}"
 
+# `reader`: whose windows these are, or how it stands.
+SHARED_OUTPUT_DDL = f"reader int, windows binary, `{STATUS}` {STATUS_DDL}"
+
 
 @dataclass(frozen=True)
 class ProcessorSpec:
@@ -44,7 +48,7 @@ class ProcessorSpec:
         time_zone: the zone of the wall clock that windows are on.
     """
 
-    operator: OperatorSpec | GeneralSpec
+    operator: OperatorSpec | GeneralSpec | SharedOperatorSpec
     time_types: tuple[str, ...]
     time_zone: str
 
@@ -115,10 +119,13 @@ class WindowProcessor(StatefulProcessor):
 
     def _run(self, batch: MicroBatch) -> Iterator[Row]:
         store = _MapStateStore(self._blobs)
-        operator = _operator(self._spec.operator, store)
+        spec = self._spec.operator
+        assert not isinstance(spec, SharedOperatorSpec)
+        operator = _operator(spec, store)
         for result in operator.process(batch):
             if isinstance(result, Status):
-                yield self._status_row(result, batch.clock_us)
+                told = self._status(result, batch.clock_us)
+                yield Row(windows=None, watermark_us=result.told_us, **{STATUS: told})
                 continue
             if isinstance(result, LateRows):
                 for piece in pieces(result.rows):
@@ -149,14 +156,14 @@ class WindowProcessor(StatefulProcessor):
             if type_ == "proctime"
         ]
 
-    def _status_row(self, status: Status, clock_us: int | None) -> Row:
+    def _status(self, status: Status, clock_us: int | None) -> Row:
         marks = status.watermarks
         rules = self._spec.operator.rules
         sources = [
             Row(watermark_us=source.watermark_us, is_idle=is_idle(source, rules, clock_us))
             for source in marks.sources
         ]
-        told = Row(
+        return Row(
             watermark_us=marks.combined_us,
             sources=sources,
             n_late=status.n_late,
@@ -165,7 +172,21 @@ class WindowProcessor(StatefulProcessor):
             n_bytes=status.n_bytes,
             next_window_end_us=status.next_window_end_us,
         )
-        return Row(windows=None, watermark_us=status.told_us, **{STATUS: told})
+
+
+class SharedProcessor(WindowProcessor):
+    """The same where several window aggregations read the slices."""
+
+    def _run(self, batch: MicroBatch) -> Iterator[Row]:
+        spec = self._spec.operator
+        assert isinstance(spec, SharedOperatorSpec)
+        for each in SharedOperator(spec, _MapStateStore(self._blobs)).process(batch):
+            if isinstance(each.result, Status):
+                told = self._status(each.result, batch.clock_us)
+                yield Row(reader=each.reader, windows=None, **{STATUS: told})
+                continue
+            for piece in pieces(pa.Table.from_batches([each.result])):
+                yield Row(reader=each.reader, windows=to_blob(piece), **{STATUS: None})
 
 
 def _operator(

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from runtime.streaming.heartbeat import is_heartbeat
@@ -92,12 +92,13 @@ class StreamStatus:
     operators: tuple[OperatorStatus, ...] = ()
 
 
-def observed(dataframe: DataFrame, number: int) -> DataFrame:
+def observed(dataframe: DataFrame, number: int, is_told: Column | None = None) -> DataFrame:
     """The same rows, whose column STATUS is told to the driver with every micro-batch.
 
     Args:
         dataframe: what a window operator puts out.
         number: tells the operators of a query apart, from 0 in the order of the data's way.
+        is_told: whether a row counts; None: all do.
     """
     merges = {
         "watermark_us": F.max,
@@ -108,7 +109,12 @@ def observed(dataframe: DataFrame, number: int) -> DataFrame:
         "n_bytes": F.sum,
         "next_window_end_us": F.min,
     }
-    metrics = [merge(F.col(f"`{STATUS}`.{name}")).alias(name) for name, merge in merges.items()]
+
+    def told(name: str) -> Column:
+        column = F.col(f"`{STATUS}`.{name}")
+        return column if is_told is None else F.when(is_told, column)
+
+    metrics = [merge(told(name)).alias(name) for name, merge in merges.items()]
     return dataframe.observe(f"{_METRIC}{number}", *metrics)
 
 

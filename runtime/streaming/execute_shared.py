@@ -1,0 +1,131 @@
+"""Several window aggregations over one source as one streaming query, whose slices they share."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.sql.types import StructField, StructType
+
+from runtime.arrow.types import arrow_type
+from runtime.batch.execute import ExecutionOptions, dataframe, sql_dataframe
+from runtime.batch.global_aggregate import output_schema
+from runtime.kernels.blobs import from_blobs
+from runtime.steps import BatchWindowsStep, SqlStep, Step
+from runtime.stream_spec import StreamReader, StreamSharedStep
+from runtime.streaming.execute import (
+    local_rows,
+    merged_partials,
+    run_local,
+    watermark_rules,
+)
+from runtime.streaming.local_stage import MESSAGE_DDL, ROW_COUNT
+from runtime.streaming.options import StreamOptions
+from runtime.streaming.processor import SHARED_OUTPUT_DDL, ProcessorSpec, SharedProcessor
+from runtime.streaming.shared_operator import SharedOperatorSpec
+from runtime.streaming.shared_slices import SharedSpec
+from runtime.streaming.status import observed
+from runtime.workers import prepare_worker
+
+
+@dataclass(frozen=True)
+class SharedWindows:
+    """The windows of several readers in one stream.
+
+    Attributes:
+        rows: the stream: `reader` INT, `windows` BINARY, NULL in rows without windows.
+        schemas: the columns of each reader's windows, all nullable.
+    """
+
+    rows: DataFrame
+    schemas: tuple[StructType, ...]
+
+    def of(self, rows: DataFrame, reader: int) -> DataFrame:
+        """The windows of a reader among the rows of a micro-batch."""
+        own = rows.where((F.col("reader") == reader) & F.col("windows").isNotNull())
+        schema = self.schemas[reader]
+        return own.select("windows").mapInArrow(_decode(schema), schema)
+
+    def none_of(self, spark: SparkSession, reader: int) -> DataFrame:
+        """The same of a micro-batch without any: for what its columns are."""
+        return spark.createDataFrame([], self.schemas[reader])
+
+
+def shared_windows(
+    spark: SparkSession, step: StreamSharedStep, options: StreamOptions
+) -> SharedWindows:
+    """The stream that computes the windows of all readers. Nothing runs yet.
+
+    Raises:
+        AnalysisError: a type or the time zone is not known to the window operator.
+    """
+    local = step.input
+    assert not options.emits_updates, "what comes more than once is not shared"
+    rows, plan = local_rows(spark, local, options)
+    keys = tuple(name for name, _ in local.keys)
+    operator = SharedOperatorSpec(
+        SharedSpec(step.readers, keys, local.slice_end, merged_partials(plan)),
+        ROW_COUNT,
+        len(local.sources),
+        watermark_rules(local, options),
+        run=secrets.token_hex(4),
+    )
+    types = tuple(source.time_type for source in local.sources)
+    processor = SharedProcessor(ProcessorSpec(operator, types, local.time_zone))
+    told = (
+        rows.mapInArrow(run_local(plan), MESSAGE_DDL)
+        .groupBy("key_group")
+        .transformWithState(processor, SHARED_OUTPUT_DDL, "Append", "None")
+    )
+    for number in range(len(step.readers)):
+        told = observed(told, number, F.col("reader") == number)
+    partials = from_arrow_schema(plan.schema, prefer_timestamp_ntz=True)
+    schemas = tuple(_windows_schema(partials, reader) for reader in step.readers)
+    return SharedWindows(told.select("reader", "windows"), schemas)
+
+
+def of_windows(step: Step, windows: DataFrame) -> DataFrame:
+    """What a step computes of the windows of a micro-batch, which are its one BatchWindowsStep."""
+
+    def child(below: Step) -> DataFrame:
+        match below:
+            case BatchWindowsStep():
+                return windows
+            case SqlStep():
+                return sql_dataframe(windows.sparkSession, below, child)
+            case _:
+                return dataframe(windows.sparkSession, below, ExecutionOptions())
+
+    return child(step)
+
+
+def _windows_schema(partials: StructType, reader: StreamReader) -> StructType:
+    own = [StructField(name, partials[shared].dataType) for shared, name in reader.columns]
+    windows = output_schema(StructType(own), reader.aggregation)
+    return StructType([StructField(field.name, field.dataType) for field in windows])
+
+
+def _decode(
+    schema: StructType,
+) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """Blobs of windows to rows."""
+    types = [arrow_type(field.dataType.simpleString()) for field in schema]
+    names = schema.names
+
+    def decode(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        prepare_worker()
+        for batch in batches:
+            for blob in batch.column(0):
+                for part in from_blobs([blob.as_buffer()]).to_batches():
+                    columns = [
+                        column if column.type == type_ else column.cast(type_)
+                        for column, type_ in zip(part.columns, types, strict=True)
+                    ]
+                    yield pa.RecordBatch.from_arrays(columns, names=names)
+
+    return decode
