@@ -230,19 +230,16 @@ class Lowering:
         )
 
     def _two_phases(self, node: GlobalWindowAggregate) -> exp.Query:
-        aggregation = WindowAggregation(
-            node.window,
-            node.keys,
-            node.slice_end,
-            tuple(acc for plan in node.plans for acc in plan.accumulators),
-            START,
-            END,
+        exchange = self._exchange_step(node.input)
+        return self.of_windows(
+            node, GlobalStep(exchange, window_aggregation(node), self.label(node))
         )
-        merged = self.named(
-            GlobalStep(self._exchange_step(node.input), aggregation, self.label(node))
-        )
-        windows = {key.name: window_column(key, node.time_type) for key in node.window_keys}
-        items = [alias(windows.get(c.name, column(c.name)), c.name) for c in node.schema]
+
+    def of_windows(self, node: GlobalWindowAggregate, windows: Step) -> exp.Query:
+        """The columns of a window aggregate, from a step that yields its merged windows."""
+        merged = self.named(windows)
+        bounds = {key.name: window_column(key, node.time_type) for key in node.window_keys}
+        items = [alias(bounds.get(c.name, column(c.name)), c.name) for c in node.schema]
         return exp.Select(expressions=items, from_=exp.From(this=exp.Subquery(this=merged)))
 
     def _exchange_step(self, exchange: Node) -> ExchangeStep | SharedSlicesStep:
@@ -325,6 +322,18 @@ def _items(items: tuple[NamedExpr, ...]) -> list[exp.Expr]:
 
 def _group(keys: list[exp.Expr]) -> exp.Group | None:
     return exp.Group(expressions=[key.copy() for key in keys]) if keys else None
+
+
+def window_aggregation(node: GlobalWindowAggregate) -> WindowAggregation:
+    """What is merged, with the windows' bounds under names of the steps."""
+    return WindowAggregation(
+        node.window,
+        node.keys,
+        node.slice_end,
+        tuple(acc for plan in node.plans for acc in plan.accumulators),
+        START,
+        END,
+    )
 
 
 def window_column(key: WindowKey, time_type: str) -> exp.Expr:

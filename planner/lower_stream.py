@@ -26,7 +26,7 @@ from planner.logical import (
     WindowRows,
     WindowTableFunction,
 )
-from planner.lower import END, START, Labels, Lowering, lower, window_column
+from planner.lower import Labels, Lowering, lower, window_aggregation, window_column
 from planner.physical import Exchange, GlobalWindowAggregate, LocalWindowAggregate
 from planner.row_partials import row_partials
 from planner.sql import alias, column, identifier, to_sql
@@ -41,7 +41,7 @@ from planner.stream_refusals import (
 from planner.stream_rows import OPERATOR, StreamPlace, StreamRows
 from planner.stream_windows import lower_whole_windows
 from planner.streams import stream_named, stream_tables, streams_of
-from runtime.spec import Session, Window, WindowAggregation
+from runtime.spec import Session, Window
 from runtime.steps import ExpandStep, MeasuredStep, SqlStep, Step
 from runtime.stream_spec import (
     KEEP,
@@ -139,6 +139,15 @@ def lower_stream_rows(
     return StreamRowsStep(step, tuple(rows.sources), time, time_zone, is_cascade)
 
 
+def lower_local(local: LocalWindowAggregate, catalog: Catalog, time_zone: str) -> StreamLocalStep:
+    """The local stage of window aggregates that are put out once, with its watermarks.
+
+    Raises:
+        AnalysisError: something below it cannot be computed on a stream, or a watermark is missing.
+    """
+    return _StreamLowering(catalog, time_zone, False, (), {}, ()).local_step(local)
+
+
 class _StreamLowering(Lowering):
     def __init__(
         self,
@@ -228,18 +237,12 @@ class _StreamLowering(Lowering):
             raise refused
         local = exchange.input
         assert isinstance(local, LocalWindowAggregate)
-        step = self._local_stream_step(local)
-        aggregation = WindowAggregation(
-            node.window,
-            node.keys,
-            node.slice_end,
-            tuple(acc for plan in node.plans for acc in plan.accumulators),
-            START,
-            END,
-        )
+        step = self.local_step(local)
         number = self._n_operators
         self._n_operators += 1
-        merged = self.named(StreamWindowStep(step, aggregation, number, self.label(node)))
+        merged = self.named(
+            StreamWindowStep(step, window_aggregation(node), number, self.label(node))
+        )
         windows = {key.name: window_column(key, node.time_type) for key in node.window_keys}
         items = [alias(windows.get(c.name, column(c.name)), c.name) for c in node.schema]
         told = [column(name) for name in (KEEP, SOURCE, WATERMARK)]
@@ -276,7 +279,8 @@ class _StreamLowering(Lowering):
             rows = self.named(MeasuredStep(self.sql_step(rows), self.label(node)))
         return rows, source
 
-    def _local_stream_step(self, local: LocalWindowAggregate) -> StreamLocalStep:
+    def local_step(self, local: LocalWindowAggregate) -> StreamLocalStep:
+        """The local stage of a window aggregate."""
         rows = StreamRows(self, self._catalog, self._late)
         place = local.time_place or local.place
         query = rows.carried(local.input, local.time_column, self._followed, place)

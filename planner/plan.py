@@ -12,6 +12,7 @@ from planner.catalog import Catalog
 from planner.logical import Node, Sink
 from planner.lower_stream import streams_of
 from planner.optimizer import Options, Trace, optimize, optimize_together
+from planner.physical import SharedExchange
 from planner.rules import (
     LOGICAL_STAGES,
     PHYSICAL_STAGES,
@@ -38,6 +39,7 @@ class Plan:
         is_rewritten: False if Spark can be given the text as the person wrote it.
         sql: the statement's text, which places in nodes are of.
         rule_names: all rules there are for such a query, in order.
+        alone: of a stream that shares slices with others, what would run if it did not.
     """
 
     bound: Node
@@ -48,6 +50,7 @@ class Plan:
     is_rewritten: bool
     sql: str = ""
     rule_names: tuple[str, ...] = RULE_NAMES
+    alone: Node | None = None
 
 
 @dataclass(frozen=True)
@@ -63,6 +66,7 @@ class Draft:
         is_rewritten: as in `Plan`.
         sql: likewise.
         sink: for INSERT, the table and whether it is overwritten.
+        apart: why its stream, if it is one, cannot be another's too; None: it can.
     """
 
     bound: Node
@@ -73,6 +77,7 @@ class Draft:
     is_rewritten: bool
     sql: str
     sink: tuple[str, bool] | None
+    apart: str | None = None
 
 
 def plan_query(
@@ -127,13 +132,17 @@ def plan_together(drafts: Sequence[Draft], options: Options) -> list[Plan]:
         for trace in traces:
             trace.add_disabled(SHARING_RULE.__name__)
     else:
-        plans = SHARING_RULE(plans, traces, options)
+        plans = SHARING_RULE(plans, traces, options, [draft.apart for draft in drafts])
     plans = optimize_together(plans, SCAN_STAGES, options, traces)
     plans = spread_exchanges(plans, options.spread)
-    return [_finished(draft, plan, options) for draft, plan in zip(drafts, plans, strict=True)]
+    alone = spread_exchanges([draft.physical for draft in drafts], options.spread)
+    return [
+        _finished(draft, plan, by_itself, options)
+        for draft, plan, by_itself in zip(drafts, plans, alone, strict=True)
+    ]
 
 
-def _finished(draft: Draft, physical: Node, options: Options) -> Plan:
+def _finished(draft: Draft, physical: Node, alone: Node, options: Options) -> Plan:
     trees = [draft.bound, draft.logical, physical]
     if draft.sink is not None:
         trees = [Sink(tree.schema, tree, *draft.sink) for tree in trees]
@@ -148,4 +157,9 @@ def _finished(draft: Draft, physical: Node, options: Options) -> Plan:
         draft.is_rewritten,
         draft.sql,
         names,
+        alone if is_stream and _shares(physical) else None,
     )
+
+
+def _shares(node: Node) -> bool:
+    return isinstance(node, SharedExchange) or any(map(_shares, node.inputs))

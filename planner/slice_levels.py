@@ -67,11 +67,17 @@ def slices_per_second(window: FixedWindow) -> float:
     return 1e6 / window.slice_width_us
 
 
-def is_cheaper_together(windows: Sequence[FixedWindow]) -> bool:
-    """Whether one pass over the common grid costs less than a pass for each of `windows`."""
+def is_cheaper_together(windows: Sequence[FixedWindow], most: int | None = None) -> bool:
+    """Whether one pass over the common grid costs less than a pass for each of `windows`.
+
+    Args:
+        windows: the windows.
+        most: how many times the slices of all together the common grid may have; None: as many as
+            pay where slices are rolled up at once.
+    """
     common = common_grid([grid_of(window) for window in windows])
     apart = sum(slices_per_second(window) for window in windows)
-    return 1e6 / common.width_us <= _MOST_SLICES * apart
+    return 1e6 / common.width_us <= (most or _MOST_SLICES) * apart
 
 
 def slice_levels(grids: Sequence[Grid]) -> tuple[SliceLevel, ...]:

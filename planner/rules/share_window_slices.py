@@ -27,6 +27,7 @@ from planner.slice_levels import (
     slice_levels,
 )
 from planner.sql import column, column_names, to_sql
+from planner.stream_sharing import MOST_READERS, MOST_SLICES, stream_obstacle
 from planner.union_partials import Columns, union_partials
 from runtime.spec import Column, Tumble
 
@@ -38,14 +39,18 @@ _ROLLED_UP = frozenset(
 
 
 def share_window_slices(
-    plans: Sequence[Node], traces: Sequence[Trace], options: Options
+    plans: Sequence[Node],
+    traces: Sequence[Trace],
+    options: Options,
+    apart: Sequence[str | None] = (),
 ) -> list[Node]:
     """Let window aggregates over the same rows share one local aggregate.
 
     Unlike other rules this one looks at whole plans, at all those of a statement set together.
     Window aggregates share a local aggregate if
 
-    1. they read the same input under the same conditions, which is not a stream;
+    1. they read the same input under the same conditions; of streams, in INSERTs of one set that
+       do nothing else but filter and project the windows (see `planner.stream_sharing`);
     2. their windows are on the same time column, and are no sessions;
     3. they group by the same keys;
     4. the slices that all their windows are made of are not too fine to pay;
@@ -55,6 +60,7 @@ def share_window_slices(
         plans: the physical plans, window aggregates in two phases.
         traces: for each plan, where to note what was done to it.
         options: settings.
+        apart: for each plan why a stream of it cannot be another's too; None: it can. Maybe empty.
 
     Returns:
         The plans; a shared node is one and the same object wherever it stands.
@@ -64,19 +70,25 @@ def share_window_slices(
         for plan_number, plan in enumerate(plans)
         for node in _window_aggregates(plan)
     ]
+    context = _Context(plans, options, apart or [None] * len(plans))
     name = share_window_slices.__name__
     groups: list[list[_Aggregation]] = []
     for over_same_rows in _classes(found, lambda a, b: a.base == b.base):
         if len(over_same_rows) == 1:
+            aggregation = over_same_rows[0]
+            if len(plans) > 1 and context.reads_stream(aggregation):
+                alone = "the other INSERTs read other rows"
+                reason = _obstacle(aggregation, context) or alone
+                traces[aggregation.plan_number].add(name, aggregation.node, reason)
             continue
-        shared, refused = _compatible(over_same_rows, options)
+        shared, refused = _compatible(over_same_rows, context)
         groups += shared
         for aggregation, reason in refused:
             traces[aggregation.plan_number].add(name, aggregation.node, reason)
     for group in groups:
         for aggregation in group:
             traces[aggregation.plan_number].add(name, aggregation.node)
-    rewriting = _Rewriting(groups)
+    rewriting = _Rewriting(groups, context)
     return [rewriting.of(plan) for plan in plans]
 
 
@@ -122,6 +134,28 @@ class _Aggregation:
     def time(self) -> tuple[str, str]:
         """The time column and its type."""
         return self.local.time_column.lower(), self.local.time_type
+
+
+@dataclass(frozen=True)
+class _Context:
+    """What is asked about whole plans; the arguments of the rule."""
+
+    plans: Sequence[Node]
+    options: Options
+    apart: Sequence[str | None]
+
+    def reads_stream(self, aggregation: _Aggregation) -> bool:
+        """Whether it is computed on a stream."""
+        catalog = self.options.catalog
+        return catalog is not None and bool(streams_of(aggregation.base, catalog))
+
+    def stream_obstacle(self, aggregation: _Aggregation) -> str | None:
+        """Why a stream of it cannot be another's too."""
+        catalog = self.options.catalog
+        if catalog is None or not self.reads_stream(aggregation):
+            return None
+        node, number = aggregation.node, aggregation.plan_number
+        return stream_obstacle(node, aggregation.local, number, self.plans, self.apart, catalog)
 
 
 _Refusals = list[tuple[_Aggregation, str]]
@@ -170,13 +204,13 @@ def _classes(
 
 
 def _compatible(
-    over_same_rows: Sequence[_Aggregation], options: Options
+    over_same_rows: Sequence[_Aggregation], context: _Context
 ) -> tuple[list[list[_Aggregation]], _Refusals]:
     """(groups that share a local aggregate, which ones do not and why)."""
     refused: _Refusals = []
     able = []
     for aggregation in over_same_rows:
-        reason = _obstacle(aggregation, options)
+        reason = _obstacle(aggregation, context)
         if reason is None:
             able.append(aggregation)
         else:
@@ -184,7 +218,7 @@ def _compatible(
     groups = []
     for alike in _classes(able, lambda a, b: _difference(a, b) is None):
         if len(alike) > 1:
-            clusters = _clusters(alike)
+            clusters = _clusters(alike, context.reads_stream(alike[0]))
             groups += [cluster for cluster in clusters if len(cluster) > 1]
             refused += [
                 (cluster[0], _too_fine(cluster[0], alike))
@@ -196,7 +230,7 @@ def _compatible(
     return groups, refused
 
 
-def _obstacle(aggregation: _Aggregation, options: Options) -> str | None:
+def _obstacle(aggregation: _Aggregation, context: _Context) -> str | None:
     """Why an aggregation can share with no other one."""
     if not isinstance(aggregation.node.window, FixedWindow):
         return "its slices are not all of the same width"
@@ -204,9 +238,7 @@ def _obstacle(aggregation: _Aggregation, options: Options) -> str | None:
         for accumulator in plan.accumulators:
             if accumulator.kind not in _ROLLED_UP:
                 return f"partials of {plan.call.text} are not merged before the exchange"
-    if options.catalog is not None and streams_of(aggregation.base, options.catalog):
-        return "the input is a stream"
-    return None
+    return context.stream_obstacle(aggregation)
 
 
 # What can keep two aggregations over one input from sharing, the most telling first
@@ -231,12 +263,16 @@ def _least_difference(aggregation: _Aggregation, among: Sequence[_Aggregation]) 
     return f"the other windows over {over} {_DIFFERENCES[least][1]}"
 
 
-def _clusters(alike: Sequence[_Aggregation]) -> list[list[_Aggregation]]:
+def _clusters(alike: Sequence[_Aggregation], is_stream: bool) -> list[list[_Aggregation]]:
     """Aggregations with the finest slices first, each put to the first ones it goes well with."""
+    most = MOST_SLICES if is_stream else None
     clusters: list[list[_Aggregation]] = []
     for aggregation in sorted(alike, key=lambda a: grid_of(a.window)):
         for cluster in clusters:
-            if is_cheaper_together([a.window for a in (*cluster, aggregation)]):
+            windows = [a.window for a in (*cluster, aggregation)]
+            if is_stream and len(windows) > MOST_READERS:
+                continue
+            if is_cheaper_together(windows, most):
                 cluster.append(aggregation)
                 break
         else:
@@ -258,10 +294,12 @@ class _Rewriting:
 
     Args:
         groups: the window aggregates that share.
+        context: tells which of them read streams.
     """
 
-    def __init__(self, groups: Sequence[Sequence[_Aggregation]]) -> None:
+    def __init__(self, groups: Sequence[Sequence[_Aggregation]], context: _Context) -> None:
         self._groups = groups
+        self._context = context
         self._place = {
             id(aggregation.node): (number, position)
             for number, group in enumerate(groups)
@@ -287,6 +325,9 @@ class _Rewriting:
     ) -> tuple[SharedExchange, list[SharedSlices]]:
         first = group[0]
         grids = [grid_of(aggregation.window) for aggregation in group]
+        if self._context.reads_stream(first):
+            # slices are merged into wider ones in the state, and not before the exchange
+            grids = [common_grid(grids)] * len(grids)
         levels = slice_levels(grids)
         plans, columns = union_partials([aggregation.local.plans for aggregation in group])
         keys = tuple(key.name for key in first.local.keys)

@@ -1,0 +1,112 @@
+"""The INSERTs of a statement set whose windows one stream computes: to the steps that do so."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from sqlglot import exp
+
+from planner.catalog import Catalog
+from planner.logical import Node, Sink
+from planner.lower import Lowering, window_aggregation
+from planner.lower_stream import lower_local
+from planner.physical import (
+    GlobalWindowAggregate,
+    LocalWindowAggregate,
+    SharedExchange,
+    SharedSlices,
+)
+from planner.slice_levels import FixedWindow, grid_of
+from runtime.spec import Tumble
+from runtime.steps import BatchWindowsStep, Step
+from runtime.stream_spec import StreamReader, StreamSharedStep
+
+
+@dataclass(frozen=True)
+class StreamSetSteps:
+    """What one stream computes for several INSERTs.
+
+    Attributes:
+        shared: the window operator.
+        results: for each INSERT what it makes of the windows of a micro-batch.
+    """
+
+    shared: StreamSharedStep
+    results: tuple[Step, ...]
+
+
+def shared_stream_groups(plans: Sequence[Node]) -> list[list[int]]:
+    """The numbers of the plans that one stream computes together; of others, each by itself."""
+    groups: dict[int, list[int]] = {}
+    for number, plan in enumerate(plans):
+        shared = _shared_below(plan)
+        # a number of a plan is never that of an object, which is no plan's number
+        groups.setdefault(-number - 1 if shared is None else id(shared), []).append(number)
+    return list(groups.values())
+
+
+def lower_stream_set(
+    plans: Sequence[Node], names: Sequence[str], catalog: Catalog, time_zone: str
+) -> StreamSetSteps:
+    """The steps of plans over streams that read one SharedExchange.
+
+    Args:
+        plans: the physical plans.
+        names: the tables that they write.
+        catalog: tells which tables are streams, and their watermarks.
+        time_zone: the session's.
+
+    Raises:
+        AnalysisError: something in a plan cannot be computed on a stream, or a watermark is
+            missing.
+    """
+    shared = _shared_below(plans[0])
+    assert shared is not None and isinstance(shared.input, LocalWindowAggregate)
+    local = lower_local(shared.input, catalog, time_zone)
+    readers, results = [], []
+    for number, (plan, name) in enumerate(zip(plans, names, strict=True)):
+        node = _reader_in(plan)
+        assert node is not None and _shared_below(plan) is shared
+        readers.append(_reader(node, name))
+        top = plan.input if isinstance(plan, Sink) else plan
+        results.append(_ResultLowering(node, number).step(top))
+    return StreamSetSteps(StreamSharedStep(local, tuple(readers)), tuple(results))
+
+
+def _reader(node: GlobalWindowAggregate, name: str) -> StreamReader:
+    slices, window = node.input, node.window
+    assert isinstance(slices, SharedSlices) and isinstance(window, FixedWindow)
+    grid = grid_of(window)
+    return StreamReader(
+        name, window_aggregation(node), Tumble(grid.width_us, grid.offset_us), slices.columns
+    )
+
+
+def _reader_in(plan: Node) -> GlobalWindowAggregate | None:
+    """The window aggregate of a plan that reads shared slices."""
+    if isinstance(plan, GlobalWindowAggregate) and isinstance(plan.input, SharedSlices):
+        return plan
+    return next(filter(None, map(_reader_in, plan.inputs)), None)
+
+
+def _shared_below(plan: Node) -> SharedExchange | None:
+    reader = _reader_in(plan)
+    if reader is None:
+        return None
+    (shared,) = reader.input.inputs
+    return shared if isinstance(shared, SharedExchange) else None
+
+
+class _ResultLowering(Lowering):
+    """Lowers what is above a window aggregate, whose windows a micro-batch brings."""
+
+    def __init__(self, node: GlobalWindowAggregate, reader: int) -> None:
+        super().__init__({})
+        self._node = node
+        self._reader = reader
+
+    def _two_phases(self, node: GlobalWindowAggregate) -> exp.Query:
+        if node is not self._node:
+            return super()._two_phases(node)
+        return self.of_windows(node, BatchWindowsStep(self._reader))
