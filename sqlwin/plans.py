@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
@@ -16,11 +17,13 @@ from runtime.batch.null_times import NullTimes, StatementNullTimes
 from runtime.errors import SqlwinError
 from runtime.spark import is_remote
 from runtime.spark_errors import translate
+from runtime.table_spec import TableSpec
 from sqlwin.catalog import SessionCatalog, View
 from sqlwin.config import Config
 from sqlwin.positions import relocate
 from sqlwin.statements import Insert
 from sqlwin.stream_queries import StreamQueries
+from sqlwin.stream_sets import needs_own_stream
 from sqlwin.table_options import hint_remarks
 
 
@@ -71,7 +74,8 @@ class Plans:
         drafts = []
         for insert in inserts:
             sink = (".".join(insert.name), insert.overwrite) if has_sinks else None
-            drafts.append(self._draft(insert.ast, insert.text, sink))
+            draft = self._draft(insert.ast, insert.text, sink)
+            drafts.append(replace(draft, apart=self._apart(draft, insert)))
         return plan_together(drafts, self._planner_options())
 
     def dataframe(self, query: exp.Query, text: str, is_whole: bool = True) -> DataFrame:
@@ -117,6 +121,15 @@ class Plans:
         query = self.catalog.view(view.name)
         assert query is not None
         return self.dataframe(query, view.text, is_whole=False)
+
+    def _apart(self, draft: Draft, insert: Insert) -> str | None:
+        """Why an INSERT, if it is one from a stream, cannot share that with others of its set."""
+        entry = self.catalog.entry(insert.name)
+        return needs_own_stream(
+            entry if isinstance(entry, TableSpec) else None,
+            self.stream_queries.emits_updates,
+            self.stream_queries.reads_general_windows(draft.physical),
+        )
 
     def _draft(self, query: exp.Query, text: str, sink: tuple[str, bool] | None) -> Draft:
         try:

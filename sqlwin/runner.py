@@ -254,7 +254,9 @@ class Runner:
         name = f"stream {stream.number} (`{stream.setup.name}`)"
         if failure := stream.failure():
             return _ok(statement, f"{name} has failed: {failure}", (resume_hint(stream),))
-        return _ok(statement, f"{name} is stopped", (resume_hint(stream),))
+        others = [f"`{each}`" for each in stream.setup.inserts if each != stream.setup.name]
+        also = f", and with it INSERT INTO {', '.join(others)}" if others else ""
+        return _ok(statement, f"{name} is stopped{also}", (resume_hint(stream),))
 
     # -- settings ------------------------------------------------------------------------------
 

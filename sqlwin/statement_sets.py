@@ -10,6 +10,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 
 from planner.lower import lower
+from planner.lower_stream_set import shared_stream_groups
 from planner.plan import Plan
 from runtime.batch.execute import dataframe
 from runtime.batch.meter import Meter
@@ -24,7 +25,8 @@ from sqlwin.plans import Plans
 from sqlwin.result import Result
 from sqlwin.statements import Insert, StatementSet
 from sqlwin.stream_results import insert_result, start_insert
-from sqlwin.streams import Stream
+from sqlwin.stream_sets import SetInsert, start_set
+from sqlwin.streams import Stream, StreamPart
 from sqlwin.table_options import idle_remarks
 
 # What jobs of an INSERT, by its number, run in
@@ -103,6 +105,38 @@ class Inserts:
         except PySparkException as error:
             raise explained(error) from error
 
+    def _start_set(
+        self, statement: StatementSet, plans: Sequence[Plan], tables: Sequence[TableSpec | None]
+    ) -> list[Stream | StreamPart | str]:
+        """Start INSERTs from streams: those whose windows share slices as one, others one each."""
+        inserts = statement.inserts
+        started: dict[int, Stream | StreamPart | str] = {}
+        groups = shared_stream_groups([plan.physical for plan in plans])
+        for numbers in groups:
+            first = numbers[0]
+            if len(numbers) == 1:
+                started[first] = self._start_insert(plans[first], inserts[first], tables[first])
+                continue
+            parts = self._start_shared(
+                statement.text, [(inserts[i], plans[i], tables[i]) for i in numbers]
+            )
+            given = [parts] * len(numbers) if isinstance(parts, str) else parts
+            started |= zip(numbers, given, strict=True)
+        return [started[number] for number in range(len(inserts))]
+
+    def _start_shared(
+        self, text: str, inserts: Sequence[tuple[Insert, Plan, TableSpec | None]]
+    ) -> list[StreamPart] | str:
+        together = []
+        for insert, plan, table in inserts:
+            assert table is not None, "needs_own_stream() has seen to it"
+            together.append(SetInsert(insert, plan, table))
+        explained = self._plans.explained(text)
+        try:
+            return start_set(self._plans.stream_queries, together, text, explained)
+        except PySparkException as error:
+            raise explained(error) from error
+
     def waits(self) -> bool:
         """Whether INSERT waits for streams without an end."""
         return bool(self._plans.config.get("table.dml-sync"))
@@ -115,11 +149,10 @@ class Inserts:
         are_streams = [self._plans.stream_queries.is_stream(plan) for plan in plans]
         if all(are_streams):
             # All are started before the first is waited for
-            started = [
-                (".".join(insert.name), self._start_insert(plan, insert, table))
-                for plan, insert, table in zip(plans, inserts, tables, strict=True)
-            ]
-            return insert_result(statement.text, started, waits=self.waits())
+            started = self._start_set(statement, plans, tables)
+            names = [".".join(insert.name) for insert in inserts]
+            pairs = list(zip(names, started, strict=True))
+            return insert_result(statement.text, pairs, waits=self.waits())
         if any(are_streams):
             results = [self.insert(insert) for insert in inserts]
         else:

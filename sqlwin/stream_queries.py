@@ -5,16 +5,15 @@ from __future__ import annotations
 import os
 import re
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any
 
 from py4j.protocol import Py4JError
 from pyspark.sql import DataFrame, SparkSession
 
-from planner.explain import physical_text
 from planner.explain_stream import explain_stream
-from planner.logical import Sink
+from planner.logical import Node, Sink
 from planner.lower import Labels
 from planner.lower_stream import lower_stream, lower_stream_rows, streams_of
 from planner.plan import Plan
@@ -34,35 +33,24 @@ from runtime.sources.filesystem_stream import monitor_interval_us
 from runtime.spark import stream_partitions
 from runtime.spark_errors import translate
 from runtime.spark_files import files_at
-from runtime.stream_spec import ROW_KIND, StreamRowsStep, StreamWindowStep
+from runtime.stream_spec import ROW_KIND, StreamLocalStep, StreamRowsStep, StreamWindowStep
 from runtime.streaming.checkpoint import Identity, open_checkpoint
 from runtime.streaming.execute import goes_by_clock, streaming_dataframe
 from runtime.streaming.options import Firing, StreamOptions
 from runtime.table_spec import TableSpec
-from sqlwin.catalog import Registered, SessionCatalog, StreamOfWindows, entry_name
+from sqlwin.catalog import Registered, SessionCatalog, StreamOfWindows
 from sqlwin.config import Config
 from sqlwin.inserts import arranged
 from sqlwin.late_rows import late_columns, late_target
 from sqlwin.result import arrow_ready
+from sqlwin.stream_identity import described_tables, plan_text
 from sqlwin.stream_listener import tally_batches
 from sqlwin.streams import Setup, Stream, Streams
 
 # Groups of keys for each task. The windows of one are in memory at a time; but each takes some
 # milliseconds of every micro-batch, however few rows it has.
 KEY_GROUPS_PER_PARTITION = 2
-# Of a plan's text: over how many tasks it is spread, which a checkpoint keeps itself
-_SPREAD = re.compile(r", (?:partitions|buckets)=\[\d+\]")
-# Options that a statement gives to tables: some may change, see `_FREE_OPTIONS`
-_OPTIONS = re.compile(r" /\*\+ OPTIONS\(.*?\) \*/|__options_[0-9a-f]{12}", re.DOTALL)
 _HADOOP_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
-# Options of tables that may change from one start to the next
-_FREE_OPTIONS = frozenset(
-    "max-files-per-trigger maxfilespertrigger max-bytes-per-trigger maxbytespertrigger "
-    "source.monitor-interval rows-per-second rows-per-batch scan.parallelism maxoffsetspertrigger "
-    "minpartitions number-of-rows late-rows".split()
-)
-
-
 Explained = Callable[[BaseException], SqlwinError]
 
 
@@ -79,24 +67,59 @@ class Measuring:
     meter: Meter
 
 
+@dataclass(frozen=True)
+class StreamJob:
+    """A stream to be started.
+
+    Attributes:
+        plans: what it computes: one plan, or those of INSERTs that one stream runs.
+        operators: the local stages of its window operators.
+        source_names: for each window operator the names of its sources; of several INSERTs, for
+            each of these.
+        text: the statement.
+        sink: where its rows go.
+        prepare: makes what starts it, for the options that it gets.
+        explained: an error of Spark's in a person's words.
+        may_resume: whether it may keep a checkpoint.
+        late: where late rows go.
+        inserts: the tables of INSERTs that one stream runs.
+    """
+
+    plans: tuple[Plan, ...]
+    operators: Sequence[StreamLocalStep]
+    source_names: Sequence[Sequence[str]]
+    text: str
+    sink: str
+    prepare: Callable[[StreamOptions], Callable[[StreamRun], Any]]
+    explained: Explained
+    may_resume: bool = True
+    late: LateTable | None = None
+    inserts: tuple[str, ...] = ()
+
+
 class StreamQueries:
     """Starts streams.
 
-    Args:
+    Attributes:
         spark: the session.
-        config: the settings.
         catalog: the tables.
+        streams: those that were started.
     """
 
     def __init__(self, spark: SparkSession, config: Config, catalog: SessionCatalog) -> None:
         self.streams = Streams()
-        self._spark = spark
+        self.spark = spark
         self._config = config
-        self._catalog = catalog
+        self.catalog = catalog
+
+    @property
+    def time_zone(self) -> str:
+        """The session's time zone."""
+        return str(self.spark.conf.get("spark.sql.session.timeZone"))
 
     def is_stream(self, plan: Plan) -> bool:
         """Whether a plan reads a stream, in the mode that its statement runs in."""
-        return bool(streams_of(plan.physical, self._catalog))
+        return bool(streams_of(plan.physical, self.catalog))
 
     def ends(self, plan: Plan) -> bool:
         """Whether the input of a plan over streams ends."""
@@ -173,17 +196,45 @@ class StreamQueries:
         may_resume: bool = True,
         late: LateTable | None = None,
     ) -> Stream | str:
-        identity = self._identity(plan)
-        name = str(self._config.get("pipeline.name")) or sink
-        directory, name, keeps = self._directory(name, may_resume)
-        files = files_at(self._spark, directory)
+        step = self._step(plan)
+
+        def prepare(options: StreamOptions) -> Callable[[StreamRun], Any]:
+            rows = self._dataframe(plan, options, measuring, keeps_late_rows=late is not None)
+            return lambda run: start(rows, run)
+
+        sources = [made_by.source_names() for _, made_by in self._windows(plan)]
+        return self.begin(
+            StreamJob(
+                (plan,),
+                [operator.input for operator in _window_steps(step)],
+                [*_source_names(step), *sources],
+                text,
+                sink,
+                prepare,
+                explained,
+                may_resume,
+                late,
+            )
+        )
+
+    def begin(self, job: StreamJob) -> Stream | str:
+        """Start a stream, or tell why there is nothing to do.
+
+        Raises:
+            SqlwinError: it cannot be started, or the checkpoint is another query's.
+        """
+        plan = job.plans[0]
+        identity = self._identity(job)
+        name = str(self._config.get("pipeline.name")) or (job.inserts or (job.sink,))[0]
+        directory, name, keeps = self._directory(name, job.may_resume)
+        files = files_at(self.spark, directory)
         partitions = self._partitions()
         try:
             checkpoint = open_checkpoint(
                 files, directory, identity, self._key_groups(partitions), partitions
             )
         except (SqlwinError, Py4JError) as error:
-            raise _of_statement(error, directory, text) from error
+            raise _of_statement(error, directory, job.text) from error
         if checkpoint.has_ended:
             return f"the input ended in an earlier run, with the checkpoint {directory}"
         options = replace(
@@ -191,32 +242,30 @@ class StreamQueries:
             end_of_input=checkpoint.end_of_input,
         )
         ends = self.ends(plan)
-        rows = self._dataframe(plan, options, measuring, keeps_late_rows=late is not None)
+        start = job.prepare(options)
         number = self.streams.next_number()
         run = StreamRun(
             name=f"{name} ({number})",
             checkpoint=checkpoint.spark_directory,
             trigger_us=0 if ends else self._trigger_us(plan),
             writer=checkpoint.writer,
-            late=late,
+            late=job.late,
         )
         setup = Setup(
             name=name,
-            statement=text,
-            sink=sink,
+            statement=job.text,
+            sink=job.sink,
             ends=ends,
             closes=self._config.get("sqlwin.end-of-input") == "close-windows",
             keeps_checkpoint=keeps,
-            source_names=[
-                *_source_names(self._step(plan)),
-                *(made_by.source_names() for _, made_by in self._windows(plan)),
-            ],
-            explained=explained,
-            late_table=None if late is None else late.spec.name,
+            source_names=job.source_names,
+            explained=job.explained,
+            late_table=None if job.late is None else job.late.spec.name,
+            inserts=job.inserts,
         )
-        query = self._with_partitions(checkpoint.partitions, lambda: start(rows, run))
+        query = self._with_partitions(checkpoint.partitions, lambda: start(run))
         stream = Stream(number, setup, query, run, checkpoint, identity, files)
-        tally_batches(self._spark, stream.run_id, stream.tally)
+        tally_batches(self.spark, stream.run_id, stream.tally)
         self.streams.add(stream)
         return stream
 
@@ -232,7 +281,7 @@ class StreamQueries:
         found = next((s.input for s in _window_steps(step) if s.input.late_rows), None)
         if found is None or found.late_rows is None:
             return None
-        late = late_target(self._catalog, found.late_rows, found.sources)
+        late = late_target(self.catalog, found.late_rows, found.sources)
         check_sink(late, overwrite=False, emits_updates=False)
         check_late_tables(sink, late)
         return LateTable(late, lambda rows: late_columns(rows, late), options.allowed_lateness_us)
@@ -240,12 +289,12 @@ class StreamQueries:
     def _with_partitions(self, partitions: int, start: Callable[[], Any]) -> Any:
         """Start a query whose state is spread over so many tasks: Spark takes its own setting."""
         key = "spark.sql.shuffle.partitions"
-        before = str(self._spark.conf.get(key))
-        self._spark.conf.set(key, str(partitions))
+        before = str(self.spark.conf.get(key))
+        self.spark.conf.set(key, str(partitions))
         try:
             return start()
         finally:
-            self._spark.conf.set(key, before)
+            self.spark.conf.set(key, before)
 
     def _directory(self, name: str, may_stay: bool) -> tuple[str, str, bool]:
         """Where a stream of a name keeps its checkpoint, the name it gets, and whether it stays."""
@@ -263,56 +312,51 @@ class StreamQueries:
             unique, more = f"{slug}-{more}", more + 1
         return f"{base}/{unique}", unique, True
 
-    def _identity(self, plan: Plan) -> Identity:
-        tables: dict[str, str] = {}
-        for entry in self._sources(plan):
-            name = base = without_options(".".join(entry_name(entry)))
-            number = 2
-            while name in tables:  # the same table with other options
-                name, number = f"{base} {number}", number + 1
-            tables[name] = _described(entry)
+    def _identity(self, job: StreamJob) -> Identity:
         return Identity(
-            plan=without_options(_SPREAD.sub("", physical_text(plan))),
-            tables=tables,
+            plan=plan_text(job.plans),
+            tables=described_tables(self._sources(job.plans[0])),
             settings={
-                "table.local-time-zone": str(self._spark.conf.get("spark.sql.session.timeZone")),
-                **self._kinds_of_state(plan),
+                "table.local-time-zone": self.time_zone,
+                **self._kinds_of_state(job),
             },
         )
 
-    def _kinds_of_state(self, plan: Plan) -> dict[str, str]:
+    def _kinds_of_state(self, job: StreamJob) -> dict[str, str]:
         """Settings that decide what is kept in state and which sources there are, if they are on.
 
         How long their times are may change from one start to the next.
         """
         options = self._options(1, 1)
-        operators = [step.input for step in _window_steps(self._step(plan))]
         kinds = {
-            "early firing or allowed lateness": options.emits_updates and bool(operators),
+            "early firing or allowed lateness": options.emits_updates and bool(job.operators),
             "idle timeout or firing after a delay": any(
                 goes_by_clock(operator, options)
                 and all(source.time_type != "proctime" for source in operator.sources)
-                for operator in operators
+                for operator in job.operators
             )
-            or (options.idle_timeout_us is not None and bool(self._windows(plan))),
+            or (options.idle_timeout_us is not None and bool(self._windows(job.plans[0]))),
         }
         return {name: "on" for name, is_on in kinds.items() if is_on}
 
     def _windows(self, plan: Plan) -> list[tuple[str, StreamOfWindows]]:
         """The registered windows that a plan reads, with the names by which Spark knows them."""
+        return self._windows_below(plan.physical)
+
+    def _windows_below(self, plan: Node) -> list[tuple[str, StreamOfWindows]]:
         found = []
-        for stream in streams_of(plan.physical, self._catalog):
+        for stream in streams_of(plan, self.catalog):
             name = tuple(stream.name.split("."))
-            entry = self._catalog.entry(name)
+            entry = self.catalog.entry(name)
             if isinstance(entry, Registered) and entry.made_by is not None:
-                found.append((str(self._catalog.relation(name)), entry.made_by))
+                found.append((str(self.catalog.relation(name)), entry.made_by))
         return found
 
     def _sources(self, plan: Plan) -> list[TableSpec | Registered]:
         """The streams that a plan reads, and those that registered windows in it read."""
         found: list[TableSpec | Registered] = []
-        for stream in streams_of(plan.physical, self._catalog):
-            entry = self._catalog.entry(tuple(stream.name.split(".")))
+        for stream in streams_of(plan.physical, self.catalog):
+            entry = self.catalog.entry(tuple(stream.name.split(".")))
             if isinstance(entry, TableSpec | Registered):
                 found.append(entry)
             if isinstance(entry, Registered) and entry.made_by is not None:
@@ -337,14 +381,13 @@ class StreamQueries:
     def _step(
         self, plan: Plan, labels: Labels | None = None, *, keeps_late_rows: bool = False
     ) -> Any:
-        zone = str(self._spark.conf.get("spark.sql.session.timeZone"))
-        updates = self._options(1, 1).emits_updates
+        updates = self.emits_updates
         top = plan.physical.input if isinstance(plan.physical, Sink) else plan.physical
         refusals = tuple(e.reason for e in plan.trace.entries if e.reason is not None)
         return lower_stream(
             top,
-            self._catalog,
-            zone,
+            self.catalog,
+            self.time_zone,
             updates,
             refusals,
             labels,
@@ -352,6 +395,23 @@ class StreamQueries:
             keeps_late_rows=keeps_late_rows,
             sql=plan.sql,
         )
+
+    @property
+    def emits_updates(self) -> bool:
+        """Whether settings let windows of streams come out more than once."""
+        return self._options(1, 1).emits_updates
+
+    def reads_general_windows(self, plan: Node) -> bool:
+        """Whether a plan reads what `Session.windows` made."""
+        return bool(self._windows_below(plan))
+
+    def check(self, plan: Plan) -> None:
+        """Check that a plan can run on a stream by itself.
+
+        Raises:
+            SqlwinError: something in it cannot, and why.
+        """
+        self._step(plan if plan.alone is None else replace(plan, physical=plan.alone))
 
     def explain(self, plan: Plan) -> str:
         """What the operators of a stream keep and wait for, as EXPLAIN shows it.
@@ -377,7 +437,7 @@ class StreamQueries:
         for number, (view, windows) in enumerate(self._windows(plan), len(_source_names(step))):
             windows.made(options, number).createOrReplaceTempView(view)
         meter = None if measuring is None else measuring.meter
-        return streaming_dataframe(self._spark, step, options, meter)
+        return streaming_dataframe(self.spark, step, options, meter)
 
     def windows_step(self, plan: Plan, time: tuple[str, str] | None) -> StreamRowsStep:
         """The rows of a plan for an operator that takes them one by one; see `lower_stream_rows`.
@@ -385,21 +445,22 @@ class StreamQueries:
         Raises:
             SqlwinError: something in the plan cannot run on a stream, or a watermark is missing.
         """
-        zone = str(self._spark.conf.get("spark.sql.session.timeZone"))
         refusals = tuple(e.reason for e in plan.trace.entries if e.reason is not None)
-        return lower_stream_rows(plan.physical, self._catalog, zone, time, refusals, plan.notes)
+        return lower_stream_rows(
+            plan.physical, self.catalog, self.time_zone, time, refusals, plan.notes
+        )
 
     def options(self) -> StreamOptions:
         """The options of a stream that is started now, for whoever starts it without sqlwin."""
         # then Spark goes by its own setting
-        partitions = int(str(self._spark.conf.get("spark.sql.shuffle.partitions")))
+        partitions = int(str(self.spark.conf.get("spark.sql.shuffle.partitions")))
         return self._options(self._key_groups(partitions), partitions)
 
     def _partitions(self) -> int:
         chosen = self._config.get("sqlwin.exchange.partitions")
         if not chosen and self._config.is_set("parallelism.default"):
-            chosen = str(self._spark.conf.get("spark.sql.shuffle.partitions"))
-        return int(chosen or stream_partitions(self._spark))
+            chosen = str(self.spark.conf.get("spark.sql.shuffle.partitions"))
+        return int(chosen or stream_partitions(self.spark))
 
     def _key_groups(self, partitions: int) -> int:
         chosen = self._config.get("sqlwin.state.key-groups")
@@ -436,27 +497,6 @@ def _of_statement(error: Exception, directory: str, text: str) -> SqlwinError:
     first = text[start:].partition("\n")[0].rstrip()
     error.position, error.sql = Position.at(text, start, len(first)), text
     return error
-
-
-def without_options(text: str) -> str:
-    """A plan, or the name of a table, without the options that a statement gives to tables."""
-    return _OPTIONS.sub("", text)
-
-
-def _described(entry: TableSpec | Registered) -> str:
-    """What a table is, a line each, without what may change from one start to the next."""
-    if isinstance(entry, Registered):
-        lines = [f"{f.name} {f.dataType.simpleString()}" for f in entry.dataframe.schema]
-        return "\n".join(lines if entry.made_by is None else [entry.made_by.described(), *lines])
-    lines = [f"connector {entry.connector}"]
-    lines += [
-        f"column {c.name} {c.type or ''} {c.computed or ''} {c.metadata or ''}".rstrip()
-        for c in entry.columns
-    ]
-    if entry.watermark is not None:
-        lines.append(f"WATERMARK FOR {entry.watermark.column} AS {entry.watermark.expression}")
-    lines += [f"'{k}' = '{v}'" for k, v in entry.options if k.lower() not in _FREE_OPTIONS]
-    return "\n".join(lines)
 
 
 def _arranged(rows: DataFrame, table: TableSpec, columns: tuple[str, ...]) -> DataFrame:

@@ -15,7 +15,7 @@ from runtime.table_spec import TableSpec
 from sqlwin.result import OpenStream, Result
 from sqlwin.statements import Insert
 from sqlwin.stream_queries import Explained, Measuring, StreamQueries
-from sqlwin.streams import Stream, status_line
+from sqlwin.streams import Stream, StreamPart, status_line
 
 # What rows of a micro-batch are ordered by for whoever looks at them
 _WINDOW_COLUMNS = ("window_end", "window_start")
@@ -88,14 +88,16 @@ def start_insert(
     )
 
 
-def insert_result(text: str, started: Sequence[tuple[str, Stream | str]], *, waits: bool) -> Result:
+def insert_result(
+    text: str, started: Sequence[tuple[str, Stream | StreamPart | str]], *, waits: bool
+) -> Result:
     """What INSERTs from streams give, which run already.
 
     Those whose input ends are waited for.
 
     Args:
         text: the statement.
-        started: the target and the stream of each, or why there is none.
+        started: the target and the stream of each, or its part of one, or why there is none.
         waits: whether streams without an end are waited for too.
 
     Raises:
@@ -106,28 +108,32 @@ def insert_result(text: str, started: Sequence[tuple[str, Stream | str]], *, wai
     counts: list[int | None] = []
     running: Stream | None = None
     try:
-        for name, stream in started:
-            if isinstance(stream, str):
+        for name, part in started:
+            if isinstance(part, str):
                 messages.append(f"INSERT INTO {name}: nothing to do")
-                notes.append(stream)
+                notes.append(part)
                 counts.append(0)
                 continue
+            stream = part.stream if isinstance(part, StreamPart) else part
             if stream.setup.ends or waits:
                 stream.wait()
                 stream.clean_up()
-                count = stream.run.n_rows
+                count = part.n_rows if isinstance(part, StreamPart) else stream.run.n_rows
                 written = "done" if count is None else f"{count:,} row{'' if count == 1 else 's'}"
                 messages.append(f"INSERT INTO {name}: {written}")
                 counts.append(count)
-                notes += remarks(stream.status(), stream.setup.late_table)
+                told = remarks(part.status(), stream.setup.late_table)
+                notes += (
+                    [f"{name}: {each}" for each in told] if isinstance(part, StreamPart) else told
+                )
             else:
                 messages.append(f"INSERT INTO {name}: stream {stream.number} runs")
                 counts.append(None)
             running = stream
     except BaseException:
-        for _, stream in started:
-            if isinstance(stream, Stream):
-                stream.stop()
+        for _, part in started:
+            if not isinstance(part, str):
+                (part.stream if isinstance(part, StreamPart) else part).stop()
         raise
     known = [count for count in counts if count is not None]
     total = sum(known) if len(known) == len(counts) else None
@@ -136,7 +142,7 @@ def insert_result(text: str, started: Sequence[tuple[str, Stream | str]], *, wai
         "insert",
         "\n".join(messages),
         row_count=total,
-        notes=tuple(notes),
+        notes=tuple(dict.fromkeys(notes)),
         stream=running,
     )
 

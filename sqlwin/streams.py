@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from itertools import count
 from typing import Any, TypeVar
@@ -63,6 +63,8 @@ class Setup:
         source_names: for each window operator, the names of its sources.
         explained: an error of Spark's in a person's words.
         late_table: the table that late rows go to; None: they are dropped.
+        inserts: the tables of INSERTs that it runs together, if there are several; what of
+            `source_names` stands for a window operator then stands for an INSERT.
     """
 
     name: str
@@ -74,6 +76,7 @@ class Setup:
     source_names: Sequence[Sequence[str]]
     explained: Callable[[BaseException], SqlwinError]
     late_table: str | None = None
+    inserts: tuple[str, ...] = ()
 
 
 class Stream:
@@ -284,6 +287,29 @@ def apart(action: Callable[[], T]) -> T:
         return thread.submit(action).result()
 
 
+@dataclass(frozen=True)
+class StreamPart:
+    """One of the INSERTs that a stream runs together.
+
+    Attributes:
+        stream: the stream.
+        number: the INSERT's number among them.
+    """
+
+    stream: Stream
+    number: int
+
+    @property
+    def n_rows(self) -> int | None:
+        """Rows written in this run; None if the sink does not tell."""
+        return self.stream.run.written[self.number]
+
+    def status(self) -> StreamStatus:
+        """How it stands, as of the last micro-batch."""
+        status = self.stream.status()
+        return replace(status, operators=status.operators[self.number : self.number + 1])
+
+
 class Streams:
     """The streams of a session, by number."""
 
@@ -324,6 +350,9 @@ class Streams:
         """
         for stream in reversed(self._streams.values()):
             if name in (str(stream.number), stream.setup.name):
+                return stream
+        for stream in reversed(self._streams.values()):
+            if name in stream.setup.inserts:
                 return stream
         known = [stream.setup.name for stream in self._streams.values()]
         close = nearest(name, known)
@@ -368,7 +397,7 @@ def show_streams(streams: Streams) -> pa.Table:
 
 def described(stream: Stream) -> tuple[str, ...]:
     """How a stream stands, in the order of the columns of `show_streams`."""
-    status = stream.status()
+    status = _as_one(stream)
     operators = status.operators
     state = stream.state
     return (
@@ -378,7 +407,7 @@ def described(stream: Stream) -> tuple[str, ...]:
         stream.setup.sink,
         "-" if status.batch is None else str(status.batch),
         f"{status.rows_per_second:,.0f}" if state is State.RUNNING else "-",
-        "-" if stream.run.n_rows is None else f"{stream.run.n_rows:,}",
+        _rows_out(stream),
         "; ".join(clock(operator.watermark_us) for operator in operators) or "-",
         "; ".join(
             f"{s.name} {clock(s.watermark_us)}{' (idle)' if s.is_idle else ''}"
@@ -387,10 +416,48 @@ def described(stream: Stream) -> tuple[str, ...]:
         )
         or "-",
         _kept(status) or "-",
-        dropped_rows(status) or "-",
+        _dropped(stream) or "-",
         _waits_for(stream, state, status),
         stream.checkpoint.directory if stream.setup.keeps_checkpoint else "temporary",
     )
+
+
+def _as_one(stream: Stream) -> StreamStatus:
+    """How a stream stands; of several INSERTs that one operator serves, as that operator stands."""
+    status = stream.status()
+    if not stream.setup.inserts or not status.operators:
+        return status
+    first = status.operators[0]
+    ends = [o.next_window_end_us for o in status.operators if o.next_window_end_us is not None]
+    one = replace(
+        first,
+        n_late=sum(operator.n_late for operator in status.operators),
+        next_window_end_us=min(ends, default=None),
+    )
+    return replace(status, operators=(one,))
+
+
+def _rows_out(stream: Stream) -> str:
+    """How many rows were written: `120`, and for several INSERTs `hours 120; days 5`."""
+
+    def text(n_rows: int | None) -> str:
+        return "-" if n_rows is None else f"{n_rows:,}"
+
+    if not stream.setup.inserts:
+        return text(stream.run.n_rows)
+    counts = stream.run.written or [0] * len(stream.setup.inserts)
+    pairs = zip(stream.setup.inserts, counts, strict=True)
+    return "; ".join(f"{name} {text(count)}" for name, count in pairs)
+
+
+def _dropped(stream: Stream) -> str:
+    """How many rows were dropped and why, for several INSERTs one by one; empty if none."""
+    status = stream.status()
+    if not stream.setup.inserts or not status.operators:
+        return dropped_rows(status)
+    alone = [replace(status, operators=(operator,)) for operator in status.operators]
+    pairs = zip(stream.setup.inserts, map(dropped_rows, alone), strict=True)
+    return "; ".join(f"{name} {text}" for name, text in pairs if text)
 
 
 def _waits_for(stream: Stream, state: State, status: StreamStatus) -> str:
@@ -415,7 +482,7 @@ def _kept(status: StreamStatus) -> str:
 
 def status_line(stream: Stream) -> str:
     """How a stream stands, in one line for a terminal."""
-    status = stream.status()
+    status = _as_one(stream)
     if status.batch is None:
         return f"{stream.setup.name}: {silence(status, stream.run.n_rows)}"
     parts = [
@@ -426,7 +493,7 @@ def status_line(stream: Stream) -> str:
         first = status.operators[0]
         parts.append(f"watermark {clock(first.watermark_us)}{_lag(first.watermark_us)}")
         parts.append(f"state {_kept(status)}")
-        parts.append(f"dropped {dropped_rows(status) or '0'}")
+        parts.append(f"dropped {_dropped(stream) or '0'}")
     if not stream.run.n_rows:
         parts.append(silence(status, stream.run.n_rows))
     return " · ".join(parts)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TextIO
 
 import pyarrow as pa
@@ -40,6 +40,7 @@ class StreamRun:
         trigger_us: the time from the start of a micro-batch to that of the next; 0: none.
         writer: tells the stream from others that write to the same place.
         n_rows: rows written in this run; None if the sink does not tell.
+        written: the same for each table, where there are several.
         error: what a micro-batch failed with, as it was raised: Spark keeps its text alone.
         late: where late rows go; None: they are dropped.
         query: the stream, once it is known.
@@ -53,6 +54,7 @@ class StreamRun:
     error: BaseException | None = None
     late: LateTable | None = None
     query: StreamingQuery | None = None
+    written: list[int | None] = field(default_factory=list)
 
 
 def check_sink(spec: TableSpec, *, overwrite: bool, emits_updates: bool) -> None:
@@ -98,12 +100,12 @@ def start_writing(
         SqlwinError: Spark or the sink refuses it.
     """
     if run.late is not None:
-        write = _batch_writer(arrange(results(rows)), spec, run.writer)
+        write = batch_writer(arrange(results(rows)), spec, run.writer)
         return _for_each_with_late(rows, run, lambda found, batch: write(arrange(found), batch))
     dataframe = arrange(rows)
     connector = spec.connector.lower()
     if connector in ("filesystem", "print", "memory"):
-        return _for_each(dataframe, run, _batch_writer(dataframe, spec, run.writer))
+        return for_each(dataframe, run, batch_writer(dataframe, spec, run.writer))
     run.n_rows = None
     if connector == "blackhole":
         return _started(dataframe.writeStream.format("noop"), run)
@@ -136,7 +138,7 @@ def start_taking(
 
     if run.late is not None:
         return _for_each_with_late(rows, run, lambda found, batch: write(arrange(found), batch))
-    return _for_each(arrange(rows), run, write)
+    return for_each(arrange(rows), run, write)
 
 
 def start_discarding(dataframe: DataFrame, run: StreamRun) -> StreamingQuery:
@@ -145,7 +147,7 @@ def start_discarding(dataframe: DataFrame, run: StreamRun) -> StreamingQuery:
     return _started(dataframe.writeStream.format("noop"), run)
 
 
-def _batch_writer(dataframe: DataFrame, spec: TableSpec, writer: str) -> Write:
+def batch_writer(dataframe: DataFrame, spec: TableSpec, writer: str) -> Write:
     """What writes the micro-batches of a stream, with the columns of `dataframe`, to a table."""
     connector = spec.connector.lower()
     if connector == "filesystem":
@@ -166,12 +168,14 @@ def _for_each_with_late(rows: DataFrame, run: StreamRun, write: Write) -> Stream
     assert run.late is not None
     arranged = run.late.arrange(late_rows(rows))
     # told apart from the results, if they should be in one directory
-    write_late = _batch_writer(arranged, run.late.spec, f"{run.writer}late")
+    write_late = batch_writer(arranged, run.late.spec, f"{run.writer}late")
     writer = LateWriter(run.late, write, write_late)
-    return _for_each(rows, run, lambda found, batch: writer.write(found, batch, run.query))
+    return for_each(rows, run, lambda found, batch: writer.write(found, batch, run.query))
 
 
-def _for_each(dataframe: DataFrame, run: StreamRun, write: Write) -> StreamingQuery:
+def for_each(dataframe: DataFrame, run: StreamRun, write: Write) -> StreamingQuery:
+    """Start a stream whose micro-batches go to a function, which tells how many rows they had."""
+
     def counted(rows: DataFrame, batch: int) -> None:
         try:
             n_rows = write(rows, batch)

@@ -22,7 +22,7 @@ from sqlwin.statements import (
     StatementSet,
     parse_statement,
 )
-from sqlwin.stream_queries import without_options
+from sqlwin.stream_identity import without_options
 from sqlwin.table_options import hint_remarks, with_options
 
 CLICKS = TableSpec(

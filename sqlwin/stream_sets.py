@@ -1,0 +1,125 @@
+"""INSERTs of a statement set that one stream runs, because their windows share slices."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark.sql import DataFrame
+
+from planner.lower_stream_set import lower_stream_set
+from planner.plan import Plan
+from runtime.sinks.stream_set import SetPart, start_writing_set
+from runtime.sinks.streaming import StreamRun, check_sink
+from runtime.steps import Step
+from runtime.streaming.execute_shared import SharedWindows, of_windows, shared_windows
+from runtime.streaming.options import StreamOptions
+from runtime.table_spec import TableSpec
+from sqlwin.inserts import arranged
+from sqlwin.statements import Insert
+from sqlwin.stream_queries import Explained, StreamJob, StreamQueries
+from sqlwin.streams import Stream, StreamPart
+
+# Whose rows of a micro-batch cannot be written but by Spark's own streaming sink
+_ONLY_STREAMED = ("spark",)
+
+
+@dataclass(frozen=True)
+class SetInsert:
+    """An INSERT with its plan and the table that it writes."""
+
+    insert: Insert
+    plan: Plan
+    table: TableSpec
+
+    @property
+    def name(self) -> str:
+        """The table, as the statement has it."""
+        return ".".join(self.insert.name)
+
+
+def needs_own_stream(
+    table: TableSpec | None, emits_updates: bool, reads_general: bool
+) -> str | None:
+    """Why an INSERT from a stream cannot share it with others; None if it can.
+
+    Args:
+        table: what it writes; None for a table of Spark's.
+        emits_updates: whether windows come out more than once.
+        reads_general: whether it reads what `Session.windows` made.
+    """
+    if emits_updates:
+        return "the windows of the stream come out more than once"
+    if table is None or table.connector.lower() in _ONLY_STREAMED:
+        kind = "a table of Spark's" if table is None else f"connector '{table.connector}'"
+        return f"the stream goes into {kind}, which Spark writes by itself"
+    if reads_general:
+        return "the stream comes from windows made in Python"
+    return None
+
+
+def start_set(
+    queries: StreamQueries,
+    inserts: Sequence[SetInsert],
+    text: str,
+    explained: Explained,
+) -> list[StreamPart] | str:
+    """Start INSERTs whose plans share slices as one stream; or tell why there is nothing to do.
+
+    Args:
+        queries: starts it.
+        inserts: the INSERTs.
+        text: the statement set.
+        explained: an error of Spark's in a person's words.
+
+    Raises:
+        SqlwinError: one of them cannot run on a stream, a table cannot take its rows, or the
+            checkpoint is another query's.
+    """
+    for each in inserts:
+        check_sink(each.table, overwrite=each.insert.overwrite, emits_updates=False)
+        queries.check(each.plan)
+    names = tuple(each.name for each in inserts)
+    plans = tuple(each.plan for each in inserts)
+    steps = lower_stream_set(
+        [plan.physical for plan in plans], names, queries.catalog, queries.time_zone
+    )
+
+    def prepare(options: StreamOptions) -> Callable[[StreamRun], Any]:
+        shared = shared_windows(queries.spark, steps.shared, options)
+        parts = [
+            _part(queries, each, step, shared, number)
+            for number, (each, step) in enumerate(zip(inserts, steps.results, strict=True))
+        ]
+        return lambda run: start_writing_set(shared.rows, parts, run)
+
+    local = steps.shared.input
+    sources = [source.name for source in local.sources]
+    stream = queries.begin(
+        StreamJob(
+            plans,
+            [local],
+            [sources] * len(inserts),
+            text,
+            ", ".join(names),
+            prepare,
+            explained,
+            inserts=names,
+        )
+    )
+    if not isinstance(stream, Stream):
+        return stream
+    return [StreamPart(stream, number) for number in range(len(inserts))]
+
+
+def _part(
+    queries: StreamQueries, each: SetInsert, step: Step, shared: SharedWindows, number: int
+) -> SetPart:
+    def made(windows: DataFrame) -> DataFrame:
+        return arranged(of_windows(step, windows), each.table, each.insert.columns)
+
+    def rows(found: DataFrame) -> DataFrame:
+        return made(shared.of(found, number))
+
+    return SetPart(each.table, rows, made(shared.none_of(queries.spark, number)))

@@ -1,0 +1,205 @@
+"""STATEMENT SET over a stream: INSERTs whose windows share slices are one stream, each as alone."""
+
+from __future__ import annotations
+
+import datetime as dt
+import os
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import sqlwin
+from runtime.errors import ExecutionError
+from sqlwin.streams import show_streams
+
+pytestmark = pytest.mark.spark
+
+NAMES = ("minutes", "moving", "hours")
+STREAMING = "SET 'execution.runtime-mode' = 'streaming';"
+BATCH = "SET 'execution.runtime-mode' = 'batch';"
+APART = "SET 'sqlwin.optimizer.disabled-rules' = 'share_window_slices';"
+
+
+def write(directory: Path, number: int, seconds: np.ndarray, seed: int) -> None:
+    """A Parquet file, which becomes a micro-batch."""
+    directory.mkdir(exist_ok=True)
+    random = np.random.default_rng(seed)
+    start = dt.datetime(2026, 3, 1)  # noqa: DTZ001
+    table = pa.table(
+        {
+            "ts": pa.array(
+                [start + dt.timedelta(seconds=float(s)) for s in seconds], pa.timestamp("us")
+            ),
+            "k": pa.array(random.choice(["a", "b", "c"], len(seconds))),
+            "v": pa.array(random.integers(0, 100, len(seconds))),
+        }
+    )
+    path = directory / f"{number:03d}.parquet"
+    pq.write_table(table, path)
+    # Files are taken in the order of their times
+    os.utime(path, (1_700_000_000 + number, 1_700_000_000 + number))
+
+
+def in_time(directory: Path, numbers: range) -> None:
+    """Files of 20 minutes each, whose rows are at most a minute late."""
+    random = np.random.default_rng(3)
+    for number in numbers:
+        seconds = np.sort(random.uniform(number * 1200, (number + 1) * 1200, 120))
+        write(directory, number, seconds - random.uniform(0, 55, 120) * (seconds > 60), number)
+
+
+def events(directory: Path) -> str:
+    return f"""
+        CREATE TABLE events (ts TIMESTAMP(6), k STRING, v BIGINT,
+          WATERMARK FOR ts AS ts - INTERVAL '1' MINUTE)
+        WITH ('connector' = 'filesystem', 'path' = '{directory}', 'format' = 'parquet',
+              'max-files-per-trigger' = '1');
+    """
+
+
+def tables(prefix: str, options: str) -> str:
+    """Tables for the INSERTs; in `options` braces stand for the table."""
+    return "\n".join(
+        f"CREATE TABLE {prefix}{name} ({columns}) WITH ({options.format(prefix + name)});"
+        for name, columns in zip(
+            NAMES,
+            (
+                "k STRING, starts TIMESTAMP(3), ends TIMESTAMP(3), n BIGINT, mean DOUBLE",
+                "ends TIMESTAMP(3), k STRING, most BIGINT, texts STRING",
+                "k STRING, starts TIMESTAMP(3), ends TIMESTAMP(3), total BIGINT, n BIGINT",
+            ),
+            strict=True,
+        )
+    )
+
+
+QUERIES = (
+    """SELECT k, window_start, window_end, COUNT(*), AVG(v)
+       FROM TABLE(TUMBLE(TABLE events, DESCRIPTOR(ts), INTERVAL '1' MINUTE))
+       GROUP BY k, window_start, window_end""",
+    """SELECT window_end, UPPER(k), MAX(v), CONCAT('n=', COUNT(DISTINCT v))
+       FROM TABLE(HOP(TABLE events, DESCRIPTOR(ts), INTERVAL '1' MINUTE, INTERVAL '5' MINUTES))
+       GROUP BY k, window_start, window_end HAVING COUNT(*) > 2""",
+    """SELECT k, window_start, window_end, SUM(v), COUNT(*)
+       FROM TABLE(CUMULATE(TABLE events, DESCRIPTOR(ts), INTERVAL '10' MINUTES, INTERVAL '1' HOUR))
+       GROUP BY k, window_start, window_end""",
+)
+
+
+def statement_set(prefix: str = "") -> str:
+    inserts = (f"INSERT INTO {prefix}{n} {q};" for n, q in zip(NAMES, QUERIES, strict=True))
+    return f"EXECUTE STATEMENT SET BEGIN {' '.join(inserts)} END;"
+
+
+def rows(session: sqlwin.Session, query: str) -> list[tuple[object, ...]]:
+    return sorted((tuple(row) for row in session.execute(BATCH + query)[-1].rows), key=repr)
+
+
+def written(session: sqlwin.Session, prefix: str = "") -> list[list[tuple[object, ...]]]:
+    return [rows(session, f"SELECT * FROM {prefix}{name}") for name in NAMES]
+
+
+def test_one_stream_gives_each_insert_the_rows_of_the_batch(
+    fresh_session: sqlwin.Session, tmp_path: Path
+) -> None:
+    in_time(tmp_path / "in", range(9))
+    *_, result = fresh_session.execute(f"""
+        {events(tmp_path / "in")} {tables("", "'connector' = 'memory'")}
+        {STREAMING} {statement_set()}
+    """)
+    wanted = [rows(fresh_session, query) for query in QUERIES]
+    assert all(wanted)
+    assert written(fresh_session) == wanted
+    assert result.message.splitlines() == [
+        f"INSERT INTO {name}: {len(found):,} rows"
+        for name, found in zip(NAMES, wanted, strict=True)
+    ]
+    assert result.row_count == sum(map(len, wanted))
+    (stream,) = fresh_session.streams.all()
+    (row,) = show_streams(fresh_session.streams).to_pylist()
+    assert row["name"] == "minutes"
+    assert row["into"] == "minutes, moving, hours"
+    assert row["rows out"] == "; ".join(
+        f"{name} {len(found):,}" for name, found in zip(NAMES, wanted, strict=True)
+    )
+    assert (row["watermark"], row["kept"], row["dropped"]) == ("end of input", "0 rows, 0 kB", "-")
+    assert fresh_session.streams.find("hours") is stream
+
+
+def test_rows_are_late_for_each_insert_as_if_it_were_alone(
+    fresh_session: sqlwin.Session, tmp_path: Path
+) -> None:
+    random = np.random.default_rng(5)
+    for number in range(8):
+        seconds = random.uniform(number * 600, (number + 1) * 600, 80)
+        # a third comes up to an hour later than it should
+        late = random.uniform(0, 3600, 80) * (random.random(80) < 0.3)
+        write(tmp_path / "in", number, seconds - late, number)
+    *_, shared = fresh_session.execute(f"""
+        {events(tmp_path / "in")} {tables("", "'connector' = 'memory'")}
+        {tables("x_", "'connector' = 'memory'")}
+        {STREAMING} {statement_set()}
+    """)
+    fresh_session.execute(f"{APART} {STREAMING} {statement_set('x_')}")
+    assert len(fresh_session.streams.all()) == 1 + 3
+    assert written(fresh_session) == written(fresh_session, "x_")
+    n_late = [part.status().operators[0].n_late for part in fresh_session.streams.all()[1:]]
+    assert n_late[0] > n_late[1] > n_late[2] > 0
+    found = [operator.n_late for operator in fresh_session.streams.all()[0].status().operators]
+    assert found == n_late
+    assert [note.split(" row")[0] for note in shared.notes] == [
+        f"{name}: {count:,}" for name, count in zip(NAMES, n_late, strict=True)
+    ]
+
+
+def test_a_set_resumes_from_its_checkpoint_and_writes_every_row_once(
+    fresh_session: sqlwin.Session, tmp_path: Path
+) -> None:
+    files = "'connector' = 'filesystem', 'format' = 'json', 'path' = '" + str(tmp_path) + "/out/{}'"
+    in_time(tmp_path / "in", range(4))
+    fresh_session.execute(f"""
+        {events(tmp_path / "in")} {tables("", files)} {STREAMING}
+        SET 'execution.checkpointing.dir' = '{tmp_path}/checkpoints';
+        SET 'sqlwin.end-of-input' = 'hold-windows';
+        {statement_set()}
+    """)
+    assert [path.name for path in (tmp_path / "checkpoints").iterdir()] == ["minutes"]
+    in_time(tmp_path / "in", range(4, 9))
+    fresh_session.execute(f"RESET 'sqlwin.end-of-input'; {STREAMING} {statement_set()}")
+    assert written(fresh_session) == [rows(fresh_session, query) for query in QUERIES]
+    # what has ended does nothing more, and another set is not taken for it
+    (again,) = fresh_session.execute(STREAMING + statement_set())[1:]
+    assert again.row_count == 0
+    fewer = f"EXECUTE STATEMENT SET BEGIN INSERT INTO minutes {QUERIES[0]}; "
+    with pytest.raises(ExecutionError, match="is another query's: its plan has changed"):
+        fresh_session.execute(f"{fewer} INSERT INTO hours {QUERIES[2]}; END;")
+
+
+def test_inserts_that_differ_have_streams_of_their_own(
+    fresh_session: sqlwin.Session, tmp_path: Path
+) -> None:
+    in_time(tmp_path / "in", range(2))
+    *_, result = fresh_session.execute(f"""
+        {events(tmp_path / "in")} {tables("", "'connector' = 'memory'")}
+        CREATE TABLE plain (k STRING, v BIGINT) WITH ('connector' = 'memory');
+        {STREAMING}
+        EXECUTE STATEMENT SET BEGIN
+          INSERT INTO minutes {QUERIES[0]};
+          INSERT INTO plain SELECT k, v FROM events WHERE v > 50;
+          INSERT INTO hours {QUERIES[2]};
+        END;
+    """)
+    into = [stream.setup.sink for stream in fresh_session.streams.all()]
+    assert into == ["minutes, hours", "plain"]
+    assert [line.split(":")[0] for line in result.message.splitlines()] == [
+        "INSERT INTO minutes",
+        "INSERT INTO plain",
+        "INSERT INTO hours",
+    ]
+    assert rows(fresh_session, "SELECT * FROM hours") == rows(fresh_session, QUERIES[2])
+    assert rows(fresh_session, "SELECT * FROM plain") == rows(
+        fresh_session, "SELECT k, v FROM events WHERE v > 50"
+    )
