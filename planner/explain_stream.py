@@ -10,8 +10,10 @@ from runtime.spec import Session, Window
 from runtime.steps import ExpandStep, SqlStep, Step
 from runtime.stream_spec import (
     StreamJoinStep,
+    StreamLocalStep,
     StreamRankStep,
     StreamRegroupStep,
+    StreamSharedStep,
     StreamStep,
     StreamWindowStep,
 )
@@ -35,6 +37,48 @@ def explain_stream(step: Step, key_groups: int, watermark_policy: str) -> str:
         else:
             lines += [_head(operator), f"  {_STATELESS}"]
     return "\n".join(lines) + "\n"
+
+
+def explain_shared(
+    step: StreamSharedStep, number: int, key_groups: int, watermark_policy: str
+) -> str:
+    """The section of EXPLAIN about a stream that several INSERTs share.
+
+    Args:
+        step: its window operator.
+        number: that of the shared exchange in the plans.
+        key_groups: as in `explain_stream`.
+        watermark_policy: likewise.
+    """
+    local = step.input
+    names = ", ".join(reader.name for reader in step.readers)
+    assert not isinstance(local.window, Session)
+    width = render_duration(local.window.slice_width_us)
+    lines = [
+        "== Stream ==",
+        f"SharedWindowOperator(reuse_id=[{number}], inserts=[{names}]):",
+        "  one stream computes them: its source is read once, and a slice is kept once for all",
+        _watermark(local, watermark_policy),
+        _key_groups(local, key_groups),
+        f"  state: one partial for each key and live slice of {width}, in wider slices where only "
+        f"wider windows still need it: {_kept(local)}",
+        "  a window comes out when the watermark reaches its end",
+    ]
+    for reader in step.readers:
+        window = reader.aggregation.window
+        text = window_text(window, f"time_col=[{local.time_column}]")
+        lines.append(f"  {reader.name}: {text}: {_late(window, None)}")
+    return "\n".join(lines) + "\n"
+
+
+def explain_reader(number: int, first: str) -> str:
+    """The section of EXPLAIN about an INSERT whose stream was explained with another one.
+
+    Args:
+        number: that of the shared exchange in the plans.
+        first: the INSERT that it was explained with.
+    """
+    return f"== Stream ==\none stream with INSERT INTO {first} (reuse_id=[{number}])\n"
 
 
 def _operators(step: Step) -> Iterator[StreamStep]:
@@ -78,25 +122,40 @@ _STATELESS = "no state: all results of a window come in one micro-batch"
 
 def _lines(step: StreamWindowStep, key_groups: int, policy: str) -> Iterator[str]:
     local = step.input
-    names = [name for name, _ in local.keys]
     window = window_text(local.window, f"time_col=[{local.time_column}]")
     yield f"StreamWindowOperator(number=[{step.number}], window=[{window}]):"
-    which = {"min": "the smallest", "max": "the largest"}[policy]
-    several = f", {which} of them" if len(local.sources) > 1 else ""
-    if any(source.time_type == "proctime" for source in local.sources):
-        yield "  watermark: the clock"
+    yield _watermark(local, policy)
+    if _by_clock(local):
         late, comes = "no row is late", "clock"
     else:
-        yield f"  watermark: of {', '.join(s.name for s in local.sources)}{several}; never falls"
         late, comes = _late(local.window, local.late_rows), "watermark"
-    if names:
-        yield f"  key groups: {key_groups}, by {', '.join(names)}"
-    else:
-        yield "  key groups: 1, because there is no key"
-    columns = [column for partial in local.partials for column in partial.columns]
-    kept = ", ".join([*names, local.slice_end, *columns])
-    yield f"  state: {_state(local.window)}: {kept}"
+    yield _key_groups(local, key_groups)
+    yield f"  state: {_state(local.window)}: {_kept(local)}"
     yield f"  a window comes out when the {comes} reaches its end; {late}"
+
+
+def _by_clock(local: StreamLocalStep) -> bool:
+    return any(source.time_type == "proctime" for source in local.sources)
+
+
+def _watermark(local: StreamLocalStep, policy: str) -> str:
+    if _by_clock(local):
+        return "  watermark: the clock"
+    which = {"min": "the smallest", "max": "the largest"}[policy]
+    several = f", {which} of them" if len(local.sources) > 1 else ""
+    return f"  watermark: of {', '.join(s.name for s in local.sources)}{several}; never falls"
+
+
+def _key_groups(local: StreamLocalStep, key_groups: int) -> str:
+    if not local.keys:
+        return "  key groups: 1, because there is no key"
+    return f"  key groups: {key_groups}, by {', '.join(name for name, _ in local.keys)}"
+
+
+def _kept(local: StreamLocalStep) -> str:
+    """The columns of the state."""
+    columns = [column for partial in local.partials for column in partial.columns]
+    return ", ".join([*(name for name, _ in local.keys), local.slice_end, *columns])
 
 
 def _state(window: Window) -> str:

@@ -40,7 +40,7 @@ def shared_stream_groups(plans: Sequence[Node]) -> list[list[int]]:
     """The numbers of the plans that one stream computes together; of others, each by itself."""
     groups: dict[int, list[int]] = {}
     for number, plan in enumerate(plans):
-        shared = _shared_below(plan)
+        shared = shared_below(plan)
         # a number of a plan is never that of an object, which is no plan's number
         groups.setdefault(-number - 1 if shared is None else id(shared), []).append(number)
     return list(groups.values())
@@ -61,13 +61,13 @@ def lower_stream_set(
         AnalysisError: something in a plan cannot be computed on a stream, or a watermark is
             missing.
     """
-    shared = _shared_below(plans[0])
+    shared = shared_below(plans[0])
     assert shared is not None and isinstance(shared.input, LocalWindowAggregate)
     local = lower_local(shared.input, catalog, time_zone)
     readers, results = [], []
     for number, (plan, name) in enumerate(zip(plans, names, strict=True)):
         node = _reader_in(plan)
-        assert node is not None and _shared_below(plan) is shared
+        assert node is not None and shared_below(plan) is shared
         readers.append(_reader(node, name))
         top = plan.input if isinstance(plan, Sink) else plan
         results.append(_ResultLowering(node, number).step(top))
@@ -90,7 +90,8 @@ def _reader_in(plan: Node) -> GlobalWindowAggregate | None:
     return next(filter(None, map(_reader_in, plan.inputs)), None)
 
 
-def _shared_below(plan: Node) -> SharedExchange | None:
+def shared_below(plan: Node) -> SharedExchange | None:
+    """What a plan shares with those of other INSERTs over its stream; None: nothing."""
     reader = _reader_in(plan)
     if reader is None:
         return None

@@ -22,6 +22,7 @@ from sqlwin.statements import CreateTable, Insert, Query, Statement, StatementSe
 from sqlwin.stream_analysis import analyzed_stream
 from sqlwin.stream_queries import Measuring
 from sqlwin.stream_results import start_insert
+from sqlwin.stream_sets import stream_sections
 from sqlwin.streams import Stream
 
 
@@ -121,6 +122,10 @@ class Explanations:
             for insert, plan in zip(inserts, plans, strict=True)
         ]
         if not analyze:
+            names = [".".join(insert.name) for insert in inserts]
+            sections = stream_sections(self._plans.stream_queries, names, plans)
+            for document, section in zip(documents, sections, strict=True):
+                document["text"] += f"\n{section}" if section else ""
             return documents
         if any(self._plans.stream_queries.is_stream(plan) for plan in plans):
             each = [self.documents(insert, analyze) for insert in inserts]

@@ -419,8 +419,7 @@ class StreamQueries:
         Raises:
             SqlwinError: something in the plan cannot run on a stream.
         """
-        partitions = self._partitions()
-        options = self._options(self._key_groups(partitions), partitions)
+        options = self.planned_options()
         step = self._step(plan, keeps_late_rows=True)
         return explain_stream(step, options.key_groups, options.watermark_policy)
 
@@ -449,6 +448,11 @@ class StreamQueries:
         return lower_stream_rows(
             plan.physical, self.catalog, self.time_zone, time, refusals, plan.notes
         )
+
+    def planned_options(self) -> StreamOptions:
+        """The options of a stream that sqlwin would start now, without a checkpoint."""
+        partitions = self._partitions()
+        return self._options(self._key_groups(partitions), partitions)
 
     def options(self) -> StreamOptions:
         """The options of a stream that is started now, for whoever starts it without sqlwin."""

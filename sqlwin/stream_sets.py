@@ -8,7 +8,8 @@ from typing import Any
 
 from pyspark.sql import DataFrame
 
-from planner.lower_stream_set import lower_stream_set
+from planner.explain_stream import explain_reader, explain_shared
+from planner.lower_stream_set import lower_stream_set, shared_below, shared_stream_groups
 from planner.plan import Plan
 from runtime.sinks.stream_set import SetPart, start_writing_set
 from runtime.sinks.streaming import StreamRun, check_sink
@@ -111,6 +112,38 @@ def start_set(
     if not isinstance(stream, Stream):
         return stream
     return [StreamPart(stream, number) for number in range(len(inserts))]
+
+
+def stream_sections(
+    queries: StreamQueries, names: Sequence[str], plans: Sequence[Plan]
+) -> list[str]:
+    """The sections of EXPLAIN about the streams of INSERTs; empty for those over tables at rest.
+
+    Raises:
+        SqlwinError: something in a plan cannot run on a stream.
+    """
+    options = queries.planned_options()
+    sections = [""] * len(plans)
+    for numbers in shared_stream_groups([plan.physical for plan in plans]):
+        first = numbers[0]
+        for number in numbers:
+            if queries.is_stream(plans[number]):
+                queries.check(plans[number])
+        if len(numbers) == 1:
+            if queries.is_stream(plans[first]):
+                sections[first] = queries.explain(plans[first])
+            continue
+        together = [plans[number].physical for number in numbers]
+        shared = shared_below(together[0])
+        assert shared is not None
+        tables = [names[number] for number in numbers]
+        steps = lower_stream_set(together, tables, queries.catalog, queries.time_zone)
+        sections[first] = explain_shared(
+            steps.shared, shared.number, options.key_groups, options.watermark_policy
+        )
+        for number in numbers[1:]:
+            sections[number] = explain_reader(shared.number, names[first])
+    return sections
 
 
 def _part(
