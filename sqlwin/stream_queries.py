@@ -34,7 +34,13 @@ from runtime.spark import stream_partitions
 from runtime.spark_errors import translate
 from runtime.spark_files import files_at
 from runtime.stream_spec import ROW_KIND, StreamLocalStep, StreamRowsStep, StreamWindowStep
-from runtime.streaming.checkpoint import Identity, open_checkpoint
+from runtime.streaming.checkpoint import (
+    Identity,
+    check_members,
+    check_no_member,
+    mark_members,
+    open_checkpoint,
+)
 from runtime.streaming.execute import goes_by_clock, streaming_dataframe
 from runtime.streaming.options import Firing, StreamOptions
 from runtime.table_spec import TableSpec
@@ -229,10 +235,16 @@ class StreamQueries:
         directory, name, keeps = self._directory(name, job.may_resume)
         files = files_at(self.spark, directory)
         partitions = self._partitions()
+        members = self._members(job, directory, keeps)
         try:
+            if members:
+                check_members(files, directory, members)
+            elif keeps:
+                check_no_member(files, directory)
             checkpoint = open_checkpoint(
                 files, directory, identity, self._key_groups(partitions), partitions
             )
+            mark_members(files, directory, members)
         except (SqlwinError, Py4JError) as error:
             raise _of_statement(error, directory, job.text) from error
         if checkpoint.has_ended:
@@ -299,7 +311,7 @@ class StreamQueries:
     def _directory(self, name: str, may_stay: bool) -> tuple[str, str, bool]:
         """Where a stream of a name keeps its checkpoint, the name it gets, and whether it stays."""
         base = str(self._config.get("execution.checkpointing.dir")) if may_stay else ""
-        slug = re.sub(r"[^A-Za-z0-9._-]+", "-", name).strip("-.") or "stream"
+        slug = _slug(name)
         if not base:
             return tempfile.mkdtemp(prefix="sqlwin-checkpoint-"), slug, False
         if base.startswith("file:/"):
@@ -311,6 +323,13 @@ class StreamQueries:
         while self.streams.name_in_use(f"{base}/{unique}"):
             unique, more = f"{slug}-{more}", more + 1
         return f"{base}/{unique}", unique, True
+
+    def _members(self, job: StreamJob, directory: str, keeps: bool) -> list[str]:
+        """Where INSERTs that one stream runs would keep checkpoints by themselves."""
+        if not keeps or self._config.get("pipeline.name"):
+            return []
+        base = directory.rpartition("/")[0]
+        return list(dict.fromkeys(f"{base}/{_slug(name)}" for name in job.inserts))
 
     def _identity(self, job: StreamJob) -> Identity:
         return Identity(
@@ -488,6 +507,11 @@ class StreamQueries:
         if not self._config.get(f"table.exec.emit.{kind}.enabled"):
             return Firing(rows=rows)
         return Firing(int(self._config.get(f"table.exec.emit.{kind}.delay")), rows)
+
+
+def _slug(name: str) -> str:
+    """A name as that of a directory."""
+    return re.sub(r"[^A-Za-z0-9._-]+", "-", name).strip("-.") or "stream"
 
 
 def _of_statement(error: Exception, directory: str, text: str) -> SqlwinError:

@@ -4,6 +4,11 @@
     spark/          Spark's checkpoint: offsets, commits, state
     end-of-input/   a file in here tells the stream that its input has ended
 
+Of INSERTs that one stream runs together the first has the checkpoint. The others have a directory
+each with nothing but a file that tells where:
+
+    set.json        the directory of the checkpoint that the INSERT is part of
+
 A stream that is started again has to be the one that the checkpoint was made by: state of another
 query would be read as if it were its own.
 """
@@ -12,12 +17,14 @@ from __future__ import annotations
 
 import json
 import secrets
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 
 from runtime.errors import ExecutionError, SetupError
 from runtime.files import Files
 
 _FILE = "sqlwin.json"
+_SET_FILE = "set.json"
 _VERSION = 1
 _ANOTHER = "take another 'execution.checkpointing.dir'"
 _WRITABLE = "SET 'execution.checkpointing.dir' to a directory that this program may write to"
@@ -94,6 +101,71 @@ def open_checkpoint(
         raise SetupError(
             f"no checkpoint can be kept in {directory}: {error.strerror or error}", hint=_WRITABLE
         ) from error
+
+
+def check_members(files: Files, directory: str, members: Sequence[str]) -> None:
+    """Check that a checkpoint may be that of INSERTs that one stream runs together.
+
+    Otherwise an INSERT would begin anew, and write once more what it has written.
+
+    Args:
+        files: the file system.
+        directory: that of the checkpoint.
+        members: the directories that the INSERTs would have by themselves, maybe `directory` too.
+
+    Raises:
+        ExecutionError: one of them has a checkpoint of its own, or is part of another one.
+    """
+    for member in members:
+        part_of = _part_of(files, member)
+        if part_of not in (None, directory):
+            raise _is_part(member, str(part_of))
+        if member != directory and files.exists(f"{member}/{_FILE}"):
+            raise ExecutionError(
+                f"the INSERT with the checkpoint in {member} would begin anew in {directory}, with "
+                "INSERTs that share its slices",
+                hint="SET 'sqlwin.optimizer.disabled-rules' = 'share_window_slices' to resume it, "
+                f"or {_ANOTHER}",
+            )
+
+
+def mark_members(files: Files, directory: str, members: Sequence[str]) -> None:
+    """Keep in mind that INSERTs are part of a checkpoint; arguments as in `check_members`."""
+    for member in members:
+        if member != directory and not files.exists(f"{member}/{_SET_FILE}"):
+            files.make_directory(member)
+            files.write_text(f"{member}/{_SET_FILE}", json.dumps({"checkpoint": directory}) + "\n")
+
+
+def check_no_member(files: Files, directory: str) -> None:
+    """Check that an INSERT by itself is not part of a checkpoint that it shares with others.
+
+    Raises:
+        ExecutionError: it is.
+    """
+    part_of = _part_of(files, directory)
+    if part_of is not None:
+        raise _is_part(directory, part_of)
+
+
+def _part_of(files: Files, directory: str) -> str | None:
+    """The checkpoint that the INSERT of a directory is part of, if that is still there."""
+    path = f"{directory}/{_SET_FILE}"
+    if not files.exists(path):
+        return None
+    try:
+        found = str(json.loads(files.read_text(path))["checkpoint"])
+    except (ValueError, KeyError, TypeError) as error:
+        raise ExecutionError(f"{path} cannot be read: {error}", hint=_ANOTHER) from error
+    return found if files.exists(f"{found}/{_FILE}") else None
+
+
+def _is_part(directory: str, part_of: str) -> ExecutionError:
+    return ExecutionError(
+        f"the INSERT of {directory} is part of the checkpoint in {part_of}, which it shares with "
+        "others of its statement set",
+        hint=f"run that set to resume, or {_ANOTHER}",
+    )
 
 
 def _opened(files: Files, new: Checkpoint, identity: Identity) -> Checkpoint:

@@ -12,9 +12,12 @@ from runtime.files import LocalFiles
 from runtime.streaming.checkpoint import (
     Checkpoint,
     Identity,
+    check_members,
+    check_no_member,
     difference,
     end_input,
     mark_ended,
+    mark_members,
     open_checkpoint,
 )
 
@@ -141,3 +144,30 @@ def test_the_end_of_input_is_told_by_a_file_and_kept_in_mind(tmp_path: Path) -> 
     assert not opened(tmp_path / "c").has_ended
     mark_ended(FILES, checkpoint, QUERY)
     assert opened(tmp_path / "c").has_ended
+
+
+def test_inserts_that_share_a_checkpoint_begin_in_no_other_one(tmp_path: Path) -> None:
+    hours, days, weeks = (f"{tmp_path}/{name}" for name in ("hours", "days", "weeks"))
+    check_members(FILES, hours, [hours, days])
+    opened(Path(hours))
+    mark_members(FILES, hours, [hours, days])
+    # the same set resumes, and none of its INSERTs by itself or with others
+    check_members(FILES, hours, [hours, days])
+    check_no_member(FILES, hours)
+    with pytest.raises(ExecutionError, match=r"days is part of the checkpoint in .*hours, which"):
+        check_no_member(FILES, days)
+    with pytest.raises(ExecutionError, match=r"days is part of the checkpoint in .*hours, which"):
+        check_members(FILES, weeks, [weeks, days])
+    with pytest.raises(ExecutionError, match=r"hours would begin anew in .*weeks"):
+        check_members(FILES, weeks, [weeks, hours])
+    # what is gone holds nobody back
+    FILES.delete(hours)
+    check_no_member(FILES, days)
+
+
+def test_an_insert_with_a_checkpoint_of_its_own_joins_no_others(tmp_path: Path) -> None:
+    hours, days = f"{tmp_path}/hours", f"{tmp_path}/days"
+    opened(Path(days))
+    with pytest.raises(ExecutionError, match=r"days would begin anew in .*hours") as caught:
+        check_members(FILES, hours, [hours, days])
+    assert "share_window_slices" in str(caught.value.hint)

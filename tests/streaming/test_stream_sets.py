@@ -166,7 +166,10 @@ def test_a_set_resumes_from_its_checkpoint_and_writes_every_row_once(
         SET 'sqlwin.end-of-input' = 'hold-windows';
         {statement_set()}
     """)
-    assert [path.name for path in (tmp_path / "checkpoints").iterdir()] == ["minutes"]
+    assert (tmp_path / "checkpoints" / "minutes" / "sqlwin.json").exists()
+    assert not (tmp_path / "checkpoints" / "hours" / "sqlwin.json").exists()
+    with pytest.raises(ExecutionError, match=r"hours is part of the checkpoint in .*minutes"):
+        fresh_session.execute(f"{STREAMING} INSERT INTO hours {QUERIES[2]}")
     in_time(tmp_path / "in", range(4, 9))
     fresh_session.execute(f"RESET 'sqlwin.end-of-input'; {STREAMING} {statement_set()}")
     assert written(fresh_session) == [rows(fresh_session, query) for query in QUERIES]
