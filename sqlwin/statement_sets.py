@@ -112,16 +112,22 @@ class Inserts:
         inserts = statement.inserts
         started: dict[int, Stream | StreamPart | str] = {}
         groups = shared_stream_groups([plan.physical for plan in plans])
-        for numbers in groups:
-            first = numbers[0]
-            if len(numbers) == 1:
-                started[first] = self._start_insert(plans[first], inserts[first], tables[first])
-                continue
-            parts = self._start_shared(
-                statement.text, [(inserts[i], plans[i], tables[i]) for i in numbers]
-            )
-            given = [parts] * len(numbers) if isinstance(parts, str) else parts
-            started |= zip(numbers, given, strict=True)
+        try:
+            for numbers in groups:
+                first = numbers[0]
+                if len(numbers) == 1:
+                    started[first] = self._start_insert(plans[first], inserts[first], tables[first])
+                    continue
+                parts = self._start_shared(
+                    statement.text, [(inserts[i], plans[i], tables[i]) for i in numbers]
+                )
+                given = [parts] * len(numbers) if isinstance(parts, str) else parts
+                started |= zip(numbers, given, strict=True)
+        except BaseException:
+            for part in started.values():
+                if not isinstance(part, str):
+                    (part.stream if isinstance(part, StreamPart) else part).stop()
+            raise
         return [started[number] for number in range(len(inserts))]
 
     def _start_shared(

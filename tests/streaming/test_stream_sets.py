@@ -185,24 +185,37 @@ def test_inserts_that_differ_have_streams_of_their_own(
     fresh_session: sqlwin.Session, tmp_path: Path
 ) -> None:
     in_time(tmp_path / "in", range(2))
+    names = fresh_session.spark.createDataFrame(
+        [("a", "Anna"), ("b", "Bert")], "k STRING, name STRING"
+    )
+    fresh_session.register("names", names)
+    named = """SELECT n.name, w.window_end, w.n + 1 FROM (
+                 SELECT k, window_end, COUNT(*) AS n
+                 FROM TABLE(TUMBLE(TABLE events, DESCRIPTOR(ts), INTERVAL '5' MINUTES))
+                 GROUP BY k, window_start, window_end) w
+               JOIN names n ON w.k = n.k"""
     *_, result = fresh_session.execute(f"""
         {events(tmp_path / "in")} {tables("", "'connector' = 'memory'")}
         CREATE TABLE plain (k STRING, v BIGINT) WITH ('connector' = 'memory');
+        CREATE TABLE named (name STRING, ends TIMESTAMP(3), n BIGINT) WITH ('connector' = 'memory');
         {STREAMING}
         EXECUTE STATEMENT SET BEGIN
           INSERT INTO minutes {QUERIES[0]};
           INSERT INTO plain SELECT k, v FROM events WHERE v > 50;
           INSERT INTO hours {QUERIES[2]};
+          INSERT INTO named {named};
         END;
     """)
     into = [stream.setup.sink for stream in fresh_session.streams.all()]
-    assert into == ["minutes, hours", "plain"]
+    assert into == ["minutes, hours, named", "plain"]
     assert [line.split(":")[0] for line in result.message.splitlines()] == [
         "INSERT INTO minutes",
         "INSERT INTO plain",
         "INSERT INTO hours",
+        "INSERT INTO named",
     ]
     assert rows(fresh_session, "SELECT * FROM hours") == rows(fresh_session, QUERIES[2])
+    assert rows(fresh_session, "SELECT * FROM named") == rows(fresh_session, named)
     assert rows(fresh_session, "SELECT * FROM plain") == rows(
         fresh_session, "SELECT k, v FROM events WHERE v > 50"
     )
