@@ -18,6 +18,7 @@ from planner.physical import (
     SharedSlices,
 )
 from planner.slice_levels import FixedWindow, grid_of
+from planner.streams import streams_of
 from runtime.spec import Tumble
 from runtime.steps import BatchWindowsStep, Step
 from runtime.stream_spec import StreamReader, StreamSharedStep
@@ -36,11 +37,11 @@ class StreamSetSteps:
     results: tuple[Step, ...]
 
 
-def shared_stream_groups(plans: Sequence[Node]) -> list[list[int]]:
+def shared_stream_groups(plans: Sequence[Node], catalog: Catalog) -> list[list[int]]:
     """The numbers of the plans that one stream computes together; of others, each by itself."""
     groups: dict[int, list[int]] = {}
     for number, plan in enumerate(plans):
-        shared = shared_below(plan)
+        shared = shared_below(plan, catalog)
         # a number of a plan is never that of an object, which is no plan's number
         groups.setdefault(-number - 1 if shared is None else id(shared), []).append(number)
     return list(groups.values())
@@ -61,13 +62,13 @@ def lower_stream_set(
         AnalysisError: something in a plan cannot be computed on a stream, or a watermark is
             missing.
     """
-    shared = shared_below(plans[0])
+    shared = shared_below(plans[0], catalog)
     assert shared is not None and isinstance(shared.input, LocalWindowAggregate)
     local = lower_local(shared.input, catalog, time_zone)
     readers, results = [], []
     for number, (plan, name) in enumerate(zip(plans, names, strict=True)):
-        node = _reader_in(plan)
-        assert node is not None and shared_below(plan) is shared
+        node = _reader_in(plan, catalog)
+        assert node is not None and shared_below(plan, catalog) is shared
         readers.append(_reader(node, name))
         top = plan.input if isinstance(plan, Sink) else plan
         results.append(_ResultLowering(node, number).step(top))
@@ -83,20 +84,22 @@ def _reader(node: GlobalWindowAggregate, name: str) -> StreamReader:
     )
 
 
-def _reader_in(plan: Node) -> GlobalWindowAggregate | None:
-    """The window aggregate of a plan that reads shared slices."""
+def _reader_in(plan: Node, catalog: Catalog) -> GlobalWindowAggregate | None:
+    """The window aggregate of a plan that reads shared slices of a stream."""
     if isinstance(plan, GlobalWindowAggregate) and isinstance(plan.input, SharedSlices):
-        return plan
-    return next(filter(None, map(_reader_in, plan.inputs)), None)
+        # those of tables at rest are shared as in a batch
+        return plan if streams_of(plan, catalog) else None
+    return next(filter(None, (_reader_in(child, catalog) for child in plan.inputs)), None)
 
 
-def shared_below(plan: Node) -> SharedExchange | None:
+def shared_below(plan: Node, catalog: Catalog) -> SharedExchange | None:
     """What a plan shares with those of other INSERTs over its stream; None: nothing."""
-    reader = _reader_in(plan)
+    reader = _reader_in(plan, catalog)
     if reader is None:
         return None
     (shared,) = reader.input.inputs
-    return shared if isinstance(shared, SharedExchange) else None
+    assert isinstance(shared, SharedExchange)
+    return shared
 
 
 class _ResultLowering(Lowering):

@@ -146,7 +146,8 @@ def _finished(draft: Draft, physical: Node, alone: Node, options: Options) -> Pl
     trees = [draft.bound, draft.logical, physical]
     if draft.sink is not None:
         trees = [Sink(tree.schema, tree, *draft.sink) for tree in trees]
-    is_stream = options.catalog is not None and streams_of(draft.bound, options.catalog)
+    catalog = options.catalog
+    is_stream = catalog is not None and streams_of(draft.bound, catalog)
     names = tuple(name for name in RULE_NAMES if is_stream or name not in STREAM_RULE_NAMES)
     return Plan(
         trees[0],
@@ -157,9 +158,11 @@ def _finished(draft: Draft, physical: Node, alone: Node, options: Options) -> Pl
         draft.is_rewritten,
         draft.sql,
         names,
-        alone if is_stream and _shares(physical) else None,
+        alone if catalog is not None and _shares_stream(physical, catalog) else None,
     )
 
 
-def _shares(node: Node) -> bool:
-    return isinstance(node, SharedExchange) or any(map(_shares, node.inputs))
+def _shares_stream(node: Node, catalog: Catalog) -> bool:
+    if isinstance(node, SharedExchange):
+        return bool(streams_of(node, catalog))
+    return any(_shares_stream(child, catalog) for child in node.inputs)

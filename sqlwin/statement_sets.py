@@ -111,7 +111,7 @@ class Inserts:
         """Start INSERTs from streams: those whose windows share slices as one, others one each."""
         inserts = statement.inserts
         started: dict[int, Stream | StreamPart | str] = {}
-        groups = shared_stream_groups([plan.physical for plan in plans])
+        groups = shared_stream_groups([plan.physical for plan in plans], self._plans.catalog)
         try:
             for numbers in groups:
                 first = numbers[0]

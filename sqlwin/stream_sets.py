@@ -124,7 +124,7 @@ def stream_sections(
     """
     options = queries.planned_options()
     sections = [""] * len(plans)
-    for numbers in shared_stream_groups([plan.physical for plan in plans]):
+    for numbers in shared_stream_groups([plan.physical for plan in plans], queries.catalog):
         first = numbers[0]
         for number in numbers:
             if queries.is_stream(plans[number]):
@@ -134,7 +134,7 @@ def stream_sections(
                 sections[first] = queries.explain(plans[first])
             continue
         together = [plans[number].physical for number in numbers]
-        shared = shared_below(together[0])
+        shared = shared_below(together[0], queries.catalog)
         assert shared is not None
         tables = [names[number] for number in numbers]
         steps = lower_stream_set(together, tables, queries.catalog, queries.time_zone)

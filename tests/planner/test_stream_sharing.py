@@ -73,13 +73,13 @@ def test_inserts_over_one_stream_share_the_slices_that_all_their_windows_are_mad
         window_aggregate(Cumulate(20 * MINUTE, 2 * HOUR)),
     )
     assert notes == [[None], [None], [None]]
-    first, second, third = map(shared_below, after)
+    first, second, third = (shared_below(plan, Catalog()) for plan in after)
     assert isinstance(first, SharedExchange)
     assert first is second is third
     # wider slices are made in the state, so that one level alone travels
     assert [level.width_us for level in first.levels] == [5 * MINUTE]
     assert first.input.window == Tumble(5 * MINUTE)
-    assert shared_stream_groups(after) == [[0, 1, 2]]
+    assert shared_stream_groups(after, Catalog()) == [[0, 1, 2]]
 
 
 def test_inserts_are_put_to_the_streams_that_they_go_with():
@@ -92,7 +92,7 @@ def test_inserts_are_put_to_the_streams_that_they_go_with():
         window_aggregate(Tumble(MINUTE), over=filtered("x > 0")),
         window_aggregate(Tumble(MINUTE, 1)),
     )
-    assert shared_stream_groups(after) == [[0, 3], [1], [2], [4], [5], [6]]
+    assert shared_stream_groups(after, Catalog()) == [[0, 3], [1], [2], [4], [5], [6]]
     assert notes == [
         [None],
         ["the other INSERTs read other rows"],
@@ -143,7 +143,7 @@ def above(plan):
 def test_what_must_stay_a_stream_of_its_own_says_why(plan, reason):
     other = window_aggregate(Hop(MINUTE, 5 * MINUTE))
     after, notes = shared(plan, other)
-    assert shared_stream_groups(after) == [[0], [1]]
+    assert shared_stream_groups(after, Catalog()) == [[0], [1]]
     assert reason in notes[0][0]
 
 
@@ -164,21 +164,24 @@ def test_clocks_late_tables_updates_and_tables_at_rest_keep_streams_apart():
         ),
     ):
         after, notes = found
-        assert all(len(group) == 1 for group in shared_stream_groups(after))
+        assert all(len(group) == 1 for group in shared_stream_groups(after, Catalog()))
         assert notes[0] == [reason]
 
 
 def test_slices_of_streams_stay_in_state_so_that_they_may_not_be_much_finer():
     windows = Hop(HOUR, 24 * HOUR), Hop(HOUR, 24 * HOUR, 10 * MINUTE)
-    assert shared_stream_groups(shared(*map(window_aggregate, windows))[0]) == [[0], [1]]
+    assert shared_stream_groups(shared(*map(window_aggregate, windows))[0], Catalog()) == [[0], [1]]
     tables = [window_aggregate(window, over=scan("names")) for window in windows]
-    assert shared(*tables)[1] == [[None], [None]]
+    after, notes = shared(*tables)
+    assert notes == [[None], [None]]
+    # those of a batch are no stream's
+    assert shared_stream_groups(after, Catalog()) == [[0], [1]]
 
 
 def test_no_more_windows_share_a_stream_than_it_can_tell_apart():
     assert MOST_READERS == MOST_IN_STATE
     plans = [window_aggregate(Tumble(MINUTE)) for _ in range(MOST_READERS + 3)]
-    groups = shared_stream_groups(shared(*plans)[0])
+    groups = shared_stream_groups(shared(*plans)[0], Catalog())
     assert sorted(map(len, groups)) == [3, MOST_READERS]
 
 
@@ -207,7 +210,10 @@ def test_explain_shows_the_stream_once_and_who_reads_it():
         window_aggregate(Cumulate(10 * MINUTE, HOUR)),
     )
     steps = lower_stream_set(after, ["minutes", "moving", "hours"], Catalog(), "UTC")
-    assert explain_shared(steps.shared, shared_below(after[0]).number, 4, "min") == EXPLAINED
+    assert (
+        explain_shared(steps.shared, shared_below(after[0], Catalog()).number, 4, "min")
+        == EXPLAINED
+    )
     assert explain_reader(1, "minutes") == (
         "== Stream ==\none stream with INSERT INTO minutes (reuse_id=[1])\n"
     )
