@@ -124,6 +124,7 @@ class _Batch:
     """A micro-batch: rows read, seconds, and by operator rows and (partials, bytes) of state."""
 
     n_rows: int
+    reads_files: bool
     seconds: float
     phases: Mapping[str, float]
     counted: Mapping[str, int]
@@ -161,6 +162,7 @@ class _Reports:
         ]
         return _Batch(
             sum(int(source["numInputRows"] or 0) for source in read),
+            any("FileStreamSource" in str(source["description"]) for source in read),
             durations.get("triggerExecution", 0) / 1_000,
             phases,
             counted_rows(progress),
@@ -190,7 +192,7 @@ def _document(
         found["rows_out"] = stream.run.n_rows
     found["stream"] = {
         "ended": ended,
-        "rows_in": _rows_in(found, tree, batches),
+        "rows_in": _rows_in(found, tree, batches, figures.nodes if ended == "input" else ()),
         "micro_batches": _micro_batches(batches),
         "window_operators": [
             _window_operator(number, status, batches)
@@ -270,13 +272,19 @@ def _scans_below(label: str, operators: Mapping[str, Json]) -> list[str]:
     return found
 
 
-def _rows_in(found: Json, tree: list[Json], batches: list[_Batch]) -> int:
-    """Rows that the tables gave."""
+def _rows_in(
+    found: Json, tree: list[Json], batches: list[_Batch], nodes: Sequence[SparkNode]
+) -> int:
+    """Rows that the tables gave; `nodes` are those of all micro-batches, or none."""
     scans = [
         found["operators"][o["id"]]["rows_out"] for o in tree if o["name"] == "TableSourceScan"
     ]
     if scans and None not in scans:
         return sum(scans)
+    # Spark's reports count the rows twice that it joins with those of a table at rest
+    read = [node.rows_out or 0 for node in nodes if node.name.startswith("MicroBatchScan")]
+    if read and len(batches) <= _MOST_BATCHES and not any(batch.reads_files for batch in batches):
+        return sum(read)
     return sum(batch.n_rows for batch in batches)
 
 

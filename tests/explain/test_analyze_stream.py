@@ -188,3 +188,11 @@ def test_rows_are_counted_where_windows_are_ranked_and_where_there_are_none(
     assert ran["Filter"]["rows_out"] == N_ROWS - 100
     lines = [" ".join(line.split()) for line in query["text"].splitlines()]
     assert f"Filter {N_ROWS - 100} SparkSql" in lines
+    [query] = fresh_session.explain_queries(
+        """SELECT r.id, name FROM readings r
+           JOIN (VALUES (1, 'one'), (2, 'two')) AS sensors(number, name) ON sensor = number""",
+        analyze=True,
+    )
+    assert query["analysis"]["rows_out"] == query["analysis"]["stream"]["rows_in"] == N_ROWS
+    joins = [o for o in query["analysis"]["spark_operators"] if "Join" in o["name"]]
+    assert sum(join["rows_out"] for join in joins) == N_ROWS
