@@ -10,9 +10,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyspark.sql import DataFrame
 
 import sqlwin
 from runtime.errors import ExecutionError
+from runtime.sinks.stream_files import FileSink
 from sqlwin.streams import show_streams
 
 pytestmark = pytest.mark.spark
@@ -179,6 +181,35 @@ def test_a_set_resumes_from_its_checkpoint_and_writes_every_row_once(
     fewer = f"EXECUTE STATEMENT SET BEGIN INSERT INTO minutes {QUERIES[0]}; "
     with pytest.raises(ExecutionError, match="is another query's: its plan has changed"):
         fresh_session.execute(f"{fewer} INSERT INTO hours {QUERIES[2]}; END;")
+
+
+def test_a_micro_batch_that_one_table_took_and_another_did_not_is_written_once_to_both(
+    fresh_session: sqlwin.Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = "'connector' = 'filesystem', 'format' = 'json', 'path' = '" + str(tmp_path) + "/out/{}'"
+    in_time(tmp_path / "in", range(4))
+    plain, failed = FileSink.write, []
+
+    def write_or_fail(sink: FileSink, found: DataFrame, batch: int) -> int:
+        if batch == 2 and sink._writer.endswith("i1") and not failed:
+            failed.append(batch)
+            raise ExecutionError("the disk is full")
+        return plain(sink, found, batch)
+
+    monkeypatch.setattr(FileSink, "write", write_or_fail)
+    fresh_session.execute(f"""
+        {events(tmp_path / "in")} {tables("", files)} {STREAMING}
+        SET 'execution.checkpointing.dir' = '{tmp_path}/checkpoints';
+    """)
+    with pytest.raises(ExecutionError, match="the disk is full"):
+        fresh_session.execute(statement_set())
+    assert failed == [2]
+    # the first table had taken it, the last one had not
+    taken = [[p.name for p in (tmp_path / "out" / name).glob("*-00000002-*")] for name in NAMES]
+    assert taken[0]
+    assert not taken[1] + taken[2]
+    fresh_session.execute(STREAMING + statement_set())
+    assert written(fresh_session) == [rows(fresh_session, query) for query in QUERIES]
 
 
 def test_inserts_that_differ_have_streams_of_their_own(
