@@ -36,6 +36,8 @@ _ROLLED_UP = frozenset(
     "sum count min max bit_and bit_or bit_xor first last moments count_distinct "
     "sum_distinct".split()
 )
+# ... and those that the state of a stream does not merge
+_ROLLED_UP_AT_REST = _ROLLED_UP | {"listagg"}
 
 
 def share_window_slices(
@@ -234,9 +236,10 @@ def _obstacle(aggregation: _Aggregation, context: _Context) -> str | None:
     """Why an aggregation can share with no other one."""
     if not isinstance(aggregation.node.window, FixedWindow):
         return "its slices are not all of the same width"
+    rolled_up = _ROLLED_UP if context.reads_stream(aggregation) else _ROLLED_UP_AT_REST
     for plan in aggregation.local.plans:
         for accumulator in plan.accumulators:
-            if accumulator.kind not in _ROLLED_UP:
+            if accumulator.kind not in rolled_up:
                 return f"partials of {plan.call.text} are not merged before the exchange"
     return context.stream_obstacle(aggregation)
 

@@ -16,6 +16,7 @@ from runtime.kernels.grouping import Groups, SortedGroups, group_cells
 from runtime.kernels.key_digits import key_digits
 from runtime.kernels.partials import merge_partials
 from runtime.kernels.slots import slice_slots
+from runtime.kernels.texts import merge_rows
 from runtime.kernels.value_lists import value_lists
 from runtime.spec import Accumulator, Tumble
 from runtime.steps import SliceLevel
@@ -101,7 +102,9 @@ def roll_up(
         if first in merged or first not in table.column_names:
             continue
         columns = [one_chunk(table.column(name)) for name in accumulator.columns]
-        if accumulator.is_distinct:
+        if accumulator.kind == "listagg":
+            parts = [merge_rows(groups, columns[0])]
+        elif accumulator.is_distinct:
             parts = [_merge_lists(groups, columns[0])]
         else:
             parts = merge_partials(accumulator, groups, columns)

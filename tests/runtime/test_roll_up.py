@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from planner.slice_levels import grid_of
 from runtime.kernels.merge import merge_slices
 from runtime.kernels.roll_up import roll_up, roll_up_levels
+from runtime.kernels.texts import rows_type
 from runtime.spec import Accumulator, Column, Cumulate, Hop, Tumble, WindowAggregation
 from runtime.steps import SliceLevel
 from runtime.windows.aligned import slice_assigner
@@ -59,6 +60,18 @@ def fine_partials(draw):
         accumulators.append(Accumulator("count_distinct", (name,), Column(f"n {name}", "bigint")))
         if name == "ints":
             accumulators.append(Accumulator("sum_distinct", (name,), Column("sum", "bigint")))
+    if draw(st.booleans()):
+        # times of a slice lie in it
+        lists = [
+            numbers and [{"o": 2 * end - n % 2, "v": "x" * n} for n in numbers]
+            for (_, end), numbers in zip(
+                rows, draw(st.lists(NUMBERS, min_size=n_rows, max_size=n_rows)), strict=True
+            )
+        ]
+        columns["rows"] = pa.array(lists, rows_type(pa.int64()))
+        accumulators.append(
+            Accumulator("listagg", ("rows",), Column("texts", "string"), separator=",")
+        )
     return pa.table(columns), tuple(accumulators)
 
 
