@@ -19,6 +19,9 @@ time.tzset()
 os.environ["PYTHONPATH"] = os.pathsep.join(
     [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
 )
+# A terminal of a test has the size that the test gives it
+for variable in ("COLUMNS", "LINES"):
+    os.environ.pop(variable, None)
 # What tests start is the same on every machine, whatever was run there before
 os.environ["SQLWIN_CLASS_ARCHIVE"] = "off"
 # Examples are small; how long one takes depends on what else the machine does
