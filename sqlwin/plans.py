@@ -13,7 +13,7 @@ from planner.lower import lower
 from planner.optimizer import Options, SpreadOptions
 from planner.plan import Draft, Plan, draft_plan, plan_together
 from runtime.batch.execute import ExecutionOptions, dataframe
-from runtime.batch.null_times import NullTimes, StatementNullTimes
+from runtime.batch.scan_counts import ScanCounts, StatementScanCounts
 from runtime.errors import SqlwinError
 from runtime.spark import is_remote
 from runtime.spark_errors import translate
@@ -28,14 +28,14 @@ from sqlwin.table_options import hint_remarks
 
 
 class Plans:
-    """What plans need: tables, settings, and where rows without a time are counted.
+    """What plans need: tables, settings, and where the rows of scans are counted.
 
     Attributes:
         spark: the session.
         config: the settings.
         catalog: the tables and views.
         stream_queries: what starts queries over streams.
-        null_times: counts of the statement at hand; None where Spark cannot bring them.
+        scan_counts: counts of the statement at hand; None where Spark cannot bring them.
         remarks: what there is to tell about how the statement at hand is written.
     """
 
@@ -44,16 +44,16 @@ class Plans:
         self.config = config
         self.catalog = SessionCatalog(spark, self._view_dataframe)
         self.stream_queries = StreamQueries(spark, config, self.catalog)
-        self._session_null_times = None if is_remote(spark) else NullTimes(spark.sparkContext)
-        self.null_times: StatementNullTimes | None = None
+        self._session_scan_counts = None if is_remote(spark) else ScanCounts(spark.sparkContext)
+        self.scan_counts: StatementScanCounts | None = None
         self.remarks: tuple[str, ...] = ()
 
     def begin(self, text: str) -> None:
         """A statement begins: its counts are its own, and Spark's UI shows it beside its jobs."""
         self.start_statement()
         self.remarks = ()
-        if self._session_null_times is not None:
-            self.null_times = StatementNullTimes(self._session_null_times)
+        if self._session_scan_counts is not None:
+            self.scan_counts = StatementScanCounts(self._session_scan_counts)
         self.describe_job(text)
 
     def start_statement(self) -> None:
@@ -97,7 +97,7 @@ class Plans:
         """How settings say that plans are carried out."""
         return ExecutionOptions(
             buffer_bytes=int(self.config.get("sqlwin.local.buffer-size")),
-            null_times=self.null_times,
+            scan_counts=self.scan_counts,
         )
 
     def explained(self, text: str) -> Callable[[BaseException], SqlwinError]:

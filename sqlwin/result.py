@@ -21,7 +21,7 @@ from pyspark.sql.types import (
     YearMonthIntervalType,
 )
 
-from runtime.batch.null_times import StatementNullTimes
+from runtime.batch.scan_counts import StatementScanCounts
 from runtime.errors import ExecutionError, SqlwinError
 from runtime.kernels.blobs import to_blob
 from runtime.sinks.streaming import KIND_COLUMN
@@ -76,7 +76,7 @@ class Result:
         document: the same as data, see docs/explain.md.
         row_count: how many rows an INSERT wrote, if known.
         notes: remarks that are no errors.
-        null_times: where rows without a time are counted while the rows are computed.
+        scan_counts: where rows are counted while they are read.
         open_stream: a query over streams; `rows` and `batches` run it.
         stream: the stream that an INSERT has started.
     """
@@ -91,7 +91,7 @@ class Result:
     row_count: int | None = None
     notes: tuple[str, ...] = ()
     explained: Callable[[BaseException], SqlwinError] | None = None
-    null_times: StatementNullTimes | None = None
+    scan_counts: StatementScanCounts | None = None
     open_stream: OpenStream | None = None
     stream: Stream | None = None
 
@@ -100,12 +100,12 @@ class Result:
         """The notes, and what is only known once the rows have been computed."""
         if self.open_stream is not None:
             return self.notes + self.open_stream.remarks()
-        if self.null_times is None:
+        if self.scan_counts is None:
             return self.notes
         dropped = tuple(
             f"{n_rows:,} row{'' if n_rows == 1 else 's'} whose `{column}` is NULL "
             f"{'is' if n_rows == 1 else 'are'} in no window (numNullRowTimeRecordsDropped)"
-            for column, n_rows in self.null_times.counts()
+            for column, n_rows in self.scan_counts.null_times()
         )
         return self.notes + dropped
 

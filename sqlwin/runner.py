@@ -77,6 +77,12 @@ class Runner:
         result = self._run(statement)
         return replace(result, notes=(*self._plans.remarks, *result.notes))
 
+    @property
+    def rows_scanned(self) -> int:
+        """How many rows the scans of the statement at hand have read, as far as they have run."""
+        counts = self._plans.scan_counts
+        return 0 if counts is None else counts.rows_read()
+
     def _run(self, statement: Statement) -> Result:
         match statement:
             case Query():
@@ -161,7 +167,7 @@ class Runner:
                 dataframe=rows,
                 explained=explained,
                 notes=self._notes(),
-                null_times=self._plans.null_times,
+                scan_counts=self._plans.scan_counts,
             )
 
         def replan() -> Plan:
@@ -227,7 +233,7 @@ class Runner:
             message,
             row_count=count,
             notes=notes,
-            null_times=self._plans.null_times,
+            scan_counts=self._plans.scan_counts,
         )
 
     def _drop(self, statement: Drop) -> Result:

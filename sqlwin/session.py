@@ -203,6 +203,14 @@ class Session:
         )
 
     @property
+    def rows_scanned(self) -> int:
+        """How many rows sqlwin's own scan has read for the statement that ran last, or runs now.
+
+        Those of tasks that are complete. What Spark reads is not among them.
+        """
+        return self._runner.rows_scanned
+
+    @property
     def streams(self) -> Streams:
         """The streams that were started here."""
         return self._runner.stream_queries.streams

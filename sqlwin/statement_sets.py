@@ -95,7 +95,7 @@ class Inserts:
             "insert",
             f"INSERT INTO {name}:{written or ' done'}",
             row_count=count,
-            null_times=self._plans.null_times,
+            scan_counts=self._plans.scan_counts,
         )
 
     def _start_insert(self, plan: Plan, statement: Insert, table: TableSpec | None) -> Stream | str:
@@ -167,7 +167,7 @@ class Inserts:
         total = sum(count or 0 for count in counts) if None not in counts else None
         message = "\n".join(result.message for result in results)
         return Result(
-            statement.text, "insert", message, row_count=total, null_times=self._plans.null_times
+            statement.text, "insert", message, row_count=total, scan_counts=self._plans.scan_counts
         )
 
     def run_together(

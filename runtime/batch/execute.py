@@ -17,7 +17,7 @@ from runtime.batch.expand import expand_sql
 from runtime.batch.global_aggregate import global_aggregate
 from runtime.batch.local import local_aggregate_sql
 from runtime.batch.meter import Meter, Wrap, as_it_is
-from runtime.batch.null_times import ScanCounter, StatementNullTimes
+from runtime.batch.scan_counts import ScanCounter, StatementScanCounts
 from runtime.batch.scan_local import scan_partials, scan_partials_schema
 from runtime.batch.shared import SharedPartials, exchange_shared, scan_shared
 from runtime.scan_spec import DEFAULT_BUFFER_BYTES, ScanLocalStep
@@ -52,14 +52,14 @@ class ExecutionOptions:
         buckets: into how many buckets of keys; None: some for each task.
         meter: what counts at the operators; None where nobody asked.
         buffer_bytes: how much a task may hold of partials before it sends them.
-        null_times: where scans count the rows that have no time.
+        scan_counts: where scans count their rows.
     """
 
     partitions: int | None = None
     buckets: int | None = None
     meter: Meter | None = None
     buffer_bytes: int = DEFAULT_BUFFER_BYTES
-    null_times: StatementNullTimes | None = None
+    scan_counts: StatementScanCounts | None = None
 
     def wrap(self, label: str) -> Wrap:
         """How a Python stage is measured, if it is."""
@@ -155,7 +155,7 @@ class _Building:
 
     def _scan(self, step: ScanLocalStep) -> tuple[ScanLocalStep, Wrap, ScanCounter | None]:
         """The step with what options say about it; what measures it; what counts rows in it."""
-        counts = self.options.null_times
+        counts = self.options.scan_counts
         counter = counts.counter(step.time_column) if counts is not None else None
         step = replace(step, buffer_bytes=self.options.buffer_bytes)
         return step, self.options.wrap(step.label), counter

@@ -15,7 +15,7 @@ from pyspark.sql.types import StructType
 
 from runtime.batch.exchange import BLOB_DDL, bucket_blobs, place_blobs
 from runtime.batch.meter import Wrap, as_it_is
-from runtime.batch.null_times import ScanCounter
+from runtime.batch.scan_counts import ScanCounter
 from runtime.scan.files import NotScannable
 from runtime.scan.local_stage import LocalStage, partial_schema
 from runtime.scan.metadata import find_source
@@ -83,7 +83,7 @@ def scan_partials(
     buckets: int,
     partitions: int,
     wrap: Wrap = as_it_is,
-    null_times: ScanCounter | None = None,
+    counter: ScanCounter | None = None,
 ) -> DataFrame:
     """Blobs of partials, in the partition of their bucket, sorted by bucket.
 
@@ -97,7 +97,7 @@ def scan_partials(
         buckets: how many buckets of keys there are.
         partitions: how many tasks they are spread over.
         wrap: what the stage is wrapped in, to measure it.
-        null_times: what counts the rows that pass the filters and have no time.
+        counter: what counts the rows that are read, and those without a time.
 
     Returns:
         As `runtime.batch.exchange.exchange`.
@@ -109,7 +109,7 @@ def scan_partials(
     def cut(table: pa.Table) -> Iterator[pa.RecordBatch]:
         yield bucket_blobs(table, keys, buckets)
 
-    return place_blobs(scan(spark, step, cut, BLOB_DDL, wrap, null_times), partitions)
+    return place_blobs(scan(spark, step, cut, BLOB_DDL, wrap, counter), partitions)
 
 
 def scan(
@@ -118,7 +118,7 @@ def scan(
     cut: Cut,
     schema: str,
     wrap: Wrap = as_it_is,
-    null_times: ScanCounter | None = None,
+    counter: ScanCounter | None = None,
 ) -> DataFrame:
     """What `cut` makes of the partials of each split, as it is; else as `scan_partials`.
 
@@ -128,12 +128,12 @@ def scan(
         cut: from a table of partials to rows of blobs.
         schema: the columns of those rows.
         wrap: what the stage is wrapped in, to measure it.
-        null_times: what counts the rows that pass the filters and have no time.
+        counter: what counts the rows that are read, and those without a time.
     """
     n_cores = spark.sparkContext.defaultParallelism
     splits = plan_splits(step.source, step.filters, n_cores * _SPLITS_PER_CORE)
     numbers = spark.range(0, len(splits), 1, max(1, len(splits)))
-    return numbers.mapInArrow(wrap(_scan(step, splits, cut, null_times)), schema)
+    return numbers.mapInArrow(wrap(_scan(step, splits, cut, counter)), schema)
 
 
 def scan_partials_schema(step: ScanLocalStep) -> StructType:
@@ -142,7 +142,7 @@ def scan_partials_schema(step: ScanLocalStep) -> StructType:
 
 
 def _scan(
-    step: ScanLocalStep, splits: list[Split], cut: Cut, null_times: ScanCounter | None
+    step: ScanLocalStep, splits: list[Split], cut: Cut, counter: ScanCounter | None
 ) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def scan(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         prepare_worker()
@@ -152,7 +152,7 @@ def _scan(
                 stage = LocalStage(step)
                 for table in stage.run(splits[number]):
                     yield from cut(table)
-                if null_times is not None:
-                    null_times.record(number, stage.n_null_times)
+                if counter is not None:
+                    counter.record(number, stage.n_rows, stage.n_null_times)
 
     return scan

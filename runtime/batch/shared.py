@@ -17,7 +17,7 @@ from pyspark.sql.types import StructField, StructType
 
 from runtime.batch.exchange import bucket_blobs, large_tables, place_blobs
 from runtime.batch.meter import Wrap, as_it_is
-from runtime.batch.null_times import ScanCounter
+from runtime.batch.scan_counts import ScanCounter
 from runtime.batch.scan_local import Cut, scan
 from runtime.kernels.roll_up import roll_up_levels
 from runtime.scan_spec import DEFAULT_BUFFER_BYTES, ScanLocalStep
@@ -139,7 +139,7 @@ def scan_shared(
     buckets: int,
     partitions: int,
     wrap: Wrap = as_it_is,
-    null_times: ScanCounter | None = None,
+    counter: ScanCounter | None = None,
 ) -> DataFrame:
     """Blobs of all levels from a local stage in the scan; as `exchange_shared`.
 
@@ -148,7 +148,7 @@ def scan_shared(
     local = step.input
     assert isinstance(local, ScanLocalStep)
     cut = _cut_levels(step, buckets)
-    return place_blobs(scan(spark, local, cut, _BLOB_DDL, wrap, null_times), partitions)
+    return place_blobs(scan(spark, local, cut, _BLOB_DDL, wrap, counter), partitions)
 
 
 def exchange_shared(

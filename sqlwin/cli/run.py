@@ -239,7 +239,7 @@ def opened_session(
     start_workers(session.spark)
     try:
         with stopped_by_signals(lambda: cancel_jobs(session)):
-            bar.counts = spark_task_counts(session.spark)
+            bar.counts = spark_task_counts(session.spark, lambda: session.rows_scanned)
             try:
                 yield session
             except KeyboardInterrupt:

@@ -44,7 +44,7 @@ class TaskCounts:
         stages: how many there are, those that wait included.
         tasks_done: how many tasks of all stages that have begun are complete.
         tasks: how many those stages have.
-        rows_read: rows read from sources, as far as Spark counts them: the Arrow scan does not.
+        rows_read: rows read from sources; by the Arrow scan, those of tasks that are complete.
         running: the stages that run.
     """
 

@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from sqlwin.display.progress import Counts, StageCounts, TaskCounts
 
 
-def spark_task_counts(spark: Any) -> Counts | None:
+def spark_task_counts(spark: Any, rows_scanned: Callable[[], int] = lambda: 0) -> Counts | None:
     """A function that asks `spark` for its running jobs; None over Spark Connect, which has none.
+
+    Args:
+        spark: the session of Spark's.
+        rows_scanned: how many rows have been read that Spark knows nothing of.
 
     The function returns None when nothing runs, or when Spark can no longer be asked.
     """
     context = getattr(spark, "sparkContext", None)
     if context is None:
         return None
-    return _SparkTasks(context.statusTracker(), context._jsc.sc().statusStore()).counts
+    store = context._jsc.sc().statusStore()
+    return _SparkTasks(context.statusTracker(), store, rows_scanned).counts
 
 
 class _SparkTasks:
@@ -29,11 +34,13 @@ class _SparkTasks:
     Args:
         tracker: tells which jobs and stages there are.
         store: tells what becomes of stages.
+        rows_scanned: how many rows have been read that Spark knows nothing of.
     """
 
-    def __init__(self, tracker: Any, store: Any) -> None:
+    def __init__(self, tracker: Any, store: Any, rows_scanned: Callable[[], int]) -> None:
         self._tracker = tracker
         self._store = store
+        self._rows_scanned = rows_scanned
         # what each stage computes, those that are complete apart
         self._data: dict[int, str] = {}
         self._complete: dict[int, str] = {}
@@ -68,6 +75,7 @@ class _SparkTasks:
                 running.append(StageCounts(stage_id, stage.numCompletedTasks, stage.numTasks, rows))
         if not stages:
             return None
+        rows_read += self._rows_scanned()
         return TaskCounts(stages_done, stages, tasks_done, tasks, rows_read, tuple(running))
 
     def _stages(self) -> Iterator[int]:

@@ -336,7 +336,7 @@ def _report(error: BaseException) -> None:
 def _task_counts(session: Session) -> Any:
     from sqlwin.display.spark_tasks import spark_task_counts
 
-    return spark_task_counts(session.spark)
+    return spark_task_counts(session.spark, lambda: session.rows_scanned)
 
 
 def _write_screen(text: str) -> None:

@@ -57,6 +57,15 @@ def test_tasks_and_rows_of_all_stages_are_added_up() -> None:
     assert counts() == TaskCounts(1, 3, 5, 18, 1000, running)
 
 
+def test_rows_that_spark_knows_nothing_of_are_added() -> None:
+    spark = FakeSpark()
+    counts = spark_task_counts(spark, lambda: 5_000)
+    assert counts is not None and counts() is None
+    spark.stages = {1: (4, 2, 2, "ACTIVE", 30, "1")}
+    spark.jobs = {0: [1]}
+    assert counts() == TaskCounts(0, 1, 2, 4, 5_030, (StageCounts(1, 2, 4, 30),))
+
+
 def test_a_stage_that_an_earlier_job_has_run_does_not_count_again() -> None:
     spark = FakeSpark()
     counts = spark_task_counts(spark)

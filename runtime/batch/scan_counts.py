@@ -1,8 +1,8 @@
-"""How many rows had no time: counted by the tasks of a scan, told once a statement has run.
+"""How many rows scans have read, and how many of them had no time.
 
-A Spark accumulator brings the counts to the driver. Unlike an observed metric in the plan it costs
-nothing where there is nothing to tell, and leaves Spark's generated code as it is. What tasks send
-are counts by split that replace one another, so that a task that runs twice counts once.
+A Spark accumulator brings the counts of a task to the driver when it is done. Unlike an observed
+metric in the plan it leaves Spark's generated code as it is. What tasks send are counts by split
+that replace one another, so that a task that runs twice counts once.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from itertools import count
 from pyspark import SparkContext
 from pyspark.accumulators import Accumulator, AccumulatorParam
 
-# (number of the scan, number of the split) -> rows
-_Counts = dict[tuple[int, int], int]
+# (number of the scan, number of the split) -> (rows, those without a time)
+_Counts = dict[tuple[int, int], tuple[int, int]]
 
 
 class _LastCounts(AccumulatorParam[_Counts]):
@@ -33,13 +33,12 @@ class ScanCounter:
     scan: int
     accumulator: Accumulator[_Counts]
 
-    def record(self, split: int, n_rows: int) -> None:
-        """Tell how many rows of a split had no time."""
-        if n_rows:
-            self.accumulator.add({(self.scan, split): n_rows})
+    def record(self, split: int, n_rows: int, n_null_times: int) -> None:
+        """Tell how many rows a split has, and how many that passed the filters had no time."""
+        self.accumulator.add({(self.scan, split): (n_rows, n_null_times)})
 
 
-class NullTimes:
+class ScanCounts:
     """The counts of all scans of a session: one accumulator, since Spark never forgets one."""
 
     def __init__(self, context: SparkContext) -> None:
@@ -50,22 +49,24 @@ class NullTimes:
         """A counter for one more scan."""
         return ScanCounter(next(self._scans), self._accumulator)
 
-    def count_of(self, counter: ScanCounter) -> int:
-        """How many rows the scan dropped, as far as it has run."""
-        counts = self._accumulator.value
-        return sum(n_rows for (scan, _), n_rows in counts.items() if scan == counter.scan)
+    def rows_of(self, counter: ScanCounter) -> tuple[int, int]:
+        """How many rows the scan has read, and how many had no time, as far as it has run."""
+        # a copy: counts come in while it is looked through
+        counts = list(self._accumulator.value.items())
+        found = [rows for (scan, _), rows in counts if scan == counter.scan]
+        return sum(n_rows for n_rows, _ in found), sum(n_null for _, n_null in found)
 
     def forget(self, counter: ScanCounter) -> None:
         """Let go of the counts of a scan."""
         counts = self._accumulator.value
-        for key in [key for key in counts if key[0] == counter.scan]:
+        for key in [key for key in list(counts) if key[0] == counter.scan]:
             del counts[key]
 
 
-class StatementNullTimes:
+class StatementScanCounts:
     """The counts of the scans of one statement; they are let go with it."""
 
-    def __init__(self, session: NullTimes) -> None:
+    def __init__(self, session: ScanCounts) -> None:
         self._session = session
         self._counters: list[tuple[str, ScanCounter]] = []
 
@@ -75,14 +76,18 @@ class StatementNullTimes:
         self._counters.append((column, counter))
         return counter
 
-    def counts(self) -> list[tuple[str, int]]:
+    def null_times(self) -> list[tuple[str, int]]:
         """(time column, rows without a time) of each scan that dropped any, as far as it has run.
 
         Scans of one statement that dropped as many for the same column are told once: they are as
         good as sure to be of the same rows.
         """
-        counts = [(column, self._session.count_of(each)) for column, each in self._counters]
+        counts = [(column, self._session.rows_of(each)[1]) for column, each in self._counters]
         return list(dict.fromkeys(pair for pair in counts if pair[1]))
+
+    def rows_read(self) -> int:
+        """How many rows the scans have read, as far as they have run."""
+        return sum(self._session.rows_of(each)[0] for _, each in self._counters)
 
     def __del__(self) -> None:
         for _, counter in self._counters:
