@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import statistics
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 from uuid import uuid4
 
+from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
 from runtime.spark_nodes import SparkNode, added_up, has_figures, listed, plan_nodes, that_ran
@@ -130,7 +131,8 @@ def _labels(store: Any, stage_id: int, nodes: Sequence[SparkNode]) -> frozenset[
     """The operators whose nodes a stage carried out, by names that only one node has."""
     names = Counter(node.name.strip() for node in nodes)
     known = {node.name.strip(): node.label for node in nodes if names[node.name.strip()] == 1}
-    waiting = [store.operationGraphForStage(stage_id).rootCluster()]
+    graph = _unless_gone(lambda: store.operationGraphForStage(stage_id))
+    waiting = [] if graph is None else [graph.rootCluster()]
     found: set[str] = set()
     while waiting:
         for scope in listed(waiting.pop().childClusters()):
@@ -139,10 +141,24 @@ def _labels(store: Any, stage_id: int, nodes: Sequence[SparkNode]) -> frozenset[
     return frozenset(found - {""})
 
 
+def _unless_gone(ask: Callable[[], Any]) -> Any:
+    """What Spark's records hold of a stage; None if they have let go of it.
+
+    They keep `spark.ui.retainedStages` of an application, and of more forget skipped ones first,
+    however new they are.
+    """
+    try:
+        return ask()
+    except Py4JJavaError as error:
+        if error.java_exception.getClass().getName() != "java.util.NoSuchElementException":
+            raise
+        return None
+
+
 def _stage(store: Any, stage_id: int, labels: frozenset[str]) -> StageFigures | None:
-    """A stage; None if it was skipped, its output being there from before."""
-    stage = store.lastStageAttempt(stage_id)
-    if str(stage.status()) != "COMPLETE":
+    """A stage; None if it was skipped, its output being there from before, or is forgotten."""
+    stage = _unless_gone(lambda: store.lastStageAttempt(stage_id))
+    if stage is None or str(stage.status()) != "COMPLETE":
         return None
     tasks = listed(store.taskList(stage_id, stage.attemptId(), _MOST_TASKS))
     seconds = [

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
+from py4j.protocol import Py4JJavaError
 
 from planner.explain_analysis import analysis_text
 from runtime.batch.meter import Measured
 from runtime.spark_nodes import SparkNode, added_up, plan_nodes, that_ran
-from runtime.spark_status import SparkFigures, StageFigures, _labels
+from runtime.spark_status import SparkFigures, StageFigures, _labels, _stage
 from sqlwin.analysis import analysis_document
 from sqlwin.stream_analysis import _of_query
 
@@ -182,6 +184,28 @@ def test_nodes_and_stages_belong_to_the_operators_that_are_observed_above_them()
     assert _labels(store, 1, nodes) == set()
     assert _labels(store, 2, nodes) == {"p0", "1.p2"}
     assert _labels(store, 3, nodes) == set(), "there are two nodes of that name"
+
+
+class Missing(Py4JJavaError):
+    def __init__(self, name: str) -> None:
+        self.java_exception = Java(getClass=Java(getName=name))
+
+
+def test_a_stage_that_spark_has_forgotten_has_no_figures() -> None:
+    def gone(name: str) -> Callable[[int], Any]:
+        def ask(_: int) -> Any:
+            raise Missing(name)
+
+        return ask
+
+    store = Java()
+    store.operationGraphForStage = gone("java.util.NoSuchElementException")
+    store.lastStageAttempt = gone("java.util.NoSuchElementException")
+    assert _labels(store, 1, []) == set()
+    assert _stage(store, 1, frozenset()) is None
+    store.lastStageAttempt = gone("java.lang.IllegalStateException")
+    with pytest.raises(Missing):
+        _stage(store, 1, frozenset())
 
 
 def test_nodes_of_a_micro_batch_have_the_metrics_that_spark_prints_and_an_operator() -> None:
