@@ -19,7 +19,7 @@ from planner.logical import Aggregate, Node, WindowDeduplicate, WindowJoin, Wind
 from planner.physical import Exchange, GlobalWindowAggregate, LocalWindowAggregate
 from planner.processing_time import is_by_clock
 from planner.sql import identifier, to_sql
-from planner.stream_refusals import JOIN, StreamRefusal
+from planner.stream_refusals import GROUP_BY, JOIN, StreamRefusal
 from planner.stream_select import cast_as
 from planner.streams import stream_tables
 from runtime.spec import Column, Session
@@ -117,7 +117,7 @@ def _check(
             f"aggregation, not with {more}",
             f"INSERT the inner windows into a table and read that one, or {DROP}",
             operator.place if above is None else above.place,
-            r"GROUP\s+BY" if isinstance(above, Aggregate) else "",
+            GROUP_BY if isinstance(above, Aggregate) else None,
         )
 
 

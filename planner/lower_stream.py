@@ -31,6 +31,7 @@ from planner.physical import Exchange, GlobalWindowAggregate, LocalWindowAggrega
 from planner.row_partials import row_partials
 from planner.sql import alias, column, identifier, to_sql
 from planner.stream_refusals import (
+    GROUP_BY,
     NO_UPDATES,
     SET_OPERATION,
     StreamRefusal,
@@ -272,7 +273,7 @@ class _StreamLowering(Lowering):
                 "joined: allowed lateness or early firing is on",
                 NO_UPDATES,
                 node.place,
-                r"GROUP\s+BY" if isinstance(node, Aggregate) else "",
+                GROUP_BY if isinstance(node, Aggregate) else None,
             )
         rows, source = lower_whole_windows(node, self, self._catalog, self._time_zone)
         if id(node) in self.labels:
@@ -349,7 +350,7 @@ class _StreamLowering(Lowering):
             "or early firing is on",
             NO_UPDATES,
             span_of(text.expression if is_set else text) if text is not None else node.place,
-            SET_OPERATION if is_set else "",
+            SET_OPERATION if is_set else None,
         )
 
 

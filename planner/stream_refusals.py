@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 
 from sqlglot import exp
@@ -16,6 +15,7 @@ from planner.logical import AggregateCall, NamedExpr, Node
 from planner.physical import OnePhaseWindowAggregate
 from planner.sql import is_flat_type
 from planner.streams import NOT_KEPT
+from planner.word_places import Lead, lead, with_lead
 from runtime.errors import AnalysisError, Position
 
 # The way out that is left to every query.
@@ -24,10 +24,10 @@ BATCH = "or read it as a batch: SET 'execution.runtime-mode' = 'batch'"
 NO_UPDATES = "RESET 'table.exec.emit.allow-lateness' and the 'table.exec.emit.early-fire' settings"
 _MERGEABLE = f"use aggregates that merge, such as COUNT, SUM, AVG, MIN, MAX; {BATCH}"
 _FLAT = f"use parts of it that are numbers, strings or times; {BATCH}"
-_BETWEEN = r"[\s(]*"
-# The words before the right side of a set operation, and before what is joined
-SET_OPERATION = rf"((?:UNION|EXCEPT|INTERSECT|MINUS)(?:\s+(?:ALL|DISTINCT))?){_BETWEEN}SELECT"
-JOIN = rf"(?:(?:LEFT|RIGHT|FULL|INNER|OUTER|CROSS)\s+)*JOIN(?:{_BETWEEN}(?:VALUES|SELECT|TABLE))*"
+# The words before the right side of a set operation, and before what is joined or grouped
+SET_OPERATION = lead("UNION EXCEPT INTERSECT MINUS ALL DISTINCT", "SELECT", is_alone=True)
+JOIN = lead("LEFT RIGHT FULL INNER OUTER CROSS JOIN", "VALUES SELECT TABLE")
+GROUP_BY = lead("GROUP BY")
 
 
 class StreamRefusal(AnalysisError):
@@ -37,11 +37,12 @@ class StreamRefusal(AnalysisError):
         message: what cannot be done, and why.
         hint: the way out.
         span: the words to blame; None if they are not known.
-        after: a pattern of the words before them that belong to them, such as ORDER BY. If it has
-            a group, that group alone is to blame.
+        after: the words before them that belong to them, such as ORDER BY.
     """
 
-    def __init__(self, message: str, hint: str, span: Span | None, after: str = "") -> None:
+    def __init__(
+        self, message: str, hint: str, span: Span | None, after: Lead | None = None
+    ) -> None:
         super().__init__(message, hint=hint)
         self.span = span
         self._after = after
@@ -50,23 +51,10 @@ class StreamRefusal(AnalysisError):
         """The same error with its place in the text that the spans are of."""
         if self.span is None:
             return self
-        start, end = self.span.start, self.span.end
-        words = re.search(rf"\b(?:{self._after}){_BETWEEN}\Z", sql[:start], re.IGNORECASE)
-        if self._after and words is not None:
-            start = words.start()
-            if words.re.groups:
-                start, end = words.start(1), words.end(1) - 1
-        end = _closed(sql, start, end)
-        self.position, self.sql = Position.at(sql, start, end - start + 1), sql
+        found = with_lead(sql, self.span, self._after)
+        self.position = Position.at(sql, found.start, found.end - found.start + 1)
+        self.sql = sql
         return self
-
-
-def _closed(sql: str, start: int, end: int) -> int:
-    """The end of a span, with the parentheses that are opened in it and closed behind it."""
-    is_open = sql.count("(", start, end + 1) - sql.count(")", start, end + 1)
-    while is_open > 0 and (found := re.compile(r"\s*\)").match(sql, end + 1)) is not None:
-        end, is_open = found.end() - 1, is_open - 1
-    return end
 
 
 def refused_node(node: Node) -> StreamRefusal | None:
@@ -194,7 +182,7 @@ def refused_subquery(
                         f"a subquery over a stream in {clause.upper()} would never be complete",
                         "read a table at rest there",
                         nested,
-                        "SELECT",
+                        lead("SELECT"),
                     )
     return None
 
@@ -208,7 +196,7 @@ def _refuse_clauses(query: exp.Expr) -> None:
                 f"{words} needs all rows before the first comes out, and a stream has no last row",
                 "leave it out: windows come in the order of their ends",
                 clause,
-                rf"{key}\s+BY",
+                lead(words),
             )
     for key in ("limit", "offset"):
         clause = query.args.get(key)
@@ -217,7 +205,7 @@ def _refuse_clauses(query: exp.Expr) -> None:
                 f"{key.upper()} counts rows that come in no order on a stream",
                 "leave it out",
                 clause,
-                rf"{key}|FETCH\s+(?:FIRST|NEXT)",
+                lead(f"{key.upper()} FETCH FIRST NEXT"),
             )
 
 
@@ -231,7 +219,7 @@ def _refuse_select(
             "SELECT DISTINCT compares every row of a stream with all before it",
             "deduplicate inside a window: GROUP BY the columns, window_start, window_end",
             select.expressions[0],
-            r"SELECT\s+(DISTINCT)",
+            lead("DISTINCT", is_alone=True),
         )
     clauses = [*select.expressions, select.args.get("having")]
     calls = [call for clause in clauses if clause is not None for call in aggregates_in(clause)]
@@ -242,7 +230,7 @@ def _refuse_select(
             "aggregate over TABLE(TUMBLE(...)), HOP or CUMULATE, grouped by window_start and "
             "window_end",
             group or calls[0],
-            r"GROUP\s+BY" if group else "",
+            GROUP_BY if group else None,
         )
     if select.args.get("qualify") or any(select.find_all(exp.Window)):
         raise _refusal(
@@ -274,5 +262,5 @@ def _reads_stream(part: exp.Expr, is_stream: Callable[[exp.Table], bool]) -> boo
     return any(is_stream(table) for table in part.find_all(exp.Table))
 
 
-def _refusal(message: str, way_out: str, at: exp.Expr, after: str = "") -> StreamRefusal:
+def _refusal(message: str, way_out: str, at: exp.Expr, after: Lead | None = None) -> StreamRefusal:
     return StreamRefusal(message, f"{way_out}; {BATCH}", span_of(at), after)

@@ -42,6 +42,7 @@ from planner.sql import (
 )
 from planner.stream_refusals import (
     BATCH,
+    GROUP_BY,
     StreamRefusal,
     check_calls,
     check_flat,
@@ -137,7 +138,7 @@ class _Lowering:
                 "this aggregation on a stream never ends: its GROUP BY identifies no window",
                 f"group by window_start and window_end of a window function; {BATCH}",
                 node.place,
-                r"GROUP\s+BY",
+                GROUP_BY,
             )
         check_keys(node.keys, node.schema)
         check_calls(node.calls)

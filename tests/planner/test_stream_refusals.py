@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from planner.stream_refusals import StreamRefusal, refuse_stateful, refused_subquery
+from planner.stream_refusals import GROUP_BY, StreamRefusal, refuse_stateful, refused_subquery
 from sqlwin.dialect import parse_query
 
 
@@ -21,6 +21,8 @@ def blamed(error: StreamRefusal, sql: str) -> str:
         "SELECT a FROM clicks «ORDER BY a, b» DESC",
         "SELECT a FROM (SELECT a FROM clicks «order\n  by b») x",
         "SELECT a FROM clicks «SORT BY a»",
+        "SELECT a FROM clicks «ORDER BY /* newest ( first */ -- (\n a»",
+        "SELECT COUNT(*), ' GROUP BY ' FROM clicks «GROUP BY a, CONCAT(b, ')')»",
         "SELECT a FROM clicks «LIMIT 5»",
         "SELECT a FROM clicks «OFFSET 5»",
         "SELECT «DISTINCT» a, b FROM clicks",
@@ -65,4 +67,4 @@ def test_a_subquery_over_a_stream_is_found_before_spark_refuses_it() -> None:
 
 
 def test_words_that_are_not_known_leave_the_error_without_a_place() -> None:
-    assert StreamRefusal("no", "yes", None, "ORDER BY").placed_in("SELECT 1").position is None
+    assert StreamRefusal("no", "yes", None, GROUP_BY).placed_in("SELECT 1").position is None
