@@ -43,6 +43,7 @@ from runtime.streaming.checkpoint import (
 )
 from runtime.streaming.execute import goes_by_clock, streaming_dataframe
 from runtime.streaming.options import Firing, StreamOptions
+from runtime.streaming.own_sources import OwnSources
 from runtime.table_spec import TableSpec
 from sqlwin.catalog import Registered, SessionCatalog, StreamOfWindows
 from sqlwin.config import Config
@@ -251,7 +252,7 @@ class StreamQueries:
             return f"the input ended in an earlier run, with the checkpoint {directory}"
         options = replace(
             self._options(checkpoint.key_groups, checkpoint.partitions),
-            end_of_input=checkpoint.end_of_input,
+            own_sources=OwnSources(checkpoint.end_of_input),
         )
         ends = self.ends(plan)
         start = job.prepare(options)

@@ -32,7 +32,6 @@ from runtime.scan.wall_clock import is_known_zone
 from runtime.spec import Accumulator, Session, WindowAggregation
 from runtime.steps import ExpandStep, MeasuredStep, SqlStep, Step
 from runtime.stream_spec import (
-    CLOCK,
     KEEP,
     LATE_ROW,
     ROW_KIND,
@@ -45,18 +44,16 @@ from runtime.stream_spec import (
     StreamWindowStep,
 )
 from runtime.streaming.execute_whole import join, rank, regroup
-from runtime.streaming.heartbeat import heartbeats
 from runtime.streaming.key_groups import key_group_numbers
-from runtime.streaming.local_plan import CLOCK_SQL, LocalSql, local_plan, local_sql
+from runtime.streaming.local_plan import LocalSql, local_plan, local_sql
 from runtime.streaming.local_stage import (
-    ALL_SOURCES,
     MESSAGE_DDL,
     ROW_COUNT,
     LocalPlan,
     LocalStage,
 )
 from runtime.streaming.operator import OperatorSpec
-from runtime.streaming.options import END_OF_INPUT_DDL, Firing, StreamOptions
+from runtime.streaming.options import Firing, StreamOptions
 from runtime.streaming.processor import OUTPUT_DDL, ProcessorSpec, WindowProcessor
 from runtime.streaming.status import ROWS_METRIC, observed
 from runtime.streaming.updates import FireRule, UpdateRules
@@ -176,29 +173,8 @@ def local_rows(
         has_clock = goes_by_clock(local, options)
         sql = local_sql(local, source, has_clock)
         rows = spark.sql(sql.text)
-    rows = with_own_sources(rows, spark, options, is_cascade=local.is_cascade, has_clock=has_clock)
+    rows = options.own_sources.beside(rows, is_cascade=local.is_cascade, has_clock=has_clock)
     return rows, _local_plan(local, sql, rows.schema, options)
-
-
-def with_own_sources(
-    rows: DataFrame,
-    spark: SparkSession,
-    options: StreamOptions,
-    *,
-    is_cascade: bool,
-    has_clock: bool,
-) -> DataFrame:
-    """Rows with what is told in band, and beside them what comes from sources of our own.
-
-    That is the end of input when it has come, of which a cascade hears from the operator below; and
-    with `has_clock`, for which the rows have CLOCK, a row in every micro-batch.
-    """
-    if options.end_of_input is not None and not is_cascade:
-        end = _end_of_input(spark, options.end_of_input, has_clock)
-        rows = rows.unionByName(end, allowMissingColumns=True)
-    if has_clock:
-        rows = rows.unionByName(_ticks(spark), allowMissingColumns=True)
-    return rows
 
 
 def goes_by_clock(step: StreamLocalStep, options: StreamOptions) -> bool:
@@ -209,27 +185,6 @@ def goes_by_clock(step: StreamLocalStep, options: StreamOptions) -> bool:
     delays = [options.early_fire.delay_us, options.late_fire.delay_us]
     fires = options.emits_updates and any(delays)
     return by_clock or options.idle_timeout_us is not None or fires
-
-
-def _ticks(spark: SparkSession) -> DataFrame:
-    """A row in every micro-batch that tells the clock."""
-    return heartbeats(spark).select(
-        F.lit(False).alias(KEEP),
-        F.lit(ALL_SOURCES).alias(SOURCE),
-        F.lit(None).cast(LongType()).alias(WATERMARK),
-        F.expr(CLOCK_SQL).alias(CLOCK),
-    )
-
-
-def _end_of_input(spark: SparkSession, directory: str, has_clock: bool) -> DataFrame:
-    """A row of all sources for each file in the directory that ends the input."""
-    files = spark.readStream.schema(END_OF_INPUT_DDL).json(directory)
-    return files.select(
-        F.lit(False).alias(KEEP),
-        F.lit(ALL_SOURCES).alias(SOURCE),
-        F.coalesce(F.col("watermark_us"), F.lit(0)).alias(WATERMARK),
-        *([F.expr(CLOCK_SQL).alias(CLOCK)] if has_clock else []),
-    )
 
 
 def _local_plan(

@@ -21,7 +21,6 @@ from runtime.streaming.execute import (
     STATE_SETTINGS,
     check_zone,
     streaming_dataframe,
-    with_own_sources,
 )
 from runtime.streaming.general import WindowJob
 from runtime.streaming.general_group import CELL, CELLS_PER_GROUP, GeneralSpec
@@ -70,7 +69,7 @@ def general_stream(
     has_clock = general_goes_by_clock(step, job, options)
     with temporary_view(spark, streaming_dataframe(spark, step.input, options)) as source:
         rows = spark.sql(_rows_sql(step, spark.table(source).columns, source, has_clock))
-    rows = with_own_sources(rows, spark, options, is_cascade=step.is_cascade, has_clock=has_clock)
+    rows = options.own_sources.beside(rows, is_cascade=step.is_cascade, has_clock=has_clock)
     bounds = [StructField(name, TimestampNTZType()) for name in ("window_start", "window_end")]
     own = [StructField(key, rows.schema[key].dataType) for key in keys]
     result = StructType([*own, *bounds, *output])

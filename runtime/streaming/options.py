@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-# What a file in the directory of the end of input holds, as JSON lines: any row will do.
-END_OF_INPUT_DDL = "watermark_us bigint"
+from runtime.streaming.own_sources import OwnSources
 
 
 @dataclass(frozen=True)
@@ -35,8 +34,7 @@ class StreamOptions:
         key_groups: how many groups of keys the state is cut into; fixed at the first start and
             kept with the checkpoint.
         partitions: over how many tasks they are spread; Spark fixes it at the first start.
-        end_of_input: a directory; once a JSON file that fits END_OF_INPUT_DDL appears in it, all
-            windows close. None: windows never close for want of input.
+        own_sources: what ends the input and tells the clock.
         idle_timeout_us: a source without rows for so long by the clock does not hold back the
             others; None: it does.
         watermark_policy: `min` or `max` of the sources' watermarks.
@@ -50,7 +48,7 @@ class StreamOptions:
 
     key_groups: int
     partitions: int
-    end_of_input: str | None = None
+    own_sources: OwnSources = field(default_factory=OwnSources, compare=False)
     idle_timeout_us: int | None = None
     watermark_policy: str = "min"
     max_jump_us: int | None = None

@@ -13,6 +13,7 @@ from planner.catalog import StreamTable
 from planner.lower_stream import lower_stream
 from runtime.streaming.execute import streaming_dataframe
 from runtime.streaming.options import StreamOptions
+from runtime.streaming.own_sources import OwnSources
 from runtime.table_spec import Watermark
 from sqlwin.catalog import Registered
 from sqlwin.statements import parse_statement
@@ -71,7 +72,9 @@ class Streams:
         sentinel = directory / "end"
         sentinel.mkdir(parents=True, exist_ok=True)
         partitions = int(self._spark.conf.get("spark.sql.shuffle.partitions"))
-        chosen = StreamOptions(partitions, partitions, end_of_input=str(sentinel), **options)
+        chosen = StreamOptions(
+            partitions, partitions, own_sources=OwnSources(str(sentinel)), **options
+        )
         frame = streaming_dataframe(self._spark, self.step(sql, **options), chosen)
         rows = []
         writer = frame.writeStream.foreachBatch(lambda batch, _: rows.append(_tuples(batch)))

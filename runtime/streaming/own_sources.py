@@ -1,0 +1,62 @@
+"""Sources of our own beside those of a query: what ends its input, and what tells the clock.
+
+Spark asks its sources one after the other what is new, and a file can come in between. So operators
+whose windows are joined would hear of the end in different micro-batches if each had a source: all
+of a query read the same streaming DataFrame, which is one source to Spark however often it is read.
+"""
+
+from __future__ import annotations
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.types import LongType
+
+from runtime.stream_spec import CLOCK, KEEP, SOURCE, WATERMARK
+from runtime.streaming.heartbeat import heartbeats
+from runtime.streaming.local_plan import CLOCK_SQL
+from runtime.streaming.local_stage import ALL_SOURCES
+
+_END_OF_INPUT_DDL = "watermark_us bigint"
+
+
+class OwnSources:
+    """The sources that all operators of one query have in common.
+
+    Args:
+        end_of_input: a directory; once a JSON file with `watermark_us` appears in it, all windows
+            close. None: windows never close for want of input.
+    """
+
+    def __init__(self, end_of_input: str | None = None) -> None:
+        self._end_of_input = end_of_input
+        self._ends: DataFrame | None = None
+        self._ticks: DataFrame | None = None
+
+    def beside(self, rows: DataFrame, *, is_cascade: bool, has_clock: bool) -> DataFrame:
+        """Rows with what is told in band, and beside them what comes from these sources.
+
+        That is the end of input when it has come, of which a cascade hears from the operator below;
+        and with `has_clock`, for which the rows have CLOCK, a row in every micro-batch.
+        """
+        if self._end_of_input is not None and not is_cascade:
+            if self._ends is None:
+                reader = rows.sparkSession.readStream.schema(_END_OF_INPUT_DDL)
+                self._ends = reader.json(self._end_of_input)
+            watermark = F.coalesce(F.col("watermark_us"), F.lit(0))
+            rows = _with(rows, self._ends, watermark, has_clock)
+        if has_clock:
+            if self._ticks is None:
+                self._ticks = heartbeats(rows.sparkSession)
+            rows = _with(rows, self._ticks, F.lit(None).cast(LongType()), has_clock)
+        return rows
+
+
+def _with(rows: DataFrame, source: DataFrame, watermark: Column, has_clock: bool) -> DataFrame:
+    """Rows, and for each row of a source one that tells something of all sources."""
+    told = source.select(
+        F.lit(False).alias(KEEP),
+        F.lit(ALL_SOURCES).alias(SOURCE),
+        watermark.alias(WATERMARK),
+        *([F.expr(CLOCK_SQL).alias(CLOCK)] if has_clock else []),
+    )
+    return rows.unionByName(told, allowMissingColumns=True)
