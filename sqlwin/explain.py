@@ -17,13 +17,13 @@ from runtime.steps import Step
 from sqlwin.analysis import Json, Watched, analyzed, analyzed_together, without_results
 from sqlwin.inserts import target_of
 from sqlwin.plans import Plans
+from sqlwin.running_stream import Stream
 from sqlwin.statement_sets import Inserts
 from sqlwin.statements import CreateTable, Insert, Query, Statement, StatementSet
 from sqlwin.stream_analysis import analyzed_stream
-from sqlwin.stream_queries import Measuring
+from sqlwin.stream_plans import Measuring
 from sqlwin.stream_results import start_insert
 from sqlwin.stream_sets import stream_sections
-from sqlwin.streams import Stream
 
 
 def can_explain(statement: Statement) -> bool:
@@ -70,11 +70,11 @@ class Explanations:
         plan = self._plans.plan(query, statement.text, sink)
         zone = str(self._plans.spark.conf.get("spark.sql.session.timeZone"))
         explained = query_document(plan, statement.text, zone)
-        if self._plans.stream_queries.is_stream(plan):
-            explained["text"] += "\n" + self._plans.stream_queries.explain(plan)
+        if self._plans.stream_plans.is_stream(plan):
+            explained["text"] += "\n" + self._plans.stream_plans.explain(plan)
         if not analyze:
             return [explained]
-        if self._plans.stream_queries.is_stream(plan):
+        if self._plans.stream_plans.is_stream(plan):
             return [self._analyzed_stream(explained, plan, statement)]
 
         def run(rows: DataFrame) -> None:
@@ -123,11 +123,11 @@ class Explanations:
         ]
         if not analyze:
             names = [".".join(insert.name) for insert in inserts]
-            sections = stream_sections(self._plans.stream_queries, names, plans)
+            sections = stream_sections(self._plans.stream_plans, names, plans)
             for document, section in zip(documents, sections, strict=True):
                 document["text"] += f"\n{section}" if section else ""
             return documents
-        if any(self._plans.stream_queries.is_stream(plan) for plan in plans):
+        if any(self._plans.stream_plans.is_stream(plan) for plan in plans):
             each = [self.documents(insert, analyze) for insert in inserts]
             return [document for documents in each for document in documents]
 

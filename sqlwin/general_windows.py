@@ -11,6 +11,7 @@ from runtime.streaming.options import StreamOptions
 from sqlwin.columns import check_time_column, column_of, output_columns
 from sqlwin.runner import Runner
 from sqlwin.statements import Query, parse_statement
+from sqlwin.stream_options import foreign_options
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -48,8 +49,9 @@ class GeneralWindows:
 
         self.runner.start_statement()
         plan = self.plan()
-        if self.runner.stream_queries.is_stream(plan):
-            return self.made(self.runner.stream_queries.options(), 0)
+        if self.runner.stream_plans.is_stream(plan):
+            options = foreign_options(self.runner.spark, self.runner.config)
+            return self.made(options, 0)
         keys, clock = self._columns(plan)
         output = output_columns(self.output)
         return general_windows(self.runner.rows_of(self._parsed()), keys, clock, self.job, output)
@@ -79,14 +81,14 @@ class GeneralWindows:
         keys, clock = self._columns(plan)
         for key in keys:
             check_general_key(key, column_of(plan.physical.schema, key).type)
-        step = self.runner.stream_queries.windows_step(plan, clock)
+        step = self.runner.stream_plans.windows_step(plan, clock)
         output = output_columns(self.output)
         return general_stream(self.runner.spark, step, keys, self.job, output, options, number)
 
     def source_names(self) -> list[str]:
         """The names of the sources whose watermarks the windows wait for."""
         plan = self.plan()
-        step = self.runner.stream_queries.windows_step(plan, self._columns(plan)[1])
+        step = self.runner.stream_plans.windows_step(plan, self._columns(plan)[1])
         return [source.name for source in step.sources]
 
     def described(self) -> str:

@@ -22,6 +22,7 @@ from sqlwin.catalog import SessionCatalog, View
 from sqlwin.config import Config
 from sqlwin.positions import relocate
 from sqlwin.statements import Insert
+from sqlwin.stream_plans import StreamPlans
 from sqlwin.stream_queries import StreamQueries
 from sqlwin.stream_sets import needs_own_stream
 from sqlwin.table_options import hint_remarks
@@ -34,6 +35,7 @@ class Plans:
         spark: the session.
         config: the settings.
         catalog: the tables and views.
+        stream_plans: what queries over streams compute.
         stream_queries: what starts queries over streams.
         scan_counts: counts of the statement at hand; None where Spark cannot bring them.
         remarks: what there is to tell about how the statement at hand is written.
@@ -43,7 +45,8 @@ class Plans:
         self.spark = spark
         self.config = config
         self.catalog = SessionCatalog(spark, self._view_dataframe)
-        self.stream_queries = StreamQueries(spark, config, self.catalog)
+        self.stream_plans = StreamPlans(spark, config, self.catalog)
+        self.stream_queries = StreamQueries(self.stream_plans)
         self._session_scan_counts = None if is_remote(spark) else ScanCounts(spark.sparkContext)
         self.scan_counts: StatementScanCounts | None = None
         self.remarks: tuple[str, ...] = ()
@@ -85,8 +88,8 @@ class Plans:
     def rows(self, plan: Plan, text: str, is_whole: bool) -> DataFrame:
         """The DataFrame that carries out a plan; `is_whole` if `text` is the query alone."""
         try:
-            if self.stream_queries.is_stream(plan):
-                return self.stream_queries.dataframe(plan)
+            if self.stream_plans.is_stream(plan):
+                return self.stream_plans.dataframe(plan)
             if is_whole and not plan.is_rewritten:
                 return self.spark.sql(text)
             return dataframe(self.spark, lower(plan.physical), self.execution_options())
@@ -127,8 +130,8 @@ class Plans:
         entry = self.catalog.entry(insert.name)
         return needs_own_stream(
             entry if isinstance(entry, TableSpec) else None,
-            self.stream_queries.emits_updates,
-            self.stream_queries.reads_general_windows(draft.physical),
+            self.stream_plans.emits_updates,
+            self.stream_plans.reads_general_windows(draft.physical),
         )
 
     def _draft(self, query: exp.Query, text: str, sink: tuple[str, bool] | None) -> Draft:

@@ -32,7 +32,7 @@ from sqlwin.display.plan_page import plan_frame
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
-    from sqlwin.streams import Stream
+    from sqlwin.running_stream import Stream
 
 # Types that Spark does not hand over as Arrow; their text is shown instead
 _NO_ARROW = (CalendarIntervalType, NullType, VariantType, YearMonthIntervalType)

@@ -25,6 +25,7 @@ from sqlwin.explanation import render
 from sqlwin.inserts import insert_rows, insert_target
 from sqlwin.plans import Plans
 from sqlwin.result import Result
+from sqlwin.running_stream import State
 from sqlwin.statement_sets import Inserts
 from sqlwin.statements import (
     CreateTable,
@@ -48,7 +49,7 @@ from sqlwin.statements import (
     words,
 )
 from sqlwin.stream_results import insert_result, stream_query
-from sqlwin.streams import State, resume_hint, show_streams
+from sqlwin.stream_status import resume_hint, show_streams
 
 # What Spark's own EXPLAIN can be asked for
 _SPARK_DETAILS = frozenset({"EXTENDED", "CODEGEN", "COST", "FORMATTED"})
@@ -62,6 +63,7 @@ class Runner:
         self.config = Config()
         self._plans = Plans(spark, self.config)
         self.catalog = self._plans.catalog
+        self.stream_plans = self._plans.stream_plans
         self.stream_queries = self._plans.stream_queries
         self._inserts = Inserts(self._plans)
         self.explanations = Explanations(self._plans, self._inserts)
@@ -159,7 +161,7 @@ class Runner:
     def _query(self, query: exp.Query, text: str) -> Result:
         plan = self._plans.plan(query, text)
         explained = self._plans.explained(text)
-        if not self.stream_queries.is_stream(plan):
+        if not self.stream_plans.is_stream(plan):
             rows = self._plans.rows(plan, text, is_whole=True)
             return Result(
                 text,
@@ -213,7 +215,7 @@ class Runner:
         message, notes = self._definitions.create_table(statement, rows)
         table = insert_target(self.catalog, statement.name)
         assert table is not None
-        if self.stream_queries.is_stream(plan):
+        if self.stream_plans.is_stream(plan):
             stream = self.stream_queries.insert(
                 plan, statement.text, table, (), False, self._plans.explained(statement.text)
             )

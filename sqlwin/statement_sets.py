@@ -23,10 +23,10 @@ from runtime.table_spec import TableSpec
 from sqlwin.inserts import arranged, hold_ups, insert_into_spark, target_of
 from sqlwin.plans import Plans
 from sqlwin.result import Result
+from sqlwin.running_stream import Stream, StreamPart
 from sqlwin.statements import Insert, StatementSet
 from sqlwin.stream_results import insert_result, start_insert
 from sqlwin.stream_sets import SetInsert, start_set
-from sqlwin.streams import Stream, StreamPart
 from sqlwin.table_options import idle_remarks
 
 # What jobs of an INSERT, by its number, run in
@@ -49,7 +49,7 @@ class Inserts:
     def insert(self, statement: Insert) -> Result:
         """Run an INSERT; over a stream, start it."""
         plan = self._plans.plan(statement.ast, statement.text)
-        if self._plans.stream_queries.is_stream(plan):
+        if self._plans.stream_plans.is_stream(plan):
             stream = self._start_insert(plan, statement, self._target(statement))
             started = [(".".join(statement.name), stream)]
             return insert_result(statement.text, started, waits=self.waits())
@@ -152,7 +152,7 @@ class Inserts:
         inserts = statement.inserts
         tables = [self._target(insert) for insert in inserts]
         plans = self._plans.plans_together(inserts, has_sinks=False)
-        are_streams = [self._plans.stream_queries.is_stream(plan) for plan in plans]
+        are_streams = [self._plans.stream_plans.is_stream(plan) for plan in plans]
         if all(are_streams):
             # All are started before the first is waited for
             started = self._start_set(statement, plans, tables)

@@ -30,8 +30,8 @@ from runtime.streaming.heartbeat import is_heartbeat
 from runtime.streaming.local_stage import SOURCE_ROWS
 from runtime.streaming.status import OperatorStatus, counted_rows, state_sizes
 from sqlwin.analysis import Json, analysis_document, refuse_remote, stage_operators
-from sqlwin.stream_queries import Measuring
-from sqlwin.streams import Stream, apart
+from sqlwin.running_stream import Stream, apart
+from sqlwin.stream_plans import Measuring
 
 _POLL_SECONDS = 0.2
 # Spark is asked for the tasks of so many micro-batches, the last ones

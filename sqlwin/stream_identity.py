@@ -7,6 +7,10 @@ from collections.abc import Sequence
 
 from planner.explain import physical_text
 from planner.plan import Plan
+from runtime.stream_spec import StreamLocalStep
+from runtime.streaming.checkpoint import Identity
+from runtime.streaming.execute import goes_by_clock
+from runtime.streaming.options import StreamOptions
 from runtime.table_spec import TableSpec
 from sqlwin.catalog import Registered, entry_name
 
@@ -22,6 +26,52 @@ _FREE_OPTIONS = frozenset(
     "source.monitor-interval rows-per-second rows-per-batch scan.parallelism maxoffsetspertrigger "
     "minpartitions number-of-rows late-rows".split()
 )
+
+
+def identity_of(
+    plans: Sequence[Plan],
+    sources: Sequence[TableSpec | Registered],
+    operators: Sequence[StreamLocalStep],
+    options: StreamOptions,
+    *,
+    time_zone: str,
+    reads_general_windows: bool,
+) -> Identity:
+    """What has to be the same for a stream to go on from a checkpoint.
+
+    Args:
+        plans: what it computes; those of INSERTs that one stream runs.
+        sources: the streams that it reads.
+        operators: the local stages of its window operators.
+        options: how it runs; key groups and partitions do not matter.
+        time_zone: the session's.
+        reads_general_windows: whether it reads what `Session.windows` made.
+    """
+    kinds = _kinds_of_state(operators, options, reads_general_windows)
+    return Identity(
+        plan=plan_text(plans),
+        tables=described_tables(sources),
+        settings={"table.local-time-zone": time_zone, **kinds},
+    )
+
+
+def _kinds_of_state(
+    operators: Sequence[StreamLocalStep], options: StreamOptions, reads_general_windows: bool
+) -> dict[str, str]:
+    """Settings that decide what is kept in state and which sources there are, if they are on.
+
+    How long their times are may change from one start to the next.
+    """
+    kinds = {
+        "early firing or allowed lateness": options.emits_updates and bool(operators),
+        "idle timeout or firing after a delay": any(
+            goes_by_clock(operator, options)
+            and all(source.time_type != "proctime" for source in operator.sources)
+            for operator in operators
+        )
+        or (options.idle_timeout_us is not None and reads_general_windows),
+    }
+    return {name: "on" for name, is_on in kinds.items() if is_on}
 
 
 def plan_text(plans: Sequence[Plan]) -> str:

@@ -13,9 +13,11 @@ from runtime.sinks.streaming import KIND_COLUMN, Take
 from runtime.streaming.status import remarks
 from runtime.table_spec import TableSpec
 from sqlwin.result import OpenStream, Result
+from sqlwin.running_stream import Explained, Stream, StreamPart
 from sqlwin.statements import Insert
-from sqlwin.stream_queries import Explained, Measuring, StreamQueries
-from sqlwin.streams import Stream, StreamPart, status_line
+from sqlwin.stream_plans import Measuring
+from sqlwin.stream_queries import StreamQueries
+from sqlwin.stream_status import status_line
 
 # What rows of a micro-batch are ordered by for whoever looks at them
 _WINDOW_COLUMNS = ("window_end", "window_start")
@@ -58,9 +60,13 @@ def stream_query(
             text for stream in started for text in remarks(stream.status(), stream.setup.late_table)
         )
 
-    opened = OpenStream(start, queries.ends(plan), status, dropped, take_interrupt)
+    opened = OpenStream(start, queries.plans.ends(plan), status, dropped, take_interrupt)
     return Result(
-        text, "query", dataframe=queries.dataframe(plan), explained=explained, open_stream=opened
+        text,
+        "query",
+        dataframe=queries.plans.dataframe(plan),
+        explained=explained,
+        open_stream=opened,
     )
 
 

@@ -18,9 +18,11 @@ from runtime.streaming.execute_shared import SharedWindows, of_windows, shared_w
 from runtime.streaming.options import StreamOptions
 from runtime.table_spec import TableSpec
 from sqlwin.inserts import arranged
+from sqlwin.running_stream import Explained, Stream, StreamPart
 from sqlwin.statements import Insert
-from sqlwin.stream_queries import Explained, StreamJob, StreamQueries
-from sqlwin.streams import Stream, StreamPart
+from sqlwin.stream_options import planned_options
+from sqlwin.stream_plans import StreamPlans
+from sqlwin.stream_queries import StreamJob, StreamQueries
 
 # Whose rows of a micro-batch cannot be written but by Spark's own streaming sink
 _ONLY_STREAMED = ("spark",)
@@ -80,15 +82,15 @@ def start_set(
     """
     for each in inserts:
         check_sink(each.table, overwrite=each.insert.overwrite, emits_updates=False)
-        queries.check(each.plan)
+        queries.plans.check(each.plan)
     names = tuple(each.name for each in inserts)
     plans = tuple(each.plan for each in inserts)
     steps = lower_stream_set(
-        [plan.physical for plan in plans], names, queries.catalog, queries.time_zone
+        [plan.physical for plan in plans], names, queries.plans.catalog, queries.plans.time_zone
     )
 
     def prepare(options: StreamOptions) -> Callable[[StreamRun], Any]:
-        shared = shared_windows(queries.spark, steps.shared, options)
+        shared = shared_windows(queries.plans.spark, steps.shared, options)
         parts = [
             _part(queries, each, step, shared, number)
             for number, (each, step) in enumerate(zip(inserts, steps.results, strict=True))
@@ -114,30 +116,28 @@ def start_set(
     return [StreamPart(stream, number) for number in range(len(inserts))]
 
 
-def stream_sections(
-    queries: StreamQueries, names: Sequence[str], plans: Sequence[Plan]
-) -> list[str]:
+def stream_sections(streams: StreamPlans, names: Sequence[str], plans: Sequence[Plan]) -> list[str]:
     """The sections of EXPLAIN about the streams of INSERTs; empty for those over tables at rest.
 
     Raises:
         SqlwinError: something in a plan cannot run on a stream.
     """
-    options = queries.planned_options()
+    options = planned_options(streams.spark, streams.config)
     sections = [""] * len(plans)
-    for numbers in shared_stream_groups([plan.physical for plan in plans], queries.catalog):
+    for numbers in shared_stream_groups([plan.physical for plan in plans], streams.catalog):
         first = numbers[0]
         for number in numbers:
-            if queries.is_stream(plans[number]):
-                queries.check(plans[number])
+            if streams.is_stream(plans[number]):
+                streams.check(plans[number])
         if len(numbers) == 1:
-            if queries.is_stream(plans[first]):
-                sections[first] = queries.explain(plans[first])
+            if streams.is_stream(plans[first]):
+                sections[first] = streams.explain(plans[first])
             continue
         together = [plans[number].physical for number in numbers]
-        shared = shared_below(together[0], queries.catalog)
+        shared = shared_below(together[0], streams.catalog)
         assert shared is not None
         tables = [names[number] for number in numbers]
-        steps = lower_stream_set(together, tables, queries.catalog, queries.time_zone)
+        steps = lower_stream_set(together, tables, streams.catalog, streams.time_zone)
         sections[first] = explain_shared(
             steps.shared, shared.number, options.key_groups, options.watermark_policy
         )
@@ -155,4 +155,4 @@ def _part(
     def rows(found: DataFrame) -> DataFrame:
         return made(shared.of(found, number))
 
-    return SetPart(each.table, rows, made(shared.none_of(queries.spark, number)))
+    return SetPart(each.table, rows, made(shared.none_of(queries.plans.spark, number)))

@@ -10,7 +10,8 @@ from rich.console import Console
 
 from runtime.spark import forget_connection
 from sqlwin.display.status_line import StatusLine
-from sqlwin.streams import State, Stream, apart, resume_hint, status_line
+from sqlwin.running_stream import State, Stream, apart
+from sqlwin.stream_status import resume_hint, status_line
 
 if TYPE_CHECKING:
     from sqlwin.session import Session

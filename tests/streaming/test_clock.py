@@ -16,7 +16,7 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame
 
 import sqlwin
-from sqlwin.streams import State
+from sqlwin.running_stream import State
 
 pytestmark = pytest.mark.spark
 

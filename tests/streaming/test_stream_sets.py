@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame
 import sqlwin
 from runtime.errors import ExecutionError
 from runtime.sinks.stream_files import FileSink
-from sqlwin.streams import show_streams
+from sqlwin.stream_status import show_streams
 
 pytestmark = pytest.mark.spark
 

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import sqlwin
-from sqlwin.streams import State
+from sqlwin.running_stream import State
 
 pytestmark = pytest.mark.spark
 

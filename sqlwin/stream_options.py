@@ -1,0 +1,73 @@
+"""What settings say of a stream that is started now."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pyspark.sql import SparkSession
+
+from runtime.sources.filesystem_stream import monitor_interval_us
+from runtime.spark import stream_partitions
+from runtime.streaming.options import Firing, StreamOptions
+from runtime.table_spec import TableSpec
+from sqlwin.catalog import Registered
+from sqlwin.config import Config
+
+# Groups of keys for each task. The windows of one are in memory at a time; but each takes some
+# milliseconds of every micro-batch, however few rows it has.
+KEY_GROUPS_PER_PARTITION = 2
+
+
+def stream_options(config: Config, key_groups: int = 1, partitions: int = 1) -> StreamOptions:
+    """The options of a stream whose state is spread in this way."""
+    get = config.get
+    return StreamOptions(
+        key_groups=key_groups,
+        partitions=partitions,
+        idle_timeout_us=get("table.exec.source.idle-timeout") or None,
+        watermark_policy=str(get("sqlwin.watermark.policy")),
+        max_jump_us=get("sqlwin.watermark.max-jump") or None,
+        allowed_lateness_us=int(get("table.exec.emit.allow-lateness")),
+        early_fire=_firing(config, "early-fire"),
+        late_fire=_firing(config, "late-fire"),
+    )
+
+
+def planned_options(spark: SparkSession, config: Config) -> StreamOptions:
+    """The options of a stream that sqlwin would start now, without a checkpoint."""
+    chosen = config.get("sqlwin.exchange.partitions")
+    if not chosen and config.is_set("parallelism.default"):
+        chosen = str(spark.conf.get("spark.sql.shuffle.partitions"))
+    return _spread(config, int(chosen or stream_partitions(spark)))
+
+
+def foreign_options(spark: SparkSession, config: Config) -> StreamOptions:
+    """The options of a stream that is started now, for whoever starts it without sqlwin."""
+    # then Spark goes by its own setting
+    return _spread(config, int(str(spark.conf.get("spark.sql.shuffle.partitions"))))
+
+
+def trigger_us(config: Config, sources: Sequence[TableSpec | Registered]) -> int:
+    """Time between micro-batches: what is set, else how often directories are looked at."""
+    if config.is_set("execution.checkpointing.interval"):
+        return int(config.get("execution.checkpointing.interval"))
+    intervals = [
+        monitor_interval_us(spec) if isinstance(spec, TableSpec) else None for spec in sources
+    ]
+    known = [interval for interval in intervals if interval is not None]
+    if known and len(known) == len(intervals):
+        return min(known)
+    return int(config.get("execution.checkpointing.interval"))
+
+
+def _spread(config: Config, partitions: int) -> StreamOptions:
+    chosen = config.get("sqlwin.state.key-groups")
+    key_groups = int(chosen or partitions * KEY_GROUPS_PER_PARTITION)
+    return stream_options(config, key_groups, partitions)
+
+
+def _firing(config: Config, kind: str) -> Firing:
+    rows = config.get(f"sqlwin.emit.{kind}.rows") or None
+    if not config.get(f"table.exec.emit.{kind}.enabled"):
+        return Firing(rows=rows)
+    return Firing(int(config.get(f"table.exec.emit.{kind}.delay")), rows)
