@@ -15,7 +15,7 @@ from typing import Protocol
 from sqlglot import exp
 
 from planner.ast import Span, span_of
-from planner.catalog import Catalog, StreamTable, column_named
+from planner.catalog import Catalog, StreamTable
 from planner.late_rows import LateSource, refuse_lost_rows
 from planner.logical import (
     Aggregate,
@@ -39,24 +39,21 @@ from planner.sql import (
     column,
     conjunction,
     identifier,
-    literal,
-    star_leaves_out,
 )
+from planner.stream_marks import StreamMarks
 from planner.stream_refusals import JOIN, StreamRefusal
 from planner.stream_select import (
-    EPOCH,
     cast_as,
     guarded,
+    guarded_items,
     has_column_names,
     is_complex,
-    is_star,
     null_watermark,
     numbered,
     select_carried,
 )
 from planner.stream_time import check_time, operators_below
 from planner.streams import stream_named, stream_tables
-from runtime.spec import Column
 from runtime.stream_spec import KEEP, LATE_ROW, SOURCE, WATERMARK, StreamSource
 
 _TOLD = (KEEP, SOURCE, WATERMARK)
@@ -92,9 +89,7 @@ class StreamRows:
         more: further columns that windows tell in band.
 
     Attributes:
-        sources: the sources of watermarks, by the numbers in SOURCE.
-        has_operator: whether one of them is another window operator.
-        by_clock: whether the windows are on processing time: then no watermark follows the rows.
+        has_operator: whether one of the sources is another window operator.
     """
 
     def __init__(
@@ -108,9 +103,13 @@ class StreamRows:
         self._catalog = catalog
         self._late = late
         self._more = more if late is None else (*more, LATE_ROW)
-        self.sources: list[StreamSource] = []
+        self._marks = StreamMarks(catalog)
         self.has_operator = False
-        self.by_clock = False
+
+    @property
+    def sources(self) -> list[StreamSource]:
+        """The sources of watermarks, by the numbers in SOURCE."""
+        return self._marks.sources
 
     def carried(
         self,
@@ -131,8 +130,8 @@ class StreamRows:
             StreamRefusal: a stream has no watermark, or `time_column` is not what it follows.
         """
         if time_column is not None:
-            self.by_clock = is_by_clock(node, time_column, self._catalog, place)
-        if time_column is not None and not self.by_clock:
+            self._marks.by_clock = is_by_clock(node, time_column, self._catalog, place)
+        if time_column is not None and not self._marks.by_clock:
             check_time(node, time_column, self._catalog, place)
         query = self._carry(node)
         if query is not None:
@@ -179,13 +178,13 @@ class StreamRows:
             case GlobalWindowAggregate():
                 self.has_operator = True
                 select, source = self._operators.operator(node)
-                return numbered(select, self._number(source))
+                return numbered(select, self._marks.number(source))
             case Aggregate() | WindowRank() | WindowDeduplicate() | WindowJoin():
                 select, origin = self._operators.whole_windows(node)
                 if origin is None:
                     return None
                 self.has_operator = True
-                return numbered(select, self._number(origin))
+                return numbered(select, self._marks.number(origin))
             case WindowRows():
                 inner = self._carry(node.input)
                 return None if inner is None else repeated_rows(inner, node, (*_TOLD, *self._more))
@@ -217,12 +216,12 @@ class StreamRows:
 
     def _scan(self, query: exp.Query, stream: StreamTable) -> exp.Query:
         """A table with its watermark."""
-        number = self._number(self._source(stream, query))
+        number = self._marks.number(self._marks.source_of(stream, query))
         items: list[exp.Expr] = [
             exp.Star(),
             alias(exp.true(), KEEP),
             alias(number, SOURCE),
-            alias(self._watermark(stream, query), WATERMARK),
+            alias(self._marks.watermark(stream, query), WATERMARK),
             *([] if self._late is None else [alias(self._late.row(stream), LATE_ROW)]),
         ]
         return exp.Select(expressions=items, from_=exp.From(this=exp.Subquery(this=query)))
@@ -250,7 +249,7 @@ class StreamRows:
         if any(value for key, value in query.args.items() if key not in allowed):
             return None
         source = query.args.get("from_")
-        items = self._items(query, names)
+        items = guarded_items(query, names)
         where = query.args.get("where")
         if source is None or items is None or (where is not None and is_complex(where.this)):
             return None
@@ -259,25 +258,6 @@ class StreamRows:
             return None
         condition = None if where is None else where.this
         return select_carried(items, inner, condition, source.this, self._more)
-
-    def _items(self, query: exp.Select, names: tuple[str, ...] | None) -> list[exp.Expr] | None:
-        """The select list, evaluated in rows that are kept; None if it is not that simple."""
-        if len(query.expressions) == 1 and is_star(query.expressions[0]):
-            star = query.expressions[0]
-            left_out = star_leaves_out(star)
-            if left_out:
-                return [column(name) for name in names] if names else None
-            return None if left_out is None else [exp.Star()]
-        items: list[exp.Expr] = []
-        for position, item in enumerate(query.expressions):
-            value = item.unalias()
-            if is_star(value) or is_complex(value):
-                return None
-            name = item.alias_or_name or (names[position] if names else "")
-            if not name:
-                return None
-            items.append(alias(guarded(value), name))
-        return items
 
     def _carry_source(
         self, source: exp.Expr, relations: Mapping[str, Node], scope: Scope
@@ -339,10 +319,10 @@ class StreamRows:
     def _beside(self, node: Node) -> exp.Query:
         """The node as it is, and the watermarks of its tables beside its rows."""
         result = self._unaccompanied(node)
-        if self.by_clock:
+        if self._marks.by_clock:
             # the clock is told by every row, so that no table need be read once more
             for _, stream in stream_tables(node, self._catalog):
-                self._number(StreamSource(stream.name, "proctime"))
+                self._marks.number(StreamSource(stream.name, "proctime"))
             return result
         for place in stream_tables(node, self._catalog):
             result = self._with_marks(result, node, place)
@@ -355,7 +335,7 @@ class StreamRows:
 
         What reads the results of other operators follows what these follow.
         """
-        if self.by_clock or all(_is_operator(source) for source in self.sources):
+        if self._marks.by_clock or all(_is_operator(source) for source in self.sources):
             return query
         names = [*(column(c.name) for c in node.schema), *(column(name) for name in _TOLD)]
         for place in followed:
@@ -375,12 +355,12 @@ class StreamRows:
         for key in ("alias", "joins", "laterals", "pivots", "sample"):
             plain.set(key, None)
         scan = exp.Select(expressions=[exp.Star()], from_=exp.From(this=plain))
-        number = self._number(self._source(stream, scan))
+        number = self._marks.number(self._marks.source_of(stream, scan))
         items = [
             *(alias(cast_as(exp.Null(), c.type), c.name) for c in node.schema),
             alias(exp.false(), KEEP),
             alias(number, SOURCE),
-            alias(self._watermark(stream, scan), WATERMARK),
+            alias(self._marks.watermark(stream, scan), WATERMARK),
         ]
         marks = exp.Select(expressions=items, from_=exp.From(this=plain.copy()))
         return exp.Union(this=rows, expression=marks, distinct=False)
@@ -396,38 +376,6 @@ class StreamRows:
             expressions=[*(column(c.name) for c in node.schema), *told],
             from_=exp.From(this=exp.Subquery(this=self._operators.query(node))),
         )
-
-    # -- sources -------------------------------------------------------------------------------
-
-    def _number(self, source: StreamSource) -> exp.Expr:
-        self.sources.append(source)
-        return literal(len(self.sources) - 1)
-
-    def _source(self, stream: StreamTable, scan: exp.Query) -> StreamSource:
-        if self.by_clock or stream.watermark is None:
-            return StreamSource(stream.name, "proctime")
-        return StreamSource(stream.name, self._time(stream, scan).type)
-
-    def _time(self, stream: StreamTable, scan: exp.Query) -> Column:
-        assert stream.watermark is not None
-        found = column_named(self._catalog.analyze(scan, {}), stream.watermark.column)
-        if found is None:
-            raise StreamRefusal(
-                f"the watermark of `{stream.name}` follows `{stream.watermark.column}`, which is "
-                "no column of it",
-                "name a TIMESTAMP column in WATERMARK FOR",
-                span_of(scan),
-            )
-        return found
-
-    def _watermark(self, stream: StreamTable, scan: exp.Query) -> exp.Expr:
-        """BIGINT microseconds of a row's watermark; NULL for processing time."""
-        if self.by_clock or stream.watermark is None:
-            return null_watermark()
-        expression = f"({stream.watermark.expression})"
-        if self._time(stream, scan).type == "timestamp":
-            return exp.Var(this=f"UNIX_MICROS({expression})")
-        return exp.Var(this=f"(({expression} - {EPOCH}) DIV INTERVAL '0.000001' SECOND)")
 
 
 def _place_of(node: Node) -> Span | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from sqlglot import exp
 
 from planner.aggregate_calls import aggregates_in
-from planner.sql import alias, column, identifier
+from planner.sql import alias, column, identifier, star_leaves_out
 from runtime.stream_spec import KEEP, SOURCE, WATERMARK
 
 # Where microseconds are counted from
@@ -66,6 +66,31 @@ def guarded(expr: exp.Expr) -> exp.Expr:
     if isinstance(expr.unnest(), exp.Column | exp.Literal):
         return expr
     return exp.Case(ifs=[exp.If(this=column(KEEP), true=expr.copy())])
+
+
+def guarded_items(query: exp.Select, names: tuple[str, ...] | None) -> list[exp.Expr] | None:
+    """A select list, evaluated in rows that are kept; None if it is not that simple.
+
+    Args:
+        query: the SELECT.
+        names: the names of its columns, if known.
+    """
+    if len(query.expressions) == 1 and is_star(query.expressions[0]):
+        star = query.expressions[0]
+        left_out = star_leaves_out(star)
+        if left_out:
+            return [column(name) for name in names] if names else None
+        return None if left_out is None else [exp.Star()]
+    items: list[exp.Expr] = []
+    for position, item in enumerate(query.expressions):
+        value = item.unalias()
+        if is_star(value) or is_complex(value):
+            return None
+        name = item.alias_or_name or (names[position] if names else "")
+        if not name:
+            return None
+        items.append(alias(guarded(value), name))
+    return items
 
 
 def is_star(expr: exp.Expr) -> bool:
