@@ -34,7 +34,8 @@ from planner.logical import (
     WindowTableFunction,
 )
 from planner.qualify import unfold_qualify
-from planner.query_names import with_late_name, without_idle_ctes
+from planner.query_names import with_ctes, with_late_name, without_idle_ctes
+from planner.query_parts import only_window_function, parts_below, probe
 from planner.sql import is_whole_star, relation, select_all_from, to_sql
 from planner.stream_refusals import refused_subquery
 from planner.streams import stream_named
@@ -110,7 +111,7 @@ class _Binder:
 
     def sql_query(self, query: exp.Query, scope: Scope, schema: Schema | None = None) -> SqlQuery:
         """A node for text that has been lifted, with the CTEs it needs."""
-        query = self._with_ctes(query, scope)
+        query = with_ctes(query, scope)
         relations = self.relations_in(query)
         schema = schema or self.catalog.analyze(query, {n: node.schema for n, node in relations})
         return SqlQuery(schema, query, relations)
@@ -142,9 +143,9 @@ class _Binder:
         if isinstance(query, exp.Select):
             rewrite_group_windows(query, self.sql)
         scope = self._lift_ctes(query, scope)
-        for part in self._parts_below(query):
+        for part in parts_below(query):
             if isinstance(part, WindowFunction):
-                if part is not self._window_block_function(query):
+                if part is not only_window_function(query):
                     self._replace_window_function(part, scope)
             elif isinstance(part, exp.Table):
                 self._expand_view(part, scope)
@@ -155,7 +156,7 @@ class _Binder:
         for call in reversed(rounded_times(query)):  # the inner ones first
             self.rewritten = True
             round_time(call, self._type_of(call.expressions[0], query, scope), self.sql)
-        function = self._window_block_function(query)
+        function = only_window_function(query)
         if function is not None:
             return self._lift_block(query, function, scope)
         return self._lift_joins_and_ranks(query, scope)
@@ -189,12 +190,7 @@ class _Binder:
         """The query with QUALIFY as a condition around it, where it has one."""
 
         def input_names() -> set[str]:
-            clauses = ("from_", "joins", "laterals", "with_")
-            read = select_all_from(relation(""))
-            for clause in clauses:
-                value = query.args.get(clause)
-                copied = [v.copy() for v in value] if isinstance(value, list) else value
-                read.set(clause, copied.copy() if isinstance(copied, exp.Expr) else copied)
+            read = probe(query, exp.Star())
             try:
                 return {c.name.lower() for c in self.bind_query(read, scope).schema}
             except AnalysisError:
@@ -213,17 +209,11 @@ class _Binder:
 
     def _type_of(self, expr: exp.Expr, select: exp.Select, scope: Scope) -> str:
         """Spark's type of an expression over what a SELECT reads; that of an instant if unknown."""
-        clauses = ("from_", "joins", "laterals", "with_")
-        probe = exp.Select(expressions=[expr.copy()])
-        for clause in clauses:
-            value = select.args.get(clause)
-            if value:
-                copied = [v.copy() for v in value] if isinstance(value, list) else value.copy()
-                probe.set(clause, copied)
-        for function in list(probe.find_all(WindowFunction)):
+        read = probe(select, expr.copy())
+        for function in list(read.find_all(WindowFunction)):
             self._replace_window_function(function, scope)
         try:
-            return self.sql_query(probe, scope).schema[0].type
+            return self.sql_query(read, scope).schema[0].type
         except AnalysisError:
             return "timestamp"  # Spark will say what is wrong, or it is a column from outside
 
@@ -242,34 +232,6 @@ class _Binder:
             cte.set("this", self.lift(cte.this, inner))
             inner[cte.alias.lower()] = cte
         return inner
-
-    def _parts_below(self, query: exp.Query) -> list[exp.Expr]:
-        """Tables, window functions and queries inside `query`, those inside of these left out."""
-
-        def is_part(node: exp.Expr) -> bool:
-            return node is not query and isinstance(node, exp.Query | WindowFunction | exp.With)
-
-        found = []
-        for node in query.walk(prune=is_part):
-            if isinstance(node, exp.With):
-                continue
-            if is_part(node) or (
-                isinstance(node, exp.Table) and isinstance(node.this, exp.Identifier)
-            ):
-                found.append(node)
-        return found
-
-    def _window_block_function(self, query: exp.Query) -> WindowFunction | None:
-        """The window function of a SELECT that reads nothing else."""
-        if not isinstance(query, exp.Select):
-            return None
-        source = query.args.get("from_")
-        function = source.this if source is not None else None
-        alone = not any(query.args.get(key) for key in ("joins", "laterals", "pivots", "match"))
-        if not isinstance(function, WindowFunction) or not alone:
-            return None
-        extras = ("joins", "laterals", "pivots", "sample")
-        return None if any(function.args.get(key) for key in extras) else function
 
     def _lift_block(self, query: exp.Select, function: WindowFunction, scope: Scope) -> exp.Query:
         """A window block as `SELECT * FROM placeholder`, or left as it is over its windows."""
@@ -351,29 +313,6 @@ class _Binder:
         query = self.catalog.view(name)
         if query is not None:
             rewrite_functions(query)
-        return query
-
-    def _with_ctes(self, query: exp.Query, scope: Scope) -> exp.Query:
-        """The query with the definitions of those outer CTEs that it names."""
-        own = {cte.alias.lower() for cte in query.ctes}
-        needed: dict[str, exp.CTE] = {}
-
-        def need(node: exp.Expr) -> None:
-            for table in node.find_all(exp.Table):
-                name = table.name.lower()
-                if not table.db and name in scope and name not in own and name not in needed:
-                    need(scope[name].this)
-                    needed[name] = scope[name]
-
-        need(query)
-        if not needed:
-            return query
-        query = query.copy()
-        definitions = [cte.copy() for cte in needed.values()]
-        clause = query.args.get("with_")
-        if clause is not None:
-            definitions += clause.expressions
-        query.set("with_", exp.With(expressions=definitions))
         return query
 
     def scan(self, table: exp.Table, scope: Scope) -> Node:

@@ -1,6 +1,8 @@
-"""Names in a query's text: definitions that nothing uses, names that are used too early."""
+"""Names in the text of a query: CTEs that it needs or does not, names that are used too early."""
 
 from __future__ import annotations
+
+from collections.abc import Mapping
 
 from sqlglot import exp
 
@@ -47,4 +49,28 @@ def without_idle_ctes(query: exp.Select) -> exp.Select:
             kept.insert(0, cte)
     query = query.copy()
     query.set("with_", exp.With(expressions=[cte.copy() for cte in kept]) if kept else None)
+    return query
+
+
+def with_ctes(query: exp.Query, scope: Mapping[str, exp.CTE]) -> exp.Query:
+    """The query with the definitions of those outer CTEs that it names."""
+    own = {cte.alias.lower() for cte in query.ctes}
+    needed: dict[str, exp.CTE] = {}
+
+    def need(node: exp.Expr) -> None:
+        for table in node.find_all(exp.Table):
+            name = table.name.lower()
+            if not table.db and name in scope and name not in own and name not in needed:
+                need(scope[name].this)
+                needed[name] = scope[name]
+
+    need(query)
+    if not needed:
+        return query
+    query = query.copy()
+    definitions = [cte.copy() for cte in needed.values()]
+    clause = query.args.get("with_")
+    if clause is not None:
+        definitions += clause.expressions
+    query.set("with_", exp.With(expressions=definitions))
     return query
