@@ -1,4 +1,7 @@
-"""A stream from files to files, as a program of its own: `python killed_stream.py DIRECTORY`."""
+"""Streams from files to files, as a program of its own: `python killed_stream.py DIRECTORY KIND`.
+
+KIND is `insert`, an INSERT whose late rows are kept, or `set`, INSERTs that share one stream.
+"""
 
 from __future__ import annotations
 
@@ -15,15 +18,22 @@ CONF = {
 }
 
 
-def tables(directory: Path) -> str:
-    """The tables: `readings`, a directory of files, `totals`, and `too_late` for late readings."""
+def readings(directory: Path, options: str = "") -> str:
+    """The table `readings`, a directory of files, each of which becomes a micro-batch."""
     return f"""
         CREATE TABLE readings (
           k INT, v BIGINT, ts TIMESTAMP(6),
           WATERMARK FOR ts AS ts - INTERVAL '5' SECOND
         ) WITH (
           'connector' = 'filesystem', 'path' = '{directory}/in', 'format' = 'parquet',
-          'max-files-per-trigger' = '1', 'late-rows' = 'too_late');
+          'max-files-per-trigger' = '1'{options});
+    """
+
+
+def tables(directory: Path) -> str:
+    """The tables of `insert`: `readings`, `totals`, and `too_late` for late readings."""
+    return f"""
+        {readings(directory, ", 'late-rows' = 'too_late'")}
         CREATE TABLE totals (k INT, window_end TIMESTAMP(3), n BIGINT, total BIGINT)
         WITH ('connector' = 'filesystem', 'path' = '{directory}/out', 'format' = 'parquet');
         CREATE TABLE too_late (v BIGINT, missed_watermark TIMESTAMP(6))
@@ -37,19 +47,57 @@ QUERY = """
     GROUP BY k, window_start, window_end
 """
 
+# By the tables that they write, in the order of the set
+SET_QUERIES = {
+    "minutes": """
+        SELECT k, window_end, COUNT(*) AS n, SUM(v) AS total
+        FROM TABLE(TUMBLE(TABLE readings, DESCRIPTOR(ts), INTERVAL '1' MINUTE))
+        GROUP BY k, window_start, window_end""",
+    "moving": """
+        SELECT k, window_end, MAX(v) AS n, COUNT(DISTINCT v) AS total
+        FROM TABLE(HOP(TABLE readings, DESCRIPTOR(ts), INTERVAL '1' MINUTE, INTERVAL '5' MINUTES))
+        GROUP BY k, window_start, window_end HAVING COUNT(*) > 80""",
+    "so_far": """
+        SELECT k, window_end, COUNT(*) AS n, SUM(v) AS total
+        FROM TABLE(CUMULATE(TABLE readings, DESCRIPTOR(ts), INTERVAL '2' MINUTES, INTERVAL '8' MINUTES))
+        GROUP BY k, window_start, window_end""",
+}
 
-def main(directory: Path) -> None:
+
+def set_tables(directory: Path) -> str:
+    """The tables of `set`: `readings`, and those that the set writes."""
+    return readings(directory) + "".join(
+        f"""
+        CREATE TABLE {name} (k INT, window_end TIMESTAMP(3), n BIGINT, total BIGINT)
+        WITH ('connector' = 'filesystem', 'path' = '{directory}/{name}', 'format' = 'parquet');
+        """
+        for name in SET_QUERIES
+    )
+
+
+def statement_set() -> str:
+    """The statement set."""
+    inserts = " ".join(f"INSERT INTO {name} {query};" for name, query in SET_QUERIES.items())
+    return f"EXECUTE STATEMENT SET BEGIN {inserts} END;"
+
+
+def main(directory: Path, kind: str) -> None:
     """Run the stream to its end, or go on where an earlier run was killed."""
     settings = {
         "execution.runtime-mode": "streaming",
         "execution.checkpointing.dir": str(directory / "checkpoint"),
     }
+    setup, statement = {
+        "insert": (tables, f"INSERT INTO totals {QUERY}"),
+        "set": (set_tables, statement_set()),
+    }[kind]
     with sqlwin.connect(master="local[2]", conf=CONF, settings=settings) as session:
-        session.execute(tables(directory))
+        session.execute(setup(directory))
         print("ready", flush=True)
-        (result,) = session.execute(f"INSERT INTO totals {QUERY}")
+        (result,) = session.execute(statement)
+        assert len(session.streams.all()) <= 1, "the INSERTs share no stream"
         print(result.message, flush=True)
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    main(Path(sys.argv[1]), sys.argv[2])

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +18,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import sqlwin
-from tests.streaming.killed_stream import QUERY, tables
+from tests.streaming.killed_stream import QUERY, SET_QUERIES, set_tables, tables
 
 PROGRAM = Path(__file__).with_name("killed_stream.py")
 
@@ -70,9 +71,9 @@ def children(pid: int) -> list[int]:
     return [int(line) for line in found.stdout.split()]
 
 
-def started(directory: Path) -> subprocess.Popen[str]:
+def started(directory: Path, kind: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
-        [sys.executable, str(PROGRAM), str(directory)],
+        [sys.executable, str(PROGRAM), str(directory), kind],
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
@@ -90,16 +91,22 @@ def kill(process: subprocess.Popen[str]) -> None:
     process.wait()
 
 
-def run_with_kills(directory: Path, n_kills: int, seed: int) -> int:
+def at_any_moment(rng: random.Random) -> Callable[[subprocess.Popen[str]], None]:
+    """Waits until it is time to kill a program that is ready."""
+    return lambda _: time.sleep(rng.uniform(0.5, 8.0))
+
+
+def run_with_kills(
+    directory: Path, kind: str, n_kills: int, wait: Callable[[subprocess.Popen[str]], None]
+) -> int:
     """Run to the end, killed `n_kills` times on the way; how often it was killed in truth."""
-    rng = random.Random(seed)
     killed = 0
     while True:
-        process = started(directory)
+        process = started(directory, kind)
         assert process.stdout is not None
         if killed < n_kills:
             assert process.stdout.readline() == "ready\n"
-            time.sleep(rng.uniform(0.5, 8.0))
+            wait(process)
             if process.poll() is None:
                 kill(process)
                 killed += 1
@@ -111,7 +118,7 @@ def run_with_kills(directory: Path, n_kills: int, seed: int) -> int:
 
 def check(session: sqlwin.Session, directory: Path, n_files: int, n_kills: int, seed: int) -> None:
     late = write_input(directory, n_files)
-    assert run_with_kills(directory, n_kills, seed) >= 1
+    assert run_with_kills(directory, "insert", n_kills, at_any_moment(random.Random(seed))) >= 1
     session.execute("SET 'execution.runtime-mode' = 'batch'")
     session.execute(tables(directory))
     wanted = sorted(tuple(row) for row in session.sql(QUERY).collect() if row.k != LATE)
@@ -129,6 +136,45 @@ def test_a_stream_that_is_killed_five_times_writes_the_rows_of_the_batch(
     fresh_session: sqlwin.Session, tmp_path: Path
 ) -> None:
     check(fresh_session, tmp_path, n_files=16, n_kills=5, seed=4)
+
+
+def between_tables(directory: Path, rng: random.Random) -> Callable[[subprocess.Popen[str]], None]:
+    """Waits for one of the tables, in turn, to get its files of a micro-batch."""
+    numbers = iter(range(100))
+
+    def wait(process: subprocess.Popen[str]) -> None:
+        table = directory / list(SET_QUERIES)[next(numbers) % len(SET_QUERIES)]
+
+        def n_files() -> int:
+            # not those that are hidden because they are not whole
+            return len(list(table.glob("part-*")))
+
+        before = n_files()
+        while n_files() == before and process.poll() is None:
+            time.sleep(0.002)
+        # then the next table is planned and written
+        time.sleep(rng.uniform(0.0, 0.3))
+
+    return wait
+
+
+@pytest.mark.spark
+def test_inserts_that_share_a_stream_write_the_rows_of_the_batch_though_it_is_killed_five_times(
+    fresh_session: sqlwin.Session, tmp_path: Path
+) -> None:
+    write_input(tmp_path, 14)
+    wait = between_tables(tmp_path, random.Random(6))
+    assert run_with_kills(tmp_path, "set", 5, wait) == 5
+    fresh_session.execute("SET 'execution.runtime-mode' = 'batch'")
+    fresh_session.execute(set_tables(tmp_path))
+    for name, query in SET_QUERIES.items():
+        wanted = sorted(tuple(row) for row in fresh_session.sql(query).collect() if row.k != LATE)
+        assert len(wanted) > 100
+        written = fresh_session.sql(f"SELECT * FROM {name}").collect()
+        assert sorted(tuple(row) for row in written if row.k != LATE) == wanted
+        # What other programs see below the path is the same
+        files = (tmp_path / name).rglob("*.parquet")
+        assert sum(pq.read_metadata(f).num_rows for f in files) == len(written)
 
 
 @pytest.mark.spark
