@@ -22,7 +22,7 @@ from planner.sql import identifier, to_sql
 from planner.stream_refusals import GROUP_BY, JOIN, StreamRefusal
 from planner.stream_select import cast_as
 from planner.streams import stream_tables
-from runtime.spec import Column, Session
+from runtime.spec import Column
 from runtime.stream_spec import KEEP, LATE_ROW, SOURCE, WATERMARK
 from runtime.table_spec import LATE_ROWS
 
@@ -96,13 +96,6 @@ def _check(
             joined(list(tables.values())[1:]),
         )
     (operator, *others) = operators
-    if isinstance(operator.window, Session):
-        raise StreamRefusal(
-            f"{names} has '{LATE_ROWS}', and late rows of a SESSION cannot be kept: whether one is "
-            "late depends on the sessions that it would join",
-            f"use TUMBLE, HOP or CUMULATE, or {DROP}",
-            operator.place,
-        )
     above = next(_nodes(plan, Aggregate, WindowRank, WindowDeduplicate, WindowJoin), None)
     if others or above is not None:
         what = {

@@ -214,7 +214,31 @@ class LocalStage:
         )
 
     def _maybe_late(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-        """The rows of which no window may be open, to any key group: all have one watermark."""
+        """The rows of which no window may be open."""
+        if isinstance(self._plan.window, Session):
+            return self._maybe_late_for_sessions(batch, self._plan.window)
+        return self._maybe_late_for_slices(batch)
+
+    def _maybe_late_for_sessions(
+        self, batch: pa.RecordBatch, window: Session
+    ) -> Iterator[pa.RecordBatch]:
+        """To the key group that has their sessions: one that is open may take them in."""
+        # a session with the row alone is the shortest that it can be in
+        newest_us = max(self._closed_until_us, window.gap_us - FINAL_US) - window.gap_us
+        is_candidate = int64_values(batch.column(TIME)) <= newest_us
+        if not is_candidate.any():
+            return
+        schema = self._plan.schema
+        columns = {
+            name: _plain(batch.column(name), schema.field(name).type) for name in window.partition
+        }
+        columns |= {name: batch.column(name) for name in (TIME, LATE_ROW)}
+        found = pa.table(columns).filter(pa.array(is_candidate))
+        for group, blob in self._by_key_group(found):
+            yield _maybe_late_message(group, blob)
+
+    def _maybe_late_for_slices(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        """To any key group: all have one watermark."""
         assigner = slice_assigner(local_window(self._plan.window))
         ends = assigner.slice_end(int64_values(batch.column(TIME)))
         newest = assigner.last_window_end(ends)
@@ -229,23 +253,26 @@ class LocalStage:
         for piece in pieces(found.filter(pa.array(is_candidate))):
             group = numbers[self._n_late_messages % len(numbers)]
             self._n_late_messages += 1
-            columns = ((MAYBE_LATE,), (None,), (None,), (None,), (None,))
-            yield message([group], [encode_table(piece)], columns)
+            yield _maybe_late_message(group, encode_table(piece))
 
     def _messages(self, table: pa.Table) -> Iterator[pa.RecordBatch]:
         """Partials as blobs, one or more for each key group that has any."""
+        count("rows_out", table.num_rows)
+        for group, blob in self._by_key_group(table):
+            count("blobs_out", 1)
+            count("bytes_out", len(blob))
+            yield message([group], [blob])
+
+    def _by_key_group(self, table: pa.Table) -> Iterator[tuple[int, bytes]]:
+        """(number of a key group, blob with its rows), one or more for each that has any."""
         numbers = self._plan.numbers
         window = self._plan.window
         # the key group of a session is that of its partition, whatever other keys there are
         by = window.partition if isinstance(window, Session) else self._plan.keys
         keys = [table.column(key) for key in by]
-        count("rows_out", table.num_rows)
         for group, part in split_by_bucket(table, bucket_of(keys, table.num_rows, len(numbers))):
             for piece in pieces(pa.Table.from_batches([part])):
-                blob = encode_table(piece)
-                count("blobs_out", 1)
-                count("bytes_out", len(blob))
-                yield message([numbers[group]], [blob])
+                yield numbers[group], encode_table(piece)
 
 
 def message(
@@ -259,6 +286,15 @@ def message(
         pa.array(value, field.type) for value, field in zip(values, MESSAGE_SCHEMA, strict=True)
     ]
     return pa.RecordBatch.from_arrays(arrays, schema=MESSAGE_SCHEMA)
+
+
+def _maybe_late_message(group: int, blob: bytes) -> pa.RecordBatch:
+    return message([group], [blob], ((MAYBE_LATE,), (None,), (None,), (None,), (None,)))
+
+
+def _plain(column: pa.Array, type_: pa.DataType) -> pa.Array:
+    array = one_chunk(column)
+    return array if array.type == type_ else array.cast(type_)
 
 
 def row_mask(condition: pa.Array) -> BoolArray:

@@ -83,8 +83,8 @@ class MicroBatch:
         heard: what each task saw of each source.
         n_null_times: rows that were dropped because they have no time.
         clock_us: the clock, microseconds since 1970 in UTC.
-        candidates: tables of SLICE_END and LATE_ROW: rows of the partials that may be late, all
-            that are among them.
+        candidates: rows of the partials that may be late, all that are among them: tables of
+            SLICE_END and LATE_ROW; of a SESSION, of its partition columns, TIME and LATE_ROW.
     """
 
     partials: Sequence[pa.Table]

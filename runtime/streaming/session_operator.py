@@ -7,7 +7,8 @@ state of one key group, which holds whole partitions; a micro-batch is seen as a
    the watermark at the end of the micro-batch before holds only new rows, and they are late:
    dropped and counted. A late row that an open session reaches, itself or through other new
    rows, is part of that session (Flink's rule for merging windows: what counts is the end of the
-   merged window);
+   merged window). Where late rows are kept, the rows that may be late come beside their partials,
+   and those that are go out again as they came;
 2. the watermark moves on, and every session whose end it has reached is put out and forgotten.
    That is 1 ms later than other windows fire: a row at the very end of a session is part of it,
    as in a batch, and may come as long as the watermark has not reached it. Whoever follows is told
@@ -20,7 +21,7 @@ beside what is there.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import astuple, dataclass
 
 import numpy as np
@@ -31,7 +32,8 @@ from runtime.kernels.compact import merge_equal_slices
 from runtime.kernels.keys import encode_keys
 from runtime.kernels.session import find_sessions, merge_sessions
 from runtime.spec import FIRST_TIME, LAST_TIME, Session
-from runtime.streaming.operator import MicroBatch, OperatorSpec, Status
+from runtime.stream_spec import LATE_ROW, TIME
+from runtime.streaming.operator import LateRows, MicroBatch, OperatorSpec, Status
 from runtime.streaming.state import (
     BlobStore,
     decode_facts,
@@ -97,7 +99,7 @@ class SessionOperator:
         self._chunks = [SessionChunk(*chunk) for chunk in facts.get("chunks", ())]
         self._next_number = 1 + max((chunk.number for chunk in self._chunks), default=-1)
 
-    def process(self, batch: MicroBatch) -> Iterator[pa.RecordBatch | Status]:
+    def process(self, batch: MicroBatch) -> Iterator[pa.RecordBatch | LateRows | Status]:
         """Take a micro-batch in: sessions as batches, and at the very end the status.
 
         The state is written when the iterator is exhausted, and not before.
@@ -119,11 +121,15 @@ class SessionOperator:
             old = self._take([chunk for chunk in self._chunks if chunk.first_us <= fires])
             table, n_rows = self._together(old, new)
             if table is not None:
-                session, end_us, first_us = self._sessions(table)
+                candidates = self._candidates(batch.candidates, closed)
+                session, end_us, first_us = self._sessions(table, candidates)
+                session, of_candidate = np.split(session, [len(table)])
                 is_late = np.zeros(len(table), np.bool_)
                 if closed is not None:
                     is_late = (end_us <= closed).take(session)
                     n_late = int(n_rows[is_late].sum())
+                    if candidates is not None:
+                        yield from _late(candidates, (end_us <= closed).take(of_candidate), closed)
                 has_ended = (end_us <= fires).take(session)
                 yield from self._put_out(table, has_ended & ~is_late)
                 self._keep(table, ~has_ended, first_us.take(session))
@@ -153,13 +159,30 @@ class SessionOperator:
             return None, np.zeros(0, np.int64)
         return pa.concat_tables(tables), np.concatenate(counts)
 
-    def _sessions(self, table: pa.Table) -> tuple[Int64Array, Int64Array, Int64Array]:
-        """(the session of each partial, the end of each session, its first time)."""
-        keys = [table.column(name) for name in self._window.partition]
-        partition, _ = encode_keys(keys, table.num_rows)
-        found = find_sessions(
-            partition, _times(table, FIRST_TIME), _times(table, LAST_TIME), self._window.gap_us
-        )
+    def _candidates(self, tables: Sequence[pa.Table], closed: int | None) -> pa.Table | None:
+        """The rows that are late unless an open session reaches them; None: there are none."""
+        if closed is None or not tables:
+            return None
+        table = pa.concat_tables(tables)
+        may_be = _times(table, TIME) <= closed - self._window.gap_us
+        return table.filter(pa.array(may_be)) if may_be.any() else None
+
+    def _sessions(
+        self, table: pa.Table, candidates: pa.Table | None = None
+    ) -> tuple[Int64Array, Int64Array, Int64Array]:
+        """(the session of each partial, the end of each session, its first time).
+
+        Behind the sessions of the partials come those of candidates, which change none: each is
+        among the rows of a partial.
+        """
+        first_us, last_us = _times(table, FIRST_TIME), _times(table, LAST_TIME)
+        keys = table.select(self._window.partition)
+        if candidates is not None:
+            time_us = _times(candidates, TIME)
+            first_us, last_us = (np.concatenate([each, time_us]) for each in (first_us, last_us))
+            keys = pa.concat_tables([keys, candidates.select(self._window.partition)])
+        partition, _ = encode_keys(keys.columns, len(first_us))
+        found = find_sessions(partition, first_us, last_us, self._window.gap_us)
         return found.of_partial(), found.last_us + self._window.gap_us, found.first_us
 
     def _put_out(self, table: pa.Table, has_ended: BoolArray) -> Iterator[pa.RecordBatch]:
@@ -231,6 +254,11 @@ class SessionOperator:
             next_end,
             told_us=told_by_sessions_us(self._watermarks),
         )
+
+
+def _late(candidates: pa.Table, is_late: BoolArray, missed_us: int) -> Iterator[LateRows]:
+    if is_late.any():
+        yield LateRows(candidates.select([LATE_ROW]).filter(pa.array(is_late)), missed_us)
 
 
 def _not_before(table: pa.Table, time_us: int) -> pa.Table:

@@ -21,6 +21,8 @@ pytestmark = pytest.mark.spark
 TUMBLE = "TUMBLE(TABLE readings, DESCRIPTOR(ts), INTERVAL '10' SECONDS)"
 HOP = "HOP(TABLE readings, DESCRIPTOR(ts), INTERVAL '5' SECONDS, INTERVAL '20' SECONDS)"
 
+SESSION = "SESSION(TABLE readings PARTITION BY sensor, DESCRIPTOR(ts), INTERVAL '10' SECONDS)"
+
 
 def at(second: float) -> dt.datetime:
     return dt.datetime(2026, 3, 1) + dt.timedelta(seconds=second)  # noqa: DTZ001
@@ -164,6 +166,45 @@ def test_a_row_that_some_window_takes_is_not_late_and_select_keeps_late_rows_too
     assert found[at(30)] == 2 + 4 + 6 + 8 + 9 + 10
 
 
+@pytest.mark.parametrize(
+    "query",
+    [
+        f"SELECT sensor, window_end, COUNT(*) FROM TABLE({SESSION}) "
+        "GROUP BY sensor, window_start, window_end",
+        "SELECT sensor, SESSION_END(ts, INTERVAL '10' SECONDS), COUNT(*) FROM readings "
+        "GROUP BY sensor, SESSION(ts, INTERVAL '10' SECONDS)",
+        # whole rows, each as it is
+        f"SELECT sensor, window_end, 1 FROM TABLE({SESSION})",
+    ],
+    ids=["table function", "group window", "rows"],
+)
+def test_a_row_that_no_open_session_takes_in_goes_to_the_table_of_late_rows(
+    fresh_session: sqlwin.Session, tmp_path: Path, query: str
+) -> None:
+    write(
+        tmp_path / "in",
+        [(1.0, "a", 1), (12.0, "b", 2)],
+        [(3.0, "a", 3), (2.0, "x", 4), (26.0, "a", 5)],
+        # of a the session of 26 s is open, which 17 s reaches, and 9 s through that; b's is over
+        [(9.0, "a", 6), (17.0, "a", 7), (14.0, "b", 8), (None, "b", 9), (45.0, "b", 10)],
+        [(21.0, "c", 11), (35.0, "c", 12), (60.0, "c", 13)],
+    )
+    *_, result = fresh_session.execute(f"{tables(tmp_path)} INSERT INTO totals {query}")
+    assert late_rows(fresh_session) == [
+        late(14, "b", 8, 26),
+        late(21, "c", 11, 45),
+        # the watermark is at the very end of the session that it would open
+        late(35, "c", 12, 45),
+        late(2, "x", 4, 12),
+    ]
+    assert result.notes[0].startswith("4 rows came")
+    counted = [row[:2] for row in rows(fresh_session, "totals") for _ in range(int(str(row[2])))]
+    assert counted == [
+        *[("a", at(11)), ("a", at(13)), *[("a", at(36))] * 3],
+        *[("b", at(22)), ("b", at(55)), ("c", at(70))],
+    ]
+
+
 def test_allowed_lateness_keeps_rows_from_being_late(
     fresh_session: sqlwin.Session, tmp_path: Path
 ) -> None:
@@ -223,10 +264,6 @@ def test_what_cannot_be_is_said_before_a_stream_starts(
     fresh_session.execute(tables(tmp_path))
     inner = f"SELECT window_time AS t FROM TABLE({TUMBLE}) GROUP BY window_start, window_end, window_time"
     for query, message in (
-        (
-            insert(f"SESSION{TUMBLE.removeprefix('TUMBLE')}"),
-            "late rows of a SESSION cannot be kept",
-        ),
         (
             "SELECT COUNT(*) FROM TABLE(TUMBLE("
             f"({inner}), DESCRIPTOR(t), INTERVAL '1' MINUTE)) GROUP BY window_start, window_end",
