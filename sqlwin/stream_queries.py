@@ -236,7 +236,12 @@ class StreamQueries:
         late = late_target(self.plans.catalog, found.late_rows, found.sources)
         check_sink(late, overwrite=False, emits_updates=False)
         check_late_tables(sink, late)
-        return LateTable(late, lambda rows: late_columns(rows, late), options.allowed_lateness_us)
+        return LateTable(
+            late,
+            lambda rows: late_columns(rows, late),
+            options.allowed_lateness_us,
+            "select" if sink is None else sink.name,
+        )
 
     def _with_partitions(self, partitions: int, start: Callable[[], Any]) -> Any:
         """Start a query whose state is spread over so many tasks: Spark takes its own setting."""

@@ -26,8 +26,10 @@ from runtime.streaming.status import watermark_after
 from runtime.streaming.watermarks import FINAL_US, closed_until_us
 from runtime.table_spec import LATE_ROWS, TableSpec
 
-# The column with the watermark that a row missed, beside those of its table
+# Columns beside those of a late row's own table: the watermark that it missed, and whose windows
+# did not take it: the table that their results go to, or `select`
 MISSED = "missed_watermark"
+LATE_FOR = "late_for"
 # Whose rows of a micro-batch cannot be written but by Spark's own streaming sink
 _ONLY_STREAMED = ("spark",)
 
@@ -40,13 +42,19 @@ class LateTable:
 
     Attributes:
         spec: the table.
-        arrange: makes its columns of those of a late row and MISSED.
+        arrange: makes its columns of those of a late row, MISSED and LATE_FOR.
         allowed_lateness_us: for how long after their end windows take rows.
+        late_for: what LATE_FOR has.
     """
 
     spec: TableSpec
     arrange: Callable[[DataFrame], DataFrame]
     allowed_lateness_us: int
+    late_for: str
+
+    def rows(self, rows: DataFrame) -> DataFrame:
+        """What the table gets of the rows of a stream that keeps late rows."""
+        return self.arrange(late_rows(rows, self.late_for))
 
 
 def check_late_tables(sink: TableSpec | None, late: TableSpec) -> None:
@@ -70,10 +78,11 @@ def results(rows: DataFrame) -> DataFrame:
     return rows.where(F.col(quoted(KEEP))).drop(KEEP, WATERMARK, LATE_ROW)
 
 
-def late_rows(rows: DataFrame) -> DataFrame:
-    """The late rows among them: the columns of their table, and MISSED, a TIMESTAMP_NTZ.
+def late_rows(rows: DataFrame, late_for: str) -> DataFrame:
+    """The late rows among them: the columns of their table, MISSED, a TIMESTAMP_NTZ, and LATE_FOR.
 
-    MISSED is NULL in a row that came after the end of the input.
+    MISSED is NULL in a row that came after the end of the input. Columns of the table that have
+    these names are left out.
     """
     row = F.col(quoted(LATE_ROW))
     type_ = rows.schema[LATE_ROW].dataType
@@ -82,8 +91,14 @@ def late_rows(rows: DataFrame) -> DataFrame:
         f"CASE WHEN {quoted(WATERMARK)} < {FINAL_US} THEN TIMESTAMP_NTZ'1970-01-01 00:00:00' + "
         f"MAKE_DT_INTERVAL(0, 0, 0, CAST({quoted(WATERMARK)} AS DECIMAL(20)) / 1000000) END"
     )
-    fields = [row.getField(name).alias(name) for name in type_.names]
-    return rows.where(row.isNotNull()).select(*fields, missed.alias(MISSED))
+    fields = [
+        row.getField(name).alias(name)
+        for name in type_.names
+        if name.lower() not in (MISSED, LATE_FOR)
+    ]
+    return rows.where(row.isNotNull()).select(
+        *fields, missed.alias(MISSED), F.lit(late_for).alias(LATE_FOR)
+    )
 
 
 class LateWriter:
@@ -116,9 +131,9 @@ class LateWriter:
         rows.persist()
         try:
             n_rows = self._write_results(results(rows), batch)
-            late = late_rows(rows)
+            late = self._late.rows(rows)
             if late.count():
-                self._write_late(self._late.arrange(late), batch)
+                self._write_late(late, batch)
             return n_rows
         finally:
             rows.unpersist()

@@ -13,7 +13,7 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from runtime.errors import AnalysisError, CatalogError, SqlwinError
 from runtime.sinks import as_declared, output_of, write_table
-from runtime.sinks.late_rows import LateTable, LateWriter, Write, late_rows, results
+from runtime.sinks.late_rows import LateTable, LateWriter, Write, results
 from runtime.sinks.lines import print_rows
 from runtime.sinks.stream_files import FileSink
 from runtime.sources import CONNECTORS, kafka, memory, validate_table
@@ -166,9 +166,8 @@ def batch_writer(dataframe: DataFrame, spec: TableSpec, writer: str) -> Write:
 def _for_each_with_late(rows: DataFrame, run: StreamRun, write: Write) -> StreamingQuery:
     """Start a stream that writes its results with `write`, and its late rows to their table."""
     assert run.late is not None
-    arranged = run.late.arrange(late_rows(rows))
     # told apart from the results, if they should be in one directory
-    write_late = batch_writer(arranged, run.late.spec, f"{run.writer}late")
+    write_late = batch_writer(run.late.rows(rows), run.late.spec, f"{run.writer}late")
     writer = LateWriter(run.late, write, write_late)
     return for_each(rows, run, lambda found, batch: writer.write(found, batch, run.query))
 

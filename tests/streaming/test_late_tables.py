@@ -246,6 +246,33 @@ def test_of_several_tables_in_a_window_one_can_keep_its_late_rows(
     )
 
 
+def test_each_insert_of_a_set_writes_its_own_late_rows_and_tells_that_they_are_its(
+    fresh_session: sqlwin.Session, tmp_path: Path
+) -> None:
+    write(tmp_path / "in", *BATCHES)
+    into = "SELECT sensor, window_end, COUNT(*) FROM TABLE({}) GROUP BY sensor, window_start, window_end"
+    hinted = HOP.replace("readings", "readings /*+ OPTIONS('late-rows' = 'others_late') */")
+    *_, result = fresh_session.execute(f"""
+        {tables(tmp_path)}
+        CREATE OR REPLACE TABLE too_late (value BIGINT, late_for STRING) WITH ('connector' = 'memory');
+        CREATE TABLE moving (k STRING, ends TIMESTAMP(3), n BIGINT) WITH ('connector' = 'memory');
+        CREATE TABLE hinted (k STRING, ends TIMESTAMP(3), n BIGINT) WITH ('connector' = 'memory');
+        -- without columns it gets all
+        CREATE TABLE others_late WITH ('connector' = 'memory');
+        EXECUTE STATEMENT SET BEGIN
+          INSERT INTO totals {into.format(TUMBLE)};
+          INSERT INTO moving {into.format(HOP)};
+          INSERT INTO hinted {into.format(hinted)};
+        END""")
+    assert rows(fresh_session, "too_late") == [
+        (3, "totals"), (7, "moving"), (7, "totals"), (8, "totals"), (9, "totals"),
+    ]  # fmt: skip
+    (other,) = fresh_session.execute("SELECT * FROM others_late")[-1].rows
+    assert (other.value, other.missed_watermark, other.late_for) == (7, at(26), "hinted")
+    came = [note for note in result.notes if "no time" not in note]
+    assert [note.split(" came")[0] for note in came] == ["4 rows", "1 row", "1 row"]
+
+
 def test_tasks_carry_no_rows_that_the_driver_knows_are_not_late(
     fresh_session: sqlwin.Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
