@@ -1,12 +1,18 @@
 -- Visits: a user's clicks belong together until nothing comes for five minutes. A session is put out
 -- when the watermark has passed its end, five minutes after its last click: sessions that are open are
--- kept in state, and a late click may still join two of them.
+-- kept in state. Some clicks come three minutes late, and join a session that is open, or two of them;
+-- some come half an hour late, when the visit is over, and go to the table that 'late-rows' names.
 SET 'execution.runtime-mode' = 'streaming';
 
 CREATE TABLE clicks (
   id BIGINT,
   visitor INT,
-  clicked_at AS TIMESTAMP_NTZ'2026-03-01 09:00:00' + INTERVAL '1' SECOND * (id * 20),
+  clicked_at AS TIMESTAMP_NTZ'2026-03-01 09:00:00' + INTERVAL '1' SECOND * (id * 20)
+        - CASE id % 40
+            WHEN 39 THEN INTERVAL '3' MINUTES
+            WHEN 19 THEN INTERVAL '30' MINUTES
+            ELSE INTERVAL '0' MINUTES
+          END,
   WATERMARK FOR clicked_at AS clicked_at - INTERVAL '10' SECONDS
 ) WITH (
   'connector' = 'datagen',
@@ -17,10 +23,21 @@ CREATE TABLE clicks (
   'fields.id.start' = '0',
   'fields.id.end' = '299',
   'fields.visitor.min' = '1',
-  'fields.visitor.max' = '12'
+  'fields.visitor.max' = '12',
+  'late-rows' = 'too_late'
 );
+
+CREATE TABLE too_late (
+  visitor INT,
+  clicked_at TIMESTAMP(3),
+  missed_watermark TIMESTAMP(3)
+) WITH ('connector' = 'memory');
 
 SELECT visitor, window_start AS visit_start, window_end AS visit_end, COUNT(*) AS clicks
 FROM TABLE(SESSION(TABLE clicks PARTITION BY visitor, DESCRIPTOR(clicked_at), INTERVAL '5' MINUTES))
 GROUP BY visitor, window_start, window_end
 HAVING COUNT(*) >= 5;
+
+SELECT visitor, clicked_at, missed_watermark
+FROM too_late
+ORDER BY missed_watermark, clicked_at;
