@@ -2,7 +2,7 @@
 
 A table with the option `late-rows` brings its rows whole up to the window operator, beside what is
 computed from them, in the column LATE_ROW; what is late comes out of it with the windows and passes
-all that follows, up to the sink, with KEEP = FALSE.
+all that follows, further windows too, up to the sink, with KEEP = FALSE.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from sqlglot import exp
 
 from planner.ast import Span, joined, span_of
 from planner.catalog import Catalog, StreamTable
-from planner.logical import Aggregate, Node, WindowDeduplicate, WindowJoin, WindowRank
+from planner.logical import Node
 from planner.physical import Exchange, GlobalWindowAggregate, LocalWindowAggregate
 from planner.processing_time import is_by_clock
 from planner.sql import identifier, to_sql
-from planner.stream_refusals import GROUP_BY, JOIN, StreamRefusal
+from planner.stream_refusals import JOIN, StreamRefusal
 from planner.stream_select import cast_as
 from planner.streams import stream_tables
 from runtime.spec import Column
@@ -48,26 +48,32 @@ class LateSource:
 
     def row(self, stream: StreamTable) -> exp.Expr:
         """A row of a table as LATE_ROW has it; NULL if it is another table's."""
-        names = [to_sql(identifier(column.name)) for column in self.columns]
         if stream.name != self.table:
-            types = ", ".join(f"{n}: {c.type}" for n, c in zip(names, self.columns, strict=True))
-            return cast_as(exp.Null(), f"STRUCT<{types}>")
+            return self.none()
         fields = [
-            f"{to_sql(exp.Literal.string(c.name))}, {n}"
-            for n, c in zip(names, self.columns, strict=True)
+            f"{to_sql(exp.Literal.string(c.name))}, {name}"
+            for c, name in zip(self.columns, self._names(), strict=True)
         ]
         return exp.Var(this=f"NAMED_STRUCT({', '.join(fields)})")
 
+    def none(self) -> exp.Expr:
+        """NULL of the type of LATE_ROW."""
+        fields = zip(self._names(), self.columns, strict=True)
+        types = ", ".join(f"{name}: {c.type}" for name, c in fields)
+        return cast_as(exp.Null(), f"STRUCT<{types}>")
+
+    def _names(self) -> list[str]:
+        return [to_sql(identifier(column.name)) for column in self.columns]
+
 
 def late_source(plan: Node, catalog: Catalog) -> LateSource | None:
-    """The table under a plan's window operator whose late rows are kept; None if there is none.
+    """The table under a plan's window operators whose late rows are kept; None if there is none.
 
     Raises:
         StreamRefusal: there is one, and its late rows could not be told or brought to the sink.
     """
-    operators = list(_nodes(plan, GlobalWindowAggregate))
     found: dict[str, tuple[exp.Table, StreamTable]] = {}
-    for operator in operators:
+    for operator in _nodes(plan, GlobalWindowAggregate):
         if _goes_by_clock(operator, catalog):
             continue
         for table, stream in stream_tables(operator, catalog):
@@ -77,41 +83,18 @@ def late_source(plan: Node, catalog: Catalog) -> LateSource | None:
         return None
     table, stream = next(iter(found.values()))
     assert stream.late_rows is not None
-    _check(plan, operators, {name: span_of(each) for name, (each, _) in found.items()})
+    if len(found) > 1:
+        names = " and ".join(f"`{name}`" for name in found)
+        raise StreamRefusal(
+            f"{names} have '{LATE_ROWS}', and a query keeps the late rows of one table",
+            f"aggregate them in queries of their own, or {DROP}",
+            joined([span_of(each) for each, _ in list(found.values())[1:]]),
+        )
     scan = exp.Select(expressions=[exp.Star()], from_=exp.From(this=_bare(table)))
     schema = catalog.analyze(scan, {})
     taken = {KEEP, SOURCE, WATERMARK, LATE_ROW}
     columns = tuple(column for column in schema if column.name not in taken)
     return LateSource(stream.name, stream.late_rows, columns)
-
-
-def _check(
-    plan: Node, operators: list[GlobalWindowAggregate], tables: dict[str, Span | None]
-) -> None:
-    names = " and ".join(f"`{name}`" for name in tables)
-    if len(tables) > 1:
-        raise StreamRefusal(
-            f"{names} have '{LATE_ROWS}', and a query keeps the late rows of one table",
-            f"aggregate them in queries of their own, or {DROP}",
-            joined(list(tables.values())[1:]),
-        )
-    (operator, *others) = operators
-    above = next(_nodes(plan, Aggregate, WindowRank, WindowDeduplicate, WindowJoin), None)
-    if others or above is not None:
-        what = {
-            WindowJoin: "a join of windows",
-            WindowRank: "Top-N",
-            WindowDeduplicate: "the first or last row of a window",
-            Aggregate: "the same window grouped again",
-        }
-        more = "a further window" if above is None else what[type(above)]
-        raise StreamRefusal(
-            f"{names} has '{LATE_ROWS}', and late rows can be kept behind a single window "
-            f"aggregation, not with {more}",
-            f"INSERT the inner windows into a table and read that one, or {DROP}",
-            operator.place if above is None else above.place,
-            GROUP_BY if isinstance(above, Aggregate) else None,
-        )
 
 
 def refuse_lost_rows(what: str, place: Span | None) -> StreamRefusal:
@@ -138,11 +121,11 @@ def _goes_by_clock(operator: GlobalWindowAggregate, catalog: Catalog) -> bool:
     return is_by_clock(local.input, local.time_column, catalog)
 
 
-def _nodes(plan: Node, *kinds: type[AnyNode]) -> Iterator[AnyNode]:
-    if isinstance(plan, kinds):
+def _nodes(plan: Node, kind: type[AnyNode]) -> Iterator[AnyNode]:
+    if isinstance(plan, kind):
         yield plan
     for child in plan.inputs:
-        yield from _nodes(child, *kinds)
+        yield from _nodes(child, kind)
 
 
 def _bare(table: exp.Table) -> exp.Table:

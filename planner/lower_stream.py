@@ -275,7 +275,7 @@ class _StreamLowering(Lowering):
                 node.place,
                 GROUP_BY if isinstance(node, Aggregate) else None,
             )
-        rows, source = lower_whole_windows(node, self, self._catalog, self._time_zone)
+        rows, source = lower_whole_windows(node, self, self._catalog, self._time_zone, self._late)
         if id(node) in self.labels:
             rows = self.named(MeasuredStep(self.sql_step(rows), self.label(node)))
         return rows, source
@@ -310,7 +310,8 @@ class _StreamLowering(Lowering):
             self._time_zone,
             is_cascade=all(source.name.startswith(OPERATOR) for source in rows.sources),
             label=self.label(local),
-            late_rows=None if self._late is None else self._late.target,
+            late_rows=self._late.target if self._late and rows.has_late_rows else None,
+            carries_late_rows=self._late is not None,
         )
 
     def _check(self, node: SqlQuery) -> None:

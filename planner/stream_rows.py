@@ -39,6 +39,7 @@ from planner.sql import (
     column,
     conjunction,
     identifier,
+    literal,
 )
 from planner.stream_marks import StreamMarks
 from planner.stream_refusals import JOIN, StreamRefusal
@@ -90,6 +91,7 @@ class StreamRows:
 
     Attributes:
         has_operator: whether one of the sources is another window operator.
+        has_late_rows: whether rows that can be late are among them as their table has them.
     """
 
     def __init__(
@@ -105,6 +107,7 @@ class StreamRows:
         self._more = more if late is None else (*more, LATE_ROW)
         self._marks = StreamMarks(catalog)
         self.has_operator = False
+        self.has_late_rows = False
 
     @property
     def sources(self) -> list[StreamSource]:
@@ -137,10 +140,7 @@ class StreamRows:
         if query is not None:
             return self._following(query, node, followed)
         self.sources.clear()
-        if self._late is not None:
-            raise refuse_lost_rows(
-                "more than filters and projections is below the window", _place_of(node) or place
-            )
+        self._refuse_lost_rows("below", node, place)
         if operators_below(node):
             raise StreamRefusal(
                 "a window over the results of another window can be reached through filters, "
@@ -159,10 +159,7 @@ class StreamRows:
         query = self._carry(node)
         if query is None:
             self.sources.clear()
-            if self._late is not None:
-                raise refuse_lost_rows(
-                    "more than filters and projections is above the window", _place_of(node)
-                )
+            self._refuse_lost_rows("above", node)
             query = self._unaccompanied(node)
         return query
 
@@ -192,9 +189,16 @@ class StreamRows:
                 inner = self._carry(node.input)
                 if inner is None or any(is_complex(key.expr) for key in node.keys):
                     return None
-                told = (*_TOLD, *self._more)
                 keys = tuple(NamedExpr(key.name, guarded(key.expr)) for key in node.keys)
-                return expand_query(replace(node, keys=keys), exp.Subquery(this=inner), told)
+                guarded_node = replace(node, keys=keys)
+                told = (*_TOLD, *(name for name in self._more if name != LATE_ROW))
+                expanded = expand_query(guarded_node, exp.Subquery(this=inner), told)
+                if self._late is not None:
+                    # a row is late once, for whatever sets it is grouped by
+                    is_first = exp.EQ(this=column(node.id_column), expression=literal(node.ids[0]))
+                    once = exp.Case(ifs=[exp.If(this=is_first, true=column(LATE_ROW))])
+                    expanded = expanded.select(alias(once, LATE_ROW), copy=False)
+                return expanded
             case Filter():
                 inner = self._carry(node.input)
                 condition = conjunction(node.conjuncts)
@@ -222,8 +226,11 @@ class StreamRows:
             alias(exp.true(), KEEP),
             alias(number, SOURCE),
             alias(self._marks.watermark(stream, query), WATERMARK),
-            *([] if self._late is None else [alias(self._late.row(stream), LATE_ROW)]),
         ]
+        if self._late is not None:
+            items.append(alias(self._late.row(stream), LATE_ROW))
+            is_its_table = stream.name == self._late.table
+            self.has_late_rows |= is_its_table and not self._marks.by_clock
         return exp.Select(expressions=items, from_=exp.From(this=exp.Subquery(this=query)))
 
     # -- texts ---------------------------------------------------------------------------------
@@ -337,7 +344,8 @@ class StreamRows:
         """
         if self._marks.by_clock or all(_is_operator(source) for source in self.sources):
             return query
-        names = [*(column(c.name) for c in node.schema), *(column(name) for name in _TOLD)]
+        told = (*_TOLD, *self._more)
+        names = [*(column(c.name) for c in node.schema), *(column(name) for name in told)]
         for place in followed:
             if place[1].name in {source.name for source in self.sources}:
                 continue
@@ -361,6 +369,7 @@ class StreamRows:
             alias(exp.false(), KEEP),
             alias(number, SOURCE),
             alias(self._marks.watermark(stream, scan), WATERMARK),
+            *self._no_late_row(),
         ]
         marks = exp.Select(expressions=items, from_=exp.From(this=plain.copy()))
         return exp.Union(this=rows, expression=marks, distinct=False)
@@ -371,11 +380,24 @@ class StreamRows:
             alias(exp.true(), KEEP),
             alias(cast_as(exp.Null(), "int"), SOURCE),
             alias(null_watermark(), WATERMARK),
+            *self._no_late_row(),
         ]
         return exp.Select(
             expressions=[*(column(c.name) for c in node.schema), *told],
             from_=exp.From(this=exp.Subquery(this=self._operators.query(node))),
         )
+
+    def _no_late_row(self) -> list[exp.Expr]:
+        return [] if self._late is None else [alias(self._late.none(), LATE_ROW)]
+
+    def _refuse_lost_rows(self, where: str, node: Node, place: Span | None = None) -> None:
+        """Refuse what late rows do not come through, if there are any."""
+        late = self._late
+        if late is not None and any(
+            stream.name == late.table for _, stream in stream_tables(node, self._catalog)
+        ):
+            what = f"more than filters and projections is {where} the window"
+            raise refuse_lost_rows(what, _place_of(node) or place)
 
 
 def _place_of(node: Node) -> Span | None:

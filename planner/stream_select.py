@@ -6,7 +6,7 @@ from sqlglot import exp
 
 from planner.aggregate_calls import aggregates_in
 from planner.sql import alias, column, identifier, star_leaves_out
-from runtime.stream_spec import KEEP, SOURCE, WATERMARK
+from runtime.stream_spec import KEEP, LATE_ROW, SOURCE, WATERMARK
 
 # Where microseconds are counted from
 EPOCH = "TIMESTAMP_NTZ'1970-01-01 00:00:00'"
@@ -38,7 +38,11 @@ def select_carried(
     source: exp.Expr | None = None,
     more: tuple[str, ...] = (),
 ) -> exp.Select:
-    """A SELECT over carried rows: `items` and what is told in band, `more` columns of it too."""
+    """A SELECT over carried rows: `items` and what is told in band, `more` columns of it too.
+
+    A row that the condition drops leaves LATE_ROW, so that those with KEEP = FALSE that have it are
+    late for an operator below.
+    """
     table_alias = None
     if source is not None:
         table_alias = source.args.get("alias")
@@ -48,13 +52,17 @@ def select_carried(
     if condition is not None:
         known = exp.Anonymous(this="COALESCE", expressions=[condition.copy(), exp.false()])
         keep = exp.And(this=keep, expression=known)
+    told: dict[str, exp.Expr] = {name: column(name) for name in (SOURCE, WATERMARK, *more)}
+    changed = {KEEP: keep}
+    if condition is not None and LATE_ROW in told:
+        has_passed = exp.Or(this=exp.Not(this=column(KEEP)), expression=keep.expression.copy())
+        changed[LATE_ROW] = exp.Case(ifs=[exp.If(this=has_passed, true=column(LATE_ROW))])
     if len(items) == 1 and isinstance(items[0], exp.Star):
         if condition is not None:
-            star = exp.Star(**{"except_": [identifier(KEEP)]})
-            items = [star, alias(keep, KEEP)]
+            star = exp.Star(**{"except_": [identifier(name) for name in changed]})
+            items = [star, *(alias(value, name) for name, value in changed.items())]
     else:
-        told = [column(name) for name in (SOURCE, WATERMARK, *more)]
-        items = [*items, alias(keep, KEEP), *told]
+        items = [*items, *(alias(e, name) for name, e in {KEEP: keep, **told, **changed}.items())]
     subquery = exp.Subquery(this=inner)
     if table_alias is not None:
         subquery.set("alias", table_alias.copy())

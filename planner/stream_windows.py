@@ -18,6 +18,7 @@ from planner.aggregates import plan_aggregate
 from planner.arrow_expressions import to_arrow_expression
 from planner.ast import Span, span_of
 from planner.catalog import Catalog, Schema
+from planner.late_rows import LateSource
 from planner.logical import (
     Aggregate,
     Filter,
@@ -58,6 +59,7 @@ from runtime.spec import Tumble, WindowAggregation
 from runtime.steps import MeasuredStep, SqlStep, Step
 from runtime.stream_spec import (
     KEEP,
+    LATE_ROW,
     SOURCE,
     WATERMARK,
     RankOrder,
@@ -99,17 +101,22 @@ class Lowerings(Operators, Protocol):
 
 
 def lower_whole_windows(
-    node: WholeWindows, lowerings: Lowerings, catalog: Catalog, time_zone: str
+    node: WholeWindows,
+    lowerings: Lowerings,
+    catalog: Catalog,
+    time_zone: str,
+    late: LateSource | None = None,
 ) -> tuple[exp.Select, StreamSource | None]:
     """The node's columns with KEEP, SOURCE and WATERMARK, and whose watermark that is.
 
     The source is None if the watermark does not come with the rows, so that no window can follow.
+    LATE_ROW comes too where the late rows of a table are kept.
 
     Raises:
         StreamRefusal: the node's input is not whole windows, or something in it cannot be
             computed on a stream.
     """
-    lowering = _Lowering(lowerings, catalog, time_zone)
+    lowering = _Lowering(lowerings, catalog, time_zone, late)
     match node:
         case Aggregate():
             return lowering.regroup(node)
@@ -125,10 +132,13 @@ def lower_whole_windows(
 
 
 class _Lowering:
-    def __init__(self, lowerings: Lowerings, catalog: Catalog, time_zone: str) -> None:
+    def __init__(
+        self, lowerings: Lowerings, catalog: Catalog, time_zone: str, late: LateSource | None
+    ) -> None:
         self._lowerings = lowerings
         self._catalog = catalog
         self._time_zone = time_zone
+        self._late = late
 
     def regroup(self, node: Aggregate) -> tuple[exp.Select, StreamSource | None]:
         attached = window_properties(node.input)
@@ -159,6 +169,7 @@ class _Lowering:
             row_partials(shared),
             _SLICE_END,
             self._time_zone,
+            carries_late_rows=self._late is not None,
         )
         aggregation = WindowAggregation(
             _ONE_WINDOW,
@@ -173,7 +184,7 @@ class _Lowering:
         )
         finishes = {plan.call.name: plan.finish for plan in shared}
         items = tuple(NamedExpr(c.name, finishes.get(c.name, column(c.name))) for c in node.schema)
-        return _told(items, grouped), source
+        return self._told(items, grouped), source
 
     def rank(
         self,
@@ -207,7 +218,7 @@ class _Lowering:
             node.rank_column,
             self._lowerings.label(node),
         )
-        return _told(_columns(node.schema), self._lowerings.named(step)), source
+        return self._told(_columns(node.schema), self._lowerings.named(step)), source
 
     def join(self, node: WindowJoin) -> tuple[exp.Select, StreamSource | None]:
         node = _with_one_sided_conditions_below(node)
@@ -244,12 +255,12 @@ class _Lowering:
         )
         joined = self._lowerings.named(step)
         if node.condition is None or condition is not None:
-            return _told(_columns(node.schema), joined), source
+            return self._told(_columns(node.schema), joined), source
         holds = exp.Case(
             ifs=[exp.If(this=column(KEEP), true=node.condition.copy())], default=exp.false()
         )
         keep = exp.Anonymous(this="COALESCE", expressions=[holds, exp.false()])
-        return _told(_columns(node.schema), joined, keep), source
+        return self._told(_columns(node.schema), joined, keep), source
 
     def _condition(self, node: WindowJoin) -> Expression | None:
         """What ON says beside equal columns, where rows that find no partner come out too.
@@ -296,7 +307,7 @@ class _Lowering:
                 "read one window function, or results of one, on each side",
                 place,
             )
-        rows = StreamRows(self._lowerings, self._catalog)
+        rows = StreamRows(self._lowerings, self._catalog, self._late)
         with self._in_step(node):
             query = rows.windows(node)
         # window operators count for themselves
@@ -304,6 +315,23 @@ class _Lowering:
             step = MeasuredStep(self._lowerings.sql_step(query), label)
             query = self._lowerings.named(step)
         return query, rows.sources[0] if len(rows.sources) == 1 else None
+
+    def _told(
+        self, items: tuple[NamedExpr, ...], rows: exp.Query, condition: exp.Expr | None = None
+    ) -> exp.Select:
+        """A SELECT over rows with what is told in band."""
+        keep: exp.Expr = column(KEEP)
+        if condition is not None:
+            keep = exp.And(this=keep, expression=condition)
+        told = (SOURCE, WATERMARK, *(() if self._late is None else (LATE_ROW,)))
+        return exp.Select(
+            expressions=[
+                *(alias(item.expr, item.name) for item in items),
+                alias(keep, KEEP),
+                *map(column, told),
+            ],
+            from_=exp.From(this=exp.Subquery(this=rows)),
+        )
 
 
 # The sides whose rows do not come out by themselves: a condition on one of them can be below
@@ -357,21 +385,3 @@ def _order(name: str, ordered: exp.Ordered) -> RankOrder:
 
 def _columns(schema: Schema) -> tuple[NamedExpr, ...]:
     return tuple(NamedExpr(c.name, column(c.name)) for c in schema)
-
-
-def _told(
-    items: tuple[NamedExpr, ...], rows: exp.Query, condition: exp.Expr | None = None
-) -> exp.Select:
-    """A SELECT over rows with what is told in band."""
-    keep: exp.Expr = column(KEEP)
-    if condition is not None:
-        keep = exp.And(this=keep, expression=condition)
-    return exp.Select(
-        expressions=[
-            *(alias(item.expr, item.name) for item in items),
-            alias(keep, KEEP),
-            column(SOURCE),
-            column(WATERMARK),
-        ],
-        from_=exp.From(this=exp.Subquery(this=rows)),
-    )

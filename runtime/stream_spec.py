@@ -27,7 +27,8 @@ TIME = "$time_us"
 # BIGINT microseconds since 1970 in UTC: when the micro-batch began, where an operator asks for it.
 CLOCK = "$clock_us"
 # STRUCT: the row as its table has it. Below a window operator in all rows of a table with
-# `late-rows`; above it in those that were too late, where WATERMARK is the one that they missed.
+# `late-rows` that are kept; above it in those that were too late, with KEEP = FALSE, where
+# WATERMARK is the one that they missed. These pass whatever follows.
 LATE_ROW = "$late_row"
 # The kind of change of a result that can be put out again: +I, -U, +U.
 ROW_KIND = "$row_kind"
@@ -85,8 +86,8 @@ class StreamLocalStep:
         time_zone: the zone on whose wall clock the windows of instants are.
         is_cascade: whether the input is another window operator, whose rows tell the watermark.
         label: under which name EXPLAIN ANALYZE counts; empty if it does not.
-        late_rows: the table for rows that are too late, which then come with LATE_ROW and go on
-            with KEEP = FALSE; None: they are dropped.
+        late_rows: the table for rows of the input that are too late; None: they are dropped.
+        carries_late_rows: whether rows come and go with LATE_ROW.
     """
 
     input: Step
@@ -101,6 +102,7 @@ class StreamLocalStep:
     is_cascade: bool = False
     label: str = ""
     late_rows: str | None = None
+    carries_late_rows: bool = False
 
 
 @dataclass(frozen=True)

@@ -230,10 +230,11 @@ class StreamQueries:
             SqlwinError: they cannot be kept, or not in that table.
         """
         steps = self.plans.window_steps(plan, keeps_late_rows=True)
-        found = next((step.input for step in steps if step.input.late_rows), None)
-        if found is None or found.late_rows is None:
+        found = [step for step in steps if step.input.late_rows is not None]
+        if not found:
             return None
-        late = late_target(self.plans.catalog, found.late_rows, found.sources)
+        sources = [source for step in found for source in step.input.sources]
+        late = late_target(self.plans.catalog, str(found[0].input.late_rows), sources)
         check_sink(late, overwrite=False, emits_updates=False)
         check_late_tables(sink, late)
         return LateTable(
@@ -241,6 +242,7 @@ class StreamQueries:
             lambda rows: late_columns(rows, late),
             options.allowed_lateness_us,
             "select" if sink is None else sink.name,
+            tuple(each.number for each in found),
         )
 
     def _with_partitions(self, partitions: int, start: Callable[[], Any]) -> Any:

@@ -45,12 +45,14 @@ class LateTable:
         arrange: makes its columns of those of a late row, MISSED and LATE_FOR.
         allowed_lateness_us: for how long after their end windows take rows.
         late_for: what LATE_FOR has.
+        operators: the numbers of the window operators that they come from.
     """
 
     spec: TableSpec
     arrange: Callable[[DataFrame], DataFrame]
     allowed_lateness_us: int
     late_for: str
+    operators: tuple[int, ...]
 
     def rows(self, rows: DataFrame) -> DataFrame:
         """What the table gets of the rows of a stream that keeps late rows."""
@@ -96,7 +98,9 @@ def late_rows(rows: DataFrame, late_for: str) -> DataFrame:
         for name in type_.names
         if name.lower() not in (MISSED, LATE_FOR)
     ]
-    return rows.where(row.isNotNull()).select(
+    # rows that no window is over have theirs too
+    is_late = ~F.col(quoted(KEEP)) & row.isNotNull()
+    return rows.where(is_late).select(
         *fields, missed.alias(MISSED), F.lit(late_for).alias(LATE_FOR)
     )
 
@@ -125,7 +129,7 @@ class LateWriter:
         """
         context = rows.sparkSession.sparkContext
         known = self._closed_before(batch, query)
-        if known is not None:
+        if known:
             context.setLocalProperty(CLOSED_UNTIL, closed_until_text(context, known))
         # two jobs read it, and the state may be written by one alone
         rows.persist()
@@ -139,19 +143,26 @@ class LateWriter:
             rows.unpersist()
             context.setLocalProperty(CLOSED_UNTIL, "")
 
-    def _closed_before(self, batch: int, query: StreamingQuery | None) -> int | None:
-        """Windows that end no later were closed when a micro-batch began; None: it is not known."""
+    def _closed_before(self, batch: int, query: StreamingQuery | None) -> dict[int, int]:
+        """Windows of operators that end no later were closed when a micro-batch began.
+
+        Operators of which that is not known are not in it.
+        """
         if batch == 0:
-            return -FINAL_US
+            return dict.fromkeys(self._late.operators, -FINAL_US)
         if query is None:
-            return None
+            return {}
         last = query.lastProgress
         reports = [] if last is None else [last]
         if last is None or last["batchId"] != batch - 1:
             reports = list(query.recentProgress)
         for report in reversed(reports):
             if report["batchId"] == batch - 1:
-                watermark_us = watermark_after(report, 0)
-                if watermark_us is not None:
-                    return closed_until_us(watermark_us, self._late.allowed_lateness_us)
-        return None
+                closed = {}
+                for number in self._late.operators:
+                    watermark_us = watermark_after(report, number)
+                    closed_us = closed_until_us(watermark_us, self._late.allowed_lateness_us)
+                    if closed_us is not None:
+                        closed[number] = closed_us
+                return closed
+        return {}

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import secrets
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 import pyarrow as pa
 from pyspark import SparkContext, TaskContext
@@ -145,7 +146,7 @@ def _windows(
     wrap = _wrap(meter, local.label)
     tasks = None if meter is None else meter.tasks(step.label)
     told = (
-        rows.mapInArrow(wrap(run_local(plan)), MESSAGE_DDL)
+        rows.mapInArrow(wrap(run_local(plan, step.number)), MESSAGE_DDL)
         .groupBy("key_group")
         .transformWithState(WindowProcessor(processor, tasks), OUTPUT_DDL, "Append", "None")
     )
@@ -153,7 +154,7 @@ def _windows(
     windows = output_schema(partials, step.aggregation)
     if options.emits_updates:
         windows = StructType([StructField(ROW_KIND, StringType()), *windows])
-    late = rows.schema[LATE_ROW].dataType if plan.keeps_late_rows else None
+    late = rows.schema[LATE_ROW].dataType if plan.carries_late_rows else None
     told = observed(told, step.number)
     return told.mapInArrow(_decode(windows, late), _with_marks(windows, late))
 
@@ -267,9 +268,9 @@ def _rule(firing: Firing) -> FireRule | None:
 
 
 def run_local(
-    plan: LocalPlan,
+    plan: LocalPlan, number: int = 0
 ) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """The local stage, for `mapInArrow`: rows to messages for the key groups."""
+    """The local stage of an operator, for `mapInArrow`: rows to messages for the key groups."""
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         prepare_worker()
@@ -277,22 +278,31 @@ def run_local(
             yield from LocalStage(plan).run(batches)
             return
         context = TaskContext.get()
-        known_us = None if context is None else known_closed_us(context)
+        known_us = None if context is None else known_closed_us(context, number)
         yield from LocalStage(plan, FINAL_US if known_us is None else known_us).run(batches)
 
     return run
 
 
-def closed_until_text(context: SparkContext, closed_us: int) -> str:
-    """The value of CLOSED_UNTIL, which counts in jobs of the micro-batch that this thread runs."""
-    return " ".join([*(str(context.getLocalProperty(p)) for p in _OF_MICRO_BATCH), str(closed_us)])
+def closed_until_text(context: SparkContext, closed_us: Mapping[int, int]) -> str:
+    """The value of CLOSED_UNTIL, which counts in jobs of the micro-batch that this thread runs.
+
+    Args:
+        context: Spark's.
+        closed_us: what was closed for operators, by their numbers.
+    """
+    told = [str(context.getLocalProperty(name)) for name in _OF_MICRO_BATCH]
+    return json.dumps([told, list(closed_us.items())])
 
 
-def known_closed_us(context: TaskContext) -> int | None:
-    """What CLOSED_UNTIL tells a task of its own micro-batch; None: nothing."""
-    *told, closed_us = (context.getLocalProperty(CLOSED_UNTIL) or "None").split(" ")
+def known_closed_us(context: TaskContext, number: int) -> int | None:
+    """What CLOSED_UNTIL tells a task of an operator and its own micro-batch; None: nothing."""
+    text = context.getLocalProperty(CLOSED_UNTIL)
+    if not text:
+        return None
+    told, closed_us = json.loads(text)
     own = [context.getLocalProperty(name) for name in _OF_MICRO_BATCH]
-    return int(closed_us) if None not in own and told == own else None
+    return dict(closed_us).get(number) if None not in own and told == own else None
 
 
 def _with_marks(windows: StructType, late: DataType | None) -> StructType:

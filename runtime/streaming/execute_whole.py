@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
 import pyarrow as pa
@@ -19,6 +19,7 @@ from runtime.batch.wall_clock import quoted
 from runtime.steps import Step
 from runtime.stream_spec import (
     KEEP,
+    LATE_ROW,
     SOURCE,
     WATERMARK,
     StreamJoinStep,
@@ -70,7 +71,7 @@ def regroup(
     spread = _spread(rows, step.aggregation.keys, partitions)
     aggregation = with_spark_tables(spark, step.aggregation)
     evaluate = partial(regrouped, plan=plan, aggregation=aggregation)
-    return _evaluated(spread, StructType(fields), evaluate, wrap)
+    return _evaluated(spread, fields, evaluate, wrap)
 
 
 def rank(step: StreamRankStep, child: Child, partitions: int, wrap: Wrap) -> DataFrame:
@@ -78,7 +79,7 @@ def rank(step: StreamRankStep, child: Child, partitions: int, wrap: Wrap) -> Dat
     rows = child(step.input)
     fields = [*_own_fields(rows), StructField(step.rank_column, IntegerType())]
     spread = _spread(rows, step.by, partitions)
-    return _evaluated(spread, StructType(fields), partial(ranked, step=step), wrap)
+    return _evaluated(spread, fields, partial(ranked, step=step), wrap)
 
 
 def join(step: StreamJoinStep, child: Child, partitions: int, wrap: Wrap) -> DataFrame:
@@ -92,11 +93,13 @@ def join(step: StreamJoinStep, child: Child, partitions: int, wrap: Wrap) -> Dat
     for position, rows in enumerate((left, right)):
         window = F.xxhash64(*(F.col(quoted(pair[position])) for pair in step.window_keys))
         sides.append(rows.withColumn(IS_LEFT, F.lit(position == 0)).withColumn(_WINDOW, window))
-    both = sides[0].unionByName(
-        sides[1].where(F.col(quoted(KEEP))).drop(*_TOLD[1:]), allowMissingColumns=True
-    )
+    # the left tells the watermark
+    needed = F.col(quoted(KEEP))
+    if LATE_ROW in right.columns:
+        needed |= F.col(quoted(LATE_ROW)).isNotNull()
+    both = sides[0].unionByName(sides[1].where(needed), allowMissingColumns=True)
     evaluate = partial(joined, step=step, right_columns=[f.name for f in right_fields])
-    return _evaluated(_spread(both, (_WINDOW,), partitions), StructType(fields), evaluate, wrap)
+    return _evaluated(_spread(both, (_WINDOW,), partitions), fields, evaluate, wrap)
 
 
 def _spread(rows: DataFrame, by: tuple[str, ...], partitions: int) -> DataFrame:
@@ -105,11 +108,16 @@ def _spread(rows: DataFrame, by: tuple[str, ...], partitions: int) -> DataFrame:
 
 def _own_fields(rows: DataFrame) -> list[StructField]:
     """The columns of a DataFrame without what is told in band, all nullable."""
-    return [StructField(f.name, f.dataType) for f in rows.schema if f.name not in _TOLD]
+    told = (*_TOLD, LATE_ROW)
+    return [StructField(f.name, f.dataType) for f in rows.schema if f.name not in told]
 
 
-def _evaluated(rows: DataFrame, fields: StructType, evaluate: Evaluate, wrap: Wrap) -> DataFrame:
+def _evaluated(
+    rows: DataFrame, fields: Sequence[StructField], evaluate: Evaluate, wrap: Wrap
+) -> DataFrame:
     own = [StructField(field.name, field.dataType) for field in fields]
+    if LATE_ROW in rows.columns:
+        own.append(StructField(LATE_ROW, rows.schema[LATE_ROW].dataType))
     arrow = pa.schema([(f.name, to_arrow_type(f.dataType, timezone="UTC")) for f in own])
     told = [
         StructField(KEEP, BooleanType()),

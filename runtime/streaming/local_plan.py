@@ -69,7 +69,7 @@ def local_sql(step: StreamLocalStep, source: str, has_clock: bool = False) -> Lo
         f"CASE WHEN {keep} THEN {time} END AS {quoted(TIME)}",
         *(f"CASE WHEN {keep} THEN {sql} END AS {quoted(name)}" for name, sql in step.keys),
         *(f"{sql} AS {quoted(name)}" for name, sql in columns.items()),
-        *([quoted(LATE_ROW)] if step.late_rows is not None else []),
+        *([quoted(LATE_ROW)] if step.carries_late_rows else []),
         *([f"{CLOCK_SQL} AS {quoted(CLOCK)}"] if has_clock else []),
     ]
     return LocalSql(f"SELECT {', '.join(items)} FROM {source}", tuple(args), tuple(conditions))
@@ -115,4 +115,5 @@ def local_plan(
         len(step.sources),
         numbers,
         keeps_late_rows=step.late_rows is not None,
+        carries_late_rows=step.carries_late_rows,
     )

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from runtime.buffers import Rows, WindowBuffer
 from runtime.counters import count
@@ -31,6 +32,9 @@ ALL_SOURCES = -1
 THE_CLOCK = -2
 # The source in a message whose blob has rows that may be late in place of partials.
 MAYBE_LATE = -3
+# The same in one whose blob has rows that were late for another operator, as LATE_ROW; `highest_us`
+# is the watermark that they missed.
+PASSING = -4
 # How many rows came from the source of this number, where somebody measures.
 SOURCE_ROWS = "rows_of_source_"
 # The partial column that counts rows, for those that turn out to be late.
@@ -70,6 +74,8 @@ class LocalPlan:
         numbers: the key groups' numbers.
         buffer_bytes: how much the buffer of partials may hold.
         keeps_late_rows: whether rows that may be late go to the key groups too, as LATE_ROW.
+        carries_late_rows: whether rows come with LATE_ROW, and those that were late for an operator
+            below are among them.
     """
 
     window: Window
@@ -83,6 +89,7 @@ class LocalPlan:
     numbers: tuple[int, ...]
     buffer_bytes: int = 64 << 20
     keeps_late_rows: bool = False
+    carries_late_rows: bool = False
 
 
 class InBand:
@@ -169,7 +176,7 @@ class LocalStage:
     def __init__(self, plan: LocalPlan, closed_until_us: int = FINAL_US) -> None:
         self._plan = plan
         self._closed_until_us = closed_until_us
-        self._n_late_messages = 0
+        self._n_messages = 0
         self._buffer = WindowBuffer(
             local_window(plan.window),
             plan.keys,
@@ -191,6 +198,11 @@ class LocalStage:
         for batch in batches:
             if batch.num_rows == 0:
                 continue
+            if self._plan.carries_late_rows:
+                is_passing = _is_late(batch)
+                if is_passing.true_count:
+                    yield from self._passing(batch.filter(is_passing))
+                    batch = batch.filter(pc.invert(is_passing))
             self._in_band.hear(batch)
             batch = self._in_band.timed(batch)
             if batch.num_rows == 0:
@@ -235,7 +247,7 @@ class LocalStage:
         columns |= {name: batch.column(name) for name in (TIME, LATE_ROW)}
         found = pa.table(columns).filter(pa.array(is_candidate))
         for group, blob in self._by_key_group(found):
-            yield _maybe_late_message(group, blob)
+            yield _late_message(group, blob, MAYBE_LATE)
 
     def _maybe_late_for_slices(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         """To any key group: all have one watermark."""
@@ -249,11 +261,22 @@ class LocalStage:
         if not is_candidate.any():
             return
         found = pa.table({SLICE_END: pa.array(ends), LATE_ROW: batch.column(LATE_ROW)})
-        numbers = self._plan.numbers
         for piece in pieces(found.filter(pa.array(is_candidate))):
-            group = numbers[self._n_late_messages % len(numbers)]
-            self._n_late_messages += 1
-            yield _maybe_late_message(group, encode_table(piece))
+            yield _late_message(self._any_key_group(), encode_table(piece), MAYBE_LATE)
+
+    def _passing(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        """Rows that were late for an operator below, to any key group, which puts them out."""
+        marks = batch.column(WATERMARK)
+        for missed in marks.unique():
+            table = pa.table({LATE_ROW: batch.column(LATE_ROW).filter(pc.equal(marks, missed))})
+            for piece in pieces(table):
+                blob = encode_table(piece)
+                yield _late_message(self._any_key_group(), blob, PASSING, missed.as_py())
+
+    def _any_key_group(self) -> int:
+        numbers = self._plan.numbers
+        self._n_messages += 1
+        return numbers[self._n_messages % len(numbers)]
 
     def _messages(self, table: pa.Table) -> Iterator[pa.RecordBatch]:
         """Partials as blobs, one or more for each key group that has any."""
@@ -288,8 +311,15 @@ def message(
     return pa.RecordBatch.from_arrays(arrays, schema=MESSAGE_SCHEMA)
 
 
-def _maybe_late_message(group: int, blob: bytes) -> pa.RecordBatch:
-    return message([group], [blob], ((MAYBE_LATE,), (None,), (None,), (None,), (None,)))
+def _late_message(
+    group: int, blob: bytes, source: int, missed_us: int | None = None
+) -> pa.RecordBatch:
+    return message([group], [blob], ((source,), (missed_us,), (None,), (None,), (None,)))
+
+
+def _is_late(batch: pa.RecordBatch) -> pa.Array:
+    """Whether a row was late for an operator below."""
+    return pc.and_not(batch.column(LATE_ROW).is_valid(), batch.column(KEEP).fill_null(False))
 
 
 def _plain(column: pa.Array, type_: pa.DataType) -> pa.Array:

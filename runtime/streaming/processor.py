@@ -18,7 +18,7 @@ from runtime.batch.meter import TaskFigures
 from runtime.kernels.blobs import to_blob
 from runtime.spec import Session
 from runtime.streaming.general_group import GeneralGroup, GeneralSpec
-from runtime.streaming.local_stage import ALL_SOURCES, MAYBE_LATE, THE_CLOCK
+from runtime.streaming.local_stage import ALL_SOURCES, MAYBE_LATE, PASSING, THE_CLOCK
 from runtime.streaming.operator import LateRows, MicroBatch, OperatorSpec, Status, WindowOperator
 from runtime.streaming.session_operator import SessionOperator
 from runtime.streaming.shared_operator import SharedOperator, SharedOperatorSpec
@@ -85,8 +85,11 @@ class WindowProcessor(StatefulProcessor):
         candidates: list[pa.Table] = []
         for row in rows:
             if row.partials is not None:
-                told = candidates if row.source == MAYBE_LATE else partials
-                told.append(decode_table(bytes(row.partials)))
+                table = decode_table(bytes(row.partials))
+                if row.source == PASSING:
+                    yield from _late_rows(LateRows(table, row.highest_us))
+                else:
+                    (candidates if row.source == MAYBE_LATE else partials).append(table)
                 continue
             n_null_times += row.n_null_times or 0
             if row.source == THE_CLOCK:
@@ -128,9 +131,7 @@ class WindowProcessor(StatefulProcessor):
                 yield Row(windows=None, watermark_us=result.told_us, **{STATUS: told})
                 continue
             if isinstance(result, LateRows):
-                for piece in pieces(result.rows):
-                    missed = result.watermark_us
-                    yield Row(windows=to_blob(piece), watermark_us=missed, **{STATUS: None})
+                yield from _late_rows(result)
                 continue
             if self._figures is not None:
                 self._figures.add(rows_out=result.num_rows)
@@ -187,6 +188,11 @@ class SharedProcessor(WindowProcessor):
                 continue
             for piece in pieces(pa.Table.from_batches([each.result])):
                 yield Row(reader=each.reader, windows=to_blob(piece), **{STATUS: None})
+
+
+def _late_rows(late: LateRows) -> Iterator[Row]:
+    for piece in pieces(late.rows):
+        yield Row(windows=to_blob(piece), watermark_us=late.watermark_us, **{STATUS: None})
 
 
 def _operator(

@@ -23,7 +23,14 @@ from runtime.kernels.columns import normalise_floats, one_chunk
 from runtime.kernels.merge import merge_slices
 from runtime.kernels.ranks import order_codes, ranked_rows
 from runtime.spec import WindowAggregation, local_window
-from runtime.stream_spec import KEEP, SOURCE, WATERMARK, StreamJoinStep, StreamRankStep
+from runtime.stream_spec import (
+    KEEP,
+    LATE_ROW,
+    SOURCE,
+    WATERMARK,
+    StreamJoinStep,
+    StreamRankStep,
+)
 from runtime.streaming.local_stage import LocalPlan, row_mask
 
 IntArray = npt.NDArray[np.int64]
@@ -51,29 +58,36 @@ def evaluate_windows(
     """The rows of a task, evaluated together; rows that are not kept pass.
 
     Args:
-        batches: rows with KEEP, SOURCE and WATERMARK.
+        batches: rows with KEEP, SOURCE and WATERMARK; LATE_ROW too, if `schema` ends with it.
         schema: the columns of the result, without those three.
-        evaluate: computes them, under these names.
+        evaluate: computes them, under these names, but for LATE_ROW.
 
     Yields:
         Batches of `schema` and KEEP, SOURCE, WATERMARK.
     """
+    has_late = LATE_ROW in schema.names
     kept: list[pa.RecordBatch] = []
     for batch in batches:
         is_kept = batch.column(KEEP).fill_null(False)
-        kept.append(batch.filter(is_kept))
-        marks = batch.column(WATERMARK).filter(pc.invert(is_kept))
-        if len(marks):
-            yield _told([pa.nulls(len(marks), field.type) for field in schema], schema, marks)
+        passing = batch.filter(pc.invert(is_kept))
+        kept.append((batch.drop_columns([LATE_ROW]) if has_late else batch).filter(is_kept))
+        if n_passing := passing.num_rows:
+            columns = [pa.nulls(n_passing, field.type) for field in schema]
+            if has_late:
+                columns[-1] = passing.column(LATE_ROW)
+            yield _told(columns, schema, passing.column(WATERMARK))
     n_kept = sum(batch.num_rows for batch in kept)
     count("rows_in", n_kept)
     if n_kept == 0:
         return
-    for part in evaluate(pa.Table.from_batches(kept)).select(schema.names).to_batches():
+    own = schema.remove(len(schema) - 1) if has_late else schema
+    for part in evaluate(pa.Table.from_batches(kept)).select(own.names).to_batches():
         columns = [
             column if column.type == field.type else column.cast(field.type)
-            for column, field in zip(part.columns, schema, strict=True)
+            for column, field in zip(part.columns, own, strict=True)
         ]
+        if has_late:
+            columns.append(pa.nulls(part.num_rows, schema.field(LATE_ROW).type))
         yield _told(columns, schema, None)
 
 

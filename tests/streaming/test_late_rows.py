@@ -1,14 +1,17 @@
 """Rows that are late for all their windows come out of the operator as they came, and no others."""
 
+from dataclasses import replace
+
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from hypothesis import given
 from hypothesis import strategies as st
 from model import KEYS, MS, PARTIALS, SCHEMA, Memory, aggregation, window_ends
 
 from runtime.spec import Accumulator, Cumulate, Hop, Tumble
 from runtime.stream_spec import KEEP, LATE_ROW, SOURCE, TIME, WATERMARK
-from runtime.streaming.local_stage import MAYBE_LATE, LocalPlan, LocalStage
+from runtime.streaming.local_stage import MAYBE_LATE, PASSING, LocalPlan, LocalStage
 from runtime.streaming.operator import (
     LateRows,
     MicroBatch,
@@ -171,3 +174,34 @@ def test_late_rows_are_those_of_which_every_window_is_closed(window, lateness, k
         if mark is not None:
             watermark = mark if watermark is None else max(mark, watermark)
     assert stream.n_late == n_late
+
+
+def test_a_row_that_was_late_for_an_operator_below_passes_and_tells_no_watermark():
+    stream = Stream(Tumble(10 * S))
+    plan = replace(stream.plan, keeps_late_rows=False, carries_late_rows=True)
+    # a result, a row that tells how far the operator below has got, two rows that were late for it
+    batch = _batch([("a", 1000, 1), ("a", 0, 0), ("b", 2000, 2), ("c", 3000, 3)])
+    columns = dict(zip(batch.schema.names, batch.columns, strict=True))
+    columns[KEEP] = pa.array([True, False, False, False])
+    columns[TIME] = pa.array([1_000_000, None, None, None], pa.int64())
+    columns[WATERMARK] = pa.array([None, 5, 90, 80], pa.int64())
+    has_one = pa.array([False, False, True, True])
+    columns[LATE_ROW] = pc.if_else(has_one, columns[LATE_ROW], None)
+    messages = [
+        row
+        for message in LocalStage(plan).run([pa.RecordBatch.from_pydict(columns)])
+        for row in message.to_pylist()
+    ]
+    passing = {
+        row["highest_us"]: decode_table(row["partials"]).to_pylist()
+        for row in messages
+        if row["source"] == PASSING
+    }
+    assert passing == {
+        90: [{LATE_ROW: {"who": "b", "when": 2000, "what": 2}}],
+        80: [{LATE_ROW: {"who": "c", "when": 3000, "what": 3}}],
+    }
+    (heard,) = (row for row in messages if row["partials"] is None)
+    assert (heard["source"], heard["highest_us"], heard["lowest_us"]) == (0, 5, 5)
+    (partials,) = (row for row in messages if row["partials"] and row["source"] is None)
+    assert decode_table(partials["partials"]).column("$rows").to_pylist() == [1]

@@ -14,7 +14,15 @@ from hypothesis import strategies as st
 from planner.arrow_expressions import to_arrow_expression
 from runtime.kernels.ranks import order_codes, ranked_rows
 from runtime.spec import Accumulator, Column, Tumble, WindowAggregation
-from runtime.stream_spec import KEEP, SOURCE, WATERMARK, RankOrder, StreamJoinStep, StreamRankStep
+from runtime.stream_spec import (
+    KEEP,
+    LATE_ROW,
+    SOURCE,
+    WATERMARK,
+    RankOrder,
+    StreamJoinStep,
+    StreamRankStep,
+)
 from runtime.streaming.local_stage import ROW_COUNT, LocalPlan
 from runtime.streaming.whole_windows import IS_LEFT, evaluate_windows, joined, ranked, regrouped
 from sqlwin.dialect import parse_query
@@ -218,3 +226,30 @@ def test_rows_that_tell_a_watermark_pass(n_kept: int) -> None:
     rows = pa.Table.from_batches(list(found)).to_pylist()
     assert [row[WATERMARK] for row in rows if not row[KEEP]] == [99]
     assert [(row["v"], row["rn"]) for row in rows if row[KEEP]] == [(2, 1), (1, 2)][:n_kept]
+
+
+def test_late_rows_pass_and_count_in_nothing() -> None:
+    late = pa.struct([("v", pa.int64())])
+    table = pa.table(
+        {
+            "k": pa.array(["a", "b", None, None]),
+            LATE_ROW: pa.array([None, None, {"v": 7}, None], late),
+            KEEP: [True, True, False, False],
+            SOURCE: pa.array([0, 0, 0, 0], pa.int32()),
+            WATERMARK: pa.array([None, None, 26, 45], pa.int64()),
+        }
+    )
+    seen: list[pa.Table] = []
+
+    def evaluate(rows: pa.Table) -> pa.Table:
+        seen.append(rows)
+        return pa.table({"n": [rows.num_rows]})
+
+    schema = pa.schema([("n", pa.int64()), (LATE_ROW, late)])
+    found = pa.Table.from_batches(list(evaluate_windows(table.to_batches(), schema, evaluate)))
+    assert found.to_pylist() == [
+        {"n": None, LATE_ROW: {"v": 7}, KEEP: False, SOURCE: 0, WATERMARK: 26},
+        {"n": None, LATE_ROW: None, KEEP: False, SOURCE: 0, WATERMARK: 45},
+        {"n": 2, LATE_ROW: None, KEEP: True, SOURCE: 0, WATERMARK: None},
+    ]
+    assert [rows.column_names for rows in seen] == [["k", KEEP, SOURCE, WATERMARK]]
