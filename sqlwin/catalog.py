@@ -6,9 +6,8 @@ name, made anew for each statement that names them, so that files written in bet
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Protocol
 
 from pyspark.errors import PySparkException
@@ -18,7 +17,6 @@ from sqlglot import exp
 
 from planner.catalog import Schema, StreamTable
 from planner.plan import Plan
-from planner.rendering import quote_string
 from planner.sql import empty_relation, identifier, select_all_from, to_sql
 from planner.user_aggregates import with_filters_inside
 from runtime.batch.scan_local import scan_source
@@ -32,7 +30,7 @@ from runtime.spec import Column, UserAggregate
 from runtime.streaming.options import StreamOptions
 from runtime.table_spec import LATE_ROWS, TableSpec, Watermark
 from sqlwin.statement_nodes import DEFAULTS
-from sqlwin.table_options import with_options
+from sqlwin.table_options import ChangedTables
 
 Name = tuple[str, ...]
 
@@ -85,19 +83,6 @@ class Registered:
 Entry = TableSpec | View | Registered
 
 
-@dataclass(frozen=True)
-class ChangedTable:
-    """A kept table as a statement reads it that gives it other options.
-
-    Attributes:
-        spec: the table, under a name that tells the options.
-        key: the name by which Spark knows it.
-    """
-
-    spec: TableSpec
-    key: Name
-
-
 class SessionCatalog:
     """The session's tables and views by name; case does not matter.
 
@@ -110,7 +95,7 @@ class SessionCatalog:
         self._spark = spark
         self._view_dataframe = view_dataframe
         self._entries: dict[Name, Entry] = {}
-        self._changed: dict[str, ChangedTable] = {}
+        self._changed = ChangedTables()
         self._mode = "automatic"
         self._shown: set[Name] = set()
         self._ever_shown: set[Name] = set()
@@ -122,7 +107,7 @@ class SessionCatalog:
 
     def entry(self, name: Name) -> Entry | None:
         """What the session keeps under a name, or None."""
-        changed = self._changed.get(".".join(name).lower())
+        changed = self._changed.named(".".join(name))
         return self._entries.get(_key(name)) if changed is None else changed.spec
 
     def tables(self) -> list[Entry]:
@@ -149,6 +134,7 @@ class SessionCatalog:
             )
         self._entries[key] = entry
         self._shown.discard(key)
+        self._forget_changed(key)
         memory.forget(".".join(name))
         return True
 
@@ -174,7 +160,14 @@ class SessionCatalog:
         self._shown.discard(key)
         memory.forget(".".join(name))
         self._spark.catalog.dropTempView(_spark_name(key))
+        self._forget_changed(key)
         return True
+
+    def _forget_changed(self, key: Name) -> None:
+        """Forget what statements with other options have read of a table that is no more."""
+        for view in self._changed.forget(_spark_name(key)):
+            self._shown.discard((view,))
+            self._spark.catalog.dropTempView(view)
 
     def unknown(self, name: Name, kind: str = "TABLE") -> CatalogError:
         """The error for a name that nobody knows."""
@@ -237,21 +230,12 @@ class SessionCatalog:
                 f"OPTIONS stand here, and `{'.'.join(name)}` is no table of CREATE TABLE ... WITH",
                 hint="leave them out",
             )
-        spec = with_options(entry, options)
-        told = ", ".join(f"{quote_string(key)} = {quote_string(value)}" for key, value in options)
-        # as plans and errors show it
-        shown = f"{entry.name} /*+ OPTIONS({told}) */"
-        digest = hashlib.sha256(told.encode()).hexdigest()[:12]
-        changed = ChangedTable(
-            replace(spec, name=shown), (f"{_spark_name(_key(name))}__options_{digest}",)
-        )
-        self._changed[shown.lower()] = changed
-        self._changed[changed.key[0]] = changed
-        return tuple(shown.split("."))
+        changed = self._changed.add(entry, _spark_name(_key(name)), options)
+        return tuple(changed.spec.name.split("."))
 
     def is_changed_table(self, name: str) -> bool:
         """Whether Spark knows a table by this name that has other options in some statement."""
-        return name.lower() in self._changed
+        return self._changed.has_view(name)
 
     def connector(self, name: Name) -> str | None:
         """The connector of a kept table, or None."""
@@ -260,8 +244,8 @@ class SessionCatalog:
 
     def relation(self, name: Name) -> str | None:
         """The name under which Spark sees a kept table now, or None for names of Spark's own."""
-        changed = self._changed.get(".".join(name).lower())
-        key = _key(name) if changed is None else changed.key
+        changed = self._changed.named(".".join(name))
+        key = _key(name) if changed is None else (changed.view,)
         entry = self.entry(name)
         if entry is None:
             return None

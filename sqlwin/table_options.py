@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
 from planner.ast import LEFT_OUT_HINTS, TABLE_OPTIONS
+from planner.rendering import quote_string
 from runtime.errors import CatalogError
 from runtime.nearest import nearest
 from runtime.sources import idle_options, validate_table
@@ -31,6 +33,66 @@ def with_options(spec: TableSpec, options: Sequence[tuple[str, str]]) -> TableSp
     changed = replace(spec, options=(*kept, *options))
     validate_table(changed)
     return changed
+
+
+@dataclass(frozen=True)
+class ChangedTable:
+    """A kept table as a statement reads it that gives it other options.
+
+    Attributes:
+        spec: the table, under a name that tells the options.
+        view: the name by which Spark knows it.
+    """
+
+    spec: TableSpec
+    view: str
+
+
+class ChangedTables:
+    """Tables of a session with the options that statements gave to them.
+
+    They are kept for as long as the table itself: a later statement may give it the same ones.
+    """
+
+    def __init__(self) -> None:
+        self._by_name: dict[str, ChangedTable] = {}
+        self._of_view: dict[str, dict[str, ChangedTable]] = {}
+
+    def add(self, spec: TableSpec, view: str, options: Sequence[tuple[str, str]]) -> ChangedTable:
+        """Keep a table with other options.
+
+        Args:
+            spec: the table as it was created.
+            view: the name by which Spark knows that one.
+            options: the options.
+
+        Raises:
+            CatalogError: there is no such option, or a value is wrong.
+        """
+        changed = with_options(spec, options)
+        told = ", ".join(f"{quote_string(key)} = {quote_string(value)}" for key, value in options)
+        # as plans and errors show it
+        name = f"{spec.name} /*+ OPTIONS({told}) */"
+        digest = hashlib.sha256(told.encode()).hexdigest()[:12]
+        found = ChangedTable(replace(changed, name=name), f"{view}__options_{digest}")
+        self._by_name[name.lower()] = found
+        self._of_view.setdefault(view, {})[found.view] = found
+        return found
+
+    def named(self, name: str) -> ChangedTable | None:
+        """The one of a name that tells the options, in any case; None if there is none."""
+        return self._by_name.get(name.lower())
+
+    def has_view(self, name: str) -> bool:
+        """Whether Spark knows one of them by this name."""
+        return any(name.lower() in found for found in self._of_view.values())
+
+    def forget(self, view: str) -> list[str]:
+        """Forget those of a table that Spark knows by `view`; the names by which it knows them."""
+        forgotten = self._of_view.pop(view, {})
+        for changed in forgotten.values():
+            del self._by_name[changed.spec.name.lower()]
+        return list(forgotten)
 
 
 def idle_remarks(spec: TableSpec, among: Collection[str] | None = None) -> tuple[str, ...]:

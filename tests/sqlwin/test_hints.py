@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from sqlglot import exp
@@ -12,6 +14,7 @@ from planner.ast import LEFT_OUT_HINTS, TABLE_OPTIONS
 from planner.sql import to_sql
 from runtime.errors import AnalysisError, SqlwinError
 from runtime.table_spec import TableColumn, TableSpec
+from sqlwin.catalog import SessionCatalog
 from sqlwin.dialect import parse_query
 from sqlwin.statement_text import split
 from sqlwin.statements import (
@@ -177,6 +180,33 @@ def test_a_checkpoint_is_the_same_query_s_whatever_options_the_statement_gives()
         "Calc(select=[id FROM clicks AS clicks])",
         "clicks",
     ]
+
+
+@pytest.mark.parametrize("ends", ["dropped", "created anew"])
+def test_a_table_with_other_options_goes_with_its_table(ends: str) -> None:
+    views: list[str] = []
+    known = SimpleNamespace(dropTempView=views.append)
+    catalog = SessionCatalog(cast(Any, SimpleNamespace(catalog=known)), cast(Any, None))
+    for table in (CLICKS, FILES):
+        catalog.add((table.name,), table, replace=False, if_not_exists=False)
+    ten = catalog.with_options(("Clicks",), [("seed", "10")])
+    eleven = catalog.with_options(("clicks",), [("seed", "11")])
+    other = catalog.with_options(("files",), [("format", "csv")])
+    found = [catalog.entry(name) for name in (ten, eleven, other)]
+    assert [dict(spec.options) for spec in found if isinstance(spec, TableSpec)] == [
+        {"Number-Of-Rows": "10", "seed": "10"},
+        {"Number-Of-Rows": "10", "seed": "11"},
+        {"path": "x.csv", "format": "csv"},
+    ]
+    if ends == "dropped":
+        catalog.drop(("clicks",), "TABLE", if_exists=False)
+    else:
+        catalog.add(("clicks",), CLICKS, replace=True, if_not_exists=False)
+    assert catalog.entry(ten) is catalog.entry(eleven) is None
+    assert catalog.entry(other) is found[2]
+    forgotten = [view for view in views if view != "clicks"]
+    assert len(set(forgotten)) == 2
+    assert not any(map(catalog.is_changed_table, forgotten))
 
 
 @pytest.mark.spark
