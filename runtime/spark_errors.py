@@ -35,6 +35,8 @@ _CATALOG = {
     "TABLE_OR_VIEW_ALREADY_EXISTS",
     "SCHEMA_NOT_FOUND",
     "CATALOG_NOT_FOUND",
+    "REQUIRES_SINGLE_PART_NAMESPACE",
+    "NESTED_DATABASE_UNSUPPORTED_BY_V1_SESSION_CATALOG",
 }
 _TRACEBACK = "Traceback (most recent call last):"
 # The last lines of a Python traceback: `package.NameError: message`, unindented.

@@ -23,6 +23,9 @@ _STATE = re.compile(r"\s*SQLSTATE: \w{5}.*", re.DOTALL)
 _CONDITION = re.compile(r"^\s*\[([A-Z][A-Z0-9_]*(?:\.[A-Z0-9_]+)*)\]\s*")
 _CLASS = re.compile(r"^(?:Caused by: )?(?:[\w$]+\.)+[\w$]*(?:Exception|Error|Throwable)[\w$]*:\s*")
 _TRY = re.compile(r"\s*Use (?:the SQL function )?[`']([\w()]+)[`'] to [^.]*\.")
+_QUOTED = re.compile(r"`((?:[^`]|``)+)`")
+# The catalog of a session's own tables, as Flink's scripts call it
+_OWN_CATALOG = "default_catalog"
 _ANSI = re.compile(r"\s*If necessary set \S+ to \"false\" to bypass this error\.")
 
 
@@ -62,7 +65,7 @@ def tell(condition: str, parameters: Mapping[str, str]) -> Told | None:
 
 def plain_name(quoted: str) -> str:
     """A name as a person would write it: `spark_catalog`.`default`.`t` is `t`."""
-    parts = re.findall(r"`((?:[^`]|``)+)`", quoted) or [quoted.strip('"')]
+    parts = _QUOTED.findall(quoted) or [quoted.strip('"')]
     if parts[:2] == ["spark_catalog", "default"] and len(parts) == 3:
         parts = parts[2:]
     return "`" + ".".join(part.replace("``", "`") for part in parts) + "`"
@@ -125,6 +128,22 @@ def _table(p: Mapping[str, str]) -> Told:
 def _catalog(p: Mapping[str, str]) -> Told:
     name = plain_name(p["catalogName"])
     return f"catalog {name} does not exist", "--conf spark.sql.catalog.NAME=CLASS adds one"
+
+
+def _name_below_catalog(p: Mapping[str, str]) -> Told:
+    """The first part of a name is no catalog, so Spark asks its own one, and that refuses."""
+    first = _QUOTED.findall(p["identifier"])[0]
+    if first.lower() == _OWN_CATALOG:
+        return _table({"relationName": p["identifier"]})
+    return _catalog({"catalogName": f"`{first}`"})
+
+
+def _database_below_catalog(p: Mapping[str, str]) -> Told:
+    """The same of the name of a database."""
+    first = _QUOTED.findall(p["namespace"])[0]
+    if first.lower() == _OWN_CATALOG:
+        return _database({"schemaName": p["namespace"]})
+    return _catalog({"catalogName": f"`{first}`"})
 
 
 def _database(p: Mapping[str, str]) -> Told:
@@ -291,6 +310,8 @@ _WORDS: Mapping[str, Callable[[Mapping[str, str]], Told]] = {
     "FIELD_NOT_FOUND": _struct_field,
     "TABLE_OR_VIEW_NOT_FOUND": _table,
     "CATALOG_NOT_FOUND": _catalog,
+    "REQUIRES_SINGLE_PART_NAMESPACE": _name_below_catalog,
+    "NESTED_DATABASE_UNSUPPORTED_BY_V1_SESSION_CATALOG": _database_below_catalog,
     "SCHEMA_NOT_FOUND": _database,
     "UNRESOLVED_ROUTINE": _function,
     "WRONG_NUM_ARGS": _argument_count,

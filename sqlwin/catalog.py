@@ -319,9 +319,11 @@ class SessionCatalog:
         kind, *quoted = error.message.split("`")
         if not isinstance(error, CatalogError) or len(quoted) != 2:
             return error
+        wanted = quoted[0]
         match kind:
             case "table ":
                 known = self.names()
+                wanted = ".".join(_key(tuple(wanted.split("."))))
             case "database ":
                 known = [database.name for database in self._spark.catalog.listDatabases()]
             case "catalog ":
@@ -329,7 +331,7 @@ class SessionCatalog:
                 error.hint = f"there is {', '.join(f'`{name}`' for name in known)}; {error.hint}"
             case _:
                 return error
-        close = nearest(quoted[0], known)
+        close = nearest(wanted, known)
         error.hint = f"did you mean `{close}`?" if close else error.hint
         return error
 

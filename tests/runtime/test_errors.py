@@ -48,3 +48,15 @@ def test_a_mistyped_keyword_gets_the_word_that_was_meant() -> None:
         ("syntax error at or near 'SELEC'", "did you mean SELECT?"),
         ("syntax error at or near 'x'", None),
     ]
+
+
+def test_a_name_below_an_unknown_catalog_tells_of_the_catalog() -> None:
+    condition = "REQUIRES_SINGLE_PART_NAMESPACE"
+    told = [
+        tell(condition, {"sessionCatalog": "spark_catalog", "identifier": name})
+        for name in ("`no``cat`.`db`.`t`", "`default_catalog`.`db`.`t`")
+    ]
+    assert [message for message, _ in filter(None, told)] == [
+        "catalog `no`cat` does not exist",
+        "table `default_catalog.db.t` does not exist",
+    ]

@@ -1,0 +1,1 @@
+SHOW TABLES IN hive_metastore.sales

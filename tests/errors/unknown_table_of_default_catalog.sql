@@ -1,0 +1,1 @@
+SELECT * FROM default_catalog.default_database.flihgts
