@@ -67,7 +67,7 @@ def explain_shared(
     for reader in step.readers:
         window = reader.aggregation.window
         text = window_text(window, f"time_col=[{local.time_column}]")
-        lines.append(f"  {reader.name}: {text}: {_late(window, None)}")
+        lines.append(f"  {reader.name}: {text}: {_late(window, local.late_rows)}")
     return "\n".join(lines) + "\n"
 
 

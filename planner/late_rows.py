@@ -79,6 +79,23 @@ def late_source(plan: Node, catalog: Catalog) -> LateSource | None:
         for table, stream in stream_tables(operator, catalog):
             if stream.late_rows is not None:
                 found.setdefault(stream.name, (table, stream))
+    return _source(found, catalog)
+
+
+def shared_late_source(shared: Node, catalog: Catalog) -> LateSource | None:
+    """The same of what several window aggregations share, on event time.
+
+    Raises:
+        StreamRefusal: several tables have `late-rows`.
+    """
+    found: dict[str, tuple[exp.Table, StreamTable]] = {}
+    for table, stream in stream_tables(shared, catalog):
+        if stream.late_rows is not None:
+            found.setdefault(stream.name, (table, stream))
+    return _source(found, catalog)
+
+
+def _source(found: dict[str, tuple[exp.Table, StreamTable]], catalog: Catalog) -> LateSource | None:
     if not found:
         return None
     table, stream = next(iter(found.values()))

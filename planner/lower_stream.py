@@ -14,7 +14,7 @@ from sqlglot import exp
 
 from planner.ast import span_of
 from planner.catalog import Catalog
-from planner.late_rows import DROP, LateSource, late_source
+from planner.late_rows import DROP, LateSource, late_source, shared_late_source
 from planner.logical import (
     Aggregate,
     Node,
@@ -143,10 +143,13 @@ def lower_stream_rows(
 def lower_local(local: LocalWindowAggregate, catalog: Catalog, time_zone: str) -> StreamLocalStep:
     """The local stage of window aggregates that are put out once, with its watermarks.
 
+    Where a table has `late-rows`, its late rows are kept.
+
     Raises:
         AnalysisError: something below it cannot be computed on a stream, or a watermark is missing.
     """
-    return _StreamLowering(catalog, time_zone, False, (), {}, ()).local_step(local)
+    late = shared_late_source(local, catalog)
+    return _StreamLowering(catalog, time_zone, False, (), {}, (), late).local_step(local)
 
 
 class _StreamLowering(Lowering):

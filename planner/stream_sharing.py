@@ -14,7 +14,6 @@ from planner.physical import GlobalWindowAggregate, LocalWindowAggregate
 from planner.processing_time import is_by_clock
 from planner.streams import stream_tables, streams_of
 from runtime.spec import Cumulate
-from runtime.table_spec import LATE_ROWS
 
 # Slices that readers have in common may be so many times as many as those of their own together.
 # They stay in state, unlike those of a batch.
@@ -51,14 +50,10 @@ def stream_obstacle(
         return f"the input is a stream, and {above}"
     if _has_windows(local.input):
         return "the input is a stream of other windows"
-    streams = streams_of(local.input, catalog)
     if len(list(stream_tables(plans[number], catalog))) > len(
         list(stream_tables(local.input, catalog))
     ):
         return "the input is a stream, and the INSERT reads another one"
-    late = next((stream for stream in streams if stream.late_rows is not None), None)
-    if late is not None:
-        return f"late rows of `{late.name}` go to a table ('{LATE_ROWS}')"
     if is_by_clock(local.input, local.time_column, catalog):
         return "the windows of the stream go by the clock"
     if isinstance(node.window, Cumulate) and node.window.emit_only_on_update:

@@ -107,7 +107,8 @@ class StreamPlans:
         Raises:
             SqlwinError: something in it cannot, and why.
         """
-        self._step(plan if plan.alone is None else replace(plan, physical=plan.alone))
+        alone = plan if plan.alone is None else replace(plan, physical=plan.alone)
+        self._step(alone, keeps_late_rows=True)
 
     def explain(self, plan: Plan) -> str:
         """What the operators of a stream keep and wait for, as EXPLAIN shows it.

@@ -104,7 +104,7 @@ class StreamQueries:
         def start(rows: DataFrame, run: StreamRun) -> Any:
             return start_writing(rows, arrange, table, run)
 
-        late = self._late_table(plan, options, table)
+        late = self.late_table(plan, options, table)
         if measuring is not None and late is not None:
             raise AnalysisError(
                 f"EXPLAIN ANALYZE cannot keep the late rows that go to `{late.spec.name}`",
@@ -122,7 +122,7 @@ class StreamQueries:
         def start(rows: DataFrame, run: StreamRun) -> Any:
             return start_taking(rows, arrow_ready, run, take)
 
-        late = self._late_table(plan, stream_options(self._config), None)
+        late = self.late_table(plan, stream_options(self._config), None)
         return self._start(plan, text, "select", start, explained, late=late)
 
     def discard(
@@ -221,10 +221,15 @@ class StreamQueries:
         self.streams.add(stream)
         return stream
 
-    def _late_table(
+    def late_table(
         self, plan: Plan, options: StreamOptions, sink: TableSpec | None
     ) -> LateTable | None:
         """Where the late rows of a plan go; None if they are dropped, or none can be late.
+
+        Args:
+            plan: the plan, by itself.
+            options: how its windows come out.
+            sink: the table that its results go to; None: they go to this process.
 
         Raises:
             SqlwinError: they cannot be kept, or not in that table.

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from pyspark.sql import DataFrame
@@ -11,6 +12,7 @@ from pyspark.sql import DataFrame
 from planner.explain_stream import explain_reader, explain_shared
 from planner.lower_stream_set import lower_stream_set, shared_below, shared_stream_groups
 from planner.plan import Plan
+from runtime.sinks.late_rows import LateTable
 from runtime.sinks.stream_set import SetPart, start_writing_set
 from runtime.sinks.streaming import StreamRun, check_sink
 from runtime.steps import Step
@@ -83,6 +85,7 @@ def start_set(
     for each in inserts:
         check_sink(each.table, overwrite=each.insert.overwrite, emits_updates=False)
         queries.plans.check(each.plan)
+    late = [_late_table(queries, each) for each in inserts]
     names = tuple(each.name for each in inserts)
     plans = tuple(each.plan for each in inserts)
     steps = lower_stream_set(
@@ -92,7 +95,7 @@ def start_set(
     def prepare(options: StreamOptions) -> Callable[[StreamRun], Any]:
         shared = shared_windows(queries.plans.spark, steps.shared, options)
         parts = [
-            _part(queries, each, step, shared, number)
+            _part(queries, each, step, shared, number, late[number])
             for number, (each, step) in enumerate(zip(inserts, steps.results, strict=True))
         ]
         return lambda run: start_writing_set(shared.rows, parts, run)
@@ -108,6 +111,7 @@ def start_set(
             ", ".join(names),
             prepare,
             explained,
+            late=next((each for each in late if each is not None), None),
             inserts=names,
         )
     )
@@ -146,8 +150,20 @@ def stream_sections(streams: StreamPlans, names: Sequence[str], plans: Sequence[
     return sections
 
 
+def _late_table(queries: StreamQueries, each: SetInsert) -> LateTable | None:
+    plan = each.plan if each.plan.alone is None else replace(each.plan, physical=each.plan.alone)
+    found = queries.late_table(plan, StreamOptions(1, 1), each.table)
+    # there is one operator, whatever the number of windows
+    return None if found is None else replace(found, operators=(0,))
+
+
 def _part(
-    queries: StreamQueries, each: SetInsert, step: Step, shared: SharedWindows, number: int
+    queries: StreamQueries,
+    each: SetInsert,
+    step: Step,
+    shared: SharedWindows,
+    number: int,
+    late: LateTable | None,
 ) -> SetPart:
     def made(windows: DataFrame) -> DataFrame:
         return arranged(of_windows(step, windows), each.table, each.insert.columns)
@@ -155,4 +171,9 @@ def _part(
     def rows(found: DataFrame) -> DataFrame:
         return made(shared.of(found, number))
 
-    return SetPart(each.table, rows, made(shared.none_of(queries.plans.spark, number)))
+    spark = queries.plans.spark
+    part = SetPart(each.table, rows, made(shared.none_of(spark, number)))
+    if late is None:
+        return part
+    late_rows = partial(shared.late_of, reader=number)
+    return replace(part, late=late, late_rows=late_rows, none_late=shared.none_late(spark))

@@ -10,10 +10,11 @@ does: Spark's report of the one before has the watermark.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.types import StructType
@@ -127,42 +128,61 @@ class LateWriter:
             batch: its number.
             query: the stream, once it is known.
         """
-        context = rows.sparkSession.sparkContext
-        known = self._closed_before(batch, query)
-        if known:
-            context.setLocalProperty(CLOSED_UNTIL, closed_until_text(context, known))
-        # two jobs read it, and the state may be written by one alone
-        rows.persist()
-        try:
-            n_rows = self._write_results(results(rows), batch)
-            late = self._late.rows(rows)
-            if late.count():
-                self._write_late(late, batch)
-            return n_rows
-        finally:
-            rows.unpersist()
-            context.setLocalProperty(CLOSED_UNTIL, "")
+        with tasks_told(rows.sparkSession, self._late, batch, query):
+            # two jobs read it, and the state may be written by one alone
+            rows.persist()
+            try:
+                n_rows = self._write_results(results(rows), batch)
+                late = self._late.rows(rows)
+                if late.count():
+                    self._write_late(late, batch)
+                return n_rows
+            finally:
+                rows.unpersist()
 
-    def _closed_before(self, batch: int, query: StreamingQuery | None) -> dict[int, int]:
-        """Windows of operators that end no later were closed when a micro-batch began.
 
-        Operators of which that is not known are not in it.
-        """
-        if batch == 0:
-            return dict.fromkeys(self._late.operators, -FINAL_US)
-        if query is None:
-            return {}
-        last = query.lastProgress
-        reports = [] if last is None else [last]
-        if last is None or last["batchId"] != batch - 1:
-            reports = list(query.recentProgress)
-        for report in reversed(reports):
-            if report["batchId"] == batch - 1:
-                closed = {}
-                for number in self._late.operators:
-                    watermark_us = watermark_after(report, number)
-                    closed_us = closed_until_us(watermark_us, self._late.allowed_lateness_us)
-                    if closed_us is not None:
-                        closed[number] = closed_us
-                return closed
+@contextmanager
+def tasks_told(
+    spark: SparkSession, late: LateTable, batch: int, query: StreamingQuery | None
+) -> Iterator[None]:
+    """Let the tasks of a micro-batch know which rows can be late, as far as the driver does.
+
+    Args:
+        spark: the session.
+        late: where late rows go.
+        batch: the number of the micro-batch.
+        query: the stream, once it is known.
+    """
+    context = spark.sparkContext
+    known = closed_before(late, batch, query)
+    if known:
+        context.setLocalProperty(CLOSED_UNTIL, closed_until_text(context, known))
+    try:
+        yield
+    finally:
+        context.setLocalProperty(CLOSED_UNTIL, "")
+
+
+def closed_before(late: LateTable, batch: int, query: StreamingQuery | None) -> dict[int, int]:
+    """Windows of operators that end no later were closed when a micro-batch began.
+
+    Operators of which that is not known are not in it. For the arguments see `tasks_told`.
+    """
+    if batch == 0:
+        return dict.fromkeys(late.operators, -FINAL_US)
+    if query is None:
         return {}
+    last = query.lastProgress
+    reports = [] if last is None else [last]
+    if last is None or last["batchId"] != batch - 1:
+        reports = list(query.recentProgress)
+    for report in reversed(reports):
+        if report["batchId"] == batch - 1:
+            closed = {}
+            for number in late.operators:
+                watermark_us = watermark_after(report, number)
+                closed_us = closed_until_us(watermark_us, late.allowed_lateness_us)
+                if closed_us is not None:
+                    closed[number] = closed_us
+            return closed
+    return {}

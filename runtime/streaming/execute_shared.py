@@ -9,15 +9,15 @@ from dataclasses import dataclass
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.pandas.types import from_arrow_schema
-from pyspark.sql.types import StructField, StructType
+from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_type
+from pyspark.sql.types import BooleanType, LongType, StructField, StructType
 
 from runtime.arrow.types import arrow_type
 from runtime.batch.execute import ExecutionOptions, dataframe, sql_dataframe
 from runtime.batch.global_aggregate import output_schema
 from runtime.kernels.blobs import from_blobs
 from runtime.steps import BatchWindowsStep, SqlStep, Step
-from runtime.stream_spec import StreamReader, StreamSharedStep
+from runtime.stream_spec import KEEP, LATE_ROW, WATERMARK, StreamReader, StreamSharedStep
 from runtime.streaming.execute import (
     local_rows,
     merged_partials,
@@ -38,22 +38,37 @@ class SharedWindows:
     """The windows of several readers in one stream.
 
     Attributes:
-        rows: the stream: `reader` INT, `windows` BINARY, NULL in rows without windows.
+        rows: the stream: `reader` INT, `windows` BINARY, NULL in rows without, `watermark_us`
+            BIGINT, not NULL where `windows` are late rows in place of windows.
         schemas: the columns of each reader's windows, all nullable.
+        late: LATE_ROW, KEEP and WATERMARK; None: late rows are dropped.
     """
 
     rows: DataFrame
     schemas: tuple[StructType, ...]
+    late: StructType | None
 
     def of(self, rows: DataFrame, reader: int) -> DataFrame:
         """The windows of a reader among the rows of a micro-batch."""
-        own = rows.where((F.col("reader") == reader) & F.col("windows").isNotNull())
+        is_own = (F.col("reader") == reader) & F.col("watermark_us").isNull()
         schema = self.schemas[reader]
-        return own.select("windows").mapInArrow(_decode(schema), schema)
+        own = rows.where(is_own & F.col("windows").isNotNull()).select("windows")
+        return own.mapInArrow(_decode(schema), schema)
+
+    def late_of(self, rows: DataFrame, reader: int) -> DataFrame:
+        """The late rows of a reader among them, as `late` has them."""
+        assert self.late is not None
+        own = rows.where((F.col("reader") == reader) & F.col("watermark_us").isNotNull())
+        return own.select("windows", "watermark_us").mapInArrow(_decode_late(self.late), self.late)
 
     def none_of(self, spark: SparkSession, reader: int) -> DataFrame:
-        """The same of a micro-batch without any: for what its columns are."""
+        """The windows of a micro-batch without any: for what their columns are."""
         return spark.createDataFrame([], self.schemas[reader])
+
+    def none_late(self, spark: SparkSession) -> DataFrame:
+        """Late rows of a micro-batch without any."""
+        assert self.late is not None
+        return spark.createDataFrame([], self.late)
 
 
 def shared_windows(
@@ -86,7 +101,11 @@ def shared_windows(
         told = observed(told, number, F.col("reader") == number)
     partials = from_arrow_schema(plan.schema, prefer_timestamp_ntz=True)
     schemas = tuple(_windows_schema(partials, reader) for reader in step.readers)
-    return SharedWindows(told.select("reader", "windows"), schemas)
+    late = None
+    if plan.keeps_late_rows:
+        fields = [(LATE_ROW, rows.schema[LATE_ROW].dataType), (KEEP, BooleanType())]
+        late = StructType([StructField(*each) for each in (*fields, (WATERMARK, LongType()))])
+    return SharedWindows(told.select("reader", "windows", "watermark_us"), schemas, late)
 
 
 def of_windows(step: Step, windows: DataFrame) -> DataFrame:
@@ -125,6 +144,29 @@ def _decode(
                     columns = [
                         column if column.type == type_ else column.cast(type_)
                         for column, type_ in zip(part.columns, types, strict=True)
+                    ]
+                    yield pa.RecordBatch.from_arrays(columns, names=names)
+
+    return decode
+
+
+def _decode_late(
+    schema: StructType,
+) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """Blobs of late rows, with the watermark that they missed, to rows."""
+    type_ = to_arrow_type(schema[LATE_ROW].dataType, timezone="UTC")
+    names = schema.names
+
+    def decode(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        prepare_worker()
+        for batch in batches:
+            for blob, missed in zip(batch.column(0), batch.column(1), strict=True):
+                for part in from_blobs([blob.as_buffer()]).to_batches():
+                    late, n_rows = part.column(0), part.num_rows
+                    columns = [
+                        late if late.type == type_ else late.cast(type_),
+                        pa.repeat(False, n_rows),
+                        pa.repeat(missed, n_rows),
                     ]
                     yield pa.RecordBatch.from_arrays(columns, names=names)
 

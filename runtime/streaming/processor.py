@@ -34,8 +34,8 @@ _MS = 1_000
 # watermark that the group tells. With a watermark it is a blob of late rows, which missed that one.
 OUTPUT_DDL = f"windows binary, watermark_us bigint, `{STATUS}` {STATUS_DDL}"
 
-# `reader`: whose windows these are, or how it stands.
-SHARED_OUTPUT_DDL = f"reader int, windows binary, `{STATUS}` {STATUS_DDL}"
+# The same with the number of the reader whose windows or late rows these are, or how it stands.
+SHARED_OUTPUT_DDL = f"reader int, {OUTPUT_DDL}"
 
 
 @dataclass(frozen=True)
@@ -182,12 +182,16 @@ class SharedProcessor(WindowProcessor):
         spec = self._spec.operator
         assert isinstance(spec, SharedOperatorSpec)
         for each in SharedOperator(spec, _MapStateStore(self._blobs)).process(batch):
-            if isinstance(each.result, Status):
-                told = self._status(each.result, batch.clock_us)
-                yield Row(reader=each.reader, windows=None, **{STATUS: told})
+            reader, result = each.reader, each.result
+            if isinstance(result, Status):
+                told = self._status(result, batch.clock_us)
+                yield Row(reader=reader, windows=None, watermark_us=None, **{STATUS: told})
                 continue
-            for piece in pieces(pa.Table.from_batches([each.result])):
-                yield Row(reader=each.reader, windows=to_blob(piece), **{STATUS: None})
+            missed = result.watermark_us if isinstance(result, LateRows) else None
+            table = result.rows if isinstance(result, LateRows) else pa.Table.from_batches([result])
+            for piece in pieces(table):
+                blob = to_blob(piece)
+                yield Row(reader=reader, windows=blob, watermark_us=missed, **{STATUS: None})
 
 
 def _late_rows(late: LateRows) -> Iterator[Row]:

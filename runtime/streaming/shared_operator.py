@@ -13,10 +13,11 @@ from dataclasses import dataclass, field
 import numpy as np
 import pyarrow as pa
 
-from runtime.kernels.columns import Int64Array, int64_values, one_chunk
+from runtime.kernels.columns import BoolArray, Int64Array, int64_values, one_chunk
 from runtime.kernels.merge import merge_slices
-from runtime.streaming.operator import MicroBatch, Status
-from runtime.streaming.shared_slices import SharedSlices, SharedSpec
+from runtime.stream_spec import LATE_ROW
+from runtime.streaming.operator import SLICE_END, LateRows, MicroBatch, Status
+from runtime.streaming.shared_slices import Reader, SharedSlices, SharedSpec
 from runtime.streaming.state import BlobStore, decode_facts, encode_facts
 from runtime.streaming.watermarks import (
     FINAL_US,
@@ -57,12 +58,12 @@ class ReaderResult:
 
     Attributes:
         reader: its number.
-        result: some of its windows, or how it stands at the end of the micro-batch. The size of
-            the state stands with the first reader alone.
+        result: some of its windows, rows that are late for all of them, or how it stands at the
+            end of the micro-batch. The size of the state stands with the first reader alone.
     """
 
     reader: int
-    result: pa.RecordBatch | Status
+    result: pa.RecordBatch | LateRows | Status
 
 
 # Partials with the set of readers for whom they are not late
@@ -94,6 +95,7 @@ class SharedOperator:
             ExecutionError: a sum overflows its type.
         """
         before = self._watermarks
+        yield from self._late(batch.candidates, before)
         accepted, n_late = self._accepted(batch.partials, _closed(before))
         after = advance(before, batch.heard, self._spec.rules, batch.clock_us)
         for number in range(len(self._slices.readers)):
@@ -106,6 +108,19 @@ class SharedOperator:
         for number, late in enumerate(n_late):
             yield ReaderResult(number, self._status(number, late, batch))
 
+    def _late(self, candidates: Sequence[pa.Table], before: Watermarks) -> Iterator[ReaderResult]:
+        """The rows among candidates that are late, for each reader for which they are."""
+        closed = _closed(before)
+        if closed is None or before.combined_us is None:
+            return
+        for table in candidates:
+            ends = int64_values(one_chunk(table.column(SLICE_END)))
+            for number, reader in enumerate(self._slices.readers):
+                is_late = _is_late(reader, ends, closed)
+                if is_late.any():
+                    rows = table.select([LATE_ROW]).filter(pa.array(is_late))
+                    yield ReaderResult(number, LateRows(rows, before.combined_us))
+
     def _accepted(
         self, tables: Sequence[pa.Table], closed: int | None
     ) -> tuple[_Accepted, list[int]]:
@@ -117,10 +132,7 @@ class SharedOperator:
                 ends = int64_values(one_chunk(table.column(self._spec.shared.slice_end)))
                 n_rows = int64_values(one_chunk(table.column(self._spec.row_count)))
                 for number, reader in enumerate(self._slices.readers):
-                    last = reader.last_window_end(ends)
-                    # rows in a gap between windows are in none, and so late for none
-                    is_late = (last <= closed) & (reader.first_window_end(ends) <= last)
-                    n_late[number] += int(n_rows[is_late].sum())
+                    n_late[number] += int(n_rows[_is_late(reader, ends, closed)].sum())
             plain = table.drop_columns([self._spec.row_count])
             accepted += self._slices.placed(plain, closed, self._slices.everybody)
         return accepted, n_late
@@ -175,6 +187,14 @@ class SharedOperator:
             next_end,
             told_us=self._watermarks.combined_us,
         )
+
+
+def _is_late(reader: Reader, ends: Int64Array, closed: int) -> BoolArray:
+    """Whether all windows of a reader with slices of these ends are closed."""
+    last = reader.last_window_end(ends)
+    # rows in a gap between windows are in none, and so late for none
+    is_late: BoolArray = (last <= closed) & (reader.first_window_end(ends) <= last)
+    return is_late
 
 
 def _closed(watermarks: Watermarks) -> int | None:

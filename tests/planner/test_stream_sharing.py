@@ -23,6 +23,7 @@ from planner.sql import column
 from planner.stream_sharing import MOST_READERS
 from runtime.spec import Column, Cumulate, Hop, Session, Tumble
 from runtime.steps import BatchWindowsStep, SqlStep
+from runtime.stream_spec import LATE_ROW
 from runtime.streaming.shared_slices import MOST_READERS as MOST_IN_STATE
 from runtime.table_spec import Watermark
 
@@ -147,16 +148,12 @@ def test_what_must_stay_a_stream_of_its_own_says_why(plan, reason):
     assert reason in notes[0][0]
 
 
-def test_clocks_late_tables_updates_and_tables_at_rest_keep_streams_apart():
+def test_clocks_updates_and_tables_at_rest_keep_streams_apart():
     over_clock = [window_aggregate(w, over=scan("clock")) for w in (Tumble(MINUTE), Tumble(HOUR))]
     pair = [window_aggregate(Tumble(MINUTE)), window_aggregate(Tumble(HOUR))]
     at_rest = window_aggregate(Tumble(MINUTE), over=scan("names"))
     for found, reason in (
         (shared(*over_clock), "the windows of the stream go by the clock"),
-        (
-            shared(*pair, catalog=Catalog(late_rows="late")),
-            "late rows of `t` go to a table ('late-rows')",
-        ),
         (shared(*pair, apart=("it goes elsewhere", None)), "it goes elsewhere"),
         (
             shared(*pair, at_rest),
@@ -166,6 +163,21 @@ def test_clocks_late_tables_updates_and_tables_at_rest_keep_streams_apart():
         after, notes = found
         assert all(len(group) == 1 for group in shared_stream_groups(after, Catalog()))
         assert notes[0] == [reason]
+
+
+def test_windows_whose_late_rows_are_kept_share_slices_and_bring_whole_rows():
+    catalog = Catalog(late_rows="too_late")
+    after, notes = shared(
+        window_aggregate(Tumble(MINUTE)), window_aggregate(Tumble(HOUR)), catalog=catalog
+    )
+    assert notes == [[None], [None]]
+    step = lower_stream_set(after, ["minutes", "hours"], catalog, "UTC").shared
+    assert (step.input.late_rows, step.input.carries_late_rows) == ("too_late", True)
+    assert LATE_ROW in step.input.input.sql
+    told = explain_shared(step, 1, 8, "min").splitlines()
+    assert told[-1].endswith(
+        "a row that comes after that is late: counted, and written to too_late"
+    )
 
 
 def test_slices_of_streams_stay_in_state_so_that_they_may_not_be_much_finer():

@@ -65,13 +65,21 @@ SET_QUERIES = {
 
 
 def set_tables(directory: Path) -> str:
-    """The tables of `set`: `readings`, and those that the set writes."""
-    return readings(directory) + "".join(
-        f"""
+    """The tables of `set`: `readings`, those that the set writes, and `too_late`."""
+    late = f"""
+        CREATE TABLE too_late (late_for STRING, v BIGINT, missed_watermark TIMESTAMP(6))
+        WITH ('connector' = 'filesystem', 'path' = '{directory}/late', 'format' = 'parquet');
+    """
+    return (
+        late
+        + readings(directory, ", 'late-rows' = 'too_late'")
+        + "".join(
+            f"""
         CREATE TABLE {name} (k INT, window_end TIMESTAMP(3), n BIGINT, total BIGINT)
         WITH ('connector' = 'filesystem', 'path' = '{directory}/{name}', 'format' = 'parquet');
         """
-        for name in SET_QUERIES
+            for name in SET_QUERIES
+        )
     )
 
 

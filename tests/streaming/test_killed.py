@@ -162,7 +162,7 @@ def between_tables(directory: Path, rng: random.Random) -> Callable[[subprocess.
 def test_inserts_that_share_a_stream_write_the_rows_of_the_batch_though_it_is_killed_five_times(
     fresh_session: sqlwin.Session, tmp_path: Path
 ) -> None:
-    write_input(tmp_path, 14)
+    late = write_input(tmp_path, 14)
     wait = between_tables(tmp_path, random.Random(6))
     assert run_with_kills(tmp_path, "set", 5, wait) == 5
     fresh_session.execute("SET 'execution.runtime-mode' = 'batch'")
@@ -175,6 +175,9 @@ def test_inserts_that_share_a_stream_write_the_rows_of_the_batch_though_it_is_ki
         # What other programs see below the path is the same
         files = (tmp_path / name).rglob("*.parquet")
         assert sum(pq.read_metadata(f).num_rows for f in files) == len(written)
+    # late for the windows of each
+    wanted_late = sorted((name, *row) for name in SET_QUERIES for row in late)
+    assert sorted(map(tuple, fresh_session.sql("SELECT * FROM too_late").collect())) == wanted_late
 
 
 @pytest.mark.spark

@@ -11,9 +11,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+import runtime.sinks.late_rows
 import sqlwin
 from runtime.errors import AnalysisError, CatalogError
-from runtime.sinks.late_rows import LateWriter
 from runtime.streaming.watermarks import FINAL_US
 
 pytestmark = pytest.mark.spark
@@ -115,13 +115,13 @@ def test_rows_too_late_for_every_window_go_to_their_table_also_after_a_restart(
     fresh_session: sqlwin.Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     told: list[dict[int, int]] = []
-    closed_before = LateWriter._closed_before
+    closed_before = runtime.sinks.late_rows.closed_before
 
     def recorded(*args: Any) -> dict[int, int]:
         told.append(closed_before(*args))
         return told[-1]
 
-    monkeypatch.setattr(LateWriter, "_closed_before", recorded)
+    monkeypatch.setattr(runtime.sinks.late_rows, "closed_before", recorded)
     without_x = insert(TUMBLE, "sensor <> 'x'")
     write(tmp_path / "in", *BATCHES[:2])
     *_, first = fresh_session.execute(f"""
@@ -347,8 +347,11 @@ def test_each_insert_of_a_set_writes_its_own_late_rows_and_tells_that_they_are_i
     ]  # fmt: skip
     (other,) = fresh_session.execute("SELECT * FROM others_late")[-1].rows
     assert (other.value, other.missed_watermark, other.late_for) == (7, at(26), "hinted")
+    # the first two share one stream, whose rows the third does not read as they do
+    assert sorted(len(s.setup.inserts) for s in fresh_session.streams.all()) == [0, 2]
     came = [note for note in result.notes if "no time" not in note]
-    assert [note.split(" came")[0] for note in came] == ["4 rows", "1 row", "1 row"]
+    told = [note.split(" came")[0] for note in came]
+    assert told == ["totals: 4 rows", "moving: 1 row", "1 row"]
 
 
 def test_tasks_carry_no_rows_that_the_driver_knows_are_not_late(
@@ -356,7 +359,7 @@ def test_tasks_carry_no_rows_that_the_driver_knows_are_not_late(
 ) -> None:
     write(tmp_path / "in", *BATCHES[:2])
     # what it would not say: then the operator hears of no late row
-    monkeypatch.setattr(LateWriter, "_closed_before", lambda *_: {0: -FINAL_US})
+    monkeypatch.setattr(runtime.sinks.late_rows, "closed_before", lambda *_: {0: -FINAL_US})
     *_, result = fresh_session.execute(tables(tmp_path) + insert(TUMBLE))
     assert result.notes[0].startswith("1 row came")
     assert late_rows(fresh_session) == []

@@ -1,6 +1,7 @@
 """One operator for several windows: each gives what it would give alone, from slices kept once."""
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -14,15 +15,17 @@ from model import (
     Stream,
     partials,
     result_rows,
+    window_ends,
 )
 
 from planner.slice_levels import grid_of
 from runtime.spec import Cumulate, Hop, Tumble, WindowAggregation
-from runtime.stream_spec import StreamReader
-from runtime.streaming.operator import MicroBatch, Status
+from runtime.stream_spec import LATE_ROW, StreamReader
+from runtime.streaming.operator import SLICE_END, LateRows, MicroBatch, Status
 from runtime.streaming.shared_operator import SharedOperator, SharedOperatorSpec
 from runtime.streaming.shared_slices import SharedSpec, common_slices
 from runtime.streaming.watermarks import Heard
+from runtime.windows.aligned import slice_assigner
 
 S = 1000 * MS
 SETS = [
@@ -52,6 +55,9 @@ def reader(name, window, numbers=(0, 1, 2)):
     )
 
 
+RAW = pa.struct([("k", pa.string()), ("at", pa.int64()), ("v", pa.int64())])
+
+
 class Shared:
     """The shared operator, made anew for every micro-batch over one state."""
 
@@ -60,6 +66,8 @@ class Shared:
         self.slices = common_slices(tuple(r.slices for r in self.readers))
         self.store = Memory()
         self.n_late = [0] * len(self.readers)
+        # of each reader the rows that came out late, with the watermark that they missed
+        self.late = [[] for _ in self.readers]
         self.status = []
 
     def micro_batch(self, rows=(), watermark=None):
@@ -73,7 +81,11 @@ class Shared:
             h if h.highest_us == FINAL_US else Heard(0, h.highest_us * MS, h.lowest_us * MS, 1)
             for h in told
         ]
-        batch = MicroBatch(partials(self.slices, list(rows)), told)
+        assigner = slice_assigner(self.slices)
+        times = np.array([row[1] for row in rows], np.int64) * MS
+        raw = pa.array([dict(zip(("k", "at", "v"), row, strict=True)) for row in rows], RAW)
+        every = pa.table({SLICE_END: assigner.slice_end(times), LATE_ROW: raw})
+        batch = MicroBatch(partials(self.slices, list(rows)), told, candidates=[every])
         found = [[] for _ in self.readers]
         self.status = []
         for each in SharedOperator(spec, self.store).process(batch):
@@ -81,6 +93,10 @@ class Shared:
                 assert each.reader == len(self.status)
                 self.status.append(each.result)
                 self.n_late[each.reader] += each.result.n_late
+            elif isinstance(each.result, LateRows):
+                missed = each.result.watermark_us // MS
+                late = each.result.rows.column(LATE_ROW).to_pylist()
+                self.late[each.reader] += [(*row.values(), missed) for row in late]
             else:
                 found[each.reader] += result_rows(each.result)
         return [sorted(rows) for rows in found]
@@ -108,10 +124,18 @@ watermarks = st.one_of(st.none(), st.integers(-220_000, 220_000))
 @settings(max_examples=20, deadline=None)
 def test_every_reader_does_what_the_rules_say_row_by_row(windows, batches):
     shared, models = Shared(*windows), [Model(window) for window in windows]
+    late, before = [[] for _ in windows], None
     for some, watermark in batches:
         found = shared.micro_batch(some, watermark)
         assert found == [sorted(model.micro_batch(some, watermark)) for model in models]
+        for window, rows_of in zip(windows, late, strict=True):
+            ends = [max(window_ends(window, at), default=None) for _, at, _ in some]
+            over = [before is not None and end is not None and end - 1 <= before for end in ends]
+            rows_of += [(*row, before) for row, is_late in zip(some, over, strict=True) if is_late]
+        if watermark is not None:
+            before = watermark if before is None else max(before, watermark)
     assert shared.n_late == [model.n_late for model in models]
+    assert shared.late == late
     assert shared.end() == [sorted(model.micro_batch([], FINAL_US // MS)) for model in models]
     assert shared.n_rows == 0
     assert set(shared.store.blobs) == {"facts"}
