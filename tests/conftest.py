@@ -36,7 +36,7 @@ LONG = {
     "streaming/test_killed.py": ("",),
     "streaming/test_cli_streams.py": ("",),
     "explain/test_analyze_stream.py": ("",),
-    "explain/test_analyze.py": ("a_local_aggregate_of_spark",),
+    "explain/test_analyze.py": ("a_local_aggregate_of_spark", "copied_rows"),
     "streaming/test_clock.py": (
         *("[HOP]", "[SESSION]", "can_be_joined", "early_and_late", "a_wider_window"),
         *("in_the_next_run", "available_now", "computed_again", "wall_clock", "silent_source"),
@@ -56,6 +56,8 @@ LONG = {
         "tasks_carry_no_rows",
     ),
     "streaming/test_combinations.py": ("",),
+    "streaming/test_own_sources.py": ("[pt]",),
+    "streaming/test_stream_sets.py": ("as_if_it_were_alone", "one_table_took"),
     "streaming/test_general_stream.py": ("[clock]", "[named]", "close_without_rows"),
     "test_approximate_aggregates.py": ("",),
     "test_cluster.py": ("",),
@@ -66,7 +68,7 @@ LONG = {
     "docs/test_docs.py": ("print[docs/sql.md]", "print[docs/streaming.md]"),
     "docs/test_terminal.py": ("",),
     "cli/test_help_examples.py": ("",),
-    "cli/test_stream_errors.py": ("a_changed_query",),
+    "cli/test_stream_errors.py": ("a_changed_query", "cannot_be_written"),
     "queries/test_queries.py": (
         *("streaming-cascade", "streaming-several_sinks", "streaming-cumulative_daily_totals"),
         *("streaming-corrections", "streaming-hot_items", "streaming-processing_time"),

@@ -69,10 +69,10 @@ def start_writing_set(rows: DataFrame, parts: Sequence[SetPart], run: StreamRun)
         # several jobs read it, and the state may be written by one alone
         found.persist()
         try:
-            told = found.where(F.col("windows").isNotNull()).select("reader", is_late)
-            kinds = told.distinct().collect()
-            with_rows = {row.reader for row in kinds if not row.is_late}
-            with_late = {row.reader for row in kinds if row.is_late}
+            # a row is a blob of windows: they are few
+            told = found.where(F.col("windows").isNotNull()).select("reader", is_late).collect()
+            with_rows = {row.reader for row in told if not row.is_late}
+            with_late = {row.reader for row in told if row.is_late}
             counts = [
                 # a first micro-batch may be one that was cut short: what it left is replaced
                 writer(part.rows(found), batch) if is_first or number in with_rows else 0

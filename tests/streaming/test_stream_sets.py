@@ -26,7 +26,7 @@ APART = "SET 'sqlwin.optimizer.disabled-rules' = 'share_window_slices';"
 
 
 def write(directory: Path, number: int, seconds: np.ndarray, seed: int) -> None:
-    """A Parquet file, which becomes a micro-batch."""
+    """A Parquet file, one of those of a micro-batch."""
     directory.mkdir(exist_ok=True)
     random = np.random.default_rng(seed)
     start = dt.datetime(2026, 3, 1)  # noqa: DTZ001
@@ -53,12 +53,12 @@ def in_time(directory: Path, numbers: range) -> None:
         write(directory, number, seconds - random.uniform(0, 55, 120) * (seconds > 60), number)
 
 
-def events(directory: Path) -> str:
+def events(directory: Path, per_batch: int = 3) -> str:
     return f"""
         CREATE TABLE events (ts TIMESTAMP(6), k STRING, v BIGINT,
           WATERMARK FOR ts AS ts - INTERVAL '1' MINUTE)
         WITH ('connector' = 'filesystem', 'path' = '{directory}', 'format' = 'parquet',
-              'max-files-per-trigger' = '1');
+              'max-files-per-trigger' = '{per_batch}');
     """
 
 
@@ -141,7 +141,7 @@ def test_rows_are_late_for_each_insert_as_if_it_were_alone(
         late = random.uniform(0, 3600, 80) * (random.random(80) < 0.3)
         write(tmp_path / "in", number, seconds - late, number)
     *_, shared = fresh_session.execute(f"""
-        {events(tmp_path / "in")} {tables("", "'connector' = 'memory'")}
+        {events(tmp_path / "in", 2)} {tables("", "'connector' = 'memory'")}
         {tables("x_", "'connector' = 'memory'")}
         {STREAMING} {statement_set()}
     """)
@@ -187,7 +187,7 @@ def test_a_micro_batch_that_one_table_took_and_another_did_not_is_written_once_t
     fresh_session: sqlwin.Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     files = "'connector' = 'filesystem', 'format' = 'json', 'path' = '" + str(tmp_path) + "/out/{}'"
-    in_time(tmp_path / "in", range(4))
+    in_time(tmp_path / "in", range(3))
     plain, failed = FileSink.write, []
 
     def write_or_fail(sink: FileSink, found: DataFrame, batch: int) -> int:
@@ -198,7 +198,7 @@ def test_a_micro_batch_that_one_table_took_and_another_did_not_is_written_once_t
 
     monkeypatch.setattr(FileSink, "write", write_or_fail)
     fresh_session.execute(f"""
-        {events(tmp_path / "in")} {tables("", files)} {STREAMING}
+        {events(tmp_path / "in", 1)} {tables("", files)} {STREAMING}
         SET 'execution.checkpointing.dir' = '{tmp_path}/checkpoints';
     """)
     with pytest.raises(ExecutionError, match="the disk is full"):
