@@ -102,7 +102,8 @@ def _average(call: AggregateCall) -> AggregatePlan | NotMergeable:
         return NotMergeable(f"AVG of {call.type} has no accumulator")
     (value,) = call.args
     total, count = f"{call.name}$sum", f"{call.name}$count"
-    summed = _double(value) if call.type == "double" else value
+    is_cast = call.type == "double" and call.arg_types != ("double",)
+    summed = _double(value) if is_cast else value
     return AggregatePlan(
         call,
         (

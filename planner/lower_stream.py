@@ -30,6 +30,7 @@ from planner.lower import Labels, Lowering, lower, window_aggregation, window_co
 from planner.physical import Exchange, GlobalWindowAggregate, LocalWindowAggregate
 from planner.row_partials import row_partials
 from planner.sql import alias, column, identifier, to_sql
+from planner.stream_delay import delay_us
 from planner.stream_refusals import (
     GROUP_BY,
     NO_UPDATES,
@@ -315,6 +316,7 @@ class _StreamLowering(Lowering):
             label=self.label(local),
             late_rows=self._late.target if self._late and rows.has_late_rows else None,
             carries_late_rows=self._late is not None,
+            delay_us=delay_us(local, self._catalog) if len(rows.sources) == 1 else None,
         )
 
     def _check(self, node: SqlQuery) -> None:

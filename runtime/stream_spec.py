@@ -88,6 +88,8 @@ class StreamLocalStep:
         label: under which name EXPLAIN ANALYZE counts; empty if it does not.
         late_rows: the table for rows of the input that are too late; None: they are dropped.
         carries_late_rows: whether rows come and go with LATE_ROW.
+        delay_us: the watermark of every row that is kept is so far before its time; None: it has
+            to come with the row.
     """
 
     input: Step
@@ -103,6 +105,7 @@ class StreamLocalStep:
     label: str = ""
     late_rows: str | None = None
     carries_late_rows: bool = False
+    delay_us: int | None = None
 
 
 @dataclass(frozen=True)

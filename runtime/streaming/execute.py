@@ -46,12 +46,13 @@ from runtime.stream_spec import (
 )
 from runtime.streaming.execute_whole import join, rank, regroup
 from runtime.streaming.key_groups import key_group_numbers
-from runtime.streaming.local_plan import LocalSql, local_plan, local_sql
+from runtime.streaming.local_plan import LocalSql, local_plan, local_sql, sent_columns
 from runtime.streaming.local_stage import (
     MESSAGE_DDL,
     ROW_COUNT,
     LocalPlan,
     LocalStage,
+    received,
 )
 from runtime.streaming.operator import OperatorSpec
 from runtime.streaming.options import Firing, StreamOptions
@@ -175,7 +176,9 @@ def local_rows(
         sql = local_sql(local, source, has_clock)
         rows = spark.sql(sql.text)
     rows = options.own_sources.beside(rows, is_cascade=local.is_cascade, has_clock=has_clock)
-    return rows, _local_plan(local, sql, rows.schema, options)
+    plan = _local_plan(local, sql, rows.schema, options)
+    sent = sent_columns(rows.columns, has_watermark=local.delay_us is None)
+    return rows.selectExpr(*sent), plan
 
 
 def goes_by_clock(step: StreamLocalStep, options: StreamOptions) -> bool:
@@ -274,6 +277,7 @@ def run_local(
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         prepare_worker()
+        batches = (received(batch, plan.delay_us) for batch in batches)
         if not plan.keeps_late_rows:
             yield from LocalStage(plan).run(batches)
             return

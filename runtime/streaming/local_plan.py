@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -11,7 +12,7 @@ from runtime.batch.wall_clock import quoted, wall_clock_us_sql
 from runtime.kernels.partial_types import partial_accumulator, partial_types
 from runtime.spec import FIRST_TIME, LAST_TIME, Accumulator, Session
 from runtime.stream_spec import CLOCK, KEEP, LATE_ROW, SOURCE, TIME, WATERMARK, StreamLocalStep
-from runtime.streaming.local_stage import ROW_COUNT, LocalPlan
+from runtime.streaming.local_stage import ALL_SOURCES, NOT_KEPT, ROW_COUNT, LocalPlan
 
 
 @dataclass(frozen=True)
@@ -75,6 +76,28 @@ def local_sql(step: StreamLocalStep, source: str, has_clock: bool = False) -> Lo
     return LocalSql(f"SELECT {', '.join(items)} FROM {source}", tuple(args), tuple(conditions))
 
 
+def sent_columns(columns: Sequence[str], *, has_watermark: bool) -> list[str]:
+    """Rows of `local_sql` in fewer columns: to send one to Python costs as much as to read it.
+
+    SOURCE has KEEP in it, and TIME the watermark of rows that are not kept; see `received`.
+
+    Args:
+        columns: the columns of the rows.
+        has_watermark: whether the watermark has to come with rows that are kept too.
+
+    Returns:
+        Spark SQL of each column that is sent.
+    """
+    keep, source, time, mark = map(quoted, (KEEP, SOURCE, TIME, WATERMARK))
+    number = f"COALESCE({source}, {ALL_SOURCES})"
+    told = {
+        SOURCE: f"CASE WHEN {keep} THEN {number} ELSE {NOT_KEPT} - {number} END AS {source}",
+        TIME: f"CASE WHEN {keep} THEN {time} ELSE {mark} END AS {time}",
+    }
+    left_out = {KEEP} if has_watermark else {KEEP, WATERMARK}
+    return [told.get(name, quoted(name)) for name in columns if name not in left_out]
+
+
 def local_plan(
     step: StreamLocalStep, sql: LocalSql, types: dict[str, str], numbers: tuple[int, ...]
 ) -> LocalPlan:
@@ -116,4 +139,5 @@ def local_plan(
         numbers,
         keeps_late_rows=step.late_rows is not None,
         carries_late_rows=step.carries_late_rows,
+        delay_us=step.delay_us,
     )

@@ -28,6 +28,8 @@ from runtime.windows.aligned import slice_assigner
 
 # The source of a row that ends the input of all sources.
 ALL_SOURCES = -1
+# The number of a source is subtracted from it in rows that are not kept, so that it is below all.
+NOT_KEPT = -3
 # What tells, in place of a source's watermark, when the micro-batch began.
 THE_CLOCK = -2
 # The source in a message whose blob has rows that may be late in place of partials.
@@ -76,6 +78,7 @@ class LocalPlan:
         keeps_late_rows: whether rows that may be late go to the key groups too, as LATE_ROW.
         carries_late_rows: whether rows come with LATE_ROW, and those that were late for an operator
             below are among them.
+        delay_us: how far the watermark of a row is before its time; None: it comes with the row.
     """
 
     window: Window
@@ -90,6 +93,7 @@ class LocalPlan:
     buffer_bytes: int = 64 << 20
     keeps_late_rows: bool = False
     carries_late_rows: bool = False
+    delay_us: int | None = None
 
 
 class InBand:
@@ -296,6 +300,29 @@ class LocalStage:
         for group, part in split_by_bucket(table, bucket_of(keys, table.num_rows, len(numbers))):
             for piece in pieces(pa.Table.from_batches([part])):
                 yield numbers[group], encode_table(piece)
+
+
+def received(batch: pa.RecordBatch, delay_us: int | None) -> pa.RecordBatch:
+    """Rows as `local_sql` has them, from how `sent_columns` has them.
+
+    Args:
+        batch: rows with SOURCE and TIME, and WATERMARK too if there is no delay.
+        delay_us: how far the watermark of a row is before its time.
+    """
+    code = int64_values(batch.column(SOURCE))
+    is_kept = code >= ALL_SOURCES
+    names = batch.schema.names
+    columns = dict(zip(names, batch.columns, strict=True))
+    columns[KEEP] = pa.array(is_kept)
+    columns[SOURCE] = pa.array(np.where(is_kept, code, NOT_KEPT - code), pa.int32())
+    time = columns[TIME]
+    if delay_us is not None:
+        # what is no time is a watermark already
+        behind = np.where(is_kept, delay_us, 0)
+        columns[WATERMARK] = pc.subtract(time, pa.array(behind))
+    if not is_kept.all():
+        columns[TIME] = pc.if_else(columns[KEEP], time, pa.scalar(None, pa.int64()))
+    return pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
 
 
 def message(

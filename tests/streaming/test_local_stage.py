@@ -11,6 +11,7 @@ from runtime.streaming.local_stage import (
     THE_CLOCK,
     LocalPlan,
     LocalStage,
+    received,
 )
 from runtime.streaming.state import decode_table
 from runtime.streaming.watermarks import FINAL_US
@@ -148,3 +149,48 @@ def test_a_key_is_always_in_the_same_group(n_rows):
         for group, some in run(rows)[0].items():
             for row in some:
                 assert groups.setdefault(row["key"], group) == group
+
+
+def sent(rows, has_watermark):
+    """Rows in the columns that are sent, as Spark makes them."""
+    full = batch(rows).to_pydict()
+    codes, times = [], []
+    for keep, source, mark, time in zip(
+        full[KEEP], full[SOURCE], full[WATERMARK], full[TIME], strict=True
+    ):
+        number = ALL_SOURCES if source is None else source
+        codes.append(number if keep else -3 - number)
+        times.append(time if keep else mark)
+    columns = {**full, SOURCE: pa.array(codes, pa.int32()), TIME: pa.array(times, pa.int64())}
+    del columns[KEEP]
+    if not has_watermark:
+        del columns[WATERMARK]
+    names = [name for name in batch(rows).schema.names if name in columns]
+    return pa.RecordBatch.from_pydict({name: columns[name] for name in names})
+
+
+@pytest.mark.parametrize("delay_us", [None, 0, 3])
+@pytest.mark.parametrize("only_kept", [False, True])
+def test_rows_are_received_as_they_were_before_they_were_sent(delay_us, only_kept):
+    before = 1 if delay_us is None else delay_us
+    rows = [
+        (True, 0, 10 - before, 10, "a", 1, True),
+        (True, 1, None, None, "b", 2, False),
+        (True, 0, -7 - before, -7, None, None, None),
+    ]
+    if not only_kept:
+        rows += [
+            (False, 0, 99, None, None, None, None),
+            (False, 1, None, None, "c", 3, True),
+            (False, ALL_SOURCES, 0, None, None, None, None),
+        ]
+    found = received(sent(rows, delay_us is None), delay_us)
+    assert found.select(batch(rows).schema.names).to_pylist() == batch(rows).to_pylist()
+
+
+def test_rows_without_a_source_have_one_that_tells_nothing():
+    row = (True, None, None, 5, "a", 1, True)
+    found = received(sent([row, (False, *row[1:])], True), None)
+    assert found.column(SOURCE).to_pylist() == [ALL_SOURCES, ALL_SOURCES]
+    assert found.column(KEEP).to_pylist() == [True, False]
+    assert found.column(TIME).to_pylist() == [5, None]

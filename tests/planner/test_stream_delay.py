@@ -1,0 +1,68 @@
+"""Where the watermark of a row need not come with it: it is so far before the row's time."""
+
+from __future__ import annotations
+
+import pytest
+from sqlglot import exp
+from test_share_window_slices import COLUMNS, MINUTE, exchange_below, window_aggregate
+
+from planner.catalog import StreamTable
+from planner.logical import Filter, NamedExpr, Project, TableScan
+from planner.physical import LocalWindowAggregate
+from planner.sql import column
+from planner.stream_delay import delay_us
+from runtime.spec import Tumble
+from runtime.table_spec import Watermark
+
+SCAN = TableScan(COLUMNS, "t", exp.select("*").from_("t"))
+SECOND = 1_000_000
+
+
+class Catalog:
+    def __init__(self, watermark: Watermark | None) -> None:
+        self._table = StreamTable("t", watermark)
+
+    def stream(self, name: tuple[str, ...]) -> StreamTable:
+        return self._table
+
+
+def delay(watermark: Watermark | None, over=SCAN) -> int | None:
+    local = exchange_below(window_aggregate(Tumble(MINUTE), over=over)).input
+    assert isinstance(local, LocalWindowAggregate)
+    return delay_us(local, Catalog(watermark))
+
+
+@pytest.mark.parametrize(
+    ("expression", "us"),
+    [
+        ("ts", 0),
+        ("`TS`", 0),
+        ("ts - INTERVAL '5' SECOND", 5 * SECOND),
+        ("ts - INTERVAL '0.25' SECOND", 250_000),
+        ("ts - INTERVAL '1:30' HOUR TO MINUTE", 5_400 * SECOND),
+        ("ts - INTERVAL '2' DAY", 172_800 * SECOND),
+        ("ts - INTERVAL '1' MONTH", None),
+        ("ts + INTERVAL '5' SECOND", None),
+        ("ts - make_dt_interval(0, 0, 0, x)", None),
+        ("DATE_TRUNC('MINUTE', ts)", None),
+        ("other - INTERVAL '5' SECOND", None),
+    ],
+)
+def test_a_plain_watermark_is_so_far_before_the_time(expression: str, us: int | None) -> None:
+    assert delay(Watermark("ts", expression)) == us
+
+
+def test_it_is_not_known_of_another_column_or_without_a_watermark() -> None:
+    assert delay(None) is None
+    assert delay(Watermark("other", "other")) is None
+
+
+def test_filters_and_projections_of_the_column_itself_change_nothing() -> None:
+    watermark = Watermark("ts", "ts - INTERVAL '5' SECOND")
+    filtered = Filter(COLUMNS, SCAN, (exp.maybe_parse("x > 0"),))
+    same = tuple(NamedExpr(each.name, column(each.name)) for each in COLUMNS)
+    assert delay(watermark, filtered) == 5 * SECOND
+    assert delay(watermark, Project(COLUMNS, filtered, same)) == 5 * SECOND
+    shifted = exp.maybe_parse("ts + INTERVAL '1' HOUR")
+    moved = tuple(NamedExpr("ts", shifted) if each.name == "ts" else each for each in same)
+    assert delay(watermark, Project(COLUMNS, SCAN, moved)) is None
