@@ -75,12 +75,13 @@ class ChangedTables:
         name = f"{spec.name} /*+ OPTIONS({told}) */"
         digest = hashlib.sha256(told.encode()).hexdigest()[:12]
         found = ChangedTable(replace(changed, name=name), f"{view}__options_{digest}")
-        self._by_name[name.lower()] = found
+        # a text of Spark's names the view
+        self._by_name |= {name.lower(): found, found.view: found}
         self._of_view.setdefault(view, {})[found.view] = found
         return found
 
     def named(self, name: str) -> ChangedTable | None:
-        """The one of a name that tells the options, in any case; None if there is none."""
+        """The one of a name that tells the options, or of a view, in any case; None: none is."""
         return self._by_name.get(name.lower())
 
     def has_view(self, name: str) -> bool:
@@ -91,7 +92,7 @@ class ChangedTables:
         """Forget those of a table that Spark knows by `view`; the names by which it knows them."""
         forgotten = self._of_view.pop(view, {})
         for changed in forgotten.values():
-            del self._by_name[changed.spec.name.lower()]
+            del self._by_name[changed.spec.name.lower()], self._by_name[changed.view]
         return list(forgotten)
 
 
