@@ -77,6 +77,7 @@ LONG = {
     ),
     "test_windows_against_oracle.py": ("one_phase_and_two_phases_agree",),
     "nexmark/test_nexmark.py": ("query_gives_what", "published_proportions"),
+    "nexmark/test_bench.py": ("[q5]", "[q7]", "[q8]"),
     "repl/test_spark_terminal.py": ("",),
     "runtime/test_spark_session.py": ("executors_import",),
     "runtime/test_arrow_evaluate.py": ("random_expressions_are_sparks[2",),

@@ -45,7 +45,8 @@ class Outcome:
         digest: of the rows that came out.
         n_rows: rows that came in.
         seconds: from the start of the query to its end.
-        batch_seconds: of each micro-batch but the first, which compiles the plan.
+        batch_seconds: of each micro-batch with rows but the first, which compiles the plan.
+        later_seconds: of all micro-batches but the first together, with rows or without.
         state_rows: rows of the state store, at most.
         state_bytes: keys and values of the state store, after the last micro-batch with rows.
         worker_bytes: what the Python workers held together, at most.
@@ -55,6 +56,7 @@ class Outcome:
     n_rows: int
     seconds: float
     batch_seconds: tuple[float, ...]
+    later_seconds: float
     state_rows: int
     state_bytes: int
     worker_bytes: int
@@ -88,26 +90,47 @@ class Engine:
 
 def run(engine: Engine, session: sqlwin.Session, case: Case, files: Files) -> Outcome:
     """All the files, micro-batch by micro-batch; windows that are open at the end stay open."""
-    digest = case.digest.split(", ")
+
+    def state_bytes(checkpoint: Path, progress: Sequence[Any]) -> int:
+        last = [p for p in progress if p["stateOperators"]][-1]
+        return engine.state_bytes(session, checkpoint, last)
+
+    return measure(engine.rows(session, case, files), case.digest.split(", "), state_bytes)
+
+
+def measure(
+    rows: DataFrame,
+    digest: Sequence[str],
+    state_bytes: Callable[[Path, Sequence[Any]], int],
+) -> Outcome:
+    """Run a stream until its input is used up, and throw its rows away.
+
+    Args:
+        rows: the streaming DataFrame.
+        digest: aggregates in Spark SQL that tell one result from another.
+        state_bytes: the state's size by the checkpoint and the progress of each micro-batch.
+    """
     observed = [F.expr(each).alias(f"d{i}") for i, each in enumerate(digest)]
-    rows = engine.rows(session, case, files).observe("digest", *observed)
     checkpoint = Path(tempfile.mkdtemp(prefix="stream-"))
-    writer = rows.writeStream.format("noop").option("checkpointLocation", str(checkpoint))
+    writer = rows.observe("digest", *observed).writeStream.format("noop")
+    writer = writer.option("checkpointLocation", str(checkpoint)).outputMode("append")
     try:
         with workers_peak() as memory:
             started = time.monotonic()
-            query = writer.outputMode("append").trigger(availableNow=True).start()
+            query = writer.trigger(availableNow=True).start()
             query.awaitTermination()
             seconds = time.monotonic() - started
         progress = list(query.recentProgress)
-        last = [p for p in progress if p["stateOperators"]][-1]
         return Outcome(
             digest=_digest(progress, len(digest)),
             n_rows=sum(p["numInputRows"] for p in progress),
             seconds=seconds,
             batch_seconds=tuple(_seconds(p) for p in progress[1:] if p["numInputRows"]),
-            state_rows=max(p["stateOperators"][0]["numRowsTotal"] for p in progress),
-            state_bytes=engine.state_bytes(session, checkpoint, last),
+            later_seconds=sum(map(_seconds, progress[1:])),
+            state_rows=max(
+                sum(operator["numRowsTotal"] for operator in p["stateOperators"]) for p in progress
+            ),
+            state_bytes=state_bytes(checkpoint, progress),
             worker_bytes=memory.together,
         )
     finally:

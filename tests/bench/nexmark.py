@@ -1,0 +1,157 @@
+"""Nexmark's q5, q7, q8 and q11 as streams, beside Spark's own: `python -m tests.bench.nexmark`.
+
+The events are written to Parquet files once. Engines read the same files, as many a micro-batch,
+keep their state in RocksDB with a log of changes, wait for the same watermark and throw their rows
+away. What comes out is summed up on the way, and compared with what DuckDB makes of the query's
+definition before a time is printed. Windows that are open when the input is used up stay open.
+
+Events a second and times of micro-batches leave out the first micro-batch, which starts the
+workers and compiles the plan. The state is told in rows of the state store, at most (of sqlwin
+these are blobs of many rows), and in bytes that were written to it over the whole run.
+
+sqlwin runs the texts in `queries/nexmark`, of q7 the one by rank: no stream can join windows with
+rows of any time. Spark's q5 is one aggregation on another, its q7 the greatest row of a window
+(one of those that tie), its q8 a join of two aggregated streams, its q11 a session_window.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from pyspark.sql import DataFrame
+from rich.console import Console
+from rich.table import Table
+
+import sqlwin
+from tests.bench.nexmark_queries import (
+    QUERIES,
+    SPARK_MILLIS,
+    Events,
+    Query,
+    by_definition,
+    make,
+    spark_rows,
+    sqlwin_rows,
+)
+from tests.bench.stream_engines import CONF, Outcome, measure
+
+Rows = Callable[[sqlwin.Session, Query, Events], DataFrame]
+ENGINES: Mapping[str, Rows] = MappingProxyType({"sqlwin": sqlwin_rows, "spark": spark_rows})
+
+
+def main() -> None:
+    """Run the queries asked for and print the table."""
+    options = _options()
+    console = Console(width=140)
+    with sqlwin.connect(master=options.master, conf=CONF) as session:
+        events = make(session, options.data, options.events, options.batch_events)
+        title = f"{events.number:,} events, micro-batches of {options.batch_events:,}"
+        console.print(run(session, options.query, options.engine, events, title, console))
+
+
+def run(
+    session: sqlwin.Session,
+    queries: Sequence[str],
+    engines: Sequence[str],
+    events: Events,
+    title: str,
+    console: Console,
+) -> Table:
+    """A table with a row for each query and engine; each row is printed as soon as it is there.
+
+    Args:
+        session: a session with the settings of `stream_engines.CONF`.
+        queries: names in QUERIES.
+        engines: names in ENGINES.
+        events: what they read.
+        title: the table's.
+        console: what is printed on.
+    """
+    table = Table(
+        "query", "engine", "events", "events/s", "times sqlwin's", "batches", "batch s, median",
+        "state rows", "MB written to state", "workers MB", title=title,
+    )  # fmt: skip
+    for name in queries:
+        query, own = QUERIES[name], None
+        wanted = by_definition(query, events)
+        for engine in engines:
+            outcome = measure(
+                ENGINES[engine](session, query, events), query.digest(SPARK_MILLIS), _written
+            )
+            if outcome.digest != wanted:
+                console.print(
+                    f"[red]{name}: {engine} {outcome.digest}, by definition {wanted}[/red]"
+                )
+                table.add_row(name, engine, f"{events.number:,}", "differs")
+                continue
+            rate = _rate(outcome, events.number)
+            own = rate if engine == "sqlwin" else own
+            cells = (
+                name,
+                engine,
+                f"{events.number:,}",
+                f"{rate:,.0f}",
+                f"{rate / own:.3f}" if own and engine != "sqlwin" else "",
+                f"{1 + len(outcome.batch_seconds)}",
+                f"{outcome.batch(50):.2f}",
+                f"{outcome.state_rows:,}",
+                f"{outcome.state_bytes / 1e6:.1f}",
+                f"{outcome.worker_bytes / 1e6:,.0f}",
+            )
+            console.print(" | ".join(cells))
+            table.add_row(*cells)
+    return table
+
+
+def _rate(outcome: Outcome, n_events: int) -> float:
+    """Events a second after the first micro-batch; all micro-batches have as many.
+
+    Spark's own count of rows has those twice that are read for both sides of a join.
+    """
+    n_later = len(outcome.batch_seconds)
+    return n_events * n_later / (n_later + 1) / outcome.later_seconds
+
+
+def _written(checkpoint: Path, progress: Sequence[Any]) -> int:
+    """Bytes that went into the state store in a run, as RocksDB counts them."""
+    return sum(
+        int(operator["customMetrics"].get("rocksdbTotalBytesWritten", 0))
+        for each in progress
+        for operator in each["stateOperators"]
+    )
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.bench.nexmark",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--events", type=int, default=5_000_000, help="how many, in full batches")
+    parser.add_argument("--batch-events", type=int, default=500_000, help="events a micro-batch")
+    parser.add_argument("--query", nargs="+", choices=QUERIES, default=list(QUERIES))
+    parser.add_argument(
+        "--engine",
+        type=lambda text: [name for name in text.split(",") if name],
+        default=list(ENGINES),
+        help=f"which of {', '.join(ENGINES)}, with commas",
+    )
+    parser.add_argument("--master", default="local[2]", help="Spark's master")
+    parser.add_argument("--data", type=Path, default=Path("bench-data"), help="where data is kept")
+    options = parser.parse_args()
+    unknown = set(options.engine) - set(ENGINES)
+    if unknown:
+        parser.error(f"no such engine: {', '.join(unknown)}")
+    if options.batch_events < 1_000 or options.batch_events % 1_000:
+        parser.error("--batch-events must be a multiple of 1000")
+    if options.events <= options.batch_events:
+        parser.error("--events must make more than one micro-batch: the first one is not timed")
+    return options
+
+
+if __name__ == "__main__":
+    main()
