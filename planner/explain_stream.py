@@ -131,6 +131,9 @@ def _lines(step: StreamWindowStep, key_groups: int, policy: str) -> Iterator[str
         late, comes = _late(local.window, local.late_rows), "watermark"
     yield _key_groups(local, key_groups)
     yield f"  state: {_state(local.window)}: {_kept(local)}"
+    if local.first is not None:
+        rank = f"{local.first.function} in their slice is above {local.first.last}"
+        yield f"  left out where they are read: rows whose {rank}"
     yield f"  a window comes out when the {comes} reaches its end; {late}"
 
 

@@ -317,6 +317,7 @@ class _StreamLowering(Lowering):
             late_rows=self._late.target if self._late and rows.has_late_rows else None,
             carries_late_rows=self._late is not None,
             delay_us=delay_us(local, self._catalog) if len(rows.sources) == 1 else None,
+            first=local.first,
         )
 
     def _check(self, node: SqlQuery) -> None:

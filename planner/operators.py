@@ -57,6 +57,7 @@ from runtime.spec import (
     Window,
 )
 from runtime.steps import SliceLevel
+from runtime.stream_spec import FirstRows
 
 
 def logical_operators(node: Node) -> list[Operator]:
@@ -135,6 +136,7 @@ def physical_operators(node: Node) -> list[Operator]:
                     "LocalWindowAggregate",
                     groupBy=_names(node.keys),
                     window=window_text(node.window, f"time_col=[{node.time_column}]"),
+                    keeps=None if node.first is None else _first(node.first, node.slice_end),
                     select=[*_items(node.keys), *_partials(node.plans), _slice_end(node.slice_end)],
                 )
             ]
@@ -245,6 +247,15 @@ def _rank(name: str, node: WindowRank) -> Operator:
         partitionBy=node.partition_by,
         orderBy=[unquoted(ordered) for ordered in node.order_by],
         select=[column.name for column in node.schema],
+    )
+
+
+def _first(first: FirstRows, slice_end: str) -> str:
+    """Which rows of a slice are kept, as SQL would say it."""
+    order = [f"{each.column}{' DESC' if each.is_descending else ''}" for each in first.order]
+    by = ", ".join((slice_end, *first.by))
+    return (
+        f"{first.function}() OVER (PARTITION BY {by} ORDER BY {', '.join(order)}) <= {first.last}"
     )
 
 

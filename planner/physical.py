@@ -25,6 +25,7 @@ from runtime.expressions import Expression
 from runtime.scan_spec import ArrowPartial, ScanSource
 from runtime.spec import Accumulator, Window
 from runtime.steps import SliceLevel
+from runtime.stream_spec import FirstRows
 
 __all__ = [
     "Exchange",
@@ -50,7 +51,10 @@ class OnePhaseWindowAggregate(WindowAggregate):
 
 @dataclass(frozen=True)
 class LocalWindowAggregate(UnaryNode):
-    """Rows into partials, one for each key and slice, before the exchange."""
+    """Rows into partials, one for each key and slice, before the exchange.
+
+    With `first` the keys are rows of a stream, of which only those are kept that can be wanted.
+    """
 
     window: Window
     time_column: str
@@ -58,6 +62,7 @@ class LocalWindowAggregate(UnaryNode):
     keys: tuple[NamedExpr, ...]
     plans: tuple[AggregatePlan, ...]
     slice_end: str
+    first: FirstRows | None = field(default=None, kw_only=True)
     time_place: Span | None = field(default=None, compare=False, repr=False, kw_only=True)
 
 

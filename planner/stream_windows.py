@@ -30,6 +30,7 @@ from planner.logical import (
 )
 from planner.physical import GlobalWindowAggregate, LocalWindowAggregate
 from planner.processing_time import is_by_clock
+from planner.rank_order import rank_order
 from planner.row_partials import row_partials
 from planner.shared_partials import share_partials
 from planner.sql import (
@@ -62,7 +63,6 @@ from runtime.stream_spec import (
     LATE_ROW,
     SOURCE,
     WATERMARK,
-    RankOrder,
     StreamJoinStep,
     StreamLocalStep,
     StreamRankStep,
@@ -207,7 +207,7 @@ class _Lowering:
                 items.append(alias(value, name))
             else:
                 check_flat(name, node.input.schema, "ORDER BY", span_of(ordered) or node.place)
-            orders.append(_order(name, ordered))
+            orders.append(rank_order(name, ordered))
         select = exp.Select(expressions=items, from_=exp.From(this=exp.Subquery(this=rows)))
         step = StreamRankStep(
             self._lowerings.sql_step(select),
@@ -371,16 +371,6 @@ def _clocks(node: Node, catalog: Catalog) -> frozenset[str]:
         below = frozenset[str]().union(*(_clocks(n, catalog) for n in node.inputs))
         return below or frozenset(stream.name for stream in streams_of(node, catalog))
     return frozenset[str]().union(*(_clocks(n, catalog) for n in node.inputs))
-
-
-def _order(name: str, ordered: exp.Ordered) -> RankOrder:
-    """As Spark reads it: NULLs are the smallest values unless the text says where they are."""
-    is_descending = bool(ordered.args.get("desc"))
-    text = to_sql(ordered).upper()
-    nulls_first = not is_descending
-    if text.endswith("NULLS FIRST") or text.endswith("NULLS LAST"):
-        nulls_first = text.endswith("NULLS FIRST")
-    return RankOrder(name, is_descending, nulls_first)
 
 
 def _columns(schema: Schema) -> tuple[NamedExpr, ...]:

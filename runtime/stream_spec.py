@@ -71,6 +71,32 @@ class StreamPartial:
 
 
 @dataclass(frozen=True)
+class RankOrder:
+    """A column that ranks rows."""
+
+    column: str
+    is_descending: bool
+    nulls_first: bool
+
+
+@dataclass(frozen=True)
+class FirstRows:
+    """Which rows of a window are wanted of those that are kept: the first ones.
+
+    Attributes:
+        by: the columns in which rows are ranked, beside their windows.
+        order: what ranks them.
+        function: ROW_NUMBER, RANK or DENSE_RANK.
+        last: the last rank that is wanted, from 1.
+    """
+
+    by: tuple[str, ...]
+    order: tuple[RankOrder, ...]
+    function: str
+    last: int
+
+
+@dataclass(frozen=True)
 class StreamLocalStep:
     """Rows of a micro-batch to partials and to watermarks.
 
@@ -90,6 +116,7 @@ class StreamLocalStep:
         carries_late_rows: whether rows come and go with LATE_ROW.
         delay_us: the watermark of every row that is kept is so far before its time; None: it has
             to come with the row.
+        first: the keys are rows, of which a window puts out the first ones; None: all.
     """
 
     input: Step
@@ -106,6 +133,7 @@ class StreamLocalStep:
     late_rows: str | None = None
     carries_late_rows: bool = False
     delay_us: int | None = None
+    first: FirstRows | None = None
 
 
 @dataclass(frozen=True)
@@ -176,15 +204,6 @@ class StreamRegroupStep:
     input: StreamLocalStep
     aggregation: WindowAggregation
     label: str = ""
-
-
-@dataclass(frozen=True)
-class RankOrder:
-    """A column that ranks rows."""
-
-    column: str
-    is_descending: bool
-    nulls_first: bool
 
 
 @dataclass(frozen=True)

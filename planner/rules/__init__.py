@@ -13,6 +13,7 @@ from planner.rules.prune_aggregate_input import prune_aggregate_input
 from planner.rules.pull_window_filter_above_aggregate import pull_window_filter_above_aggregate
 from planner.rules.push_filter_below_window import push_filter_below_window
 from planner.rules.push_local_aggregate_into_scan import push_local_aggregate_into_scan
+from planner.rules.push_rank_into_local_aggregate import push_rank_into_local_aggregate
 from planner.rules.share_window_slices import share_window_slices
 from planner.rules.split_window_aggregate import split_window_aggregate
 
@@ -34,11 +35,18 @@ SHARING_RULE = share_window_slices
 SCAN_STAGES = (
     Stage("scans", (push_local_aggregate_into_scan,)),
     Stage("groupings", (expand_after_local_aggregate,)),
+    Stage("ranks of rows", (push_rank_into_local_aggregate,)),
 )
 
 # What has nothing to do with tables at rest
 STREAM_RULE_NAMES = frozenset(
-    rule.__name__ for rule in (narrow_window_rows, keep_window_rows, keep_session_rows)
+    rule.__name__
+    for rule in (
+        narrow_window_rows,
+        keep_window_rows,
+        keep_session_rows,
+        push_rank_into_local_aggregate,
+    )
 )
 
 RULE_NAMES = (

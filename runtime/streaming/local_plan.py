@@ -140,4 +140,5 @@ def local_plan(
         keeps_late_rows=step.late_rows is not None,
         carries_late_rows=step.carries_late_rows,
         delay_us=step.delay_us,
+        first=step.first,
     )

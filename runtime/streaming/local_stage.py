@@ -20,7 +20,8 @@ from runtime.kernels.blobs import split_by_bucket
 from runtime.kernels.columns import BoolArray, int64_values, one_chunk
 from runtime.kernels.keys import bucket_of
 from runtime.spec import Accumulator, Session, Window, local_window
-from runtime.stream_spec import CLOCK, KEEP, LATE_ROW, SOURCE, TIME, WATERMARK
+from runtime.stream_spec import CLOCK, KEEP, LATE_ROW, SOURCE, TIME, WATERMARK, FirstRows
+from runtime.streaming.first_rows import first_rows
 from runtime.streaming.operator import SLICE_END
 from runtime.streaming.state import encode_table, pieces
 from runtime.streaming.watermarks import FINAL_US
@@ -79,6 +80,7 @@ class LocalPlan:
         carries_late_rows: whether rows come with LATE_ROW, and those that were late for an operator
             below are among them.
         delay_us: how far the watermark of a row is before its time; None: it comes with the row.
+        first: which of the rows that the keys are can be wanted; None: all.
     """
 
     window: Window
@@ -94,6 +96,7 @@ class LocalPlan:
     keeps_late_rows: bool = False
     carries_late_rows: bool = False
     delay_us: int | None = None
+    first: FirstRows | None = None
 
 
 class InBand:
@@ -284,6 +287,8 @@ class LocalStage:
 
     def _messages(self, table: pa.Table) -> Iterator[pa.RecordBatch]:
         """Partials as blobs, one or more for each key group that has any."""
+        if self._plan.first is not None:
+            table = first_rows(table, self._plan.first, self._plan.slice_end, ROW_COUNT)
         count("rows_out", table.num_rows)
         for group, blob in self._by_key_group(table):
             count("blobs_out", 1)

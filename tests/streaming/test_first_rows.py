@@ -1,0 +1,90 @@
+"""Rows that are kept for a Top-N: what goes cannot be in it, and late rows are counted all the same."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from runtime.kernels.ranks import order_codes, ranked_rows
+from runtime.stream_spec import FirstRows, RankOrder
+from runtime.streaming.first_rows import first_rows
+
+ROWS = st.lists(
+    st.tuples(
+        st.integers(1, 3),  # slice
+        st.sampled_from(["a", "b", None]),
+        st.one_of(st.none(), st.integers(-3, 3)),
+        st.floats(allow_nan=True, width=16),
+        st.integers(1, 4),  # how often the row came
+    ),
+    min_size=1,
+    max_size=40,
+)
+
+
+def table(rows: list[tuple[object, ...]]) -> pa.Table:
+    types = [
+        ("slice", pa.int64()),
+        ("k", pa.string()),
+        ("v", pa.int64()),
+        ("x", pa.float64()),
+        ("rows", pa.int64()),
+    ]
+    columns = zip(*rows, strict=True)
+    arrays = [pa.array(c, t) for c, (_, t) in zip(columns, types, strict=True)]
+    ids = pa.array(np.arange(len(rows)))
+    return pa.Table.from_arrays([ids, *arrays], names=["id", *(name for name, _ in types)])
+
+
+def top(rows: pa.Table, first: FirstRows, by: list[str]) -> list[tuple[int, int]]:
+    """(the value of the first order column's code, rank) of what a window puts out, rows copied."""
+    copied = rows.take(pa.array(np.repeat(np.arange(rows.num_rows), rows.column("rows"))))
+    orders = [
+        order_codes(copied.column(o.column), o.is_descending, o.nulls_first) for o in first.order
+    ]
+    groups = [copied.column(name) for name in by] or [pa.array(np.zeros(copied.num_rows))]
+    found, ranks = ranked_rows(groups, orders, copied.num_rows, first.function, (1, first.last))
+    kept = copied.take(pa.array(found)).select([*by, *(o.column for o in first.order)])
+    return sorted(map(repr, zip(kept.to_pylist(), ranks.tolist(), strict=True)))
+
+
+@pytest.mark.parametrize("function", ["ROW_NUMBER", "RANK", "DENSE_RANK"])
+@given(rows=ROWS, last=st.integers(1, 4), by_key=st.booleans(), is_descending=st.booleans())
+def test_the_first_of_a_window_are_among_the_first_of_its_slices(
+    function: str,
+    rows: list[tuple[object, ...]],
+    last: int,
+    by_key: bool,
+    is_descending: bool,
+) -> None:
+    by = ("k",) if by_key else ()
+    order = (RankOrder("v", is_descending, not is_descending), RankOrder("x", False, True))
+    first = FirstRows(by, order, function, last)
+    # rows that are alike come once, as the local stage groups them
+    alike = {row[:-1] if row[3] == row[3] else (*row[:3], "nan"): row for row in rows}
+    every = table(list(alike.values()))
+    counted = every.append_column("copies", every.column("rows"))
+    kept = first_rows(counted, first, "slice", "rows")
+    assert kept.schema == counted.schema
+    assert set(kept.column("id").to_pylist()) <= set(every.column("id").to_pylist())
+    as_they_came = kept.drop_columns(["rows"]).rename_columns(
+        ["rows" if n == "copies" else n for n in kept.column_names if n != "rows"]
+    )
+    assert top(as_they_came, first, list(by)) == top(every, first, list(by))
+
+
+@given(rows=ROWS)
+def test_rows_that_go_are_counted_in_their_slice(rows: list[tuple[object, ...]]) -> None:
+    every = table(rows)
+    first = FirstRows((), (RankOrder("v", True, False),), "ROW_NUMBER", 1)
+    kept = first_rows(every, first, "slice", "rows")
+
+    def counts(of: pa.Table) -> dict[int, int]:
+        grouped = of.group_by("slice").aggregate([("rows", "sum")])
+        return {row["slice"]: row["rows_sum"] for row in grouped.to_pylist()}
+
+    assert counts(kept) == counts(every)
+    assert kept.num_rows == len(counts(every))
