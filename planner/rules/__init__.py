@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from planner.optimizer import Stage
+from planner.rules.convert_join_to_rank import convert_join_to_rank
 from planner.rules.convert_rank_to_deduplicate import convert_rank_to_deduplicate
 from planner.rules.expand_after_local_aggregate import expand_after_local_aggregate
 from planner.rules.fold_window_into_aggregate import fold_window_into_aggregate
@@ -21,6 +22,7 @@ LOGICAL_STAGES = (
     Stage("filters", (push_filter_below_window, pull_window_filter_above_aggregate)),
     Stage("windows", (fold_window_into_aggregate,)),
     Stage("ranks", (convert_rank_to_deduplicate,)),
+    Stage("joins", (convert_join_to_rank,)),
     Stage("row columns", (narrow_window_rows,)),
     Stage("rows", (keep_window_rows,)),
     Stage("rows of sessions", (keep_session_rows,)),
@@ -42,6 +44,7 @@ SCAN_STAGES = (
 STREAM_RULE_NAMES = frozenset(
     rule.__name__
     for rule in (
+        convert_join_to_rank,
         narrow_window_rows,
         keep_window_rows,
         keep_session_rows,

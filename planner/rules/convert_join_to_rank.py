@@ -1,0 +1,205 @@
+"""Windows of a stream joined with their own greatest value: a window Top-1."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from sqlglot import exp
+
+from planner.logical import (
+    Aggregate,
+    AggregateCall,
+    NamedExpr,
+    Node,
+    Project,
+    WindowAggregate,
+    WindowJoin,
+    WindowRank,
+)
+from planner.optimizer import Options, Refusal
+from planner.selections import selected
+from planner.sql import bare_column, column, conjuncts
+from planner.streams import streams_of
+from runtime.spec import Column
+
+_RANK = "$rank"
+# By function: the comparisons of a value with the extreme that only the extreme itself passes
+_PASSES: dict[str, tuple[type[exp.Expr], ...]] = {
+    "MAX": (exp.GTE, exp.EQ),
+    "MIN": (exp.LTE, exp.EQ),
+}
+_MIRRORED: dict[type[exp.Expr], type[exp.Expr]] = {
+    exp.GTE: exp.LTE,
+    exp.LTE: exp.GTE,
+    exp.EQ: exp.EQ,
+}
+
+
+def convert_join_to_rank(node: Node, options: Options) -> Node | Refusal | None:
+    """Rank the rows of a window in place of a join with their own MAX or MIN.
+
+    For an inner join on the window alone of one window aggregation, computed on both sides, with
+    its MAX or MIN by window, where the one value is compared with the other: the rows that pass
+    are those of RANK 1. A stream then reads its input and keeps its state once, not twice.
+
+    Refused where the value may be NULL, for ranks have a place for NULL and comparisons have none.
+    """
+    if not isinstance(node, WindowJoin) or node.join_type != "Inner":
+        return None
+    if options.catalog is None or not streams_of(node, options.catalog):
+        return None
+    extreme = _extreme(node.right)
+    compared = _compared(node)
+    if extreme is None or compared is None:
+        return None
+    value, passed, comparison = compared
+    found = _windows_below(node.left, value)
+    aggregated = _below(node.right, passed)
+    if found is None or aggregated is None or aggregated[1] != extreme.name:
+        return None
+    windows, read = found
+    if comparison not in _PASSES[extreme.function] or not _is_same(windows, extreme.windows):
+        return None
+    if _outputs(extreme.windows, windows)[extreme.read] != read:
+        return None
+    types = {c.name: c.type for c in (*node.left.schema, *node.right.schema)}
+    if types[value] != types[passed]:
+        return None
+    if not _is_never_null(windows, read):
+        return Refusal(f"{value} may be NULL")
+    # the columns of the right: the value itself, or window columns that the left has too
+    equal = {right: left for left, right in (*node.window_keys, (value, passed))}
+    if any(c.name not in equal for c in node.right.schema):
+        return None
+    order = exp.Ordered(this=column(value), desc=extreme.function == "MAX")
+    ranked = WindowRank(
+        (*node.left.schema, Column(_RANK, "int", False)),
+        node.left,
+        node.left_window,
+        "RANK",
+        1,
+        1,
+        tuple(left for left, _ in node.window_keys),
+        (),
+        (order,),
+        _RANK,
+        place=node.place,
+    )
+    items = tuple(NamedExpr(c.name, column(equal.get(c.name, c.name))) for c in node.schema)
+    return Project(node.schema, ranked, items)
+
+
+@dataclass(frozen=True)
+class _Extreme:
+    """The MAX or MIN of a column of windows, by window.
+
+    Attributes:
+        name: what the aggregation calls it.
+        function: MAX or MIN.
+        windows: the window aggregation.
+        read: the column of `windows`.
+    """
+
+    name: str
+    function: str
+    windows: WindowAggregate
+    read: str
+
+
+def _extreme(node: Node) -> _Extreme | None:
+    """What a side of a join is below its projections."""
+    while (below := selected(node)) is not None:
+        node = below[0]
+    if not isinstance(node, Aggregate) or len(node.calls) != 1:
+        return None
+    (call,) = node.calls
+    if call.function not in _PASSES or call.condition is not None or len(call.args) != 1:
+        return None
+    argument = bare_column(call.args[0])
+    found = None if argument is None else _windows_below(node.input, argument)
+    if found is None:
+        return None
+    windows, read = found
+    window_columns = {key.name for key in windows.window_keys}
+    for key in node.keys:
+        name = bare_column(key.expr)
+        by = None if name is None else _below(node.input, name)
+        if by is None or by[1] not in window_columns:
+            return None
+    return _Extreme(call.name, call.function, windows, read)
+
+
+def _compared(node: WindowJoin) -> tuple[str, str, type[exp.Expr]] | None:
+    """(column of the left, column of the right, how they are compared), if that is all of ON."""
+    if node.condition is None:
+        return (*node.keys[0], exp.EQ) if len(node.keys) == 1 else None
+    parts = list(conjuncts(node.condition))
+    if node.keys or len(parts) != 1 or type(parts[0]) not in _MIRRORED:
+        return None
+    kind = type(parts[0])
+    first, second = bare_column(parts[0].this), bare_column(parts[0].expression)
+    if first is None or second is None:
+        return None
+    if _spelled(node.left, first) is None:
+        first, second, kind = second, first, _MIRRORED[kind]
+    left, right = _spelled(node.left, first), _spelled(node.right, second)
+    return None if left is None or right is None else (left, right, kind)
+
+
+def _spelled(node: Node, name: str) -> str | None:
+    """A column of a node as its schema spells it."""
+    return next((c.name for c in node.schema if c.name.lower() == name.lower()), None)
+
+
+def _below(node: Node, name: str) -> tuple[Node, str] | None:
+    """The node below selections, and the column of it that is handed on under this name."""
+    while (found := selected(node)) is not None:
+        node, columns = found
+        if name.lower() not in columns:
+            return None
+        name = columns[name.lower()]
+    spelled = _spelled(node, name)
+    return None if spelled is None else (node, spelled)
+
+
+def _windows_below(node: Node, name: str) -> tuple[WindowAggregate, str] | None:
+    found = _below(node, name)
+    if found is None or not isinstance(found[0], WindowAggregate):
+        return None
+    return found[0], found[1]
+
+
+def _is_same(left: WindowAggregate, right: WindowAggregate) -> bool:
+    """Whether two window aggregations put out the same rows, whatever their columns' names."""
+
+    def shape(node: WindowAggregate) -> WindowAggregate:
+        return replace(
+            node,
+            schema=(),
+            keys=tuple(replace(key, name="") for key in node.keys),
+            window_keys=(),
+            calls=(),
+        )
+
+    return shape(left) == shape(right)
+
+
+def _outputs(node: WindowAggregate, other: WindowAggregate) -> dict[str, str | None]:
+    """For each column of a window aggregation the one of the other that is equal to it."""
+    keys = {k.name: o.name for k, o in zip(node.keys, other.keys, strict=True)}
+    by_role = {key.role: key.name for key in other.window_keys}
+    by_call = {_nameless(call): call.name for call in other.calls}
+    return {
+        **keys,
+        **{key.name: by_role.get(key.role) for key in node.window_keys},
+        **{call.name: by_call.get(_nameless(call)) for call in node.calls},
+    }
+
+
+def _nameless(call: AggregateCall) -> AggregateCall:
+    return replace(call, name="", text="")
+
+
+def _is_never_null(windows: WindowAggregate, name: str) -> bool:
+    call = next((call for call in windows.calls if call.name == name), None)
+    return call is not None and call.function == "COUNT"

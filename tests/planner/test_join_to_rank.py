@@ -1,0 +1,162 @@
+"""Joins of a stream's windows with their own greatest value, which become ranks."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from sqlglot import exp
+
+from planner.catalog import StreamTable
+from planner.logical import (
+    Aggregate,
+    AggregateCall,
+    AttachedWindow,
+    Filter,
+    NamedExpr,
+    Node,
+    Project,
+    TableScan,
+    WindowAggregate,
+    WindowJoin,
+    WindowKey,
+    WindowRank,
+)
+from planner.optimizer import Options, Refusal
+from planner.rules.convert_join_to_rank import convert_join_to_rank
+from planner.sql import column, to_sql
+from runtime.spec import Column, Hop, Tumble, Window
+
+WINDOW = Hop(2_000_000, 10_000_000)
+COLUMNS = (Column("ts", "timestamp_ntz"), Column("k", "int"), Column("x", "bigint"))
+
+
+class Catalog:
+    """A stream `events`; `names` is at rest."""
+
+    def stream(self, name: tuple[str, ...]) -> StreamTable | None:
+        return StreamTable("events", None) if name == ("events",) else None
+
+
+OPTIONS = Options(catalog=Catalog())  # type: ignore[arg-type]  # streams alone are asked for
+
+
+def call(function: str, argument: str | None, name: str) -> AggregateCall:
+    args = (exp.Star() if argument is None else column(argument),)
+    expr = exp.Anonymous(this=function, expressions=list(args))
+    return AggregateCall(name, function, expr, args, to_sql(expr), "bigint")
+
+
+def windows(
+    *calls: AggregateCall, window: Window = WINDOW, table: str = "events"
+) -> WindowAggregate:
+    """An aggregation by `k` and window, with the columns k, s, e and those of the calls."""
+    scan = TableScan(COLUMNS, table, exp.select("*").from_(table))
+    schema = (
+        Column("k", "int"),
+        Column("s", "timestamp_ntz", False),
+        Column("e", "timestamp_ntz", False),
+        *(Column(each.name, each.type) for each in calls),
+    )
+    keys = (NamedExpr("k", column("k")),)
+    roles = (WindowKey("s", "start"), WindowKey("e", "end"))
+    return WindowAggregate(schema, scan, window, "ts", "timestamp_ntz", keys, roles, calls)
+
+
+def renamed(node: Node, **names: str) -> Project:
+    """The columns of a node that are named, under these names."""
+    types = {c.name: c for c in node.schema}
+    schema = tuple(replace(types[old], name=new) for new, old in names.items())
+    return Project(schema, node, tuple(NamedExpr(n, column(o)) for n, o in names.items()))
+
+
+def greatest(of: Node, function: str = "MAX", argument: str = "n") -> Project:
+    """MAX of a column by window, with the columns s0, e0 and most."""
+    extreme = call(function, argument, "most")
+    types = {c.name: c for c in of.schema}
+    schema = (types["s"], types["e"], Column("most", types[argument].type))
+    by = tuple(NamedExpr(name, column(name)) for name in ("s", "e"))
+    return renamed(Aggregate(schema, of, by, (extreme,)), s0="s", e0="e", most="most")
+
+
+def joined(left: Node, right: Node, on: str | None, keys: tuple[tuple[str, str], ...] = ()) -> Node:
+    return WindowJoin(
+        left.schema + right.schema,
+        left,
+        right,
+        "Inner",
+        AttachedWindow(WINDOW, "s", "e", None),
+        AttachedWindow(WINDOW, "s0", "e0", None),
+        (("s", "s0"), ("e", "e0")),
+        keys,
+        None if on is None else exp.maybe_parse(on),
+    )
+
+
+COUNTS = windows(call("COUNT", None, "n"))
+# The same once more, under another name
+AGAIN = renamed(windows(call("COUNT", None, "m")), s="s", e="e", n="m")
+
+
+@pytest.mark.parametrize("on", ["n >= most", "most <= n", "n = most", "N >= Most", None])
+def test_what_passes_the_greatest_value_has_rank_1(on: str | None) -> None:
+    keys = () if on else (("n", "most"),)
+    join = joined(COUNTS, greatest(AGAIN), on, keys)
+    after = convert_join_to_rank(join, OPTIONS)
+    assert isinstance(after, Project) and after.schema == join.schema
+    assert [(item.name, item.expr.name) for item in after.items] == [
+        ("k", "k"), ("s", "s"), ("e", "e"), ("n", "n"), ("s0", "s"), ("e0", "e"), ("most", "n"),
+    ]  # fmt: skip
+    rank = after.input
+    assert isinstance(rank, WindowRank) and rank.input is COUNTS
+    assert (rank.rank_type, rank.rank_start, rank.rank_end) == ("RANK", 1, 1)
+    assert (rank.window_columns, rank.partition_by) == (("s", "e"), ())
+    assert [to_sql(order) for order in rank.order_by] == ["`n` DESC"]
+
+
+def test_the_least_value_ranks_upwards() -> None:
+    after = convert_join_to_rank(joined(COUNTS, greatest(AGAIN, "MIN"), "n <= most"), OPTIONS)
+    assert isinstance(after, Project) and isinstance(after.input, WindowRank)
+    assert [to_sql(order) for order in after.input.order_by] == ["`n` ASC NULLS LAST"]
+
+
+def test_a_value_that_may_be_null_stays_in_the_join() -> None:
+    sums = windows(call("SUM", "x", "n"))
+    after = convert_join_to_rank(joined(sums, greatest(sums), "n >= most"), OPTIONS)
+    assert after == Refusal("n may be NULL")
+
+
+OTHERS = {
+    "another comparison": joined(COUNTS, greatest(AGAIN), "n > most"),
+    "the wrong way round": joined(COUNTS, greatest(AGAIN), "n <= most"),
+    "one more condition": joined(COUNTS, greatest(AGAIN), "n >= most AND k > 1"),
+    "no condition": joined(COUNTS, greatest(AGAIN), None),
+    "a computed side": joined(COUNTS, greatest(AGAIN), "n + 1 >= most"),
+    "another column": joined(COUNTS, greatest(AGAIN), "k >= most"),
+    "other windows": joined(
+        COUNTS, greatest(windows(call("COUNT", None, "n"), window=Tumble(10_000_000))), "n >= most"
+    ),
+    "another aggregate": joined(
+        COUNTS, greatest(windows(call("COUNT", "x", "n"))), "n >= most"
+    ),
+    "another table": joined(
+        COUNTS, greatest(windows(call("COUNT", None, "n"), table="names")), "n >= most"
+    ),
+    "a filter on one side": joined(
+        Filter(COUNTS.schema, COUNTS, (exp.maybe_parse("k > 1"),)), greatest(AGAIN), "n >= most"
+    ),
+    "tables at rest": joined(
+        windows(call("COUNT", None, "n"), table="names"),
+        greatest(windows(call("COUNT", None, "n"), table="names")),
+        "n >= most",
+    ),
+    "a left join": replace(
+        joined(COUNTS, greatest(AGAIN), "n >= most"),  # type: ignore[type-var]
+        join_type="LeftOuter",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_other_joins_stay(name: str) -> None:
+    assert convert_join_to_rank(OTHERS[name], OPTIONS) is None
