@@ -131,7 +131,7 @@ def _options() -> argparse.Namespace:
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--events", type=int, default=5_000_000, help="how many, in full batches")
+    parser.add_argument("--events", type=int, default=4_000_000, help="how many, in full batches")
     parser.add_argument("--batch-events", type=int, default=500_000, help="events a micro-batch")
     parser.add_argument("--query", nargs="+", choices=QUERIES, default=list(QUERIES))
     parser.add_argument(
