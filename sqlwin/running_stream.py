@@ -130,7 +130,7 @@ class Stream:
             progress = list(self.query.recentProgress)
         except PySparkException:
             progress = []
-        return stream_status(progress, self.setup.source_names, self.tally)
+        return stream_status(progress, self.setup.source_names, self.tally, self.run.reads)
 
     def failure(self) -> str:
         """What it failed with, in one line; empty if it did not."""

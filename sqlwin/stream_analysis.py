@@ -28,7 +28,7 @@ from runtime.spark_nodes import SparkNode
 from runtime.spark_status import SparkFigures, StageFigures, Watch
 from runtime.streaming.heartbeat import is_heartbeat
 from runtime.streaming.local_stage import SOURCE_ROWS
-from runtime.streaming.status import OperatorStatus, counted_rows, state_sizes
+from runtime.streaming.status import OperatorStatus, counted_rows, rows_read, state_sizes
 from sqlwin.analysis import Json, analysis_document, refuse_remote, stage_operators
 from sqlwin.running_stream import Stream, apart
 from sqlwin.stream_plans import Measuring
@@ -155,13 +155,13 @@ class _Reports:
                 phases[word] = phases.get(word, 0.0) + durations[name] / 1_000
         # what tells the end of the input and the clock is read too, but is no row
         end_of_input = stream.checkpoint.end_of_input
-        read = [
-            source
-            for source in progress["sources"]
-            if end_of_input not in str(source["description"]) and not is_heartbeat(source)
-        ]
+
+        def is_own(source: Mapping[str, Any]) -> bool:
+            return end_of_input in str(source["description"]) or is_heartbeat(source)
+
+        read = [source for source in progress["sources"] if not is_own(source)]
         return _Batch(
-            sum(int(source["numInputRows"] or 0) for source in read),
+            rows_read(progress, stream.run.reads, is_own),
             any("FileStreamSource" in str(source["description"]) for source in read),
             durations.get("triggerExecution", 0) / 1_000,
             phases,

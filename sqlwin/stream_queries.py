@@ -23,6 +23,7 @@ from runtime.spark_files import files_at
 from runtime.stream_spec import ROW_KIND, StreamLocalStep
 from runtime.streaming.options import StreamOptions
 from runtime.streaming.own_sources import OwnSources
+from runtime.streaming.source_reads import reads_of_sources
 from runtime.table_spec import TableSpec
 from sqlwin.inserts import arranged
 from sqlwin.late_rows import late_columns, late_target
@@ -149,7 +150,12 @@ class StreamQueries:
         def prepare(options: StreamOptions) -> Callable[[StreamRun], Any]:
             keeps_late_rows = late is not None
             rows = self.plans.dataframe(plan, options, measuring, keeps_late_rows=keeps_late_rows)
-            return lambda run: start(rows, run)
+
+            def start_counted(run: StreamRun) -> Any:
+                run.reads = reads_of_sources(rows)
+                return start(rows, run)
+
+            return start_counted
 
         return self.begin(
             StreamJob(

@@ -18,6 +18,7 @@ from runtime.sinks.streaming import StreamRun, check_sink
 from runtime.steps import Step
 from runtime.streaming.execute_shared import SharedWindows, of_windows, shared_windows
 from runtime.streaming.options import StreamOptions
+from runtime.streaming.source_reads import reads_of_sources
 from runtime.table_spec import TableSpec
 from sqlwin.inserts import arranged
 from sqlwin.running_stream import Explained, Stream, StreamPart
@@ -98,7 +99,12 @@ def start_set(
             _part(queries, each, step, shared, number, late[number])
             for number, (each, step) in enumerate(zip(inserts, steps.results, strict=True))
         ]
-        return lambda run: start_writing_set(shared.rows, parts, run)
+
+        def start(run: StreamRun) -> Any:
+            run.reads = reads_of_sources(shared.rows)
+            return start_writing_set(shared.rows, parts, run)
+
+        return start
 
     local = steps.shared.input
     sources = [source.name for source in local.sources]

@@ -41,6 +41,7 @@ class StreamRun:
         writer: tells the stream from others that write to the same place.
         n_rows: rows written in this run; None if the sink does not tell.
         written: the same for each table, where there are several.
+        reads: how often each of its sources is read, see `reads_of_sources`.
         error: what a micro-batch failed with, as it was raised: Spark keeps its text alone.
         late: where late rows go; None: they are dropped.
         query: the stream, once it is known.
@@ -55,6 +56,7 @@ class StreamRun:
     late: LateTable | None = None
     query: StreamingQuery | None = None
     written: list[int | None] = field(default_factory=list)
+    reads: tuple[int, ...] = ()
 
 
 def check_sink(spec: TableSpec, *, overwrite: bool, emits_updates: bool) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import datetime as dt
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,6 +30,7 @@ _METRIC = "sqlwin.window."
 ROWS_METRIC = "sqlwin.rows."
 # A watermark this high comes from the end of the input alone
 _END_US = 2**61
+IsOwn = Callable[[Mapping[str, Any]], bool]
 _EPOCH = dt.datetime(1970, 1, 1)  # noqa: DTZ001  # wall-clock arithmetic
 
 
@@ -145,7 +146,10 @@ class Tally:
 
 
 def stream_status(
-    progress: Sequence[Mapping[str, Any]], source_names: Sequence[Sequence[str]], tally: Tally
+    progress: Sequence[Mapping[str, Any]],
+    source_names: Sequence[Sequence[str]],
+    tally: Tally,
+    reads: Sequence[int] = (),
 ) -> StreamStatus:
     """What the progress of a query tells.
 
@@ -153,6 +157,7 @@ def stream_status(
         progress: Spark's reports of the micro-batches that it has kept, which are added to `tally`.
         source_names: for each window operator, the names of its sources.
         tally: what is added up over the whole run.
+        reads: how often each source is read, see `reads_of_sources`; empty: as Spark counts.
     """
     if not progress:
         return StreamStatus()
@@ -165,11 +170,10 @@ def stream_status(
         if metrics:
             dropped = tally.n_late[number], tally.n_null_times[number]
             operators.append(_operator(metrics[-1], names, *dropped))
-    beats = [source for source in last.get("sources") or () if is_heartbeat(source)]
     return StreamStatus(
         batch=int(last["batchId"]),
-        rows_per_second=_less(last, beats, "processedRowsPerSecond"),
-        n_input_rows=int(_less(last, beats, "numInputRows")),
+        rows_per_second=_read_once(last, "processedRowsPerSecond", reads),
+        n_input_rows=round(_read_once(last, "numInputRows", reads)),
         batch_seconds=int(last["durationMs"].get("triggerExecution", 0)) / 1_000,
         operators=tuple(operators),
     )
@@ -285,9 +289,32 @@ def span(time_us: int) -> str:
     return f"{hours} h {minutes:02d} min" if hours < 48 else f"{hours // 24} d {hours % 24} h"
 
 
-def _less(progress: Mapping[str, Any], beats: Sequence[Mapping[str, Any]], figure: str) -> float:
-    """A figure of a micro-batch, without what its heartbeats have to it."""
-    return float(progress.get(figure) or 0) - sum(float(beat.get(figure) or 0) for beat in beats)
+def rows_read(progress: Mapping[str, Any], reads: Sequence[int], is_own: IsOwn) -> int:
+    """Rows that a micro-batch read, each once.
+
+    Args:
+        progress: Spark's report of it.
+        reads: how often each source is read, see `reads_of_sources`; empty: as Spark counts.
+        is_own: whether a source in the report is one whose rows tell something, and are no rows.
+    """
+    return round(_read_once(progress, "numInputRows", reads, is_own))
+
+
+def _read_once(
+    progress: Mapping[str, Any],
+    figure: str,
+    reads: Sequence[int],
+    is_own: IsOwn = is_heartbeat,
+) -> float:
+    """A figure of a micro-batch about rows, as it were if each was read once."""
+    sources = progress.get("sources") or ()
+    times = reads if len(reads) == len(sources) else [1] * len(sources)
+    # Spark's sum is not always that of the sources: from it is taken what is too much
+    too_much = 0.0
+    for source, n_times in zip(sources, times, strict=True):
+        found = float(source.get(figure) or 0)
+        too_much += found if is_own(source) else found * (1 - 1 / n_times)
+    return max(float(progress.get(figure) or 0) - too_much, 0.0)
 
 
 def watermark_after(progress: Mapping[str, Any], number: int) -> int | None:

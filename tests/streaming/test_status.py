@@ -20,6 +20,10 @@ from runtime.streaming.status import (
 
 HOUR = 3_600_000_000
 MAX = 2**63 - 1
+BEAT = (
+    "RatePerMicroBatchStream[rowsPerBatch=1, numPartitions=1, startTimestamp=0, "
+    "advanceMsPerBatch=0]"
+)
 
 
 def source(name: str, watermark_us: int | None, is_idle: bool = False) -> SourceStatus:
@@ -125,3 +129,32 @@ def test_times_and_lengths_read_well() -> None:
     assert [span(s * 1_000_000) for s in (1, 59, 61, 3_660, 200_000)] == [
         "1.0 s", "59 s", "1 min 01 s", "1 h 01 min", "2 d 7 h",
     ]  # fmt: skip
+
+
+def test_rows_of_a_source_that_is_read_several_times_count_once() -> None:
+    def reported(description: str, n_rows: int) -> dict[str, Any]:
+        rate = n_rows / 2
+        return {
+            "description": description,
+            "numInputRows": n_rows,
+            "processedRowsPerSecond": rate,
+        }
+
+    def rows(reads: tuple[int, ...], *sources: dict[str, Any]) -> tuple[int, float]:
+        total = sum(each["numInputRows"] for each in sources)
+        progress = {
+            "batchId": 1,
+            "numInputRows": total,
+            "processedRowsPerSecond": total / 2,
+            "durationMs": {},
+            "sources": sources,
+        }
+        status = stream_status([progress], [], Tally(0), reads)
+        return status.n_input_rows, status.rows_per_second
+
+    bids, asks, beat = reported("bids", 60), reported("asks", 7), reported(BEAT, 1)
+    assert rows((2, 1, 1), bids, asks, beat) == (37, 18.5)
+    # two sources that read the same, one of them twice
+    assert rows((3, 3), bids, reported("bids", 30)) == pytest.approx((30, 15.0))
+    # a plan that does not tell of them all is not gone by
+    assert rows((2,), bids, asks) == (67, 33.5)
