@@ -17,6 +17,7 @@ and the lines after it are any of
 
     from: TEXT      only the part of the output from the line that begins with TEXT to a blank line
     to: TEXT        ... to the line that begins with TEXT; `(end)` is the end of the output
+    before: TEXT    ... to the last line above the line that begins with TEXT that is not blank
     line: TEXT      only the line that begins with TEXT, without what draws a tree before it
     until: TEXT     the statement is typed again until its output has this
     varying: A, B   values of these kinds differ from run to run, see VARYING
@@ -58,6 +59,8 @@ VARYING = {
     "value": r"\b\d+L\b",
     # the slowest task by the median one
     "skew": r"\d+\.\d+x",
+    # what micro-batches spent their time on, the longest first
+    "phase": r"\b(?:computing|planning|writing the log|looking for input)(?= <duration>| \d)",
     # drawn by the clock
     "spinner": r"[⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏]",
 }
@@ -66,7 +69,7 @@ _BLOCK = re.compile(
     r"^(?P<fence>```)(?P<language>\w*)\n(?P<text>.*?)^```$\n?",
     re.DOTALL | re.MULTILINE,
 )
-_FIELD = re.compile(r"(from|to|line|until|typed|varying|input): ?(.*)")
+_FIELD = re.compile(r"(from|to|before|line|until|typed|varying|input): ?(.*)")
 
 T = TypeVar("T")
 
@@ -108,6 +111,10 @@ class Block:
             lines = lines[lines.index(_first(lines, self.fields["from"])) :]
         if "to" in self.fields and self.fields["to"] != "(end)":
             lines = lines[: lines.index(_first(lines, self.fields["to"])) + 1]
+        elif "before" in self.fields:
+            lines = lines[: lines.index(_first(lines, self.fields["before"]))]
+            while lines and not lines[-1]:
+                lines.pop()
         elif "from" in self.fields and "to" not in self.fields and "" in lines:
             lines = lines[: lines.index("")]
         return "".join(f"{line}\n" for line in lines)
