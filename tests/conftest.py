@@ -52,7 +52,8 @@ LONG = {
     "streaming/test_stream_sql.py": ("[no window]", "[hop]", "resumes_where_it_stopped"),
     "streaming/test_late_tables.py": (
         *("too_late_for_every", "some_window_takes", "allowed_lateness", "of_several_tables"),
-        *("[group window]", "[rows]", "[again]", "[top n]", "[sets]", "[beside]", "[self join]"),
+        *("[group window]", "[rows]", "[again]", "[top n]", "[sets]", "[beside]"),
+        *("[join]", "[self join]"),
         "tasks_carry_no_rows",
     ),
     "streaming/test_combinations.py": ("",),
