@@ -63,7 +63,8 @@ def _duckdb(query: str | None, case: Case) -> Engine | None:
     import duckdb
 
     con = duckdb.connect()
-    con.execute("SET TimeZone = 'UTC'; SET threads = 2")
+    # by itself it takes most of the memory, of which Spark has half
+    con.execute("SET TimeZone = 'UTC'; SET threads = 2; SET memory_limit = '6GB'")
     return Engine(
         run=lambda: con.execute(f"CREATE OR REPLACE TEMP TABLE result AS {query}"),
         digest=lambda: _numbers(
