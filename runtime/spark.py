@@ -162,9 +162,6 @@ def _defaults(master: str) -> dict[str, str]:
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.adaptive.enabled": "true",
         "spark.sql.execution.arrow.pyspark.enabled": "true",
-        # rows go to Python in batches of so many, or of 64 MB: ten times Spark's own, since what is
-        # done with a batch has a price that small ones pay too often
-        "spark.sql.execution.arrow.maxRecordsPerBatch": "100000",
         # Where a worker crashed: its Python stack comes with the error.
         "spark.sql.execution.pyspark.udf.faulthandler.enabled": "true",
     }

@@ -30,6 +30,8 @@ CONF = {
         "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
     ),
     "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
+    # as sqlwin sets it for the streams that it starts
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "100000",
     "spark.sql.streaming.numRecentProgressUpdates": "1000000",
     "spark.sql.session.timeZone": "UTC",
 }
