@@ -357,7 +357,8 @@ def test_explain_shows_what_keeps_no_state(streams):
     streams.table("events", SCHEMA, "ts")
     for name, head in (
         ("top n", "WindowRank(partitionBy=[window_start, window_end], ranks=[RANK 1 to 2]):"),
-        ("the item with the most, by a join of windows", "WindowRegroup(groupBy=["),
+        ("the item with the most, by a join of windows", "WindowRank(partitionBy=["),
+        ("the same window again, and a wider one behind it", "WindowRegroup(groupBy=["),
         ("a full join of windows", "WindowJoin(joinType=[FullOuter], on=["),
     ):
         lines = explain_stream(streams.step(QUERIES[name]), 8, "min").splitlines()
