@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import TypeVar
 
 from pyspark.sql import SparkSession
+from pyspark.sql.conf import RuntimeConfig
 
 from runtime.sources.filesystem_stream import monitor_interval_us
 from runtime.spark import stream_partitions
@@ -16,6 +18,15 @@ from sqlwin.config import Config
 # Groups of keys for each task. The windows of one are in memory at a time; but each takes some
 # milliseconds of every micro-batch, however few rows it has.
 KEY_GROUPS_PER_PARTITION = 2
+
+_SHUFFLE_PARTITIONS = "spark.sql.shuffle.partitions"
+# Spark sends rows to Python in batches of so many at most, or of 64 MB. Those that it takes by
+# itself are small for what is done with each, so they are larger here unless somebody chose.
+_ARROW_ROWS = "spark.sql.execution.arrow.maxRecordsPerBatch"
+_SPARKS_ARROW_ROWS = "10000"
+_OUR_ARROW_ROWS = "100000"
+
+T = TypeVar("T")
 
 
 def stream_options(config: Config, key_groups: int = 1, partitions: int = 1) -> StreamOptions:
@@ -71,3 +82,24 @@ def _firing(config: Config, kind: str) -> Firing:
     if not config.get(f"table.exec.emit.{kind}.enabled"):
         return Firing(rows=rows)
     return Firing(int(config.get(f"table.exec.emit.{kind}.delay")), rows)
+
+
+def with_stream_settings(conf: RuntimeConfig, partitions: int, start: Callable[[], T]) -> T:
+    """Start a query under the settings that Spark takes over from its session at that moment.
+
+    Args:
+        conf: the session's settings, which are as they were when this returns.
+        partitions: over how many tasks the state of the query is spread.
+        start: starts it.
+    """
+    chosen = {_SHUFFLE_PARTITIONS: str(partitions)}
+    if conf.get(_ARROW_ROWS) == _SPARKS_ARROW_ROWS:
+        chosen[_ARROW_ROWS] = _OUR_ARROW_ROWS
+    before = {key: str(conf.get(key)) for key in chosen}
+    try:
+        for key, value in chosen.items():
+            conf.set(key, value)
+        return start()
+    finally:
+        for key, value in before.items():
+            conf.set(key, value)

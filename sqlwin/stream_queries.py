@@ -32,16 +32,14 @@ from sqlwin.running_stream import Explained, Setup, Stream
 from sqlwin.stream_checkpoints import Place, lasting_place, opened_checkpoint, temporary_place
 from sqlwin.stream_identity import identity_of
 from sqlwin.stream_listener import tally_batches
-from sqlwin.stream_options import planned_options, stream_options, trigger_us
+from sqlwin.stream_options import (
+    planned_options,
+    stream_options,
+    trigger_us,
+    with_stream_settings,
+)
 from sqlwin.stream_plans import Measuring, StreamPlans
 from sqlwin.streams import Streams
-
-_SHUFFLE_PARTITIONS = "spark.sql.shuffle.partitions"
-# Spark sends rows to Python in batches of so many at most, or of 64 MB. Those that it takes by
-# itself are small for what is done with each, so they are larger here unless somebody chose.
-_ARROW_ROWS = "spark.sql.execution.arrow.maxRecordsPerBatch"
-_SPARKS_ARROW_ROWS = "10000"
-_OUR_ARROW_ROWS = "100000"
 
 
 @dataclass(frozen=True)
@@ -228,7 +226,7 @@ class StreamQueries:
             late_table=None if job.late is None else job.late.spec.name,
             inserts=job.inserts,
         )
-        query = self._with_settings(checkpoint.partitions, lambda: start(run))
+        query = with_stream_settings(self._spark.conf, checkpoint.partitions, lambda: start(run))
         stream = Stream(number, setup, query, run, checkpoint, identity, files)
         tally_batches(self._spark, stream.run_id, stream.tally)
         self.streams.add(stream)
@@ -262,21 +260,6 @@ class StreamQueries:
             "select" if sink is None else sink.name,
             tuple(each.number for each in found),
         )
-
-    def _with_settings(self, partitions: int, start: Callable[[], Any]) -> Any:
-        """Start a query whose state is spread over so many tasks: Spark takes its own settings."""
-        conf = self._spark.conf
-        chosen = {_SHUFFLE_PARTITIONS: str(partitions)}
-        if conf.get(_ARROW_ROWS) == _SPARKS_ARROW_ROWS:
-            chosen[_ARROW_ROWS] = _OUR_ARROW_ROWS
-        before = {key: str(conf.get(key)) for key in chosen}
-        try:
-            for key, value in chosen.items():
-                conf.set(key, value)
-            return start()
-        finally:
-            for key, value in before.items():
-                conf.set(key, value)
 
     def _place(self, job: StreamJob) -> Place:
         """Where a stream keeps its checkpoint."""

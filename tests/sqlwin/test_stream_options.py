@@ -1,0 +1,36 @@
+"""The settings that Spark takes over when a stream is started."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from sqlwin.stream_options import with_stream_settings
+
+PARTITIONS = "spark.sql.shuffle.partitions"
+ARROW_ROWS = "spark.sql.execution.arrow.maxRecordsPerBatch"
+
+
+class Conf(dict[str, str]):
+    def set(self, key: str, value: str) -> None:
+        self[key] = value
+
+
+@pytest.mark.parametrize(("rows", "during"), [("10000", "100000"), ("500", "500")])
+def test_batches_for_python_are_larger_unless_somebody_chose(rows: str, during: str) -> None:
+    conf: Any = Conf({PARTITIONS: "200", ARROW_ROWS: rows})
+    seen = with_stream_settings(conf, 4, lambda: dict(conf))
+    assert seen == {PARTITIONS: "4", ARROW_ROWS: during}
+    assert conf == {PARTITIONS: "200", ARROW_ROWS: rows}
+
+
+def test_settings_are_what_they_were_though_a_stream_does_not_start() -> None:
+    conf: Any = Conf({PARTITIONS: "200", ARROW_ROWS: "10000"})
+
+    def fail() -> None:
+        raise ValueError("no")
+
+    with pytest.raises(ValueError, match="no"):
+        with_stream_settings(conf, 4, fail)
+    assert conf == {PARTITIONS: "200", ARROW_ROWS: "10000"}
