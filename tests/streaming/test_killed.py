@@ -159,6 +159,7 @@ def between_tables(directory: Path, rng: random.Random) -> Callable[[subprocess.
 
 
 @pytest.mark.spark
+@pytest.mark.slow
 def test_inserts_that_share_a_stream_write_the_rows_of_the_batch_though_it_is_killed_behind_each_table(
     fresh_session: sqlwin.Session, tmp_path: Path
 ) -> None:
