@@ -1,10 +1,10 @@
-"""Partials of one key and slice into one: what state is kept small by."""
+"""Partials of one key and slice into one, in an order that compresses: what keeps state small."""
 
 from __future__ import annotations
 
 import pyarrow as pa
 
-from runtime.kernels.columns import distinct_codes, from_buffer, int64_values, one_chunk
+from runtime.kernels.columns import from_buffer, int64_values, one_chunk, ranks
 from runtime.kernels.grouping import group_cells
 from runtime.kernels.key_digits import key_digits
 from runtime.kernels.partials import merge_partials
@@ -16,7 +16,7 @@ _MAX_CELLS = 1 << 62
 def merge_equal_slices(
     table: pa.Table, n_keys: int, slice_end: str, accumulators: tuple[Accumulator, ...]
 ) -> pa.Table:
-    """One row for each key and slice end, in no particular order.
+    """One row for each key and slice end; those of a key are neighbours, in order of time.
 
     Args:
         table: partials: `n_keys` key columns, the slice end (int64 microseconds), the columns of
@@ -30,13 +30,14 @@ def merge_equal_slices(
     """
     if table.num_rows < 2:
         return table
-    slot, distinct = distinct_codes(one_chunk(table.column(slice_end)))
+    slot, distinct = ranks(one_chunk(table.column(slice_end)))
     n_slots = len(distinct)
     columns = [one_chunk(column) for column in table.columns[:n_keys]]
     keys = key_digits(columns, table.num_rows, _MAX_CELLS // n_slots)
     groups = group_cells(keys.codes * n_slots + slot, keys.n_codes * n_slots)
     if len(groups) == table.num_rows:
-        return table
+        order, _ = groups.runs()
+        return table.take(pa.array(order))
     key_codes = groups.cells // n_slots
     ends = int64_values(distinct)[groups.cells - key_codes * n_slots]
     merged = [*keys.decode(key_codes), from_buffer(ends, None, pa.int64(), len(ends))]

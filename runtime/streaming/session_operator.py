@@ -39,7 +39,7 @@ from runtime.streaming.state import (
     decode_facts,
     decode_table,
     encode_facts,
-    encode_table,
+    encode_state,
     pieces,
 )
 from runtime.streaming.watermarks import (
@@ -214,7 +214,7 @@ class SessionOperator:
     def _write(self, table: pa.Table) -> None:
         # in order of time, so that what comes late in a session need not be read early
         for piece in pieces(table.sort_by(FIRST_TIME)):
-            blob = encode_table(piece)
+            blob = encode_state(piece)
             first_us, last_us = (int(_times(piece, t).min()) for t in (FIRST_TIME, LAST_TIME))
             chunk = SessionChunk(self._next_number, piece.num_rows, len(blob), first_us, last_us)
             self._next_number += 1

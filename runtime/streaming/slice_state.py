@@ -22,7 +22,7 @@ from runtime.streaming.state import (
     MAX_BLOB_BYTES,
     BlobStore,
     decode_table,
-    encode_table,
+    encode_state,
     pieces,
 )
 from runtime.streaming.table_cache import TableCache, unique_name
@@ -35,8 +35,6 @@ _SLABS_PER_WINDOW = 8
 # So many small chunks of a slab are merged into one.
 _MANY_CHUNKS = 8
 _SMALL_BYTES = MAX_BLOB_BYTES // 2
-# Written once and read seldom, so that it pays to write little
-_COMPRESSION = "zstd"
 # What a worker keeps of the blobs that it read or wrote
 _CACHE = TableCache(64 << 20)
 # A slab is merged as a whole when it has grown to twice what the last time left, and so much more.
@@ -253,7 +251,7 @@ class SliceState:
 
     def _write(self, slab: _Slab, table: pa.Table) -> None:
         for piece in pieces(table):
-            blob = encode_table(piece, _COMPRESSION)
+            blob = encode_state(piece)
             ends = int64_values(one_chunk(piece.column(self._slice_end)))
             chunk = Chunk(
                 unique_name(), piece.num_rows, len(blob), int(ends.min()), int(ends.max())

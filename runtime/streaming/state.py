@@ -9,13 +9,18 @@ import pyarrow as pa
 
 from runtime.errors import ExecutionError
 from runtime.kernels.blobs import from_blobs, to_blob
+from runtime.kernels.packed import pack, unpack
 
 # The first byte of every blob. A blob of another version was written by another sqlwin.
 _VERSION = 2
+# The same of a packed table. Tables of state that an older sqlwin wrote are of the version above,
+# as small ones are to this day.
+_PACKED = 3
 # Reading a large value costs 12 ms a megabyte, so values are kept small and read seldom.
 MAX_BLOB_BYTES = 1 << 20
 # Below this compression brings less than its bookkeeping.
 _WORTH_COMPRESSING = 4096
+_WORTH_PACKING = 1024
 
 
 class BlobStore(Protocol):
@@ -31,18 +36,29 @@ class BlobStore(Protocol):
         """Forget a blob; it need not exist."""
 
 
-def encode_table(table: pa.Table | pa.RecordBatch, compression: str = "lz4") -> bytes:
-    """A table as a blob, compressed with `lz4` or `zstd` if it is not very small."""
-    chosen = compression if table.nbytes > _WORTH_COMPRESSING else None
-    return versioned(to_blob(table, chosen))
+def encode_table(table: pa.Table | pa.RecordBatch) -> bytes:
+    """A table as a blob that is read soon, compressed lightly if it is not very small."""
+    return versioned(to_blob(table, "lz4" if table.nbytes > _WORTH_COMPRESSING else None))
+
+
+def encode_state(table: pa.Table) -> bytes:
+    """A table as a blob that is kept, in as few bytes as can be had at little cost.
+
+    Rows that are alike should be neighbours.
+    """
+    if table.nbytes <= _WORTH_PACKING:
+        return versioned(to_blob(table))
+    return bytes([_PACKED]) + pack(table)
 
 
 def decode_table(blob: bytes) -> pa.Table:
-    """The table that `encode_table` wrote.
+    """The table that `encode_table` or `encode_state` wrote.
 
     Raises:
         ExecutionError: the blob is of another version.
     """
+    if blob and blob[0] == _PACKED:
+        return unpack(memoryview(blob)[1:])
     return from_blobs([memoryview(blob)[checked(blob) :]])
 
 

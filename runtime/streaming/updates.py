@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from runtime.kernels.columns import int64_values, one_chunk
 from runtime.kernels.keys import encode_keys
 from runtime.spec import WindowAggregation
-from runtime.streaming.state import BlobStore, decode_table, encode_table, pieces
+from runtime.streaming.state import BlobStore, decode_table, encode_state, pieces
 from runtime.streaming.watermarks import FINAL_US
 
 # Puts out the windows with an end above the first and up to the second.
@@ -207,7 +207,7 @@ class UpdateLog:
     def _write(self, known: pa.Table | None) -> None:
         parts = [] if known is None or known.num_rows == 0 else pieces(known.combine_chunks())
         for number, part in enumerate(parts):
-            self._store.put(f"u{number}", encode_table(part))
+            self._store.put(f"u{number}", encode_state(part))
         for number in range(len(parts), self._n_blobs):
             self._store.remove(f"u{number}")
         self._n_blobs = len(parts)
