@@ -98,3 +98,31 @@ class ScanLocalStep:
     slice_end: str
     buffer_bytes: int = DEFAULT_BUFFER_BYTES
     label: str = ""
+
+
+@dataclass(frozen=True)
+class StreamFiles:
+    """Parquet files of a table that come as a stream, and are read as ScanSource says.
+
+    Attributes:
+        source: the columns; its files are those that were there when the query was planned.
+        paths: the name by which Spark knows a stream of the files' paths, in the column `path`.
+    """
+
+    source: ScanSource
+    paths: str
+
+
+@dataclass(frozen=True)
+class StreamScan:
+    """How the local stage of a stream reads new files itself.
+
+    Attributes:
+        step: what is made of their rows.
+        paths: as in StreamFiles.
+        delay_us: how far the watermark of a row is before its time.
+    """
+
+    step: ScanLocalStep
+    paths: str
+    delay_us: int

@@ -48,7 +48,7 @@ def list_files(roots: Sequence[str]) -> Listing | NotScannable:
     files: list[tuple[str, tuple[tuple[str, str], ...]]] = []
     for root in roots:
         if os.path.isfile(root):
-            if not _is_hidden(os.path.basename(root)):
+            if not is_hidden(os.path.basename(root)):
                 files.append((root, ()))
         elif os.path.isdir(root):
             try:
@@ -102,7 +102,7 @@ def _below(
     directory: str, partition: tuple[tuple[str, str], ...]
 ) -> Iterator[tuple[str, tuple[tuple[str, str], ...]]]:
     with os.scandir(directory) as entries:
-        shown = sorted((e for e in entries if not _is_hidden(e.name)), key=lambda e: e.name)
+        shown = sorted((e for e in entries if not is_hidden(e.name)), key=lambda e: e.name)
     directories = [entry for entry in shown if entry.is_dir()]
     if directories and len(directories) < len(shown):
         raise _OwnLayoutError(f"{directory} has both files and directories")
@@ -117,7 +117,8 @@ def _below(
         yield from _below(entry.path, (*partition, pair))
 
 
-def _is_hidden(name: str) -> bool:
+def is_hidden(name: str) -> bool:
+    """Whether Spark skips files and directories of this name."""
     return name.startswith(".") or (name.startswith("_") and "=" not in name)
 
 

@@ -12,12 +12,15 @@ from threading import Lock
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from runtime.scan.files import NotScannable, list_files, partition_files
-from runtime.scan_spec import ScanSource
+from runtime.arrow.types import arrow_type
+from runtime.scan.files import NotScannable, is_hidden, list_files, partition_files
+from runtime.scan_spec import ScanFile, ScanSource
 from runtime.spec import Column
 
 _READERS = 16
 _REMEMBERED_FOOTERS = 4096
+# Of the files of a stream about so many are looked at before it starts
+_SAMPLED_FILES = 64
 
 # Spark marks files whose dates and times are on the old hybrid calendar by these keys; versions
 # before 3.0 (3.1 for INT96) wrote them without a mark.
@@ -57,16 +60,69 @@ def find_source(
     if isinstance(footers, NotScannable):
         return footers
     for file, footer in zip(files, footers, strict=True):
-        found = _file_columns(footer)
-        repeated = sorted(named & found.keys())
+        repeated = sorted(named & _file_columns(footer).keys())
         if repeated:
             return NotScannable(f"column {repeated[0]} is both in {file.path} and in its path")
-        for column in in_files:
-            problem = _problem(footer, found, column)
-            if problem is not None:
-                return NotScannable(f"column {column.name} {problem} in {file.path}")
+        misfit = find_misfit(file.path, footer, in_files)
+        if misfit is not None:
+            return misfit
     n_rows = sum(footer.num_rows for footer in footers)
     return ScanSource(path, files, in_files, in_names, n_rows=n_rows)
+
+
+def find_stream_source(
+    path: str, roots: Sequence[str], columns: Sequence[Column]
+) -> ScanSource | NotScannable:
+    """The same for a directory whose files are read as they come, if files there are like that.
+
+    Files may be there already or not. Of many a sample is looked at: each is once more when it is
+    read. A column that a file lacks is NULL there, as to Spark where the columns are declared.
+
+    Args:
+        path: what the person wrote.
+        roots: the absolute local paths that it stands for.
+        columns: as in `find_source`.
+    """
+    for column in columns:
+        if "." in column.name:
+            return NotScannable(f"column {column.name} has a dot in its name")
+        if not _is_flat(column.type):
+            return NotScannable(f"column {column.name} is {column.type.upper()}")
+    if not any(map(_holds_anything, roots)):
+        return ScanSource(path, (), tuple(columns))
+    listing = list_files(roots)
+    if isinstance(listing, NotScannable):
+        return listing
+    if listing.partition_columns:
+        return NotScannable("names of directories make partition columns")
+    paths = [file for file, _ in listing.files]
+    step = max(1, len(paths) // _SAMPLED_FILES)
+    footers = read_footers(sampled := paths[::-step])
+    if isinstance(footers, NotScannable):
+        return footers
+    for file, footer in zip(sampled, footers, strict=True):
+        misfit = find_misfit(file, footer, present_columns(footer, columns))
+        if misfit is not None:
+            return misfit
+    return ScanSource(path, tuple(map(ScanFile, paths)), tuple(columns))
+
+
+def find_misfit(
+    path: str, footer: pq.FileMetaData, columns: Sequence[Column]
+) -> NotScannable | None:
+    """Why columns of a file cannot be scanned as the table's types; None if they can."""
+    found = _file_columns(footer)
+    for column in columns:
+        problem = _problem(footer, found, column)
+        if problem is not None:
+            return NotScannable(f"column {column.name} {problem} in {path}")
+    return None
+
+
+def present_columns(footer: pq.FileMetaData, columns: Sequence[Column]) -> tuple[Column, ...]:
+    """Those of some columns that a file has, in whatever type."""
+    found = _file_columns(footer)
+    return tuple(column for column in columns if column.name.lower() in found)
 
 
 def read_footers(paths: Sequence[str]) -> list[pq.FileMetaData] | NotScannable:
@@ -133,20 +189,47 @@ def _read_footer(path: str) -> pq.FileMetaData | NotScannable:
             if key in _footers:
                 _footers.move_to_end(key)
                 return _footers[key]
-        footer = pq.read_metadata(path)
-        if footer.serialized_size != _footer_bytes(path):
-            # A signature follows: columns are encrypted, and pyarrow ends the process if asked
-            # about one of them.
-            return NotScannable(f"{path} has encrypted columns")
-    except (OSError, pa.ArrowException) as error:
-        # pyarrow's message names the cause in its first sentence: not Parquet, encrypted, ...
-        cause = str(error).splitlines()[0] if str(error) else type(error).__name__
-        return NotScannable(f"pyarrow cannot open {path}: {cause}")
+    except OSError as error:
+        return _unreadable(path, error)
+    footer = open_footer(path)
+    if isinstance(footer, NotScannable):
+        return footer
     with _footers_lock:
         _footers[key] = footer
         while len(_footers) > _REMEMBERED_FOOTERS:
             _footers.popitem(last=False)
     return footer
+
+
+def open_footer(path: str) -> pq.FileMetaData | NotScannable:
+    """The footer of a file, which is not remembered."""
+    try:
+        footer = pq.read_metadata(path)
+        if footer.serialized_size != _footer_bytes(path):
+            # A signature follows: columns are encrypted, and pyarrow ends the process if asked
+            # about one of them.
+            return NotScannable(f"{path} has encrypted columns")
+        return footer
+    except (OSError, pa.ArrowException) as error:
+        return _unreadable(path, error)
+
+
+def _unreadable(path: str, error: Exception) -> NotScannable:
+    # pyarrow's message names the cause in its first sentence: not Parquet, encrypted, ...
+    cause = str(error).splitlines()[0] if str(error) else type(error).__name__
+    return NotScannable(f"pyarrow cannot open {path}: {cause}")
+
+
+def _holds_anything(root: str) -> bool:
+    """Whether a path is a file, or a directory with something in it that Spark does not skip."""
+    return not os.path.isdir(root) or any(not is_hidden(name) for name in os.listdir(root))
+
+
+def _is_flat(type_: str) -> bool:
+    try:
+        return not pa.types.is_nested(arrow_type(type_))
+    except KeyError:
+        return False
 
 
 def _footer_bytes(path: str) -> int:
