@@ -8,7 +8,7 @@ from typing import Protocol
 
 from sqlglot import exp
 
-from runtime.scan_spec import ScanSource
+from runtime.scan_spec import ScanSource, StreamFiles
 from runtime.spec import Column, UserAggregate
 from runtime.table_spec import Watermark
 
@@ -66,6 +66,14 @@ class Catalog(Protocol):
 
     def scan_source(self, name: tuple[str, ...], columns: Schema) -> ScanSource | str:
         """The files of a kept table as the Arrow scan reads them, or why it cannot.
+
+        Args:
+            name: the table.
+            columns: the columns that are needed, with Spark's types.
+        """
+
+    def stream_files(self, name: tuple[str, ...], columns: Schema) -> StreamFiles | str:
+        """The files of a stream as its local stage reads them by Arrow, or why it cannot.
 
         Args:
             name: the table.

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 
 from planner.logical import Node
 from planner.operator_text import Operator
-from planner.operators import logical_operators, physical_operators
+from planner.operators import drawn_inputs, logical_operators, physical_operators
 from planner.physical import SharedExchange
 from planner.plan import Plan
 from planner.window_uses import window_uses
@@ -54,8 +54,9 @@ def _tree(node: Node, describe: Describe, drawn: set[int]) -> list[str]:
         for depth, each in enumerate(operators):
             lines.append((head if depth == 0 else margin + "   " * (depth - 1) + "+- ") + str(each))
         margin += "   " * (len(operators) - 1)
-        for position, child in enumerate(node.inputs):
-            last = position == len(node.inputs) - 1
+        inputs = drawn_inputs(node)
+        for position, child in enumerate(inputs):
+            last = position == len(inputs) - 1
             draw(child, margin + ("+- " if last else ":- "), margin + ("   " if last else ":  "))
 
     draw(node, "", "")

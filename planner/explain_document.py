@@ -12,7 +12,7 @@ from typing import Any
 from planner.explain import explain, idle_rules
 from planner.logical import Node
 from planner.operator_text import Operator
-from planner.operators import logical_operators, physical_operators
+from planner.operators import drawn_inputs, logical_operators, physical_operators
 from planner.optimizer import TraceEntry
 from planner.physical import SharedExchange
 from planner.plan import Plan
@@ -85,7 +85,7 @@ def operator_ids(plan: Node) -> dict[int, list[str]]:
         count = len(physical_operators(node))
         ids.setdefault(id(node), [f"p{n_operators + i}" for i in range(count)])
         n_operators += count
-        for child in node.inputs:
+        for child in drawn_inputs(node):
             walk(child)
 
     walk(plan)
@@ -119,7 +119,7 @@ def _tree(root: Node, describe: Callable[[Node], list[Operator]], prefix: str) -
                 }
             )
         last = operators[-1]
-        last["inputs"] = [add(child) for child in node.inputs]
+        last["inputs"] = [add(child) for child in drawn_inputs(node)]
         return f"{prefix}{first}"
 
     root_id = add(root)

@@ -6,6 +6,7 @@ Neighbouring nodes that Spark SQL can do become one text, with subqueries where 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from sqlglot import exp
 
@@ -34,6 +35,7 @@ from planner.physical import (
     ScanLocalWindowAggregate,
     SharedExchange,
     SharedSlices,
+    scan_step,
 )
 from planner.row_partials import row_partials
 from planner.sql import (
@@ -275,18 +277,7 @@ class Lowering:
             step = SqlStep(to_sql(expanded), ((name, below),))
             return MeasuredStep(step, self.label(local)) if self.labels else step
         if isinstance(local, ScanLocalWindowAggregate):
-            return ScanLocalStep(
-                local.source,
-                local.window,
-                local.time_column,
-                local.time_type,
-                local.time_zone,
-                local.filters,
-                local.keys,
-                local.partials,
-                local.slice_end,
-                label=self.label(local),
-            )
+            return replace(scan_step(local), label=self.label(local))
         assert isinstance(local, LocalWindowAggregate)
         if any(plan.call.user is not None for plan in local.plans):
             return ArrowLocalStep(

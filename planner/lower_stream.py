@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 
 from sqlglot import exp
 
@@ -27,10 +28,15 @@ from planner.logical import (
     WindowTableFunction,
 )
 from planner.lower import Labels, Lowering, lower, window_aggregation, window_column
-from planner.physical import Exchange, GlobalWindowAggregate, LocalWindowAggregate
+from planner.physical import (
+    Exchange,
+    GlobalWindowAggregate,
+    LocalWindowAggregate,
+    StreamScanLocalWindowAggregate,
+)
 from planner.row_partials import row_partials
 from planner.sql import alias, column, identifier, to_sql
-from planner.stream_delay import delay_us
+from planner.stream_delay import wall_clock_delay_us
 from planner.stream_refusals import (
     GROUP_BY,
     NO_UPDATES,
@@ -302,6 +308,10 @@ class _StreamLowering(Lowering):
                 f"{NO_UPDATES}, or leave out the outer window",
                 local.place,
             )
+        is_one = len(rows.sources) == 1
+        scan = local.scan if isinstance(local, StreamScanLocalWindowAggregate) and is_one else None
+        if scan is not None:
+            scan = replace(scan, step=replace(scan.step, label=self.label(local)))
         return StreamLocalStep(
             self.sql_step(query),
             tuple(rows.sources),
@@ -316,8 +326,9 @@ class _StreamLowering(Lowering):
             label=self.label(local),
             late_rows=self._late.target if self._late and rows.has_late_rows else None,
             carries_late_rows=self._late is not None,
-            delay_us=delay_us(local, self._catalog) if len(rows.sources) == 1 else None,
+            delay_us=wall_clock_delay_us(local, self._catalog) if is_one else None,
             first=local.first,
+            scan=scan,
         )
 
     def _check(self, node: SqlQuery) -> None:

@@ -46,6 +46,7 @@ from planner.physical import (
     ScanLocalWindowAggregate,
     SharedExchange,
     SharedSlices,
+    StreamScanLocalWindowAggregate,
 )
 from planner.sql import conjunction, to_sql
 from planner.window_text import (
@@ -94,6 +95,11 @@ def logical_operators(node: Node) -> list[Operator]:
     return [operator_by_fields("Logical", node)]
 
 
+def drawn_inputs(node: Node) -> tuple[Node, ...]:
+    """The inputs of a node that plans show: none of what a scan reads in place of."""
+    return () if isinstance(node, StreamScanLocalWindowAggregate) else node.inputs
+
+
 def physical_operators(node: Node) -> list[Operator]:
     """The operators of a node of a physical plan, the last to run first."""
     match node:
@@ -130,6 +136,19 @@ def physical_operators(node: Node) -> list[Operator]:
                 # the rows of a group are in the task of their partition
                 return [aggregate, expanded, *_by_partition(node.window)]
             return [aggregate, operator("Exchange", distribution=_hash(names)), expanded]
+        case StreamScanLocalWindowAggregate():
+            return [
+                operator(
+                    "ArrowScanLocalWindowAggregate",
+                    table=node.scan.table.name,
+                    fields=[column.name for column in node.scan.step.source.columns],
+                    where=_condition(node.conditions) if node.conditions else None,
+                    groupBy=_names(node.keys),
+                    window=window_text(node.window, f"time_col=[{node.time_column}]"),
+                    keeps=None if node.first is None else _first(node.first, node.slice_end),
+                    select=[*_items(node.keys), *_partials(node.plans), _slice_end(node.slice_end)],
+                )
+            ]
         case LocalWindowAggregate():
             return [
                 operator(

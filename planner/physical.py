@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 
 from sqlglot import exp
 
@@ -22,7 +22,7 @@ from planner.logical import (
     WindowTableFunction,
 )
 from runtime.expressions import Expression
-from runtime.scan_spec import ArrowPartial, ScanSource
+from runtime.scan_spec import ArrowPartial, ScanLocalStep, ScanSource, StreamScan
 from runtime.spec import Accumulator, Window
 from runtime.steps import SliceLevel
 from runtime.stream_spec import FirstRows
@@ -39,6 +39,7 @@ __all__ = [
     "SharedSlices",
     "Sink",
     "SqlQuery",
+    "StreamScanLocalWindowAggregate",
     "TableScan",
     "WindowTableFunction",
 ]
@@ -87,6 +88,33 @@ class ScanLocalWindowAggregate(Node):
     plans: tuple[AggregatePlan, ...]
     partials: tuple[ArrowPartial, ...]
     slice_end: str
+
+
+def scan_step(node: ScanLocalWindowAggregate) -> ScanLocalStep:
+    """What the runtime does for a local aggregate that reads files itself."""
+    return ScanLocalStep(
+        node.source,
+        node.window,
+        node.time_column,
+        node.time_type,
+        node.time_zone,
+        node.filters,
+        node.keys,
+        node.partials,
+        node.slice_end,
+    )
+
+
+@dataclass(frozen=True)
+class StreamScanLocalWindowAggregate(LocalWindowAggregate):
+    """A local aggregate over a stream of files that reads each file itself when it has come.
+
+    What it reads in place of is still its input: which streams there are is seen there.
+    `conditions` are the filters as the query says them, for EXPLAIN.
+    """
+
+    scan: StreamScan = field(kw_only=True)
+    conditions: tuple[exp.Expr, ...] = field(kw_only=True)
 
 
 @dataclass(frozen=True)
@@ -142,3 +170,14 @@ class GlobalWindowAggregate(UnaryNode):
     window_keys: tuple[WindowKey, ...]
     plans: tuple[AggregatePlan, ...]
     slice_end: str
+
+
+def with_rows_by_spark(node: Node) -> Node:
+    """A plan over streams in which Spark reads all files: what it computes is the same."""
+    inputs = tuple(map(with_rows_by_spark, node.inputs))
+    if any(new is not old for new, old in zip(inputs, node.inputs, strict=True)):
+        node = node.with_inputs(*inputs)
+    if not isinstance(node, StreamScanLocalWindowAggregate):
+        return node
+    plain = [each.name for each in fields(LocalWindowAggregate)]
+    return LocalWindowAggregate(**{name: getattr(node, name) for name in plain})

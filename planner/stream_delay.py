@@ -14,18 +14,26 @@ from planner.streams import stream_named
 from runtime.errors import AnalysisError
 
 
-def delay_us(local: LocalWindowAggregate, catalog: Catalog) -> int | None:
-    """How far the watermark of each row of a window is before the time it is windowed by.
+def wall_clock_delay_us(local: LocalWindowAggregate, catalog: Catalog) -> int | None:
+    """How far the watermark of each row is before the time that it is windowed by, `delay_us`.
 
-    Known where windows are on the very column that the table's watermark follows, on the wall
-    clock, and the watermark is that column, or the column less a number of days, hours, minutes or
-    seconds. Then it need not come with each row.
+    None for instants too, whose windows are on another clock than their watermarks.
+    """
+    return delay_us(local, catalog) if local.time_type == "timestamp_ntz" else None
+
+
+def delay_us(local: LocalWindowAggregate, catalog: Catalog) -> int | None:
+    """How far the watermark of each row of a window is before its time.
+
+    Known where windows are on the very column that the table's watermark follows, and the watermark
+    is that column, or the column less a number of days, hours, minutes or seconds. Then it need not
+    come with each row.
 
     Returns:
         Microseconds; None if it is not known.
     """
     watermark = _watermark_of(local.input, local.time_column, catalog)
-    if local.time_type != "timestamp_ntz" or watermark is None:
+    if watermark is None:
         return None
     expression = sqlglot.parse_one(watermark, dialect=SparkSql)
     delay = 0

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from runtime.expressions import Expression
 from runtime.spec import Column, Window
+from runtime.table_spec import TableSpec
 
 # What a task holds of partials before it sends them
 DEFAULT_BUFFER_BYTES = 64 << 20
@@ -106,11 +107,11 @@ class StreamFiles:
 
     Attributes:
         source: the columns; its files are those that were there when the query was planned.
-        paths: the name by which Spark knows a stream of the files' paths, in the column `path`.
+        table: the table.
     """
 
     source: ScanSource
-    paths: str
+    table: TableSpec
 
 
 @dataclass(frozen=True)
@@ -119,10 +120,10 @@ class StreamScan:
 
     Attributes:
         step: what is made of their rows.
-        paths: as in StreamFiles.
+        table: the table that they are of.
         delay_us: how far the watermark of a row is before its time.
     """
 
     step: ScanLocalStep
-    paths: str
+    table: TableSpec
     delay_us: int

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
 from runtime.expressions import Expression
+from runtime.scan_spec import StreamScan
 from runtime.spec import Tumble, Window, WindowAggregation
 from runtime.steps import Step
 
@@ -117,6 +118,7 @@ class StreamLocalStep:
         delay_us: the watermark of every row that is kept is so far before its time; None: it has
             to come with the row.
         first: the keys are rows, of which a window puts out the first ones; None: all.
+        scan: how the stage reads files itself, in place of `input`; None: it does not.
     """
 
     input: Step
@@ -134,6 +136,7 @@ class StreamLocalStep:
     carries_late_rows: bool = False
     delay_us: int | None = None
     first: FirstRows | None = None
+    scan: StreamScan | None = None
 
 
 @dataclass(frozen=True)

@@ -22,13 +22,15 @@ from planner.user_aggregates import with_filters_inside
 from runtime.batch.scan_local import scan_source
 from runtime.errors import AnalysisError, CatalogError, SqlwinError
 from runtime.nearest import nearest
-from runtime.scan_spec import ScanSource
+from runtime.scan.metadata import find_stream_source
+from runtime.scan_spec import ScanSource, StreamFiles
 from runtime.sources import has_end, is_unbounded, memory, read_stream, read_table
 from runtime.sources.columns import proctime_columns
 from runtime.spark_errors import translate
 from runtime.spec import Column, UserAggregate
 from runtime.streaming.options import StreamOptions
-from runtime.table_spec import LATE_ROWS, TableSpec, Watermark
+from runtime.table_spec import TableSpec, Watermark
+from sqlwin.scannable import not_scannable
 from sqlwin.statement_nodes import DEFAULTS
 from sqlwin.table_options import ChangedTables
 
@@ -276,20 +278,24 @@ class SessionCatalog:
             return f"{'.'.join(name)} is a stream"
         if not isinstance(entry, TableSpec) or entry.connector.lower() != "filesystem":
             return f"{'.'.join(name)} is not a table of the filesystem connector"
-        options = entry.option_map
-        others = sorted(set(options) - {"path", "format", LATE_ROWS})
-        if others:
-            return f"the table has the option '{others[0]}'"
-        if options.get("format", "").lower() != "parquet" and not options["path"].endswith(
-            ".parquet"
-        ):
-            return "the files are not Parquet"
-        needed = {column.name.lower() for column in columns}
-        for column in entry.columns:
-            if column.name.lower() in needed and (column.computed or column.metadata):
-                return f"{column.name} is not a column of the files"
-        source = scan_source(self._spark, options["path"], columns)
+        reason = not_scannable(entry, columns)
+        if reason is not None:
+            return reason
+        source = scan_source(self._spark, entry.option_map["path"], columns)
         return source if isinstance(source, ScanSource) else source.reason
+
+    def stream_files(self, name: Name, columns: Schema) -> StreamFiles | str:
+        """The files of a stream, to be read by Arrow. See `planner.catalog.Catalog`."""
+        entry = self.entry(name)
+        if not isinstance(entry, TableSpec) or entry.connector.lower() != "filesystem":
+            return f"{'.'.join(name)} is not a table of the filesystem connector"
+        if entry.late_rows is not None:
+            return f"late rows go to {entry.late_rows} as the table has them"
+        reason = not_scannable(entry, columns, is_stream=True)
+        if reason is not None:
+            return reason
+        source = scan_source(self._spark, entry.option_map["path"], columns, find_stream_source)
+        return StreamFiles(source, entry) if isinstance(source, ScanSource) else source.reason
 
     def analyze(self, query: exp.Query, relations: Mapping[str, Schema]) -> Schema:
         """Output columns of a query, by Spark's analyser. See `planner.catalog.Catalog`."""

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 
 from planner.explain import physical_text
+from planner.physical import with_rows_by_spark
 from planner.plan import Plan
 from runtime.stream_spec import StreamLocalStep
 from runtime.streaming.checkpoint import Identity
@@ -76,7 +78,9 @@ def _kinds_of_state(
 
 def plan_text(plans: Sequence[Plan]) -> str:
     """What a stream computes, an operator a line; of several INSERTs one below the other."""
-    texts = [without_options(_SPREAD.sub("", physical_text(plan))) for plan in plans]
+    # whoever reads the files, the checkpoint is the same
+    by_spark = [replace(plan, physical=with_rows_by_spark(plan.physical)) for plan in plans]
+    texts = [without_options(_SPREAD.sub("", physical_text(plan))) for plan in by_spark]
     if len(texts) == 1:
         return texts[0]
     numbered = enumerate(texts, start=1)

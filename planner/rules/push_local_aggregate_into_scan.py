@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
+
 from sqlglot import exp
 
 from planner.arrow_expressions import to_arrow_expression
 from planner.arrow_partials import arrow_partials
+from planner.catalog import Catalog
 from planner.logical import Filter, Node, Project, TableScan
 from planner.optimizer import Options, Refusal
-from planner.physical import LocalWindowAggregate, ScanLocalWindowAggregate
+from planner.physical import (
+    LocalWindowAggregate,
+    ScanLocalWindowAggregate,
+    StreamScanLocalWindowAggregate,
+    scan_step,
+)
 from planner.sql import to_sql
+from planner.stream_delay import delay_us
 from runtime.expressions import Expression, columns_of
+from runtime.scan_spec import StreamFiles, StreamScan
 
 
 def push_local_aggregate_into_scan(node: Node, options: Options) -> Node | Refusal | None:
@@ -21,6 +31,8 @@ def push_local_aggregate_into_scan(node: Node, options: Options) -> Node | Refus
     where the files are of a kind that the scan does not read as Spark does.
     """
     if not isinstance(node, LocalWindowAggregate) or options.catalog is None:
+        return None
+    if isinstance(node, StreamScanLocalWindowAggregate):
         return None
     conditions: list[exp.Expr] = []
     below: Node = node.input
@@ -53,13 +65,16 @@ def push_local_aggregate_into_scan(node: Node, options: Options) -> Node | Refus
         for expression in [*partial.args, *([partial.condition] if partial.condition else [])]:
             needed |= {name.lower() for name in columns_of(expression)}
     columns = tuple(c for c in schema if c.name.lower() in needed)
-    source = options.catalog.scan_source(tuple(below.table.split(".")), columns)
-    if isinstance(source, str):
-        return Refusal(source)
-    return ScanLocalWindowAggregate(
+    name = tuple(below.table.split("."))
+    is_stream = options.catalog.stream(name) is not None
+    find = options.catalog.stream_files if is_stream else options.catalog.scan_source
+    found = find(name, columns)
+    if isinstance(found, str):
+        return Refusal(found)
+    scan = ScanLocalWindowAggregate(
         node.schema,
         below.table,
-        source,
+        found.source if isinstance(found, StreamFiles) else found,
         node.window,
         node.time_column,
         node.time_type,
@@ -71,4 +86,20 @@ def push_local_aggregate_into_scan(node: Node, options: Options) -> Node | Refus
         node.plans,
         partials,
         node.slice_end,
+    )
+    if isinstance(found, StreamFiles):
+        return _of_stream(node, scan, found, options.catalog)
+    return scan
+
+
+def _of_stream(
+    node: LocalWindowAggregate, scan: ScanLocalWindowAggregate, files: StreamFiles, catalog: Catalog
+) -> Node | Refusal:
+    delay = delay_us(node, catalog)
+    if delay is None:
+        return Refusal("the watermark is not the time column, or a fixed time before it")
+    return StreamScanLocalWindowAggregate(
+        **{each.name: getattr(node, each.name) for each in fields(node)},
+        scan=StreamScan(scan_step(scan), files.table, delay),
+        conditions=scan.conditions,
     )

@@ -27,6 +27,8 @@ from runtime.spark import is_remote
 from runtime.spec import Column
 from runtime.workers import prepare_worker
 
+# The files of a path, below some roots, for some columns
+Find = Callable[[str, Sequence[str], Sequence[Column]], ScanSource | NotScannable]
 # From a table of partials to rows of blobs
 Cut = Callable[[pa.Table], Iterator[pa.RecordBatch]]
 
@@ -52,7 +54,7 @@ _SETTINGS = {
 
 
 def scan_source(
-    spark: SparkSession, path: str, columns: Sequence[Column]
+    spark: SparkSession, path: str, columns: Sequence[Column], find: Find = find_source
 ) -> ScanSource | NotScannable:
     """A Parquet table as the Arrow scan reads it, or why it cannot.
 
@@ -60,6 +62,7 @@ def scan_source(
         spark: the session, whose settings and file system matter.
         path: a file, a directory or a glob.
         columns: the columns needed, with the names and types that Spark found.
+        find: looks at the files: `find_source`, or `find_stream_source` if more are to come.
     """
     if is_remote(spark):
         return NotScannable("the files are on the machine of the Spark Connect server")
@@ -73,7 +76,7 @@ def scan_source(
     root = local_path(spark, path)
     if root is None:
         return NotScannable(f"{path} is not on a local file system")
-    return find_source(path, expand(root), columns)
+    return find(path, expand(root), columns)
 
 
 def scan_partials(

@@ -41,6 +41,9 @@ STREAM_OPTIONS = {
     "source-archive-dir": "sourceArchiveDir",
 }
 
+# Of these the path alone is read
+_FILES_DDL = "path string, modificationTime timestamp, length bigint, content binary"
+
 
 def is_unbounded(spec: TableSpec) -> bool:
     """Whether the directory is watched for new files."""
@@ -107,6 +110,28 @@ def stream(spark: SparkSession, spec: TableSpec) -> DataFrame:
     if not spec.columns:
         return dataframe
     return dataframe.select(*(column_of(dataframe, spec, c, origin) for c in brought_columns(spec)))
+
+
+def stream_paths(spark: SparkSession, spec: TableSpec) -> DataFrame:
+    """The paths of the files that `stream` reads, in the column `path`, each when it has come.
+
+    Spark keeps of such a stream what it keeps of one of rows, so that either can go on from where
+    the other has stopped.
+
+    Args:
+        spark: the session.
+        spec: a table whose path is on a local file system.
+    """
+    values = option_values(spec)
+    local = local_path(spark, values["path"])
+    assert local is not None, "other paths are read by Spark"
+    reader: Any = spark.readStream.format("binaryFile").schema(_FILES_DDL)
+    files = reader.options(**stream_options(spec)).load(_directory_or_glob(local))
+    path = F.regexp_replace("path", "^file:/+", "/")
+    found: DataFrame = files.select(path.alias("path"))
+    if (regex := values.get("source.path.regex-pattern")) is not None:
+        return found.filter(F.col("path").rlike(f"^(?:{regex})$"))
+    return found
 
 
 def _directory_or_glob(path: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import secrets
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 
 import pyarrow as pa
 from pyspark import SparkContext, TaskContext
@@ -30,6 +31,7 @@ from runtime.batch.meter import Meter, Wrap, as_it_is
 from runtime.errors import AnalysisError
 from runtime.kernels.blobs import from_blobs
 from runtime.scan.wall_clock import is_known_zone
+from runtime.scan_spec import StreamScan
 from runtime.spec import Accumulator, Session, WindowAggregation
 from runtime.steps import ExpandStep, MeasuredStep, SqlStep, Step
 from runtime.stream_spec import (
@@ -37,6 +39,7 @@ from runtime.stream_spec import (
     LATE_ROW,
     ROW_KIND,
     SOURCE,
+    TIME,
     WATERMARK,
     StreamJoinStep,
     StreamLocalStep,
@@ -46,7 +49,13 @@ from runtime.stream_spec import (
 )
 from runtime.streaming.execute_whole import join, rank, regroup
 from runtime.streaming.key_groups import key_group_numbers
-from runtime.streaming.local_plan import LocalSql, local_plan, local_sql, sent_columns
+from runtime.streaming.local_plan import (
+    LocalSql,
+    local_plan,
+    local_sql,
+    scan_columns,
+    sent_columns,
+)
 from runtime.streaming.local_stage import (
     MESSAGE_DDL,
     ROW_COUNT,
@@ -57,7 +66,8 @@ from runtime.streaming.local_stage import (
 from runtime.streaming.operator import OperatorSpec
 from runtime.streaming.options import Firing, StreamOptions
 from runtime.streaming.processor import OUTPUT_DDL, ProcessorSpec, WindowProcessor
-from runtime.streaming.status import ROWS_METRIC, observed
+from runtime.streaming.scan_stage import PATH, ScanStage
+from runtime.streaming.status import ROWS_METRIC, observed, read_counted
 from runtime.streaming.updates import FireRule, UpdateRules
 from runtime.streaming.watermarks import FINAL_US, WatermarkRules
 from runtime.workers import prepare_worker
@@ -139,46 +149,93 @@ def _windows(
             "a SESSION is put out once: it knows no early firing and no allowed lateness",
             hint="RESET 'table.exec.emit.allow-lateness' and 'table.exec.emit.early-fire.enabled'",
         )
-    rows, plan = local_rows(spark, local, options, meter)
+    stage = local_stage(spark, local, options, step.number, meter)
+    plan = stage.plan
     aggregation = with_spark_tables(spark, step.aggregation)
     processor = ProcessorSpec(
         _operator(local, aggregation, plan, options), _time_types(local), local.time_zone
     )
-    wrap = _wrap(meter, local.label)
     tasks = None if meter is None else meter.tasks(step.label)
-    told = (
-        rows.mapInArrow(wrap(run_local(plan, step.number)), MESSAGE_DDL)
-        .groupBy("key_group")
-        .transformWithState(WindowProcessor(processor, tasks), OUTPUT_DDL, "Append", "None")
+    told = stage.messages.groupBy("key_group").transformWithState(
+        WindowProcessor(processor, tasks), OUTPUT_DDL, "Append", "None"
     )
     partials = from_arrow_schema(plan.schema, prefer_timestamp_ntz=True)
     windows = output_schema(partials, step.aggregation)
     if options.emits_updates:
         windows = StructType([StructField(ROW_KIND, StringType()), *windows])
-    late = rows.schema[LATE_ROW].dataType if plan.carries_late_rows else None
     told = observed(told, step.number)
-    return told.mapInArrow(_decode(windows, late), _with_marks(windows, late))
+    decode = _decode(windows, stage.late_row)
+    return told.mapInArrow(decode, _with_marks(windows, stage.late_row))
 
 
-def local_rows(
-    spark: SparkSession, local: StreamLocalStep, options: StreamOptions, meter: Meter | None = None
-) -> tuple[DataFrame, LocalPlan]:
-    """The rows of a local stage as Spark SQL evaluates them, and what the stage does with them.
+@dataclass(frozen=True)
+class RunningStage:
+    """A local stage at work.
+
+    Attributes:
+        messages: what it tells the key groups, rows of MESSAGE_DDL.
+        plan: what it does.
+        late_row: the type of LATE_ROW; None: rows do not come with it.
+    """
+
+    messages: DataFrame
+    plan: LocalPlan
+    late_row: DataType | None = None
+
+
+def local_stage(
+    spark: SparkSession,
+    local: StreamLocalStep,
+    options: StreamOptions,
+    number: int = 0,
+    meter: Meter | None = None,
+) -> RunningStage:
+    """The local stage of the operator with a number.
 
     Raises:
         AnalysisError: a type is not known to the window operator.
     """
     for key, value in STATE_SETTINGS.items():
         spark.conf.set(key, value)
+    wrap = _wrap(meter, local.label)
+    if local.scan is not None:
+        return _scan_stage(local, local.scan, options, number, spark, wrap)
     below = streaming_dataframe(spark, local.input, options, meter)
     with temporary_view(spark, below) as source:
         has_clock = goes_by_clock(local, options)
         sql = local_sql(local, source, has_clock)
         rows = spark.sql(sql.text)
     rows = options.own_sources.beside(rows, is_cascade=local.is_cascade, has_clock=has_clock)
-    plan = _local_plan(local, sql, rows.schema, options)
+    types = {field.name: field.dataType.simpleString() for field in rows.schema}
+    plan = _local_plan(local, sql, types, options)
     sent = sent_columns(rows.columns, has_watermark=local.delay_us is None)
-    return rows.selectExpr(*sent), plan
+    late = rows.schema[LATE_ROW].dataType if plan.carries_late_rows else None
+    told = rows.selectExpr(*sent).mapInArrow(wrap(run_local(plan, number)), MESSAGE_DDL)
+    return RunningStage(told, plan, late)
+
+
+def _scan_stage(
+    local: StreamLocalStep,
+    scan: StreamScan,
+    options: StreamOptions,
+    number: int,
+    spark: SparkSession,
+    wrap: Wrap,
+) -> RunningStage:
+    """The same where it reads the files itself."""
+    names, types = scan_columns(local, scan)
+    plan = _local_plan(local, names, types, options)
+    has_clock = goes_by_clock(local, options)
+    paths = options.own_sources.paths(spark, scan.table).select(
+        F.col("path").alias(PATH),
+        F.lit(False).alias(KEEP),
+        F.lit(0).alias(SOURCE),
+        *(F.lit(None).cast(LongType()).alias(name) for name in (WATERMARK, TIME)),
+    )
+    rows = options.own_sources.beside(paths, is_cascade=False, has_clock=has_clock)
+    sent = sent_columns(rows.columns, has_watermark=False)
+    told = rows.selectExpr(*sent).mapInArrow(wrap(run_scan(plan, scan)), MESSAGE_DDL)
+    return RunningStage(read_counted(told, number, scan.table.name), plan)
 
 
 def goes_by_clock(step: StreamLocalStep, options: StreamOptions) -> bool:
@@ -192,9 +249,8 @@ def goes_by_clock(step: StreamLocalStep, options: StreamOptions) -> bool:
 
 
 def _local_plan(
-    step: StreamLocalStep, sql: LocalSql, schema: StructType, options: StreamOptions
+    step: StreamLocalStep, sql: LocalSql, types: dict[str, str], options: StreamOptions
 ) -> LocalPlan:
-    types = {field.name: field.dataType.simpleString() for field in schema}
     by = step.window.partition if isinstance(step.window, Session) else step.keys
     n_groups = options.key_groups if by else 1
     numbers = tuple(key_group_numbers(n_groups, options.partitions))
@@ -284,6 +340,19 @@ def run_local(
         context = TaskContext.get()
         known_us = None if context is None else known_closed_us(context, number)
         yield from LocalStage(plan, FINAL_US if known_us is None else known_us).run(batches)
+
+    return run
+
+
+def run_scan(
+    plan: LocalPlan, scan: StreamScan
+) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """The same for a stage that reads files itself: paths to messages for the key groups."""
+
+    def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        prepare_worker()
+        pa.set_io_thread_count(1)
+        yield from ScanStage(plan, scan).run(batches)
 
     return run
 

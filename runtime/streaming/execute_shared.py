@@ -19,12 +19,11 @@ from runtime.kernels.blobs import from_blobs
 from runtime.steps import BatchWindowsStep, SqlStep, Step
 from runtime.stream_spec import KEEP, LATE_ROW, WATERMARK, StreamReader, StreamSharedStep
 from runtime.streaming.execute import (
-    local_rows,
+    local_stage,
     merged_partials,
-    run_local,
     watermark_rules,
 )
-from runtime.streaming.local_stage import MESSAGE_DDL, ROW_COUNT
+from runtime.streaming.local_stage import ROW_COUNT
 from runtime.streaming.options import StreamOptions
 from runtime.streaming.processor import SHARED_OUTPUT_DDL, ProcessorSpec, SharedProcessor
 from runtime.streaming.shared_operator import SharedOperatorSpec
@@ -81,7 +80,8 @@ def shared_windows(
     """
     local = step.input
     assert not options.emits_updates, "what comes more than once is not shared"
-    rows, plan = local_rows(spark, local, options)
+    stage = local_stage(spark, local, options)
+    plan = stage.plan
     keys = tuple(name for name, _ in local.keys)
     operator = SharedOperatorSpec(
         SharedSpec(step.readers, keys, local.slice_end, merged_partials(plan)),
@@ -92,10 +92,8 @@ def shared_windows(
     )
     types = tuple(source.time_type for source in local.sources)
     processor = SharedProcessor(ProcessorSpec(operator, types, local.time_zone))
-    told = (
-        rows.mapInArrow(run_local(plan), MESSAGE_DDL)
-        .groupBy("key_group")
-        .transformWithState(processor, SHARED_OUTPUT_DDL, "Append", "None")
+    told = stage.messages.groupBy("key_group").transformWithState(
+        processor, SHARED_OUTPUT_DDL, "Append", "None"
     )
     for number in range(len(step.readers)):
         told = observed(told, number, F.col("reader") == number)
@@ -103,7 +101,8 @@ def shared_windows(
     schemas = tuple(_windows_schema(partials, reader) for reader in step.readers)
     late = None
     if plan.keeps_late_rows:
-        fields = [(LATE_ROW, rows.schema[LATE_ROW].dataType), (KEEP, BooleanType())]
+        assert stage.late_row is not None
+        fields = [(LATE_ROW, stage.late_row), (KEEP, BooleanType())]
         late = StructType([StructField(*each) for each in (*fields, (WATERMARK, LongType()))])
     return SharedWindows(told.select("reader", "windows", "watermark_us"), schemas, late)
 

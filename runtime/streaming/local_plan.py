@@ -10,6 +10,7 @@ import pyarrow as pa
 from runtime.arrow.types import arrow_type
 from runtime.batch.wall_clock import quoted, wall_clock_us_sql
 from runtime.kernels.partial_types import partial_accumulator, partial_types
+from runtime.scan_spec import StreamScan
 from runtime.spec import FIRST_TIME, LAST_TIME, Accumulator, Session
 from runtime.stream_spec import CLOCK, KEEP, LATE_ROW, SOURCE, TIME, WATERMARK, StreamLocalStep
 from runtime.streaming.local_stage import ALL_SOURCES, NOT_KEPT, ROW_COUNT, LocalPlan
@@ -96,6 +97,23 @@ def sent_columns(columns: Sequence[str], *, has_watermark: bool) -> list[str]:
     }
     left_out = {KEEP} if has_watermark else {KEEP, WATERMARK}
     return [told.get(name, quoted(name)) for name in columns if name not in left_out]
+
+
+def scan_columns(step: StreamLocalStep, scan: StreamScan) -> tuple[LocalSql, dict[str, str]]:
+    """What `local_sql` tells of rows that no SQL evaluates, but the stage itself.
+
+    Returns:
+        Names of arguments and conditions, without a text; the types of all columns.
+    """
+    types = {name: key.type for name, key in scan.step.keys}
+    args, conditions = [], []
+    for number, (partial, row) in enumerate(zip(scan.step.partials, step.partials, strict=True)):
+        assert partial.function == row.function, "both are of the same accumulator"
+        names = tuple(f"$arg{number}_{i}" for i in range(len(partial.args)))
+        types |= {name: arg.type for name, arg in zip(names, partial.args, strict=True)}
+        args.append(names)
+        conditions.append(None if partial.condition is None else f"$if{number}")
+    return LocalSql("", tuple(args), tuple(conditions)), types
 
 
 def local_plan(

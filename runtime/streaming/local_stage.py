@@ -38,6 +38,8 @@ MAYBE_LATE = -3
 # The same in one whose blob has rows that were late for another operator, as LATE_ROW; `highest_us`
 # is the watermark that they missed.
 PASSING = -4
+# In a message that tells how many rows a task has read from files itself, as `n_rows`
+ROWS_READ = -5
 # How many rows came from the source of this number, where somebody measures.
 SOURCE_ROWS = "rows_of_source_"
 # The partial column that counts rows, for those that turn out to be late.
@@ -136,6 +138,23 @@ class InBand:
                 self._highest[source] = max(high, self._highest.get(source, high))
                 self._lowest[source] = min(low, self._lowest.get(source, low))
 
+    def hear_rows(
+        self, n_rows: int, n_null_times: int, highest_us: int | None, lowest_us: int | None
+    ) -> None:
+        """Note the watermarks of rows of the only source, all told.
+
+        Args:
+            n_rows: how many rows have a watermark.
+            n_null_times: how many rows that count have no time.
+            highest_us: the highest watermark; None: no row has one.
+            lowest_us: the lowest.
+        """
+        self._n_rows[0] += n_rows
+        self._n_null_times += n_null_times
+        if highest_us is not None and lowest_us is not None:
+            self._highest[0] = max(highest_us, self._highest.get(0, highest_us))
+            self._lowest[0] = min(lowest_us, self._lowest.get(0, lowest_us))
+
     def timed(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """The rows that count and have a time; the others are counted."""
         kept = batch.column(KEEP)
@@ -178,6 +197,9 @@ class LocalStage:
     Args:
         plan: what to do.
         closed_until_us: windows that end later take rows; what is known here of the state.
+
+    Attributes:
+        in_band: what the task tells of its sources.
     """
 
     def __init__(self, plan: LocalPlan, closed_until_us: int = FINAL_US) -> None:
@@ -192,7 +214,7 @@ class LocalStage:
             plan.schema,
             plan.buffer_bytes,
         )
-        self._in_band = InBand(plan.n_sources, plan.numbers)
+        self.in_band = InBand(plan.n_sources, plan.numbers)
 
     def run(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """All rows of the task to messages of MESSAGE_SCHEMA.
@@ -210,17 +232,29 @@ class LocalStage:
                 if is_passing.true_count:
                     yield from self._passing(batch.filter(is_passing))
                     batch = batch.filter(pc.invert(is_passing))
-            self._in_band.hear(batch)
-            batch = self._in_band.timed(batch)
+            self.in_band.hear(batch)
+            batch = self.in_band.timed(batch)
             if batch.num_rows == 0:
                 continue
             if self._plan.keeps_late_rows:
                 yield from self._maybe_late(batch)
-            for table in self._buffer.add(self._rows(batch)):
-                yield from self._messages(table)
+            yield from self.add(self._rows(batch))
+        yield from self.finish()
+
+    def add(self, rows: Rows) -> Iterator[pa.RecordBatch]:
+        """Aggregate rows; messages of what the buffer cannot hold.
+
+        Raises:
+            ExecutionError: a sum overflows its type.
+        """
+        for table in self._buffer.add(rows):
+            yield from self._messages(table)
+
+    def finish(self) -> Iterator[pa.RecordBatch]:
+        """What is left in the buffer, and what every key group is to hear."""
         for table in self._buffer.flush():
             yield from self._messages(table)
-        yield self._in_band.control()
+        yield self.in_band.control()
 
     def _rows(self, batch: pa.RecordBatch) -> Rows:
         """The rows that count and have a time, for the buffer."""

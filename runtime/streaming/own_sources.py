@@ -7,14 +7,16 @@ of a query read the same streaming DataFrame, which is one source to Spark howev
 
 from __future__ import annotations
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import LongType
 
+from runtime.sources.filesystem_stream import stream_paths
 from runtime.stream_spec import CLOCK, KEEP, SOURCE, WATERMARK
 from runtime.streaming.heartbeat import heartbeats
 from runtime.streaming.local_plan import CLOCK_SQL
 from runtime.streaming.local_stage import ALL_SOURCES
+from runtime.table_spec import TableSpec
 
 _END_OF_INPUT_DDL = "watermark_us bigint"
 
@@ -31,6 +33,13 @@ class OwnSources:
         self._end_of_input = end_of_input
         self._ends: DataFrame | None = None
         self._ticks: DataFrame | None = None
+        self._paths: dict[TableSpec, DataFrame] = {}
+
+    def paths(self, spark: SparkSession, table: TableSpec) -> DataFrame:
+        """The paths of the files of a table as they come, in the column `path`."""
+        if table not in self._paths:
+            self._paths[table] = stream_paths(spark, table)
+        return self._paths[table]
 
     def beside(self, rows: DataFrame, *, is_cascade: bool, has_clock: bool) -> DataFrame:
         """Rows with what is told in band, and beside them what comes from these sources.

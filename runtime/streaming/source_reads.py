@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from pyspark.sql import DataFrame
 
+# In place of how often a source is read: it brings paths of files, whose rows are counted apart
+PATHS = 0
 # Sources of the two interfaces that Spark has for them, as they stand in a plan that was analysed
 _RELATIONS = ("StreamingRelation", "StreamingRelationV2")
 
@@ -19,7 +23,7 @@ def reads_of_sources(dataframe: DataFrame) -> tuple[int, ...]:
 
     Returns:
         For each source, in the order of Spark's progress, how many readings there are of the same
-        rows, by this source and by others.
+        rows, by this source and by others; PATHS if it has no rows.
     """
     found = dataframe._jdf.queryExecution().analyzed().collectLeaves()
     every = [found.apply(position) for position in range(found.size())]
@@ -29,7 +33,14 @@ def reads_of_sources(dataframe: DataFrame) -> tuple[int, ...]:
     behind = [jvm.java.lang.System.identityHashCode(_behind(leaf)) for leaf in leaves]
     # equal leaves are one source to Spark: py4j asks the JVM whether they are equal
     firsts = [i for i, leaf in enumerate(leaves) if leaf not in leaves[:i]]
-    return tuple(behind.count(behind[first]) for first in firsts)
+    return tuple(
+        PATHS if _brings_paths(leaves[first]) else behind.count(behind[first]) for first in firsts
+    )
+
+
+def _brings_paths(leaf: Any) -> bool:
+    is_first = leaf.getClass().getSimpleName() == _RELATIONS[0]
+    return is_first and str(leaf.dataSource().className()) == "binaryFile"
 
 
 def _behind(leaf: object) -> object:

@@ -17,6 +17,8 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from runtime.streaming.heartbeat import is_heartbeat
+from runtime.streaming.local_stage import ROWS_READ
+from runtime.streaming.source_reads import PATHS
 
 # The column of a window operator's output that holds its status; NULL in all rows but those.
 STATUS = "$status"
@@ -26,6 +28,7 @@ STATUS_DDL = (
     "next_window_end_us: bigint>"
 )
 _METRIC = "sqlwin.window."
+_READ_METRIC = "sqlwin.read."
 # Under this and the label of an operator its rows are counted, if they are
 ROWS_METRIC = "sqlwin.rows."
 # A watermark this high comes from the end of the input alone
@@ -119,6 +122,22 @@ def observed(dataframe: DataFrame, number: int, is_told: Column | None = None) -
     return dataframe.observe(f"{_METRIC}{number}", *metrics)
 
 
+def read_counted(messages: DataFrame, number: int, table: str) -> DataFrame:
+    """Messages of a stage that reads files itself, without those that tell how many rows it read.
+
+    These are told to the driver.
+
+    Args:
+        messages: rows of MESSAGE_DDL.
+        number: that of the operator.
+        table: whose files they are.
+    """
+    source = F.col("source")
+    n_rows = F.sum(F.when(source == ROWS_READ, F.col("n_rows")))
+    told = messages.observe(f"{_READ_METRIC}{number}.{table}", n_rows.alias("rows"))
+    return told.where(source.isNull() | (source != ROWS_READ))
+
+
 class Tally:
     """What is added up over the micro-batches of a run, of which Spark keeps the last hundred.
 
@@ -164,6 +183,8 @@ def stream_status(
     for each in progress:
         tally.take(each)
     last = progress[-1]
+    n_input_rows = _read_once(last, reads)
+    seconds = int(last["durationMs"].get("triggerExecution", 0)) / 1_000
     operators = []
     for number, names in enumerate(source_names):
         metrics = [m for p in progress if (m := _metric(p, number)) is not None]
@@ -172,9 +193,9 @@ def stream_status(
             operators.append(_operator(metrics[-1], names, *dropped))
     return StreamStatus(
         batch=int(last["batchId"]),
-        rows_per_second=_read_once(last, "processedRowsPerSecond", reads),
-        n_input_rows=round(_read_once(last, "numInputRows", reads)),
-        batch_seconds=int(last["durationMs"].get("triggerExecution", 0)) / 1_000,
+        rows_per_second=n_input_rows / seconds if seconds else 0.0,
+        n_input_rows=n_input_rows,
+        batch_seconds=seconds,
         operators=tuple(operators),
     )
 
@@ -297,24 +318,34 @@ def rows_read(progress: Mapping[str, Any], reads: Sequence[int], is_own: IsOwn) 
         reads: how often each source is read, see `reads_of_sources`; empty: as Spark counts.
         is_own: whether a source in the report is one whose rows tell something, and are no rows.
     """
-    return round(_read_once(progress, "numInputRows", reads, is_own))
+    return _read_once(progress, reads, is_own)
 
 
 def _read_once(
-    progress: Mapping[str, Any],
-    figure: str,
-    reads: Sequence[int],
-    is_own: IsOwn = is_heartbeat,
-) -> float:
-    """A figure of a micro-batch about rows, as it were if each was read once."""
+    progress: Mapping[str, Any], reads: Sequence[int], is_own: IsOwn = is_heartbeat
+) -> int:
+    """Rows that a micro-batch read, each once."""
     sources = progress.get("sources") or ()
     times = reads if len(reads) == len(sources) else [1] * len(sources)
     # Spark's sum is not always that of the sources: from it is taken what is too much
     too_much = 0.0
     for source, n_times in zip(sources, times, strict=True):
-        found = float(source.get(figure) or 0)
-        too_much += found if is_own(source) else found * (1 - 1 / n_times)
-    return max(float(progress.get(figure) or 0) - too_much, 0.0)
+        found = float(source.get("numInputRows") or 0)
+        is_none = is_own(source) or n_times == PATHS
+        too_much += found if is_none else found * (1 - 1 / n_times)
+    by_spark = max(float(progress.get("numInputRows") or 0) - too_much, 0.0)
+    return round(by_spark) + _read_from_files(progress)
+
+
+def _read_from_files(progress: Mapping[str, Any]) -> int:
+    """Rows that local stages read themselves; a table that several read counts once."""
+    of_table: dict[str, int] = {}
+    for name, row in (progress.get("observedMetrics") or {}).items():
+        if name.startswith(_READ_METRIC):
+            _, _, table = name.removeprefix(_READ_METRIC).partition(".")
+            n_rows = int(_as_dict(row)["rows"] or 0)
+            of_table[table] = max(n_rows, of_table.get(table, 0))
+    return sum(of_table.values())
 
 
 def watermark_after(progress: Mapping[str, Any], number: int) -> int | None:
