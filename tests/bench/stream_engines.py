@@ -20,6 +20,9 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import DataType, StructType
 
 import sqlwin
+from runtime.streaming.heartbeat import is_heartbeat
+from runtime.streaming.source_reads import reads_of_sources
+from runtime.streaming.status import rows_read
 from tests.bench import cases
 from tests.bench.cases import Case
 from tests.bench.data import DISORDER_SECONDS
@@ -123,11 +126,15 @@ def measure(
             query.awaitTermination()
             seconds = time.monotonic() - started
         progress = list(query.recentProgress)
+        reads = reads_of_sources(rows)
+        n_rows = [rows_read(p, reads, is_heartbeat) for p in progress]
         return Outcome(
             digest=_digest(progress, len(digest)),
-            n_rows=sum(p["numInputRows"] for p in progress),
+            n_rows=sum(n_rows),
             seconds=seconds,
-            batch_seconds=tuple(_seconds(p) for p in progress[1:] if p["numInputRows"]),
+            batch_seconds=tuple(
+                _seconds(p) for p, n in zip(progress[1:], n_rows[1:], strict=True) if n
+            ),
             later_seconds=sum(map(_seconds, progress[1:])),
             state_rows=max(
                 sum(operator["numRowsTotal"] for operator in p["stateOperators"]) for p in progress
