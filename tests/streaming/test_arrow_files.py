@@ -1,0 +1,224 @@
+"""Streams whose local stage reads new Parquet files with Arrow, end to end."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import sqlwin
+
+pytestmark = pytest.mark.spark
+
+STREAMING = "SET 'execution.runtime-mode' = 'streaming';"
+BATCH = "SET 'execution.runtime-mode' = 'batch';"
+BY_SPARK = "SET 'sqlwin.optimizer.disabled-rules' = 'push_local_aggregate_into_scan';"
+BY_ARROW = "RESET 'sqlwin.optimizer.disabled-rules';"
+SCAN = "ArrowScanLocalWindowAggregate(table=[events]"
+N_FILES, N_ROWS = 4, 1_000
+HOUR_US = 3_600_000_000
+
+
+def write(directory: Path, number: int, table: pa.Table) -> None:
+    """One more file, which becomes one micro-batch."""
+    directory.mkdir(exist_ok=True)
+    path = directory / f"part {number}%2B+ä.parquet"
+    pq.write_table(table, path)
+    # Files are taken in the order of their times
+    os.utime(path, (1_700_000_000 + number, 1_700_000_000 + number))
+
+
+def rows_of(number: int) -> pa.Table:
+    """Rows of an hour, in some disorder, of which a few have no time, key or value."""
+    rng = np.random.default_rng(number)
+    times = np.sort(rng.integers(number * HOUR_US, (number + 1) * HOUR_US, N_ROWS))
+    times -= rng.integers(0, 2_000_000, N_ROWS)
+
+    def some(values, type_):
+        return pa.array(values, type_, mask=rng.random(N_ROWS) < 0.05)
+
+    return pa.table(
+        {
+            "ts": some(times, pa.timestamp("us")),
+            "at": some(times, pa.timestamp("us", "UTC")),
+            "k": some([f"k{i}" for i in rng.integers(0, 5, N_ROWS)], pa.string()),
+            "v": some(rng.integers(-9, 100, N_ROWS), pa.int64()),
+            "x": some(rng.integers(-400, 400, N_ROWS) / 4, pa.float64()),
+        }
+    )
+
+
+def events(directory: Path, more: str = "", column: str = "ts") -> str:
+    return f"""
+        CREATE OR REPLACE TABLE events (
+          ts TIMESTAMP(6), at TIMESTAMP_LTZ(6), k STRING, v BIGINT, x DOUBLE,
+          WATERMARK FOR {column} AS {column} - INTERVAL '5' SECOND
+        ) WITH ('connector' = 'filesystem', 'path' = '{directory}', 'format' = 'parquet',
+                'max-files-per-trigger' = '1'{more});
+    """
+
+
+def rows(session: sqlwin.Session, query: str) -> list[tuple[object, ...]]:
+    return sorted((tuple(row) for row in session.execute(query)[-1].rows), key=repr)
+
+
+@pytest.fixture(scope="module")
+def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("files") / "of a stream"
+    for number in range(N_FILES):
+        write(path, number, rows_of(number))
+    return path
+
+
+@pytest.mark.parametrize(
+    ("column", "query"),
+    [
+        (
+            "ts",
+            """SELECT k, v % 2 AS odd, window_start, window_end, COUNT(*), SUM(x), MIN(v), AVG(v),
+                 MAX(k) FILTER (WHERE v > 10), COUNT(DISTINCT v), LAST_VALUE(x)
+               FROM TABLE(HOP(TABLE events, DESCRIPTOR(ts), INTERVAL '10' MINUTES, INTERVAL '1' HOUR))
+               WHERE v BETWEEN -5 AND 90 AND k <> 'k3'
+               GROUP BY k, v % 2, window_start, window_end""",
+        ),
+        (
+            "at",
+            """SELECT window_start, window_end, COUNT(v), STDDEV_POP(x)
+               FROM TABLE(CUMULATE(TABLE events, DESCRIPTOR(at), INTERVAL '1' HOUR, INTERVAL '1' DAY))
+               GROUP BY window_start, window_end""",
+        ),
+        (
+            "ts",
+            """SELECT k, window_start, window_end, COUNT(*), SUM(v)
+               FROM TABLE(SESSION(TABLE events PARTITION BY k, DESCRIPTOR(ts), INTERVAL '50' SECONDS))
+               GROUP BY k, window_start, window_end""",
+        ),
+        (
+            "ts",
+            """SELECT * FROM (
+                 SELECT k, v, window_end, ROW_NUMBER() OVER (
+                   PARTITION BY window_start, window_end ORDER BY v DESC, k, ts) AS n
+                 FROM TABLE(TUMBLE(TABLE events, DESCRIPTOR(ts), INTERVAL '30' MINUTES))
+                 WHERE v IS NOT NULL
+               ) WHERE n <= 3""",
+        ),
+    ],
+    ids=["hop", "cumulate of instants", "session", "first rows"],
+)  # fmt: skip
+def test_the_rows_of_the_batch_come_out(
+    column: str, query: str, directory: Path, fresh_session: sqlwin.Session
+) -> None:
+    fresh_session.execute(
+        f"SET 'table.local-time-zone' = 'Asia/Kolkata'; {events(directory, column=column)}"
+    )
+    wanted = rows(fresh_session, BATCH + query)
+    assert wanted
+    fresh_session.execute(STREAMING)
+    assert SCAN in fresh_session.explain(query)
+    assert rows(fresh_session, query) == wanted
+
+
+def test_inserts_that_share_slices_read_each_file_once(
+    directory: Path, fresh_session: sqlwin.Session
+) -> None:
+    windows = {"short": "10' MINUTES", "long": "1' HOUR"}
+    tables = "".join(
+        f"CREATE TABLE {name} (k STRING, e TIMESTAMP(3), n BIGINT) WITH ('connector' = 'memory');"
+        for name in windows
+    )
+    queries = {
+        name: f"""SELECT k, window_end, COUNT(*)
+                  FROM TABLE(TUMBLE(TABLE events, DESCRIPTOR(ts), INTERVAL '{size}))
+                  GROUP BY k, window_start, window_end"""
+        for name, size in windows.items()
+    }
+    inserts = "".join(f"INSERT INTO {name} {query};" for name, query in queries.items())
+    fresh_session.execute(f"""
+        {events(directory)} {tables} {STREAMING}
+        EXECUTE STATEMENT SET BEGIN {inserts} END;
+    """)
+    (stream,) = fresh_session.streams.all()
+    read = [stream.status().n_input_rows, *(p["numInputRows"] for p in stream.progress())]
+    assert max(read) <= N_ROWS
+    for name, query in queries.items():
+        wanted = rows(fresh_session, BATCH + query)
+        assert rows(fresh_session, f"SELECT * FROM {name}") == wanted
+
+
+COUNTS = """
+    INSERT INTO counts SELECT k, window_end, COUNT(*), SUM(v)
+    FROM TABLE(TUMBLE(TABLE events, DESCRIPTOR(ts), INTERVAL '10' MINUTES))
+    GROUP BY k, window_start, window_end
+"""
+KEPT = "SELECT k, window_end, COUNT(*), SUM(v)" + COUNTS.partition("SUM(v)")[2]
+
+
+def counts(directory: Path) -> str:
+    return f"""
+        CREATE TABLE counts (k STRING, window_end TIMESTAMP(3), n BIGINT, total BIGINT)
+        WITH ('connector' = 'filesystem', 'path' = '{directory}/out', 'format' = 'json');
+        {STREAMING}
+        SET 'execution.checkpointing.dir' = '{directory}/checkpoints';
+        SET 'sqlwin.end-of-input' = 'hold-windows';
+    """
+
+
+@pytest.mark.parametrize("first", [BY_ARROW, BY_SPARK], ids=["arrow first", "spark first"])
+def test_a_checkpoint_goes_on_whoever_reads_the_files(
+    first: str, tmp_path: Path, fresh_session: sqlwin.Session
+) -> None:
+    second = BY_SPARK if first == BY_ARROW else BY_ARROW
+    write(tmp_path / "in", 0, rows_of(0))
+    fresh_session.execute(f"{events(tmp_path / 'in')} {counts(tmp_path)} {first} {COUNTS}")
+    write(tmp_path / "in", 1, rows_of(1))
+    fresh_session.execute(f"{second} SET 'sqlwin.end-of-input' = 'close-windows'; {COUNTS}")
+    wanted = rows(fresh_session, BATCH + KEPT)
+    assert wanted
+    assert rows(fresh_session, "SELECT * FROM counts") == wanted
+
+
+def test_a_file_of_other_types_stops_the_stream_which_goes_on_with_spark(
+    tmp_path: Path, fresh_session: sqlwin.Session
+) -> None:
+    write(tmp_path / "in", 0, rows_of(0))
+    fresh_session.execute(f"{events(tmp_path / 'in')} {counts(tmp_path)} {COUNTS}")
+    narrow = rows_of(1)
+    position = narrow.schema.get_field_index("v")
+    narrow = narrow.set_column(position, "v", narrow["v"].cast(pa.int32()))
+    write(tmp_path / "in", 1, narrow.drop_columns(["x"]))
+    # a stream that runs when such a file comes meets it there; one that starts leaves all to Spark
+    assert "column v is INT, and BIGINT in the table" in fresh_session.explain(KEPT)
+    fresh_session.execute(f"SET 'sqlwin.end-of-input' = 'close-windows'; {COUNTS}")
+    wanted = rows(fresh_session, f"{BATCH} {BY_SPARK} {KEPT}")
+    assert rows(fresh_session, "SELECT * FROM counts") == wanted
+
+
+@pytest.mark.parametrize(
+    ("more", "reason"),
+    [
+        (", 'late-rows' = 'late'", "late rows go to late as the table has them"),
+        (", 'mergeSchema' = 'true'", "the table has the option 'mergeschema'"),
+        (", 'source.path.regex-pattern' = '.*part [12].*'", None),
+    ],
+    ids=["late rows", "another option", "pattern"],
+)
+def test_what_spark_reads_itself_is_told_with_the_reason(
+    more: str, reason: str | None, directory: Path, fresh_session: sqlwin.Session
+) -> None:
+    fresh_session.execute(f"""
+        CREATE TABLE late (ts TIMESTAMP(6), missed_watermark TIMESTAMP(6))
+        WITH ('connector' = 'blackhole');
+        {events(directory, more)} {STREAMING}
+    """)
+    explained = fresh_session.explain(KEPT)
+    if reason is not None:
+        assert f"push_local_aggregate_into_scan on LocalWindowAggregate(TUMBLE): {reason}" in (
+            explained
+        )
+        return
+    assert SCAN in explained
+    assert rows(fresh_session, KEPT) == rows(fresh_session, BY_SPARK + KEPT)

@@ -1,0 +1,257 @@
+"""The local stage of a stream that reads files itself: as if Spark had sent it their rows."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from runtime.errors import ExecutionError
+from runtime.expressions import Call, ColumnRef, Constant
+from runtime.scan_spec import ArrowPartial, ScanLocalStep, ScanSource, StreamScan
+from runtime.spec import Column, Hop, Session, Window
+from runtime.steps import SqlStep
+from runtime.stream_spec import (
+    KEEP,
+    SOURCE,
+    TIME,
+    WATERMARK,
+    StreamLocalStep,
+    StreamPartial,
+    StreamSource,
+)
+from runtime.streaming.local_plan import local_plan, scan_columns
+from runtime.streaming.local_stage import (
+    ALL_SOURCES,
+    NOT_KEPT,
+    ROWS_READ,
+    LocalStage,
+)
+from runtime.streaming.scan_stage import PATH, ScanStage
+from runtime.streaming.state import decode_table
+from runtime.streaming.watermarks import FINAL_US
+from runtime.table_spec import TableSpec
+
+TS, KEY, VALUE = Column("ts", "timestamp_ntz"), Column("k", "string"), Column("v", "bigint")
+COLUMNS = (TS, KEY, VALUE)
+SCHEMA = pa.schema([("ts", pa.timestamp("us")), ("k", pa.string()), ("v", pa.int64())])
+DELAY_US = 7
+GROUPS = (3, 5, 8)
+HOP, GAP = Hop(5, 20), Session(6, ("k",))
+
+
+def ref(column: Column) -> ColumnRef:
+    return ColumnRef(column.name, column.type)
+
+
+def scan_of(window: Window, columns=COLUMNS, time=TS, zone="UTC") -> StreamScan:
+    """COUNT(*), SUM(v) FILTER (WHERE v > 0) by k, of rows WHERE v <> 5."""
+    positive = Call(">", (ref(VALUE), Constant(0, "bigint")), "boolean")
+    not_five = Call("<>", (ref(VALUE), Constant(5, "bigint")), "boolean")
+    step = ScanLocalStep(
+        ScanSource("t", (), columns), window, "ts", time.type, zone, (not_five,),
+        (("k", ref(KEY)),),
+        (
+            ArrowPartial("count", (), None, (Column("n", "bigint"),)),
+            ArrowPartial("sum", (ref(VALUE),), positive, (Column("total", "bigint"),)),
+        ),
+        "$slice_end",
+    )  # fmt: skip
+    return StreamScan(step, TableSpec("t", "filesystem"), DELAY_US)
+
+
+def plan_of(scan: StreamScan):
+    step = StreamLocalStep(
+        SqlStep("", ()), (StreamSource("t", scan.step.time_type),), scan.step.window, "ts",
+        scan.step.time_type, (("k", "k"),),
+        (
+            StreamPartial("count", (), None, ("n",)),
+            StreamPartial("sum", ("v",), "v > 0", ("total",)),
+        ),
+        "$slice_end", scan.step.time_zone, delay_us=DELAY_US, scan=scan,
+    )  # fmt: skip
+    names, types = scan_columns(step, scan)
+    return local_plan(step, names, types, GROUPS)
+
+
+def sent(*rows) -> pa.RecordBatch:
+    """(path, source, watermark) of rows that bring a file or tell something, as Spark sends them."""
+    columns = list(zip(*rows, strict=True))
+    numbers = [NOT_KEPT - source for source in columns[1]]
+    arrays = [pa.array(columns[0], pa.string()), pa.array(numbers, pa.int32())]
+    arrays.append(pa.array(columns[2], pa.int64()))
+    return pa.RecordBatch.from_arrays(arrays, names=[PATH, SOURCE, TIME])
+
+
+def told(messages):
+    """(merged partials by key group, what each key group hears, how many rows were read)."""
+    partials: dict[int, list[str]] = {}
+    heard: dict[int, list[tuple[int | None, ...]]] = {}
+    n_read = 0
+    for row in (row for message in messages for row in message.to_pylist()):
+        group, blob = row.pop("key_group"), row.pop("partials")
+        if blob is not None:
+            partials.setdefault(group, []).extend(map(str, decode_table(blob).to_pylist()))
+        elif row["source"] == ROWS_READ:
+            n_read += row["n_rows"]
+        else:
+            heard.setdefault(group, []).append(tuple(row.values()))
+    return {group: sorted(rows) for group, rows in partials.items()}, heard, n_read
+
+
+def as_spark_sends(table: pa.Table, plan) -> pa.RecordBatch:
+    """The rows of a file as `received` has them, evaluated one by one."""
+    rows = table.to_pylist()
+    times = table["ts"].cast(pa.int64()).to_pylist()
+    keep = [row["v"] is not None and row["v"] != 5 for row in rows]
+    columns = {
+        KEEP: pa.array(keep),
+        SOURCE: pa.array([0] * len(rows), pa.int32()),
+        WATERMARK: pa.array([None if t is None else t - DELAY_US for t in times], pa.int64()),
+        TIME: pa.array([t if k else None for t, k in zip(times, keep, strict=True)], pa.int64()),
+        "k": pa.array([row["k"] for row in rows], pa.string()),
+        "$arg1_0": pa.array([row["v"] for row in rows], pa.int64()),
+        "$if1": pa.array([(row["v"] or 0) > 0 for row in rows], pa.bool_()),
+    }
+    assert {name for names in plan.args for name in names} <= {*columns}
+    return pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
+
+
+ROWS = st.lists(
+    st.tuples(
+        st.none() | st.integers(-100, 100),
+        st.sampled_from([None, "a", "b", "é"]),
+        st.none() | st.integers(-3, 8),
+    ),
+    max_size=30,
+)
+
+
+@given(files=st.lists(ROWS, min_size=1, max_size=3), window=st.sampled_from([HOP, GAP]))
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_files_are_worth_what_their_rows_are(files, window: Window, tmp_path: Path) -> None:
+    scan = scan_of(window)
+    plan = plan_of(scan)
+    tables, paths = [], []
+    for number, rows in enumerate(files):
+        columns = list(zip(*rows, strict=True)) or [(), (), ()]
+        arrays = [pa.array(c, f.type) for c, f in zip(columns, SCHEMA, strict=True)]
+        tables.append(pa.table(arrays, schema=SCHEMA))
+        paths.append(str(tmp_path / f"{number}.parquet"))
+        pq.write_table(tables[-1], paths[-1], row_group_size=11)
+    found = told(ScanStage(plan, scan).run([sent(*((path, 0, None) for path in paths))]))
+    n_rows = sum(table.num_rows for table in tables)
+    batch = as_spark_sends(pa.concat_tables(tables), plan)
+    wanted = told(LocalStage(plan).run([batch]))
+    assert found == (*wanted[:2], n_rows)
+
+
+def test_rows_that_bring_no_file_tell_what_they_tell(tmp_path: Path) -> None:
+    path = str(tmp_path / "one.parquet")
+    pq.write_table(pa.table([[50, 61], ["a", "b"], [1, 5]], schema=SCHEMA), path)
+    scan = scan_of(HOP)
+    batches = [sent((None, ALL_SOURCES, 1), (path, 0, None)), sent((None, ALL_SOURCES, 1))]
+    partials, heard, n_read = told(ScanStage(plan_of(scan), scan).run(batches))
+    assert [row for rows in partials.values() for row in rows] == [
+        str({"k": "a", "$slice_end": 55, "n": 1, "total": 1, "$rows": 1})
+    ]
+    # the row that is filtered out tells its watermark
+    own, end = (0, 61 - DELAY_US, 50 - DELAY_US, 2), (ALL_SOURCES, FINAL_US, 1, 0)
+    assert {group: [each[:4] for each in rows] for group, rows in heard.items()} == {
+        group: [own, end] for group in GROUPS
+    }
+    assert n_read == 2
+
+
+def test_windows_of_instants_are_on_the_wall_clock_and_their_watermarks_are_not(
+    tmp_path: Path,
+) -> None:
+    time = Column("ts", "timestamp")
+    hour = 3_600_000_000
+    path = str(tmp_path / "one.parquet")
+    schema = SCHEMA.set(0, pa.field("ts", pa.timestamp("us", "UTC")))
+    pq.write_table(pa.table([[10 * hour], ["a"], [1]], schema=schema), path)
+    scan = scan_of(Hop(hour, 2 * hour), (time, KEY, VALUE), time, "Asia/Tokyo")
+    partials, heard, _ = told(ScanStage(plan_of(scan), scan).run([sent((path, 0, None))]))
+    (row,) = (row for rows in partials.values() for row in rows)
+    assert f"'$slice_end': {20 * hour}" in row
+    assert heard[3][0][:2] == (0, 10 * hour - DELAY_US)
+
+
+@pytest.mark.parametrize("missing", ["v", "k", "ts"])
+def test_a_column_that_a_file_lacks_is_null_in_it(missing: str, tmp_path: Path) -> None:
+    rows = pa.table([[1, 2, 33], ["a", None, "a"], [1, 6, 2]], schema=SCHEMA)
+    lacking, full = str(tmp_path / "lacking.parquet"), str(tmp_path / "full.parquet")
+    pq.write_table(rows.drop_columns([missing]), lacking)
+    position = SCHEMA.get_field_index(missing)
+    nulls = pa.nulls(3, SCHEMA.field(missing).type)
+    pq.write_table(rows.set_column(position, SCHEMA.field(missing), nulls), full)
+    scan = scan_of(HOP)
+    found, wanted = (
+        told(ScanStage(plan_of(scan), scan).run([sent((path, 0, None))]))
+        for path in (lacking, full)
+    )
+    assert found == wanted
+    assert found[2] == 3
+
+
+def test_a_file_with_no_column_of_the_table_has_rows_without_a_time(tmp_path: Path) -> None:
+    path = str(tmp_path / "other.parquet")
+    pq.write_table(pa.table({"x": [1, 2]}), path)
+    scan = scan_of(HOP)
+    partials, heard, n_read = told(ScanStage(plan_of(scan), scan).run([sent((path, 0, None))]))
+    assert (partials, n_read) == ({}, 2)
+    assert {source for rows in heard.values() for source, *_ in rows} == {None}
+
+
+@pytest.mark.parametrize(
+    ("table", "said"),
+    [
+        (
+            pa.table({"ts": pa.array([1], pa.timestamp("us")), "v": ["x"]}),
+            "column v is STRING, and",
+        ),
+        (pa.table({"ts": pa.array([1], pa.timestamp("ns"))}), "column ts is stored as INT64"),
+        (pa.table({"ts": pa.array([1], pa.timestamp("us", "UTC"))}), "column ts is TIMESTAMP, and"),
+    ],
+    ids=["text", "nanoseconds", "instants"],
+)
+def test_a_file_with_other_types_is_refused_with_the_way_out(
+    table: pa.Table, said: str, tmp_path: Path
+) -> None:
+    path = str(tmp_path / "other.parquet")
+    pq.write_table(table, path)
+    scan = scan_of(HOP)
+    with pytest.raises(ExecutionError) as caught:
+        list(ScanStage(plan_of(scan), scan).run([sent((path, 0, None))]))
+    assert said in caught.value.message
+    assert caught.value.message.endswith(f" in {path}")
+    assert "'push_local_aggregate_into_scan' has Spark read the files" in str(caught.value.hint)
+
+
+def test_what_is_no_parquet_file_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "text.parquet"
+    path.write_text("no Parquet")
+    scan = scan_of(HOP)
+    with pytest.raises(ExecutionError) as caught:
+        list(ScanStage(plan_of(scan), scan).run([sent((str(path), 0, None))]))
+    assert caught.value.message.startswith(f"pyarrow cannot open {path}: ")
+
+
+def test_many_rows_are_read_in_batches_and_told_once(tmp_path: Path) -> None:
+    n_rows = 1 << 21
+    path = str(tmp_path / "many.parquet")
+    times = pa.array(np.arange(n_rows) // 1000, pa.timestamp("us"))
+    keys = pa.array(np.array(["a", "b"])[np.arange(n_rows) % 2])
+    pq.write_table(pa.table([times, keys, pa.array(np.ones(n_rows, "int64"))], schema=SCHEMA), path)
+    scan = scan_of(HOP)
+    partials, heard, n_read = told(ScanStage(plan_of(scan), scan).run([sent((path, 0, None))]))
+    assert n_read == n_rows
+    assert heard[5] == [(0, (n_rows - 1) // 1000 - DELAY_US, -DELAY_US, n_rows, 0)]
+    slices = n_rows // 1000 // 5 + 1
+    assert sum(map(len, partials.values())) >= 2 * slices
