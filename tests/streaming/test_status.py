@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from runtime.streaming.source_reads import PATHS
 from runtime.streaming.status import (
     OperatorStatus,
     SourceStatus,
@@ -99,7 +100,6 @@ def test_status_is_read_from_the_progress_of_all_micro_batches() -> None:
         return {
             "batchId": batch,
             "numInputRows": 5,
-            "processedRowsPerSecond": 2.5,
             "durationMs": {"triggerExecution": 400},
             "observedMetrics": {"sqlwin.window.0": metrics, "mine": {}},
         }
@@ -112,7 +112,7 @@ def test_status_is_read_from_the_progress_of_all_micro_batches() -> None:
     # Spark has forgotten the first of the three by now
     status = stream_status([progress(1, 3, 7), progress(2, 0, 7)], [["bids"]], tally)
     (found,) = status.operators
-    assert (status.batch, status.rows_per_second, status.batch_seconds) == (2, 2.5, 0.4)
+    assert (status.batch, status.rows_per_second, status.batch_seconds) == (2, 12.5, 0.4)
     assert (found.watermark_us, found.n_late, found.n_null_times) == (7, 5, 3)
     assert remarks(status) == (
         "5 rows came when all their windows had closed (numLateRecordsDropped)",
@@ -133,20 +133,14 @@ def test_times_and_lengths_read_well() -> None:
 
 def test_rows_of_a_source_that_is_read_several_times_count_once() -> None:
     def reported(description: str, n_rows: int) -> dict[str, Any]:
-        rate = n_rows / 2
-        return {
-            "description": description,
-            "numInputRows": n_rows,
-            "processedRowsPerSecond": rate,
-        }
+        return {"description": description, "numInputRows": n_rows}
 
     def rows(reads: tuple[int, ...], *sources: dict[str, Any]) -> tuple[int, float]:
         total = sum(each["numInputRows"] for each in sources)
         progress = {
             "batchId": 1,
             "numInputRows": total,
-            "processedRowsPerSecond": total / 2,
-            "durationMs": {},
+            "durationMs": {"triggerExecution": 2_000},
             "sources": sources,
         }
         status = stream_status([progress], [], Tally(0), reads)
@@ -158,3 +152,20 @@ def test_rows_of_a_source_that_is_read_several_times_count_once() -> None:
     assert rows((3, 3), bids, reported("bids", 30)) == pytest.approx((30, 15.0))
     # a plan that does not tell of them all is not gone by
     assert rows((2,), bids, asks) == (67, 33.5)
+
+
+def test_rows_that_stages_read_from_files_count_in_place_of_the_files() -> None:
+    sources = [{"description": name, "numInputRows": n} for name, n in (("bids", 3), ("asks", 7))]
+    progress = {
+        "batchId": 1,
+        "numInputRows": 10,
+        "durationMs": {"triggerExecution": 500},
+        "sources": sources,
+        "observedMetrics": {
+            "sqlwin.read.0.bids": {"rows": 500},
+            "sqlwin.read.1.bids": {"rows": 500},
+            "sqlwin.read.1.a.b": {"rows": None},
+        },
+    }
+    status = stream_status([progress], [], Tally(0), (PATHS, 1))
+    assert (status.n_input_rows, status.rows_per_second) == (507, 1014)
