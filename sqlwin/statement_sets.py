@@ -179,8 +179,8 @@ class Inserts:
     ) -> list[Result]:
         """INSERTs over tables at rest side by side.
 
-        What several read is computed by the one that asks for it first, while Spark plans the rest;
-        before all of them where a meter counts.
+        What several read is computed from when the first one that reads it is planned; after what
+        INSERTs wait for, where some do, and before all of them where a meter counts.
 
         Args:
             inserts: the INSERTs.
@@ -196,7 +196,7 @@ class Inserts:
         targets = [(insert.name, self._target(insert)) for insert in inserts]
         after = hold_ups(targets, [insert.ast for insert in inserts], plans.catalog)
         kept = read_by_several(steps)
-        with SharedPartials(kept) as shared:
+        with SharedPartials(kept, begins_early=meter is None and not any(after)) as shared:
             rows = [
                 self._insert_rows(insert, step, shared, meter)
                 for insert, step in zip(inserts, steps, strict=True)

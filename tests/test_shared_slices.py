@@ -169,7 +169,11 @@ def test_a_statement_set_reads_its_table_once_and_keeps_nothing(
 
     monkeypatch.setattr(statement_sets, "write_table", counted)
     [result] = session.execute(f"EXECUTE STATEMENT SET BEGIN {' '.join(inserts)} END")
-    assert during == [before + 1] * 4
+    if is_scanned:
+        assert during == [before] * 4
+        assert session.rows_scanned == data.num_rows
+    else:
+        assert during == [before + 1] * 4
     assert cached_rdds(session) == before
     n_rows = 0
     for name, window in windows.items():
@@ -251,7 +255,7 @@ def test_cancelling_a_statement_set_ends_all_of_its_inserts(session: Any, tmp_pa
     thread = InheritableThread(target=run, session=session.spark)
     thread.start()
     status = session.spark.sparkContext.statusTracker()
-    while cached_rdds(session) == before or len(status.getActiveJobsIds()) < 2:
+    while len(status.getActiveJobsIds()) < 2:
         assert thread.is_alive()
         time.sleep(0.05)
     assert len(status.getJobIdsForGroup(group)) >= 2

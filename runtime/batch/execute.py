@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from itertools import count
 
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.types import StructType
 
 from runtime.batch.arrow_local import arrow_local, arrow_local_sql
 from runtime.batch.estimates import with_spark_tables
@@ -19,7 +18,7 @@ from runtime.batch.local import local_aggregate_sql
 from runtime.batch.meter import Meter, Wrap, as_it_is
 from runtime.batch.scan_counts import ScanCounter, StatementScanCounts
 from runtime.batch.scan_local import scan_partials, scan_partials_schema
-from runtime.batch.shared import SharedPartials, exchange_shared, scan_shared
+from runtime.batch.shared import SharedBlobs, SharedPartials, exchange_shared, scan_shared
 from runtime.scan_spec import DEFAULT_BUFFER_BYTES, ScanLocalStep
 from runtime.steps import (
     ArrowLocalStep,
@@ -139,19 +138,17 @@ class _Building:
         )
         return global_aggregate(blobs, partials.schema, aggregation, wrap)
 
-    def _shared_blobs(self, step: SharedExchangeStep) -> tuple[DataFrame, StructType]:
+    def _shared_blobs(self, step: SharedExchangeStep) -> SharedBlobs:
         options = self.options
         partitions, buckets = _spread(self.spark, step, options)
         if isinstance(step.input, ScanLocalStep):
+            is_kept = self.shared.is_kept(step)
             scan, read, counter = self._scan(step.input)
             step = replace(step, input=scan)
-            blobs = scan_shared(self.spark, step, buckets, partitions, read, counter)
-            return blobs, scan_partials_schema(scan)
+            return scan_shared(self.spark, step, buckets, partitions, read, counter, is_kept)
         partials = self.dataframe(step.input)
         cut = options.wrap(step.label)
-        size = options.buffer_bytes
-        blobs = exchange_shared(partials, step, buckets, partitions, cut, size)
-        return blobs, partials.schema
+        return exchange_shared(partials, step, buckets, partitions, cut, options.buffer_bytes)
 
     def _scan(self, step: ScanLocalStep) -> tuple[ScanLocalStep, Wrap, ScanCounter | None]:
         """The step with what options say about it; what measures it; what counts rows in it."""

@@ -1,24 +1,28 @@
 """Partials that several window aggregations read: computed once, in one statement or in many.
 
 Within a query Spark itself sees that the exchange of the same blobs is there several times and runs
-it once. Across the INSERTs of a statement set the blobs are kept, in memory or else on disk, until
-the set is done.
+it once. Across the INSERTs of a statement set the blobs are kept until the set is done: where they
+come from the Arrow scan as the files of one shuffle, with the levels in partitions of their own;
+else in Spark's cache, in memory or on disk.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence, Set
+from dataclasses import dataclass, replace
 from types import TracebackType
 
 import pyarrow as pa
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
 from pyspark.sql.types import StructField, StructType
 
 from runtime.batch.exchange import bucket_blobs, large_tables, place_blobs
 from runtime.batch.meter import Wrap, as_it_is
+from runtime.batch.one_shuffle import OneShuffle
 from runtime.batch.scan_counts import ScanCounter
-from runtime.batch.scan_local import Cut, scan
+from runtime.batch.scan_local import Cut, scan, scan_partials_schema
 from runtime.kernels.roll_up import roll_up_levels
 from runtime.scan_spec import DEFAULT_BUFFER_BYTES, ScanLocalStep
 from runtime.spark import is_remote
@@ -30,6 +34,7 @@ from runtime.steps import (
     MeasuredStep,
     SharedExchangeStep,
     SharedSlicesStep,
+    SliceLevel,
     SqlStep,
     Step,
 )
@@ -38,16 +43,38 @@ from runtime.workers import prepare_worker
 _BLOB_DDL = "level int, bucket int, partials binary"
 
 
+@dataclass(frozen=True)
+class SharedBlobs:
+    """Blobs of all levels.
+
+    Attributes:
+        frame: columns `level` INT, `bucket` INT and `partials` BINARY, sorted by bucket in their
+            partitions.
+        schema: the rows inside the blobs.
+        places: the partitions of each level; None where levels are mixed in all of them.
+    """
+
+    frame: DataFrame
+    schema: StructType
+    places: tuple[range, ...] | None = None
+
+
 class SharedPartials:
     """The shared partials of the statements that run together. As a context: kept until its end.
 
     Args:
         kept: which of them several jobs read.
+        begins_early: whether they are computed, if possible, from the first time that they are
+            read on, while further statements are still being planned.
     """
 
-    def __init__(self, kept: Set[SharedExchangeStep] = frozenset()) -> None:
+    def __init__(
+        self, kept: Set[SharedExchangeStep] = frozenset(), begins_early: bool = False
+    ) -> None:
         self._kept = kept
-        self._known: dict[SharedExchangeStep, tuple[DataFrame, StructType]] = {}
+        self._begins_early = begins_early
+        self._known: dict[SharedExchangeStep, SharedBlobs] = {}
+        self._shuffles: dict[SharedExchangeStep, OneShuffle] = {}
 
     def __enter__(self) -> SharedPartials:
         return self
@@ -59,28 +86,35 @@ class SharedPartials:
         trace: TracebackType | None,
     ) -> None:
         """Give the memory back, whatever has happened."""
-        for step, (blobs, _) in self._known.items():
-            if step in self._kept:
-                blobs.unpersist()
+        for step, blobs in self._known.items():
+            if step in self._kept and step not in self._shuffles:
+                blobs.frame.unpersist()
+        for shuffle in self._shuffles.values():
+            shuffle.end()
         self._known.clear()
+        self._shuffles.clear()
+
+    def is_kept(self, step: SharedExchangeStep) -> bool:
+        """Whether several jobs read it."""
+        return step in self._kept
 
     def compute(self) -> None:
         """Compute now what several jobs read, and not when the first of them asks for it."""
-        for step, (blobs, _) in self._known.items():
+        for step, blobs in self._known.items():
             if step in self._kept:
-                # No row is read: to look for one fills the cache
-                blobs.where("level < 0").write.format("noop").mode("overwrite").save()
+                shuffle = self._shuffles.get(step)
+                frame = blobs.frame if shuffle is None else shuffle.rows()
+                # No row is read: to look for one runs the shuffle, or fills the cache
+                frame.where("level < 0").write.format("noop").mode("overwrite").save()
 
     def read(
-        self,
-        step: SharedSlicesStep,
-        compute: Callable[[SharedExchangeStep], tuple[DataFrame, StructType]],
+        self, step: SharedSlicesStep, compute: Callable[[SharedExchangeStep], SharedBlobs]
     ) -> tuple[DataFrame, StructType]:
         """Blobs of one level, and the schema of the partials in them.
 
         Args:
             step: what to read.
-            compute: makes the blobs of all levels, and the schema of all partials.
+            compute: makes the blobs of all levels.
 
         Returns:
             (`level` INT, `bucket` INT, `partials` BINARY; sorted by bucket in their partitions.
@@ -88,18 +122,37 @@ class SharedPartials:
         """
         shared = step.input
         if shared not in self._known:
-            blobs, schema = compute(shared)
-            self._known[shared] = (blobs.persist() if shared in self._kept else blobs, schema)
-        blobs, schema = self._known[shared]
-        if shared in self._kept:
-            # Without the cache in between, Spark would filter before the exchange, and then no
-            # two exchanges were the same.
-            blobs = blobs.where(f"level = {step.level}")
-            if step.level > 0 and not is_remote(blobs.sparkSession):
-                # Rolled up there is little of it: a task a core will do
-                blobs = blobs.coalesce(blobs.sparkSession.sparkContext.defaultParallelism)
-        columns = [StructField(own, schema[name].dataType) for name, own in step.columns]
-        return blobs, StructType(columns)
+            self._known[shared] = self._keep(shared, compute(shared))
+        blobs = self._known[shared]
+        columns = [StructField(own, blobs.schema[name].dataType) for name, own in step.columns]
+        return self._level(shared, blobs, step.level), StructType(columns)
+
+    def _keep(self, step: SharedExchangeStep, blobs: SharedBlobs) -> SharedBlobs:
+        if step not in self._kept:
+            return blobs
+        if blobs.places is None:
+            return replace(blobs, frame=blobs.frame.persist())
+        shuffle = self._shuffles[step] = OneShuffle(blobs.frame)
+        if self._begins_early:
+            shuffle.begin()
+        return blobs
+
+    def _level(self, step: SharedExchangeStep, blobs: SharedBlobs, level: int) -> DataFrame:
+        frame = blobs.frame
+        if step not in self._kept:
+            # A filter would come before the exchange, and then no two exchanges were the same
+            return frame
+        if blobs.places is not None:
+            return self._shuffles[step].rows(blobs.places[level])
+        frame = frame.where(f"level = {level}")
+        if level > 0 and not is_remote(frame.sparkSession):
+            return frame.coalesce(_coarse_partitions(frame.sparkSession))
+        return frame
+
+
+def _coarse_partitions(spark: SparkSession) -> int:
+    """Tasks for a level that is rolled up: there is little of it, so one a core will do."""
+    return spark.sparkContext.defaultParallelism
 
 
 def read_by_several(steps: Sequence[Step]) -> frozenset[SharedExchangeStep]:
@@ -140,15 +193,49 @@ def scan_shared(
     partitions: int,
     wrap: Wrap = as_it_is,
     counter: ScanCounter | None = None,
-) -> DataFrame:
-    """Blobs of all levels from a local stage in the scan; as `exchange_shared`.
+    is_kept: bool = False,
+) -> SharedBlobs:
+    """Blobs of all levels from a local stage in the scan.
 
-    Arguments as for `runtime.batch.scan_local.scan_partials`.
+    Args:
+        spark: the session.
+        step: what to read, aggregate and roll up.
+        buckets: how many buckets of keys there are.
+        partitions: how many tasks they are spread over.
+        wrap: what the stage is wrapped in, to measure it.
+        counter: what counts the rows that are read, and those without a time.
+        is_kept: whether several jobs read the blobs; then levels are in partitions of their own.
     """
     local = step.input
     assert isinstance(local, ScanLocalStep)
-    cut = _cut_levels(step, buckets)
-    return place_blobs(scan(spark, local, cut, _BLOB_DDL, wrap, counter), partitions)
+    blobs = scan(spark, local, _cut_levels(step, buckets), _BLOB_DDL, wrap, counter)
+    schema = scan_partials_schema(local)
+    if not is_kept:
+        return SharedBlobs(place_blobs(blobs, partitions), schema)
+    places = _places(step.levels, partitions, min(partitions, _coarse_partitions(spark)))
+    placed = blobs.repartitionById(places[-1].stop, _place(places)).sortWithinPartitions("bucket")
+    return SharedBlobs(placed, schema, places)
+
+
+def _places(levels: Sequence[SliceLevel], finest: int, coarse: int) -> tuple[range, ...]:
+    """The partitions of each level, of `finest` or `coarse` many; none of one that is not read."""
+    places: list[range] = []
+    start = 0
+    for level in levels:
+        wanted = finest if level.source is None else coarse
+        places.append(range(start, start + (wanted if level.is_read else 0)))
+        start = places[-1].stop
+    return tuple(places)
+
+
+def _place(places: Sequence[range]) -> Column:
+    """The partition of a blob, by its level and bucket."""
+    place = F.lit(0)
+    for level, partitions in enumerate(places):
+        if partitions:
+            own = F.col("bucket") % len(partitions) + partitions.start
+            place = F.when(F.col("level") == level, own).otherwise(place)
+    return place
 
 
 def exchange_shared(
@@ -158,14 +245,10 @@ def exchange_shared(
     partitions: int,
     wrap: Wrap = as_it_is,
     buffer_bytes: int = DEFAULT_BUFFER_BYTES,
-) -> DataFrame:
-    """Blobs of all levels from rows of partials.
+) -> SharedBlobs:
+    """Blobs of all levels from rows of partials, in the partition of their bucket.
 
     Arguments as for `runtime.batch.exchange.exchange`.
-
-    Returns:
-        Columns `level` INT, `bucket` INT and `partials` BINARY, in the partition of their bucket,
-        sorted by bucket.
     """
     cut = _cut_levels(step, buckets)
 
@@ -174,7 +257,8 @@ def exchange_shared(
         for table in large_tables(batches, buffer_bytes):
             yield from cut(table)
 
-    return place_blobs(partials.mapInArrow(wrap(cut_batches), _BLOB_DDL), partitions)
+    blobs = partials.mapInArrow(wrap(cut_batches), _BLOB_DDL)
+    return SharedBlobs(place_blobs(blobs, partitions), partials.schema)
 
 
 def level_blobs(batches: Iterable[pa.RecordBatch], level: int) -> Iterator[tuple[int, memoryview]]:

@@ -1,0 +1,65 @@
+"""A shuffle that several jobs read, each what it needs, and that runs once.
+
+Spark runs the stage before a shuffle once for all jobs over the same RDD, also where they come at
+the same time, and keeps the shuffle's files for as long as the RDD lives. So nothing has to be
+cached: not the rows, and not the partitions that nobody reads a second time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from pyspark.sql import DataFrame
+
+
+class OneShuffle:
+    """The rows of a DataFrame behind its shuffle, as one RDD.
+
+    Args:
+        rows: a DataFrame that repartitions its rows, of a session that is not a remote one. Its
+            plan is carried out as it is, without adaptive execution, which would begin with it now.
+    """
+
+    def __init__(self, rows: DataFrame) -> None:
+        self._spark = rows.sparkSession
+        context: Any = self._spark.sparkContext
+        self._jvm = context._jvm
+        self._context = context._jsc.sc()
+        java_rows: Any = rows._jdf
+        session = self._spark._jsparkSession
+        self._schema = java_rows.schema()
+        plan = java_rows.queryExecution().sparkPlan()
+        prepare = self._jvm.org.apache.spark.sql.execution.QueryExecution.prepareExecutedPlan
+        # Nodes of a plan ask their thread for the session, which may not have had any yet
+        self._jvm.org.apache.spark.sql.classic.SparkSession.setActiveSession(session)
+        self._rdd: Any = prepare(session, plan).execute()
+
+        self._begun: Any = None
+
+    def begin(self) -> None:
+        """Let Spark run the stage before the shuffle now, without waiting for it.
+
+        Jobs that ask for rows meanwhile wait for that stage instead of running it. What it fails
+        with, they fail with.
+        """
+        rdd = self._rdd
+        while rdd.getClass().getSimpleName() != "ShuffledRowRDD":
+            rdd = rdd.dependencies().head().rdd()
+        self._begun = self._context.submitMapStage(rdd.dependency())
+
+    def end(self) -> None:
+        """Cancel what was begun and still runs."""
+        if self._begun is not None:
+            self._begun.cancel()
+            self._begun = None
+
+    def rows(self, partitions: Iterable[int] | None = None) -> DataFrame:
+        """The rows of some partitions, or of all: a task for each."""
+        rdd = self._rdd
+        if partitions is not None:
+            # A set in Scala is a function that tells whether something is in it
+            chosen = self._jvm.PythonUtils.toSeq(list(partitions)).toSet()
+            rdd = self._jvm.org.apache.spark.rdd.PartitionPruningRDD.create(rdd, chosen)
+        session = self._spark._jsparkSession
+        return DataFrame(session.internalCreateDataFrame(rdd, self._schema, False), self._spark)
