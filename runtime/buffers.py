@@ -34,6 +34,8 @@ from runtime.windows.aligned import slice_assigner
 _GOOD_RATIO = 0.75
 # After grouping did not pay, so many times it is left out before it is tried again.
 _PATIENCE = 7
+# Partials are put out so many bytes at a time.
+_PORTION_BYTES = 16 << 20
 
 
 @dataclass(frozen=True)
@@ -123,14 +125,14 @@ class WindowBuffer:
         yield from self._put_out()
 
     def _put_out(self) -> Iterator[pa.Table]:
+        """What is in the buffer, a portion at a time: what follows copies it a few times."""
         runs, self._runs = self._runs, []
-        if not runs:
-            return
-        columns = [
-            _plain(column, field.type)
-            for column, field in zip(_concat(runs), self.schema, strict=True)
-        ]
-        yield pa.Table.from_arrays(columns, schema=self.schema)
+        for tables in _portions(runs, min(_PORTION_BYTES, self._buffer_bytes)):
+            columns = [
+                _plain(column, field.type)
+                for column, field in zip(_concat(tables), self.schema, strict=True)
+            ]
+            yield pa.Table.from_arrays(columns, schema=self.schema)
 
     def _aggregate(self, rows: Rows) -> _Run:
         """The partials of one batch of rows."""
@@ -174,7 +176,8 @@ class WindowBuffer:
         """Merge the partials in the buffer, if that leaves fewer."""
         if not self._may_overlap() or not self._merging.is_worth_trying():
             return
-        columns = dict(zip(self.schema.names, map(_joined, _concat(self._runs)), strict=True))
+        tables = [run.table for run in self._runs]
+        columns = dict(zip(self.schema.names, map(_joined, _concat(tables)), strict=True))
         slot, distinct = distinct_codes(columns[self._slice_end])
         slot_end = int64_values(distinct)
         n_rows = len(slot)
@@ -246,10 +249,35 @@ def _slice_ends(slice_end: Int64Array) -> pa.Array:
     return from_buffer(slice_end, None, pa.int64(), len(slice_end))
 
 
-def _concat(runs: Sequence[_Run]) -> list[pa.ChunkedArray]:
-    """The columns of all runs; dictionary-encoded only where they are in all of them."""
+def _portions(runs: list[_Run], portion_bytes: int) -> Iterator[list[pa.Table]]:
+    """The tables of the runs, some together or in slices, so many bytes at a time; empties `runs`.
+
+    Memory of what has been taken is free by and by.
+    """
+    runs.reverse()
+    portion: list[pa.Table] = []
+    size = 0
+    while runs:
+        table = runs.pop().table
+        if portion and size + table.nbytes > portion_bytes:
+            yield portion
+            portion, size = [], 0
+        n_slices = -(-table.nbytes // portion_bytes)
+        if n_slices > 1:
+            n_rows = -(-table.num_rows // n_slices)
+            for start in range(0, table.num_rows, n_rows):
+                yield [table.slice(start, n_rows)]
+            continue
+        portion.append(table)
+        size += table.nbytes
+    if portion:
+        yield portion
+
+
+def _concat(tables: Sequence[pa.Table]) -> list[pa.ChunkedArray]:
+    """The columns of all tables; dictionary-encoded only where they are in all of them."""
     columns = []
-    for parts in zip(*(run.table.columns for run in runs), strict=True):
+    for parts in zip(*(table.columns for table in tables), strict=True):
         if len({part.type for part in parts}) > 1:
             parts = tuple(pa.chunked_array([one_chunk(part)]) for part in parts)
         columns.append(pa.chunked_array([chunk for part in parts for chunk in part.chunks]))
