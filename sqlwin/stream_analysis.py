@@ -28,7 +28,8 @@ from runtime.spark_nodes import SparkNode
 from runtime.spark_status import SparkFigures, StageFigures, Watch
 from runtime.streaming.heartbeat import is_heartbeat
 from runtime.streaming.local_stage import SOURCE_ROWS
-from runtime.streaming.status import OperatorStatus, counted_rows, rows_read, state_sizes
+from runtime.streaming.source_reads import rows_read
+from runtime.streaming.status import OperatorStatus, counted_rows, state_sizes
 from sqlwin.analysis import Json, analysis_document, refuse_remote, stage_operators
 from sqlwin.running_stream import Stream, apart
 from sqlwin.stream_plans import Measuring

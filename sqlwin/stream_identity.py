@@ -11,7 +11,7 @@ from planner.physical import with_rows_by_spark
 from planner.plan import Plan
 from runtime.stream_spec import StreamLocalStep
 from runtime.streaming.checkpoint import Identity
-from runtime.streaming.execute import goes_by_clock
+from runtime.streaming.execute_local import goes_by_clock
 from runtime.streaming.options import StreamOptions
 from runtime.table_spec import TableSpec
 from sqlwin.catalog import Registered, entry_name

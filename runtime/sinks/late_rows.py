@@ -22,7 +22,7 @@ from pyspark.sql.types import StructType
 from runtime.batch.wall_clock import quoted
 from runtime.errors import AnalysisError
 from runtime.stream_spec import KEEP, LATE_ROW, WATERMARK
-from runtime.streaming.execute import CLOSED_UNTIL, closed_until_text
+from runtime.streaming.execute_local import CLOSED_UNTIL, closed_until_text
 from runtime.streaming.status import watermark_after
 from runtime.streaming.watermarks import FINAL_US, closed_until_us
 from runtime.table_spec import LATE_ROWS, TableSpec

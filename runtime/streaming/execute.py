@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import secrets
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator
 
 import pyarrow as pa
-from pyspark import SparkContext, TaskContext
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_type
@@ -31,7 +28,6 @@ from runtime.batch.meter import Meter, Wrap, as_it_is
 from runtime.errors import AnalysisError
 from runtime.kernels.blobs import from_blobs
 from runtime.scan.wall_clock import is_known_zone
-from runtime.scan_spec import StreamScan
 from runtime.spec import Accumulator, Session, WindowAggregation
 from runtime.steps import ExpandStep, MeasuredStep, SqlStep, Step
 from runtime.stream_spec import (
@@ -39,7 +35,6 @@ from runtime.stream_spec import (
     LATE_ROW,
     ROW_KIND,
     SOURCE,
-    TIME,
     WATERMARK,
     StreamJoinStep,
     StreamLocalStep,
@@ -47,44 +42,33 @@ from runtime.stream_spec import (
     StreamRegroupStep,
     StreamWindowStep,
 )
+from runtime.streaming.execute_local import local_stage
 from runtime.streaming.execute_whole import join, rank, regroup
-from runtime.streaming.key_groups import key_group_numbers
-from runtime.streaming.local_plan import (
-    LocalSql,
-    local_plan,
-    local_sql,
-    scan_columns,
-    sent_columns,
-)
 from runtime.streaming.local_stage import (
-    MESSAGE_DDL,
     ROW_COUNT,
     LocalPlan,
-    LocalStage,
-    received,
 )
 from runtime.streaming.operator import OperatorSpec
 from runtime.streaming.options import Firing, StreamOptions
 from runtime.streaming.processor import OUTPUT_DDL, ProcessorSpec, WindowProcessor
-from runtime.streaming.scan_stage import PATH, ScanStage
-from runtime.streaming.status import ROWS_METRIC, observed, read_counted
+from runtime.streaming.status import ROWS_METRIC, observed
 from runtime.streaming.updates import FireRule, UpdateRules
-from runtime.streaming.watermarks import FINAL_US, WatermarkRules
+from runtime.streaming.watermarks import WatermarkRules
 from runtime.workers import prepare_worker
 
-# The local property of Spark's jobs that tells tasks which rows can be late: those of which no
-# window ends after a time. Where it is not set, any row may be.
-CLOSED_UNTIL = "sqlwin.closed-until"
-# By these of Spark's own a job of a micro-batch is told from others
-_OF_MICRO_BATCH = ("sql.streaming.queryId", "streaming.sql.batchId")
-
 # State on disk; with a log of changes in place of a snapshot each micro-batch ends sooner.
-STATE_SETTINGS = {
+_STATE_SETTINGS = {
     "spark.sql.streaming.stateStore.providerClass": (
         "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
     ),
     "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
 }
+
+
+def set_state_store(spark: SparkSession) -> None:
+    """Have Spark keep the state of streams that are planned from now on as they need it."""
+    for key, value in _STATE_SETTINGS.items():
+        spark.conf.set(key, value)
 
 
 def streaming_dataframe(
@@ -149,7 +133,13 @@ def _windows(
             "a SESSION is put out once: it knows no early firing and no allowed lateness",
             hint="RESET 'table.exec.emit.allow-lateness' and 'table.exec.emit.early-fire.enabled'",
         )
-    stage = local_stage(spark, local, options, step.number, meter)
+    set_state_store(spark)
+
+    def child(below: Step) -> DataFrame:
+        return streaming_dataframe(spark, below, options, meter)
+
+    wrap = _wrap(meter, local.label)
+    stage = local_stage(spark, local, child, options, step.number, wrap)
     plan = stage.plan
     aggregation = with_spark_tables(spark, step.aggregation)
     processor = ProcessorSpec(
@@ -166,95 +156,6 @@ def _windows(
     told = observed(told, step.number)
     decode = _decode(windows, stage.late_row)
     return told.mapInArrow(decode, _with_marks(windows, stage.late_row))
-
-
-@dataclass(frozen=True)
-class RunningStage:
-    """A local stage at work.
-
-    Attributes:
-        messages: what it tells the key groups, rows of MESSAGE_DDL.
-        plan: what it does.
-        late_row: the type of LATE_ROW; None: rows do not come with it.
-    """
-
-    messages: DataFrame
-    plan: LocalPlan
-    late_row: DataType | None = None
-
-
-def local_stage(
-    spark: SparkSession,
-    local: StreamLocalStep,
-    options: StreamOptions,
-    number: int = 0,
-    meter: Meter | None = None,
-) -> RunningStage:
-    """The local stage of the operator with a number.
-
-    Raises:
-        AnalysisError: a type is not known to the window operator.
-    """
-    for key, value in STATE_SETTINGS.items():
-        spark.conf.set(key, value)
-    wrap = _wrap(meter, local.label)
-    if local.scan is not None:
-        return _scan_stage(local, local.scan, options, number, spark, wrap)
-    below = streaming_dataframe(spark, local.input, options, meter)
-    with temporary_view(spark, below) as source:
-        has_clock = goes_by_clock(local, options)
-        sql = local_sql(local, source, has_clock)
-        rows = spark.sql(sql.text)
-    rows = options.own_sources.beside(rows, is_cascade=local.is_cascade, has_clock=has_clock)
-    types = {field.name: field.dataType.simpleString() for field in rows.schema}
-    plan = _local_plan(local, sql, types, options)
-    sent = sent_columns(rows.columns, has_watermark=local.delay_us is None)
-    late = rows.schema[LATE_ROW].dataType if plan.carries_late_rows else None
-    told = rows.selectExpr(*sent).mapInArrow(wrap(run_local(plan, number)), MESSAGE_DDL)
-    return RunningStage(told, plan, late)
-
-
-def _scan_stage(
-    local: StreamLocalStep,
-    scan: StreamScan,
-    options: StreamOptions,
-    number: int,
-    spark: SparkSession,
-    wrap: Wrap,
-) -> RunningStage:
-    """The same where it reads the files itself."""
-    names, types = scan_columns(local, scan)
-    plan = _local_plan(local, names, types, options)
-    has_clock = goes_by_clock(local, options)
-    paths = options.own_sources.paths(spark, scan.table).select(
-        F.col("path").alias(PATH),
-        F.lit(False).alias(KEEP),
-        F.lit(0).alias(SOURCE),
-        *(F.lit(None).cast(LongType()).alias(name) for name in (WATERMARK, TIME)),
-    )
-    rows = options.own_sources.beside(paths, is_cascade=False, has_clock=has_clock)
-    sent = sent_columns(rows.columns, has_watermark=False)
-    told = rows.selectExpr(*sent).mapInArrow(wrap(run_scan(plan, scan)), MESSAGE_DDL)
-    return RunningStage(read_counted(told, number, scan.table.name), plan)
-
-
-def goes_by_clock(step: StreamLocalStep, options: StreamOptions) -> bool:
-    """Whether an operator asks for the clock, with rows or without."""
-    if step.is_cascade:
-        return False
-    by_clock = any(source.time_type == "proctime" for source in step.sources)
-    delays = [options.early_fire.delay_us, options.late_fire.delay_us]
-    fires = options.emits_updates and any(delays)
-    return by_clock or options.idle_timeout_us is not None or fires
-
-
-def _local_plan(
-    step: StreamLocalStep, sql: LocalSql, types: dict[str, str], options: StreamOptions
-) -> LocalPlan:
-    by = step.window.partition if isinstance(step.window, Session) else step.keys
-    n_groups = options.key_groups if by else 1
-    numbers = tuple(key_group_numbers(n_groups, options.partitions))
-    return local_plan(step, sql, types, numbers)
 
 
 def _operator(
@@ -324,58 +225,6 @@ def check_zone(time_types: tuple[str, ...], time_zone: str) -> None:
 
 def _rule(firing: Firing) -> FireRule | None:
     return FireRule(firing.delay_us, firing.rows) if firing.is_on else None
-
-
-def run_local(
-    plan: LocalPlan, number: int = 0
-) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """The local stage of an operator, for `mapInArrow`: rows to messages for the key groups."""
-
-    def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        prepare_worker()
-        batches = (received(batch, plan.delay_us) for batch in batches)
-        if not plan.keeps_late_rows:
-            yield from LocalStage(plan).run(batches)
-            return
-        context = TaskContext.get()
-        known_us = None if context is None else known_closed_us(context, number)
-        yield from LocalStage(plan, FINAL_US if known_us is None else known_us).run(batches)
-
-    return run
-
-
-def run_scan(
-    plan: LocalPlan, scan: StreamScan
-) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """The same for a stage that reads files itself: paths to messages for the key groups."""
-
-    def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        prepare_worker()
-        pa.set_io_thread_count(1)
-        yield from ScanStage(plan, scan).run(batches)
-
-    return run
-
-
-def closed_until_text(context: SparkContext, closed_us: Mapping[int, int]) -> str:
-    """The value of CLOSED_UNTIL, which counts in jobs of the micro-batch that this thread runs.
-
-    Args:
-        context: Spark's.
-        closed_us: what was closed for operators, by their numbers.
-    """
-    told = [str(context.getLocalProperty(name)) for name in _OF_MICRO_BATCH]
-    return json.dumps([told, list(closed_us.items())])
-
-
-def known_closed_us(context: TaskContext, number: int) -> int | None:
-    """What CLOSED_UNTIL tells a task of an operator and its own micro-batch; None: nothing."""
-    text = context.getLocalProperty(CLOSED_UNTIL)
-    if not text:
-        return None
-    told, closed_us = json.loads(text)
-    own = [context.getLocalProperty(name) for name in _OF_MICRO_BATCH]
-    return dict(closed_us).get(number) if None not in own and told == own else None
 
 
 def _with_marks(windows: StructType, late: DataType | None) -> StructType:

@@ -18,8 +18,8 @@ from runtime.kernels.columns import one_chunk
 from runtime.kernels.keys import bucket_of
 from runtime.stream_spec import CLOCK, KEEP, SOURCE, TIME, WATERMARK, StreamRowsStep
 from runtime.streaming.execute import (
-    STATE_SETTINGS,
     check_zone,
+    set_state_store,
     streaming_dataframe,
 )
 from runtime.streaming.general import WindowJob
@@ -64,8 +64,7 @@ def general_stream(
     Raises:
         AnalysisError: the time zone is not known to Python.
     """
-    for name, value in STATE_SETTINGS.items():
-        spark.conf.set(name, value)
+    set_state_store(spark)
     has_clock = general_goes_by_clock(step, job, options)
     with temporary_view(spark, streaming_dataframe(spark, step.input, options)) as source:
         rows = spark.sql(_rows_sql(step, spark.table(source).columns, source, has_clock))

@@ -19,10 +19,12 @@ from runtime.kernels.blobs import from_blobs
 from runtime.steps import BatchWindowsStep, SqlStep, Step
 from runtime.stream_spec import KEEP, LATE_ROW, WATERMARK, StreamReader, StreamSharedStep
 from runtime.streaming.execute import (
-    local_stage,
     merged_partials,
+    set_state_store,
+    streaming_dataframe,
     watermark_rules,
 )
+from runtime.streaming.execute_local import local_stage
 from runtime.streaming.local_stage import ROW_COUNT
 from runtime.streaming.options import StreamOptions
 from runtime.streaming.processor import SHARED_OUTPUT_DDL, ProcessorSpec, SharedProcessor
@@ -80,7 +82,10 @@ def shared_windows(
     """
     local = step.input
     assert not options.emits_updates, "what comes more than once is not shared"
-    stage = local_stage(spark, local, options)
+    set_state_store(spark)
+    stage = local_stage(
+        spark, local, lambda below: streaming_dataframe(spark, below, options), options
+    )
     plan = stage.plan
     keys = tuple(name for name, _ in local.keys)
     operator = SharedOperatorSpec(

@@ -1,11 +1,19 @@
-"""How often a stream reads what is behind its sources, of which Spark counts every reading."""
+"""How many rows a stream has read, each once: Spark counts every reading, and files as rows."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
 
+from runtime.streaming.heartbeat import is_heartbeat
+from runtime.streaming.local_stage import ROWS_READ
+
+_READ_METRIC = "sqlwin.read."
+# Whether a source in a report of Spark's is none of the query's
+IsOwn = Callable[[Mapping[str, Any]], bool]
 # In place of how often a source is read: it brings paths of files, whose rows are counted apart
 PATHS = 0
 # Sources of the two interfaces that Spark has for them, as they stand in a plan that was analysed
@@ -47,3 +55,58 @@ def _behind(leaf: object) -> object:
     """What a source reads; for each side of a join the leaf is copied, and this is not."""
     is_first = leaf.getClass().getSimpleName() == _RELATIONS[0]  # type: ignore[attr-defined]
     return leaf.dataSource() if is_first else leaf.table()  # type: ignore[attr-defined]
+
+
+def read_counted(messages: DataFrame, number: int, table: str) -> DataFrame:
+    """Messages of a stage that reads files itself, without those that tell how many rows it read.
+
+    These are told to the driver.
+
+    Args:
+        messages: rows of MESSAGE_DDL.
+        number: that of the operator.
+        table: whose files they are.
+    """
+    source = F.col("source")
+    n_rows = F.sum(F.when(source == ROWS_READ, F.col("n_rows")))
+    told = messages.observe(f"{_READ_METRIC}{number}.{table}", n_rows.alias("rows"))
+    return told.where(source.isNull() | (source != ROWS_READ))
+
+
+def rows_read(
+    progress: Mapping[str, Any], reads: Sequence[int], is_own: IsOwn = is_heartbeat
+) -> int:
+    """Rows that a micro-batch read, each once.
+
+    Args:
+        progress: Spark's report of it.
+        reads: how often each source is read, see `reads_of_sources`; empty: as Spark counts.
+        is_own: whether a source in the report is one whose rows tell something, and are no rows.
+    """
+    sources = progress.get("sources") or ()
+    times = reads if len(reads) == len(sources) else [1] * len(sources)
+    # Spark's sum is not always that of the sources: from it is taken what is too much
+    too_much = 0.0
+    for source, n_times in zip(sources, times, strict=True):
+        found = float(source.get("numInputRows") or 0)
+        is_none = is_own(source) or n_times == PATHS
+        too_much += found if is_none else found * (1 - 1 / n_times)
+    by_spark = max(float(progress.get("numInputRows") or 0) - too_much, 0.0)
+    return round(by_spark) + _read_from_files(progress)
+
+
+def _read_from_files(progress: Mapping[str, Any]) -> int:
+    """Rows that local stages read themselves; a table that several read counts once."""
+    of_table: dict[str, int] = {}
+    for name, row in (progress.get("observedMetrics") or {}).items():
+        if name.startswith(_READ_METRIC):
+            _, _, table = name.removeprefix(_READ_METRIC).partition(".")
+            n_rows = int(as_dict(row)["rows"] or 0)
+            of_table[table] = max(n_rows, of_table.get(table, 0))
+    return sum(of_table.values())
+
+
+def as_dict(row: Any) -> dict[str, Any]:
+    """A row of metrics, as Spark's Python API or its JSON has it."""
+    found: dict[str, Any] = row.asDict(recursive=True) if hasattr(row, "asDict") else dict(row)
+    return found

@@ -9,16 +9,14 @@ from __future__ import annotations
 
 import datetime as dt
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from runtime.streaming.heartbeat import is_heartbeat
-from runtime.streaming.local_stage import ROWS_READ
-from runtime.streaming.source_reads import PATHS
+from runtime.streaming.source_reads import as_dict, rows_read
 
 # The column of a window operator's output that holds its status; NULL in all rows but those.
 STATUS = "$status"
@@ -28,12 +26,10 @@ STATUS_DDL = (
     "next_window_end_us: bigint>"
 )
 _METRIC = "sqlwin.window."
-_READ_METRIC = "sqlwin.read."
 # Under this and the label of an operator its rows are counted, if they are
 ROWS_METRIC = "sqlwin.rows."
 # A watermark this high comes from the end of the input alone
 _END_US = 2**61
-IsOwn = Callable[[Mapping[str, Any]], bool]
 _EPOCH = dt.datetime(1970, 1, 1)  # noqa: DTZ001  # wall-clock arithmetic
 
 
@@ -122,22 +118,6 @@ def observed(dataframe: DataFrame, number: int, is_told: Column | None = None) -
     return dataframe.observe(f"{_METRIC}{number}", *metrics)
 
 
-def read_counted(messages: DataFrame, number: int, table: str) -> DataFrame:
-    """Messages of a stage that reads files itself, without those that tell how many rows it read.
-
-    These are told to the driver.
-
-    Args:
-        messages: rows of MESSAGE_DDL.
-        number: that of the operator.
-        table: whose files they are.
-    """
-    source = F.col("source")
-    n_rows = F.sum(F.when(source == ROWS_READ, F.col("n_rows")))
-    told = messages.observe(f"{_READ_METRIC}{number}.{table}", n_rows.alias("rows"))
-    return told.where(source.isNull() | (source != ROWS_READ))
-
-
 class Tally:
     """What is added up over the micro-batches of a run, of which Spark keeps the last hundred.
 
@@ -183,7 +163,7 @@ def stream_status(
     for each in progress:
         tally.take(each)
     last = progress[-1]
-    n_input_rows = _read_once(last, reads)
+    n_input_rows = rows_read(last, reads)
     seconds = int(last["durationMs"].get("triggerExecution", 0)) / 1_000
     operators = []
     for number, names in enumerate(source_names):
@@ -310,44 +290,6 @@ def span(time_us: int) -> str:
     return f"{hours} h {minutes:02d} min" if hours < 48 else f"{hours // 24} d {hours % 24} h"
 
 
-def rows_read(progress: Mapping[str, Any], reads: Sequence[int], is_own: IsOwn) -> int:
-    """Rows that a micro-batch read, each once.
-
-    Args:
-        progress: Spark's report of it.
-        reads: how often each source is read, see `reads_of_sources`; empty: as Spark counts.
-        is_own: whether a source in the report is one whose rows tell something, and are no rows.
-    """
-    return _read_once(progress, reads, is_own)
-
-
-def _read_once(
-    progress: Mapping[str, Any], reads: Sequence[int], is_own: IsOwn = is_heartbeat
-) -> int:
-    """Rows that a micro-batch read, each once."""
-    sources = progress.get("sources") or ()
-    times = reads if len(reads) == len(sources) else [1] * len(sources)
-    # Spark's sum is not always that of the sources: from it is taken what is too much
-    too_much = 0.0
-    for source, n_times in zip(sources, times, strict=True):
-        found = float(source.get("numInputRows") or 0)
-        is_none = is_own(source) or n_times == PATHS
-        too_much += found if is_none else found * (1 - 1 / n_times)
-    by_spark = max(float(progress.get("numInputRows") or 0) - too_much, 0.0)
-    return round(by_spark) + _read_from_files(progress)
-
-
-def _read_from_files(progress: Mapping[str, Any]) -> int:
-    """Rows that local stages read themselves; a table that several read counts once."""
-    of_table: dict[str, int] = {}
-    for name, row in (progress.get("observedMetrics") or {}).items():
-        if name.startswith(_READ_METRIC):
-            _, _, table = name.removeprefix(_READ_METRIC).partition(".")
-            n_rows = int(_as_dict(row)["rows"] or 0)
-            of_table[table] = max(n_rows, of_table.get(table, 0))
-    return sum(of_table.values())
-
-
 def watermark_after(progress: Mapping[str, Any], number: int) -> int | None:
     """The watermark of a window operator after a micro-batch; None if there is none, or no report.
 
@@ -364,7 +306,7 @@ def counted_rows(progress: Mapping[str, Any]) -> dict[str, int]:
     """Rows of a micro-batch by the labels under which they were counted."""
     metrics = progress.get("observedMetrics") or {}
     return {
-        name.removeprefix(ROWS_METRIC): int(_as_dict(row)["rows"] or 0)
+        name.removeprefix(ROWS_METRIC): int(as_dict(row)["rows"] or 0)
         for name, row in metrics.items()
         if name.startswith(ROWS_METRIC)
     }
@@ -383,12 +325,7 @@ def state_sizes(progress: Mapping[str, Any], n_operators: int) -> list[tuple[int
 def _metric(progress: Mapping[str, Any], number: int) -> dict[str, Any] | None:
     metrics = progress.get("observedMetrics") or {}
     row = metrics.get(f"{_METRIC}{number}")
-    return None if row is None else _as_dict(row)
-
-
-def _as_dict(row: Any) -> dict[str, Any]:
-    found: dict[str, Any] = row.asDict(recursive=True) if hasattr(row, "asDict") else dict(row)
-    return found
+    return None if row is None else as_dict(row)
 
 
 def _operator(

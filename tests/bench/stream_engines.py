@@ -21,8 +21,7 @@ from pyspark.sql.types import DataType, StructType
 
 import sqlwin
 from runtime.streaming.heartbeat import is_heartbeat
-from runtime.streaming.source_reads import reads_of_sources
-from runtime.streaming.status import rows_read
+from runtime.streaming.source_reads import reads_of_sources, rows_read
 from tests.bench import cases
 from tests.bench.cases import Case
 from tests.bench.data import DISORDER_SECONDS

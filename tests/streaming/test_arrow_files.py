@@ -12,7 +12,7 @@ import pytest
 
 import sqlwin
 from runtime.streaming.heartbeat import is_heartbeat
-from runtime.streaming.status import rows_read
+from runtime.streaming.source_reads import rows_read
 
 pytestmark = pytest.mark.spark
 
