@@ -42,6 +42,9 @@ LONG = {
         *("in_the_next_run", "available_now", "computed_again", "wall_clock", "silent_source"),
         "though_no_rows_come",
     ),
+    "streaming/test_arrow_files.py": (
+        *("[session]", "[first rows]", "[spark first]", "[pattern]", "[another option]"),
+    ),
     "streaming/test_stream_settings.py": ("on_more_cores", "[max-", "[min-", "broken_clock"),
     "streaming/test_sources_run.py": ("as_fast_as", "source_of_sparks", "socket"),
     "streaming/test_streams.py": (

@@ -30,7 +30,7 @@ from runtime.windows.aligned import slice_assigner
 # The source of a row that ends the input of all sources.
 ALL_SOURCES = -1
 # The number of a source is subtracted from it in rows that are not kept, so that it is below all.
-NOT_KEPT = -3
+NOT_KEPT = 2 * ALL_SOURCES - 1
 # What tells, in place of a source's watermark, when the micro-batch began.
 THE_CLOCK = -2
 # The source in a message whose blob has rows that may be late in place of partials.
