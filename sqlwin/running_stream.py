@@ -28,6 +28,8 @@ Explained = Callable[[BaseException], SqlwinError]
 _POLL_SECONDS = 0.1
 # For how long a micro-batch may go on after it was asked to be the last
 _GRACE_SECONDS = 60.0
+# What Spark says of a stream before it looks for its first rows
+_INITIALIZING = "Initializing"
 
 
 class State(StrEnum):
@@ -123,6 +125,10 @@ class Stream:
         if self._failure() is not None:
             return State.FAILED
         return State.ENDED if self._has_ended else State.STOPPED
+
+    def is_starting(self) -> bool:
+        """Whether Spark still opens its sources, for which it may start processes."""
+        return self._is_active() and str(self.query.status["message"]).startswith(_INITIALIZING)
 
     def status(self) -> StreamStatus:
         """How it stands, as of its last micro-batch."""

@@ -25,6 +25,14 @@ _SHUFFLE_PARTITIONS = "spark.sql.shuffle.partitions"
 _ARROW_ROWS = "spark.sql.execution.arrow.maxRecordsPerBatch"
 _SPARKS_ARROW_ROWS = "10000"
 _OUR_ARROW_ROWS = "100000"
+# By itself Spark writes its log of offsets and its state through Hadoop's FileContext. On a disk of
+# this machine that starts a process (readlink, chmod) some thirty times a micro-batch, which is
+# more than the rest of a small one takes. FileSystem does not ask for links; and it renames what
+# is written in the same way, after a look whether the target is there.
+_FILE_MANAGER = "spark.sql.streaming.checkpointFileManagerClass"
+_LOCAL_FILE_MANAGER = (
+    "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+)
 
 T = TypeVar("T")
 
@@ -84,22 +92,30 @@ def _firing(config: Config, kind: str) -> Firing:
     return Firing(int(config.get(f"table.exec.emit.{kind}.delay")), rows)
 
 
-def with_stream_settings(conf: RuntimeConfig, partitions: int, start: Callable[[], T]) -> T:
+def with_stream_settings(
+    conf: RuntimeConfig, partitions: int, start: Callable[[], T], *, is_local: bool = False
+) -> T:
     """Start a query under the settings that Spark takes over from its session at that moment.
 
     Args:
         conf: the session's settings, which are as they were when this returns.
         partitions: over how many tasks the state of the query is spread.
         start: starts it.
+        is_local: whether the checkpoint is on a disk of this machine, where all tasks run.
     """
     chosen = {_SHUFFLE_PARTITIONS: str(partitions)}
     if conf.get(_ARROW_ROWS) == _SPARKS_ARROW_ROWS:
         chosen[_ARROW_ROWS] = _OUR_ARROW_ROWS
-    before = {key: str(conf.get(key)) for key in chosen}
+    if is_local and conf.get(_FILE_MANAGER, None) is None:
+        chosen[_FILE_MANAGER] = _LOCAL_FILE_MANAGER
+    before = {key: conf.get(key, None) for key in chosen}
     try:
         for key, value in chosen.items():
             conf.set(key, value)
         return start()
     finally:
-        for key, value in before.items():
-            conf.set(key, value)
+        for key, old in before.items():
+            if old is None:
+                conf.unset(key)
+            else:
+                conf.set(key, old)

@@ -19,6 +19,7 @@ from runtime.sinks.streaming import (
     start_taking,
     start_writing,
 )
+from runtime.spark import is_local
 from runtime.spark_files import files_at
 from runtime.stream_spec import ROW_KIND, StreamLocalStep
 from runtime.streaming.options import StreamOptions
@@ -226,7 +227,13 @@ class StreamQueries:
             late_table=None if job.late is None else job.late.spec.name,
             inserts=job.inserts,
         )
-        query = with_stream_settings(self._spark.conf, checkpoint.partitions, lambda: start(run))
+        self.streams.await_starts()
+        query = with_stream_settings(
+            self._spark.conf,
+            checkpoint.partitions,
+            lambda: start(run),
+            is_local=is_local(self._spark) and place.directory.startswith("/"),
+        )
         stream = Stream(number, setup, query, run, checkpoint, identity, files)
         tally_batches(self._spark, stream.run_id, stream.tally)
         self.streams.add(stream)

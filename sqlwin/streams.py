@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import time
 from itertools import count
 
 from runtime.errors import CatalogError
 from runtime.nearest import nearest
 from sqlwin.running_stream import State, Stream
+
+_START_SECONDS = 60.0
+_POLL_SECONDS = 0.05
 
 
 class Streams:
@@ -27,6 +31,17 @@ class Streams:
     def all(self) -> list[Stream]:
         """All streams, those that are over too."""
         return list(self._streams.values())
+
+    def await_starts(self) -> None:
+        """Wait until no stream is opening its sources any more, for some time at most.
+
+        For a source in Python Spark starts a process, which is given up if it does not answer
+        within 10 s: too little on a busy machine where several of them start at once.
+        """
+        until = time.monotonic() + _START_SECONDS
+        for stream in self.all():
+            while stream.is_starting() and time.monotonic() < until:
+                time.sleep(_POLL_SECONDS)
 
     def running(self) -> list[Stream]:
         """The streams that run."""

@@ -37,7 +37,7 @@ from tests.bench.nexmark_queries import (
     spark_rows,
     sqlwin_rows,
 )
-from tests.bench.stream_engines import CONF, Outcome, measure
+from tests.bench.stream_engines import Outcome, connect, measure
 
 Rows = Callable[[sqlwin.Session, Query, Events], DataFrame]
 ENGINES: Mapping[str, Rows] = MappingProxyType({"sqlwin": sqlwin_rows, "spark": spark_rows})
@@ -47,7 +47,7 @@ def main() -> None:
     """Run the queries asked for and print the table."""
     options = _options()
     console = Console(width=140)
-    with sqlwin.connect(master=options.master, conf=CONF) as session:
+    with connect(options.master) as session:
         events = make(session, options.data, options.events, options.batch_events)
         title = f"{events.number:,} events, micro-batches of {options.batch_events:,}"
         console.print(run(session, options.query, options.engine, events, title, console))
@@ -64,7 +64,7 @@ def run(
     """A table with a row for each query and engine; each row is printed as soon as it is there.
 
     Args:
-        session: a session with the settings of `stream_engines.CONF`.
+        session: a session of `stream_engines.connect`.
         queries: names in QUERIES.
         engines: names in ENGINES.
         events: what they read.

@@ -20,8 +20,10 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import DataType, StructType
 
 import sqlwin
+from runtime.spark import stream_partitions
 from runtime.streaming.heartbeat import is_heartbeat
 from runtime.streaming.source_reads import reads_of_sources, rows_read
+from sqlwin.stream_options import with_stream_settings
 from tests.bench import cases
 from tests.bench.cases import Case
 from tests.bench.data import DISORDER_SECONDS
@@ -32,13 +34,19 @@ CONF = {
         "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
     ),
     "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
-    # as sqlwin sets it for the streams that it starts
-    "spark.sql.execution.arrow.maxRecordsPerBatch": "100000",
     "spark.sql.streaming.numRecentProgressUpdates": "1000000",
     "spark.sql.session.timeZone": "UTC",
 }
 
 Digest = tuple[float, ...]
+
+
+def connect(master: str) -> sqlwin.Session:
+    """A session whose streams keep their state in as many partitions as those of `sqlwin run`."""
+    session = sqlwin.connect(master=master, conf=CONF)
+    partitions = stream_partitions(session.spark)
+    session.spark.conf.set("spark.sql.shuffle.partitions", str(partitions))
+    return session
 
 
 @dataclass(frozen=True)
@@ -118,10 +126,15 @@ def measure(
     checkpoint = Path(tempfile.mkdtemp(prefix="stream-"))
     writer = rows.observe("digest", *observed).writeStream.format("noop")
     writer = writer.option("checkpointLocation", str(checkpoint)).outputMode("append")
+    writer = writer.trigger(availableNow=True)
+    spark = rows.sparkSession
     try:
         with workers_peak() as memory:
             started = time.monotonic()
-            query = writer.trigger(availableNow=True).start()
+            # all engines under the settings that sqlwin has for the streams that it starts
+            query = with_stream_settings(
+                spark.conf, stream_partitions(spark), writer.start, is_local=True
+            )
             query.awaitTermination()
             seconds = time.monotonic() - started
         progress = list(query.recentProgress)

@@ -22,7 +22,7 @@ from rich.table import Table
 import sqlwin
 from tests.bench import data, soak
 from tests.bench.cases import Case
-from tests.bench.stream_engines import CONF, ENGINES, Files, Outcome, run, same
+from tests.bench.stream_engines import ENGINES, Files, Outcome, connect, run, same
 
 _WINDOWS = ["TUMBLE 1 min", "HOP 1 min / 10 min", "HOP 1 min / 1 h"]
 _KEYS = [1_000, 100_000]
@@ -33,7 +33,7 @@ def main() -> None:
     """Run the cases asked for and print the table, or soak."""
     options = _options()
     console = Console(width=160)
-    with sqlwin.connect(master=options.master, conf=CONF) as session:
+    with connect(options.master) as session:
         if options.soak:
             soak.run(session, options.soak, options.rate, options.keys[0], console)
         else:

@@ -10,11 +10,15 @@ from sqlwin.stream_options import with_stream_settings
 
 PARTITIONS = "spark.sql.shuffle.partitions"
 ARROW_ROWS = "spark.sql.execution.arrow.maxRecordsPerBatch"
+FILE_MANAGER = "spark.sql.streaming.checkpointFileManagerClass"
 
 
 class Conf(dict[str, str]):
     def set(self, key: str, value: str) -> None:
         self[key] = value
+
+    def unset(self, key: str) -> None:
+        del self[key]
 
 
 @pytest.mark.parametrize(("rows", "during"), [("10000", "100000"), ("500", "500")])
@@ -34,3 +38,21 @@ def test_settings_are_what_they_were_though_a_stream_does_not_start() -> None:
     with pytest.raises(ValueError, match="no"):
         with_stream_settings(conf, 4, fail)
     assert conf == {PARTITIONS: "200", ARROW_ROWS: "10000"}
+
+
+@pytest.mark.parametrize(
+    ("is_local", "chosen", "during"),
+    [
+        (True, {}, "FileSystemBasedCheckpointFileManager"),
+        (True, {FILE_MANAGER: "mine"}, "mine"),
+        (False, {}, ""),
+    ],
+)
+def test_checkpoints_on_this_machine_are_written_without_other_processes(
+    is_local: bool, chosen: dict[str, str], during: str
+) -> None:
+    before = {PARTITIONS: "200", ARROW_ROWS: "500", **chosen}
+    conf: Any = Conf(before)
+    seen = with_stream_settings(conf, 4, lambda: dict(conf), is_local=is_local)
+    assert seen.get(FILE_MANAGER, "").rpartition(".")[2] == during
+    assert conf == before

@@ -1,0 +1,76 @@
+"""Streams of a statement set are started one after the other, as far as they start processes."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from runtime.files import LocalFiles
+from runtime.sinks.streaming import StreamRun
+from runtime.spark_errors import translate
+from runtime.streaming.checkpoint import Checkpoint, Identity
+from sqlwin import streams
+from sqlwin.running_stream import Setup, Stream
+from sqlwin.streams import Streams
+
+
+class Query:
+    """A query of Spark's that says what it does when it is asked, the last thing for good."""
+
+    runId = "run"
+
+    def __init__(self, *messages: str, is_active: bool = True) -> None:
+        self.isActive = is_active
+        self.messages = list(messages)
+
+    @property
+    def status(self) -> dict[str, object]:
+        message = self.messages.pop(0) if len(self.messages) > 1 else self.messages[0]
+        return {"message": message, "isTriggerActive": False}
+
+
+def session_of(directory: Path, *queries: Query) -> Streams:
+    found = Streams()
+    for query in queries:
+        setup = Setup("kept", "INSERT INTO kept ...", "kept", False, True, True, (), translate)
+        run = StreamRun("kept (1)", "c", 0, "w")
+        checkpoint = Checkpoint(str(directory), 1, 1, "w")
+        number = found.next_number()
+        found.add(
+            Stream(number, setup, cast(Any, query), run, checkpoint, Identity(""), LocalFiles())
+        )
+    return found
+
+
+def returns(action: Callable[[], None]) -> bool:
+    """Whether it returns within a second."""
+    thread = threading.Thread(target=action, daemon=True)
+    thread.start()
+    thread.join(1.0)
+    return not thread.is_alive()
+
+
+def test_a_stream_that_opens_its_sources_is_waited_for(tmp_path: Path) -> None:
+    query = Query(
+        "Initializing StreamExecution", "Initializing sources", "Getting offsets from events"
+    )
+    session_of(tmp_path, query).await_starts()
+    assert query.messages == ["Getting offsets from events"]
+
+
+def test_streams_that_run_or_are_over_are_not_waited_for(tmp_path: Path) -> None:
+    runs = Query("Waiting for data to arrive")
+    failed = Query("Initializing sources", is_active=False)
+    assert returns(session_of(tmp_path, runs, failed).await_starts)
+
+
+def test_one_that_never_opens_its_sources_keeps_the_others_for_a_time_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(streams, "_START_SECONDS", 0.2)
+    found = session_of(tmp_path, Query("Initializing sources"), Query("Initializing sources"))
+    assert returns(found.await_starts)
