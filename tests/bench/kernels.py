@@ -19,6 +19,7 @@ from runtime.expressions import Call, ColumnRef, Constant
 from runtime.kernels.blobs import from_blobs, to_blob
 from runtime.kernels.keys import bucket_of
 from runtime.kernels.merge import merge_slices
+from runtime.kernels.packed import pack, unpack
 from runtime.scan.local_stage import LocalStage
 from runtime.scan.metadata import find_source
 from runtime.scan.read import read_batches
@@ -33,6 +34,7 @@ from runtime.spec import (
     Tumble,
     WindowAggregation,
 )
+from runtime.streaming.state import pieces
 from tests.bench import data
 
 MINUTE = 60_000_000
@@ -88,6 +90,10 @@ def main() -> None:
         sent = add(f"read and aggregate, {name}", "rows", options.rows, lambda s=step: _partials(s))
         add(f"cut into buckets, {name}", "partials", sent.num_rows, lambda t=sent: _cut(t))
         add(f"blobs, {name}", "partials", sent.num_rows, lambda t=sent: _there_and_back(t))
+        kept = [pack(piece) for piece in pieces(sent)]
+        size = f"state of {sum(map(len, kept)) / sent.num_rows:.1f} bytes a partial"
+        add(f"{size}, pack, {name}", "partials", sent.num_rows, lambda t=sent: _packed(t))
+        add(f"{size}, unpack, {name}", "partials", sent.num_rows, lambda k=kept: _unpacked(k))
         for title, window in WINDOWS:
             n_windows = sum(batch.num_rows for batch in _windows(sent, window, partials))
             add(
@@ -150,6 +156,14 @@ def _cut(table: pa.Table) -> Any:
 
 def _there_and_back(table: pa.Table) -> pa.Table:
     return from_blobs([to_blob(table, "lz4")])
+
+
+def _packed(table: pa.Table) -> int:
+    return sum(len(pack(piece)) for piece in pieces(table))
+
+
+def _unpacked(blobs: list[bytes]) -> int:
+    return sum(unpack(blob).num_rows for blob in blobs)
 
 
 def _windows(table: pa.Table, window: AlignedWindow, partials: tuple[ArrowPartial, ...]) -> Any:

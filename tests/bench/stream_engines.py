@@ -85,11 +85,12 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Files:
-    """The input: `n_rows` rows in Parquet files, `per_batch` of which make a micro-batch."""
+    """The input: `n_rows` rows in files of a format, `per_batch` of which make a micro-batch."""
 
     path: Path
     n_rows: int
     per_batch: int
+    format: str = "parquet"
 
 
 @dataclass(frozen=True)
@@ -183,7 +184,7 @@ def _sqlwin_rows(session: sqlwin.Session, case: Case, files: Files) -> DataFrame
         CREATE OR REPLACE TABLE events (
           ts TIMESTAMP(6), key BIGINT, price BIGINT, val DOUBLE,
           WATERMARK FOR ts AS ts - INTERVAL '{DISORDER_SECONDS}' SECOND
-        ) WITH ('connector' = 'filesystem', 'path' = '{files.path}', 'format' = 'parquet',
+        ) WITH ('connector' = 'filesystem', 'path' = '{files.path}', 'format' = '{files.format}',
                 'max-files-per-trigger' = '{files.per_batch}')
     """)
     return session.sql(cases.sqlwin_sql(case))
