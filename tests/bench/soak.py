@@ -11,7 +11,9 @@ from rich.console import Console
 from rich.table import Table
 
 import sqlwin
+from runtime.spark import stream_partitions
 from runtime.streaming.status import Tally, stream_status
+from sqlwin.stream_options import with_stream_settings
 from tests.bench.memory import cpu_seconds, jvms, resident, workers
 
 _MINUTE = 60.0
@@ -51,7 +53,10 @@ def run(session: sqlwin.Session, minutes: float, rate: int, keys: int, console: 
     session.execute(_TABLE.format(rate=rate, last_key=keys - 1))
     checkpoint = Path(tempfile.mkdtemp(prefix="soak-"))
     writer = session.sql(_QUERY).writeStream.format("noop").outputMode("append")
-    query = writer.option("checkpointLocation", str(checkpoint)).start()
+    writer = writer.option("checkpointLocation", str(checkpoint))
+    spark = session.spark
+    partitions = stream_partitions(spark)
+    query = with_stream_settings(spark.conf, partitions, writer.start, is_local=True)
     tally = Tally(1)
     started = time.monotonic()
     n_rows, last_batch, last_rows, last_cpu, last_time = 0, -1, 0, 0.0, started
