@@ -21,7 +21,7 @@ from runtime.kernels.columns import BoolArray, int64_values, one_chunk
 from runtime.kernels.keys import bucket_of
 from runtime.spec import Accumulator, Session, Window, local_window
 from runtime.stream_spec import CLOCK, KEEP, LATE_ROW, SOURCE, TIME, WATERMARK, FirstRows
-from runtime.streaming.first_rows import first_rows
+from runtime.streaming.first_rows import FirstRowsOfSlices
 from runtime.streaming.operator import SLICE_END
 from runtime.streaming.state import encode_table, pieces
 from runtime.streaming.watermarks import FINAL_US
@@ -215,6 +215,11 @@ class LocalStage:
             plan.buffer_bytes,
         )
         self.in_band = InBand(plan.n_sources, plan.numbers)
+        self._first = None
+        if plan.first is not None:
+            self._first = FirstRowsOfSlices(
+                plan.first, local_window(plan.window), plan.keys, plan.slice_end, ROW_COUNT
+            )
 
     def run(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """All rows of the task to messages of MESSAGE_SCHEMA.
@@ -259,12 +264,13 @@ class LocalStage:
     def _rows(self, batch: pa.RecordBatch) -> Rows:
         """The rows that count and have a time, for the buffer."""
         plan = self._plan
-        return Rows(
+        rows = Rows(
             int64_values(batch.column(TIME)),
             [batch.column(name) for name in plan.keys],
             [[batch.column(name) for name in args] for args in plan.args],
             [None if name is None else row_mask(batch.column(name)) for name in plan.conditions],
         )
+        return rows if self._first is None else self._first.among(rows)
 
     def _maybe_late(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         """The rows of which no window may be open."""
@@ -321,8 +327,8 @@ class LocalStage:
 
     def _messages(self, table: pa.Table) -> Iterator[pa.RecordBatch]:
         """Partials as blobs, one or more for each key group that has any."""
-        if self._plan.first is not None:
-            table = first_rows(table, self._plan.first, self._plan.slice_end, ROW_COUNT)
+        if self._first is not None:
+            table = self._first.of(table)
         count("rows_out", table.num_rows)
         for group, blob in self._by_key_group(table):
             count("blobs_out", 1)

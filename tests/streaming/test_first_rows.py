@@ -8,9 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from runtime.buffers import Rows
 from runtime.kernels.ranks import order_codes, ranked_rows
+from runtime.spec import Hop
 from runtime.stream_spec import FirstRows, RankOrder
-from runtime.streaming.first_rows import first_rows
+from runtime.streaming.first_rows import FirstRowsOfSlices
+
+# Its slices end at 1, 2, 3 ...
+WINDOW = Hop(2, 1)
 
 ROWS = st.lists(
     st.tuples(
@@ -52,6 +57,23 @@ def top(rows: pa.Table, first: FirstRows, by: list[str]) -> list[tuple[int, int]
     return sorted(map(repr, zip(kept.to_pylist(), ranks.tolist(), strict=True)))
 
 
+def choice(first: FirstRows) -> FirstRowsOfSlices:
+    return FirstRowsOfSlices(first, WINDOW, ("id", "k", "v", "x"), "slice", "rows")
+
+
+def as_it_came(rows: pa.Table) -> Rows:
+    """Rows of which each came once."""
+    time_us = rows.column("slice").to_numpy() - 1
+    keys = [rows.column(name).combine_chunks() for name in ("id", "k", "v", "x")]
+    return Rows(time_us, keys, [], [])
+
+
+def counts(of: pa.Table) -> dict[int, int]:
+    """How many rows are counted in each slice."""
+    grouped = of.group_by("slice").aggregate([("rows", "sum")])
+    return {row["slice"]: row["rows_sum"] for row in grouped.to_pylist()}
+
+
 @pytest.mark.parametrize("function", ["ROW_NUMBER", "RANK", "DENSE_RANK"])
 @given(rows=ROWS, last=st.integers(1, 4), by_key=st.booleans(), is_descending=st.booleans())
 def test_the_first_of_a_window_are_among_the_first_of_its_slices(
@@ -68,7 +90,7 @@ def test_the_first_of_a_window_are_among_the_first_of_its_slices(
     alike = {row[:-1] if row[3] == row[3] else (*row[:3], "nan"): row for row in rows}
     every = table(list(alike.values()))
     counted = every.append_column("copies", every.column("rows"))
-    kept = first_rows(counted, first, "slice", "rows")
+    kept = choice(first).of(counted)
     assert kept.schema == counted.schema
     assert set(kept.column("id").to_pylist()) <= set(every.column("id").to_pylist())
     as_they_came = kept.drop_columns(["rows"]).rename_columns(
@@ -77,15 +99,34 @@ def test_the_first_of_a_window_are_among_the_first_of_its_slices(
     assert top(as_they_came, first, list(by)) == top(every, first, list(by))
 
 
+@pytest.mark.parametrize("function", ["ROW_NUMBER", "RANK", "DENSE_RANK"])
+@given(rows=ROWS, last=st.integers(1, 3), by_key=st.booleans(), cut=st.integers(0, 40))
+def test_the_first_of_a_slice_are_among_the_first_of_each_of_its_batches(
+    function: str, rows: list[tuple[object, ...]], last: int, by_key: bool, cut: int
+) -> None:
+    by = ("k",) if by_key else ()
+    first = FirstRows(by, (RankOrder("v", True, False), RankOrder("x", True, True)), function, last)
+    every = table([(*row[:-1], 1) for row in rows])
+    chosen = choice(first)
+    kept = []
+    for part in (every.slice(0, cut), every.slice(cut)):
+        if part.num_rows:
+            found = chosen.among(as_it_came(part))
+            columns = dict(zip(("id", "k", "v", "x"), found.keys, strict=True))
+            columns["slice"] = pa.array(found.time_us + 1)
+            kept.append(pa.table({**columns, "rows": pa.array(np.ones(len(found.time_us), int))}))
+    out = chosen.of(pa.concat_tables(kept))
+    assert counts(out) == counts(every)
+    ones = pa.array(np.ones(out.num_rows, int))
+    at = out.schema.get_field_index("rows")
+    by_slice = ["slice", *by]
+    assert top(out.set_column(at, "rows", ones), first, by_slice) == top(every, first, by_slice)
+
+
 @given(rows=ROWS)
 def test_rows_that_go_are_counted_in_their_slice(rows: list[tuple[object, ...]]) -> None:
     every = table(rows)
     first = FirstRows((), (RankOrder("v", True, False),), "ROW_NUMBER", 1)
-    kept = first_rows(every, first, "slice", "rows")
-
-    def counts(of: pa.Table) -> dict[int, int]:
-        grouped = of.group_by("slice").aggregate([("rows", "sum")])
-        return {row["slice"]: row["rows_sum"] for row in grouped.to_pylist()}
-
+    kept = choice(first).of(every)
     assert counts(kept) == counts(every)
     assert kept.num_rows == len(counts(every))
