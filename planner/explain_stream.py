@@ -150,9 +150,12 @@ def _watermark(local: StreamLocalStep, policy: str) -> str:
 
 
 def _key_groups(local: StreamLocalStep, key_groups: int) -> str:
-    if not local.keys:
+    if local.first is not None and not local.first.by:
+        return "  key groups: 1, because all rows of a window are ranked together"
+    keys = local.first.by if local.first is not None else [name for name, _ in local.keys]
+    if not keys:
         return "  key groups: 1, because there is no key"
-    return f"  key groups: {key_groups}, by {', '.join(name for name, _ in local.keys)}"
+    return f"  key groups: {key_groups}, by {', '.join(keys)}"
 
 
 def _kept(local: StreamLocalStep) -> str:

@@ -308,7 +308,7 @@ class _StreamLowering(Lowering):
                 f"{NO_UPDATES}, or leave out the outer window",
                 local.place,
             )
-        is_one = len(rows.sources) == 1
+        is_one = rows.are_carried and len(rows.sources) == 1
         scan = local.scan if isinstance(local, StreamScanLocalWindowAggregate) and is_one else None
         if scan is not None:
             scan = replace(scan, step=replace(scan.step, label=self.label(local)))

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
+
 import sqlglot
 from sqlglot import exp
 
 from planner.catalog import Catalog
 from planner.intervals import fold_interval
-from planner.logical import Filter, Node, Project, TableScan
+from planner.logical import Filter, Node, Project, SqlQuery, TableScan
 from planner.physical import LocalWindowAggregate
 from planner.rendering import SparkSql
+from planner.sql import bare_column, star_leaves_out
 from planner.streams import stream_named
 from runtime.errors import AnalysisError
+from runtime.table_spec import Watermark
+
+# What a text may say that hands rows on as they are, and what may stand behind the table in it
+_ROWS = frozenset({"expressions", "from_", "where", "kind"})
+_SOURCE = frozenset({"this", "db", "catalog", "alias"})
 
 
 def wall_clock_delay_us(local: LocalWindowAggregate, catalog: Catalog) -> int | None:
@@ -35,7 +43,7 @@ def delay_us(local: LocalWindowAggregate, catalog: Catalog) -> int | None:
     watermark = _watermark_of(local.input, local.time_column, catalog)
     if watermark is None:
         return None
-    expression = sqlglot.parse_one(watermark, dialect=SparkSql)
+    expression = sqlglot.parse_one(watermark.expression, dialect=SparkSql)
     delay = 0
     if isinstance(expression, exp.Sub):
         length = _length_us(expression.expression)
@@ -43,29 +51,72 @@ def delay_us(local: LocalWindowAggregate, catalog: Catalog) -> int | None:
             return None
         expression, delay = expression.this, length
     is_plain = isinstance(expression, exp.Column) and not expression.table
-    return delay if is_plain and expression.name.lower() == local.time_column.lower() else None
+    return delay if is_plain and expression.name.lower() == watermark.column.lower() else None
 
 
-def _watermark_of(node: Node, name: str, catalog: Catalog) -> str | None:
+def _watermark_of(node: Node, name: str, catalog: Catalog) -> Watermark | None:
     """The watermark of the table that a column of a node is the very time column of."""
     match node:
         case TableScan():
             (table,) = node.query.find_all(exp.Table)
-            stream = stream_named(table, catalog)
-            watermark = None if stream is None else stream.watermark
-            if watermark is None or watermark.column.lower() != name.lower():
-                return None
-            return watermark.expression
+            return _watermark_of_table(table, name, catalog)
         case Filter():
             return _watermark_of(node.input, name, catalog)
         case Project():
             for item in node.items:
                 if item.name.lower() == name.lower():
-                    is_same = isinstance(item.expr, exp.Column) and (
-                        item.expr.name.lower() == name.lower()
-                    )
-                    return _watermark_of(node.input, name, catalog) if is_same else None
+                    inner = bare_column(item.expr)
+                    return None if inner is None else _watermark_of(node.input, inner, catalog)
+        case SqlQuery():
+            return _watermark_of_text(node.query, dict(node.relations), name, catalog)
     return None
+
+
+def _watermark_of_text(
+    query: exp.Expr, relations: Mapping[str, Node], name: str, catalog: Catalog
+) -> Watermark | None:
+    """The same of a text that does no more than filter and project the rows of one table."""
+    query = query.unnest()
+    if not isinstance(query, exp.Select) or any(v for k, v in query.args.items() if k not in _ROWS):
+        return None
+    clause = query.args.get("from_")
+    source = None if clause is None else clause.this
+    if source is None or any(v for k, v in source.args.items() if k not in _SOURCE):
+        return None
+    alias = source.args.get("alias")
+    inner = _origin(query.expressions, source.alias_or_name.lower(), name)
+    if inner is None or (alias is not None and alias.columns):
+        return None
+    if isinstance(source, exp.Subquery):
+        return _watermark_of_text(source.this, relations, inner, catalog)
+    if not isinstance(source, exp.Table):
+        return None
+    if not source.db and source.name in relations:
+        return _watermark_of(relations[source.name], inner, catalog)
+    return _watermark_of_table(source, inner, catalog)
+
+
+def _origin(items: Iterable[exp.Expr], source: str, name: str) -> str | None:
+    """The column of the source, known by its alias in lower case, that a column of a text is."""
+    for item in items:
+        inner = item.unalias()
+        is_of_source = not isinstance(inner, exp.Column) or inner.table.lower() in ("", source)
+        if item.is_star:
+            left_out = star_leaves_out(inner) if is_of_source else None
+            if left_out is None:
+                return None
+            if name.lower() not in left_out:
+                return name
+        elif item.alias_or_name.lower() == name.lower():
+            return inner.name if isinstance(inner, exp.Column) and is_of_source else None
+    return None
+
+
+def _watermark_of_table(table: exp.Table, name: str, catalog: Catalog) -> Watermark | None:
+    stream = stream_named(table, catalog)
+    watermark = None if stream is None else stream.watermark
+    is_its_column = watermark is not None and watermark.column.lower() == name.lower()
+    return watermark if is_its_column else None
 
 
 def _length_us(interval: exp.Expr) -> int | None:

@@ -92,6 +92,7 @@ class StreamRows:
     Attributes:
         has_operator: whether one of the sources is another window operator.
         has_late_rows: whether rows that can be late are among them as their table has them.
+        are_carried: whether watermarks come in the rows that they are of, not beside them.
     """
 
     def __init__(
@@ -108,6 +109,7 @@ class StreamRows:
         self._marks = StreamMarks(catalog)
         self.has_operator = False
         self.has_late_rows = False
+        self.are_carried = False
 
     @property
     def sources(self) -> list[StreamSource]:
@@ -137,6 +139,7 @@ class StreamRows:
         if time_column is not None and not self._marks.by_clock:
             check_time(node, time_column, self._catalog, place)
         query = self._carry(node)
+        self.are_carried = query is not None
         if query is not None:
             return self._following(query, node, followed)
         self.sources.clear()

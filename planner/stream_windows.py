@@ -31,6 +31,7 @@ from planner.logical import (
 from planner.physical import GlobalWindowAggregate, LocalWindowAggregate
 from planner.processing_time import is_by_clock
 from planner.rank_order import rank_order
+from planner.ranked_rows import chooses_first_rows
 from planner.row_partials import row_partials
 from planner.shared_partials import share_partials
 from planner.sql import (
@@ -217,6 +218,7 @@ class _Lowering:
             *ranks,
             node.rank_column,
             self._lowerings.label(node),
+            is_spread=chooses_first_rows(node),
         )
         return self._told(_columns(node.schema), self._lowerings.named(step)), source
 

@@ -85,7 +85,8 @@ class FirstRows:
     """Which rows of a window are wanted of those that are kept: the first ones.
 
     Attributes:
-        by: the columns in which rows are ranked, beside their windows.
+        by: the columns in which rows are ranked, beside their windows; key groups are theirs, so
+            that rows that are ranked together come out together.
         order: what ranks them.
         function: ROW_NUMBER, RANK or DENSE_RANK.
         last: the last rank that is wanted, from 1.
@@ -222,6 +223,7 @@ class StreamRankStep:
         last: the last one.
         rank_column: the name of the rank, INT.
         label: under which name EXPLAIN ANALYZE counts; empty if it does not.
+        is_spread: whether the rows of a window and key are in one task as they come.
     """
 
     input: Step
@@ -232,6 +234,7 @@ class StreamRankStep:
     last: int
     rank_column: str
     label: str = ""
+    is_spread: bool = False
 
 
 @dataclass(frozen=True)

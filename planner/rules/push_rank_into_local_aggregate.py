@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from sqlglot import exp
 
-from planner.logical import Node, WindowDeduplicate, WindowRank, WindowRows
+from planner.logical import Node, WindowDeduplicate, WindowRank
 from planner.optimizer import Options, Refusal
-from planner.physical import Exchange, GlobalWindowAggregate, LocalWindowAggregate
 from planner.rank_order import rank_order
-from planner.selections import selected
+from planner.ranked_rows import path_to_rows
 from planner.sql import bare_column, column
 from runtime.spec import Session
 from runtime.stream_spec import FirstRows
@@ -29,7 +28,7 @@ def push_rank_into_local_aggregate(node: Node, options: Options) -> Node | Refus
     """
     if not isinstance(node, WindowRank | WindowDeduplicate):
         return None
-    path = _path(node.input)
+    path = path_to_rows(node.input)
     if path is None or path.local.first is not None:
         return None
     if isinstance(path.local.window, Session):
@@ -57,42 +56,3 @@ def _order_by(node: WindowRank | WindowDeduplicate) -> tuple[exp.Ordered, ...]:
     if isinstance(node, WindowRank):
         return node.order_by
     return (exp.Ordered(this=column(node.order_key), desc=node.keep == "LastRow"),)
-
-
-@dataclass(frozen=True)
-class _Path:
-    """The nodes from the rows that are ranked down to the local aggregate that keeps them."""
-
-    nodes: tuple[Node, ...]
-    local: LocalWindowAggregate
-
-    def key(self, name: str) -> str | None:
-        """The key of the local aggregate that is handed on under a name."""
-        for node in self.nodes:
-            found = selected(node)
-            if found is not None:
-                if name.lower() not in found[1]:
-                    return None
-                name = found[1][name.lower()]
-        return next((k.name for k in self.local.keys if k.name.lower() == name.lower()), None)
-
-    def over(self, local: LocalWindowAggregate) -> Node:
-        """The same over another local aggregate."""
-        below: Node = local
-        for node in reversed(self.nodes):
-            below = node.with_inputs(below)
-        return below
-
-
-def _path(node: Node) -> _Path | None:
-    """The path through rows that are kept, if nothing on it chooses among them."""
-    nodes: list[Node] = []
-    while not isinstance(node, LocalWindowAggregate):
-        is_between = isinstance(node, WindowRows | GlobalWindowAggregate | Exchange)
-        if not is_between and selected(node) is None:
-            return None
-        nodes.append(node)
-        (node,) = node.inputs
-    # rows of windows alone are ranked as they came; what was aggregated has another meaning
-    is_kept = any(isinstance(each, WindowRows) for each in nodes)
-    return _Path(tuple(nodes), node) if is_kept else None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 from pyspark import SparkContext, TaskContext
@@ -15,7 +15,6 @@ from pyspark.sql.types import DataType, LongType
 from runtime.batch.execute import temporary_view
 from runtime.batch.meter import Wrap, as_it_is
 from runtime.scan_spec import StreamScan
-from runtime.spec import Session
 from runtime.steps import Step
 from runtime.stream_spec import KEEP, LATE_ROW, SOURCE, TIME, WATERMARK, StreamLocalStep
 from runtime.streaming.key_groups import key_group_numbers
@@ -82,10 +81,14 @@ def local_stage(
         has_clock = goes_by_clock(local, options)
         sql = local_sql(local, source, has_clock)
         rows = spark.sql(sql.text)
+    if not has_clock and wrap is as_it_is:
+        # whoever measures is told of all rows
+        rows = rows.where(f"`{KEEP}` OR `{WATERMARK}` IS NOT NULL")
     rows = options.own_sources.beside(rows, is_cascade=local.is_cascade, has_clock=has_clock)
     types = {field.name: field.dataType.simpleString() for field in rows.schema}
     plan = _local_plan(local, sql, types, options)
-    sent = sent_columns(rows.columns, has_watermark=local.delay_us is None)
+    has_watermark = local.delay_us is None
+    sent = sent_columns(rows.columns, has_watermark=has_watermark, time_key=plan.time_key)
     late = rows.schema[LATE_ROW].dataType if plan.carries_late_rows else None
     told = rows.selectExpr(*sent).mapInArrow(wrap(_run_local(plan, number)), MESSAGE_DDL)
     return RunningStage(told, plan, late)
@@ -128,10 +131,9 @@ def goes_by_clock(step: StreamLocalStep, options: StreamOptions) -> bool:
 def _local_plan(
     step: StreamLocalStep, sql: LocalSql, types: dict[str, str], options: StreamOptions
 ) -> LocalPlan:
-    by = step.window.partition if isinstance(step.window, Session) else step.keys
-    n_groups = options.key_groups if by else 1
-    numbers = tuple(key_group_numbers(n_groups, options.partitions))
-    return local_plan(step, sql, types, numbers)
+    plan = local_plan(step, sql, types, ())
+    n_groups = options.key_groups if plan.grouped_by else 1
+    return replace(plan, numbers=tuple(key_group_numbers(n_groups, options.partitions)))
 
 
 def _run_local(
@@ -141,7 +143,7 @@ def _run_local(
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         prepare_worker()
-        batches = (received(batch, plan.delay_us) for batch in batches)
+        batches = (received(batch, plan.delay_us, plan.time_key) for batch in batches)
         if not plan.keeps_late_rows:
             yield from LocalStage(plan).run(batches)
             return

@@ -78,7 +78,7 @@ def rank(step: StreamRankStep, child: Child, partitions: int, wrap: Wrap) -> Dat
     """Results of windows ranked; see StreamRankStep. Arguments as in `regroup`."""
     rows = child(step.input)
     fields = [*_own_fields(rows), StructField(step.rank_column, IntegerType())]
-    spread = _spread(rows, step.by, partitions)
+    spread = rows if step.is_spread else _spread(rows, step.by, partitions)
     return _evaluated(spread, fields, partial(ranked, step=step), wrap)
 
 

@@ -77,14 +77,26 @@ def local_sql(step: StreamLocalStep, source: str, has_clock: bool = False) -> Lo
     return LocalSql(f"SELECT {', '.join(items)} FROM {source}", tuple(args), tuple(conditions))
 
 
-def sent_columns(columns: Sequence[str], *, has_watermark: bool) -> list[str]:
+def time_key(step: StreamLocalStep) -> str | None:
+    """The key that is the very time that windows are on, if there is one."""
+    time = (step.time_column.lower(), quoted(step.time_column).lower())
+    if step.time_type != "timestamp_ntz":
+        return None
+    return next((name for name, sql in step.keys if sql.lower() in time), None)
+
+
+def sent_columns(
+    columns: Sequence[str], *, has_watermark: bool, time_key: str | None = None
+) -> list[str]:
     """Rows of `local_sql` in fewer columns: to send one to Python costs as much as to read it.
 
-    SOURCE has KEEP in it, and TIME the watermark of rows that are not kept; see `received`.
+    SOURCE has KEEP in it, and TIME the watermark of rows that are not kept, and the key that is the
+    time; see `received`.
 
     Args:
         columns: the columns of the rows.
         has_watermark: whether the watermark has to come with rows that are kept too.
+        time_key: the key that is the time itself.
 
     Returns:
         Spark SQL of each column that is sent.
@@ -95,7 +107,7 @@ def sent_columns(columns: Sequence[str], *, has_watermark: bool) -> list[str]:
         SOURCE: f"CASE WHEN {keep} THEN {number} ELSE {NOT_KEPT} - {number} END AS {source}",
         TIME: f"CASE WHEN {keep} THEN {time} ELSE {mark} END AS {time}",
     }
-    left_out = {KEEP} if has_watermark else {KEEP, WATERMARK}
+    left_out = {KEEP, time_key} if has_watermark else {KEEP, time_key, WATERMARK}
     return [told.get(name, quoted(name)) for name in columns if name not in left_out]
 
 
@@ -159,4 +171,5 @@ def local_plan(
         carries_late_rows=step.carries_late_rows,
         delay_us=step.delay_us,
         first=step.first,
+        time_key=time_key(step),
     )

@@ -83,6 +83,7 @@ class LocalPlan:
             below are among them.
         delay_us: how far the watermark of a row is before its time; None: it comes with the row.
         first: which of the rows that the keys are can be wanted; None: all.
+        time_key: the key that is the time itself and does not come beside it.
     """
 
     window: Window
@@ -99,6 +100,16 @@ class LocalPlan:
     carries_late_rows: bool = False
     delay_us: int | None = None
     first: FirstRows | None = None
+    time_key: str | None = None
+
+    @property
+    def grouped_by(self) -> tuple[str, ...]:
+        """The columns of which the values are spread over key groups."""
+        if isinstance(self.window, Session):
+            # the key group of a session is that of its partition, whatever other keys there are
+            return self.window.partition
+        # rows that are ranked together come out together
+        return self.keys if self.first is None else self.first.by
 
 
 class InBand:
@@ -252,6 +263,8 @@ class LocalStage:
         Raises:
             ExecutionError: a sum overflows its type.
         """
+        if self._first is not None and len(rows.time_us):
+            rows = self._first.among(rows)
         for table in self._buffer.add(rows):
             yield from self._messages(table)
 
@@ -264,13 +277,12 @@ class LocalStage:
     def _rows(self, batch: pa.RecordBatch) -> Rows:
         """The rows that count and have a time, for the buffer."""
         plan = self._plan
-        rows = Rows(
+        return Rows(
             int64_values(batch.column(TIME)),
             [batch.column(name) for name in plan.keys],
             [[batch.column(name) for name in args] for args in plan.args],
             [None if name is None else row_mask(batch.column(name)) for name in plan.conditions],
         )
-        return rows if self._first is None else self._first.among(rows)
 
     def _maybe_late(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         """The rows of which no window may be open."""
@@ -338,21 +350,21 @@ class LocalStage:
     def _by_key_group(self, table: pa.Table) -> Iterator[tuple[int, bytes]]:
         """(number of a key group, blob with its rows), one or more for each that has any."""
         numbers = self._plan.numbers
-        window = self._plan.window
-        # the key group of a session is that of its partition, whatever other keys there are
-        by = window.partition if isinstance(window, Session) else self._plan.keys
-        keys = [table.column(key) for key in by]
+        keys = [table.column(key) for key in self._plan.grouped_by]
         for group, part in split_by_bucket(table, bucket_of(keys, table.num_rows, len(numbers))):
             for piece in pieces(pa.Table.from_batches([part])):
                 yield numbers[group], encode_table(piece)
 
 
-def received(batch: pa.RecordBatch, delay_us: int | None) -> pa.RecordBatch:
+def received(
+    batch: pa.RecordBatch, delay_us: int | None, time_key: str | None = None
+) -> pa.RecordBatch:
     """Rows as `local_sql` has them, from how `sent_columns` has them.
 
     Args:
         batch: rows with SOURCE and TIME, and WATERMARK too if there is no delay.
         delay_us: how far the watermark of a row is before its time.
+        time_key: the key that TIME is too, if there is one.
     """
     code = int64_values(batch.column(SOURCE))
     is_kept = code >= ALL_SOURCES
@@ -367,6 +379,8 @@ def received(batch: pa.RecordBatch, delay_us: int | None) -> pa.RecordBatch:
         columns[WATERMARK] = pc.subtract(time, pa.array(behind))
     if not is_kept.all():
         columns[TIME] = pc.if_else(columns[KEEP], time, pa.scalar(None, pa.int64()))
+    if time_key is not None:
+        columns[time_key] = columns[TIME].view(pa.timestamp("us"))
     return pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
 
 

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from sqlglot import exp
 from test_share_window_slices import COLUMNS, MINUTE, exchange_below, window_aggregate
 
 from planner.catalog import StreamTable
-from planner.logical import Filter, NamedExpr, Project, TableScan
+from planner.logical import Filter, NamedExpr, Node, Project, SqlQuery, TableScan
 from planner.physical import LocalWindowAggregate
 from planner.sql import column
 from planner.stream_delay import delay_us
 from runtime.spec import Tumble
 from runtime.table_spec import Watermark
+from sqlwin.dialect import parse_query
 
 SCAN = TableScan(COLUMNS, "t", exp.select("*").from_("t"))
 SECOND = 1_000_000
@@ -66,3 +69,31 @@ def test_filters_and_projections_of_the_column_itself_change_nothing() -> None:
     shifted = exp.maybe_parse("ts + INTERVAL '1' HOUR")
     moved = tuple(NamedExpr("ts", shifted) if each.name == "ts" else each for each in same)
     assert delay(watermark, Project(COLUMNS, SCAN, moved)) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "us"),
+    [
+        ("SELECT * FROM t", 5 * SECOND),
+        ("SELECT k, ts FROM t WHERE k = 1", 5 * SECOND),
+        ("SELECT a.struct.x, a.other AS ts FROM t AS a WHERE a.k = 1", 5 * SECOND),
+        ("SELECT * EXCEPT (k) FROM (SELECT k, other AS ts FROM t WHERE k > 1) AS b", 5 * SECOND),
+        ("SELECT * FROM below WHERE x > 0", 5 * SECOND),
+        ("SELECT * EXCEPT (ts), x AS ts FROM below", None),
+        ("SELECT * REPLACE (x AS ts) FROM below", None),
+        ("SELECT bid.ts FROM t", None),
+        ("SELECT ts + INTERVAL '1' HOUR AS ts FROM t", None),
+        ("SELECT * FROM t AS a(ts, k)", None),
+        ("SELECT * FROM t JOIN u ON t.k = u.k", None),
+        ("SELECT DISTINCT * FROM t", None),
+        ("WITH t AS (SELECT x AS ts FROM u) SELECT * FROM t", None),
+        ("SELECT * FROM t UNION ALL SELECT * FROM t", None),
+    ],
+)
+def test_texts_that_hand_the_column_on_change_nothing(text: str, us: int | None) -> None:
+    is_renamed = "other" in text
+    watermark = Watermark(*["other" if is_renamed else "ts"] * 2)
+    relations: tuple[tuple[str, Node], ...] = (("below", SCAN),)
+    node = SqlQuery(COLUMNS, parse_query(text), relations)
+    plain = replace(watermark, expression=f"{watermark.column} - INTERVAL '5' SECOND")
+    assert delay(plain, node) == us

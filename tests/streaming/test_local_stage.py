@@ -188,6 +188,14 @@ def test_rows_are_received_as_they_were_before_they_were_sent(delay_us, only_kep
     assert found.select(batch(rows).schema.names).to_pylist() == batch(rows).to_pylist()
 
 
+def test_the_key_that_is_the_time_comes_once():
+    rows = [(True, 0, 5, 10, "a", 1, True), (True, 0, None, None, "b", 2, True)]
+    rows.append((False, 0, 99, None, None, None, None))
+    found = received(sent(rows, True), None, "at")
+    assert found.column("at").type == pa.timestamp("us")
+    assert found.column("at").cast(pa.int64()).to_pylist() == [10, None, None]
+
+
 def test_rows_without_a_source_have_one_that_tells_nothing():
     row = (True, None, None, 5, "a", 1, True)
     found = received(sent([row, (False, *row[1:])], True), None)
