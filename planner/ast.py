@@ -17,6 +17,8 @@ GROUP_WINDOW_COLUMNS = ("w$start", "w$end", "w$rowtime")
 
 # In `meta` of a window function: what it is written with that Flink does not read
 LENIENCIES = "leniencies"
+# In the `meta` of a query what stands behind it that Flink does not read, as a Leniency
+BEHIND = "behind"
 
 # In `meta` of a table: the `TableOptions` behind its name
 TABLE_OPTIONS = "table_options"

@@ -17,6 +17,7 @@ from planner.aggregate_calls import aggregates_in
 from planner.ast import WindowFunction, span_of
 from planner.bind_groupings import expand_groupings
 from planner.bind_join import side_of
+from planner.distinct_windows import distinct_as_grouping
 from planner.grouping_block import GroupingBlock
 from planner.grouping_sets import (
     check_grouping_calls,
@@ -84,11 +85,13 @@ def bind_regrouping(
     """
     source = select.args.get("from_")
     others = ("joins", "laterals", "pivots", "match", "sample")
-    if source is None or not is_aggregation(select) or any(map(select.args.get, others)):
+    is_grouped = is_aggregation(select) or select.args.get("distinct")
+    if source is None or not is_grouped or any(map(select.args.get, others)):
         return None
     side = side_of(source.this, relations, scope)
     if side is None or not streams_of(side.node, relations.catalog):
         return None
+    select = distinct_as_grouping(select, side.attached) or select
     group = select.args.get("group")
     if group is None or has_groupings(group):
         return None

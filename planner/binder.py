@@ -24,6 +24,7 @@ from planner.bind_window_function import (
     time_column,
 )
 from planner.catalog import Catalog, Schema
+from planner.distinct_windows import distinct_as_grouping
 from planner.flink_functions import rewrite_functions, round_time, rounded_times
 from planner.group_windows import rewrite_group_windows
 from planner.logical import (
@@ -39,10 +40,11 @@ from planner.query_parts import only_window_function, parts_below, probe
 from planner.sql import is_whole_star, relation, select_all_from, to_sql
 from planner.stream_refusals import refused_subquery
 from planner.streams import stream_named
-from planner.strict import check_function
+from planner.strict import check_function, check_query
 from planner.table_options import refuse_options, with_options
 from planner.user_aggregates import has_user_filters, mark_user_aggregates
 from planner.window_parameters import window_of
+from planner.window_properties import window_properties
 from runtime.errors import AnalysisError
 from runtime.spec import Column, Session
 
@@ -78,6 +80,8 @@ def bind(query: exp.Query, sql: str, catalog: Catalog, strict: bool = False) -> 
         AnalysisError: a name, a type or a window does not fit.
     """
     binder = _Binder(sql, catalog, strict)
+    if strict:
+        check_query(query, sql)
     original, query = query, query.copy()
     has_hints = any(LEFT_OUT_HINTS in select.meta for select in query.find_all(exp.Select))
     binder.rewritten = rewrite_functions(query) or has_hints
@@ -236,10 +240,11 @@ class _Binder:
     def _lift_block(self, query: exp.Select, function: WindowFunction, scope: Scope) -> exp.Query:
         """A window block as `SELECT * FROM placeholder`, or left as it is over its windows."""
         node = self.window_function(function, scope)
-        if not is_aggregation(query):
+        grouped = distinct_as_grouping(query, window_properties(node))
+        if grouped is None and not is_aggregation(query):
             self._put_placeholder(function, node)
             return self._lift_joins_and_ranks(query, scope)
-        bound = bind_aggregation(query, function, node, self, scope)
+        bound = bind_aggregation(grouped or query, function, node, self, scope)
         if isinstance(bound, str):
             self.notes.append(bound)
             self._put_placeholder(function, node)

@@ -13,7 +13,7 @@ from sqlglot import exp
 
 from planner.ast import Span
 from planner.catalog import Schema
-from runtime.spec import Cumulate, UserAggregate, Window
+from runtime.spec import CalendarCumulate, Cumulate, UserAggregate, Window
 
 
 @dataclass(frozen=True)
@@ -275,7 +275,7 @@ class AttachedWindow:
         """
         if roles & {"end", "time"}:
             return True
-        return "start" in roles and not isinstance(self.spec, Cumulate)
+        return "start" in roles and not isinstance(self.spec, Cumulate | CalendarCumulate)
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ import re
 
 from sqlglot import exp
 
-from planner.ast import LENIENCIES, Leniency, WindowFunction, position_of
+from planner.ast import BEHIND, LENIENCIES, Leniency, WindowFunction, position_of
 from planner.intervals import render_duration
 from planner.logical import Node, WindowAggregate, WindowRank, WindowTableFunction
 from planner.sql import to_sql
@@ -21,6 +21,18 @@ _PRECISION = re.compile(r"\(\s*(\d+)")
 
 # Digits of the first field of an interval unless a precision is given
 _DEFAULT_PRECISION = 2
+
+
+def check_query(query: exp.Query, sql: str) -> None:
+    """Refuse what stands behind a query and Flink would not read.
+
+    Raises:
+        AnalysisError: with the place in the text.
+    """
+    behind = query.meta.get(BEHIND)
+    if isinstance(behind, Leniency):
+        place = Position.at(sql, behind.start, behind.end - behind.start + 1)
+        raise AnalysisError(_said(behind.message), position=place, sql=sql, hint=behind.hint)
 
 
 def check_function(function: WindowFunction, window: Window, sql: str) -> None:

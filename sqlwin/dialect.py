@@ -30,6 +30,7 @@ from sqlwin.dialect_errors import describe, skip_comments
 from sqlwin.dialect_functions import parse_keyword_call
 from sqlwin.dialect_hints import read_hints, table_options
 from sqlwin.dialect_intervals import parse_interval, parse_interval_type
+from sqlwin.dialect_ported import read_emit, refuse_ported, refuse_version
 from sqlwin.dialect_signatures import SIGNATURES, misspelt_window_call
 from sqlwin.dialect_strings import string_value
 from sqlwin.dialect_types import BARE_TYPES, as_spark_type, parse_bare_type, parse_row_type
@@ -101,6 +102,7 @@ class SqlWinParser(SparkParser):
         results: list[T] = []
 
         def read(parser: Any) -> None:
+            refuse_ported(self, tokens)
             results.append(method(self))
 
         try:
@@ -353,6 +355,7 @@ class SqlWinParser(SparkParser):
                 misspelt,
                 hint=f"did you mean {close}?" if close else f"there are {', '.join(SIGNATURES)}",
             )
+        first = self._index
         table: exp.Expr | None = super()._parse_table(
             schema=schema,
             joins=joins,
@@ -362,6 +365,7 @@ class SqlWinParser(SparkParser):
             parse_partition=parse_partition,
             consume_pipe=consume_pipe,
         )
+        refuse_version(self, table, first)
         return table
 
 
@@ -426,6 +430,7 @@ def read_query(parser: SqlWinParser) -> exp.Expr:
     tree = parser._parse_statement()
     if tree is None:
         parser.fail("expected a query", parser._curr)
+    read_emit(parser, tree)
     read_hints(tree, parser, parser._tokens[first : parser._index])
     return tree
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from planner.logical import TableScan, WindowColumns, WindowTableFunction
-from planner.window_properties import query_properties
-from runtime.spec import Column, Tumble
+from planner.logical import AttachedWindow, TableScan, WindowColumns, WindowTableFunction
+from planner.window_properties import identifies_window, query_properties
+from runtime.spec import CalendarCumulate, CalendarTumble, Column, Cumulate, Hop, Tumble, Window
 from sqlwin.dialect import parse_query
 
 COLUMNS = ("k", "window_start", "window_end", "window_time")
@@ -64,3 +64,21 @@ def test_sides_of_a_union_with_the_same_windows_keep_them(
 )
 def test_other_unions_have_none(sql: str) -> None:
     assert found(sql) is None
+
+
+@pytest.mark.parametrize(
+    ("window", "is_told"),
+    [
+        (Tumble(60), True),
+        (Hop(20, 60), True),
+        (CalendarTumble(1), True),
+        (Cumulate(20, 60), False),
+        (CalendarCumulate(12, 1), False),
+    ],
+)
+def test_the_start_tells_all_windows_apart_but_those_that_grow(
+    window: Window, is_told: bool
+) -> None:
+    attached = AttachedWindow(window, *COLUMNS[1:])
+    assert identifies_window(attached, ["k", "WINDOW_START"]) == is_told
+    assert identifies_window(attached, ["window_end"])

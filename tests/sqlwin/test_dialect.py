@@ -365,3 +365,60 @@ def test_text_that_is_no_sql_is_one_line_with_its_place(
 def test_comments_of_every_style_are_no_tokens() -> None:
     sql = "SELECT -- one; two\n 1 /* three /* four */ ; */ , 2 -- five"
     assert [token.text for token in tokenize(sql)] == ["SELECT", "1", ",", "2"]
+
+
+# -- words of other systems -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "words", ["EMIT ON WINDOW CLOSE", "emit after watermark", "EMIT AFTER WINDOW CLOSE"]
+)
+def test_results_may_be_asked_for_when_windows_close_as_they_come_then(words: str) -> None:
+    query = "SELECT k, COUNT(*) AS n FROM t GROUP BY k"
+    assert parse_query(f"{query} {words}") == parse_query(query)
+
+
+@pytest.mark.parametrize(
+    ("sql", "at", "hint"),
+    [
+        ("SELECT COUNT(*) FROM t GROUP BY k EMIT PERIODIC 5s", "EMIT", "early-fire.enabled"),
+        ("SELECT STREAM * FROM t", "STREAM", "'execution.runtime-mode' = 'streaming'"),
+        ("SELECT STREAM FLOOR(ts TO DAY) FROM t", "STREAM", "leave STREAM out"),
+        (
+            "SELECT MAX(v) OVER (PARTITION BY k ORDER BY ts SESSION WITH GAP INTERVAL '5' MINUTE) FROM t",
+            "SESSION WITH GAP",
+            "FROM SESSION(TABLE t PARTITION BY k, DESCRIPTOR(ts), ",
+        ),
+        (
+            "SELECT * FROM a JOIN b FOR SYSTEM_TIME AS OF a.ts AS c ON a.k = c.k",
+            "FOR SYSTEM_TIME AS OF a.ts",
+            "leave FOR SYSTEM_TIME AS OF out",
+        ),
+        (
+            "SELECT * FROM a JOIN b FOR SYSTEM_TIME AS OF PROCTIME() ON a.k = b.k",
+            "FOR SYSTEM_TIME AS OF PROCTIME()",
+            "with each micro-batch",
+        ),
+    ],
+)
+def test_words_with_another_spelling_here_are_told_it(sql: str, at: str, hint: str) -> None:
+    error = error_of(sql)
+    assert error.position is not None and error.hint is not None
+    found = sql[error.position.offset : error.position.offset + error.position.length]
+    assert found.strip() == at
+    assert hint in error.hint
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT stream AS s FROM t",
+        "SELECT a * stream, stream.x FROM t AS stream",
+        "SELECT emit FROM t WHERE emit > 3",
+        "SELECT session FROM t",
+        "SELECT * FROM t FOR TIMESTAMP AS OF '2024-01-01'",
+        "SELECT * FROM t TIMESTAMP AS OF CURRENT_DATE()",
+    ],
+)
+def test_these_words_are_names_elsewhere(sql: str) -> None:
+    assert isinstance(parse_query(sql), exp.Select)
