@@ -75,7 +75,7 @@ def read_call(node: exp.Expr, name: str, time_column: str) -> AggregateCall:
         condition = (
             exp.And(this=exp.Paren(this=condition), expression=present) if condition else present
         )
-    is_text = function in TEXT_FUNCTIONS and not wrapped and not distinct
+    is_text = function in TEXT_FUNCTIONS and not wrapped
     call = AggregateCall(
         name=name,
         function=f"{function} WITHIN GROUP" if wrapped else function,

@@ -345,6 +345,7 @@ _DISTINCT_RECIPES: dict[str, Recipe] = {
     "SUM": _sum_distinct,
     "AVG": _average_distinct,
     "MEAN": _average_distinct,
+    **dict.fromkeys(TEXT_FUNCTIONS, listagg),
 }
 
 # Aggregates to which it is the same how often a value occurs

@@ -13,7 +13,7 @@ TEXT_FUNCTIONS = frozenset({"LISTAGG", "STRING_AGG"})
 
 
 def listagg(call: AggregateCall) -> AggregatePlan | NotMergeable:
-    """LISTAGG(x [, separator]), of the texts that are not NULL."""
+    """LISTAGG([DISTINCT] x [, separator]), of the texts that are not NULL."""
     separator = _separator(call)
     if call.type != "string" or call.order is None:
         return NotMergeable(f"{call.text} has no accumulator")
@@ -21,7 +21,9 @@ def listagg(call: AggregateCall) -> AggregatePlan | NotMergeable:
         return NotMergeable(f"{call.text}: the separator must be a string to merge it")
     partial = Partial(f"{call.name}$rows", _rows(call))
     output = Column(f"{call.name}$text", "string")
-    joined = Accumulator("listagg", (partial.name,), output, separator=separator)
+    joined = Accumulator(
+        "listagg", (partial.name,), output, separator=separator, is_unique=call.distinct
+    )
     return AggregatePlan(call, (partial,), (joined,), column(output.name))
 
 
@@ -33,7 +35,10 @@ def texts_by_time(call: AggregateCall) -> exp.Expr:
     """
     rows = exp.Paren(this=_rows(call))
     ordered = exp.Anonymous(this="SORT_ARRAY", expressions=[rows.copy()])
-    texts = exp.Dot(this=ordered, expression=exp.to_identifier("v"))
+    texts: exp.Expr = exp.Dot(this=ordered, expression=exp.to_identifier("v"))
+    if call.distinct:
+        # of equal ones the first stays
+        texts = exp.Anonymous(this="ARRAY_DISTINCT", expressions=[texts])
     separator = call.args[1].copy() if len(call.args) > 1 else literal("")
     size = exp.Anonymous(this="SIZE", expressions=[rows])
     joined = exp.Anonymous(this="ARRAY_JOIN", expressions=[texts, separator])

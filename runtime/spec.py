@@ -222,6 +222,7 @@ class Accumulator:
             `approx_percentile` the accuracy, then the percentages, from 0 to 1.
         function: what a `user` accumulator calls.
         separator: what stands between the texts of `listagg`.
+        is_unique: of `listagg`, whether each text comes once in a window, at its first time.
     """
 
     kind: str
@@ -230,6 +231,7 @@ class Accumulator:
     arguments: tuple[float, ...] = ()
     function: Aggregate | None = None
     separator: str = ""
+    is_unique: bool = False
 
     @property
     def is_distinct(self) -> bool:

@@ -117,7 +117,7 @@ def distinct_aggregates(
         if each.kind == "listagg":
             if name not in texts:
                 texts[name] = TextsByTime(slices.values[name], len(slices))
-            aggregates[each] = _JoinedTexts(texts[name], each.separator)
+            aggregates[each] = _JoinedTexts(texts[name], each)
             continue
         if each.kind == "approx_count_distinct":
             reached = _stretches(slices, _ranks_reached(slices.values[name]), ranges)
@@ -272,15 +272,16 @@ class _ApproximatePercentile(DistinctAggregate):
 class _JoinedTexts(DistinctAggregate):
     """LISTAGG; NULL without texts."""
 
-    def __init__(self, texts: TextsByTime, separator: str) -> None:
+    def __init__(self, texts: TextsByTime, accumulator: Accumulator) -> None:
         self._texts = texts
-        self._separator = separator
+        self._separator = accumulator.separator
+        self._is_unique = accumulator.is_unique
 
     def of_windows(
         self, first_window: int, oldest_slice: Int64Array, newest_slice: Int64Array
     ) -> pa.Array:
         """See DistinctAggregate."""
-        return self._texts.joined(oldest_slice, newest_slice, self._separator)
+        return self._texts.joined(oldest_slice, newest_slice, self._separator, self._is_unique)
 
 
 class _ExactSum(DistinctAggregate):

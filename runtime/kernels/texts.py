@@ -12,7 +12,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from runtime.kernels.columns import BoolArray, Int64Array, int64_values, one_chunk, ranks, validity
+from runtime.kernels.columns import (
+    BoolArray,
+    Int64Array,
+    distinct_codes,
+    int64_values,
+    one_chunk,
+    ranks,
+    validity,
+)
 from runtime.kernels.grouping import Groups
 from runtime.kernels.value_lists import SliceValues
 from runtime.kernels.value_sets import list_lengths
@@ -81,13 +89,30 @@ class TextsByTime:
         np.cumsum(np.bincount(rows.slice_row, minlength=n_slices), out=self._offset[1:])
 
     def joined(
-        self, oldest_slice: Int64Array, newest_slice: Int64Array, separator: str
+        self,
+        oldest_slice: Int64Array,
+        newest_slice: Int64Array,
+        separator: str,
+        is_unique: bool = False,
     ) -> pa.Array:
-        """The texts from one slice to another as one text; NULL where there are none."""
+        """The texts from one slice to another as one text; NULL where there are none.
+
+        Args:
+            oldest_slice: the first slice of each window.
+            newest_slice: the last one.
+            separator: what stands between two texts.
+            is_unique: whether of equal texts of a window the first one alone counts.
+        """
         begin, end = self._offset.take(oldest_slice), self._offset.take(newest_slice + 1)
         lengths = end - begin
         place = np.repeat(end - np.cumsum(lengths), lengths)
         place += np.arange(len(place))
+        if is_unique:
+            window = np.repeat(np.arange(len(lengths)), lengths)
+            code, distinct = distinct_codes(self._texts)
+            _, first = np.unique(window * len(distinct) + code[place], return_index=True)
+            first.sort()
+            lengths, place = np.bincount(window[first], minlength=len(lengths)), place[first]
         lists = _lists(lengths, self._texts.take(pa.array(place)))
         joined = pc.binary_join(lists, separator)
         return pc.if_else(pa.array(lengths > 0), joined, pa.scalar(None, pa.string()))

@@ -15,6 +15,9 @@ from runtime.spec import Accumulator, Column, WindowAggregation
 TIME = pa.timestamp("us")
 LISTS = rows_type(TIME)
 LISTED = Accumulator("listagg", ("rows",), Column("texts", "string"), separator=", ")
+LISTED_ONCE = Accumulator(
+    "listagg", ("rows",), Column("once", "string"), separator="; ", is_unique=True
+)
 # (key, time, text): few times, so that some are equal
 ROWS = st.lists(
     st.tuples(
@@ -32,6 +35,16 @@ class Joined:
     def merge(rows):
         present = sorted((t, v.encode()) for t, v in rows if v is not None)
         return ", ".join(v.decode() for _, v in present) if present else None
+
+
+class JoinedOnce:
+    """The same, each text at its first time alone."""
+
+    @staticmethod
+    def merge(rows):
+        present = sorted((t, v.encode()) for t, v in rows if v is not None)
+        texts = dict.fromkeys(v.decode() for _, v in present)
+        return "; ".join(texts) if present else None
 
 
 def lists_of(rows, group, n_groups):
@@ -58,18 +71,19 @@ def test_texts_of_a_window_stand_in_the_order_of_time(window, rows):
     cells, lists = lists_of(rows, [slices.index(each) for each in of_row], len(slices))
     keys, ends = zip(*(slices[cell] for cell in cells), strict=True)
     table = pa.table({"k": pa.array(keys), "s": pa.array(ends, pa.int64()), "rows": lists})
-    spec = WindowAggregation(window, ("k",), "s", (LISTED,))
+    spec = WindowAggregation(window, ("k",), "s", (LISTED, LISTED_ONCE))
     found = {}
     for batch in merge_slices(table, spec, 5):
         batch.validate(full=True)
-        key, start, end, text = (
+        key, start, end, *texts = (
             (column.cast(pa.int64()) if i in (1, 2) else column).to_pylist()
             for i, column in enumerate(batch.columns)
         )
-        found |= {(k,): t for k, t in zip(zip(key, start, end, strict=True), text, strict=True)}
-    timed = [((key,), t, ((t, v),)) for key, t, v in rows]
-    wanted = brute_force(window, timed, [Joined])
-    assert found == {((k, start, end),): text for ((k,), start, end), (text,) in wanted.items()}
+        windows = zip(key, start, end, strict=True)
+        found |= dict(zip(windows, zip(*texts, strict=True), strict=True))
+    timed = [((key,), t, ((t, v),) * 2) for key, t, v in rows]
+    wanted = brute_force(window, timed, [Joined, JoinedOnce])
+    assert found == {(k, start, end): tuple(texts) for ((k,), start, end), texts in wanted.items()}
 
 
 def test_rows_without_a_text_or_against_the_condition_are_left_out() -> None:

@@ -44,11 +44,13 @@ SHAPES = {
         GROUP BY window_start, window_end""",
     "the same window again": f"""SELECT window_end, MAX(n) AS most, COUNT(*) AS n
         FROM ({COUNTS.replace("{not_k}", "c")}) GROUP BY window_start, window_end""",
+    "distinct": "SELECT DISTINCT window_end, k, window_start, v > 50 AS high FROM {window} WHERE v > 20",
+    "distinct windows": f"SELECT DISTINCT window_start, window_end FROM ({COUNTS.replace('{not_k}', 'c')}) WHERE n > 3",
     "aggregate of window columns": """SELECT window_end, MAX(TIMESTAMPDIFF(SECOND, ts, window_end)) AS d
         FROM {window} GROUP BY window_start, window_end""",
     "grouping sets": """SELECT k, x, window_end, GROUPING(x) AS all_x, COUNT(*) AS n, SUM(v) AS s
         FROM {window} GROUP BY window_start, window_end, k, ROLLUP (x)""",
-    "texts": """SELECT window_end, LISTAGG(k) AS ks, LISTAGG(CAST(v AS STRING), ' ') FILTER (WHERE v > 50) AS vs,
+    "texts": """SELECT window_end, LISTAGG(k) AS ks, LISTAGG(DISTINCT k) AS each_k, LISTAGG(CAST(v AS STRING), ' ') FILTER (WHERE v > 50) AS vs,
         COUNT(*) AS n FROM {window} GROUP BY window_start, window_end""",
     "top-n of rows": """SELECT k, v, ts, window_end, rn FROM (SELECT *,
           ROW_NUMBER() OVER (PARTITION BY window_start, window_end ORDER BY v DESC, ts, k, x) AS rn
