@@ -245,15 +245,26 @@ class SessionCatalog:
         return entry.connector if isinstance(entry, TableSpec) else None
 
     def relation(self, name: Name) -> str | None:
-        """The name under which Spark sees a kept table now, or None for names of Spark's own."""
+        """The name under which Spark sees a kept table now, or None for names of Spark's own.
+
+        A table of Spark's own below Flink's default catalog is known to Spark without that.
+        """
         changed = self._changed.named(".".join(name))
         key = _key(name) if changed is None else (changed.view,)
         entry = self.entry(name)
         if entry is None:
-            return None
+            is_below_defaults = len(key) < len(name)
+            return name[-1] if is_below_defaults and self._is_sparks(name[-1]) else None
         if key not in self._shown:
             self._show(key, entry)
         return _spark_name(key)
+
+    def _is_sparks(self, name: str) -> bool:
+        """Whether Spark has a table or a temporary view of this name in its current database."""
+        try:
+            return bool(self._spark.catalog.tableExists(to_sql(identifier(name))))
+        except PySparkException:
+            return False
 
     def stream(self, name: Name) -> StreamTable | None:
         """The stream that a name stands for in this statement. See `planner.catalog.Catalog`."""

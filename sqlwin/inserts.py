@@ -16,6 +16,7 @@ from planner.table_options import position_of_option
 from runtime.errors import AnalysisError, CatalogError, SqlwinError
 from runtime.nearest import nearest
 from runtime.sinks import write_table
+from runtime.stream_spec import ROW_KIND
 from runtime.table_spec import TableColumn, TableSpec
 from sqlwin.catalog import Name, Registered, SessionCatalog, View, type_ddl
 from sqlwin.statement_nodes import Insert
@@ -64,27 +65,29 @@ def target_of(catalog: SessionCatalog, insert: Insert) -> TableSpec | None:
         raise
 
 
-def arranged(rows: DataFrame, table: TableSpec, columns: tuple[str, ...]) -> DataFrame:
+def arranged(
+    rows: DataFrame,
+    table: TableSpec,
+    columns: tuple[str, ...],
+    static: tuple[tuple[str, str], ...] = (),
+) -> DataFrame:
     """The query's columns under the table's names and types, by position.
 
     Args:
         rows: the query.
         table: the table; without declared columns it takes the query's as they are.
         columns: the columns named in INSERT INTO t (...); others become NULL.
+        static: name and Spark SQL of columns with one value for all rows, of PARTITION (k = 'x').
 
     Raises:
         AnalysisError: too many or too few columns, an unknown one, or types that do not fit.
     """
-    declared = [c for c in table.columns if c.computed is None and c.metadata is None]
+    rows, columns = with_static(rows, table, columns, static)
+    declared = _written(table)
     if not declared:
         return rows.toDF(*columns) if columns else rows
     targets = _named(declared, columns, table.name) if columns else declared
-    if len(targets) != len(rows.columns):
-        raise AnalysisError(
-            f"the query yields {len(rows.columns)} columns, but `{table.name}` takes "
-            f"{len(targets)}: {', '.join(c.name for c in targets)}",
-            hint="give one expression for each column, in the table's order",
-        )
+    _check_count(len(rows.columns), [c.name for c in targets], table.name)
     given: dict[str, int] = {}
     for target, field in zip(targets, rows.schema.fields, strict=True):
         if not _fits(field.dataType, str(target.type)):
@@ -105,6 +108,60 @@ def arranged(rows: DataFrame, table: TableSpec, columns: tuple[str, ...]) -> Dat
             for c in declared
         )
     )
+
+
+def with_static(
+    rows: DataFrame,
+    table: TableSpec,
+    columns: tuple[str, ...],
+    static: tuple[tuple[str, str], ...],
+) -> tuple[DataFrame, tuple[str, ...]]:
+    """The rows with the columns of PARTITION (k = 'x') behind their own, and all their names.
+
+    Arguments as in `arranged`; a row kind may stand in front.
+
+    Raises:
+        AnalysisError: the table is not partitioned by one of them, it is given twice, or the query
+            has too many or too few columns beside them.
+    """
+    if not static:
+        return rows, columns
+    partitions = {name.lower() for name in table.partitioned_by}
+    given = {name.lower() for name, _ in static}
+    for name, _ in static:
+        if name.lower() not in partitions:
+            listed = ", ".join(table.partitioned_by)
+            raise AnalysisError(
+                f"`{table.name}` is not partitioned by `{name}`",
+                hint=f"its PARTITIONED BY has {listed}" if listed else "leave PARTITION (...) out",
+            )
+        if name.lower() in (column.lower() for column in columns):
+            raise AnalysisError(
+                f"`{name}` has a value in PARTITION and is listed as a column of the query too",
+                hint="leave it out of one of them",
+            )
+    own = [name for name in rows.columns if name != ROW_KIND]
+    declared = [c.name for c in _written(table)] or own
+    names = columns or tuple(name for name in declared if name.lower() not in given)
+    _check_count(len(own), names, table.name)
+    kind = [name for name in rows.columns if name == ROW_KIND]
+    plain = rows.toDF(*kind, *(f"_{i}" for i in range(len(own))))
+    values = [F.expr(sql).alias(f"_static{i}") for i, (_, sql) in enumerate(static)]
+    return plain.select("*", *values), (*names, *(name for name, _ in static))
+
+
+def _written(table: TableSpec) -> list[TableColumn]:
+    """The columns that a table keeps."""
+    return [c for c in table.columns if c.computed is None and c.metadata is None]
+
+
+def _check_count(n_columns: int, targets: Sequence[str], table: str) -> None:
+    if len(targets) != n_columns:
+        raise AnalysisError(
+            f"the query yields {n_columns} columns, but `{table}` takes "
+            f"{len(targets)}: {', '.join(targets)}",
+            hint="give one expression for each column, in the table's order",
+        )
 
 
 def _are_declared(rows: DataFrame, declared: list[TableColumn], given: dict[str, int]) -> bool:

@@ -7,6 +7,7 @@ import queue
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from datetime import datetime
 from math import inf
 from typing import TYPE_CHECKING, Any
 
@@ -236,9 +237,20 @@ def _streamed(opened: OpenStream, limit: int | None) -> Iterator[pa.RecordBatch]
 
 def _rows_of(batch: pa.RecordBatch) -> Iterator[Row]:
     names = batch.schema.names
-    columns = [column.to_pylist() for column in batch.columns]
+    columns = [_as_collected(column.to_pylist()) for column in batch.columns]
     for values in zip(*columns, strict=True):
         yield Row(**dict(zip(names, values, strict=True)))
+
+
+def _as_collected(value: Any) -> Any:
+    """The value as Spark's `collect` has it: instants on the local clock, without a zone."""
+    if isinstance(value, datetime) and value.tzinfo is not None:
+        return value.astimezone().replace(tzinfo=None)
+    if isinstance(value, list):
+        return [_as_collected(each) for each in value]
+    if isinstance(value, dict):
+        return {name: _as_collected(each) for name, each in value.items()}
+    return value
 
 
 def _serialized(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

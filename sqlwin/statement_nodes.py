@@ -87,6 +87,7 @@ class Insert(Statement):
         columns: the columns that are listed, if any.
         overwrite: whether rows that are there go.
         partition: `PARTITION (...)` as Spark reads it, or an empty string.
+        static: name and Spark SQL of the columns that have a value there.
         ast: the query whose rows are inserted.
         options: what is to be other than the table's options here, if anything is.
     """
@@ -97,6 +98,7 @@ class Insert(Statement):
     partition: str
     ast: exp.Query
     options: TableOptions | None = None
+    static: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True)

@@ -71,6 +71,11 @@ def read_insert(parser: SqlWinParser) -> dict[str, Any]:
     if parser._curr.token_type == TokenType.PARTITION:
         partition = parser._parse_partition()
         found["partition"] = "" if partition is None else to_spark(partition)
+        found["static"] = tuple(
+            (each.this.name, to_spark(each.expression))
+            for each in (partition.expressions if partition is not None else ())
+            if isinstance(each, exp.EQ)
+        )
     if parser._curr.text.upper() in ("IF", "BY", "REPLACE"):
         raise NotOurs  # IF NOT EXISTS, BY NAME, REPLACE WHERE
     if parser._curr.token_type == TokenType.L_PAREN and not _starts_query(parser):

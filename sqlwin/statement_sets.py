@@ -64,7 +64,9 @@ class Inserts:
         """The rows of an INSERT as its table takes them."""
         table = self._target(statement)
         try:
-            return rows if table is None else arranged(rows, table, statement.columns)
+            if table is None:
+                return rows
+            return arranged(rows, table, statement.columns, statement.static)
         except PySparkException as error:
             raise self._plans.explained(statement.text)(error) from error
 

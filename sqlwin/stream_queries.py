@@ -26,7 +26,7 @@ from runtime.streaming.options import StreamOptions
 from runtime.streaming.own_sources import OwnSources
 from runtime.streaming.source_reads import reads_of_sources
 from runtime.table_spec import TableSpec
-from sqlwin.inserts import arranged
+from sqlwin.inserts import arranged, with_static
 from sqlwin.late_rows import late_columns, late_target
 from sqlwin.result import arrow_ready
 from sqlwin.running_stream import Explained, Setup, Stream
@@ -96,6 +96,7 @@ class StreamQueries:
         overwrite: bool,
         explained: Explained,
         measuring: Measuring | None = None,
+        static: tuple[tuple[str, str], ...] = (),
     ) -> Stream | str:
         """Start an INSERT from a stream into a kept table.
 
@@ -106,7 +107,8 @@ class StreamQueries:
         check_sink(table, overwrite=overwrite, emits_updates=options.emits_updates)
 
         def arrange(rows: DataFrame) -> DataFrame:
-            return _arranged(rows, table, columns)
+            rows, names = with_static(rows, table, columns, static)
+            return _arranged(rows, table, names)
 
         def start(rows: DataFrame, run: StreamRun) -> Any:
             return start_writing(rows, arrange, table, run)

@@ -90,7 +90,14 @@ def start_insert(
             hint=f"CREATE TABLE {name} (...) WITH ('connector' = 'spark', 'format' = '...', ...)",
         )
     return queries.insert(
-        plan, statement.text, table, statement.columns, statement.overwrite, explained, measuring
+        plan,
+        statement.text,
+        table,
+        statement.columns,
+        statement.overwrite,
+        explained,
+        measuring,
+        statement.static,
     )
 
 

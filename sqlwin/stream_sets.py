@@ -172,7 +172,8 @@ def _part(
     late: LateTable | None,
 ) -> SetPart:
     def made(windows: DataFrame) -> DataFrame:
-        return arranged(of_windows(step, windows), each.table, each.insert.columns)
+        insert = each.insert
+        return arranged(of_windows(step, windows), each.table, insert.columns, insert.static)
 
     def rows(found: DataFrame) -> DataFrame:
         return made(shared.of(found, number))

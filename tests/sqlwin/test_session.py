@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import date, datetime
 from pathlib import Path
 from typing import Any
@@ -224,6 +225,40 @@ def test_insert_writes_partitioned_files_that_a_table_reads(
     assert rows(db, "SELECT SUM(total) FROM sums") == [(30,)]
     db.execute(f"INSERT OVERWRITE sums {insert}")
     assert rows(db, "SELECT SUM(total) FROM sums") == [(15,)]
+
+
+def test_insert_into_a_partition_gives_its_value_to_all_rows(
+    db: sqlwin.Session, tmp_path: Path
+) -> None:
+    db.execute(f"""
+        CREATE TABLE sums (window_end TIMESTAMP(3), total BIGINT, item STRING)
+        PARTITIONED BY (item)
+        WITH ('connector' = 'filesystem', 'path' = '{tmp_path}/sums', 'format' = 'parquet')
+    """)
+    by_item = f"SELECT window_end, SUM(price), item FROM {TUMBLE} GROUP BY item, window_end"
+    db.execute(f"INSERT INTO sums PARTITION (item) {by_item}")
+    total = f"SELECT window_end, SUM(price) FROM {TUMBLE} GROUP BY window_end"
+    db.execute(f"INSERT INTO sums PARTITION (item = 'all') {total}")
+    sums = (
+        "SELECT item = 'all' AS is_all, SUM(total) AS s FROM sums GROUP BY item = 'all' ORDER BY 1"
+    )
+    assert rows(db, sums) == [(False, 15), (True, 15)]
+    db.execute("INSERT OVERWRITE sums PARTITION (item = 'all') (total) SELECT 2 * 21")
+    assert rows(db, sums) == [(False, 15), (True, 42)]
+    for wrong, message in {
+        f"PARTITION (item = 'all') {by_item}": "the query yields 3 columns, but `sums` takes 2",
+        f"PARTITION (total = 3) {total}": "`sums` is not partitioned by `total`",
+        "PARTITION (item = 'all') (item) SELECT 'b'": "`item` has a value in PARTITION",
+    }.items():
+        with pytest.raises(sqlwin.SqlwinError, match=re.escape(message)):
+            db.execute(f"INSERT INTO sums {wrong}")
+
+
+def test_flinks_default_catalog_has_sparks_own_tables_too(fresh_session: sqlwin.Session) -> None:
+    fresh_session.spark.range(3).createOrReplaceTempView("own")
+    for catalog in ("default_catalog.default_database", "`default_database`"):
+        assert rows(fresh_session, f"SELECT own.id FROM {catalog}.own WHERE own.id > 1") == [(2,)]
+    fresh_session.spark.catalog.dropTempView("own")
 
 
 def test_create_table_as_and_like(db: sqlwin.Session, tmp_path: Path) -> None:

@@ -1,0 +1,59 @@
+"""Rows of results as Python has them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime
+
+import pyarrow as pa
+import pytest
+
+from sqlwin.result import OpenStream, Result
+
+
+@pytest.fixture
+def _in_bogota(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setenv("TZ", "America/Bogota")
+    time.tzset()
+    yield
+    monkeypatch.undo()
+    time.tzset()
+
+
+@pytest.mark.usefixtures("_in_bogota")
+def test_instants_of_a_stream_are_on_the_local_clock_as_those_that_spark_collects() -> None:
+    instant = datetime(2024, 5, 1, 12, tzinfo=UTC)
+    wall_clock = instant.replace(tzinfo=None)
+    table = pa.table(
+        {
+            "at": pa.array([instant, None], pa.timestamp("us", "UTC")),
+            "many": pa.array([[instant], None], pa.list_(pa.timestamp("us", "UTC"))),
+            "plain": pa.array([wall_clock, None], pa.timestamp("us")),
+        }
+    )
+
+    result = Result("", "query", open_stream=OpenStream(_Ended(table), True, str, tuple))
+    there = wall_clock.replace(hour=7)
+    assert [tuple(row) for row in result.rows] == [
+        (there, [there], wall_clock),
+        (None, None, None),
+    ]
+
+
+class _Ended:
+    """Starts a stream that has put out a table and ended."""
+
+    def __init__(self, table: pa.Table) -> None:
+        self._table = table
+
+    def __call__(self, take: object) -> _Ended:
+        assert callable(take)
+        take(self._table)
+        return self
+
+    def wait(self, seconds: float) -> bool:
+        return True
+
+    def stop(self, *, at_once: bool) -> None:
+        assert at_once
