@@ -6,7 +6,7 @@ from sqlglot import exp
 
 from planner.ast import TABLE_OPTIONS, TableOptions, position_of
 from planner.catalog import Catalog
-from runtime.errors import AnalysisError, Position, SqlwinError
+from runtime.errors import AnalysisError, CatalogError, Position, SqlwinError
 
 
 def with_options(
@@ -31,8 +31,18 @@ def with_options(
     except SqlwinError as error:
         # in the text of a view there is no place to show
         if error.position is None and "start" in table.this.meta:
-            error.position, error.sql = position_of_option(error, options, sql), sql
+            is_unknown = isinstance(error, CatalogError) and catalog.connector(name) is None
+            place = _position_of_name(table, sql) if is_unknown else None
+            error.position, error.sql = place or position_of_option(error, options, sql), sql
         raise
+
+
+def _position_of_name(table: exp.Table, sql: str) -> Position | None:
+    """Where the parts of a table's name stand."""
+    first, last = (position_of(part, sql) for part in (table.parts[0], table.parts[-1]))
+    if first is None or last is None:
+        return None
+    return Position.at(sql, first.offset, last.offset + last.length - first.offset)
 
 
 def refuse_options(table: exp.Table, what: str, sql: str) -> None:
