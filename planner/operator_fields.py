@@ -80,7 +80,8 @@ def merge_text(plan: AggregatePlan) -> str:
     for acc in plan.accumulators:
         name = f" AS {acc.output.name}" if acc.output is not None else ""
         args = [*acc.columns, *([quote_string(acc.separator)] if acc.separator else [])]
-        merges.append(f"{acc.kind.upper()}({', '.join(args)}){name}")
+        distinct = "DISTINCT " if acc.is_unique else ""
+        merges.append(f"{acc.kind.upper()}({distinct}{', '.join(args)}){name}")
     return ", ".join(merges)
 
 

@@ -46,8 +46,8 @@ def _shared(plan: AggregatePlan, known: _Known) -> AggregatePlan:
     for accumulator in plan.accumulators:
         names = accumulator.columns if accumulator.output is None else accumulator.output_columns
         type_ = accumulator.output.type if accumulator.output is not None else ""
-        arguments = repr((accumulator.arguments, accumulator.separator))
-        key = (accumulator.kind, type_, arguments, *(exprs[n] for n in accumulator.columns))
+        how = (accumulator.arguments, accumulator.separator, accumulator.is_unique)
+        key = (accumulator.kind, type_, repr(how), *(exprs[n] for n in accumulator.columns))
         before = known.merged.setdefault(key, names)
         if accumulator.output is not None:
             for name in accumulator.columns:

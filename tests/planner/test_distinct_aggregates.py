@@ -1,5 +1,7 @@
 """How DISTINCT aggregates are split into sets of values and what reads them."""
 
+from dataclasses import replace
+
 import pytest
 from sqlglot import exp
 
@@ -25,6 +27,21 @@ def call(function, type_, *arg_types, name="a", args=("x", "y"), condition=None)
 
 def partials(plan):
     return [to_sql(partial.expr) for partial in plan.partials]
+
+
+def test_texts_and_distinct_texts_of_one_column_carry_one_list_of_rows():
+    texts = call("LISTAGG", "string", "string", name="all")
+    texts = replace(texts, args=(column("x"), exp.Literal.string("-")), order="ts")
+    plans = share_partials(
+        tuple(
+            plan_aggregate(replace(texts, name=name, distinct=is_distinct))
+            for name, is_distinct in (("all", False), ("each", True), ("again", True))
+        )
+    )
+    assert [len(plan.partials) for plan in plans] == [1, 0, 0]
+    read = [(a.columns, a.is_unique) for plan in plans for a in plan.accumulators]
+    assert read == [(("all$rows",), False), (("all$rows",), True)]
+    assert [to_sql(plan.finish) for plan in plans] == ["`all$text`", "`each$text`", "`each$text`"]
 
 
 def test_count_sum_and_average_of_one_column_carry_one_set_of_values():
