@@ -27,6 +27,7 @@ from runtime.kernels.key_digits import key_digits
 from runtime.kernels.partials import aggregate_rows, merge_partials
 from runtime.kernels.slots import slice_slots
 from runtime.kernels.value_sets import list_lengths
+from runtime.memory import release_memory
 from runtime.spec import Accumulator, AlignedWindow
 from runtime.windows.aligned import slice_assigner
 
@@ -36,6 +37,8 @@ _GOOD_RATIO = 0.75
 _PATIENCE = 7
 # Partials are put out so many bytes at a time.
 _PORTION_BYTES = 16 << 20
+# After so much has been put out, memory that was freed is given back.
+_RELEASE_BYTES = 256 << 20
 
 
 @dataclass(frozen=True)
@@ -90,6 +93,7 @@ class WindowBuffer:
         self._types = [[schema.field(name).type for name in each.columns] for each in accumulators]
         self._buffer_bytes = buffer_bytes
         self._runs: list[_Run] = []
+        self._overflown_bytes = 0
         self._grouping = _Worth()
         self._merging = _Worth()
 
@@ -114,14 +118,25 @@ class WindowBuffer:
             room = self._buffer_bytes - self.pending_bytes
             # Half a buffer at least is free after this, so that merging is worth its while.
             if room < max(run.table.nbytes, self._buffer_bytes // 2):
-                yield from self._put_out()
+                yield from self._overflow()
         self._runs.append(run)
         if self.pending_bytes > self._buffer_bytes:
-            yield from self._put_out()
+            yield from self._overflow()
 
     def flush(self) -> Iterator[pa.Table]:
         """Empty the buffer: tables of partials, of `schema`."""
         self._merge()
+        yield from self._put_out()
+        if self._overflown_bytes:
+            self._overflown_bytes = 0
+            release_memory()
+
+    def _overflow(self) -> Iterator[pa.Table]:
+        """Put a full buffer out; now and then, before that, what lies free beside it."""
+        self._overflown_bytes += self.pending_bytes
+        if self._overflown_bytes >= _RELEASE_BYTES:
+            self._overflown_bytes = 0
+            release_memory()
         yield from self._put_out()
 
     def _put_out(self) -> Iterator[pa.Table]:

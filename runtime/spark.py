@@ -32,6 +32,9 @@ __all__ = ["is_local", "log_file", "quiet_python_loggers", "start_session"]
 _NO_CONF: Mapping[str, str] = MappingProxyType({})
 _GIB = 1 << 30
 # Above this a JVM's pointers grow from 4 to 8 bytes, so that more memory holds fewer objects.
+# A worker has two batches in memory of what Spark sends it. Blobs are far larger than rows.
+ARROW_BYTES = "spark.sql.execution.arrow.maxBytesPerBatch"
+SMALL_ARROW_BYTES = "16m"
 _LARGEST_HEAP = 31 * _GIB
 _LOCAL_MASTER = re.compile(r"local(?:\[(\*|\d+)(?:,\s*\d+)?\])?")
 _NOISY_LOGGERS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
@@ -162,6 +165,7 @@ def _defaults(master: str) -> dict[str, str]:
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.adaptive.enabled": "true",
         "spark.sql.execution.arrow.pyspark.enabled": "true",
+        ARROW_BYTES: SMALL_ARROW_BYTES,
         # Where a worker crashed: its Python stack comes with the error.
         "spark.sql.execution.pyspark.udf.faulthandler.enabled": "true",
     }

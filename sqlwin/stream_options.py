@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.conf import RuntimeConfig
 
 from runtime.sources.filesystem_stream import monitor_interval_us
-from runtime.spark import stream_partitions
+from runtime.spark import ARROW_BYTES, SMALL_ARROW_BYTES, stream_partitions
 from runtime.streaming.options import Firing, StreamOptions
 from runtime.table_spec import TableSpec
 from sqlwin.catalog import Registered
@@ -25,6 +25,7 @@ _SHUFFLE_PARTITIONS = "spark.sql.shuffle.partitions"
 _ARROW_ROWS = "spark.sql.execution.arrow.maxRecordsPerBatch"
 _SPARKS_ARROW_ROWS = "10000"
 _OUR_ARROW_ROWS = "100000"
+_SPARKS_ARROW_BYTES = "64m"
 # By itself Spark writes its log of offsets and its state through Hadoop's FileContext. On a disk of
 # this machine that starts a process (readlink, chmod) some thirty times a micro-batch, which is
 # more than the rest of a small one takes. FileSystem does not ask for links; and it renames what
@@ -108,6 +109,8 @@ def with_stream_settings(
         chosen[_ARROW_ROWS] = _OUR_ARROW_ROWS
     if is_local and conf.get(_FILE_MANAGER, None) is None:
         chosen[_FILE_MANAGER] = _LOCAL_FILE_MANAGER
+    if conf.get(ARROW_BYTES, "") == SMALL_ARROW_BYTES:
+        chosen[ARROW_BYTES] = _SPARKS_ARROW_BYTES
     before = {key: conf.get(key, None) for key in chosen}
     try:
         for key, value in chosen.items():

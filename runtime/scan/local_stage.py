@@ -74,5 +74,8 @@ class LocalStage:
         for batch in read_batches(split, self._step.source, rows.dictionaries):
             self.n_rows += batch.num_rows
             count("rows_scanned", batch.num_rows)
-            yield from self._buffer.add(rows.values(rows.counted(batch)))
+            values = rows.values(rows.counted(batch))
+            del batch  # or it would still be held while the next one is read
+            yield from self._buffer.add(values)
+            del values
         yield from self._buffer.flush()

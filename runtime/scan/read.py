@@ -13,6 +13,8 @@ from runtime.scan.splits import FilePart, Split
 from runtime.scan_spec import ScanSource
 
 BATCH_ROWS = 1 << 20
+# Row groups of so many are not put together with others.
+_ENOUGH_ROWS = BATCH_ROWS // 2
 # Wide rows come in smaller batches.
 _BATCH_BYTES = 128 << 20
 
@@ -62,7 +64,10 @@ def _part_batches(
                     use_threads=False,
                 )
                 for batch in batches:
-                    yield _with_types(batch, part, source, dictionaries)
+                    typed = _with_types(batch, part, source, dictionaries)
+                    del batch
+                    yield typed
+                    del typed
     except (OSError, pa.ArrowException) as error:
         cause = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise ExecutionError(f"cannot read {part.file.path}: {cause}") from error
@@ -126,6 +131,11 @@ def _large_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch
         pending.append(batch)
         n_pending += batch.num_rows
         n_bytes += batch.nbytes
+        del batch
+        if n_pending >= _ENOUGH_ROWS:
+            # at once, so that it is not in memory beside the next one
+            yield _joined(pending)
+            pending, n_pending, n_bytes = [], 0, 0
     if pending:
         yield _joined(pending)
 

@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from runtime import buffers
 from runtime.buffers import Rows, WindowBuffer
 from runtime.errors import ExecutionError
 from runtime.kernels.merge import merge_slices
@@ -240,6 +241,20 @@ def test_partials_merge_to_the_aggregates_of_the_rows(shape, buffer_bytes, filte
         assert buffer.pending_bytes <= buffer_bytes
     tables += buffer.flush()
     assert merged(tables, key_types, ALL, 10) == expected(rows, Tumble(10), ALL, filtered)
+
+
+def test_a_full_buffer_comes_out_in_portions_of_bounded_size(monkeypatch):
+    monkeypatch.setattr(buffers, "_PORTION_BYTES", 1 << 14)
+    counted = [FUNCTIONS["rows"]]
+    buffer = buffer_of(Tumble(10), [pa.int32()], 1 << 18, counted)
+    tables = []
+    for first in range(0, 40_000, 4_000):  # every key once: nothing merges
+        rows = [(0, (key,), [()], True) for key in range(first, first + 4_000)]
+        tables += buffer.add(as_rows(rows, [pa.int32()], counted, False))
+    tables += buffer.flush()
+    assert max(table.nbytes for table in tables) <= 1 << 14
+    keys = [key for table in tables for key in table["key0"].to_pylist()]
+    assert sorted(keys) == list(range(40_000))
 
 
 def test_rows_that_repeat_keys_and_slices_leave_few_partials():

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from runtime.spark import ARROW_BYTES, SMALL_ARROW_BYTES
 from sqlwin.stream_options import with_stream_settings
 
 PARTITIONS = "spark.sql.shuffle.partitions"
@@ -27,6 +28,13 @@ def test_batches_for_python_are_larger_unless_somebody_chose(rows: str, during: 
     seen = with_stream_settings(conf, 4, lambda: dict(conf))
     assert seen == {PARTITIONS: "4", ARROW_ROWS: during}
     assert conf == {PARTITIONS: "200", ARROW_ROWS: rows}
+
+
+def test_batches_for_python_have_as_many_bytes_as_spark_would_give_them() -> None:
+    conf: Any = Conf({PARTITIONS: "200", ARROW_ROWS: "500", ARROW_BYTES: SMALL_ARROW_BYTES})
+    seen = with_stream_settings(conf, 4, lambda: dict(conf))
+    assert seen[ARROW_BYTES] == "64m"
+    assert conf[ARROW_BYTES] == SMALL_ARROW_BYTES
 
 
 def test_settings_are_what_they_were_though_a_stream_does_not_start() -> None:
