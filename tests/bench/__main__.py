@@ -13,12 +13,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
 from rich.console import Console
 from rich.table import Table
 
 import sqlwin
 from runtime.errors import ExecutionError
 from tests.bench import cases, chart, dashboard, data, peers, scaling
+from tests.bench.apart import Engine, EngineFailed
 from tests.bench.cases import Case
 
 Digest = tuple[float, ...]
@@ -116,14 +119,14 @@ def run_case(
 
 def _engine(
     name: str, session: sqlwin.Session, case: Case, rows: int, options: argparse.Namespace
-) -> peers.Engine | None:
+) -> Engine | None:
     path = data.make(options.data, rows, case.keys, case.key_type, case.hot)
     if name == "sqlwin":
         return peers.sqlwin_engine(session, case, path)
     return peers.ENGINES[name](session, case, path)
 
 
-def _timed(engine: peers.Engine | None, runs: int) -> Outcome:
+def _timed(engine: Engine | None, runs: int) -> Outcome:
     """The engine's digest, then its times; once only where a run takes over a minute."""
     assert engine is not None
     try:
@@ -134,8 +137,10 @@ def _timed(engine: peers.Engine | None, runs: int) -> Outcome:
             outcome.seconds.append(time.perf_counter() - started)
             if outcome.seconds[-1] > 60:
                 break
-    except (MemoryError, ExecutionError) as error:
-        return Outcome(note=type(error).__name__)
+    except (EngineFailed, ExecutionError, PySparkException, Py4JError) as error:
+        return Outcome(note=str(error) if isinstance(error, EngineFailed) else type(error).__name__)
+    finally:
+        engine.close()
     return outcome
 
 
@@ -145,9 +150,13 @@ def _same(left: Digest, right: Digest) -> bool:
     )
 
 
-def _ratios(outcomes: dict[str, Outcome]) -> dict[str, float]:
+def _ratios(outcomes: dict[str, Outcome]) -> dict[str, chart.Ratio]:
     """How many times sqlwin's time each peer took, where both ran."""
-    return {name: o.best / o.own for name, o in outcomes.items() if o.best and o.own}
+    return {
+        name: chart.Ratio(o.best / o.own, o.note)
+        for name, o in outcomes.items()
+        if o.best and o.own
+    }
 
 
 def _cells(outcomes: dict[str, Outcome], names: Sequence[str]) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import NamedTuple
 
 _NAMES = {
     "spark": "Spark, rows copied into windows",
@@ -11,14 +12,23 @@ _NAMES = {
     "duckdb-slices": "DuckDB, slices written by hand",
     "polars": "Polars group_by_dynamic",
 }
-_BAR = 0.8
+_GAP = 0.8  # between two cases, in bars
+_INCHES = 0.17  # a bar
+_ROOM = 0.3  # to the right of the longest bar, as a part of the axis
 
 
-def save(ratios: Mapping[str, Mapping[str, float]], title: str, path: Path) -> None:
+class Ratio(NamedTuple):
+    """How many times sqlwin's time a peer took; `note` stands behind it."""
+
+    times: float
+    note: str = ""
+
+
+def save(ratios: Mapping[str, Mapping[str, Ratio]], title: str, path: Path) -> None:
     """Draw bars by case and peer on a logarithmic scale.
 
     Args:
-        ratios: by case, by peer: its time as a multiple of sqlwin's.
+        ratios: by case, by peer.
         title: what stands above.
         path: where the SVG goes.
     """
@@ -30,24 +40,39 @@ def save(ratios: Mapping[str, Mapping[str, float]], title: str, path: Path) -> N
     matplotlib.rcParams["svg.fonttype"] = "none"  # text stays text
     cases = [case for case, peers in ratios.items() if peers]
     peers = [name for name in _NAMES if any(name in ratios[case] for case in cases)]
-    height = _BAR / max(len(peers), 1)
-    figure, axes = pyplot.subplots(figsize=(9, 1.2 + 0.28 * len(cases) * max(len(peers), 1)))
-    for i, name in enumerate(peers):
-        places = [y + (i - (len(peers) - 1) / 2) * height for y in range(len(cases))]
-        times = [ratios[case].get(name, float("nan")) for case in cases]
+    rows: dict[str, list[tuple[float, Ratio]]] = {name: [] for name in peers}
+    middles = []
+    y = 0.0
+    for case in cases:
+        present = [name for name in peers if name in ratios[case]]
+        for i, name in enumerate(present):
+            rows[name].append((y + i, ratios[case][name]))
+        middles.append(y + (len(present) - 1) / 2)
+        y += len(present) + _GAP
+    figure, axes = pyplot.subplots(figsize=(9, 1.3 + _INCHES * y))
+    for name in peers:
+        places, shown = zip(*rows[name], strict=True)
         # from sqlwin's time on: to the left of it are those that took less
-        bars = axes.barh(places, [t - 1 for t in times], height, left=1, label=_NAMES[name])
-        texts = [f"{t:.1f} x" if t == t else "" for t in times]
-        axes.bar_label(bars, texts, padding=3, fontsize=8)
+        widths = [ratio.times - 1 for ratio in shown]
+        bars = axes.barh(places, widths, 0.9, left=1, label=_NAMES[name])
+        axes.bar_label(bars, [_text(ratio) for ratio in shown], padding=3, fontsize=8)
     axes.axvline(1, color="black", linewidth=1)
     axes.set_xscale("log")
-    axes.margins(x=0.15)
-    axes.set_yticks(range(len(cases)), cases)
-    axes.invert_yaxis()
+    axes.xaxis.set_major_formatter(lambda times, _: f"{times:g} x")
+    every = [ratio.times for peers in ratios.values() for ratio in peers.values()]
+    least, most = min([1, *every]), max([1, *every])
+    axes.set_xlim(least / 2.5, 2 * most * (most / least) ** _ROOM)  # texts need some room
+    axes.set_yticks(middles, cases)
+    axes.set_ylim(y - _GAP, -1)
     axes.set_xlabel("time as a multiple of sqlwin's (logarithmic)")
-    axes.set_title(title)
+    figure.suptitle(title)
     axes.spines[["top", "right"]].set_visible(False)
-    axes.legend(frameon=False, fontsize=8, loc="best")
+    axes.legend(frameon=False, fontsize=8, ncols=2, loc="lower center", bbox_to_anchor=(0.3, 1))
     figure.tight_layout()
     figure.savefig(path)
     pyplot.close(figure)
+
+
+def _text(ratio: Ratio) -> str:
+    times = f"{ratio.times:,.0f}" if ratio.times >= 10 else f"{ratio.times:.1f}"
+    return f"{times} x{ratio.note}"

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import sqlwin
 from tests.bench import cases
+from tests.bench.apart import Engine, apart
 from tests.bench.cases import Case
 
 # Engines that copy rows into their windows are not asked for more copies than this: they and sqlwin
@@ -16,14 +17,6 @@ MOST_COPIES = 1_200_000_000
 EXPANDING = ("spark", "duckdb")
 # So many windows, at most, are asked of anyone.
 MOST_WINDOWS = 2_000_000_000
-
-
-@dataclass(frozen=True)
-class Engine:
-    """`run` computes all rows of the result; `digest` computes them and sums them up."""
-
-    run: Callable[[], object]
-    digest: Callable[[], tuple[float, ...]]
 
 
 def sqlwin_engine(session: sqlwin.Session, case: Case, path: Path) -> Engine:
@@ -57,14 +50,15 @@ def _spark(session: sqlwin.Session, case: Case, path: Path) -> Engine | None:
     return Engine(run, digest)
 
 
-def _duckdb(query: str | None, case: Case) -> Engine | None:
-    if query is None:
-        return None
+def _duckdb(query: str, case: Case) -> Engine:
     import duckdb
 
     con = duckdb.connect()
     # by itself it takes most of the memory, of which Spark has half
-    con.execute("SET TimeZone = 'UTC'; SET threads = 2; SET memory_limit = '6GB'")
+    con.execute(
+        "SET TimeZone = 'UTC'; SET threads = 2; SET memory_limit = '6GB'; "
+        "SET enable_progress_bar = false"
+    )
     return Engine(
         run=lambda: con.execute(f"CREATE OR REPLACE TEMP TABLE result AS {query}"),
         digest=lambda: _numbers(
@@ -73,20 +67,25 @@ def _duckdb(query: str | None, case: Case) -> Engine | None:
     )
 
 
-def _duckdb_expanding(_: sqlwin.Session, case: Case, path: Path) -> Engine | None:
+def _duckdb_expanding(session: sqlwin.Session, case: Case, path: Path) -> Engine | None:
     if case.approximate:
         return None  # another sketch, and so other estimates
-    return _duckdb(cases.duckdb_expanding(case, path), case)
+    return _apart(session, partial(_duckdb, cases.duckdb_expanding(case, path), case))
 
 
-def _duckdb_slices(_: sqlwin.Session, case: Case, path: Path) -> Engine | None:
-    return _duckdb(cases.duckdb_slices(case, path), case)
+def _duckdb_slices(session: sqlwin.Session, case: Case, path: Path) -> Engine | None:
+    query = cases.duckdb_slices(case, path)
+    return None if query is None else _apart(session, partial(_duckdb, query, case))
 
 
-def _polars(_: sqlwin.Session, case: Case, path: Path) -> Engine | None:
+def _polars_dynamic(session: sqlwin.Session, case: Case, path: Path) -> Engine | None:
     """group_by_dynamic: HOP and TUMBLE. It has no CUMULATE."""
     if case.kind == "CUMULATE" or case.approximate:
         return None
+    return _apart(session, partial(_polars, case, path))
+
+
+def _polars(case: Case, path: Path) -> Engine:
     import polars as pl
 
     aggregates = [
@@ -120,6 +119,13 @@ def _polars(_: sqlwin.Session, case: Case, path: Path) -> Engine | None:
     return Engine(result, digest)
 
 
+def _apart(session: sqlwin.Session, make: Callable[[], Engine]) -> Engine:
+    """An engine in its own process, with the memory that Spark's last queries left behind."""
+    context = session.spark.sparkContext
+    context._jvm.System.gc()  # type: ignore[union-attr]
+    return apart(make)
+
+
 def _numbers(row: object) -> tuple[float, ...]:
     return tuple(float(value) for value in row)  # type: ignore[attr-defined]
 
@@ -130,5 +136,5 @@ ENGINES: dict[str, Maker] = {
     "spark": _spark,
     "duckdb": _duckdb_expanding,
     "duckdb-slices": _duckdb_slices,
-    "polars": _polars,
+    "polars": _polars_dynamic,
 }

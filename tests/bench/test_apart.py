@@ -1,0 +1,48 @@
+"""Engines of the benchmarks in processes of their own."""
+
+from __future__ import annotations
+
+import os
+import signal
+from functools import partial
+
+import pytest
+
+from tests.bench.apart import Engine, EngineFailed, apart
+
+
+def engine(failure: str = "") -> Engine:
+    def run() -> None:
+        if failure == "killed":
+            os.kill(os.getpid(), signal.SIGKILL)
+        if failure:
+            raise ArithmeticError(failure)
+
+    return Engine(run, lambda: (1.0, float(os.getpid())))
+
+
+def test_an_engine_runs_in_another_process_until_it_is_closed() -> None:
+    away = apart(engine)
+    away.run()
+    one, pid = away.digest()
+    assert one == 1.0
+    assert pid != os.getpid()
+    assert away.digest() == (1.0, pid)
+    away.close()
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(pid), 0)
+
+
+def test_what_fails_in_an_engine_is_told_by_its_name() -> None:
+    away = apart(partial(engine, "too much"))
+    with pytest.raises(EngineFailed, match="ArithmeticError"):
+        away.run()
+    assert away.digest()[0] == 1.0
+    away.close()
+
+
+def test_an_engine_that_the_kernel_ends_fails_alone() -> None:
+    away = apart(partial(engine, "killed"))
+    with pytest.raises(EngineFailed, match="ended by signal 9"):
+        away.run()
+    away.close()
