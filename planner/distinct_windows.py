@@ -38,8 +38,8 @@ def distinct_as_grouping(select: exp.Select, attached: AttachedWindow | None) ->
     distinct = select.args.get("distinct")
     if attached is None or distinct is None or distinct.args.get("on"):
         return None
-    if any(map(select.args.get, _OTHERS)):
-        return None
+    if any(map(select.args.get, _OTHERS)) or select.find_ancestor(exp.In, exp.Exists):
+        return None  # what is looked up in is no set of results, and may name columns from outside
     items = [item.unalias() for item in select.expressions]
     if not identifies_window(attached, [i.name for i in items if isinstance(i, exp.Column)]):
         return None

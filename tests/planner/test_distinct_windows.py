@@ -1,0 +1,56 @@
+"""Which SELECT DISTINCT is an aggregation of windows."""
+
+from __future__ import annotations
+
+import pytest
+from sqlglot import exp
+
+from planner.distinct_windows import distinct_as_grouping
+from planner.logical import AttachedWindow
+from planner.sql import to_sql
+from runtime.spec import Cumulate, Tumble
+from sqlwin.dialect import parse_query
+
+TUMBLE = AttachedWindow(Tumble(60), "window_start", "window_end", "window_time")
+CUMULATE = AttachedWindow(Cumulate(20, 60), "window_start", "window_end", "window_time")
+
+
+def grouped(sql: str, attached: AttachedWindow | None = TUMBLE) -> str | None:
+    select = next(s for s in parse_query(sql).find_all(exp.Select) if s.args.get("distinct"))
+    found = distinct_as_grouping(select, attached)
+    return None if found is None else to_sql(found)
+
+
+def test_all_that_is_selected_becomes_keys_but_constants() -> None:
+    assert grouped("SELECT DISTINCT k, v > 3 AS high, 1 AS one, t.window_end AS e FROM t WHERE v > 1") == (
+        "SELECT k, v > 3 AS high, 1 AS one, t.window_end AS e FROM t WHERE v > 1 "
+        "GROUP BY k, v > 3, t.window_end"
+    )  # fmt: skip
+
+
+def test_the_start_of_a_window_that_grows_does_not_tell_it() -> None:
+    assert grouped("SELECT DISTINCT window_start FROM t") is not None
+    assert grouped("SELECT DISTINCT window_start FROM t", CUMULATE) is None
+    assert grouped("SELECT DISTINCT window_time FROM t", CUMULATE) is not None
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT DISTINCT k FROM t",
+        "SELECT DISTINCT * FROM t",
+        "SELECT DISTINCT DATE_TRUNC('HOUR', window_end) FROM t",
+        "SELECT DISTINCT window_end, COUNT(*) FROM t",
+        "SELECT DISTINCT window_end, COUNT(*) OVER (PARTITION BY k) FROM t",
+        "SELECT DISTINCT window_end FROM t GROUP BY window_end",
+        "SELECT DISTINCT t.window_end FROM t JOIN u ON t.k = u.k",
+        "SELECT * FROM u WHERE EXISTS (SELECT DISTINCT t.window_end FROM t WHERE t.k = u.k)",
+        "SELECT * FROM u WHERE e IN (SELECT DISTINCT window_end FROM t)",
+    ],
+)
+def test_others_stay_as_they_are(sql: str) -> None:
+    assert grouped(sql) is None
+
+
+def test_rows_without_windows_stay_as_they_are() -> None:
+    assert grouped("SELECT DISTINCT window_end FROM t", None) is None
