@@ -167,7 +167,7 @@ def test_group_windows_take_processing_time_on_the_wall_clock_of_the_session(
     assert start.date() in (before.date(), after.date())
     assert start.time() == dt.time(0)
     # it is the time at which the row was put out
-    assert before - dt.timedelta(seconds=1) <= now <= after
+    assert before - dt.timedelta(seconds=1) <= now.astimezone() <= after
 
 
 def test_a_micro_batch_that_is_computed_again_has_the_clock_that_it_had(
