@@ -14,6 +14,9 @@ from planner.sql import to_sql
 from runtime.table_spec import TableColumn, TableSpec
 from sqlwin.catalog import Entry, Name, Registered, SessionCatalog, View, entry_name, type_ddl
 
+# Words of a type that are no names of fields, which are in quotes or before a colon
+_WORDS_OF_TYPES = re.compile(r"(?<![`\w])\w+\b(?![^`:<>,()]*[`:])")
+
 
 def show_tables(catalog: SessionCatalog, spark: SparkSession, like: str | None) -> pa.Table:
     """Names of all tables and views: kept ones first, then those of Spark's current database."""
@@ -69,7 +72,7 @@ def describe(catalog: SessionCatalog, name: Name, spark: SparkSession) -> pa.Tab
                 watermark = spec.watermark.expression
         nullable = "TRUE" if (declared.nullable if declared else field.nullable) else "FALSE"
         rows.append(
-            (field.name, type_ddl(field.dataType).upper(), nullable, key, extras, watermark)
+            (field.name, _shown(type_ddl(field.dataType)), nullable, key, extras, watermark)
         )
     names = ("name", "type", "null", "key", "extras", "watermark")
     columns = list(zip(*rows, strict=True)) or [()] * len(names)
@@ -97,7 +100,7 @@ def _create_statement(entry: Entry) -> str:
         if column.computed is not None:
             line += f"AS {column.computed}"
         else:
-            line += (column.type or "").upper()
+            line += _shown(column.type or "")
             line += "" if column.nullable else " NOT NULL"
             line += f" METADATA FROM {quote_string(column.metadata)}" if column.metadata else ""
         line += f" COMMENT {quote_string(column.comment)}" if column.comment else ""
@@ -115,6 +118,11 @@ def _create_statement(entry: Entry) -> str:
     options = [("connector", entry.connector), *entry.options]
     with_ = ",\n".join(f"  {quote_string(k)} = {quote_string(v)}" for k, v in options)
     return f"CREATE {temporary}TABLE {name}{body}{comment}{partitioned}\nWITH (\n{with_}\n)"
+
+
+def _shown(type_: str) -> str:
+    """A type in capitals, but for the names of fields in it."""
+    return _WORDS_OF_TYPES.sub(lambda word: word.group().upper(), type_)
 
 
 def _one_column(title: str, names: Iterable[str], like: str | None) -> pa.Table:

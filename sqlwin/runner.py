@@ -23,6 +23,7 @@ from sqlwin.definitions import Definitions
 from sqlwin.explain import Explanations
 from sqlwin.explanation import render
 from sqlwin.inserts import insert_rows, insert_target
+from sqlwin.kept_tables import refuse_kept_table
 from sqlwin.plans import Plans
 from sqlwin.result import Result
 from sqlwin.running_stream import State
@@ -314,6 +315,7 @@ class Runner:
     # -- Spark's own ---------------------------------------------------------------------------
 
     def _spark_statement(self, text: str) -> Result:
+        refuse_kept_table(self.catalog, text)
         self.catalog.show_all(words(text))
         try:
             rows = self.spark.sql(text)

@@ -1,0 +1,64 @@
+"""Tables of the session where Spark's own statements and listings meet them."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import pytest
+
+from runtime.errors import CatalogError
+from runtime.table_spec import TableColumn, TableSpec
+from sqlwin.catalog import SessionCatalog
+from sqlwin.kept_tables import refuse_kept_table
+from sqlwin.listings import show_create_table
+
+
+def catalog_with(type_: str) -> SessionCatalog:
+    catalog = SessionCatalog(cast(Any, None), cast(Any, None))
+    spec = TableSpec("bids", "datagen", (TableColumn("a", type_),), ())
+    catalog.add(("bids",), spec, replace=False, if_not_exists=False)
+    return catalog
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("ALTER TABLE Bids RENAME TO offers", "Bids"),
+        ("alter view bids AS SELECT 1", "bids"),
+        ("TRUNCATE TABLE default_catalog.default_database.`bids`", None),
+        ("ANALYZE TABLE bids COMPUTE STATISTICS", "bids"),
+        ("DELETE FROM bids WHERE a = 1", "bids"),
+        ("UPDATE bids SET a = 1", "bids"),
+        ("MERGE INTO bids USING s ON bids.a = s.a WHEN MATCHED THEN DELETE", "bids"),
+    ],
+)
+def test_a_table_of_the_session_is_not_changed_behind_its_back(text: str, name: str | None) -> None:
+    with pytest.raises(CatalogError) as caught:
+        refuse_kept_table(catalog_with("int"), text)
+    error = caught.value
+    assert error.position is not None
+    found = text[error.position.offset : error.position.offset + error.position.length]
+    assert found == (name or "default_catalog.default_database.`bids`")
+    assert "is a table of CREATE TABLE ... WITH" in error.message
+    assert error.hint == "CREATE OR REPLACE TABLE makes it anew"
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["ALTER TABLE others RENAME TO bids", "ALTER TABLE db.bids RENAME TO c", "ALTER", "CACHE TABLE bids"],
+)  # fmt: skip
+def test_other_statements_are_sparks(text: str) -> None:
+    refuse_kept_table(catalog_with("int"), text)
+
+
+@pytest.mark.parametrize(
+    ("type_", "shown"),
+    [
+        ("decimal(10,2)", "DECIMAL(10,2)"),
+        ("struct<a: int, `b C`: array<string>>", "STRUCT<a: INT, `b C`: ARRAY<STRING>>"),
+        ("map<string, struct<x: int>>", "MAP<STRING, STRUCT<x: INT>>"),
+    ],
+)
+def test_fields_of_a_type_are_shown_as_they_are_written(type_: str, shown: str) -> None:
+    (statement,) = show_create_table(catalog_with(type_), ("bids",)).column(0).to_pylist()
+    assert f"`a` {shown}\n" in statement
