@@ -151,8 +151,22 @@ def _database(p: Mapping[str, str]) -> Told:
     return f"database {name} does not exist", "SHOW DATABASES lists those that do"
 
 
+# Functions of Flink's that Spark has under another name
+_FLINKS_FUNCTIONS = {
+    "array_concat": "CONCAT(array, array)",
+    "from_base64": "UNBASE64(text)",
+    "json_query": "GET_JSON_OBJECT(text, path)",
+    "json_value": "GET_JSON_OBJECT(text, path)",
+    "split_index": "SPLIT_PART(text, delimiter, n), which counts from 1",
+    "to_base64": "BASE64(value)",
+}
+
+
 def _function(p: Mapping[str, str]) -> Told:
-    return f"function {plain_name(p['routineName'])} does not exist", "SHOW FUNCTIONS lists all"
+    name = plain_name(p["routineName"])
+    known = _FLINKS_FUNCTIONS.get(name.strip("`").lower())
+    hint = "SHOW FUNCTIONS lists all" if known is None else f"Spark's is {known}"
+    return f"function {name} does not exist", hint
 
 
 def _argument_count(p: Mapping[str, str]) -> Told:

@@ -60,3 +60,16 @@ def test_a_name_below_an_unknown_catalog_tells_of_the_catalog() -> None:
         "catalog `no`cat` does not exist",
         "table `default_catalog.db.t` does not exist",
     ]
+
+
+def test_a_function_of_flinks_gets_the_name_that_spark_has_for_it() -> None:
+    told = [
+        tell("UNRESOLVED_ROUTINE", {"routineName": f"`{name}`"}) for name in ("SPLIT_INDEX", "nope")
+    ]
+    assert told == [
+        (
+            "function `SPLIT_INDEX` does not exist",
+            "Spark's is SPLIT_PART(text, delimiter, n), which counts from 1",
+        ),
+        ("function `nope` does not exist", "SHOW FUNCTIONS lists all"),
+    ]
