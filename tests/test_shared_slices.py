@@ -187,6 +187,16 @@ def test_a_statement_set_reads_its_table_once_and_keeps_nothing(
     assert result.row_count == n_rows
 
 
+def test_a_statement_set_over_no_rows_writes_none(session: Any, tmp_path: Path) -> None:
+    make_table(session, random_rows(seed=8).slice(0, 0), tmp_path, is_scanned=True)
+    windows = dict(zip("ab", MIXES["widths that divide each other"], strict=False))
+    for name in windows:
+        sink(session, f"out_{name}", tmp_path)
+    inserts = " ".join(insert(f"out_{name}", window) for name, window in windows.items())
+    [result] = session.execute(f"EXECUTE STATEMENT SET BEGIN {inserts} END")
+    assert result.row_count == 0
+
+
 def test_a_failed_insert_of_a_set_tells_what_became_of_the_others(
     session: Any, tmp_path: Path
 ) -> None:

@@ -45,8 +45,13 @@ class OneShuffle:
         """
         rdd = self._rdd
         while rdd.getClass().getSimpleName() != "ShuffledRowRDD":
-            rdd = rdd.dependencies().head().rdd()
-        self._begun = self._context.submitMapStage(rdd.dependency())
+            before = rdd.dependencies()
+            if before.isEmpty():
+                return  # no shuffle is left of it where there are no rows
+            rdd = before.head().rdd()
+        shuffle = rdd.dependency()
+        if shuffle.rdd().getNumPartitions() > 0:
+            self._begun = self._context.submitMapStage(shuffle)
 
     def end(self) -> None:
         """Cancel what was begun and still runs."""
