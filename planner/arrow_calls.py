@@ -120,6 +120,14 @@ def absolute(value: Expression) -> Expression:
     return choose([is_negative], [negative(value), value])
 
 
+def from_epoch(value: Expression, unit_us: int) -> Expression:
+    """The instant so many units of microseconds after 1970."""
+    if not is_integer(value.type):
+        refuse(f"an instant of {value.type.upper()} is not evaluated by the scan")
+    units = _convert(value, "bigint")
+    return Call("from_epoch", (units, Constant(unit_us, "bigint")), "timestamp")
+
+
 def as_condition(value: Expression) -> Expression:
     """`value` where a BOOLEAN is asked for."""
     if value.type == VOID:

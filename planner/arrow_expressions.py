@@ -10,7 +10,7 @@ from sqlglot import exp
 from planner import arrow_calls as calls
 from planner.arrow_calls import VOID, NotEvaluated, refuse
 from planner.arrow_literals import number_constant
-from planner.arrow_types import is_plain_type, spark_type
+from planner.arrow_types import field_type, is_plain_type, spark_type
 from planner.ast import KeywordCall
 from planner.catalog import Schema, column_named
 from planner.rendering import RAW
@@ -27,12 +27,15 @@ _DEEPEST = 100
 class _Scope:
     schema: Schema
     time_zone: str
+    has_tables: bool
 
 
 _Translator = Callable[[exp.Expr, _Scope], Expression]
 
 
-def to_arrow_expression(expr: exp.Expr, schema: Schema, session_time_zone: str) -> Expression | str:
+def to_arrow_expression(
+    expr: exp.Expr, schema: Schema, session_time_zone: str, *, has_tables: bool = True
+) -> Expression | str:
     """`expr` with the types and implicit casts of Spark's ANSI mode.
 
     Args:
@@ -40,6 +43,7 @@ def to_arrow_expression(expr: exp.Expr, schema: Schema, session_time_zone: str) 
             analysed the query that it is part of, so what Spark refuses need not be told apart.
         schema: the columns that `expr` reads.
         session_time_zone: `spark.sql.session.timeZone`, for timestamps written as text.
+        has_tables: whether what stands before a point may be a table.
 
     Returns:
         The expression, its type Spark's; else the reason why the scan does not evaluate it, a
@@ -52,7 +56,7 @@ def to_arrow_expression(expr: exp.Expr, schema: Schema, session_time_zone: str) 
         Call(function='not', args=(ColumnRef(name='seen', type='boolean'),), type='boolean')
     """
     try:
-        result = _translate(expr, _Scope(schema, session_time_zone))
+        result = _translate(expr, _Scope(schema, session_time_zone, has_tables))
     except NotEvaluated as reason:
         return str(reason)
     except RecursionError:
@@ -103,7 +107,7 @@ def _paren(node: exp.Expr, scope: _Scope) -> Expression:
 def _column(node: exp.Expr, scope: _Scope) -> Expression:
     assert isinstance(node, exp.Column)
     if len(node.parts) > 1:
-        refuse(f"{_quote(node)} may be a field of a column")
+        return _field(node, scope)
     folded = node.name.lower()
     column = column_named(scope.schema, folded)
     if column is None or sum(c.name.lower() == folded for c in scope.schema) > 1:
@@ -111,6 +115,21 @@ def _column(node: exp.Expr, scope: _Scope) -> Expression:
     if not is_plain_type(column.type):
         refuse(f"{column.name} is {column.type.upper()}, which the scan does not evaluate")
     return ColumnRef(column.name, column.type)
+
+
+def _field(node: exp.Column, scope: _Scope) -> Expression:
+    """`column.field` of a struct."""
+    names = [part.name for part in node.parts]
+    column = column_named(scope.schema, names[0])
+    field = None if column is None else field_type(column.type, names[-1])
+    # what stands before the point is a table, if there is one of that name
+    may_be_table = scope.has_tables and column_named(scope.schema, names[1]) is not None
+    if column is None or field is None or len(names) > 2 or may_be_table:
+        refuse(f"{_quote(node)} may be a field of a column")
+    name, type_ = field
+    if not is_plain_type(type_):
+        refuse(f"{_quote(node)} is {type_.upper()}, which the scan does not evaluate")
+    return ColumnRef(f"{column.name}.{name}", type_)
 
 
 def _literal(node: exp.Expr, scope: _Scope) -> Expression:
@@ -296,6 +315,9 @@ _FUNCTIONS: dict[str, tuple[int, int | None, _Build]] = {
     "MOD": (2, 2, lambda args, zone: calls.arithmetic("%", args[0], args[1])),
     "NEGATIVE": (1, 1, lambda args, zone: calls.negative(args[0])),
     "NULLIF": (2, 2, lambda args, zone: calls.nullif(args[0], args[1], zone)),
+    "TIMESTAMP_MICROS": (1, 1, lambda args, zone: calls.from_epoch(args[0], 1)),
+    "TIMESTAMP_MILLIS": (1, 1, lambda args, zone: calls.from_epoch(args[0], 1_000)),
+    "TIMESTAMP_SECONDS": (1, 1, lambda args, zone: calls.from_epoch(args[0], 1_000_000)),
     "NVL": (2, 2, lambda args, zone: calls.coalesce(args)),
     "NVL2": (
         3,

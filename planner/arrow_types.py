@@ -17,6 +17,9 @@ MAX_DECIMAL_DIGITS = 38
 # their quotient as it should be rounded.
 _EXACT_DOUBLE_DIGITS = 15
 
+_FIELD = re.compile(r"`((?:[^`]|``)*)`: (.*)", re.DOTALL)
+# names in quotes, and one character of all else
+_TYPE_PARTS = re.compile(r"`(?:[^`]|``)*`|.", re.DOTALL)
 _DECIMAL = re.compile(r"decimal\((\d+),(\d+)\)")
 _PLAIN = frozenset((*_PRECEDENCE, *"boolean string binary date timestamp timestamp_ntz".split()))
 
@@ -41,6 +44,36 @@ _SPARK_NAMES = {
 def is_plain_type(type_: str) -> bool:
     """Whether the scan evaluates expressions over values of this type."""
     return type_ in _PLAIN or decimal_digits(type_) is not None
+
+
+def field_type(type_: str, name: str) -> tuple[str, str] | None:
+    """Name and type of a field of a struct type, as the catalog spells it; case does not matter.
+
+    None if the type is no struct, or it has no such field or several.
+
+    Example:
+        >>> field_type("struct<`id`: bigint, `at`: struct<`x`: int, `y`: decimal(3,1)>>", "AT")
+        ('at', 'struct<`x`: int, `y`: decimal(3,1)>')
+    """
+    if not type_.startswith("struct<"):
+        return None
+    own: list[tuple[str, str]] = []
+    depth, field = 0, ""
+    for part in _TYPE_PARTS.findall(type_.removeprefix("struct<").removesuffix(">")):
+        depth += (part in "<(") - (part in ">)")
+        if part == "," and depth == 0:
+            own.append(_named(field))
+            field = ""
+        else:
+            field += part
+    own.append(_named(field))
+    found = [each for each in own if each[0].lower() == name.lower()]
+    return found[0] if len(found) == 1 else None
+
+
+def _named(field: str) -> tuple[str, str]:
+    found = _FIELD.fullmatch(field.strip())
+    return (found[1].replace("``", "`"), found[2]) if found else ("", "")
 
 
 def is_integer(type_: str) -> bool:

@@ -72,6 +72,9 @@ class Catalog(Protocol):
             columns: the columns that are needed, with Spark's types.
         """
 
+    def computed_columns(self, name: tuple[str, ...]) -> Mapping[str, exp.Expr]:
+        """The computed columns of a kept table, by their names in lower case."""
+
     def stream_files(self, name: tuple[str, ...], columns: Schema) -> StreamFiles | str:
         """The files of a stream as its local stage reads them by Arrow, or why it cannot.
 

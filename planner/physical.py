@@ -71,14 +71,15 @@ class LocalWindowAggregate(UnaryNode):
 class ScanLocalWindowAggregate(Node):
     """A local aggregate that reads the files of its table itself.
 
-    `filters`, `keys` and `partials` are what it evaluates; `conditions`, `key_exprs` and `plans`
-    are the same as the query says it, for EXPLAIN.
+    `filters`, `keys`, `partials` and `time` are what it evaluates; `conditions`, `key_exprs`,
+    `plans` and `time_column` are the same as the query says it, for EXPLAIN.
     """
 
     table: str
     source: ScanSource
     window: Window
     time_column: str
+    time: Expression
     time_type: str
     time_zone: str
     filters: tuple[Expression, ...]
@@ -96,6 +97,7 @@ def scan_step(node: ScanLocalWindowAggregate) -> ScanLocalStep:
         node.source,
         node.window,
         node.time_column,
+        node.time,
         node.time_type,
         node.time_zone,
         node.filters,

@@ -41,8 +41,11 @@ def delay_us(local: LocalWindowAggregate, catalog: Catalog) -> int | None:
         Microseconds; None if it is not known.
     """
     watermark = _watermark_of(local.input, local.time_column, catalog)
-    if watermark is None:
-        return None
+    return None if watermark is None else plain_delay_us(watermark)
+
+
+def plain_delay_us(watermark: Watermark) -> int | None:
+    """How far a watermark is before its column, in microseconds; None: it is not just that."""
     expression = sqlglot.parse_one(watermark.expression, dialect=SparkSql)
     delay = 0
     if isinstance(expression, exp.Sub):

@@ -15,7 +15,7 @@ Value = None | bool | int | float | str | bytes | Decimal
 
 @dataclass(frozen=True)
 class ColumnRef:
-    """A column of the scanned file."""
+    """A column of the scanned file, or `column.field` of one that is a struct."""
 
     name: str
     type: str
@@ -38,8 +38,10 @@ class Call:
     against the constants that follow), `starts_with` (a constant prefix), `case` (condition,
     value, condition, value, ..., else), `coalesce`, `cast` (to `type`). Operands of arithmetic,
     of comparisons and of `in`, and the values of `case` and `coalesce` have one type: the planner
-    puts the casts in that Spark would put in. `register` is the HyperLogLog register of the first
-    argument with its rank, `register << 6 | rank`; the second is the precision.
+    puts the casts in that Spark would put in. `from_epoch` is the instant so many units after
+    1970; its second argument is the unit in microseconds, BIGINT. `register` is the HyperLogLog
+    register of the first argument with its rank, `register << 6 | rank`; the second is the
+    precision.
 
     `text` is the SQL that the call stands for, for errors; calls that differ in it are equal.
     """
@@ -57,7 +59,12 @@ _INTEGERS = ("tinyint", "smallint", "int", "bigint")
 
 def columns_of(expression: Expression) -> frozenset[str]:
     """Names of the columns that an expression reads."""
-    return frozenset(part.name for part in _parts(expression) if isinstance(part, ColumnRef))
+    return frozenset(ref.name for ref in column_refs(expression))
+
+
+def column_refs(expression: Expression) -> frozenset[ColumnRef]:
+    """The columns that an expression reads."""
+    return frozenset(part for part in _parts(expression) if isinstance(part, ColumnRef))
 
 
 def can_fail(expression: Expression) -> bool:
@@ -81,6 +88,8 @@ def _fails_by_itself(call: Call) -> bool:
     match call.function:
         case "+" | "-" | "*" | "neg":
             return call.type in _INTEGERS
+        case "from_epoch":
+            return call.args[1] != Constant(1, "bigint")
         case "/" | "%" | "div":
             # bigint's smallest value divided by -1 is one too many
             divisor = call.args[1]

@@ -30,7 +30,7 @@ class ScanSource:
     Attributes:
         path: what the person wrote, for messages and EXPLAIN.
         files: the files, in the order of their paths.
-        columns: the columns needed, as the files have them.
+        columns: the columns needed, as the files have them; `column.field` of structs.
         partition_columns: the columns needed that stand in the names of directories.
         format: the files' format.
         n_rows: how many rows the files have.
@@ -77,7 +77,8 @@ class ScanLocalStep:
     Attributes:
         source: the files.
         window: the window.
-        time_column: the column of the source that windows are computed on.
+        time_column: what the query calls the column that windows are on.
+        time: what that column is made of.
         time_type: `timestamp_ntz` or `timestamp`; rows with a NULL time are dropped.
         time_zone: the session's zone, on whose wall clock a `timestamp` is sliced.
         filters: conditions of which all must be TRUE for a row to count.
@@ -91,6 +92,7 @@ class ScanLocalStep:
     source: ScanSource
     window: Window
     time_column: str
+    time: Expression
     time_type: str
     time_zone: str
     filters: tuple[Expression, ...]

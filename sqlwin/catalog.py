@@ -30,6 +30,7 @@ from runtime.spark_errors import translate
 from runtime.spec import Column, UserAggregate
 from runtime.streaming.options import StreamOptions
 from runtime.table_spec import TableSpec, Watermark
+from sqlwin.dialect import parse_query
 from sqlwin.scannable import not_scannable
 from sqlwin.statement_nodes import DEFAULTS
 from sqlwin.table_options import ChangedTables
@@ -294,6 +295,17 @@ class SessionCatalog:
             return reason
         source = scan_source(self._spark, entry.option_map["path"], columns)
         return source if isinstance(source, ScanSource) else source.reason
+
+    def computed_columns(self, name: Name) -> Mapping[str, exp.Expr]:
+        """The computed columns of a kept table. See `planner.catalog.Catalog`."""
+        entry = self.entry(name)
+        if not isinstance(entry, TableSpec):
+            return {}
+        return {
+            column.name.lower(): parse_query(f"SELECT {column.computed}").expressions[0]
+            for column in entry.columns
+            if column.computed is not None
+        }
 
     def stream_files(self, name: Name, columns: Schema) -> StreamFiles | str:
         """The files of a stream, to be read by Arrow. See `planner.catalog.Catalog`."""

@@ -32,7 +32,7 @@ def not_scannable(spec: TableSpec, columns: Schema, *, is_stream: bool = False) 
         return f"the table has the option '{others[0]}'"
     if given.get("format", "").lower() != "parquet" and not given["path"].endswith(".parquet"):
         return "the files are not Parquet"
-    needed = {column.name.lower() for column in columns}
+    needed = {column.name.partition(".")[0].lower() for column in columns}
     for column in spec.columns:
         if column.name.lower() in needed and (column.computed or column.metadata):
             return f"{column.name} is not a column of the files"

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
+from collections.abc import Iterable
+from dataclasses import fields, replace
 
-from sqlglot import exp
-
-from planner.arrow_expressions import to_arrow_expression
+from planner.arrow_calls import NotEvaluated, refuse
 from planner.arrow_partials import arrow_partials
-from planner.catalog import Catalog
-from planner.logical import Filter, Node, Project, TableScan
+from planner.catalog import Catalog, Schema
+from planner.logical import Node
 from planner.optimizer import Options, Refusal
 from planner.physical import (
     LocalWindowAggregate,
@@ -17,89 +16,92 @@ from planner.physical import (
     StreamScanLocalWindowAggregate,
     scan_step,
 )
-from planner.sql import to_sql
-from planner.stream_delay import delay_us
-from runtime.expressions import Expression, columns_of
-from runtime.scan_spec import StreamFiles, StreamScan
+from planner.scan_rows import ScanRows, rows_of_scan
+from planner.sql import column
+from planner.stream_delay import plain_delay_us
+from runtime.expressions import Expression, column_refs
+from runtime.scan_spec import ArrowPartial, StreamFiles, StreamScan
+from runtime.spec import Column
 
 
 def push_local_aggregate_into_scan(node: Node, options: Options) -> Node | Refusal | None:
     """Aggregate rows into slices where the files are read, so that no row becomes a JVM row.
 
-    Refused where anything between the aggregate and the table is more than conditions and a choice
-    of columns, where an expression is outside of what Arrow evaluates with Spark's meaning, and
-    where the files are of a kind that the scan does not read as Spark does.
+    Refused where anything between the aggregate and the table is more than conditions, computed
+    columns and a choice of columns, where an expression is outside of what Arrow evaluates with
+    Spark's meaning, and where the files are of a kind that the scan does not read as Spark does.
     """
     if not isinstance(node, LocalWindowAggregate) or options.catalog is None:
         return None
     if isinstance(node, StreamScanLocalWindowAggregate):
         return None
-    conditions: list[exp.Expr] = []
-    below: Node = node.input
-    while not isinstance(below, TableScan):
-        if isinstance(below, Filter):
-            conditions = [*below.conjuncts, *conditions]
-        elif not (isinstance(below, Project) and all(i.is_plain_column for i in below.items)):
-            return Refusal(f"{type(below).__name__} stands between the aggregate and the table")
-        below = below.inputs[0]
-    schema, zone = below.schema, options.time_zone
-    keys: list[tuple[str, Expression]] = []
-    for key in node.keys:
-        translated = to_arrow_expression(key.expr, schema, zone)
-        if isinstance(translated, str):
-            return Refusal(translated)
-        keys.append((key.name, translated))
-    filters: list[Expression] = []
-    for condition in conditions:
-        translated = to_arrow_expression(condition, schema, zone)
-        if isinstance(translated, str):
-            return Refusal(f"{to_sql(condition)}: {translated}")
-        filters.append(translated)
-    partials = arrow_partials(node.plans, schema, zone)
-    if isinstance(partials, str):
-        return Refusal(partials)
-    needed = {node.time_column.lower()}
-    for expression in [*filters, *(key for _, key in keys)]:
-        needed |= {name.lower() for name in columns_of(expression)}
+    try:
+        return _scanned(node, options.catalog, options.time_zone)
+    except NotEvaluated as reason:
+        return Refusal(str(reason))
+
+
+def _scanned(node: LocalWindowAggregate, catalog: Catalog, zone: str) -> Node | Refusal:
+    rows = rows_of_scan(node.input, catalog, zone)
+    keys = tuple((key.name, rows.expression(key.expr)) for key in node.keys)
+    time = rows.expression(column(node.time_column))
+    partials = _over_files(arrow_partials(node.plans, rows.schema, zone), rows)
+    read = [*rows.filters, *(key for _, key in keys), time]
     for partial in partials:
-        for expression in [*partial.args, *([partial.condition] if partial.condition else [])]:
-            needed |= {name.lower() for name in columns_of(expression)}
-    columns = tuple(c for c in schema if c.name.lower() in needed)
-    name = tuple(below.table.split("."))
-    is_stream = options.catalog.stream(name) is not None
-    find = options.catalog.stream_files if is_stream else options.catalog.scan_source
-    found = find(name, columns)
+        read += [*partial.args, *([partial.condition] if partial.condition else [])]
+    columns = _columns_read(read)
+    stream = catalog.stream(rows.table)
+    find = catalog.scan_source if stream is None else catalog.stream_files
+    found = find(rows.table, columns)
     if isinstance(found, str):
         return Refusal(found)
     scan = ScanLocalWindowAggregate(
         node.schema,
-        below.table,
+        ".".join(rows.table),
         found.source if isinstance(found, StreamFiles) else found,
         node.window,
         node.time_column,
+        time,
         node.time_type,
         zone,
-        tuple(filters),
-        tuple(conditions),
-        tuple(keys),
+        rows.filters,
+        rows.conditions,
+        keys,
         node.keys,
         node.plans,
         partials,
         node.slice_end,
     )
-    if isinstance(found, StreamFiles):
-        return _of_stream(node, scan, found, options.catalog)
-    return scan
-
-
-def _of_stream(
-    node: LocalWindowAggregate, scan: ScanLocalWindowAggregate, files: StreamFiles, catalog: Catalog
-) -> Node | Refusal:
-    delay = delay_us(node, catalog)
-    if delay is None:
+    if not isinstance(found, StreamFiles):
+        return scan
+    assert stream is not None
+    followed = stream.watermark
+    delay = None if followed is None else plain_delay_us(followed)
+    if followed is None or delay is None or rows.of_table[followed.column.lower()] != time:
         return Refusal("the watermark is not the time column, or a fixed time before it")
     return StreamScanLocalWindowAggregate(
         **{each.name: getattr(node, each.name) for each in fields(node)},
-        scan=StreamScan(scan_step(scan), files.table, delay),
+        scan=StreamScan(scan_step(scan), found.table, delay),
         conditions=scan.conditions,
     )
+
+
+def _over_files(
+    partials: tuple[ArrowPartial, ...] | str, rows: ScanRows
+) -> tuple[ArrowPartial, ...]:
+    if isinstance(partials, str):
+        refuse(partials)
+    return tuple(
+        replace(
+            partial,
+            args=tuple(map(rows.over_files, partial.args)),
+            condition=None if partial.condition is None else rows.over_files(partial.condition),
+        )
+        for partial in partials
+    )
+
+
+def _columns_read(expressions: Iterable[Expression]) -> Schema:
+    """The columns of the files that expressions read, fields of columns among them."""
+    found = {each for expression in expressions for each in column_refs(expression)}
+    return tuple(Column(ref.name, ref.type) for ref in sorted(found, key=lambda ref: ref.name))

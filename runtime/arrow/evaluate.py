@@ -221,6 +221,15 @@ def _cast(call: Call, rows: pa.RecordBatch) -> Datum:
     return casts.cast(_evaluate(arg, rows), arg.type, call.type)
 
 
+def _from_epoch(call: Call, rows: pa.RecordBatch) -> Datum:
+    value, unit = call.args
+    assert isinstance(unit, Constant)
+    micros = _evaluate(value, rows)
+    if unit.value != 1:
+        micros = arithmetic.combine("*", micros, pa.scalar(unit.value, pa.int64()), "bigint")
+    return micros.cast(arrow_type(call.type))
+
+
 def _register(call: Call, rows: pa.RecordBatch) -> Datum:
     value, precision = call.args
     assert isinstance(precision, Constant) and isinstance(precision.value, int)
@@ -236,6 +245,7 @@ _FUNCTIONS: dict[str, Callable[[Call, pa.RecordBatch], Datum]] = {
     "case": _case,
     "cast": _cast,
     "coalesce": _coalesce,
+    "from_epoch": _from_epoch,
     "in": _in,
     "is_null": _is_null,
     "neg": _negative,

@@ -84,8 +84,6 @@ def find_stream_source(
         columns: as in `find_source`.
     """
     for column in columns:
-        if "." in column.name:
-            return NotScannable(f"column {column.name} has a dot in its name")
         if not _is_flat(column.type):
             return NotScannable(f"column {column.name} is {column.type.upper()}")
     if not any(map(_holds_anything, roots)):
@@ -138,7 +136,10 @@ def read_footers(paths: Sequence[str]) -> list[pq.FileMetaData] | NotScannable:
 
 
 def column_index(footer: pq.FileMetaData, name: str) -> int | None:
-    """The index of the one flat column of a file that has this name in upper or lower case."""
+    """The index of the one column of a file that has this name in upper or lower case.
+
+    `column.field` is a field of a struct.
+    """
     indices = _file_columns(footer).get(name.lower(), [])
     return indices[0] if len(indices) == 1 else None
 
@@ -240,11 +241,15 @@ def _footer_bytes(path: str) -> int:
 
 
 def _file_columns(footer: pq.FileMetaData) -> dict[str, list[int]]:
-    """Indices of the leaf columns by the lower-cased name of the top-level column they are in."""
+    """Indices of the leaf columns by the name of the top-level column they are in, and by path.
+
+    Names are in lower case.
+    """
     columns: dict[str, list[int]] = {}
     for index in range(footer.num_columns):
-        name = footer.schema.column(index).path.split(".")[0].lower()
-        columns.setdefault(name, []).append(index)
+        path = footer.schema.column(index).path.lower()
+        for name in {path, path.split(".")[0]}:
+            columns.setdefault(name, []).append(index)
     return columns
 
 
@@ -254,7 +259,8 @@ def _problem(footer: pq.FileMetaData, found: dict[str, list[int]], wanted: Colum
     if not indices:
         return "has a dot in its name or is missing"
     leaves = [footer.schema.column(index) for index in indices]
-    if any("." in leaf.path or leaf.max_repetition_level > 0 for leaf in leaves):
+    is_nested = any(leaf.path.lower() != wanted.name.lower() for leaf in leaves)
+    if is_nested or any(leaf.max_repetition_level > 0 for leaf in leaves):
         return "is nested"
     index = column_index(footer, wanted.name)
     if index is None:
@@ -266,7 +272,10 @@ def _problem(footer: pq.FileMetaData, found: dict[str, list[int]], wanted: Colum
         return f"is stored as {leaf.physical_type}" + (f" ({logical})" if logical != "none" else "")
     if type_ != wanted.type:
         return f"is {type_.upper()}, and {wanted.type.upper()} in the table,"
-    if not _is_kept(footer.schema.to_arrow_schema().field(leaf.path).type, type_):
+    stored = _arrow_type_of(footer, leaf.path)
+    if stored is None:
+        return "has a dot in its name"
+    if not _is_kept(stored, type_):
         return "has an Arrow type of its own"
     for row_group in range(min(footer.num_row_groups, 1)):
         codec = footer.row_group(row_group).column(index).compression
@@ -275,6 +284,22 @@ def _problem(footer: pq.FileMetaData, found: dict[str, list[int]], wanted: Colum
     if type_ in _CALENDAR_TYPES and _is_on_old_calendar(footer):
         return "may be on the calendar of before 1582"
     return None
+
+
+def _arrow_type_of(footer: pq.FileMetaData, path: str) -> pa.DataType | None:
+    """The type of a column, or of a field of a struct; None if a name in the path has dots."""
+    names = path.split(".")
+    schema = footer.schema.to_arrow_schema()
+    if len(names) == 1:
+        return schema.field(path).type
+    if names[0] not in schema.names:
+        return None
+    stored = schema.field(names[0]).type
+    for name in names[1:]:
+        if not pa.types.is_struct(stored) or stored.get_field_index(name) < 0:
+            return None
+        stored = stored.field(name).type
+    return stored
 
 
 def _is_kept(stored: pa.DataType, type_: str) -> bool:

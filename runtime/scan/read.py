@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from runtime.arrow.types import arrow_type
@@ -83,7 +84,7 @@ def _with_types(
 ) -> pa.RecordBatch:
     arrays, names = [], []
     for column, name in zip(source.columns, part.columns, strict=True):
-        array = batch.column(name)
+        array = _leaf(batch, name)
         arrays.append(_typed(array, column.type, column.name in dictionaries))
         names.append(column.name)
     for column, value in zip(source.partition_columns, part.file.partition_values, strict=True):
@@ -92,6 +93,13 @@ def _with_types(
         arrays.append(array.dictionary_encode() if column.name in dictionaries else array)
         names.append(column.name)
     return pa.RecordBatch.from_arrays(arrays, names=names)
+
+
+def _leaf(batch: pa.RecordBatch, path: str) -> pa.Array:
+    """A column, or a field of a struct, which is NULL where the struct is."""
+    name, *fields = [path] if path in batch.schema.names else path.split(".")
+    array = batch.column(name)
+    return pc.struct_field(array, fields) if fields else array
 
 
 def _typed(array: pa.Array, spark_type: str, is_dictionary: bool) -> pa.Array:

@@ -13,6 +13,9 @@ from runtime.scan.wall_clock import wall_clock_us
 from runtime.scan_spec import ScanLocalStep
 from runtime.spec import Session
 
+# The column with the rows' time where it is computed
+TIME = "$time"
+
 
 class ScanRows:
     """What a step makes of the rows that it reads, before they are aggregated.
@@ -31,23 +34,44 @@ class ScanRows:
         self.n_null_times = 0
         self._step = step
 
+    def timed(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """The rows, with TIME if windows are on no column of theirs.
+
+        Raises:
+            ExecutionError: the time cannot be computed.
+        """
+        time = self._step.time
+        if isinstance(time, ColumnRef) or TIME in batch.schema.names:
+            return batch
+        return batch.append_column(TIME, evaluate(time, batch))
+
+    def times(self, batch: pa.RecordBatch) -> pa.Array:
+        """The times of rows that are `timed`, timestamps."""
+        time = self._step.time
+        return batch.column(time.name if isinstance(time, ColumnRef) else TIME)
+
     def counted(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """The rows that pass the filters and have a time."""
+        """The rows that pass the filters and have a time, `timed`.
+
+        Raises:
+            ExecutionError: a filter or the time cannot be computed.
+        """
         step = self._step
         if step.filters:
             mask = filter_mask(step.filters, batch)
             if mask.true_count < batch.num_rows:
                 count("rows_filtered_out", batch.num_rows - mask.true_count)
                 batch = batch.filter(mask)
-        n_null_times = batch.column(step.time_column).null_count
-        if n_null_times:
-            self.n_null_times += n_null_times
-            count("rows_without_time", n_null_times)
-            batch = batch.filter(batch.column(step.time_column).is_valid())
+        batch = self.timed(batch)
+        times = self.times(batch)
+        if times.null_count:
+            self.n_null_times += times.null_count
+            count("rows_without_time", times.null_count)
+            batch = batch.filter(times.is_valid())
         return batch
 
     def values(self, batch: pa.RecordBatch) -> Rows:
-        """Times, keys, arguments and conditions of rows that count.
+        """Times, keys, arguments and conditions of rows that are `counted`.
 
         Raises:
             ExecutionError: an expression fails.
@@ -78,7 +102,7 @@ class ScanRows:
         return Rows(time_us, [value(key) for _, key in step.keys], args, conditions)
 
     def _time_us(self, batch: pa.RecordBatch) -> Int64Array:
-        time_us = int64_values(batch.column(self._step.time_column))
+        time_us = int64_values(self.times(batch))
         if self._step.time_type == "timestamp":
             return wall_clock_us(time_us, self._step.time_zone)
         return time_us
@@ -99,7 +123,7 @@ def _mask(condition: pa.Array) -> BoolArray:
 def _dictionary_columns(step: ScanLocalStep) -> frozenset[str]:
     """Keys and DISTINCT values that nothing else reads."""
     told_apart = [key for _, key in step.keys]
-    read = [*step.filters]
+    read = [*step.filters, step.time]
     for partial in step.partials:
         (told_apart if partial.function == "set" else read).extend(partial.args)
         read += [] if partial.condition is None else [partial.condition]

@@ -74,7 +74,8 @@ class ScanStage:
     def _add(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         """Rows of a file: all tell their watermark, those that count and have a time add up."""
         count(f"{SOURCE_ROWS}0", batch.num_rows)
-        times = batch.column(self._scan.step.time_column)
+        batch = self._rows.timed(batch)
+        times = self._rows.times(batch)
         before = self._rows.n_null_times
         n_timed = batch.num_rows - times.null_count
         highest = lowest = None

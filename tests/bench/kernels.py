@@ -133,8 +133,9 @@ def _step(
     columns = tuple(column for column in source.columns if column.name in read)
     source = ScanSource(source.path, source.files, columns)
     return ScanLocalStep(
-        source, window, "ts", "timestamp_ntz", "UTC", (), (("key", key),), partials, "slice"
-    )
+        source, window, "ts", ColumnRef("ts", "timestamp_ntz"), "timestamp_ntz", "UTC", (),
+        (("key", key),), partials, "slice",
+    )  # fmt: skip
 
 
 def _n_read(source: ScanSource) -> int:

@@ -5,6 +5,7 @@ import pytest
 from planner.optimizer import SpreadOptions
 from planner.physical import Exchange, LocalWindowAggregate, ScanLocalWindowAggregate, SqlQuery
 from planner.spread import spread_exchanges
+from runtime.expressions import ColumnRef
 from runtime.scan_spec import ScanSource
 from runtime.spec import Column, Hop, Tumble
 
@@ -16,8 +17,9 @@ COLUMNS = (Column("ts", "timestamp_ntz"), Column("key", "string"), Column("price
 def scan(n_rows, window=MINUTELY):
     source = ScanSource("events", (), COLUMNS, n_rows=n_rows)
     return ScanLocalWindowAggregate(
-        (), "events", source, window, "ts", "timestamp_ntz", "UTC", (), (), (), (), (), (), "slice"
-    )
+        (), "events", source, window, "ts", ColumnRef("ts", "timestamp_ntz"), "timestamp_ntz", "UTC",
+        (), (), (), (), (), (), "slice",
+    )  # fmt: skip
 
 
 def spread(local, keys=("key",), **options):

@@ -61,7 +61,7 @@ COUNT = partial("n", "count")
 
 def step_of(source, partials=(COUNT,), keys=(), filters=(), window=None, time=TS, zone="UTC"):
     return ScanLocalStep(
-        source, window or Tumble(10 * SECOND), time.name, time.type, zone, tuple(filters),
+        source, window or Tumble(10 * SECOND), time.name, ref(time), time.type, zone, tuple(filters),
         tuple(keys), tuple(partials), "slice",
     )  # fmt: skip
 
