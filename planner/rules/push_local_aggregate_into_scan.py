@@ -19,7 +19,7 @@ from planner.physical import (
 from planner.scan_rows import ScanRows, rows_of_scan
 from planner.sql import column
 from planner.stream_delay import plain_delay_us
-from runtime.expressions import Expression, column_refs
+from runtime.expressions import ColumnRef, Expression, column_refs
 from runtime.scan_spec import ArrowPartial, StreamFiles, StreamScan
 from runtime.spec import Column
 
@@ -49,7 +49,7 @@ def _scanned(node: LocalWindowAggregate, catalog: Catalog, zone: str) -> Node | 
     read = [*rows.filters, *(key for _, key in keys), time]
     for partial in partials:
         read += [*partial.args, *([partial.condition] if partial.condition else [])]
-    columns = _columns_read(read)
+    columns = _columns_read(read, rows)
     stream = catalog.stream(rows.table)
     find = catalog.scan_source if stream is None else catalog.stream_files
     found = find(rows.table, columns)
@@ -101,7 +101,12 @@ def _over_files(
     )
 
 
-def _columns_read(expressions: Iterable[Expression]) -> Schema:
-    """The columns of the files that expressions read, fields of columns among them."""
+def _columns_read(expressions: Iterable[Expression], rows: ScanRows) -> Schema:
+    """The columns of the files that expressions read, or fields of them, in the table's order."""
+    places = {name: place for place, name in enumerate(rows.of_table)}
+
+    def order(ref: ColumnRef) -> tuple[int, str]:
+        return places[ref.name.partition(".")[0].lower()], ref.name
+
     found = {each for expression in expressions for each in column_refs(expression)}
-    return tuple(Column(ref.name, ref.type) for ref in sorted(found, key=lambda ref: ref.name))
+    return tuple(Column(ref.name, ref.type) for ref in sorted(found, key=order))
