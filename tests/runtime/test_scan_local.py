@@ -102,7 +102,7 @@ def by_scan(spark, path, time, keys, zone, buffer_bytes):
         for kind, args, columns, _ in PARTIALS
     )
     step = ScanLocalStep(
-        source, WINDOW, time.name, time.type, zone,
+        source, WINDOW, time.name, ColumnRef(time.name, time.type), time.type, zone,
         (Call(">", (NUMBER, Constant(50, "int")), "boolean"),),
         tuple((f"{name}$", expression) for name, expression, _ in keys), partials, "slice",
         buffer_bytes,
