@@ -48,33 +48,32 @@ def main() -> None:
     with sqlwin.connect(
         master=options.master, conf={"spark.sql.session.timeZone": "UTC"}
     ) as session:
-        results: dict[str, dict[str, Outcome]] = {}
         if options.scaling:
             table = scaling.run(session, options.data, options.rows, options.runs, console)
         else:
-            table = _matrix(session, options, console, results)
+            table = _matrix(session, options, console)
             if not options.case or "statement set" in options.case:
                 path = data.make(options.data, options.rows, 1_000)
                 console.print(dashboard.summary(*dashboard.measure(session, path, options.runs)))
     console.print(table)
-    if options.svg:
-        ratios = {case: _ratios(outcomes) for case, outcomes in results.items()}
-        chart.save(ratios, f"{options.rows:,} rows", options.svg)
 
 
 def _matrix(
     session: sqlwin.Session,
     options: argparse.Namespace,
     console: Console,
-    results: dict[str, dict[str, Outcome]],
 ) -> Table:
     offered = cases.MATRIX if options.all or options.case else cases.HEADLINES
     named = [c for c in offered if c.name in options.case]
     chosen = named or [c for c in offered if all(w in c.name for w in options.case)]
+    ratios = {}
     table = Table("case", "rows", "sqlwin, s", *options.peers, title=f"{options.rows:,} rows")
     for case in chosen:
         rows = _rows_with_result(case, options.rows)
-        outcomes = results[case.name] = run_case(session, case, rows, options, console)
+        outcomes = run_case(session, case, rows, options, console)
+        ratios[case.name] = _ratios(outcomes)
+        if options.svg:  # a run that is cut short has a chart too
+            chart.save(ratios, f"{options.rows:,} rows", options.svg)
         table.add_row(case.name, f"{rows:,}", *_cells(outcomes, options.peers))
         console.print(f"{case.name}, {rows:,} rows: {_plain(outcomes)}")
     return table
