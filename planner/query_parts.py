@@ -6,6 +6,9 @@ from sqlglot import exp
 
 from planner.ast import WindowFunction
 
+# What a SELECT may say that filters and projects the rows of one source, and what that source may
+_ROW_BY_ROW = frozenset({"expressions", "from_", "where"})
+_PLAIN_SOURCE = frozenset({"this", "db", "catalog", "alias"})
 # What the rows of a SELECT come from
 _INPUT = ("from_", "joins", "laterals", "with_")
 
@@ -36,6 +39,29 @@ def only_window_function(query: exp.Query) -> WindowFunction | None:
         return None
     extras = ("joins", "laterals", "pivots", "sample")
     return None if any(function.args.get(key) for key in extras) else function
+
+
+def only_source(query: exp.Expr) -> exp.Expr | None:
+    """What a SELECT filters and projects the rows of, if it says no more than that.
+
+    Its items may still be aggregates, or functions that make several rows of one.
+
+    Returns:
+        A table, a subquery or a window function whose columns have their own names; None if the
+        query does more.
+    """
+    query = query.unnest()
+    if not isinstance(query, exp.Select) or not _said(query) <= _ROW_BY_ROW:
+        return None
+    clause = query.args.get("from_")
+    source: exp.Expr | None = None if clause is None else clause.this
+    if source is None or not _said(source) <= _PLAIN_SOURCE or source.alias_column_names:
+        return None
+    return source
+
+
+def _said(node: exp.Expr) -> set[str]:
+    return {key for key, value in node.args.items() if value}
 
 
 def probe(select: exp.Select, item: exp.Expr) -> exp.Select:

@@ -11,13 +11,13 @@ from planner.arrow_calls import NotEvaluated, refuse
 from planner.arrow_expressions import to_arrow_expression
 from planner.catalog import Catalog, Schema
 from planner.logical import Filter, Node, Project, SqlQuery, TableScan
+from planner.query_parts import only_source
 from planner.sql import conjuncts, select_all_from, to_sql
 from runtime.expressions import Call, ColumnRef, Expression
 
 # What a column is made of, or why the scan cannot make it
 _Made = Expression | str
 
-_PARTS_OF_TABLE = {"this", "db", "catalog", "alias"}
 _TOO_MUCH = "a query that does more than filter and project stands between it and the table"
 
 
@@ -117,7 +117,9 @@ def _of_table(name: tuple[str, ...], schema: Schema, catalog: Catalog, zone: str
 
 def _of_query(node: SqlQuery, catalog: Catalog, zone: str) -> ScanRows:
     """The rows of a text that filters and projects those of one table."""
-    table = _only_table(node.query)
+    table = only_source(node.query)
+    if not isinstance(table, exp.Table):
+        refuse(_TOO_MUCH)
     of_relation = None if table.db else dict(node.relations).get(table.name)
     if of_relation is not None:
         below = rows_of_scan(of_relation, catalog, zone)
@@ -135,7 +137,7 @@ def _of_query(node: SqlQuery, catalog: Catalog, zone: str) -> ScanRows:
             return part
         return exp.Column(**dict(zip(("this", "table", "db"), reversed(names), strict=False)))
 
-    own = node.query.transform(unqualified)
+    own = node.query.unnest().transform(unqualified)
     where = own.args.get("where")
     below = _filtered(below, tuple(conjuncts(where and where.this)), has_tables=False)
     items = [item.unalias() for item in own.expressions]
@@ -151,25 +153,6 @@ def _of_query(node: SqlQuery, catalog: Catalog, zone: str) -> ScanRows:
             refuse(found)
         made[column.name.lower()] = found
     return replace(below, schema=node.schema, columns=made)
-
-
-def _only_table(query: exp.Query) -> exp.Table:
-    """The table that a query selects from, if it does no more than that."""
-    is_plain = isinstance(query, exp.Select) and _said(query) - {"where"} == {
-        "expressions",
-        "from_",
-    }
-    if is_plain:
-        table = query.args["from_"].this
-        if isinstance(table, exp.Table) and _said(table) <= _PARTS_OF_TABLE:
-            if not table.alias_column_names:
-                return table
-    refuse(_TOO_MUCH)
-
-
-def _said(node: exp.Expr) -> set[str]:
-    """What a node of a tree says, by its arguments."""
-    return {key for key, value in node.args.items() if value}
 
 
 def _filtered(

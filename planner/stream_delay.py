@@ -11,15 +11,12 @@ from planner.catalog import Catalog
 from planner.intervals import fold_interval
 from planner.logical import Filter, Node, Project, SqlQuery, TableScan
 from planner.physical import LocalWindowAggregate
+from planner.query_parts import only_source
 from planner.rendering import SparkSql
 from planner.sql import bare_column, star_leaves_out
 from planner.streams import stream_named
 from runtime.errors import AnalysisError
 from runtime.table_spec import Watermark
-
-# What a text may say that hands rows on as they are, and what may stand behind the table in it
-_ROWS = frozenset({"expressions", "from_", "where", "kind"})
-_SOURCE = frozenset({"this", "db", "catalog", "alias"})
 
 
 def wall_clock_delay_us(local: LocalWindowAggregate, catalog: Catalog) -> int | None:
@@ -79,16 +76,12 @@ def _watermark_of_text(
     query: exp.Expr, relations: Mapping[str, Node], name: str, catalog: Catalog
 ) -> Watermark | None:
     """The same of a text that does no more than filter and project the rows of one table."""
-    query = query.unnest()
-    if not isinstance(query, exp.Select) or any(v for k, v in query.args.items() if k not in _ROWS):
+    source = only_source(query)
+    if source is None:
         return None
-    clause = query.args.get("from_")
-    source = None if clause is None else clause.this
-    if source is None or any(v for k, v in source.args.items() if k not in _SOURCE):
-        return None
-    alias = source.args.get("alias")
-    inner = _origin(query.expressions, source.alias_or_name.lower(), name)
-    if inner is None or (alias is not None and alias.columns):
+    items = query.unnest().expressions
+    inner = _origin(items, source.alias_or_name.lower(), name)
+    if inner is None:
         return None
     if isinstance(source, exp.Subquery):
         return _watermark_of_text(source.this, relations, inner, catalog)

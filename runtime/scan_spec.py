@@ -108,7 +108,7 @@ class StreamFiles:
     """Parquet files of a table that come as a stream, and are read as ScanSource says.
 
     Attributes:
-        source: the columns; its files are those that were there when the query was planned.
+        source: the columns; it names no files.
         table: the table.
     """
 

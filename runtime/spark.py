@@ -32,10 +32,10 @@ __all__ = ["is_local", "log_file", "quiet_python_loggers", "start_session"]
 _NO_CONF: Mapping[str, str] = MappingProxyType({})
 _GIB = 1 << 30
 # Above this a JVM's pointers grow from 4 to 8 bytes, so that more memory holds fewer objects.
+_LARGEST_HEAP = 31 * _GIB
 # A worker has two batches in memory of what Spark sends it. Blobs are far larger than rows.
 ARROW_BYTES = "spark.sql.execution.arrow.maxBytesPerBatch"
 SMALL_ARROW_BYTES = "16m"
-_LARGEST_HEAP = 31 * _GIB
 _LOCAL_MASTER = re.compile(r"local(?:\[(\*|\d+)(?:,\s*\d+)?\])?")
 _NOISY_LOGGERS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
 

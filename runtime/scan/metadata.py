@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 
 from runtime.arrow.types import arrow_type
 from runtime.scan.files import NotScannable, is_hidden, list_files, partition_files
-from runtime.scan_spec import ScanFile, ScanSource
+from runtime.scan_spec import ScanSource
 from runtime.spec import Column
 
 _READERS = 16
@@ -76,7 +76,8 @@ def find_stream_source(
     """The same for a directory whose files are read as they come, if files there are like that.
 
     Files may be there already or not. Of many a sample is looked at: each is once more when it is
-    read. A column that a file lacks is NULL there, as to Spark where the columns are declared.
+    read. A column that a file lacks is NULL there, as to Spark where the columns are declared. The
+    source names no files, for it goes to every task of every micro-batch.
 
     Args:
         path: what the person wrote.
@@ -102,7 +103,7 @@ def find_stream_source(
         misfit = find_misfit(file, footer, present_columns(footer, columns))
         if misfit is not None:
             return misfit
-    return ScanSource(path, tuple(map(ScanFile, paths)), tuple(columns))
+    return ScanSource(path, (), tuple(columns))
 
 
 def find_misfit(

@@ -20,7 +20,7 @@ from runtime.expressions import Call, ColumnRef, Constant
 from runtime.kernels.merge import merge_slices
 from runtime.scan.files import NotScannable
 from runtime.scan.local_stage import LocalStage, partial_schema
-from runtime.scan.metadata import find_source
+from runtime.scan.metadata import find_source, find_stream_source
 from runtime.scan.read import BATCH_ROWS, read_batches
 from runtime.scan.splits import plan_splits
 from runtime.scan_spec import ArrowPartial, ScanLocalStep, ScanSource
@@ -414,3 +414,30 @@ def test_a_file_that_changed_since_the_plan_is_an_error(tmp_path):
     pq.write_table(random_table(random.Random(2), 10), tmp_path / "part-1.parquet")
     with pytest.raises(ExecutionError, match=r"part-1\.parquet was changed"):
         list(LocalStage(step).run(split))
+
+
+def test_a_stream_of_files_is_scanned_if_those_that_are_there_fit(tmp_path):
+    number = Column("i", "int")
+    directory = tmp_path / "in"
+    directory.mkdir()
+
+    def found(*columns):
+        return find_stream_source(str(directory), [str(directory)], columns)
+
+    # before the first file there is nothing that could not fit, but for the type itself
+    assert found(TS, number) == ScanSource(str(directory), (), (TS, number))
+    assert found(Column("m", "map<string, int>")).reason == "column m is MAP<STRING, INT>"
+    for i in range(200):
+        pq.write_table(pa.table({"i": pa.array([i], pa.int32())}), directory / f"{i}.parquet")
+    # a column that files lack is NULL there; which files there are is not known to tasks
+    assert found(TS, number) == ScanSource(str(directory), (), (TS, number))
+    assert "is INT, and BIGINT in the table" in found(Column("i", "bigint")).reason
+    (directory / "k=1").mkdir()
+    assert "has both files and directories" in found(number).reason
+
+
+def test_partition_directories_of_a_stream_are_left_to_spark(tmp_path):
+    (tmp_path / "k=1").mkdir()
+    pq.write_table(pa.table({"i": pa.array([1], pa.int32())}), tmp_path / "k=1" / "a.parquet")
+    source = find_stream_source(str(tmp_path), [str(tmp_path)], [Column("i", "int")])
+    assert source == NotScannable("names of directories make partition columns")

@@ -208,14 +208,17 @@ def test_a_day_without_an_hour_is_one_window_of_local_time(fresh_session: sqlwin
     assert found == [(date(2024, 3, 9), 1), (date(2024, 3, 10), 2), (date(2024, 3, 11), 1)]
 
 
+SUMS = """
+    CREATE TABLE sums (window_end TIMESTAMP(3), total BIGINT, item STRING)
+    PARTITIONED BY (item)
+    WITH ('connector' = 'filesystem', 'path' = '{path}', 'format' = 'parquet')
+"""
+
+
 def test_insert_writes_partitioned_files_that_a_table_reads(
     db: sqlwin.Session, tmp_path: Path
 ) -> None:
-    db.execute(f"""
-        CREATE TABLE sums (window_end TIMESTAMP(3), total BIGINT, item STRING)
-        PARTITIONED BY (item)
-        WITH ('connector' = 'filesystem', 'path' = '{tmp_path}/sums', 'format' = 'parquet')
-    """)
+    db.execute(SUMS.format(path=tmp_path / "sums"))
     insert = f"SELECT window_end, SUM(price), item FROM {TUMBLE} GROUP BY item, window_end"
     (result,) = db.execute(f"INSERT INTO sums {insert}")
     assert result.row_count == 4
@@ -230,11 +233,7 @@ def test_insert_writes_partitioned_files_that_a_table_reads(
 def test_insert_into_a_partition_gives_its_value_to_all_rows(
     db: sqlwin.Session, tmp_path: Path
 ) -> None:
-    db.execute(f"""
-        CREATE TABLE sums (window_end TIMESTAMP(3), total BIGINT, item STRING)
-        PARTITIONED BY (item)
-        WITH ('connector' = 'filesystem', 'path' = '{tmp_path}/sums', 'format' = 'parquet')
-    """)
+    db.execute(SUMS.format(path=tmp_path / "sums"))
     by_item = f"SELECT window_end, SUM(price), item FROM {TUMBLE} GROUP BY item, window_end"
     db.execute(f"INSERT INTO sums PARTITION (item) {by_item}")
     total = f"SELECT window_end, SUM(price) FROM {TUMBLE} GROUP BY window_end"
