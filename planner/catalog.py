@@ -8,9 +8,9 @@ from typing import Protocol
 
 from sqlglot import exp
 
-from runtime.scan_spec import ScanSource, StreamFiles
-from runtime.spec import Column, UserAggregate
-from runtime.table_spec import Watermark
+from runtime.spec.aggregates import UserAggregate
+from runtime.spec.scan import ScanSource, StreamFiles
+from runtime.spec.table import Column, Watermark
 
 Schema = tuple[Column, ...]
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 
 from planner.catalog import Catalog
-from planner.logical import Node
+from planner.nodes.logical import Node
 
 
 @dataclass(frozen=True)

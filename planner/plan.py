@@ -7,12 +7,15 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
-from planner.binder import bind
+from planner.binder.binder import bind
+from planner.binder.strict_flink import check_plan
 from planner.catalog import Catalog
-from planner.logical import Node, Sink
-from planner.lower_stream import streams_of
+from planner.lowering.spread import spread_exchanges
+from planner.lowering.stream.steps import streams_of
+from planner.lowering.to_physical import to_physical
+from planner.nodes.logical import Node, Sink
+from planner.nodes.physical import SharedExchange
 from planner.optimizer import Options, Trace, optimize, optimize_together
-from planner.physical import SharedExchange
 from planner.rules import (
     LOGICAL_STAGES,
     PHYSICAL_STAGES,
@@ -21,9 +24,6 @@ from planner.rules import (
     SHARING_RULE,
     STREAM_RULE_NAMES,
 )
-from planner.spread import spread_exchanges
-from planner.strict import check_plan
-from planner.to_physical import to_physical
 
 
 @dataclass(frozen=True)

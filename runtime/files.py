@@ -1,4 +1,4 @@
-"""Small things with files, on this machine; `runtime.spark_files` has the twin for elsewhere."""
+"""Small things with files, on this machine; `runtime.spark.files` has the twin for elsewhere."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ from runtime.errors import SqlwinError
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from runtime.user_aggregates import Aggregate
+    from runtime.compute.user_aggregates import Aggregate
     from sqlwin.session import Result, Session
 
 __version__ = "0.1.0"
@@ -52,7 +52,7 @@ def connect(
         SqlwinError: no Java, no such cluster, an unknown setting.
     """
     # Spark takes a second to import: not before it is needed
-    from runtime.spark import start_session
+    from runtime.spark.session import start_session
     from sqlwin.session import Session
 
     if spark is not None:
@@ -79,7 +79,7 @@ def __getattr__(name: str) -> object:
 
         return getattr(session, name)
     if name == "Aggregate":
-        from runtime import user_aggregates
+        from runtime.compute import user_aggregates
 
         return user_aggregates.Aggregate
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

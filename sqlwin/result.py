@@ -22,18 +22,18 @@ from pyspark.sql.types import (
     YearMonthIntervalType,
 )
 
-from runtime.batch.scan_counts import StatementScanCounts
+from runtime.compute.arrow.blobs import to_blob
+from runtime.connectors.stream_sinks import KIND_COLUMN
 from runtime.errors import ExecutionError, SqlwinError
-from runtime.kernels.blobs import to_blob
-from runtime.sinks.streaming import KIND_COLUMN
-from runtime.stream_spec import ROW_KIND
+from runtime.frames.scan_counts import StatementScanCounts
+from runtime.spec.stream import ROW_KIND
 from sqlwin.display.html_table import MOST_ROWS, html_table
 from sqlwin.display.plan_page import plan_frame
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
-    from sqlwin.running_stream import Stream
+    from sqlwin.execution.streams.handle import Stream
 
 # Types that Spark does not hand over as Arrow; their text is shown instead
 _NO_ARROW = (CalendarIntervalType, NullType, VariantType, YearMonthIntervalType)

@@ -8,21 +8,21 @@ from datetime import timedelta
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
-from planner.explain_document import document
-from runtime.batch.user_functions import register_aggregate, register_scalar
+from planner.explain.document import document
+from runtime.compute.user_aggregates import Aggregate
 from runtime.errors import AnalysisError, SqlwinError
-from runtime.shipping import ship_code
-from runtime.table_spec import Watermark
-from runtime.user_aggregates import Aggregate
-from sqlwin.catalog import Registered
-from sqlwin.columns import check_time_column, schema_of
-from sqlwin.explain import can_explain
-from sqlwin.explanation import MODES, Explanation
-from sqlwin.positions import point_at
+from runtime.frames.user_functions import register_aggregate, register_scalar
+from runtime.spark.shipping import ship_code
+from runtime.spec.table import Watermark
+from sqlwin.catalog.catalog import Registered
+from sqlwin.catalog.columns import check_time_column, schema_of
+from sqlwin.execution.explain import can_explain
+from sqlwin.execution.explain_formats import MODES, Explanation
+from sqlwin.execution.runner import Runner
+from sqlwin.execution.streams.registry import Streams
+from sqlwin.parser.positions import point_at
 from sqlwin.result import Result
-from sqlwin.runner import Runner
-from sqlwin.statements import CreateTable, Explain, StatementText, parse_statement, split
-from sqlwin.streams import Streams
+from sqlwin.statements.parse import CreateTable, Explain, StatementText, parse_statement, split
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -259,7 +259,7 @@ class Session:
         """
         # only here: what streams need takes its time to import
         from runtime.streaming.general import WindowJob
-        from sqlwin.general_windows import GeneralWindows
+        from sqlwin.execution.general_windows import GeneralWindows
         from sqlwin.windows import us
 
         lateness_us = us(allowed_lateness) if allowed_lateness else 0

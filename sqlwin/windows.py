@@ -26,11 +26,11 @@ from typing import Any
 
 from sqlglot import exp
 
-from planner.ast import WindowFunction as WindowCall
-from planner.intervals import fold_interval
-from planner.window_parameters import window_of
+from planner.binder.window_parameters import window_of
+from planner.sql.intervals import fold_interval
+from planner.sql.nodes import WindowFunction as WindowCall
 from runtime.errors import AnalysisError
-from runtime.spec import Session
+from runtime.spec.windows import Session
 from runtime.streaming.general import (
     AggregateFunction,
     AlignedAssigner,

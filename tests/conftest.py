@@ -128,7 +128,7 @@ def update_goldens(request: pytest.FixtureRequest) -> bool:
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
     """Two cores, small shuffles; client-side compilation only, since no test runs for long."""
-    from runtime.spark import start_session
+    from runtime.spark.session import start_session
 
     session = start_session(
         "local[2]",

@@ -14,7 +14,7 @@ import pytest
 from pyspark.util import InheritableThread
 
 from runtime.errors import SqlwinError
-from runtime.spark_jobs import begin_group, cancel_group
+from runtime.spark.jobs import begin_group, cancel_group
 from tests.oracle import MINUTE_US, OracleWindow, expected, same_rows
 from tests.test_windows_against_oracle import AGGREGATES, random_rows
 
@@ -158,7 +158,7 @@ def test_a_statement_set_reads_its_table_once_and_keeps_nothing(
     inserts = [insert(f"out_{name}", window) for name, window in windows.items()]
     before = cached_rdds(session)
     during = []
-    from sqlwin import statement_sets
+    from sqlwin.execution import statement_sets
 
     write = statement_sets.write_table
 

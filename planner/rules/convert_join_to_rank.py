@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
-from planner.logical import (
+from planner.nodes.logical import (
     Aggregate,
     AggregateCall,
     NamedExpr,
@@ -16,11 +16,11 @@ from planner.logical import (
     WindowJoin,
     WindowRank,
 )
+from planner.nodes.selections import selected
 from planner.optimizer import Options, Refusal
-from planner.selections import selected
-from planner.sql import bare_column, column, conjuncts
-from planner.streams import streams_of
-from runtime.spec import Column
+from planner.sql.build import bare_column, column, conjuncts
+from planner.streams.tables import streams_of
+from runtime.spec.table import Column
 
 _RANK = "$rank"
 # By function: the comparisons of a value with the extreme that only the extreme itself passes

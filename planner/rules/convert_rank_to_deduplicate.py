@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from planner.logical import Node, WindowDeduplicate, WindowRank
+from planner.nodes.logical import Node, WindowDeduplicate, WindowRank
 from planner.optimizer import Options, Refusal
 
 

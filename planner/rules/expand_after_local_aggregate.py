@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from planner.logical import Expand, Filter, NamedExpr, Node, Project
-from planner.lower_stream import streams_of
+from planner.lowering.stream.steps import streams_of
+from planner.nodes.logical import Expand, Filter, NamedExpr, Node, Project
+from planner.nodes.physical import Exchange, LocalWindowAggregate, SharedExchange
 from planner.optimizer import Options, Refusal
-from planner.physical import Exchange, LocalWindowAggregate, SharedExchange
-from planner.sql import column
+from planner.sql.build import column
 
 
 def expand_after_local_aggregate(node: Node, options: Options) -> Node | Refusal | None:

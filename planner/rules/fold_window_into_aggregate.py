@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from planner.logical import (
+from planner.nodes.logical import (
     Aggregate,
     Filter,
     NamedExpr,
@@ -13,8 +13,8 @@ from planner.logical import (
     WindowTableFunction,
 )
 from planner.optimizer import Options, Refusal
-from planner.sql import bare_column, column_names, to_sql
-from runtime.spec import CalendarCumulate, Cumulate, Session
+from planner.sql.build import bare_column, column_names, to_sql
+from runtime.spec.windows import CalendarCumulate, Cumulate, Session
 
 
 def fold_window_into_aggregate(node: Node, options: Options) -> Node | Refusal | None:

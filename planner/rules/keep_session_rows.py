@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from planner.kept_rows import kept_rows
-from planner.logical import Node, WindowTableFunction
+from planner.nodes.logical import Node, WindowTableFunction
 from planner.optimizer import Options, Refusal
-from planner.streams import streams_of
-from runtime.spec import Session
+from planner.streams.kept_rows import kept_rows
+from planner.streams.tables import streams_of
+from runtime.spec.windows import Session
 
 
 def keep_session_rows(node: Node, options: Options) -> Node | Refusal | None:

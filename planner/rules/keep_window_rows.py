@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from planner.kept_rows import with_kept_rows
-from planner.logical import (
+from planner.nodes.logical import (
     Aggregate,
     Node,
     Project,
@@ -13,8 +12,9 @@ from planner.logical import (
     WindowTableFunction,
 )
 from planner.optimizer import Options, Refusal
-from planner.streams import comes_whole
-from runtime.spec import Session
+from planner.streams.kept_rows import with_kept_rows
+from planner.streams.tables import comes_whole
+from runtime.spec.windows import Session
 
 
 def keep_window_rows(node: Node, options: Options) -> Node | Refusal | None:
@@ -22,7 +22,7 @@ def keep_window_rows(node: Node, options: Options) -> Node | Refusal | None:
 
     On a stream rows come one after the other. Top-N, deduplication, joins and groupings of windows
     take whole ones; and what session a row is in is known when the session is over. So the rows
-    are kept until the window closes: see `planner.kept_rows`.
+    are kept until the window closes: see `planner.streams.kept_rows`.
 
     Refused where a column cannot be grouped by.
     """

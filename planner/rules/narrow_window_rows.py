@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from planner.kept_rows import columns_read
-from planner.logical import (
+from planner.nodes.logical import (
     Aggregate,
     Filter,
     NamedExpr,
@@ -18,8 +17,9 @@ from planner.logical import (
     WindowTableFunction,
 )
 from planner.optimizer import Options
-from planner.sql import column, column_names
-from planner.streams import streams_of
+from planner.sql.build import column, column_names
+from planner.streams.kept_rows import columns_read
+from planner.streams.tables import streams_of
 
 
 def narrow_window_rows(node: Node, options: Options) -> Node | None:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from planner.logical import NamedExpr, Node, Project, WindowAggregate
+from planner.nodes.logical import NamedExpr, Node, Project, WindowAggregate
 from planner.optimizer import Options
-from planner.sql import column, column_names
-from runtime.spec import Session
+from planner.sql.build import column, column_names
+from runtime.spec.windows import Session
 
 
 def prune_aggregate_input(node: Node, options: Options) -> Node | None:

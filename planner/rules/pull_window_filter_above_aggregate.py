@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from planner.logical import Aggregate, Filter, Node, WindowTableFunction
+from planner.nodes.logical import Aggregate, Filter, Node, WindowTableFunction
 from planner.optimizer import Options, Refusal
-from planner.sql import bare_column, column_names, to_sql
+from planner.sql.build import bare_column, column_names, to_sql
 
 
 def pull_window_filter_above_aggregate(node: Node, options: Options) -> Node | Refusal | None:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-from planner.logical import Filter, Node, WindowTableFunction
+from planner.nodes.logical import Filter, Node, WindowTableFunction
 from planner.optimizer import Options, Refusal
-from planner.sql import column_names, to_sql
-from runtime.spec import Session
+from planner.sql.build import column_names, to_sql
+from runtime.spec.windows import Session
 
 # A row that is copied into several windows would be judged anew for each copy.
 _NON_DETERMINISTIC = frozenset("RAND RANDOM RANDN UUID SHUFFLE MONOTONICALLY_INCREASING_ID".split())

@@ -5,23 +5,23 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import fields, replace
 
-from planner.arrow_calls import NotEvaluated, refuse
-from planner.arrow_partials import arrow_partials
+from planner.arrow.calls import NotEvaluated, refuse
+from planner.arrow.partials import arrow_partials
+from planner.arrow.scan_rows import ScanRows, rows_of_scan
 from planner.catalog import Catalog, Schema
-from planner.logical import Node
-from planner.optimizer import Options, Refusal
-from planner.physical import (
+from planner.nodes.logical import Node
+from planner.nodes.physical import (
     LocalWindowAggregate,
     ScanLocalWindowAggregate,
     StreamScanLocalWindowAggregate,
     scan_step,
 )
-from planner.scan_rows import ScanRows, rows_of_scan
-from planner.sql import column
-from planner.stream_delay import plain_delay_us
-from runtime.expressions import ColumnRef, Expression, column_refs
-from runtime.scan_spec import ArrowPartial, StreamFiles, StreamScan
-from runtime.spec import Column
+from planner.optimizer import Options, Refusal
+from planner.sql.build import column
+from planner.streams.delay import plain_delay_us
+from runtime.spec.expressions import ColumnRef, Expression, column_refs
+from runtime.spec.scan import ArrowPartial, StreamFiles, StreamScan
+from runtime.spec.table import Column
 
 
 def push_local_aggregate_into_scan(node: Node, options: Options) -> Node | Refusal | None:

@@ -6,13 +6,13 @@ from dataclasses import replace
 
 from sqlglot import exp
 
-from planner.logical import Node, WindowDeduplicate, WindowRank
+from planner.nodes.logical import Node, WindowDeduplicate, WindowRank
 from planner.optimizer import Options, Refusal
-from planner.rank_order import rank_order
-from planner.ranked_rows import path_to_rows
-from planner.sql import bare_column, column
-from runtime.spec import Session
-from runtime.stream_spec import FirstRows
+from planner.sql.build import bare_column, column
+from planner.streams.rank_order import rank_order
+from planner.streams.ranked_rows import path_to_rows
+from runtime.spec.stream import FirstRows
+from runtime.spec.windows import Session
 
 
 def push_rank_into_local_aggregate(node: Node, options: Options) -> Node | Refusal | None:

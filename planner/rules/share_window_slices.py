@@ -7,29 +7,30 @@ from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
+from planner.aggregates.union_partials import Columns, union_partials
 from planner.catalog import Schema
-from planner.intervals import render_duration
-from planner.logical import Filter, NamedExpr, Node, Project, TableScan
-from planner.lower_stream import streams_of
-from planner.optimizer import Options, Trace
-from planner.physical import (
+from planner.lowering.stream.steps import streams_of
+from planner.nodes.logical import Filter, NamedExpr, Node, Project, TableScan
+from planner.nodes.physical import (
     Exchange,
     GlobalWindowAggregate,
     LocalWindowAggregate,
     SharedExchange,
     SharedSlices,
 )
-from planner.slice_levels import (
+from planner.nodes.slice_levels import (
     FixedWindow,
     common_grid,
     grid_of,
     is_cheaper_together,
     slice_levels,
 )
-from planner.sql import column, column_names, to_sql
-from planner.stream_sharing import MOST_READERS, MOST_SLICES, stream_obstacle
-from planner.union_partials import Columns, union_partials
-from runtime.spec import Column, Tumble
+from planner.optimizer import Options, Trace
+from planner.sql.build import column, column_names, to_sql
+from planner.sql.intervals import render_duration
+from planner.streams.sharing import MOST_READERS, MOST_SLICES, stream_obstacle
+from runtime.spec.table import Column
+from runtime.spec.windows import Tumble
 
 # Accumulators whose partials can be merged into wider slices before the exchange.
 _ROLLED_UP = frozenset(
@@ -52,7 +53,7 @@ def share_window_slices(
     Window aggregates share a local aggregate if
 
     1. they read the same input under the same conditions; of streams, in INSERTs of one set that
-       do nothing else but filter and project the windows (see `planner.stream_sharing`);
+       do nothing else but filter and project the windows (see `planner.streams.sharing`);
     2. their windows are on the same time column, and are no sessions;
     3. they group by the same keys;
     4. the slices that all their windows are made of are not too fine to pay;

@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-from planner.aggregate_plans import AggregatePlan, NotMergeable
-from planner.aggregates import plan_aggregate
+from planner.aggregates.functions import plan_aggregate
+from planner.aggregates.recipes import AggregatePlan, NotMergeable
+from planner.aggregates.shared_partials import share_partials
 from planner.catalog import Schema
-from planner.logical import NamedExpr, Node, Project
-from planner.optimizer import Options, Refusal
-from planner.physical import (
+from planner.nodes.logical import NamedExpr, Node, Project
+from planner.nodes.physical import (
     Exchange,
     GlobalWindowAggregate,
     LocalWindowAggregate,
     OnePhaseWindowAggregate,
 )
-from planner.properties import distribution
-from planner.shared_partials import share_partials
-from planner.sql import column, is_flat_type
-from planner.streams import streams_of
-from runtime.spec import FIRST_TIME, LAST_TIME, CalendarTumble, Column, Session, Tumble
+from planner.nodes.properties import distribution
+from planner.optimizer import Options, Refusal
+from planner.sql.build import column, is_flat_type
+from planner.streams.tables import streams_of
+from runtime.spec.table import Column
+from runtime.spec.windows import FIRST_TIME, LAST_TIME, CalendarTumble, Session, Tumble
 
 SLICE_END = "$slice_end"
 

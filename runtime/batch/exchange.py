@@ -7,13 +7,13 @@ from collections.abc import Iterable, Iterator, Sequence
 import pyarrow as pa
 from pyspark.sql import DataFrame
 
-from runtime.batch.meter import Wrap, as_it_is
-from runtime.kernels.blobs import split_by_bucket, to_blobs
-from runtime.kernels.keys import bucket_of
-from runtime.kernels.percentiles import condensed
-from runtime.scan_spec import DEFAULT_BUFFER_BYTES
-from runtime.spec import Accumulator
-from runtime.workers import prepare_worker
+from runtime.compute.arrow.blobs import split_by_bucket, to_blobs
+from runtime.compute.kernels.keys import bucket_of
+from runtime.compute.values.percentiles import condensed
+from runtime.frames.meter import Wrap, as_it_is
+from runtime.spark.workers import prepare_worker
+from runtime.spec.aggregates import Accumulator
+from runtime.spec.scan import DEFAULT_BUFFER_BYTES
 
 # Spark spends 6 ms and more on a megabyte between two Python tasks, LZ4 one to halve it.
 _COMPRESSION = "lz4"

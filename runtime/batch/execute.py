@@ -9,18 +9,18 @@ from itertools import count
 
 from pyspark.sql import DataFrame, SparkSession
 
-from runtime.batch.arrow_local import arrow_local, arrow_local_sql
-from runtime.batch.estimates import with_spark_tables
 from runtime.batch.exchange import exchange
-from runtime.batch.expand import expand_sql
 from runtime.batch.global_aggregate import global_aggregate
-from runtime.batch.local import local_aggregate_sql
-from runtime.batch.meter import Meter, Wrap, as_it_is
-from runtime.batch.scan_counts import ScanCounter, StatementScanCounts
-from runtime.batch.scan_local import scan_partials, scan_partials_schema
 from runtime.batch.shared import SharedBlobs, SharedPartials, exchange_shared, scan_shared
-from runtime.scan_spec import DEFAULT_BUFFER_BYTES, ScanLocalStep
-from runtime.steps import (
+from runtime.frames.estimates import with_spark_tables
+from runtime.frames.expand import expand_sql
+from runtime.frames.meter import Meter, Wrap, as_it_is
+from runtime.frames.scan_counts import ScanCounter, StatementScanCounts
+from runtime.local.arrow_scan import scan_partials, scan_partials_schema
+from runtime.local.catalyst import local_aggregate_sql
+from runtime.local.spark_rows import arrow_local, arrow_local_sql
+from runtime.spec.scan import DEFAULT_BUFFER_BYTES, ScanLocalStep
+from runtime.spec.steps import (
     ArrowLocalStep,
     BatchWindowsStep,
     ExchangeStep,
@@ -33,7 +33,12 @@ from runtime.steps import (
     SqlStep,
     Step,
 )
-from runtime.stream_spec import StreamJoinStep, StreamRankStep, StreamRegroupStep, StreamWindowStep
+from runtime.spec.stream import (
+    StreamJoinStep,
+    StreamRankStep,
+    StreamRegroupStep,
+    StreamWindowStep,
+)
 
 # A bucket is what a task of the global stage holds in memory; more buckets than tasks keep it small
 BUCKETS_PER_PARTITION = 4

@@ -11,11 +11,11 @@ from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructField, StructType, TimestampNTZType
 
-from runtime.batch.wall_clock import quoted, wall_clock_us_sql
-from runtime.kernels.columns import int64_values, one_chunk
-from runtime.spec import WINDOW_TIME_LAG_US
+from runtime.compute.kernels.columns import int64_values, one_chunk
+from runtime.frames.wall_clock import quoted, wall_clock_us_sql
+from runtime.spec.windows import WINDOW_TIME_LAG_US
 from runtime.streaming.general import Emission, GeneralWindowOperator, WindowJob
-from runtime.streaming.general_rows import own_key, results_batch
+from runtime.streaming.general.rows import own_key, results_batch
 
 _TIME = "$time_us"
 _NOW = "$now"

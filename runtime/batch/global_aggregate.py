@@ -9,15 +9,16 @@ from pyspark.sql import DataFrame
 from pyspark.sql.pandas.types import from_arrow_type
 from pyspark.sql.types import DataType, StructField, StructType, TimestampNTZType
 
-from runtime.arrow.types import arrow_type
-from runtime.batch.meter import Wrap, as_it_is
 from runtime.batch.shared import level_blobs
-from runtime.kernels.blobs import from_blobs
-from runtime.kernels.merge import merge_slices
-from runtime.kernels.session import merge_sessions
-from runtime.spec import Accumulator, Session, WindowAggregation
-from runtime.steps import SharedSlicesStep
-from runtime.workers import prepare_worker
+from runtime.compute.arrow.blobs import from_blobs
+from runtime.compute.arrow.types import arrow_type
+from runtime.compute.kernels.merge import merge_slices
+from runtime.compute.kernels.session import merge_sessions
+from runtime.frames.meter import Wrap, as_it_is
+from runtime.spark.workers import prepare_worker
+from runtime.spec.aggregates import Accumulator, WindowAggregation
+from runtime.spec.steps import SharedSlicesStep
+from runtime.spec.windows import Session
 
 # Small buckets are merged together: a call of the kernels costs milliseconds, however few the rows.
 _ENOUGH_BYTES = 4 << 20

@@ -19,14 +19,15 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructField, StructType
 
 from runtime.batch.exchange import bucket_blobs, large_tables, place_blobs
-from runtime.batch.meter import Wrap, as_it_is
 from runtime.batch.one_shuffle import OneShuffle
-from runtime.batch.scan_counts import ScanCounter
-from runtime.batch.scan_local import Cut, scan, scan_partials_schema
-from runtime.kernels.roll_up import roll_up_levels
-from runtime.scan_spec import DEFAULT_BUFFER_BYTES, ScanLocalStep
-from runtime.spark import is_remote
-from runtime.steps import (
+from runtime.compute.kernels.roll_up import roll_up_levels
+from runtime.frames.meter import Wrap, as_it_is
+from runtime.frames.scan_counts import ScanCounter
+from runtime.local.arrow_scan import Cut, scan, scan_partials_schema
+from runtime.spark.session import is_remote
+from runtime.spark.workers import prepare_worker
+from runtime.spec.scan import DEFAULT_BUFFER_BYTES, ScanLocalStep
+from runtime.spec.steps import (
     ArrowLocalStep,
     ExpandStep,
     GlobalStep,
@@ -38,7 +39,6 @@ from runtime.steps import (
     SqlStep,
     Step,
 )
-from runtime.workers import prepare_worker
 
 _BLOB_DDL = "level int, bucket int, partials binary"
 

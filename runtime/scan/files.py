@@ -7,8 +7,8 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from runtime.scan_spec import ScanFile
-from runtime.spec import Column
+from runtime.spec.scan import ScanFile
+from runtime.spec.table import Column
 
 _ESCAPE = re.compile(r"%([0-9A-Fa-f]{2})")
 _INTEGER = re.compile(r"[+-]?\d+")

@@ -12,10 +12,10 @@ from threading import Lock
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from runtime.arrow.types import arrow_type
+from runtime.compute.arrow.types import arrow_type
 from runtime.scan.files import NotScannable, is_hidden, list_files, partition_files
-from runtime.scan_spec import ScanSource
-from runtime.spec import Column
+from runtime.spec.scan import ScanSource
+from runtime.spec.table import Column
 
 _READERS = 16
 _REMEMBERED_FOOTERS = 4096

@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-from runtime.expressions import Call, ColumnRef, Constant, Expression
+from runtime.spec.expressions import Call, ColumnRef, Constant, Expression
 
 # Writers cut longer strings in their statistics.
 _WHOLE_BYTES = 63

@@ -8,10 +8,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from runtime.arrow.types import arrow_type
+from runtime.compute.arrow.types import arrow_type
 from runtime.errors import ExecutionError
 from runtime.scan.splits import FilePart, Split
-from runtime.scan_spec import ScanSource
+from runtime.spec.scan import ScanSource
 
 BATCH_ROWS = 1 << 20
 # Row groups of so many are not put together with others.

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from runtime.arrow.evaluate import evaluate, filter_mask
-from runtime.buffers import Rows
-from runtime.counters import count
-from runtime.expressions import Call, ColumnRef, Constant, Expression, can_fail, columns_of
-from runtime.kernels.columns import BoolArray, Int64Array, int64_values, one_chunk
+from runtime.compute.arrow.evaluate import evaluate, filter_mask
+from runtime.compute.buffer import Rows
+from runtime.compute.counters import count
+from runtime.compute.kernels.columns import BoolArray, Int64Array, int64_values, one_chunk
 from runtime.scan.wall_clock import wall_clock_us
-from runtime.scan_spec import ScanLocalStep
-from runtime.spec import Session
+from runtime.spec.expressions import Call, ColumnRef, Constant, Expression, can_fail, columns_of
+from runtime.spec.scan import ScanLocalStep
+from runtime.spec.windows import Session
 
 # The column with the rows' time where it is computed
 TIME = "$time"

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 import pyarrow.parquet as pq
 
 from runtime.errors import ExecutionError
-from runtime.expressions import Expression
 from runtime.scan.files import NotScannable
 from runtime.scan.metadata import column_index, read_footers
 from runtime.scan.pruning import Range, can_be_true, column_range
-from runtime.scan_spec import ScanFile, ScanSource
+from runtime.spec.expressions import Expression
+from runtime.spec.scan import ScanFile, ScanSource
 
 # A task that reads less than this is not worth its start.
 _LEAST_BYTES = 4 << 20

@@ -8,14 +8,14 @@ from dataclasses import replace
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from runtime.arrow.types import arrow_type
+from runtime.compute.arrow.types import arrow_type
 from runtime.errors import ExecutionError
 from runtime.scan.files import NotScannable
 from runtime.scan.metadata import column_index, find_misfit, open_footer, present_columns
 from runtime.scan.read import BATCH_ROWS, read_batches
 from runtime.scan.splits import FilePart
-from runtime.scan_spec import ScanFile, ScanSource
-from runtime.spec import Column
+from runtime.spec.scan import ScanFile, ScanSource
+from runtime.spec.table import Column
 
 _HINT = (
     "SET 'sqlwin.optimizer.disabled-rules' = 'push_local_aggregate_into_scan' has Spark read the "

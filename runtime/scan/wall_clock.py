@@ -14,8 +14,8 @@ from zoneinfo import ZoneInfo
 
 import numpy as np
 
+from runtime.compute.kernels.columns import Int64Array
 from runtime.errors import ExecutionError
-from runtime.kernels.columns import Int64Array
 
 _SECOND_US = 1_000_000
 _DAY_S = 86_400

@@ -11,12 +11,12 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import LongType
 
-from runtime.sources.filesystem_stream import stream_paths
-from runtime.stream_spec import CLOCK, KEEP, SOURCE, WATERMARK
+from runtime.connectors.filesystem.stream import stream_paths
+from runtime.local.stream_plan import CLOCK_SQL
+from runtime.local.stream_stage import ALL_SOURCES
+from runtime.spec.stream import CLOCK, KEEP, SOURCE, WATERMARK
+from runtime.spec.table import TableSpec
 from runtime.streaming.heartbeat import heartbeats
-from runtime.streaming.local_plan import CLOCK_SQL
-from runtime.streaming.local_stage import ALL_SOURCES
-from runtime.table_spec import TableSpec
 
 _END_OF_INPUT_DDL = "watermark_us bigint"
 

@@ -14,19 +14,25 @@ from pyspark.sql.streaming.stateful_processor import (
     StatefulProcessorHandle,
 )
 
-from runtime.batch.meter import TaskFigures
-from runtime.kernels.blobs import to_blob
-from runtime.spec import Session
-from runtime.streaming.general_group import GeneralGroup, GeneralSpec
-from runtime.streaming.local_stage import ALL_SOURCES, MAYBE_LATE, PASSING, THE_CLOCK
-from runtime.streaming.operator import LateRows, MicroBatch, OperatorSpec, Status, WindowOperator
-from runtime.streaming.session_operator import SessionOperator
-from runtime.streaming.shared_operator import SharedOperator, SharedOperatorSpec
-from runtime.streaming.state import BlobStore, decode_table, pieces
+from runtime.compute.arrow.blobs import to_blob
+from runtime.frames.meter import TaskFigures
+from runtime.local.stream_stage import ALL_SOURCES, MAYBE_LATE, PASSING, THE_CLOCK
+from runtime.spark.workers import prepare_worker
+from runtime.spec.windows import Session
+from runtime.streaming.general.key_group import GeneralGroup, GeneralSpec
+from runtime.streaming.operators.session import SessionOperator
+from runtime.streaming.operators.shared import SharedOperator, SharedOperatorSpec
+from runtime.streaming.operators.window import (
+    LateRows,
+    MicroBatch,
+    OperatorSpec,
+    Status,
+    WindowOperator,
+)
+from runtime.streaming.state.blobs import BlobStore, decode_table, pieces
 from runtime.streaming.status import STATUS, STATUS_DDL
 from runtime.streaming.wall_clock import wall_watermark_us
 from runtime.streaming.watermarks import Heard, is_idle
-from runtime.workers import prepare_worker
 
 _MS = 1_000
 

@@ -8,8 +8,8 @@ from typing import Any
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from runtime.local.stream_stage import ROWS_READ
 from runtime.streaming.heartbeat import is_heartbeat
-from runtime.streaming.local_stage import ROWS_READ
 
 _READ_METRIC = "sqlwin.read."
 # Whether a source in a report of Spark's is none of the query's

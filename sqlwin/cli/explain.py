@@ -6,14 +6,14 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from planner.explain_document import document, foreign_document
+from planner.explain.document import document, foreign_document
 from runtime.errors import SqlwinError
 from sqlwin.cli.scripts import Script
-from sqlwin.dialect import tokenize
 from sqlwin.display.progress import ProgressBar
-from sqlwin.explanation import render
-from sqlwin.statement_text import is_word
-from sqlwin.statements import Explain, SparkStatement, StatementText, parse_statement, split
+from sqlwin.execution.explain_formats import render
+from sqlwin.parser.parser import tokenize
+from sqlwin.statements.parse import Explain, SparkStatement, StatementText, parse_statement, split
+from sqlwin.statements.split import is_word
 
 if TYPE_CHECKING:
     from sqlwin.session import Session
@@ -38,7 +38,7 @@ def explain_scripts(
         session: where.
         scripts: the SQL.
         bar: shown meanwhile.
-        mode: of `sqlwin.explanation.MODES`.
+        mode: of `sqlwin.execution.explain_formats.MODES`.
         analyze: run what is explained, and tell what was measured.
 
     Yields:

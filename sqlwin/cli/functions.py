@@ -18,7 +18,7 @@ def functions(names: tuple[str, ...]) -> None:
       sqlwin functions CUMULATE
       sqlwin functions hop first_value
     """  # noqa: D301
-    from sqlwin.functions import describe_function, list_functions
+    from sqlwin.help.functions import describe_function, list_functions
 
     texts = [describe_function(name) for name in names] or [list_functions()]
     click.echo("\n\n".join(texts))

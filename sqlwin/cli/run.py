@@ -14,17 +14,11 @@ import click
 import pyarrow as pa
 from rich.console import Console
 
-from runtime.class_archive import make_missing
+from runtime.spark.class_archive import make_missing
 from sqlwin.cli.failures import stopped_by_signals
 from sqlwin.cli.scripts import Script
 from sqlwin.display.chart import write_chart
-from sqlwin.display.formats import (
-    Writer,
-    write_csv,
-    write_json,
-    write_json_lines,
-    write_markdown,
-)
+from sqlwin.display.formats import Writer, write_csv, write_json, write_json_lines, write_markdown
 from sqlwin.display.output import AtomicFile
 from sqlwin.display.progress import ProgressBar
 from sqlwin.display.spark_tasks import spark_task_counts
@@ -226,8 +220,8 @@ def opened_session(
     The handler is set after Spark's start, since Spark sets one of its own.
     """
     import sqlwin
-    from runtime.spark_jvm import let_jvm_end
-    from runtime.spark_workers import start_workers
+    from runtime.spark.jvm import let_jvm_end
+    from runtime.spark.start_workers import start_workers
 
     if remote is None:
         # Spark's own bar would be drawn over this one.

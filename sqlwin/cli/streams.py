@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 import click
 from rich.console import Console
 
-from runtime.spark import forget_connection
+from runtime.spark.session import forget_connection
 from sqlwin.display.status_line import StatusLine
-from sqlwin.running_stream import State, Stream, apart
-from sqlwin.stream_status import resume_hint, status_line
+from sqlwin.execution.streams.handle import State, Stream, apart
+from sqlwin.execution.streams.status import resume_hint, status_line
 
 if TYPE_CHECKING:
     from sqlwin.session import Session

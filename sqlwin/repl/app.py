@@ -22,12 +22,12 @@ from runtime.errors import SqlwinError
 from sqlwin.cli.failures import Stopped, report_text, say_error, say_unexpected
 from sqlwin.cli.scripts import Script
 from sqlwin.repl import commands, toolbar
-from sqlwin.repl.completer import SqlCompleter
+from sqlwin.repl.completion.completer import SqlCompleter
+from sqlwin.repl.completion.names import KnownNames
 from sqlwin.repl.engine import Engine, State
 from sqlwin.repl.highlighting import STYLE, SqlwinLexer
 from sqlwin.repl.history import history_path, open_history
 from sqlwin.repl.keys import key_bindings
-from sqlwin.repl.names import KnownNames
 from sqlwin.repl.options import ReplOptions
 from sqlwin.repl.statements import is_command
 

@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from runtime.errors import SqlwinError
-from runtime.nearest import nearest
+from runtime.errors import SqlwinError, nearest
 from sqlwin.cli.formats import FORMATS
 from sqlwin.repl.editor import edited, edited_file
 
@@ -96,7 +95,7 @@ def help_lines() -> Iterator[tuple[str, str]]:
 @command(r"\?", "[FUNCTION]", "this list, or help on a function such as HOP", "functions")
 def _help(repl: Repl, argument: str) -> None:
     if argument:
-        from sqlwin.functions import describe_function
+        from sqlwin.help.functions import describe_function
 
         repl.say(describe_function(argument))
         return

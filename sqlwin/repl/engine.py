@@ -134,7 +134,7 @@ class Engine:
             return
 
         def cancel_jobs() -> None:
-            from runtime.spark_jobs import cancel_group
+            from runtime.spark.jobs import cancel_group
 
             cancel_group(session.spark, group)
 
@@ -226,7 +226,7 @@ class Engine:
         try:
             session = self._open()
             self._group = next(self._groups)
-            from runtime.spark_jobs import begin_group
+            from runtime.spark.jobs import begin_group
 
             begin_group(session.spark, self._group)
             result = work(session)

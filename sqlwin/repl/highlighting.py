@@ -17,7 +17,7 @@ from pygments.token import (
     Text,
 )
 
-from sqlwin.repl.words import KEYWORDS, TYPES, WINDOW_FUNCTIONS
+from sqlwin.repl.completion.words import KEYWORDS, TYPES, WINDOW_FUNCTIONS
 
 
 class SqlwinLexer(RegexLexer):  # type: ignore[misc]  # Pygments has no types

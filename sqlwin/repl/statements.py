@@ -33,7 +33,7 @@ def is_complete(text: str) -> bool:
     if ";" not in text:
         return False
     # reading SQL takes a moment to load: not before the first semicolon
-    from sqlwin.statement_text import split
+    from sqlwin.statements.split import split
 
     try:
         parts = split(text + _NEXT)

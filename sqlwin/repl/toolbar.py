@@ -8,7 +8,7 @@ from prompt_toolkit.application.current import get_app
 from prompt_toolkit.formatted_text import StyleAndTextTuples
 from prompt_toolkit.formatted_text.utils import fragment_list_width
 
-from sqlwin.repl.call_help import call_at
+from sqlwin.repl.completion.call_help import call_at
 from sqlwin.repl.engine import Engine, State
 from sqlwin.repl.options import ReplOptions
 from sqlwin.repl.statements import open_piece

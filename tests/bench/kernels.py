@@ -15,26 +15,20 @@ import pyarrow as pa
 from rich.console import Console
 from rich.table import Table
 
-from runtime.expressions import Call, ColumnRef, Constant
-from runtime.kernels.blobs import from_blobs, to_blob
-from runtime.kernels.keys import bucket_of
-from runtime.kernels.merge import merge_slices
-from runtime.kernels.packed import pack, unpack
-from runtime.scan.local_stage import LocalStage
+from runtime.compute.arrow.blobs import from_blobs, to_blob
+from runtime.compute.arrow.packed import pack, unpack
+from runtime.compute.kernels.keys import bucket_of
+from runtime.compute.kernels.merge import merge_slices
+from runtime.local.scan_task import LocalStage
 from runtime.scan.metadata import find_source
 from runtime.scan.read import read_batches
 from runtime.scan.splits import plan_splits
-from runtime.scan_spec import ArrowPartial, ScanLocalStep, ScanSource
-from runtime.spec import (
-    Accumulator,
-    AlignedWindow,
-    Column,
-    Cumulate,
-    Hop,
-    Tumble,
-    WindowAggregation,
-)
-from runtime.streaming.state import pieces
+from runtime.spec.aggregates import Accumulator, WindowAggregation
+from runtime.spec.expressions import Call, ColumnRef, Constant
+from runtime.spec.scan import ArrowPartial, ScanLocalStep, ScanSource
+from runtime.spec.table import Column
+from runtime.spec.windows import AlignedWindow, Cumulate, Hop, Tumble
+from runtime.streaming.state.blobs import pieces
 from tests.bench import data
 
 MINUTE = 60_000_000

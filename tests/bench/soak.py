@@ -11,9 +11,9 @@ from rich.console import Console
 from rich.table import Table
 
 import sqlwin
-from runtime.spark import stream_partitions
+from runtime.spark.session import stream_partitions
 from runtime.streaming.status import Tally, stream_status
-from sqlwin.stream_options import with_stream_settings
+from sqlwin.execution.streams.options import with_stream_settings
 from tests.bench.memory import cpu_seconds, jvms, resident, workers
 
 _MINUTE = 60.0

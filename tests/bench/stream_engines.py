@@ -20,10 +20,10 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import DataType, StructType
 
 import sqlwin
-from runtime.spark import stream_partitions
+from runtime.spark.session import stream_partitions
 from runtime.streaming.heartbeat import is_heartbeat
 from runtime.streaming.source_reads import reads_of_sources, rows_read
-from sqlwin.stream_options import with_stream_settings
+from sqlwin.execution.streams.options import with_stream_settings
 from tests.bench import cases
 from tests.bench.cases import Case
 from tests.bench.data import DISORDER_SECONDS

@@ -17,10 +17,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from planner.explain_document import foreign_document
+from planner.explain.document import foreign_document
 from runtime.errors import AnalysisError, ExecutionError, Position, SetupError
-from sqlwin.statements import split
-from sqlwin.streams import Streams
+from sqlwin.execution.streams.registry import Streams
+from sqlwin.statements.parse import split
 
 VALUES = pa.record_batch(
     [

@@ -12,7 +12,7 @@ import pytest
 from click.testing import CliRunner
 
 from sqlwin.cli.app import main
-from sqlwin.config import Config
+from sqlwin.config.config import Config
 from tests.goldens import ROOT
 
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]

@@ -13,7 +13,7 @@ import pytest
 from click.testing import CliRunner
 from pyspark.sql import SparkSession
 
-import runtime.spark_jvm
+import runtime.spark.jvm
 import sqlwin
 from sqlwin.cli.app import main
 from tests.goldens import ROOT
@@ -52,7 +52,7 @@ def test_the_example_runs(
     (tmp_path / "queries").symlink_to(ROOT / "queries")
     monkeypatch.chdir(tmp_path)
     # The JVM is the suite's, and does not end with a command
-    monkeypatch.setattr(runtime.spark_jvm, "let_jvm_end", lambda: False)
+    monkeypatch.setattr(runtime.spark.jvm, "let_jvm_end", lambda: False)
     connect = sqlwin.connect
 
     def connect_anew(*, settings: dict[str, Any], **_: Any) -> sqlwin.Session:

@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner, Result
 from pyspark.sql import SparkSession
 
-import runtime.spark_jvm
+import runtime.spark.jvm
 import sqlwin
 from sqlwin.cli.app import main
 
@@ -28,7 +28,7 @@ def run(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     def connect_anew(*_: Any, settings: dict[str, str] | None = None, **__: Any) -> sqlwin.Session:
         return connect(spark.newSession(), settings=settings)
 
-    monkeypatch.setattr(runtime.spark_jvm, "let_jvm_end", lambda: False)
+    monkeypatch.setattr(runtime.spark.jvm, "let_jvm_end", lambda: False)
     monkeypatch.setattr(sqlwin, "connect", connect_anew)
     monkeypatch.chdir(tmp_path)
     events = tmp_path / "in"

@@ -18,7 +18,7 @@ from click.testing import CliRunner
 from pyspark.sql import SparkSession
 from rich.console import Console
 
-import runtime.spark_jvm
+import runtime.spark.jvm
 import sqlwin
 from sqlwin.cli.app import main
 from sqlwin.display.table import write_table
@@ -61,7 +61,7 @@ def test_outputs_on_a_page_are_what_the_blocks_and_commands_print(
 ) -> None:
     monkeypatch.chdir(ROOT)
     monkeypatch.setenv("COLUMNS", "200")
-    monkeypatch.setattr(runtime.spark_jvm, "let_jvm_end", lambda: False)
+    monkeypatch.setattr(runtime.spark.jvm, "let_jvm_end", lambda: False)
     connect = sqlwin.connect
 
     def connect_anew(*_: Any, settings: dict[str, str] | None = None, **__: Any) -> sqlwin.Session:

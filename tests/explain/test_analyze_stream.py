@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import sqlwin
-from planner.explain_analysis import analysis_text
+from planner.explain.analysis import analysis_text
 from tests.explain.documents import check_document
 from tests.explain.test_analyze import operators
 

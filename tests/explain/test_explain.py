@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 import sqlwin
-from planner.explain_document import document
-from sqlwin.explanation import render
+from planner.explain.document import document
+from sqlwin.execution.explain_formats import render
 from tests import goldens
 from tests.explain.documents import check_document
 

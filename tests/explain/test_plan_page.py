@@ -12,9 +12,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from planner.explain_document import document, foreign_document
-from planner.window_text import months_parameters, window_kind, window_parameters
-from runtime.spec import (
+from planner.explain.document import document, foreign_document
+from planner.explain.windows import months_parameters, window_kind, window_parameters
+from runtime.compute.windows.aligned import slice_assigner
+from runtime.spec.windows import (
     AlignedWindow,
     CalendarCumulate,
     CalendarHop,
@@ -24,7 +25,6 @@ from runtime.spec import (
     Hop,
     Tumble,
 )
-from runtime.windows.aligned import slice_assigner
 from sqlwin.display.plan_page import plan_frame, plan_page
 from tests.explain.browser import chromium, opened
 

@@ -7,11 +7,11 @@ from decimal import Decimal
 import pytest
 import sqlglot
 
-from planner.arrow_expressions import to_arrow_expression
-from planner.arrow_types import common_type
-from runtime.expressions import Call, ColumnRef, Constant, Expression
-from runtime.spec import Column
-from sqlwin.dialect import SqlWin
+from planner.arrow.expressions import to_arrow_expression
+from planner.arrow.types import common_type
+from runtime.spec.expressions import Call, ColumnRef, Constant, Expression
+from runtime.spec.table import Column
+from sqlwin.parser.parser import SqlWin
 
 SCHEMA = tuple(
     Column(name, type_)

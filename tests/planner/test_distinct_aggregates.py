@@ -5,15 +5,16 @@ from dataclasses import replace
 import pytest
 from sqlglot import exp
 
-from planner.aggregate_plans import NotMergeable
-from planner.aggregates import plan_aggregate
-from planner.arrow_partials import arrow_partials
-from planner.logical import AggregateCall
-from planner.shared_partials import share_partials
-from planner.sql import column, to_sql
-from runtime.expressions import ColumnRef
-from runtime.scan_spec import ArrowPartial
-from runtime.spec import Accumulator, Column
+from planner.aggregates.functions import plan_aggregate
+from planner.aggregates.recipes import NotMergeable
+from planner.aggregates.shared_partials import share_partials
+from planner.arrow.partials import arrow_partials
+from planner.nodes.logical import AggregateCall
+from planner.sql.build import column, to_sql
+from runtime.spec.aggregates import Accumulator
+from runtime.spec.expressions import ColumnRef
+from runtime.spec.scan import ArrowPartial
+from runtime.spec.table import Column
 
 
 def call(function, type_, *arg_types, name="a", args=("x", "y"), condition=None):

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 from sqlglot import exp
 
-from planner.distinct_windows import distinct_as_grouping
-from planner.logical import AttachedWindow
-from planner.sql import to_sql
-from runtime.spec import Cumulate, Tumble
-from sqlwin.dialect import parse_query
+from planner.binder.distinct_windows import distinct_as_grouping
+from planner.nodes.logical import AttachedWindow
+from planner.sql.build import to_sql
+from runtime.spec.windows import Cumulate, Tumble
+from sqlwin.parser.parser import parse_query
 
 TUMBLE = AttachedWindow(Tumble(60), "window_start", "window_end", "window_time")
 CUMULATE = AttachedWindow(Cumulate(20, 60), "window_start", "window_end", "window_time")

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from planner.ast import KeywordCall
-from planner.flink_functions import rewrite_functions, round_time, rounded_times
-from planner.sql import to_sql
+from planner.sql.build import to_sql
+from planner.sql.flink_functions import rewrite_functions, round_time, rounded_times
+from planner.sql.nodes import KeywordCall
 from runtime.errors import AnalysisError
-from sqlwin.dialect import parse_query
+from sqlwin.parser.parser import parse_query
 
 
 def rewritten(expression: str) -> str:

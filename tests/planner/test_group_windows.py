@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from planner.group_windows import rewrite_group_windows
-from planner.sql import to_sql
+from planner.binder.group_windows import rewrite_group_windows
+from planner.sql.build import to_sql
 from runtime.errors import AnalysisError
-from sqlwin.dialect import parse_query
+from sqlwin.parser.parser import parse_query
 
 
 def rewritten(sql: str) -> str:

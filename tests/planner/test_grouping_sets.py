@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from planner.grouping_sets import groupings_of, has_groupings
-from planner.sql import to_sql
-from sqlwin.dialect import parse_query
+from planner.binder.grouping_sets import groupings_of, has_groupings
+from planner.sql.build import to_sql
+from sqlwin.parser.parser import parse_query
 
 
 def sets_of(clause: str) -> list[str]:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from planner.intervals import IntervalValue, fold_interval, render_duration
+from planner.sql.intervals import IntervalValue, fold_interval, render_duration
 from runtime.errors import AnalysisError
-from sqlwin.dialect import parse_query
+from sqlwin.parser.parser import parse_query
 
 MINUTE = 60_000_000
 HOUR = 60 * MINUTE

@@ -5,11 +5,12 @@ from __future__ import annotations
 import pytest
 from sqlglot import exp
 
-from planner.join_sides import Side, Sides
-from planner.logical import AttachedWindow, SqlQuery
-from planner.sql import to_sql
-from runtime.spec import Column, Tumble
-from sqlwin.dialect import parse_query
+from planner.binder.join_sides import Side, Sides
+from planner.nodes.logical import AttachedWindow, SqlQuery
+from planner.sql.build import to_sql
+from runtime.spec.table import Column
+from runtime.spec.windows import Tumble
+from sqlwin.parser.parser import parse_query
 
 WINDOW = AttachedWindow(Tumble(60_000_000), "window_start", "window_end", None, ())
 

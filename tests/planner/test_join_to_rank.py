@@ -8,7 +8,7 @@ import pytest
 from sqlglot import exp
 
 from planner.catalog import StreamTable
-from planner.logical import (
+from planner.nodes.logical import (
     Aggregate,
     AggregateCall,
     AttachedWindow,
@@ -24,8 +24,9 @@ from planner.logical import (
 )
 from planner.optimizer import Options, Refusal
 from planner.rules.convert_join_to_rank import convert_join_to_rank
-from planner.sql import column, to_sql
-from runtime.spec import Column, Hop, Tumble, Window
+from planner.sql.build import column, to_sql
+from runtime.spec.table import Column
+from runtime.spec.windows import Hop, Tumble, Window
 
 WINDOW = Hop(2_000_000, 10_000_000)
 COLUMNS = (Column("ts", "timestamp_ntz"), Column("k", "int"), Column("x", "bigint"))

@@ -5,7 +5,8 @@ from sqlglot import exp
 from test_share_window_slices import COLUMNS, MINUTE, call, filtered
 
 from planner.catalog import StreamTable
-from planner.logical import (
+from planner.lowering.stream.steps import lower_stream
+from planner.nodes.logical import (
     AttachedWindow,
     NamedExpr,
     Project,
@@ -14,16 +15,15 @@ from planner.logical import (
     WindowKey,
     WindowRank,
 )
-from planner.lower_stream import lower_stream
+from planner.nodes.physical import OnePhaseWindowAggregate
 from planner.optimizer import Options
-from planner.physical import OnePhaseWindowAggregate
 from planner.rules.split_window_aggregate import split_window_aggregate
-from planner.sql import column
+from planner.sql.build import column
 from runtime.errors import AnalysisError
-from runtime.spec import Column, Session, Tumble
-from runtime.steps import SqlStep
-from runtime.stream_spec import LATE_ROW, StreamRankStep, StreamWindowStep
-from runtime.table_spec import Watermark
+from runtime.spec.steps import SqlStep
+from runtime.spec.stream import LATE_ROW, StreamRankStep, StreamWindowStep
+from runtime.spec.table import Column, Watermark
+from runtime.spec.windows import Session, Tumble
 
 WATERMARK = Watermark("ts", "ts - INTERVAL '5' SECOND")
 MINUTES = Tumble(MINUTE)

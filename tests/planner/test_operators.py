@@ -6,11 +6,12 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
-from planner.logical import NamedExpr, TableScan, UnaryNode, WindowKey
-from planner.operators import logical_operators, physical_operators
-from planner.window_text import window_text
-from planner.window_uses import slice_widths_us, window_uses
-from runtime.spec import Column, Cumulate, Hop, Session, Tumble, Window
+from planner.explain.operators import logical_operators, physical_operators
+from planner.explain.window_uses import slice_widths_us, window_uses
+from planner.explain.windows import window_text
+from planner.nodes.logical import NamedExpr, TableScan, UnaryNode, WindowKey
+from runtime.spec.table import Column
+from runtime.spec.windows import Cumulate, Hop, Session, Tumble, Window
 
 MINUTE = 60_000_000
 SCHEMA = (Column("k", "int"),)

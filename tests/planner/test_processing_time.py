@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 
 from planner.catalog import StreamTable
-from planner.flink_functions import rewrite_functions
-from planner.logical import Filter, NamedExpr, Project, SqlQuery, TableScan
-from planner.processing_time import is_by_clock
-from planner.sql import column
+from planner.nodes.logical import Filter, NamedExpr, Project, SqlQuery, TableScan
+from planner.sql.build import column
+from planner.sql.flink_functions import rewrite_functions
+from planner.streams.processing_time import is_by_clock
 from runtime.errors import AnalysisError
-from sqlwin.dialect import parse_query
+from sqlwin.parser.parser import parse_query
 
 
 class Catalog:

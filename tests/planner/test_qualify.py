@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from planner.qualify import unfold_qualify
-from planner.sql import to_sql
-from sqlwin.dialect import parse_query
+from planner.binder.qualify import unfold_qualify
+from planner.sql.build import to_sql
+from sqlwin.parser.parser import parse_query
 
 RANK = "ROW_NUMBER() OVER (PARTITION BY window_end ORDER BY n DESC)"
 

@@ -7,15 +7,16 @@ from typing import Any
 
 from test_window_rows import MINUTE_US, Catalog, chosen, ranked, windowed
 
-from planner.logical import Filter, NamedExpr, Node, Project, WindowDeduplicate, WindowRank
+from planner.lowering.to_physical import to_physical
+from planner.nodes.logical import Filter, NamedExpr, Node, Project, WindowDeduplicate, WindowRank
+from planner.nodes.physical import LocalWindowAggregate
 from planner.optimizer import Options, Trace, optimize
-from planner.physical import LocalWindowAggregate
 from planner.rules import LOGICAL_STAGES, PHYSICAL_STAGES, SCAN_STAGES
-from planner.sql import column
-from planner.to_physical import to_physical
-from runtime.spec import Column, Hop, Session, Tumble
-from runtime.stream_spec import FirstRows, RankOrder
-from sqlwin.dialect import parse_query
+from planner.sql.build import column
+from runtime.spec.stream import FirstRows, RankOrder
+from runtime.spec.table import Column
+from runtime.spec.windows import Hop, Session, Tumble
+from sqlwin.parser.parser import parse_query
 
 HIGHEST = RankOrder("v", True, False)
 

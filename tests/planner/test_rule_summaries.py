@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from planner.explain_document import rule_summary
+from planner.explain.document import rule_summary
 from planner.rules import RULE_NAMES
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from sqlglot import exp
 
-from planner.logical import Filter, NamedExpr, Project, SqlQuery, TableScan
-from planner.selections import selected
-from runtime.spec import Column
-from sqlwin.dialect import parse_query
+from planner.nodes.logical import Filter, NamedExpr, Project, SqlQuery, TableScan
+from planner.nodes.selections import selected
+from runtime.spec.table import Column
+from sqlwin.parser.parser import parse_query
 
 COLUMNS = tuple(Column(name, "int") for name in ("a", "B"))
 BELOW = TableScan(COLUMNS, "t", exp.select("*").from_("t"))

@@ -2,7 +2,7 @@
 
 from sqlglot import exp
 
-from planner.logical import (
+from planner.nodes.logical import (
     AggregateCall,
     Filter,
     NamedExpr,
@@ -11,18 +11,19 @@ from planner.logical import (
     TableScan,
     WindowKey,
 )
-from planner.optimizer import Options, Trace
-from planner.physical import (
+from planner.nodes.physical import (
     Exchange,
     LocalWindowAggregate,
     OnePhaseWindowAggregate,
     SharedExchange,
     SharedSlices,
 )
+from planner.optimizer import Options, Trace
 from planner.rules.share_window_slices import share_window_slices
 from planner.rules.split_window_aggregate import split_window_aggregate
-from planner.sql import column, to_sql
-from runtime.spec import Column, Cumulate, Hop, Tumble
+from planner.sql.build import column, to_sql
+from runtime.spec.table import Column
+from runtime.spec.windows import Cumulate, Hop, Tumble
 
 MINUTE = 60_000_000
 COLUMNS = tuple(

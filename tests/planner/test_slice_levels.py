@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from planner.slice_levels import (
+from planner.nodes.slice_levels import (
     Grid,
     common_grid,
     grid_of,
@@ -12,7 +12,7 @@ from planner.slice_levels import (
     slice_levels,
     slices_per_second,
 )
-from runtime.spec import Cumulate, Hop, Tumble
+from runtime.spec.windows import Cumulate, Hop, Tumble
 
 SECOND = 1_000_000
 MINUTE, HOUR, DAY = 60 * SECOND, 3600 * SECOND, 86_400 * SECOND

@@ -2,12 +2,18 @@
 
 import pytest
 
+from planner.lowering.spread import spread_exchanges
+from planner.nodes.physical import (
+    Exchange,
+    LocalWindowAggregate,
+    ScanLocalWindowAggregate,
+    SqlQuery,
+)
 from planner.optimizer import SpreadOptions
-from planner.physical import Exchange, LocalWindowAggregate, ScanLocalWindowAggregate, SqlQuery
-from planner.spread import spread_exchanges
-from runtime.expressions import ColumnRef
-from runtime.scan_spec import ScanSource
-from runtime.spec import Column, Hop, Tumble
+from runtime.spec.expressions import ColumnRef
+from runtime.spec.scan import ScanSource
+from runtime.spec.table import Column
+from runtime.spec.windows import Hop, Tumble
 
 MINUTE = 60_000_000
 MINUTELY = Tumble(MINUTE)

@@ -9,13 +9,13 @@ from sqlglot import exp
 from test_share_window_slices import COLUMNS, MINUTE, exchange_below, window_aggregate
 
 from planner.catalog import StreamTable
-from planner.logical import Filter, NamedExpr, Node, Project, SqlQuery, TableScan
-from planner.physical import LocalWindowAggregate
-from planner.sql import column
-from planner.stream_delay import delay_us
-from runtime.spec import Tumble
-from runtime.table_spec import Watermark
-from sqlwin.dialect import parse_query
+from planner.nodes.logical import Filter, NamedExpr, Node, Project, SqlQuery, TableScan
+from planner.nodes.physical import LocalWindowAggregate
+from planner.sql.build import column
+from planner.streams.delay import delay_us
+from runtime.spec.table import Watermark
+from runtime.spec.windows import Tumble
+from sqlwin.parser.parser import parse_query
 
 SCAN = TableScan(COLUMNS, "t", exp.select("*").from_("t"))
 SECOND = 1_000_000

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from planner.stream_refusals import GROUP_BY, StreamRefusal, refuse_stateful, refused_subquery
-from sqlwin.dialect import parse_query
+from planner.streams.refusals import GROUP_BY, StreamRefusal, refuse_stateful, refused_subquery
+from sqlwin.parser.parser import parse_query
 
 
 def blamed(error: StreamRefusal, sql: str) -> str:

@@ -5,8 +5,13 @@ from sqlglot import exp
 from test_share_window_slices import COLUMNS, MINUTE, call, filtered, window_aggregate
 
 from planner.catalog import StreamTable
-from planner.explain_stream import explain_reader, explain_shared
-from planner.logical import (
+from planner.explain.streams import explain_reader, explain_shared
+from planner.lowering.stream.statement_set import (
+    lower_stream_set,
+    shared_below,
+    shared_stream_groups,
+)
+from planner.nodes.logical import (
     AttachedWindow,
     Filter,
     NamedExpr,
@@ -15,17 +20,16 @@ from planner.logical import (
     TableScan,
     WindowRank,
 )
-from planner.lower_stream_set import lower_stream_set, shared_below, shared_stream_groups
+from planner.nodes.physical import SharedExchange
 from planner.optimizer import Options, Trace
-from planner.physical import SharedExchange
 from planner.rules.share_window_slices import share_window_slices
-from planner.sql import column
-from planner.stream_sharing import MOST_READERS
-from runtime.spec import Column, Cumulate, Hop, Session, Tumble
-from runtime.steps import BatchWindowsStep, SqlStep
-from runtime.stream_spec import LATE_ROW
-from runtime.streaming.shared_slices import MOST_READERS as MOST_IN_STATE
-from runtime.table_spec import Watermark
+from planner.sql.build import column
+from planner.streams.sharing import MOST_READERS
+from runtime.spec.steps import BatchWindowsStep, SqlStep
+from runtime.spec.stream import LATE_ROW
+from runtime.spec.table import Column, Watermark
+from runtime.spec.windows import Cumulate, Hop, Session, Tumble
+from runtime.streaming.state.shared_slices import MOST_READERS as MOST_IN_STATE
 
 HOUR = 60 * MINUTE
 WATERMARK = Watermark("ts", "ts - INTERVAL '5' SECOND")

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from sqlglot import exp
 
-from planner.table_options import with_options
+from planner.sql.table_options import with_options
 from runtime.errors import CatalogError, SqlwinError
-from sqlwin.dialect import parse_query
+from sqlwin.parser.parser import parse_query
 
 SQL = "SELECT 1, a.x FROM nocat.`d b`.t /*+ OPTIONS('key' = 'value') */ AS a"
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from planner.ast import WindowFunction
-from planner.window_parameters import window_of
-from runtime.spec import (
+from planner.binder.window_parameters import window_of
+from planner.sql.nodes import WindowFunction
+from runtime.spec.windows import (
     DAY_US,
     CalendarCumulate,
     CalendarHop,
@@ -17,7 +17,7 @@ from runtime.spec import (
     Tumble,
     Window,
 )
-from sqlwin.dialect import parse_query
+from sqlwin.parser.parser import parse_query
 
 WEEK_US = 7 * DAY_US
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from planner.logical import AttachedWindow, TableScan, WindowColumns, WindowTableFunction
-from planner.window_properties import identifies_window, query_properties
-from runtime.spec import CalendarCumulate, CalendarTumble, Column, Cumulate, Hop, Tumble, Window
-from sqlwin.dialect import parse_query
+from planner.nodes.logical import AttachedWindow, TableScan, WindowColumns, WindowTableFunction
+from planner.nodes.windows import identifies_window, query_properties
+from runtime.spec.table import Column
+from runtime.spec.windows import CalendarCumulate, CalendarTumble, Cumulate, Hop, Tumble, Window
+from sqlwin.parser.parser import parse_query
 
 COLUMNS = ("k", "window_start", "window_end", "window_time")
 

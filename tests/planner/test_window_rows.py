@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from planner.catalog import StreamTable
-from planner.logical import (
+from planner.nodes.logical import (
     AttachedWindow,
     NamedExpr,
     Node,
@@ -21,9 +21,10 @@ from planner.logical import (
 )
 from planner.optimizer import Options, Trace, optimize
 from planner.rules import LOGICAL_STAGES
-from planner.sql import column
-from runtime.spec import Column, Cumulate, Session, Tumble, Window
-from sqlwin.dialect import parse_query
+from planner.sql.build import column
+from runtime.spec.table import Column
+from runtime.spec.windows import Cumulate, Session, Tumble, Window
+from sqlwin.parser.parser import parse_query
 
 MINUTE_US = 60_000_000
 WINDOW = ("window_start", "window_end", "window_time")

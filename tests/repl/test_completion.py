@@ -4,9 +4,9 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from sqlwin.repl.call_help import call_at
-from sqlwin.repl.context import Kind, context_at
-from sqlwin.repl.suggestions import suggestions
+from sqlwin.repl.completion.call_help import call_at
+from sqlwin.repl.completion.context import Kind, context_at
+from sqlwin.repl.completion.suggestions import suggestions
 
 
 @dataclass

@@ -4,8 +4,8 @@ from concurrent.futures import Future
 from types import SimpleNamespace
 
 from runtime.errors import QueryCancelled, SqlwinError
+from sqlwin.repl.completion.names import KnownNames
 from sqlwin.repl.engine import State
-from sqlwin.repl.names import KnownNames
 
 ROWS = {
     "SHOW TABLES": [("bids",), ("items",)],

@@ -10,7 +10,7 @@ from operator import and_, or_, xor
 import pyarrow as pa
 from hypothesis import strategies as st
 
-from runtime.spec import Accumulator
+from runtime.spec.aggregates import Accumulator
 
 
 def present(values):

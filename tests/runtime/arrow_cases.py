@@ -9,11 +9,11 @@ from decimal import Decimal
 import pyarrow as pa
 import sqlglot
 
-from planner.arrow_expressions import to_arrow_expression
-from runtime.arrow.types import arrow_type
-from runtime.expressions import Expression
-from runtime.spec import Column
-from sqlwin.dialect import SqlWin
+from planner.arrow.expressions import to_arrow_expression
+from runtime.compute.arrow.types import arrow_type
+from runtime.spec.expressions import Expression
+from runtime.spec.table import Column
+from sqlwin.parser.parser import SqlWin
 
 TIME_ZONE = "America/Los_Angeles"
 

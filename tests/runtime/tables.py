@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from runtime.table_spec import TableColumn, TableSpec
+from runtime.spec.table import TableColumn, TableSpec
 
 
 def table(

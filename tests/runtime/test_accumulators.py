@@ -10,9 +10,9 @@ from aggregates import CASES, same
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runtime.accumulators import InvertibleAccumulator, Segments, accumulator
+from runtime.compute.accumulators import InvertibleAccumulator, Segments, accumulator
 from runtime.errors import ExecutionError
-from runtime.spec import Accumulator
+from runtime.spec.aggregates import Accumulator
 
 every_case = pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 

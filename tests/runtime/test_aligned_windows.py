@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from runtime.compute.windows.aligned import slice_assigner
+from runtime.compute.windows.between import WindowsBetween
 from runtime.errors import AnalysisError
-from runtime.spec import Cumulate, Hop, Tumble
-from runtime.windows.aligned import slice_assigner
-from runtime.windows.between import WindowsBetween
+from runtime.spec.windows import Cumulate, Hop, Tumble
 
 lengths = st.integers(1, 40)
 offsets = st.integers(-200, 200)

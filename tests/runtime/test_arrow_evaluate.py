@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from runtime.arrow.evaluate import evaluate, filter_mask
-from runtime.arrow.types import arrow_type
+from runtime.compute.arrow.evaluate import evaluate, filter_mask
+from runtime.compute.arrow.types import arrow_type
 from runtime.errors import ExecutionError
-from runtime.expressions import Call, ColumnRef, Constant, can_fail, columns_of
+from runtime.spec.expressions import Call, ColumnRef, Constant, can_fail, columns_of
 from tests.runtime.arrow_cases import (
     FAILING,
     SUCCEEDING,

@@ -4,7 +4,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from runtime.kernels.blobs import from_blobs, split_by_bucket, to_blob, to_blobs
+from runtime.compute.arrow.blobs import from_blobs, split_by_bucket, to_blob, to_blobs
 
 TABLE = pa.table({"k": ["a", None, "c", "d", "e"], "v": [1, 2, None, 4, 5]})
 

@@ -10,12 +10,13 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from runtime import buffers
-from runtime.buffers import Rows, WindowBuffer
+from runtime.compute import buffer as buffers
+from runtime.compute.buffer import Rows, WindowBuffer
+from runtime.compute.kernels.merge import merge_slices
+from runtime.compute.windows.aligned import slice_assigner
 from runtime.errors import ExecutionError
-from runtime.kernels.merge import merge_slices
-from runtime.spec import Accumulator, Cumulate, Hop, Tumble, WindowAggregation
-from runtime.windows.aligned import slice_assigner
+from runtime.spec.aggregates import Accumulator, WindowAggregation
+from runtime.spec.windows import Cumulate, Hop, Tumble
 
 DECIMAL = pa.decimal128(12, 2)
 WORDS = ["", "a", "ab", "b", "é", "zz"]

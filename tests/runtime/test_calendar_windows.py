@@ -10,18 +10,12 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from runtime.compute.kernels.merge import merge_slices
+from runtime.compute.kernels.slots import slice_slots
+from runtime.compute.windows.aligned import slice_assigner
 from runtime.errors import AnalysisError
-from runtime.kernels.merge import merge_slices
-from runtime.kernels.slots import slice_slots
-from runtime.spec import (
-    DAY_US,
-    Accumulator,
-    CalendarCumulate,
-    CalendarHop,
-    CalendarTumble,
-    WindowAggregation,
-)
-from runtime.windows.aligned import slice_assigner
+from runtime.spec.aggregates import Accumulator, WindowAggregation
+from runtime.spec.windows import DAY_US, CalendarCumulate, CalendarHop, CalendarTumble
 
 HOUR_US = DAY_US // 24
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from runtime import class_archive, spark_jvm
-from runtime.java import JavaRuntime
+from runtime.spark import class_archive
+from runtime.spark import jvm as spark_jvm
+from runtime.spark.java import JavaRuntime
 
 ROOT = Path(__file__).parents[2]
 
@@ -175,7 +176,7 @@ def test_what_is_missing_is_made_once_in_another_process(cache: Path, started, o
     class_archive.note_missing(cache / "spark-a-b.jsa")
     assert class_archive.make_missing()
     assert started == [
-        [sys.executable, "-P", "-m", "runtime.spark_warm_up", str(cache / "spark-a-b.jsa")]
+        [sys.executable, "-P", "-m", "runtime.spark.warm_up", str(cache / "spark-a-b.jsa")]
     ]
     assert not class_archive.make_missing()
 
@@ -230,8 +231,8 @@ def test_a_cache_directory_that_cannot_be_made_is_no_error(
 
 START = """
 import sys
-from runtime.class_archive import make_missing
-from runtime.spark import start_session
+from runtime.spark.class_archive import make_missing
+from runtime.spark.session import start_session
 spark = start_session("local[1]", {
     "spark.driver.memory": "1g",
     "spark.driver.extraJavaOptions": "-Xlog:class+load=info:file=" + sys.argv[1]})

@@ -11,9 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from test_merge_slices import KEYS, WINDOWS, brute_force, canonical, slice_end_of
 
+from runtime.compute.kernels.merge import merge_slices, output_schema
 from runtime.errors import ExecutionError
-from runtime.kernels.merge import merge_slices, output_schema
-from runtime.spec import Accumulator, Column, Cumulate, Hop, Tumble, WindowAggregation
+from runtime.spec.aggregates import Accumulator, WindowAggregation
+from runtime.spec.table import Column
+from runtime.spec.windows import Cumulate, Hop, Tumble
 
 NAN, INF = math.nan, math.inf
 LARGEST = 2**63 - 1
@@ -175,7 +177,7 @@ def test_values_of_every_type_are_told_apart(type_, data):
 @pytest.mark.parametrize("density", [0.03, 0.3, 1.0])
 @pytest.mark.parametrize("part_rows", [10, 1 << 17])
 def test_many_keys_with_rare_and_with_frequent_values(window, density, part_rows, monkeypatch):
-    monkeypatch.setattr("runtime.kernels.slices._PART_ROWS", part_rows)
+    monkeypatch.setattr("runtime.compute.kernels.slices._PART_ROWS", part_rows)
     rng = np.random.default_rng(int(density * 100))
     n_times, n_keys = 40, 25
     cells = rng.permutation(np.flatnonzero(rng.random(n_times * n_keys) < density))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from runtime.errors import Position, SqlwinError
-from runtime.spark_messages import tell
+from runtime.spark.messages import tell
 
 LONG = "SELECT " + ", ".join(f"column_{i}" for i in range(40)) + " FROM flights"
 

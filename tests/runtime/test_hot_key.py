@@ -3,10 +3,11 @@
 import numpy as np
 import pyarrow as pa
 
-from runtime.buffers import Rows, WindowBuffer
-from runtime.kernels.blobs import split_by_bucket, to_blob
-from runtime.kernels.keys import bucket_of
-from runtime.spec import Accumulator, Tumble
+from runtime.compute.arrow.blobs import split_by_bucket, to_blob
+from runtime.compute.buffer import Rows, WindowBuffer
+from runtime.compute.kernels.keys import bucket_of
+from runtime.spec.aggregates import Accumulator
+from runtime.spec.windows import Tumble
 
 N_KEYS, N_SLICES, N_BUCKETS = 1_000, 50, 8
 SCHEMA = pa.schema(

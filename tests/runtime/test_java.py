@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from runtime.errors import SetupError
-from runtime.java import find_java, java_version
+from runtime.spark.java import find_java, java_version
 
 ROOT = Path(__file__).parents[2]
 
@@ -89,7 +89,7 @@ def run_without_java(program: str, **more: str) -> subprocess.Popen[str]:
 
 
 START = """
-from runtime.spark import start_session
+from runtime.spark.session import start_session
 spark = start_session("local[1]", {
     "spark.driver.memory": "1g",
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"})

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runtime.kernels.keys import bucket_of, encode_keys
+from runtime.compute.kernels.keys import bucket_of, encode_keys
 
 nan = float("nan")
 COLUMNS = {

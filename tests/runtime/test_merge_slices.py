@@ -9,11 +9,12 @@ from aggregates import CASES, same
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from runtime.compute.kernels.merge import empty_output, merge_slices, output_schema
+from runtime.compute.kernels.slices import _ascending
+from runtime.compute.windows.aligned import slice_assigner
 from runtime.errors import ExecutionError
-from runtime.kernels.merge import empty_output, merge_slices, output_schema
-from runtime.kernels.slices import _ascending
-from runtime.spec import Accumulator, Cumulate, Hop, Session, Tumble, WindowAggregation
-from runtime.windows.aligned import slice_assigner
+from runtime.spec.aggregates import Accumulator, WindowAggregation
+from runtime.spec.windows import Cumulate, Hop, Session, Tumble
 
 WINDOWS = [
     Tumble(10),
@@ -172,7 +173,7 @@ def test_every_accumulator_merges_over_overlapping_windows(name, data):
 def test_many_keys_with_few_and_with_many_slices(
     window, density, is_sorted, part_rows, monkeypatch
 ):
-    monkeypatch.setattr("runtime.kernels.slices._PART_ROWS", part_rows)
+    monkeypatch.setattr("runtime.compute.kernels.slices._PART_ROWS", part_rows)
     rng = np.random.default_rng(int(density * 100))
     cases = [CASES[n] for n in ("sum int64", "sum double", "min double", "max string")]
     n_times, n_keys = 40, 25

@@ -7,9 +7,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from runtime.batch.meter import _LastWins, _measured
-from runtime.counters import count, counting
-from runtime.kernels.blobs import to_blob
+from runtime.compute.arrow.blobs import to_blob
+from runtime.compute.counters import count, counting
+from runtime.frames.meter import _LastWins, _measured
 
 
 class Records:

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from runtime.compute.arrow.blobs import to_blob
+from runtime.compute.arrow.packed import pack, unpack
 from runtime.errors import ExecutionError
-from runtime.kernels.blobs import to_blob
-from runtime.kernels.packed import pack, unpack
-from runtime.streaming.state import decode_facts, decode_table, encode_state, encode_table
+from runtime.streaming.state.blobs import decode_facts, decode_table, encode_state, encode_table
 
 LOWEST, HIGHEST = -(1 << 63), (1 << 63) - 1
 

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from runtime.kernels.grouping import group_cells
-from runtime.kernels.percentile_summaries import merge_summaries, summaries_of_rows
+from runtime.compute.kernels.grouping import group_cells
+from runtime.compute.values.percentile_summaries import merge_summaries, summaries_of_rows
 
 
 def summaries(groups, values, accuracy, condition=None):

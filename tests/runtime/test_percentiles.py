@@ -8,10 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runtime.kernels.merge import merge_slices
-from runtime.kernels.percentiles import condensed
-from runtime.spec import Accumulator, Column, Cumulate, Hop, Tumble, WindowAggregation
-from runtime.windows.aligned import slice_assigner
+from runtime.compute.kernels.merge import merge_slices
+from runtime.compute.values.percentiles import condensed
+from runtime.compute.windows.aligned import slice_assigner
+from runtime.spec.aggregates import Accumulator, WindowAggregation
+from runtime.spec.table import Column
+from runtime.spec.windows import Cumulate, Hop, Tumble
 
 WINDOWS = [Tumble(10), Hop(10, 60), Hop(10, 35), Cumulate(10, 50)]
 PERCENTAGES = (0.0, 0.01, 0.25, 0.5, 0.9, 0.999, 1.0)

@@ -4,11 +4,13 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from runtime.buffers import Rows, WindowBuffer
-from runtime.kernels.merge import merge_slices
-from runtime.kernels.registers import estimates, register_codes
-from runtime.spec import Accumulator, Column, Cumulate, Hop, Tumble, WindowAggregation
-from runtime.windows.aligned import slice_assigner
+from runtime.compute.buffer import Rows, WindowBuffer
+from runtime.compute.kernels.merge import merge_slices
+from runtime.compute.values.registers import estimates, register_codes
+from runtime.compute.windows.aligned import slice_assigner
+from runtime.spec.aggregates import Accumulator, WindowAggregation
+from runtime.spec.table import Column
+from runtime.spec.windows import Cumulate, Hop, Tumble
 
 WINDOWS = [Tumble(10), Hop(10, 60), Hop(10, 35), Cumulate(10, 50)]
 

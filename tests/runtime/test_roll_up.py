@@ -6,13 +6,15 @@ from aggregates import CASES, same
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner.slice_levels import grid_of
-from runtime.kernels.merge import merge_slices
-from runtime.kernels.roll_up import roll_up, roll_up_levels
-from runtime.kernels.texts import rows_type
-from runtime.spec import Accumulator, Column, Cumulate, Hop, Tumble, WindowAggregation
-from runtime.steps import SliceLevel
-from runtime.windows.aligned import slice_assigner
+from planner.nodes.slice_levels import grid_of
+from runtime.compute.kernels.merge import merge_slices
+from runtime.compute.kernels.roll_up import roll_up, roll_up_levels
+from runtime.compute.values.texts import rows_type
+from runtime.compute.windows.aligned import slice_assigner
+from runtime.spec.aggregates import Accumulator, WindowAggregation
+from runtime.spec.steps import SliceLevel
+from runtime.spec.table import Column
+from runtime.spec.windows import Cumulate, Hop, Tumble
 
 # Windows whose slices are all made of slices of 2 that begin at 1.
 WINDOWS = [

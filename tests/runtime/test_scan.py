@@ -14,17 +14,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runtime.arrow.evaluate import filter_mask
+from runtime.compute.arrow.evaluate import filter_mask
+from runtime.compute.kernels.merge import merge_slices
 from runtime.errors import ExecutionError
-from runtime.expressions import Call, ColumnRef, Constant
-from runtime.kernels.merge import merge_slices
+from runtime.local.scan_task import LocalStage, partial_schema
 from runtime.scan.files import NotScannable
-from runtime.scan.local_stage import LocalStage, partial_schema
 from runtime.scan.metadata import find_source, find_stream_source
 from runtime.scan.read import BATCH_ROWS, read_batches
 from runtime.scan.splits import plan_splits
-from runtime.scan_spec import ArrowPartial, ScanLocalStep, ScanSource
-from runtime.spec import Accumulator, Column, Tumble, WindowAggregation
+from runtime.spec.aggregates import Accumulator, WindowAggregation
+from runtime.spec.expressions import Call, ColumnRef, Constant
+from runtime.spec.scan import ArrowPartial, ScanLocalStep, ScanSource
+from runtime.spec.table import Column
+from runtime.spec.windows import Tumble
 
 SECOND = 1_000_000
 MINUTE = 60 * SECOND

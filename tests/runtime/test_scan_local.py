@@ -4,12 +4,14 @@ import pytest
 
 from runtime.batch.execute import ExecutionOptions, dataframe
 from runtime.batch.global_aggregate import global_aggregate
-from runtime.batch.scan_local import scan_partials, scan_partials_schema, scan_source
-from runtime.expressions import Call, ColumnRef, Constant
+from runtime.local.arrow_scan import scan_partials, scan_partials_schema, scan_source
 from runtime.scan.files import NotScannable
-from runtime.scan_spec import ArrowPartial, ScanLocalStep
-from runtime.spec import Accumulator, Column, Hop, WindowAggregation
-from runtime.steps import ExchangeStep, GlobalStep, LocalStep, PartialColumn, SqlStep
+from runtime.spec.aggregates import Accumulator, WindowAggregation
+from runtime.spec.expressions import Call, ColumnRef, Constant
+from runtime.spec.scan import ArrowPartial, ScanLocalStep
+from runtime.spec.steps import ExchangeStep, GlobalStep, LocalStep, PartialColumn, SqlStep
+from runtime.spec.table import Column
+from runtime.spec.windows import Hop
 
 pytestmark = pytest.mark.spark
 

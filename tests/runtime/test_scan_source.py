@@ -9,8 +9,8 @@ from runtime.scan.files import NotScannable
 from runtime.scan.metadata import find_source
 from runtime.scan.read import read_batches
 from runtime.scan.splits import plan_splits
-from runtime.scan_spec import ScanSource
-from runtime.spec import Column
+from runtime.spec.scan import ScanSource
+from runtime.spec.table import Column
 
 TS = Column("ts", "timestamp_ntz")
 NUMBER = Column("i", "int")

@@ -11,18 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from test_merge_slices import KEYS, canonical
 
-from runtime.buffers import Rows, WindowBuffer
-from runtime.kernels.merge import output_schema
-from runtime.kernels.session import find_sessions, merge_sessions
-from runtime.spec import (
-    FIRST_TIME,
-    LAST_TIME,
-    Accumulator,
-    Column,
-    Session,
-    Tumble,
-    WindowAggregation,
-)
+from runtime.compute.buffer import Rows, WindowBuffer
+from runtime.compute.kernels.merge import output_schema
+from runtime.compute.kernels.session import find_sessions, merge_sessions
+from runtime.spec.aggregates import Accumulator, WindowAggregation
+from runtime.spec.table import Column
+from runtime.spec.windows import FIRST_TIME, LAST_TIME, Session, Tumble
 
 GAP = 10
 times = st.one_of(st.integers(-30, 30), st.integers(-300, 300))

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from runtime.connectors.registry import read_table
+from runtime.connectors.sinks import write_table
 from runtime.errors import CatalogError, ExecutionError
-from runtime.sinks import write_table
-from runtime.sources import read_table
 from tests.runtime.tables import table
 
 pytestmark = pytest.mark.spark

@@ -11,11 +11,11 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
+from runtime.connectors.columns import proctime_columns
+from runtime.connectors.options import duration_us
+from runtime.connectors.registry import read_table, validate_table
 from runtime.errors import CatalogError, ExecutionError, SetupError, SqlwinError
-from runtime.sources import read_table, validate_table
-from runtime.sources.columns import proctime_columns
-from runtime.sources.options import duration_us
-from runtime.spark_errors import translate
+from runtime.spark.errors import translate
 from tests.runtime.tables import table
 
 spark_test = pytest.mark.spark

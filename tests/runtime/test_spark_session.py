@@ -17,9 +17,15 @@ from runtime.errors import (
     SqlSyntaxError,
     SqlwinError,
 )
-from runtime.shipping import code_archive, ship_code
-from runtime.spark import is_local, log_file, machine_memory, start_session, stream_partitions
-from runtime.spark_errors import Failure, _python_error, translate
+from runtime.spark.errors import Failure, _python_error, translate
+from runtime.spark.session import (
+    is_local,
+    log_file,
+    machine_memory,
+    start_session,
+    stream_partitions,
+)
+from runtime.spark.shipping import code_archive, ship_code
 
 pytestmark = pytest.mark.spark
 
@@ -72,7 +78,7 @@ def test_the_code_that_is_shipped_is_this_package_alone_and_always_the_same(spar
     archive = code_archive()
     assert archive.read_bytes() == first
     names = zipfile.ZipFile(archive).namelist()
-    assert "runtime/spec.py" in names
+    assert "runtime/spec/windows.py" in names
     assert {Path(name).parts[0] for name in names} == {"runtime"}
 
 
@@ -223,8 +229,8 @@ def test_an_unknown_error_is_one_line_and_its_trace_is_in_the_log():
 CLUSTER = """
 import sys
 sys.path.insert(0, sys.argv[1])
-from runtime.shipping import ship_code
-from runtime.spark import is_local, start_session
+from runtime.spark.shipping import ship_code
+from runtime.spark.session import is_local, start_session
 spark = start_session("local-cluster[1,1,1024]", {"spark.driver.memory": "1g"})
 ship_code(spark)
 def where(batches):
@@ -252,7 +258,7 @@ def test_executors_import_the_code_that_was_shipped(tmp_path: Path):
         check=False,
     )
     assert done.stdout.startswith("False "), done.stderr
-    assert "sqlwin_runtime.zip/runtime/spec.py" in done.stdout
+    assert "sqlwin_runtime.zip/runtime/spec/__init__.py" in done.stdout
 
 
 def test_streams_take_a_task_a_core_unless_somebody_chose_another_number(spark: SparkSession):

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 from pyspark.sql import SparkSession
 
-from runtime.spark_workers import start_workers
+from runtime.spark.start_workers import start_workers
 
 
 @pytest.mark.spark

@@ -7,10 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from test_merge_slices import WINDOWS, brute_force, slice_end_of
 
-from runtime.kernels.grouping import SortedGroups
-from runtime.kernels.merge import merge_slices
-from runtime.kernels.texts import merge_rows, rows_of_groups, rows_type
-from runtime.spec import Accumulator, Column, WindowAggregation
+from runtime.compute.kernels.grouping import SortedGroups
+from runtime.compute.kernels.merge import merge_slices
+from runtime.compute.values.texts import merge_rows, rows_of_groups, rows_type
+from runtime.spec.aggregates import Accumulator, WindowAggregation
+from runtime.spec.table import Column
 
 TIME = pa.timestamp("us")
 LISTS = rows_type(TIME)

@@ -12,11 +12,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from user_functions import Longest, WeightedMean
 
-from runtime.buffers import Rows, WindowBuffer
+from runtime.compute.buffer import Rows, WindowBuffer
+from runtime.compute.kernels.merge import merge_slices
+from runtime.compute.user_aggregates import Aggregate, accumulated, finished, merged
 from runtime.errors import ExecutionError
-from runtime.kernels.merge import merge_slices
-from runtime.spec import Accumulator, Column, Cumulate, Hop, Tumble, WindowAggregation
-from runtime.user_aggregates import Aggregate, accumulated, finished, merged
+from runtime.spec.aggregates import Accumulator, WindowAggregation
+from runtime.spec.table import Column
+from runtime.spec.windows import Cumulate, Hop, Tumble
 
 EPOCH = dt.datetime(1970, 1, 1)  # noqa: DTZ001  # windows are on the wall clock
 MEAN = Accumulator("user", ("total", "weight"), Column("mean", "double"), function=WeightedMean())

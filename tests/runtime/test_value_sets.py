@@ -9,10 +9,12 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from runtime.arrow.types import arrow_type
-from runtime.buffers import Rows, WindowBuffer
-from runtime.kernels.merge import merge_slices
-from runtime.spec import Accumulator, Column, Hop, WindowAggregation
+from runtime.compute.arrow.types import arrow_type
+from runtime.compute.buffer import Rows, WindowBuffer
+from runtime.compute.kernels.merge import merge_slices
+from runtime.spec.aggregates import Accumulator, WindowAggregation
+from runtime.spec.table import Column
+from runtime.spec.windows import Hop
 
 # name -> (types of the arguments, values to draw from)
 VALUES = {

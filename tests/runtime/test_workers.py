@@ -5,7 +5,7 @@ import sys
 
 SCRIPT = """
 import gc, pyarrow as pa
-from runtime.workers import prepare_worker
+from runtime.spark.workers import prepare_worker
 
 class Node:
     pass

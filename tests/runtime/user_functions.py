@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from runtime.user_aggregates import Aggregate
+from runtime.compute.user_aggregates import Aggregate
 
 
 class WeightedMean(Aggregate):

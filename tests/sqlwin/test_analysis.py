@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 from py4j.protocol import Py4JJavaError
 
-from planner.explain_analysis import analysis_text
-from runtime.batch.meter import Measured
-from runtime.spark_nodes import SparkNode, added_up, plan_nodes, that_ran
-from runtime.spark_status import SparkFigures, StageFigures, _labels, _stage
-from sqlwin.analysis import analysis_document
-from sqlwin.stream_analysis import _of_query
+from planner.explain.analysis import analysis_text
+from runtime.frames.meter import Measured
+from runtime.spark.nodes import SparkNode, added_up, plan_nodes, that_ran
+from runtime.spark.status import SparkFigures, StageFigures, _labels, _stage
+from sqlwin.execution.analyze import analysis_document
+from sqlwin.execution.streams.analyze import _of_query
 
 PLAN = {
     "p0": "Sort",

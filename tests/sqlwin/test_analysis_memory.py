@@ -7,9 +7,9 @@ from pyspark.errors import AnalysisException
 from pyspark.sql.types import LongType, StructType
 
 from runtime.errors import SqlwinError
-from runtime.spec import Column
-from sqlwin.catalog import Registered, SessionCatalog
-from sqlwin.dialect import parse_query
+from runtime.spec.table import Column
+from sqlwin.catalog.catalog import Registered, SessionCatalog
+from sqlwin.parser.parser import parse_query
 
 QUERY = parse_query("SELECT COUNT(*) AS n FROM events")
 

@@ -11,13 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from runtime.errors import AnalysisError
-from sqlwin.display.chart import (
-    MOST_BARS,
-    MOST_LINES,
-    number_ticks,
-    time_ticks,
-    write_chart,
-)
+from sqlwin.display.chart import MOST_BARS, MOST_LINES, number_ticks, time_ticks, write_chart
 
 START = datetime(2013, 2, 9)  # noqa: DTZ001 (a TIMESTAMP has no zone)
 NTZ = pa.timestamp("us")

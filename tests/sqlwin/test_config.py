@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from runtime.errors import SqlwinError
-from sqlwin.config import Config
-from sqlwin.config_values import parse_duration, parse_memory
-from sqlwin.settings import SETTINGS, Setting
+from sqlwin.config.config import Config
+from sqlwin.config.settings import SETTINGS, Setting
+from sqlwin.config.values import parse_duration, parse_memory
 
 
 def error_of(key: str, value: str) -> SqlwinError:

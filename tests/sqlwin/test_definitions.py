@@ -7,9 +7,9 @@ from typing import Any, cast
 
 import pytest
 
-from sqlwin.catalog import SessionCatalog
-from sqlwin.definitions import Definitions
-from sqlwin.statements import CreateTable, parse_statement
+from sqlwin.catalog.catalog import SessionCatalog
+from sqlwin.catalog.definitions import Definitions
+from sqlwin.statements.parse import CreateTable, parse_statement
 
 SPARK = cast(Any, SimpleNamespace(catalog=SimpleNamespace(listTables=list)))
 

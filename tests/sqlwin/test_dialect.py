@@ -8,10 +8,10 @@ import pytest
 from pyspark.sql import SparkSession
 from sqlglot import exp
 
-from planner.ast import WindowFunction, position_of
+from planner.sql.nodes import WindowFunction, position_of
 from runtime.errors import SqlSyntaxError
-from sqlwin.dialect import parse_query, to_spark, tokenize
-from sqlwin.dialect_strings import string_value
+from sqlwin.parser.parser import parse_query, to_spark, tokenize
+from sqlwin.parser.strings import string_value
 
 SIZE = "INTERVAL '10' MINUTE"
 

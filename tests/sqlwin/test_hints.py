@@ -10,14 +10,15 @@ import pytest
 from sqlglot import exp
 
 import sqlwin
-from planner.ast import LEFT_OUT_HINTS, TABLE_OPTIONS
-from planner.sql import to_sql
+from planner.sql.build import to_sql
+from planner.sql.nodes import LEFT_OUT_HINTS, TABLE_OPTIONS
 from runtime.errors import AnalysisError, SqlwinError
-from runtime.table_spec import TableColumn, TableSpec
-from sqlwin.catalog import SessionCatalog
-from sqlwin.dialect import parse_query
-from sqlwin.statement_text import split
-from sqlwin.statements import (
+from runtime.spec.table import TableColumn, TableSpec
+from sqlwin.catalog.catalog import SessionCatalog
+from sqlwin.catalog.options import hint_remarks, with_options
+from sqlwin.execution.streams.identity import without_options
+from sqlwin.parser.parser import parse_query
+from sqlwin.statements.parse import (
     CreateView,
     Explain,
     Insert,
@@ -25,8 +26,7 @@ from sqlwin.statements import (
     StatementSet,
     parse_statement,
 )
-from sqlwin.stream_identity import without_options
-from sqlwin.table_options import hint_remarks, with_options
+from sqlwin.statements.split import split
 
 CLICKS = TableSpec(
     "clicks",

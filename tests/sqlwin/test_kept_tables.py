@@ -7,10 +7,10 @@ from typing import Any, cast
 import pytest
 
 from runtime.errors import CatalogError
-from runtime.table_spec import TableColumn, TableSpec
-from sqlwin.catalog import SessionCatalog
-from sqlwin.kept_tables import refuse_kept_table
-from sqlwin.listings import show_create_table
+from runtime.spec.table import TableColumn, TableSpec
+from sqlwin.catalog.catalog import SessionCatalog
+from sqlwin.catalog.guards import refuse_kept_table
+from sqlwin.catalog.listings import show_create_table
 
 
 def catalog_with(type_: str) -> SessionCatalog:

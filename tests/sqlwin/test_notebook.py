@@ -11,10 +11,10 @@ from IPython.core.error import UsageError
 from IPython.testing.globalipapp import start_ipython
 
 import sqlwin
-from planner.explain_document import document, foreign_document
+from planner.explain.document import document, foreign_document
 from runtime.errors import AnalysisError, Position
 from sqlwin.display.html_table import MOST_ROWS, html_table
-from sqlwin.explanation import Explanation
+from sqlwin.execution.explain_formats import Explanation
 from sqlwin.result import OpenStream, Result
 
 DOCUMENT = document([foreign_document("SELECT 1", "the plan")])

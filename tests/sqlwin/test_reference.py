@@ -7,24 +7,24 @@ import re
 import duckdb
 import pytest
 
-import runtime.sources
-import sqlwin.statement_nodes as nodes
-from planner import group_windows
-from planner.aggregates import MERGEABLE_FUNCTIONS
-from runtime.sources import CONNECTORS as RUN
-from runtime.sources.formats import FLINK_OPTIONS, FORMATS
-from runtime.sources.options import Option
-from sqlwin import aggregate_pictures
-from sqlwin.connectors import CONNECTORS, FORMAT_OPTIONS, options_of, values_of
-from sqlwin.connectors import FORMATS as HELPED_FORMATS
-from sqlwin.dialect_signatures import SIGNATURES, usage
-from sqlwin.functions import AGGREGATES, FUNCTIONS, GROUP_WINDOWS, WINDOWS, describe_function
-from sqlwin.pictures import aligned, picture, sessions
-from sqlwin.reference import ENVIRONMENT, reference
-from sqlwin.repl import words
-from sqlwin.settings import SETTINGS
-from sqlwin.statement_examples import STATEMENTS
-from sqlwin.statements import parse_statement
+import runtime.connectors
+import sqlwin.statements.nodes as nodes
+from planner.aggregates.functions import MERGEABLE_FUNCTIONS
+from planner.binder import group_windows
+from runtime.connectors.filesystem.formats import FLINK_OPTIONS, FORMATS
+from runtime.connectors.options import Option
+from runtime.connectors.registry import CONNECTORS as RUN
+from sqlwin.config.settings import SETTINGS
+from sqlwin.help import aggregate_pictures
+from sqlwin.help.connectors import CONNECTORS, FORMAT_OPTIONS, options_of, values_of
+from sqlwin.help.connectors import FORMATS as HELPED_FORMATS
+from sqlwin.help.examples import STATEMENTS
+from sqlwin.help.functions import AGGREGATES, FUNCTIONS, GROUP_WINDOWS, WINDOWS, describe_function
+from sqlwin.help.pictures import aligned, picture, sessions
+from sqlwin.help.reference import ENVIRONMENT, reference
+from sqlwin.parser.signatures import SIGNATURES, usage
+from sqlwin.repl.completion import words
+from sqlwin.statements.parse import parse_statement
 from tests.goldens import ROOT
 
 FILE = ROOT / "docs" / "reference.md"
@@ -40,8 +40,8 @@ def test_every_setting_is_in_it():
     assert missing == [], "`make reference` adds them"
 
 
-def test_every_connector_has_help_in_sqlwin_connectors():
-    assert set(CONNECTORS) == set(RUN), "sqlwin/connectors.py has the help"
+def test_every_connector_has_help_in_sqlwin_help():
+    assert set(CONNECTORS) == set(RUN), "sqlwin/help/connectors.py has the help"
     for name, connector in RUN.items():
         can_be_read = connector.read is not None or connector.stream is not None
         assert CONNECTORS[name].reads == can_be_read
@@ -49,10 +49,10 @@ def test_every_connector_has_help_in_sqlwin_connectors():
 
 
 def options_in_code() -> dict[str, list[Option]]:
-    """The tables of options of all modules in `runtime.sources`."""
+    """The tables of options of all modules in `runtime.connectors`."""
     found: dict[str, list[Option]] = {}
-    for module in pkgutil.iter_modules(runtime.sources.__path__):
-        names = vars(importlib.import_module(f"runtime.sources.{module.name}"))
+    for module in pkgutil.walk_packages(runtime.connectors.__path__, "runtime.connectors."):
+        names = vars(importlib.import_module(module.name))
         for table, held in names.items():
             if (
                 isinstance(held, dict)
@@ -71,11 +71,11 @@ def options_in_help() -> dict[str, tuple[str, ...]]:
     return {option.name: option.values for option in helped}
 
 
-def test_every_option_of_a_connector_has_help_in_sqlwin_connectors():
+def test_every_option_of_a_connector_has_help_in_sqlwin_help():
     in_code = {*options_in_code(), *(name for own in FLINK_OPTIONS.values() for name in own)}
     in_code = {name for name in in_code if name.islower()}  # the others are Spark's spellings
     missing = sorted(in_code - set(options_in_help()))
-    assert missing == [], "sqlwin/connectors.py lacks help"
+    assert missing == [], "sqlwin/help/connectors.py lacks help"
 
 
 def test_the_values_that_help_names_are_right():
@@ -117,7 +117,7 @@ def test_every_kind_of_statement_has_an_example_that_is_read_as_one():
         for name, kind in vars(nodes).items()
         if isinstance(kind, type) and issubclass(kind, nodes.Statement)
     } - {"Statement", "SparkStatement"}
-    assert read == {kind for each in STATEMENTS for kind in each.kinds}, "sqlwin/statement_examples"
+    assert read == {kind for each in STATEMENTS for kind in each.kinds}, "sqlwin/help/examples.py"
     for each in STATEMENTS:
         assert type(parse_statement(each.example)).__name__ in each.kinds
 
@@ -130,7 +130,9 @@ def test_the_example_of_a_connector_is_right(name):
 
 
 def test_every_merged_aggregate_and_window_function_has_help_in_sqlwin_functions():
-    assert set(MERGEABLE_FUNCTIONS) - set(AGGREGATES) == set(), "sqlwin/functions.py lacks help"
+    assert set(MERGEABLE_FUNCTIONS) - set(AGGREGATES) == set(), (
+        "sqlwin/help/functions.py lacks help"
+    )
     assert set(AGGREGATES) - set(MERGEABLE_FUNCTIONS) == set(), "these are not merged"
     assert set(WINDOWS) == set(SIGNATURES) == set(words.WINDOW_FUNCTIONS)
     for name, function in WINDOWS.items():
@@ -181,7 +183,7 @@ def test_variables_of_the_environment_are_all_there():
     for package in ("sqlwin", "planner", "runtime"):
         for path in (ROOT / package).rglob("*.py"):
             used |= set(re.findall(r'"(SQLWIN_[A-Z_]+)"', path.read_text()))
-    assert sorted(used - named) == [], "ENVIRONMENT of sqlwin/reference.py lacks them"
+    assert sorted(used - named) == [], "ENVIRONMENT of sqlwin/help/reference.py lacks them"
 
 
 def test_pictures_draw_the_windows_of_the_definitions():

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from planner.ast import WindowFunction, position_of
+from planner.sql.nodes import WindowFunction, position_of
 from runtime.errors import SqlSyntaxError
-from runtime.table_spec import TableColumn, Watermark
-from sqlwin.dialect import to_spark
-from sqlwin.statements import (
+from runtime.spec.table import TableColumn, Watermark
+from sqlwin.parser.parser import to_spark
+from sqlwin.statements.parse import (
     CreateTable,
     CreateView,
     Describe,

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from runtime.spark import ARROW_BYTES, SMALL_ARROW_BYTES
-from sqlwin.stream_options import with_stream_settings
+from runtime.spark.session import ARROW_BYTES, SMALL_ARROW_BYTES
+from sqlwin.execution.streams.options import with_stream_settings
 
 PARTITIONS = "spark.sql.shuffle.partitions"
 ARROW_ROWS = "spark.sql.execution.arrow.maxRecordsPerBatch"

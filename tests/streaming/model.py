@@ -12,9 +12,10 @@ from dataclasses import dataclass, field
 import numpy as np
 import pyarrow as pa
 
-from runtime.buffers import Rows, WindowBuffer
-from runtime.spec import Accumulator, Cumulate, Hop, Tumble, WindowAggregation
-from runtime.streaming.operator import MicroBatch, OperatorSpec, Status, WindowOperator
+from runtime.compute.buffer import Rows, WindowBuffer
+from runtime.spec.aggregates import Accumulator, WindowAggregation
+from runtime.spec.windows import Cumulate, Hop, Tumble
+from runtime.streaming.operators.window import MicroBatch, OperatorSpec, Status, WindowOperator
 from runtime.streaming.watermarks import FINAL_US, Heard, WatermarkRules
 
 MS = 1_000

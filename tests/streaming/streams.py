@@ -10,13 +10,13 @@ from contextlib import contextmanager
 import pyarrow.parquet as pq
 
 from planner.catalog import StreamTable
-from planner.lower_stream import lower_stream
-from runtime.streaming.execute import streaming_dataframe
+from planner.lowering.stream.steps import lower_stream
+from runtime.spec.table import Watermark
+from runtime.streaming.execute.steps import streaming_dataframe
 from runtime.streaming.options import StreamOptions
 from runtime.streaming.own_sources import OwnSources
-from runtime.table_spec import Watermark
-from sqlwin.catalog import Registered
-from sqlwin.statements import parse_statement
+from sqlwin.catalog.catalog import Registered
+from sqlwin.statements.parse import parse_statement
 
 
 class Streams:

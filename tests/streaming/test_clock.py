@@ -16,7 +16,7 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame
 
 import sqlwin
-from sqlwin.running_stream import State
+from sqlwin.execution.streams.handle import State
 
 pytestmark = pytest.mark.spark
 

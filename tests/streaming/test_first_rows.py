@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runtime.buffers import Rows
-from runtime.kernels.ranks import order_codes, ranked_rows
-from runtime.spec import Hop
-from runtime.stream_spec import FirstRows, RankOrder
-from runtime.streaming.first_rows import FirstRowsOfSlices
+from runtime.compute.buffer import Rows
+from runtime.compute.kernels.ranks import order_codes, ranked_rows
+from runtime.local.first_rows import FirstRowsOfSlices
+from runtime.spec.stream import FirstRows, RankOrder
+from runtime.spec.windows import Hop
 
 # Its slices end at 1, 2, 3 ...
 WINDOW = Hop(2, 1)

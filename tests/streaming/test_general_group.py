@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from runtime.errors import ExecutionError
-from runtime.spec import Hop, Tumble
-from runtime.stream_spec import TIME
+from runtime.spec.stream import TIME
+from runtime.spec.windows import Hop, Tumble
 from runtime.streaming.general import (
     AggregateFunction,
     AlignedAssigner,
@@ -28,9 +28,9 @@ from runtime.streaming.general import (
     WholeWindowFunction,
     WindowJob,
 )
-from runtime.streaming.general_group import CELL, GeneralGroup, GeneralSpec
-from runtime.streaming.general_rows import results_batch
-from runtime.streaming.operator import MicroBatch, Status
+from runtime.streaming.general.key_group import CELL, GeneralGroup, GeneralSpec
+from runtime.streaming.general.rows import results_batch
+from runtime.streaming.operators.window import MicroBatch, Status
 from runtime.streaming.watermarks import FINAL_US, Heard, WatermarkRules
 from tests.streaming.model import Memory
 

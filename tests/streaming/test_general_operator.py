@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from runtime.errors import AnalysisError
-from runtime.spec import CalendarTumble, Cumulate, Hop, Tumble
+from runtime.spec.windows import CalendarTumble, Cumulate, Hop, Tumble
 from runtime.streaming.general import (
     AggregateFunction,
     AlignedAssigner,

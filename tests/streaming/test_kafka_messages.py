@@ -8,8 +8,9 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from runtime.sources import kafka, validate_table
-from runtime.table_spec import TableColumn, TableSpec
+from runtime.connectors import kafka
+from runtime.connectors.registry import validate_table
+from runtime.spec.table import TableColumn, TableSpec
 
 pytestmark = pytest.mark.spark
 

@@ -6,10 +6,10 @@ import json
 
 import pytest
 
+from runtime.connectors.kafka import sink_options, source_options
+from runtime.connectors.registry import idle_options, is_unbounded, validate_table
 from runtime.errors import CatalogError
-from runtime.sources import idle_options, is_unbounded, validate_table
-from runtime.sources.kafka import sink_options, source_options
-from runtime.table_spec import TableColumn, TableSpec
+from runtime.spec.table import TableColumn, TableSpec
 
 BASE = {"topic": "bids", "properties.bootstrap.servers": "host:9092", "format": "json"}
 

@@ -4,7 +4,7 @@ from collections import Counter
 
 import pytest
 
-from runtime.streaming.key_groups import key_group_numbers, spark_partition
+from runtime.streaming.state.key_groups import key_group_numbers, spark_partition
 
 
 def test_the_hash_is_spark_s():

@@ -9,18 +9,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 from model import KEYS, MS, PARTIALS, SCHEMA, Memory, aggregation, window_ends
 
-from runtime.spec import Accumulator, Cumulate, Hop, Tumble
-from runtime.stream_spec import KEEP, LATE_ROW, SOURCE, TIME, WATERMARK
-from runtime.streaming.local_stage import MAYBE_LATE, PASSING, LocalPlan, LocalStage
-from runtime.streaming.operator import (
+from runtime.local.stream_stage import MAYBE_LATE, PASSING, LocalPlan, LocalStage
+from runtime.spec.aggregates import Accumulator
+from runtime.spec.stream import KEEP, LATE_ROW, SOURCE, TIME, WATERMARK
+from runtime.spec.windows import Cumulate, Hop, Tumble
+from runtime.streaming.operators.updates import UpdateRules
+from runtime.streaming.operators.window import (
     LateRows,
     MicroBatch,
     OperatorSpec,
     Status,
     WindowOperator,
 )
-from runtime.streaming.state import decode_table
-from runtime.streaming.updates import UpdateRules
+from runtime.streaming.state.blobs import decode_table
 from runtime.streaming.watermarks import FINAL_US, Heard, WatermarkRules, closed_until_us
 
 S = 1000 * MS

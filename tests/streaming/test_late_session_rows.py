@@ -9,13 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from model import MS, Memory
 
-from runtime.kernels.keys import bucket_of
-from runtime.spec import FIRST_TIME, LAST_TIME, Accumulator, Session, WindowAggregation
-from runtime.stream_spec import KEEP, LATE_ROW, SOURCE, TIME, WATERMARK
-from runtime.streaming.local_stage import MAYBE_LATE, LocalPlan, LocalStage
-from runtime.streaming.operator import LateRows, MicroBatch, OperatorSpec, Status
-from runtime.streaming.session_operator import SessionOperator
-from runtime.streaming.state import decode_table
+from runtime.compute.kernels.keys import bucket_of
+from runtime.local.stream_stage import MAYBE_LATE, LocalPlan, LocalStage
+from runtime.spec.aggregates import Accumulator, WindowAggregation
+from runtime.spec.stream import KEEP, LATE_ROW, SOURCE, TIME, WATERMARK
+from runtime.spec.windows import FIRST_TIME, LAST_TIME, Session
+from runtime.streaming.operators.session import SessionOperator
+from runtime.streaming.operators.window import LateRows, MicroBatch, OperatorSpec, Status
+from runtime.streaming.state.blobs import decode_table
 from runtime.streaming.watermarks import FINAL_US, Heard, closed_until_us
 
 GAP = 10

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-import runtime.sinks.late_rows
+import runtime.connectors.late_rows
 import sqlwin
 from runtime.errors import AnalysisError, CatalogError
 from runtime.streaming.watermarks import FINAL_US
@@ -115,13 +115,13 @@ def test_rows_too_late_for_every_window_go_to_their_table_also_after_a_restart(
     fresh_session: sqlwin.Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     told: list[dict[int, int]] = []
-    closed_before = runtime.sinks.late_rows.closed_before
+    closed_before = runtime.connectors.late_rows.closed_before
 
     def recorded(*args: Any) -> dict[int, int]:
         told.append(closed_before(*args))
         return told[-1]
 
-    monkeypatch.setattr(runtime.sinks.late_rows, "closed_before", recorded)
+    monkeypatch.setattr(runtime.connectors.late_rows, "closed_before", recorded)
     without_x = insert(TUMBLE, "sensor <> 'x'")
     write(tmp_path / "in", *BATCHES[:2])
     *_, first = fresh_session.execute(f"""
@@ -359,7 +359,7 @@ def test_tasks_carry_no_rows_that_the_driver_knows_are_not_late(
 ) -> None:
     write(tmp_path / "in", *BATCHES[:2])
     # what it would not say: then the operator hears of no late row
-    monkeypatch.setattr(runtime.sinks.late_rows, "closed_before", lambda *_: {0: -FINAL_US})
+    monkeypatch.setattr(runtime.connectors.late_rows, "closed_before", lambda *_: {0: -FINAL_US})
     *_, result = fresh_session.execute(tables(tmp_path) + insert(TUMBLE))
     assert result.notes[0].startswith("1 row came")
     assert late_rows(fresh_session) == []

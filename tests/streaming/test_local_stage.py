@@ -3,9 +3,7 @@
 import pyarrow as pa
 import pytest
 
-from runtime.spec import Accumulator, Hop
-from runtime.stream_spec import CLOCK, KEEP, SOURCE, TIME, WATERMARK
-from runtime.streaming.local_stage import (
+from runtime.local.stream_stage import (
     ALL_SOURCES,
     MESSAGE_SCHEMA,
     THE_CLOCK,
@@ -13,7 +11,10 @@ from runtime.streaming.local_stage import (
     LocalStage,
     received,
 )
-from runtime.streaming.state import decode_table
+from runtime.spec.aggregates import Accumulator
+from runtime.spec.stream import CLOCK, KEEP, SOURCE, TIME, WATERMARK
+from runtime.spec.windows import Hop
+from runtime.streaming.state.blobs import decode_table
 from runtime.streaming.watermarks import FINAL_US
 
 SCHEMA = pa.schema(

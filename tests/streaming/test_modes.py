@@ -6,11 +6,11 @@ from typing import Any, cast
 
 import pytest
 
+from runtime.connectors.stream_sinks import check_sink
 from runtime.errors import SqlwinError
-from runtime.sinks.streaming import check_sink
-from runtime.table_spec import TableColumn, TableSpec, Watermark
-from sqlwin.catalog import SessionCatalog
-from sqlwin.statements import ShowStreams, StopStream, parse_statement
+from runtime.spec.table import TableColumn, TableSpec, Watermark
+from sqlwin.catalog.catalog import SessionCatalog
+from sqlwin.statements.parse import ShowStreams, StopStream, parse_statement
 
 LATE = Watermark("ts", "ts - INTERVAL 5 SECONDS")
 

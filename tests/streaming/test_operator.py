@@ -5,8 +5,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from model import FINAL_US, MS, Model, Stream, aggregation, partials, result_rows
 
-from runtime.kernels.merge import merge_slices
-from runtime.spec import Cumulate, Hop, Tumble
+from runtime.compute.kernels.merge import merge_slices
+from runtime.spec.windows import Cumulate, Hop, Tumble
 from runtime.streaming.watermarks import WatermarkRules
 
 S = 1000 * MS

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from runtime.sources.row_numbers import MOST_SECONDS, Pace, RowNumbers
+from runtime.connectors.generated.row_numbers import MOST_SECONDS, Pace, RowNumbers
 
 SECOND = 1_000_000
 

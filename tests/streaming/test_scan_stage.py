@@ -12,11 +12,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from runtime.errors import ExecutionError
-from runtime.expressions import Call, ColumnRef, Constant
-from runtime.scan_spec import ArrowPartial, ScanLocalStep, ScanSource, StreamScan
-from runtime.spec import FIRST_TIME, LAST_TIME, Column, Hop, Session, Window
-from runtime.steps import SqlStep
-from runtime.stream_spec import (
+from runtime.local.stream_plan import local_plan, scan_columns
+from runtime.local.stream_scan import PATH, ScanStage
+from runtime.local.stream_stage import ALL_SOURCES, NOT_KEPT, ROWS_READ, LocalStage
+from runtime.spec.expressions import Call, ColumnRef, Constant
+from runtime.spec.scan import ArrowPartial, ScanLocalStep, ScanSource, StreamScan
+from runtime.spec.steps import SqlStep
+from runtime.spec.stream import (
     KEEP,
     SOURCE,
     TIME,
@@ -25,17 +27,10 @@ from runtime.stream_spec import (
     StreamPartial,
     StreamSource,
 )
-from runtime.streaming.local_plan import local_plan, scan_columns
-from runtime.streaming.local_stage import (
-    ALL_SOURCES,
-    NOT_KEPT,
-    ROWS_READ,
-    LocalStage,
-)
-from runtime.streaming.scan_stage import PATH, ScanStage
-from runtime.streaming.state import decode_table
+from runtime.spec.table import Column, TableSpec
+from runtime.spec.windows import FIRST_TIME, LAST_TIME, Hop, Session, Window
+from runtime.streaming.state.blobs import decode_table
 from runtime.streaming.watermarks import FINAL_US
-from runtime.table_spec import TableSpec
 
 TS, KEY, VALUE = Column("ts", "timestamp_ntz"), Column("k", "string"), Column("v", "bigint")
 COLUMNS = (TS, KEY, VALUE)

@@ -9,10 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from model import FINAL_US, MS, Memory
 
-from runtime.buffers import Rows, WindowBuffer
-from runtime.spec import FIRST_TIME, LAST_TIME, Accumulator, Session, WindowAggregation
-from runtime.streaming.operator import MicroBatch, OperatorSpec, Status
-from runtime.streaming.session_operator import SessionOperator
+from runtime.compute.buffer import Rows, WindowBuffer
+from runtime.spec.aggregates import Accumulator, WindowAggregation
+from runtime.spec.windows import FIRST_TIME, LAST_TIME, Session
+from runtime.streaming.operators.session import SessionOperator
+from runtime.streaming.operators.window import MicroBatch, OperatorSpec, Status
 from runtime.streaming.watermarks import Heard
 
 GAP = 10

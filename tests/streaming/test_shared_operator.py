@@ -18,14 +18,15 @@ from model import (
     window_ends,
 )
 
-from planner.slice_levels import grid_of
-from runtime.spec import Cumulate, Hop, Tumble, WindowAggregation
-from runtime.stream_spec import LATE_ROW, StreamReader
-from runtime.streaming.operator import SLICE_END, LateRows, MicroBatch, Status
-from runtime.streaming.shared_operator import SharedOperator, SharedOperatorSpec
-from runtime.streaming.shared_slices import SharedSpec, common_slices
+from planner.nodes.slice_levels import grid_of
+from runtime.compute.windows.aligned import slice_assigner
+from runtime.spec.aggregates import WindowAggregation
+from runtime.spec.stream import LATE_ROW, StreamReader
+from runtime.spec.windows import Cumulate, Hop, Tumble
+from runtime.streaming.operators.shared import SharedOperator, SharedOperatorSpec
+from runtime.streaming.operators.window import SLICE_END, LateRows, MicroBatch, Status
+from runtime.streaming.state.shared_slices import SharedSpec, common_slices
 from runtime.streaming.watermarks import Heard
-from runtime.windows.aligned import slice_assigner
 
 S = 1000 * MS
 SETS = [

@@ -9,13 +9,13 @@ from typing import Any, cast
 
 import pytest
 
+from runtime.connectors.stream_sinks import StreamRun
 from runtime.files import LocalFiles
-from runtime.sinks.streaming import StreamRun
-from runtime.spark_errors import translate
+from runtime.spark.errors import translate
 from runtime.streaming.checkpoint import Checkpoint, Identity
-from sqlwin import streams
-from sqlwin.running_stream import Setup, Stream
-from sqlwin.streams import Streams
+from sqlwin.execution.streams import registry as streams
+from sqlwin.execution.streams.handle import Setup, Stream
+from sqlwin.execution.streams.registry import Streams
 
 
 class Query:

@@ -6,10 +6,10 @@ import pyarrow as pa
 import pytest
 from model import MS, Stream
 
-from runtime.kernels.blobs import to_blob
-from runtime.spec import Cumulate, Hop, Tumble
-from runtime.streaming import slice_state
-from runtime.streaming.table_cache import TableCache
+from runtime.compute.arrow.blobs import to_blob
+from runtime.spec.windows import Cumulate, Hop, Tumble
+from runtime.streaming.state import slices as slice_state
+from runtime.streaming.state.table_cache import TableCache
 
 S = 1000 * MS
 

@@ -14,14 +14,14 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame
 
 import sqlwin
-import sqlwin.running_stream
+import sqlwin.execution.streams.handle
+from runtime.connectors import memory
+from runtime.connectors.stream_sinks import StreamRun
 from runtime.errors import ExecutionError, SqlwinError
 from runtime.files import LocalFiles
-from runtime.sinks.streaming import StreamRun
-from runtime.sources import memory
-from runtime.spark_errors import translate
+from runtime.spark.errors import translate
 from runtime.streaming.checkpoint import Checkpoint, Identity
-from sqlwin.running_stream import Setup, State, Stream
+from sqlwin.execution.streams.handle import Setup, State, Stream
 
 
 class JavaThrowable:
@@ -167,7 +167,7 @@ def test_jobs_that_somebody_else_cancelled_have_failed(tmp_path: Path) -> None:
 def test_a_stream_that_is_cut_short_resumes_with_the_rows_of_the_interrupted_micro_batch(
     fresh_session: sqlwin.Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sqlwin.running_stream, "_GRACE_SECONDS", 0.0)
+    monkeypatch.setattr(sqlwin.execution.streams.handle, "_GRACE_SECONDS", 0.0)
     (tmp_path / "in").mkdir()
     (tmp_path / "in/1.json").write_text('{"id": 1}\n{"id": 2}\n')
     fresh_session.execute(f"""

@@ -8,7 +8,7 @@ import pyarrow as pa
 from rich.console import Console
 
 from sqlwin.display.stream_table import write_stream_table
-from sqlwin.stream_results import by_window
+from sqlwin.execution.streams.results import by_window
 
 
 def batch(**columns: list[object]) -> pa.RecordBatch:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from runtime.connectors.filesystem.stream_write import publish, remove_batch
 from runtime.files import LocalFiles
-from runtime.sinks.stream_files import publish, remove_batch
 
 FILES = LocalFiles()
 

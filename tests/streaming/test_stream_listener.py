@@ -6,7 +6,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from runtime.streaming.status import Tally
-from sqlwin import stream_listener
+from sqlwin.execution.streams import listener as stream_listener
 
 
 class Streams:

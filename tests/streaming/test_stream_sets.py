@@ -13,9 +13,9 @@ import pytest
 from pyspark.sql import DataFrame
 
 import sqlwin
+from runtime.connectors.filesystem.stream_write import FileSink
 from runtime.errors import ExecutionError
-from runtime.sinks.stream_files import FileSink
-from sqlwin.stream_status import show_streams
+from sqlwin.execution.streams.status import show_streams
 
 pytestmark = pytest.mark.spark
 

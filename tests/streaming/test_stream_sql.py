@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import sqlwin
-from sqlwin.running_stream import State
+from sqlwin.execution.streams.handle import State
 
 pytestmark = pytest.mark.spark
 

@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from planner.explain_stream import explain_stream
+from planner.explain.streams import explain_stream
 from runtime.errors import AnalysisError
 from tests.streaming.streams import Streams
 

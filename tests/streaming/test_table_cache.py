@@ -2,11 +2,12 @@
 
 import pyarrow as pa
 
-from runtime.spec import Accumulator, Hop
-from runtime.streaming import slice_state
-from runtime.streaming.slice_state import SliceState, slab_us
-from runtime.streaming.table_cache import TableCache, unique_name
-from runtime.windows.aligned import slice_assigner
+from runtime.compute.windows.aligned import slice_assigner
+from runtime.spec.aggregates import Accumulator
+from runtime.spec.windows import Hop
+from runtime.streaming.state import slices as slice_state
+from runtime.streaming.state.slices import SliceState, slab_us
+from runtime.streaming.state.table_cache import TableCache, unique_name
 
 
 def table(n_rows):

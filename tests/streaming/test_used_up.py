@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from runtime.streaming.heartbeat import is_heartbeat
-from sqlwin.running_stream import has_used_up
+from sqlwin.execution.streams.handle import has_used_up
 
 BEAT = (
     "RatePerMicroBatchStream[rowsPerBatch=1, numPartitions=1, startTimestamp=0, "

@@ -11,10 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planner.arrow_expressions import to_arrow_expression
-from runtime.kernels.ranks import order_codes, ranked_rows
-from runtime.spec import Accumulator, Column, Tumble, WindowAggregation
-from runtime.stream_spec import (
+from planner.arrow.expressions import to_arrow_expression
+from runtime.compute.kernels.ranks import order_codes, ranked_rows
+from runtime.local.stream_stage import ROW_COUNT, LocalPlan
+from runtime.spec.aggregates import Accumulator, WindowAggregation
+from runtime.spec.stream import (
     KEEP,
     LATE_ROW,
     SOURCE,
@@ -23,9 +24,16 @@ from runtime.stream_spec import (
     StreamJoinStep,
     StreamRankStep,
 )
-from runtime.streaming.local_stage import ROW_COUNT, LocalPlan
-from runtime.streaming.whole_windows import IS_LEFT, evaluate_windows, joined, ranked, regrouped
-from sqlwin.dialect import parse_query
+from runtime.spec.table import Column
+from runtime.spec.windows import Tumble
+from runtime.streaming.operators.whole_windows import (
+    IS_LEFT,
+    evaluate_windows,
+    joined,
+    ranked,
+    regrouped,
+)
+from sqlwin.parser.parser import parse_query
 
 SMALL = st.one_of(st.none(), st.integers(-3, 3))
 FLOATS = st.one_of(st.none(), st.sampled_from([-math.inf, -1.5, -0.0, 0.0, 2.0, math.nan]))

@@ -6,9 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runtime.kernels.merge import merge_slices
-from runtime.spec import Accumulator, Column, Cumulate, Hop, Tumble, WindowAggregation
-from runtime.windows.aligned import slice_assigner
+from runtime.compute.kernels.merge import merge_slices
+from runtime.compute.windows.aligned import slice_assigner
+from runtime.spec.aggregates import Accumulator, WindowAggregation
+from runtime.spec.table import Column
+from runtime.spec.windows import Cumulate, Hop, Tumble
 
 WINDOWS = [
     Tumble(10),

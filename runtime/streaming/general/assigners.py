@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
+from runtime.compute.windows.aligned import slice_assigner
 from runtime.errors import AnalysisError
-from runtime.spec import AlignedWindow
+from runtime.spec.windows import AlignedWindow
 from runtime.streaming.general.windows import GLOBAL_WINDOW, TimeWindow
-from runtime.windows.aligned import slice_assigner
 
 
 class Assigner(ABC):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Flag
 
-from runtime.spec import WINDOW_TIME_LAG_US
+from runtime.spec.windows import WINDOW_TIME_LAG_US
 
 # No time is above it, none below its negative.
 FOREVER_US = (1 << 63) - 1

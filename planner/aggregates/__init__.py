@@ -1,0 +1,1 @@
+"""Aggregate functions: how each is computed from slices."""

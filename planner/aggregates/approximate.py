@@ -1,0 +1,138 @@
+"""Aggregates whose results are estimates: APPROX_COUNT_DISTINCT and APPROX_PERCENTILE.
+
+The registers of Spark's own sketch are kept by slice. A register and its rank are one number, and
+what Catalyst collects of a slice is a set of such numbers. For percentiles the values of a slice
+are collected, and thinned out before they travel where there are many.
+"""
+
+from __future__ import annotations
+
+import math
+
+from sqlglot import exp
+
+from planner.aggregates.recipes import AggregatePlan, NotMergeable, Partial, call_of, filtered
+from planner.nodes.logical import AggregateCall
+from planner.sql.build import column, conjunction, is_flat_type, literal
+from runtime.spec.aggregates import Accumulator
+from runtime.spec.table import Column
+
+# The relative standard deviation that Spark aims at unless the second argument says another
+_DEVIATION = 0.05
+_PRECISIONS = range(4, 19)
+_RANK_BITS = 6
+# What Spark divides 1 by for the relative error of ranks unless the third argument says another
+_ACCURACY = 10_000
+_RANKED = frozenset("tinyint smallint int bigint float double date timestamp timestamp_ntz".split())
+
+# Spark's hash of the argument, by which partials of registers are told from other sets
+HASH = "XXHASH64"
+
+
+def approx_count_distinct(call: AggregateCall) -> AggregatePlan | NotMergeable:
+    """APPROX_COUNT_DISTINCT(x [, deviation]): Spark's HyperLogLog++ registers, slice by slice."""
+    if not call.arg_types or not is_flat_type(call.arg_types[0]):
+        return NotMergeable(f"{call.text} has no accumulator")
+    precision = _precision(call)
+    if precision is None:
+        return NotMergeable(
+            f"{call.text}: the deviation must be a number from 0.0022 to 0.39 to be merged"
+        )
+    value = call.args[0]
+    present = exp.Not(this=exp.Is(this=exp.Paren(this=value.copy()), expression=exp.Null()))
+    condition = conjunction([present, *([call.condition] if call.condition is not None else [])])
+    registers = _function("COLLECT_SET", _register_code(value, precision))
+    partial = Partial(f"{call.name}$registers", filtered(registers, condition))
+    count = Accumulator(
+        "approx_count_distinct",
+        (partial.name,),
+        Column(f"{call.name}$count", "bigint"),
+        (float(precision),),
+    )
+    return AggregatePlan(call, (partial,), (count,), column(f"{call.name}$count"))
+
+
+def approx_percentile(call: AggregateCall) -> AggregatePlan | NotMergeable:
+    """APPROX_PERCENTILE(x, percentage or array of them [, accuracy]), from values of slices."""
+    # The result is one of the values, so their type is the result's
+    type_ = call.type.removeprefix("array<").removesuffix(">")
+    if len(call.args) not in (2, 3) or not _has_percentile(type_):
+        return NotMergeable(f"{call.text} has no accumulator")
+    percentages = _percentages(call.args[1])
+    accuracy = _ACCURACY if len(call.args) == 2 else _number(call.args[2])
+    if not percentages or accuracy is None or accuracy < 1 or accuracy != int(accuracy):
+        return NotMergeable(
+            f"{call.text}: percentages from 0 to 1 and a positive accuracy, as plain numbers, "
+            "are needed to merge it"
+        )
+    partial = Partial(f"{call.name}$values", call_of("COLLECT_LIST", call, call.args[0]))
+    percentile = Accumulator(
+        "approx_percentile",
+        (partial.name,),
+        Column(f"{call.name}$percentile", call.type),
+        (float(accuracy), *percentages),
+    )
+    return AggregatePlan(call, (partial,), (percentile,), column(f"{call.name}$percentile"))
+
+
+def _has_percentile(type_: str) -> bool:
+    return type_.startswith("decimal") or type_ in _RANKED
+
+
+def _percentages(argument: exp.Expr) -> tuple[float, ...]:
+    """The percentages of a call; none if they are not plain numbers from 0 to 1."""
+    is_array = isinstance(argument, exp.Array) or (
+        isinstance(argument, exp.Anonymous) and argument.name.upper() == "ARRAY"
+    )
+    numbers = [_number(each) for each in (argument.expressions if is_array else [argument])]
+    found = tuple(number for number in numbers if number is not None and 0 <= number <= 1)
+    return found if len(found) == len(numbers) else ()
+
+
+def _number(argument: exp.Expr) -> float | None:
+    if not isinstance(argument, exp.Literal) or argument.is_string:
+        return None
+    return float(argument.name)
+
+
+def hashed_value(partial: exp.Expr) -> exp.Expr:
+    """The argument of APPROX_COUNT_DISTINCT in its partial."""
+    hashes = (node for node in partial.find_all(exp.Anonymous) if node.name.upper() == HASH)
+    argument: exp.Expr = next(hashes).expressions[0]
+    return argument
+
+
+def register_of(value: exp.Expr, arguments: tuple[float, ...]) -> exp.Expr:
+    """The register of a value and its rank there, INT; `arguments` as in the accumulator."""
+    return _register_code(value, int(arguments[0]))
+
+
+def _precision(call: AggregateCall) -> int | None:
+    """With how many bits of the hash Spark picks a register; None where that cannot be known."""
+    deviation = _DEVIATION
+    if len(call.args) > 1:
+        number = call.args[1]
+        if not isinstance(number, exp.Literal) or number.is_string:
+            return None
+        deviation = float(number.name)
+    if deviation <= 0:
+        return None
+    precision = math.ceil(2.0 * math.log(1.106 / deviation) / math.log(2.0))
+    return precision if precision in _PRECISIONS else None
+
+
+def _register_code(value: exp.Expr, precision: int) -> exp.Expr:
+    """`register << 6 | rank`, INT: rank is the place of the first one bit behind the register's."""
+    hashed = _function(HASH, value)
+    register = _function("SHIFTRIGHTUNSIGNED", hashed, literal(64 - precision))
+    rest = exp.BitwiseOr(
+        this=_function("SHIFTLEFT", hashed, literal(precision)),
+        expression=literal(1 << (precision - 1)),
+    )
+    rank = exp.Sub(this=literal(65), expression=_function("LENGTH", _function("BIN", rest)))
+    code = exp.Add(this=_function("SHIFTLEFT", register, literal(_RANK_BITS)), expression=rank)
+    return exp.Cast(this=exp.Paren(this=code), to=exp.DataType.build("int"))
+
+
+def _function(name: str, *args: exp.Expr) -> exp.Expr:
+    return exp.Anonymous(this=name, expressions=[arg.copy() for arg in args])

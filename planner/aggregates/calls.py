@@ -1,0 +1,110 @@
+"""Aggregate calls in a SELECT: where they stand, and what they say."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from sqlglot import exp
+
+from planner.aggregates.functions import TIME_ORDERED, is_aggregate, ordering, pick_condition
+from planner.aggregates.texts import TEXT_FUNCTIONS, texts_by_time
+from planner.nodes.logical import AggregateCall
+from planner.sql.build import literal, to_sql
+from planner.sql.nodes import UserAggregateCall
+
+
+def aggregates_in(clause: exp.Expr) -> list[exp.Expr]:
+    """The outermost aggregate calls in a clause, those of OVER and of subqueries left out."""
+    if isinstance(clause, exp.Query):
+        return []
+    if isinstance(clause, exp.Window):
+        function = clause.this
+        inner = function.this if isinstance(function, exp.Filter | exp.IgnoreNulls) else function
+        found = [call for arg in inner.iter_expressions() for call in aggregates_in(arg)]
+        rest = [child for child in clause.iter_expressions() if child is not function]
+        return found + [call for child in rest for call in aggregates_in(child)]
+    if is_call(clause):
+        return [clause]
+    return [call for child in clause.iter_expressions() for call in aggregates_in(child)]
+
+
+def is_call(node: exp.Expr) -> bool:
+    """Whether a node is an aggregate call, with what is wrapped around it."""
+    if isinstance(node, exp.Filter | exp.WithinGroup | exp.IgnoreNulls | exp.RespectNulls):
+        return is_call(node.this)
+    return is_aggregate(node)
+
+
+def canonical(expr: exp.Expr) -> str:
+    """A text that is equal for expressions that mean the same column by column."""
+
+    def folded(node: exp.Expr) -> exp.Expr:
+        if isinstance(node, exp.Identifier):
+            return exp.Identifier(this=node.name.lower(), quoted=True)
+        if isinstance(node, exp.Anonymous) and isinstance(node.this, str):
+            node.set("this", node.this.upper())
+        return node
+
+    return to_sql(expr.unnest().copy().transform(folded, copy=False))
+
+
+def read_call(node: exp.Expr, name: str, time_column: str) -> AggregateCall:
+    """The call that a node is, under the name of its output column; types are not known yet."""
+    text = to_sql(node)
+    inner, condition, ignore_nulls = node, None, False
+    if isinstance(inner, exp.Filter):
+        condition, inner = inner.expression.this, inner.this
+    if isinstance(inner, exp.IgnoreNulls | exp.RespectNulls):
+        ignore_nulls, inner = isinstance(inner, exp.IgnoreNulls), inner.this
+    wrapped = not isinstance(inner, exp.Anonymous)  # WITHIN GROUP and the like: Spark's alone
+    function = inner.this.name.upper() if wrapped else inner.name.upper()
+    args = tuple(inner.expressions)
+    distinct = len(args) == 1 and isinstance(args[0], exp.Distinct)
+    if distinct:
+        args = tuple(args[0].expressions)
+    if len(args) == 1 and isinstance(args[0], exp.IgnoreNulls | exp.RespectNulls):
+        ignore_nulls, args = isinstance(args[0], exp.IgnoreNulls), (args[0].this,)
+    by_time = function in TIME_ORDERED and not wrapped
+    if by_time and len(args) == 2:  # first(x, true) is first(x) IGNORE NULLS
+        if not isinstance(args[1], exp.Boolean):
+            by_time = False
+        else:
+            ignore_nulls, args = ignore_nulls or bool(args[1].this), args[:1]
+    if by_time and ignore_nulls:
+        present = exp.Not(this=exp.Is(this=args[0].copy(), expression=exp.Null()))
+        condition = (
+            exp.And(this=exp.Paren(this=condition), expression=present) if condition else present
+        )
+    is_text = function in TEXT_FUNCTIONS and not wrapped
+    call = AggregateCall(
+        name=name,
+        function=f"{function} WITHIN GROUP" if wrapped else function,
+        expr=node,
+        args=args,
+        text=text,
+        type="",
+        condition=condition,
+        distinct=distinct,
+        order=time_column if by_time or is_text else None,
+        user=inner.args["aggregate"] if isinstance(inner, UserAggregateCall) else None,
+    )
+    if by_time or (function in ("MIN_BY", "MAX_BY") and len(args) == 2 and not distinct):
+        return replace(call, expr=_picking(call))
+    if is_text:
+        return replace(call, expr=texts_by_time(call))
+    return call
+
+
+def _picking(call: AggregateCall) -> exp.Expr:
+    """A call that picks a value, as Spark computes it on rows: deterministic also among ties."""
+    first = TIME_ORDERED.get(call.function, "first" if call.function == "MIN_BY" else "last")
+    order, value = ordering(call)
+    pair = exp.Anonymous(
+        this="NAMED_STRUCT", expressions=[literal("o"), order.copy(), literal("v"), value.copy()]
+    )
+    extreme = exp.Anonymous(this="MIN" if first == "first" else "MAX", expressions=[pair])
+    where = exp.Where(this=pick_condition(call))
+    return exp.Dot(
+        this=exp.Paren(this=exp.Filter(this=extreme, expression=where)),
+        expression=exp.to_identifier("v"),
+    )

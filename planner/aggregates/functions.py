@@ -1,0 +1,362 @@
+"""Aggregate functions: how Spark SQL pre-aggregates them in a slice and how partials merge.
+
+One entry of `_RECIPES` a function. A function without a recipe cannot be merged from partial
+results; it runs in one phase, over rows copied into their windows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from sqlglot import exp
+
+from planner.aggregates.approximate import approx_count_distinct, approx_percentile
+from planner.aggregates.recipes import (
+    AggregatePlan,
+    NotMergeable,
+    Partial,
+    Recipe,
+    call_of,
+    filtered,
+)
+from planner.aggregates.texts import TEXT_FUNCTIONS, listagg
+from planner.nodes.logical import AggregateCall
+from planner.sql.build import column, conjunction, is_flat_type, literal, to_sql
+from planner.sql.nodes import UserAggregateCall
+from runtime.spec.aggregates import Accumulator, UserAggregate
+from runtime.spec.table import Column
+
+# Every aggregate of Spark 4.x, as its function registry lists them: what is to be recognised as
+# an aggregate at all.
+SPARK_AGGREGATES = frozenset(
+    """
+    any any_value approx_count_distinct approx_percentile approx_top_k approx_top_k_accumulate
+    approx_top_k_combine array_agg avg bit_and bit_or bit_xor bitmap_and_agg bitmap_construct_agg
+    bitmap_or_agg bool_and bool_or collect_list collect_set collect_union corr count count_if
+    count_min_sketch covar_pop covar_samp every first first_value histogram_numeric hll_sketch_agg
+    hll_union_agg kll_merge_agg_bigint kll_merge_agg_double kll_merge_agg_float
+    kll_sketch_agg_bigint kll_sketch_agg_double kll_sketch_agg_float kurtosis last last_value
+    listagg max max_by mean measure median min min_by mode percentile percentile_approx
+    percentile_cont percentile_disc regr_avgx regr_avgy regr_count regr_intercept regr_r2
+    regr_slope regr_sxx regr_sxy regr_syy skewness some std stddev stddev_pop stddev_samp
+    string_agg sum theta_intersection_agg theta_sketch_agg theta_union_agg try_avg try_sum
+    tuple_intersection_agg_double tuple_intersection_agg_integer tuple_sketch_agg_double
+    tuple_sketch_agg_integer tuple_union_agg_double tuple_union_agg_integer var_pop var_samp
+    variance
+    """.upper().split()
+)
+
+# Aggregates that pick a value by the row's time; the others know no order of rows.
+TIME_ORDERED = {
+    "FIRST": "first",
+    "FIRST_VALUE": "first",
+    "ANY_VALUE": "first",
+    "LAST": "last",
+    "LAST_VALUE": "last",
+}
+
+
+def is_aggregate(call: exp.Expr) -> bool:
+    """Whether a function call is one of Spark's aggregate functions, or a person's own."""
+    if isinstance(call, UserAggregateCall):
+        return True
+    return isinstance(call, exp.Anonymous) and call.name.upper() in SPARK_AGGREGATES
+
+
+def plan_aggregate(call: AggregateCall) -> AggregatePlan | NotMergeable:
+    """The two-phase form of `call`, or the reason why there is none."""
+    if call.user is not None:
+        return _user(call, call.user)
+    name, recipes = call.function, _RECIPES
+    if call.distinct and call.function not in _HEEDLESS_OF_REPETITION:
+        name, recipes = f"{call.function}(DISTINCT)", _DISTINCT_RECIPES
+    recipe = recipes.get(call.function)
+    if recipe is None:
+        reason = f"{name} cannot be merged from partial results"
+        if call.function.partition(" ")[0] in TEXT_FUNCTIONS:
+            reason += ": LISTAGG(x, ',') alone is, which lists by time"
+        return NotMergeable(reason)
+    return recipe(call)
+
+
+def _double(value: exp.Expr) -> exp.Expr:
+    return exp.Cast(this=value.copy(), to=exp.DataType.build("double"))
+
+
+def _single(kind: str, function: str | None = None, *, types: Callable[[str], bool]) -> Recipe:
+    """An aggregate whose partial is the same aggregate, merged by one accumulator."""
+
+    def recipe(call: AggregateCall) -> AggregatePlan | NotMergeable:
+        if not types(call.type):
+            return NotMergeable(f"{call.function} of {call.type} has no accumulator")
+        name = f"{call.name}$0"
+        partial = Partial(name, call_of(function or call.function, call, *call.args))
+        return AggregatePlan(call, (partial,), (Accumulator(kind, (name,)),), column(name))
+
+    return recipe
+
+
+def _average(call: AggregateCall) -> AggregatePlan | NotMergeable:
+    """AVG as SUM and COUNT; in doubles unless the argument is a decimal, as Spark does it."""
+    if not _has_average(call.type):
+        return NotMergeable(f"AVG of {call.type} has no accumulator")
+    (value,) = call.args
+    total, count = f"{call.name}$sum", f"{call.name}$count"
+    is_cast = call.type == "double" and call.arg_types != ("double",)
+    summed = _double(value) if is_cast else value
+    return AggregatePlan(
+        call,
+        (
+            Partial(total, call_of("SUM", call, summed)),
+            Partial(count, call_of("COUNT", call, value)),
+        ),
+        (Accumulator("sum", (total,)), Accumulator("count", (count,))),
+        _divided(total, count, call.type),
+    )
+
+
+def _has_average(type_: str) -> bool:
+    return type_ == "double" or type_.startswith("decimal")
+
+
+def _divided(total: str, count: str, type_: str) -> exp.Expr:
+    """The average of `type_` from the columns with the sum and the count."""
+    divisor: exp.Expr = column(count)
+    if type_ != "double":
+        # Spark divides by the count as DECIMAL(20,0) and rounds half up to the result's scale
+        divisor = exp.Cast(this=divisor, to=exp.DataType.build("decimal(20,0)"))
+    divided = exp.Div(this=column(total), expression=divisor)
+    return _when(
+        exp.GT(this=column(count), expression=literal(0)),
+        exp.Cast(this=divided, to=exp.DataType.build(type_)),
+    )
+
+
+def _count_distinct(call: AggregateCall) -> AggregatePlan | NotMergeable:
+    """COUNT(DISTINCT) of one value or of several; rows where any of them is NULL do not count."""
+    values = _value_set(call)
+    if isinstance(values, NotMergeable):
+        return values
+    count = _distinct("count", call, values, "bigint")
+    return AggregatePlan(call, (values,), (count,), column(f"{call.name}$count"))
+
+
+def _sum_distinct(call: AggregateCall) -> AggregatePlan | NotMergeable:
+    """SUM(DISTINCT), of values that are told apart before they are added."""
+    values = _number_set(call)
+    if isinstance(values, NotMergeable):
+        return values
+    total = _distinct("sum", call, values, call.type)
+    return AggregatePlan(call, (values,), (total,), column(f"{call.name}$sum"))
+
+
+def _average_distinct(call: AggregateCall) -> AggregatePlan | NotMergeable:
+    """AVG(DISTINCT) as SUM and COUNT of one set of values."""
+    values = _number_set(call)
+    if isinstance(values, NotMergeable):
+        return values
+    type_ = "double"
+    if call.type != "double":
+        # as SUM has it: ten more digits before the point, as far as there is room
+        digits, scale = call.arg_types[0].removeprefix("decimal(").removesuffix(")").split(",")
+        type_ = f"decimal({min(int(digits) + 10, 38)},{scale})"
+    total = _distinct("sum", call, values, type_)
+    count = _distinct("count", call, values, "bigint")
+    finish = _divided(f"{call.name}$sum", f"{call.name}$count", call.type)
+    return AggregatePlan(call, (values,), (total, count), finish)
+
+
+def _distinct(what: str, call: AggregateCall, values: Partial, type_: str) -> Accumulator:
+    output = Column(f"{call.name}${what}", type_)
+    return Accumulator(f"{what}_distinct", (values.name,), output)
+
+
+def _number_set(call: AggregateCall) -> Partial | NotMergeable:
+    """The distinct numbers of a slice. What is neither integer nor decimal is added as DOUBLE."""
+    if not (_is_summable(call.type) or _has_average(call.type)):
+        return NotMergeable(f"{call.function}(DISTINCT) of {call.type} has no accumulator")
+    if call.type == "double" and not all(map(_is_exact_or_double, call.arg_types)):
+        # before the values are told apart, as Spark does it: '1' and '1.0' are the same number
+        args = tuple(_double(arg) for arg in call.args)
+        call = replace(call, args=args, arg_types=("double",))
+    return _value_set(call)
+
+
+def _is_exact_or_double(type_: str) -> bool:
+    return _is_integer(type_) or type_ == "double"
+
+
+def _value_set(call: AggregateCall) -> Partial | NotMergeable:
+    """The distinct values of a slice, NULLs left out; of several arguments as structs."""
+    if not call.arg_types:
+        return NotMergeable(f"{call.text} cannot be merged from partial results")
+    for type_ in call.arg_types:
+        if not is_flat_type(type_):
+            return NotMergeable(f"{call.function}(DISTINCT) of {type_} has no accumulator")
+    value, condition = call.args[0], call.condition
+    if len(call.args) > 1:
+        fields = [part for i, arg in enumerate(call.args) for part in (literal(f"v{i}"), arg)]
+        value = exp.Anonymous(this="NAMED_STRUCT", expressions=[part.copy() for part in fields])
+        present = [
+            exp.Not(this=exp.Is(this=_operand(arg), expression=exp.Null())) for arg in call.args
+        ]
+        condition = conjunction([*present, *([condition] if condition is not None else [])])
+    collected = exp.Anonymous(this="COLLECT_SET", expressions=[value.copy()])
+    return Partial(f"{call.name}$set", filtered(collected, condition))
+
+
+def _operand(expr: exp.Expr) -> exp.Expr:
+    """The expression, in parentheses unless it is a column."""
+    return expr.copy() if isinstance(expr, exp.Column) else exp.Paren(this=expr.copy())
+
+
+def _user(call: AggregateCall, aggregate: UserAggregate) -> AggregatePlan | NotMergeable:
+    """A person's own: its partial columns are the fields of its state."""
+    if call.distinct:
+        return NotMergeable(f"{call.function}(DISTINCT) cannot be merged from partial results")
+    fields = tuple(f"{call.name}${field}" for field in aggregate.state)
+    partial = Partial(f"{call.name}$0", call_of(aggregate.name, call, *call.args), fields)
+    output = Column(f"{call.name}$value", aggregate.returns)
+    accumulator = Accumulator("user", fields, output, function=aggregate.function)
+    return AggregatePlan(call, (partial,), (accumulator,), column(output.name))
+
+
+def _moments(divisor: int, root: bool) -> Recipe:
+    """VAR and STDDEV from count, mean and M2; `divisor` is 0 for POP and 1 for SAMP."""
+
+    def recipe(call: AggregateCall) -> AggregatePlan | NotMergeable:
+        (value,) = call.args
+        if call.type != "double":
+            return NotMergeable(f"{call.function} of {call.type} has no accumulator")
+        names = tuple(f"{call.name}${part}" for part in ("count", "mean", "m2"))
+        x = _double(value)
+        # Spark merges (count, mean, M2) itself, by the same formula, but shows only the end of it
+        m2 = exp.Mul(this=call_of("VAR_POP", call, x), expression=call_of("COUNT", call, x))
+        partials = (
+            Partial(names[0], call_of("COUNT", call, x)),
+            Partial(names[1], call_of("AVG", call, x)),
+            Partial(names[2], m2),
+        )
+        count: exp.Expr = column(names[0])
+        if divisor:
+            count = exp.Paren(this=exp.Sub(this=count, expression=literal(divisor)))
+        variance: exp.Expr = exp.Div(this=column(names[2]), expression=count)
+        if root:
+            variance = exp.Anonymous(this="SQRT", expressions=[variance])
+        enough = exp.GT(this=column(names[0]), expression=literal(divisor))
+        return AggregatePlan(
+            call, partials, (Accumulator("moments", names),), _when(enough, variance)
+        )
+
+    return recipe
+
+
+def _pick(kind: str) -> Recipe:
+    """A value from the row that comes first or last in an order; ties go by the value itself.
+
+    MIN_BY and MAX_BY have the order as an argument and pass over rows where it is NULL; the
+    FIRST and LAST family is ordered by the row's time.
+    """
+
+    def recipe(call: AggregateCall) -> AggregatePlan | NotMergeable:
+        if call.order is None and len(call.args) != 2:
+            return NotMergeable(f"{call.function} has no order to go by")
+        if not is_flat_type(call.type):
+            return NotMergeable(f"{call.function} of {call.type} has no accumulator")
+        order, value = ordering(call)
+        names = (f"{call.name}$order", f"{call.name}$value")
+        pair = exp.Anonymous(
+            this="NAMED_STRUCT",
+            expressions=[literal("o"), order.copy(), literal("v"), value.copy()],
+        )
+        extreme = exp.Anonymous(this="MIN" if kind == "first" else "MAX", expressions=[pair])
+        partial = Partial(call.name + "$0", filtered(extreme, pick_condition(call)), names)
+        return AggregatePlan(call, (partial,), (Accumulator(kind, names),), column(names[1]))
+
+    return recipe
+
+
+def ordering(call: AggregateCall) -> tuple[exp.Expr, exp.Expr]:
+    """The order and the value of a call that picks a value."""
+    if call.order is not None:
+        return column(call.order), call.args[0]
+    return call.args[1], call.args[0]
+
+
+def pick_condition(call: AggregateCall) -> exp.Expr | None:
+    """The FILTER of a call that picks a value, with rows left out whose order is NULL."""
+    order, _ = ordering(call)
+    has_order: exp.Expr = exp.Not(this=exp.Is(this=order.copy(), expression=exp.Null()))
+    if call.condition is None:
+        return has_order
+    return exp.And(this=exp.Paren(this=call.condition.copy()), expression=has_order)
+
+
+def _when(condition: exp.Expr, value: exp.Expr) -> exp.Expr:
+    return exp.Case(ifs=[exp.If(this=condition, true=value)])
+
+
+def _is_summable(type_: str) -> bool:
+    return type_ in ("bigint", "double") or type_.startswith("decimal")
+
+
+def _is_integer(type_: str) -> bool:
+    return type_ in ("tinyint", "smallint", "int", "bigint")
+
+
+def _any_type(type_: str) -> bool:
+    return True
+
+
+_RECIPES: dict[str, Recipe] = {
+    "COUNT": _single("count", types=_any_type),
+    "COUNT_IF": _single("count", types=_any_type),
+    "SUM": _single("sum", types=_is_summable),
+    "MIN": _single("min", types=is_flat_type),
+    "MAX": _single("max", types=is_flat_type),
+    "BOOL_AND": _single("min", "MIN", types=is_flat_type),
+    "EVERY": _single("min", "MIN", types=is_flat_type),
+    "BOOL_OR": _single("max", "MAX", types=is_flat_type),
+    "SOME": _single("max", "MAX", types=is_flat_type),
+    "ANY": _single("max", "MAX", types=is_flat_type),
+    "BIT_AND": _single("bit_and", types=_is_integer),
+    "BIT_OR": _single("bit_or", types=_is_integer),
+    "BIT_XOR": _single("bit_xor", types=_is_integer),
+    "AVG": _average,
+    "MEAN": _average,
+    "VAR_POP": _moments(0, root=False),
+    "VAR_SAMP": _moments(1, root=False),
+    "VARIANCE": _moments(1, root=False),
+    "STDDEV_POP": _moments(0, root=True),
+    "STDDEV_SAMP": _moments(1, root=True),
+    "STDDEV": _moments(1, root=True),
+    "STD": _moments(1, root=True),
+    "APPROX_COUNT_DISTINCT": approx_count_distinct,
+    "APPROX_PERCENTILE": approx_percentile,
+    "PERCENTILE_APPROX": approx_percentile,
+    "MIN_BY": _pick("first"),
+    "MAX_BY": _pick("last"),
+    **dict.fromkeys(TEXT_FUNCTIONS, listagg),
+    **{function: _pick(kind) for function, kind in TIME_ORDERED.items()},
+}
+
+_DISTINCT_RECIPES: dict[str, Recipe] = {
+    "COUNT": _count_distinct,
+    "SUM": _sum_distinct,
+    "AVG": _average_distinct,
+    "MEAN": _average_distinct,
+    **dict.fromkeys(TEXT_FUNCTIONS, listagg),
+}
+
+# Aggregates to which it is the same how often a value occurs
+_HEEDLESS_OF_REPETITION = frozenset(
+    "MIN MAX BOOL_AND EVERY BOOL_OR SOME ANY BIT_AND BIT_OR".split()
+)
+
+MERGEABLE_FUNCTIONS = frozenset(_RECIPES)
+
+
+def describe(plan: AggregatePlan) -> str:
+    """The partial columns, as EXPLAIN prints them: `SUM(price) AS s$0`."""
+    return ", ".join(f"{to_sql(p.expr)} AS {p.name}" for p in plan.partials)

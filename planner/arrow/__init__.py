@@ -1,0 +1,1 @@
+"""What the Arrow scan can evaluate in place of Spark."""

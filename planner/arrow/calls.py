@@ -1,0 +1,194 @@
+"""Typed calls of the Arrow scan, with the implicit casts that Spark's ANSI mode puts in.
+
+What the scan cannot evaluate as Spark does is refused: `NotEvaluated`, with the reason.
+`time_zone` is always `spark.sql.session.timeZone`, for timestamps that are written as text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from decimal import Decimal
+from typing import NoReturn
+
+from planner.arrow.literals import cast_number, cast_string
+from planner.arrow.types import (
+    can_cast,
+    common_type,
+    decimal_digits,
+    integer_fits,
+    is_integer,
+    is_number,
+)
+from runtime.spec.expressions import Call, Constant, Expression
+
+# What a bare NULL has before it meets an operand with a type
+VOID = "void"
+_TIMES = frozenset({"date", "timestamp", "timestamp_ntz"})
+
+
+class NotEvaluated(Exception):
+    """The scan does not evaluate an expression; the text says why."""
+
+
+def refuse(reason: str) -> NoReturn:
+    """Leave an expression to Spark, for `reason`."""
+    raise NotEvaluated(reason)
+
+
+def cast(value: Expression, target: str, time_zone: str) -> Expression:
+    """`CAST(value AS target)`; written strings and numbers are cast at once if they fit."""
+    text = value.value if isinstance(value, Constant) else None
+    if not isinstance(text, str) or target == "string":
+        return _convert(value, target)
+    known = cast_string(text, target, time_zone)
+    if known is None:
+        refuse(f"{text!r} as {target.upper()} is left to Spark")
+    return Constant(known, target)
+
+
+def _convert(value: Expression, target: str) -> Expression:
+    if value.type == target:
+        return value
+    if isinstance(value, Constant):
+        known = cast_number(value.value, value.type, target)
+        if value.value is None or known is not None:
+            return Constant(known, target)
+    if not can_cast(value.type, target):
+        refuse(f"the cast from {value.type.upper()} to {target.upper()} is left to Spark")
+    return Call("cast", (value,), target)
+
+
+def with_one_type(values: Iterable[Expression]) -> tuple[Expression, ...]:
+    """The operands, cast to the type that Spark finds for all of them; `VOID` for NULLs alone."""
+    operands = tuple(values)
+    target = VOID
+    for operand in operands:
+        wider = common_type(target, operand.type)
+        if wider is None:
+            refuse(f"{target.upper()} together with {operand.type.upper()} is left to Spark")
+        target = wider
+    return tuple(_convert(operand, target) for operand in operands)
+
+
+def to_compare(values: Sequence[Expression], time_zone: str) -> tuple[Expression, ...]:
+    """As `with_one_type`; a written string next to dates or timestamps is one of them."""
+    types = {value.type for value in values} - {"string", VOID}
+    texts = [value for value in values if value.type == "string"]
+    if len(types) == 1 and types <= _TIMES and all(isinstance(v, Constant) for v in texts):
+        (target,) = types
+        return tuple(cast(value, target, time_zone) for value in values)
+    return with_one_type(values)
+
+
+def arithmetic(function: str, left: Expression, right: Expression) -> Expression:
+    """`left function right` for one of `+ - * / % div`."""
+    types = {left.type, right.type} - {VOID}
+    if not types or not all(map(is_number, types)):
+        names = " and ".join(value.type.upper() for value in (left, right))
+        refuse(f"{function.upper()} of {names} is not evaluated by the scan")
+    operands = with_one_type((left, right))
+    type_ = operands[0].type
+    if decimal_digits(type_) is not None:
+        refuse(f"{function.upper()} of decimals is not evaluated by the scan")
+    if function == "/":
+        return Call("/", tuple(_convert(value, "double") for value in (left, right)), "double")
+    if function == "div":
+        if not is_integer(type_):
+            refuse(f"DIV of {type_.upper()} is not evaluated by the scan")
+        return Call("div", tuple(_convert(v, "bigint") for v in operands), "bigint")
+    return Call(function, operands, type_)
+
+
+def negative(value: Expression) -> Expression:
+    """`-value`."""
+    if not is_number(value.type):
+        refuse(f"- of {value.type.upper()} is not evaluated by the scan")
+    return Call("neg", (value,), value.type)
+
+
+def absolute(value: Expression) -> Expression:
+    """`ABS(value)`."""
+    if not is_number(value.type):
+        refuse(f"ABS of {value.type.upper()} is not evaluated by the scan")
+    zero: Expression = Constant(0, "int")
+    if value.type in ("float", "double"):
+        # 0.0 - x makes 0.0 of -0.0, which neither x nor -x does for both zeros.
+        zero = _convert(zero, value.type)
+        opposite: Expression = Call("-", (zero, value), value.type)
+        return choose([Call("<=", (value, zero), "boolean")], [opposite, value])
+    is_negative = Call("<", with_one_type((value, zero)), "boolean")
+    return choose([is_negative], [negative(value), value])
+
+
+def from_epoch(value: Expression, unit_us: int) -> Expression:
+    """The instant so many units of microseconds after 1970."""
+    if not is_integer(value.type):
+        refuse(f"an instant of {value.type.upper()} is not evaluated by the scan")
+    units = _convert(value, "bigint")
+    return Call("from_epoch", (units, Constant(unit_us, "bigint")), "timestamp")
+
+
+def as_condition(value: Expression) -> Expression:
+    """`value` where a BOOLEAN is asked for."""
+    if value.type == VOID:
+        return Constant(None, "boolean")
+    if value.type != "boolean":
+        refuse(f"{value.type.upper()} is no condition")
+    return value
+
+
+def negation(value: Expression) -> Expression:
+    """`NOT value`."""
+    return Call("not", (as_condition(value),), "boolean")
+
+
+def is_null(value: Expression) -> Expression:
+    """`value IS NULL`."""
+    if value.type == VOID:
+        return Constant(True, "boolean")
+    return Call("is_null", (value,), "boolean")
+
+
+def compare(function: str, left: Expression, right: Expression, time_zone: str) -> Expression:
+    """`left function right` for one of `= <> < <= > >= <=>`."""
+    for value, other in ((left, right), (right, left)):
+        if is_integer(value.type) and _is_beyond_bigint(other):
+            # Spark's answer is the same for all rows, those with NULL among them.
+            refuse(f"{value.type.upper()} against a number beyond BIGINT is left to Spark")
+    left, right = to_compare((left, right), time_zone)
+    if left.type == VOID:
+        return Constant(True if function == "<=>" else None, "boolean")
+    return Call(function, (left, right), "boolean")
+
+
+def _is_beyond_bigint(value: Expression) -> bool:
+    if not isinstance(value, Constant) or not isinstance(value.value, Decimal):
+        return False
+    return not integer_fits(int(value.value), "bigint")
+
+
+def choose(conditions: Sequence[Expression], values: Sequence[Expression]) -> Expression:
+    """CASE WHEN; `values` has one more than `conditions`, the ELSE."""
+    *branches, default = with_one_type(values)
+    if default.type == VOID:
+        refuse("a CASE of nothing but NULLs is left to Spark")
+    args: list[Expression] = []
+    for condition, branch in zip(conditions, branches, strict=True):
+        args += (as_condition(condition), branch)
+    return Call("case", (*args, default), default.type)
+
+
+def coalesce(args: Sequence[Expression]) -> Expression:
+    """`COALESCE(args)`."""
+    values = with_one_type(args)
+    if values[0].type == VOID:
+        refuse("a COALESCE of nothing but NULLs is left to Spark")
+    return values[0] if len(values) == 1 else Call("coalesce", values, values[0].type)
+
+
+def nullif(value: Expression, other: Expression, time_zone: str) -> Expression:
+    """`NULLIF(value, other)`, of the type of `value`."""
+    if value.type == VOID:
+        return value
+    nothing = Constant(None, value.type)
+    return choose([compare("=", value, other, time_zone)], [nothing, value])

@@ -1,0 +1,370 @@
+"""Scalar SQL as expressions of the Arrow scan, or the reason why Spark has to evaluate it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from sqlglot import exp
+
+from planner.arrow import calls
+from planner.arrow.calls import VOID, NotEvaluated, refuse
+from planner.arrow.literals import number_constant
+from planner.arrow.types import field_type, is_plain_type, spark_type
+from planner.catalog import Schema, column_named
+from planner.sql.build import to_sql
+from planner.sql.nodes import KeywordCall
+from planner.sql.render import RAW
+from runtime.spec.expressions import Call, ColumnRef, Constant, Expression
+
+_LONGEST_QUOTE = 60
+# What is evaluated by recursion for every batch is kept small. Constants do not count.
+_MOST_PARTS = 1_000
+_DEEPEST = 100
+
+
+@dataclass(frozen=True)
+class _Scope:
+    schema: Schema
+    time_zone: str
+    has_tables: bool
+
+
+_Translator = Callable[[exp.Expr, _Scope], Expression]
+
+
+def to_arrow_expression(
+    expr: exp.Expr, schema: Schema, session_time_zone: str, *, has_tables: bool = True
+) -> Expression | str:
+    """`expr` with the types and implicit casts of Spark's ANSI mode.
+
+    Args:
+        expr: a tree as the parser `SqlWin` reads it: functions are `exp.Anonymous`. Spark has
+            analysed the query that it is part of, so what Spark refuses need not be told apart.
+        schema: the columns that `expr` reads.
+        session_time_zone: `spark.sql.session.timeZone`, for timestamps written as text.
+        has_tables: whether what stands before a point may be a table.
+
+    Returns:
+        The expression, its type Spark's; else the reason why the scan does not evaluate it, a
+        phrase in one line.
+
+    Example:
+        >>> from runtime.spec.table import Column
+        >>> tree = exp.Not(this=exp.column("seen"))
+        >>> to_arrow_expression(tree, (Column("seen", "boolean"),), "UTC")
+        Call(function='not', args=(ColumnRef(name='seen', type='boolean'),), type='boolean')
+    """
+    try:
+        result = _translate(expr, _Scope(schema, session_time_zone, has_tables))
+    except NotEvaluated as reason:
+        return str(reason)
+    except RecursionError:
+        return "the expression is too large for the scan"
+    if result.type == VOID:
+        return "NULL has no type of its own"
+    return result if _is_small(result) else "the expression is too large for the scan"
+
+
+def _is_small(expression: Expression) -> bool:
+    pending, n_parts = [(expression, 1)], 0
+    while pending:
+        part, depth = pending.pop()
+        n_parts += not isinstance(part, Constant)
+        if n_parts > _MOST_PARTS or depth > _DEEPEST:
+            return False
+        if isinstance(part, Call):
+            pending += [(arg, depth + 1) for arg in part.args]
+    return True
+
+
+def _translate(node: exp.Expr, scope: _Scope) -> Expression:
+    translator = _TRANSLATORS.get(type(node))
+    if translator is not None:
+        result = translator(node, scope)
+        if isinstance(result, Call) and not result.text and not isinstance(node, exp.Paren):
+            return replace(result, text=_quote(node))
+        return result
+    if isinstance(node, KeywordCall):
+        name = node.name.upper()
+    else:
+        name = node.sql_name() if isinstance(node, exp.Func) else _quote(node)
+    refuse(f"{name} is not evaluated by the scan")
+
+
+def _quote(node: exp.Expr) -> str:
+    text = " ".join(to_sql(node).split())
+    return text if len(text) <= _LONGEST_QUOTE else text[: _LONGEST_QUOTE - 3] + "..."
+
+
+# -- leaves --------------------------------------------------------------------------------------
+
+
+def _paren(node: exp.Expr, scope: _Scope) -> Expression:
+    return _translate(node.this, scope)
+
+
+def _column(node: exp.Expr, scope: _Scope) -> Expression:
+    assert isinstance(node, exp.Column)
+    if len(node.parts) > 1:
+        return _field(node, scope)
+    folded = node.name.lower()
+    column = column_named(scope.schema, folded)
+    if column is None or sum(c.name.lower() == folded for c in scope.schema) > 1:
+        refuse(f"{_quote(node)} is not one column of the scan")
+    if not is_plain_type(column.type):
+        refuse(f"{column.name} is {column.type.upper()}, which the scan does not evaluate")
+    return ColumnRef(column.name, column.type)
+
+
+def _field(node: exp.Column, scope: _Scope) -> Expression:
+    """`column.field` of a struct."""
+    names = [part.name for part in node.parts]
+    column = column_named(scope.schema, names[0])
+    field = None if column is None else field_type(column.type, names[-1])
+    # what stands before the point is a table, if there is one of that name
+    may_be_table = scope.has_tables and column_named(scope.schema, names[1]) is not None
+    if column is None or field is None or len(names) > 2 or may_be_table:
+        refuse(f"{_quote(node)} may be a field of a column")
+    name, type_ = field
+    if not is_plain_type(type_):
+        refuse(f"{_quote(node)} is {type_.upper()}, which the scan does not evaluate")
+    return ColumnRef(f"{column.name}.{name}", type_)
+
+
+def _literal(node: exp.Expr, scope: _Scope) -> Expression:
+    assert isinstance(node, exp.Literal)
+    return Constant(str(node.this), "string") if node.is_string else _number(str(node.this))
+
+
+def _number(text: str) -> Constant:
+    return number_constant(text) or refuse(f"{text} is left to Spark")
+
+
+def _boolean(node: exp.Expr, scope: _Scope) -> Expression:
+    return Constant(bool(node.this), "boolean")
+
+
+def _null(node: exp.Expr, scope: _Scope) -> Expression:
+    return Constant(None, VOID)
+
+
+# -- casts and arithmetic ------------------------------------------------------------------------
+
+
+def _cast(node: exp.Expr, scope: _Scope) -> Expression:
+    target = spark_type(node.args.get("to"))
+    if target is None or any(node.args.get(key) for key in ("format", "safe", "action")):
+        refuse(f"{_quote(node)} is not evaluated by the scan")
+    if target == "float" and _is_number(node.this) and not str(node.this.this).isdecimal():
+        # `0.1F` is rounded once, CAST(0.1D AS FLOAT) twice; both are this one tree.
+        refuse(f"{_quote(node)} is left to Spark")
+    return calls.cast(_translate(node.this, scope), target, scope.time_zone)
+
+
+def _is_number(node: exp.Expr) -> bool:
+    return isinstance(node, exp.Literal) and not node.is_string
+
+
+def _negation_of_number(node: exp.Expr, scope: _Scope) -> Expression:
+    operand = node.this
+    # The sign belongs to the number, so that the smallest of each type can be written.
+    if _is_number(operand):
+        return _number(f"-{operand.this}")
+    if isinstance(operand, exp.Cast) and _is_number(operand.this):
+        if operand.meta.get(RAW) is not None:
+            signed = operand.copy()
+            signed.set("this", exp.Literal(this=f"-{operand.this.this}", is_string=False))
+            return _cast(signed, scope)
+        if not isinstance(_cast(operand, scope), Constant):
+            # -128::TINYINT casts -128, and -CAST(128 AS TINYINT) casts 128: one tree for both
+            refuse(f"{_quote(node)} is left to Spark")
+    return calls.negative(_translate(operand, scope))
+
+
+def _arithmetic(function: str) -> _Translator:
+    def translate(node: exp.Expr, scope: _Scope) -> Expression:
+        left = _translate(node.this, scope)
+        return calls.arithmetic(function, left, _translate(node.expression, scope))
+
+    return translate
+
+
+# -- conditions ----------------------------------------------------------------------------------
+
+
+_COMPARISONS = (exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.NullSafeEQ, exp.NullSafeNEQ)
+
+
+def _comparison(function: str) -> _Translator:
+    def translate(node: exp.Expr, scope: _Scope) -> Expression:
+        _check_grouping(node)
+        left, right = _translate(node.this, scope), _translate(node.expression, scope)
+        return calls.compare(function, left, right, scope.time_zone)
+
+    return translate
+
+
+def _check_grouping(node: exp.Expr) -> None:
+    """Refuse `a = b IN (c)` and its like, which Spark and sqlglot group differently.
+
+    To Spark all comparisons bind alike, from the left, and closer than IS, IN, BETWEEN and LIKE.
+    """
+    left, right = node.this, node.expression
+    is_chain = isinstance(left, _COMPARISONS)
+    if isinstance(right, exp.Predicate | exp.Not) or (
+        isinstance(left, exp.Predicate | exp.Not) and not is_chain
+    ):
+        refuse(f"{_quote(node)} is left to Spark: it has no parentheses")
+
+
+def _distinct(node: exp.Expr, scope: _Scope) -> Expression:
+    return calls.negation(_comparison("<=>")(node, scope))
+
+
+def _not(node: exp.Expr, scope: _Scope) -> Expression:
+    return calls.negation(_translate(node.this, scope))
+
+
+def _connector(function: str) -> _Translator:
+    def translate(node: exp.Expr, scope: _Scope) -> Expression:
+        # A long chain leans to the left, deeper than Python's stack.
+        operands: list[exp.Expr] = []
+        kind, rest = type(node), node
+        while isinstance(rest, kind):
+            operands.append(rest.expression)
+            rest = rest.this
+        operands.append(rest)
+        args = (calls.as_condition(_translate(part, scope)) for part in reversed(operands))
+        return Call(function, tuple(args), "boolean")
+
+    return translate
+
+
+def _is(node: exp.Expr, scope: _Scope) -> Expression:
+    value = _translate(node.this, scope)
+    if isinstance(node.expression, exp.Null):
+        return calls.is_null(value)
+    if isinstance(node.expression, exp.Boolean):
+        truth = Constant(bool(node.expression.this), "boolean")
+        return Call("<=>", (calls.as_condition(value), truth), "boolean")
+    refuse(f"{_quote(node)} is not evaluated by the scan")
+
+
+def _between(node: exp.Expr, scope: _Scope) -> Expression:
+    if node.args.get("symmetric"):
+        refuse("BETWEEN SYMMETRIC is not evaluated by the scan")
+    value, low, high = (_translate(node.args[key], scope) for key in ("this", "low", "high"))
+    at_least = calls.compare(">=", value, low, scope.time_zone)
+    at_most = calls.compare("<=", value, high, scope.time_zone)
+    return Call("and", (at_least, at_most), "boolean")
+
+
+def _in(node: exp.Expr, scope: _Scope) -> Expression:
+    if not node.expressions or any(node.args.get(key) for key in ("query", "unnest", "field")):
+        refuse("IN of a subquery is not evaluated by the scan")
+    parts = [_translate(part, scope) for part in (node.this, *node.expressions)]
+    value, *members = calls.to_compare(parts, scope.time_zone)
+    if value.type == VOID:
+        return Constant(None, "boolean")
+    if all(isinstance(member, Constant) for member in members):
+        return Call("in", (value, *members), "boolean")
+    equal = tuple(Call("=", (value, member), "boolean") for member in members)
+    return equal[0] if len(equal) == 1 else Call("or", equal, "boolean")
+
+
+def _like(node: exp.Expr, scope: _Scope) -> Expression:
+    value, pattern = _translate(node.this, scope), _translate(node.expression, scope)
+    text = pattern.value if isinstance(pattern, Constant) else None
+    prefix = text.removesuffix("%") if isinstance(text, str) else "%"
+    if value.type != "string" or any(char in prefix for char in "%_\\"):
+        refuse(f"{_quote(node)} is not evaluated by the scan: its pattern is not just a prefix")
+    function = "=" if prefix == text else "starts_with"
+    result = Call(function, (value, Constant(prefix, "string")), "boolean")
+    return calls.negation(result) if node.args.get("negate") else result
+
+
+# -- CASE and functions --------------------------------------------------------------------------
+
+
+def _case(node: exp.Expr, scope: _Scope) -> Expression:
+    conditions: list[Expression] = []
+    values: list[Expression] = []
+    for branch in node.args["ifs"]:
+        condition = _translate(branch.this, scope)
+        if node.this is not None:
+            value = _translate(node.this, scope)
+            condition = calls.compare("=", value, condition, scope.time_zone)
+        conditions.append(condition)
+        values.append(_translate(branch.args["true"], scope))
+    values.append(_translate(node.args.get("default") or exp.Null(), scope))
+    return calls.choose(conditions, values)
+
+
+_Build = Callable[[Sequence[Expression], str], Expression]
+
+# Functions: how many arguments they take, at least and at most, and what they come to
+_FUNCTIONS: dict[str, tuple[int, int | None, _Build]] = {
+    "ABS": (1, 1, lambda args, zone: calls.absolute(args[0])),
+    "COALESCE": (1, None, lambda args, zone: calls.coalesce(args)),
+    "EQUAL_NULL": (2, 2, lambda args, zone: calls.compare("<=>", args[0], args[1], zone)),
+    "IF": (3, 3, lambda args, zone: calls.choose(args[:1], args[1:])),
+    "IFNULL": (2, 2, lambda args, zone: calls.coalesce(args)),
+    "ISNOTNULL": (1, 1, lambda args, zone: calls.negation(calls.is_null(args[0]))),
+    "ISNULL": (1, 1, lambda args, zone: calls.is_null(args[0])),
+    "MOD": (2, 2, lambda args, zone: calls.arithmetic("%", args[0], args[1])),
+    "NEGATIVE": (1, 1, lambda args, zone: calls.negative(args[0])),
+    "NULLIF": (2, 2, lambda args, zone: calls.nullif(args[0], args[1], zone)),
+    "TIMESTAMP_MICROS": (1, 1, lambda args, zone: calls.from_epoch(args[0], 1)),
+    "TIMESTAMP_MILLIS": (1, 1, lambda args, zone: calls.from_epoch(args[0], 1_000)),
+    "TIMESTAMP_SECONDS": (1, 1, lambda args, zone: calls.from_epoch(args[0], 1_000_000)),
+    "NVL": (2, 2, lambda args, zone: calls.coalesce(args)),
+    "NVL2": (
+        3,
+        3,
+        lambda args, zone: calls.choose([calls.negation(calls.is_null(args[0]))], args[1:]),
+    ),
+}
+
+
+def _function(node: exp.Expr, scope: _Scope) -> Expression:
+    name = node.name.upper()
+    known = _FUNCTIONS.get(name)
+    n_args = len(node.expressions)
+    if known is None or n_args < known[0] or n_args > (known[1] or n_args):
+        refuse(f"{name} is not evaluated by the scan")
+    return known[2]([_translate(arg, scope) for arg in node.expressions], scope.time_zone)
+
+
+_TRANSLATORS: dict[type[exp.Expr], _Translator] = {
+    exp.Add: _arithmetic("+"),
+    exp.And: _connector("and"),
+    exp.Anonymous: _function,
+    exp.Between: _between,
+    exp.Boolean: _boolean,
+    exp.Case: _case,
+    exp.Cast: _cast,
+    exp.Column: _column,
+    exp.Div: _arithmetic("/"),
+    exp.EQ: _comparison("="),
+    exp.GT: _comparison(">"),
+    exp.GTE: _comparison(">="),
+    exp.In: _in,
+    exp.IntDiv: _arithmetic("div"),
+    exp.Is: _is,
+    exp.LT: _comparison("<"),
+    exp.LTE: _comparison("<="),
+    exp.Like: _like,
+    exp.Literal: _literal,
+    exp.Mod: _arithmetic("%"),
+    exp.Mul: _arithmetic("*"),
+    exp.NEQ: _comparison("<>"),
+    exp.Neg: _negation_of_number,
+    exp.Not: _not,
+    exp.Null: _null,
+    exp.NullSafeEQ: _comparison("<=>"),
+    exp.NullSafeNEQ: _distinct,
+    exp.Or: _connector("or"),
+    exp.Paren: _paren,
+    exp.Sub: _arithmetic("-"),
+}

@@ -1,0 +1,187 @@
+"""Literals, and strings that stand for dates and timestamps, as constants of the Arrow scan."""
+
+from __future__ import annotations
+
+import math
+import re
+from datetime import UTC, date, datetime, timedelta, timezone, tzinfo
+from decimal import Decimal
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from planner.arrow.types import MAX_DECIMAL_DIGITS, decimal_digits, integer_fits, is_integer
+from runtime.spec.expressions import Constant, Value
+
+_INTEGER = re.compile(r"-?\d+")
+_DECIMAL = re.compile(r"-?(\d+\.\d*|\.\d+)")
+_EXPONENT = re.compile(r"-?(\d+\.?\d*|\.\d+)[eE][+-]?\d+")
+
+_DATE = re.compile(r"(\d{4})-(\d{1,2})-(\d{1,2})")
+_TIMESTAMP = re.compile(
+    r"(\d{4})-(\d{1,2})-(\d{1,2})"
+    r"(?:[ T](\d{1,2}):(\d{1,2}):(\d{1,2})(?:\.(\d{1,6}))?)?"
+    r"(Z|UTC|[+-]\d{2}:\d{2})?"
+)
+_OFFSET = re.compile(r"([+-])(\d{2}):(\d{2})")
+_LONGEST_OFFSET = timedelta(hours=18)
+
+_EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001  # a wall clock, as TIMESTAMP_NTZ is
+_MICROSECOND = timedelta(microseconds=1)
+
+_LARGEST_EXACT_FLOAT = 1 << 24
+_SPECIAL_DOUBLES = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
+
+
+def number_constant(text: str) -> Constant | None:
+    """A number as it is written, sign included; None if the scan has no type for it.
+
+    As `AstBuilder` types them: INT, else BIGINT, else DECIMAL for whole numbers; DECIMAL with a
+    point; DOUBLE with an exponent.
+
+    Example:
+        >>> number_constant("-0.10")
+        Constant(value=Decimal('-0.10'), type='decimal(2,2)')
+    """
+    if _INTEGER.fullmatch(text):
+        value = int(text)
+        for type_ in ("int", "bigint"):
+            if integer_fits(value, type_):
+                return Constant(value, type_)
+        return _decimal_constant(Decimal(text))
+    if _DECIMAL.fullmatch(text):
+        return _decimal_constant(Decimal(text))
+    if _EXPONENT.fullmatch(text):
+        number = float(text)
+        # Spark refuses what is out of range.
+        return Constant(number, "double") if math.isfinite(number) else None
+    return None
+
+
+def _decimal_constant(value: Decimal) -> Constant | None:
+    _, digits, exponent = value.as_tuple()
+    assert isinstance(exponent, int)  # a written number is finite
+    scale = -exponent
+    precision = max(len(str(int("".join(map(str, digits))))), scale)
+    if precision > MAX_DECIMAL_DIGITS:
+        return None
+    return Constant(value, f"decimal({precision},{scale})")
+
+
+def cast_number(value: Value, source: str, target: str) -> Value:
+    """`CAST(value AS target)` of an integer or a decimal, where that is exact or correctly rounded.
+
+    None for all else, such as an integer that does not fit: an error only in rows that get there.
+    """
+    digits = decimal_digits(target)
+    if isinstance(value, Decimal):
+        if target == "double":
+            return float(value)
+        return value if digits is not None and _fits(value, *digits) else None
+    if not isinstance(value, int) or not is_integer(source):
+        return None
+    if is_integer(target):
+        return value if integer_fits(value, target) else None
+    if target == "double" or (target == "float" and abs(value) <= _LARGEST_EXACT_FLOAT):
+        return float(value)
+    return Decimal(value) if digits is not None and _fits(Decimal(value), *digits) else None
+
+
+def cast_string(text: str, target: str, session_time_zone: str) -> Value:
+    """`CAST(text AS target)`: decimals, dates, timestamps, doubles that are no numbers.
+
+    None for all else, and for spellings that are left to Spark to read.
+    """
+    match target:
+        case "double":
+            return _SPECIAL_DOUBLES.get(text)
+        case "date":
+            return _days(text)
+        case "timestamp_ntz":
+            return _microseconds(text, None)
+        case "timestamp":
+            return _microseconds(text, session_time_zone)
+    digits = decimal_digits(target)
+    if digits is None or not (_INTEGER.fullmatch(text) or _is_decimal_text(text)):
+        return None
+    return Decimal(text) if _fits(Decimal(text), *digits) else None
+
+
+def _is_decimal_text(text: str) -> bool:
+    # `1.5e2BD` is a cast of the string '1.5e2'; exponents are kept small enough to write out
+    if _EXPONENT.fullmatch(text):
+        return abs(int(re.split("[eE]", text)[1])) <= MAX_DECIMAL_DIGITS
+    return _DECIMAL.fullmatch(text) is not None
+
+
+def _fits(value: Decimal, precision: int, scale: int) -> bool:
+    """Whether `value` is a DECIMAL(precision, scale) as it is, without rounding."""
+    _, digits, exponent = value.as_tuple()
+    assert isinstance(exponent, int)
+    # Zeros at the end need no place behind the point.
+    whole = int("".join(map(str, digits)))
+    while whole and exponent < -scale and whole % 10 == 0:
+        whole, exponent = whole // 10, exponent + 1
+    if whole == 0:
+        return True
+    return exponent >= -scale and len(str(whole)) + exponent <= precision - scale
+
+
+def _days(text: str) -> int | None:
+    """Days since 1970 of `yyyy-[m]m-[d]d`; None for Spark's other forms, and for no date."""
+    match = _DATE.fullmatch(text)
+    if match is None:
+        return None
+    try:
+        day = date(*map(int, match.groups()))
+    except ValueError:
+        return None
+    return (day - _EPOCH.date()).days
+
+
+def _microseconds(text: str, session_time_zone: str | None) -> int | None:
+    """Microseconds since 1970 of `yyyy-[m]m-[d]d[ [h]h:[m]m:[s]s[.u]][zone]`.
+
+    Without a session time zone the text is a wall clock and may name no zone. As in java.time, a
+    local time that occurs twice is the earlier instant, and one that is skipped moves on by what
+    was skipped: both follow from the offset that was in force before.
+
+    Returns:
+        None for Spark's other forms, and where this Python's time zones might not be Java's.
+    """
+    match = _TIMESTAMP.fullmatch(text)
+    if match is None:
+        return None
+    year, month, day, hour, minute, second = (int(part or 0) for part in match.groups()[:6])
+    micro = int((match[7] or "0").ljust(6, "0"))
+    try:
+        local = datetime(year, month, day, hour, minute, second, micro)  # noqa: DTZ001
+    except ValueError:
+        return None
+    wall_clock_us = (local - _EPOCH) // _MICROSECOND
+    if session_time_zone is None:
+        return wall_clock_us if match[8] is None else None
+    zone = time_zone(match[8] or session_time_zone)
+    if zone is None or (isinstance(zone, ZoneInfo) and local < _EPOCH):
+        # What is known of zones before 1970 differs from one distribution to the next.
+        return None
+    offset = local.replace(tzinfo=zone, fold=0).utcoffset()
+    assert offset is not None
+    return wall_clock_us - offset // _MICROSECOND
+
+
+def time_zone(name: str) -> tzinfo | None:
+    """The zone that Spark means by `name`; None if it may mean another than Python does."""
+    if name in ("Z", "UTC", "GMT", "Etc/UTC"):
+        return UTC
+    match = _OFFSET.fullmatch(name)
+    if match is not None:
+        offset = timedelta(hours=int(match[2]), minutes=int(match[3]))
+        if int(match[3]) >= 60 or offset > _LONGEST_OFFSET:
+            return None
+        return timezone(offset if match[1] == "+" else -offset)
+    # Java has abbreviations of its own, such as IST and EST.
+    if "/" not in name:
+        return None
+    try:
+        return ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        return None

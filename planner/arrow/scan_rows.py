@@ -1,0 +1,181 @@
+"""What lies between a local aggregate and its table, as expressions over the files' columns."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from sqlglot import exp
+
+from planner.arrow.calls import NotEvaluated, refuse
+from planner.arrow.expressions import to_arrow_expression
+from planner.catalog import Catalog, Schema
+from planner.nodes.logical import Filter, Node, Project, SqlQuery, TableScan
+from planner.sql.build import conjuncts, select_all_from, to_sql
+from planner.sql.parts import only_source
+from runtime.spec.expressions import Call, ColumnRef, Expression
+
+# What a column is made of, or why the scan cannot make it
+_Made = Expression | str
+
+_TOO_MUCH = "a query that does more than filter and project stands between it and the table"
+
+
+@dataclass(frozen=True)
+class ScanRows:
+    """The rows of a node, each column an expression over those of the files.
+
+    Attributes:
+        table: the table that is read.
+        of_table: what its columns are made of, by their names in lower case.
+        schema: the columns of the node.
+        columns: what they are made of, likewise.
+        filters: conditions of which all must be true for a row to count.
+        conditions: the same as the query says it, for EXPLAIN.
+        zone: the session's time zone, for timestamps written as text.
+    """
+
+    table: tuple[str, ...]
+    of_table: Mapping[str, _Made]
+    schema: Schema
+    columns: Mapping[str, _Made]
+    filters: tuple[Expression, ...]
+    conditions: tuple[exp.Expr, ...]
+    zone: str
+
+    def expression(self, expr: exp.Expr, *, has_tables: bool = True) -> Expression:
+        """An expression over the node's columns.
+
+        Args:
+            expr: the expression.
+            has_tables: whether what stands before a point in it may be a table.
+
+        Raises:
+            NotEvaluated: the scan does not evaluate it; the text says why.
+        """
+        found = to_arrow_expression(expr, self.schema, self.zone, has_tables=has_tables)
+        return refuse(found) if isinstance(found, str) else self.over_files(found)
+
+    def over_files(self, expression: Expression) -> Expression:
+        """The same over the files' columns of what is over the node's.
+
+        Raises:
+            NotEvaluated: it reads a column that the scan cannot make.
+        """
+        if isinstance(expression, Call):
+            args = tuple(self.over_files(arg) for arg in expression.args)
+            return expression if args == expression.args else replace(expression, args=args)
+        if not isinstance(expression, ColumnRef):
+            return expression
+        name, _, field = expression.name.partition(".")
+        made = self.columns[name.lower()]
+        if isinstance(made, str):
+            refuse(made)
+        if field:
+            if not isinstance(made, ColumnRef):
+                refuse(f"{expression.name} is a field of what is no column of the files")
+            return ColumnRef(f"{made.name}.{field}", expression.type)
+        if made.type != expression.type:
+            refuse(f"{expression.name} is {made.type.upper()} to the scan")
+        return made
+
+
+def rows_of_scan(node: Node, catalog: Catalog, zone: str) -> ScanRows:
+    """The rows of a node that filters and projects those of a table.
+
+    Args:
+        node: the node.
+        catalog: knows computed columns.
+        zone: the session's time zone.
+
+    Raises:
+        NotEvaluated: anything else stands in between, or the scan does not evaluate a filter.
+    """
+    match node:
+        case TableScan():
+            return _of_table(tuple(node.table.split(".")), node.schema, catalog, zone)
+        case Filter():
+            return _filtered(rows_of_scan(node.input, catalog, zone), node.conjuncts)
+        case Project():
+            below = rows_of_scan(node.input, catalog, zone)
+            made = {item.name.lower(): _made(item.expr, below) for item in node.items}
+            return replace(below, schema=node.schema, columns=made)
+        case SqlQuery():
+            return _of_query(node, catalog, zone)
+    refuse(f"{type(node).__name__} stands between the aggregate and the table")
+
+
+def _of_table(name: tuple[str, ...], schema: Schema, catalog: Catalog, zone: str) -> ScanRows:
+    physical: dict[str, _Made] = {
+        column.name.lower(): ColumnRef(column.name, column.type) for column in schema
+    }
+    rows = ScanRows(name, physical, schema, physical, (), (), zone)
+    computed = catalog.computed_columns(name)
+    of_table = physical | {key: _made(expr, rows, False) for key, expr in computed.items()}
+    return replace(rows, of_table=of_table, columns=of_table)
+
+
+def _of_query(node: SqlQuery, catalog: Catalog, zone: str) -> ScanRows:
+    """The rows of a text that filters and projects those of one table."""
+    table = only_source(node.query)
+    if not isinstance(table, exp.Table):
+        refuse(_TOO_MUCH)
+    of_relation = None if table.db else dict(node.relations).get(table.name)
+    if of_relation is not None:
+        below = rows_of_scan(of_relation, catalog, zone)
+    else:
+        name = tuple(part.name for part in table.parts)
+        plain = exp.Table(**{key: table.args.get(key) for key in ("this", "db", "catalog")})
+        below = _of_table(name, catalog.analyze(select_all_from(plain), {}), catalog, zone)
+    called = table.alias_or_name.lower()
+
+    def unqualified(part: exp.Expr) -> exp.Expr:
+        if not isinstance(part, exp.Column) or len(part.parts) == 1:
+            return part
+        first, *names = part.parts
+        if first.name.lower() != called:
+            return part
+        return exp.Column(**dict(zip(("this", "table", "db"), reversed(names), strict=False)))
+
+    own = node.query.unnest().transform(unqualified)
+    where = own.args.get("where")
+    below = _filtered(below, tuple(conjuncts(where and where.this)), has_tables=False)
+    items = [item.unalias() for item in own.expressions]
+    if len(items) == 1 and isinstance(items[0], exp.Star) and not any(items[0].args.values()):
+        return replace(below, schema=node.schema)
+    if len(items) != len(node.schema) or any(item.is_star for item in items):
+        refuse(_TOO_MUCH)
+    made: dict[str, _Made] = {}
+    for column, item in zip(node.schema, items, strict=True):
+        found = _made(item, below, False)
+        # what is not known may be an aggregate, or make several rows of one
+        if isinstance(found, str) and not isinstance(item, exp.Column):
+            refuse(found)
+        made[column.name.lower()] = found
+    return replace(below, schema=node.schema, columns=made)
+
+
+def _filtered(
+    rows: ScanRows, conditions: tuple[exp.Expr, ...], *, has_tables: bool = True
+) -> ScanRows:
+    filters = []
+    for condition in conditions:
+        try:
+            filters.append(rows.expression(condition, has_tables=has_tables))
+        except NotEvaluated as reason:
+            refuse(f"{to_sql(condition)}: {reason}")
+    return replace(
+        rows,
+        filters=(*rows.filters, *filters),
+        conditions=(*rows.conditions, *conditions),
+    )
+
+
+def _made(expr: exp.Expr, rows: ScanRows, has_tables: bool = True) -> _Made:
+    if isinstance(expr, exp.Column) and not expr.table:
+        # of any type: it may only be handed on, or a field of it be read
+        return rows.columns.get(expr.name.lower(), f"{to_sql(expr)} is no column of the scan")
+    try:
+        return rows.expression(expr, has_tables=has_tables)
+    except NotEvaluated as reason:
+        return str(reason)

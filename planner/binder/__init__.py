@@ -1,0 +1,1 @@
+"""SQL trees to logical plans."""

@@ -1,0 +1,404 @@
+"""AST to logical plan: window blocks become nodes, everything else stays SQL for Spark.
+
+A window block is a SELECT over one window table function. The binder walks a query from the
+inside out; what it turns into a node is replaced in the text around it by a placeholder relation,
+so that the text that is left, whatever it does, can be handed to Spark as it stands.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from sqlglot import exp
+
+from planner.aggregates.user import has_user_filters, mark_user_aggregates
+from planner.binder.distinct_windows import distinct_as_grouping
+from planner.binder.group_windows import rewrite_group_windows
+from planner.binder.join import bind_join
+from planner.binder.qualify import unfold_qualify
+from planner.binder.rank import bind_rank
+from planner.binder.semi_join import bind_semi_join
+from planner.binder.strict_flink import check_function, check_query
+from planner.binder.window_block import bind_aggregation, bind_regrouping, is_aggregation
+from planner.binder.window_function import (
+    partition_columns,
+    refuse_window_columns,
+    renamed_columns,
+    time_column,
+)
+from planner.binder.window_parameters import window_of
+from planner.catalog import Catalog, Schema
+from planner.nodes.logical import Node, SqlQuery, TableScan, WindowColumns, WindowTableFunction
+from planner.nodes.windows import window_properties
+from planner.sql.build import is_whole_star, relation, select_all_from, to_sql
+from planner.sql.flink_functions import rewrite_functions, round_time, rounded_times
+from planner.sql.names import with_ctes, with_late_name, without_idle_ctes
+from planner.sql.nodes import LEFT_OUT_HINTS, WINDOW_COLUMNS, WindowFunction, position_of, span_of
+from planner.sql.parts import only_window_function, parts_below, probe
+from planner.sql.table_options import refuse_options, with_options
+from planner.streams.refusals import refused_subquery
+from planner.streams.tables import stream_named
+from runtime.errors import AnalysisError
+from runtime.spec.table import Column
+from runtime.spec.windows import Session
+
+Scope = Mapping[str, exp.CTE]
+PLACEHOLDER = "__sqlwin_input_{}__"
+
+
+@dataclass(frozen=True)
+class Bound:
+    """A bound query.
+
+    Attributes:
+        plan: the logical plan.
+        notes: why window blocks were left to Spark, where they were.
+        is_rewritten: False if Spark can be given the text as the person wrote it.
+    """
+
+    plan: Node
+    notes: tuple[str, ...]
+    is_rewritten: bool
+
+
+def bind(query: exp.Query, sql: str, catalog: Catalog, strict: bool = False) -> Bound:
+    """The logical plan of a query.
+
+    Args:
+        query: the tree, in sqlwin's dialect; it is not changed.
+        sql: the text it was parsed from, for positions in errors.
+        catalog: where names are looked up.
+        strict: whether to refuse what Flink does not take.
+
+    Raises:
+        AnalysisError: a name, a type or a window does not fit.
+    """
+    binder = _Binder(sql, catalog, strict)
+    if strict:
+        check_query(query, sql)
+    original, query = query, query.copy()
+    has_hints = any(LEFT_OUT_HINTS in select.meta for select in query.find_all(exp.Select))
+    binder.rewritten = rewrite_functions(query) or has_hints
+    try:
+        plan = binder.bind_query(query, {})
+    except AnalysisError as error:
+        # Spark refuses a subquery over a stream as it refuses what is wrong: all of it at once
+        refused = refused_subquery(original, lambda t: stream_named(t, catalog) is not None)
+        if refused is not None and "subquery" in error.message:
+            raise refused.placed_in(sql) from error
+        raise with_late_name(error, original, sql) from error
+    return Bound(plan, tuple(dict.fromkeys(binder.notes)), binder.rewritten)
+
+
+class _Binder:
+    def __init__(self, sql: str, catalog: Catalog, strict: bool) -> None:
+        self.strict = strict
+        self.sql = sql
+        self.catalog = catalog
+        self.nodes: dict[str, Node] = {}
+        self.notes: list[str] = []
+        self.views: list[str] = []
+        self.rewritten = False
+
+    # -- queries -------------------------------------------------------------------------------
+
+    def bind_query(self, query: exp.Query, scope: Scope) -> Node:
+        """A query in the scope of some CTEs, as a node."""
+        lifted = self.lift(query, scope)
+        return self.whole_relation(lifted) or self.sql_query(lifted, scope)
+
+    def sql_query(self, query: exp.Query, scope: Scope, schema: Schema | None = None) -> SqlQuery:
+        """A node for text that has been lifted, with the CTEs it needs."""
+        query = with_ctes(query, scope)
+        relations = self.relations_in(query)
+        schema = schema or self.catalog.analyze(query, {n: node.schema for n, node in relations})
+        return SqlQuery(schema, query, relations)
+
+    def relations_in(self, query: exp.Expr) -> tuple[tuple[str, Node], ...]:
+        """The placeholders that a text mentions and what they stand for."""
+        names = dict.fromkeys(table.name for table in query.find_all(exp.Table))
+        return tuple((name, self.nodes[name]) for name in names if name in self.nodes)
+
+    def placeholder(self, node: Node) -> str:
+        """A name that stands for `node` in texts."""
+        for name, known in self.nodes.items():
+            if known is node:
+                return name
+        self.rewritten = True
+        name = PLACEHOLDER.format(len(self.nodes))
+        self.nodes[name] = node
+        return name
+
+    def lift(self, query: exp.Query, scope: Scope) -> exp.Query:
+        """The query with every window block in it replaced by a placeholder."""
+        if isinstance(query, exp.Subquery):
+            query.set("this", self.lift(query.this, scope))
+            return query
+        if isinstance(query, exp.Select):
+            query = self._without_qualify(query, scope)
+        mark_user_aggregates(query, self.catalog)
+        self.rewritten = self.rewritten or has_user_filters(query)
+        if isinstance(query, exp.Select):
+            rewrite_group_windows(query, self.sql)
+        scope = self._lift_ctes(query, scope)
+        for part in parts_below(query):
+            if isinstance(part, WindowFunction):
+                if part is not only_window_function(query):
+                    self._replace_window_function(part, scope)
+            elif isinstance(part, exp.Table):
+                self._expand_view(part, scope)
+            elif isinstance(part, exp.Query):
+                part.replace(self.lift(part, scope))
+        if not isinstance(query, exp.Select):
+            return query
+        for call in reversed(rounded_times(query)):  # the inner ones first
+            self.rewritten = True
+            round_time(call, self._type_of(call.expressions[0], query, scope), self.sql)
+        function = only_window_function(query)
+        if function is not None:
+            return self._lift_block(query, function, scope)
+        return self._lift_joins_and_ranks(query, scope)
+
+    def _lift_joins_and_ranks(self, query: exp.Select, scope: Scope) -> exp.Select:
+        """The query with joins of windows and rankings inside windows as nodes of their own."""
+        before = query
+        bound: exp.Select | str | None
+        while isinstance(bound := bind_join(query, self, scope), exp.Select):
+            query = bound
+        self._note(bound)
+        while isinstance(bound := bind_semi_join(query, self, scope), exp.Select):
+            query = bound
+        self._note(bound)
+        bound = bind_rank(query, self, scope)
+        if isinstance(bound, exp.Select):
+            query = bound
+        else:
+            self._note(bound)
+        if query is not before:
+            query = without_idle_ctes(query)
+        regrouped = bind_regrouping(query, self, scope)
+        if regrouped is None or isinstance(regrouped, str):
+            self._note(regrouped)
+            return query
+        lifted = select_all_from(relation(self.placeholder(regrouped)))
+        lifted.set("with_", query.args.get("with_"))
+        return without_idle_ctes(lifted)
+
+    def _without_qualify(self, query: exp.Select, scope: Scope) -> exp.Select:
+        """The query with QUALIFY as a condition around it, where it has one."""
+
+        def input_names() -> set[str]:
+            read = probe(query, exp.Star())
+            try:
+                return {c.name.lower() for c in self.bind_query(read, scope).schema}
+            except AnalysisError:
+                return set()  # Spark will say what is wrong
+
+        qualify = query.args.get("qualify")
+        if self.strict and qualify is not None and not qualify.find(exp.Window):
+            raise AnalysisError(
+                "QUALIFY must contain the function with OVER itself, in Flink "
+                "(sqlwin.strict-flink is on)",
+                position=position_of(qualify.this, self.sql),
+                sql=self.sql,
+                hint="write the function there in place of its name",
+            )
+        return unfold_qualify(query, input_names) or query
+
+    def _type_of(self, expr: exp.Expr, select: exp.Select, scope: Scope) -> str:
+        """Spark's type of an expression over what a SELECT reads; that of an instant if unknown."""
+        read = probe(select, expr.copy())
+        for function in list(read.find_all(WindowFunction)):
+            self._replace_window_function(function, scope)
+        try:
+            return self.sql_query(read, scope).schema[0].type
+        except AnalysisError:
+            return "timestamp"  # Spark will say what is wrong, or it is a column from outside
+
+    def _note(self, reason: str | None) -> None:
+        if reason is not None:
+            self.notes.append(reason)
+
+    def _lift_ctes(self, query: exp.Query, scope: Scope) -> Scope:
+        clause = query.args.get("with_")
+        if clause is None:
+            return scope
+        inner = dict(scope)
+        for cte in clause.expressions:
+            if clause.args.get("recursive"):
+                inner[cte.alias.lower()] = cte
+            cte.set("this", self.lift(cte.this, inner))
+            inner[cte.alias.lower()] = cte
+        return inner
+
+    def _lift_block(self, query: exp.Select, function: WindowFunction, scope: Scope) -> exp.Query:
+        """A window block as `SELECT * FROM placeholder`, or left as it is over its windows."""
+        node = self.window_function(function, scope)
+        grouped = distinct_as_grouping(query, window_properties(node))
+        if grouped is None and not is_aggregation(query):
+            self._put_placeholder(function, node)
+            return self._lift_joins_and_ranks(query, scope)
+        bound = bind_aggregation(grouped or query, function, node, self, scope)
+        if isinstance(bound, str):
+            self.notes.append(bound)
+            self._put_placeholder(function, node)
+            return query
+        with_clause = query.args.get("with_")
+        lifted = select_all_from(relation(self.placeholder(bound)))
+        if with_clause is not None:
+            lifted.set("with_", with_clause)
+        return lifted
+
+    def whole_relation(self, query: exp.Query) -> Node | None:
+        """The node behind `SELECT * FROM placeholder`, if the query is no more than that."""
+        select = query.unnest()
+        if not isinstance(select, exp.Select) or len(select.selects) != 1:
+            return None
+        if not is_whole_star(select.selects[0]):
+            return None
+        source = select.args.get("from_")
+        known = ("from_", "expressions", "with_")
+        others = [key for key, value in select.args.items() if value and key not in known]
+        if source is None or others:
+            return None
+        below = source.this
+        extras = ("joins", "laterals", "pivots", "sample")
+        if any(below.args.get(key) for key in extras):
+            return None
+        alias = below.args.get("alias")
+        if isinstance(below, exp.Subquery) and not (alias is not None and alias.columns):
+            return self.whole_relation(below.this)
+        return self.nodes.get(below.name) if isinstance(below, exp.Table) else None
+
+    # -- tables, views, CTEs -------------------------------------------------------------------
+
+    def _expand_view(self, table: exp.Table, scope: Scope) -> None:
+        """Put a view's query in the place of its name, so that its windows are seen."""
+        if not table.db and (table.name.lower() in scope or table.name in self.nodes):
+            refuse_options(table, "the name of a query", self.sql)
+            return
+        name = table_name(table)
+        query = self._view(name)
+        if query is None:
+            self._show_to_spark(table, with_options(table, name, self.catalog, self.sql))
+            return
+        refuse_options(table, "a view", self.sql)
+        self.rewritten = True
+        self.views.append(".".join(name).lower())
+        lifted = self.lift(query, {})
+        self.views.pop()
+        alias = table.args.get("alias") or exp.TableAlias(this=exp.to_identifier(table.name))
+        subquery = exp.Subquery(this=lifted, alias=alias)
+        for key in ("joins", "laterals", "pivots", "sample"):
+            if table.args.get(key):
+                subquery.set(key, table.args[key])
+        table.replace(subquery)
+
+    def _show_to_spark(self, table: exp.Table, name: tuple[str, ...]) -> None:
+        """A kept table under the name by which Spark knows it."""
+        shown = self.catalog.relation(name)
+        if shown is None or (len(name) == 1 and shown == name[0].lower()):
+            return
+        self.rewritten = True
+        if not table.args.get("alias"):
+            table.set("alias", exp.TableAlias(this=exp.to_identifier(table.name)))
+        table.set("this", exp.to_identifier(shown, quoted=True))
+        table.set("db", None)
+        table.set("catalog", None)
+
+    def _view(self, name: tuple[str, ...]) -> exp.Query | None:
+        if ".".join(name).lower() in self.views:
+            return None  # inside a view's own text its name means the table below it
+        query = self.catalog.view(name)
+        if query is not None:
+            rewrite_functions(query)
+        return query
+
+    def scan(self, table: exp.Table, scope: Scope) -> Node:
+        """The relation that `TABLE name` means in a window function."""
+        name = table_name(table)
+        if not table.db and table.name.lower() in scope:
+            refuse_options(table, "the name of a query", self.sql)
+            cte = scope[table.name.lower()]
+            whole = None if cte.args["alias"].columns else self.whole_relation(cte.this)
+            return whole or self.sql_query(select_all_from(relation(table.name)), scope)
+        view = self._view(name)
+        if view is not None:
+            refuse_options(table, "a view", self.sql)
+            self.views.append(".".join(name).lower())
+            node = self.bind_query(view, {})
+            self.views.pop()
+            return node
+        name = with_options(table, name, self.catalog, self.sql)
+        source = table.copy()
+        self._show_to_spark(source, name)
+        query = select_all_from(source)
+        schema = self.catalog.analyze(query, {})
+        return TableScan(schema, ".".join(name), query, self.catalog.connector(name))
+
+    # -- window functions ----------------------------------------------------------------------
+
+    def _replace_window_function(self, function: WindowFunction, scope: Scope) -> None:
+        self._put_placeholder(function, self.window_function(function, scope))
+
+    def _put_placeholder(self, function: WindowFunction, node: Node) -> None:
+        table = relation(self.placeholder(node))
+        alias = function.args.get("alias")
+        if alias is not None:
+            # the columns were renamed below already
+            table.set("alias", exp.TableAlias(this=alias.this))
+        elif isinstance(function.args["data"], exp.Table):
+            table.set("alias", exp.TableAlias(this=exp.to_identifier(function.args["data"].name)))
+        for key in ("joins", "laterals", "pivots", "sample"):
+            if function.args.get(key):
+                table.set(key, function.args[key])
+        function.replace(table)
+
+    def window_function(self, function: WindowFunction, scope: Scope) -> WindowTableFunction:
+        """The node of a window function over whatever its data is."""
+        window = window_of(function, self.sql)
+        if self.strict:
+            check_function(function, window, self.sql)
+        data = function.args["data"]
+        if isinstance(data, WindowFunction):
+            source: Node = self.window_function(data, scope)
+        elif isinstance(data, exp.Table):
+            source = self.scan(data, scope)
+        else:
+            source = self.bind_query(data.unnest(), scope)
+        time = time_column(function, source.schema, self.sql)
+        partition = partition_columns(function, source.schema, self.sql)
+        names = function.args.get("names")
+        if names:
+            columns = WindowColumns(*(name.name for name in names))
+        else:
+            refuse_window_columns(function, source.schema, self.sql)
+            columns = WindowColumns(*WINDOW_COLUMNS)
+        alias = function.args.get("alias")
+        if alias is not None and alias.columns:
+            old = [c.name for c in source.schema]
+            source, columns, time = renamed_columns(function, source, time, self.sql)
+            partition = tuple(source.schema[old.index(name)].name for name in partition)
+        if isinstance(window, Session):
+            window = replace(window, partition=partition)
+        added = (
+            Column(columns.start, "timestamp_ntz", False),
+            Column(columns.end, "timestamp_ntz", False),
+            Column(columns.time, time.type, False),
+        )
+        return WindowTableFunction(
+            source.schema + added,
+            source,
+            window,
+            time.name,
+            time.type,
+            columns,
+            place=span_of(function.this),
+            time_place=span_of(function.args["timecol"]),
+        )
+
+
+def table_name(table: exp.Table) -> tuple[str, ...]:
+    """The parts of a table's name."""
+    return tuple(part.name for part in table.parts) or (to_sql(table),)

@@ -1,0 +1,395 @@
+"""Group window functions, `GROUP BY TUMBLE(ts, INTERVAL '1' HOUR)`: into window table functions.
+
+This is the style of Flink before 1.13. The tree is rewritten before names are bound, so that one
+road leads to the windows whatever the spelling:
+
+    SELECT k, TUMBLE_END(ts, i), COUNT(*) FROM t GROUP BY TUMBLE(ts, i), k
+
+becomes
+
+    SELECT k, w$end AS window_end, COUNT(*) FROM TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), i))
+    GROUP BY w$start, w$end, k
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from sqlglot import exp
+
+from planner.aggregates.calls import canonical
+from planner.binder.grouping_sets import has_groupings
+from planner.sql.build import alias, bare_column, column, identifier, to_sql
+from planner.sql.intervals import fold_interval
+from planner.sql.nodes import GROUP_WINDOW_COLUMNS, WindowFunction, position_of
+from runtime.errors import AnalysisError
+
+# The parameters after the time column, in order
+_PARAMETERS = {"TUMBLE": ("size",), "HOP": ("slide", "size"), "SESSION": ("gap",)}
+
+# What follows the kind and `_`, and what an unnamed column is called that holds it
+_PROPERTIES = {
+    "START": "window_start",
+    "END": "window_end",
+    "ROWTIME": "window_time",
+    "PROCTIME": "window_proctime",
+}
+_AUXILIARIES = {f"{kind}_{prop}": (kind, prop) for kind in _PARAMETERS for prop in _PROPERTIES}
+
+# What other engines call them; their arguments are others
+_ELSEWHERE = {"TUMBLINGWINDOW": "TUMBLE", "HOPPINGWINDOW": "HOP", "SESSIONWINDOW": "SESSION"}
+
+ROWTIME = "$rowtime"
+
+_CLAUSES = ("having", "order", "sort", "qualify", "distribute", "cluster")
+
+
+def rewrite_group_windows(select: exp.Select, sql: str) -> None:
+    """Put a window table function in the place of a group window function, in the tree itself.
+
+    Raises:
+        AnalysisError: there are two of them, one has the wrong arguments, or an auxiliary function
+            such as TUMBLE_START has none that it belongs to.
+    """
+    group = select.args.get("group")
+    for key in group.expressions if group else []:
+        if isinstance(key, exp.Anonymous) and key.name.upper() in _ELSEWHERE:
+            kind = _ELSEWHERE[key.name.upper()]
+            usage = ", ".join(("ts", *(f"INTERVAL ... as the {p}" for p in _PARAMETERS[kind])))
+            raise AnalysisError(
+                f"{key.name} is a window of Azure Stream Analytics",
+                position=position_of(key, sql),
+                sql=sql,
+                hint=f"write GROUP BY {kind}({usage})",
+            )
+        if isinstance(key, exp.Anonymous) and key.name.upper() == "CUMULATE":
+            raise AnalysisError(
+                "CUMULATE has no form in GROUP BY",
+                position=position_of(key, sql),
+                sql=sql,
+                hint="FROM TABLE(CUMULATE(TABLE t, DESCRIPTOR(ts), step, size)) GROUP BY "
+                "window_start, window_end",
+            )
+    windows = [key for key in (group.expressions if group else []) if _kind(key) is not None]
+    if not windows:
+        _refuse_strays(select, None, sql)
+        return
+    if len(windows) > 1:
+        raise AnalysisError(
+            "GROUP BY holds two group window functions",
+            position=position_of(windows[1], sql),
+            sql=sql,
+            hint="put one window over the other: a subquery that groups by the first",
+        )
+    _Rewrite(select, windows[0], sql).run()
+
+
+def _kind(expr: exp.Expr) -> str | None:
+    """TUMBLE, HOP or SESSION if the expression is a call of that name."""
+    if not isinstance(expr, exp.Anonymous):
+        return None
+    kind = expr.name.upper()
+    return kind if kind in _PARAMETERS else None
+
+
+def _looks_like_window(expr: exp.Expr) -> bool:
+    """Whether a call outside of GROUP BY is meant as a window, not as a function of that name."""
+    return (
+        _kind(expr) is not None
+        and len(expr.expressions) > 1
+        and isinstance(expr.expressions[0], exp.Column)
+        and any(arg.find(exp.Interval) is not None for arg in expr.expressions[1:])
+    )
+
+
+def _calls_in(select: exp.Select, clauses: tuple[str, ...]) -> Iterator[exp.Anonymous]:
+    """Function calls in some clauses, those of subqueries left out."""
+    for clause in clauses:
+        value = select.args.get(clause)
+        for part in value if isinstance(value, list) else [value]:
+            if not isinstance(part, exp.Expr):
+                continue
+            found = part.walk(prune=lambda node: isinstance(node, exp.Query))
+            yield from [node for node in found if isinstance(node, exp.Anonymous)]
+
+
+def _refuse_strays(select: exp.Select, window: exp.Anonymous | None, sql: str) -> None:
+    """An error for group window functions that stand where they mean nothing."""
+    for call in _calls_in(select, ("expressions", "where", *_CLAUSES)):
+        known = _AUXILIARIES.get(call.name.upper())
+        if known is not None and window is None:
+            kind, _ = known
+            usage = ", ".join(("ts", *(f"<{p}>" for p in _PARAMETERS[kind])))
+            raise AnalysisError(
+                f"{call.name.upper()} belongs to a {kind} in GROUP BY, and there is none",
+                position=position_of(call, sql),
+                sql=sql,
+                hint=f"add GROUP BY {kind}({usage}), or group by the columns of TABLE({kind}(...))",
+            )
+        if _looks_like_window(call):
+            kind = call.name.upper()
+            raise AnalysisError(
+                f"{kind}(...) stands in GROUP BY or, as a table, in FROM; not here",
+                position=position_of(call, sql),
+                sql=sql,
+                hint=f"{kind}_START(...) and {kind}_END(...) say which window a row is about",
+            )
+
+
+@dataclass
+class _Rewrite:
+    """One SELECT and the window in its GROUP BY."""
+
+    select: exp.Select
+    window: exp.Anonymous
+    sql: str
+
+    def run(self) -> None:
+        self.kind = self.window.name.upper()
+        self._check_arguments()
+        where = self.select.args.get("where")
+        for call in _calls_in(self.select, ("where",)):
+            if call.name.upper() in _AUXILIARIES:
+                raise self._error(
+                    call,
+                    f"{call.name.upper()} is not known yet in WHERE, where rows are chosen",
+                    "a condition on windows stands in HAVING",
+                )
+        uses_time = self._replace_auxiliaries()
+        _refuse_strays(self.select, self.window, self.sql)
+        start, end, time = GROUP_WINDOW_COLUMNS
+        keys = [start, end, *([time] if uses_time else [])]
+        group = self.select.args["group"]
+        function = self._function([key for key in group.expressions if key is not self.window])
+        # only now: the columns of a join have got new names
+        others = [key for key in group.expressions if key is not self.window]
+        group.set("expressions", [*map(column, keys), *others])
+        self.select.set("from_", exp.From(this=function))
+        if self._has_several_sources:
+            for clause in ("joins", "laterals", "where"):
+                self.select.set(clause, None)
+        elif where is not None:
+            # a row that is left out is in no session either, so that WHERE is in the data then
+            self.select.set("where", None if self.kind == "SESSION" else where)
+
+    def _error(self, node: exp.Expr, message: str, hint: str) -> AnalysisError:
+        place = position_of(node, self.sql) or position_of(self.window, self.sql)
+        return AnalysisError(message, position=place, sql=self.sql, hint=hint)
+
+    def _check_arguments(self) -> None:
+        parameters = _PARAMETERS[self.kind]
+        if len(self.window.expressions) != len(parameters) + 1:
+            usage = ", ".join(("ts", *(f"INTERVAL ... as the {p}" for p in parameters)))
+            raise self._error(
+                self.window,
+                f"{self.kind} in GROUP BY takes {len(parameters) + 1} arguments, got "
+                f"{len(self.window.expressions)}",
+                f"GROUP BY {self.kind}({usage}); an offset takes TABLE({self.kind}(...))",
+            )
+        group = self.select.args["group"]
+        if self.kind == "SESSION" and has_groupings(group):
+            raise self._error(
+                self.window,
+                "SESSION in GROUP BY has no GROUPING SETS, CUBE or ROLLUP beside it",
+                "FROM TABLE(SESSION(TABLE t PARTITION BY k, DESCRIPTOR(ts), gap))",
+            )
+        if self.select.args.get("from_") is None:
+            raise self._error(self.window, f"{self.kind} needs a FROM", "name the table")
+
+    # -- auxiliary functions -------------------------------------------------------------------
+
+    def _replace_auxiliaries(self) -> bool:
+        """Window columns for TUMBLE_START and the like; True if the window's time is one."""
+        uses_time = False
+        roles = dict(zip(("START", "END", "ROWTIME"), GROUP_WINDOW_COLUMNS, strict=True))
+        for item in list(self.select.expressions):
+            if not isinstance(item, exp.Alias) and any(
+                call.name.upper() in _AUXILIARIES for call in item.find_all(exp.Anonymous)
+            ):
+                known = _AUXILIARIES.get(item.name.upper() if _is_call(item) else "")
+                name = _PROPERTIES[known[1]] if known else to_sql(item)
+                item.replace(alias(item, name))
+        for call in list(_calls_in(self.select, ("expressions", *_CLAUSES))):
+            known = _AUXILIARIES.get(call.name.upper())
+            if known is None:
+                continue
+            self._check_match(call, known[0])
+            if known[1] == "PROCTIME":
+                # PROCTIME(), which functions of Flink's have become by now
+                call.replace(exp.Anonymous(this="CURRENT_TIMESTAMP"))
+                continue
+            uses_time = uses_time or known[1] == "ROWTIME"
+            new = column(roles[known[1]])
+            place = position_of(call, self.sql)
+            if place is not None:
+                new.this.meta.update(start=place.offset, end=place.offset + place.length - 1)
+            call.replace(new)
+        return uses_time
+
+    def _check_match(self, call: exp.Anonymous, kind: str) -> None:
+        same = len(call.expressions) == len(self.window.expressions) and all(
+            _same_argument(a, b)
+            for a, b in zip(call.expressions, self.window.expressions, strict=True)
+        )
+        if kind != self.kind or not same:
+            arguments = ", ".join(to_sql(arg) for arg in self.window.expressions)
+            ending = call.name.upper().removeprefix(kind)
+            raise self._error(
+                call,
+                f"{call.name.upper()} does not match the {self.kind} in GROUP BY",
+                f"write {self.kind}{ending}({arguments})",
+            )
+
+    # -- the source ----------------------------------------------------------------------------
+
+    @property
+    def _has_several_sources(self) -> bool:
+        return any(self.select.args.get(key) for key in ("joins", "laterals"))
+
+    def _function(self, others: list[exp.Expr]) -> WindowFunction:
+        """The window table function over what stands in FROM."""
+        time = self.window.expressions[0]
+        data, name, computed = self._data(time, others)
+        this = exp.Var(this=self.kind)
+        this.meta.update(self.window.meta)
+        place = position_of(self.window, self.sql)
+        if place is not None:
+            this.meta.update(start=place.offset, end=place.offset + place.length - 1)
+        function = WindowFunction(
+            this=this,
+            data=data,
+            timecol=computed[0],
+            names=[identifier(column_name) for column_name in GROUP_WINDOW_COLUMNS],
+        )
+        if self.kind == "SESSION" and others:
+            # sessions of this style are those of a group, not of the whole table
+            function.set("partition", [exp.Column(this=key.copy()) for key in computed[1:]])
+        for parameter, value in zip(
+            _PARAMETERS[self.kind], self.window.expressions[1:], strict=True
+        ):
+            function.set(parameter, value.copy())
+        if name is not None:
+            function.set("alias", exp.TableAlias(this=identifier(name)))
+        return function
+
+    def _data(
+        self, time: exp.Expr, others: list[exp.Expr]
+    ) -> tuple[exp.Expr, str | None, list[exp.Identifier]]:
+        """The data, the name of it, and the names of the time column and of session keys."""
+        source = self.select.args["from_"].this
+        wanted = [time, *(others if self.kind == "SESSION" else [])]
+        if self._has_several_sources:
+            return self._joined(source, wanted)
+        name = source.alias_or_name or None
+        plain = [_plain_name(expr, name) for expr in wanted]
+        extras = ("joins", "laterals", "pivots", "sample", "when", "version")
+        table_alias = source.args.get("alias")
+        is_plain = not any(source.args.get(key) for key in extras) and not (
+            table_alias is not None and table_alias.columns
+        )
+        is_named = isinstance(source, exp.Subquery) or (
+            isinstance(source, exp.Table) and isinstance(source.this, exp.Identifier)
+        )
+        where = self.select.args.get("where") if self.kind == "SESSION" else None
+        if is_plain and is_named and all(plain) and where is None:
+            data = source.copy()
+            data.set("alias", None)
+            return data, name, [p for p in plain if p is not None]
+        names = [p or identifier(f"{ROWTIME}{i or ''}") for i, p in enumerate(plain)]
+        items: list[exp.Expr] = [exp.Star()]
+        items += [
+            alias(expr, new.name)
+            for expr, old, new in zip(wanted, plain, names, strict=True)
+            if old is None
+        ]
+        inner = exp.Select(expressions=items, from_=exp.From(this=source.copy()))
+        if where is not None:
+            inner.set("where", where.copy())
+        return exp.Subquery(this=inner), name, names
+
+    def _joined(
+        self, source: exp.Expr, wanted: list[exp.Expr]
+    ) -> tuple[exp.Expr, str | None, list[exp.Identifier]]:
+        """A join as a subquery of the columns that are read above it, each under one name."""
+        sources = [source, *(join.this for join in self.select.args.get("joins") or [])]
+        sources += self.select.args.get("laterals") or []
+        relations = {s.alias_or_name.lower() for s in sources}
+        names = [f"{ROWTIME}{i or ''}" for i in range(len(wanted))]
+        items = [alias(expr, name) for expr, name in zip(wanted, names, strict=True)]
+        self.window.set("expressions", [column(ROWTIME), *self.window.expressions[1:]])
+        taken: dict[str, exp.Expr] = {}
+        aliases = {i.alias.lower() for i in self.select.expressions if isinstance(i, exp.Alias)}
+        for clause in ("expressions", "group", *_CLAUSES):
+            value = self.select.args.get(clause)
+            for part in value if isinstance(value, list) else [value]:
+                if not isinstance(part, exp.Expr):
+                    continue
+                for col in list(part.find_all(exp.Column)):
+                    parts = list(col.parts)
+                    is_qualified = len(parts) > 1 and parts[0].name.lower() in relations
+                    is_alias = len(parts) == 1 and parts[0].name.lower() in aliases
+                    ours = parts[0].name in (*GROUP_WINDOW_COLUMNS, *names)
+                    if ours or (is_alias and clause in _CLAUSES):
+                        continue
+                    base = exp.Column(
+                        this=parts[is_qualified].copy(),
+                        table=parts[0].copy() if is_qualified else None,
+                    )
+                    name = _unique(parts[is_qualified].name, base, taken)
+                    new: exp.Expr = column(name)
+                    new.this.meta.update(parts[-1].meta)
+                    rest = parts[is_qualified + 1 :]
+                    if rest:
+                        new = exp.Dot.build([new, *(r.copy() for r in rest)])
+                    if col.parent is self.select and name != parts[-1].name:
+                        new = alias(new, parts[-1].name)
+                    col.replace(new)
+        items += [alias(expr, name) for name, expr in taken.items()]
+        inner = exp.Select(expressions=items, from_=exp.From(this=source.copy()))
+        for clause in ("joins", "laterals", "where"):
+            value = self.select.args.get(clause)
+            if isinstance(value, list):
+                inner.set(clause, [part.copy() for part in value])
+            elif value is not None:
+                inner.set(clause, value.copy())
+        return exp.Subquery(this=inner), None, [identifier(name) for name in names]
+
+
+def _is_call(expr: exp.Expr) -> bool:
+    return isinstance(expr, exp.Anonymous)
+
+
+def _plain_name(expr: exp.Expr, relation: str | None) -> exp.Identifier | None:
+    """The column's name, if the expression is one column of the relation and nothing else."""
+    expr = expr.unnest()
+    if not isinstance(expr, exp.Column) or not isinstance(expr.this, exp.Identifier):
+        return None
+    parts = list(expr.parts)
+    if len(parts) == 2 and relation and parts[0].name.lower() == relation.lower():
+        return expr.this.copy()
+    return expr.this.copy() if bare_column(expr) is not None else None
+
+
+def _unique(name: str, base: exp.Expr, taken: dict[str, exp.Expr]) -> str:
+    """A name for a column of a join that no other column has; the same column has one name."""
+    for known, expr in taken.items():
+        if canonical(expr) == canonical(base):
+            return known
+    candidate, number = name, 1
+    while candidate.lower() in {known.lower() for known in taken}:
+        candidate, number = f"{name}${number}", number + 1
+    taken[candidate] = base
+    return candidate
+
+
+def _same_argument(a: exp.Expr, b: exp.Expr) -> bool:
+    """Whether two arguments mean the same: by text, a column's table aside, or as intervals."""
+    if canonical(a) == canonical(b):
+        return True
+    if isinstance(a, exp.Column) and isinstance(b, exp.Column):
+        return a.name.lower() == b.name.lower()
+    try:
+        return fold_interval(a) == fold_interval(b)
+    except AnalysisError:
+        return False

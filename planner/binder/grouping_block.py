@@ -1,0 +1,239 @@
+"""A SELECT with GROUP BY as keys, aggregate calls, and what is computed around them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from sqlglot import exp
+
+from planner.aggregates.calls import aggregates_in, canonical, is_call, read_call
+from planner.binder.grouping_sets import Groupings, groupings_of, has_groupings
+from planner.binder.relations import Relations
+from planner.catalog import Schema, column_named
+from planner.nodes.logical import Aggregate, AggregateCall, NamedExpr, Node
+from planner.sql.build import alias, bare_column, column, relation
+from planner.sql.nodes import placed_like
+
+
+class GroupingBlock:
+    """One SELECT, its select list resolved against keys and aggregate calls.
+
+    `keys`, then `calls`, then `around` are asked, in this order.
+
+    Args:
+        select: the block.
+        source_alias: what it calls the relation that it reads.
+        windowed: that relation.
+        time_column: the column of it that FIRST_VALUE and LAST_VALUE go by.
+        schema: the columns of the block's result.
+
+    Attributes:
+        groupings: the grouping sets, where GROUP BY has them.
+        key_names: the names of the keys, by their canonical texts.
+        bits: by the same texts, what tells whether grouping sets leave a key out of a row.
+    """
+
+    def __init__(
+        self,
+        select: exp.Select,
+        source_alias: str | None,
+        windowed: Node,
+        time_column: str,
+        schema: Schema,
+    ) -> None:
+        self.select = select
+        self.source_alias = source_alias.lower() if source_alias else None
+        self.windowed = windowed
+        self.time_column = time_column
+        self.schema = schema
+        self.input_names = windowed.column_names
+        self.groupings: Groupings | None = None
+        self.key_names: dict[str, str] = {}
+        self._call_names: dict[str, str] = {}
+        self.bits: dict[str, exp.Expr] = {}
+        self.items = [self.plain(item.unalias()) for item in select.expressions]
+        self.aliases = {
+            item.alias.lower(): self.plain(item.this)
+            for item in select.expressions
+            if isinstance(item, exp.Alias)
+        }
+
+    def refusal(self) -> str | None:
+        """Why the block cannot become an Aggregate at all."""
+        group = self.select.args.get("group")
+        if group is not None and group.args.get("totals"):
+            return "WITH TOTALS is computed by Spark over rows"
+        if any(item.find(exp.Star) and not _only_counted_stars(item) for item in self.items):
+            return "the select list holds a *"
+        for key in ("qualify", "windows", "distinct"):
+            clause = self.select.args.get(key)
+            if clause is not None and (key != "distinct" or clause.args.get("on")):
+                return f"{key.upper()} is computed by Spark over rows"
+        if len(self.items) != len(self.schema):
+            return "the select list holds an expression that yields several columns"
+        return None
+
+    def plain(self, expr: exp.Expr) -> exp.Expr:
+        """The expression with columns named without the relation they come from."""
+
+        def bare(node: exp.Expr) -> exp.Expr:
+            if (
+                isinstance(node, exp.Column)
+                and node.table
+                and not node.args.get("db")
+                and node.table.lower() == self.source_alias
+                and node.table.lower() not in self.input_names
+            ):
+                unqualified = column(node.name)
+                unqualified.this.meta.update(node.this.meta)
+                return unqualified
+            return node
+
+        return expr.copy().transform(bare, copy=False)
+
+    def keys(self) -> list[NamedExpr] | str:
+        """The group keys, each under a name of its own."""
+        group = self.select.args.get("group")
+        if group is None:
+            return []
+        if group.args.get("all"):
+            exprs = [item for item in self.items if not aggregates_in(item)]
+        elif has_groupings(group):
+            self.groupings = groupings_of(group, lambda key: self._resolved_key(self.plain(key)))
+            exprs = list(self.groupings.keys)
+        else:
+            exprs = [self._resolved_key(self.plain(expr)) for expr in group.expressions]
+        keys: dict[str, NamedExpr] = {}
+        for expr in exprs:
+            if expr.find(exp.Query):
+                return "a subquery stands in GROUP BY"
+            known = column_named(self.windowed.schema, bare_column(expr) or "")
+            name = known.name if known else f"$f{len(keys)}"
+            keys.setdefault(canonical(expr), NamedExpr(name, expr))
+        self.key_names = {text: key.name for text, key in keys.items()}
+        return list(keys.values())
+
+    def _resolved_key(self, expr: exp.Expr) -> exp.Expr:
+        """GROUP BY 1 and GROUP BY alias mean the select list's expression."""
+        expr = expr.unnest()
+        if isinstance(expr, exp.Literal) and not expr.is_string:
+            return self.items[int(expr.name) - 1].copy()
+        name = bare_column(expr)
+        if name and name.lower() not in self.input_names and name.lower() in self.aliases:
+            return self.aliases[name.lower()].copy()
+        return expr
+
+    def calls(self, keys: list[NamedExpr]) -> list[AggregateCall]:
+        """The distinct aggregate calls of the block; named by their alias where they have one."""
+        taken = {key.name.lower() for key in keys}
+        calls: dict[str, AggregateCall] = {}
+        clauses: list[exp.Expr] = list(self.items)
+        for clause in ("having", "order", "sort"):
+            if self.select.args.get(clause):
+                clauses.append(self.plain(self.select.args[clause]))
+        aliases = {canonical(expr): name for name, expr in reversed(self.aliases.items())}
+        for node in (call for clause in clauses for call in aggregates_in(clause)):
+            key = canonical(node)
+            if key in calls:
+                continue
+            name = aliases.get(key, "")
+            if not name or name in taken or name in self.input_names:
+                name = f"$agg{len(calls)}"
+            taken.add(name)
+            calls[key] = read_call(node, name, self.time_column)
+            self._call_names[key] = name
+        return list(calls.values())
+
+    def around(
+        self,
+        aggregate: Aggregate,
+        relations: Relations,
+        scope: Mapping[str, exp.CTE],
+    ) -> Node | str:
+        """The SELECT around the aggregate: its items, HAVING, ORDER BY, LIMIT."""
+        known = aggregate.column_names
+        items = [
+            alias(self._post(item), column_.name)
+            for item, column_ in zip(self.items, self.schema, strict=True)
+        ]
+        outer = exp.Select(
+            expressions=items, from_=exp.From(this=relation(relations.placeholder(aggregate)))
+        )
+        having = self.select.args.get("having")
+        if having is not None:
+            condition = self._post(self._with_aliases(self.plain(having.this), known))
+            outer.set("where", exp.Where(this=condition))
+        for clause in ("order", "sort", "cluster", "distribute"):
+            if self.select.args.get(clause):
+                outer.set(clause, self._post(self.plain(self.select.args[clause])))
+        for clause in ("limit", "offset", "distinct", "hint"):
+            if self.select.args.get(clause):
+                outer.set(clause, self.select.args[clause].copy())
+        unknown = _unknown_columns(outer, known | {c.name.lower() for c in self.schema})
+        if unknown:
+            return f"`{unknown}` is read outside of the aggregates that are known here"
+        return relations.sql_query(outer, scope, self.schema)
+
+    def _post(self, expr: exp.Expr) -> exp.Expr:
+        """The expression over the aggregate's output columns."""
+        key = canonical(expr)
+        if isinstance(expr, exp.Anonymous) and expr.name.upper() == "GROUPING" and self.bits:
+            bit = self.bits.get(canonical(expr.expressions[0]) if expr.expressions else "")
+            if bit is not None:
+                return bit.copy()
+        if key in self.key_names:
+            return placed_like(column(self.key_names[key]), expr)
+        if key in self._call_names and is_call(expr):
+            return placed_like(column(self._call_names[key]), expr)
+        result = expr.copy()
+        for child in list(result.iter_expressions()):
+            if isinstance(child, exp.Query):
+                continue
+            if isinstance(result, exp.Window) and child is result.this:
+                # an OVER function is computed on the aggregated rows: only what it reads changes
+                inner = child.this if isinstance(child, exp.Filter | exp.IgnoreNulls) else child
+                for arg in list(inner.iter_expressions()):
+                    arg.replace(self._post(arg))
+                continue
+            child.replace(self._post(child))
+        return result
+
+    def _with_aliases(self, expr: exp.Expr, known: frozenset[str]) -> exp.Expr:
+        """HAVING may use the names of the select list, WHERE may not."""
+
+        def spelled_out(node: exp.Expr) -> exp.Expr:
+            name = bare_column(node) if isinstance(node, exp.Column) else None
+            if name and name.lower() not in self.input_names and name.lower() in self.aliases:
+                return exp.Paren(this=self.aliases[name.lower()].copy())
+            return node
+
+        return expr.transform(spelled_out)
+
+
+def _only_counted_stars(item: exp.Expr) -> bool:
+    """Whether every * in an expression is the argument of a function, as in COUNT(*)."""
+    return all(isinstance(star.parent, exp.Anonymous) for star in item.find_all(exp.Star))
+
+
+def _unknown_columns(outer: exp.Select, known: frozenset[str]) -> str | None:
+    """A column of the outer SELECT that neither the aggregate nor the select list provides."""
+
+    def in_subquery(node: exp.Expr) -> bool:
+        return node.parent_select is not outer
+
+    for col in outer.find_all(exp.Column):
+        if in_subquery(col) or isinstance(col.this, exp.Star):
+            continue
+        first = col.parts[0].name.lower()
+        if first not in known and not _is_lambda_variable(col):
+            return col.name
+    return None
+
+
+def _is_lambda_variable(col: exp.Column) -> bool:
+    parent = col.find_ancestor(exp.Lambda)
+    while parent is not None:
+        if any(arg.name.lower() == col.parts[0].name.lower() for arg in parent.expressions):
+            return True
+        parent = parent.find_ancestor(exp.Lambda)
+    return False

@@ -1,0 +1,179 @@
+"""GROUPING SETS, CUBE and ROLLUP: from the clause to sets of keys."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import chain, combinations, product
+
+from sqlglot import exp
+
+from planner.aggregates.calls import canonical
+from planner.sql.build import bare_column, column, literal, to_sql
+from planner.sql.nodes import Span, span_of
+from runtime.errors import AnalysisError
+
+# Names the id of a grouping set, as in Flink; no column of a person's begins with a dollar sign
+GROUPING_ID = "$e"
+
+_Set = tuple[exp.Expr, ...]
+
+
+@dataclass(frozen=True)
+class Groupings:
+    """What a GROUP BY with several groupings says.
+
+    Attributes:
+        keys: the distinct keys, in order of appearance.
+        sets: for each grouping the positions of its keys in `keys`.
+        place: where the keys of GROUPING SETS, CUBE and ROLLUP stand.
+    """
+
+    keys: tuple[exp.Expr, ...]
+    sets: tuple[frozenset[int], ...]
+    place: Span | None = None
+
+    def ids(self, positions: tuple[int, ...]) -> tuple[int, ...]:
+        """The id of each grouping: a bit for each key at `positions` that it leaves out.
+
+        The first key is the highest bit, as GROUPING_ID has it. Groupings that are written twice
+        are kept apart by higher bits.
+        """
+        seen: dict[int, int] = {}
+        ids = []
+        for kept in self.sets:
+            id_ = 0
+            for position in positions:
+                id_ = 2 * id_ + (position not in kept)
+            again = seen[id_] = seen.get(id_, -1) + 1
+            ids.append(id_ + (again << len(positions)))
+        return tuple(ids)
+
+
+def has_groupings(group: exp.Group) -> bool:
+    """Whether a GROUP BY groups rows several times."""
+    clauses = ("grouping_sets", "cube", "rollup")
+    nodes = (exp.GroupingSets, exp.Cube, exp.Rollup)
+    return any(group.args.get(clause) for clause in clauses) or any(
+        isinstance(key, nodes) for key in group.expressions
+    )
+
+
+def groupings_of(group: exp.Group, resolve: Callable[[exp.Expr], exp.Expr]) -> Groupings:
+    """The groupings of a GROUP BY, each key as `resolve` makes it.
+
+    Elements side by side multiply. In Hive's form, `GROUP BY a, b GROUPING SETS ((a), (b))` or
+    `GROUP BY a, b WITH ROLLUP`, the keys only say what the sets are about.
+    """
+    hive = [
+        clause
+        for name in ("grouping_sets", "cube", "rollup")
+        for clause in group.args.get(name) or []
+    ]
+    if hive:
+        parts = [_with_keys(clause, group.expressions) for clause in hive]
+    else:
+        parts = list(group.expressions)
+    sets = [tuple(chain(*chosen)) for chosen in product(*(_sets(part) for part in parts))]
+    order: dict[str, tuple[int, exp.Expr]] = {}
+    keys = [*group.expressions, *chain(*sets)] if hive else list(chain(*map(_leaves, parts)))
+    for key in keys:
+        resolved = resolve(key)
+        order.setdefault(canonical(resolved), (len(order), resolved))
+    positions = tuple(frozenset(order[canonical(resolve(k))][0] for k in kept) for kept in sets)
+    place = span_of(*group.find_all(exp.GroupingSets, exp.Cube, exp.Rollup))
+    return Groupings(tuple(expr for _, expr in order.values()), positions, place)
+
+
+def _with_keys(clause: exp.Expr, keys: list[exp.Expr]) -> exp.Expr:
+    """WITH ROLLUP and WITH CUBE name no keys of their own."""
+    if clause.expressions:
+        return clause
+    return type(clause)(expressions=[key.copy() for key in keys])
+
+
+def _composite(expr: exp.Expr) -> _Set:
+    """`(a, b)` as its parts; anything else as itself."""
+    if isinstance(expr, exp.Tuple):
+        return tuple(expr.expressions)
+    return (expr.unnest(),)
+
+
+def _sets(expr: exp.Expr) -> list[_Set]:
+    """The groupings that one element of GROUP BY stands for."""
+    if isinstance(expr, exp.GroupingSets):
+        return list(chain(*map(_sets, expr.expressions)))
+    parts = [_composite(part) for part in expr.expressions]
+    if isinstance(expr, exp.Rollup):
+        return [tuple(chain(*parts[:n])) for n in range(len(parts), -1, -1)]
+    if isinstance(expr, exp.Cube):
+        sizes = range(len(parts), -1, -1)
+        return [tuple(chain(*some)) for n in sizes for some in combinations(parts, n)]
+    return [_composite(expr)]
+
+
+def _leaves(expr: exp.Expr) -> list[exp.Expr]:
+    """The keys that an element names, in order."""
+    if isinstance(expr, exp.GroupingSets | exp.Rollup | exp.Cube):
+        return list(chain(*map(_leaves, expr.expressions)))
+    return list(_composite(expr))
+
+
+def check_grouping_calls(select: exp.Select, groupings: Groupings) -> None:
+    """GROUPING and GROUPING_ID ask about keys.
+
+    Raises:
+        AnalysisError: one asks about a column that is none; without a place.
+    """
+    keys = {bare_column(key) or canonical(key) for key in groupings.keys}
+    aliases = {item.alias for item in select.expressions if isinstance(item, exp.Alias)}
+    known = {name.lower() for name in keys | aliases}
+    for call in select.find_all(exp.Anonymous):
+        if call.name.upper() not in ("GROUPING", "GROUPING_ID"):
+            continue
+        for arg in call.expressions:
+            name = arg.name if isinstance(arg, exp.Column) else canonical(arg)
+            if isinstance(arg, exp.Column) and name.lower() not in known:
+                listed = ", ".join(to_sql(key) for key in groupings.keys)
+                raise AnalysisError(
+                    f"`{to_sql(call)}` asks about `{name}`, which is not among the group keys",
+                    hint=f"the keys are {listed}",
+                )
+
+
+def spell_out_grouping_ids(select: exp.Select, groupings: Groupings) -> None:
+    """GROUPING_ID(a, b) as a sum of GROUPING(a) and GROUPING(b), in the tree itself.
+
+    Spark wants all the keys in GROUPING_ID, in order, and means all of them where there are none;
+    Flink takes any.
+    """
+    for call in list(select.find_all(exp.Anonymous)):
+        if call.name.upper() != "GROUPING_ID":
+            continue
+        total: exp.Expr = exp.Cast(this=literal(0), to=exp.DataType.build("bigint"))
+        for arg in call.expressions or groupings.keys:
+            bit = exp.Anonymous(this="GROUPING", expressions=[arg.copy()])
+            total = exp.Add(
+                this=exp.Paren(this=exp.Mul(this=exp.Paren(this=total), expression=literal(2))),
+                expression=bit,
+            )
+        new: exp.Expr = exp.Paren(this=total)
+        if call.parent is select:
+            name = exp.Identifier(this=to_sql(call).lower(), quoted=True)
+            new = exp.Alias(this=new, alias=name)
+        call.replace(new)
+
+
+def grouping_bit(position: int, n_keys: int) -> exp.Expr:
+    """GROUPING of the key at `position` among the `n_keys` that the id has bits for."""
+    shifted = exp.Anonymous(
+        this="SHIFTRIGHT", expressions=[column(GROUPING_ID), literal(n_keys - 1 - position)]
+    )
+    return exp.Cast(
+        this=exp.Mod(this=shifted, expression=literal(2)), to=exp.DataType.build("tinyint")
+    )
+
+
+def never_grouped_away() -> exp.Expr:
+    """GROUPING of a key that is in every grouping."""
+    return exp.Cast(this=literal(0), to=exp.DataType.build("tinyint"))

@@ -1,0 +1,200 @@
+"""The two sides of a join of windows: what their columns are called, and what joins them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from sqlglot import exp
+
+from planner.nodes.logical import AttachedWindow, NamedExpr, Node, Project, WindowJoin
+from planner.sql.build import column, conjunction
+from planner.sql.nodes import Span, joined
+from runtime.spec.table import Column
+
+# Of these joins only the left side's columns come out
+_LEFT_ALONE = ("LeftSemi", "LeftAnti")
+
+
+@dataclass(frozen=True)
+class Side:
+    """A relation of a FROM clause: the node behind it and what it is called."""
+
+    node: Node
+    name: str
+    attached: AttachedWindow
+
+
+class Sides:
+    """The two sides of a join under names that are all different.
+
+    Args:
+        left: the one side.
+        right: the other.
+        join_type: as `WindowJoin` has it.
+        using: columns in lower case that the join makes one of, of those of both sides.
+    """
+
+    def __init__(
+        self, left: Side, right: Side, join_type: str, using: tuple[str, ...] = ()
+    ) -> None:
+        self.left, self.right, self.join_type, self.using = left, right, join_type, using
+        self.left_names = {c.name.lower(): c.name for c in left.node.schema}
+        taken = set(self.left_names)
+        self.right_names: dict[str, str] = {}
+        for c in right.node.schema:
+            name, number = c.name, 0
+            others = {other.name.lower() for other in right.node.schema} - {c.name.lower()}
+            while name.lower() in taken or (name != c.name and name.lower() in others):
+                name, number = f"{c.name}{number}", number + 1
+            taken.add(name.lower())
+            self.right_names[c.name.lower()] = name
+
+    @property
+    def names(self) -> tuple[dict[str, str], dict[str, str]]:
+        """The new names of both sides' columns by the old ones in lower case."""
+        return self.left_names, self.right_names
+
+    def equalities(self) -> list[exp.Expr]:
+        """What USING says, as conditions."""
+        return [
+            exp.EQ(this=column(self.left_names[name]), expression=column(self.right_names[name]))
+            for name in self.using
+        ]
+
+    def shared(self, name: str) -> exp.Expr:
+        """The one column that USING makes of both sides'."""
+        left, right = column(self.left_names[name]), column(self.right_names[name])
+        if self.join_type == "FullOuter":
+            return exp.Anonymous(this="COALESCE", expressions=[left, right])
+        return right if self.join_type == "RightOuter" else left
+
+    def all_columns(self) -> list[exp.Expr]:
+        """What `*` means: the columns of USING first, then the others of each side."""
+        names = (self.left_names,) if self.join_type in _LEFT_ALONE else self.names
+        others = [new for side in names for old, new in side.items() if old not in self.using]
+        return [*map(self.shared, self.using), *map(column, others)]
+
+    def resolve(self, expr: exp.Expr) -> exp.Expr | None:
+        """The expression over the names of both sides; None if a column is not theirs alone."""
+        result: exp.Expr = exp.Paren(this=expr.copy())
+        for col in list(result.find_all(exp.Column)):
+            if isinstance(col.this, exp.Star):
+                return None
+            new = self.column(col)
+            if new is None:
+                return None
+            col.replace(new)
+        return result.unnest()
+
+    def column(self, col: exp.Column) -> exp.Expr | None:
+        """A column under its new name; fields of a struct stay fields."""
+        parts = list(col.parts)
+        owners = [
+            names
+            for side, names in ((self.left, self.left_names), (self.right, self.right_names))
+            if len(parts) > 1 and parts[0].name.lower() == side.name.lower()
+        ]
+        if owners:
+            parts = parts[1:]
+        elif parts[0].name.lower() in self.using:
+            shared = self.shared(parts[0].name.lower())
+            for col in shared.find_all(exp.Column):
+                col.this.meta.update(parts[-1].meta)
+            fields = [part.copy() for part in parts[1:]]
+            return exp.Dot.build([shared, *fields]) if fields else shared
+        else:
+            owners = [
+                names
+                for names in (self.left_names, self.right_names)
+                if parts[0].name.lower() in names
+            ]
+        if len(owners) != 1 or parts[0].name.lower() not in owners[0]:
+            return None
+        new: exp.Expr = column(owners[0][parts[0].name.lower()])
+        new.this.meta.update(parts[-1].meta)
+        return exp.Dot.build([new, *(p.copy() for p in parts[1:])]) if len(parts) > 1 else new
+
+    def join(self, parts: list[exp.Expr], spans: list[Span | None]) -> WindowJoin | str:
+        """The node of a join on these conditions, or why it is none of windows.
+
+        `spans` tells where each of the conditions stands.
+        """
+        left_window, right_window = self.left.attached, _renamed_window(self)
+        windows, keys, key_places, rest = [], [], [], []
+        for part, span in zip(parts, spans, strict=True):
+            pair = self._pair(part)
+            if pair is None:
+                rest.append(part)
+                continue
+            roles = left_window.role_of(pair[0]), right_window.role_of(pair[1])
+            if roles[0] is not None and roles[0] == roles[1]:
+                windows.append((roles[0], pair))
+            else:
+                keys.append(pair)
+                key_places.append(span)
+        if not left_window.identified_by(frozenset(role for role, _ in windows)):
+            ends = left_window.end or left_window.start or "window_end"
+            if self.using:
+                return f"USING does not name {ends}: Spark joins all rows"
+            return f"ON does not say that {ends} of both sides is equal: Spark joins all rows"
+        left, right = self.left.node, self._renamed_right()
+        semi = self.join_type in _LEFT_ALONE
+        outer_left = self.join_type in ("RightOuter", "FullOuter")
+        outer_right = self.join_type in ("LeftOuter", "FullOuter")
+        schema = tuple(replace(c, nullable=c.nullable or outer_left) for c in left.schema)
+        if not semi:
+            schema += tuple(replace(c, nullable=c.nullable or outer_right) for c in right.schema)
+        return WindowJoin(
+            schema,
+            left,
+            right,
+            self.join_type,
+            left_window,
+            right_window,
+            tuple(pair for _, pair in windows),
+            tuple(keys),
+            conjunction(rest),
+            key_places=tuple(key_places),
+            place=joined(spans),
+        )
+
+    def _pair(self, part: exp.Expr) -> tuple[str, str] | None:
+        """`l = r` or `r = l` as names of the two sides."""
+        if not isinstance(part, exp.EQ):
+            return None
+        names = [
+            side.name if isinstance(side, exp.Column) and not side.table else None
+            for side in (part.this.unnest(), part.expression.unnest())
+        ]
+        lefts, rights = set(self.left_names.values()), set(self.right_names.values())
+        for a, b in (names, names[::-1]):
+            if a in lefts and b in rights and a is not None and b is not None:
+                return a, b
+        return None
+
+    def _renamed_right(self) -> Node:
+        node = self.right.node
+        new = tuple(
+            Column(self.right_names[c.name.lower()], c.type, c.nullable) for c in node.schema
+        )
+        if new == node.schema:
+            return node
+        items = tuple(
+            NamedExpr(to.name, column(c.name)) for to, c in zip(new, node.schema, strict=True)
+        )
+        return Project(new, node, items)
+
+
+def _renamed_window(sides: Sides) -> AttachedWindow:
+    window, names = sides.right.attached, sides.right_names
+
+    def new(name: str | None) -> str | None:
+        return None if name is None else names[name.lower()]
+
+    return AttachedWindow(
+        window.spec,
+        new(window.start),
+        new(window.end),
+        new(window.time),
+        tuple(names[name.lower()] for name in window.times),
+    )

@@ -1,0 +1,138 @@
+"""QUALIFY as a condition around the query: so rankings in it are seen, and what is below them too.
+
+    SELECT items FROM ... QUALIFY ROW_NUMBER() OVER (...) <= 3 ORDER BY ... LIMIT ...
+
+becomes
+
+    SELECT * EXCEPT ($qualify0) FROM (SELECT items, ROW_NUMBER() OVER (...) AS $qualify0 FROM ...)
+    WHERE $qualify0 <= 3 ORDER BY ... LIMIT ...
+
+What the conditions and ORDER BY read and the select list has not becomes a column of the inner
+query that the outer one leaves out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+
+from sqlglot import exp
+
+from planner.aggregates.calls import aggregates_in, canonical
+from planner.sql.build import alias, column, identifier
+
+_HIDDEN = "$qualify{}"
+# What is done to the rows that the condition has left
+_AFTER = ("order", "limit", "offset", "distinct")
+
+
+def unfold_qualify(
+    select: exp.Select, input_names: Callable[[], Collection[str]]
+) -> exp.Select | None:
+    """The SELECT with its QUALIFY as a WHERE around it; None if it has none to unfold.
+
+    Args:
+        select: the SELECT, which is not changed.
+        input_names: the names of the columns that it reads, in lower case; asked for only where an
+            alias of the select list stands inside of OVER, where such a column goes before it.
+    """
+    qualify = select.args.get("qualify")
+    if qualify is None or any(select.args.get(key) for key in ("into", "sort")):
+        return None
+    if not any(part.find(exp.Window) for part in (qualify, *select.expressions)):
+        return None  # Spark says that a QUALIFY needs a function with OVER
+    return _Unfolding(select, input_names).result()
+
+
+class _Unfolding:
+    def __init__(self, select: exp.Select, input_names: Callable[[], Collection[str]]) -> None:
+        self._select = select
+        self._input_names = input_names
+        items = select.expressions
+        self._aliases = {item.alias.lower(): item.this for item in items if item.alias}
+        self._outputs = {item.alias_or_name.lower() for item in items} - {"", "*"}
+        self._has_star = any(isinstance(item, exp.Star) for item in items)
+        self._hidden: list[exp.Alias] = []
+
+    def result(self) -> exp.Select:
+        """The SELECT around the SELECT."""
+        select = self._select
+        condition = self._outside(select.args["qualify"].this.copy())
+        after = {key: select.args[key].copy() for key in _AFTER if select.args.get(key)}
+        if "order" in after:
+            for ordered in after["order"].expressions:
+                if not isinstance(ordered.this.unnest(), exp.Literal):
+                    ordered.set("this", self._outside(ordered.this))
+        inner = select.copy()
+        for key in ("qualify", "with_", *_AFTER):
+            inner.set(key, None)
+        inner.set("expressions", [*inner.expressions, *self._hidden])
+        outer = exp.Select(
+            expressions=self._visible(),
+            from_=exp.From(this=exp.Subquery(this=inner)),
+            where=exp.Where(this=condition),
+            **after,
+        )
+        if select.args.get("with_"):
+            outer.set("with_", select.args["with_"].copy())
+        return outer
+
+    def _visible(self) -> list[exp.Expr]:
+        """The select list without what was hidden in it."""
+        if not self._hidden:
+            return [exp.Star()]
+        names = [item.alias_or_name for item in self._select.expressions]
+        if all(names) and "*" not in names and len({n.lower() for n in names}) == len(names):
+            return [column(name) for name in names]
+        left_out = [identifier(hidden.alias) for hidden in self._hidden]
+        return [exp.Star(**{"except_": left_out})]
+
+    def _outside(self, expr: exp.Expr) -> exp.Expr:
+        """An expression over the inner query's columns."""
+        if isinstance(expr, exp.Query):
+            return expr
+        if isinstance(expr, exp.Window):
+            return self._hide(self._with_aliases(expr))
+        if isinstance(expr, exp.Column) and self._is_output(expr):
+            return expr
+        parts = [p for p in expr.walk() if isinstance(p, exp.Window | exp.Column)]
+        if not parts and not aggregates_in(expr):
+            return expr
+        is_inside = not any(isinstance(p, exp.Window) or self._is_output(p) for p in parts)
+        if is_inside and not isinstance(expr, exp.Connector | exp.Not | exp.Paren):
+            return self._hide(expr)
+        for child in list(expr.iter_expressions()):
+            child.replace(self._outside(child.copy()))
+        return expr
+
+    def _is_output(self, expr: exp.Expr) -> bool:
+        is_known = expr.name.lower() in self._outputs or self._has_star
+        return isinstance(expr, exp.Column) and not expr.table and is_known
+
+    def _hide(self, expr: exp.Expr) -> exp.Expr:
+        """A column of the inner query with this value, one of the select list if there is one."""
+        text = canonical(expr)
+        for item in (*self._select.expressions, *self._hidden):
+            if isinstance(item, exp.Alias) and canonical(item.this) == text:
+                return column(item.alias)
+        name = _HIDDEN.format(len(self._hidden))
+        self._hidden.append(alias(expr, name))
+        return column(name)
+
+    def _with_aliases(self, over: exp.Expr) -> exp.Expr:
+        """A function with OVER in which aliases of the select list are spelled out."""
+        names = {c.name.lower() for c in over.find_all(exp.Column) if not c.table}
+        used = {name for name in names & self._aliases.keys() if not _is(self._aliases[name], name)}
+        if used:
+            used -= set(self._input_names())
+
+        def spelled_out(node: exp.Expr) -> exp.Expr:
+            is_alias = isinstance(node, exp.Column) and not node.table
+            if is_alias and node.name.lower() in used:
+                return exp.Paren(this=self._aliases[node.name.lower()].copy()).unnest()
+            return node
+
+        return over.copy().transform(spelled_out)
+
+
+def _is(expr: exp.Expr, name: str) -> bool:
+    return isinstance(expr, exp.Column) and str(expr.name).lower() == name

@@ -1,0 +1,178 @@
+"""`sqlwin.strict-flink`: what Flink 2.3 does not take is an error, with the way out."""
+
+from __future__ import annotations
+
+import re
+
+from sqlglot import exp
+
+from planner.nodes.logical import Node, WindowAggregate, WindowRank, WindowTableFunction
+from planner.sql.build import to_sql
+from planner.sql.intervals import render_duration
+from planner.sql.nodes import BEHIND, LENIENCIES, Leniency, WindowFunction, position_of
+from runtime.errors import AnalysisError, Position
+from runtime.spec.windows import Hop, Session, Tumble, Window
+
+_PARAMETERS = ("size", "slide", "step", "gap", "offset")
+_UNITS = frozenset("SECOND MINUTE HOUR DAY WEEK".split())
+_CALENDAR = frozenset("MONTH QUARTER YEAR".split())
+_FIELDS = re.compile(r"^\s*[+-]?\s*(\d+)")
+_PRECISION = re.compile(r"\(\s*(\d+)")
+
+# Digits of the first field of an interval unless a precision is given
+_DEFAULT_PRECISION = 2
+
+
+def check_query(query: exp.Query, sql: str) -> None:
+    """Refuse what stands behind a query and Flink would not read.
+
+    Raises:
+        AnalysisError: with the place in the text.
+    """
+    behind = query.meta.get(BEHIND)
+    if isinstance(behind, Leniency):
+        place = Position.at(sql, behind.start, behind.end - behind.start + 1)
+        raise AnalysisError(_said(behind.message), position=place, sql=sql, hint=behind.hint)
+
+
+def check_function(function: WindowFunction, window: Window, sql: str) -> None:
+    """Refuse a call that Flink would not read or not accept.
+
+    Args:
+        function: the call as it was written.
+        window: the window it describes.
+        sql: the text of the statement.
+
+    Raises:
+        AnalysisError: with the place in the text, and with what Flink takes.
+    """
+    for lenient in function.meta.get(LENIENCIES, ()):
+        assert isinstance(lenient, Leniency)
+        place = None
+        if position_of(function.this, sql) is not None:  # not in a view's text
+            place = Position.at(sql, lenient.start, lenient.end - lenient.start + 1)
+        raise AnalysisError(_said(lenient.message), position=place, sql=sql, hint=lenient.hint)
+    if function.args.get("emitonlyonupdate") is not None:
+        raise _refusal(
+            "CUMULATE has no EMITONLYONUPDATE",
+            function.args["emitonlyonupdate"],
+            sql,
+            "leave it out",
+        )
+    for parameter in _PARAMETERS:
+        if function.args.get(parameter) is not None:
+            _check_interval(function.args[parameter], sql)
+    if isinstance(window, Tumble) and abs(window.offset_us) >= window.size_us:
+        rest = window.offset_us % window.size_us
+        raise _refusal(
+            f"an offset of TUMBLE is shorter than its size, {render_duration(window.size_us)}",
+            function.args["offset"],
+            sql,
+            f"the same windows have the offset {render_duration(rest)}",
+        )
+
+
+def _said(message: str) -> str:
+    return f"{message}, in Flink (sqlwin.strict-flink is on)"
+
+
+def _refusal(message: str, node: exp.Expr, sql: str, hint: str) -> AnalysisError:
+    return AnalysisError(_said(message), position=position_of(node, sql), sql=sql, hint=hint)
+
+
+def _check_interval(expr: exp.Expr, sql: str) -> None:
+    """Flink takes one literal, with a quoted value and one of its units."""
+    if not isinstance(expr, exp.Interval):
+        raise _refusal(
+            f"a window takes INTERVAL literals, not {to_sql(expr)}",
+            expr,
+            sql,
+            "write one literal, such as INTERVAL '10' MINUTE",
+        )
+    value, unit = expr.this, expr.args.get("unit")
+    value = value.this if isinstance(value, exp.Neg) else value
+    if unit is None:
+        raise _refusal("the unit stands after the quotes", expr, sql, "write INTERVAL '10' MINUTE")
+    first = unit.this.name if isinstance(unit, exp.IntervalSpan) else unit.name
+    name = first.upper().removesuffix("S")
+    if not (isinstance(value, exp.Literal) and value.is_string):
+        raise _refusal(
+            "the value of an INTERVAL is quoted",
+            expr,
+            sql,
+            f"write INTERVAL '{to_sql(value)}' {name}",
+        )
+    if name in _CALENDAR:
+        raise _refusal(
+            "windows are of weeks, days, hours, minutes and seconds; not of months or years",
+            expr,
+            sql,
+            "take days, or switch sqlwin.strict-flink off",
+        )
+    if name not in _UNITS:
+        part = "'0.25' SECOND for 250 milliseconds"
+        raise _refusal(f"there is no unit {first.upper()}", expr, sql, f"write INTERVAL {part}")
+    _check_precision(expr, value.name, name, sql)
+
+
+def _check_precision(expr: exp.Expr, value: str, unit: str, sql: str) -> None:
+    found = _FIELDS.match(value)
+    place = position_of(expr, sql)
+    if found is None or place is None:
+        return
+    digits = len(found[1])
+    text = sql[place.offset : place.offset + place.length]
+    # the unit's precision follows the last quote, and may stand after the part that was placed
+    given = _PRECISION.search(text[text.rfind("'") :] + sql[place.offset + place.length :][:6])
+    if digits > (int(given[1]) if given else _DEFAULT_PRECISION):
+        raise _refusal(
+            f"INTERVAL '{value}' {unit} has more than {_DEFAULT_PRECISION} digits",
+            expr,
+            sql,
+            f"write INTERVAL '{value}' {unit}({digits})",
+        )
+
+
+def check_plan(plan: Node, is_stream: bool) -> None:
+    """Refuse windows that Flink has only in the other mode, or not at all.
+
+    Args:
+        plan: the optimised logical plan.
+        is_stream: whether it reads a stream.
+
+    Raises:
+        AnalysisError: without a place: the plan does not know it.
+    """
+    window = getattr(plan, "window", None)
+    if isinstance(window, Session) and not is_stream:
+        raise AnalysisError(
+            _said("SESSION windows run on streams alone"), hint="switch sqlwin.strict-flink off"
+        )
+    if isinstance(plan, WindowAggregate):
+        _check_aggregate(plan, is_stream)
+    if isinstance(plan, WindowRank) and is_stream and plan.rank_type != "ROW_NUMBER":
+        raise AnalysisError(
+            _said(f"{plan.rank_type} ranks no windows of a stream"), hint="write ROW_NUMBER"
+        )
+    for child in plan.inputs:
+        check_plan(child, is_stream)
+
+
+def _check_aggregate(node: WindowAggregate, is_stream: bool) -> None:
+    window = node.window
+    if isinstance(window, Hop) and is_stream and window.size_us % window.slide_us:
+        raise AnalysisError(
+            _said(
+                f"the size of HOP, {render_duration(window.size_us)}, must be a multiple of its "
+                f"slide, {render_duration(window.slide_us)}"
+            ),
+            hint="take such a slide, or switch sqlwin.strict-flink off",
+        )
+    below = node.input
+    while len(below.inputs) == 1 and not isinstance(below, WindowTableFunction | WindowAggregate):
+        below = below.inputs[0]
+    if isinstance(below, WindowTableFunction):
+        raise AnalysisError(
+            _said("a window over the rows of another window cannot be aggregated"),
+            hint="aggregate the inner windows first, and take their window_time",
+        )

@@ -1,0 +1,225 @@
+"""A SELECT with GROUP BY over one window function: into Aggregate and what is computed around it.
+
+    SELECT post-expressions FROM (Aggregate of keys and calls) WHERE having ORDER BY ... LIMIT ...
+
+The part around the aggregate stays one SELECT for Spark. Where a block holds something that has no
+place in an Aggregate node, the binder says so and leaves the whole block to Spark.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from sqlglot import exp
+
+from planner.aggregates.calls import aggregates_in
+from planner.binder.distinct_windows import distinct_as_grouping
+from planner.binder.grouping_block import GroupingBlock
+from planner.binder.grouping_sets import (
+    check_grouping_calls,
+    groupings_of,
+    has_groupings,
+    spell_out_grouping_ids,
+)
+from planner.binder.groupings import expand_groupings
+from planner.binder.join import side_of
+from planner.binder.relations import Relations
+from planner.nodes.logical import (
+    Aggregate,
+    AggregateCall,
+    Filter,
+    NamedExpr,
+    Node,
+    WindowTableFunction,
+)
+from planner.sql.build import alias, column_names, conjuncts, identifier, relation
+from planner.sql.nodes import WindowFunction, span_of
+from planner.streams.tables import streams_of
+from runtime.spec.windows import Session
+
+
+def is_aggregation(select: exp.Select) -> bool:
+    """Whether a SELECT groups rows: by GROUP BY, or by an aggregate in it."""
+    if select.args.get("group"):
+        return True
+    clauses = [*select.expressions, select.args.get("having"), select.args.get("order")]
+    return any(aggregates_in(clause) for clause in clauses if clause is not None)
+
+
+def bind_aggregation(
+    select: exp.Select,
+    function: WindowFunction,
+    windowed: WindowTableFunction,
+    relations: Relations,
+    scope: Mapping[str, exp.CTE],
+) -> Node | str:
+    """The nodes of a grouping block over `windowed`, or the reason why it stays with Spark.
+
+    Raises:
+        AnalysisError: Spark's analyser finds the block wrong.
+    """
+    return _bind_block(
+        select, windowed, _source_alias(function), windowed.time_column, relations, scope
+    )
+
+
+def bind_regrouping(
+    select: exp.Select, relations: Relations, scope: Mapping[str, exp.CTE]
+) -> Node | str | None:
+    """The nodes of a grouping block over windows of a stream that its rows carry already.
+
+    A batch leaves such a block to Spark, which computes it as well; on a stream it never could.
+
+    Returns:
+        The nodes; why the block stays with Spark; None if it is no such block.
+
+    Raises:
+        AnalysisError: Spark's analyser finds the block wrong.
+    """
+    source = select.args.get("from_")
+    others = ("joins", "laterals", "pivots", "match", "sample")
+    is_grouped = is_aggregation(select) or select.args.get("distinct")
+    if source is None or not is_grouped or any(map(select.args.get, others)):
+        return None
+    side = side_of(source.this, relations, scope)
+    if side is None or not streams_of(side.node, relations.catalog):
+        return None
+    select = distinct_as_grouping(select, side.attached) or select
+    group = select.args.get("group")
+    if group is None or has_groupings(group):
+        return None
+    # FIRST_VALUE and LAST_VALUE go by time, and all rows of a window have the same
+    time = side.attached.time or side.attached.end or side.attached.start or ""
+    return _bind_block(select, side.node, side.name or None, time, relations, scope)
+
+
+def _bind_block(
+    select: exp.Select,
+    windowed: Node,
+    source_alias: str | None,
+    time_column: str,
+    relations: Relations,
+    scope: Mapping[str, exp.CTE],
+) -> Node | str:
+    name = relations.placeholder(windowed)
+    group = select.args.get("group")
+    if group is not None and has_groupings(group):
+        groupings = groupings_of(group, lambda key: key)
+        check_grouping_calls(select, groupings)
+        spell_out_grouping_ids(select, groupings)
+    whole = select.copy()
+    whole.set("with_", None)
+    table = relation(name)
+    if source_alias:
+        table.set("alias", exp.TableAlias(this=identifier(source_alias)))
+    whole.set("from_", exp.From(this=table))
+    # Spark judges the block as the person wrote it, before anything is taken apart
+    checked = relations.sql_query(whole, scope)
+    block = GroupingBlock(select, source_alias, windowed, time_column, checked.schema)
+    reason = block.refusal()
+    if reason:
+        return reason
+    keys = block.keys()
+    if isinstance(keys, str):
+        return keys
+    below = _filtered(select, block, relations, scope)
+    if isinstance(below, str):
+        return below
+    calls = block.calls(keys)
+    if block.groupings is not None:
+        read = [call.expr for call in calls]
+        expanded = expand_groupings(block.groupings, below, keys, read, relations, scope)
+        if isinstance(expanded, str):
+            return expanded
+        below, keys = expanded.node, expanded.keys
+        block.bits = expanded.bits
+        block.key_names |= expanded.key_names
+    aggregate = replace(
+        _aggregate(below, keys, calls, relations, scope), place=group and span_of(group)
+    )
+    return block.around(aggregate, relations, scope)
+
+
+def _source_alias(function: WindowFunction) -> str | None:
+    clause = function.args.get("alias")
+    if clause is not None and clause.this is not None:
+        return str(clause.name)
+    data = function.args["data"]
+    return str(data.name) if isinstance(data, exp.Table) else None
+
+
+def _filtered(
+    select: exp.Select,
+    block: GroupingBlock,
+    relations: Relations,
+    scope: Mapping[str, exp.CTE],
+) -> Node | str:
+    """WHERE: a Filter above the windows; what holds a subquery goes into the data below them."""
+    where = select.args.get("where")
+    parts = [block.plain(part) for part in conjuncts(where.this if where else None)]
+    nested = [part for part in parts if part.find(exp.Query)]
+    plain = tuple(part for part in parts if not part.find(exp.Query))
+    windowed = block.windowed
+    if nested:
+        if not isinstance(windowed, WindowTableFunction):
+            return "a subquery stands in WHERE"
+        window_columns = {c.name.lower() for c in windowed.schema[-3:]}
+        if any(column_names(part) & window_columns for part in nested):
+            return "a subquery in WHERE reads window columns"
+        if isinstance(windowed.window, Session):
+            return "a subquery in WHERE would take rows out of the middle of sessions"
+        data = windowed.input
+        query = exp.Select(
+            expressions=[exp.Star()],
+            from_=exp.From(this=relation(relations.placeholder(data))),
+            where=exp.Where(this=exp.and_(*nested)),
+        )
+        windowed = windowed.with_inputs(relations.sql_query(query, scope, data.schema))
+    return Filter(windowed.schema, windowed, plain) if plain else windowed
+
+
+def _aggregate(
+    below: Node,
+    keys: list[NamedExpr],
+    calls: list[AggregateCall],
+    relations: Relations,
+    scope: Mapping[str, exp.CTE],
+) -> Aggregate:
+    """The Aggregate node, with the types that Spark gives to its keys and calls."""
+    items: list[exp.Expr] = [alias(key.expr, key.name) for key in keys]
+    items += [alias(call.expr, call.name) for call in calls]
+    n_columns = len(items)
+    values = [value for call in calls for value in _values_to_type(call)]
+    items += [alias(_any_of(value), f"$value{i}") for i, value in enumerate(values)]
+    typed = exp.Select(
+        expressions=items,
+        from_=exp.From(this=relation(relations.placeholder(below))),
+        group=exp.Group(expressions=[key.expr.copy() for key in keys]) if keys else None,
+    )
+    schema = relations.sql_query(typed, scope).schema if items else ()
+    schema, rest = schema[:n_columns], schema[n_columns:]
+    types = {c.name: c.type for c in schema}
+    value_types = iter([c.type for c in rest])
+    typed_calls = tuple(
+        replace(
+            call,
+            type=types[call.name],
+            arg_types=tuple(next(value_types) for _ in _values_to_type(call)),
+        )
+        for call in calls
+    )
+    return Aggregate(schema, below, tuple(keys), typed_calls)
+
+
+def _values_to_type(call: AggregateCall) -> tuple[exp.Expr, ...]:
+    """The arguments whose types matter and the call's own does not tell: those behind DISTINCT."""
+    has_star = any(arg.find(exp.Star) for arg in call.args)
+    if call.function == "APPROX_COUNT_DISTINCT":
+        return call.args[:1]
+    return call.args if call.distinct and not has_star else ()
+
+
+def _any_of(value: exp.Expr) -> exp.Expr:
+    """Some value of a group, of the type of `value`."""
+    return exp.Anonymous(this="FIRST", expressions=[value.copy()])

@@ -1,0 +1,1 @@
+"""EXPLAIN: plans as text, documents and diagrams."""

@@ -1,0 +1,180 @@
+"""EXPLAIN ANALYZE as text: a line for each operator, then what was reduced, then the stages."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from planner.explain.figures import counted, seconds_text, size_text
+from planner.explain.stream_analysis import stream_ended, stream_lines
+
+_HEADS = ("operator", "rows in", "rows out", "bytes out", "task time", "peak memory")
+_SPARK_HEADS = ("Spark's operators", "rows out", "time", "memory", "part of")
+# What only counts rows for EXPLAIN ANALYZE
+_COUNTS = "CollectMetrics"
+_LOOP = "WholeStageCodegen"
+_STAGE_HEADS = ("stage", "tasks", "task time", "median", "slowest", "skew", "shuffled", "operators")
+
+
+def analysis_text(query: dict[str, Any]) -> str:
+    """The section that EXPLAIN ANALYZE adds; empty if the query was not run.
+
+    Args:
+        query: the query's document.
+    """
+    analysis = query["analysis"]
+    if analysis is None:
+        return ""
+    rows = analysis["rows_out"]
+    ended = f", {counted(rows, 'rows')}" if rows is not None else ""
+    if analysis["stream"] is None:
+        begin = f"finished in {seconds_text(analysis['seconds'])}{ended}"
+    else:
+        begin = stream_ended(analysis)
+    lines = ["== Execution ==", begin, ""]
+    lines += _table(_HEADS, _operators(query), n_left=1)
+    notes = list(_notes(analysis))
+    if notes:
+        lines += ["", *notes]
+    own = _spark_operators(query)
+    if own:
+        lines += ["", *_table(_SPARK_HEADS, own, n_left=1, last_left=True), "", *_LOOPS]
+    facts = list(_facts(query))
+    if facts:
+        lines += ["", *facts]
+    if analysis["stream"] is not None:
+        lines += ["", *stream_lines(analysis)]
+    if analysis["stages"]:
+        lines += ["", *_table(_STAGE_HEADS, _stages(query), n_left=0, last_left=True)]
+    return "\n".join(lines) + "\n"
+
+
+def _operators(query: dict[str, Any]) -> list[list[str]]:
+    tree = query["trees"]["physical"]
+    operators = {each["id"]: each for each in tree["operators"]}
+    figures = query["analysis"]["operators"]
+    rows: list[list[str]] = []
+
+    def add(name: str, head: str, margin: str) -> None:
+        found = figures[name]
+        rows.append(
+            [
+                head + operators[name]["name"],
+                _number(found["rows_in"]),
+                _number(found["rows_out"]),
+                "" if found["bytes_out"] is None else size_text(found["bytes_out"]),
+                _time(found),
+                _memory(found),
+            ]
+        )
+        inputs = operators[name]["inputs"]
+        for source in inputs:
+            last = source == inputs[-1]
+            add(source, margin + ("+- " if last else ":- "), margin + ("   " if last else ":  "))
+
+    add(tree["root"], "", "")
+    return rows
+
+
+def _time(figures: dict[str, Any]) -> str:
+    if figures["seconds"] is None:
+        return ""
+    return seconds_text(figures["seconds"]) + ("*" if figures["seconds_with_input"] else "")
+
+
+def _memory(figures: dict[str, Any]) -> str:
+    if not figures["peak_memory_bytes"]:
+        return ""
+    mark = " JVM" if figures["peak_memory_of"] == "jvm" else ""
+    return size_text(figures["peak_memory_bytes"]) + mark
+
+
+def _notes(analysis: dict[str, Any]) -> Iterator[str]:
+    """What marks in the table mean."""
+    if any(each["seconds_with_input"] for each in analysis["operators"].values()):
+        yield "* Spark's clock, which also runs while the input of the operator is computed"
+
+
+# Projections, filters and joins have no clock but that of their loop
+_LOOPS = (
+    f"{_LOOP} is a loop into which Spark compiled what is indented below it; its clock runs from",
+    "its first row to its last, while its input is computed and its rows are taken as well",
+)
+
+
+def _spark_operators(query: dict[str, Any]) -> list[list[str]]:
+    """What Spark ran of our operators, but for stages of Python: those are our operators."""
+    names = {each["id"]: each["name"] for each in query["trees"]["physical"]["operators"]}
+    rows = []
+    for each in query["analysis"]["spark_operators"]:
+        is_measured = any(each[key] is not None for key in ("rows_out", "seconds", "memory_bytes"))
+        is_shown = is_measured or each["in_loop"]
+        if each["operator"] is None or each["name"] == _COUNTS or not is_shown:
+            continue
+        name = _LOOP if each["name"].startswith(_LOOP) else each["name"]
+        rows.append(
+            [
+                "  " * each["in_loop"] + name,
+                _number(each["rows_out"]),
+                "" if each["seconds"] is None else seconds_text(each["seconds"]),
+                size_text(each["memory_bytes"]) if each["memory_bytes"] else "",
+                names[each["operator"]],
+            ]
+        )
+    return rows
+
+
+def _facts(query: dict[str, Any]) -> list[str]:
+    """What was saved, and rows that are in no window."""
+    found = []
+    for each in query["trees"]["physical"]["operators"]:
+        figures = query["analysis"]["operators"][each["id"]]
+        if figures["reduction"] is not None:
+            found.append(
+                f"{each['name']}: {counted(figures['rows_in'], 'rows')} became "
+                f"{counted(figures['rows_out'], 'partials')}, "
+                f"{figures['reduction']:,.1f} rows a partial"
+            )
+        dropped = figures["counters"].get("rows_without_time", 0)
+        if dropped:
+            found.append(f"{each['name']}: {counted(dropped, 'rows')} without a time left out")
+        filtered = figures["counters"].get("rows_filtered_out", 0)
+        if filtered:
+            found.append(f"{each['name']}: {counted(filtered, 'rows')} filtered out")
+    return found
+
+
+def _stages(query: dict[str, Any]) -> list[list[str]]:
+    names = {each["id"]: each["name"] for each in query["trees"]["physical"]["operators"]}
+    return [
+        [
+            str(stage["id"]),
+            f"{stage['tasks']:,}",
+            seconds_text(stage["seconds"]),
+            "" if stage["median_seconds"] is None else seconds_text(stage["median_seconds"]),
+            "" if stage["slowest_seconds"] is None else seconds_text(stage["slowest_seconds"]),
+            "" if stage["skew"] is None else f"{stage['skew']:.1f}x",
+            size_text(stage["shuffle_write_bytes"]),
+            ", ".join(dict.fromkeys(names[name] for name in stage["operators"])) or "Spark's alone",
+        ]
+        for stage in query["analysis"]["stages"]
+    ]
+
+
+def _number(value: int | None) -> str:
+    return "" if value is None else f"{value:,}"
+
+
+def _table(
+    heads: Sequence[str], rows: list[list[str]], *, n_left: int, last_left: bool = False
+) -> list[str]:
+    """Columns in line: the first `n_left` at the left, maybe the last, numbers at the right."""
+    widths = [max(len(row[i]) for row in [list(heads), *rows]) for i in range(len(heads))]
+    lines = []
+    for row in [list(heads), *rows]:
+        cells = []
+        for i, (cell, width) in enumerate(zip(row, widths, strict=True)):
+            is_text = i < n_left or (last_left and i == len(heads) - 1)
+            cells.append(cell.ljust(width) if is_text else cell.rjust(width))
+        lines.append("  ".join(cells).rstrip())
+    return lines

@@ -1,0 +1,90 @@
+"""Operators of nodes that have no form of their own: what their fields say."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import fields, is_dataclass
+from typing import Any
+
+from sqlglot import exp
+
+from planner.aggregates.recipes import AggregatePlan
+from planner.explain.format import Operator, item_text, operator, unquoted
+from planner.nodes.logical import AggregateCall, NamedExpr, Node, WindowKey
+from planner.sql.intervals import render_duration
+from planner.sql.render import quote_string
+from runtime.spec.scan import ScanSource
+
+_FIELD_NAMES = {"keys": "groupBy", "key_exprs": "groupBy", "window_keys": "windows"}
+
+
+def operator_by_fields(prefix: str, node: Node) -> Operator:
+    """Every field that says something, but not the inputs."""
+    attributes: dict[str, list[str]] = {}
+    for each in fields(node):
+        value = getattr(node, each.name)
+        if each.name == "schema" or not each.repr or value in (None, (), "", False):
+            continue
+        texts = _value_texts(each.name, value)
+        if texts:
+            attributes.setdefault(_FIELD_NAMES.get(each.name, _camel(each.name)), texts)
+    return operator(prefix + type(node).__name__, **attributes)
+
+
+def _value_texts(name: str, value: Any) -> list[str]:
+    match value:
+        case Node():
+            return []
+        case tuple() | list() | frozenset():
+            return [text for each in value for text in _value_texts(name, each)]
+        case NamedExpr():
+            return [item_text(value)]
+        case AggregateCall():
+            return call_texts([value])
+        case WindowKey():
+            return window_key_texts([value])
+        case AggregatePlan():
+            return [merge_text(value)] if value.accumulators else []
+        case exp.Expr():
+            return [unquoted(value)]
+        case ScanSource():
+            return [value.path]
+        case bool():
+            return ["true" if value else "false"]
+        case int() if name.endswith("_us"):
+            return [render_duration(value)]
+    if is_dataclass(value) and type(value).__module__.startswith("runtime."):
+        parts = []
+        for each in fields(value):
+            inner = getattr(value, each.name)
+            texts = _value_texts(each.name, inner) if inner else []
+            if texts:
+                parts.append(f"{each.name.removesuffix('_us')}=[{', '.join(texts)}]")
+        return [f"{type(value).__name__.upper()}({', '.join(parts)})"]
+    return [str(value)]
+
+
+def _camel(name: str) -> str:
+    first, *rest = name.removesuffix("_us").split("_")
+    return first + "".join(word.capitalize() for word in rest)
+
+
+def merge_text(plan: AggregatePlan) -> str:
+    """How the partials of an aggregate merge: `SUM($0), MAX($1) AS $2`."""
+    merges = []
+    for acc in plan.accumulators:
+        name = f" AS {acc.output.name}" if acc.output is not None else ""
+        args = [*acc.columns, *([quote_string(acc.separator)] if acc.separator else [])]
+        distinct = "DISTINCT " if acc.is_unique else ""
+        merges.append(f"{acc.kind.upper()}({distinct}{', '.join(args)}){name}")
+    return ", ".join(merges)
+
+
+def call_texts(calls: Iterable[AggregateCall]) -> list[str]:
+    """Aggregate calls with their names: `COUNT(*) AS n`."""
+    return [f"{call.text} AS {call.name}" for call in calls]
+
+
+def window_key_texts(keys: Iterable[WindowKey]) -> list[str]:
+    """Window columns as Flink prints them: `start('w$) AS window_start`."""
+    return [f"{key.role}('w$) AS {key.name}" for key in keys]

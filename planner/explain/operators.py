@@ -1,0 +1,359 @@
+"""Plan nodes as operators: a name and attributes, from which every form of EXPLAIN is made.
+
+A node that is not known here shows the fields of its dataclass, so that a new kind of node appears
+in every form at once; a case of its own only makes it read better.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from sqlglot import exp
+
+from planner.aggregates.recipes import AggregatePlan
+from planner.explain.fields import call_texts, merge_text, operator_by_fields, window_key_texts
+from planner.explain.format import Operator, item_text, operator, unquoted
+from planner.explain.queries import query_operators
+from planner.explain.windows import attached_text, window_text
+from planner.nodes.logical import (
+    Aggregate,
+    Expand,
+    Filter,
+    NamedExpr,
+    Node,
+    Project,
+    Sink,
+    SqlQuery,
+    TableScan,
+    WindowAggregate,
+    WindowDeduplicate,
+    WindowJoin,
+    WindowKey,
+    WindowRank,
+    WindowRows,
+    WindowTableFunction,
+)
+from planner.nodes.physical import (
+    Exchange,
+    GlobalWindowAggregate,
+    LocalWindowAggregate,
+    OnePhaseWindowAggregate,
+    ScanLocalWindowAggregate,
+    SharedExchange,
+    SharedSlices,
+    StreamScanLocalWindowAggregate,
+)
+from planner.sql.build import conjunction, to_sql
+from planner.sql.intervals import render_duration
+from runtime.spec.steps import SliceLevel
+from runtime.spec.stream import FirstRows
+from runtime.spec.windows import Session, Window
+
+
+def logical_operators(node: Node) -> list[Operator]:
+    """The operators of a node of a logical plan, the last to run first."""
+    match node:
+        case TableScan():
+            return [operator("LogicalTableScan", table=node.table)]
+        case SqlQuery():
+            return query_operators(node, "Logical")
+        case Filter():
+            return [operator("LogicalFilter", condition=_condition(node.conjuncts))]
+        case Project():
+            return [operator("LogicalProject", select=_items(node.items))]
+        case Expand():
+            return [operator("LogicalExpand", projects=_projects(node))]
+        case WindowTableFunction():
+            window = window_text(node.window, _time_of(node))
+            return [operator("LogicalTableFunctionScan", window=window)]
+        case Aggregate():
+            by, select = _names(node.keys), call_texts(node.calls)
+            return [operator("LogicalAggregate", groupBy=by, select=select)]
+        case WindowAggregate():
+            return [_window_aggregate("LogicalWindowAggregate", node)]
+        case WindowRows():
+            return [_rows("LogicalWindowRows", node)]
+        case WindowRank():
+            return [_rank("LogicalWindowRank", node)]
+        case WindowDeduplicate():
+            return [_deduplicate("LogicalWindowDeduplicate", node)]
+        case WindowJoin():
+            return [_join("LogicalWindowJoin", node)]
+        case Sink():
+            return [operator("LogicalSink", table=node.table, overwrite=_overwrite(node))]
+    return [operator_by_fields("Logical", node)]
+
+
+def drawn_inputs(node: Node) -> tuple[Node, ...]:
+    """The inputs of a node that plans show: none of what a scan reads in place of."""
+    return () if isinstance(node, StreamScanLocalWindowAggregate) else node.inputs
+
+
+def physical_operators(node: Node) -> list[Operator]:
+    """The operators of a node of a physical plan, the last to run first."""
+    match node:
+        case TableScan():
+            names = [column.name for column in node.schema]
+            return [
+                operator(
+                    "TableSourceScan", table=node.table, connector=node.connector, fields=names
+                )
+            ]
+        case SqlQuery():
+            return query_operators(node, "")
+        case Filter():
+            return [operator("Calc", where=_condition(node.conjuncts))]
+        case Project():
+            return [operator("Calc", select=_items(node.items))]
+        case Expand():
+            return [operator("Expand", projects=_projects(node))]
+        case WindowTableFunction():
+            window = window_text(node.window, _time_of(node))
+            return [operator("WindowTableFunction", window=window), *_by_partition(node.window)]
+        case Aggregate():
+            by = _names(node.keys)
+            return [
+                operator("HashAggregate", groupBy=by, select=call_texts(node.calls)),
+                operator("Exchange", distribution=_hash(by)),
+            ]
+        case OnePhaseWindowAggregate():
+            window = window_text(node.window, f"time_col=[{node.time_column}]")
+            names = [*_names(node.keys), *_names(node.window_keys)]
+            aggregate = _window_aggregate("WindowAggregate", node)
+            expanded = operator("WindowTableFunction", window=window)
+            if isinstance(node.window, Session):
+                # the rows of a group are in the task of their partition
+                return [aggregate, expanded, *_by_partition(node.window)]
+            return [aggregate, operator("Exchange", distribution=_hash(names)), expanded]
+        case StreamScanLocalWindowAggregate():
+            return [
+                operator(
+                    "ArrowScanLocalWindowAggregate",
+                    table=node.scan.table.name,
+                    fields=[column.name for column in node.scan.step.source.columns],
+                    where=_condition(node.conditions) if node.conditions else None,
+                    groupBy=_names(node.keys),
+                    window=window_text(node.window, f"time_col=[{node.time_column}]"),
+                    keeps=None if node.first is None else _first(node.first, node.slice_end),
+                    select=[*_items(node.keys), *_partials(node.plans), _slice_end(node.slice_end)],
+                )
+            ]
+        case LocalWindowAggregate():
+            return [
+                operator(
+                    "LocalWindowAggregate",
+                    groupBy=_names(node.keys),
+                    window=window_text(node.window, f"time_col=[{node.time_column}]"),
+                    keeps=None if node.first is None else _first(node.first, node.slice_end),
+                    select=[*_items(node.keys), *_partials(node.plans), _slice_end(node.slice_end)],
+                )
+            ]
+        case ScanLocalWindowAggregate():
+            columns = (*node.source.columns, *node.source.partition_columns)
+            keys = _items(node.key_exprs)
+            return [
+                operator(
+                    "ArrowScanLocalWindowAggregate",
+                    table=node.table,
+                    fields=[column.name for column in columns],
+                    where=_condition(node.conditions) if node.conditions else None,
+                    groupBy=_names(node.key_exprs),
+                    window=window_text(node.window, f"time_col=[{node.time_column}]"),
+                    select=[*keys, *_partials(node.plans), _slice_end(node.slice_end)],
+                )
+            ]
+        case Exchange():
+            return [
+                operator(
+                    "Exchange",
+                    distribution=_hash(node.keys),
+                    carries="Arrow blobs",
+                    **_spread(node),
+                )
+            ]
+        case SharedExchange():
+            return [
+                operator(
+                    "Exchange",
+                    distribution=_hash(node.keys),
+                    carries="Arrow blobs",
+                    slices=_levels(node.levels),
+                    **_spread(node),
+                    reuse_id=str(node.number),
+                )
+            ]
+        case SharedSlices():
+            shared = node.input
+            assert isinstance(shared, SharedExchange)
+            return [
+                operator(
+                    "SharedSlices",
+                    width=render_duration(shared.levels[node.level].width_us),
+                    select=[
+                        name if name == own else f"{name} AS {own}" for name, own in node.columns
+                    ],
+                )
+            ]
+        case GlobalWindowAggregate():
+            merged = [merge_text(plan) for plan in node.plans if plan.accumulators]
+            return [
+                operator(
+                    "GlobalWindowAggregate",
+                    groupBy=node.keys,
+                    window=window_text(node.window, f"slice_end=[{node.slice_end}]"),
+                    select=[*node.keys, *merged, *window_key_texts(node.window_keys)],
+                )
+            ]
+        case WindowRows():
+            return [_rows("WindowRows", node)]
+        case WindowRank():
+            distribution = _hash((*node.window_columns, *node.partition_by))
+            return [_rank("WindowRank", node), operator("Exchange", distribution=distribution)]
+        case WindowDeduplicate():
+            distribution = _hash((*node.window_columns, *node.partition_by))
+            return [
+                _deduplicate("WindowDeduplicate", node),
+                operator("Exchange", distribution=distribution),
+            ]
+        case WindowJoin():
+            return [_join("WindowJoin", node)]
+        case Sink():
+            return [operator("Sink", table=node.table, overwrite=_overwrite(node))]
+    return [operator_by_fields("", node)]
+
+
+# -- parts of an operator ------------------------------------------------------------------------
+
+
+def _window_aggregate(name: str, node: WindowAggregate) -> Operator:
+    return operator(
+        name,
+        groupBy=_names(node.keys),
+        window=window_text(node.window, f"time_col=[{node.time_column}]"),
+        select=[*call_texts(node.calls), *window_key_texts(node.window_keys)],
+    )
+
+
+def _by_partition(window: Window) -> list[Operator]:
+    """What brings the rows of a session into one task."""
+    if not isinstance(window, Session):
+        return []
+    return [operator("Exchange", distribution=_hash(window.partition))]
+
+
+def _rows(name: str, node: WindowRows) -> Operator:
+    names = [column.name for column in node.schema]
+    return operator(name, select=names, copies=node.copies)
+
+
+def _rank(name: str, node: WindowRank) -> Operator:
+    return operator(
+        name,
+        window=attached_text(node.attached),
+        rankType=node.rank_type,
+        rankRange=[f"rankStart={node.rank_start}", f"rankEnd={node.rank_end}"],
+        partitionBy=node.partition_by,
+        orderBy=[unquoted(ordered) for ordered in node.order_by],
+        select=[column.name for column in node.schema],
+    )
+
+
+def _first(first: FirstRows, slice_end: str) -> str:
+    """Which rows of a slice are kept, as SQL would say it."""
+    order = [f"{each.column}{' DESC' if each.is_descending else ''}" for each in first.order]
+    by = ", ".join((slice_end, *first.by))
+    return (
+        f"{first.function}() OVER (PARTITION BY {by} ORDER BY {', '.join(order)}) <= {first.last}"
+    )
+
+
+def _deduplicate(name: str, node: WindowDeduplicate) -> Operator:
+    return operator(
+        name,
+        window=attached_text(node.attached),
+        keep=node.keep,
+        partitionKeys=node.partition_by,
+        orderKey=node.order_key,
+        order="ROWTIME",
+    )
+
+
+def _join(name: str, node: WindowJoin) -> Operator:
+    where = [f"{left} = {right}" for left, right in node.keys]
+    if node.condition is not None:
+        where.append(unquoted(node.condition))
+    return operator(
+        name,
+        leftWindow=attached_text(node.left_window),
+        rightWindow=attached_text(node.right_window),
+        joinType=node.join_type,
+        where=" AND ".join(where) or None,
+        select=[column.name for column in node.schema],
+    )
+
+
+def _projects(node: Expand) -> list[str]:
+    """The grouping sets as Flink prints them: `{origin, 0 AS $e}`, `{null AS origin, 1 AS $e}`."""
+    sets = []
+    for id_, kept in zip(node.ids, node.kept, strict=True):
+        keys = [item_text(k) if k.name in kept else f"null AS {k.name}" for k in node.keys]
+        sets.append(f"{{{', '.join([*keys, f'{id_} AS {node.id_column}'])}}}")
+    return sets
+
+
+def _partials(plans: tuple[AggregatePlan, ...]) -> list[str]:
+    return [
+        f"{to_sql(partial.expr)} AS {' and '.join(partial.struct_fields) or partial.name}"
+        for plan in plans
+        for partial in plan.partials
+    ]
+
+
+def _spread(node: Exchange | SharedExchange) -> dict[str, str]:
+    spread = {"partitions": node.partitions, "buckets": node.buckets}
+    return {name: str(number) for name, number in spread.items() if number is not None}
+
+
+def _levels(levels: tuple[SliceLevel, ...]) -> list[str]:
+    """Widths of the levels that travel: `1 min`, `5 min from 1 min`."""
+    texts = []
+    for level in levels:
+        text = render_duration(level.width_us)
+        if level.source is not None:
+            text += f" from {render_duration(levels[level.source].width_us)}"
+        texts.append(text if level.is_read else f"({text})")
+    return texts
+
+
+def _slice_end(name: str) -> str:
+    return f"slice_end('w$) AS {name}"
+
+
+def _overwrite(node: Sink) -> str | None:
+    return "true" if node.overwrite else None
+
+
+def _items(items: Iterable[NamedExpr]) -> list[str]:
+    return [item_text(item) for item in items]
+
+
+def _names(keys: Iterable[NamedExpr | WindowKey]) -> list[str]:
+    return [key.name for key in keys]
+
+
+def _condition(conjuncts: tuple[exp.Expr, ...]) -> str:
+    joined = conjunction(conjuncts)
+    assert joined is not None
+    return unquoted(joined)
+
+
+def _hash(keys: Iterable[str]) -> str:
+    names = ", ".join(keys)
+    return f"hash[{names}]" if names else "single"
+
+
+def _time_of(node: WindowTableFunction) -> str:
+    return f"time_col=[{node.time_column}]"
+
+
+# -- nodes without a case of their own -----------------------------------------------------------

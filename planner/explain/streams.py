@@ -1,0 +1,185 @@
+"""EXPLAIN of a stream: what its window operators keep, and what they wait for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from planner.explain.windows import window_text
+from planner.sql.intervals import render_duration
+from runtime.spec.steps import ExpandStep, SqlStep, Step
+from runtime.spec.stream import (
+    StreamJoinStep,
+    StreamLocalStep,
+    StreamRankStep,
+    StreamRegroupStep,
+    StreamSharedStep,
+    StreamStep,
+    StreamWindowStep,
+)
+from runtime.spec.windows import Session, Window
+
+
+def explain_stream(step: Step, key_groups: int, watermark_policy: str) -> str:
+    """The section of EXPLAIN about a stream.
+
+    Args:
+        step: the query's steps.
+        key_groups: into how many groups of keys the state is cut.
+        watermark_policy: `min` or `max` of the sources' watermarks.
+    """
+    lines = ["== Stream =="]
+    operators = list(_operators(step))
+    if not operators:
+        lines.append("no window operator: rows come out as they come in, nothing is kept")
+    for operator in operators:
+        if isinstance(operator, StreamWindowStep):
+            lines += _lines(operator, key_groups, watermark_policy)
+        else:
+            lines += [_head(operator), f"  {_STATELESS}"]
+    return "\n".join(lines) + "\n"
+
+
+def explain_shared(
+    step: StreamSharedStep, number: int, key_groups: int, watermark_policy: str
+) -> str:
+    """The section of EXPLAIN about a stream that several INSERTs share.
+
+    Args:
+        step: its window operator.
+        number: that of the shared exchange in the plans.
+        key_groups: as in `explain_stream`.
+        watermark_policy: likewise.
+    """
+    local = step.input
+    names = ", ".join(reader.name for reader in step.readers)
+    assert not isinstance(local.window, Session)
+    width = render_duration(local.window.slice_width_us)
+    lines = [
+        "== Stream ==",
+        f"SharedWindowOperator(reuse_id=[{number}], inserts=[{names}]):",
+        "  one stream computes them: its source is read once, and a slice is kept once for all",
+        _watermark(local, watermark_policy),
+        _key_groups(local, key_groups),
+        f"  state: one partial for each key and live slice of {width}, in wider slices where only "
+        f"wider windows still need it: {_kept(local)}",
+        "  a window comes out when the watermark reaches its end",
+    ]
+    for reader in step.readers:
+        window = reader.aggregation.window
+        text = window_text(window, f"time_col=[{local.time_column}]")
+        lines.append(f"  {reader.name}: {text}: {_late(window, local.late_rows)}")
+    return "\n".join(lines) + "\n"
+
+
+def explain_reader(number: int, first: str) -> str:
+    """The section of EXPLAIN about an INSERT whose stream was explained with another one.
+
+    Args:
+        number: that of the shared exchange in the plans.
+        first: the INSERT that it was explained with.
+    """
+    return f"== Stream ==\none stream with INSERT INTO {first} (reuse_id=[{number}])\n"
+
+
+def _operators(step: Step) -> Iterator[StreamStep]:
+    """The operators on windows, in the order of the data's way."""
+    match step:
+        case SqlStep():
+            for _, child in step.inputs:
+                yield from _operators(child)
+        case ExpandStep():
+            yield from _operators(step.input)
+        case StreamWindowStep():
+            yield from _operators(step.input.input)
+            yield step
+        case StreamRegroupStep():
+            yield from _operators(step.input.input)
+            yield step
+        case StreamRankStep():
+            yield from _operators(step.input)
+            yield step
+        case StreamJoinStep():
+            yield from _operators(step.left)
+            yield from _operators(step.right)
+            yield step
+
+
+def _head(step: StreamRegroupStep | StreamRankStep | StreamJoinStep) -> str:
+    match step:
+        case StreamRegroupStep():
+            return f"WindowRegroup(groupBy=[{', '.join(step.aggregation.keys)}]):"
+        case StreamRankStep():
+            ranks = f"{step.function} {step.first} to {step.last}"
+            return f"WindowRank(partitionBy=[{', '.join(step.by)}], ranks=[{ranks}]):"
+        case StreamJoinStep():
+            pairs = (*step.window_keys, *step.keys)
+            equal = ", ".join(f"{left} = {right}" for left, right in pairs)
+            return f"WindowJoin(joinType=[{step.join_type}], on=[{equal}]):"
+
+
+_STATELESS = "no state: all results of a window come in one micro-batch"
+
+
+def _lines(step: StreamWindowStep, key_groups: int, policy: str) -> Iterator[str]:
+    local = step.input
+    window = window_text(local.window, f"time_col=[{local.time_column}]")
+    yield f"StreamWindowOperator(number=[{step.number}], window=[{window}]):"
+    yield _watermark(local, policy)
+    if _by_clock(local):
+        late, comes = "no row is late", "clock"
+    else:
+        late, comes = _late(local.window, local.late_rows), "watermark"
+    yield _key_groups(local, key_groups)
+    yield f"  state: {_state(local.window)}: {_kept(local)}"
+    if local.first is not None:
+        rank = f"{local.first.function} in their slice is above {local.first.last}"
+        yield f"  left out where they are read: rows whose {rank}"
+    yield f"  a window comes out when the {comes} reaches its end; {late}"
+
+
+def _by_clock(local: StreamLocalStep) -> bool:
+    return any(source.time_type == "proctime" for source in local.sources)
+
+
+def _watermark(local: StreamLocalStep, policy: str) -> str:
+    if _by_clock(local):
+        return "  watermark: the clock"
+    which = {"min": "the smallest", "max": "the largest"}[policy]
+    several = f", {which} of them" if len(local.sources) > 1 else ""
+    return f"  watermark: of {', '.join(s.name for s in local.sources)}{several}; never falls"
+
+
+def _key_groups(local: StreamLocalStep, key_groups: int) -> str:
+    if local.first is not None and not local.first.by:
+        return "  key groups: 1, because all rows of a window are ranked together"
+    keys = local.first.by if local.first is not None else [name for name, _ in local.keys]
+    if not keys:
+        return "  key groups: 1, because there is no key"
+    return f"  key groups: {key_groups}, by {', '.join(keys)}"
+
+
+def _kept(local: StreamLocalStep) -> str:
+    """The columns of the state."""
+    columns = [column for partial in local.partials for column in partial.columns]
+    return ", ".join([*(name for name, _ in local.keys), local.slice_end, *columns])
+
+
+def _state(window: Window) -> str:
+    if isinstance(window, Session):
+        return "one partial for each key and open session"
+    if window.slices_per_window == 1:
+        return "one partial for each key and open window"
+    width = render_duration(window.slice_width_us)
+    return (
+        f"one partial for each key and live slice of {width}, at most "
+        f"{window.slices_per_window} of them in a window"
+    )
+
+
+def _late(window: Window, target: str | None) -> str:
+    fate = "dropped and counted" if target is None else f"counted, and written to {target}"
+    if isinstance(window, Session):
+        return f"a row that can join no open session is late: {fate}"
+    if window.slices_per_window == 1:
+        return f"a row that comes after that is late: {fate}"
+    return f"a row is late, {fate}, when all windows of its slice are out"

@@ -1,0 +1,1 @@
+"""Physical plans to the steps that the runtime carries out."""

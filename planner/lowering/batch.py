@@ -1,0 +1,341 @@
+"""Physical plan to the steps that the runtime carries out.
+
+Neighbouring nodes that Spark SQL can do become one text, with subqueries where the plan has nodes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from sqlglot import exp
+
+from planner.aggregates.row_partials import row_partials
+from planner.aggregates.user import with_filters_inside
+from planner.lowering.relational import expand_query, join_query, rank_query, repeated_rows
+from planner.nodes.logical import (
+    Aggregate,
+    Expand,
+    Filter,
+    NamedExpr,
+    Node,
+    Project,
+    SqlQuery,
+    TableScan,
+    WindowDeduplicate,
+    WindowJoin,
+    WindowKey,
+    WindowRank,
+    WindowRows,
+    WindowTableFunction,
+)
+from planner.nodes.physical import (
+    Exchange,
+    GlobalWindowAggregate,
+    LocalWindowAggregate,
+    OnePhaseWindowAggregate,
+    ScanLocalWindowAggregate,
+    SharedExchange,
+    SharedSlices,
+    scan_step,
+)
+from planner.sql.build import (
+    alias,
+    column,
+    conjunction,
+    identifier,
+    relation,
+    select_all_from,
+    to_sql,
+)
+from runtime.spec.aggregates import WindowAggregation
+from runtime.spec.scan import ScanLocalStep
+from runtime.spec.steps import (
+    ArrowLocalStep,
+    ExchangeStep,
+    ExpandStep,
+    GlobalStep,
+    LocalStep,
+    MeasuredStep,
+    PartialColumn,
+    SharedExchangeStep,
+    SharedSlicesStep,
+    SqlStep,
+    Step,
+)
+from runtime.spec.windows import Window
+
+# Names inside a step: no column of a person's begins with a dollar sign
+START, END, TIME = "$window_start", "$window_end", "$window_time"
+
+
+LocalStages = LocalStep | ScanLocalStep | ArrowLocalStep | SqlStep | MeasuredStep
+
+# Operators of a node, by `id(node)`, from the top
+Labels = Mapping[int, Sequence[str]]
+
+
+def lower(plan: Node, labels: Labels | None = None) -> Step:
+    """The steps that compute `plan`.
+
+    Args:
+        plan: a physical plan.
+        labels: names under which EXPLAIN ANALYZE counts: those of the operators of each node. None
+            for a run that is not measured.
+    """
+    return Lowering(labels or {}).step(plan)
+
+
+class Lowering:
+    """Lowers one plan; `steps` are what its SQL names.
+
+    Args:
+        labels: see `lower`.
+    """
+
+    def __init__(self, labels: Labels) -> None:
+        self.steps: dict[str, Step] = {}
+        self.labels = labels
+
+    def step(self, node: Node) -> Step:
+        """The node as a step of its own."""
+        return self.sql_step(self.query(node))
+
+    def query(self, node: Node) -> exp.Query:
+        """The node as Spark SQL; what is not SQL in it becomes a named step."""
+        query = self._query(node)
+        # The stages of a window aggregate count for themselves. Counting the rows of a table would
+        # keep Spark from filtering where it reads; Spark counts those anyway.
+        if id(node) not in self.labels or isinstance(node, TableScan | GlobalWindowAggregate):
+            return query
+        return self.named(MeasuredStep(self.sql_step(query), self.labels[id(node)][0]))
+
+    def sql_step(self, query: exp.Query) -> SqlStep:
+        """A query over the steps that it names."""
+        names = {table.name for table in query.find_all(exp.Table)}
+        inputs = tuple((name, step) for name, step in self.steps.items() if name in names)
+        return SqlStep(to_sql(with_filters_inside(query)), inputs)
+
+    def label(self, node: Node, position: int = 0) -> str:
+        """The name of an operator of the node, the topmost first; empty if nothing is counted."""
+        labels = self.labels.get(id(node))
+        return labels[position] if labels else ""
+
+    def _query(self, node: Node) -> exp.Query:
+        match node:
+            case TableScan():
+                return node.query.copy()
+            case SqlQuery():
+                return self._sql_query(node)
+            case Filter():
+                return exp.Select(
+                    expressions=[exp.Star()],
+                    from_=self._from(node.input),
+                    where=exp.Where(this=conjunction(node.conjuncts)),
+                )
+            case Project():
+                return exp.Select(expressions=_items(node.items), from_=self._from(node.input))
+            case Expand():
+                return expand_query(node, exp.Subquery(this=self.query(node.input)))
+            case Aggregate():
+                calls = [alias(call.expr, call.name) for call in node.calls]
+                return exp.Select(
+                    expressions=_items(node.keys) + calls,
+                    from_=self._from(node.input),
+                    group=_group([key.expr for key in node.keys]),
+                )
+            case WindowTableFunction():
+                columns = node.columns
+                return self.named(
+                    self._expand(
+                        node.input,
+                        node.window,
+                        node.time_column,
+                        node.time_type,
+                        (columns.start, columns.end, columns.time),
+                    )
+                )
+            case WindowRows():
+                return repeated_rows(self.query(node.input), node)
+            case WindowRank() | WindowDeduplicate():
+                return rank_query(node, self._from(node.input))
+            case WindowJoin():
+                return join_query(node, self.query(node.left), self.query(node.right))
+            case OnePhaseWindowAggregate():
+                return self._one_phase(node)
+            case GlobalWindowAggregate():
+                return self._two_phases(node)
+        raise AssertionError(f"no step for {type(node).__name__}")
+
+    def _sql_query(self, node: SqlQuery) -> exp.Query:
+        query = node.query.copy()
+        relations = dict(node.relations)
+        for table in list(query.find_all(exp.Table)):
+            if table.name in relations and not table.db:
+                table_alias = table.args.get("alias") or exp.TableAlias(this=identifier(table.name))
+                inner = exp.Subquery(this=self.query(relations[table.name]), alias=table_alias)
+                for key in ("joins", "laterals", "pivots", "sample"):
+                    if table.args.get(key):
+                        inner.set(key, table.args[key])
+                table.replace(inner)
+        labels = self.labels.get(id(node), ())
+        if len(labels) > 1 and query.args.get("where"):
+            self._measure_where(query, labels[-1])
+        return query
+
+    def _measure_where(self, query: exp.Query, label: str) -> None:
+        """Filter the one relation of a query in a step of its own, whose rows are counted."""
+        source = query.args["from_"].this
+        filtered = exp.Select(
+            expressions=[exp.Star()],
+            from_=exp.From(this=source.copy()),
+            where=query.args["where"].pop(),
+        )
+        step = self.named(MeasuredStep(self.sql_step(filtered), label))
+        source.replace(exp.Subquery(this=step, alias=source.args["alias"].copy()))
+
+    def _from(self, node: Node) -> exp.From:
+        return exp.From(this=exp.Subquery(this=self.query(node)))
+
+    def named(self, step: Step) -> exp.Select:
+        """All rows of a step."""
+        name = f"__sqlwin_step_{len(self.steps)}__"
+        self.steps[name] = step
+        return exp.Select(expressions=[exp.Star()], from_=exp.From(this=relation(name)))
+
+    def _expand(
+        self,
+        node: Node,
+        window: Window,
+        time_column: str,
+        time_type: str,
+        names: tuple[str, str, str],
+    ) -> ExpandStep:
+        source = Lowering(self.labels).step(node)
+        return ExpandStep(source, window, time_column, time_type, *names)
+
+    def _one_phase(self, node: OnePhaseWindowAggregate) -> exp.Query:
+        step: Step = self._expand(
+            node.input, node.window, node.time_column, node.time_type, (START, END, TIME)
+        )
+        if self.labels:
+            step = MeasuredStep(step, self.label(node, -1))
+        expanded = self.named(step)
+        columns = {"start": START, "end": END, "time": TIME}
+        computed = {key.name: key.expr for key in node.keys}
+        computed |= {key.name: column(columns[key.role]) for key in node.window_keys}
+        computed |= {call.name: call.expr for call in node.calls}
+        window_keys: list[exp.Expr] = [column(columns[key.role]) for key in node.window_keys]
+        return exp.Select(
+            expressions=[alias(computed[c.name], c.name) for c in node.schema],
+            from_=exp.From(this=exp.Subquery(this=expanded)),
+            group=_group([key.expr for key in node.keys] + window_keys),
+        )
+
+    def _two_phases(self, node: GlobalWindowAggregate) -> exp.Query:
+        exchange = self._exchange_step(node.input)
+        return self.of_windows(
+            node, GlobalStep(exchange, window_aggregation(node), self.label(node))
+        )
+
+    def of_windows(self, node: GlobalWindowAggregate, windows: Step) -> exp.Query:
+        """The columns of a window aggregate, from a step that yields its merged windows."""
+        merged = self.named(windows)
+        bounds = {key.name: window_column(key, node.time_type) for key in node.window_keys}
+        items = [alias(bounds.get(c.name, column(c.name)), c.name) for c in node.schema]
+        return exp.Select(expressions=items, from_=exp.From(this=exp.Subquery(this=merged)))
+
+    def _exchange_step(self, exchange: Node) -> ExchangeStep | SharedSlicesStep:
+        if isinstance(exchange, SharedSlices):
+            shared = exchange.input
+            assert isinstance(shared, SharedExchange)
+            local = self._local_step(shared.input)
+            # share_window_slices leaves out aggregates that are merged behind the exchange only
+            assert not isinstance(local, ArrowLocalStep)
+            step = SharedExchangeStep(
+                local,
+                shared.keys,
+                shared.slice_end,
+                shared.accumulators,
+                shared.levels,
+                self.label(shared),
+                shared.partitions,
+                shared.buckets,
+            )
+            return SharedSlicesStep(step, exchange.level, exchange.columns)
+        assert isinstance(exchange, Exchange)
+        local = self._local_step(exchange.input)
+        return ExchangeStep(
+            local, exchange.keys, self.label(exchange), exchange.partitions, exchange.buckets
+        )
+
+    def _local_step(self, local: Node) -> LocalStages:
+        if isinstance(local, Expand):
+            name = "__sqlwin_partials__"
+            expanded = expand_query(local, exp.Subquery(this=select_all_from(relation(name))))
+            below = self._local_step(local.input)
+            assert isinstance(below, LocalStep)  # a scan hands on blobs, not rows
+            step = SqlStep(to_sql(expanded), ((name, below),))
+            return MeasuredStep(step, self.label(local)) if self.labels else step
+        if isinstance(local, ScanLocalWindowAggregate):
+            return replace(scan_step(local), label=self.label(local))
+        assert isinstance(local, LocalWindowAggregate)
+        if any(plan.call.user is not None for plan in local.plans):
+            return ArrowLocalStep(
+                Lowering(self.labels).step(local.input),
+                local.window,
+                local.time_column,
+                local.time_type,
+                tuple((key.name, to_sql(key.expr)) for key in local.keys),
+                row_partials(local.plans),
+                local.slice_end,
+                self.label(local),
+            )
+        partials = tuple(
+            PartialColumn(partial.name, to_sql(partial.expr), partial.struct_fields)
+            for plan in local.plans
+            for partial in plan.partials
+        )
+        return LocalStep(
+            Lowering(self.labels).step(local.input),
+            local.window,
+            local.time_column,
+            local.time_type,
+            tuple((key.name, to_sql(key.expr)) for key in local.keys),
+            partials,
+            local.slice_end,
+            self.label(local),
+        )
+
+
+def _items(items: tuple[NamedExpr, ...]) -> list[exp.Expr]:
+    return [alias(item.expr, item.name) for item in items]
+
+
+def _group(keys: list[exp.Expr]) -> exp.Group | None:
+    return exp.Group(expressions=[key.copy() for key in keys]) if keys else None
+
+
+def window_aggregation(node: GlobalWindowAggregate) -> WindowAggregation:
+    """What is merged, with the windows' bounds under names of the steps."""
+    return WindowAggregation(
+        node.window,
+        node.keys,
+        node.slice_end,
+        tuple(acc for plan in node.plans for acc in plan.accumulators),
+        START,
+        END,
+    )
+
+
+def window_column(key: WindowKey, time_type: str) -> exp.Expr:
+    """A window column from the global stage's start and end."""
+    if key.role == "start":
+        return column(START)
+    if key.role == "end":
+        return column(END)
+    last_ms = exp.Sub(
+        this=column(END),
+        expression=exp.Interval(this=exp.Literal.string("0.001"), unit=exp.var("SECOND")),
+    )
+    return exp.Cast(this=last_ms, to=exp.Var(this=time_type))

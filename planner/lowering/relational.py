@@ -1,0 +1,140 @@
+"""Nodes around windows as Spark SQL: grouping sets, Top-N, deduplication, joins."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sqlglot import exp
+
+from planner.nodes.logical import (
+    Expand,
+    NamedExpr,
+    WindowDeduplicate,
+    WindowJoin,
+    WindowRank,
+    WindowRows,
+)
+from planner.sql.build import alias, column, conjunction, identifier, literal
+
+_JOINS = {
+    "Inner": ("", "INNER"),
+    "LeftOuter": ("LEFT", "OUTER"),
+    "RightOuter": ("RIGHT", "OUTER"),
+    "FullOuter": ("FULL", "OUTER"),
+    "LeftSemi": ("LEFT", "SEMI"),
+    "LeftAnti": ("LEFT", "ANTI"),
+}
+
+
+def expand_query(node: Expand, source: exp.Subquery, told: Sequence[str] = ()) -> exp.Select:
+    """Spark SQL for grouping sets: an id for each row and set, keys by CASE on it.
+
+    Args:
+        node: the grouping sets.
+        source: the rows.
+        told: columns beside the node's own.
+    """
+    ids = [exp.Cast(this=literal(i), to=exp.DataType.build("bigint")) for i in node.ids]
+    source.set("alias", exp.TableAlias(this=identifier("$input")))
+    source.set(
+        "laterals",
+        [
+            exp.Lateral(
+                this=exp.Anonymous(
+                    this="EXPLODE", expressions=[exp.Anonymous(this="ARRAY", expressions=ids)]
+                ),
+                view=True,
+                alias=exp.TableAlias(
+                    this=identifier("sqlwin_sets"), columns=[identifier(node.id_column)]
+                ),
+            )
+        ],
+    )
+    keys = {key.name: _kept(key, node) for key in node.keys}
+    items: list[exp.Expr] = [alias(keys.get(c.name, column(c.name)), c.name) for c in node.schema]
+    items += [column(name) for name in told]
+    return exp.Select(expressions=items, from_=exp.From(this=source))
+
+
+def _kept(key: NamedExpr, node: Expand) -> exp.Expr:
+    """A key where its grouping set keeps it, else NULL."""
+    ids = [i for i, kept in zip(node.ids, node.kept, strict=True) if key.name in kept]
+    if len(ids) == len(node.ids):
+        return key.expr
+    if not ids:
+        type_ = next(c.type for c in node.schema if c.name == key.name)
+        return exp.Cast(this=exp.Null(), to=exp.Var(this=type_))
+    chosen = exp.In(this=column(node.id_column), expressions=[literal(i) for i in ids])
+    return exp.Case(ifs=[exp.If(this=chosen, true=key.expr.copy())])
+
+
+def repeated_rows(rows: exp.Query, node: WindowRows, told: Sequence[str] = ()) -> exp.Select:
+    """Rows as often as they were counted; those without a count once.
+
+    Args:
+        rows: the counted rows.
+        node: what they are.
+        told: columns beside the node's own.
+    """
+    copies = column(node.copies)
+    several = exp.GT(this=copies, expression=literal(1))
+    times = exp.Cast(this=copies.copy(), to=exp.DataType.build("int"))
+    array = exp.Anonymous(this="ARRAY_REPEAT", expressions=[literal(0), times])
+    one_each = exp.Anonymous(
+        this="EXPLODE_OUTER", expressions=[exp.Case(ifs=[exp.If(this=several, true=array)])]
+    )
+    items: list[exp.Expr] = [column(name) for name in (*(c.name for c in node.schema), *told)]
+    repeated = exp.Select(
+        expressions=[*items, alias(one_each, "$copy")], from_=exp.From(this=exp.Subquery(this=rows))
+    )
+    return exp.Select(
+        expressions=[item.copy() for item in items],
+        from_=exp.From(this=exp.Subquery(this=repeated)),
+    )
+
+
+def rank_query(node: WindowRank | WindowDeduplicate, source: exp.From) -> exp.Select:
+    """Spark SQL for Top-N and deduplication: Spark keeps N rows a key before it sorts them all."""
+    if isinstance(node, WindowRank):
+        function, first, last = node.rank_type, node.rank_start, node.rank_end
+        order = [ordered.copy() for ordered in node.order_by]
+    else:
+        function, first, last = "ROW_NUMBER", 1, 1
+        order = [exp.Ordered(this=column(node.order_key), desc=node.keep == "LastRow")]
+    over = exp.Window(
+        this=exp.Anonymous(this=function),
+        partition_by=[column(name) for name in (*node.window_columns, *node.partition_by)],
+        order=exp.Order(expressions=order),
+        over="OVER",
+    )
+    ranked = exp.Select(expressions=[exp.Star(), alias(over, node.rank_column)], from_=source)
+    rank = column(node.rank_column)
+    kept: exp.Expr = exp.LTE(this=rank, expression=literal(last))
+    if first > 1:
+        kept = exp.Between(this=rank, low=literal(first), high=literal(last))
+    return exp.Select(
+        expressions=[exp.Star()],
+        from_=exp.From(this=exp.Subquery(this=ranked)),
+        where=exp.Where(this=kept),
+    )
+
+
+def join_query(node: WindowJoin, left: exp.Query, right: exp.Query) -> exp.Select:
+    """Spark SQL for a join of windows."""
+    side, kind = _JOINS[node.join_type]
+    equal: list[exp.Expr] = [
+        exp.EQ(this=column(a), expression=column(b)) for a, b in (*node.window_keys, *node.keys)
+    ]
+    rest = [node.condition] if node.condition is not None else []
+    join = exp.Join(
+        this=_named(right, "$right"), side=side, kind=kind, on=conjunction([*equal, *rest])
+    )
+    return exp.Select(
+        expressions=[alias(column(c.name), c.name) for c in node.schema],
+        from_=exp.From(this=_named(left, "$left")),
+        joins=[join],
+    )
+
+
+def _named(query: exp.Query, name: str) -> exp.Subquery:
+    return exp.Subquery(this=query, alias=exp.TableAlias(this=identifier(name)))

@@ -1,0 +1,94 @@
+"""Over how many tasks a window aggregation is spread, and into how many buckets of keys."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from planner.nodes.logical import Node, WindowAggregate
+from planner.nodes.physical import (
+    Exchange,
+    GlobalWindowAggregate,
+    ScanLocalWindowAggregate,
+    SharedExchange,
+)
+from planner.optimizer import SpreadOptions
+from runtime.spec.windows import Session, Window
+
+# More buckets than tasks: a bucket is what a task of the global stage holds in memory.
+_BUCKETS_PER_PARTITION = 4
+_MOST_BUCKETS_PER_PARTITION = 64
+_BUCKET_BYTES = 64 << 20
+# A task that has less to do than this, in bytes and rows in or in rows out, is not worth its start.
+_TASK_BYTES = 32 << 20
+_TASK_ROWS = 1 << 16
+_TASK_WINDOWS = 1 << 22
+
+_WIDTHS = {"boolean": 1, "tinyint": 1, "smallint": 2, "int": 4, "float": 4, "date": 4}
+
+
+def spread_exchanges(plans: Sequence[Node], options: SpreadOptions) -> list[Node]:
+    """Physical plans with the tasks and buckets of each of their exchanges.
+
+    From files whose sizes are known, few tasks for few rows: by the bytes that are read, and by the
+    windows that may come out. From anything else, as many as Spark would take. What plans have in
+    common they still have afterwards.
+    """
+    done: dict[int, Node] = {}
+
+    def spread(node: Node) -> Node:
+        if id(node) not in done:
+            inputs = tuple(spread(child) for child in node.inputs)
+            changed = any(new is not old for new, old in zip(inputs, node.inputs, strict=True))
+            done[id(node)] = _spread(node.with_inputs(*inputs) if changed else node, options)
+        return done[id(node)]
+
+    return [spread(plan) for plan in plans]
+
+
+def _spread(node: Node, options: SpreadOptions) -> Node:
+    if not isinstance(node, Exchange | SharedExchange):
+        return node
+    if not node.keys:
+        return replace(node, partitions=1, buckets=1)
+    partitions, buckets = options.partitions, options.buckets
+    scan = _scan_below(node.input)
+    n_bytes = 0
+    if scan is not None:
+        n_bytes = scan.source.n_rows * _row_bytes(scan)
+        windows = node.windows if isinstance(node, SharedExchange) else (scan.window,)
+        wanted = max(_tasks(window, scan.source.n_rows, n_bytes) for window in windows)
+        partitions = partitions or min(wanted, options.most_partitions)
+    partitions = partitions or options.most_partitions
+    if buckets is None:
+        wanted = max(partitions * _BUCKETS_PER_PARTITION, _up(n_bytes, _BUCKET_BYTES))
+        buckets = min(wanted, partitions * _MOST_BUCKETS_PER_PARTITION)
+    return replace(node, partitions=min(partitions, buckets), buckets=buckets)
+
+
+def _scan_below(node: Node) -> ScanLocalWindowAggregate | None:
+    """The scan whose partials go into an exchange, unless windows are computed in between."""
+    while not isinstance(node, ScanLocalWindowAggregate):
+        if len(node.inputs) != 1 or isinstance(node, GlobalWindowAggregate | WindowAggregate):
+            return None
+        node = node.inputs[0]
+    return node
+
+
+def _tasks(window: Window, n_rows: int, n_bytes: int) -> int:
+    overlap = 1 if isinstance(window, Session) else window.slices_per_window
+    # A row makes so many windows at most; how many keys share them is not known.
+    by_windows = min(_up(n_rows * overlap, _TASK_WINDOWS), _up(n_rows, _TASK_ROWS))
+    return max(1, _up(n_bytes, _TASK_BYTES), by_windows)
+
+
+def _row_bytes(scan: ScanLocalWindowAggregate) -> int:
+    return sum(_WIDTHS.get(column.type, _width(column.type)) for column in scan.source.columns)
+
+
+def _width(type_: str) -> int:
+    return 16 if type_ in ("string", "binary") or type_.startswith("decimal") else 8
+
+
+def _up(amount: int, unit: int) -> int:
+    return -(-amount // unit)

@@ -1,0 +1,408 @@
+"""The rows that a window operator reads from streams, with their watermarks in band.
+
+A row tells its table's watermark whether a filter keeps it or not. So in what lies between a table
+and a window operator a condition does not drop rows: it makes KEEP false, and what is computed is
+computed where KEEP is true. Where the text in between does more than filter and compute, the rows
+come from that text as it is, and the watermarks from the tables once more, with UNION ALL.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Protocol
+
+from sqlglot import exp
+
+from planner.catalog import Catalog, StreamTable
+from planner.lowering.relational import expand_query, repeated_rows
+from planner.lowering.stream.select import (
+    cast_as,
+    guarded,
+    guarded_items,
+    has_column_names,
+    is_complex,
+    null_watermark,
+    numbered,
+    select_carried,
+)
+from planner.lowering.stream.watermarks import StreamMarks
+from planner.nodes.logical import (
+    Aggregate,
+    Expand,
+    Filter,
+    NamedExpr,
+    Node,
+    Project,
+    SqlQuery,
+    TableScan,
+    WindowDeduplicate,
+    WindowJoin,
+    WindowRank,
+    WindowRows,
+)
+from planner.nodes.physical import GlobalWindowAggregate
+from planner.sql.build import alias, column, conjunction, identifier, literal
+from planner.sql.nodes import Span, span_of
+from planner.streams.event_time import check_time, operators_below
+from planner.streams.late_rows import LateSource, refuse_lost_rows
+from planner.streams.processing_time import is_by_clock
+from planner.streams.refusals import JOIN, StreamRefusal
+from planner.streams.tables import stream_named, stream_tables
+from runtime.spec.stream import KEEP, LATE_ROW, SOURCE, WATERMARK, StreamSource
+
+_TOLD = (KEEP, SOURCE, WATERMARK)
+
+# What a window operator is called as a source, before its number
+OPERATOR = "window operator"
+
+Scope = Mapping[str, exp.Query]
+# Where a text names a stream, and the stream
+StreamPlace = tuple[exp.Table, StreamTable]
+
+
+class Operators(Protocol):
+    """What lowers the nodes that are not rows of tables."""
+
+    def query(self, node: Node) -> exp.Query:
+        """A node as plain SQL."""
+
+    def operator(self, node: GlobalWindowAggregate) -> tuple[exp.Select, StreamSource]:
+        """The windows of an operator with KEEP, SOURCE, WATERMARK, and itself as a source."""
+
+    def whole_windows(self, node: Node) -> tuple[exp.Select, StreamSource | None]:
+        """The same of a node over whole windows; no source if no watermark comes with the rows."""
+
+
+class StreamRows:
+    """Rows for one window operator.
+
+    Args:
+        operators: lowers other nodes.
+        catalog: tells which tables are streams.
+        late: the table whose rows come with LATE_ROW, if there is one.
+        more: further columns that windows tell in band.
+
+    Attributes:
+        has_operator: whether one of the sources is another window operator.
+        has_late_rows: whether rows that can be late are among them as their table has them.
+        are_carried: whether watermarks come in the rows that they are of, not beside them.
+    """
+
+    def __init__(
+        self,
+        operators: Operators,
+        catalog: Catalog,
+        late: LateSource | None = None,
+        more: tuple[str, ...] = (),
+    ) -> None:
+        self._operators = operators
+        self._catalog = catalog
+        self._late = late
+        self._more = more if late is None else (*more, LATE_ROW)
+        self._marks = StreamMarks(catalog)
+        self.has_operator = False
+        self.has_late_rows = False
+        self.are_carried = False
+
+    @property
+    def sources(self) -> list[StreamSource]:
+        """The sources of watermarks, by the numbers in SOURCE."""
+        return self._marks.sources
+
+    def carried(
+        self,
+        node: Node,
+        time_column: str | None,
+        followed: Iterable[StreamPlace] = (),
+        place: Span | None = None,
+    ) -> exp.Query:
+        """The rows of a node with KEEP, SOURCE and WATERMARK.
+
+        Args:
+            node: what the operator reads.
+            time_column: the column that its windows are on; None: they are on the clock.
+            followed: tables whose watermarks are waited for too, though their rows are not read.
+            place: where the query names that column.
+
+        Raises:
+            StreamRefusal: a stream has no watermark, or `time_column` is not what it follows.
+        """
+        if time_column is not None:
+            self._marks.by_clock = is_by_clock(node, time_column, self._catalog, place)
+        if time_column is not None and not self._marks.by_clock:
+            check_time(node, time_column, self._catalog, place)
+        query = self._carry(node)
+        self.are_carried = query is not None
+        if query is not None:
+            return self._following(query, node, followed)
+        self.sources.clear()
+        self._refuse_lost_rows("below", node, place)
+        if operators_below(node):
+            raise StreamRefusal(
+                "a window over the results of another window can be reached through filters, "
+                "projections and UNION ALL only",
+                "join or expand the rows before the inner window, or after the outer one",
+                _place_of(node) or place,
+                JOIN,
+            )
+        return self._following(self._beside(node), node, followed)
+
+    def windows(self, node: Node) -> exp.Query:
+        """Results of windows with KEEP, SOURCE and WATERMARK.
+
+        Where the watermark cannot come with the rows, there is none and `sources` is empty.
+        """
+        query = self._carry(node)
+        if query is None:
+            self.sources.clear()
+            self._refuse_lost_rows("above", node)
+            query = self._unaccompanied(node)
+        return query
+
+    # -- nodes ---------------------------------------------------------------------------------
+
+    def _carry(self, node: Node) -> exp.Query | None:
+        """The node with the watermark in its rows; None if it does more than filter and compute."""
+        match node:
+            case TableScan():
+                (table,) = node.query.find_all(exp.Table)
+                stream = stream_named(table, self._catalog)
+                return None if stream is None else self._scan(node.query.copy(), stream)
+            case GlobalWindowAggregate():
+                self.has_operator = True
+                select, source = self._operators.operator(node)
+                return numbered(select, self._marks.number(source))
+            case Aggregate() | WindowRank() | WindowDeduplicate() | WindowJoin():
+                select, origin = self._operators.whole_windows(node)
+                if origin is None:
+                    return None
+                self.has_operator = True
+                return numbered(select, self._marks.number(origin))
+            case WindowRows():
+                inner = self._carry(node.input)
+                return None if inner is None else repeated_rows(inner, node, (*_TOLD, *self._more))
+            case Expand():
+                inner = self._carry(node.input)
+                if inner is None or any(is_complex(key.expr) for key in node.keys):
+                    return None
+                keys = tuple(NamedExpr(key.name, guarded(key.expr)) for key in node.keys)
+                guarded_node = replace(node, keys=keys)
+                told = (*_TOLD, *(name for name in self._more if name != LATE_ROW))
+                expanded = expand_query(guarded_node, exp.Subquery(this=inner), told)
+                if self._late is not None:
+                    # a row is late once, for whatever sets it is grouped by
+                    is_first = exp.EQ(this=column(node.id_column), expression=literal(node.ids[0]))
+                    once = exp.Case(ifs=[exp.If(this=is_first, true=column(LATE_ROW))])
+                    expanded = expanded.select(alias(once, LATE_ROW), copy=False)
+                return expanded
+            case Filter():
+                inner = self._carry(node.input)
+                condition = conjunction(node.conjuncts)
+                assert condition is not None
+                if inner is None or is_complex(condition):
+                    return None
+                items: list[exp.Expr] = [column(c.name) for c in node.schema]
+                return select_carried(items, inner, condition, more=self._more)
+            case Project():
+                inner = self._carry(node.input)
+                if inner is None or any(is_complex(item.expr) for item in node.items):
+                    return None
+                items = [alias(guarded(i.expr), i.name) for i in node.items]
+                return select_carried(items, inner, more=self._more)
+            case SqlQuery():
+                names = tuple(c.name for c in node.schema)
+                return self._carry_text(node.query, dict(node.relations), {}, names)
+        return None
+
+    def _scan(self, query: exp.Query, stream: StreamTable) -> exp.Query:
+        """A table with its watermark."""
+        number = self._marks.number(self._marks.source_of(stream, query))
+        items: list[exp.Expr] = [
+            exp.Star(),
+            alias(exp.true(), KEEP),
+            alias(number, SOURCE),
+            alias(self._marks.watermark(stream, query), WATERMARK),
+        ]
+        if self._late is not None:
+            items.append(alias(self._late.row(stream), LATE_ROW))
+            is_its_table = stream.name == self._late.table
+            self.has_late_rows |= is_its_table and not self._marks.by_clock
+        return exp.Select(expressions=items, from_=exp.From(this=exp.Subquery(this=query)))
+
+    # -- texts ---------------------------------------------------------------------------------
+
+    def _carry_text(
+        self,
+        query: exp.Expr,
+        relations: Mapping[str, Node],
+        scope: Scope,
+        names: tuple[str, ...] | None = None,
+    ) -> exp.Query | None:
+        """A text with the watermark in its rows; `names` are those of its columns, if known."""
+        if isinstance(query, exp.Subquery):
+            return self._carry_text(query.this, relations, scope, names)
+        if not isinstance(query, exp.Select | exp.Union):
+            return None
+        scope = {**scope, **{cte.alias.lower(): cte.this for cte in query.ctes}}
+        if any(cte.args["alias"].columns for cte in query.ctes):
+            return None
+        if isinstance(query, exp.Union):
+            return self._carry_union(query, relations, scope)
+        allowed = {"expressions", "from_", "where", "kind", "hint", "with_"}
+        if any(value for key, value in query.args.items() if key not in allowed):
+            return None
+        source = query.args.get("from_")
+        items = guarded_items(query, names)
+        where = query.args.get("where")
+        if source is None or items is None or (where is not None and is_complex(where.this)):
+            return None
+        inner = self._carry_source(source.this, relations, scope)
+        if inner is None:
+            return None
+        condition = None if where is None else where.this
+        return select_carried(items, inner, condition, source.this, self._more)
+
+    def _carry_source(
+        self, source: exp.Expr, relations: Mapping[str, Node], scope: Scope
+    ) -> exp.Query | None:
+        if any(source.args.get(key) for key in ("joins", "laterals", "pivots", "sample")):
+            return None
+        if isinstance(source, exp.Subquery):
+            return None if has_column_names(source) else self._carry_text(source, relations, scope)
+        if not isinstance(source, exp.Table) or has_column_names(source):
+            return None
+        if not source.db and source.name in relations:
+            return self._carry(relations[source.name])
+        if not source.db and source.name.lower() in scope:
+            outer = {name: text for name, text in scope.items() if name != source.name.lower()}
+            return self._carry_text(scope[source.name.lower()], relations, outer)
+        stream = stream_named(source, self._catalog)
+        if stream is None:
+            return None
+        plain = source.copy()
+        plain.set("alias", None)
+        return self._scan(exp.Select(expressions=[exp.Star()], from_=exp.From(this=plain)), stream)
+
+    def _carry_union(
+        self, query: exp.Union, relations: Mapping[str, Node], scope: Scope
+    ) -> exp.Query | None:
+        allowed = {"this", "expression", "distinct", "with_"}
+        if query.args.get("distinct") or any(
+            value for key, value in query.args.items() if key not in allowed
+        ):
+            return None
+        # sides are put side by side by position, so that each needs its columns by name
+        sides = []
+        for side in (query.this, query.expression):
+            names = self._column_names(side, relations, scope)
+            carried = self._carry_text(side, relations, scope, names)
+            if carried is None or names is None:
+                return None
+            columns: list[exp.Expr] = [column(name) for name in names]
+            sides.append(select_carried(columns, carried, more=self._more))
+        return exp.Union(this=sides[0], expression=sides[1], distinct=False)
+
+    def _column_names(
+        self, query: exp.Expr, relations: Mapping[str, Node], scope: Scope
+    ) -> tuple[str, ...] | None:
+        whole = query.unnest().copy()
+        if not isinstance(whole, exp.Query):
+            return None
+        needed = [
+            exp.CTE(this=text.copy(), alias=exp.TableAlias(this=identifier(name)))
+            for name, text in scope.items()
+        ]
+        if needed:
+            whole.set("with_", exp.With(expressions=needed))
+        schemas = {name: node.schema for name, node in relations.items()}
+        return tuple(c.name for c in self._catalog.analyze(whole, schemas))
+
+    # -- beside --------------------------------------------------------------------------------
+
+    def _beside(self, node: Node) -> exp.Query:
+        """The node as it is, and the watermarks of its tables beside its rows."""
+        result = self._unaccompanied(node)
+        if self._marks.by_clock:
+            # the clock is told by every row, so that no table need be read once more
+            for _, stream in stream_tables(node, self._catalog):
+                self._marks.number(StreamSource(stream.name, "proctime"))
+            return result
+        for place in stream_tables(node, self._catalog):
+            result = self._with_marks(result, node, place)
+        return result
+
+    def _following(
+        self, query: exp.Query, node: Node, followed: Iterable[StreamPlace]
+    ) -> exp.Query:
+        """The rows, and beside them the watermarks of tables that are not among the sources.
+
+        What reads the results of other operators follows what these follow.
+        """
+        if self._marks.by_clock or all(_is_operator(source) for source in self.sources):
+            return query
+        told = (*_TOLD, *self._more)
+        names = [*(column(c.name) for c in node.schema), *(column(name) for name in told)]
+        for place in followed:
+            if place[1].name in {source.name for source in self.sources}:
+                continue
+            rows = exp.Select(
+                expressions=[name.copy() for name in names],
+                from_=exp.From(this=exp.Subquery(this=query)),
+            )
+            query = self._with_marks(rows, node, place)
+        return query
+
+    def _with_marks(self, rows: exp.Query, node: Node, place: StreamPlace) -> exp.Query:
+        """Rows of a node, and beside them the watermarks of a table."""
+        table, stream = place
+        plain = table.copy()
+        for key in ("alias", "joins", "laterals", "pivots", "sample"):
+            plain.set(key, None)
+        scan = exp.Select(expressions=[exp.Star()], from_=exp.From(this=plain))
+        number = self._marks.number(self._marks.source_of(stream, scan))
+        items = [
+            *(alias(cast_as(exp.Null(), c.type), c.name) for c in node.schema),
+            alias(exp.false(), KEEP),
+            alias(number, SOURCE),
+            alias(self._marks.watermark(stream, scan), WATERMARK),
+            *self._no_late_row(),
+        ]
+        marks = exp.Select(expressions=items, from_=exp.From(this=plain.copy()))
+        return exp.Union(this=rows, expression=marks, distinct=False)
+
+    def _unaccompanied(self, node: Node) -> exp.Query:
+        """The node's rows, which tell no watermark."""
+        told: list[exp.Expr] = [
+            alias(exp.true(), KEEP),
+            alias(cast_as(exp.Null(), "int"), SOURCE),
+            alias(null_watermark(), WATERMARK),
+            *self._no_late_row(),
+        ]
+        return exp.Select(
+            expressions=[*(column(c.name) for c in node.schema), *told],
+            from_=exp.From(this=exp.Subquery(this=self._operators.query(node))),
+        )
+
+    def _no_late_row(self) -> list[exp.Expr]:
+        return [] if self._late is None else [alias(self._late.none(), LATE_ROW)]
+
+    def _refuse_lost_rows(self, where: str, node: Node, place: Span | None = None) -> None:
+        """Refuse what late rows do not come through, if there are any."""
+        late = self._late
+        if late is not None and any(
+            stream.name == late.table for _, stream in stream_tables(node, self._catalog)
+        ):
+            what = f"more than filters and projections is {where} the window"
+            raise refuse_lost_rows(what, _place_of(node) or place)
+
+
+def _place_of(node: Node) -> Span | None:
+    """Where a text that does more than filter and project says so."""
+    if isinstance(node, SqlQuery):
+        return span_of(*(node.query.args.get("joins") or [node.query]))
+    return node.place or next(filter(None, map(_place_of, node.inputs)), None)
+
+
+def _is_operator(source: StreamSource) -> bool:
+    return source.name.startswith(OPERATOR)

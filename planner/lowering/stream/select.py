@@ -1,0 +1,126 @@
+"""Parts of the SELECTs through which rows of streams carry watermarks."""
+
+from __future__ import annotations
+
+from sqlglot import exp
+
+from planner.aggregates.calls import aggregates_in
+from planner.sql.build import alias, column, identifier, star_leaves_out
+from runtime.spec.stream import KEEP, LATE_ROW, SOURCE, WATERMARK
+
+# Where microseconds are counted from
+EPOCH = "TIMESTAMP_NTZ'1970-01-01 00:00:00'"
+
+
+# Functions that make several rows of one: a row that is not kept must stay one.
+_GENERATORS = frozenset("EXPLODE EXPLODE_OUTER POSEXPLODE POSEXPLODE_OUTER INLINE STACK".split())
+
+
+def numbered(select: exp.Select, number: exp.Expr) -> exp.Select:
+    """A SELECT whose rows tell the watermark of the source of this number."""
+    told = {KEEP: column(KEEP), SOURCE: number, WATERMARK: column(WATERMARK)}
+    kept = {i.alias_or_name: i for i in select.expressions if i.alias_or_name in told}
+    told[KEEP] = kept[KEEP].unalias()
+    items = [item for item in select.expressions if item.alias_or_name not in told]
+    select.set("expressions", items + [alias(e, name) for name, e in told.items()])
+    return select
+
+
+def null_watermark() -> exp.Expr:
+    """No watermark."""
+    return cast_as(exp.Null(), "bigint")
+
+
+def select_carried(
+    items: list[exp.Expr],
+    inner: exp.Query,
+    condition: exp.Expr | None = None,
+    source: exp.Expr | None = None,
+    more: tuple[str, ...] = (),
+) -> exp.Select:
+    """A SELECT over carried rows: `items` and what is told in band, `more` columns of it too.
+
+    A row that the condition drops leaves LATE_ROW, so that those with KEEP = FALSE that have it are
+    late for an operator below.
+    """
+    table_alias = None
+    if source is not None:
+        table_alias = source.args.get("alias")
+        if table_alias is None and isinstance(source, exp.Table):
+            table_alias = exp.TableAlias(this=identifier(source.name))
+    keep: exp.Expr = column(KEEP)
+    if condition is not None:
+        known = exp.Anonymous(this="COALESCE", expressions=[condition.copy(), exp.false()])
+        keep = exp.And(this=keep, expression=known)
+    told: dict[str, exp.Expr] = {name: column(name) for name in (SOURCE, WATERMARK, *more)}
+    changed = {KEEP: keep}
+    if condition is not None and LATE_ROW in told:
+        has_passed = exp.Or(this=exp.Not(this=column(KEEP)), expression=keep.expression.copy())
+        changed[LATE_ROW] = exp.Case(ifs=[exp.If(this=has_passed, true=column(LATE_ROW))])
+    if len(items) == 1 and isinstance(items[0], exp.Star):
+        if condition is not None:
+            star = exp.Star(**{"except_": [identifier(name) for name in changed]})
+            items = [star, *(alias(value, name) for name, value in changed.items())]
+    else:
+        items = [*items, *(alias(e, name) for name, e in {KEEP: keep, **told, **changed}.items())]
+    subquery = exp.Subquery(this=inner)
+    if table_alias is not None:
+        subquery.set("alias", table_alias.copy())
+    return exp.Select(expressions=items, from_=exp.From(this=subquery))
+
+
+def guarded(expr: exp.Expr) -> exp.Expr:
+    """The expression, evaluated only in rows that are kept."""
+    if isinstance(expr.unnest(), exp.Column | exp.Literal):
+        return expr
+    return exp.Case(ifs=[exp.If(this=column(KEEP), true=expr.copy())])
+
+
+def guarded_items(query: exp.Select, names: tuple[str, ...] | None) -> list[exp.Expr] | None:
+    """A select list, evaluated in rows that are kept; None if it is not that simple.
+
+    Args:
+        query: the SELECT.
+        names: the names of its columns, if known.
+    """
+    if len(query.expressions) == 1 and is_star(query.expressions[0]):
+        star = query.expressions[0]
+        left_out = star_leaves_out(star)
+        if left_out:
+            return [column(name) for name in names] if names else None
+        return None if left_out is None else [exp.Star()]
+    items: list[exp.Expr] = []
+    for position, item in enumerate(query.expressions):
+        value = item.unalias()
+        if is_star(value) or is_complex(value):
+            return None
+        name = item.alias_or_name or (names[position] if names else "")
+        if not name:
+            return None
+        items.append(alias(guarded(value), name))
+    return items
+
+
+def is_star(expr: exp.Expr) -> bool:
+    """Whether it is `*` or `t.*`."""
+    return isinstance(expr, exp.Star) or (
+        isinstance(expr, exp.Column) and isinstance(expr.this, exp.Star)
+    )
+
+
+def is_complex(expr: exp.Expr) -> bool:
+    """Whether an expression reads more than its row, or makes several rows of it."""
+    if aggregates_in(expr) or any(expr.find_all(exp.Query, exp.Window)):
+        return True
+    return any(call.name.upper() in _GENERATORS for call in expr.find_all(exp.Anonymous))
+
+
+def has_column_names(source: exp.Expr) -> bool:
+    """Whether an alias gives the columns new names: `AS t(a, b)`."""
+    table_alias = source.args.get("alias")
+    return table_alias is not None and bool(table_alias.columns)
+
+
+def cast_as(value: exp.Expr, type_: str) -> exp.Expr:
+    """CAST(value AS type)."""
+    return exp.Cast(this=value, to=exp.Var(this=type_))

@@ -1,0 +1,376 @@
+"""Physical plans over streams to the steps that the runtime carries out.
+
+Below a window operator rows carry the watermark with them (see `planner.lowering.stream.rows`);
+above it everything is stateless: all results of a window come in one micro-batch, and Spark SQL
+computes what is around them as it would in a batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+
+from sqlglot import exp
+
+from planner.aggregates.row_partials import row_partials
+from planner.catalog import Catalog
+from planner.lowering.batch import Labels, Lowering, lower, window_aggregation, window_column
+from planner.lowering.stream.rows import OPERATOR, StreamPlace, StreamRows
+from planner.lowering.stream.whole_windows import lower_whole_windows
+from planner.nodes.logical import (
+    Aggregate,
+    Node,
+    SqlQuery,
+    TableScan,
+    WindowDeduplicate,
+    WindowJoin,
+    WindowRank,
+    WindowRows,
+    WindowTableFunction,
+)
+from planner.nodes.physical import (
+    Exchange,
+    GlobalWindowAggregate,
+    LocalWindowAggregate,
+    StreamScanLocalWindowAggregate,
+)
+from planner.sql.build import alias, column, identifier, to_sql
+from planner.sql.nodes import span_of
+from planner.streams.delay import wall_clock_delay_us
+from planner.streams.late_rows import DROP, LateSource, late_source, shared_late_source
+from planner.streams.refusals import (
+    GROUP_BY,
+    NO_UPDATES,
+    SET_OPERATION,
+    StreamRefusal,
+    refuse_stateful,
+    refused_node,
+    rows_not_kept,
+)
+from planner.streams.tables import stream_named, stream_tables, streams_of
+from runtime.spec.steps import ExpandStep, MeasuredStep, SqlStep, Step
+from runtime.spec.stream import (
+    KEEP,
+    LATE_ROW,
+    ROW_KIND,
+    SOURCE,
+    WATERMARK,
+    StreamLocalStep,
+    StreamRowsStep,
+    StreamSource,
+    StreamWindowStep,
+)
+from runtime.spec.table import LATE_ROWS
+from runtime.spec.windows import Session, Window
+
+__all__ = ["lower_stream", "lower_stream_rows", "streams_of"]
+
+
+def lower_stream(
+    plan: Node,
+    catalog: Catalog,
+    time_zone: str,
+    emits_updates: bool = False,
+    refusals: tuple[str, ...] = (),
+    labels: Labels | None = None,
+    notes: tuple[str, ...] = (),
+    keeps_late_rows: bool = False,
+    sql: str = "",
+) -> Step:
+    """The steps that compute `plan` over streams.
+
+    Args:
+        plan: the physical plan.
+        catalog: tells which tables are streams, and their watermarks.
+        time_zone: the session's.
+        emits_updates: whether results can come more than once; ROW_KIND then comes first.
+        refusals: what rules had against what they are for.
+        labels: names under which EXPLAIN ANALYZE counts, as in `planner.lowering.batch.lower`.
+        notes: why what is about windows was left to Spark.
+        keeps_late_rows: whether late rows of a table with `late-rows` come too. Where the plan has
+            windows of such a table, its columns are followed by KEEP, WATERMARK, LATE_ROW.
+        sql: the statement's text, for positions in errors.
+
+    Raises:
+        StreamRefusal: something in the plan cannot be computed on a stream, or a watermark is
+            missing.
+    """
+
+    def lowering(late: LateSource | None) -> _StreamLowering:
+        return _StreamLowering(
+            catalog, time_zone, emits_updates, refusals, labels or {}, notes, late
+        )
+
+    try:
+        step = lowering(None).step(plan)
+        late = late_source(plan, catalog) if keeps_late_rows else None
+        return step if late is None else lowering(late).with_late_rows(plan)
+    except StreamRefusal as refusal:
+        raise refusal.placed_in(sql) from refusal
+
+
+def lower_stream_rows(
+    plan: Node,
+    catalog: Catalog,
+    time_zone: str,
+    time: tuple[str, str] | None,
+    refusals: tuple[str, ...] = (),
+    notes: tuple[str, ...] = (),
+) -> StreamRowsStep:
+    """The rows of `plan` with their watermarks, for an operator that takes them one by one.
+
+    Args:
+        plan: the physical plan.
+        catalog: tells which tables are streams, and their watermarks.
+        time_zone: the session's.
+        time: name and type of the column that windows will be on; None: they are on the clock.
+        refusals: why the optimizer left window aggregates in one phase.
+        notes: why what is about windows was left to Spark.
+
+    Raises:
+        StreamRefusal: something in the plan cannot be computed on a stream, or a watermark is
+            missing.
+    """
+    lowering = _StreamLowering(catalog, time_zone, False, refusals, {}, notes)
+    for table, stream in stream_tables(plan, catalog):
+        if stream.late_rows is not None:
+            raise StreamRefusal(
+                f"`{stream.name}` has '{LATE_ROWS}', and windows() cannot keep late rows",
+                DROP,
+                span_of(table),
+            )
+    rows = StreamRows(lowering, catalog)
+    query = rows.carried(plan, None if time is None else time[0])
+    is_cascade = all(source.name.startswith(OPERATOR) for source in rows.sources)
+    step = lowering.sql_step(query)
+    return StreamRowsStep(step, tuple(rows.sources), time, time_zone, is_cascade)
+
+
+def lower_local(local: LocalWindowAggregate, catalog: Catalog, time_zone: str) -> StreamLocalStep:
+    """The local stage of window aggregates that are put out once, with its watermarks.
+
+    Where a table has `late-rows`, its late rows are kept.
+
+    Raises:
+        AnalysisError: something below it cannot be computed on a stream, or a watermark is missing.
+    """
+    late = shared_late_source(local, catalog)
+    return _StreamLowering(catalog, time_zone, False, (), {}, (), late).local_step(local)
+
+
+class _StreamLowering(Lowering):
+    def __init__(
+        self,
+        catalog: Catalog,
+        time_zone: str,
+        emits_updates: bool,
+        refusals: tuple[str, ...],
+        labels: Labels,
+        notes: tuple[str, ...],
+        late: LateSource | None = None,
+    ) -> None:
+        super().__init__(labels)
+        self._notes = notes
+        self._late = late
+        self._catalog = catalog
+        self._time_zone = time_zone
+        self._emits_updates = emits_updates
+        self.refusals = refusals
+        self._n_operators = 0
+        self._followed: tuple[StreamPlace, ...] = ()
+
+    def query(self, node: Node) -> exp.Query:
+        """The node as Spark SQL over streams; what is not SQL in it becomes a named step."""
+        if not isinstance(node, TableScan) and not streams_of(node, self._catalog):
+            # what is at rest is read with each micro-batch: its rows are not counted
+            return self.named(lower(node))
+        refused = refused_node(node)
+        if refused is not None:
+            raise refused
+        match node:
+            case GlobalWindowAggregate():
+                windows, _ = self.operator(node)
+                return windows.where(column(KEEP), copy=False)
+            case Aggregate() | WindowRank() | WindowDeduplicate() | WindowJoin():
+                rows, _ = self.whole_windows(node)
+                return exp.Select(
+                    expressions=[column(c.name) for c in node.schema],
+                    from_=exp.From(this=exp.Subquery(this=rows)),
+                    where=exp.Where(this=column(KEEP)),
+                )
+            case WindowRows() if self._emits_updates:
+                raise StreamRefusal(
+                    "rows of windows come once, when their windows close: allowed lateness or "
+                    "early firing is on",
+                    f"{NO_UPDATES}, or aggregate the windows",
+                    node.place,
+                )
+            case WindowTableFunction(window=Session()):
+                raise rows_not_kept(
+                    self.refusals,
+                    "what session a row is in is known when the session is over, and rows are kept "
+                    "so long by keep_session_rows alone",
+                    "take it out of sqlwin.optimizer.disabled-rules",
+                    node.place,
+                )
+            case SqlQuery():
+                self._check(node)
+                query = self._sql_query(node)
+            case _:
+                query = self._query(node)
+        query = self._with_row_kind(query, node)
+        if id(node) not in self.labels or isinstance(node, TableScan):
+            return query
+        return self.named(MeasuredStep(self.sql_step(query), self.label(node)))
+
+    def with_late_rows(self, node: Node) -> SqlStep:
+        """The node's columns, ROW_KIND before them if there is one, then KEEP, WATERMARK, LATE_ROW.
+
+        Rows with KEEP = FALSE are late if they have LATE_ROW, and else tell a watermark.
+        """
+        kind = (ROW_KIND,) if self._emits_updates else ()
+        rows = StreamRows(self, self._catalog, self._late, kind)
+        query = rows.windows(node)
+        told = [column(name) for name in (KEEP, WATERMARK, LATE_ROW)]
+        left_out = [identifier(name) for name in (*kind, KEEP, SOURCE, WATERMARK, LATE_ROW)]
+        items = [*map(column, kind), exp.Star(**{"except_": left_out}), *told]
+        return self.sql_step(
+            exp.Select(expressions=items, from_=exp.From(this=exp.Subquery(this=query)))
+        )
+
+    def operator(self, node: GlobalWindowAggregate) -> tuple[exp.Select, StreamSource]:
+        """The windows of an operator, with what it tells in band, and itself as a source."""
+        exchange = node.input
+        assert isinstance(exchange, Exchange)
+        refused = refused_node(exchange.input)
+        if refused is not None:
+            raise refused
+        local = exchange.input
+        assert isinstance(local, LocalWindowAggregate)
+        step = self.local_step(local)
+        number = self._n_operators
+        self._n_operators += 1
+        merged = self.named(
+            StreamWindowStep(step, window_aggregation(node), number, self.label(node))
+        )
+        windows = {key.name: window_column(key, node.time_type) for key in node.window_keys}
+        items = [alias(windows.get(c.name, column(c.name)), c.name) for c in node.schema]
+        told = [column(name) for name in (KEEP, SOURCE, WATERMARK)]
+        if self._late is not None:
+            told.append(column(LATE_ROW))
+        kind = [column(ROW_KIND)] if self._emits_updates else []
+        select = exp.Select(
+            expressions=[*kind, *items, *told],
+            from_=exp.From(this=exp.Subquery(this=merged)),
+        )
+        return select, StreamSource(f"{OPERATOR} {number}", "timestamp_ntz")
+
+    @contextmanager
+    def following(self, places: Iterable[StreamPlace]) -> Iterator[None]:
+        """Let the operators below wait for the watermarks of these tables too."""
+        before = self._followed
+        self._followed = (*before, *places)
+        yield
+        self._followed = before
+
+    def whole_windows(self, node: Node) -> tuple[exp.Select, StreamSource | None]:
+        """A node over whole windows, its rows with their watermark; see `whole_windows`."""
+        assert isinstance(node, Aggregate | WindowRank | WindowDeduplicate | WindowJoin)
+        if self._emits_updates:
+            raise StreamRefusal(
+                "results of windows that come more than once cannot be grouped again, ranked or "
+                "joined: allowed lateness or early firing is on",
+                NO_UPDATES,
+                node.place,
+                GROUP_BY if isinstance(node, Aggregate) else None,
+            )
+        rows, source = lower_whole_windows(node, self, self._catalog, self._time_zone, self._late)
+        if id(node) in self.labels:
+            rows = self.named(MeasuredStep(self.sql_step(rows), self.label(node)))
+        return rows, source
+
+    def local_step(self, local: LocalWindowAggregate) -> StreamLocalStep:
+        """The local stage of a window aggregate."""
+        rows = StreamRows(self, self._catalog, self._late)
+        place = local.time_place or local.place
+        query = rows.carried(local.input, local.time_column, self._followed, place)
+        if self._emits_updates and isinstance(local.window, Session):
+            raise StreamRefusal(
+                "a SESSION is put out once: it knows no early firing and no allowed lateness",
+                NO_UPDATES,
+                local.place,
+            )
+        if self._emits_updates and rows.has_operator:
+            raise StreamRefusal(
+                "a window over the results of another window cannot take updates: allowed "
+                "lateness or early firing is on",
+                f"{NO_UPDATES}, or leave out the outer window",
+                local.place,
+            )
+        is_one = rows.are_carried and len(rows.sources) == 1
+        scan = local.scan if isinstance(local, StreamScanLocalWindowAggregate) and is_one else None
+        if scan is not None:
+            scan = replace(scan, step=replace(scan.step, label=self.label(local)))
+        return StreamLocalStep(
+            self.sql_step(query),
+            tuple(rows.sources),
+            local.window,
+            local.time_column,
+            local.time_type,
+            tuple((key.name, to_sql(key.expr)) for key in local.keys),
+            row_partials(local.plans),
+            local.slice_end,
+            self._time_zone,
+            is_cascade=all(source.name.startswith(OPERATOR) for source in rows.sources),
+            label=self.label(local),
+            late_rows=self._late.target if self._late and rows.has_late_rows else None,
+            carries_late_rows=self._late is not None,
+            delay_us=wall_clock_delay_us(local, self._catalog) if is_one else None,
+            first=local.first,
+            scan=scan,
+        )
+
+    def _check(self, node: SqlQuery) -> None:
+        """Refuse a text that Spark cannot compute micro-batch by micro-batch."""
+        inner = {name: bool(streams_of(child, self._catalog)) for name, child in node.relations}
+
+        def is_stream(table: exp.Table) -> bool:
+            if table.name in inner:
+                return inner[table.name]
+            return stream_named(table, self._catalog) is not None
+
+        refuse_stateful(node.query, is_stream, self._notes)
+
+    def _expand(
+        self,
+        node: Node,
+        window: Window,
+        time_column: str,
+        time_type: str,
+        names: tuple[str, str, str],
+    ) -> ExpandStep:
+        return ExpandStep(self.sql_step(self.query(node)), window, time_column, time_type, *names)
+
+    def _with_row_kind(self, query: exp.Query, node: Node) -> exp.Query:
+        """The query with ROW_KIND first, if its rows have one."""
+        if not self._emits_updates or not _has_operator(node):
+            return query
+        if isinstance(query, exp.Select) and not query.is_star:
+            query.set("expressions", [column(ROW_KIND), *query.expressions])
+            return query
+        if isinstance(query, exp.Select) and len(query.expressions) == 1:
+            return query
+        text = node.query if isinstance(node, SqlQuery) else None
+        is_set = isinstance(text, exp.SetOperation)
+        raise StreamRefusal(
+            "results that come more than once can only be filtered and projected: allowed lateness "
+            "or early firing is on",
+            NO_UPDATES,
+            span_of(text.expression if is_set else text) if text is not None else node.place,
+            SET_OPERATION if is_set else None,
+        )
+
+
+def _has_operator(node: Node) -> bool:
+    return isinstance(node, GlobalWindowAggregate) or any(map(_has_operator, node.inputs))

@@ -1,0 +1,66 @@
+"""The sources of watermarks of a window operator, and the watermark that a row of one tells."""
+
+from __future__ import annotations
+
+from sqlglot import exp
+
+from planner.catalog import Catalog, StreamTable, column_named
+from planner.lowering.stream.select import EPOCH, null_watermark
+from planner.sql.build import literal
+from planner.sql.nodes import span_of
+from planner.streams.refusals import StreamRefusal
+from runtime.spec.stream import StreamSource
+from runtime.spec.table import Column
+
+
+class StreamMarks:
+    """What the rows for one window operator tell in band.
+
+    Args:
+        catalog: tells the types of columns.
+
+    Attributes:
+        sources: the sources, by the numbers in SOURCE.
+        by_clock: whether the windows are on processing time: then no watermark follows the rows.
+    """
+
+    def __init__(self, catalog: Catalog) -> None:
+        self._catalog = catalog
+        self.sources: list[StreamSource] = []
+        self.by_clock = False
+
+    def number(self, source: StreamSource) -> exp.Expr:
+        """The number of a new source."""
+        self.sources.append(source)
+        return literal(len(self.sources) - 1)
+
+    def source_of(self, stream: StreamTable, scan: exp.Query) -> StreamSource:
+        """A table as a source; `scan` reads all of its columns.
+
+        Raises:
+            StreamRefusal: its watermark follows a column that it has not.
+        """
+        if self.by_clock or stream.watermark is None:
+            return StreamSource(stream.name, "proctime")
+        return StreamSource(stream.name, self._time(stream, scan).type)
+
+    def watermark(self, stream: StreamTable, scan: exp.Query) -> exp.Expr:
+        """BIGINT microseconds of a row's watermark; NULL for processing time."""
+        if self.by_clock or stream.watermark is None:
+            return null_watermark()
+        expression = f"({stream.watermark.expression})"
+        if self._time(stream, scan).type == "timestamp":
+            return exp.Var(this=f"UNIX_MICROS({expression})")
+        return exp.Var(this=f"(({expression} - {EPOCH}) DIV INTERVAL '0.000001' SECOND)")
+
+    def _time(self, stream: StreamTable, scan: exp.Query) -> Column:
+        assert stream.watermark is not None
+        found = column_named(self._catalog.analyze(scan, {}), stream.watermark.column)
+        if found is None:
+            raise StreamRefusal(
+                f"the watermark of `{stream.name}` follows `{stream.watermark.column}`, which is "
+                "no column of it",
+                "name a TIMESTAMP column in WATERMARK FOR",
+                span_of(scan),
+            )
+        return found

@@ -1,0 +1,380 @@
+"""Nodes over whole windows on streams: the same window grouped again, Top-N, first and last, joins.
+
+All results of a window come in one micro-batch, so that these keep no state. The rows of a window
+are brought to one task, with the rows that tell the watermark, and Arrow computes them there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from contextlib import AbstractContextManager
+from dataclasses import replace
+from typing import Protocol
+
+from sqlglot import exp
+
+from planner.aggregates.functions import plan_aggregate
+from planner.aggregates.recipes import NotMergeable
+from planner.aggregates.row_partials import row_partials
+from planner.aggregates.shared_partials import share_partials
+from planner.arrow.expressions import to_arrow_expression
+from planner.catalog import Catalog, Schema
+from planner.lowering.stream.rows import Operators, StreamPlace, StreamRows
+from planner.lowering.stream.select import EPOCH
+from planner.nodes.logical import (
+    Aggregate,
+    Filter,
+    NamedExpr,
+    Node,
+    WindowDeduplicate,
+    WindowJoin,
+    WindowRank,
+)
+from planner.nodes.physical import GlobalWindowAggregate, LocalWindowAggregate
+from planner.nodes.windows import identifies_window, window_properties
+from planner.sql.build import (
+    alias,
+    bare_column,
+    column,
+    column_names,
+    conjunction,
+    conjuncts,
+    to_sql,
+)
+from planner.sql.nodes import Span, span_of
+from planner.streams.late_rows import LateSource
+from planner.streams.processing_time import is_by_clock
+from planner.streams.rank_order import rank_order
+from planner.streams.ranked_rows import chooses_first_rows
+from planner.streams.refusals import (
+    BATCH,
+    GROUP_BY,
+    StreamRefusal,
+    check_calls,
+    check_flat,
+    check_keys,
+    rows_not_kept,
+)
+from planner.streams.tables import comes_whole, stream_tables, streams_of
+from runtime.spec.aggregates import WindowAggregation
+from runtime.spec.expressions import Expression
+from runtime.spec.steps import MeasuredStep, SqlStep, Step
+from runtime.spec.stream import (
+    KEEP,
+    LATE_ROW,
+    SOURCE,
+    WATERMARK,
+    StreamJoinStep,
+    StreamLocalStep,
+    StreamRankStep,
+    StreamRegroupStep,
+    StreamSource,
+)
+from runtime.spec.windows import Tumble
+
+WholeWindows = Aggregate | WindowRank | WindowDeduplicate | WindowJoin
+_COUNTED = GlobalWindowAggregate | WholeWindows
+
+_AT, _SLICE_END = "$at", "$slice_end"
+# All rows of a task are in this one.
+_ONE_WINDOW = Tumble(3_600_000_000)
+
+
+class Lowerings(Operators, Protocol):
+    """What lowers the nodes below.
+
+    Attributes:
+        refusals: what rules had against what they are for.
+    """
+
+    refusals: tuple[str, ...]
+
+    def named(self, step: Step) -> exp.Select:
+        """All rows of a step."""
+
+    def sql_step(self, query: exp.Query) -> SqlStep:
+        """A query over the steps that it names."""
+
+    def following(self, places: Iterable[StreamPlace]) -> AbstractContextManager[None]:
+        """Let the operators below wait for the watermarks of these tables too."""
+
+    def label(self, node: Node) -> str:
+        """Under which name EXPLAIN ANALYZE counts the rows of a node; empty if it does not."""
+
+
+def lower_whole_windows(
+    node: WholeWindows,
+    lowerings: Lowerings,
+    catalog: Catalog,
+    time_zone: str,
+    late: LateSource | None = None,
+) -> tuple[exp.Select, StreamSource | None]:
+    """The node's columns with KEEP, SOURCE and WATERMARK, and whose watermark that is.
+
+    The source is None if the watermark does not come with the rows, so that no window can follow.
+    LATE_ROW comes too where the late rows of a table are kept.
+
+    Raises:
+        StreamRefusal: the node's input is not whole windows, or something in it cannot be
+            computed on a stream.
+    """
+    lowering = _Lowering(lowerings, catalog, time_zone, late)
+    match node:
+        case Aggregate():
+            return lowering.regroup(node)
+        case WindowRank():
+            return lowering.rank(
+                node, node.order_by, node.rank_type, (node.rank_start, node.rank_end)
+            )
+        case WindowDeduplicate():
+            order = exp.Ordered(this=column(node.order_key), desc=node.keep == "LastRow")
+            return lowering.rank(node, (order,), "ROW_NUMBER", (1, 1))
+        case WindowJoin():
+            return lowering.join(node)
+
+
+class _Lowering:
+    def __init__(
+        self, lowerings: Lowerings, catalog: Catalog, time_zone: str, late: LateSource | None
+    ) -> None:
+        self._lowerings = lowerings
+        self._catalog = catalog
+        self._time_zone = time_zone
+        self._late = late
+
+    def regroup(self, node: Aggregate) -> tuple[exp.Select, StreamSource | None]:
+        attached = window_properties(node.input)
+        bare = [bare_column(key.expr) for key in node.keys]
+        if attached is None or not identifies_window(attached, filter(None, bare)):
+            raise StreamRefusal(
+                "this aggregation on a stream never ends: its GROUP BY identifies no window",
+                f"group by window_start and window_end of a window function; {BATCH}",
+                node.place,
+                GROUP_BY,
+            )
+        check_keys(node.keys, node.schema)
+        check_calls(node.calls)
+        plans = [plan_aggregate(call) for call in node.calls]
+        shared = share_partials(tuple(p for p in plans if not isinstance(p, NotMergeable)))
+        rows, source = self._rows(node.input, node.place)
+        timed = exp.Select(
+            expressions=[exp.Star(), alias(exp.Var(this=EPOCH), _AT)],
+            from_=exp.From(this=exp.Subquery(this=rows)),
+        )
+        local = StreamLocalStep(
+            self._lowerings.sql_step(timed),
+            () if source is None else (source,),
+            _ONE_WINDOW,
+            _AT,
+            "timestamp_ntz",
+            tuple((key.name, to_sql(key.expr)) for key in node.keys),
+            row_partials(shared),
+            _SLICE_END,
+            self._time_zone,
+            carries_late_rows=self._late is not None,
+        )
+        aggregation = WindowAggregation(
+            _ONE_WINDOW,
+            tuple(key.name for key in node.keys),
+            _SLICE_END,
+            tuple(acc for plan in shared for acc in plan.accumulators),
+            "$window_start",
+            "$window_end",
+        )
+        grouped = self._lowerings.named(
+            StreamRegroupStep(local, aggregation, self._lowerings.label(node))
+        )
+        finishes = {plan.call.name: plan.finish for plan in shared}
+        items = tuple(NamedExpr(c.name, finishes.get(c.name, column(c.name))) for c in node.schema)
+        return self._told(items, grouped), source
+
+    def rank(
+        self,
+        node: WindowRank | WindowDeduplicate,
+        order: tuple[exp.Ordered, ...],
+        function: str,
+        ranks: tuple[int, int],
+    ) -> tuple[exp.Select, StreamSource | None]:
+        rows, source = self._rows(node.input, node.place)
+        by = (*node.window_columns, *node.partition_by)
+        for name in by:
+            check_flat(name, node.input.schema, "PARTITION BY", node.place)
+        items: list[exp.Expr] = [exp.Star()]
+        orders = []
+        for number, ordered in enumerate(order):
+            plain = bare_column(ordered.this)
+            name = plain or f"$rank_by{number}"
+            if plain is None:
+                value = exp.Case(ifs=[exp.If(this=column(KEEP), true=ordered.this.copy())])
+                items.append(alias(value, name))
+            else:
+                check_flat(name, node.input.schema, "ORDER BY", span_of(ordered) or node.place)
+            orders.append(rank_order(name, ordered))
+        select = exp.Select(expressions=items, from_=exp.From(this=exp.Subquery(this=rows)))
+        step = StreamRankStep(
+            self._lowerings.sql_step(select),
+            by,
+            tuple(orders),
+            function,
+            *ranks,
+            node.rank_column,
+            self._lowerings.label(node),
+            is_spread=chooses_first_rows(node),
+        )
+        return self._told(_columns(node.schema), self._lowerings.named(step)), source
+
+    def join(self, node: WindowJoin) -> tuple[exp.Select, StreamSource | None]:
+        node = _with_one_sided_conditions_below(node)
+        condition = self._condition(node)
+        types = [{c.name.lower(): c.type for c in side.schema} for side in node.inputs]
+        places = node.key_places or (node.place,) * len(node.keys)
+        for pair, place in zip(node.keys, places, strict=True):
+            for name, side in zip(pair, node.inputs, strict=True):
+                check_flat(name, side.schema, "ON", place)
+            left, right = (of[name.lower()] for of, name in zip(types, pair, strict=True))
+            if left != right and not {left, right} <= _INTEGERS:
+                raise StreamRefusal(
+                    f"ON compares {left} with {right}",
+                    "CAST one of them to the type of the other before the join",
+                    place,
+                )
+        with self._in_step(node):
+            left_rows, source = self._rows(node.left, node.place)
+            right_rows, other = self._rows(node.right, node.place)
+        if source is None or other is None:
+            raise StreamRefusal(
+                "a join of windows on a stream takes window aggregations, filters and projections",
+                f"join tables at rest after the join of the windows; {BATCH}",
+                node.place,
+            )
+        step = StreamJoinStep(
+            self._lowerings.sql_step(left_rows),
+            self._lowerings.sql_step(right_rows),
+            node.join_type,
+            node.window_keys,
+            node.keys,
+            condition,
+            self._lowerings.label(node),
+        )
+        joined = self._lowerings.named(step)
+        if node.condition is None or condition is not None:
+            return self._told(_columns(node.schema), joined), source
+        holds = exp.Case(
+            ifs=[exp.If(this=column(KEEP), true=node.condition.copy())], default=exp.false()
+        )
+        keep = exp.Anonymous(this="COALESCE", expressions=[holds, exp.false()])
+        return self._told(_columns(node.schema), joined, keep), source
+
+    def _condition(self, node: WindowJoin) -> Expression | None:
+        """What ON says beside equal columns, where rows that find no partner come out too.
+
+        An inner join can be filtered behind, by Spark.
+        """
+        if node.condition is None or node.join_type == "Inner":
+            return None
+        schema = node.left.schema + node.right.schema
+        condition = to_arrow_expression(node.condition, schema, self._time_zone)
+        if isinstance(condition, str):
+            raise StreamRefusal(
+                "ON of this join of windows on a stream cannot be evaluated with all rows of a "
+                f"window: {condition}",
+                f"compute it before the join, as a column of each side; {BATCH}",
+                span_of(node.condition) or node.place,
+            )
+        return condition
+
+    def _in_step(self, node: Node) -> AbstractContextManager[None]:
+        """Let what is below put out a window in the same micro-batch, whatever tables it reads.
+
+        Raises:
+            StreamRefusal: some of it goes by the clock, and some by watermarks.
+        """
+        clocks = _clocks(node, self._catalog)
+        if _CLOCK in clocks and len(clocks) > 1:
+            others = ", ".join(sorted(clocks - {_CLOCK}))
+            raise StreamRefusal(
+                f"windows on {_CLOCK} and windows on the watermark of {others} do not come out at "
+                "the same time",
+                f"put all of them on PROCTIME(), or none; {BATCH}",
+                node.place,
+            )
+        return self._lowerings.following(tuple(stream_tables(node, self._catalog)))
+
+    def _rows(self, node: Node, place: Span | None) -> tuple[exp.Query, StreamSource | None]:
+        """Whole windows with what is told in band, for what stands at a place of the text."""
+        if not comes_whole(node, self._catalog):
+            raise rows_not_kept(
+                self._lowerings.refusals,
+                "what groups, ranks or joins windows on a stream takes rows of windows, filters "
+                "and projections of them, and what was grouped, ranked or joined by window before",
+                "read one window function, or results of one, on each side",
+                place,
+            )
+        rows = StreamRows(self._lowerings, self._catalog, self._late)
+        with self._in_step(node):
+            query = rows.windows(node)
+        # window operators count for themselves
+        if (label := self._lowerings.label(node)) and not isinstance(node, _COUNTED):
+            step = MeasuredStep(self._lowerings.sql_step(query), label)
+            query = self._lowerings.named(step)
+        return query, rows.sources[0] if len(rows.sources) == 1 else None
+
+    def _told(
+        self, items: tuple[NamedExpr, ...], rows: exp.Query, condition: exp.Expr | None = None
+    ) -> exp.Select:
+        """A SELECT over rows with what is told in band."""
+        keep: exp.Expr = column(KEEP)
+        if condition is not None:
+            keep = exp.And(this=keep, expression=condition)
+        told = (SOURCE, WATERMARK, *(() if self._late is None else (LATE_ROW,)))
+        return exp.Select(
+            expressions=[
+                *(alias(item.expr, item.name) for item in items),
+                alias(keep, KEEP),
+                *map(column, told),
+            ],
+            from_=exp.From(this=exp.Subquery(this=rows)),
+        )
+
+
+# The sides whose rows do not come out by themselves: a condition on one of them can be below
+_FILTERED = {
+    "LeftOuter": (False, True),
+    "RightOuter": (True, False),
+    "LeftSemi": (True, True),
+    "LeftAnti": (False, True),
+}
+
+
+def _with_one_sided_conditions_below(node: WindowJoin) -> WindowJoin:
+    """The join with what its condition asks of one side alone as a filter of that side."""
+    sides = list(node.inputs)
+    rest = []
+    for part in conjuncts(node.condition):
+        read = column_names(part)
+        for number, can_filter in enumerate(_FILTERED.get(node.join_type, (False, False))):
+            if can_filter and read <= sides[number].column_names:
+                sides[number] = Filter(sides[number].schema, sides[number], (part,))
+                break
+        else:
+            rest.append(part)
+    left, right = sides
+    return replace(node, left=left, right=right, condition=conjunction(rest))
+
+
+_CLOCK = "the clock"
+_INTEGERS = frozenset({"tinyint", "smallint", "int", "bigint"})
+
+
+def _clocks(node: Node, catalog: Catalog) -> frozenset[str]:
+    """What the windows of a node wait for: streams, or the clock."""
+    if isinstance(node, LocalWindowAggregate):
+        if is_by_clock(node.input, node.time_column, catalog):
+            return frozenset({_CLOCK})
+        below = frozenset[str]().union(*(_clocks(n, catalog) for n in node.inputs))
+        return below or frozenset(stream.name for stream in streams_of(node, catalog))
+    return frozenset[str]().union(*(_clocks(n, catalog) for n in node.inputs))
+
+
+def _columns(schema: Schema) -> tuple[NamedExpr, ...]:
+    return tuple(NamedExpr(c.name, column(c.name)) for c in schema)

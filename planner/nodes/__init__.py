@@ -1,0 +1,1 @@
+"""Plan nodes, logical and physical, and facts about them."""

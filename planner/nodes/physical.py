@@ -1,0 +1,186 @@
+"""The physical plan: what runs, node by node, under the names that EXPLAIN prints."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, fields
+
+from sqlglot import exp
+
+from planner.aggregates.recipes import AggregatePlan
+from planner.nodes.logical import (
+    Filter,
+    NamedExpr,
+    Node,
+    Project,
+    Sink,
+    SqlQuery,
+    TableScan,
+    UnaryNode,
+    WindowAggregate,
+    WindowKey,
+    WindowTableFunction,
+)
+from planner.sql.nodes import Span
+from runtime.spec.aggregates import Accumulator
+from runtime.spec.expressions import Expression
+from runtime.spec.scan import ArrowPartial, ScanLocalStep, ScanSource, StreamScan
+from runtime.spec.steps import SliceLevel
+from runtime.spec.stream import FirstRows
+from runtime.spec.windows import Window
+
+__all__ = [
+    "Exchange",
+    "Filter",
+    "GlobalWindowAggregate",
+    "LocalWindowAggregate",
+    "OnePhaseWindowAggregate",
+    "Project",
+    "ScanLocalWindowAggregate",
+    "SharedExchange",
+    "SharedSlices",
+    "Sink",
+    "SqlQuery",
+    "StreamScanLocalWindowAggregate",
+    "TableScan",
+    "WindowTableFunction",
+]
+
+
+@dataclass(frozen=True)
+class OnePhaseWindowAggregate(WindowAggregate):
+    """Rows are copied into their windows and Spark aggregates them there."""
+
+
+@dataclass(frozen=True)
+class LocalWindowAggregate(UnaryNode):
+    """Rows into partials, one for each key and slice, before the exchange.
+
+    With `first` the keys are rows of a stream, of which only those are kept that can be wanted.
+    """
+
+    window: Window
+    time_column: str
+    time_type: str
+    keys: tuple[NamedExpr, ...]
+    plans: tuple[AggregatePlan, ...]
+    slice_end: str
+    first: FirstRows | None = field(default=None, kw_only=True)
+    time_place: Span | None = field(default=None, compare=False, repr=False, kw_only=True)
+
+
+@dataclass(frozen=True)
+class ScanLocalWindowAggregate(Node):
+    """A local aggregate that reads the files of its table itself.
+
+    `filters`, `keys`, `partials` and `time` are what it evaluates; `conditions`, `key_exprs`,
+    `plans` and `time_column` are the same as the query says it, for EXPLAIN.
+    """
+
+    table: str
+    source: ScanSource
+    window: Window
+    time_column: str
+    time: Expression
+    time_type: str
+    time_zone: str
+    filters: tuple[Expression, ...]
+    conditions: tuple[exp.Expr, ...]
+    keys: tuple[tuple[str, Expression], ...]
+    key_exprs: tuple[NamedExpr, ...]
+    plans: tuple[AggregatePlan, ...]
+    partials: tuple[ArrowPartial, ...]
+    slice_end: str
+
+
+def scan_step(node: ScanLocalWindowAggregate) -> ScanLocalStep:
+    """What the runtime does for a local aggregate that reads files itself."""
+    return ScanLocalStep(
+        node.source,
+        node.window,
+        node.time_column,
+        node.time,
+        node.time_type,
+        node.time_zone,
+        node.filters,
+        node.keys,
+        node.partials,
+        node.slice_end,
+    )
+
+
+@dataclass(frozen=True)
+class StreamScanLocalWindowAggregate(LocalWindowAggregate):
+    """A local aggregate over a stream of files that reads each file itself when it has come.
+
+    What it reads in place of is still its input: which streams there are is seen there.
+    `conditions` are the filters as the query says them, for EXPLAIN.
+    """
+
+    scan: StreamScan = field(kw_only=True)
+    conditions: tuple[exp.Expr, ...] = field(kw_only=True)
+
+
+@dataclass(frozen=True)
+class Exchange(UnaryNode):
+    """Partials to the task that owns their key; `keys` empty means one task.
+
+    `partitions` tasks work on `buckets` buckets of keys, one after the other; None where the
+    runtime decides.
+    """
+
+    keys: tuple[str, ...]
+    partitions: int | None = None
+    buckets: int | None = None
+
+
+@dataclass(frozen=True)
+class SharedExchange(UnaryNode):
+    """Partials that several window aggregates read, brought to the task that owns their key.
+
+    One node with several parents: in a plan, or in the plans of a statement set. `number` tells
+    those of a statement apart. `accumulators` say how partials are rolled up to wider slices,
+    `windows` are those of the aggregates. `partitions` and `buckets` are as in `Exchange`.
+    """
+
+    number: int
+    keys: tuple[str, ...]
+    slice_end: str
+    accumulators: tuple[Accumulator, ...]
+    levels: tuple[SliceLevel, ...]
+    windows: tuple[Window, ...]
+    partitions: int | None = None
+    buckets: int | None = None
+
+
+@dataclass(frozen=True)
+class SharedSlices(UnaryNode):
+    """The slices of one level of a `SharedExchange`, and of its columns those that are needed.
+
+    `columns` holds the name of each column there, and the one it has here.
+    """
+
+    level: int
+    columns: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True)
+class GlobalWindowAggregate(UnaryNode):
+    """Partials of slices into windows."""
+
+    window: Window
+    time_type: str
+    keys: tuple[str, ...]
+    window_keys: tuple[WindowKey, ...]
+    plans: tuple[AggregatePlan, ...]
+    slice_end: str
+
+
+def with_rows_by_spark(node: Node) -> Node:
+    """A plan over streams in which Spark reads all files: what it computes is the same."""
+    inputs = tuple(map(with_rows_by_spark, node.inputs))
+    if any(new is not old for new, old in zip(inputs, node.inputs, strict=True)):
+        node = node.with_inputs(*inputs)
+    if not isinstance(node, StreamScanLocalWindowAggregate):
+        return node
+    plain = [each.name for each in fields(LocalWindowAggregate)]
+    return LocalWindowAggregate(**{name: getattr(node, name) for name in plain})

@@ -1,0 +1,128 @@
+"""Slices that several windows share, and how wider ones are rolled up from finer ones.
+
+Every aligned window is put together from pieces of one width, cut where its windows start and end.
+Windows over the same rows have a common grid, the widest one on which all of their cuts lie. Rows
+are aggregated into that grid once; the slices of each window are rolled up from the widest grid
+that they are made of, and where that saves work a grid is put in between that no window asked for
+(a "factor window": Wu, Bernstein, Raizman, Pavlopoulou: Factor Windows: Cost-based Query Rewriting
+for Optimizing Correlated Window Aggregates, ICDE 2022). The cost of a roll-up is the number of
+slices it reads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from math import gcd
+
+from runtime.spec.steps import SliceLevel
+from runtime.spec.windows import Cumulate, Hop, Tumble
+
+# Windows whose pieces are all of one width, unlike those of the calendar
+FixedWindow = Tumble | Hop | Cumulate
+
+# The common grid may have so many times the slices that the windows have by themselves. Rolling
+# up a slice costs about as much as aggregating some rows, so a grid that is much finer than every
+# window would cost more than the scans it saves.
+_MOST_SLICES = 8
+
+
+@dataclass(frozen=True, order=True)
+class Grid:
+    """Slices [k * width + offset, k * width + offset + width), 0 <= offset < width."""
+
+    width_us: int
+    offset_us: int
+
+    def is_made_of(self, finer: Grid) -> bool:
+        """Whether every slice is a number of whole slices of `finer`."""
+        apart = self.offset_us - finer.offset_us
+        return self.width_us % finer.width_us == 0 and apart % finer.width_us == 0
+
+
+def grid_of(window: FixedWindow) -> Grid:
+    """The widest grid that the slices of a window are made of."""
+    match window:
+        case Tumble():
+            width = window.size_us
+        case Hop():
+            width = gcd(window.slide_us, window.size_us)
+        case Cumulate():
+            width = window.step_us
+    return Grid(width, window.offset_us % width)
+
+
+def common_grid(grids: Sequence[Grid]) -> Grid:
+    """The widest grid that the slices of all of `grids` are made of."""
+    first = grids[0]
+    apart = (grid.offset_us - first.offset_us for grid in grids)
+    width = gcd(*(grid.width_us for grid in grids), *apart)
+    return Grid(width, first.offset_us % width)
+
+
+def slices_per_second(window: FixedWindow) -> float:
+    """How many slices a window has of its own; two a slide for paired HOP windows."""
+    if isinstance(window, Hop) and window.size_us % window.slide_us:
+        return 2e6 / window.slide_us
+    return 1e6 / window.slice_width_us
+
+
+def is_cheaper_together(windows: Sequence[FixedWindow], most: int | None = None) -> bool:
+    """Whether one pass over the common grid costs less than a pass for each of `windows`.
+
+    Args:
+        windows: the windows.
+        most: how many times the slices of all together the common grid may have; None: as many as
+            pay where slices are rolled up at once.
+    """
+    common = common_grid([grid_of(window) for window in windows])
+    apart = sum(slices_per_second(window) for window in windows)
+    return 1e6 / common.width_us <= (most or _MOST_SLICES) * apart
+
+
+def slice_levels(grids: Sequence[Grid]) -> tuple[SliceLevel, ...]:
+    """The common grid of `grids`, then all others, each behind the one it is rolled up from.
+
+    Only the levels that are among `grids` are read.
+
+    Example:
+        >>> [level.width_us for level in slice_levels([Grid(4, 0), Grid(6, 0)])]
+        [2, 4, 6]
+    """
+    base = common_grid(grids)
+    wanted = {base, *grids}
+    sources = {grid: _source(grid, wanted) for grid in sorted(wanted) if grid != base}
+    for finer in sorted(wanted):
+        targets = [grid for grid, source in sources.items() if source == finer]
+        factor = _factor(finer, targets)
+        if factor is not None:
+            sources |= dict.fromkeys(targets, factor)
+            sources[factor] = finer
+    order = [base, *sorted(sources)]
+    read = set(grids)
+    levels = [SliceLevel(grid.width_us, grid.offset_us, is_read=grid in read) for grid in order]
+    return tuple(
+        level if grid == base else replace(level, source=order.index(sources[grid]))
+        for level, grid in zip(levels, order, strict=True)
+    )
+
+
+def _source(grid: Grid, among: set[Grid]) -> Grid:
+    """The widest other grid that `grid` is made of: the one with the fewest slices to read."""
+    return max(finer for finer in among if finer < grid and grid.is_made_of(finer))
+
+
+def _factor(finer: Grid, targets: Sequence[Grid]) -> Grid | None:
+    """A grid between `finer` and all of `targets` that lowers the cost, or None.
+
+    Without it every target reads all slices of `finer`; with it only the factor does, and the
+    targets read the slices of the factor.
+    """
+    if len(targets) < 2:
+        return None
+    factor = common_grid(targets)
+    if factor in (finer, *targets) or not factor.is_made_of(finer):
+        return None
+    cost = len(targets) / finer.width_us
+    cost_with_factor = 1 / finer.width_us + len(targets) / factor.width_us
+    return factor if cost_with_factor < cost else None

@@ -1,0 +1,194 @@
+"""Which columns of a node tell the window of a row, and which windows those are.
+
+The model is Flink's RelMdWindowProperties: window columns keep their meaning through projections,
+renames, filters, aggregations by them, and joins that keep every row of their side.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+
+from sqlglot import exp
+
+from planner.nodes.logical import (
+    Aggregate,
+    AttachedWindow,
+    Expand,
+    Filter,
+    Node,
+    Project,
+    SqlQuery,
+    WindowAggregate,
+    WindowDeduplicate,
+    WindowJoin,
+    WindowRank,
+    WindowRows,
+    WindowTableFunction,
+)
+from planner.nodes.physical import GlobalWindowAggregate
+from planner.sql.build import bare_column, is_whole_star, star_leaves_out
+
+_JOIN_KEEPS_LEFT = frozenset({"", "INNER", "LEFT", "CROSS", "LEFT OUTER", "LEFT SEMI", "LEFT ANTI"})
+
+
+def window_properties(node: Node) -> AttachedWindow | None:
+    """The window columns of a node, or None where its rows carry no window."""
+    match node:
+        case WindowTableFunction():
+            columns = node.columns
+            times = (node.time_column, columns.time)
+            return AttachedWindow(node.window, columns.start, columns.end, columns.time, times)
+        case WindowAggregate() | GlobalWindowAggregate():
+            names = {key.role: key.name for key in node.window_keys}
+            start, end, time = (names.get(role) for role in ("start", "end", "time"))
+            return AttachedWindow(node.window, start, end, time, (time,) if time else ())
+        case Aggregate():
+            return _through([(bare_column(k.expr), k.name) for k in node.keys], node.input)
+        case Project():
+            return _through([(bare_column(i.expr), i.name) for i in node.items], node.input)
+        case Filter() | Expand() | WindowRank() | WindowDeduplicate() | WindowRows():
+            return window_properties(node.input)
+        case WindowJoin():
+            if node.join_type in ("RightOuter", "FullOuter"):
+                return None  # rows of the right side alone have no window on the left
+            return window_properties(node.left)
+        case SqlQuery():
+            return query_properties(node.query, dict(node.relations))
+    return None
+
+
+def identifies_window(attached: AttachedWindow, names: Iterable[str]) -> bool:
+    """Whether columns of these names tell one window from another. See `identified_by`."""
+    roles = {attached.role_of(name) for name in names}
+    return attached.identified_by(frozenset(role for role in roles if role is not None))
+
+
+def _through(pairs: list[tuple[str | None, str]], node: Node) -> AttachedWindow | None:
+    below = window_properties(node)
+    return None if below is None else _renamed(below, pairs)
+
+
+def _renamed(
+    attached: AttachedWindow, pairs: Iterable[tuple[str | None, str]]
+) -> AttachedWindow | None:
+    """The window columns under their new names; what is left out is lost."""
+    names: dict[str, str] = {}
+    for old, new in pairs:
+        if old is not None:
+            names.setdefault(old.lower(), new)
+
+    def new_name(old: str | None) -> str | None:
+        return None if old is None else names.get(old.lower())
+
+    start, end, time = map(new_name, (attached.start, attached.end, attached.time))
+    times = tuple(name for old in attached.times if (name := new_name(old)) is not None)
+    if start is None and end is None and time is None:
+        return None
+    return replace(attached, start=start, end=end, time=time, times=times)
+
+
+def query_properties(
+    query: exp.Expr, relations: Mapping[str, Node], ctes: Mapping[str, exp.Expr] | None = None
+) -> AttachedWindow | None:
+    """The window columns of a query that Spark carries out over some relations."""
+    query = query.unnest() if isinstance(query, exp.Subquery) else query
+    if isinstance(query, exp.Union):
+        return _union_properties(query, relations, ctes or {})
+    if not isinstance(query, exp.Select):
+        return None
+    known = {**(ctes or {}), **{cte.alias.lower(): cte.this for cte in query.ctes}}
+    source = query.args.get("from_")
+    joins = query.args.get("joins") or []
+    if source is None or any(query.args.get(key) for key in ("laterals", "pivots", "match")):
+        return None
+    kinds = [" ".join(filter(None, (j.side, j.kind))).upper() for j in joins]
+    if any(kind not in _JOIN_KEEPS_LEFT or j.args.get("method")
+           for kind, j in zip(kinds, joins, strict=True)):  # fmt: skip
+        return None
+    below = _source_properties(source.this, relations, known)
+    if below is None:
+        return None
+    name = source.this.alias_or_name.lower()
+    pairs: list[tuple[str | None, str]] = []
+    for item in query.expressions:
+        inner = item.unalias()
+        is_star = isinstance(inner, exp.Star) or (
+            isinstance(inner, exp.Column) and isinstance(inner.this, exp.Star)
+        )
+        if is_star and (not isinstance(inner, exp.Column) or inner.table.lower() == name):
+            left_out = star_leaves_out(inner)
+            if left_out is not None:
+                pairs += [(c, c) for c in below.columns if c.lower() not in left_out]
+        elif isinstance(inner, exp.Column) and inner.table.lower() in ("", name):
+            pairs.append((inner.name, item.alias_or_name))
+    return _renamed(below, pairs)
+
+
+def _union_properties(
+    query: exp.Union, relations: Mapping[str, Node], ctes: Mapping[str, exp.Expr]
+) -> AttachedWindow | None:
+    """The window columns of UNION ALL: those that both sides have in the same places."""
+    if query.args.get("distinct") or query.ctes:
+        return None
+    sides = (query.this, query.expression)
+    found = [query_properties(side, relations, ctes) for side in sides]
+    names = [_column_names(side, relations) for side in sides]
+    left, right = found
+    if left is None or right is None or left.spec != right.spec or None in names:
+        return None
+    places = [[name.lower() for name in side or ()] for side in names]
+    if len(places[0]) != len(places[1]):
+        return None
+
+    def in_both(name: str | None, others: Iterable[str | None]) -> str | None:
+        if name is None or name.lower() not in places[0]:
+            return None
+        there = places[1][places[0].index(name.lower())]
+        return name if there in {other.lower() for other in others if other} else None
+
+    start, end = in_both(left.start, [right.start]), in_both(left.end, [right.end])
+    time = in_both(left.time, [right.time])
+    if start is None and end is None and time is None:
+        return None
+    times = tuple(name for name in left.times if in_both(name, right.times))
+    return replace(left, start=start, end=end, time=time, times=times)
+
+
+def _column_names(query: exp.Expr, relations: Mapping[str, Node]) -> list[str] | None:
+    """The columns of a query in order; None if they cannot be told from its text."""
+    query = query.unnest() if isinstance(query, exp.Subquery) else query
+    if isinstance(query, exp.Union):
+        return _column_names(query.this, relations)
+    if not isinstance(query, exp.Select):
+        return None
+    if len(query.expressions) == 1 and is_whole_star(query.expressions[0]):
+        source = query.args.get("from_")
+        extras = (query.args.get("joins"), query.args.get("laterals"))
+        if source is None or any(extras) or source.this.alias_column_names:
+            return None
+        if isinstance(source.this, exp.Subquery):
+            return _column_names(source.this, relations)
+        behind = relations.get(source.this.name) if isinstance(source.this, exp.Table) else None
+        return None if behind is None else [column.name for column in behind.schema]
+    if any(item.find(exp.Star) and not item.find(exp.Anonymous) for item in query.expressions):
+        return None
+    return [item.alias_or_name for item in query.expressions]
+
+
+def _source_properties(
+    source: exp.Expr, relations: Mapping[str, Node], ctes: Mapping[str, exp.Expr]
+) -> AttachedWindow | None:
+    if isinstance(source, exp.Subquery):
+        alias = source.args.get("alias")
+        if alias is not None and alias.columns:
+            return None
+        return query_properties(source, relations, ctes)
+    if not isinstance(source, exp.Table) or source.db:
+        return None
+    if source.name in relations:
+        return window_properties(relations[source.name])
+    if source.name.lower() in ctes:
+        others = {name: query for name, query in ctes.items() if name != source.name.lower()}
+        return query_properties(ctes[source.name.lower()], relations, others)
+    return None

@@ -1,0 +1,1 @@
+"""SQL trees: nodes, builders, rendering, names, intervals."""

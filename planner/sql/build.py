@@ -1,0 +1,130 @@
+"""Small builders and readers for Spark SQL as sqlglot trees."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from sqlglot import exp
+
+from planner.catalog import Schema
+from planner.sql.render import SparkSql
+
+# Types that the exchange and the global stage handle. Nested types and intervals stay in Spark,
+# and so do strings with a collation of their own, whose equality is not that of their bytes.
+_FLAT_TYPES = frozenset(
+    "tinyint smallint int bigint float double string binary boolean date timestamp "
+    "timestamp_ntz".split()
+)
+
+
+def is_flat_type(type_: str) -> bool:
+    """Whether values of this Spark type travel through the exchange."""
+    return type_ in _FLAT_TYPES or type_.startswith("decimal")
+
+
+def is_timestamp(type_: str) -> bool:
+    """Whether windows can be put on a column of this type."""
+    return type_ in ("timestamp", "timestamp_ntz")
+
+
+def to_sql(node: exp.Expr) -> str:
+    """Spark SQL text of a tree."""
+    return node.sql(dialect=SparkSql)
+
+
+def identifier(name: str) -> exp.Identifier:
+    """A quoted identifier: names are taken as they are."""
+    return exp.Identifier(this=name, quoted=True)
+
+
+def column(name: str) -> exp.Column:
+    """A column by its name alone."""
+    return exp.Column(this=identifier(name))
+
+
+def literal(value: int | str) -> exp.Expr:
+    """A number or a string."""
+    return exp.Literal.string(value) if isinstance(value, str) else exp.Literal.number(value)
+
+
+def alias(expr: exp.Expr, name: str) -> exp.Alias:
+    """`expr AS name`."""
+    return exp.Alias(this=expr.copy(), alias=identifier(name))
+
+
+def relation(name: str) -> exp.Table:
+    """A relation by its name alone."""
+    return exp.Table(this=identifier(name))
+
+
+def is_whole_star(expr: exp.Expr) -> bool:
+    """Whether it is `*` and nothing more, such as EXCEPT."""
+    return isinstance(expr, exp.Star) and not any(expr.args.values())
+
+
+def star_leaves_out(expr: exp.Expr) -> frozenset[str] | None:
+    """The names that `* EXCEPT (...)` or `t.* EXCEPT (...)` leaves out, in lower case.
+
+    None if it does more than that, such as REPLACE.
+    """
+    star = expr.this if isinstance(expr, exp.Column) else expr
+    if any(value for key, value in star.args.items() if key != "except_"):
+        return None
+    return frozenset(part.name.lower() for part in star.args.get("except_") or ())
+
+
+def select_all_from(source: exp.Expr) -> exp.Select:
+    """`SELECT * FROM source`."""
+    return exp.Select(expressions=[exp.Star()], from_=exp.From(this=source))
+
+
+def empty_relation(schema: Schema) -> exp.Subquery:
+    """A subquery without rows that has the columns and types of `schema`, for analysis alone."""
+    items: list[exp.Expr] = [
+        exp.Alias(
+            # the type as Spark spells it, which need not be one that sqlglot knows
+            this=exp.Cast(this=exp.Null(), to=exp.Var(this=c.type)),
+            alias=identifier(c.name),
+        )
+        for c in schema
+    ]
+    nothing = exp.Where(this=exp.false())
+    return exp.Subquery(this=exp.Select(expressions=items, where=nothing))
+
+
+def conjuncts(condition: exp.Expr | None) -> Iterator[exp.Expr]:
+    """The parts of a condition that are joined by AND."""
+    if condition is None:
+        return
+    condition = condition.unnest()
+    if isinstance(condition, exp.And):
+        yield from conjuncts(condition.this)
+        yield from conjuncts(condition.expression)
+    else:
+        yield condition
+
+
+def conjunction(parts: Iterable[exp.Expr]) -> exp.Expr | None:
+    """The parts joined by AND; None where there are none."""
+    result: exp.Expr | None = None
+    for part in parts:
+        operand = exp.Paren(this=part.copy()) if isinstance(part, exp.Connector) else part.copy()
+        result = operand if result is None else exp.And(this=result, expression=operand)
+    return result
+
+
+def column_names(node: exp.Expr) -> frozenset[str]:
+    """Names of the columns that an expression reads, in lower case.
+
+    `a.b` may be field b of column a, so both names count.
+    """
+    names: set[str] = set()
+    for col in node.find_all(exp.Column):
+        names.update(part.name.lower() for part in col.parts)
+    return frozenset(names)
+
+
+def bare_column(node: exp.Expr) -> str | None:
+    """The name, if the expression is one column and nothing else."""
+    node = node.unnest()
+    return node.name if isinstance(node, exp.Column) and not node.table else None

@@ -1,0 +1,210 @@
+"""Functions of Flink's that Spark has not, or under another name: as Spark writes them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from sqlglot import exp
+
+from planner.sql.build import literal, to_sql
+from planner.sql.nodes import KeywordCall, position_of
+from runtime.errors import AnalysisError
+
+# TO_TIMESTAMP_LTZ(number, precision): seconds, milliseconds, microseconds, nanoseconds
+_EPOCHS = {"0": "TIMESTAMP_SECONDS", "3": "TIMESTAMP_MILLIS", "6": "TIMESTAMP_MICROS"}
+
+_RENAMED = {
+    # in a batch there is one processing time: that of the query
+    "PROCTIME": "CURRENT_TIMESTAMP",
+    "CURRENT_ROW_TIMESTAMP": "CURRENT_TIMESTAMP",
+    "WEEK": "WEEKOFYEAR",
+}
+
+# What Flink has without parentheses and Spark takes for a column then. LOCALTIME is not among
+# them: a column may well be called that.
+_KEYWORDS = frozenset({"LOCALTIMESTAMP"})
+
+
+def rewrite_functions(tree: exp.Expr, *, keep: frozenset[str] = frozenset()) -> bool:
+    """Write Flink's functions as Spark's, in the tree itself; True if there were any.
+
+    Args:
+        tree: a query or an expression; not itself one of these calls, unless it has a parent.
+        keep: functions in capitals that stay as they are.
+    """
+    found = False
+    # the inner ones first, as arguments are copied
+    for call in reversed(list(tree.find_all(exp.Anonymous, exp.Column))):
+        name = call.name.upper()
+        new: exp.Expr | None = None
+        if isinstance(call, exp.Column):
+            new = exp.Anonymous(this=name) if _is_keyword(call) else None
+        elif isinstance(call, exp.Anonymous) and name not in keep:
+            new = _rewritten(name, call)
+        if new is not None:
+            found = True
+            new.meta.update(call.meta)
+            if call.parent is not None and isinstance(call.parent, exp.Select):
+                new = exp.Alias(this=new, alias=exp.Identifier(this=to_sql(call), quoted=True))
+            call.replace(new)
+    return found
+
+
+def _is_keyword(column: exp.Column) -> bool:
+    name = column.this
+    return (
+        isinstance(name, exp.Identifier)
+        and not name.quoted
+        and not column.table
+        and name.name.upper() in _KEYWORDS
+    )
+
+
+def _rewritten(name: str, call: exp.Anonymous) -> exp.Expr | None:
+    args = call.expressions
+    if name in _RENAMED and len(args) == (1 if name == "WEEK" else 0):
+        return exp.Anonymous(this=_RENAMED[name], expressions=[arg.copy() for arg in args])
+    if name == "LISTAGG" and len(args) == 1 and not isinstance(call.parent, exp.WithinGroup):
+        # Spark has nothing between the texts
+        texts = args[0].copy()
+        if isinstance(texts, exp.Distinct):
+            if len(texts.expressions) > 1:
+                return None
+            texts.append("expressions", literal(","))
+            return exp.Anonymous(this=call.this, expressions=[texts])
+        return exp.Anonymous(this=call.this, expressions=[texts, literal(",")])
+    if name == "TO_TIMESTAMP_LTZ" and len(args) == 2 and _is_number(args[1]):
+        precision = args[1].name
+        if precision in _EPOCHS:
+            return exp.Anonymous(this=_EPOCHS[precision], expressions=[args[0].copy()])
+        if precision == "9":
+            us = exp.IntDiv(this=exp.Paren(this=args[0].copy()), expression=literal(1000))
+            return exp.Anonymous(this="TIMESTAMP_MICROS", expressions=[us])
+    if name == "CONVERT_TZ" and len(args) == 3:
+        value, source, target = (arg.copy() for arg in args)
+        local = exp.Anonymous(this="TO_TIMESTAMP_NTZ", expressions=[value])
+        moved = exp.Anonymous(this="CONVERT_TIMEZONE", expressions=[source, target, local])
+        pattern = literal("yyyy-MM-dd HH:mm:ss")
+        return exp.Anonymous(this="DATE_FORMAT", expressions=[moved, pattern])
+    if name == "CURRENT_WATERMARK" and len(args) == 1:
+        # a batch has no watermark; the type is that of the column
+        never = exp.If(this=exp.false(), true=args[0].copy())
+        return exp.Case(ifs=[never])
+    return None
+
+
+def _is_number(expr: exp.Expr) -> bool:
+    return isinstance(expr, exp.Literal) and not expr.is_string
+
+
+# -- FLOOR and CEIL of times ---------------------------------------------------------------------
+
+_DATE_UNITS = {"WEEK": "", "MONTH": "MM", "QUARTER": "QUARTER", "YEAR": "YEAR"}
+_TIME_UNITS = ("SECOND", "MINUTE", "HOUR", "DAY")
+
+
+def rounded_times(select: exp.Select) -> list[KeywordCall]:
+    """`FLOOR(ts TO HOUR)` and `CEIL(ts TO HOUR)` in a SELECT, those of its subqueries left out."""
+    found: list[KeywordCall] = []
+    for clause, value in select.args.items():
+        if clause in ("from_", "with_"):
+            continue
+        for part in value if isinstance(value, list) else [value]:
+            if isinstance(part, exp.Expr):
+                nodes = part.walk(prune=lambda node: isinstance(node, exp.Query))
+                found += [n for n in nodes if isinstance(n, KeywordCall) and _is_rounding(n)]
+    return found
+
+
+def _is_rounding(call: KeywordCall) -> bool:
+    return call.name.upper() in ("FLOOR", "CEIL", "CEILING") and call.args["words"][1:] == ["TO"]
+
+
+def round_time(call: KeywordCall, type_: str, sql: str) -> None:
+    """Write one of `rounded_times` as Spark has it, in the tree itself.
+
+    Times stay what they are: a wall clock is rounded on the wall clock, an instant on the clock of
+    the session's time zone.
+
+    Args:
+        call: the call.
+        type_: Spark's type of what is rounded.
+        sql: the text of the statement, for errors.
+
+    Raises:
+        AnalysisError: there is no such unit, or a DATE has no parts of it.
+    """
+    value, unit_node = call.expressions
+    unit = unit_node.name.upper()
+    if unit not in (*_TIME_UNITS, *_DATE_UNITS) or (type_ == "date" and unit in _TIME_UNITS[:3]):
+        hint = "the units are SECOND, MINUTE, HOUR, DAY, WEEK, MONTH, QUARTER, YEAR"
+        raise AnalysisError(
+            f"{call.name.upper()} cannot round {type_.upper()} to {unit}",
+            position=position_of(call, sql),
+            sql=sql,
+            hint=hint,
+        )
+    floor = _FLOORS.get(type_, _floor_instant)(value, unit)
+    new: exp.Expr = floor
+    if call.name.upper() != "FLOOR":
+        same = exp.EQ(this=exp.Paren(this=value.copy()), expression=floor)
+        next_: exp.Expr = exp.Anonymous(
+            this="TIMESTAMPADD", expressions=[exp.Var(this=unit), literal(1), floor.copy()]
+        )
+        if type_ == "date":
+            next_ = exp.Cast(this=next_, to=exp.DataType.build("date"))
+        new = exp.Case(ifs=[exp.If(this=same, true=floor.copy())], default=next_)
+    if isinstance(call.parent, exp.Select) and call.arg_key == "expressions":
+        new = exp.Alias(this=new, alias=exp.Identifier(this=to_sql(call), quoted=True))
+    call.replace(new)
+
+
+def _floor_instant(value: exp.Expr, unit: str) -> exp.Expr:
+    if unit == "WEEK":
+        # Spark's weeks begin on Monday
+        monday = exp.Anonymous(this="DATE_TRUNC", expressions=[literal(unit), _days(1, value)])
+        return _days(-1, monday)
+    return exp.Anonymous(this="DATE_TRUNC", expressions=[literal(unit), value.copy()])
+
+
+def _days(number: int, value: exp.Expr) -> exp.Expr:
+    days = exp.Var(this=str(number))
+    return exp.Anonymous(this="TIMESTAMPADD", expressions=[exp.Var(this="DAY"), days, value.copy()])
+
+
+def _floor_date(value: exp.Expr, unit: str) -> exp.Expr:
+    if unit == "DAY":
+        return value.copy()
+    if unit == "WEEK":
+        # Flink's weeks begin on Sunday (org.apache.flink.table.utils.DateTimeUtils)
+        day = exp.Anonymous(this="DAYOFWEEK", expressions=[value.copy()])
+        since = exp.Sub(this=day, expression=literal(1))
+        return exp.Anonymous(this="DATE_SUB", expressions=[value.copy(), since])
+    return exp.Anonymous(this="TRUNC", expressions=[value.copy(), literal(_DATE_UNITS[unit])])
+
+
+def _floor_wall_clock(value: exp.Expr, unit: str) -> exp.Expr:
+    """DATE_TRUNC would take a wall clock through the session's zone, which has gaps."""
+    if unit in ("SECOND", "MINUTE", "HOUR"):
+        second: exp.Expr = KeywordCall(
+            this="EXTRACT",
+            expressions=[exp.Var(this="SECOND"), value.copy()],
+            words=["", "FROM"],
+        )
+        if unit == "SECOND":
+            second = exp.Mod(this=exp.Paren(this=second), expression=literal(1))
+        minute: exp.Expr = literal(0)
+        if unit == "HOUR":
+            minute = exp.Anonymous(this="MINUTE", expressions=[value.copy()])
+        rest = exp.Anonymous(
+            this="MAKE_DT_INTERVAL", expressions=[literal(0), literal(0), minute, second]
+        )
+        return exp.Paren(this=exp.Sub(this=exp.Paren(this=value.copy()), expression=rest))
+    date: exp.Expr = exp.Cast(this=value.copy(), to=exp.DataType.build("date"))
+    return exp.Cast(this=_floor_date(date, unit), to=exp.Var(this="TIMESTAMP_NTZ"))
+
+
+_FLOORS: dict[str, Callable[[exp.Expr, str], exp.Expr]] = {
+    "timestamp_ntz": _floor_wall_clock,
+    "date": _floor_date,
+}

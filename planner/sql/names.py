@@ -1,0 +1,76 @@
+"""Names in the text of a query: CTEs that it needs or does not, names that are used too early."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from sqlglot import exp
+
+from planner.sql.nodes import position_of
+from runtime.errors import AnalysisError
+
+
+def with_late_name(error: AnalysisError, query: exp.Query, sql: str) -> AnalysisError:
+    """An error about a name in WHERE that the same SELECT gives to a function with OVER."""
+    for select in query.find_all(exp.Select):
+        where = select.args.get("where")
+        late = {i.alias.lower() for i in select.expressions if i.find(exp.Window)} - {""}
+        for col in where.find_all(exp.Column) if where is not None else ():
+            name = col.name.lower()
+            if (
+                name in late
+                and not col.table
+                and error.message == (f"column `{col.name}` does not exist")
+            ):
+                return AnalysisError(
+                    f"`{col.name}` is not known yet in WHERE: it is computed from the rows left",
+                    position=position_of(col, sql),
+                    sql=sql,
+                    hint=f"put the condition around the query, or write QUALIFY {col.name} ...",
+                )
+    return error
+
+
+def without_idle_ctes(query: exp.Select) -> exp.Select:
+    """The query without definitions that nothing names any more."""
+    clause = query.args.get("with_")
+    if clause is None or clause.args.get("recursive"):
+        return query
+    kept: list[exp.Expr] = []
+    for cte in reversed(clause.expressions):
+        readers = [*(query.args[key] for key in query.args if key != "with_"), *kept]
+        parts = [p for r in readers for p in (r if isinstance(r, list) else [r])]
+        if any(
+            not table.db and table.name.lower() == cte.alias.lower()
+            for part in parts
+            if isinstance(part, exp.Expr)
+            for table in part.find_all(exp.Table)
+        ):
+            kept.insert(0, cte)
+    query = query.copy()
+    query.set("with_", exp.With(expressions=[cte.copy() for cte in kept]) if kept else None)
+    return query
+
+
+def with_ctes(query: exp.Query, scope: Mapping[str, exp.CTE]) -> exp.Query:
+    """The query with the definitions of those outer CTEs that it names."""
+    own = {cte.alias.lower() for cte in query.ctes}
+    needed: dict[str, exp.CTE] = {}
+
+    def need(node: exp.Expr) -> None:
+        for table in node.find_all(exp.Table):
+            name = table.name.lower()
+            if not table.db and name in scope and name not in own and name not in needed:
+                need(scope[name].this)
+                needed[name] = scope[name]
+
+    need(query)
+    if not needed:
+        return query
+    query = query.copy()
+    definitions = [cte.copy() for cte in needed.values()]
+    clause = query.args.get("with_")
+    if clause is not None:
+        definitions += clause.expressions
+    query.set("with_", exp.With(expressions=definitions))
+    return query

@@ -1,0 +1,74 @@
+"""What the binder takes a query apart into, and what it puts together from the parts."""
+
+from __future__ import annotations
+
+from sqlglot import exp
+
+from planner.sql.nodes import WindowFunction
+
+# What a SELECT may say that filters and projects the rows of one source, and what that source may
+_ROW_BY_ROW = frozenset({"expressions", "from_", "where"})
+_PLAIN_SOURCE = frozenset({"this", "db", "catalog", "alias"})
+# What the rows of a SELECT come from
+_INPUT = ("from_", "joins", "laterals", "with_")
+
+
+def parts_below(query: exp.Query) -> list[exp.Expr]:
+    """Tables, window functions and queries inside `query`, those inside of these left out."""
+
+    def is_part(node: exp.Expr) -> bool:
+        return node is not query and isinstance(node, exp.Query | WindowFunction | exp.With)
+
+    found = []
+    for node in query.walk(prune=is_part):
+        if isinstance(node, exp.With):
+            continue
+        if is_part(node) or (isinstance(node, exp.Table) and isinstance(node.this, exp.Identifier)):
+            found.append(node)
+    return found
+
+
+def only_window_function(query: exp.Query) -> WindowFunction | None:
+    """The window function of a SELECT that reads nothing else."""
+    if not isinstance(query, exp.Select):
+        return None
+    source = query.args.get("from_")
+    function = source.this if source is not None else None
+    alone = not any(query.args.get(key) for key in ("joins", "laterals", "pivots", "match"))
+    if not isinstance(function, WindowFunction) or not alone:
+        return None
+    extras = ("joins", "laterals", "pivots", "sample")
+    return None if any(function.args.get(key) for key in extras) else function
+
+
+def only_source(query: exp.Expr) -> exp.Expr | None:
+    """What a SELECT filters and projects the rows of, if it says no more than that.
+
+    Its items may still be aggregates, or functions that make several rows of one.
+
+    Returns:
+        A table, a subquery or a window function whose columns have their own names; None if the
+        query does more.
+    """
+    query = query.unnest()
+    if not isinstance(query, exp.Select) or not _said(query) <= _ROW_BY_ROW:
+        return None
+    clause = query.args.get("from_")
+    source: exp.Expr | None = None if clause is None else clause.this
+    if source is None or not _said(source) <= _PLAIN_SOURCE or source.alias_column_names:
+        return None
+    return source
+
+
+def _said(node: exp.Expr) -> set[str]:
+    return {key for key, value in node.args.items() if value}
+
+
+def probe(select: exp.Select, item: exp.Expr) -> exp.Select:
+    """`SELECT item` from what a SELECT reads, for Spark to tell names and types."""
+    made = exp.Select(expressions=[item])
+    for clause in _INPUT:
+        value = select.args.get(clause)
+        if value:
+            made.set(clause, [v.copy() for v in value] if isinstance(value, list) else value.copy())
+    return made

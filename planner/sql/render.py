@@ -1,0 +1,189 @@
+"""Trees as Spark SQL text: what was written comes out as it was written.
+
+sqlglot's own Spark generator translates between dialects, and on the way it renames functions,
+rewrites literals and picks other operators. Text that goes to Spark must mean to Spark what the
+person wrote, so this generator undoes that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+from sqlglot import exp, transforms
+from sqlglot.dialects.spark import Spark
+from sqlglot.generator import Generator
+from sqlglot.generators.spark import SparkGenerator
+
+from planner.sql.nodes import KeywordCall, MultiUnitInterval, UserAggregateCall, WindowFunction
+
+# Set by the parser in `meta`: the source text of a literal, and the value it stands for. A rule
+# may put another value into a literal; its source text is then no longer its text.
+RAW = "raw"
+RAW_VALUE = "raw_value"
+
+# Set in `meta` of a negation that was written `a IS NOT b`
+IS_NOT = "is_not"
+
+_QUARTER_MONTHS = 3
+
+
+def quote_string(text: str) -> str:
+    """A Spark string literal for `text`."""
+    escaped = text.replace("\\", "\\\\").replace("'", "\\'")
+    return f"'{escaped}'"
+
+
+def raw_text(node: exp.Expr) -> str | None:
+    """The source text of a literal that still has its first value."""
+    raw: str | None = node.meta.get(RAW)
+    return raw if raw is not None and node.meta.get(RAW_VALUE, node.this) == node.this else None
+
+
+# Functions that may be called without parentheses
+NO_PAREN_FUNCTIONS = (
+    exp.CurrentDate,
+    exp.CurrentTimestamp,
+    exp.CurrentUser,
+    exp.SessionUser,
+    exp.Localtimestamp,
+)
+
+
+def _as_written(generator: Any, node: exp.Expr) -> str:
+    raw = node.meta.get(RAW)
+    return str(raw) if raw is not None else generator.function_fallback_sql(node)
+
+
+class SparkSqlGenerator(SparkGenerator):
+    """Writes trees of `sqlwin.parser.parser.SqlWin` as Spark 4 SQL."""
+
+    NORMALIZE_FUNCTIONS: bool | str = False
+    # CTEs stay where they are: a name may mean another query inside than outside.
+    EXPRESSIONS_WITHOUT_NESTED_CTES: ClassVar[set[type[exp.Expr]]] = set()
+
+    TYPE_MAPPING = {
+        **SparkGenerator.TYPE_MAPPING,
+        exp.DType.TIMESTAMPTZ: "TIMESTAMP",
+        exp.DType.TIME: "TIME",
+        exp.DType.NULL: "VOID",
+    }
+    SUPPORTS_TEMPORAL_PRECISION = True  # TIME(3); TIMESTAMP has lost its precision when read
+
+    TRANSFORMS: ClassVar[dict[type[exp.Expr], Callable[[Any, Any], str]]] = {
+        **{
+            node: transform
+            for node, transform in SparkGenerator.TRANSFORMS.items()
+            if node not in (exp.Pivot, exp.From, exp.AtTimeZone, exp.TryCast)
+        },
+        **{node: _as_written for node in NO_PAREN_FUNCTIONS},
+        exp.BitwiseLeftShift: lambda self, node: self.binary(node, "<<"),
+        exp.BitwiseRightShift: lambda self, node: self.binary(node, ">>"),
+        # as Spark's own, but for QUALIFY, which Spark knows
+        exp.Select: transforms.preprocess(
+            [
+                transforms.eliminate_distinct_on,
+                transforms.unnest_to_explode,
+                transforms.any_to_exists,
+            ]
+        ),
+        KeywordCall: lambda self, node: self.keywordcall_sql(node),
+        MultiUnitInterval: lambda self, node: self.multiunitinterval_sql(node),
+        UserAggregateCall: lambda self, node: self.anonymous_sql(node),
+        WindowFunction: lambda self, node: self.windowfunction_sql(node),
+    }
+
+    def literal_sql(self, expression: exp.Literal) -> str:
+        """As written; else a number as it is, a string with Spark's escapes."""
+        raw = raw_text(expression)
+        if raw is not None:
+            return raw
+        text = str(expression.this)
+        return quote_string(text) if expression.is_string else text
+
+    def cast_sql(self, expression: exp.Cast, safe_prefix: str | None = None) -> str:
+        """`10L`, `DATE '...'` and CAST are one node; each is written as it was."""
+        if expression.meta.get(RAW) is not None:
+            return str(expression.meta[RAW])
+        return Generator.cast_sql(self, expression, safe_prefix=safe_prefix)
+
+    def trycast_sql(self, expression: exp.TryCast) -> str:
+        """TRY_CAST, which gives NULL where CAST fails."""
+        return self.cast_sql(expression, safe_prefix="TRY_")
+
+    def datatype_sql(self, expression: exp.DataType) -> str:
+        """Types; fields of a STRUCT in Spark's `name: type` form."""
+        if expression.this == exp.DType.STRUCT and expression.expressions:
+            return f"STRUCT<{self.expressions(expression, flat=True)}>"
+        return super().datatype_sql(expression)
+
+    def not_sql(self, expression: exp.Not) -> str:
+        """`a IS NOT NULL` and `NOT a IS NULL` are one tree, but Spark names columns after them."""
+        inner = expression.this
+        if expression.meta.get(IS_NOT) and isinstance(inner, exp.Is):
+            return f"{self.sql(inner, 'this')} IS NOT {self.sql(inner, 'expression')}"
+        return super().not_sql(expression)
+
+    def interval_sql(self, expression: exp.Interval) -> str:
+        """An INTERVAL literal; Spark has no QUARTER."""
+        return f"INTERVAL {self._interval_part(expression)}"
+
+    def multiunitinterval_sql(self, expression: MultiUnitInterval) -> str:
+        """`INTERVAL 1 DAY 2 HOURS`."""
+        return "INTERVAL " + " ".join(map(self._interval_part, expression.expressions))
+
+    def _interval_part(self, interval: exp.Interval) -> str:
+        value, unit = interval.this, interval.args.get("unit")
+        if unit is None:
+            return self.sql(value)
+        name = self.sql(unit)
+        if name.upper() in ("QUARTER", "QUARTERS"):
+            quarters = value.this if isinstance(value, exp.Neg) else value
+            try:
+                months = int(quarters.name) * _QUARTER_MONTHS
+            except ValueError:
+                return f"{self.sql(value)} {name}"  # no number: Spark names what is wrong
+            sign = "-" if isinstance(value, exp.Neg) else ""
+            return f"{sign}'{months}' MONTH"
+        return f"{self.sql(value)} {name}"
+
+    def keywordcall_sql(self, expression: KeywordCall) -> str:
+        """`EXTRACT(DAY FROM ts)`."""
+        parts = zip(expression.args["words"], expression.expressions, strict=True)
+        arguments = " ".join(f"{word} {self.sql(node)}".strip() for word, node in parts)
+        return f"{expression.name}({arguments})"
+
+    def windowfunction_sql(self, expression: WindowFunction) -> str:
+        """`TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), ...)) AS a`, which sqlwin reads, not Spark."""
+        data = expression.args["data"]
+        source = f"TABLE {self.sql(data)}" if isinstance(data, exp.Table) else self.sql(data)
+        if partition := expression.args.get("partition"):
+            names = ", ".join(self.sql(column) for column in partition)
+            source += f" PARTITION BY ({names})" if len(partition) > 1 else f" PARTITION BY {names}"
+        arguments = [source, f"DESCRIPTOR({self.sql(expression, 'timecol')})"]
+        for parameter in ("slide", "step", "size", "gap", "offset"):
+            if expression.args.get(parameter) is not None:
+                arguments.append(self.sql(expression, parameter))
+        flag = expression.args.get("emitonlyonupdate")
+        if flag is not None:
+            arguments.append(self.sql(flag))
+        sample = self.sql(expression, "sample")
+        alias = self.sql(expression, "alias")
+        pivots = self.expressions(expression, key="pivots", sep="", flat=True)
+        joins = self.expressions(expression, key="joins", sep="", flat=True)
+        laterals = self.expressions(expression, key="laterals", sep="")
+        call = f"TABLE({expression.kind}({', '.join(arguments)}))"
+        return f"{call}{sample}{f' AS {alias}' if alias else ''}{pivots}{joins}{laterals}"
+
+
+class SparkSql(Spark):
+    r"""sqlglot's Spark, with a generator that keeps what was written.
+
+    Example:
+        >>> SparkSql().generate(exp.Literal.string("it's"))
+        "'it\\'s'"
+    """
+
+    NORMALIZE_FUNCTIONS: bool | str = False
+
+    Generator = SparkSqlGenerator

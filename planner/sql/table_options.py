@@ -1,0 +1,69 @@
+"""Options that stand behind the name of a table: another table, for this statement."""
+
+from __future__ import annotations
+
+from sqlglot import exp
+
+from planner.catalog import Catalog
+from planner.sql.nodes import TABLE_OPTIONS, TableOptions, position_of
+from runtime.errors import AnalysisError, CatalogError, Position, SqlwinError
+
+
+def with_options(
+    table: exp.Table, name: tuple[str, ...], catalog: Catalog, sql: str
+) -> tuple[str, ...]:
+    """The name of a table, or of the same one with the options that stand behind its name.
+
+    Args:
+        table: the table.
+        name: its name.
+        catalog: keeps it.
+        sql: the text of the statement, for errors.
+
+    Raises:
+        SqlwinError: the table has no options, or one is wrong.
+    """
+    options = table.meta.get(TABLE_OPTIONS)
+    if options is None:
+        return name
+    try:
+        return catalog.with_options(name, options.pairs)
+    except SqlwinError as error:
+        # in the text of a view there is no place to show
+        if error.position is None and "start" in table.this.meta:
+            is_unknown = isinstance(error, CatalogError) and catalog.connector(name) is None
+            place = _position_of_name(table, sql) if is_unknown else None
+            error.position, error.sql = place or position_of_option(error, options, sql), sql
+        raise
+
+
+def _position_of_name(table: exp.Table, sql: str) -> Position | None:
+    """Where the parts of a table's name stand."""
+    first, last = (position_of(part, sql) for part in (table.parts[0], table.parts[-1]))
+    if first is None or last is None:
+        return None
+    return Position.at(sql, first.offset, last.offset + last.length - first.offset)
+
+
+def refuse_options(table: exp.Table, what: str, sql: str) -> None:
+    """Refuse options behind a name that is no table's but `what`.
+
+    Raises:
+        AnalysisError: there are some.
+    """
+    if TABLE_OPTIONS in table.meta:
+        raise AnalysisError(
+            f"OPTIONS are those of a table, and `{table.name}` is {what}",
+            position=position_of(table.this, sql),
+            sql=sql,
+            hint="write them behind the table that it reads",
+        )
+
+
+def position_of_option(error: SqlwinError, options: TableOptions, sql: str) -> Position:
+    """Where the option of a hint stands that an error names in quotes; else the whole hint."""
+    for name in reversed(error.message.split("'")[1::2]):
+        start = sql.find(f"'{name}'", options.start, options.end)
+        if start >= 0:
+            return Position.at(sql, start, len(name) + 2)
+    return Position.at(sql, options.start, options.end - options.start + 1)

@@ -1,0 +1,1 @@
+"""Facts about plans over streams that the binder, the rules and lowering ask for."""

@@ -1,0 +1,123 @@
+"""How far the watermark of a table is behind its rows, where that is plain."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import sqlglot
+from sqlglot import exp
+
+from planner.catalog import Catalog
+from planner.nodes.logical import Filter, Node, Project, SqlQuery, TableScan
+from planner.nodes.physical import LocalWindowAggregate
+from planner.sql.build import bare_column, star_leaves_out
+from planner.sql.intervals import fold_interval
+from planner.sql.parts import only_source
+from planner.sql.render import SparkSql
+from planner.streams.tables import stream_named
+from runtime.errors import AnalysisError
+from runtime.spec.table import Watermark
+
+
+def wall_clock_delay_us(local: LocalWindowAggregate, catalog: Catalog) -> int | None:
+    """How far the watermark of each row is before the time that it is windowed by, `delay_us`.
+
+    None for instants too, whose windows are on another clock than their watermarks.
+    """
+    return delay_us(local, catalog) if local.time_type == "timestamp_ntz" else None
+
+
+def delay_us(local: LocalWindowAggregate, catalog: Catalog) -> int | None:
+    """How far the watermark of each row of a window is before its time.
+
+    Known where windows are on the very column that the table's watermark follows, and the watermark
+    is that column, or the column less a number of days, hours, minutes or seconds. Then it need not
+    come with each row.
+
+    Returns:
+        Microseconds; None if it is not known.
+    """
+    watermark = _watermark_of(local.input, local.time_column, catalog)
+    return None if watermark is None else plain_delay_us(watermark)
+
+
+def plain_delay_us(watermark: Watermark) -> int | None:
+    """How far a watermark is before its column, in microseconds; None: it is not just that."""
+    expression = sqlglot.parse_one(watermark.expression, dialect=SparkSql)
+    delay = 0
+    if isinstance(expression, exp.Sub):
+        length = _length_us(expression.expression)
+        if length is None:
+            return None
+        expression, delay = expression.this, length
+    is_plain = isinstance(expression, exp.Column) and not expression.table
+    return delay if is_plain and expression.name.lower() == watermark.column.lower() else None
+
+
+def _watermark_of(node: Node, name: str, catalog: Catalog) -> Watermark | None:
+    """The watermark of the table that a column of a node is the very time column of."""
+    match node:
+        case TableScan():
+            (table,) = node.query.find_all(exp.Table)
+            return _watermark_of_table(table, name, catalog)
+        case Filter():
+            return _watermark_of(node.input, name, catalog)
+        case Project():
+            for item in node.items:
+                if item.name.lower() == name.lower():
+                    inner = bare_column(item.expr)
+                    return None if inner is None else _watermark_of(node.input, inner, catalog)
+        case SqlQuery():
+            return _watermark_of_text(node.query, dict(node.relations), name, catalog)
+    return None
+
+
+def _watermark_of_text(
+    query: exp.Expr, relations: Mapping[str, Node], name: str, catalog: Catalog
+) -> Watermark | None:
+    """The same of a text that does no more than filter and project the rows of one table."""
+    source = only_source(query)
+    if source is None:
+        return None
+    items = query.unnest().expressions
+    inner = _origin(items, source.alias_or_name.lower(), name)
+    if inner is None:
+        return None
+    if isinstance(source, exp.Subquery):
+        return _watermark_of_text(source.this, relations, inner, catalog)
+    if not isinstance(source, exp.Table):
+        return None
+    if not source.db and source.name in relations:
+        return _watermark_of(relations[source.name], inner, catalog)
+    return _watermark_of_table(source, inner, catalog)
+
+
+def _origin(items: Iterable[exp.Expr], source: str, name: str) -> str | None:
+    """The column of the source, known by its alias in lower case, that a column of a text is."""
+    for item in items:
+        inner = item.unalias()
+        is_of_source = not isinstance(inner, exp.Column) or inner.table.lower() in ("", source)
+        if item.is_star:
+            left_out = star_leaves_out(inner) if is_of_source else None
+            if left_out is None:
+                return None
+            if name.lower() not in left_out:
+                return name
+        elif item.alias_or_name.lower() == name.lower():
+            return inner.name if isinstance(inner, exp.Column) and is_of_source else None
+    return None
+
+
+def _watermark_of_table(table: exp.Table, name: str, catalog: Catalog) -> Watermark | None:
+    stream = stream_named(table, catalog)
+    watermark = None if stream is None else stream.watermark
+    is_its_column = watermark is not None and watermark.column.lower() == name.lower()
+    return watermark if is_its_column else None
+
+
+def _length_us(interval: exp.Expr) -> int | None:
+    try:
+        length = fold_interval(interval)
+    except AnalysisError:
+        return None
+    return None if length.months else length.us

@@ -1,0 +1,102 @@
+"""Rows of windows on a stream, kept until their windows close.
+
+They are aggregated by all columns that are read, with a count, and come out when the window closes,
+each as often as it was counted: with the slices, state and watermarks of any window aggregation.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from sqlglot import exp
+
+from planner.aggregates.calls import read_call
+from planner.catalog import Catalog
+from planner.nodes.logical import (
+    NamedExpr,
+    Node,
+    Project,
+    SqlQuery,
+    WindowAggregate,
+    WindowKey,
+    WindowRows,
+    WindowTableFunction,
+)
+from planner.optimizer import Refusal
+from planner.sql.build import column, column_names, is_flat_type
+from planner.streams.tables import NOT_KEPT, comes_whole
+from runtime.spec.table import Column
+from runtime.spec.windows import CalendarCumulate, Cumulate, Session, Window
+
+_COPIES = "$copies"
+
+
+def kept_rows(windowed: WindowTableFunction, needed: frozenset[str] | None) -> Node | Refusal:
+    """The rows of a window function, out when their windows close.
+
+    Args:
+        windowed: the function.
+        needed: the columns that are read above, in lower case; None: all. The others are no
+            columns of the result, but for those that tell windows and sessions apart.
+    """
+    schema = windowed.schema
+    if needed is not None:
+        window = windowed.window
+        partition = window.partition if isinstance(window, Session) else ()
+        apart = {windowed.columns.start, windowed.columns.end, *partition}
+        wanted = needed | {name.lower() for name in apart}
+        schema = tuple(c for c in schema if c.name.lower() in wanted)
+    for each in schema:
+        if not is_flat_type(each.type):
+            return Refusal(f"{NOT_KEPT}; `{each.name}` is {each.type}")
+    roles = [(each.name, windowed.columns.role_of(each.name)) for each in schema]
+    count = exp.Anonymous(this="COUNT", expressions=[exp.Star()])
+    call = replace(read_call(count, _COPIES, windowed.time_column), type="bigint")
+    counted = WindowAggregate(
+        (*schema, Column(_COPIES, "bigint", False)),
+        windowed.input,
+        _of_all_rows(windowed.window),
+        windowed.time_column,
+        windowed.time_type,
+        tuple(NamedExpr(name, column(name)) for name, role in roles if role is None),
+        tuple(WindowKey(name, role) for name, role in roles if role is not None),
+        (call,),
+        place=windowed.place,
+        time_place=windowed.time_place,
+    )
+    return WindowRows(schema, counted, _COPIES, place=windowed.place)
+
+
+def with_kept_rows(node: Node, catalog: Catalog) -> Node | Refusal:
+    """The node over rows that are kept, wherever rows come one after the other below it."""
+    if isinstance(node, WindowTableFunction):
+        return kept_rows(node, None)
+    if comes_whole(node, catalog):
+        return node
+    if isinstance(node, Project) and isinstance(node.input, WindowTableFunction):
+        kept = kept_rows(node.input, frozenset().union(*(column_names(i.expr) for i in node.items)))
+        return kept if isinstance(kept, Refusal) else node.with_inputs(kept)
+    inputs = []
+    for child in node.inputs:
+        kept = with_kept_rows(child, catalog)
+        if isinstance(kept, Refusal):
+            return kept
+        inputs.append(kept)
+    return node.with_inputs(*inputs) if inputs else node
+
+
+def columns_read(node: SqlQuery) -> frozenset[str] | None:
+    """The names that a text over one relation reads; None if it may read all columns."""
+    if len(node.relations) != 1:
+        return None
+    stars = list(node.query.find_all(exp.Star))
+    if any(not isinstance(star.parent, exp.Anonymous | exp.Count) for star in stars):
+        return None
+    return column_names(node.query)
+
+
+def _of_all_rows(window: Window) -> Window:
+    """The window that comes out in every step that its rows are in, as rows do."""
+    if isinstance(window, Cumulate | CalendarCumulate):
+        return replace(window, emit_only_on_update=False)
+    return window

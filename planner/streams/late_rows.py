@@ -1,0 +1,151 @@
+"""Where rows of a stream go that are too late for all their windows.
+
+A table with the option `late-rows` brings its rows whole up to the window operator, beside what is
+computed from them, in the column LATE_ROW; what is late comes out of it with the windows and passes
+all that follows, further windows too, up to the sink, with KEEP = FALSE.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TypeVar
+
+from sqlglot import exp
+
+from planner.catalog import Catalog, StreamTable
+from planner.lowering.stream.select import cast_as
+from planner.nodes.logical import Node
+from planner.nodes.physical import Exchange, GlobalWindowAggregate, LocalWindowAggregate
+from planner.sql.build import identifier, to_sql
+from planner.sql.nodes import Span, joined, span_of
+from planner.streams.processing_time import is_by_clock
+from planner.streams.refusals import JOIN, StreamRefusal
+from planner.streams.tables import stream_tables
+from runtime.spec.stream import KEEP, LATE_ROW, SOURCE, WATERMARK
+from runtime.spec.table import LATE_ROWS, Column
+
+DROP = f"leave out '{LATE_ROWS}' of the table, which counts late rows and drops them"
+
+
+AnyNode = TypeVar("AnyNode", bound=Node)
+
+
+@dataclass(frozen=True)
+class LateSource:
+    """The table whose late rows are kept.
+
+    Attributes:
+        table: the table that they come from.
+        target: the table that they go to.
+        columns: the columns of a row.
+    """
+
+    table: str
+    target: str
+    columns: tuple[Column, ...]
+
+    def row(self, stream: StreamTable) -> exp.Expr:
+        """A row of a table as LATE_ROW has it; NULL if it is another table's."""
+        if stream.name != self.table:
+            return self.none()
+        fields = [
+            f"{to_sql(exp.Literal.string(c.name))}, {name}"
+            for c, name in zip(self.columns, self._names(), strict=True)
+        ]
+        return exp.Var(this=f"NAMED_STRUCT({', '.join(fields)})")
+
+    def none(self) -> exp.Expr:
+        """NULL of the type of LATE_ROW."""
+        fields = zip(self._names(), self.columns, strict=True)
+        types = ", ".join(f"{name}: {c.type}" for name, c in fields)
+        return cast_as(exp.Null(), f"STRUCT<{types}>")
+
+    def _names(self) -> list[str]:
+        return [to_sql(identifier(column.name)) for column in self.columns]
+
+
+def late_source(plan: Node, catalog: Catalog) -> LateSource | None:
+    """The table under a plan's window operators whose late rows are kept; None if there is none.
+
+    Raises:
+        StreamRefusal: there is one, and its late rows could not be told or brought to the sink.
+    """
+    found: dict[str, tuple[exp.Table, StreamTable]] = {}
+    for operator in _nodes(plan, GlobalWindowAggregate):
+        if _goes_by_clock(operator, catalog):
+            continue
+        for table, stream in stream_tables(operator, catalog):
+            if stream.late_rows is not None:
+                found.setdefault(stream.name, (table, stream))
+    return _source(found, catalog)
+
+
+def shared_late_source(shared: Node, catalog: Catalog) -> LateSource | None:
+    """The same of what several window aggregations share, on event time.
+
+    Raises:
+        StreamRefusal: several tables have `late-rows`.
+    """
+    found: dict[str, tuple[exp.Table, StreamTable]] = {}
+    for table, stream in stream_tables(shared, catalog):
+        if stream.late_rows is not None:
+            found.setdefault(stream.name, (table, stream))
+    return _source(found, catalog)
+
+
+def _source(found: dict[str, tuple[exp.Table, StreamTable]], catalog: Catalog) -> LateSource | None:
+    if not found:
+        return None
+    table, stream = next(iter(found.values()))
+    assert stream.late_rows is not None
+    if len(found) > 1:
+        names = " and ".join(f"`{name}`" for name in found)
+        raise StreamRefusal(
+            f"{names} have '{LATE_ROWS}', and a query keeps the late rows of one table",
+            f"aggregate them in queries of their own, or {DROP}",
+            joined([span_of(each) for each, _ in list(found.values())[1:]]),
+        )
+    scan = exp.Select(expressions=[exp.Star()], from_=exp.From(this=_bare(table)))
+    schema = catalog.analyze(scan, {})
+    taken = {KEEP, SOURCE, WATERMARK, LATE_ROW}
+    columns = tuple(column for column in schema if column.name not in taken)
+    return LateSource(stream.name, stream.late_rows, columns)
+
+
+def refuse_lost_rows(what: str, place: Span | None) -> StreamRefusal:
+    """The error for a query in which late rows would not come through.
+
+    Args:
+        what: what is in their way.
+        place: the words that say so.
+    """
+    return StreamRefusal(
+        f"late rows cannot be kept here: {what}",
+        f"write filters, projections and UNION ALL alone around the window, or {DROP}",
+        place,
+        JOIN,
+    )
+
+
+def _goes_by_clock(operator: GlobalWindowAggregate, catalog: Catalog) -> bool:
+    exchange = operator.input
+    assert isinstance(exchange, Exchange)
+    local = exchange.input
+    if not isinstance(local, LocalWindowAggregate):
+        return False
+    return is_by_clock(local.input, local.time_column, catalog)
+
+
+def _nodes(plan: Node, kind: type[AnyNode]) -> Iterator[AnyNode]:
+    if isinstance(plan, kind):
+        yield plan
+    for child in plan.inputs:
+        yield from _nodes(child, kind)
+
+
+def _bare(table: exp.Table) -> exp.Table:
+    plain = table.copy()
+    for key in ("alias", "joins", "laterals", "pivots", "sample"):
+        plain.set(key, None)
+    return plain

@@ -1,0 +1,54 @@
+"""The way from a rank over a stream's windows down to where the rows that it ranks are kept."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from planner.nodes.logical import Node, WindowDeduplicate, WindowRank, WindowRows
+from planner.nodes.physical import Exchange, GlobalWindowAggregate, LocalWindowAggregate
+from planner.nodes.selections import selected
+
+
+@dataclass(frozen=True)
+class PathToRows:
+    """The nodes from the rows that are ranked down to the local aggregate that keeps them."""
+
+    nodes: tuple[Node, ...]
+    local: LocalWindowAggregate
+
+    def key(self, name: str) -> str | None:
+        """The key of the local aggregate that is handed on under a name."""
+        for node in self.nodes:
+            found = selected(node)
+            if found is not None:
+                if name.lower() not in found[1]:
+                    return None
+                name = found[1][name.lower()]
+        return next((k.name for k in self.local.keys if k.name.lower() == name.lower()), None)
+
+    def over(self, local: LocalWindowAggregate) -> Node:
+        """The same over another local aggregate."""
+        below: Node = local
+        for node in reversed(self.nodes):
+            below = node.with_inputs(below)
+        return below
+
+
+def path_to_rows(node: Node) -> PathToRows | None:
+    """The path through rows that are kept, if nothing on it chooses among them."""
+    nodes: list[Node] = []
+    while not isinstance(node, LocalWindowAggregate):
+        is_between = isinstance(node, WindowRows | GlobalWindowAggregate | Exchange)
+        if not is_between and selected(node) is None:
+            return None
+        nodes.append(node)
+        (node,) = node.inputs
+    # rows of windows alone are ranked as they came; what was aggregated has another meaning
+    is_kept = any(isinstance(each, WindowRows) for each in nodes)
+    return PathToRows(tuple(nodes), node) if is_kept else None
+
+
+def chooses_first_rows(node: WindowRank | WindowDeduplicate) -> bool:
+    """Whether only rows are kept below that can be among the first of this rank."""
+    path = path_to_rows(node.input)
+    return path is not None and path.local.first is not None

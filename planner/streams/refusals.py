@@ -1,0 +1,266 @@
+"""What a query cannot do on a stream, said before it starts: what, where, and the way out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from sqlglot import exp
+
+from planner.aggregates.calls import aggregates_in
+from planner.aggregates.functions import plan_aggregate
+from planner.aggregates.recipes import NotMergeable
+from planner.catalog import Schema
+from planner.nodes.logical import AggregateCall, NamedExpr, Node
+from planner.nodes.physical import OnePhaseWindowAggregate
+from planner.sql.build import is_flat_type
+from planner.sql.nodes import Span, span_of
+from planner.sql.places import Lead, lead, with_lead
+from planner.streams.tables import NOT_KEPT
+from runtime.errors import AnalysisError, Position
+
+# The way out that is left to every query.
+BATCH = "or read it as a batch: SET 'execution.runtime-mode' = 'batch'"
+# What is there to be done about settings that put windows out more than once
+NO_UPDATES = "RESET 'table.exec.emit.allow-lateness' and the 'table.exec.emit.early-fire' settings"
+_MERGEABLE = f"use aggregates that merge, such as COUNT, SUM, AVG, MIN, MAX; {BATCH}"
+_FLAT = f"use parts of it that are numbers, strings or times; {BATCH}"
+# The words before the right side of a set operation, and before what is joined or grouped
+SET_OPERATION = lead("UNION EXCEPT INTERSECT MINUS ALL DISTINCT", "SELECT", is_alone=True)
+JOIN = lead("LEFT RIGHT FULL INNER OUTER CROSS JOIN", "VALUES SELECT TABLE")
+GROUP_BY = lead("GROUP BY")
+
+
+class StreamRefusal(AnalysisError):
+    """What a stream cannot do, and which words of the query are to blame.
+
+    Args:
+        message: what cannot be done, and why.
+        hint: the way out.
+        span: the words to blame; None if they are not known.
+        after: the words before them that belong to them, such as ORDER BY.
+    """
+
+    def __init__(
+        self, message: str, hint: str, span: Span | None, after: Lead | None = None
+    ) -> None:
+        super().__init__(message, hint=hint)
+        self.span = span
+        self._after = after
+
+    def placed_in(self, sql: str) -> StreamRefusal:
+        """The same error with its place in the text that the spans are of."""
+        if self.span is None:
+            return self
+        found = with_lead(sql, self.span, self._after)
+        self.position = Position.at(sql, found.start, found.end - found.start + 1)
+        self.sql = sql
+        return self
+
+
+def refused_node(node: Node) -> StreamRefusal | None:
+    """The error for a node that has no streaming form; None for one that has.
+
+    Args:
+        node: a physical node over a stream.
+    """
+    match node:
+        case OnePhaseWindowAggregate():
+            check_keys(node.keys, node.schema)
+            check_calls(node.calls)
+            return StreamRefusal(
+                "this window aggregation cannot run on a stream: its windows are not cut into "
+                "slices",
+                "RESET 'sqlwin.optimizer.disabled-rules'; " + BATCH,
+                node.place,
+            )
+    return None
+
+
+def rows_not_kept(
+    reasons: tuple[str, ...], otherwise: str, way_out: str, place: Span | None
+) -> StreamRefusal:
+    """The error for rows of windows that were not kept until their windows close.
+
+    Args:
+        reasons: what rules had against what they are for.
+        otherwise: what to say if that was not it.
+        way_out: the hint that goes with it.
+        place: the words to blame.
+    """
+    for reason in reasons:
+        if reason.startswith(NOT_KEPT):
+            leave_out = "name the columns that are needed, or parts of them, before the window"
+            return StreamRefusal(reason, f"{leave_out}; {BATCH}", place)
+    return StreamRefusal(otherwise, f"{way_out}; {BATCH}", place)
+
+
+def check_calls(calls: tuple[AggregateCall, ...]) -> None:
+    """Refuse aggregates that cannot be merged from partial results.
+
+    Raises:
+        StreamRefusal: one cannot.
+    """
+    for call in calls:
+        plan = plan_aggregate(call)
+        if isinstance(plan, NotMergeable):
+            raise StreamRefusal(
+                f"this aggregation cannot run on a stream: {plan.reason}",
+                _MERGEABLE,
+                span_of(call.expr),
+            )
+
+
+def check_keys(keys: tuple[NamedExpr, ...], schema: Schema) -> None:
+    """Refuse group keys of nested types, which no state has.
+
+    Raises:
+        StreamRefusal: one is of such a type.
+    """
+    for key in keys:
+        check_flat(key.name, schema, "GROUP BY", span_of(key.expr))
+
+
+def check_flat(name: str, schema: Schema, clause: str, place: Span | None) -> None:
+    """Refuse a column of a nested type where rows are told apart by it.
+
+    Raises:
+        StreamRefusal: it is of such a type.
+    """
+    type_ = next((c.type for c in schema if c.name.lower() == name.lower()), None)
+    if type_ is not None and not is_flat_type(type_):
+        raise StreamRefusal(
+            f"`{name}` in {clause} is {type_}, by which a stream cannot be grouped or ordered",
+            _FLAT,
+            place,
+        )
+
+
+def refuse_stateful(
+    query: exp.Query, is_stream: Callable[[exp.Table], bool], notes: tuple[str, ...] = ()
+) -> None:
+    """Let a text pass if Spark can compute it micro-batch by micro-batch.
+
+    Args:
+        query: Spark SQL.
+        is_stream: whether a table in it stands for rows of a stream.
+        notes: why what is about windows was left in the text.
+
+    Raises:
+        StreamRefusal: it needs rows of more than one micro-batch.
+    """
+    for select in query.find_all(exp.Select, exp.SetOperation):
+        # what reads tables at rest alone may do anything
+        if not any(is_stream(table) for table in select.find_all(exp.Table)):
+            continue
+        _refuse_clauses(select)
+        if isinstance(select, exp.Select):
+            _refuse_select(select, is_stream, notes)
+        elif not isinstance(select, exp.Union) or select.args.get("distinct"):
+            raise _refusal(
+                f"{type(select).__name__.upper()} of streams compares all rows of both sides",
+                "UNION ALL takes the rows of both as they come",
+                select.expression,
+                SET_OPERATION,
+            )
+
+
+def refused_subquery(
+    query: exp.Query, is_stream: Callable[[exp.Table], bool]
+) -> StreamRefusal | None:
+    """The error for a query with a subquery over a stream in a condition; None for another.
+
+    Args:
+        query: as a person wrote it.
+        is_stream: whether a table in it stands for rows of a stream.
+    """
+    for select in query.find_all(exp.Select):
+        for clause in ("where", "having"):
+            part = select.args.get(clause)
+            for nested in () if part is None else part.find_all(exp.Query):
+                if _reads_stream(nested, is_stream):
+                    return _refusal(
+                        f"a subquery over a stream in {clause.upper()} would never be complete",
+                        "read a table at rest there",
+                        nested,
+                        lead("SELECT"),
+                    )
+    return None
+
+
+def _refuse_clauses(query: exp.Expr) -> None:
+    for key in ("order", "sort", "cluster", "distribute"):
+        clause = query.args.get(key)
+        if clause is not None:
+            words = f"{key.upper()} BY"
+            raise _refusal(
+                f"{words} needs all rows before the first comes out, and a stream has no last row",
+                "leave it out: windows come in the order of their ends",
+                clause,
+                lead(words),
+            )
+    for key in ("limit", "offset"):
+        clause = query.args.get(key)
+        if clause is not None:
+            raise _refusal(
+                f"{key.upper()} counts rows that come in no order on a stream",
+                "leave it out",
+                clause,
+                lead(f"{key.upper()} FETCH FIRST NEXT"),
+            )
+
+
+def _refuse_select(
+    select: exp.Select, is_stream: Callable[[exp.Table], bool], notes: tuple[str, ...]
+) -> None:
+    # why the rule that would do did not: it comes before what would do
+    missing = "".join(f"{note.partition(': Spark')[0]}: " for note in dict.fromkeys(notes))
+    if select.args.get("distinct") is not None:
+        raise _refusal(
+            "SELECT DISTINCT compares every row of a stream with all before it",
+            "deduplicate inside a window: GROUP BY the columns, window_start, window_end",
+            select.expressions[0],
+            lead("DISTINCT", is_alone=True),
+        )
+    clauses = [*select.expressions, select.args.get("having")]
+    calls = [call for clause in clauses if clause is not None for call in aggregates_in(clause)]
+    group = select.args.get("group")
+    if group or calls:
+        raise _refusal(
+            "an aggregation over a stream without a window function never ends",
+            "aggregate over TABLE(TUMBLE(...)), HOP or CUMULATE, grouped by window_start and "
+            "window_end",
+            group or calls[0],
+            GROUP_BY if group else None,
+        )
+    if select.args.get("qualify") or any(select.find_all(exp.Window)):
+        raise _refusal(
+            "OVER functions on a stream need all rows of their partition",
+            f"{missing}rank with PARTITION BY window_start, window_end and a condition such as <= 3"
+            if missing
+            else "aggregate in windows instead",
+            select.find(exp.Window) or select.args["qualify"],
+        )
+    source = select.args.get("from_")
+    joins = select.args.get("joins") or []
+    sides = [source.this if source is not None else None, *(join.this for join in joins)]
+    streams = [side for side in sides if side is not None and _reads_stream(side, is_stream)]
+    if len(streams) > 1:
+        raise _refusal(
+            "a join of two streams would keep all rows of both for ever",
+            f"{missing}join rows of the same window, ON equal window_start and window_end of both "
+            "sides" + ("" if missing else "; or join a stream with a table at rest"),
+            # where windows are joined, it is their condition that does not fit
+            (streams[1].parent.args.get("on") if missing and streams[1].parent else None)
+            or streams[1],
+        )
+    refused = refused_subquery(select, is_stream)
+    if refused is not None:
+        raise refused
+
+
+def _reads_stream(part: exp.Expr, is_stream: Callable[[exp.Table], bool]) -> bool:
+    return any(is_stream(table) for table in part.find_all(exp.Table))
+
+
+def _refusal(message: str, way_out: str, at: exp.Expr, after: Lead | None = None) -> StreamRefusal:
+    return StreamRefusal(message, f"{way_out}; {BATCH}", span_of(at), after)

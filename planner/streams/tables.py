@@ -1,0 +1,49 @@
+"""Which streams a plan reads."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from sqlglot import exp
+
+from planner.catalog import Catalog, StreamTable
+from planner.nodes.logical import Node, SqlQuery, TableScan, WindowAggregate
+from planner.nodes.physical import GlobalWindowAggregate
+
+# Why rows of windows cannot be kept until the windows close, before the column at fault is named
+NOT_KEPT = "rows of a stream's windows are kept by numbers, strings, times and booleans"
+
+
+def streams_of(plan: Node, catalog: Catalog) -> tuple[StreamTable, ...]:
+    """The streams that a plan reads, in the order of its leaves; none: it runs as a batch."""
+    return tuple(dict.fromkeys(stream for _, stream in stream_tables(plan, catalog)))
+
+
+def stream_tables(plan: Node, catalog: Catalog) -> Iterator[tuple[exp.Table, StreamTable]]:
+    """Every place in a plan that names a stream, and the stream."""
+    for child in plan.inputs:
+        yield from stream_tables(child, catalog)
+    if isinstance(plan, TableScan | SqlQuery):
+        placeholders = {name for name, _ in plan.relations} if isinstance(plan, SqlQuery) else ()
+        for table in plan.query.find_all(exp.Table):
+            stream = stream_named(table, catalog)
+            if stream is not None and table.name not in placeholders:
+                yield table, stream
+
+
+def comes_whole(node: Node, catalog: Catalog) -> bool:
+    """Whether all rows of a window come in one micro-batch."""
+    is_windows = isinstance(node, WindowAggregate | GlobalWindowAggregate)
+    if is_windows or not streams_of(node, catalog):
+        return True
+    if isinstance(node, SqlQuery):
+        relations = {name for name, _ in node.relations}
+        tables = [t for t in node.query.find_all(exp.Table) if t.name not in relations]
+        if any(stream_named(table, catalog) is not None for table in tables):
+            return False
+    return bool(node.inputs) and all(comes_whole(child, catalog) for child in node.inputs)
+
+
+def stream_named(table: exp.Table, catalog: Catalog) -> StreamTable | None:
+    """The stream that a table in a text is, or None."""
+    return catalog.stream(tuple(part.name for part in table.parts))

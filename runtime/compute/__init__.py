@@ -1,0 +1,1 @@
+"""Vectorised computing on Arrow and NumPy. Nothing here imports Spark."""

@@ -1,0 +1,170 @@
+"""What every accumulator can do: many groups at once, as columns of numpy arrays."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from runtime.compute.accumulators.segments import Segments, accumulate_rows
+from runtime.compute.kernels.columns import AnyArray, BoolArray, Int64Array
+from runtime.errors import ExecutionError
+
+
+@dataclass(frozen=True)
+class State:
+    """The accumulator of each group, spread over arrays of one length.
+
+    Attributes:
+        values: the arrays that the accumulator's own combine works on.
+        n_valid: how many values that are not NULL went into each group; None if no value that
+            went in was NULL, or if `values` tell by themselves.
+        lookup: what `values` are codes of, if they are.
+    """
+
+    values: tuple[AnyArray, ...]
+    n_valid: Int64Array | None = None
+    lookup: tuple[pa.Array, ...] = ()
+
+    def __len__(self) -> int:
+        return len(self.values[0])
+
+    @property
+    def valid(self) -> BoolArray | None:
+        """True for groups that have a value; None if all have one."""
+        return None if self.n_valid is None else self.n_valid > 0
+
+
+class ColumnarAccumulator(ABC):
+    """Merges partial columns. `combine` is associative and commutative.
+
+    Only states that stem from one `from_arrow` can be combined: codes and the width of sums are
+    chosen for the data at hand.
+    """
+
+    @abstractmethod
+    def from_arrow(self, columns: Sequence[pa.Array | pa.ChunkedArray]) -> State:
+        """The state of each row of the partial columns."""
+
+    @abstractmethod
+    def to_arrow(self, state: State) -> list[pa.Array]:
+        """The accumulator's output columns, of the types of the partial ones.
+
+        Raises:
+            ExecutionError: a value does not fit its type.
+        """
+
+    @abstractmethod
+    def identity(self, state: State) -> State:
+        """The one-row state that changes nothing when combined with a row of `state`."""
+
+    @abstractmethod
+    def combine(self, left: State, right: State) -> State:
+        """Row by row, the state of both sides' values together."""
+
+    @abstractmethod
+    def reduce_runs(self, state: State, run_starts: Int64Array) -> State:
+        """One row for each run of rows: all its rows combined.
+
+        `run_starts` are the first rows of the runs, ascending, the first of them 0.
+        """
+
+    @abstractmethod
+    def scan(self, state: State, segments: Segments, reverse: bool = False) -> State:
+        """Each row combined with all before it in its segment; with all behind it if `reverse`."""
+
+    def take(self, state: State, index: Int64Array | slice) -> State:
+        """The rows of `state` at `index`."""
+        n_valid = None if state.n_valid is None else _rows(state.n_valid, index)
+        return replace(state, values=tuple(_rows(v, index) for v in state.values), n_valid=n_valid)
+
+    def concat(self, first: State, second: State) -> State:
+        """The rows of `first`, then those of `second`."""
+        values = tuple(
+            np.concatenate(pair) for pair in zip(first.values, second.values, strict=True)
+        )
+        n_valid = first.n_valid
+        if n_valid is not None and second.n_valid is not None:
+            n_valid = np.concatenate((n_valid, second.n_valid))
+        return replace(first, values=values, n_valid=n_valid)
+
+
+class InvertibleAccumulator(ColumnarAccumulator):
+    """An accumulator whose `combine` can be undone exactly: integers, never floating point."""
+
+    @abstractmethod
+    def subtract(self, whole: State, part: State) -> State:
+        """The state that gives `whole` when combined with `part`."""
+
+
+class ElementwiseAccumulator(ColumnarAccumulator):
+    """An accumulator whose arrays are each combined by one numpy ufunc."""
+
+    ufunc: np.ufunc
+
+    @abstractmethod
+    def identity_value(self, array: AnyArray) -> Any:
+        """What changes nothing when `ufunc` combines it with an element of `array`."""
+
+    def identity(self, state: State) -> State:
+        """See ColumnarAccumulator."""
+        values = tuple(np.full(1, self.identity_value(v), v.dtype) for v in state.values)
+        n_valid = None if state.n_valid is None else np.zeros(1, np.int64)
+        return replace(state, values=values, n_valid=n_valid)
+
+    def combine(self, left: State, right: State) -> State:
+        """See ColumnarAccumulator."""
+        with np.errstate(all="ignore"):
+            pairs = zip(left.values, right.values, strict=True)
+            values = tuple(self.ufunc(a, b) for a, b in pairs)
+        n_valid = left.n_valid
+        if n_valid is not None and right.n_valid is not None:
+            n_valid = n_valid + right.n_valid
+        return replace(left, values=values, n_valid=n_valid)
+
+    def reduce_runs(self, state: State, run_starts: Int64Array) -> State:
+        """See ColumnarAccumulator."""
+        if len(run_starts) == len(state):
+            return state
+        with np.errstate(all="ignore"):
+            values = tuple(self.ufunc.reduceat(v, run_starts) for v in state.values)
+        n_valid = None if state.n_valid is None else np.add.reduceat(state.n_valid, run_starts)
+        return replace(state, values=values, n_valid=n_valid)
+
+    def scan(self, state: State, segments: Segments, reverse: bool = False) -> State:
+        """See ColumnarAccumulator."""
+        n_valid = state.n_valid
+        if n_valid is not None:
+            n_valid = segments.scan_sums(n_valid, reverse)
+        identities = [self.identity_value(v) for v in state.values]
+        with np.errstate(all="ignore"):
+            scan_rows = accumulate_rows(self.ufunc)
+            values = segments.scan(state.values, identities, scan_rows, reverse)
+        return replace(state, values=tuple(values), n_valid=n_valid)
+
+
+def _rows(array: AnyArray, index: Int64Array | slice) -> AnyArray:
+    # take is a third faster than indexing with an array.
+    return array[index] if isinstance(index, slice) else array.take(index)
+
+
+def without_nulls(values: AnyArray, valid: BoolArray | None, instead: Any) -> AnyArray:
+    """`values` with `instead` where they are NULL."""
+    return values if valid is None else np.where(valid, values, instead)
+
+
+def count_valid(valid: BoolArray | None) -> Int64Array | None:
+    """`State.n_valid` of single rows."""
+    return None if valid is None else valid.astype(np.int64)
+
+
+def unsupported(function: str, type_: pa.DataType, column: str, takes: str) -> ExecutionError:
+    """The error for a partial column of a type that `function` cannot merge."""
+    return ExecutionError(
+        f"{function} cannot merge column {column} of type {type_}",
+        hint=f"{function} takes {takes}",
+    )

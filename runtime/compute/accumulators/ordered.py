@@ -1,0 +1,91 @@
+"""FIRST and LAST: the value of the row that comes first or last by other columns."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from runtime.compute.accumulators.base import ElementwiseAccumulator, State, without_nulls
+from runtime.compute.accumulators.extrema import INT64
+from runtime.compute.kernels.columns import (
+    AnyArray,
+    Int64Array,
+    distinct_codes,
+    int64_values,
+    integer_storage,
+    one_chunk,
+    ranks,
+    validity,
+)
+
+
+class FirstOrLast(ElementwiseAccumulator):
+    """The last column's value where the columns before it are smallest or largest.
+
+    Ties are broken by the value itself, NULLs are smallest, NaN is largest, so the result does
+    not depend on the order of the rows. Rows whose first column is NULL do not take part; a group
+    of none but those is NULL, as is a group whose chosen value is NULL.
+
+    Values: the columns packed into one int64 in mixed radix, the value as the lowest digit, which
+    `lookup` leads back from; the smallest or largest int64 where no row took part.
+    """
+
+    def __init__(self, is_last: bool, types: Sequence[pa.DataType]) -> None:
+        self._is_last = is_last
+        self._type = types[-1]
+        self.ufunc = np.maximum if is_last else np.minimum
+
+    def identity_value(self, array: AnyArray) -> int:
+        """See ElementwiseAccumulator."""
+        return INT64.min if self._is_last else INT64.max
+
+    def from_arrow(self, columns: Sequence[pa.Array | pa.ChunkedArray]) -> State:
+        """See ColumnarAccumulator."""
+        arrays = [one_chunk(column) for column in columns]
+        order: Int64Array = np.zeros(len(arrays[0]), np.int64)
+        n_order = 1
+        for array in arrays[:-1]:
+            digit, n_digits = _digits(array)
+            if n_order * n_digits > INT64.max:
+                digit, n_digits = _dense(digit)
+            if n_order * n_digits > INT64.max:
+                order, n_order = _dense(order)
+            order = order * n_digits + digit
+            n_order *= n_digits
+        value, ascending = ranks(arrays[-1])
+        if n_order * len(ascending) > INT64.max:
+            order, _ = _dense(order)
+        codes = order * len(ascending) + value
+        codes = without_nulls(codes, validity(arrays[0]), self.identity_value(codes))
+        return State((codes,), None, (ascending,))
+
+    def to_arrow(self, state: State) -> list[pa.Array]:
+        """See ColumnarAccumulator."""
+        codes: Int64Array = state.values[0]
+        (ascending,) = state.lookup
+        rank = np.where(codes == self.identity_value(codes), 0, codes % len(ascending))
+        column = ascending.take(pa.array(rank))
+        return [column if column.type == self._type else column.cast(self._type)]
+
+
+def _digits(column: pa.Array) -> tuple[Int64Array, int]:
+    """(a number >= 0 for each value that keeps their order, how many there can be); NULL is 0."""
+    if integer_storage(column.type) is not None and column.null_count < len(column):
+        values, valid = int64_values(column), validity(column)
+        present = values if valid is None else values[valid]
+        smallest, largest = int(present.min()), int(present.max())
+        if largest - smallest < INT64.max - 2:
+            return without_nulls(values - smallest + 1, valid, 0), largest - smallest + 2
+    rank, ascending = ranks(column)
+    return rank, len(ascending)
+
+
+def _dense(numbers: Int64Array) -> tuple[Int64Array, int]:
+    """The rank of each number among the distinct ones, from 0, and how many those are."""
+    codes, distinct = distinct_codes(pa.array(numbers))
+    order = np.argsort(distinct.to_numpy())
+    rank_of_code = np.empty(len(order), np.int64)
+    rank_of_code[order] = np.arange(len(order))
+    return rank_of_code[codes], len(order)

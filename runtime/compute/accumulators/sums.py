@@ -1,0 +1,269 @@
+"""SUM and COUNT: exact for integers and decimals, additions only for floating point.
+
+Integers are added as int64 where nothing can overflow, which a look at the largest value tells.
+Else each value is split into limbs of 32 bits, the topmost signed, which are summed separately as
+int64: 2**31 rows fit before a limb overflows, and carries are only propagated at the end. So an
+overflow is an error where a result is too large, never where only an intermediate sum is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+import pyarrow as pa
+
+from runtime.compute.accumulators.base import (
+    ColumnarAccumulator,
+    ElementwiseAccumulator,
+    InvertibleAccumulator,
+    State,
+    count_valid,
+    unsupported,
+    without_nulls,
+)
+from runtime.compute.accumulators.segments import Segments
+from runtime.compute.kernels.columns import (
+    AnyArray,
+    BoolArray,
+    Int64Array,
+    decimal_array,
+    decimal_words,
+    float64_array,
+    float64_values,
+    int64_array,
+    int64_values,
+    one_chunk,
+    validity,
+)
+from runtime.errors import ExecutionError
+
+_LIMB_BITS = 32
+_LIMB_MASK = (1 << _LIMB_BITS) - 1
+_LIMB_TOP = 1 << (_LIMB_BITS - 1)
+# Sums of absolute values below this are safe in int64, with room for rounding in the check.
+_SAFE_SUM = 1 << 62
+
+
+class IntegerSum(ElementwiseAccumulator, InvertibleAccumulator):
+    """SUM of integers: NULLs ignored, NULL for a group of nothing else.
+
+    Values: one array, or low and high limbs.
+    """
+
+    ufunc = np.add
+
+    def __init__(self, type_: pa.DataType, column: str) -> None:
+        self._type = type_
+        self._column = column
+
+    def from_arrow(self, columns: Sequence[pa.Array | pa.ChunkedArray]) -> State:
+        """See ColumnarAccumulator."""
+        column = one_chunk(columns[0])
+        valid = validity(column)
+        values = without_nulls(int64_values(column), valid, 0)
+        if _sums_fit(values):
+            return State((values,), count_valid(valid))
+        return State((values & _LIMB_MASK, values >> _LIMB_BITS), count_valid(valid))
+
+    def to_arrow(self, state: State) -> list[pa.Array]:
+        """See ColumnarAccumulator."""
+        if len(state.values) == 1:
+            sums: Int64Array = state.values[0]
+        else:
+            low, high = _carry(state.values)
+            if not _top_limb_fits(high):
+                raise _overflow("BIGINT", self._column)
+            sums = (high << _LIMB_BITS) | low
+        try:
+            return [int64_array(sums, state.valid, self._type)]
+        except pa.ArrowInvalid:
+            raise _overflow(_TYPE_NAMES.get(str(self._type), "BIGINT"), self._column) from None
+
+    def identity_value(self, array: AnyArray) -> int:
+        """See ElementwiseAccumulator."""
+        return 0
+
+    def scan(self, state: State, segments: Segments, reverse: bool = False) -> State:
+        """See ColumnarAccumulator."""
+        n_valid = state.n_valid
+        if n_valid is not None:
+            n_valid = segments.scan_sums(n_valid, reverse)
+        values = tuple(segments.scan_sums(v, reverse) for v in state.values)
+        return replace(state, values=values, n_valid=n_valid)
+
+    def subtract(self, whole: State, part: State) -> State:
+        """See InvertibleAccumulator."""
+        values = tuple(a - b for a, b in zip(whole.values, part.values, strict=True))
+        n_valid = whole.n_valid
+        if n_valid is not None and part.n_valid is not None:
+            n_valid = n_valid - part.n_valid
+        return replace(whole, values=values, n_valid=n_valid)
+
+
+class RoundedIntegerSum(IntegerSum):
+    """SUM of integers as DOUBLE: added exactly, then rounded; it cannot overflow."""
+
+    def to_arrow(self, state: State) -> list[pa.Array]:
+        """See ColumnarAccumulator."""
+        *low, high = state.values if len(state.values) == 1 else _carry(state.values)
+        sums = high.astype(np.float64)
+        for limb in reversed(low):
+            sums = sums * (_LIMB_MASK + 1.0) + limb
+        return [float64_array(sums, state.valid, pa.float64())]
+
+
+class Count(IntegerSum):
+    """The sum of counts: 0, not NULL, for a group in which nothing was counted."""
+
+    def from_arrow(self, columns: Sequence[pa.Array | pa.ChunkedArray]) -> State:
+        """See ColumnarAccumulator."""
+        return replace(super().from_arrow(columns), n_valid=None)
+
+
+class DecimalSum(IntegerSum):
+    """SUM of decimal128(p, s), exact; a result of more than p digits is an error.
+
+    Values: one array where unscaled values and their sums fit int64, else four limbs.
+    """
+
+    def from_arrow(self, columns: Sequence[pa.Array | pa.ChunkedArray]) -> State:
+        """See ColumnarAccumulator."""
+        column = one_chunk(columns[0])
+        valid = validity(column)
+        words = decimal_words(column)
+        low = without_nulls(words[:, 0], valid, 0)
+        high = without_nulls(words[:, 1], valid, 0)
+        n_valid = count_valid(valid)
+        if np.array_equal(high, low >> 63) and _sums_fit(low):
+            return State((np.ascontiguousarray(low),), n_valid)
+        limbs = (
+            low & _LIMB_MASK,
+            (low >> _LIMB_BITS) & _LIMB_MASK,
+            high & _LIMB_MASK,
+            high >> _LIMB_BITS,
+        )
+        return State(limbs, n_valid)
+
+    def to_arrow(self, state: State) -> list[pa.Array]:
+        """See ColumnarAccumulator."""
+        if len(state.values) == 1:
+            low: Int64Array = state.values[0]
+            high = low >> 63
+            fits = True
+        else:
+            limbs = _carry(state.values)
+            fits = _top_limb_fits(limbs[3])
+            low = limbs[0] | (limbs[1] << _LIMB_BITS)
+            high = limbs[2] | (limbs[3] << _LIMB_BITS)
+        if not fits or np.any(_beyond(low, high, 10**self._type.precision)):
+            name = f"DECIMAL({self._type.precision},{self._type.scale})"
+            raise _overflow(name, self._column)
+        return [decimal_array(low, high, state.valid, self._type)]
+
+
+class DoubleSum(ElementwiseAccumulator):
+    """SUM of FLOAT or DOUBLE, added in double precision, never subtracted.
+
+    NaN and infinity in one group therefore stay in that group.
+    """
+
+    ufunc = np.add
+
+    def __init__(self, type_: pa.DataType) -> None:
+        self._type = type_
+
+    def from_arrow(self, columns: Sequence[pa.Array | pa.ChunkedArray]) -> State:
+        """See ColumnarAccumulator."""
+        column = one_chunk(columns[0])
+        valid = validity(column)
+        return State((without_nulls(float64_values(column), valid, -0.0),), count_valid(valid))
+
+    def to_arrow(self, state: State) -> list[pa.Array]:
+        """See ColumnarAccumulator."""
+        return [float64_array(state.values[0], state.valid, self._type)]
+
+    def identity_value(self, array: AnyArray) -> float:
+        """See ElementwiseAccumulator."""
+        # 0.0 would turn a sum of -0.0 into 0.0.
+        return -0.0
+
+
+def sum_accumulator(kind: str, type_: pa.DataType, column: str) -> ColumnarAccumulator:
+    """The accumulator for `sum` or `count` over a partial column of `type_`."""
+    if kind == "count" and pa.types.is_signed_integer(type_):
+        return Count(type_, column)
+    if kind == "count":
+        raise unsupported("COUNT", type_, column, "counts as BIGINT")
+    if pa.types.is_signed_integer(type_):
+        return IntegerSum(type_, column)
+    if pa.types.is_decimal128(type_):
+        return DecimalSum(type_, column)
+    if pa.types.is_floating(type_):
+        return DoubleSum(type_)
+    raise unsupported("SUM", type_, column, "integers, decimals, FLOAT and DOUBLE")
+
+
+def exact_sum_accumulator(
+    type_: pa.DataType, output_type: pa.DataType, column: str
+) -> InvertibleAccumulator:
+    """The accumulator for sums, of `output_type`, over integers or decimals of `type_`.
+
+    Raises:
+        ExecutionError: values of `type_` do not sum up to `output_type`.
+    """
+    if pa.types.is_signed_integer(type_) and pa.types.is_float64(output_type):
+        return RoundedIntegerSum(type_, column)
+    if pa.types.is_signed_integer(type_) and pa.types.is_int64(output_type):
+        return IntegerSum(output_type, column)
+    if pa.types.is_decimal128(type_) and pa.types.is_decimal128(output_type):
+        return DecimalSum(output_type, column)
+    raise unsupported(f"SUM to {output_type}", type_, column, "integers and decimals")
+
+
+_TYPE_NAMES = {"int8": "TINYINT", "int16": "SMALLINT", "int32": "INT"}
+
+
+def _sums_fit(values: Int64Array) -> bool:
+    """Whether every sum of some of `values` is sure to fit int64."""
+    if len(values) == 0:
+        return True
+    largest = max(-int(values.min()), int(values.max()))
+    if largest * len(values) < _SAFE_SUM:
+        return True
+    return float(np.abs(values.astype(np.float64)).sum()) < _SAFE_SUM
+
+
+def _carry(limbs: Sequence[AnyArray]) -> list[Int64Array]:
+    """The limbs with all but the topmost brought into 0 .. 2**32 - 1."""
+    carried: list[Int64Array] = [limbs[0]]
+    for limb in limbs[1:]:
+        total = carried[-1]
+        carried[-1] = total & _LIMB_MASK
+        carried.append(limb + (total >> _LIMB_BITS))
+    return carried
+
+
+def _top_limb_fits(limb: Int64Array) -> bool:
+    return len(limb) == 0 or (int(limb.min()) >= -_LIMB_TOP and int(limb.max()) < _LIMB_TOP)
+
+
+def _beyond(low: Int64Array, high: Int64Array, bound: int) -> BoolArray:
+    """Where the 128-bit number is >= bound or <= -bound."""
+    word = (1 << 64) - 1
+    unsigned = low.view(np.uint64)
+    above_low, above_high = np.uint64(bound & word), bound >> 64
+    below_low, below_high = np.uint64(-bound & word), -bound >> 64
+    above = (high > above_high) | ((high == above_high) & (unsigned >= above_low))
+    below = (high < below_high) | ((high == below_high) & (unsigned <= below_low))
+    beyond: BoolArray = above | below
+    return beyond
+
+
+def _overflow(type_name: str, column: str) -> ExecutionError:
+    return ExecutionError(
+        # a partial column is called after its aggregate: name$sum
+        f"SUM overflows {type_name} in column {column.split('$')[0] or column}",
+        hint="cast the argument of SUM to a wider type, such as DECIMAL(38, 0) or DOUBLE",
+    )

@@ -1,0 +1,95 @@
+"""Aggregates that people wrote in Python, as accumulators."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from runtime.compute.accumulators.base import ColumnarAccumulator, State
+from runtime.compute.accumulators.segments import Segments
+from runtime.compute.kernels.columns import Int64Array, one_chunk
+from runtime.compute.user_aggregates import Aggregate, finished, merged, no_groups
+
+
+class UserAccumulator(ColumnarAccumulator):
+    """Calls the aggregate's own `merge`, for many groups at once.
+
+    `State.lookup` holds the fields of states, `State.values` which of them a row has: so rows are
+    picked without copying states, and put together when they are merged.
+
+    Args:
+        aggregate: the aggregate.
+    """
+
+    def __init__(self, aggregate: Aggregate) -> None:
+        self._aggregate = aggregate
+
+    def from_arrow(self, columns: Sequence[pa.Array | pa.ChunkedArray]) -> State:
+        """See ColumnarAccumulator."""
+        return _state([one_chunk(column) for column in columns])
+
+    def to_arrow(self, state: State) -> list[pa.Array]:
+        """The results, in one column."""
+        return [finished(self._aggregate, _fields(state))]
+
+    def identity(self, state: State) -> State:
+        """See ColumnarAccumulator."""
+        nothing = [field.slice(0, 0) for field in state.lookup]
+        return self._merged(no_groups(), 1, nothing)
+
+    def combine(self, left: State, right: State) -> State:
+        """See ColumnarAccumulator."""
+        group = np.arange(len(left))
+        both = _concatenated(_fields(left), _fields(right))
+        return self._merged(np.concatenate((group, group)), len(left), both)
+
+    def reduce_runs(self, state: State, run_starts: Int64Array) -> State:
+        """See ColumnarAccumulator."""
+        if len(run_starts) == len(state):
+            return state
+        lengths = np.diff(run_starts, append=len(state))
+        groups = np.repeat(np.arange(len(run_starts)), lengths)
+        return self._merged(groups, len(run_starts), _fields(state))
+
+    def scan(self, state: State, segments: Segments, reverse: bool = False) -> State:
+        """See ColumnarAccumulator.
+
+        In steps of 1, 2, 4 ... rows, each of which merges all rows with those so far away (Hillis
+        and Steele, "Data Parallel Algorithms", 1986): few calls of `merge`, whatever the lengths.
+        """
+        place = np.arange(segments.n_rows) - np.repeat(segments.starts, segments.lengths)
+        if reverse:
+            place = np.repeat(segments.lengths, segments.lengths) - 1 - place
+        distance = 1
+        while distance < segments.lengths.max():
+            rows = np.flatnonzero(place >= distance)
+            other = rows + distance if reverse else rows - distance
+            further = self.combine(self.take(state, other), self.take(state, rows))
+            all_fields = _concatenated(_fields(state), _fields(further))
+            values = np.arange(len(state))
+            values[rows] = len(state) + np.arange(len(rows))
+            state = State((values,), None, tuple(all_fields))
+            distance *= 2
+        return state
+
+    def concat(self, first: State, second: State) -> State:
+        """See ColumnarAccumulator."""
+        return _state(_concatenated(_fields(first), _fields(second)))
+
+    def _merged(self, groups: Int64Array, n_groups: int, fields: Sequence[pa.Array]) -> State:
+        return _state(merged(self._aggregate, groups, n_groups, fields))
+
+
+def _state(fields: Sequence[pa.Array]) -> State:
+    return State((np.arange(len(fields[0])),), None, tuple(fields))
+
+
+def _fields(state: State) -> list[pa.Array]:
+    index = pa.array(state.values[0])
+    return [field.take(index) for field in state.lookup]
+
+
+def _concatenated(first: Sequence[pa.Array], second: Sequence[pa.Array]) -> list[pa.Array]:
+    return [pa.concat_arrays(pair) for pair in zip(first, second, strict=True)]

@@ -1,0 +1,120 @@
+"""Arithmetic on Arrow values as in Spark's ANSI mode: overflow and division by zero are errors.
+
+Operands have one type and one length, or are scalars. NULL with anything is NULL.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from runtime.compute.arrow.types import Datum
+from runtime.errors import ExecutionError
+
+_CHECKED = {"+": pc.add_checked, "-": pc.subtract_checked, "*": pc.multiply_checked}
+_UNCHECKED = {"+": pc.add, "-": pc.subtract, "*": pc.multiply}
+
+
+def combine(function: str, left: Datum, right: Datum, spark_type: str) -> Datum:
+    """`left function right` for one of `+ - *`, on integers or floating-point numbers.
+
+    Raises:
+        ExecutionError: the result does not fit the integer type.
+    """
+    if pa.types.is_floating(left.type):
+        return _UNCHECKED[function](left, right)
+    try:
+        return _CHECKED[function](left, right)
+    except pa.ArrowInvalid as error:
+        raise _overflow(function, spark_type) from error
+
+
+def negate(value: Datum, spark_type: str) -> Datum:
+    """`-value`.
+
+    Raises:
+        ExecutionError: the smallest integer of its type, which has no opposite.
+    """
+    if not pa.types.is_integer(value.type):
+        return pc.negate(value)
+    try:
+        return pc.negate_checked(value)
+    except pa.ArrowInvalid as error:
+        raise _overflow("-", spark_type) from error
+
+
+def divide(left: Datum, right: Datum) -> Datum:
+    """`left / right` of doubles.
+
+    Raises:
+        ExecutionError: a divisor is 0.0 or -0.0: with ANSI, no infinity comes of it.
+    """
+    _check_divisor(left, right, "/")
+    return pc.divide(left, right)
+
+
+def divide_whole(left: Datum, right: Datum) -> Datum:
+    """`left DIV right` of bigints, truncated toward zero.
+
+    Raises:
+        ExecutionError: a divisor is 0, or the quotient 2^63.
+    """
+    _check_divisor(left, right, "DIV")
+    try:
+        return pc.divide_checked(left, right)
+    except pa.ArrowInvalid as error:
+        raise _overflow("DIV", "bigint") from error
+
+
+def remainder(left: Datum, right: Datum) -> Datum:
+    """`left % right`, with the sign of `left`, as in C and Java.
+
+    Raises:
+        ExecutionError: a divisor is 0.
+    """
+    _check_divisor(left, right, "%")
+    if pa.types.is_integer(left.type):
+        # x % -1 and x % 1 are 0 alike, but the smallest integer divided by -1 would overflow.
+        minus_one, one = pa.scalar(-1, right.type), pa.scalar(1, right.type)
+        divisor = pc.if_else(pc.equal(right, minus_one), one, right)
+        return pc.subtract(left, pc.multiply(pc.divide(left, divisor), divisor))
+    is_valid = pc.and_(pc.is_valid(left), pc.is_valid(right))
+    with np.errstate(invalid="ignore"):
+        values = np.fmod(_numbers(left), _numbers(right))
+    if isinstance(is_valid, pa.Scalar):
+        return pa.scalar(values.item() if is_valid.as_py() else None, left.type)
+    is_null = ~is_valid.to_numpy(zero_copy_only=False)
+    return pa.array(values, left.type, mask=is_null, from_pandas=False)  # NaN is a value
+
+
+def _numbers(value: Datum) -> np.ndarray[tuple[int, ...], np.dtype[np.floating]]:
+    """Values of a floating-point array or scalar; 1 in place of NULL."""
+    filled = pc.fill_null(value, pa.scalar(1, value.type))
+    if isinstance(filled, pa.Scalar):
+        return np.asarray(filled.as_py(), value.type.to_pandas_dtype())
+    numbers: np.ndarray[tuple[int, ...], np.dtype[np.floating]] = filled.to_numpy()
+    return numbers
+
+
+def _check_divisor(left: Datum, right: Datum, sign: str) -> None:
+    is_zero = pc.equal(right, pa.scalar(0, right.type))
+    if isinstance(right, pa.Scalar):
+        fails = is_zero.as_py() and _any(pc.is_valid(left))
+    else:
+        fails = _any(is_zero) and _any(pc.and_(is_zero, pc.is_valid(left)))
+    if fails:
+        raise ExecutionError(
+            f"division by zero in {sign}", hint="NULLIF(divisor, 0) makes the result NULL there"
+        )
+
+
+def _any(mask: Datum) -> bool:
+    return bool(pc.any(mask).as_py())
+
+
+def _overflow(sign: str, spark_type: str) -> ExecutionError:
+    return ExecutionError(
+        f"overflow of {spark_type.upper()} in {sign}",
+        hint="cast an operand to a wider type first",
+    )

@@ -1,0 +1,256 @@
+"""Evaluates scalar expressions over Arrow batches: results and errors of Spark's ANSI mode.
+
+Spark evaluates an operand for those rows alone that need it: the right side of AND for rows where
+the left one is not false, a branch of CASE for the rows that reach it, the second operand of `+`
+where the first is not NULL. So an error in such an operand is an error for those rows alone.
+Operands that cannot fail are evaluated for all rows, which is faster.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from runtime.compute.arrow import arithmetic, casts, comparisons
+from runtime.compute.arrow.types import Datum, arrow_type
+from runtime.compute.values.registers import register_codes
+from runtime.errors import ExecutionError
+from runtime.spec.expressions import Call, ColumnRef, Constant, Expression, can_fail, columns_of
+
+
+def evaluate(
+    expression: Expression, batch: pa.RecordBatch | pa.Table
+) -> pa.Array | pa.ChunkedArray:
+    """The value of `expression` in every row.
+
+    Args:
+        expression: what to evaluate.
+        batch: has the columns that `expression` names; their types may differ from the named
+            ones in how values are stored (dictionaries, large strings, the zone of an instant).
+
+    Returns:
+        An array for a batch, a chunked array for a table, of the Arrow type of `expression.type`.
+
+    Raises:
+        ExecutionError: an overflow, a division by zero, a value that does not fit a type.
+    """
+    if isinstance(batch, pa.Table):
+        chunks = [evaluate(expression, chunk) for chunk in batch.to_batches()]
+        return pa.chunked_array(chunks, arrow_type(expression.type))
+    return _as_array(_evaluate(expression, _columns(expression, batch)), batch.num_rows)
+
+
+def filter_mask(
+    expressions: Sequence[Expression], batch: pa.RecordBatch | pa.Table
+) -> pa.BooleanArray:
+    """Whether all of `expressions` are true, for every row; never NULL.
+
+    They are taken in order: an expression is not evaluated for rows where an earlier one is false
+    or NULL.
+
+    Raises:
+        ExecutionError: as `evaluate`.
+    """
+    if isinstance(batch, pa.Table):
+        masks = [filter_mask(expressions, chunk) for chunk in batch.to_batches()]
+        return pa.concat_arrays(masks) if masks else pa.array([], pa.bool_())
+    mask: Datum = pa.scalar(True)
+    for expression in expressions:
+        mask = pc.and_(mask, pc.fill_null(_evaluate_where(mask, expression, batch), False))
+    return _as_array(mask, batch.num_rows)
+
+
+def _columns(expression: Expression, batch: pa.RecordBatch) -> pa.RecordBatch:
+    names = columns_of(expression)
+    return batch if len(names) == batch.num_columns else batch.select(sorted(names))
+
+
+def _as_array(value: Datum, n_rows: int) -> pa.Array:
+    return pa.repeat(value, n_rows) if isinstance(value, pa.Scalar) else value
+
+
+def _evaluate(expression: Expression, rows: pa.RecordBatch) -> Datum:
+    """The value for all `rows`; a scalar if it is the same for all."""
+    if rows.num_rows == 0:
+        # No row, no error, not even for constants
+        return pa.array([], arrow_type(expression.type))
+    if isinstance(expression, Constant):
+        return pa.scalar(expression.value, arrow_type(expression.type))
+    if isinstance(expression, ColumnRef):
+        return _column(expression, rows)
+    try:
+        return _FUNCTIONS[expression.function](expression, rows)
+    except ExecutionError as error:
+        if expression.text and "`" not in error.message:  # the innermost call is the one at fault
+            message = f"{error.message}: `{expression.text}`"
+            raise ExecutionError(message, hint=error.hint) from error
+        raise
+
+
+def _evaluate_where(mask: Datum, expression: Expression, rows: pa.RecordBatch) -> Datum:
+    """The value for the rows where `mask`, which has no NULLs, is true; else anything."""
+    if not can_fail(expression) or pc.all(mask).as_py():
+        return _evaluate(expression, _columns(expression, rows))
+    type_ = arrow_type(expression.type)
+    if isinstance(mask, pa.Scalar) or not pc.any(mask).as_py():
+        return pa.scalar(None, type_)
+    chosen = _columns(expression, rows).filter(mask)
+    values = _as_array(_evaluate(expression, chosen), chosen.num_rows)
+    return pc.replace_with_mask(pa.nulls(rows.num_rows, type_), mask, values)
+
+
+def _column(column: ColumnRef, rows: pa.RecordBatch) -> pa.Array:
+    values, type_ = rows.column(column.name), arrow_type(column.type)
+    if values.type == type_:
+        return values
+    wrong = ExecutionError(
+        f"column {column.name} holds {values.type}, which is no {column.type.upper()}",
+        hint="declare the column with the type that the file has",
+    )
+    if pa.types.is_timestamp(values.type) and (values.type.tz is None) != (type_.tz is None):
+        # Arrow would take a wall clock for an instant.
+        raise wrong
+    try:
+        return pc.cast(values, type_)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        raise wrong from error
+
+
+# -- functions -----------------------------------------------------------------------------------
+
+
+def _operands(call: Call, rows: pa.RecordBatch) -> tuple[Datum, Datum]:
+    """Both operands; the second in Spark's order only where the first is not NULL."""
+    left, right = call.args
+    if call.function in ("/", "%", "div"):
+        # Spark looks at the divisor first.
+        divisor = _evaluate(right, rows)
+        return _evaluate_where(pc.is_valid(divisor), left, rows), divisor
+    value = _evaluate(left, rows)
+    return value, _evaluate_where(pc.is_valid(value), right, rows)
+
+
+def _sum(call: Call, rows: pa.RecordBatch) -> Datum:
+    left, right = _operands(call, rows)
+    return arithmetic.combine(call.function, left, right, call.type)
+
+
+def _quotient(call: Call, rows: pa.RecordBatch) -> Datum:
+    function = {
+        "/": arithmetic.divide,
+        "div": arithmetic.divide_whole,
+        "%": arithmetic.remainder,
+    }[call.function]
+    return function(*_operands(call, rows))
+
+
+def _negative(call: Call, rows: pa.RecordBatch) -> Datum:
+    return arithmetic.negate(_evaluate(call.args[0], rows), call.type)
+
+
+def _comparison(call: Call, rows: pa.RecordBatch) -> Datum:
+    left, right = _operands(call, rows)
+    return comparisons.compare(call.function, left, right)
+
+
+def _equal_null(call: Call, rows: pa.RecordBatch) -> Datum:
+    left, right = (_evaluate(arg, rows) for arg in call.args)
+    return comparisons.compare("<=>", left, right)
+
+
+def _and(call: Call, rows: pa.RecordBatch) -> Datum:
+    result = _evaluate(call.args[0], rows)
+    for arg in call.args[1:]:
+        result = pc.and_kleene(result, _evaluate_where(pc.fill_null(result, True), arg, rows))
+    return result
+
+
+def _or(call: Call, rows: pa.RecordBatch) -> Datum:
+    result = _evaluate(call.args[0], rows)
+    for arg in call.args[1:]:
+        is_open = pc.invert(pc.fill_null(result, False))
+        result = pc.or_kleene(result, _evaluate_where(is_open, arg, rows))
+    return result
+
+
+def _not(call: Call, rows: pa.RecordBatch) -> Datum:
+    return pc.invert(_evaluate(call.args[0], rows))
+
+
+def _is_null(call: Call, rows: pa.RecordBatch) -> Datum:
+    return pc.is_null(_evaluate(call.args[0], rows))
+
+
+def _in(call: Call, rows: pa.RecordBatch) -> Datum:
+    members = [_evaluate(member, rows) for member in call.args[1:]]
+    return comparisons.is_in(_evaluate(call.args[0], rows), members)
+
+
+def _starts_with(call: Call, rows: pa.RecordBatch) -> Datum:
+    prefix = call.args[1]
+    assert isinstance(prefix, Constant)
+    return pc.starts_with(_evaluate(call.args[0], rows), prefix.value)
+
+
+def _case(call: Call, rows: pa.RecordBatch) -> Datum:
+    remaining: Datum = pa.scalar(True)
+    branches: list[tuple[Datum, Datum]] = []
+    *pairs, default = call.args
+    for condition, value in zip(pairs[::2], pairs[1::2], strict=True):
+        holds = pc.fill_null(_evaluate_where(remaining, condition, rows), False)
+        taken = pc.and_(remaining, holds)
+        branches.append((taken, _evaluate_where(taken, value, rows)))
+        remaining = pc.and_not(remaining, taken)
+    result = _evaluate_where(remaining, default, rows)
+    for taken, value in reversed(branches):
+        result = pc.if_else(taken, value, result)
+    return result
+
+
+def _coalesce(call: Call, rows: pa.RecordBatch) -> Datum:
+    result = _evaluate(call.args[0], rows)
+    for arg in call.args[1:]:
+        result = pc.coalesce(result, _evaluate_where(pc.is_null(result), arg, rows))
+    return result
+
+
+def _cast(call: Call, rows: pa.RecordBatch) -> Datum:
+    (arg,) = call.args
+    return casts.cast(_evaluate(arg, rows), arg.type, call.type)
+
+
+def _from_epoch(call: Call, rows: pa.RecordBatch) -> Datum:
+    value, unit = call.args
+    assert isinstance(unit, Constant)
+    micros = _evaluate(value, rows)
+    if unit.value != 1:
+        micros = arithmetic.combine("*", micros, pa.scalar(unit.value, pa.int64()), "bigint")
+    return micros.cast(arrow_type(call.type))
+
+
+def _register(call: Call, rows: pa.RecordBatch) -> Datum:
+    value, precision = call.args
+    assert isinstance(precision, Constant) and isinstance(precision.value, int)
+    return register_codes(_as_array(_evaluate(value, rows), rows.num_rows), precision.value)
+
+
+_FUNCTIONS: dict[str, Callable[[Call, pa.RecordBatch], Datum]] = {
+    **dict.fromkeys(("+", "-", "*"), _sum),
+    **dict.fromkeys(("/", "%", "div"), _quotient),
+    **dict.fromkeys(("=", "<>", "<", "<=", ">", ">="), _comparison),
+    "<=>": _equal_null,
+    "and": _and,
+    "case": _case,
+    "cast": _cast,
+    "coalesce": _coalesce,
+    "from_epoch": _from_epoch,
+    "in": _in,
+    "is_null": _is_null,
+    "neg": _negative,
+    "not": _not,
+    "or": _or,
+    "register": _register,
+    "starts_with": _starts_with,
+}

@@ -1,0 +1,318 @@
+"""The window buffer: rows in, partials of slices out, in bounded memory.
+
+About a million rows at a time are grouped, so that the table of groups stays in the cache. Their
+partials are kept while there is room and partials of the same key and slice merge; once they fill
+the buffer everything is put out, and the global stage merges what the tasks still have in common.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from runtime.compute.kernels.columns import (
+    BoolArray,
+    Int64Array,
+    distinct_codes,
+    from_buffer,
+    int64_values,
+    normalise_floats,
+    one_chunk,
+)
+from runtime.compute.kernels.grouping import MAX_CELLS, Groups, SingleRows, group_cells
+from runtime.compute.kernels.key_digits import key_digits
+from runtime.compute.kernels.partials import aggregate_rows, merge_partials
+from runtime.compute.kernels.slots import slice_slots
+from runtime.compute.memory import release_memory
+from runtime.compute.values.value_sets import list_lengths
+from runtime.compute.windows.aligned import slice_assigner
+from runtime.spec.aggregates import Accumulator
+from runtime.spec.windows import AlignedWindow
+
+# Grouping pays if it leaves at most this part of what went in.
+_GOOD_RATIO = 0.75
+# After grouping did not pay, so many times it is left out before it is tried again.
+_PATIENCE = 7
+# Partials are put out so many bytes at a time.
+_PORTION_BYTES = 16 << 20
+# After so much has been put out, memory that was freed is given back.
+_RELEASE_BYTES = 256 << 20
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Rows of which every one counts; all arrays are of one length.
+
+    Attributes:
+        time_us: the time on the windows' clock.
+        keys: the key columns, dictionary-encoded or not.
+        args: the arguments of each accumulator; those of a `set` dictionary-encoded or not.
+        conditions: the FILTER of each accumulator; None: all rows take part.
+    """
+
+    time_us: Int64Array
+    keys: Sequence[pa.Array]
+    args: Sequence[Sequence[pa.Array]]
+    conditions: Sequence[BoolArray | None]
+
+
+class WindowBuffer:
+    """Aggregates rows into partials, one or more for each key and slice.
+
+    State: tables of partials of together at most `buffer_bytes`; merging or putting them out takes
+    a small multiple of that for a moment.
+
+    Args:
+        window: the window.
+        keys: the names of the key columns.
+        slice_end: the name of the slice end column.
+        accumulators: the accumulators and the names of their partial columns. For `first` and
+            `last` both columns are put out. A `set` is a column of lists: the values of its
+            argument that occur in a slice, each once in a partial, NULLs left out.
+        schema: the partials: keys, slice end (int64), the accumulators' columns.
+        buffer_bytes: the bound.
+    """
+
+    def __init__(
+        self,
+        window: AlignedWindow,
+        keys: tuple[str, ...],
+        slice_end: str,
+        accumulators: tuple[Accumulator, ...],
+        schema: pa.Schema,
+        buffer_bytes: int,
+    ) -> None:
+        self.schema = schema
+        self._window = window
+        self._assigner = slice_assigner(window)
+        self._n_keys = len(keys)
+        self._slice_end = slice_end
+        self._accumulators = accumulators
+        self._types = [[schema.field(name).type for name in each.columns] for each in accumulators]
+        self._buffer_bytes = buffer_bytes
+        self._runs: list[_Run] = []
+        self._overflown_bytes = 0
+        self._grouping = _Worth()
+        self._merging = _Worth()
+
+    @property
+    def pending_bytes(self) -> int:
+        """The size of the partials in the buffer."""
+        return sum(run.table.nbytes for run in self._runs)
+
+    def add(self, rows: Rows) -> Iterator[pa.Table]:
+        """Take rows in; yields tables of partials, of `schema`, if the buffer overflows.
+
+        Raises:
+            ExecutionError: a sum overflows its type.
+        """
+        if len(rows.time_us) == 0:
+            return
+        run = self._aggregate(rows)
+        if run.table.num_rows == 0:
+            return
+        if self.pending_bytes + run.table.nbytes > self._buffer_bytes:
+            self._merge()
+            room = self._buffer_bytes - self.pending_bytes
+            # Half a buffer at least is free after this, so that merging is worth its while.
+            if room < max(run.table.nbytes, self._buffer_bytes // 2):
+                yield from self._overflow()
+        self._runs.append(run)
+        if self.pending_bytes > self._buffer_bytes:
+            yield from self._overflow()
+
+    def flush(self) -> Iterator[pa.Table]:
+        """Empty the buffer: tables of partials, of `schema`."""
+        self._merge()
+        yield from self._put_out()
+        if self._overflown_bytes:
+            self._overflown_bytes = 0
+            release_memory()
+
+    def _overflow(self) -> Iterator[pa.Table]:
+        """Put a full buffer out; now and then, before that, what lies free beside it."""
+        self._overflown_bytes += self.pending_bytes
+        if self._overflown_bytes >= _RELEASE_BYTES:
+            self._overflown_bytes = 0
+            release_memory()
+        yield from self._put_out()
+
+    def _put_out(self) -> Iterator[pa.Table]:
+        """What is in the buffer, a portion at a time: what follows copies it a few times."""
+        runs, self._runs = self._runs, []
+        for tables in _portions(runs, min(_PORTION_BYTES, self._buffer_bytes)):
+            columns = [
+                _plain(column, field.type)
+                for column, field in zip(_concat(tables), self.schema, strict=True)
+            ]
+            yield pa.Table.from_arrays(columns, schema=self.schema)
+
+    def _aggregate(self, rows: Rows) -> _Run:
+        """The partials of one batch of rows."""
+        n_rows = len(rows.time_us)
+        slot, slot_end = slice_slots(rows.time_us, self._window, self._assigner)
+        is_grouped = self._grouping.is_worth_trying()
+        groups: Groups
+        if is_grouped:
+            keys = key_digits(rows.keys, n_rows, MAX_CELLS // len(slot_end))
+            n_cells = keys.n_codes * len(slot_end)
+            groups = group_cells(keys.codes * len(slot_end) + slot, n_cells)
+            self._grouping.observe(len(groups), n_rows)
+            key_codes = groups.cells // len(slot_end)
+            slot = groups.cells - key_codes * len(slot_end)
+            columns = keys.decode(key_codes)
+        else:
+            groups = SingleRows(n_rows)
+            columns = [_normalised(key) for key in rows.keys]
+        columns.append(_slice_ends(slot_end[slot]))
+        for accumulator, types, args, condition in zip(
+            self._accumulators, self._types, rows.args, rows.conditions, strict=True
+        ):
+            columns += aggregate_rows(accumulator, types, groups, args, condition)
+        table = pa.Table.from_arrays(columns, names=self.schema.names)
+        first = self._assigner.first_window_end(slot_end)
+        in_window = first <= self._assigner.last_window_end(slot_end)
+        if not in_window.all():
+            kept = in_window[slot]
+            table, slot = table.filter(pa.array(kept)), slot[kept]
+        return _Run(table, slot_end, self._items_of_slots(table, slot, len(slot_end)))
+
+    def _items_of_slots(self, table: pa.Table, slot: Int64Array, n_slots: int) -> Int64Array:
+        """int64[n_slots], how many partials a slice has, and values in their lists."""
+        n_items = np.ones(len(slot), np.int64)
+        for accumulator in self._accumulators:
+            if accumulator.kind in ("set", "registers", "percentiles"):
+                n_items += list_lengths(table.column(accumulator.columns[0]))
+        return np.bincount(slot, n_items, n_slots).astype(np.int64)
+
+    def _merge(self) -> None:
+        """Merge the partials in the buffer, if that leaves fewer."""
+        if not self._may_overlap() or not self._merging.is_worth_trying():
+            return
+        tables = [run.table for run in self._runs]
+        columns = dict(zip(self.schema.names, map(_joined, _concat(tables)), strict=True))
+        slot, distinct = distinct_codes(columns[self._slice_end])
+        slot_end = int64_values(distinct)
+        n_rows = len(slot)
+        keys = key_digits(
+            list(columns.values())[: self._n_keys], n_rows, MAX_CELLS // len(slot_end)
+        )
+        n_cells = keys.n_codes * len(slot_end)
+        groups = group_cells(keys.codes * len(slot_end) + slot, n_cells)
+        key_codes = groups.cells // len(slot_end)
+        slot = groups.cells - key_codes * len(slot_end)
+        merged = [*keys.decode(key_codes), _slice_ends(slot_end[slot])]
+        for accumulator in self._accumulators:
+            merged += merge_partials(accumulator, groups, [columns[c] for c in accumulator.columns])
+        table = pa.Table.from_arrays(merged, names=self.schema.names)
+        n_items = self._items_of_slots(table, slot, len(slot_end))
+        self._merging.observe(n_items.sum(), sum(run.n_items.sum() for run in self._runs))
+        self._runs = [_Run(table, slot_end, n_items)]
+
+    def _may_overlap(self) -> bool:
+        """Whether the runs have slices in common to an extent that merging could pay.
+
+        Of a slice, at most the partials and values that are not in its largest run can go: a bound
+        that is cheap, and tells at once for rows that come in the order of time.
+        """
+        if len(self._runs) < 2:
+            return False
+        ends = np.concatenate([run.slice_ends for run in self._runs])
+        count = np.concatenate([run.n_items for run in self._runs])
+        slot, distinct = distinct_codes(pa.array(ends))
+        largest = np.zeros(len(distinct), np.int64)
+        np.maximum.at(largest, slot, count)
+        return bool(largest.sum() <= _GOOD_RATIO * count.sum())
+
+
+@dataclass(frozen=True)
+class _Run:
+    """Partials of one batch of rows, or merged ones.
+
+    Attributes:
+        table: the partials.
+        slice_ends: int64[n], the slices they are of.
+        n_items: int64[n], how many partials each slice has, and values in their lists.
+    """
+
+    table: pa.Table
+    slice_ends: Int64Array
+    n_items: Int64Array
+
+
+class _Worth:
+    """Whether a reduction is worth its cost, by what it did the last time."""
+
+    def __init__(self) -> None:
+        self._skips = 0
+
+    def is_worth_trying(self) -> bool:
+        """False for a while after it did not pay."""
+        if self._skips == 0:
+            return True
+        self._skips -= 1
+        return False
+
+    def observe(self, n_after: int, n_before: int) -> None:
+        """Note what it brought."""
+        self._skips = _PATIENCE if n_after > _GOOD_RATIO * n_before else 0
+
+
+def _slice_ends(slice_end: Int64Array) -> pa.Array:
+    return from_buffer(slice_end, None, pa.int64(), len(slice_end))
+
+
+def _portions(runs: list[_Run], portion_bytes: int) -> Iterator[list[pa.Table]]:
+    """The tables of the runs, some together or in slices, so many bytes at a time; empties `runs`.
+
+    Memory of what has been taken is free by and by.
+    """
+    runs.reverse()
+    portion: list[pa.Table] = []
+    size = 0
+    while runs:
+        table = runs.pop().table
+        if portion and size + table.nbytes > portion_bytes:
+            yield portion
+            portion, size = [], 0
+        n_slices = -(-table.nbytes // portion_bytes)
+        if n_slices > 1:
+            n_rows = -(-table.num_rows // n_slices)
+            for start in range(0, table.num_rows, n_rows):
+                yield [table.slice(start, n_rows)]
+            continue
+        portion.append(table)
+        size += table.nbytes
+    if portion:
+        yield portion
+
+
+def _concat(tables: Sequence[pa.Table]) -> list[pa.ChunkedArray]:
+    """The columns of all tables; dictionary-encoded only where they are in all of them."""
+    columns = []
+    for parts in zip(*(table.columns for table in tables), strict=True):
+        if len({part.type for part in parts}) > 1:
+            parts = tuple(pa.chunked_array([one_chunk(part)]) for part in parts)
+        columns.append(pa.chunked_array([chunk for part in parts for chunk in part.chunks]))
+    return columns
+
+
+def _joined(column: pa.ChunkedArray) -> pa.Array:
+    """One array, still dictionary-encoded if the chunks are."""
+    if column.num_chunks == 1:
+        return column.chunk(0)
+    if pa.types.is_dictionary(column.type):
+        column = column.unify_dictionaries()
+    return pa.concat_arrays(column.chunks)
+
+
+def _normalised(key: pa.Array) -> pa.Array:
+    return key if pa.types.is_dictionary(key.type) else normalise_floats(one_chunk(key))
+
+
+def _plain(column: pa.ChunkedArray, type_: pa.DataType) -> pa.Array:
+    array = one_chunk(column)
+    return array if array.type == type_ else array.cast(type_)

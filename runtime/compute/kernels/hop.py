@@ -1,0 +1,105 @@
+"""HOP from slices: two combines a window, however many slices it covers.
+
+The algorithm of van Herk (1992) and Gil and Werman (1993) for running extrema, for any associative
+combine and on sparse data. Each key's slices are cut into blocks of time, each as long as a
+window; inside a block every slice knows the combine of the block up to it (prefix) and from it on
+(suffix). A window touches at most two blocks:
+
+    slices        a  b  c  d | e  f     i | j
+    window           [---------------]      suffix[b] combined with prefix[f]
+    window        [--------]                prefix[d]: begins with its block
+    window              [----]              suffix[c]: ends with its block
+
+Integer sums need no blocks: a window is the difference of two entries of one running sum, which
+is exact. Floating point is never subtracted: NaN, infinity and rounding stay where they belong.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from runtime.compute.accumulators import (
+    ColumnarAccumulator,
+    InvertibleAccumulator,
+    Segments,
+    State,
+)
+from runtime.compute.accumulators.segments import run_starts
+from runtime.compute.kernels.columns import Int64Array
+from runtime.compute.kernels.slices import Slices, changes
+
+
+class HopCombiner:
+    """Combines slices into the windows of a HOP.
+
+    Args:
+        slices: the slices of a bucket.
+        block_of_slot: int64[n_slots], ascending: the block of each slot, of which a window touches
+            two at most.
+    """
+
+    def __init__(self, slices: Slices, block_of_slot: Int64Array) -> None:
+        self._accumulators = slices.accumulators
+        self._n_slices = len(slices)
+        block = block_of_slot.take(slices.slot)
+        blocks = Segments(run_starts(changes([slices.key_code, block])), len(slices))
+        self._block_start = np.repeat(blocks.starts, blocks.lengths)
+        self._ranges: list[_RunningDifference | _PrefixAndSuffix] = [
+            _RunningDifference(each, state)
+            if isinstance(each, InvertibleAccumulator)
+            else _PrefixAndSuffix(each, state, blocks)
+            for each, state in zip(slices.accumulators, slices.states, strict=True)
+        ]
+
+    def states(self, oldest_slice: Int64Array, newest_slice: Int64Array) -> list[State]:
+        """The state of each accumulator for some windows.
+
+        Args:
+            oldest_slice: the first row of each window's slices.
+            newest_slice: the last one.
+        """
+        block_start = self._block_start.take(newest_slice)
+        identity = self._n_slices
+        suffix_at = np.where(oldest_slice == block_start, identity, oldest_slice)
+        prefix_at = np.where(oldest_slice > block_start, identity, newest_slice)
+        return [
+            each.between(oldest_slice, newest_slice)
+            if isinstance(each, _RunningDifference)
+            else each.combined(suffix_at, prefix_at)
+            for each in self._ranges
+        ]
+
+
+class _RunningDifference:
+    """Sums over ranges of slices, as differences of one running sum over all slices."""
+
+    def __init__(self, accumulator: InvertibleAccumulator, state: State) -> None:
+        self._accumulator = accumulator
+        whole = Segments(np.zeros(1, np.int64), len(state))
+        running = accumulator.scan(state, whole)
+        self._running = accumulator.concat(accumulator.identity(state), running)
+
+    def between(self, first: Int64Array, last: Int64Array) -> State:
+        """The states of slices first .. last, both included."""
+        take = self._accumulator.take
+        return self._accumulator.subtract(take(self._running, last + 1), take(self._running, first))
+
+
+class _PrefixAndSuffix:
+    """Combines from a slice to the end of its block, and from the start of a block to a slice.
+
+    Behind the last slice stands the identity.
+    """
+
+    def __init__(self, accumulator: ColumnarAccumulator, state: State, blocks: Segments) -> None:
+        self._accumulator = accumulator
+        identity = accumulator.identity(state)
+        self._prefix = accumulator.concat(accumulator.scan(state, blocks), identity)
+        self._suffix = accumulator.concat(accumulator.scan(state, blocks, reverse=True), identity)
+
+    def combined(self, suffix_at: Int64Array, prefix_at: Int64Array) -> State:
+        """The suffixes at some slices combined with the prefixes at others."""
+        take = self._accumulator.take
+        return self._accumulator.combine(
+            take(self._suffix, suffix_at), take(self._prefix, prefix_at)
+        )

@@ -1,0 +1,197 @@
+"""The global stage: the partials of slices in, one row for each key and non-empty window out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import numpy as np
+import pyarrow as pa
+
+from runtime.compute.accumulators import Segments, State
+from runtime.compute.arrow.types import arrow_type
+from runtime.compute.kernels.columns import Int64Array, from_buffer
+from runtime.compute.kernels.hop import HopCombiner
+from runtime.compute.kernels.slices import Slices, group_slices, plain_type
+from runtime.compute.kernels.window_ranges import WindowRanges, cumulated_from
+from runtime.compute.values.distinct import distinct_aggregates
+from runtime.compute.windows.aligned import SliceAssigner, slice_assigner
+from runtime.compute.windows.between import WindowsBetween
+from runtime.spec.aggregates import Accumulator, WindowAggregation
+from runtime.spec.windows import (
+    AlignedWindow,
+    CalendarCumulate,
+    CalendarHop,
+    Cumulate,
+    Hop,
+    Session,
+)
+
+WINDOW_BOUND_TYPE = pa.timestamp("us")
+
+# (the oldest and the newest slice of each window) -> state of each accumulator
+_Combine = Callable[[Int64Array, Int64Array], list[State]]
+
+
+def output_schema(input_schema: pa.Schema, spec: WindowAggregation) -> pa.Schema:
+    """The columns of the result: keys, window start and end, the accumulators' output columns.
+
+    Args:
+        input_schema: the schema of the partials; dictionary-encoded columns come out decoded.
+        spec: the aggregation.
+    """
+    bounds = [
+        pa.field(name, WINDOW_BOUND_TYPE, nullable=False)
+        for name in (spec.window_start, spec.window_end)
+    ]
+    return pa.schema(
+        [
+            *(_plain_field(input_schema.field(name)) for name in spec.keys),
+            *bounds,
+            *(
+                field
+                for accumulator in spec.accumulators
+                for field in _output_fields(input_schema, accumulator)
+            ),
+        ]
+    )
+
+
+def empty_output(input_schema: pa.Schema, spec: WindowAggregation) -> pa.RecordBatch:
+    """A batch of `output_schema` without rows."""
+    schema = output_schema(input_schema, spec)
+    return pa.RecordBatch.from_arrays([pa.array([], field.type) for field in schema], schema=schema)
+
+
+def merge_slices(
+    table: pa.Table,
+    spec: WindowAggregation,
+    max_rows: int = 65_536,
+    window_ends: tuple[int, int] | None = None,
+) -> Iterator[pa.RecordBatch]:
+    """Put the windows of one bucket of keys together from the partials of slices.
+
+    Every slice lists the windows from the oldest that it belongs to, up to the key's next slice or
+    to the newest that it belongs to: so every window that has rows is listed once. They are
+    put out key by key, in order of time, at most `max_rows` at a time; memory is bounded by the
+    slices and one batch, not by the windows.
+
+    Args:
+        table: `spec.keys`, `spec.slice_end` (int64 microseconds) and the accumulators' columns;
+            rows in any order, several of a key and slice allowed. Rows of slices in a gap between
+            windows are left out.
+        spec: the aggregation, over an aligned window.
+        max_rows: the most rows in a batch.
+        window_ends: (after, until): only windows whose end is above the first and at most the
+            second, in microseconds; None: all.
+
+    Yields:
+        Batches of `output_schema`; none if there are no windows.
+
+    Raises:
+        ExecutionError: a result does not fit its type, or an accumulator its columns.
+    """
+    window = spec.window
+    if isinstance(window, Session):
+        raise TypeError("merge_slices merges slices of aligned windows, not sessions")
+    assigner = slice_assigner(window)
+    if window_ends is not None:
+        assigner = WindowsBetween(assigner, *window_ends)
+    schema = output_schema(table.schema, spec)
+    for slices in group_slices(table, spec, assigner):
+        yield from _windows(slices, spec.accumulators, window, assigner, schema, max_rows)
+
+
+def _windows(
+    slices: Slices,
+    accumulators: tuple[Accumulator, ...],
+    window: AlignedWindow,
+    assigner: SliceAssigner,
+    schema: pa.Schema,
+    max_rows: int,
+) -> Iterator[pa.RecordBatch]:
+    first_window = slices.first_window.take(slices.slot)
+    n_windows = _windows_listed(slices, first_window, window, assigner)
+    window_offset = np.concatenate((np.zeros(1, np.int64), np.cumsum(n_windows)))
+    ranges = WindowRanges(slices, window, window_offset, assigner.is_shared)
+    combine = _combiner(slices, window, assigner)
+    distinct = distinct_aggregates(slices, accumulators, ranges)
+    # The number of a window is its place in the list plus this, which depends on its slice.
+    number_at_0 = first_window - window_offset[:-1]
+    for start in range(0, int(window_offset[-1]), max_rows):
+        end = min(start + max_rows, int(window_offset[-1]))
+        newest_slice = _listing_slice(window_offset, start, end)
+        number = number_at_0.take(newest_slice) + np.arange(start, end)
+        window_end = assigner.window_end_of(slices.window_origin + number)
+        key_index = pa.array(slices.key_code.take(newest_slice))
+        columns = [key.take(key_index) for key in slices.keys]
+        columns.append(_timestamps(assigner.window_start(window_end)))
+        columns.append(_timestamps(window_end))
+        oldest_slice = ranges.oldest_slice(start, newest_slice)
+        states = zip(slices.accumulators, combine(oldest_slice, newest_slice), strict=True)
+        for each in accumulators:
+            if each.is_distinct:
+                columns.append(distinct[each].of_windows(start, oldest_slice, newest_slice))
+            else:
+                accumulator, state = next(states)
+                columns += accumulator.to_arrow(state)
+        columns = [
+            column if column.type == field.type else column.cast(field.type)
+            for column, field in zip(columns, schema, strict=True)
+        ]
+        yield pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def _windows_listed(
+    slices: Slices, first_window: Int64Array, window: AlignedWindow, assigner: SliceAssigner
+) -> Int64Array:
+    """How many windows each slice lists: those that no newer slice of its key belongs to."""
+    if isinstance(window, Cumulate | CalendarCumulate) and window.emit_only_on_update:
+        # of windows in a range, the slices before it belong to some, but list none
+        own_end = assigner.window_end_of(slices.window_origin + first_window)
+        is_own: Int64Array = (own_end == slices.slot_end.take(slices.slot)).astype(np.int64)
+        return is_own
+    last_listed = slices.last_window.take(slices.slot)
+    has_next = slices.key_code[1:] == slices.key_code[:-1]
+    before_next = np.where(has_next, first_window[1:] - 1, last_listed[:-1])
+    last_listed[:-1] = np.minimum(last_listed[:-1], before_next)
+    n_windows: Int64Array = last_listed - first_window + 1
+    return n_windows
+
+
+def _listing_slice(window_offset: Int64Array, start: int, end: int) -> Int64Array:
+    """The slice that lists each of the windows start .. end - 1."""
+    first = int(np.searchsorted(window_offset, start, side="right")) - 1
+    after = int(np.searchsorted(window_offset, end, side="left"))
+    bounds = np.clip(window_offset[first : after + 1], start, end)
+    return np.repeat(np.arange(first, after), np.diff(bounds))
+
+
+def _combiner(slices: Slices, window: AlignedWindow, assigner: SliceAssigner) -> _Combine:
+    if assigner.is_shared and isinstance(window, Hop | CalendarHop):
+        return HopCombiner(slices, assigner.block(slices.slot_end)).states
+    states = slices.states
+    if assigner.is_shared:
+        # CUMULATE: a window is all slices of its maximal window so far.
+        segments = Segments(cumulated_from(slices), len(slices))
+        pairs = zip(slices.accumulators, states, strict=True)
+        states = [accumulator.scan(state, segments) for accumulator, state in pairs]
+
+    def combine(_: Int64Array, newest_slice: Int64Array) -> list[State]:
+        pairs = zip(slices.accumulators, states, strict=True)
+        return [accumulator.take(state, newest_slice) for accumulator, state in pairs]
+
+    return combine
+
+
+def _output_fields(input_schema: pa.Schema, accumulator: Accumulator) -> list[pa.Field]:
+    if accumulator.output is not None:
+        return [pa.field(accumulator.output.name, arrow_type(accumulator.output.type))]
+    return [_plain_field(input_schema.field(name)) for name in accumulator.output_columns]
+
+
+def _plain_field(field: pa.Field) -> pa.Field:
+    return pa.field(field.name, plain_type(field.type), field.nullable)
+
+
+def _timestamps(time_us: Int64Array) -> pa.Array:
+    return from_buffer(time_us, None, WINDOW_BOUND_TYPE, len(time_us))

@@ -1,0 +1,239 @@
+"""Rows to partial columns, and partials of one key and slice to fewer: group by group.
+
+What a function means is the accumulators' business; here values are only brought to their group.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from runtime.compute.accumulators import ColumnarAccumulator, State, accumulator
+from runtime.compute.accumulators.base import ElementwiseAccumulator
+from runtime.compute.accumulators.extrema import INT64
+from runtime.compute.kernels.columns import (
+    BoolArray,
+    Int64Array,
+    float64_array,
+    float64_values,
+    int64_array,
+    int64_values,
+    integer_storage,
+    one_chunk,
+    validity,
+)
+from runtime.compute.kernels.grouping import Groups, SingleRows
+from runtime.compute.user_aggregates import accumulated, merged
+from runtime.compute.values.percentile_summaries import merge_summaries, summaries_of_rows
+from runtime.compute.values.texts import merge_rows, rows_of_groups
+from runtime.compute.values.value_sets import (
+    merge_registers,
+    merge_sets,
+    registers_of_rows,
+    sets_of_rows,
+)
+from runtime.spec.aggregates import Accumulator
+
+
+def aggregate_rows(
+    spec: Accumulator,
+    types: Sequence[pa.DataType],
+    groups: Groups,
+    args: Sequence[pa.Array],
+    condition: BoolArray | None,
+) -> list[pa.Array]:
+    """The partial columns of each group of rows.
+
+    Args:
+        spec: the kind and the names of the partial columns. `count` counts rows in which no
+            argument is NULL; `set` lists the values that occur, `registers` those of registers,
+            `percentiles` sums up what is needed of them, `rows` lists rows.
+        types: the types of the partial columns.
+        groups: the groups of the rows.
+        args: the arguments, each a value a row.
+        condition: which rows take part; None: all.
+
+    Raises:
+        ExecutionError: a sum overflows its type.
+    """
+    if spec.kind == "set":
+        # By the codes of a dictionary, where there is one.
+        return [sets_of_rows(groups, args, condition, types[0])]
+    if spec.kind == "registers":
+        return [registers_of_rows(groups, args[0], condition)]
+    if spec.kind == "rows":
+        return [rows_of_groups(groups, args, condition, types[0])]
+    if spec.kind == "percentiles":
+        return [summaries_of_rows(groups, args[0], condition, int(spec.arguments[0]))]
+    args = [one_chunk(arg) for arg in args]
+    match spec.kind:
+        case "count":
+            counts = groups.count(_all_valid(args, condition))
+            return [int64_array(counts, None, types[0])]
+        case "first" | "last":
+            return _pick(spec, groups, args, condition)
+        case "moments":
+            return _row_moments(groups, args[0], condition)
+        case "user":
+            return _user(spec, groups, args, condition)
+        case _:
+            arg = _where(args[0], condition)
+            if isinstance(groups, SingleRows) and arg.type == types[0]:
+                return [_from_zero(spec.kind, arg)]
+            merge = accumulator(spec, types)
+            (partial,) = merge.to_arrow(_reduce(merge, merge.from_arrow([arg]), groups))
+            return [_from_zero(spec.kind, partial)]
+
+
+def merge_partials(
+    spec: Accumulator, groups: Groups, columns: Sequence[pa.Array]
+) -> list[pa.Array]:
+    """The partial columns of each group of partials.
+
+    Args:
+        spec: the kind and the names of the partial columns.
+        groups: the groups of the partials.
+        columns: the partial columns.
+
+    Raises:
+        ExecutionError: a sum overflows its type.
+    """
+    columns = [one_chunk(column) for column in columns]
+    if spec.kind == "set":
+        return [merge_sets(groups, columns[0])]
+    if spec.kind == "registers":
+        return [merge_registers(groups, columns[0])]
+    if spec.kind == "rows":
+        return [merge_rows(groups, columns[0])]
+    if spec.kind == "percentiles":
+        return [merge_summaries(groups, columns[0], int(spec.arguments[0]))]
+    if spec.kind in ("first", "last"):
+        return _pick(spec, groups, columns, None)
+    if spec.function is not None:
+        return merged(spec.function, groups.of_row(), len(groups), columns)
+    merge = accumulator(spec, [column.type for column in columns])
+    return merge.to_arrow(_reduce(merge, merge.from_arrow(columns), groups))
+
+
+def _reduce(merge: ColumnarAccumulator, state: State, groups: Groups) -> State:
+    """One row of state for each group."""
+    if not isinstance(merge, ElementwiseAccumulator):
+        order, starts = groups.runs()
+        return merge.reduce_runs(merge.take(state, order), starts)
+    values = tuple(
+        groups.reduce(merge.ufunc, array, merge.identity_value(array)) for array in state.values
+    )
+    # Of the rows of a group it only matters whether any is valid.
+    n_valid = None if state.n_valid is None else groups.count(state.n_valid > 0)
+    return replace(state, values=values, n_valid=n_valid)
+
+
+def _row_moments(groups: Groups, arg: pa.Array, condition: BoolArray | None) -> list[pa.Array]:
+    """Count, mean and M2 in two passes: the mean first, then the squares of the deviations."""
+    valid = _all_valid([arg], condition)
+    values = float64_values(arg)
+    n = groups.count(valid)
+    with np.errstate(all="ignore"):
+        if isinstance(groups, SingleRows):
+            mean, m2 = values, np.where(np.isfinite(values), 0.0, np.nan)
+        else:
+            if valid is not None:
+                values = np.where(valid, values, 0.0)
+            mean = groups.reduce(np.add, values, 0.0) / n
+            deviation = values - mean[groups.of_row()]
+            if valid is not None:
+                deviation[~valid] = 0.0
+            m2 = groups.reduce(np.add, deviation * deviation, 0.0)
+    has_any = None if n.all() else n > 0
+    return [
+        int64_array(n, None, pa.int64()),
+        float64_array(mean, has_any, pa.float64()),
+        float64_array(m2, has_any, pa.float64()),
+    ]
+
+
+def _pick(
+    spec: Accumulator, groups: Groups, columns: Sequence[pa.Array], condition: BoolArray | None
+) -> list[pa.Array]:
+    """Order and value of the row of each group that comes first or last; NULL where none does."""
+    order, value = columns
+    is_last = spec.kind == "last"
+    valid = _all_valid([order], condition)
+    group_of_row = groups.of_row()
+    candidates = np.arange(len(order)) if valid is None else np.flatnonzero(valid)
+    if integer_storage(order.type) is not None and not isinstance(groups, SingleRows):
+        # Few rows are left that tie, so that few values need to be compared.
+        none = INT64.min if is_last else INT64.max
+        times = int64_values(order)
+        if valid is not None:
+            times = np.where(valid, times, none)
+        ufunc = np.maximum if is_last else np.minimum
+        ties = times == groups.reduce(ufunc, times, none)[group_of_row]
+        candidates = np.flatnonzero(ties if valid is None else ties & valid)
+    row = np.full(len(groups), -1)
+    row[group_of_row[candidates]] = candidates
+    if np.count_nonzero(row >= 0) < len(candidates):
+        candidates = _winners(spec, len(groups), group_of_row, columns, candidates)
+        row[group_of_row[candidates]] = candidates
+    index = pa.array(row) if (row >= 0).all() else pa.array(row, mask=row < 0)
+    return [order.take(index), value.take(index)]
+
+
+def _user(
+    spec: Accumulator, groups: Groups, args: Sequence[pa.Array], condition: BoolArray | None
+) -> list[pa.Array]:
+    """The fields of a person's own state; rows are left out where the condition does not hold."""
+    assert spec.function is not None
+    group_of_row = groups.of_row()
+    if condition is not None:
+        mask = pa.array(condition)
+        group_of_row, args = group_of_row[condition], [arg.filter(mask) for arg in args]
+    return accumulated(spec.function, group_of_row, len(groups), args)
+
+
+def _winners(
+    spec: Accumulator,
+    n_groups: int,
+    group_of_row: Int64Array,
+    columns: Sequence[pa.Array],
+    candidates: Int64Array,
+) -> Int64Array:
+    """Those of the candidate rows that come first or last in their group, ties by the value."""
+    index = pa.array(candidates)
+    taken = [column.take(index) for column in columns]
+    pick = accumulator(spec, [column.type for column in taken])
+    assert isinstance(pick, ElementwiseAccumulator)
+    (codes,) = pick.from_arrow(taken).values
+    best = np.full(n_groups, pick.identity_value(codes), codes.dtype)
+    group = group_of_row[candidates]
+    pick.ufunc.at(best, group, codes)
+    winners: Int64Array = candidates[codes == best[group]]
+    return winners
+
+
+def _from_zero(kind: str, partial: pa.Array) -> pa.Array:
+    """A sum as Spark adds it up, from 0.0 on, so that -0.0 alone sums up to 0.0."""
+    if kind != "sum" or not pa.types.is_floating(partial.type):
+        return partial
+    return float64_array(float64_values(partial) + 0.0, validity(partial), partial.type)
+
+
+def _all_valid(columns: Sequence[pa.Array], condition: BoolArray | None) -> BoolArray | None:
+    """Rows where the condition holds and no column is NULL; None: all rows."""
+    valid = condition
+    for column in columns:
+        more = validity(column)
+        if more is not None:
+            valid = more if valid is None else valid & more
+    return valid
+
+
+def _where(column: pa.Array, condition: BoolArray | None) -> pa.Array:
+    """The column with NULL where the condition does not hold."""
+    if condition is None:
+        return column
+    return pc.if_else(pa.array(condition), column, pa.scalar(None, column.type))

@@ -1,0 +1,128 @@
+"""Ranks of rows within groups: ROW_NUMBER, RANK, DENSE_RANK, vectorised."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from runtime.compute.kernels.columns import (
+    BoolArray,
+    Int64Array,
+    float64_values,
+    int64_array,
+    int64_values,
+    integer_storage,
+    normalise_floats,
+    one_chunk,
+    validity,
+)
+from runtime.compute.kernels.grouping import MAX_CELLS
+from runtime.compute.kernels.key_digits import key_digits
+
+_ALL_BUT_SIGN = np.int64((1 << 63) - 1)
+
+
+def order_codes(
+    column: pa.Array | pa.ChunkedArray, descending: bool, nulls_first: bool
+) -> Int64Array:
+    """int64[n] that order rows as the column does; equal values, and NULLs, have equal codes.
+
+    As in Spark, NaN is the largest number and -0.0 equals 0.0.
+    """
+    plain = one_chunk(column)
+    if pa.types.is_floating(plain.type):
+        plain = _float_order(plain)
+    elif pa.types.is_boolean(plain.type):
+        plain = plain.cast(pa.int8())
+    if integer_storage(plain.type) is not None and plain.null_count == 0:
+        values = int64_values(plain)
+        return ~values if descending else values
+    ranks = pc.rank(
+        plain,
+        sort_keys="descending" if descending else "ascending",
+        tiebreaker="dense",
+    )
+    codes: Int64Array = ranks.to_numpy(zero_copy_only=False).astype(np.int64)
+    valid = validity(plain)
+    if nulls_first and valid is not None:
+        codes[~valid] = 0
+    return codes
+
+
+def ranked_rows(
+    by: Sequence[pa.Array | pa.ChunkedArray],
+    order: Sequence[Int64Array],
+    n_rows: int,
+    function: str,
+    ranks: tuple[int, int],
+) -> tuple[Int64Array, Int64Array]:
+    """(the rows whose rank is kept, group by group in order; their ranks).
+
+    Args:
+        by: the columns that make the groups; NULLs make one too.
+        order: see `order_codes`, the most significant first. Ties of ROW_NUMBER are broken by
+            the place of the rows.
+        n_rows: how many rows there are, at least one.
+        function: ROW_NUMBER, RANK or DENSE_RANK.
+        ranks: the first and the last rank that is kept.
+    """
+    rows, is_first, is_new = _in_order(by, order, n_rows)
+    place: Int64Array = np.arange(n_rows)
+    group_start = np.maximum.accumulate(np.where(is_first, place, 0))
+    if function == "ROW_NUMBER":
+        rank = place - group_start + 1
+    elif function == "RANK":
+        rank = np.maximum.accumulate(np.where(is_new, place, 0)) - group_start + 1
+    else:
+        n_new: Int64Array = np.cumsum(is_new)
+        rank = n_new - n_new[group_start] + 1
+    kept = (rank >= ranks[0]) & (rank <= ranks[1])
+    return rows[kept], rank[kept]
+
+
+def _in_order(
+    by: Sequence[pa.Array | pa.ChunkedArray], order: Sequence[Int64Array], n_rows: int
+) -> tuple[Int64Array, BoolArray, BoolArray]:
+    """(the rows group by group in order, where a group begins, where a row differs in `order`)."""
+    keys = key_digits([one_chunk(column) for column in by], n_rows, MAX_CELLS)
+    group = keys.codes
+    lows = [int(codes.min()) for codes in order]
+    widths = [int(codes.max()) - low + 1 for low, codes in zip(lows, order, strict=True)]
+    row_bits = (n_rows - 1).bit_length()
+    if prod((keys.n_codes, *widths)) << row_bits > MAX_CELLS:
+        rows = np.lexsort((*reversed(order), group))
+        is_first = _changes(group[rows])
+        is_new = is_first.copy()
+        for codes in order:
+            is_new |= _changes(codes[rows])
+        return rows, is_first, is_new
+    # all in one number: sorting plain numbers is several times faster than sorting by them
+    packed = group.copy()
+    for low, width, codes in zip(lows, widths, order, strict=True):
+        packed *= width
+        packed += codes - low
+    packed <<= row_bits
+    packed |= np.arange(n_rows)
+    packed.sort()
+    rows = packed & ((1 << row_bits) - 1)
+    packed >>= row_bits
+    return rows, _changes(packed // prod(widths)), _changes(packed)
+
+
+def _changes(values: Int64Array) -> BoolArray:
+    """True where a value differs from the one before; the first one does."""
+    changes = np.ones(len(values), np.bool_)
+    changes[1:] = values[1:] != values[:-1]
+    return changes
+
+
+def _float_order(column: pa.Array) -> pa.Array:
+    """Integers in the order of floats: the bits, those of negative numbers turned over."""
+    column = normalise_floats(column.cast(pa.float64()))
+    bits = np.ascontiguousarray(float64_values(column)).view(np.int64)
+    ordered = np.where(bits < 0, bits ^ _ALL_BUT_SIGN, bits)
+    return int64_array(ordered, validity(column), pa.int64())

@@ -1,0 +1,144 @@
+"""Partials of fine slices to partials of wider ones, for windows that share their slices.
+
+A slice of the wider kind is a number of whole fine slices, so its end follows from the end of any
+of them, and its partials are theirs merged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from runtime.compute.kernels.columns import from_buffer, int64_values, one_chunk
+from runtime.compute.kernels.grouping import Groups, SortedGroups, group_cells
+from runtime.compute.kernels.key_digits import key_digits
+from runtime.compute.kernels.partials import merge_partials
+from runtime.compute.kernels.slots import slice_slots
+from runtime.compute.values.texts import merge_rows
+from runtime.compute.values.value_lists import value_lists
+from runtime.compute.windows.aligned import slice_assigner
+from runtime.spec.aggregates import Accumulator
+from runtime.spec.steps import SliceLevel
+from runtime.spec.windows import Tumble
+
+_MAX_CELLS = 1 << 62
+
+
+def roll_up_levels(
+    table: pa.Table,
+    keys: Sequence[str],
+    slice_end: str,
+    accumulators: Sequence[Accumulator],
+    levels: Sequence[SliceLevel],
+) -> Iterator[tuple[int, pa.Table]]:
+    """The partials on every level that is read, each rolled up from its source.
+
+    Args:
+        table: partials on the first level: keys, slice ends, the accumulators' columns. Several
+            rows of a key and slice are allowed.
+        keys: the names of the group key columns.
+        slice_end: the name of the column of slice ends, int64 microseconds.
+        accumulators: how partials merge.
+        levels: the levels, each behind its source.
+
+    Yields:
+        (position of the level, keys, slice ends and those columns that are read on it).
+
+    Raises:
+        ExecutionError: a sum overflows its type.
+    """
+    always = [*keys, slice_end]
+    tables: list[pa.Table] = []
+    for number, (level, needed) in enumerate(zip(levels, _needed(levels), strict=True)):
+        if level.source is None:
+            tables.append(table)
+        else:
+            names = [n for n in table.column_names if n in needed or n in always]
+            finer = tables[level.source].select(names)
+            tables.append(roll_up(finer, keys, slice_end, accumulators, level))
+        if level.is_read:
+            yield number, tables[-1].select([*always, *level.columns])
+
+
+def _needed(levels: Sequence[SliceLevel]) -> list[set[str]]:
+    """The partial columns that are read on each level, or on one that is rolled up from it."""
+    needed = [set(level.columns) for level in levels]
+    for number in range(len(levels) - 1, -1, -1):
+        source = levels[number].source
+        if source is not None:
+            needed[source] |= needed[number]
+    return needed
+
+
+def roll_up(
+    table: pa.Table,
+    keys: Sequence[str],
+    slice_end: str,
+    accumulators: Sequence[Accumulator],
+    level: SliceLevel,
+) -> pa.Table:
+    """One row for each key and slice of `level`; arguments as for `roll_up_levels`.
+
+    Accumulators whose columns are not in the table are left out. A column that two accumulators
+    read is merged once.
+    """
+    n_rows = table.num_rows
+    if n_rows == 0:
+        return table
+    window = Tumble(level.width_us, level.offset_us)
+    # A slice ends where the next one begins; the time just before is its own.
+    time_us = int64_values(one_chunk(table.column(slice_end))) - 1
+    slot, slot_end = slice_slots(time_us, window, slice_assigner(window))
+    key_columns = [_joined(table.column(key)) for key in keys]
+    digits = key_digits(key_columns, n_rows, _MAX_CELLS // len(slot_end))
+    groups = group_cells(digits.codes * len(slot_end) + slot, digits.n_codes * len(slot_end))
+    codes = groups.cells // len(slot_end)
+    ends = slot_end[groups.cells - codes * len(slot_end)]
+    merged = dict(zip(keys, digits.decode(codes), strict=True))
+    merged[slice_end] = from_buffer(ends, None, pa.int64(), len(ends))
+    for accumulator in accumulators:
+        first = accumulator.columns[0]
+        if first in merged or first not in table.column_names:
+            continue
+        columns = [one_chunk(table.column(name)) for name in accumulator.columns]
+        if accumulator.kind == "listagg":
+            parts = [merge_rows(groups, columns[0])]
+        elif accumulator.is_distinct:
+            parts = [_merge_lists(groups, columns[0])]
+        else:
+            parts = merge_partials(accumulator, groups, columns)
+        merged |= zip(accumulator.columns, parts, strict=True)
+    arrays = [_typed(merged[field.name], field.type) for field in table.schema]
+    return pa.Table.from_arrays(arrays, schema=table.schema)
+
+
+def _merge_lists(groups: Groups, column: pa.Array) -> pa.Array:
+    """The values in the lists of each group, every value once."""
+    lists = value_lists(column)
+    if len(lists.values) == 0:
+        return pa.ListArray.from_arrays(pa.array(np.zeros(len(groups) + 1, np.int32)), lists.values)
+    group = np.repeat(groups.of_row(), lists.n_values)
+    # The runs come group by group, as the value's code is the lower digit.
+    order, starts = SortedGroups(
+        group * lists.n_codes + lists.code, len(groups) * lists.n_codes
+    ).runs()
+    first = order[starts]
+    n_values = np.bincount(group[first], minlength=len(groups))
+    offsets = np.concatenate((np.zeros(1, np.int32), np.cumsum(n_values, dtype=np.int32)))
+    return pa.ListArray.from_arrays(pa.array(offsets), lists.values.take(pa.array(first)))
+
+
+def _joined(column: pa.ChunkedArray) -> pa.Array:
+    """One array, still dictionary-encoded if the chunks are."""
+    if column.num_chunks == 1:
+        return column.chunk(0)
+    if pa.types.is_dictionary(column.type):
+        column = column.unify_dictionaries()
+    return pa.concat_arrays(column.chunks)
+
+
+def _typed(column: pa.Array, type_: pa.DataType) -> pa.Array:
+    array = one_chunk(column)
+    return array if array.type == type_ else array.cast(type_)

@@ -1,0 +1,218 @@
+"""SESSION from partials: cut at gaps, vectorised over all keys.
+
+A partial stands for rows of one key that are surely in one session, and says when the first and
+the last of them came. Sorted by partition and first time, a session begins where a partial's first
+time lies more than the gap behind the latest time so far; partials may overlap, so that is a
+running maximum and not the partial before:
+
+    partials      [----------------]
+                     [--]
+                               [-------]            gap
+                                              [-----]        [--]
+    sessions      [--------------------------------------)   [--------)
+
+How rows were split into partials makes no difference: neither which task read them nor how many
+of a session it aggregated together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from runtime.compute.accumulators import Segments, State, accumulator
+from runtime.compute.accumulators.segments import accumulate_rows, run_starts
+from runtime.compute.kernels.columns import Int64Array, from_buffer, int64_values, one_chunk
+from runtime.compute.kernels.grouping import SortedGroups
+from runtime.compute.kernels.keys import encode_keys
+from runtime.compute.kernels.merge import WINDOW_BOUND_TYPE, output_schema
+from runtime.compute.kernels.slices import plain_type
+from runtime.compute.values.distinct import distinct_aggregates
+from runtime.compute.values.value_lists import SliceValues, value_lists
+from runtime.spec.aggregates import WindowAggregation
+from runtime.spec.windows import FIRST_TIME, LAST_TIME, Session
+
+_LONGEST_CELL_BITS = 63
+
+
+@dataclass(frozen=True)
+class Sessions:
+    """Sessions of partials, ordered by partition code and time.
+
+    Attributes:
+        order: int64[n_partials], the partials, those of a session one after another.
+        starts: int64[n], where each session begins in `order`.
+        first_us: int64[n], the time of the first row of each session.
+        last_us: int64[n], the time of the last one.
+    """
+
+    order: Int64Array
+    starts: Int64Array
+    first_us: Int64Array
+    last_us: Int64Array
+
+    def __len__(self) -> int:
+        return len(self.starts)
+
+    def of_partial(self) -> Int64Array:
+        """int64[n_partials], the session of each partial."""
+        lengths = np.diff(self.starts, append=len(self.order))
+        session = np.empty(len(self.order), np.int64)
+        session[self.order] = np.repeat(np.arange(len(self)), lengths)
+        return session
+
+
+def find_sessions(
+    partition: Int64Array, first_us: Int64Array, last_us: Int64Array, gap_us: int
+) -> Sessions:
+    """Cut partials, of which there must be at least one, into sessions.
+
+    Args:
+        partition: the partition of each partial, a number from 0.
+        first_us: the time of the first of its rows.
+        last_us: the time of the last of its rows; neighbours in time are at most the gap apart.
+        gap_us: the gap, in the unit of the times.
+    """
+    order = _by_partition_and_time(partition, first_us)
+    partition, first_us = partition.take(order), first_us.take(order)
+    is_other = partition[1:] != partition[:-1]
+    segments = Segments(run_starts(is_other), len(order))
+    smallest = np.iinfo(np.int64).min
+    (latest_us,) = segments.scan(
+        [last_us.take(order)], [smallest], accumulate_rows(np.maximum), reverse=False
+    )
+    # Compared by what has to be added, which unlike a sum of time and gap cannot overflow.
+    starts = run_starts(is_other | (first_us[1:] - latest_us[:-1] > gap_us))
+    ends = np.append(starts[1:], len(order)) - 1
+    return Sessions(order, starts, first_us.take(starts), latest_us.take(ends))
+
+
+def merge_sessions(
+    table: pa.Table, spec: WindowAggregation, max_rows: int = 65_536
+) -> Iterator[pa.RecordBatch]:
+    """Put the sessions of one bucket of partitions together from partials.
+
+    Args:
+        table: `spec.keys`, FIRST_TIME and LAST_TIME (int64 microseconds) and the accumulators'
+            columns, in any order of rows; other columns are not looked at.
+        spec: the aggregation, over a SESSION whose partition columns are among the keys. If there
+            are further keys, the rows of a session are grouped by them.
+        max_rows: the most rows in a batch.
+
+    Yields:
+        Batches of `merge.output_schema`, partition by partition in order of time.
+
+    Raises:
+        ExecutionError: a result does not fit its type, or an accumulator its columns.
+    """
+    window = spec.window
+    if not isinstance(window, Session):
+        raise TypeError("merge_sessions merges sessions; merge_slices does aligned windows")
+    if table.num_rows == 0:
+        return
+    codes, keys = encode_keys([table.column(key) for key in spec.keys], table.num_rows)
+    partition = codes
+    if set(window.partition) != set(spec.keys):
+        partition, _ = encode_keys([table.column(k) for k in window.partition], table.num_rows)
+    first_us, last_us = (
+        int64_values(one_chunk(table.column(name))) for name in (FIRST_TIME, LAST_TIME)
+    )
+    sessions = find_sessions(partition, first_us, last_us, window.gap_us)
+    order, starts, session = sessions.order, sessions.starts, np.arange(len(sessions))
+    if partition is not codes:
+        n_keys = int(codes.max()) + 1
+        of_partial = sessions.of_partial()
+        groups = SortedGroups(of_partial * n_keys + codes, len(sessions) * n_keys)
+        order, starts = groups.runs()
+        session = groups.cells // n_keys
+    key_code = codes.take(order.take(starts))
+    merged = _Merged(table, spec, order, starts)
+    schema = output_schema(table.schema, spec)
+    for start in range(0, len(starts), max_rows):
+        rows = np.arange(start, min(start + max_rows, len(starts)))
+        key_index, of_row = pa.array(key_code.take(rows)), session.take(rows)
+        columns = [key.take(key_index) for key in keys]
+        columns.append(_timestamps(sessions.first_us.take(of_row)))
+        columns.append(_timestamps(sessions.last_us.take(of_row) + window.gap_us))
+        columns += merged.columns(rows)
+        columns = [
+            column if column.type == field.type else column.cast(field.type)
+            for column, field in zip(columns, schema, strict=True)
+        ]
+        yield pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+class _Merged:
+    """The accumulators of groups of partials, which lie one group after another in `order`."""
+
+    def __init__(
+        self, table: pa.Table, spec: WindowAggregation, order: Int64Array, starts: Int64Array
+    ) -> None:
+        self._spec = spec
+        self._states: list[State] = []
+        self._accumulators = []
+        values: dict[str, SliceValues] = {}
+        group = np.repeat(np.arange(len(starts)), np.diff(starts, append=len(order)))
+        for each in spec.accumulators:
+            columns = [table.column(name) for name in each.columns]
+            if each.is_distinct:
+                name = each.columns[0]
+                if name not in values:
+                    told_apart = each.kind != "listagg"
+                    lists = value_lists(columns[0], are_told_apart=told_apart)
+                    values[name] = lists.of_slices(order, group)
+                continue
+            merge = accumulator(each, [plain_type(column.type) for column in columns])
+            state = merge.take(merge.from_arrow(columns), order)
+            self._accumulators.append(merge)
+            self._states.append(merge.reduce_runs(state, starts))
+        apart = _Apart(np.arange(len(starts)), values)
+        self._distinct = distinct_aggregates(apart, spec.accumulators, apart)
+
+    def columns(self, rows: Int64Array) -> list[pa.Array]:
+        """The accumulators' output columns of consecutive groups."""
+        columns: list[pa.Array] = []
+        merges = iter(zip(self._accumulators, self._states, strict=True))
+        for each in self._spec.accumulators:
+            if each.is_distinct:
+                columns.append(self._distinct[each].of_windows(int(rows[0]), rows, rows))
+            else:
+                merge, state = next(merges)
+                columns += merge.to_arrow(merge.take(state, rows))
+        return columns
+
+
+@dataclass(frozen=True)
+class _Apart:
+    """Groups that share nothing: each is a key, a piece and a window of its own."""
+
+    key_code: Int64Array
+    values: dict[str, SliceValues]
+
+    def __len__(self) -> int:
+        return len(self.key_code)
+
+    @property
+    def first_place(self) -> Int64Array:
+        return self.key_code
+
+    @property
+    def left_at(self) -> Int64Array:
+        return self.key_code + 1
+
+
+def _by_partition_and_time(partition: Int64Array, first_us: Int64Array) -> Int64Array:
+    """The order that sorts partials by partition, then time."""
+    earliest = int(first_us.min())
+    n_times = int(first_us.max()) - earliest + 1
+    n_cells = n_times * (int(partition.max()) + 1)
+    if n_cells.bit_length() > _LONGEST_CELL_BITS:
+        return np.lexsort((first_us, partition))
+    return np.argsort(partition * n_times + (first_us - earliest), kind="stable")
+
+
+def _timestamps(time_us: Int64Array) -> pa.Array:
+    return from_buffer(time_us, None, WINDOW_BOUND_TYPE, len(time_us))

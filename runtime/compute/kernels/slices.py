@@ -1,0 +1,220 @@
+"""The slices of one bucket of keys: partials grouped by key and slice, in order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from runtime.compute.accumulators import ColumnarAccumulator, State, accumulator
+from runtime.compute.accumulators.segments import run_starts
+from runtime.compute.kernels.columns import Int64Array, distinct_codes, int64_values, one_chunk
+from runtime.compute.kernels.keys import encode_keys
+from runtime.compute.values.value_lists import SliceValues, ValueLists, value_lists
+from runtime.compute.windows.aligned import SliceAssigner
+from runtime.spec.aggregates import WindowAggregation
+
+# Up to so many sorted runs (one from each task that sent partials, say) a merge sort wins.
+_FEW_RUNS = 64
+# A table of all possible cells pays while it has at most so many cells a row.
+_CELLS_PER_ROW = 4
+# So many rows are worked on together, so that their arrays stay in the processor's cache.
+_PART_ROWS = 1 << 17
+
+
+@dataclass(frozen=True)
+class Slices:
+    """One row for each (key, slice) of some keys, ordered by key code, then slice end; n > 0 rows.
+
+    Attributes:
+        cell: int64[n], ascending: (key code - smallest key code) * n_slots + slot.
+        key_code: int64[n], the group key of each row.
+        keys: for each key column the value of each code.
+        slot: int64[n], the position of each row's slice end in `slot_end`.
+        slot_end: int64[n_slots], the distinct slice ends, ascending.
+        first_window: int64[n_slots], number of the oldest window that each slice belongs to.
+        last_window: int64[n_slots], number of the newest one.
+        window_origin: what the assigner's number of a window is more than the number here.
+        accumulators: what the states belong to.
+        states: for each accumulator its state of n rows.
+        values: the columns of lists, by their names.
+    """
+
+    cell: Int64Array
+    key_code: Int64Array
+    keys: list[pa.Array]
+    slot: Int64Array
+    slot_end: Int64Array
+    first_window: Int64Array
+    last_window: Int64Array
+    window_origin: int
+    accumulators: list[ColumnarAccumulator]
+    states: list[State]
+    values: dict[str, SliceValues]
+
+    def __len__(self) -> int:
+        return len(self.key_code)
+
+    def newest_up_to(self, cell: Int64Array) -> Int64Array:
+        """The last row whose cell is at most `cell`, which must not be below the first row's."""
+        n_cells = int(max(self.cell[-1], cell[-1])) + 1
+        if n_cells > _CELLS_PER_ROW * len(self):
+            return np.searchsorted(self.cell, cell, side="right") - 1
+        row_of_cell = np.zeros(n_cells, np.int64)
+        row_of_cell[self.cell] = 1
+        np.cumsum(row_of_cell, out=row_of_cell)
+        row_of_cell -= 1
+        rows: Int64Array = row_of_cell[cell]
+        return rows
+
+
+def group_slices(
+    table: pa.Table, spec: WindowAggregation, assigner: SliceAssigner
+) -> Iterator[Slices]:
+    """Group the partials of one bucket by key and slice, some keys at a time.
+
+    All rows are sorted once; from there on the work is done in parts that stay in cache, each of
+    whole keys.
+
+    Args:
+        table: the partials, in any order, several of a (key, slice) allowed. Partials of finer
+            slices count to the window's slice that they lie in.
+        spec: which columns are keys, slice end and accumulators.
+        assigner: the slice assigner of the window.
+
+    Yields:
+        The slices that belong to some window; every key is in one part only.
+    """
+    if table.num_rows == 0:
+        return
+    slot, slot_end = _slots(table.column(spec.slice_end), assigner)
+    first, last = assigner.first_window_end(slot_end), assigner.last_window_end(slot_end)
+    in_window = first <= last
+    if not in_window.all():
+        yield from group_slices(table.filter(pa.array(in_window[slot])), spec, assigner)
+        return
+    first, last = assigner.window_number(first), assigner.window_number(last)
+    origin = int(first.min())
+    first, last = first - origin, last - origin
+    codes, keys = encode_keys([table.column(key) for key in spec.keys], table.num_rows)
+    n_keys, n_slots = len(keys[0]) if keys else 1, len(slot_end)
+    cell = codes * n_slots + slot
+    order = _ascending(cell, n_keys * n_slots)
+    if order is not None:
+        cell = cell[order]
+    accumulators, states = [], []
+    lists: dict[str, ValueLists] = {}
+    for each in spec.accumulators:
+        columns = [table.column(name) for name in each.columns]
+        if each.is_distinct:
+            if each.columns[0] not in lists:
+                told_apart = each.kind != "listagg"
+                lists[each.columns[0]] = value_lists(columns[0], are_told_apart=told_apart)
+            continue
+        accumulators.append(accumulator(each, [plain_type(column.type) for column in columns]))
+        states.append(accumulators[-1].from_arrow(columns))
+    for start, end in _parts(cell, n_slots, _values_before(lists, order)):
+        rows = slice(start, end) if order is None else order[start:end]
+        part = cell[start:end] - cell[start] // n_slots * n_slots
+        starts = run_starts(part[1:] != part[:-1])
+        if len(starts) < len(part):
+            part = part[starts]
+        key_code = part // n_slots
+        pairs = zip(accumulators, states, strict=True)
+        slice_row = np.repeat(np.arange(len(starts)), np.diff(starts, append=end - start))
+        yield Slices(
+            cell=part,
+            key_code=key_code + cell[start] // n_slots,
+            keys=keys,
+            slot=part - key_code * n_slots,
+            slot_end=slot_end,
+            first_window=first,
+            last_window=last,
+            window_origin=origin,
+            accumulators=accumulators,
+            states=[a.reduce_runs(a.take(state, rows), starts) for a, state in pairs],
+            values={name: each.of_slices(rows, slice_row) for name, each in lists.items()},
+        )
+
+
+def _values_before(lists: dict[str, ValueLists], order: Int64Array | None) -> Int64Array | None:
+    """int64[n_rows], how many values stand in the lists of the rows before; None without lists."""
+    if not lists:
+        return None
+    n_values: Int64Array = np.sum([each.n_values for each in lists.values()], axis=0)
+    if order is not None:
+        n_values = n_values[order]
+    before: Int64Array = np.cumsum(n_values) - n_values
+    return before
+
+
+def _parts(
+    cell: Int64Array, n_slots: int, values_before: Int64Array | None
+) -> Iterator[tuple[int, int]]:
+    """(first row, row behind the last) of parts of some `_PART_ROWS` rows, cut between keys.
+
+    Values in lists, of which `values_before` tells how many stand before each row, count as rows.
+    """
+    start = 0
+    while start < len(cell):
+        last = min(start + _PART_ROWS, len(cell)) - 1
+        if values_before is not None:
+            enough = int(values_before[start]) + _PART_ROWS
+            last = min(last, int(np.searchsorted(values_before, enough, side="right")) - 1)
+        last_key = cell[last] // n_slots
+        end = int(np.searchsorted(cell, (last_key + 1) * n_slots))
+        yield start, end
+        start = end
+
+
+def plain_type(type_: pa.DataType) -> pa.DataType:
+    """The type of the values of a dictionary-encoded column; any other type as it is."""
+    return type_.value_type if pa.types.is_dictionary(type_) else type_
+
+
+def changes(arrays: Sequence[Int64Array]) -> npt.NDArray[np.bool_]:
+    """Whether row n + 1 differs from row n in any of `arrays`."""
+    changed: npt.NDArray[np.bool_] = arrays[0][1:] != arrays[0][:-1]
+    for array in arrays[1:]:
+        changed |= array[1:] != array[:-1]
+    return changed
+
+
+def _slots(slice_end: pa.ChunkedArray, assigner: SliceAssigner) -> tuple[Int64Array, Int64Array]:
+    """(the position of each row's slice among the distinct ones, their ends in ascending order)."""
+    codes, distinct = distinct_codes(one_chunk(slice_end))
+    # The end of the window's own slice: that of the time just before the end of a finer one.
+    ends = assigner.slice_end(int64_values(distinct) - 1)
+    order = np.argsort(ends)
+    begins = np.concatenate(([True], ends[order[1:]] != ends[order[:-1]]))
+    slot_of_code = np.empty(len(order), np.int64)
+    slot_of_code[order] = np.cumsum(begins) - 1
+    return slot_of_code[codes], ends[order][begins]
+
+
+def _ascending(cell: Int64Array, n_cells: int) -> Int64Array | None:
+    """The order that sorts cells, which are 0 .. n_cells - 1; None if they are sorted."""
+    n_rows = len(cell)
+    n_runs = 1 + int(np.count_nonzero(cell[1:] < cell[:-1]))
+    if n_runs == 1:
+        return None
+    if n_runs <= _FEW_RUNS:
+        return np.argsort(cell, kind="stable")
+    if n_cells <= _CELLS_PER_ROW * n_rows:
+        n_rows_of_cell = np.bincount(cell, minlength=n_cells)
+        if int(n_rows_of_cell.max()) == 1:
+            row_of_cell = np.empty(n_cells, np.int64)
+            row_of_cell[cell] = np.arange(n_rows)
+            return row_of_cell[np.flatnonzero(n_rows_of_cell)]
+    # Radix sort: numpy has one for 16-bit integers, so one pass for every 16 bits.
+    order: Int64Array | None = None
+    for shift in range(0, n_cells.bit_length(), 16):
+        digit = (cell >> shift).astype(np.uint16)
+        if order is None:
+            order = np.argsort(digit, kind="stable")
+        else:
+            order = order[np.argsort(digit[order], kind="stable")]
+    return order

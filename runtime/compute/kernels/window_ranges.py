@@ -1,0 +1,83 @@
+"""Which slices a window is put together from, for windows in the order they are listed in."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from runtime.compute.accumulators.segments import run_starts
+from runtime.compute.kernels.columns import Int64Array
+from runtime.compute.kernels.slices import Slices, changes
+from runtime.spec.windows import AlignedWindow, CalendarHop, Hop
+
+
+class WindowRanges:
+    """The rows of slices, from the oldest to the newest, that listed windows consist of.
+
+    Listed windows are numbered through, over all keys: a window's place. A slice belongs to the
+    windows from its own first place up to, and without, the place at which it is left behind.
+
+    Args:
+        slices: the slices of a bucket.
+        window: the window.
+        window_offset: int64[n + 1], the number of windows listed before each slice's.
+        is_shared: whether a slice can belong to several windows.
+
+    Attributes:
+        first_place: int64[n], ascending: the first window that each slice belongs to.
+        left_at: int64[n], ascending: the first window, of the slice's key or a later one, that is
+            listed behind all windows of the slice.
+    """
+
+    def __init__(
+        self, slices: Slices, window: AlignedWindow, window_offset: Int64Array, is_shared: bool
+    ) -> None:
+        self.first_place: Int64Array = window_offset[:-1]
+        self._is_shared = is_shared
+        self.left_at: Int64Array
+        if not is_shared:
+            self.left_at = window_offset[1:]
+        elif isinstance(window, Hop | CalendarHop):
+            self.left_at = _left_by_hop(slices, window_offset)
+        else:
+            starts = cumulated_from(slices)
+            after = np.append(starts[1:], len(slices))
+            self.left_at = np.repeat(window_offset.take(after), after - starts)
+
+    def oldest_slice(self, first_window: int, newest_slice: Int64Array) -> Int64Array:
+        """The first row of each window's slices: as many as have been left behind by then.
+
+        Args:
+            first_window: the place of the first of consecutive windows.
+            newest_slice: the last row of each window's slices.
+        """
+        if not self._is_shared:
+            return newest_slice
+        n_windows = len(newest_slice)
+        before, after = np.searchsorted(self.left_at, (first_window, first_window + n_windows))
+        left = np.bincount(self.left_at[before:after] - first_window, minlength=n_windows)
+        oldest: Int64Array = before + np.cumsum(left)
+        return oldest
+
+
+def cumulated_from(slices: Slices) -> Int64Array:
+    """The first slice of each maximal window of a CUMULATE."""
+    maximal_window = slices.last_window.take(slices.slot)
+    return run_starts(changes([slices.key_code, maximal_window]))
+
+
+def _left_by_hop(slices: Slices, window_offset: Int64Array) -> Int64Array:
+    """The first listed window that ends after the last window of each slice.
+
+    It is listed with the newest slice of the key that such a window would have, if that slice has
+    so many windows.
+    """
+    after_last = slices.last_window + 1
+    # The newest slot that window number `after_last` can cover. Numbers of windows ascend with
+    # the slots: a slot belongs to it or an older one if its first window is no newer.
+    newest_slot = np.searchsorted(slices.first_window, after_last, side="right") - 1
+    later_slots = newest_slot - np.arange(len(newest_slot))
+    newest_slice = slices.newest_up_to(slices.cell + later_slots.take(slices.slot))
+    place_of_window_0 = window_offset[:-1] - slices.first_window.take(slices.slot)
+    left_at: Int64Array = place_of_window_0.take(newest_slice) + after_last.take(slices.slot)
+    np.minimum(left_at, window_offset[1:].take(newest_slice), out=left_at)
+    return left_at

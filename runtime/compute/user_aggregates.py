@@ -1,0 +1,169 @@
+"""Aggregate functions that people write in Python: many groups at once, merged from slices."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+
+from runtime.compute.arrow.types import arrow_type
+from runtime.compute.kernels.columns import Int64Array, one_chunk
+from runtime.errors import ExecutionError
+
+# What an aggregate knows of each group: for every field of `Aggregate.state` one value a group.
+States: TypeAlias = Mapping[str, Any]
+
+
+class Aggregate(ABC):
+    """An aggregate function in Python. All of its methods work on many groups at once.
+
+    A group is the rows of one key in one slice of time; merged groups make windows. `groups` tells
+    the group of each row, from 0 to `n_groups` - 1, in no particular order. What `accumulate` and
+    `merge` return has one value for each of `n_groups` groups, also for those that have no row, as
+    Arrow or NumPy arrays.
+
+    `merge` must not depend on the order or on the pairing of what it merges. Called with no states
+    it gives the state of a group without rows.
+
+    Attributes:
+        state: names and types of what is known of a group, such as {"total": "double"}.
+        returns: the type of the result. Types are Spark's: bigint, double, string, date,
+            timestamp_ntz, decimal(10,2), array<bigint> ...
+    """
+
+    state: ClassVar[Mapping[str, str]]
+    returns: ClassVar[str]
+
+    @abstractmethod
+    def accumulate(self, groups: Int64Array, n_groups: int, *args: pa.Array) -> States:
+        """The states of groups of rows.
+
+        Args:
+            groups: the group of each row, int64[n_rows].
+            n_groups: how many groups there are.
+            args: the arguments, one value a row, NULLs included. Rows that a FILTER leaves out
+                are not there.
+        """
+
+    @abstractmethod
+    def merge(self, groups: Int64Array, n_groups: int, states: Mapping[str, pa.Array]) -> States:
+        """The states of groups of states.
+
+        Args:
+            groups: the group of each state, int64[n_states].
+            n_groups: how many groups there are.
+            states: for each field its values, of the type that `state` says.
+        """
+
+    @abstractmethod
+    def finish(self, states: Mapping[str, pa.Array]) -> Any:
+        """The result for each state, an Arrow or NumPy array; NULL where there is none."""
+
+
+def accumulated(
+    aggregate: Aggregate, groups: Int64Array, n_groups: int, args: Sequence[pa.Array]
+) -> list[pa.Array]:
+    """The fields of the state of each group of rows, of the types that `state` says.
+
+    Raises:
+        ExecutionError: `accumulate` fails, or does not return what it should.
+    """
+    try:
+        states = aggregate.accumulate(groups, n_groups, *args)
+    except Exception as error:
+        raise _failed(aggregate, "accumulate", error) from error
+    return _fields(aggregate, "accumulate", states, n_groups)
+
+
+def merged(
+    aggregate: Aggregate, groups: Int64Array, n_groups: int, columns: Sequence[pa.Array]
+) -> list[pa.Array]:
+    """The fields of the state of each group of states.
+
+    Raises:
+        ExecutionError: `merge` fails, or does not return what it should.
+    """
+    fields = dict(zip(aggregate.state, columns, strict=True))
+    try:
+        states = aggregate.merge(groups, n_groups, fields)
+    except Exception as error:
+        raise _failed(aggregate, "merge", error) from error
+    return _fields(aggregate, "merge", states, n_groups)
+
+
+def finished(aggregate: Aggregate, columns: Sequence[pa.Array]) -> pa.Array:
+    """The result of each state, of the type that `returns` says.
+
+    Raises:
+        ExecutionError: `finish` fails, or does not return what it should.
+    """
+    fields = dict(zip(aggregate.state, columns, strict=True))
+    try:
+        result = aggregate.finish(fields)
+    except Exception as error:
+        raise _failed(aggregate, "finish", error) from error
+    return _array(aggregate, "finish", "its result", result, aggregate.returns, len(columns[0]))
+
+
+def _fields(aggregate: Aggregate, method: str, states: States, n_groups: int) -> list[pa.Array]:
+    if not isinstance(states, Mapping):
+        raise ExecutionError(
+            f"{_name(aggregate)}.{method} returned no dict, but {type(states).__name__}",
+            hint=f"it returns a dict of {', '.join(aggregate.state)}",
+        )
+    missing = [name for name in aggregate.state if name not in states]
+    if missing:
+        raise ExecutionError(
+            f"{_name(aggregate)}.{method} returned no `{missing[0]}`",
+            hint=f"it returns a dict of {', '.join(aggregate.state)}",
+        )
+    return [
+        _array(aggregate, method, f"`{name}`", states[name], type_, n_groups)
+        for name, type_ in aggregate.state.items()
+    ]
+
+
+def _array(
+    aggregate: Aggregate, method: str, what: str, values: Any, type_: str, n_rows: int
+) -> pa.Array:
+    try:
+        if isinstance(values, pa.Array | pa.ChunkedArray):
+            array = one_chunk(values)
+        else:
+            array = pa.array(values)
+        if array.type != (wanted := arrow_type(type_)):
+            array = array.cast(wanted)
+    except (pa.ArrowException, TypeError, ValueError) as error:
+        first_line = str(error).partition("\n")[0]
+        raise ExecutionError(
+            f"{_name(aggregate)}.{method} returned {what} as no array of {type_.upper()}: "
+            f"{first_line}"
+        ) from error
+    if len(array) != n_rows:
+        raise ExecutionError(
+            f"{_name(aggregate)}.{method} returned {len(array)} values as {what} for {n_rows} "
+            "groups",
+            hint="it returns one value for each group, also for groups without a row",
+        )
+    return array
+
+
+def _failed(aggregate: Aggregate, method: str, error: Exception) -> ExecutionError:
+    if isinstance(error, ExecutionError):
+        return error
+    text = str(error).partition("\n")[0]
+    return ExecutionError(
+        f"{_name(aggregate)}.{method} failed: {type(error).__name__}{': ' if text else ''}{text}"
+    )
+
+
+def _name(aggregate: Aggregate) -> str:
+    return type(aggregate).__name__
+
+
+def no_groups() -> Int64Array:
+    """The groups of no rows."""
+    return np.zeros(0, np.int64)

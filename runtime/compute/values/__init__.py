@@ -1,0 +1,1 @@
+"""Aggregates that keep the values of a slice: DISTINCT, percentiles, LISTAGG."""

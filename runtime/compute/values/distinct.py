@@ -1,0 +1,374 @@
+"""COUNT(DISTINCT) and SUM(DISTINCT) of windows from the distinct values of slices.
+
+A value that was seen in slices s1 < s2 < ... of a key is present in a union of stretches of the
+key's windows: it enters with the oldest window of a slice, and leaves behind the newest window of
+one, unless it has been seen again by then:
+
+    slices with the value         a        b                 c
+    windows with a             [--------------)
+    windows with b                      [--------------)
+    windows with c                                        [-----
+    present                    enters             leaves  enters
+
+What a window holds is what has entered up to its newest slice, less what has left before its
+oldest slice: two running sums over slices, whatever the overlap. The cost is that of sorting the
+(key, slice, value) once.
+
+That is exact for counts, integers and decimals. Doubles are only added, in a tree over the
+windows, so that NaN, infinity and rounding stay in the windows where the values are present.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from runtime.compute.accumulators import State
+from runtime.compute.accumulators.segments import run_starts
+from runtime.compute.accumulators.sums import exact_sum_accumulator
+from runtime.compute.arrow.types import arrow_type
+from runtime.compute.kernels.columns import (
+    Int64Array,
+    float64_array,
+    float64_values,
+    int64_array,
+    int64_values,
+    normalise_floats,
+)
+from runtime.compute.kernels.grouping import SortedGroups
+from runtime.compute.values.percentiles import RangePercentiles, percentile_ranks
+from runtime.compute.values.registers import RANK_BITS, estimates, inverse_sum, register_sums
+from runtime.compute.values.texts import TextsByTime
+from runtime.compute.values.value_lists import SliceValues
+from runtime.spec.aggregates import Accumulator
+
+Float64Array = npt.NDArray[np.float64]
+
+
+class KeyedPieces(Protocol):
+    """Pieces of time with their values, such as slices; see `kernels.slices.Slices`."""
+
+    @property
+    def key_code(self) -> Int64Array:
+        """int64[n], ascending: the group key of each piece."""
+
+    @property
+    def values(self) -> dict[str, SliceValues]:
+        """The columns of lists, by their names."""
+
+    def __len__(self) -> int: ...
+
+
+class Places(Protocol):
+    """Which listed windows a piece is in; see `kernels.window_ranges.WindowRanges`."""
+
+    @property
+    def first_place(self) -> Int64Array:
+        """int64[n], ascending: the first window that each piece belongs to."""
+
+    @property
+    def left_at(self) -> Int64Array:
+        """int64[n], ascending: the first window behind all windows of the piece."""
+
+
+class DistinctAggregate(ABC):
+    """An aggregate of the distinct values of each window."""
+
+    @abstractmethod
+    def of_windows(
+        self, first_window: int, oldest_slice: Int64Array, newest_slice: Int64Array
+    ) -> pa.Array:
+        """The results of consecutive windows in the order they are listed in.
+
+        Args:
+            first_window: how many windows are listed before the first of these.
+            oldest_slice: the first row of each window's slices.
+            newest_slice: the last one.
+
+        Raises:
+            ExecutionError: a sum does not fit its type.
+        """
+
+
+def distinct_aggregates(
+    slices: KeyedPieces, accumulators: Iterable[Accumulator], ranges: Places
+) -> dict[Accumulator, DistinctAggregate]:
+    """What computes each of the accumulators that are distinct; what they share is shared."""
+    stretches: dict[str, _Stretches] = {}
+    counts: dict[str, _Count] = {}
+    percentiles: dict[str, RangePercentiles] = {}
+    texts: dict[str, TextsByTime] = {}
+    aggregates: dict[Accumulator, DistinctAggregate] = {}
+    for each in accumulators:
+        if not each.is_distinct:
+            continue
+        (name,) = each.columns
+        if each.kind == "approx_percentile":
+            if name not in percentiles:
+                percentiles[name] = RangePercentiles(slices.values[name], len(slices))
+            aggregates[each] = _ApproximatePercentile(percentiles[name], each)
+            continue
+        if each.kind == "listagg":
+            if name not in texts:
+                texts[name] = TextsByTime(slices.values[name], len(slices))
+            aggregates[each] = _JoinedTexts(texts[name], each)
+            continue
+        if each.kind == "approx_count_distinct":
+            reached = _stretches(slices, _ranks_reached(slices.values[name]), ranges)
+            aggregates[each] = _ApproximateCount(reached, each.arguments, len(slices))
+            continue
+        if name not in stretches:
+            stretches[name] = _stretches(slices, slices.values[name], ranges)
+            counts[name] = _Count(stretches[name], len(slices))
+        if each.kind == "count_distinct":
+            aggregates[each] = counts[name]
+            continue
+        assert each.output is not None
+        values, output_type = stretches[name].values, arrow_type(each.output.type)
+        if pa.types.is_floating(values.type):
+            aggregates[each] = _DoubleSum(stretches[name], counts[name], ranges)
+        else:
+            aggregates[each] = _ExactSum(stretches[name], counts[name], output_type, name)
+    return aggregates
+
+
+@dataclass(frozen=True)
+class _Stretches:
+    """Where values are present, one row for each value and unbroken stretch of a key's windows.
+
+    Attributes:
+        values: the values.
+        enters: int64[n], the slice with whose first window the stretch begins.
+        leaves: int64[n], the slice with whose last window it ends.
+    """
+
+    values: pa.Array
+    enters: Int64Array
+    leaves: Int64Array
+
+
+def _stretches(slices: KeyedPieces, values: SliceValues, ranges: Places) -> _Stretches:
+    if len(values) == 0:
+        nothing = np.zeros(0, np.int64)
+        return _Stretches(values.values[:0], nothing, nothing)
+    first_key = slices.key_code[0]
+    group = (slices.key_code - first_key).take(values.slice_row) * values.n_codes + values.code
+    n_groups = (int(slices.key_code[-1] - first_key) + 1) * values.n_codes
+    # Stable: the slices of a group stay in order.
+    order, group_starts = SortedGroups(group, n_groups).runs()
+    row = values.slice_row.take(order)
+    is_apart = ranges.left_at.take(row[:-1]) < ranges.first_place.take(row[1:])
+    is_apart[group_starts[1:] - 1] = True
+    first = run_starts(is_apart)
+    last = np.append(first[1:], len(row)) - 1
+    place = pa.array(values.place.take(order.take(first)))
+    return _Stretches(values.values.take(place), row.take(first), row.take(last))
+
+
+class _Count(DistinctAggregate):
+    """COUNT(DISTINCT)."""
+
+    def __init__(self, stretches: _Stretches, n_slices: int) -> None:
+        self.n_slices = n_slices
+        self._entered = _running(np.bincount(stretches.enters, minlength=n_slices))
+        self._left = _running(np.bincount(stretches.leaves, minlength=n_slices))
+
+    def between(self, oldest_slice: Int64Array, newest_slice: Int64Array) -> Int64Array:
+        """How many values are present."""
+        counts: Int64Array = self._entered.take(newest_slice + 1) - self._left.take(oldest_slice)
+        return counts
+
+    def of_windows(
+        self, first_window: int, oldest_slice: Int64Array, newest_slice: Int64Array
+    ) -> pa.Array:
+        """See DistinctAggregate."""
+        return int64_array(self.between(oldest_slice, newest_slice), None, pa.int64())
+
+
+def _ranks_reached(registers: SliceValues) -> SliceValues:
+    """A value for each rank that a register has reached in a slice, up to its own.
+
+    Then the largest rank of a window's slices is how many ranks are present, and a register that
+    many slices have is like any other value that they have.
+    """
+    codes = int64_values(registers.values).take(registers.place)
+    rank = codes & ((1 << RANK_BITS) - 1)
+    before = np.cumsum(rank) - rank
+    reached = np.repeat(codes - rank, rank) + np.arange(1, int(rank.sum()) + 1)
+    reached -= np.repeat(before, rank)
+    n_codes = int(codes.max(initial=0)) + 1
+    slice_row = np.repeat(registers.slice_row, rank)
+    return SliceValues(slice_row, reached, n_codes, pa.array(reached), np.arange(len(reached)))
+
+
+class _ApproximateCount(DistinctAggregate):
+    """APPROX_COUNT_DISTINCT, from the registers and ranks that are present."""
+
+    def __init__(self, reached: _Stretches, arguments: tuple[float, ...], n_slices: int) -> None:
+        self._arguments = arguments
+        self._precision = int(arguments[0])
+        rank = int64_values(reached.values) & ((1 << RANK_BITS) - 1)
+        self._entered = self._by_slice(rank, reached.enters, n_slices)
+        self._left = self._by_slice(rank, reached.leaves, n_slices)
+
+    @staticmethod
+    def _by_slice(rank: Int64Array, row: Int64Array, n_slices: int) -> list[Int64Array]:
+        """Running sums over slices: registers in use, and what their ranks take from the sum."""
+        in_use = np.bincount(row[rank == 1], minlength=n_slices)
+        return [_running(of_slice) for of_slice in (in_use, *register_sums(rank, row, n_slices))]
+
+    def of_windows(
+        self, first_window: int, oldest_slice: Int64Array, newest_slice: Int64Array
+    ) -> pa.Array:
+        """See DistinctAggregate."""
+        in_use, coarse, fine = (
+            entered.take(newest_slice + 1) - left.take(oldest_slice)
+            for entered, left in zip(self._entered, self._left, strict=True)
+        )
+        inverse = inverse_sum(self._precision, coarse, fine)
+        counts = estimates(self._arguments, inverse, (1 << self._precision) - in_use)
+        return int64_array(counts, None, pa.int64())
+
+
+class _ApproximatePercentile(DistinctAggregate):
+    """APPROX_PERCENTILE of one percentage, or of several in an array; NULL without values."""
+
+    def __init__(self, percentiles: RangePercentiles, accumulator: Accumulator) -> None:
+        assert accumulator.output is not None
+        self._percentiles = percentiles
+        self._accuracy = int(accumulator.arguments[0])
+        self._percentages = accumulator.arguments[1:]
+        self._type = arrow_type(accumulator.output.type)
+
+    def of_windows(
+        self, first_window: int, oldest_slice: Int64Array, newest_slice: Int64Array
+    ) -> pa.Array:
+        """See DistinctAggregate."""
+        counts = self._percentiles.counts(oldest_slice, newest_slice)
+        is_empty = counts == 0
+        found = []
+        for percentage in self._percentages:
+            rank = percentile_ranks(counts, percentage, self._accuracy)
+            found.append(self._percentiles.of_rank(oldest_slice, newest_slice, rank))
+        distinct = self._percentiles.distinct
+        if not pa.types.is_list(self._type):
+            return distinct.take(pa.array(found[0], mask=is_empty)).cast(self._type)
+        position = np.stack(found, axis=1)[~is_empty].reshape(-1)
+        lengths = np.where(is_empty, 0, len(found))
+        offset = np.zeros(len(counts) + 1, np.int32)
+        np.cumsum(lengths, out=offset[1:])
+        values = distinct.take(pa.array(position)).cast(self._type.value_type)
+        return pa.ListArray.from_arrays(
+            pa.array(offset), values, type=self._type, mask=pa.array(is_empty)
+        )
+
+
+class _JoinedTexts(DistinctAggregate):
+    """LISTAGG; NULL without texts."""
+
+    def __init__(self, texts: TextsByTime, accumulator: Accumulator) -> None:
+        self._texts = texts
+        self._separator = accumulator.separator
+        self._is_unique = accumulator.is_unique
+
+    def of_windows(
+        self, first_window: int, oldest_slice: Int64Array, newest_slice: Int64Array
+    ) -> pa.Array:
+        """See DistinctAggregate."""
+        return self._texts.joined(oldest_slice, newest_slice, self._separator, self._is_unique)
+
+
+class _ExactSum(DistinctAggregate):
+    """SUM(DISTINCT) of integers and decimals; NULL where no value is present."""
+
+    def __init__(
+        self, stretches: _Stretches, count: _Count, output_type: pa.DataType, column: str
+    ) -> None:
+        self._count = count
+        self._sum = exact_sum_accumulator(stretches.values.type, output_type, column)
+        state = self._sum.from_arrow([stretches.values])
+        self._entered = self._by_slice(state, stretches.enters, count.n_slices)
+        self._left = self._by_slice(state, stretches.leaves, count.n_slices)
+
+    @staticmethod
+    def _by_slice(state: State, row: Int64Array, n_slices: int) -> State:
+        """The running sums over slices, modulo 2**64, in row n of the slices before slice n."""
+        sums = []
+        for values in state.values:
+            of_slice = np.zeros(n_slices, np.int64)
+            np.add.at(of_slice, row, values)
+            sums.append(_running(of_slice))
+        return replace(state, values=tuple(sums), n_valid=None)
+
+    def of_windows(
+        self, first_window: int, oldest_slice: Int64Array, newest_slice: Int64Array
+    ) -> pa.Array:
+        """See DistinctAggregate."""
+        take = self._sum.take
+        sums = self._sum.subtract(
+            take(self._entered, newest_slice + 1), take(self._left, oldest_slice)
+        )
+        n_valid = self._count.between(oldest_slice, newest_slice)
+        (column,) = self._sum.to_arrow(replace(sums, n_valid=n_valid))
+        return column
+
+
+class _DoubleSum(DistinctAggregate):
+    """SUM(DISTINCT) of FLOAT and DOUBLE as DOUBLE; NULL where no value is present."""
+
+    def __init__(self, stretches: _Stretches, count: _Count, ranges: Places) -> None:
+        self._count = count
+        # Between two of these places no value enters or leaves, so the sums stay the same.
+        self._places = np.union1d(ranges.first_place, ranges.left_at)
+        begin = np.searchsorted(self._places, ranges.first_place).take(stretches.enters)
+        end = np.searchsorted(self._places, ranges.left_at).take(stretches.leaves)
+        values = float64_values(normalise_floats(stretches.values))
+        self._sums = _sums_over_stretches(begin, end, values, len(self._places))
+
+    def of_windows(
+        self, first_window: int, oldest_slice: Int64Array, newest_slice: Int64Array
+    ) -> pa.Array:
+        """See DistinctAggregate."""
+        place = np.arange(first_window, first_window + len(newest_slice))
+        sums = self._sums.take(np.searchsorted(self._places, place, side="right") - 1)
+        is_valid = self._count.between(oldest_slice, newest_slice) > 0
+        return float64_array(sums, is_valid, pa.float64())
+
+
+def _sums_over_stretches(
+    begin: Int64Array, end: Int64Array, values: Float64Array, n_places: int
+) -> Float64Array:
+    """float64[n_places], at each place the sum of the values with begin <= place < end.
+
+    A segment tree (Bentley 1977) without its nodes: level by level, a stretch whose begin is odd
+    or whose end is odd hands in its value there, and the rest of it goes on with pairs of places.
+    Then every sum is that of its pair and its own. Additions alone; time n log n at most.
+    """
+    sums = np.zeros(n_places)
+    with np.errstate(invalid="ignore", over="ignore"):
+        if n_places <= 1:
+            np.add.at(sums, begin, values)
+            return sums
+        odd_begin, odd_end = np.flatnonzero(begin & 1), np.flatnonzero(end & 1)
+        np.add.at(sums, begin[odd_begin], values[odd_begin])
+        np.add.at(sums, end[odd_end] - 1, values[odd_end])
+        begin, end = (begin + 1) >> 1, end >> 1
+        (inside,) = np.nonzero(begin < end)
+        if len(inside):
+            n_pairs = (n_places + 1) >> 1
+            pairs = _sums_over_stretches(begin[inside], end[inside], values[inside], n_pairs)
+            sums += np.repeat(pairs, 2)[:n_places]
+    return sums
+
+
+def _running(of_slice: Int64Array) -> Int64Array:
+    """int64[n + 1], the sum of the first n."""
+    running = np.zeros(len(of_slice) + 1, np.int64)
+    np.cumsum(of_slice, out=running[1:])
+    return running

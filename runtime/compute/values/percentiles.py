@@ -1,0 +1,164 @@
+"""APPROX_PERCENTILE of windows from the values of slices, within a rank error that is promised.
+
+A slice's values are kept sorted. Where there are more of them than the accuracy asks for, each run
+of g neighbours is represented by its last one, with weight g: then any rank is off by less than g,
+and g <= n / accuracy for a slice of n values. Such errors add up over slices as the values do, so a
+window of N values is off by at most N / accuracy, however many slices it has; and as long as slices
+have fewer than twice as many values as the accuracy, nothing is left out and the result is exact.
+
+A window's values are a range of its key's, which lie slice by slice. Which value of a range has a
+given rank is told by a wavelet matrix (Claude, Navarro, Ordonez: The wavelet matrix, 2015): for
+each bit of the values' numbers, from the highest, the values with a 0 go before those with a 1, and
+running sums tell how much weight of a range went where. So a rank costs a step a bit, for all
+windows at once, whatever they overlap.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from runtime.compute.kernels.columns import (
+    Int64Array,
+    from_buffer,
+    int64_values,
+    one_chunk,
+    ranks,
+)
+from runtime.compute.values.value_lists import SliceValues
+from runtime.compute.values.value_sets import list_lengths
+
+VALUE, WEIGHT = "value", "weight"
+
+
+def condensed(lists: pa.Array | pa.ChunkedArray, accuracy: int) -> pa.ListArray:
+    """Lists of values as lists of (value, weight), ascending, of less than 2 * accuracy each.
+
+    Args:
+        lists: the values of each slice, repeated as often as they occur, without NULLs.
+        accuracy: ranks are off by at most one part in so many of a list's length.
+
+    Returns:
+        Lists of structs `value` and `weight` (int64): how many values up to this one, from the one
+        before it, are represented by it. The weights add up to the length of the list.
+    """
+    n_values = list_lengths(lists)
+    values = one_chunk(pc.list_flatten(lists))
+    rank, _ = ranks(values)
+    n_lists = len(n_values)
+    of_list = np.repeat(np.arange(n_lists), n_values)
+    order = np.lexsort((rank, of_list))
+    end = np.cumsum(n_values)
+    group = np.maximum(n_values // accuracy, 1)
+    place = np.arange(len(values)) - np.repeat(end - n_values, n_values)
+    group_of_value = np.repeat(group, n_values)
+    is_last = place == np.repeat(n_values, n_values) - 1
+    is_kept = is_last | (place % group_of_value == group_of_value - 1)
+    kept = np.flatnonzero(is_kept)
+    # The last run of a list may be shorter than the others
+    weight = place[kept] % group_of_value[kept] + 1
+    offsets = np.zeros(n_lists + 1, np.int32)
+    np.cumsum(np.bincount(of_list[kept], minlength=n_lists), out=offsets[1:])
+    chosen = values.take(pa.array(order[kept]))
+    weights = from_buffer(weight, None, pa.int64(), len(weight))
+    items = pa.StructArray.from_arrays([chosen, weights], [VALUE, WEIGHT])
+    return pa.ListArray.from_arrays(pa.array(offsets), items)
+
+
+def percentile_ranks(n: Int64Array, percentage: float, accuracy: int) -> Int64Array:
+    """The rank, from 1, of the value that is the percentile among `n`; 1 where there are none.
+
+    As Spark's: the first or the last value where the percentage is closer to 0 or 1 than the
+    accuracy tells apart, else the one behind which `percentage` of the values lie.
+    """
+    if percentage <= 1 / accuracy:
+        return np.ones(len(n), np.int64)
+    rank = n if percentage >= 1 - 1 / accuracy else np.ceil(percentage * n).astype(np.int64)
+    clipped: Int64Array = np.maximum(np.minimum(rank, n), 1)
+    return clipped
+
+
+class RangePercentiles:
+    """Values of ranges of slices by their rank.
+
+    Args:
+        values: structs of value and weight in slices, as `condensed` makes them.
+        n_slices: how many slices there are.
+    """
+
+    def __init__(self, values: SliceValues, n_slices: int) -> None:
+        chosen = values.values.take(pa.array(values.place))
+        numbers, self.distinct = ranks(chosen.field(VALUE))
+        weights = int64_values(chosen.field(WEIGHT))
+        self._offset = np.searchsorted(values.slice_row, np.arange(n_slices + 1))
+        self._weight_before = _running(weights)
+        self._levels = _levels(numbers, weights, len(self.distinct))
+
+    def counts(self, oldest_slice: Int64Array, newest_slice: Int64Array) -> Int64Array:
+        """How many values each range of slices has."""
+        begin, end = self._offset.take(oldest_slice), self._offset.take(newest_slice + 1)
+        counts: Int64Array = self._weight_before.take(end) - self._weight_before.take(begin)
+        return counts
+
+    def of_rank(
+        self, oldest_slice: Int64Array, newest_slice: Int64Array, rank: Int64Array
+    ) -> Int64Array:
+        """The position in `distinct` of the value of each range that has the rank, from 1.
+
+        Of a range without values it is any position.
+        """
+        begin, end = self._offset.take(oldest_slice), self._offset.take(newest_slice + 1)
+        number = np.zeros(len(rank), np.int64)
+        for level in self._levels:
+            zero_begin, zero_end = level.zeros.take(begin), level.zeros.take(end)
+            if level.zero_weight is level.zeros:
+                weight = zero_end - zero_begin
+            else:
+                weight = level.zero_weight.take(end) - level.zero_weight.take(begin)
+            is_one = rank > weight
+            rank = np.where(is_one, rank - weight, rank)
+            begin = np.where(is_one, level.n_zeros + begin - zero_begin, zero_begin)
+            end = np.where(is_one, level.n_zeros + end - zero_end, zero_end)
+            number = 2 * number + is_one
+        in_range: Int64Array = np.minimum(number, len(self.distinct) - 1)
+        return in_range
+
+
+@dataclass(frozen=True)
+class _Level:
+    """One bit of the numbers.
+
+    Attributes:
+        zeros: [n + 1], how many of the first values have a 0.
+        zero_weight: [n + 1], what those weigh; `zeros` itself where every value weighs 1.
+        n_zeros: how many have a 0.
+    """
+
+    zeros: npt.NDArray[np.integer]
+    zero_weight: npt.NDArray[np.integer]
+    n_zeros: int
+
+
+def _levels(numbers: Int64Array, weights: Int64Array, n_numbers: int) -> list[_Level]:
+    levels = []
+    is_plain = bool((weights == 1).all())
+    for bit in reversed(range(max(n_numbers - 1, 0).bit_length())):
+        is_zero = (numbers >> bit) & 1 == 0
+        zeros = _running(is_zero.astype(np.int64)).astype(np.int32)
+        zero_weight = zeros if is_plain else _running(np.where(is_zero, weights, 0))
+        levels.append(_Level(zeros, zero_weight, int(zeros[-1])))
+        numbers = np.concatenate((numbers[is_zero], numbers[~is_zero]))
+        if not is_plain:
+            weights = np.concatenate((weights[is_zero], weights[~is_zero]))
+    return levels
+
+
+def _running(amounts: Int64Array) -> Int64Array:
+    """int64[n + 1], the sum of the first n."""
+    running = np.zeros(len(amounts) + 1, np.int64)
+    np.cumsum(amounts, out=running[1:])
+    return running

@@ -1,0 +1,166 @@
+"""HyperLogLog++: counting distinct values roughly, in registers that merge by their maximum.
+
+A value's hash picks one of 2**precision registers, and the zeros in front of the hash's other bits
+are what the register keeps the maximum of (Flajolet et al. 2007; Heule, Nunkesser, Hall 2013). Here
+a register with its rank is one number, `register << 6 | rank`, so that a slice holds a list of
+those that it has; Spark's hash and rank make the registers those of APPROX_COUNT_DISTINCT.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from runtime.compute.kernels.columns import Int64Array, from_buffer, validity
+from runtime.compute.values.xxhash64 import xxhash64
+
+Float64Array = npt.NDArray[np.float64]
+
+RANK_BITS = 6
+# Ranks up to this are added up in units of 2**-_COARSE_BITS, the others in units of 2**-_FINE_BITS:
+# both exact as int64 over billions of registers.
+_COARSE_BITS = 30
+_FINE_BITS = 61
+
+_NEIGHBOURS = 6
+
+
+def register_codes(column: pa.Array, precision: int) -> pa.Array:
+    """The register of each value and its rank there, INT; NULL where the value is.
+
+    Args:
+        column: of a type that `xxhash64` takes.
+        precision: 4 to 18, for 2**precision registers.
+    """
+    hashes = xxhash64(column)
+    register = (hashes >> np.uint64(64 - precision)).astype(np.int32)
+    rest = (hashes << np.uint64(precision)) | np.uint64(1 << (precision - 1))
+    codes = (register << RANK_BITS) | (_leading_zeros(rest) + 1)
+    return from_buffer(codes, validity(column), pa.int32(), len(codes))
+
+
+def register_sums(rank: Int64Array, at: Int64Array, n: int) -> tuple[Int64Array, Int64Array]:
+    """What ranks that are reached subtract from the sum of 2**-rank over all registers.
+
+    A register of rank r has reached the ranks 1 .. r, and 2**-r is 1 - 2**-1 - ... - 2**-r: so the
+    sum follows from which (register, rank) are present, each counted by itself.
+
+    Args:
+        rank: the rank of each (register, rank) that is reached.
+        at: where it is added, 0 .. n - 1.
+        n: how many places there are.
+
+    Returns:
+        (coarse, fine) int64[n] each, in units of 2**-30 and of 2**-61.
+    """
+    coarse, fine = np.zeros(n, np.int64), np.zeros(n, np.int64)
+    is_coarse = rank <= _COARSE_BITS
+    weight = np.left_shift(1, np.where(is_coarse, _COARSE_BITS, _FINE_BITS) - rank)
+    np.add.at(coarse, at[is_coarse], weight[is_coarse])
+    if not is_coarse.all():
+        np.add.at(fine, at[~is_coarse], weight[~is_coarse])
+    return coarse, fine
+
+
+def inverse_sum(precision: int, coarse: Int64Array, fine: Int64Array) -> Float64Array:
+    """The sum of 2**-rank over all registers from the sums of `register_sums`."""
+    left = (1 << (precision + _COARSE_BITS)) - coarse
+    return np.ldexp(left.astype(np.float64), -_COARSE_BITS) - np.ldexp(
+        fine.astype(np.float64), -_FINE_BITS
+    )
+
+
+def estimates(
+    arguments: tuple[float, ...], inverse: Float64Array, n_empty: Int64Array
+) -> Int64Array:
+    """How many distinct values there are, about.
+
+    Args:
+        arguments: precision; then, for Spark's own estimates, the threshold below which linear
+            counting is used, raw estimates and as many biases (the tables of the HyperLogLog++
+            paper). Without them Ertl's estimator takes their place, which needs none.
+        inverse: the sum of 2**-rank over all registers.
+        n_empty: how many registers are empty.
+    """
+    precision = int(arguments[0])
+    if len(arguments) == 1:
+        found = _by_ertl(precision, inverse, n_empty)
+    else:
+        n_points = (len(arguments) - 2) // 2
+        raw, bias = np.array(arguments[2 : 2 + n_points]), np.array(arguments[2 + n_points :])
+        found = _by_tables(precision, arguments[1], raw, bias, inverse, n_empty)
+    return np.floor(found + 0.5).astype(np.int64)
+
+
+def _by_tables(
+    precision: int,
+    threshold: float,
+    raw: Float64Array,
+    bias: Float64Array,
+    inverse: Float64Array,
+    n_empty: Int64Array,
+) -> Float64Array:
+    """Linear counting for few values, else the raw estimate less its bias."""
+    m = 1 << precision
+    alpha = {4: 0.673, 5: 0.697, 6: 0.709}.get(precision, 0.7213 / (1.0 + 1.079 / m))
+    estimate = alpha * m * m / inverse
+    corrected = np.where(estimate < 5.0 * m, estimate - _bias(estimate, raw, bias), estimate)
+    linear = m * np.log(m / np.maximum(n_empty, 1))
+    is_linear = (n_empty > 0) & ((linear <= threshold) | (estimate <= 2.5 * m))
+    return np.where(is_linear, linear, corrected)
+
+
+def _bias(estimate: Float64Array, raw: Float64Array, bias: Float64Array) -> Float64Array:
+    """The mean bias of the raw estimates that are nearest."""
+    low = np.maximum(np.searchsorted(raw, estimate) - _NEIGHBOURS + 1, 0)
+    low = np.minimum(low, len(raw) - 1)
+    high = np.minimum(low + _NEIGHBOURS, len(raw))
+    while True:
+        next_ = np.minimum(high, len(raw) - 1)
+        nearer = (high < len(raw)) & ((estimate - raw[next_]) ** 2 < (estimate - raw[low]) ** 2)
+        if not nearer.any():
+            break
+        low, high = low + nearer, high + nearer
+    total = np.zeros(len(estimate))
+    for step in range(_NEIGHBOURS):
+        at = low + step
+        total += np.where(at < high, bias[np.minimum(at, len(bias) - 1)], 0.0)
+    mean: Float64Array = total / (high - low)
+    return mean
+
+
+def _by_ertl(precision: int, inverse: Float64Array, n_empty: Int64Array) -> Float64Array:
+    """The corrected raw estimate, without tables.
+
+    Ertl, "New cardinality estimation algorithms for HyperLogLog sketches", 2017, Algorithm 6. With
+    64 bits of hash no register is ever full.
+    """
+    m = 1 << precision
+    x = n_empty / m
+    # sigma(x) = x + sum of x**(2**k) * 2**(k - 1)
+    sigma, power, factor = x.copy(), x.copy(), 1.0
+    is_open = x < 1.0
+    for _ in range(64):
+        power = np.where(is_open, power * power, 0.0)
+        step = power * factor
+        if not (step > 0).any():
+            break
+        sigma += step
+        factor *= 2.0
+    below = m * sigma + (inverse - n_empty)
+    with np.errstate(divide="ignore"):
+        found = m * m / (2 * np.log(2)) / below
+    counts: Float64Array = np.where(is_open, found, 0.0)
+    return counts
+
+
+def _leading_zeros(values: npt.NDArray[np.uint64]) -> npt.NDArray[np.int32]:
+    """How many zero bits stand before the first one bit; no value is 0."""
+    zeros = np.zeros(len(values), np.int32)
+    values = values.copy()
+    for bits in (32, 16, 8, 4, 2, 1):
+        is_small = values < np.uint64(1 << (64 - bits))
+        zeros[is_small] += bits
+        values[is_small] <<= np.uint64(bits)
+    return zeros

@@ -1,0 +1,147 @@
+"""Sets of values by group, for aggregates of DISTINCT values: each group's values in one list.
+
+Group and value make one number, so that telling the pairs apart is one sort of plain integers, or
+no sort where there are few of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from runtime.compute.kernels.columns import (
+    BoolArray,
+    Int64Array,
+    int64_values,
+    normalise_floats,
+    one_chunk,
+    validity,
+)
+from runtime.compute.kernels.grouping import MAX_CELLS, Groups, SingleRows, distinct_cells
+from runtime.compute.kernels.key_digits import key_digits
+from runtime.compute.values.registers import RANK_BITS
+
+_REGISTERS = pa.list_(pa.int32())
+
+
+def sets_of_rows(
+    groups: Groups,
+    args: Sequence[pa.Array],
+    condition: BoolArray | None,
+    type_: pa.ListType,
+) -> pa.ListArray:
+    """The values of each group of rows, each once.
+
+    NaN equals NaN and -0.0 equals 0.0. Where every row is a group of its own the values are taken
+    as they come.
+
+    Args:
+        groups: the groups of the rows.
+        args: the arguments, each a value a row, dictionary-encoded or not; of several the tuples
+            are told apart. Rows where one is NULL have no value.
+        condition: which rows take part; None: all.
+        type_: of the result: lists of the argument's type, or of structs of the arguments'.
+    """
+    valid = condition
+    for arg in args:
+        more = validity(arg)
+        if more is not None:
+            valid = more if valid is None else valid & more
+    if valid is not None:
+        mask = pa.array(valid)
+        args = [arg.filter(mask) for arg in args]
+    if isinstance(groups, SingleRows):
+        lengths = np.ones(len(groups), np.int64) if valid is None else valid.astype(np.int64)
+        return _lists(lengths, [normalise_floats(one_chunk(arg)) for arg in args], type_)
+    group = groups.of_row()
+    return _distinct_lists(group if valid is None else group[valid], len(groups), args, type_)
+
+
+def merge_sets(groups: Groups, lists: pa.ListArray) -> pa.ListArray:
+    """The union of the lists of each group, each value once.
+
+    Args:
+        groups: the groups of the lists.
+        lists: lists without NULLs in them; one that is NULL is empty.
+    """
+    lengths = list_lengths(lists)
+    values = one_chunk(pc.list_flatten(lists))
+    columns = values.flatten() if pa.types.is_struct(values.type) else [values]
+    return _distinct_lists(np.repeat(groups.of_row(), lengths), len(groups), columns, lists.type)
+
+
+def registers_of_rows(groups: Groups, codes: pa.Array, condition: BoolArray | None) -> pa.ListArray:
+    """The registers that the rows of each group reach, each once with its largest rank.
+
+    Args:
+        groups: the groups of the rows.
+        codes: INT, `register << 6 | rank` of each row, or NULL.
+        condition: which rows take part; None: all.
+    """
+    codes = one_chunk(codes)
+    valid = validity(codes)
+    if condition is not None:
+        valid = condition if valid is None else valid & condition
+    group, values = groups.of_row(), int64_values(codes)
+    if valid is not None:
+        group, values = group[valid], values[valid]
+    return _largest_ranks(group, len(groups), values)
+
+
+def merge_registers(groups: Groups, lists: pa.ListArray) -> pa.ListArray:
+    """The registers of the lists of each group, each once with its largest rank."""
+    group = np.repeat(groups.of_row(), list_lengths(lists))
+    return _largest_ranks(group, len(groups), int64_values(one_chunk(pc.list_flatten(lists))))
+
+
+def _largest_ranks(group: Int64Array, n_groups: int, codes: Int64Array) -> pa.ListArray:
+    if len(group) == 0:
+        nothing = pa.array([], pa.int32())
+        return _lists(np.zeros(n_groups, np.int64), [nothing], _REGISTERS)
+    # A multiple of the number of ranks, so that a cell without its rank is a group and a register.
+    n_codes = ((int(codes.max()) >> RANK_BITS) + 1) << RANK_BITS
+    cells = distinct_cells(group * n_codes + codes, n_groups * n_codes)
+    register = cells >> RANK_BITS
+    cells = cells[np.append(register[1:] != register[:-1], True)]
+    group = cells // n_codes
+    values = pa.array((cells - group * n_codes).astype(np.int32))
+    return _lists(np.bincount(group, minlength=n_groups), [values], _REGISTERS)
+
+
+def list_lengths(lists: pa.Array | pa.ChunkedArray) -> Int64Array:
+    """How many values stand in each list; 0 where it is NULL."""
+    return int64_values(one_chunk(pc.fill_null(pc.list_value_length(lists), 0)))
+
+
+def _distinct_lists(
+    group: Int64Array, n_groups: int, columns: Sequence[pa.Array], type_: pa.ListType
+) -> pa.ListArray:
+    if len(group) == 0:
+        nothing = [one_chunk(column) for column in columns]
+        return _lists(np.zeros(n_groups, np.int64), nothing, type_)
+    digits = key_digits(columns, len(group), MAX_CELLS // n_groups)
+    cells = distinct_cells(group * digits.n_codes + digits.codes, n_groups * digits.n_codes)
+    group = cells // digits.n_codes
+    values = digits.decode(cells - group * digits.n_codes)
+    return _lists(np.bincount(group, minlength=n_groups), values, type_)
+
+
+def _lists(lengths: Int64Array, columns: Sequence[pa.Array], type_: pa.ListType) -> pa.ListArray:
+    """Lists of the given lengths over columns of values, one after the other."""
+    offsets = np.zeros(len(lengths) + 1, np.int32)
+    np.cumsum(lengths, out=offsets[1:])
+    if pa.types.is_struct(type_.value_type):
+        fields = list(type_.value_type)
+        parts = [_as(column, field.type) for column, field in zip(columns, fields, strict=True)]
+        values = pa.StructArray.from_arrays(parts, fields=fields)
+    else:
+        values = _as(columns[0], type_.value_type)
+    return pa.ListArray.from_arrays(pa.array(offsets), values, type=type_)
+
+
+def _as(column: pa.Array, type_: pa.DataType) -> pa.Array:
+    column = one_chunk(column)
+    return column if column.type == type_ else column.cast(type_)

@@ -1,0 +1,19 @@
+"""Aligned windows: TUMBLE, HOP and CUMULATE, of fixed lengths or of the calendar's."""
+
+from __future__ import annotations
+
+from runtime.compute.windows.assigner import Int64Array, SliceAssigner
+from runtime.compute.windows.calendar import calendar_slices
+from runtime.compute.windows.even import even_slices
+from runtime.spec.windows import AlignedWindow, CalendarWindow
+
+__all__ = ["Int64Array", "SliceAssigner", "slice_assigner"]
+
+
+def slice_assigner(window: AlignedWindow) -> SliceAssigner:
+    """The slice assigner of `window`.
+
+    Raises:
+        AnalysisError: a length is not positive, or CUMULATE's step does not divide its size.
+    """
+    return calendar_slices(window) if isinstance(window, CalendarWindow) else even_slices(window)

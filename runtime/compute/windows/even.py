@@ -1,0 +1,268 @@
+"""Slice assigners of windows of fixed lengths: TUMBLE, HOP and CUMULATE on int64 arrays.
+
+A slice is the smallest piece of time that windows share; it is named by its end. All times are
+int64 microseconds since 1970-01-01 00:00, before it too: every division rounds down. The same
+arithmetic comes as Spark SQL over a BIGINT expression, so that both local stages agree.
+
+    HOP(slide 2, size 5): windows start at every even time and last 5, so slices are cut at
+    every window start and at every window end, in turn 1 and 1 wide.
+
+    0  1  2  3  4  5  6  7  8  9
+    [--------------)
+          [--------------)
+                [--------------)
+    |  |  |  |  |  |  |  |  |  |
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from runtime.compute.windows.assigner import Int64Array, SliceAssigner
+from runtime.errors import AnalysisError
+from runtime.spec.windows import Cumulate, Hop, Tumble
+
+
+class _EvenWindowEnds(SliceAssigner):
+    """Window ends on a grid: one every `window_end_stride_us`."""
+
+    block_us: int
+    """A length that no window exceeds."""
+
+    _end_offset: int
+    """A window end, modulo the stride."""
+
+    def next_window_end(self, time_us: int) -> int:
+        """See SliceAssigner."""
+        return _next(time_us, self._end_offset, self.window_end_stride_us)
+
+    def previous_window_end(self, time_us: int) -> int:
+        """See SliceAssigner."""
+        return self.next_window_end(time_us) - self.window_end_stride_us
+
+    def window_number(self, window_end: Int64Array) -> Int64Array:
+        """See SliceAssigner."""
+        return (window_end - self._end_offset) // self.window_end_stride_us
+
+    def window_end_of(self, number: Int64Array) -> Int64Array:
+        """See SliceAssigner."""
+        return number * self.window_end_stride_us + self._end_offset
+
+    def block(self, slice_end: Int64Array) -> Int64Array:
+        """See SliceAssigner."""
+        return slice_end // self.block_us
+
+
+class TumbleSlices(_EvenWindowEnds):
+    """TUMBLE: a slice is a whole window."""
+
+    def __init__(self, window: Tumble) -> None:
+        self._size = self.block_us = window.size_us
+        self._offset = self._end_offset = window.offset_us % window.size_us
+        self.window_end_stride_us = window.size_us
+        self.is_shared = False
+
+    def slice_end(self, time_us: Int64Array) -> Int64Array:
+        """See SliceAssigner."""
+        return _floor(time_us, self._offset, self._size) + self._size
+
+    def slice_end_sql(self, time_us_sql: str) -> str:
+        """See SliceAssigner."""
+        return _next_sql(time_us_sql, self._offset, self._size)
+
+    def first_window_end(self, slice_end: Int64Array) -> Int64Array:
+        """See SliceAssigner."""
+        return slice_end
+
+    def last_window_end(self, slice_end: Int64Array) -> Int64Array:
+        """See SliceAssigner."""
+        return slice_end
+
+    def window_start(self, window_end: Int64Array) -> Int64Array:
+        """See SliceAssigner."""
+        return window_end - self._size
+
+    def window_start_sql(self, window_end_sql: str) -> str:
+        """See SliceAssigner."""
+        return f"({window_end_sql}) - {self._size}L"
+
+    def expired_slices(self, window_end: int) -> Int64Array:
+        """See SliceAssigner."""
+        return np.array([window_end], dtype=np.int64)
+
+    def window_ends_sql(self, time_us_sql: str) -> str:
+        """See SliceAssigner."""
+        return f"array({self.slice_end_sql(time_us_sql)})"
+
+
+class HopSlices(_EvenWindowEnds):
+    """HOP with any ratio of size and slide, cut at every window start and every window end.
+
+    Those are the same times if the size is a multiple of the slide; else there are two slices a
+    slide (paired windows: Krishnamurthy, Wu, Franklin: On-the-fly sharing for streamed
+    aggregation, SIGMOD 2006). With slide > size every second slice is a gap.
+    """
+
+    def __init__(self, window: Hop) -> None:
+        self._slide = window.slide_us
+        self._size = self.block_us = window.size_us
+        self._start_offset = window.offset_us % window.slide_us
+        self._end_offset = (window.offset_us + window.size_us) % window.slide_us
+        # How far window ends lie behind window starts, modulo the slide; 0: at the same times.
+        self._rest = window.size_us % window.slide_us
+        self.window_end_stride_us = window.slide_us
+        self.is_shared = window.size_us > window.slide_us
+
+    def slice_end(self, time_us: Int64Array) -> Int64Array:
+        """See SliceAssigner."""
+        phase = (time_us - self._start_offset) % self._slide
+        slice_start = time_us - phase
+        if self._rest == 0:
+            return slice_start + self._slide
+        return slice_start + np.where(phase < self._rest, self._rest, self._slide)
+
+    def slice_end_sql(self, time_us_sql: str) -> str:
+        """See SliceAssigner."""
+        next_start = _next_sql(time_us_sql, self._start_offset, self._slide)
+        if self._rest == 0:
+            return next_start
+        return f"least({next_start}, {_next_sql(time_us_sql, self._end_offset, self._slide)})"
+
+    def first_window_end(self, slice_end: Int64Array) -> Int64Array:
+        """See SliceAssigner."""
+        return _floor(slice_end - 1, self._end_offset, self._slide) + self._slide
+
+    def last_window_end(self, slice_end: Int64Array) -> Int64Array:
+        """See SliceAssigner."""
+        return _floor(slice_end - 1, self._start_offset, self._slide) + self._size
+
+    def window_start(self, window_end: Int64Array) -> Int64Array:
+        """See SliceAssigner."""
+        return window_end - self._size
+
+    def window_start_sql(self, window_end_sql: str) -> str:
+        """See SliceAssigner."""
+        return f"({window_end_sql}) - {self._size}L"
+
+    def expired_slices(self, window_end: int) -> Int64Array:
+        """See SliceAssigner."""
+        window_start = window_end - self._size
+        ends = [window_start + self._rest] if self._rest else []
+        if self._slide <= self._size:
+            ends.append(window_start + self._slide)
+        return np.array(ends, dtype=np.int64)
+
+    def window_ends_sql(self, time_us_sql: str) -> str:
+        """See SliceAssigner."""
+        first = _next_sql(time_us_sql, self._end_offset, self._slide)
+        last = f"{_floor_sql(time_us_sql, self._start_offset, self._slide)} + {self._size}L"
+        windows = f"sequence({first}, {last}, {self._slide}L)"
+        if self._slide <= self._size:
+            return windows
+        # sequence() fails where it would have to run downwards.
+        return f"if({first} <= {last}, {windows}, cast(array() AS array<bigint>))"
+
+
+class CumulateSlices(_EvenWindowEnds):
+    """CUMULATE: a slice is a step; windows of one maximal window share their start."""
+
+    def __init__(self, window: Cumulate) -> None:
+        self._step = window.step_us
+        self._size = self.block_us = window.size_us
+        # The step divides the size, so one offset serves both grids.
+        self._offset = window.offset_us % window.size_us
+        self._end_offset = self._offset % window.step_us
+        self.window_end_stride_us = window.step_us
+        self.is_shared = window.size_us > window.step_us
+
+    def slice_end(self, time_us: Int64Array) -> Int64Array:
+        """See SliceAssigner."""
+        return _floor(time_us, self._offset % self._step, self._step) + self._step
+
+    def slice_end_sql(self, time_us_sql: str) -> str:
+        """See SliceAssigner."""
+        return _next_sql(time_us_sql, self._offset % self._step, self._step)
+
+    def first_window_end(self, slice_end: Int64Array) -> Int64Array:
+        """See SliceAssigner."""
+        return slice_end
+
+    def last_window_end(self, slice_end: Int64Array) -> Int64Array:
+        """See SliceAssigner."""
+        return self.window_start(slice_end) + self._size
+
+    def window_start(self, window_end: Int64Array) -> Int64Array:
+        """See SliceAssigner."""
+        return _floor(window_end - 1, self._offset, self._size)
+
+    def window_start_sql(self, window_end_sql: str) -> str:
+        """See SliceAssigner."""
+        return _floor_sql(f"({window_end_sql}) - 1L", self._offset, self._size)
+
+    def expired_slices(self, window_end: int) -> Int64Array:
+        """See SliceAssigner."""
+        following = window_end - self._offset
+        if following % self._size:
+            return np.array([], dtype=np.int64)
+        start = window_end - self._size + self._step
+        return np.arange(start, window_end + 1, self._step, dtype=np.int64)
+
+    def window_ends_sql(self, time_us_sql: str) -> str:
+        """See SliceAssigner."""
+        first = self.slice_end_sql(time_us_sql)
+        return (
+            f"sequence({first}, {_next_sql(time_us_sql, self._offset, self._size)}, {self._step}L)"
+        )
+
+
+def even_slices(window: Tumble | Hop | Cumulate) -> SliceAssigner:
+    """The slice assigner of a window whose lengths are fixed.
+
+    Raises:
+        AnalysisError: a length is not positive, or CUMULATE's step does not divide its size.
+    """
+    match window:
+        case Tumble():
+            _check_positive("TUMBLE", "size", window.size_us)
+            return TumbleSlices(window)
+        case Hop():
+            _check_positive("HOP", "slide", window.slide_us)
+            _check_positive("HOP", "size", window.size_us)
+            return HopSlices(window)
+        case Cumulate():
+            _check_positive("CUMULATE", "step", window.step_us)
+            _check_positive("CUMULATE", "size", window.size_us)
+            if window.size_us % window.step_us:
+                raise AnalysisError(
+                    f"CUMULATE's size of {window.size_us} us is no multiple of its step of "
+                    f"{window.step_us} us",
+                    hint="choose a step that divides the size",
+                )
+            return CumulateSlices(window)
+
+
+def _check_positive(function: str, parameter: str, length_us: int) -> None:
+    if length_us <= 0:
+        raise AnalysisError(
+            f"{function}'s {parameter} is {length_us} us",
+            hint=f"the {parameter} must be positive",
+        )
+
+
+def _floor(time_us: Int64Array, offset: int, width: int) -> Int64Array:
+    """The last k*width + offset that is not above the time."""
+    return time_us - (time_us - offset) % width
+
+
+def _next(time_us: int, offset: int, width: int) -> int:
+    """The first k*width + offset above the time."""
+    return time_us - (time_us - offset) % width + width
+
+
+def _floor_sql(time_us_sql: str, offset: int, width: int) -> str:
+    phase = f"({time_us_sql}) - {offset}L" if offset else f"({time_us_sql})"
+    return f"({time_us_sql}) - pmod({phase}, {width}L)"
+
+
+def _next_sql(time_us_sql: str, offset: int, width: int) -> str:
+    return f"{_floor_sql(time_us_sql, offset, width)} + {width}L"

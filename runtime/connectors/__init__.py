@@ -1,0 +1,1 @@
+"""Connectors: where tables come from and where rows go."""

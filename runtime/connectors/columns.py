@@ -1,0 +1,247 @@
+"""Giving a DataFrame the columns that CREATE TABLE declares."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from pyspark.errors import PySparkException
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.types import (
+    ArrayType,
+    ByteType,
+    CharType,
+    DataType,
+    DateType,
+    DecimalType,
+    DoubleType,
+    FloatType,
+    IntegerType,
+    LongType,
+    MapType,
+    ShortType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampNTZType,
+    TimestampType,
+    VarcharType,
+)
+
+from runtime.errors import CatalogError, SqlwinError, nearest
+from runtime.spark.errors import translate
+from runtime.spec.table import TableColumn, TableSpec
+
+# Decimal digits that an integer type needs
+_DIGITS: dict[type[DataType], int] = {ByteType: 3, ShortType: 5, IntegerType: 10, LongType: 19}
+_INTEGERS = (ByteType, ShortType, IntegerType, LongType)
+# Widths of what a double holds exactly
+_EXACT_IN_DOUBLE = (ByteType, ShortType, IntegerType, FloatType)
+_EXACT_IN_FLOAT = (ByteType, ShortType)
+_QUOTED = re.compile(r"'(?:[^'\\]|\\.|'')*'|\"(?:[^\"\\]|\\.)*\"|`(?:[^`]|``)*`|--[^\n]*")
+_ONLY_PROCTIME = re.compile(r"PROCTIME\s*\(\s*\)", re.IGNORECASE)
+_PROCTIME = re.compile(r"\bPROCTIME\s*\(", re.IGNORECASE)
+
+
+def physical_columns(spec: TableSpec) -> list[TableColumn]:
+    """The declared columns that the source brings itself: neither computed nor metadata."""
+    return [c for c in spec.columns if c.computed is None and c.metadata is None]
+
+
+def declared_type(spec: TableSpec, column: TableColumn) -> DataType:
+    """The type of a column, as values of it are read: CHAR(n) and VARCHAR(n) are strings.
+
+    Raises:
+        CatalogError: the type is not one of Spark's.
+    """
+    try:
+        parsed = DataType.fromDDL(column.type or "")
+    except PySparkException as error:
+        raise CatalogError(
+            f"column `{column.name}` of table `{spec.name}` has an unknown type, {column.type}"
+        ) from error
+    return StringType() if isinstance(parsed, (CharType, VarcharType)) else parsed
+
+
+def declared_schema(spec: TableSpec, columns: Sequence[TableColumn]) -> StructType:
+    """The schema of `columns`, all nullable: what a file holds does not depend on what is said."""
+    return StructType([StructField(c.name, declared_type(spec, c)) for c in columns])
+
+
+def find_column(names: Sequence[str], wanted: str) -> list[str]:
+    """Those of `names` that `wanted` may mean: the very same, or else the same in another case."""
+    if wanted in names:
+        return [wanted]
+    return [name for name in names if name.lower() == wanted.lower()]
+
+
+def pick(dataframe: DataFrame, spec: TableSpec, column: TableColumn, origin: str) -> Column:
+    """The declared `column` out of `dataframe`, cast if no value can change by it.
+
+    Args:
+        dataframe: what was read.
+        spec: the table.
+        column: a physical column of it.
+        origin: what `dataframe` is, for the error, such as a path.
+
+    Raises:
+        CatalogError: there is no such column, or its type does not fit.
+    """
+    found = find_column(dataframe.columns, column.name)
+    if len(found) != 1:
+        listed = ", ".join(f"`{name}`" for name in found or dataframe.columns)
+        meant = nearest(column.name, dataframe.columns)
+        raise CatalogError(
+            f"column `{column.name}` of table `{spec.name}` "
+            + (f"could be any of {listed} in {origin}" if found else f"is not in {origin}"),
+            hint=None
+            if found
+            else (f"did you mean `{meant}`? " if meant else "") + f"It has {listed}",
+        )
+    actual, wanted = dataframe.schema[found[0]].dataType, declared_type(spec, column)
+    value = dataframe[_quoted(found[0])]
+    if same_type(actual, wanted):
+        return value.alias(column.name)
+    if not is_widening(actual, wanted):
+        raise CatalogError(
+            f"column `{column.name}` of table `{spec.name}` is declared {_spelled(wanted)}, "
+            f"but it is {_spelled(actual)} in {origin}",
+            hint=f"declare it {_spelled(actual)}; a computed column or the query can cast it",
+        )
+    return value.cast(wanted).alias(column.name)
+
+
+def same_type(left: DataType, right: DataType) -> bool:
+    """Whether two types hold the same values; NULLs and the case of field names do not matter."""
+    match left, right:
+        case (ArrayType(), ArrayType()):
+            return same_type(left.elementType, right.elementType)
+        case (MapType(), MapType()):
+            return same_type(left.keyType, right.keyType) and same_type(
+                left.valueType, right.valueType
+            )
+        case (StructType(), StructType()):
+            return len(left) == len(right) and all(
+                a.name.lower() == b.name.lower() and same_type(a.dataType, b.dataType)
+                for a, b in zip(left.fields, right.fields, strict=True)
+            )
+        case (StringType(), StringType()):
+            return True
+    return left == right
+
+
+def is_widening(actual: DataType, wanted: DataType) -> bool:
+    """Whether every value of `actual` is one of `wanted`, unchanged."""
+    if isinstance(actual, _INTEGERS) and isinstance(wanted, _INTEGERS):
+        return _INTEGERS.index(type(actual)) <= _INTEGERS.index(type(wanted))
+    match actual, wanted:
+        case (_, DecimalType()) if type(actual) in _DIGITS:
+            return wanted.precision - wanted.scale >= _DIGITS[type(actual)]
+        case (DecimalType(), DecimalType()):
+            return (
+                wanted.scale >= actual.scale
+                and wanted.precision - wanted.scale >= actual.precision - actual.scale
+            )
+        case (_, DoubleType()):
+            return isinstance(actual, _EXACT_IN_DOUBLE)
+        case (_, FloatType()):
+            return isinstance(actual, _EXACT_IN_FLOAT)
+        case (DateType(), TimestampNTZType()):
+            return True
+    return same_type(actual, wanted)
+
+
+def add_computed(dataframe: DataFrame, spec: TableSpec) -> DataFrame:
+    """The declared columns in their order, the computed ones worked out from the others.
+
+    Raises:
+        CatalogError: a computed column is not an expression over the other columns.
+    """
+    if not spec.columns:
+        return dataframe
+    columns: list[Column] = []
+    for column in spec.columns:
+        if column.computed is None:
+            columns.append(dataframe[_quoted(column.name)])
+            continue
+        try:
+            value = F.expr(_as_spark(column.computed)).alias(column.name)
+            dataframe.select(value)
+        except PySparkException as error:
+            cause = translate(error, column.computed)
+            raise CatalogError(
+                f"computed column `{column.name}` of table `{spec.name}`: {cause.message}",
+                position=cause.position,
+                sql=cause.sql,
+                hint=cause.hint,
+            ) from error
+        columns.append(value)
+    return dataframe.select(*columns)
+
+
+def check_columns(spec: TableSpec) -> None:
+    """Check what can be checked without data: names.
+
+    Raises:
+        CatalogError: a name comes twice, or PARTITIONED BY names no column.
+    """
+    seen: set[str] = set()
+    for column in spec.columns:
+        if column.name.lower() in seen:
+            raise CatalogError(f"table `{spec.name}` has two columns `{column.name}`")
+        seen.add(column.name.lower())
+    for name in spec.partitioned_by:
+        if spec.columns and name.lower() not in seen:
+            meant = nearest(name, [c.name for c in spec.columns])
+            raise CatalogError(
+                f"table `{spec.name}` is partitioned by `{name}`, which is not one of its columns",
+                hint=f"did you mean `{meant}`?" if meant else None,
+            )
+
+
+def proctime_columns(spec: TableSpec) -> frozenset[str]:
+    """The names, in lower case, of the columns declared AS PROCTIME()."""
+    return frozenset(
+        c.name.lower()
+        for c in spec.columns
+        if c.computed is not None and _ONLY_PROCTIME.fullmatch(c.computed.strip())
+    )
+
+
+def _as_spark(expression: str) -> str:
+    """The text with PROCTIME() as Spark has it: the time at which a batch starts."""
+
+    def replaced(found: re.Match[str]) -> str:
+        return "CURRENT_TIMESTAMP(" if found["call"] else found[0]
+
+    return re.sub(
+        f"{_QUOTED.pattern}|(?P<call>{_PROCTIME.pattern})", replaced, expression, flags=re.I
+    )
+
+
+def unsupported_metadata(spec: TableSpec, keys: Sequence[str] = ()) -> SqlwinError | None:
+    """The error for the first metadata column that the connector does not have, or None."""
+    for column in spec.columns:
+        if column.metadata is not None and column.metadata not in keys:
+            meant = nearest(column.metadata, keys)
+            there = f"it has {', '.join(keys)}" if keys else "it has none"
+            return CatalogError(
+                f"connector '{spec.connector}' has no metadata '{column.metadata}' "
+                f"(column `{column.name}` of table `{spec.name}`)",
+                hint=f"did you mean '{meant}'?" if meant else there,
+            )
+    return None
+
+
+def _spelled(data_type: DataType) -> str:
+    """A type as it is written in CREATE TABLE."""
+    if isinstance(data_type, TimestampNTZType):
+        return "TIMESTAMP"
+    if isinstance(data_type, TimestampType):
+        return "TIMESTAMP_LTZ"
+    return data_type.simpleString().upper()
+
+
+def _quoted(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"

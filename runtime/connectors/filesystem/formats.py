@@ -1,0 +1,151 @@
+"""File formats: Flink's names of their options in Spark's words, and Spark's own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from runtime.connectors.options import Option, boolean, one_character, one_of
+from runtime.spec.table import TableSpec
+
+FORMATS = ("parquet", "csv", "json", "orc", "avro", "text")
+# Formats whose files name and type their columns.
+SELF_DESCRIBING = ("parquet", "orc", "avro")
+
+_SUFFIXES = {
+    ".parquet": "parquet",
+    ".pq": "parquet",
+    ".csv": "csv",
+    ".json": "json",
+    ".jsonl": "json",
+    ".ndjson": "json",
+    ".orc": "orc",
+    ".avro": "avro",
+    ".txt": "text",
+}
+_COMPRESSIONS = (".gz", ".bz2", ".zst", ".snappy", ".lz4", ".deflate")
+
+FLINK_OPTIONS: Mapping[str, Mapping[str, Option]] = {
+    "csv": {
+        "csv.field-delimiter": Option(),
+        "csv.quote-character": Option(one_character),
+        "csv.disable-quote-character": Option(boolean),
+        "csv.escape-character": Option(one_character),
+        "csv.null-literal": Option(),
+        "csv.ignore-parse-errors": Option(boolean),
+        "csv.allow-comments": Option(boolean),
+    },
+    "json": {
+        "json.ignore-parse-errors": Option(boolean),
+        # A field that a line lacks is NULL; it cannot be made an error.
+        "json.fail-on-missing-field": Option(one_of("false")),
+        "json.timestamp-format.standard": Option(one_of("sql", "iso-8601")),
+        "json.encode.ignore-null-fields": Option(boolean),
+    },
+}
+_EVERY_FORMAT = (
+    "basePath compression ignoreCorruptFiles ignoreMissingFiles maxRecordsPerFile modifiedAfter "
+    "modifiedBefore partitionOverwriteMode pathGlobFilter recursiveFileLookup"
+)
+_TEXTUAL = "dateFormat encoding lineSep locale timestampFormat timestampNTZFormat timeZone"
+SPARK_OPTIONS: Mapping[str, tuple[str, ...]] = {
+    name: tuple(f"{_EVERY_FORMAT} {own}".split())
+    for name, own in {
+        "parquet": "mergeSchema datetimeRebaseMode int96RebaseMode parquet.block.size "
+        "parquet.page.size parquet.bloom.filter.enabled parquet.enable.dictionary",
+        "orc": "mergeSchema orc.compress orc.stripe.size orc.bloom.filter.columns",
+        "avro": "mergeSchema avroSchema avroSchemaUrl datetimeRebaseMode ignoreExtension mode "
+        "positionalFieldMatching recordName recordNamespace",
+        "text": "encoding lineSep wholetext",
+        "csv": _TEXTUAL + " charToEscapeQuoteEscaping columnNameOfCorruptRecord comment delimiter "
+        "emptyValue enforceSchema escape escapeQuotes extension header ignoreLeadingWhiteSpace "
+        "ignoreTrailingWhiteSpace inferSchema maxCharsPerColumn maxColumns mode multiLine nanValue "
+        "negativeInf nullValue positiveInf preferDate quote quoteAll samplingRatio sep charset "
+        "unescapedQuoteHandling",
+        "json": _TEXTUAL + " allowBackslashEscapingAnyCharacter allowComments "
+        "allowNonNumericNumbers allowNumericLeadingZeros allowSingleQuotes "
+        "allowUnquotedControlChars allowUnquotedFieldNames columnNameOfCorruptRecord "
+        "dropFieldIfAllNull ignoreNullFields mode multiLine prefersDecimal primitivesAsString "
+        "samplingRatio charset",
+    }.items()
+}
+
+
+def format_of(options: Mapping[str, str]) -> str | None:
+    """The format of a table: what it says, or what the path's suffix says, or None."""
+    if "format" in options:
+        return options["format"].lower()
+    path = options.get("path", "").lower().rstrip("/")
+    for suffix in _COMPRESSIONS:
+        path = path.removesuffix(suffix)
+    return next((name for suffix, name in _SUFFIXES.items() if path.endswith(suffix)), None)
+
+
+def format_option_names(file_format: str) -> list[str]:
+    """Spark's options for `file_format`, bare and with the format's name in front."""
+    bare = SPARK_OPTIONS[file_format]
+    return [*bare, *(f"{file_format}.{name}" for name in bare)]
+
+
+def spark_options(spec: TableSpec, file_format: str) -> dict[str, str]:
+    """The options of Spark's reader and writer that say what the options of `spec` say.
+
+    Where nothing is said: CSV has no header, doubles its quotes (RFC 4180, as Flink), and a record
+    that does not fit the columns is an error; Spark alone would read NULL in its place.
+    """
+    known = {name.lower(): name for name in SPARK_OPTIONS[file_format]}
+    said: dict[str, str] = {}
+    flink: dict[str, str] = {}
+    for name, value in spec.options:
+        folded = name.lower()
+        if folded in FLINK_OPTIONS.get(file_format, {}):
+            flink[folded] = value
+        elif (bare := folded.removeprefix(f"{file_format}.")) in known:
+            said[known[bare]] = value
+        elif folded in known:
+            said[known[folded]] = value
+    defaults: dict[str, str] = {}
+    if file_format in ("csv", "json"):
+        ignores = flink.get(f"{file_format}.ignore-parse-errors", "false").lower() == "true"
+        defaults["mode"] = "PERMISSIVE" if ignores else "FAILFAST"
+    if file_format == "csv":
+        defaults |= {"escape": '"', **_csv_options(flink)}
+    if file_format == "json":
+        defaults |= _json_options(flink)
+    return {**defaults, **said}
+
+
+def _csv_options(flink: Mapping[str, str]) -> dict[str, str]:
+    renamed = {
+        "csv.quote-character": "quote",
+        "csv.escape-character": "escape",
+        "csv.null-literal": "nullValue",
+    }
+    options = {renamed[name]: value for name, value in flink.items() if name in renamed}
+    if (delimiter := flink.get("csv.field-delimiter")) is not None:
+        # SQL has no escapes in strings: Flink reads these two characters as a tab, too.
+        options["sep"] = "\t" if delimiter == "\\t" else delimiter
+    if flink.get("csv.disable-quote-character", "false").lower() == "true":
+        options["quote"] = ""
+    if flink.get("csv.allow-comments", "false").lower() == "true":
+        options["comment"] = "#"
+    return options
+
+
+def _json_options(flink: Mapping[str, str]) -> dict[str, str]:
+    options: dict[str, str] = {}
+    if "json.encode.ignore-null-fields" in flink:
+        options["ignoreNullFields"] = flink["json.encode.ignore-null-fields"]
+    return options
+
+
+def written_timestamps(spec: TableSpec, file_format: str) -> dict[str, str]:
+    """How timestamps are written as text; either spelling is read without being told.
+
+    Spark alone would cut them off after the millisecond.
+    """
+    if file_format not in ("csv", "json"):
+        return {}
+    standards = [v for name, v in spec.options if name.lower() == "json.timestamp-format.standard"]
+    between = "'T'" if standards and standards[0].lower() == "iso-8601" else " "
+    pattern = f"yyyy-MM-dd{between}HH:mm:ss[.SSSSSS]"
+    return {"timestampFormat": f"{pattern}XXX", "timestampNTZFormat": pattern}

@@ -1,0 +1,177 @@
+"""Files as a stream: those that are there, and with `source.monitor-interval` those that come.
+
+A file is read once, when it has appeared in whole: whoever writes files for a stream writes them
+under another name, or in another directory, and then moves them in.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
+
+from runtime.connectors.columns import declared_schema, physical_columns
+from runtime.connectors.filesystem.formats import SELF_DESCRIBING, format_of, spark_options
+from runtime.connectors.filesystem.nanoseconds import has_nanoseconds
+from runtime.connectors.filesystem.paths import (
+    data_files,
+    is_glob,
+    local_path,
+    missing_path,
+    path_for_spark,
+)
+from runtime.connectors.filesystem.read import (
+    brought_columns,
+    column_of,
+    explained,
+    file_path,
+    schema_to_read,
+    with_partition_types,
+    without_broken_lines,
+)
+from runtime.connectors.options import duration_us, option_values
+from runtime.errors import CatalogError, SqlwinError
+from runtime.spec.table import TableSpec
+
+# Options of Spark's file source for streams, by their names here
+STREAM_OPTIONS = {
+    "max-files-per-trigger": "maxFilesPerTrigger",
+    "max-bytes-per-trigger": "maxBytesPerTrigger",
+    "latest-first": "latestFirst",
+    "max-file-age": "maxFileAge",
+    "file-name-only": "fileNameOnly",
+    "clean-source": "cleanSource",
+    "source-archive-dir": "sourceArchiveDir",
+}
+
+# Of these the path alone is read
+_FILES_DDL = "path string, modificationTime timestamp, length bigint, content binary"
+
+
+def is_unbounded(spec: TableSpec) -> bool:
+    """Whether the directory is watched for new files."""
+    return "source.monitor-interval" in option_values(spec)
+
+
+def monitor_interval_us(spec: TableSpec) -> int | None:
+    """How often the directory is looked at, in microseconds; None: not again."""
+    text = option_values(spec).get("source.monitor-interval")
+    return None if text is None else duration_us(text)
+
+
+def stream_options(spec: TableSpec) -> dict[str, str]:
+    """The options of `spec` that are about streams, as Spark's file source has them."""
+    values = option_values(spec)
+    options: dict[str, str] = {}
+    for ours, sparks in STREAM_OPTIONS.items():
+        value = values.get(ours, values.get(sparks.lower()))
+        if value is not None:
+            options[sparks] = value
+    return options
+
+
+def stream(spark: SparkSession, spec: TableSpec) -> DataFrame:
+    """The files of `spec` as a stream, with its physical and metadata columns, or all they have.
+
+    Raises:
+        ExecutionError: the path is not there.
+        CatalogError: the files' columns are not those declared, or there is no file to take them
+            from.
+        SetupError: the package for Avro is missing.
+    """
+    values = option_values(spec)
+    file_format = format_of(values)
+    assert file_format is not None, "validate() has seen to it"
+    options = spark_options(spec, file_format)
+    local = local_path(spark, values["path"])
+    if local is not None and not is_glob(local) and not os.path.exists(local):
+        raise missing_path(local)
+    path = _directory_or_glob(local) if local is not None else values["path"]
+    origin = local or values["path"]
+    files = data_files(local) if local is not None else None
+    if file_format == "parquet" and files and has_nanoseconds(files[0]):
+        raise CatalogError(
+            f"table `{spec.name}`: {files[0]} has times in nanoseconds, which streams do not read",
+            hint="SET 'execution.runtime-mode' = 'batch', or write the files in microseconds",
+        )
+    try:
+        schema = _schema(spark, spec, file_format, options, path, is_empty=files == [])
+        reader: Any = spark.readStream.format(file_format)
+        reader = reader.options(**options, **stream_options(spec))
+        if file_format == "json" and options.get("mode") == "PERMISSIVE" and spec.columns:
+            dataframe = without_broken_lines(reader, spec, schema, path)
+        else:
+            dataframe = reader.schema(schema).load(path)
+    except SqlwinError:
+        raise
+    except Exception as error:
+        raise explained(error, spec, origin) from error
+    if (regex := values.get("source.path.regex-pattern")) is not None:
+        # As in Flink, the pattern is for the whole absolute path.
+        name = F.regexp_replace(file_path(dataframe), "^file:/+", "/")
+        dataframe = dataframe.filter(name.rlike(f"^(?:{regex})$"))
+    if not spec.columns:
+        return dataframe
+    return dataframe.select(*(column_of(dataframe, spec, c, origin) for c in brought_columns(spec)))
+
+
+def stream_paths(spark: SparkSession, spec: TableSpec) -> DataFrame:
+    """The paths of the files that `stream` reads, in the column `path`, each when it has come.
+
+    Spark keeps of such a stream what it keeps of one of rows, so that either can go on from where
+    the other has stopped.
+
+    Args:
+        spark: the session.
+        spec: a table whose path is on a local file system.
+    """
+    values = option_values(spec)
+    local = local_path(spark, values["path"])
+    assert local is not None, "other paths are read by Spark"
+    reader: Any = spark.readStream.format("binaryFile").schema(_FILES_DDL)
+    files = reader.options(**stream_options(spec)).load(_directory_or_glob(local))
+    path = F.regexp_replace("path", "^file:/+", "/")
+    found: DataFrame = files.select(path.alias("path"))
+    if (regex := values.get("source.path.regex-pattern")) is not None:
+        return found.filter(F.col("path").rlike(f"^(?:{regex})$"))
+    return found
+
+
+def _directory_or_glob(path: str) -> str:
+    """A local path as a stream takes it: it watches directories, and files that match a glob."""
+    plain = path_for_spark(path)
+    if not os.path.isfile(path):
+        return plain
+    directory, name = os.path.split(plain)
+    first = next((i for i, c in enumerate(name) if c.isalnum()), None)
+    if first is None:
+        return plain
+    return f"{directory}/{name[:first]}[{name[first]}]{name[first + 1 :]}"
+
+
+def _schema(
+    spark: SparkSession,
+    spec: TableSpec,
+    file_format: str,
+    options: dict[str, str],
+    path: str,
+    is_empty: bool,
+) -> StructType:
+    """The schema that files are read with: of those that are there, else what is declared."""
+    declared = declared_schema(spec, physical_columns(spec))
+    if is_empty:
+        if spec.columns:
+            return declared
+        raise CatalogError(
+            f"table `{spec.name}`: {path} holds no file to take the columns from",
+            hint="declare the columns in CREATE TABLE",
+        )
+    reader = spark.read.format(file_format).options(**options)
+    if not spec.columns:
+        return reader.load(path).schema
+    if file_format in SELF_DESCRIBING:
+        return with_partition_types(reader, spec, [path]).schema
+    return schema_to_read(spark, spec, file_format, options, [path])

@@ -1,0 +1,206 @@
+"""The connector 'datagen': made-up rows, as in Flink, and the same ones again for the same seed.
+
+Every value is a function of (seed, column, row number), worked out by Spark's own expressions: so
+neither the number of partitions nor the order in which they run changes a row.
+
+Options: `number-of-rows` (without it, and without a sequence, rows have no end); `rows-per-second`
+(how fast rows without end come, 10000 unless told; no bound on a finite run); `rows-per-batch` (how
+many of a finite table make a micro-batch); `seed`; and for a field f: `fields.f.kind` (random,
+sequence), `.min`, `.max` (numbers; also dates and timestamps), `.length` (strings, bytes, arrays),
+`.var-len`, `.start`, `.end` (of a sequence; for timestamps the first and the last row's),
+`.max-past` (dates and timestamps: how far before now), `.null-rate`. Fields of a row are
+`fields.f.x`, elements of an array `fields.f.element`.
+"""
+
+from __future__ import annotations
+
+import secrets
+import time
+import zlib
+from collections.abc import Iterator
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import ArrayType, DataType, StructType
+
+from runtime.connectors.columns import (
+    check_columns,
+    declared_type,
+    physical_columns,
+    unsupported_metadata,
+)
+from runtime.connectors.generated.generators import Field, Rows, expression, sequence_length
+from runtime.connectors.generated.row_numbers import Pace, row_numbers
+from runtime.connectors.options import (
+    Option,
+    bad_option,
+    boolean,
+    check_options,
+    duration,
+    fraction,
+    one_of,
+    option_values,
+    unknown_option,
+    whole_number,
+)
+from runtime.errors import CatalogError, nearest
+from runtime.spec.table import TableSpec
+
+# As in Flink
+_ROWS_PER_SECOND = "10000"
+_ROWS_PER_BATCH = "100000"
+_OPTIONS = {
+    "number-of-rows": Option(whole_number(0)),
+    "rows-per-second": Option(whole_number(1)),
+    "rows-per-batch": Option(whole_number(1)),
+    "seed": Option(whole_number(-(2**63))),
+    "scan.parallelism": Option(whole_number(1)),
+}
+_FIELD_OPTIONS = {
+    "kind": Option(one_of("random", "sequence")),
+    "min": Option(),
+    "max": Option(),
+    "length": Option(whole_number(1, 2**31 - 1)),
+    "var-len": Option(boolean),
+    "start": Option(),
+    "end": Option(),
+    "max-past": Option(duration),
+    "null-rate": Option(fraction),
+}
+
+
+def validate(spec: TableSpec) -> None:
+    """Check the options and columns of a datagen table, as far as that goes without Spark.
+
+    Raises:
+        CatalogError: an option or a column is wrong.
+    """
+    physical = physical_columns(spec)
+    if not physical:
+        raise CatalogError(
+            f"table `{spec.name}` (connector 'datagen') needs columns",
+            hint=f"CREATE TABLE {spec.name} (id BIGINT, ...) WITH ('connector' = 'datagen', ...)",
+        )
+    check_columns(spec)
+    if error := unsupported_metadata(spec):
+        raise error
+    known = dict(_OPTIONS)
+    columns = {column.name.lower(): column.name for column in physical}
+    for name, _ in spec.options:
+        if not name.lower().startswith("fields."):
+            continue
+        parts = name.split(".")
+        column, attribute = parts[1], parts[-1].lower()
+        if len(parts) < 3 or attribute not in _FIELD_OPTIONS:
+            raise unknown_option(spec, name, [f"fields.{column}.{key}" for key in _FIELD_OPTIONS])
+        if column.lower() not in columns:
+            meant = nearest(column, columns.values())
+            raise bad_option(
+                spec,
+                f"option '{name}' is for a column `{column}`, which the table does not have",
+                f"did you mean 'fields.{meant}.{attribute}'?" if meant else None,
+            )
+        known[name] = _FIELD_OPTIONS[attribute]
+    check_options(spec, known)
+
+
+def is_unbounded(spec: TableSpec) -> bool:
+    """Whether the rows have no end: their number is not given, and no sequence ends."""
+    values = option_values(spec)
+    return "number-of-rows" not in values and not any(
+        name.startswith("fields.") and name.endswith(".kind") and value.lower() == "sequence"
+        for name, value in values.items()
+    )
+
+
+def read(spark: SparkSession, spec: TableSpec) -> DataFrame:
+    """The rows, with the physical columns of `spec`.
+
+    Raises:
+        CatalogError: an option does not fit the type of its column.
+    """
+    values = option_values(spec)
+    fields = _fields(spec)
+    n_rows = _length(fields)
+    if n_rows is None:
+        raise bad_option(
+            spec,
+            "option 'number-of-rows' is missing: rows without end need a streaming run",
+            "WITH (..., 'number-of-rows' = '1000') makes a finite table; "
+            "SET 'execution.runtime-mode' = 'automatic' lets it stream",
+        )
+    rows = Rows(n_rows, _seed(values), now=f"{time.time_ns() // 1_000_000 * 1_000}L")
+    parallelism = values.get("scan.parallelism")
+    numbers = spark.range(0, n_rows, 1, int(parallelism) if parallelism else None)
+    return _made(numbers, fields, rows)
+
+
+def stream(spark: SparkSession, spec: TableSpec) -> DataFrame:
+    """The rows as a stream: so many a second if they have no end, else so many a micro-batch.
+
+    Raises:
+        CatalogError: an option does not fit the type of its column.
+    """
+    values = option_values(spec)
+    fields = _fields(spec)
+    n_rows = _length(fields)
+    per_second = int(values.get("rows-per-second", _ROWS_PER_SECOND))
+    pace = Pace(
+        per_second=per_second if n_rows is None else None,
+        per_batch=int(values.get("rows-per-batch", _ROWS_PER_BATCH)),
+        n_rows=n_rows,
+    )
+    parallelism = values.get("scan.parallelism")
+    numbers = row_numbers(spark, pace, int(parallelism) if parallelism else None)
+    # A stream that is started again makes the same rows, also where no seed is given.
+    seed = _seed(values) if "seed" in values else zlib.crc32(repr(spec).encode())
+    return _made(numbers, fields, Rows(n_rows, seed, now="at_us"))
+
+
+def _fields(spec: TableSpec) -> list[Field]:
+    values = option_values(spec)
+    fields = [
+        Field(spec, (column.name,), declared_type(spec, column), values)
+        for column in physical_columns(spec)
+    ]
+    _check_field_options(fields, values)
+    return fields
+
+
+def _length(fields: list[Field]) -> int | None:
+    """How many rows there are: what is said, or what the shortest sequence has."""
+    lengths = [length for field in fields if (length := sequence_length(field)) is not None]
+    if (said := fields[0].options.get("number-of-rows")) is not None:
+        lengths.append(int(said))
+    return min(lengths, default=None)
+
+
+def _seed(values: dict[str, str]) -> int:
+    return int(values["seed"]) if "seed" in values else secrets.randbits(63)
+
+
+def _made(numbers: DataFrame, fields: list[Field], rows: Rows) -> DataFrame:
+    return numbers.selectExpr(
+        *(f"{expression(field, rows)} AS `{field.path[0].replace('`', '``')}`" for field in fields)
+    )
+
+
+def _check_field_options(fields: list[Field], values: dict[str, str]) -> None:
+    """Options of nested fields must name fields that are there."""
+    known = {prefix for field in fields for prefix in _prefixes(field)}
+    for name in values:
+        prefix = name.rpartition(".")[0]
+        if name.startswith("fields.") and prefix not in known:
+            raise unknown_option(
+                fields[0].spec, name, [f"{p}.{name.rpartition('.')[2]}" for p in sorted(known)]
+            )
+
+
+def _prefixes(field: Field) -> Iterator[str]:
+    yield field.prefix
+    below: list[tuple[str, DataType]] = []
+    if isinstance(field.type, ArrayType):
+        below = [("element", field.type.elementType)]
+    elif isinstance(field.type, StructType):
+        below = [(f.name, f.dataType) for f in field.type.fields]
+    for name, data_type in below:
+        yield from _prefixes(field.child(name, data_type))

@@ -1,0 +1,408 @@
+"""Spark SQL expressions over a row number `id` that give a value to each row, for one type each."""
+
+from __future__ import annotations
+
+import datetime as dt
+import math
+from dataclasses import dataclass, replace
+from decimal import Decimal, InvalidOperation
+
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    BooleanType,
+    ByteType,
+    DataType,
+    DateType,
+    DecimalType,
+    DoubleType,
+    FloatType,
+    IntegerType,
+    LongType,
+    ShortType,
+    StringType,
+    StructType,
+    TimestampNTZType,
+    TimestampType,
+)
+
+from runtime.connectors.options import bad_option, duration_us
+from runtime.errors import CatalogError
+from runtime.spec.table import TableSpec
+
+_INTEGERS: dict[type[DataType], int] = {ByteType: 8, ShortType: 16, IntegerType: 32, LongType: 64}
+_LARGEST: dict[type[DataType], float] = {
+    FloatType: 3.4028234663852886e38,
+    DoubleType: 1.7976931348623157e308,
+}
+_STRING_LENGTH = 100
+_ARRAY_LENGTH = 3
+# Longer strings are put together by a function over an array, shorter ones by plain concat.
+_CHUNK = 16
+_MOST_CHUNKS = 64
+_EPOCH = dt.datetime(1970, 1, 1)  # noqa: DTZ001  # wall-clock arithmetic
+_DAY_US = 86_400_000_000
+
+
+@dataclass(frozen=True)
+class Rows:
+    """What all fields of one table share.
+
+    Attributes:
+        n_rows: how many rows there are; None: no end.
+        seed: what random values start from.
+        now: SQL for the microseconds since 1970 (UTC) that `max-past` counts back from.
+    """
+
+    n_rows: int | None
+    seed: int
+    now: str
+
+
+@dataclass(frozen=True)
+class Field:
+    """A field to be made: its place in the table, its type, and the options of the table.
+
+    `salt` is SQL text that tells the elements of an array apart.
+    """
+
+    spec: TableSpec
+    path: tuple[str, ...]
+    type: DataType
+    options: dict[str, str]
+    salt: str = ""
+
+    @property
+    def prefix(self) -> str:
+        """How the names of its options start."""
+        return ".".join(("fields", *self.path)).lower()
+
+    @property
+    def is_sequence(self) -> bool:
+        """Whether it counts up instead of being random."""
+        return (self.get("kind") or "random").lower() == "sequence"
+
+    def get(self, name: str) -> str | None:
+        """The value of one of its options."""
+        return self.options.get(f"{self.prefix}.{name}")
+
+    def child(self, name: str, data_type: DataType) -> Field:
+        """A field of this row, or the element of this array."""
+        return replace(self, path=(*self.path, name), type=data_type)
+
+    def wrong(self, name: str, wanted: str) -> CatalogError:
+        """The error for an option whose value does not fit the field's type."""
+        return bad_option(
+            self.spec,
+            f"option '{self.prefix}.{name}' is '{self.get(name)}'",
+            f"for {self.type.simpleString().upper()} it must be {wanted}",
+        )
+
+    def random(self, rows: Rows, purpose: str = "") -> str:
+        """SQL for a random BIGINT that depends on seed, field, row and purpose alone."""
+        name = "\\0".join((*self.path, purpose)).replace("\\", "\\\\").replace("'", "\\'")
+        more = f", {self.salt}" if self.salt else ""
+        # Two rounds: one alone leaves patterns between neighbouring rows.
+        return f"xxhash64(xxhash64('{name}', {rows.seed}L, id{more}), id)"
+
+
+def expression(field: Field, rows: Rows) -> str:
+    """SQL over the row number `id` for the values of `field`.
+
+    Raises:
+        CatalogError: its options do not fit its type, or the type cannot be made.
+    """
+    made = _sequence(field, rows) if field.is_sequence else _random(field, rows)
+    rate = float(field.get("null-rate") or 0)
+    if rate > 0:
+        made = f"IF({_unit(field.random(rows, 'null'))} < {rate!r}D, NULL, {made})"
+    return f"CAST({made} AS {field.type.simpleString()})"
+
+
+def sequence_length(field: Field) -> int | None:
+    """How many values the sequence of `field` has; None if it is none, or stretches to fit.
+
+    Raises:
+        CatalogError: start and end are missing, no numbers, or the wrong way round.
+    """
+    if not field.is_sequence:
+        return None
+    if isinstance(field.type, (TimestampType, TimestampNTZType)):
+        return None
+    start, end = _sequence_bounds(field)
+    return end - start + 1
+
+
+def _sequence_bounds(field: Field) -> tuple[int, int]:
+    bounds: list[int] = []
+    for name in ("start", "end"):
+        text = field.get(name)
+        if text is None:
+            raise bad_option(field.spec, f"option '{field.prefix}.{name}' is missing")
+        try:
+            bounds.append(int(text))
+        except ValueError:
+            raise field.wrong(name, "a whole number") from None
+    if bounds[0] > bounds[1]:
+        raise field.wrong("end", f"at least the start, {bounds[0]}")
+    return bounds[0], bounds[1]
+
+
+def _sequence(field: Field, rows: Rows) -> str:
+    if isinstance(field.type, (TimestampType, TimestampNTZType)):
+        start, end = _timestamp(field, "start"), _timestamp(field, "end")
+        if start is None or end is None:
+            missing = "start" if start is None else "end"
+            raise bad_option(field.spec, f"option '{field.prefix}.{missing}' is missing")
+        if start > end:
+            raise field.wrong("end", "at least the start")
+        if rows.n_rows is None:
+            raise bad_option(
+                field.spec,
+                f"option '{field.prefix}.kind' is 'sequence', which has no last row to stretch to",
+                "give 'number-of-rows', or compute the time from a sequence of numbers",
+            )
+        # Evenly from the first row to the last; in DECIMAL, for the product may not fit a BIGINT.
+        steps = max(1, rows.n_rows - 1)
+        offset = f"CAST(CAST(id AS DECIMAL(19,0)) * {end - start} DIV {steps} AS BIGINT)"
+        return _at(field, f"({start}L + {offset})")
+    numeric = {*_INTEGERS, FloatType, DoubleType, DecimalType, StringType}
+    if type(field.type) not in numeric:
+        raise bad_option(
+            field.spec,
+            f"option '{field.prefix}.kind' is 'sequence'",
+            f"{field.type.simpleString().upper()} can only be random",
+        )
+    start, end = _sequence_bounds(field)
+    bits = _INTEGERS.get(type(field.type), 64)
+    for name, value in (("start", start), ("end", end)):
+        if not -(2 ** (bits - 1)) <= value < 2 ** (bits - 1):
+            raise field.wrong(name, f"a number that fits {field.type.simpleString().upper()}")
+    return f"({start}L + id)"
+
+
+def _random(field: Field, rows: Rows) -> str:
+    made: str
+    match field.type:
+        case BooleanType():
+            made = f"({field.random(rows)} & 1L) = 1L"
+        case ByteType() | ShortType() | IntegerType() | LongType():
+            made = _random_integer(field, rows)
+        case FloatType() | DoubleType():
+            made = _random_double(field, rows)
+        case DecimalType():
+            made = _random_decimal(field, rows)
+        case StringType():
+            made = _random_text(field, rows)
+        case BinaryType():
+            made = _random_binary(field, rows)
+        case DateType() | TimestampType() | TimestampNTZType():
+            made = _random_time(field, rows)
+        case ArrayType():
+            made = _random_array(field, rows)
+        case StructType():
+            parts = [
+                f"'{f.name}', {expression(field.child(f.name, f.dataType), rows)}"
+                for f in field.type.fields
+            ]
+            made = f"named_struct({', '.join(parts)})"
+        case _:
+            raise CatalogError(
+                f"connector 'datagen' cannot make a {field.type.simpleString().upper()} "
+                f"(column `{'.'.join(field.path)}` of table `{field.spec.name}`)",
+                hint="make its parts, and put them together in a computed column",
+            )
+    return made
+
+
+def _unit(bits: str) -> str:
+    """SQL for a double in [0, 1) from a random BIGINT: its upper 53 bits."""
+    return f"(shiftrightunsigned({bits}, 11) * {2.0**-53!r}D)"
+
+
+def _between(field: Field, rows: Rows, least: int, most: int, purpose: str = "") -> str:
+    """SQL for a random whole number from `least` to `most`, a BIGINT."""
+    n_values = most - least + 1
+    bits = field.random(rows, purpose)
+    # Written as an expression: the literal of the smallest BIGINT does not parse.
+    lowest = f"{least}L" if least > -(2**63) else "(-9223372036854775807L - 1L)"
+    if n_values == 2**64:
+        return bits
+    if n_values < 2**63:
+        return f"({lowest} + pmod({bits}, {n_values}L))"
+    wide = f"pmod(CAST({bits} AS DECIMAL(38,0)), CAST('{n_values}' AS DECIMAL(38,0)))"
+    return f"CAST(CAST('{least}' AS DECIMAL(38,0)) + {wide} AS BIGINT)"
+
+
+def _random_integer(field: Field, rows: Rows) -> str:
+    bits = _INTEGERS[type(field.type)]
+    lowest, highest = -(2 ** (bits - 1)), 2 ** (bits - 1) - 1
+    bounds: list[int] = []
+    for name, default in (("min", lowest), ("max", highest)):
+        text = field.get(name)
+        try:
+            value = default if text is None else int(text)
+        except ValueError:
+            raise field.wrong(name, "a whole number") from None
+        if not lowest <= value <= highest:
+            raise field.wrong(name, f"from {lowest} to {highest}")
+        bounds.append(value)
+    _in_order(field, *bounds)
+    return _between(field, rows, bounds[0], bounds[1])
+
+
+def _random_double(field: Field, rows: Rows) -> str:
+    largest = _LARGEST[type(field.type)]
+    bounds: list[float] = []
+    for name, default in (("min", -largest), ("max", largest)):
+        text = field.get(name)
+        try:
+            value = default if text is None else float(text)
+        except ValueError:
+            raise field.wrong(name, "a number") from None
+        if not math.isfinite(value) or abs(value) > largest:
+            raise field.wrong(name, "a finite number")
+        bounds.append(value)
+    _in_order(field, *bounds)
+    unit = _unit(field.random(rows))
+    # Not min + unit * (max - min): the difference may be infinite.
+    return f"({bounds[0]!r}D * (1D - {unit}) + {bounds[1]!r}D * {unit})"
+
+
+def _random_decimal(field: Field, rows: Rows) -> str:
+    assert isinstance(field.type, DecimalType)
+    scale, most = field.type.scale, 10**field.type.precision - 1
+    bounds: list[int] = []
+    for name, default in (("min", -most), ("max", most)):
+        text = field.get(name)
+        try:
+            value = (
+                default if text is None else int(Decimal(text).scaleb(scale).to_integral_value())
+            )
+        except (InvalidOperation, ValueError, OverflowError):
+            raise field.wrong(name, "a number") from None
+        if abs(value) > most:
+            raise field.wrong(name, f"a number that fits {field.type.simpleString().upper()}")
+        bounds.append(value)
+    _in_order(field, *bounds)
+    unscaled = _wide_between(field, rows, *bounds)
+    # Through text: a product with 10^-scale would be rounded to 38 digits.
+    return f"CAST(concat(CAST({unscaled} AS STRING), 'E-{scale}') AS {field.type.simpleString()})"
+
+
+def _wide_between(field: Field, rows: Rows, least: int, most: int) -> str:
+    """SQL for a random whole number of up to 38 digits."""
+    if -(2**63) <= least and most < 2**63:
+        return _between(field, rows, least, most)
+    if most - least >= 10**38:
+        # The distance from the least does not fit a DECIMAL: either side of zero by itself.
+        negative = f"{_unit(field.random(rows, 'sign'))} < {-least / (most - least)!r}D"
+        sides = (_wide_between(field, rows, least, -1), _wide_between(field, rows, 0, most))
+        return f"IF({negative}, {sides[0]}, {sides[1]})"
+    # In two digits to the base 10^18; the lower one is short where the upper one is the highest.
+    base = 10**18
+    high, low = divmod(most - least, base)
+    upper = (
+        f"pmod(CAST({field.random(rows)} AS DECIMAL(38,0)), CAST('{high + 1}' AS DECIMAL(38,0)))"
+    )
+    bits = field.random(rows, "low")
+    at_highest = f"{upper} = CAST('{high}' AS DECIMAL(38,0))"
+    lower = f"IF({at_highest}, pmod({bits}, {low + 1}L), pmod({bits}, {base}L))"
+    wide = f"CAST({upper} AS DECIMAL(20,0)) * CAST('{base}' AS DECIMAL(19,0))"
+    total = f"CAST({wide} AS DECIMAL(38,0)) + CAST({lower} AS DECIMAL(19,0))"
+    return (
+        f"CAST(CAST('{least}' AS DECIMAL(38,0)) + CAST({total} AS DECIMAL(38,0)) AS DECIMAL(38,0))"
+    )
+
+
+def _random_text(field: Field, rows: Rows) -> str:
+    """Random hexadecimal digits, as in Flink."""
+    length = int(field.get("length") or _STRING_LENGTH)
+    return _hexadecimal(field, rows, length, _length(field, rows, length))
+
+
+def _random_binary(field: Field, rows: Rows) -> str:
+    length = int(field.get("length") or _STRING_LENGTH)
+    return (
+        f"unhex({_hexadecimal(field, rows, 2 * length, f'2 * ({_length(field, rows, length)})')})"
+    )
+
+
+def _hexadecimal(field: Field, rows: Rows, most: int, length: str) -> str:
+    n_chunks = -(-most // _CHUNK)
+    if n_chunks <= _MOST_CHUNKS:
+        chunks = [_chunk(field.random(rows, f"chunk{number}")) for number in range(n_chunks)]
+        return f"substr(concat({', '.join(chunks)}), 1, {length})"
+    each = _chunk(f"xxhash64({field.random(rows)}, chunk)")
+    all_chunks = f"transform(sequence(1, {n_chunks}), chunk -> {each})"
+    return f"substr(concat_ws('', {all_chunks}), 1, {length})"
+
+
+def _chunk(bits: str) -> str:
+    return f"lower(lpad(hex({bits}), {_CHUNK}, '0'))"
+
+
+def _length(field: Field, rows: Rows, most: int) -> str:
+    if (field.get("var-len") or "false").lower() == "true":
+        return f"CAST({_between(field, rows, 1, most, 'length')} AS INT)"
+    return str(most)
+
+
+def _random_array(field: Field, rows: Rows) -> str:
+    assert isinstance(field.type, ArrayType)
+    most = int(field.get("length") or _ARRAY_LENGTH)
+    # One variable a level: an array within an array must not hide the outer position.
+    index = f"i{len(field.path)}"
+    salt = f"{field.salt}, {index}" if field.salt else index
+    element = replace(field.child("element", field.type.elementType), salt=salt)
+    length = _length(field, rows, most)
+    return f"transform(sequence(1, {length}), {index} -> {expression(element, rows)})"
+
+
+def _random_time(field: Field, rows: Rows) -> str:
+    least, most = _timestamp(field, "min"), _timestamp(field, "max")
+    past = duration_us(field.get("max-past") or "0")
+    assert past is not None, "validate() has seen to it"
+    if field.get("max-past") is not None and (least is not None or most is not None):
+        raise field.wrong("max-past", "left out where min and max are given")
+    if least is None and most is None:
+        # Now is an instant; a TIMESTAMP without zone shows it on the session's clock.
+        now = f"timestamp_micros({rows.now} - {_between(field, rows, 0, past)})"
+        return now if isinstance(field.type, TimestampType) else f"CAST({now} AS TIMESTAMP_NTZ)"
+    if least is None or most is None:
+        missing = "min" if least is None else "max"
+        raise bad_option(field.spec, f"option '{field.prefix}.{missing}' is missing")
+    _in_order(field, least, most)
+    if isinstance(field.type, DateType):
+        days = _between(field, rows, least // _DAY_US, most // _DAY_US)
+        return f"date_from_unix_date(CAST({days} AS INT))"
+    return _at(field, _between(field, rows, least, most))
+
+
+def _at(field: Field, micros: str) -> str:
+    """SQL for the timestamp of microseconds on the field's own clock, whatever the session's."""
+    wall = f"(TIMESTAMP_NTZ'1970-01-01 00:00:00' + {micros} * INTERVAL '0.000001' SECOND)"
+    if isinstance(field.type, TimestampType):
+        return f"timestamp_micros({micros})"
+    return wall
+
+
+def _timestamp(field: Field, name: str) -> int | None:
+    """An option as microseconds since 1970: wall clock, or UTC for a TIMESTAMP_LTZ."""
+    text = field.get(name)
+    if text is None:
+        return None
+    try:
+        found = dt.datetime.fromisoformat(text.strip())
+    except ValueError:
+        raise field.wrong(name, "a timestamp such as '2024-01-01 00:00:00'") from None
+    if found.tzinfo is not None:
+        if not isinstance(field.type, TimestampType):
+            raise field.wrong(name, "a timestamp without a zone")
+        found = found.astimezone(dt.UTC).replace(tzinfo=None)
+    return (found - _EPOCH) // dt.timedelta(microseconds=1)
+
+
+def _in_order(field: Field, least: float, most: float) -> None:
+    if least > most:
+        raise field.wrong("max", f"at least the min, {field.get('min')}")

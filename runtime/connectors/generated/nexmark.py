@@ -1,0 +1,234 @@
+"""The connector 'nexmark': the benchmark's persons, auctions and bids, made by event number.
+
+Columns, any of them and in any order: `event_type` (0 person, 1 auction, 2 bid), and rows `person`,
+`auction`, `bid`, of which the one that the event is about is not NULL; of a row's fields only those
+declared are made. Without declared columns the table has all of them.
+
+Options, as Flink's connector of that name has them: `events.num` (0, as by default: no end),
+`first-event.rate` and `next-event.rate` (events a second of event time; one rate),
+`person.proportion`, `auction.proportion`, `bid.proportion`, `bid.hot-ratio.auctions`,
+`bid.hot-ratio.bidders`, `auction.hot-ratio.sellers`, `person.avg-size`, `auction.avg-size`,
+`bid.avg-size`. Ours: `base-time` (that of the first event), `seed`, `rows-per-batch` (how many
+events of a finite table make a micro-batch). Events without end come at the rate of the clock too.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import DataType, StructType, TimestampType
+
+from runtime.connectors.columns import (
+    check_columns,
+    declared_type,
+    physical_columns,
+    unsupported_metadata,
+)
+from runtime.connectors.generated.nexmark_events import Market, fields, numbered
+from runtime.connectors.generated.row_numbers import Pace, row_numbers
+from runtime.connectors.options import (
+    Option,
+    bad_option,
+    check_options,
+    option_values,
+    whole_number,
+)
+from runtime.errors import CatalogError, nearest
+from runtime.spec.table import TableSpec
+
+_COUNT = Option(whole_number(1, 2**31 - 1))
+_RATE, _ROWS_PER_BATCH = "10000", "100000"
+_BASE_TIME = "2015-07-15 00:00:00"
+_OPTIONS = {
+    "events.num": Option(whole_number(0)),
+    "first-event.rate": _COUNT,
+    "next-event.rate": _COUNT,
+    "person.proportion": _COUNT,
+    "auction.proportion": _COUNT,
+    "bid.proportion": _COUNT,
+    "person.avg-size": _COUNT,
+    "auction.avg-size": _COUNT,
+    "bid.avg-size": _COUNT,
+    "bid.hot-ratio.auctions": _COUNT,
+    "bid.hot-ratio.bidders": _COUNT,
+    "auction.hot-ratio.sellers": _COUNT,
+    "base-time": Option(),
+    "seed": Option(whole_number(-(2**63))),
+    "rows-per-batch": _COUNT,
+    "scan.parallelism": _COUNT,
+}
+_KINDS = ("person", "auction", "bid")
+_TIMES = ("dateTime", "expires")
+_SCHEMA = {
+    "event_type": "INT",
+    "person": "STRUCT<id: BIGINT, name: STRING, emailAddress: STRING, creditCard: STRING,"
+    " city: STRING, state: STRING, dateTime: TIMESTAMP_NTZ, extra: STRING>",
+    "auction": "STRUCT<id: BIGINT, itemName: STRING, description: STRING, initialBid: BIGINT,"
+    " reserve: BIGINT, dateTime: TIMESTAMP_NTZ, expires: TIMESTAMP_NTZ, seller: BIGINT,"
+    " category: BIGINT, extra: STRING>",
+    "bid": "STRUCT<auction: BIGINT, bidder: BIGINT, price: BIGINT, channel: STRING,"
+    " url: STRING, dateTime: TIMESTAMP_NTZ, extra: STRING>",
+}
+
+
+def validate(spec: TableSpec) -> None:
+    """Check the options and columns of a nexmark table, as far as that goes without Spark.
+
+    Raises:
+        CatalogError: an option or a column is wrong.
+    """
+    if physical_columns(spec):
+        check_columns(spec)
+    if error := unsupported_metadata(spec):
+        raise error
+    for column in physical_columns(spec):
+        if column.name.lower() not in _SCHEMA:
+            raise _no_such(spec, f"column `{column.name}`", column.name, list(_SCHEMA))
+    check_options(spec, _OPTIONS)
+    values = option_values(spec)
+    first = values.get("first-event.rate", _RATE)
+    if int(values.get("next-event.rate", first)) != int(first):
+        raise bad_option(
+            spec,
+            f"option 'next-event.rate' is {values['next-event.rate']}, 'first-event.rate' {first}",
+            "give one rate: events come evenly here",
+        )
+    _base_us(spec, values)
+
+
+def is_unbounded(spec: TableSpec) -> bool:
+    """Whether the events have no end."""
+    return _n_events(spec) is None
+
+
+def read(spark: SparkSession, spec: TableSpec) -> DataFrame:
+    """The events, with the physical columns of `spec`.
+
+    Raises:
+        CatalogError: they have no end, or a column has a field or a type that events lack.
+    """
+    n_events = _n_events(spec)
+    if n_events is None:
+        raise bad_option(
+            spec,
+            "option 'events.num' is missing: events without end need a streaming run",
+            "WITH (..., 'events.num' = '100000') makes a finite table; "
+            "SET 'execution.runtime-mode' = 'automatic' lets it stream",
+        )
+    parallelism = option_values(spec).get("scan.parallelism")
+    numbers = spark.range(0, n_events, 1, int(parallelism) if parallelism else None)
+    return _events(numbers, spec)
+
+
+def stream(spark: SparkSession, spec: TableSpec) -> DataFrame:
+    """The events as a stream: at their rate if they have no end, else so many a micro-batch.
+
+    Raises:
+        CatalogError: a column has a field or a type that events lack.
+    """
+    values = option_values(spec)
+    n_events = _n_events(spec)
+    pace = Pace(
+        per_second=int(values.get("first-event.rate", _RATE)) if n_events is None else None,
+        per_batch=int(values.get("rows-per-batch", _ROWS_PER_BATCH)),
+        n_rows=n_events,
+    )
+    parallelism = values.get("scan.parallelism")
+    numbers = row_numbers(spark, pace, int(parallelism) if parallelism else None)
+    return _events(numbers, spec)
+
+
+def _n_events(spec: TableSpec) -> int | None:
+    return int(option_values(spec).get("events.num", "0")) or None
+
+
+def _events(numbers: DataFrame, spec: TableSpec) -> DataFrame:
+    market = _market(spec)
+    declared = {c.name: declared_type(spec, c) for c in physical_columns(spec)}
+    columns = declared or {name: DataType.fromDDL(type_) for name, type_ in _SCHEMA.items()}
+    made = fields(market)
+    selected = []
+    for name, type_ in columns.items():
+        kind = name.lower()
+        if kind == "event_type":
+            value = f"CAST(event_type AS {type_.simpleString()})"
+        else:
+            value = _row(spec, name, type_, dict(made[kind]))
+            value = f"IF(event_type = {_KINDS.index(kind)}, {value}, NULL)"
+        selected.append(f"{value} AS {_quoted(name)}")
+    return numbered(numbers, market).selectExpr(*selected)
+
+
+def _row(spec: TableSpec, column: str, type_: DataType, made: dict[str, str]) -> str:
+    if not isinstance(type_, StructType):
+        fields_of = ", ".join(made)
+        raise CatalogError(
+            f"column `{column}` of table `{spec.name}` is {type_.simpleString().upper()}",
+            hint=f"connector 'nexmark' makes it a ROW of {fields_of}",
+        )
+    known = {name.lower(): name for name in made}
+    parts = []
+    for field in type_.fields:
+        name = known.get(field.name.lower())
+        if name is None:
+            raise _no_such(spec, f"field `{column}.{field.name}`", field.name, list(made))
+        value = _at(made[name], field.dataType) if name in _TIMES else made[name]
+        text = field.name.replace("'", "\\'")
+        parts.append(f"'{text}', CAST({value} AS {field.dataType.simpleString()})")
+    return f"named_struct({', '.join(parts)})"
+
+
+def _at(micros: str, type_: DataType) -> str:
+    if isinstance(type_, TimestampType):
+        return f"timestamp_micros({micros})"
+    return f"(TIMESTAMP_NTZ'1970-01-01 00:00:00' + ({micros}) * INTERVAL '0.000001' SECOND)"
+
+
+def _market(spec: TableSpec) -> Market:
+    values = option_values(spec)
+
+    def number(name: str, default: int) -> int:
+        return int(values.get(name, default))
+
+    return Market(
+        seed=number("seed", 0),
+        base_us=_base_us(spec, values),
+        rate=number("first-event.rate", int(_RATE)),
+        persons=number("person.proportion", 1),
+        auctions=number("auction.proportion", 3),
+        bids=number("bid.proportion", 46),
+        hot_auctions=number("bid.hot-ratio.auctions", 2),
+        hot_bidders=number("bid.hot-ratio.bidders", 4),
+        hot_sellers=number("auction.hot-ratio.sellers", 4),
+        person_bytes=number("person.avg-size", 200),
+        auction_bytes=number("auction.avg-size", 500),
+        bid_bytes=number("bid.avg-size", 100),
+    )
+
+
+def _base_us(spec: TableSpec, values: dict[str, str]) -> int:
+    text = values.get("base-time", _BASE_TIME)
+    try:
+        found = dt.datetime.fromisoformat(text.strip())
+    except ValueError:
+        found = None
+    if found is None or found.tzinfo is not None:
+        raise bad_option(
+            spec,
+            f"option 'base-time' is '{text}'",
+            f"it must be a timestamp such as '{_BASE_TIME}'",
+        )
+    return (found - dt.datetime(1970, 1, 1)) // dt.timedelta(microseconds=1)  # noqa: DTZ001  # wall-clock arithmetic
+
+
+def _no_such(spec: TableSpec, what: str, name: str, known: list[str]) -> CatalogError:
+    meant = nearest(name, known)
+    return CatalogError(
+        f"connector 'nexmark' does not make {what} of table `{spec.name}`",
+        hint=f"did you mean `{meant}`?" if meant else f"there are {', '.join(known)}",
+    )
+
+
+def _quoted(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"

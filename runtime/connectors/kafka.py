@@ -1,0 +1,316 @@
+"""The connector 'kafka': Flink's options, on Spark's Kafka source and sink.
+
+Options: `topic` (several with ;) or `topic-pattern`, `properties.*` (Kafka's own), `format` (json,
+csv, raw, avro), `key.format`, `key.fields`, `key.fields-prefix`, `value.fields-include`,
+`scan.startup.mode` with `scan.startup.specific-offsets` and `.timestamp-millis`,
+`scan.bounded.mode`; and Spark's `maxOffsetsPerTrigger`, `minPartitions`, `failOnDataLoss`.
+Metadata columns: topic, partition, offset, timestamp, timestamp-type, headers.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
+
+from runtime.connectors.columns import (
+    check_columns,
+    declared_schema,
+    declared_type,
+    physical_columns,
+    unsupported_metadata,
+)
+from runtime.connectors.filesystem.formats import FLINK_OPTIONS, format_option_names
+from runtime.connectors.kafka_formats import FORMATS, decoded, encoded
+from runtime.connectors.options import (
+    Option,
+    bad_option,
+    check_options,
+    duration,
+    idle_options,
+    one_of,
+    option_values,
+    pattern,
+    whole_number,
+)
+from runtime.connectors.packages import KAFKA, missing_package
+from runtime.errors import SqlwinError, nearest
+from runtime.spark.errors import translate
+from runtime.spec.table import TableSpec
+
+METADATA = {
+    "topic": "topic",
+    "partition": "partition",
+    "offset": "offset",
+    "timestamp": "timestamp",
+    "timestamp-type": "timestampType",
+    "headers": "headers",
+}
+_STARTUP = ("earliest-offset", "latest-offset", "group-offsets", "timestamp", "specific-offsets")
+_BOUNDED = ("unbounded", "latest-offset", "timestamp")
+_OPTIONS = {
+    "topic": Option(),
+    "topic-pattern": Option(pattern),
+    "format": Option(),
+    "key.format": Option(),
+    "key.fields": Option(),
+    "key.fields-prefix": Option(),
+    "value.format": Option(),
+    "value.fields-include": Option(one_of("all", "except_key")),
+    "scan.startup.mode": Option(one_of(*_STARTUP)),
+    "scan.startup.specific-offsets": Option(),
+    "scan.startup.timestamp-millis": Option(whole_number(0)),
+    "scan.bounded.mode": Option(one_of(*_BOUNDED)),
+    "scan.bounded.timestamp-millis": Option(whole_number(0)),
+    # How Flink spreads, discovers and commits; Spark has its own ways
+    "scan.topic-partition-discovery.interval": Option(duration, has_effect=False),
+    "scan.parallelism": Option(whole_number(1), has_effect=False),
+    "sink.partitioner": Option(has_effect=False),
+    "sink.parallelism": Option(whole_number(1), has_effect=False),
+    "sink.delivery-guarantee": Option(one_of("at-least-once", "exactly-once", "none")),
+    "sink.transactional-id-prefix": Option(has_effect=False),
+}
+IDLE_OPTIONS = idle_options(_OPTIONS)
+_SPARK = (
+    "maxOffsetsPerTrigger minOffsetsPerTrigger maxTriggerDelay minPartitions failOnDataLoss "
+    "includeHeaders groupIdPrefix"
+).split()
+_OFFSET = re.compile(r"partition:(\d+),offset:(\d+)")
+
+
+def validate(spec: TableSpec) -> None:
+    """Check a Kafka table's options; nothing is connected to.
+
+    Raises:
+        CatalogError: an option or a column is wrong.
+    """
+    values = option_values(spec)
+    names = [*_SPARK, *(n for f in ("json", "csv") for n in format_option_names(f) if "." in n)]
+    properties = [name for name, _ in spec.options if name.lower().startswith("properties.")]
+    by_format = {k: v for options in FLINK_OPTIONS.values() for k, v in options.items()}
+    check_options(spec, {**_OPTIONS, **by_format}, [*names, *properties])
+    check_columns(spec)
+    if error := unsupported_metadata(spec, list(METADATA)):
+        raise error
+    if values.get("sink.delivery-guarantee", "").lower() == "exactly-once":
+        raise bad_option(
+            spec,
+            "option 'sink.delivery-guarantee' cannot be 'exactly-once': Spark writes to Kafka "
+            "without transactions",
+            "'at-least-once' may write the last micro-batch again after a restart: a key in the "
+            "messages lets readers drop what they have had",
+        )
+    if ("topic" in values) == ("topic-pattern" in values):
+        raise bad_option(spec, "it needs 'topic' or 'topic-pattern', and not both")
+    if "properties.bootstrap.servers" not in values:
+        raise bad_option(
+            spec,
+            "option 'properties.bootstrap.servers' is missing",
+            "for example 'properties.bootstrap.servers' = 'localhost:9092'",
+        )
+    if "format" not in values and "value.format" not in values:
+        raise bad_option(spec, "option 'format' is missing", f"one of {', '.join(FORMATS)}")
+    for name in ("format", "value.format", "key.format"):
+        found = values.get(name) or FORMATS[0]
+        if found.lower() not in FORMATS:
+            meant = nearest(found, FORMATS)
+            hint = f"did you mean '{meant}'?" if meant else f"it reads {', '.join(FORMATS)}"
+            raise bad_option(spec, f"there is no format '{found}' for Kafka", hint)
+    if not physical_columns(spec):
+        raise bad_option(spec, "it needs columns", "messages do not say what they hold")
+    key = _key_fields(spec)
+    if key and "key.format" not in values:
+        raise bad_option(spec, "'key.fields' needs 'key.format'")
+    known = {c.name for c in physical_columns(spec)}
+    for name in key:
+        if name not in known:
+            meant = nearest(name, known)
+            raise bad_option(
+                spec,
+                f"'key.fields' names `{name}`, which is no column",
+                f"did you mean '{meant}'?" if meant else None,
+            )
+    if value_format(spec) == "raw" and len(_value_fields(spec)) != 1:
+        raise bad_option(spec, "format 'raw' has one column", "its message is not taken apart")
+    _check_start(spec, values)
+
+
+def _check_start(spec: TableSpec, values: dict[str, str]) -> None:
+    for scan, wanted in (("startup", "specific-offsets"), ("startup", "timestamp-millis"),
+                         ("bounded", "timestamp-millis")):  # fmt: skip
+        mode = values.get(f"scan.{scan}.mode", "").lower()
+        option = f"scan.{scan}.{wanted}"
+        if mode == wanted.removesuffix("-millis") and option not in values:
+            raise bad_option(spec, f"'scan.{scan}.mode' = '{mode}' needs '{option}'")
+    if (offsets := values.get("scan.startup.specific-offsets")) is not None:
+        parts = [p.strip() for p in offsets.split(";") if p.strip()]
+        if not parts or not all(_OFFSET.fullmatch(p) for p in parts):
+            raise bad_option(
+                spec,
+                f"option 'scan.startup.specific-offsets' is '{offsets}'",
+                "it must be such as 'partition:0,offset:42;partition:1,offset:300'",
+            )
+        if "topic" not in values or ";" in values["topic"]:
+            raise bad_option(spec, "'scan.startup.specific-offsets' works for one 'topic'")
+
+
+def is_unbounded(spec: TableSpec) -> bool:
+    """Whether the table is read without end: always, unless `scan.bounded.mode` says not."""
+    return option_values(spec).get("scan.bounded.mode", "unbounded").lower() == "unbounded"
+
+
+def source_options(spec: TableSpec, *, is_stream: bool) -> dict[str, str]:
+    """The options of Spark's Kafka source that say what the table's options say.
+
+    Consumer groups have no committed offsets in Spark, which keeps them in checkpoints: a stream
+    that is new starts where Kafka's `auto.offset.reset` says, at the latest messages without it.
+    """
+    values = option_values(spec)
+    options = {name: values[name.lower()] for name in _SPARK if name.lower() in values}
+    options |= _properties(spec)
+    if "topic" in values:
+        topics = ",".join(t.strip() for t in values["topic"].split(";"))
+        options["subscribe"] = topics
+    else:
+        options["subscribePattern"] = values["topic-pattern"]
+    mode = values.get("scan.startup.mode", "group-offsets").lower()
+    if mode == "specific-offsets":
+        offsets = _OFFSET.findall(values["scan.startup.specific-offsets"])
+        by_partition = {partition: int(offset) for partition, offset in offsets}
+        options["startingOffsets"] = json.dumps({values["topic"].strip(): by_partition})
+    elif mode == "timestamp":
+        options["startingTimestamp"] = values["scan.startup.timestamp-millis"]
+    elif mode == "earliest-offset" or not is_stream:
+        options["startingOffsets"] = "earliest"
+    elif mode == "latest-offset":
+        options["startingOffsets"] = "latest"
+    else:
+        reset = values.get("properties.auto.offset.reset", "latest").lower()
+        options["startingOffsets"] = "earliest" if reset == "earliest" else "latest"
+    # Spark does not let this one through, having taken it over above
+    options.pop("kafka.auto.offset.reset", None)
+    if not is_stream and values.get("scan.bounded.mode", "").lower() == "timestamp":
+        options["endingTimestamp"] = values["scan.bounded.timestamp-millis"]
+    if any(c.metadata == "headers" for c in spec.columns):
+        options["includeHeaders"] = "true"
+    return options
+
+
+def sink_options(spec: TableSpec) -> dict[str, str]:
+    """The options of Spark's Kafka sink.
+
+    Raises:
+        CatalogError: no single topic is named.
+    """
+    values = option_values(spec)
+    topic = values.get("topic", "")
+    if not topic or ";" in topic:
+        raise bad_option(spec, "it is written to, and so needs one 'topic'")
+    options = _properties(spec)
+    for of_consumers in ("kafka.group.id", "kafka.auto.offset.reset"):
+        options.pop(of_consumers, None)
+    return {**options, "topic": topic.strip()}
+
+
+def _properties(spec: TableSpec) -> dict[str, str]:
+    return {
+        "kafka." + name[len("properties.") :]: value
+        for name, value in spec.options
+        if name.lower().startswith("properties.")
+    }
+
+
+def read(spark: SparkSession, spec: TableSpec) -> DataFrame:
+    """The messages that are there, from the start unless the table says otherwise.
+
+    Raises:
+        SetupError: Spark's package for Kafka is missing.
+        SqlwinError: Kafka cannot be read.
+    """
+    options = source_options(spec, is_stream=False)
+    try:
+        return columns_of(spark.read.format("kafka").options(**options).load(), spec)
+    except Exception as error:
+        raise explained(error, spec) from error
+
+
+def stream(spark: SparkSession, spec: TableSpec) -> DataFrame:
+    """The messages as they come.
+
+    Raises:
+        SetupError: Spark's package for Kafka is missing.
+        SqlwinError: Kafka cannot be read.
+    """
+    options = source_options(spec, is_stream=True)
+    try:
+        return columns_of(spark.readStream.format("kafka").options(**options).load(), spec)
+    except Exception as error:
+        raise explained(error, spec) from error
+
+
+def messages(rows: DataFrame, spec: TableSpec) -> DataFrame:
+    """Rows of a table as what Spark's Kafka sink takes: columns `key`, if there is one, `value`."""
+    values = option_values(spec)
+    key = _key_fields(spec)
+    columns = [encoded(_value_fields(spec), value_format(spec), rows, spec).alias("value")]
+    if key:
+        columns.append(encoded(key, values["key.format"].lower(), rows, spec).alias("key"))
+    return rows.select(*columns)
+
+
+def explained(error: Exception, spec: TableSpec) -> SqlwinError:
+    """What went wrong with Kafka."""
+    if isinstance(error, SqlwinError):
+        return error
+    if "find data source" in str(error) or "DATA_SOURCE_NOT_FOUND" in str(error):
+        return missing_package(spec, "reads and writes Kafka", KAFKA)
+    found = translate(error)
+    return type(found)(f"table `{spec.name}`: {found.message}", hint=found.hint)
+
+
+def value_format(spec: TableSpec) -> str:
+    """The format of the messages' values."""
+    values = option_values(spec)
+    return values.get("value.format", values.get("format", "")).lower()
+
+
+def _key_fields(spec: TableSpec) -> list[str]:
+    named = option_values(spec).get("key.fields", "")
+    return [name.strip() for name in named.split(";") if name.strip()]
+
+
+def _value_fields(spec: TableSpec) -> list[str]:
+    """The columns that are in the value: all, unless those of the key are left out."""
+    names = [c.name for c in physical_columns(spec)]
+    if option_values(spec).get("value.fields-include", "all").lower() == "all":
+        return names
+    return [name for name in names if name not in _key_fields(spec)]
+
+
+def columns_of(messages: DataFrame, spec: TableSpec) -> DataFrame:
+    """The table's columns, taken from messages as Spark's Kafka source gives them."""
+    values = option_values(spec)
+    physical = {c.name: c for c in physical_columns(spec)}
+    found: dict[str, Column] = {}
+    parts = [("value", _value_fields(spec), value_format(spec), "")]
+    if key := _key_fields(spec):
+        prefix = values.get("key.fields-prefix", "")
+        parts.insert(0, ("key", key, values["key.format"].lower(), prefix))
+    for part, names, file_format, prefix in parts:
+        declared = declared_schema(spec, [physical[name] for name in names])
+        for field in declared.fields:
+            field.name = field.name.removeprefix(prefix)
+        schema = StructType(declared.fields)
+        messages, fields = decoded(messages, F.col(part), schema, file_format, spec)
+        found |= {prefix + name: column for name, column in fields.items()}
+    columns = []
+    for column in spec.columns:
+        if column.metadata is not None:
+            value = F.col(METADATA[column.metadata]).cast(declared_type(spec, column))
+            columns.append(value.alias(column.name))
+        elif column.computed is None:
+            columns.append(found[column.name].alias(column.name))
+    return messages.select(*columns)

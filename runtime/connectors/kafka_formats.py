@@ -1,0 +1,115 @@
+"""Messages of Kafka to columns and back: formats json, csv, raw and avro."""
+
+from __future__ import annotations
+
+from pyspark.errors import PySparkException
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import BinaryType, StringType, StructField, StructType
+
+from runtime.connectors.filesystem.formats import spark_options, written_timestamps
+from runtime.connectors.options import bad_option
+from runtime.connectors.packages import AVRO, missing_package
+from runtime.errors import CatalogError, SetupError
+from runtime.spec.table import TableSpec
+
+FORMATS = ("json", "csv", "raw", "avro")
+_BROKEN = "_sqlwin_broken"
+
+
+def decoded(
+    messages: DataFrame, message: Column, schema: StructType, file_format: str, spec: TableSpec
+) -> tuple[DataFrame, dict[str, Column]]:
+    """The fields in a message.
+
+    Args:
+        messages: rows with the message, of which those that cannot be read may be left out.
+        message: the message, a BINARY column of `messages`.
+        schema: the fields.
+        file_format: one of FORMATS.
+        spec: the table, for its options of that format.
+
+    Returns:
+        The rows that are left, and a column for each field.
+
+    Raises:
+        CatalogError: the fields do not fit the format.
+        SetupError: Spark's package for Avro is missing.
+    """
+    if not schema.fields:
+        return messages, {}
+    if file_format == "raw":
+        (field,) = schema.fields
+        if not isinstance(field.dataType, (StringType, BinaryType)):
+            raise CatalogError(
+                f"format 'raw' of table `{spec.name}` gives a STRING or BYTES, but column "
+                f"`{field.name}` is {field.dataType.simpleString().upper()}",
+                hint="declare it STRING; a computed column can cast it",
+            )
+        return messages, {field.name: message.cast(field.dataType)}
+    if file_format == "avro":
+        parsed = _from_avro(messages.sparkSession, message, schema, spec)
+        return messages, {f.name: parsed[f.name] for f in schema.fields}
+    options = spark_options(spec, file_format)
+    is_tolerant = options.get("mode") == "PERMISSIVE"
+    read = schema
+    if is_tolerant:
+        options["columnNameOfCorruptRecord"] = _BROKEN
+        read = StructType([*schema.fields, StructField(_BROKEN, StringType())])
+    text = message.cast("string")
+    if file_format == "json":
+        parsed = F.from_json(text, read, options)
+    else:
+        parsed = F.from_csv(text, _ddl(read), options)
+    if is_tolerant:
+        # As in Flink, what cannot be read is left out.
+        messages = messages.filter(parsed[_BROKEN].isNull())
+    return messages, {f.name: parsed[f.name] for f in schema.fields}
+
+
+def encoded(fields: list[str], file_format: str, rows: DataFrame, spec: TableSpec) -> Column:
+    """The message that holds the columns `fields` of `rows`.
+
+    Raises:
+        CatalogError: the columns do not fit the format.
+        SetupError: Spark's package for Avro is missing.
+    """
+    value = F.struct(*(F.col(f"`{name}`") for name in fields))
+    if file_format == "raw":
+        if len(fields) != 1:
+            raise bad_option(spec, "format 'raw' writes one column", f"it has {', '.join(fields)}")
+        return F.col(f"`{fields[0]}`")
+    if file_format == "avro":
+        try:
+            from pyspark.sql.avro.functions import to_avro
+
+            return to_avro(value)
+        except (PySparkException, TypeError) as error:
+            raise missing_package(spec, "writes Avro", AVRO) from error
+    options = {**written_timestamps(spec, file_format), **spark_options(spec, file_format)}
+    options.pop("mode", None)
+    return F.to_json(value, options) if file_format == "json" else F.to_csv(value, options)
+
+
+def _from_avro(spark: SparkSession, message: Column, schema: StructType, spec: TableSpec) -> Column:
+    from pyspark.sql.avro.functions import from_avro
+
+    jvm = spark._jvm
+    try:
+        java_schema = spark._jsparkSession.parseDataType(schema.json())
+        converters = getattr(jvm, "org.apache.spark.sql.avro.SchemaConverters")
+        avro = converters.toAvroType(java_schema, False, "record", "").toString()
+    except (TypeError, PySparkException) as error:
+        # A name that the JVM does not have is a package to py4j, which cannot be called.
+        raise _no_avro(spec) from error
+    return from_avro(message, avro)
+
+
+def _no_avro(spec: TableSpec) -> SetupError:
+    return missing_package(spec, "reads Avro", AVRO)
+
+
+def _ddl(schema: StructType) -> str:
+    return ", ".join(
+        f"`{f.name.replace('`', '``')}` {f.dataType.simpleString()}" for f in schema.fields
+    )

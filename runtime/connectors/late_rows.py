@@ -1,0 +1,188 @@
+"""Rows that were too late for a stream's windows, into a table of their own.
+
+They come with the results of their micro-batch, so that a micro-batch that is computed again after
+a crash gives the same late rows: each sink writes both under the number of the micro-batch.
+
+What decides is the state of the window operator alone. But its tasks need not carry every row as
+far as there if they know which can be late, and from the second micro-batch of a run on the driver
+does: Spark's report of the one before has the watermark.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.streaming.query import StreamingQuery
+from pyspark.sql.types import StructType
+
+from runtime.errors import AnalysisError
+from runtime.frames.wall_clock import quoted
+from runtime.local.stream_frames import CLOSED_UNTIL, closed_until_text
+from runtime.spec.stream import KEEP, LATE_ROW, WATERMARK
+from runtime.spec.table import LATE_ROWS, TableSpec
+from runtime.streaming.status import watermark_after
+from runtime.streaming.watermarks import FINAL_US, closed_until_us
+
+# Columns beside those of a late row's own table: the watermark that it missed, and whose windows
+# did not take it: the table that their results go to, or `select`
+MISSED = "missed_watermark"
+LATE_FOR = "late_for"
+# Whose rows of a micro-batch cannot be written but by Spark's own streaming sink
+_ONLY_STREAMED = ("spark",)
+
+Write = Callable[[DataFrame, int], int | None]
+
+
+@dataclass(frozen=True)
+class LateTable:
+    """Where a stream's late rows go.
+
+    Attributes:
+        spec: the table.
+        arrange: makes its columns of those of a late row, MISSED and LATE_FOR.
+        allowed_lateness_us: for how long after their end windows take rows.
+        late_for: what LATE_FOR has.
+        operators: the numbers of the window operators that they come from.
+    """
+
+    spec: TableSpec
+    arrange: Callable[[DataFrame], DataFrame]
+    allowed_lateness_us: int
+    late_for: str
+    operators: tuple[int, ...]
+
+    def rows(self, rows: DataFrame) -> DataFrame:
+        """What the table gets of the rows of a stream that keeps late rows."""
+        return self.arrange(late_rows(rows, self.late_for))
+
+
+def check_late_tables(sink: TableSpec | None, late: TableSpec) -> None:
+    """Check that late rows can be written beside the results.
+
+    Raises:
+        AnalysisError: one of the two tables is written by Spark itself.
+    """
+    for spec in (sink, late):
+        if spec is not None and spec.connector.lower() in _ONLY_STREAMED:
+            raise AnalysisError(
+                f"`{spec.name}` (connector '{spec.connector}') cannot be written in a stream that "
+                f"keeps late rows in `{late.name}`: Spark writes it, and nothing beside it",
+                hint=f"take a table of filesystem, kafka, memory or print, or leave out "
+                f"'{LATE_ROWS}'",
+            )
+
+
+def results(rows: DataFrame) -> DataFrame:
+    """The results among the rows of a stream that keeps late rows."""
+    return rows.where(F.col(quoted(KEEP))).drop(KEEP, WATERMARK, LATE_ROW)
+
+
+def late_rows(rows: DataFrame, late_for: str) -> DataFrame:
+    """The late rows among them: the columns of their table, MISSED, a TIMESTAMP_NTZ, and LATE_FOR.
+
+    MISSED is NULL in a row that came after the end of the input. Columns of the table that have
+    these names are left out.
+    """
+    row = F.col(quoted(LATE_ROW))
+    type_ = rows.schema[LATE_ROW].dataType
+    assert isinstance(type_, StructType)
+    missed = F.expr(
+        f"CASE WHEN {quoted(WATERMARK)} < {FINAL_US} THEN TIMESTAMP_NTZ'1970-01-01 00:00:00' + "
+        f"MAKE_DT_INTERVAL(0, 0, 0, CAST({quoted(WATERMARK)} AS DECIMAL(20)) / 1000000) END"
+    )
+    fields = [
+        row.getField(name).alias(name)
+        for name in type_.names
+        if name.lower() not in (MISSED, LATE_FOR)
+    ]
+    # rows that no window is over have theirs too
+    is_late = ~F.col(quoted(KEEP)) & row.isNotNull()
+    return rows.where(is_late).select(
+        *fields, missed.alias(MISSED), F.lit(late_for).alias(LATE_FOR)
+    )
+
+
+class LateWriter:
+    """Writes the results of a stream's micro-batches, and its late rows beside them.
+
+    Args:
+        late: where late rows go.
+        write_results: writes the results of a micro-batch.
+        write_late: writes its late rows.
+    """
+
+    def __init__(self, late: LateTable, write_results: Write, write_late: Write) -> None:
+        self._late = late
+        self._write_results = write_results
+        self._write_late = write_late
+
+    def write(self, rows: DataFrame, batch: int, query: StreamingQuery | None) -> int | None:
+        """Write a micro-batch; how many results it has, if the sink tells.
+
+        Args:
+            rows: all rows of the micro-batch.
+            batch: its number.
+            query: the stream, once it is known.
+        """
+        with tasks_told(rows.sparkSession, self._late, batch, query):
+            # two jobs read it, and the state may be written by one alone
+            rows.persist()
+            try:
+                n_rows = self._write_results(results(rows), batch)
+                late = self._late.rows(rows)
+                if late.count():
+                    self._write_late(late, batch)
+                return n_rows
+            finally:
+                rows.unpersist()
+
+
+@contextmanager
+def tasks_told(
+    spark: SparkSession, late: LateTable, batch: int, query: StreamingQuery | None
+) -> Iterator[None]:
+    """Let the tasks of a micro-batch know which rows can be late, as far as the driver does.
+
+    Args:
+        spark: the session.
+        late: where late rows go.
+        batch: the number of the micro-batch.
+        query: the stream, once it is known.
+    """
+    context = spark.sparkContext
+    known = closed_before(late, batch, query)
+    if known:
+        context.setLocalProperty(CLOSED_UNTIL, closed_until_text(context, known))
+    try:
+        yield
+    finally:
+        context.setLocalProperty(CLOSED_UNTIL, "")
+
+
+def closed_before(late: LateTable, batch: int, query: StreamingQuery | None) -> dict[int, int]:
+    """Windows of operators that end no later were closed when a micro-batch began.
+
+    Operators of which that is not known are not in it. For the arguments see `tasks_told`.
+    """
+    if batch == 0:
+        return dict.fromkeys(late.operators, -FINAL_US)
+    if query is None:
+        return {}
+    last = query.lastProgress
+    reports = [] if last is None else [last]
+    if last is None or last["batchId"] != batch - 1:
+        reports = list(query.recentProgress)
+    for report in reversed(reports):
+        if report["batchId"] == batch - 1:
+            closed = {}
+            for number in late.operators:
+                watermark_us = watermark_after(report, number)
+                closed_us = closed_until_us(watermark_us, late.allowed_lateness_us)
+                if closed_us is not None:
+                    closed[number] = closed_us
+            return closed
+    return {}

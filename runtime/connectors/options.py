@@ -1,0 +1,151 @@
+"""Checking the WITH options of a table: names, values, and what was probably meant."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+
+from runtime.errors import CatalogError, nearest
+from runtime.spec.table import TableSpec
+
+_DURATION = re.compile(r"\s*(\d+)\s*([a-zµ]*)\s*", re.IGNORECASE)
+# Flink's unit labels, in microseconds; a number alone is milliseconds.
+_UNITS_US = {
+    "d day days": 86_400_000_000,
+    "h hour hours": 3_600_000_000,
+    "m min minute minutes": 60_000_000,
+    "s sec secs second seconds": 1_000_000,
+    "ms milli millis millisecond milliseconds": 1_000,
+    "µs us micro micros microsecond microseconds": 1,
+}
+_UNIT_US = {label: us for labels, us in _UNITS_US.items() for label in labels.split()} | {"": 1_000}
+
+
+@dataclass(frozen=True)
+class Option:
+    """An option of a connector.
+
+    Attributes:
+        check: returns what a value must be ("true or false") if it is not that, else None.
+        required: the table is not complete without it.
+        has_effect: whether it changes anything here; some of Flink's are only let pass.
+    """
+
+    check: Callable[[str], str | None] = lambda value: None
+    required: bool = False
+    has_effect: bool = True
+
+
+def one_of(*values: str) -> Callable[[str], str | None]:
+    """A check that the value is one of `values`, in any case."""
+    return lambda value: None if value.lower() in values else " or ".join(values)
+
+
+def boolean(value: str) -> str | None:
+    """A check for true or false."""
+    return one_of("true", "false")(value)
+
+
+def whole_number(least: int, most: int = 2**63 - 1) -> Callable[[str], str | None]:
+    """A check for a whole number from `least` to `most`."""
+
+    def check(value: str) -> str | None:
+        is_number = re.fullmatch(r"[+-]?\d+", value.strip()) is not None
+        return (
+            None if is_number and least <= int(value) <= most else f"a whole number from {least} on"
+        )
+
+    return check
+
+
+def fraction(value: str) -> str | None:
+    """A check for a number from 0 to 1."""
+    try:
+        return None if 0 <= float(value) <= 1 else "a number from 0 to 1"
+    except ValueError:
+        return "a number from 0 to 1"
+
+
+def one_character(value: str) -> str | None:
+    """A check for a single character."""
+    return None if len(value) == 1 else "a single character"
+
+
+def pattern(value: str) -> str | None:
+    """A check for a regular expression."""
+    try:
+        re.compile(value)
+    except re.error as error:
+        return f"a regular expression ({error})"
+    return None
+
+
+def duration(value: str) -> str | None:
+    """A check for a duration such as `5 s` or `10 min`."""
+    return None if duration_us(value) is not None else "a duration such as '5 s' or '10 min'"
+
+
+def duration_us(value: str) -> int | None:
+    """The microseconds of a duration in Flink's spelling, such as `10 min`; None if it is none."""
+    match = _DURATION.fullmatch(value)
+    if match is None or match.group(2).lower() not in _UNIT_US:
+        return None
+    return int(match.group(1)) * _UNIT_US[match.group(2).lower()]
+
+
+def check_options(spec: TableSpec, known: Mapping[str, Option], other: Iterable[str] = ()) -> None:
+    """Check the options of `spec` against those that its connector has.
+
+    Args:
+        spec: the table.
+        known: the connector's options; names count in any case.
+        other: names that are right too, with any value.
+
+    Raises:
+        CatalogError: an option is unknown, missing, given twice, or has a value that it cannot
+            have.
+    """
+    by_name = {name.lower(): (name, option) for name, option in known.items()}
+    free = {name.lower(): name for name in other}
+    seen: dict[str, str] = {}
+    for name, value in spec.options:
+        folded = name.lower()
+        if folded in seen:
+            raise bad_option(spec, f"option '{name}' is given twice")
+        seen[folded] = value
+        if folded in free:
+            continue
+        if folded not in by_name:
+            raise unknown_option(spec, name, [*known, *free.values()])
+        spelling, option = by_name[folded]
+        if wanted := option.check(value):
+            raise bad_option(spec, f"option '{spelling}' is '{value}'", f"it must be {wanted}")
+    for name, option in known.items():
+        if option.required and name.lower() not in seen:
+            raise bad_option(
+                spec, f"option '{name}' is missing", f"WITH (..., '{name}' = '...') sets it"
+            )
+
+
+def idle_options(options: Mapping[str, Option]) -> frozenset[str]:
+    """Names, in lower case, of the options that change nothing here."""
+    return frozenset(name.lower() for name, option in options.items() if not option.has_effect)
+
+
+def option_values(spec: TableSpec) -> dict[str, str]:
+    """The options of `spec` by their names in lower case."""
+    return {name.lower(): value for name, value in spec.options}
+
+
+def bad_option(spec: TableSpec, what: str, hint: str | None = None) -> CatalogError:
+    """The error for an option of `spec`."""
+    return CatalogError(f"table `{spec.name}` (connector '{spec.connector}'): {what}", hint=hint)
+
+
+def unknown_option(spec: TableSpec, name: str, known: Iterable[str]) -> CatalogError:
+    """The error for an option that the connector does not have."""
+    names = list(known)
+    meant = nearest(name, names)
+    hint = f"did you mean '{meant}'?" if meant else f"it has: {', '.join(sorted(names)[:25])}"
+    return bad_option(spec, f"there is no option '{name}'", hint)

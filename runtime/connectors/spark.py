@@ -1,0 +1,124 @@
+"""The connector 'spark': any data source that Spark knows, by its name, with its own options.
+
+`'source.unbounded' = 'true'` reads it as a stream; sources that are nothing else need not be told.
+"""
+
+from __future__ import annotations
+
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+
+from runtime.connectors.columns import (
+    check_columns,
+    declared_schema,
+    physical_columns,
+    pick,
+    unsupported_metadata,
+)
+from runtime.connectors.options import bad_option, boolean, option_values
+from runtime.errors import SqlwinError
+from runtime.spark.errors import translate
+from runtime.spec.table import LATE_ROWS, TableSpec
+
+# Formats whose columns have only the types that they are given
+_UNTYPED = ("csv", "json", "text", "xml")
+# Sources without an end, which cannot be read in any other way
+_ONLY_STREAMS = ("rate", "rate-micro-batch", "socket")
+_UNBOUNDED = "source.unbounded"
+_OURS = ("format", "spark.format", _UNBOUNDED, LATE_ROWS)
+
+
+def validate(spec: TableSpec) -> None:
+    """Check that the data source is named; its options are its own to check.
+
+    Raises:
+        CatalogError: an option or a column is wrong.
+    """
+    seen: set[str] = set()
+    for name, _ in spec.options:
+        if name.lower() in seen:
+            raise bad_option(spec, f"option '{name}' is given twice")
+        seen.add(name.lower())
+    if (wrong := boolean(option_values(spec).get(_UNBOUNDED, "false"))) is not None:
+        raise bad_option(spec, f"option '{_UNBOUNDED}' is not {wrong}")
+    if not seen & {"format", "spark.format"}:
+        raise bad_option(
+            spec,
+            "option 'format' is missing",
+            "'format' = 'jdbc', or any other data source that Spark knows",
+        )
+    check_columns(spec)
+    if error := unsupported_metadata(spec):
+        raise error
+
+
+def source_format(spec: TableSpec) -> tuple[str, dict[str, str]]:
+    """The name of the data source, and the options that are meant for it."""
+    own = {n: v for n, v in spec.options if n.lower() not in _OURS}
+    named = {n.lower(): v for n, v in spec.options if n not in own}
+    return named.get("spark.format", named.get("format", "")), own
+
+
+def is_unbounded(spec: TableSpec) -> bool:
+    """Whether the source is read as a stream."""
+    said = option_values(spec).get(_UNBOUNDED)
+    return source_format(spec)[0].lower() in _ONLY_STREAMS if said is None else said == "true"
+
+
+def stream(spark: SparkSession, spec: TableSpec) -> DataFrame:
+    """What the data source gives as a stream, with the physical columns of `spec` if it has any.
+
+    Raises:
+        SqlwinError: Spark cannot load it, or its columns are not those declared.
+    """
+    name, options = source_format(spec)
+    reader = spark.readStream.format(name).options(**options)
+    try:
+        if spec.columns and name.lower() not in (*_ONLY_STREAMS, "kafka"):
+            try:
+                dataframe = reader.schema(declared_schema(spec, physical_columns(spec))).load()
+            except PySparkException:
+                # Most tables of a lake bring their columns and take none.
+                dataframe = spark.readStream.format(name).options(**options).load()
+        else:
+            dataframe = reader.load()
+    except Exception as error:
+        raise _named(translate(error), spec) from error
+    if not spec.columns:
+        return dataframe
+    origin = f"the {name} source"
+    return dataframe.select(*(pick(dataframe, spec, c, origin) for c in physical_columns(spec)))
+
+
+def read(spark: SparkSession, spec: TableSpec) -> DataFrame:
+    """What the data source gives, with the physical columns of `spec` if it declares any.
+
+    Raises:
+        SqlwinError: Spark cannot load it, or its columns are not those declared.
+    """
+    name, options = source_format(spec)
+    declared = declared_schema(spec, physical_columns(spec))
+    reader = spark.read.format(name).options(**options)
+    try:
+        dataframe = (
+            reader.schema(declared).load()
+            if spec.columns and name.lower() in _UNTYPED
+            else reader.load()
+        )
+    except Exception as error:
+        condition = error.getCondition() if isinstance(error, PySparkException) else None
+        # Some sources have no columns but those that they are told to have.
+        if not spec.columns or "SCHEMA" not in (condition or ""):
+            raise _named(translate(error), spec) from error
+        try:
+            dataframe = reader.schema(declared).load()
+        except Exception as second:
+            raise _named(translate(second), spec) from second
+    if not spec.columns:
+        return dataframe
+    origin = f"the {name} source"
+    return dataframe.select(*(pick(dataframe, spec, c, origin) for c in physical_columns(spec)))
+
+
+def _named(error: SqlwinError, spec: TableSpec) -> SqlwinError:
+    return type(error)(f"table `{spec.name}`: {error.message}", hint=error.hint)

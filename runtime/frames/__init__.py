@@ -1,0 +1,1 @@
+"""What batch and streams both do with DataFrames."""

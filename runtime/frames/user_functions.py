@@ -1,0 +1,139 @@
+"""Functions that people wrote in Python, made known to Spark's SQL."""
+
+from __future__ import annotations
+
+import inspect
+import re
+import warnings
+from collections.abc import Callable
+from typing import Any, cast
+
+import numpy as np
+import pyarrow as pa
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+from pyspark.sql.pandas.functions import ArrowUDFType, arrow_udf
+from pyspark.sql.types import DataType
+
+from runtime.compute.arrow.types import arrow_type
+from runtime.compute.kernels.columns import one_chunk
+from runtime.compute.user_aggregates import Aggregate, accumulated, finished, merged, no_groups
+from runtime.errors import AnalysisError, ExecutionError
+from runtime.spec.aggregates import UserAggregate, filtered_name
+
+_NAME = re.compile(r"[A-Za-z_][A-Za-z_0-9]*")
+
+
+def register_scalar(
+    spark: SparkSession, name: str, function: Callable[..., pa.Array], returns: str
+) -> None:
+    """Give a function from Arrow arrays to an Arrow array a name in Spark's SQL.
+
+    Args:
+        spark: the session.
+        name: its name.
+        function: gets an array for each argument, returns one as long; called batch by batch.
+        returns: Spark's type of the result.
+
+    Raises:
+        AnalysisError: the name, the type or the function cannot be used.
+    """
+    _check_name(name)
+    type_ = _type(f"function {name}", "returns", returns)
+    if not callable(function):
+        raise AnalysisError(f"function {name} got {function!r}, which cannot be called")
+
+    def vectorised(*columns: pa.Array) -> pa.Array:
+        result = function(*columns)
+        if not isinstance(result, pa.Array | pa.ChunkedArray):
+            result = pa.array(result)
+        if columns and len(result) != len(columns[0]):
+            raise ExecutionError(
+                f"function {name} returned {len(result)} values for {len(columns[0])} rows"
+            )
+        return one_chunk(result)
+
+    spark.udf.register(name, _arrow_udf(vectorised, type_, ArrowUDFType.SCALAR))
+
+
+def register_aggregate(spark: SparkSession, name: str, aggregate: Aggregate) -> UserAggregate:
+    """Give an aggregate a name in Spark's SQL, where it runs group by group.
+
+    Spark knows no FILTER of Python functions: `filtered_name` is the same with a condition first.
+
+    Returns:
+        What the planner knows it by, to run it on slices.
+
+    Raises:
+        AnalysisError: the name or the aggregate cannot be used.
+    """
+    _check_name(name)
+    if not isinstance(aggregate, Aggregate):
+        what = aggregate.__name__ if inspect.isclass(aggregate) else type(aggregate).__name__
+        raise AnalysisError(
+            f"aggregate {name} got {what}, which is no sqlwin.Aggregate"
+            + (" but a class" if inspect.isclass(aggregate) else ""),
+            hint=f"register_aggregate('{name}', {what}())",
+        )
+    for attribute in ("state", "returns"):
+        if not getattr(aggregate, attribute, None):
+            raise AnalysisError(
+                f"aggregate {name}: {type(aggregate).__name__} has no `{attribute}`",
+                hint="state = {'total': 'double'} and returns = 'double' say what it works with",
+            )
+    for field, type_ in aggregate.state.items():
+        _arrow_type(f"aggregate {name}", f"state['{field}']", type_)
+    _arrow_type(f"aggregate {name}", "returns", aggregate.returns)
+    result_type = _type(f"aggregate {name}", "returns", aggregate.returns)
+
+    def of_one_group(*columns: pa.Array) -> Any:
+        plain = [one_chunk(column) for column in columns]
+        groups = np.zeros(len(plain[0]) if plain else 0, np.int64)
+        return finished(aggregate, accumulated(aggregate, groups, 1, plain))[0].as_py()
+
+    def of_chosen_rows(condition: pa.Array, *columns: pa.Array) -> Any:
+        is_chosen = one_chunk(condition).fill_null(False)
+        if is_chosen.true_count:
+            return of_one_group(*(one_chunk(column).filter(is_chosen) for column in columns))
+        nothing = [pa.array([], arrow_type(type_)) for type_ in aggregate.state.values()]
+        return finished(aggregate, merged(aggregate, no_groups(), 1, nothing))[0].as_py()
+
+    for known_as, function in ((name, of_one_group), (filtered_name(name), of_chosen_rows)):
+        spark.udf.register(known_as, _arrow_udf(function, result_type, ArrowUDFType.GROUPED_AGG))
+    return UserAggregate(name, aggregate, tuple(aggregate.state), aggregate.returns.lower())
+
+
+def _arrow_udf(function: Callable[..., Any], returns: DataType, kind: Any) -> Any:
+    with warnings.catch_warnings():
+        # PySpark would rather read the kind off type hints, which no hint for any number of
+        # columns can tell; nor do its stubs have an overload for that.
+        warnings.simplefilter("ignore", UserWarning)
+        return cast(Any, arrow_udf)(function, returnType=returns, functionType=kind)
+
+
+def _check_name(name: str) -> None:
+    if not _NAME.fullmatch(name):
+        raise AnalysisError(
+            f"a function cannot be called {name!r}", hint="letters, digits and underscores"
+        )
+
+
+def _type(what: str, attribute: str, text: str) -> DataType:
+    try:
+        return DataType.fromDDL(text)
+    except PySparkException as error:
+        raise AnalysisError(
+            f"{what}: {attribute} is '{text}', which is no type of Spark's",
+            hint="bigint, double, string, timestamp_ntz, decimal(10,2) ...",
+        ) from error
+
+
+def _arrow_type(what: str, attribute: str, text: str) -> None:
+    _type(what, attribute, text)
+    try:
+        arrow_type(text)
+    except KeyError as error:
+        raise AnalysisError(
+            f"{what}: {attribute} is '{text}', which partial results cannot be",
+            hint="a number, string, binary, boolean, date, timestamp, or an array of those",
+        ) from error

@@ -1,0 +1,1 @@
+"""The local stage: rows to partials of slices, before the exchange."""

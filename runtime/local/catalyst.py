@@ -1,0 +1,50 @@
+"""The local stage by Catalyst: rows of any DataFrame into partials of slices.
+
+Spark's own generated code groups by key and slice end, which is much faster than handing rows to
+Python; only its result, one row per key and slice, goes on.
+"""
+
+from __future__ import annotations
+
+from runtime.compute.windows.aligned import slice_assigner
+from runtime.frames.wall_clock import quoted, wall_clock_us_sql
+from runtime.spec.steps import LocalStep, PartialColumn
+from runtime.spec.windows import FIRST_TIME, LAST_TIME, Session, local_window
+
+
+def local_aggregate_sql(step: LocalStep, source: str) -> str:
+    """Spark SQL that aggregates the relation `source` into partials."""
+    time_us = wall_clock_us_sql(step.time_column, step.time_type)
+    slice_end = slice_assigner(local_window(step.window)).slice_end_sql(quoted("$time_us"))
+    sliced = (
+        f"SELECT *, {slice_end} AS {quoted(step.slice_end)} FROM "
+        f"(SELECT *, {time_us} AS {quoted('$time_us')} FROM {source} "
+        f"WHERE {quoted(step.time_column)} IS NOT NULL)"
+    )
+    keys = [f"{sql} AS {quoted(name)}" for name, sql in step.keys]
+    partials = [f"{partial.sql} AS {quoted(partial.name)}" for partial in step.partials]
+    times = []
+    if isinstance(step.window, Session):
+        time = quoted("$time_us")
+        partials += [f"MIN({time}) AS {quoted(FIRST_TIME)}", f"MAX({time}) AS {quoted(LAST_TIME)}"]
+        times = [quoted(FIRST_TIME), quoted(LAST_TIME)]
+    groups = ", ".join([sql for _, sql in step.keys] + [quoted(step.slice_end)])
+    grouped = (
+        f"SELECT {', '.join([*keys, quoted(step.slice_end), *partials])} FROM ({sliced}) "
+        f"GROUP BY {groups}"
+    )
+    if not any(partial.fields for partial in step.partials):
+        return grouped
+    columns = [quoted(name) for name, _ in step.keys] + [quoted(step.slice_end)]
+    columns += [column for partial in step.partials for column in _flat(partial)]
+    columns += times
+    return f"SELECT {', '.join(columns)} FROM ({grouped})"
+
+
+def _flat(partial: PartialColumn) -> list[str]:
+    """A partial's columns, the fields of a struct (o, v) each as one of its own."""
+    if not partial.fields:
+        return [quoted(partial.name)]
+    order, value = partial.fields
+    struct = quoted(partial.name)
+    return [f"{struct}.o AS {quoted(order)}", f"{struct}.v AS {quoted(value)}"]

@@ -1,0 +1,146 @@
+"""The local stage over rows of Spark, for aggregates that Spark SQL cannot pre-aggregate.
+
+Spark evaluates keys, arguments and conditions; a Python task groups the rows by key and slice in a
+bounded buffer and hands on blobs of partials, as the scan does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+
+import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.sql.types import StructType
+
+from runtime.batch.exchange import BLOB_DDL, bucket_blobs, place_blobs
+from runtime.compute.arrow.types import arrow_type
+from runtime.compute.buffer import Rows, WindowBuffer
+from runtime.compute.kernels.columns import BoolArray, int64_values, one_chunk
+from runtime.compute.kernels.partial_types import partial_accumulator, partial_types
+from runtime.frames.meter import Wrap, as_it_is
+from runtime.frames.wall_clock import quoted, wall_clock_us_sql
+from runtime.spark.workers import prepare_worker
+from runtime.spec.aggregates import Accumulator
+from runtime.spec.steps import ArrowLocalStep
+from runtime.spec.windows import FIRST_TIME, LAST_TIME, Session, local_window
+
+_TIME = "$time_us"
+
+
+def arrow_local_sql(step: ArrowLocalStep, source: str) -> str:
+    """Spark SQL of what the stage reads: the time, then keys, arguments and conditions.
+
+    An argument is not evaluated where its FILTER does not hold: it could fail there.
+    """
+    time = wall_clock_us_sql(step.time_column, step.time_type)
+    items = [f"{time} AS {quoted(_TIME)}"]
+    items += [f"{sql} AS {quoted(name)}" for name, sql in step.keys]
+    for number, partial in enumerate(step.partials):
+        condition = partial.condition
+        for place, arg in enumerate(partial.args):
+            value = arg if condition is None else f"CASE WHEN {condition} THEN {arg} END"
+            items.append(f"{value} AS {quoted(_argument(number, place))}")
+        if condition is not None:
+            items.append(f"{condition} AS {quoted(_condition(number))}")
+    return f"SELECT {', '.join(items)} FROM {source} WHERE {quoted(step.time_column)} IS NOT NULL"
+
+
+def arrow_local(
+    rows: DataFrame,
+    step: ArrowLocalStep,
+    keys: tuple[str, ...],
+    buckets: int,
+    partitions: int,
+    buffer_bytes: int,
+    wrap: Wrap = as_it_is,
+) -> tuple[DataFrame, StructType]:
+    """Blobs of partials, in the partition of their bucket, and the schema of the rows inside.
+
+    Args:
+        rows: what `arrow_local_sql` gives.
+        step: the step.
+        keys: the columns that decide on the bucket.
+        buckets: how many buckets of keys there are.
+        partitions: how many tasks they are spread over.
+        buffer_bytes: how much a task's buffer of partials may hold.
+        wrap: what the stage is wrapped in, to measure it.
+
+    Raises:
+        ExecutionError: an argument is of a type that its function does not take.
+    """
+    types = {field.name: field.dataType.simpleString() for field in rows.schema.fields}
+    schema = _partial_schema(step, types)
+    stage = wrap(_stage(step, schema, keys, buckets, buffer_bytes))
+    return place_blobs(rows.mapInArrow(stage, BLOB_DDL), partitions), from_arrow_schema(schema)
+
+
+def _partial_schema(step: ArrowLocalStep, types: dict[str, str]) -> pa.Schema:
+    fields = [pa.field(name, arrow_type(types[name])) for name, _ in step.keys]
+    fields.append(pa.field(step.slice_end, pa.int64(), nullable=False))
+    for number, partial in enumerate(step.partials):
+        args = [types[_argument(number, place)] for place in range(len(partial.args))]
+        fields += map(pa.field, partial.columns, partial_types(partial, args))
+    if isinstance(step.window, Session):
+        fields += [pa.field(name, pa.int64(), nullable=False) for name in (FIRST_TIME, LAST_TIME)]
+    return pa.schema(fields)
+
+
+def _stage(
+    step: ArrowLocalStep,
+    schema: pa.Schema,
+    keys: tuple[str, ...],
+    buckets: int,
+    buffer_bytes: int,
+) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    accumulators = [partial_accumulator(partial) for partial in step.partials]
+    args = [
+        tuple(_argument(number, place) for place in range(len(partial.args)))
+        for number, partial in enumerate(step.partials)
+    ]
+    conditions = [
+        None if partial.condition is None else _condition(number)
+        for number, partial in enumerate(step.partials)
+    ]
+    if isinstance(step.window, Session):
+        accumulators += [Accumulator("min", (FIRST_TIME,)), Accumulator("max", (LAST_TIME,))]
+        args += [(_TIME,), (_TIME,)]
+        conditions += [None, None]
+
+    def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        prepare_worker()
+        names = tuple(name for name, _ in step.keys)
+        buffer = WindowBuffer(
+            local_window(step.window),
+            names,
+            step.slice_end,
+            tuple(accumulators),
+            schema,
+            buffer_bytes,
+        )
+        for batch in batches:
+            rows = Rows(
+                int64_values(batch.column(_TIME)),
+                [batch.column(name) for name in names],
+                [[batch.column(name) for name in of_one] for of_one in args],
+                [None if name is None else _mask(batch.column(name)) for name in conditions],
+            )
+            for table in buffer.add(rows):
+                yield bucket_blobs(table, keys, buckets)
+        for table in buffer.flush():
+            yield bucket_blobs(table, keys, buckets)
+
+    return run
+
+
+def _argument(number: int, place: int) -> str:
+    return f"$arg{number}_{place}"
+
+
+def _condition(number: int) -> str:
+    return f"$if{number}"
+
+
+def _mask(condition: pa.Array) -> BoolArray:
+    mask: BoolArray = one_chunk(condition).fill_null(False).to_numpy(zero_copy_only=False)
+    return mask

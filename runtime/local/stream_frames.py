@@ -1,0 +1,182 @@
+"""The local stage of a stream as a DataFrame: of rows that Spark evaluates, or of files."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+from pyspark import SparkContext, TaskContext
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import DataType, LongType
+
+from runtime.batch.execute import temporary_view
+from runtime.frames.meter import Wrap, as_it_is
+from runtime.local.stream_plan import LocalSql, local_plan, local_sql, scan_columns, sent_columns
+from runtime.local.stream_scan import PATH, ScanStage
+from runtime.local.stream_stage import MESSAGE_DDL, LocalPlan, LocalStage, received
+from runtime.spark.workers import prepare_worker
+from runtime.spec.scan import StreamScan
+from runtime.spec.steps import Step
+from runtime.spec.stream import KEEP, LATE_ROW, SOURCE, TIME, WATERMARK, StreamLocalStep
+from runtime.streaming.options import StreamOptions
+from runtime.streaming.source_reads import read_counted
+from runtime.streaming.state.key_groups import key_group_numbers
+from runtime.streaming.watermarks import FINAL_US
+
+# The local property of Spark's jobs that tells tasks which rows can be late: those of which no
+# window ends after a time. Where it is not set, any row may be.
+CLOSED_UNTIL = "sqlwin.closed-until"
+# By these of Spark's own a job of a micro-batch is told from others
+_OF_MICRO_BATCH = ("sql.streaming.queryId", "streaming.sql.batchId")
+
+
+@dataclass(frozen=True)
+class RunningStage:
+    """A local stage at work.
+
+    Attributes:
+        messages: what it tells the key groups, rows of MESSAGE_DDL.
+        plan: what it does.
+        late_row: the type of LATE_ROW; None: rows do not come with it.
+    """
+
+    messages: DataFrame
+    plan: LocalPlan
+    late_row: DataType | None = None
+
+
+def local_stage(
+    spark: SparkSession,
+    local: StreamLocalStep,
+    child: Callable[[Step], DataFrame],
+    options: StreamOptions,
+    number: int = 0,
+    wrap: Wrap = as_it_is,
+) -> RunningStage:
+    """The local stage of the operator with a number.
+
+    Args:
+        spark: the session.
+        local: the stage.
+        child: makes DataFrames of the steps below.
+        options: how the stream runs.
+        number: the operator's.
+        wrap: what the stage is wrapped in, to measure it.
+
+    Raises:
+        AnalysisError: a type is not known to the window operator.
+    """
+    if local.scan is not None:
+        return _scan_stage(spark, local, local.scan, options, number, wrap)
+    with temporary_view(spark, child(local.input)) as source:
+        has_clock = goes_by_clock(local, options)
+        sql = local_sql(local, source, has_clock)
+        rows = spark.sql(sql.text)
+    if not has_clock and wrap is as_it_is:
+        # whoever measures is told of all rows
+        rows = rows.where(f"`{KEEP}` OR `{WATERMARK}` IS NOT NULL")
+    rows = options.own_sources.beside(rows, is_cascade=local.is_cascade, has_clock=has_clock)
+    types = {field.name: field.dataType.simpleString() for field in rows.schema}
+    plan = _local_plan(local, sql, types, options)
+    has_watermark = local.delay_us is None
+    sent = sent_columns(rows.columns, has_watermark=has_watermark, time_key=plan.time_key)
+    late = rows.schema[LATE_ROW].dataType if plan.carries_late_rows else None
+    told = rows.selectExpr(*sent).mapInArrow(wrap(_run_local(plan, number)), MESSAGE_DDL)
+    return RunningStage(told, plan, late)
+
+
+def _scan_stage(
+    spark: SparkSession,
+    local: StreamLocalStep,
+    scan: StreamScan,
+    options: StreamOptions,
+    number: int,
+    wrap: Wrap,
+) -> RunningStage:
+    """The same where it reads the files itself."""
+    names, types = scan_columns(local, scan)
+    plan = _local_plan(local, names, types, options)
+    has_clock = goes_by_clock(local, options)
+    paths = options.own_sources.paths(spark, scan.table).select(
+        F.col("path").alias(PATH),
+        F.lit(False).alias(KEEP),
+        F.lit(0).alias(SOURCE),
+        *(F.lit(None).cast(LongType()).alias(name) for name in (WATERMARK, TIME)),
+    )
+    rows = options.own_sources.beside(paths, is_cascade=False, has_clock=has_clock)
+    sent = sent_columns(rows.columns, has_watermark=False)
+    told = rows.selectExpr(*sent).mapInArrow(wrap(_run_scan(plan, scan)), MESSAGE_DDL)
+    return RunningStage(read_counted(told, number, scan.table.name), plan)
+
+
+def goes_by_clock(step: StreamLocalStep, options: StreamOptions) -> bool:
+    """Whether an operator asks for the clock, with rows or without."""
+    if step.is_cascade:
+        return False
+    by_clock = any(source.time_type == "proctime" for source in step.sources)
+    delays = [options.early_fire.delay_us, options.late_fire.delay_us]
+    fires = options.emits_updates and any(delays)
+    return by_clock or options.idle_timeout_us is not None or fires
+
+
+def _local_plan(
+    step: StreamLocalStep, sql: LocalSql, types: dict[str, str], options: StreamOptions
+) -> LocalPlan:
+    plan = local_plan(step, sql, types, ())
+    n_groups = options.key_groups if plan.grouped_by else 1
+    return replace(plan, numbers=tuple(key_group_numbers(n_groups, options.partitions)))
+
+
+def _run_local(
+    plan: LocalPlan, number: int
+) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """The local stage of an operator, for `mapInArrow`: rows to messages for the key groups."""
+
+    def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        prepare_worker()
+        batches = (received(batch, plan.delay_us, plan.time_key) for batch in batches)
+        if not plan.keeps_late_rows:
+            yield from LocalStage(plan).run(batches)
+            return
+        context = TaskContext.get()
+        known_us = None if context is None else known_closed_us(context, number)
+        yield from LocalStage(plan, FINAL_US if known_us is None else known_us).run(batches)
+
+    return run
+
+
+def _run_scan(
+    plan: LocalPlan, scan: StreamScan
+) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """The same for a stage that reads files itself: paths to messages for the key groups."""
+
+    def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        prepare_worker()
+        pa.set_io_thread_count(1)
+        yield from ScanStage(plan, scan).run(batches)
+
+    return run
+
+
+def closed_until_text(context: SparkContext, closed_us: Mapping[int, int]) -> str:
+    """The value of CLOSED_UNTIL, which counts in jobs of the micro-batch that this thread runs.
+
+    Args:
+        context: Spark's.
+        closed_us: what was closed for operators, by their numbers.
+    """
+    told = [str(context.getLocalProperty(name)) for name in _OF_MICRO_BATCH]
+    return json.dumps([told, list(closed_us.items())])
+
+
+def known_closed_us(context: TaskContext, number: int) -> int | None:
+    """What CLOSED_UNTIL tells a task of an operator and its own micro-batch; None: nothing."""
+    text = context.getLocalProperty(CLOSED_UNTIL)
+    if not text:
+        return None
+    told, closed_us = json.loads(text)
+    own = [context.getLocalProperty(name) for name in _OF_MICRO_BATCH]
+    return dict(closed_us).get(number) if None not in own and told == own else None

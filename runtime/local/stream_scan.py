@@ -1,0 +1,94 @@
+"""The local stage of a stream that reads new files itself, so that no row becomes a JVM row.
+
+Spark's source of files hands on their paths, keeps which were read, and gives the same ones to a
+micro-batch that is computed again. A task reads those that it was given, one after the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from runtime.compute.counters import count
+from runtime.compute.kernels.columns import int64_values
+from runtime.local.stream_stage import (
+    ROWS_READ,
+    SOURCE_ROWS,
+    LocalPlan,
+    LocalStage,
+    message,
+    received,
+)
+from runtime.scan.rows import ScanRows
+from runtime.scan.stream_files import read_stream_file
+from runtime.spec.scan import StreamScan
+
+# The path of a file, in rows that bring one
+PATH = "$path"
+
+
+class ScanStage:
+    """The local stage of one task in one micro-batch.
+
+    Args:
+        plan: what is done with the rows.
+        scan: how they are read.
+    """
+
+    def __init__(self, plan: LocalPlan, scan: StreamScan) -> None:
+        self._plan = plan
+        self._scan = scan
+        self._rows = ScanRows(scan.step)
+        self._local = LocalStage(plan)
+
+    def run(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """The files of the task to messages of MESSAGE_SCHEMA.
+
+        Args:
+            batches: rows with PATH, a file each; where it is NULL, rows that tell something of all
+                sources, as `sent_columns` has them.
+
+        Raises:
+            ExecutionError: a file cannot be read, an expression fails, a sum overflows its type.
+        """
+        for name in ("rows_in", "rows_out", "blobs_out", "bytes_out"):
+            count(name, 0)
+        n_read = 0
+        for batch in batches:
+            paths = batch.column(PATH)
+            told = batch.filter(pc.is_null(paths))
+            if told.num_rows:
+                self._local.in_band.hear(received(told, delay_us=0))
+            for path in paths.drop_null().to_pylist():
+                for rows in read_stream_file(path, self._scan.step.source, self._rows.dictionaries):
+                    n_read += rows.num_rows
+                    yield from self._add(rows)
+        if n_read:
+            facts = ((ROWS_READ,), (None,), (None,), (n_read,), (None,))
+            yield message([self._plan.numbers[0]], [None], facts)
+        yield from self._local.finish()
+
+    def _add(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        """Rows of a file: all tell their watermark, those that count and have a time add up."""
+        count(f"{SOURCE_ROWS}0", batch.num_rows)
+        batch = self._rows.timed(batch)
+        times = self._rows.times(batch)
+        before = self._rows.n_null_times
+        n_timed = batch.num_rows - times.null_count
+        highest = lowest = None
+        if n_timed:
+            bounds = pc.min_max(pa.array(int64_values(times.drop_null())))
+            lowest = bounds["min"].as_py() - self._scan.delay_us
+            highest = bounds["max"].as_py() - self._scan.delay_us
+        counted = self._rows.counted(batch)
+        n_null_times = self._rows.n_null_times - before
+        count("rows_in", counted.num_rows + n_null_times)
+        self._local.in_band.hear_rows(n_timed + n_null_times, n_null_times, highest, lowest)
+        if counted.num_rows:
+            rows = self._rows.values(counted)
+            # the last accumulator counts rows
+            args, conditions = [*rows.args, []], [*rows.conditions, None]
+            yield from self._local.add(replace(rows, args=args, conditions=conditions))

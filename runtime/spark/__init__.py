@@ -1,0 +1,1 @@
+"""Spark itself: its session, JVM, workers, errors and status."""

@@ -1,0 +1,307 @@
+"""What Spark raised, as an error that a person can act on: no Java or Python trace, ever."""
+
+from __future__ import annotations
+
+import re
+import traceback
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from py4j.protocol import Py4JError, Py4JJavaError, Py4JNetworkError
+from pyspark.errors import AnalysisException, ParseException, PySparkException
+from pyspark.errors.exceptions.captured import CapturedException
+
+from runtime.errors import (
+    AnalysisError,
+    CatalogError,
+    ExecutionError,
+    Position,
+    QueryCancelled,
+    SqlSyntaxError,
+    SqlwinError,
+)
+from runtime.logs import append_trace, log_file
+from runtime.spark.messages import (
+    Told,
+    condition_in,
+    first_sentence,
+    plain_name,
+    plain_path,
+    tell,
+)
+
+_CATALOG = {
+    "TABLE_OR_VIEW_NOT_FOUND",
+    "TABLE_OR_VIEW_ALREADY_EXISTS",
+    "SCHEMA_NOT_FOUND",
+    "CATALOG_NOT_FOUND",
+    "REQUIRES_SINGLE_PART_NAMESPACE",
+    "NESTED_DATABASE_UNSUPPORTED_BY_V1_SESSION_CATALOG",
+}
+_TRACEBACK = "Traceback (most recent call last):"
+# The last lines of a Python traceback: `package.NameError: message`, unindented.
+_RAISED = re.compile(r"^((?:\w+\.)*)(\w+)(?:: (.*))?$")
+_JAVA_FRAME = re.compile(r"^\s+at [\w$.<>/]+\(|^JVM stacktrace|^Caused by: |^\.\.\. \d+ more")
+_LINE_AND_COLUMN = re.compile(r"\(line (\d+), pos (\d+)\)")
+_MOST_CAUSES = 20
+
+
+@dataclass(frozen=True)
+class Fragment:
+    """A piece of SQL that an error points at: Spark's query context."""
+
+    start: int
+    stop: int
+    text: str
+
+
+@dataclass(frozen=True)
+class Failure:
+    """One link of a chain of causes, outermost first, freed from Java and Python objects."""
+
+    text: str
+    condition: str | None = None
+    parameters: Mapping[str, str] = field(default_factory=dict)
+    fragments: tuple[Fragment, ...] = ()
+    java_class: str = ""
+
+
+_CANCELLED: Told = ("the query was cancelled", None)
+# What a thread of the JVM raises that is interrupted while it reads or writes
+_INTERRUPTED = ("java.io.InterruptedIOException", "java.nio.channels.ClosedByInterruptException")
+
+
+def translate(error: BaseException, sql: str | None = None) -> SqlwinError:
+    """What `error` means to the person who wrote `sql`.
+
+    Args:
+        error: anything that PySpark, py4j or a source raised; an error of sqlwin's own is kept.
+        sql: the statement, to show the place in it. Spark may have been given another text, so a
+            place counts only where the same words stand in `sql`.
+    """
+    if isinstance(error, SqlwinError):
+        return error
+    if isinstance(error, KeyboardInterrupt):
+        return ExecutionError("interrupted")
+    chain = _chain(error)
+    told = _python_error(chain) or _machine_error(error, chain) or _file_error(chain)
+    if told is not None:
+        failed = QueryCancelled if told == _CANCELLED else ExecutionError
+        return _placed(failed(told[0], hint=told[1]), chain, sql)
+    for failure in chain:
+        if failure.condition and (told := tell(failure.condition, failure.parameters)):
+            kind = _kind(error, failure)
+            return _placed(kind(told[0], hint=told[1]), chain, sql)
+    for failure in chain:
+        if failure.condition and failure.condition not in ("STREAM_FAILED", "TASK_WRITE_FAILED"):
+            # Bugs of Spark's and conditions without a name of their own are unknown.
+            if failure.condition.startswith(("INTERNAL_ERROR", "_LEGACY")):
+                break
+            message, hint = first_sentence(failure.text)
+            return _placed(_kind(error, failure)(message, hint=hint), chain, sql)
+    return _unknown(error, chain)
+
+
+def is_interruption(error: BaseException | None) -> bool:
+    """Whether an error may come of nothing but that Spark was told to stop what ran.
+
+    It tells little where nobody stopped anything: some file systems call a timeout an interruption.
+    """
+    if error is None or isinstance(error, SqlwinError):
+        return isinstance(error, QueryCancelled)
+    chain = _chain(error)
+    text = "\n".join(f"{failure.java_class} {failure.text}" for failure in chain)
+    is_cut = any(name in text for name in _INTERRUPTED)
+    return is_cut or _machine_error(error, chain) == _CANCELLED
+
+
+def _kind(error: BaseException, failure: Failure) -> type[SqlwinError]:
+    if isinstance(error, ParseException):
+        return SqlSyntaxError
+    if (failure.condition or "").split(".")[0] in _CATALOG:
+        return CatalogError
+    return AnalysisError if isinstance(error, AnalysisException) else ExecutionError
+
+
+def _unknown(error: BaseException, chain: Sequence[Failure]) -> SqlwinError:
+    told = [first_sentence(failure.text)[0] for failure in chain]
+    # "Job aborted" and the like say nothing: the innermost cause that says something does.
+    telling = [text for text in told if text and "aborted" not in text]
+    message = (telling or told or [type(error).__name__])[-1]
+    trace = "".join(traceback.format_exception(error))
+    append_trace(message, f"{trace}\n" + "\n".join(failure.text for failure in chain))
+    return ExecutionError(
+        message or type(error).__name__, hint=f"the full report is in {log_file()}"
+    )
+
+
+# Errors of certain kinds -------------------------------------------------------------------------
+
+
+def _python_error(chain: Sequence[Failure]) -> Told | None:
+    """What a Python function or an operator of sqlwin's raised in a worker."""
+    for failure in chain:
+        text = failure.parameters.get("traceback", "") or failure.text
+        if _TRACEBACK not in text:
+            continue
+        lines = text[text.rindex(_TRACEBACK) :].splitlines()[1:]
+        for number, line in enumerate(lines):
+            match = _RAISED.match(line)
+            if match is None:
+                continue
+            rest: list[str] = []
+            for following in lines[number + 1 :]:
+                if not following.strip() or _JAVA_FRAME.match(following):
+                    break
+                rest.append(following.strip())
+            return _told_by_python(match.group(1), match.group(2), match.group(3) or "", rest)
+    return None
+
+
+def _told_by_python(module: str, name: str, message: str, rest: Sequence[str]) -> Told:
+    if module == "runtime.errors.":
+        return message, (rest[-1] if rest else None)
+    if name == "MemoryError":
+        return "a Python worker ran out of memory", "use more, and so smaller, partitions"
+    if name == "ModuleNotFoundError":
+        return f"{message} in a Python worker", "install it where Spark's executors run"
+    return f"{name}: {message}" if message else name, None
+
+
+def _machine_error(error: BaseException, chain: Sequence[Failure]) -> Told | None:
+    """What befell the processes, not the query: killed, out of memory, cancelled."""
+    if isinstance(error, (Py4JNetworkError, ConnectionError)) or (
+        isinstance(error, Py4JError)
+        and not isinstance(error, Py4JJavaError)
+        and "Answer from Java side is empty" in str(error)
+    ):
+        return "the connection to Spark is lost: its JVM has died", f"its log is {log_file()}"
+    text = "\n".join(f"{failure.java_class} {failure.text}" for failure in chain)
+    if "SPARK_JOB_CANCELLED" in text or "java.lang.InterruptedException" in text:
+        return _CANCELLED
+    if "OutOfMemoryError" in text or "UNABLE_TO_ACQUIRE_MEMORY" in text:
+        return (
+            "Spark ran out of memory",
+            "give it more: --conf spark.driver.memory=8g (spark.executor.memory on a cluster)",
+        )
+    if "No space left on device" in text:
+        return "there is no space left on the device", "spark.local.dir names another directory"
+    if "Python worker exited unexpectedly" in text or "Fatal Python error" in text:
+        append_trace("a Python worker crashed", text)
+        found = re.search(r"Fatal Python error: ([^\n]+)", text)
+        why = f": {found.group(1).strip()}" if found else ""
+        return f"a Python worker crashed{why}", f"the full report is in {log_file()}"
+    return None
+
+
+def _file_error(chain: Sequence[Failure]) -> Told | None:
+    """A file that cannot be read: which, and what is wrong with it."""
+    for number, failure in enumerate(chain):
+        condition = failure.condition or ""
+        if not condition.startswith("FAILED_READ_FILE"):
+            continue
+        path = plain_path(failure.parameters.get("path", "a file"))
+        causes = chain[number + 1 :]
+        match condition.partition(".")[2]:
+            case "CANNOT_READ_FILE_FOOTER":
+                return f"{path} is not a Parquet or ORC file, or it is corrupt", None
+            case "FILE_NOT_EXIST":
+                return f"{path} vanished while it was read", None
+            case "PARQUET_COLUMN_DATA_TYPE_MISMATCH":
+                column = plain_name(failure.parameters["column"].strip("[]"))
+                actual, expected = (failure.parameters[k] for k in ("actualType", "expectedType"))
+                return f"column {column} of {path} is {actual}, not {expected}", None
+        malformed = [c for c in causes if "MALFORMED_" in (c.condition or "")]
+        why = first_sentence(causes[-1].text)[0] if causes else "it is corrupt"
+        if malformed:
+            name = "json" if ".json" in path else "csv"
+            ignore = f"'{name}.ignore-parse-errors' = 'true' turns what cannot be read into NULL"
+            return f"{path} has a record that does not fit the columns: {why}", ignore
+        return f"cannot read {path}: {why}", None
+    return None
+
+
+# Where in the SQL --------------------------------------------------------------------------------
+
+
+def _placed(error: SqlwinError, chain: Sequence[Failure], sql: str | None) -> SqlwinError:
+    if sql is None:
+        return error
+    for failure in chain:
+        position = _place(failure, sql)
+        if position is not None:
+            error.position, error.sql = position, sql
+            return error
+    return error
+
+
+def _place(failure: Failure, sql: str) -> Position | None:
+    for fragment in failure.fragments:
+        text = fragment.text
+        if not text:
+            continue
+        if sql[fragment.start : fragment.stop + 1] == text:
+            return Position.at(sql, fragment.start, len(text))
+        if sql.count(text) == 1:
+            return Position.at(sql, sql.index(text), len(text))
+    match = _LINE_AND_COLUMN.search(failure.text)
+    if match is None:
+        return None
+    line, column = int(match.group(1)), int(match.group(2))
+    lines = sql.splitlines(keepends=True)
+    # Spark repeats its text in the message; the place counts if that is `sql`.
+    if line > len(lines) or lines[line - 1].rstrip("\r\n") not in failure.text:
+        return None
+    near = failure.parameters.get("error", "").strip("'")
+    offset = sum(map(len, lines[: line - 1])) + column
+    return Position.at(sql, offset, len(near) if sql.startswith(near, offset) else 1)
+
+
+# From Java and PySpark to plain data -------------------------------------------------------------
+
+
+def _chain(error: BaseException) -> list[Failure]:
+    try:
+        if isinstance(error, Py4JJavaError):
+            return _java_chain(error.java_exception)
+        if isinstance(error, CapturedException) and error._origin is not None:
+            return _java_chain(error._origin)
+        if isinstance(error, PySparkException):
+            return [_failure(error)]
+    except Exception as secondary:
+        # The JVM that would explain the error may be gone.
+        append_trace("an error could not be explained", "".join(_traces(error, secondary)))
+    return [Failure(str(error) or type(error).__name__)]
+
+
+def _traces(*errors: BaseException) -> list[str]:
+    return [line for error in errors for line in traceback.format_exception(error)]
+
+
+def _java_chain(throwable: object) -> list[Failure]:
+    chain: list[Failure] = []
+    current = throwable
+    while current is not None and len(chain) < _MOST_CAUSES:
+        captured = CapturedException(origin=current)
+        name = current.getClass().getName()  # type: ignore[attr-defined]  # a py4j object
+        chain.append(_failure(captured, name))
+        current = current.getCause()  # type: ignore[attr-defined]  # a py4j object
+    return chain
+
+
+def _failure(error: PySparkException, java_class: str = "") -> Failure:
+    text = getattr(error, "_desc", None) or str(error)
+    fragments: list[Fragment] = []
+    for context in error.getQueryContext() or []:
+        # Contexts of DataFrame calls name a line of Python, not a piece of SQL.
+        if context.contextType().name == "SQL" and context.startIndex() >= 0:
+            fragments.append(
+                Fragment(context.startIndex(), context.stopIndex(), context.fragment())
+            )
+    return Failure(
+        text=text,
+        condition=error.getCondition() or condition_in(text),
+        parameters=error.getMessageParameters() or {},
+        fragments=tuple(fragments),
+        java_class=java_class,
+    )

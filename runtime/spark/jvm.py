@@ -1,0 +1,314 @@
+"""Starting the JVM that Spark's driver runs in.
+
+PySpark starts it through `bin/spark-submit`, a shell script that runs a second JVM to put the
+command line together, asks for a module that some Java runtimes lack, and lets the JVM write to
+the console. Here the command line is put together in Python and the JVM's output goes to the log
+file. PySpark then finds the JVM by PYSPARK_GATEWAY_PORT and PYSPARK_GATEWAY_SECRET, as it does
+when `spark-submit` has started Python.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import shutil
+import struct
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+from pyspark.find_spark_home import _find_spark_home
+
+from runtime.errors import SetupError
+from runtime.logs import log_file
+from runtime.spark import class_archive
+from runtime.spark.java import JavaRuntime
+
+_START_SECONDS = 120
+# What Spark's JavaModuleOptions asks for, without --add-modules=jdk.incubator.vector: it speeds
+# up linear algebra only, and prints a warning.
+_OPENED = (
+    "java.base/java.lang",
+    "java.base/java.lang.invoke",
+    "java.base/java.lang.reflect",
+    "java.base/java.io",
+    "java.base/java.net",
+    "java.base/java.nio",
+    "java.base/java.util",
+    "java.base/java.util.concurrent",
+    "java.base/java.util.concurrent.atomic",
+    "java.base/jdk.internal.ref",
+    "java.base/sun.nio.ch",
+    "java.base/sun.nio.cs",
+    "java.base/sun.security.action",
+    "java.base/sun.util.calendar",
+    "java.security.jgss/sun.security.krb5",
+)
+_JVM_FLAGS = (
+    "-XX:+IgnoreUnrecognizedVMOptions",
+    *(f"--add-opens={package}=ALL-UNNAMED" for package in _OPENED),
+    "-Dio.netty.tryReflectionSetAccessible=true",
+    "-Dio.netty.allocator.type=pooled",
+    "-Dio.netty.handler.ssl.defaultEndpointVerificationAlgorithm=NONE",
+    "--sun-misc-unsafe-memory-access=allow",
+    "--enable-native-access=ALL-UNNAMED",
+)
+# HotSpot hands a method to its second, expensive compiler after 5,000 calls. With few cores that
+# compiler takes half of all CPU time in a job of seconds, away from the job. Ten times as many
+# calls: short jobs do without it, and long ones get there a moment later.
+_FEW_CORES = 4
+_LATE_COMPILATION = (
+    "-XX:Tier4InvocationThreshold=50000",
+    "-XX:Tier4MinInvocationThreshold=6000",
+    "-XX:Tier4CompileThreshold=150000",
+    "-XX:Tier4BackEdgeThreshold=400000",
+)
+# Command lines can be read by everybody on the machine: these reach Spark by another way.
+_SECRET = re.compile(r"secret|password|token|access[.]?key|credential", re.IGNORECASE)
+# Whoever sets these has plans of their own.
+_CLASS_SHARING = re.compile(r"-Xshare|SharedArchive|ArchiveClasses|SharedClassList")
+_LOG_SETTINGS = Path(__file__).parent / "conf" / "log4j2.properties"
+
+# The pipe whose end tells the JVM to go: it must live as long as this process.
+_jvm: subprocess.Popen[bytes] | None = None
+
+
+@contextmanager
+def running_jvm(java: JavaRuntime, conf: Mapping[str, str], *, is_local: bool) -> Iterator[None]:
+    """Start a JVM for PySpark to connect to inside this context.
+
+    The JVM dies with this process, however that ends: its standard input is a pipe from here.
+
+    Args:
+        java: what to run.
+        conf: Spark's configuration, `spark.master` included.
+        is_local: the tasks run in this JVM, so nothing outside this machine connects to it.
+
+    Raises:
+        SetupError: the JVM does not come up.
+    """
+    archive = archive_to_use(java, conf, is_local=is_local)
+    if archive is not None and not class_archive.is_usable(archive):
+        class_archive.note_missing(archive)
+        archive = None
+    try:
+        port, secret = _start(java, conf, archive, is_local=is_local)
+    except SetupError:
+        if archive is None or _jvm is None or not _crashed(_jvm):
+            raise
+        # The one thing that can have broken a JVM which worked when the archive was made.
+        class_archive.discard(archive)
+        Path(f"hs_err_pid{_jvm.pid}.log").unlink(missing_ok=True)
+        port, secret = _start(java, conf, None, is_local=is_local)
+    # Only for the connection: processes started from here later are to get a JVM of their own.
+    os.environ["PYSPARK_GATEWAY_PORT"] = str(port)
+    os.environ["PYSPARK_GATEWAY_SECRET"] = secret
+    try:
+        yield
+    finally:
+        os.environ.pop("PYSPARK_GATEWAY_PORT", None)
+        os.environ.pop("PYSPARK_GATEWAY_SECRET", None)
+
+
+def end_jvm(seconds: float) -> int | None:
+    """Let the JVM exit in its own way, as it does when Python ends, and wait for it.
+
+    Args:
+        seconds: how long to wait; then it is killed.
+
+    Returns:
+        Its exit code; None if there was no JVM or it had to be killed.
+    """
+    if _jvm is None or _jvm.stdin is None:
+        return None
+    _jvm.stdin.close()
+    try:
+        return _jvm.wait(seconds)
+    except subprocess.TimeoutExpired:
+        _jvm.kill()
+        _jvm.wait()
+        return None
+
+
+def let_jvm_end() -> bool:
+    """Tell the JVM to exit in its own way, as it does when Python ends, and go on at once.
+
+    For a process that ends now: Spark stops and cleans up behind its back.
+
+    Returns:
+        Whether there was a JVM started from here to be told.
+    """
+    if _jvm is None or _jvm.stdin is None or _jvm.poll() is not None:
+        return False
+    _jvm.stdin.close()
+    return True
+
+
+def archive_to_use(java: JavaRuntime, conf: Mapping[str, str], *, is_local: bool) -> Path | None:
+    """Where the class archive is that fits this JVM, or will be; None if none can.
+
+    Only for Spark's own jars, which the next start has in common with this one.
+    """
+    settings = {**configured_defaults(), **conf}
+    if not is_local or _has_spark_env(java) or "spark.driver.extraClassPath" in settings:
+        return None
+    options = [
+        *(settings.get(f"spark.driver.{kind}JavaOptions", "") for kind in ("default", "extra")),
+        *(os.environ.get(name, "") for name in ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS")),
+    ]
+    if any(map(_CLASS_SHARING.search, options)):
+        return None
+    return class_archive.archive_path(java, _class_path(settings))
+
+
+def configured_defaults() -> dict[str, str]:
+    """What the user's own spark-defaults.conf says, if there is one."""
+    path = _conf_directory() / "spark-defaults.conf"
+    settings: dict[str, str] = {}
+    if path.is_file():
+        for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
+            parts = re.split(r"[\s=:]+", line.strip(), maxsplit=1)
+            if len(parts) == 2 and not parts[0].startswith("#"):
+                settings[parts[0]] = parts[1].strip()
+    return settings
+
+
+def _spark_home() -> Path:
+    return Path(_find_spark_home())
+
+
+def _conf_directory() -> Path:
+    named = os.environ.get("SPARK_CONF_DIR")
+    return Path(named) if named else _spark_home() / "conf"
+
+
+def _has_spark_env(java: JavaRuntime) -> bool:
+    """Whether the user's own spark-env.sh decides what runs: it is for spark-submit to read."""
+    return (_conf_directory() / "spark-env.sh").is_file() and not java.bundled
+
+
+def _crashed(jvm: subprocess.Popen[bytes]) -> bool:
+    return jvm.returncode is not None and jvm.returncode < 0
+
+
+def _start(
+    java: JavaRuntime, conf: Mapping[str, str], archive: Path | None, *, is_local: bool
+) -> tuple[int, str]:
+    global _jvm
+    directory = Path(tempfile.mkdtemp(prefix="sqlwin-gateway-"))
+    try:
+        connection = directory / "connection"
+        with log_file().open("ab") as log:
+            written_before = log.tell()
+            _jvm = subprocess.Popen(
+                _command(java, conf, archive, is_local=is_local),
+                stdin=subprocess.PIPE,
+                stdout=log,
+                stderr=log,
+                env=_environment(java, connection, is_local=is_local),
+                # Ctrl-C in the terminal is for Python alone.
+                process_group=None if os.name == "nt" else 0,
+                creationflags=getattr(subprocess, "CREATE_NEW_PROCESS_GROUP", 0),
+            )
+        give_up = time.monotonic() + _START_SECONDS
+        while not connection.is_file():
+            if _jvm.poll() is not None:
+                raise SetupError(f"Java did not start: {_complaint(written_before)}", hint=_hint())
+            if time.monotonic() > give_up:
+                _jvm.kill()
+                raise SetupError(f"Java did not answer in {_START_SECONDS} seconds", hint=_hint())
+            time.sleep(0.02)
+        answer = connection.read_bytes()
+    except OSError as error:
+        raise SetupError(f"Java did not start: {error}", hint=_hint()) from error
+    finally:
+        shutil.rmtree(directory, ignore_errors=True)
+    port, length = struct.unpack_from(">ii", answer)
+    return port, answer[8 : 8 + length].decode()
+
+
+def _command(
+    java: JavaRuntime, conf: Mapping[str, str], archive: Path | None, *, is_local: bool
+) -> list[str]:
+    submit_conf = [
+        part
+        for key, value in conf.items()
+        if not _SECRET.search(key)
+        for part in ("--conf", f"{key}={value}")
+    ]
+    asked = shlex.split(os.environ.get("PYSPARK_SUBMIT_ARGS", "pyspark-shell"))
+    log_flags = [
+        f"-Dlog4j2.configurationFile={_LOG_SETTINGS.as_uri()}",
+        f"-Dsqlwin.log.file={log_file()}",
+    ]
+    settings = {**configured_defaults(), **conf}
+    if _has_spark_env(java):
+        options = " ".join([*log_flags, settings.get("spark.driver.extraJavaOptions", "")])
+        submit = _spark_home() / "bin" / "spark-submit"
+        return [str(submit), *submit_conf, "--driver-java-options", options, *asked]
+    return [
+        str(java.executable),
+        "-cp",
+        os.pathsep.join(_class_path(settings)),
+        f"-Xmx{settings.get('spark.driver.memory', '1g')}",
+        *_JVM_FLAGS,
+        *(_LATE_COMPILATION if is_local and (os.cpu_count() or 1) <= _FEW_CORES else ()),
+        *log_flags,
+        *(class_archive.use_options(archive) if archive is not None else ()),
+        *shlex.split(settings.get("spark.driver.defaultJavaOptions", "")),
+        *shlex.split(settings.get("spark.driver.extraJavaOptions", "")),
+        "org.apache.spark.deploy.SparkSubmit",
+        *submit_conf,
+        *asked,
+    ]
+
+
+def _class_path(settings: Mapping[str, str]) -> list[str]:
+    """The class path that Spark's launcher would make.
+
+    It names the jars one by one, since Java 21 finds no class archive to fit a wildcard that
+    repeats one of them. Windows allows no command line as long as that.
+    """
+    jars = _spark_home() / "jars"
+    all_jars = [jars / "*"] if os.name == "nt" else sorted(jars.glob("*.jar"))
+    places = [settings.get("spark.driver.extraClassPath")]
+    places += [str(_conf_directory())] if _conf_directory().is_dir() else []
+    # Other jars carry older copies of slf4j, and the order within a wildcard is anyone's guess.
+    places += map(str, dict.fromkeys([*sorted(jars.glob("slf4j-api-*.jar")), *all_jars]))
+    places += [
+        os.environ.get(name)
+        for name in ("HADOOP_CONF_DIR", "YARN_CONF_DIR", "SPARK_DIST_CLASSPATH")
+    ]
+    return [place for place in places if place]
+
+
+def _environment(java: JavaRuntime, connection: Path, *, is_local: bool) -> dict[str, str]:
+    environment = dict(os.environ)
+    environment["SPARK_HOME"] = str(_spark_home())
+    environment["JAVA_HOME"] = str(java.home)
+    # spark-submit's own scripts set it, and executors are not launched without it.
+    environment.setdefault("SPARK_SCALA_VERSION", "2.13")
+    environment["SPARK_CONNECT_MODE"] = "0"
+    environment["_PYSPARK_DRIVER_CONN_INFO_PATH"] = str(connection)
+    if is_local:
+        environment.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    return environment
+
+
+def _complaint(written_before: int) -> str:
+    """The first line that the JVM wrote that says what is wrong."""
+    with log_file().open("rb") as log:
+        log.seek(written_before)
+        lines = log.read(64_000).decode("utf-8", errors="replace").splitlines()
+    # "Error occurred during initialization of VM" is followed by what the error is.
+    lines = [line.strip() for line in lines if "occurred during initialization" not in line]
+    telling = [line for line in lines if re.search(r"error|exception|invalid", line, re.I)] or lines
+    return telling[0].removeprefix('Exception in thread "main" ') if telling else "no output"
+
+
+def _hint() -> str:
+    return f"what it said is in {log_file()}"

@@ -1,0 +1,248 @@
+"""The Spark session that sqlwin starts where it is given none."""
+
+from __future__ import annotations
+
+import atexit
+import importlib.util
+import logging
+import os
+import re
+import shutil
+import sys
+import tempfile
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from types import MappingProxyType
+
+from pyspark import SparkContext
+from pyspark.errors import PySparkException
+from pyspark.logger import PySparkLogger
+from pyspark.sql import SparkSession
+
+from runtime.errors import SetupError, SqlwinError
+from runtime.logs import log_file
+from runtime.spark.errors import translate
+from runtime.spark.java import find_java
+from runtime.spark.jvm import configured_defaults, running_jvm
+
+__all__ = ["is_local", "log_file", "quiet_python_loggers", "start_session"]
+
+_NO_CONF: Mapping[str, str] = MappingProxyType({})
+_GIB = 1 << 30
+# Above this a JVM's pointers grow from 4 to 8 bytes, so that more memory holds fewer objects.
+_LARGEST_HEAP = 31 * _GIB
+# A worker has two batches in memory of what Spark sends it. Blobs are far larger than rows.
+ARROW_BYTES = "spark.sql.execution.arrow.maxBytesPerBatch"
+SMALL_ARROW_BYTES = "16m"
+_LOCAL_MASTER = re.compile(r"local(?:\[(\*|\d+)(?:,\s*\d+)?\])?")
+_NOISY_LOGGERS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
+
+
+def start_session(
+    master: str | None = None, conf: Mapping[str, str] = _NO_CONF, remote: str | None = None
+) -> SparkSession:
+    """A Spark session: quiet, with this Python for its workers, sized by the machine.
+
+    A Spark that runs in this process already is left as it is: the session then is a new one
+    beside those that exist, and `conf` may hold what can be set for a session alone.
+
+    Args:
+        master: Spark's master URL; `local[*]` unless spark-defaults.conf says otherwise.
+        conf: Spark's configuration; it wins over what is chosen here.
+        remote: the `sc://host:port` of a Spark Connect server, in place of a master.
+
+    Raises:
+        SetupError: no Java, no such cluster, a bad setting, packages missing.
+    """
+    quiet_python_loggers()
+    if remote is None and master is None:
+        remote = os.environ.get("SPARK_REMOTE")
+    if remote is not None:
+        return _connect(remote, master, conf)
+    if SparkContext._active_spark_context is not None:
+        return _session_beside(SparkContext._active_spark_context, master, conf)
+    chosen = configured_defaults()
+    master = master or conf.get("spark.master") or chosen.get("spark.master") or "local[*]"
+    local = _LOCAL_MASTER.fullmatch(master) is not None
+    settings = {
+        **{k: v for k, v in _defaults(master).items() if k not in chosen},
+        **conf,
+        "spark.master": master,
+    }
+    settings.setdefault("spark.app.name", "sqlwin")
+    _use_this_python(is_local=local)
+    builder = SparkSession.builder
+    for key, value in settings.items():
+        builder = builder.config(key, value)
+    try:
+        if SparkContext._gateway is not None:
+            session = builder.getOrCreate()
+        else:
+            with running_jvm(find_java(), settings, is_local=local), _without_warnings():
+                session = builder.getOrCreate()
+    except SqlwinError:
+        raise
+    except Exception as error:
+        cause = translate(error, None)
+        raise SetupError(f"Spark did not start: {cause.message}", hint=cause.hint) from error
+    return session
+
+
+def is_local(spark: SparkSession) -> bool:
+    """Whether the tasks of `spark` run on this machine, in its driver."""
+    if is_remote(spark):
+        return False
+    return _LOCAL_MASTER.fullmatch(str(spark.sparkContext.master)) is not None
+
+
+def stream_partitions(spark: SparkSession) -> int:
+    """Over how many tasks the state of a stream is spread, if nobody says otherwise.
+
+    `spark.sql.shuffle.partitions`; but a task a core where that is what sqlwin itself has chosen:
+    each task commits its state in every micro-batch, and key groups are spread evenly over tasks.
+    """
+    partitions = int(str(spark.conf.get("spark.sql.shuffle.partitions")))
+    if not is_local(spark):
+        return partitions
+    cores = spark.sparkContext.defaultParallelism
+    return cores if partitions == _default_partitions(cores) else partitions
+
+
+def _default_partitions(cores: int) -> int:
+    return 2 * cores
+
+
+def is_remote(spark: SparkSession) -> bool:
+    """Whether `spark` talks to a Spark Connect server: it then has no SparkContext."""
+    return type(spark).__module__.startswith("pyspark.sql.connect")
+
+
+def forget_connection(spark: SparkSession) -> None:
+    """Let this thread talk to Spark on a new connection, after a call that was interrupted.
+
+    The answer to that call is still to come on the old one, where the next call would take it for
+    its own.
+    """
+    gateway = getattr(getattr(spark, "_sc", None), "_gateway", None)
+    client = getattr(gateway, "_gateway_client", None)
+    find = getattr(client, "get_thread_connection", None)
+    connection = None if find is None else find()
+    if connection is not None:
+        connection.close()
+
+
+def quiet_python_loggers() -> None:
+    """Keep PySpark from printing a line of JSON for every error that it raises anyway."""
+    for name in _NOISY_LOGGERS:
+        PySparkLogger.getLogger(name).setLevel(logging.CRITICAL)
+
+
+def machine_memory() -> int:
+    """Bytes of memory that this process may use: the machine's, or its control group's if less."""
+    try:
+        memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (ValueError, OSError, AttributeError):
+        # Not on Windows. The least that sqlwin asks for.
+        memory = 4 * _GIB
+    for limit in ("memory.max", "memory/memory.limit_in_bytes"):
+        try:
+            text = (Path("/sys/fs/cgroup") / limit).read_text().strip()
+        except OSError:
+            continue
+        if text.isdigit() and int(text) > 0:
+            memory = min(memory, int(text))
+    return memory
+
+
+def _defaults(master: str) -> dict[str, str]:
+    """What is set where neither the caller nor spark-defaults.conf says anything."""
+    heap = min(_LARGEST_HEAP, max(_GIB, machine_memory() // 2))
+    settings = {
+        "spark.driver.memory": f"{heap >> 20}m",
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.sql.adaptive.enabled": "true",
+        "spark.sql.execution.arrow.pyspark.enabled": "true",
+        ARROW_BYTES: SMALL_ARROW_BYTES,
+        # Where a worker crashed: its Python stack comes with the error.
+        "spark.sql.execution.pyspark.udf.faulthandler.enabled": "true",
+    }
+    match = _LOCAL_MASTER.fullmatch(master)
+    if match is None:
+        return settings
+    cores = _cores() if match.group(1) == "*" else int(match.group(1) or 1)
+    # The catalog of an embedded session ends with the process, and with it the tables that
+    # nothing else knows of. So no metastore_db and no spark-warehouse where the user works.
+    warehouse = Path(tempfile.gettempdir()) / f"sqlwin-warehouse-{os.getpid()}"
+    atexit.register(shutil.rmtree, warehouse, ignore_errors=True)
+    return {
+        **settings,
+        "spark.sql.shuffle.partitions": str(_default_partitions(cores)),
+        "spark.sql.catalogImplementation": "in-memory",
+        "spark.sql.warehouse.dir": warehouse.as_uri(),
+    }
+
+
+def _cores() -> int:
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def _use_this_python(*, is_local: bool) -> None:
+    """Workers run what PYSPARK_PYTHON names when Spark starts; on a cluster that may differ."""
+    if is_local or "PYSPARK_PYTHON" not in os.environ:
+        os.environ["PYSPARK_PYTHON"] = sys.executable
+    os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+
+
+def _session_beside(
+    context: SparkContext, master: str | None, conf: Mapping[str, str]
+) -> SparkSession:
+    if master is not None and master != context.master:
+        raise SetupError(
+            f"Spark runs in this process already, with master {context.master}, not {master}",
+            hint="stop it first, or leave the master out",
+        )
+    session = SparkSession(context).newSession()
+    for key, value in conf.items():
+        try:
+            if session.conf.get(key, None) != value:
+                session.conf.set(key, value)
+        except PySparkException as error:
+            raise SetupError(
+                f"{key} cannot be set: Spark runs in this process already",
+                hint="stop it first, or leave this setting out",
+            ) from error
+    return session
+
+
+def _connect(remote: str, master: str | None, conf: Mapping[str, str]) -> SparkSession:
+    if master is not None:
+        raise SetupError("master and remote exclude each other", hint="give one of them")
+    if not remote.startswith("sc://"):
+        raise SetupError(
+            f"{remote} is not the address of a Spark Connect server", hint="sc://host:15002"
+        )
+    if importlib.util.find_spec("grpc") is None:
+        raise SetupError(
+            "Spark Connect needs packages that are not installed",
+            hint="pip install 'pyspark[connect]'",
+        )
+    try:
+        builder = SparkSession.builder.remote(remote)
+        for key, value in conf.items():
+            builder = builder.config(key, value)
+        return builder.create()
+    except Exception as error:
+        raise SetupError(f"no Spark Connect server answers at {remote}") from error
+
+
+@contextmanager
+def _without_warnings() -> Iterator[None]:
+    """PySpark's warnings while it starts (old pandas, old Arrow) are no concern of users."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield

@@ -1,0 +1,64 @@
+"""Bringing this package to the workers that do not have it."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import shutil
+import site
+import sys
+import tempfile
+import zipfile
+from functools import cache
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from runtime.spark.session import is_local, is_remote
+
+_PACKAGE = Path(__file__).resolve().parents[1]
+# The oldest time that a zip file can hold: the same sources give the same bytes.
+_NO_TIME = (1980, 1, 1, 0, 0, 0)
+
+_shipped: set[str] = set()
+
+
+def ship_code(spark: SparkSession) -> None:
+    """Make the package `runtime` importable in the Python workers of `spark`, once a session.
+
+    Nothing is sent where the workers are started here, from an environment that has the package.
+    """
+    if is_remote(spark):
+        session = str(getattr(spark, "session_id", id(spark)))
+    else:
+        session = str(spark.sparkContext.applicationId)
+    if session in _shipped:
+        return
+    if is_remote(spark):
+        spark.addArtifacts(str(code_archive()), pyfile=True)
+    elif not (is_local(spark) and _workers_have_it()):
+        spark.sparkContext.addPyFile(str(code_archive()))
+    _shipped.add(session)
+
+
+@cache
+def code_archive() -> Path:
+    """A zip file of the package's Python sources, there until this process ends."""
+    directory = Path(tempfile.mkdtemp(prefix="sqlwin-code-"))
+    atexit.register(shutil.rmtree, directory, ignore_errors=True)
+    archive = directory / "sqlwin_runtime.zip"
+    with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as out:
+        for path in sorted(_PACKAGE.rglob("*.py")):
+            name = path.relative_to(_PACKAGE.parent).as_posix()
+            entry = zipfile.ZipInfo(name, _NO_TIME)
+            entry.compress_type = zipfile.ZIP_DEFLATED
+            out.writestr(entry, path.read_bytes())
+    return archive
+
+
+def _workers_have_it() -> bool:
+    """Whether another interpreter of this environment, in any directory, imports this very copy."""
+    places = [*site.getsitepackages(), site.getusersitepackages() if site.ENABLE_USER_SITE else ""]
+    places += os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    roots = {Path(place).resolve() for place in places if os.path.isabs(place)}
+    return _PACKAGE.parent in roots and Path(sys.executable).exists()

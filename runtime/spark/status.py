@@ -1,0 +1,178 @@
+"""What Spark itself measured of a statement, from the status stores of its driver."""
+
+from __future__ import annotations
+
+import statistics
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+from uuid import uuid4
+
+from py4j.protocol import Py4JJavaError
+from pyspark.sql import SparkSession
+
+from runtime.spark.nodes import SparkNode, added_up, has_figures, listed, plan_nodes, that_ran
+
+# A stage of more tasks is summarised from this many
+_MOST_TASKS = 10_000
+# Spark's own limit, ten seconds, is short where other processes have the cores
+_MOST_WAIT_MS = 120_000
+
+
+@dataclass(frozen=True)
+class StageFigures:
+    """A Spark stage.
+
+    Attributes:
+        id: Spark's number.
+        task_seconds: run time of each task.
+        input_bytes: bytes read from files by Spark (not by the Arrow scan).
+        shuffle_read_bytes: bytes read from shuffles.
+        shuffle_write_bytes: bytes written to shuffles.
+        spilled_bytes: bytes that went to disk for lack of memory.
+        peak_memory_bytes: the most execution memory that a task held in the JVM.
+        labels: operators that it carried out nodes of, as in `SparkNode`.
+    """
+
+    id: int
+    task_seconds: tuple[float, ...]
+    input_bytes: int
+    shuffle_read_bytes: int
+    shuffle_write_bytes: int
+    spilled_bytes: int
+    peak_memory_bytes: int
+    labels: frozenset[str] = frozenset()
+
+    @property
+    def skew(self) -> float | None:
+        """The slowest task against the median one; None where there are not two tasks."""
+        if len(self.task_seconds) < 2:
+            return None
+        median = statistics.median(self.task_seconds)
+        return max(self.task_seconds) / median if median > 0 else None
+
+
+@dataclass(frozen=True)
+class SparkFigures:
+    """What Spark measured of everything that one statement ran."""
+
+    nodes: tuple[SparkNode, ...]
+    stages: tuple[StageFigures, ...]
+
+
+class Watch:
+    """Finds again, in Spark's records, what ran while it was `running`.
+
+    Args:
+        spark: the session.
+        token: what stands in the descriptions of what ran; made up if it is not given. Spark puts
+            a stream's run id in the descriptions of all that it runs.
+    """
+
+    def __init__(self, spark: SparkSession, token: str | None = None) -> None:
+        self._spark = spark
+        self._token = token or f"analyze-{uuid4().hex}"
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        """Mark what Spark runs inside of the block."""
+        context = self._spark.sparkContext
+        before = context.getLocalProperty("spark.job.description")
+        context.setJobDescription(f"{before or 'EXPLAIN ANALYZE'} [{self._token}]")
+        try:
+            yield
+        finally:
+            context.setLocalProperty("spark.job.description", before)  # type: ignore[arg-type]
+
+    def figures(self) -> SparkFigures:
+        """What was measured of a batch. Waits until Spark's own records are complete."""
+        executions = self._executions()
+        plans = [plan_nodes(self._store(), each.executionId()) for each in executions]
+        return SparkFigures(
+            tuple(that_ran([node for plan in plans for node in plan])),
+            self._stages(executions, plans),
+        )
+
+    def micro_batches(self, last: int) -> SparkFigures:
+        """What was measured of a stream, its nodes added up over micro-batches.
+
+        Args:
+            last: how many micro-batches, the latest ones.
+        """
+        store = self._store()
+        executions = [e for e in self._executions() if has_figures(store, e.executionId())][-last:]
+        plans = [plan_nodes(store, each.executionId()) for each in executions]
+        return SparkFigures(tuple(added_up(plans)), self._stages(executions, plans))
+
+    def _store(self) -> Any:
+        return self._spark._jsparkSession.sharedState().statusStore()
+
+    def _executions(self) -> list[Any]:
+        """What ran, as soon as all of it is recorded."""
+        self._spark.sparkContext._jsc.sc().listenerBus().waitUntilEmpty(_MOST_WAIT_MS)
+        executions = listed(self._store().executionsList())
+        return [each for each in executions if self._token in str(each.description())]
+
+    def _stages(
+        self, executions: Sequence[Any], plans: Sequence[Sequence[SparkNode]]
+    ) -> tuple[StageFigures, ...]:
+        store: Any = self._spark.sparkContext._jsc.sc().statusStore()
+        labels: dict[int, frozenset[str]] = {}
+        for execution, nodes in zip(executions, plans, strict=True):
+            for stage in (int(s) for s in execution.stages().mkString(",").split(",") if s):
+                labels[stage] = labels.get(stage, frozenset()) | _labels(store, stage, nodes)
+        stages = (_stage(store, *each) for each in sorted(labels.items()))
+        return tuple(stage for stage in stages if stage is not None)
+
+
+def _labels(store: Any, stage_id: int, nodes: Sequence[SparkNode]) -> frozenset[str]:
+    """The operators whose nodes a stage carried out, by names that only one node has."""
+    names = Counter(node.name.strip() for node in nodes)
+    known = {node.name.strip(): node.label for node in nodes if names[node.name.strip()] == 1}
+    graph = _unless_gone(lambda: store.operationGraphForStage(stage_id))
+    waiting = [] if graph is None else [graph.rootCluster()]
+    found: set[str] = set()
+    while waiting:
+        for scope in listed(waiting.pop().childClusters()):
+            found.add(known.get(str(scope.name()).strip(), ""))
+            waiting.append(scope)
+    return frozenset(found - {""})
+
+
+def _unless_gone(ask: Callable[[], Any]) -> Any:
+    """What Spark's records hold of a stage; None if they have let go of it.
+
+    They keep `spark.ui.retainedStages` of an application, and of more forget skipped ones first,
+    however new they are.
+    """
+    try:
+        return ask()
+    except Py4JJavaError as error:
+        if error.java_exception.getClass().getName() != "java.util.NoSuchElementException":
+            raise
+        return None
+
+
+def _stage(store: Any, stage_id: int, labels: frozenset[str]) -> StageFigures | None:
+    """A stage; None if it was skipped, its output being there from before, or is forgotten."""
+    stage = _unless_gone(lambda: store.lastStageAttempt(stage_id))
+    if stage is None or str(stage.status()) != "COMPLETE":
+        return None
+    tasks = listed(store.taskList(stage_id, stage.attemptId(), _MOST_TASKS))
+    seconds = [
+        task.taskMetrics().get().executorRunTime() / 1000
+        for task in tasks
+        if str(task.status()) == "SUCCESS" and task.taskMetrics().isDefined()
+    ]
+    return StageFigures(
+        stage_id,
+        tuple(seconds),
+        int(stage.inputBytes()),
+        int(stage.shuffleReadBytes()),
+        int(stage.shuffleWriteBytes()),
+        int(stage.diskBytesSpilled()),
+        int(stage.peakExecutionMemory()),
+        labels,
+    )

@@ -1,0 +1,150 @@
+"""Make the archive of `runtime.spark.class_archive`: `python -m runtime.spark.warm_up ARCHIVE`.
+
+Starts Spark, has it do a little of everything that SQL on windows needs, and lets the JVM write
+down at its exit which classes it has loaded. Runs in the background, at the lowest priority.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import signal
+import subprocess
+import sys
+import tempfile
+import traceback
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+
+from runtime.logs import append_trace
+from runtime.spark import class_archive
+from runtime.spark.java import JavaRuntime, find_java
+from runtime.spark.jvm import archive_to_use, end_jvm
+from runtime.spark.session import start_session
+
+_MEMORY = "1g"
+# What takes longer than this hangs.
+_BASE_SECONDS = 120
+_EXIT_SECONDS = 300
+_ALL_SECONDS = 900
+
+
+def main(archive: Path) -> bool:
+    """Make the archive, unless another process does, or it is for another Java or Spark.
+
+    Returns:
+        Whether it was made.
+
+    Raises:
+        OSError: the disk is full, or the cache directory cannot be written.
+        SqlwinError: Spark does not start.
+    """
+    java = find_java()
+    with class_archive.making_lock(archive.parent) as is_alone:
+        if not is_alone or class_archive.is_usable(archive):
+            return False
+        if archive_to_use(java, {}, is_local=True) != archive:
+            # Java or Spark was replaced since this process was asked for.
+            return False
+        class_archive.note_try(archive)
+        written = class_archive.temporary_path(archive)
+        options = [*_base_options(java, archive), f"-XX:ArchiveClassesAtExit={written}"]
+        spark = start_session(
+            "local[2]",
+            {
+                "spark.driver.memory": _MEMORY,
+                "spark.driver.extraJavaOptions": shlex.join([*options, "-Xlog:cds*=off"]),
+            },
+        )
+        with tempfile.TemporaryDirectory(prefix="sqlwin-warm-up-") as directory:
+            run_representative_queries(spark, Path(directory))
+        spark.stop()
+        if end_jvm(_EXIT_SECONDS) != 0 or not written.is_file():
+            written.unlink(missing_ok=True)
+            return False
+        class_archive.publish(written, archive)
+    return True
+
+
+def run_representative_queries(spark: SparkSession, directory: Path) -> None:
+    """Load the classes that queries use: files, SQL, shuffles, Arrow, Python workers."""
+    parquet, csv = str(directory / "parquet"), str(directory / "csv")
+    rows = spark.range(2000).selectExpr(
+        "id",
+        "timestamp_micros(id * 1000000) AS ts",
+        "timestamp_ntz '2020-01-01 00:00:00' + make_dt_interval(0, 0, 0, id) AS local_ts",
+        "CAST(id % 7 AS STRING) AS name",
+        "CAST(id AS DOUBLE) / 3 AS price",
+        "CAST(id AS DECIMAL(18, 2)) AS amount",
+    )
+    rows.write.parquet(parquet)
+    rows.write.option("header", True).csv(csv)
+    spark.read.parquet(parquet).createOrReplaceTempView("bids")
+    spark.read.option("header", True).csv(csv, schema=rows.schema).createOrReplaceTempView("lines")
+    query = """
+        SELECT name, window_end, COUNT(*) AS n, COUNT(DISTINCT id) AS ids, SUM(amount) AS amount,
+               ROUND(AVG(price), 1) AS mean, MIN(local_ts) AS first, MAX(ts) AS last
+        FROM (SELECT *, date_trunc('MINUTE', ts) AS window_end FROM {table} WHERE id > 10)
+        GROUP BY name, window_end HAVING COUNT(*) > 1
+        ORDER BY mean DESC, name LIMIT 10"""
+    spark.sql(query.format(table="bids")).collect()
+    spark.sql(query.format(table="lines")).toArrow()
+    spark.sql("""
+        SELECT a.name, b.n, ROW_NUMBER() OVER (PARTITION BY a.name ORDER BY a.ts) AS place
+        FROM bids a JOIN (SELECT name, COUNT(*) AS n FROM bids GROUP BY name) b USING (name)
+        WHERE a.ts BETWEEN TIMESTAMP '1970-01-01' AND TIMESTAMP '2030-01-01'
+        UNION ALL SELECT name, 1, CASE WHEN price > 1 THEN 1 ELSE 2 END FROM lines
+    """).createOrReplaceTempView("places")
+    spark.sql("SELECT * FROM places ORDER BY place, name LIMIT 20").collect()
+    spark.sql("EXPLAIN EXTENDED SELECT * FROM places").collect()
+    exchanged = _exchanged(spark.table("bids"))
+    exchanged.createOrReplaceTempView("exchanged")
+    spark.sql("SELECT bucket, COUNT(*) FROM exchanged GROUP BY bucket ORDER BY 1").toArrow()
+    exchanged.coalesce(1).write.mode("overwrite").parquet(parquet + "-exchanged")
+    for _ in exchanged.orderBy("id").limit(50).toLocalIterator():
+        pass
+
+
+def _exchanged(bids: DataFrame) -> DataFrame:
+    """Python workers on both sides of an exchange, as window aggregates are run."""
+
+    def same(batches: Iterator[Any]) -> Iterator[Any]:
+        yield from batches
+
+    keyed = bids.selectExpr("id", "ts", "name", "CAST(id % 2 AS INT) AS bucket")
+    schema = "id long, ts timestamp, name string, bucket int"
+    partial = keyed.mapInArrow(same, schema)
+    sent = partial.repartitionById(2, partial["bucket"]).sortWithinPartitions("name")
+    return sent.mapInArrow(same, schema)
+
+
+def _base_options(java: JavaRuntime, archive: Path) -> list[str]:
+    """What the archive builds on: Java's own, or one made here if Java comes without."""
+    if (java.home / "lib" / "server" / "classes.jsa").is_file():
+        return []
+    base = class_archive.base_path(archive)
+    written = class_archive.temporary_path(base)
+    subprocess.run(
+        [str(java.executable), "-Xshare:dump", f"-XX:SharedArchiveFile={written}"],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        timeout=_BASE_SECONDS,
+        check=False,
+    )
+    class_archive.move(written, base)
+    return [f"-XX:SharedArchiveFile={base}"]
+
+
+if __name__ == "__main__":
+    # Its end takes the JVM along, whose standard input is a pipe from here.
+    signal.alarm(_ALL_SECONDS)
+    os.nice(19)
+    try:
+        sys.exit(0 if main(Path(sys.argv[1])) else 1)
+    except Exception:
+        append_trace("no class archive was made", traceback.format_exc())
+        raise

@@ -1,0 +1,1 @@
+"""The contract between planner and runtime: frozen, picklable descriptions without behaviour."""

@@ -1,0 +1,183 @@
+"""Windows: what the planner hands to the runtime of them.
+
+All times are int64 microseconds since 1970-01-01 00:00 on the clock that windows are computed on:
+the wall clock for TIMESTAMP_NTZ columns, the local wall clock for TIMESTAMP_LTZ columns.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+# window_time = window_end - 1 ms, as in Flink
+WINDOW_TIME_LAG_US = 1_000
+
+
+@dataclass(frozen=True)
+class Tumble:
+    """Windows [k*size + offset, k*size + offset + size)."""
+
+    size_us: int
+    offset_us: int = 0
+
+    @property
+    def slice_width_us(self) -> int:
+        """Width of a slice: a slice is a whole window."""
+        return self.size_us
+
+    @property
+    def slices_per_window(self) -> int:
+        """Most slices that a window is put together from."""
+        return 1
+
+
+@dataclass(frozen=True)
+class Hop:
+    """Windows [k*slide + offset, k*slide + offset + size), any ratio of size and slide.
+
+    Where size is no multiple of slide there are two slices a slide, cut where windows start and
+    where they end ("paired" windows: Krishnamurthy, Wu, Franklin, SIGMOD 2006).
+    """
+
+    slide_us: int
+    size_us: int
+    offset_us: int = 0
+
+    @property
+    def slice_width_us(self) -> int:
+        """Width of the widest slice."""
+        rest = self.size_us % self.slide_us
+        return max(rest, self.slide_us - rest)
+
+    @property
+    def slices_per_window(self) -> int:
+        """Most slices that a window is put together from."""
+        whole, rest = divmod(self.size_us, self.slide_us)
+        return whole if rest == 0 else 2 * whole + 1
+
+
+@dataclass(frozen=True)
+class Cumulate:
+    """Windows [s, s + step), [s, s + 2*step), ... [s, s + size) with s = k*size + offset."""
+
+    step_us: int
+    size_us: int
+    offset_us: int = 0
+    emit_only_on_update: bool = False
+
+    @property
+    def slice_width_us(self) -> int:
+        """Width of a slice: one step."""
+        return self.step_us
+
+    @property
+    def slices_per_window(self) -> int:
+        """Most slices that a window is put together from."""
+        return self.size_us // self.step_us
+
+
+@dataclass(frozen=True)
+class Session:
+    """Windows that end when `gap_us` passed without a row; rows exactly the gap apart merge.
+
+    Attributes:
+        gap_us: the gap.
+        partition: names of the columns by which rows are told apart first: each combination of
+            their values has sessions of its own.
+    """
+
+    gap_us: int
+    partition: tuple[str, ...] = ()
+
+    @property
+    def cells(self) -> Tumble:
+        """Pieces of time, each so short that a partition's rows in it belong to one session."""
+        return Tumble(self.gap_us)
+
+
+# Calendar windows begin at midnight of the first day of a month, moved by `offset_us`. Months are
+# counted from January 1970, which is 0.
+
+DAY_US = 86_400_000_000
+LONGEST_MONTH_US = 31 * DAY_US
+
+
+@dataclass(frozen=True)
+class CalendarTumble:
+    """Windows of `size_months` months that begin in months k*size + offset."""
+
+    size_months: int
+    offset_months: int = 0
+    offset_us: int = 0
+
+    @property
+    def slice_width_us(self) -> int:
+        """Width of the widest slice."""
+        return self.size_months * LONGEST_MONTH_US
+
+    @property
+    def slices_per_window(self) -> int:
+        """Most slices that a window is put together from."""
+        return 1
+
+
+@dataclass(frozen=True)
+class CalendarHop:
+    """Windows of `size_months` months that begin in months k*slide + offset, any ratio of both."""
+
+    slide_months: int
+    size_months: int
+    offset_months: int = 0
+    offset_us: int = 0
+
+    @property
+    def slice_width_us(self) -> int:
+        """Width of the widest slice."""
+        return Hop(self.slide_months, self.size_months).slice_width_us * LONGEST_MONTH_US
+
+    @property
+    def slices_per_window(self) -> int:
+        """Most slices that a window is put together from."""
+        return Hop(self.slide_months, self.size_months).slices_per_window
+
+
+@dataclass(frozen=True)
+class CalendarCumulate:
+    """Windows that begin in months k*size + offset and grow by the step up to the size.
+
+    The step is a number of months that divides the size, or `step_us`, counted anew from the
+    start of each largest window; the last one ends with the window and may be shorter.
+    """
+
+    size_months: int
+    step_months: int = 0
+    step_us: int = 0
+    offset_months: int = 0
+    offset_us: int = 0
+    emit_only_on_update: bool = False
+
+    @property
+    def slice_width_us(self) -> int:
+        """Width of the widest slice."""
+        return self.step_us or self.step_months * LONGEST_MONTH_US
+
+    @property
+    def slices_per_window(self) -> int:
+        """Most slices that a window is put together from."""
+        if self.step_months:
+            return self.size_months // self.step_months
+        return -(-self.size_months * LONGEST_MONTH_US // self.step_us)
+
+
+CalendarWindow = CalendarTumble | CalendarHop | CalendarCumulate
+AlignedWindow = Tumble | Hop | Cumulate | CalendarWindow
+Window = AlignedWindow | Session
+
+
+# What partials of sessions carry besides the accumulators, BIGINT microseconds: the times of the
+# first and the last of the rows that went in.
+FIRST_TIME, LAST_TIME = "$first_time", "$last_time"
+
+
+def local_window(window: Window) -> AlignedWindow:
+    """The window whose slices the local stage aggregates rows into: for sessions their cells."""
+    return window.cells if isinstance(window, Session) else window

@@ -1,0 +1,1 @@
+"""Steps over streams to streaming DataFrames."""

@@ -1,0 +1,183 @@
+"""The general window operator over a stream, as a streaming DataFrame."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Iterable, Iterator
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StructField, StructType, TimestampNTZType
+
+from runtime.batch.execute import temporary_view
+from runtime.compute.arrow.blobs import from_blobs, split_by_bucket
+from runtime.compute.kernels.columns import one_chunk
+from runtime.compute.kernels.keys import bucket_of
+from runtime.errors import AnalysisError
+from runtime.frames.wall_clock import quoted, wall_clock_us_sql
+from runtime.local.stream_plan import CLOCK_SQL
+from runtime.local.stream_stage import MESSAGE_DDL, InBand, message
+from runtime.spark.workers import prepare_worker
+from runtime.spec.stream import CLOCK, KEEP, SOURCE, TIME, WATERMARK, StreamRowsStep
+from runtime.streaming.execute.steps import check_zone, set_state_store, streaming_dataframe
+from runtime.streaming.general import WindowJob
+from runtime.streaming.general.key_group import CELL, CELLS_PER_GROUP, GeneralSpec
+from runtime.streaming.options import StreamOptions
+from runtime.streaming.processor import OUTPUT_DDL, ProcessorSpec, WindowProcessor
+from runtime.streaming.state.blobs import encode_table, pieces
+from runtime.streaming.state.key_groups import key_group_numbers
+from runtime.streaming.status import observed
+from runtime.streaming.watermarks import WatermarkRules
+
+_OWN = (KEEP, SOURCE, WATERMARK, TIME)
+
+
+def general_stream(
+    spark: SparkSession,
+    step: StreamRowsStep,
+    keys: tuple[str, ...],
+    job: WindowJob,
+    output: StructType,
+    options: StreamOptions,
+    number: int,
+) -> DataFrame:
+    """What a job gives for a stream: results as they come, nothing is taken back.
+
+    Args:
+        spark: the session.
+        step: the rows.
+        keys: the columns by which rows are told apart, maybe none.
+        job: what to do; it has to be something that can be pickled.
+        output: the columns of a result.
+        options: how the stream runs.
+        number: tells the window operators of a query apart.
+
+    Returns:
+        The keys, `window_start` and `window_end` as TIMESTAMP_NTZ (NULL for a window without
+        bounds), the columns of `output`.
+
+    Raises:
+        AnalysisError: the time zone is not known to Python.
+    """
+    set_state_store(spark)
+    has_clock = general_goes_by_clock(step, job, options)
+    with temporary_view(spark, streaming_dataframe(spark, step.input, options)) as source:
+        rows = spark.sql(_rows_sql(step, spark.table(source).columns, source, has_clock))
+    rows = options.own_sources.beside(rows, is_cascade=step.is_cascade, has_clock=has_clock)
+    bounds = [StructField(name, TimestampNTZType()) for name in ("window_start", "window_end")]
+    own = [StructField(key, rows.schema[key].dataType) for key in keys]
+    result = StructType([*own, *bounds, *output])
+    schema = to_arrow_schema(result, timezone="UTC")
+    numbers = tuple(key_group_numbers(options.key_groups if keys else 1, options.partitions))
+    spec = _processor(step, keys, job, schema, options)
+    told = (
+        rows.mapInArrow(_to_groups(keys, len(step.sources), numbers), MESSAGE_DDL)
+        .groupBy("key_group")
+        .transformWithState(WindowProcessor(spec), OUTPUT_DDL, "Append", "None")
+    )
+    return observed(told, number).mapInArrow(_decode(schema), result)
+
+
+def general_goes_by_clock(step: StreamRowsStep, job: WindowJob, options: StreamOptions) -> bool:
+    """Whether a job asks for the clock, with rows or without."""
+    by_clock = any(source.time_type == "proctime" for source in step.sources)
+    may_wait = options.idle_timeout_us is not None and not step.is_cascade
+    return by_clock or may_wait or job.needs_clock
+
+
+def _rows_sql(step: StreamRowsStep, columns: list[str], source: str, has_clock: bool) -> str:
+    """The rows with TIME; nothing is evaluated in rows that only tell a watermark."""
+    keep = quoted(KEEP)
+    time = "0L" if step.time is None else wall_clock_us_sql(*step.time)
+    own = [quoted(name) for name in columns if name not in _OWN]
+    items = [
+        keep,
+        f"CAST({quoted(SOURCE)} AS INT) AS {quoted(SOURCE)}",
+        quoted(WATERMARK),
+        f"CASE WHEN {keep} THEN {time} END AS {quoted(TIME)}",
+        *own,
+        *([f"{CLOCK_SQL} AS {quoted(CLOCK)}"] if has_clock else []),
+    ]
+    return f"SELECT {', '.join(items)} FROM {source}"
+
+
+def _processor(
+    step: StreamRowsStep,
+    keys: tuple[str, ...],
+    job: WindowJob,
+    schema: pa.Schema,
+    options: StreamOptions,
+) -> ProcessorSpec:
+    types = tuple(source.time_type for source in step.sources)
+    check_zone(types, step.time_zone)
+    rules = WatermarkRules(
+        options.watermark_policy,
+        None if step.is_cascade else options.idle_timeout_us,
+        None if step.is_cascade else options.max_jump_us,
+    )
+    spec = GeneralSpec(
+        job, keys, schema, len(step.sources), rules, step.time_zone, run=secrets.token_hex(4)
+    )
+    return ProcessorSpec(spec, types, step.time_zone)
+
+
+def _to_groups(
+    keys: tuple[str, ...], n_sources: int, numbers: tuple[int, ...]
+) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """Rows to the key groups of their keys, and to all of them what the task saw of watermarks."""
+
+    def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        prepare_worker()
+        in_band = InBand(n_sources, numbers)
+        for batch in batches:
+            if batch.num_rows == 0:
+                continue
+            in_band.hear(batch)
+            timed = in_band.timed(batch)
+            if timed.num_rows == 0:
+                continue
+            columns = [one_chunk(timed.column(key)) for key in keys]
+            cells = bucket_of(columns, timed.num_rows, len(numbers) * CELLS_PER_GROUP)
+            told = [n for n in (KEEP, SOURCE, WATERMARK, CLOCK) if n in timed.schema.names]
+            rows = pa.Table.from_batches([timed]).drop_columns(told)
+            rows = rows.append_column(CELL, pa.array(cells % CELLS_PER_GROUP, pa.int32()))
+            for group, part in split_by_bucket(rows, cells // CELLS_PER_GROUP):
+                for piece in pieces(pa.Table.from_batches([part])):
+                    yield message([numbers[group]], [encode_table(piece)])
+        yield in_band.control()
+
+    return run
+
+
+def _decode(
+    schema: pa.Schema,
+) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """Blobs of results to rows."""
+
+    def decode(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        prepare_worker()
+        for batch in batches:
+            for blob in batch.column("windows").drop_null():
+                yield from from_blobs([blob.as_buffer()], schema).to_batches()
+
+    return decode
+
+
+def check_general_key(name: str, type_: str) -> None:
+    """Refuse a key that rows which come later could not be told by.
+
+    Args:
+        name: the key column.
+        type_: its type, as Spark's DDL has it.
+
+    Raises:
+        AnalysisError: it is a floating-point number, or made of several values.
+    """
+    if type_ in ("float", "double") or type_.startswith(
+        ("array", "map", "struct", "variant", "interval")
+    ):
+        raise AnalysisError(
+            f"the key `{name}` is {type_}, by which rows of a stream cannot be told apart",
+            hint="CAST it to DECIMAL or STRING, or take a part of it",
+        )

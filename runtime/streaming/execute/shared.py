@@ -1,0 +1,177 @@
+"""Several window aggregations over one source as one streaming query, whose slices they share."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_type
+from pyspark.sql.types import BooleanType, LongType, StructField, StructType
+
+from runtime.batch.execute import ExecutionOptions, dataframe, sql_dataframe
+from runtime.batch.global_aggregate import output_schema
+from runtime.compute.arrow.blobs import from_blobs
+from runtime.compute.arrow.types import arrow_type
+from runtime.local.stream_frames import local_stage
+from runtime.local.stream_stage import ROW_COUNT
+from runtime.spark.workers import prepare_worker
+from runtime.spec.steps import BatchWindowsStep, SqlStep, Step
+from runtime.spec.stream import KEEP, LATE_ROW, WATERMARK, StreamReader, StreamSharedStep
+from runtime.streaming.execute.steps import (
+    merged_partials,
+    set_state_store,
+    streaming_dataframe,
+    watermark_rules,
+)
+from runtime.streaming.operators.shared import SharedOperatorSpec
+from runtime.streaming.options import StreamOptions
+from runtime.streaming.processor import SHARED_OUTPUT_DDL, ProcessorSpec, SharedProcessor
+from runtime.streaming.state.shared_slices import SharedSpec
+from runtime.streaming.status import observed
+
+
+@dataclass(frozen=True)
+class SharedWindows:
+    """The windows of several readers in one stream.
+
+    Attributes:
+        rows: the stream: `reader` INT, `windows` BINARY, NULL in rows without, `watermark_us`
+            BIGINT, not NULL where `windows` are late rows in place of windows.
+        schemas: the columns of each reader's windows, all nullable.
+        late: LATE_ROW, KEEP and WATERMARK; None: late rows are dropped.
+    """
+
+    rows: DataFrame
+    schemas: tuple[StructType, ...]
+    late: StructType | None
+
+    def of(self, rows: DataFrame, reader: int) -> DataFrame:
+        """The windows of a reader among the rows of a micro-batch."""
+        is_own = (F.col("reader") == reader) & F.col("watermark_us").isNull()
+        schema = self.schemas[reader]
+        own = rows.where(is_own & F.col("windows").isNotNull()).select("windows")
+        return own.mapInArrow(_decode(schema), schema)
+
+    def late_of(self, rows: DataFrame, reader: int) -> DataFrame:
+        """The late rows of a reader among them, as `late` has them."""
+        assert self.late is not None
+        own = rows.where((F.col("reader") == reader) & F.col("watermark_us").isNotNull())
+        return own.select("windows", "watermark_us").mapInArrow(_decode_late(self.late), self.late)
+
+    def none_of(self, spark: SparkSession, reader: int) -> DataFrame:
+        """The windows of a micro-batch without any: for what their columns are."""
+        return spark.createDataFrame([], self.schemas[reader])
+
+    def none_late(self, spark: SparkSession) -> DataFrame:
+        """Late rows of a micro-batch without any."""
+        assert self.late is not None
+        return spark.createDataFrame([], self.late)
+
+
+def shared_windows(
+    spark: SparkSession, step: StreamSharedStep, options: StreamOptions
+) -> SharedWindows:
+    """The stream that computes the windows of all readers. Nothing runs yet.
+
+    Raises:
+        AnalysisError: a type or the time zone is not known to the window operator.
+    """
+    local = step.input
+    assert not options.emits_updates, "what comes more than once is not shared"
+    set_state_store(spark)
+    stage = local_stage(
+        spark, local, lambda below: streaming_dataframe(spark, below, options), options
+    )
+    plan = stage.plan
+    keys = tuple(name for name, _ in local.keys)
+    operator = SharedOperatorSpec(
+        SharedSpec(step.readers, keys, local.slice_end, merged_partials(plan)),
+        ROW_COUNT,
+        len(local.sources),
+        watermark_rules(local, options),
+        run=secrets.token_hex(4),
+    )
+    types = tuple(source.time_type for source in local.sources)
+    processor = SharedProcessor(ProcessorSpec(operator, types, local.time_zone))
+    told = stage.messages.groupBy("key_group").transformWithState(
+        processor, SHARED_OUTPUT_DDL, "Append", "None"
+    )
+    for number in range(len(step.readers)):
+        told = observed(told, number, F.col("reader") == number)
+    partials = from_arrow_schema(plan.schema, prefer_timestamp_ntz=True)
+    schemas = tuple(_windows_schema(partials, reader) for reader in step.readers)
+    late = None
+    if plan.keeps_late_rows:
+        assert stage.late_row is not None
+        fields = [(LATE_ROW, stage.late_row), (KEEP, BooleanType())]
+        late = StructType([StructField(*each) for each in (*fields, (WATERMARK, LongType()))])
+    return SharedWindows(told.select("reader", "windows", "watermark_us"), schemas, late)
+
+
+def of_windows(step: Step, windows: DataFrame) -> DataFrame:
+    """What a step computes of the windows of a micro-batch, which are its one BatchWindowsStep."""
+
+    def child(below: Step) -> DataFrame:
+        match below:
+            case BatchWindowsStep():
+                return windows
+            case SqlStep():
+                return sql_dataframe(windows.sparkSession, below, child)
+            case _:
+                return dataframe(windows.sparkSession, below, ExecutionOptions())
+
+    return child(step)
+
+
+def _windows_schema(partials: StructType, reader: StreamReader) -> StructType:
+    own = [StructField(name, partials[shared].dataType) for shared, name in reader.columns]
+    windows = output_schema(StructType(own), reader.aggregation)
+    return StructType([StructField(field.name, field.dataType) for field in windows])
+
+
+def _decode(
+    schema: StructType,
+) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """Blobs of windows to rows."""
+    types = [arrow_type(field.dataType.simpleString()) for field in schema]
+    names = schema.names
+
+    def decode(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        prepare_worker()
+        for batch in batches:
+            for blob in batch.column(0):
+                for part in from_blobs([blob.as_buffer()]).to_batches():
+                    columns = [
+                        column if column.type == type_ else column.cast(type_)
+                        for column, type_ in zip(part.columns, types, strict=True)
+                    ]
+                    yield pa.RecordBatch.from_arrays(columns, names=names)
+
+    return decode
+
+
+def _decode_late(
+    schema: StructType,
+) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """Blobs of late rows, with the watermark that they missed, to rows."""
+    type_ = to_arrow_type(schema[LATE_ROW].dataType, timezone="UTC")
+    names = schema.names
+
+    def decode(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        prepare_worker()
+        for batch in batches:
+            for blob, missed in zip(batch.column(0), batch.column(1), strict=True):
+                for part in from_blobs([blob.as_buffer()]).to_batches():
+                    late, n_rows = part.column(0), part.num_rows
+                    columns = [
+                        late if late.type == type_ else late.cast(type_),
+                        pa.repeat(False, n_rows),
+                        pa.repeat(missed, n_rows),
+                    ]
+                    yield pa.RecordBatch.from_arrays(columns, names=names)
+
+    return decode

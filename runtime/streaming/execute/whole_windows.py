@@ -1,0 +1,132 @@
+"""Steps on whole windows to streaming DataFrames: rows of a window to one task, then Arrow."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_type
+from pyspark.sql.types import BooleanType, IntegerType, LongType, StructField, StructType
+
+from runtime.batch.execute import temporary_view
+from runtime.batch.global_aggregate import output_schema
+from runtime.frames.estimates import with_spark_tables
+from runtime.frames.meter import Wrap
+from runtime.frames.wall_clock import quoted
+from runtime.local.stream_plan import local_plan, local_sql
+from runtime.spark.workers import prepare_worker
+from runtime.spec.steps import Step
+from runtime.spec.stream import (
+    KEEP,
+    LATE_ROW,
+    SOURCE,
+    WATERMARK,
+    StreamJoinStep,
+    StreamRankStep,
+    StreamRegroupStep,
+)
+from runtime.streaming.operators.whole_windows import (
+    IS_LEFT,
+    Batches,
+    Evaluate,
+    evaluate_windows,
+    joined,
+    ranked,
+    regrouped,
+)
+
+_WINDOW = "$window"
+_TOLD = (KEEP, SOURCE, WATERMARK)
+
+Child = Callable[[Step], DataFrame]
+
+
+def regroup(
+    spark: SparkSession, step: StreamRegroupStep, child: Child, partitions: int, wrap: Wrap
+) -> DataFrame:
+    """Results of windows grouped once more; see StreamRegroupStep.
+
+    Args:
+        spark: the session.
+        step: the step.
+        child: makes DataFrames of other steps.
+        partitions: over how many tasks rows are spread.
+        wrap: measures a Python stage.
+
+    Raises:
+        AnalysisError: an argument is of a type that its function does not take.
+    """
+    local = step.input
+    with temporary_view(spark, child(local.input)) as source:
+        sql = local_sql(local, source)
+        rows = spark.sql(sql.text)
+    types = {field.name: field.dataType.simpleString() for field in rows.schema}
+    plan = local_plan(local, sql, types, (0,))
+    partials = from_arrow_schema(plan.schema, prefer_timestamp_ntz=True)
+    bounds = (step.aggregation.window_start, step.aggregation.window_end)
+    fields = [f for f in output_schema(partials, step.aggregation) if f.name not in bounds]
+    spread = _spread(rows, step.aggregation.keys, partitions)
+    aggregation = with_spark_tables(spark, step.aggregation)
+    evaluate = partial(regrouped, plan=plan, aggregation=aggregation)
+    return _evaluated(spread, fields, evaluate, wrap)
+
+
+def rank(step: StreamRankStep, child: Child, partitions: int, wrap: Wrap) -> DataFrame:
+    """Results of windows ranked; see StreamRankStep. Arguments as in `regroup`."""
+    rows = child(step.input)
+    fields = [*_own_fields(rows), StructField(step.rank_column, IntegerType())]
+    spread = rows if step.is_spread else _spread(rows, step.by, partitions)
+    return _evaluated(spread, fields, partial(ranked, step=step), wrap)
+
+
+def join(step: StreamJoinStep, child: Child, partitions: int, wrap: Wrap) -> DataFrame:
+    """Results of equal windows joined; see StreamJoinStep. Arguments as in `regroup`."""
+    left, right = child(step.left), child(step.right)
+    right_fields = _own_fields(right)
+    fields = _own_fields(left)
+    if step.join_type not in ("LeftSemi", "LeftAnti"):
+        fields += right_fields
+    sides = []
+    for position, rows in enumerate((left, right)):
+        window = F.xxhash64(*(F.col(quoted(pair[position])) for pair in step.window_keys))
+        sides.append(rows.withColumn(IS_LEFT, F.lit(position == 0)).withColumn(_WINDOW, window))
+    # the left tells the watermark
+    needed = F.col(quoted(KEEP))
+    if LATE_ROW in right.columns:
+        needed |= F.col(quoted(LATE_ROW)).isNotNull()
+    both = sides[0].unionByName(sides[1].where(needed), allowMissingColumns=True)
+    evaluate = partial(joined, step=step, right_columns=[f.name for f in right_fields])
+    return _evaluated(_spread(both, (_WINDOW,), partitions), fields, evaluate, wrap)
+
+
+def _spread(rows: DataFrame, by: tuple[str, ...], partitions: int) -> DataFrame:
+    return rows.repartition(partitions, *(F.col(quoted(name)) for name in by))
+
+
+def _own_fields(rows: DataFrame) -> list[StructField]:
+    """The columns of a DataFrame without what is told in band, all nullable."""
+    told = (*_TOLD, LATE_ROW)
+    return [StructField(f.name, f.dataType) for f in rows.schema if f.name not in told]
+
+
+def _evaluated(
+    rows: DataFrame, fields: Sequence[StructField], evaluate: Evaluate, wrap: Wrap
+) -> DataFrame:
+    own = [StructField(field.name, field.dataType) for field in fields]
+    if LATE_ROW in rows.columns:
+        own.append(StructField(LATE_ROW, rows.schema[LATE_ROW].dataType))
+    arrow = pa.schema([(f.name, to_arrow_type(f.dataType, timezone="UTC")) for f in own])
+    told = [
+        StructField(KEEP, BooleanType()),
+        StructField(SOURCE, IntegerType()),
+        StructField(WATERMARK, LongType()),
+    ]
+
+    def run(batches: Batches) -> Iterator[pa.RecordBatch]:
+        prepare_worker()
+        yield from evaluate_windows(batches, arrow, evaluate)
+
+    return rows.mapInArrow(wrap(run), StructType([*own, *told]))

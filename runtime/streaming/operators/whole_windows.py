@@ -1,0 +1,240 @@
+"""What is computed from whole windows, a micro-batch at a time and without state.
+
+All results of a window come out of its operator in one micro-batch. A task that has all rows of
+some windows, or of some windows and keys, can group, rank and join them; what it holds in memory
+is what those windows put out in this micro-batch. Rows that only tell a watermark pass, so that
+operators behind still hear of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from runtime.compute.arrow.evaluate import filter_mask
+from runtime.compute.buffer import Rows, WindowBuffer
+from runtime.compute.counters import count
+from runtime.compute.kernels.columns import normalise_floats, one_chunk
+from runtime.compute.kernels.merge import merge_slices
+from runtime.compute.kernels.ranks import order_codes, ranked_rows
+from runtime.local.stream_stage import LocalPlan, row_mask
+from runtime.spec.aggregates import WindowAggregation
+from runtime.spec.expressions import Expression, columns_of
+from runtime.spec.stream import KEEP, LATE_ROW, SOURCE, WATERMARK, StreamJoinStep, StreamRankStep
+from runtime.spec.windows import local_window
+
+IntArray = npt.NDArray[np.int64]
+
+# Whether a row is of the left side of a join.
+IS_LEFT = "$is_left"
+
+Batches = Iterable[pa.RecordBatch]
+# All rows that a task keeps, at least one, to a table with the columns of the result
+Evaluate = Callable[[pa.Table], pa.Table]
+
+_JOINS = {
+    "Inner": "inner",
+    "LeftOuter": "left outer",
+    "RightOuter": "right outer",
+    "FullOuter": "full outer",
+    "LeftSemi": "left semi",
+    "LeftAnti": "left anti",
+}
+
+
+def evaluate_windows(
+    batches: Batches, schema: pa.Schema, evaluate: Evaluate
+) -> Iterator[pa.RecordBatch]:
+    """The rows of a task, evaluated together; rows that are not kept pass.
+
+    Args:
+        batches: rows with KEEP, SOURCE and WATERMARK; LATE_ROW too, if `schema` ends with it.
+        schema: the columns of the result, without those three.
+        evaluate: computes them, under these names, but for LATE_ROW.
+
+    Yields:
+        Batches of `schema` and KEEP, SOURCE, WATERMARK.
+    """
+    has_late = LATE_ROW in schema.names
+    kept: list[pa.RecordBatch] = []
+    for batch in batches:
+        is_kept = batch.column(KEEP).fill_null(False)
+        passing = batch.filter(pc.invert(is_kept))
+        kept.append((batch.drop_columns([LATE_ROW]) if has_late else batch).filter(is_kept))
+        if n_passing := passing.num_rows:
+            columns = [pa.nulls(n_passing, field.type) for field in schema]
+            if has_late:
+                columns[-1] = passing.column(LATE_ROW)
+            yield _told(columns, schema, passing.column(WATERMARK))
+    n_kept = sum(batch.num_rows for batch in kept)
+    count("rows_in", n_kept)
+    if n_kept == 0:
+        return
+    own = schema.remove(len(schema) - 1) if has_late else schema
+    for part in evaluate(pa.Table.from_batches(kept)).select(own.names).to_batches():
+        columns = [
+            column if column.type == field.type else column.cast(field.type)
+            for column, field in zip(part.columns, own, strict=True)
+        ]
+        if has_late:
+            columns.append(pa.nulls(part.num_rows, schema.field(LATE_ROW).type))
+        yield _told(columns, schema, None)
+
+
+def _told(columns: list[pa.Array], schema: pa.Schema, marks: pa.Array | None) -> pa.RecordBatch:
+    n_rows = len(columns[0]) if columns else 0
+    source = pa.repeat(pa.scalar(0, pa.int32()), n_rows)
+    watermark = pa.nulls(n_rows, pa.int64()) if marks is None else marks
+    return pa.RecordBatch.from_arrays(
+        [*columns, pa.repeat(marks is None, n_rows), source, watermark],
+        names=[*schema.names, KEEP, SOURCE, WATERMARK],
+    )
+
+
+def regrouped(table: pa.Table, plan: LocalPlan, aggregation: WindowAggregation) -> pa.Table:
+    """Rows grouped by the plan's keys; at least one row.
+
+    Args:
+        table: keys, arguments and conditions as the plan names them.
+        plan: the aggregates; its window is of no account, all rows are in one.
+        aggregation: what is merged.
+
+    Raises:
+        ExecutionError: a sum overflows its type.
+    """
+    buffer = WindowBuffer(
+        local_window(plan.window),
+        plan.keys,
+        plan.slice_end,
+        plan.partials,
+        plan.schema,
+        plan.buffer_bytes,
+    )
+    partials: list[pa.Table] = []
+    for batch in table.to_batches():
+        rows = Rows(
+            np.zeros(batch.num_rows, np.int64),
+            [batch.column(name) for name in plan.keys],
+            [[batch.column(name) for name in args] for args in plan.args],
+            [None if name is None else row_mask(batch.column(name)) for name in plan.conditions],
+        )
+        partials += buffer.add(rows)
+    partials += buffer.flush()
+    return pa.Table.from_batches(list(merge_slices(pa.concat_tables(partials), aggregation)))
+
+
+def ranked(table: pa.Table, step: StreamRankStep) -> pa.Table:
+    """The rows whose rank is wanted, with it; see StreamRankStep."""
+    order = [
+        order_codes(table.column(each.column), each.is_descending, each.nulls_first)
+        for each in step.order
+    ]
+    rows, ranks = ranked_rows(
+        [table.column(name) for name in step.by],
+        order,
+        table.num_rows,
+        step.function,
+        (step.first, step.last),
+    )
+    kept = table.take(pa.array(rows))
+    return kept.append_column(step.rank_column, pa.array(ranks.astype(np.int32)))
+
+
+def joined(table: pa.Table, step: StreamJoinStep, right_columns: Sequence[str]) -> pa.Table:
+    """Both sides' rows joined; NULL equals nothing.
+
+    Args:
+        table: the rows of both sides, told apart by IS_LEFT; NULL in the other side's columns.
+        step: the join.
+        right_columns: the columns that are the right side's.
+    """
+    is_left = table.column(IS_LEFT)
+    of_right = set(right_columns)
+    left = table.filter(is_left).select([n for n in table.column_names if n not in of_right])
+    right = table.filter(pc.invert(is_left)).select(list(right_columns))
+    left_keys, right_keys = _key_columns(left, right, (*step.window_keys, *step.keys))
+    place = pa.table([*left_keys, _places(left)], [*_names("l", left_keys), "left"])
+    other = pa.table([*right_keys, _places(right)], [*_names("r", right_keys), "right"])
+    pairs = place.join(
+        other,
+        keys=_names("l", left_keys),
+        right_keys=_names("r", right_keys),
+        join_type=_JOINS["Inner" if step.condition is not None else step.join_type],
+        coalesce_keys=False,
+        use_threads=False,
+    )
+    if step.condition is not None:
+        places = _pairs_that_hold(step.condition, pairs, left, right)
+        pairs = _with_lone_rows(*places, left.num_rows, right.num_rows, step.join_type)
+    result = left.take(pairs.column("left"))
+    if step.join_type not in ("LeftSemi", "LeftAnti"):
+        taken = right.take(pairs.column("right"))
+        for name in right_columns:
+            result = result.append_column(name, taken.column(name))
+    return result
+
+
+# So many pairs are looked at together
+_PAIRS = 100_000
+
+
+def _pairs_that_hold(
+    condition: Expression, pairs: pa.Table, left: pa.Table, right: pa.Table
+) -> tuple[IntArray, IntArray]:
+    """The pairs of which a condition is true, as places on both sides."""
+    read = columns_of(condition)
+    sides = [side.select([n for n in side.column_names if n in read]) for side in (left, right)]
+    found: list[tuple[IntArray, IntArray]] = [(np.empty(0, np.int64), np.empty(0, np.int64))]
+    for start in range(0, pairs.num_rows, _PAIRS):
+        places = [one_chunk(pairs.column(n).slice(start, _PAIRS)) for n in ("left", "right")]
+        taken = [side.take(place) for side, place in zip(sides, places, strict=True)]
+        columns = {name: one_chunk(t.column(name)) for t in taken for name in t.column_names}
+        # of constants alone a condition reads no column
+        batch = pa.RecordBatch.from_pydict({**columns, "$place": places[0]})
+        holds = filter_mask([condition], batch)
+        kept = [place.filter(holds).to_numpy(zero_copy_only=False) for place in places]
+        found.append((kept[0], kept[1]))
+    return np.concatenate([f[0] for f in found]), np.concatenate([f[1] for f in found])
+
+
+def _with_lone_rows(
+    left: IntArray, right: IntArray, n_left: int, n_right: int, join_type: str
+) -> pa.Table:
+    """Pairs of places as a join of this type has them; NULL stands for no row of that side."""
+    lone_left = np.setdiff1d(np.arange(n_left), left)
+    lone_right = np.setdiff1d(np.arange(n_right), right)
+    if join_type in ("LeftSemi", "LeftAnti"):
+        return pa.table({"left": np.unique(left) if join_type == "LeftSemi" else lone_left})
+    parts = [pa.table({"left": left, "right": right})]
+    if join_type in ("LeftOuter", "FullOuter"):
+        parts.append(pa.table({"left": lone_left, "right": pa.nulls(len(lone_left), pa.int64())}))
+    if join_type in ("RightOuter", "FullOuter"):
+        nobody = pa.nulls(len(lone_right), pa.int64())
+        parts.append(pa.table({"left": nobody, "right": lone_right}))
+    return pa.concat_tables(parts)
+
+
+def _key_columns(
+    left: pa.Table, right: pa.Table, pairs: Sequence[tuple[str, str]]
+) -> tuple[list[pa.Array], list[pa.Array]]:
+    """The keys of both sides, of common types."""
+    found: tuple[list[pa.Array], list[pa.Array]] = ([], [])
+    for names in pairs:
+        columns = [one_chunk(side.column(n)) for side, n in zip((left, right), names, strict=True)]
+        types = [pa.schema([("key", column.type)]) for column in columns]
+        common = pa.unify_schemas(types, promote_options="permissive").field(0).type
+        for side, column in zip(found, columns, strict=True):
+            side.append(normalise_floats(column.cast(common)))
+    return found
+
+
+def _places(table: pa.Table) -> pa.Array:
+    return pa.array(np.arange(table.num_rows))
+
+
+def _names(prefix: str, columns: Sequence[pa.Array]) -> list[str]:
+    return [f"{prefix}{number}" for number in range(len(columns))]

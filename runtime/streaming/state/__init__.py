@@ -1,0 +1,1 @@
+"""What window operators keep of a key group."""

@@ -1,0 +1,106 @@
+"""What an operator keeps of a key group: named blobs, and what is written in them."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Protocol
+
+import pyarrow as pa
+
+from runtime.compute.arrow.blobs import from_blobs, to_blob
+from runtime.compute.arrow.packed import pack, unpack
+from runtime.errors import ExecutionError
+
+# The first byte of every blob. A blob of another version was written by another sqlwin.
+_VERSION = 2
+# The same of a packed table. Tables of state that an older sqlwin wrote are of the version above,
+# as small ones are to this day.
+_PACKED = 3
+# Reading a large value costs 12 ms a megabyte, so values are kept small and read seldom.
+MAX_BLOB_BYTES = 1 << 20
+# Below this compression brings less than its bookkeeping.
+_WORTH_COMPRESSING = 4096
+_WORTH_PACKING = 1024
+
+
+class BlobStore(Protocol):
+    """Named blobs of one key group. What is written in a micro-batch that fails never was."""
+
+    def get(self, name: str) -> bytes | None:
+        """The blob of that name, or None."""
+
+    def put(self, name: str, blob: bytes) -> None:
+        """Write a blob, in place of one of that name."""
+
+    def remove(self, name: str) -> None:
+        """Forget a blob; it need not exist."""
+
+
+def encode_table(table: pa.Table | pa.RecordBatch) -> bytes:
+    """A table as a blob that is read soon, compressed lightly if it is not very small."""
+    return versioned(to_blob(table, "lz4" if table.nbytes > _WORTH_COMPRESSING else None))
+
+
+def encode_state(table: pa.Table) -> bytes:
+    """A table as a blob that is kept, in as few bytes as can be had at little cost.
+
+    Rows that are alike should be neighbours.
+    """
+    if table.nbytes <= _WORTH_PACKING:
+        return versioned(to_blob(table))
+    return bytes([_PACKED]) + pack(table)
+
+
+def decode_table(blob: bytes) -> pa.Table:
+    """The table that `encode_table` or `encode_state` wrote.
+
+    Raises:
+        ExecutionError: the blob is of another version.
+    """
+    if blob and blob[0] == _PACKED:
+        return unpack(memoryview(blob)[1:])
+    return from_blobs([memoryview(blob)[checked(blob) :]])
+
+
+def encode_facts(facts: dict[str, Any]) -> bytes:
+    """Small facts, as JSON has them, as a blob."""
+    return versioned(json.dumps(facts, separators=(",", ":")).encode())
+
+
+def decode_facts(blob: bytes) -> dict[str, Any]:
+    """The facts that `encode_facts` wrote.
+
+    Raises:
+        ExecutionError: the blob is of another version.
+    """
+    facts: dict[str, Any] = json.loads(blob[checked(blob) :])
+    return facts
+
+
+def pieces(table: pa.Table) -> list[pa.Table]:
+    """The rows of a table in tables of about MAX_BLOB_BYTES at most."""
+    n_pieces = -(-table.nbytes // MAX_BLOB_BYTES)
+    if n_pieces < 2:
+        return [table]
+    n_rows = -(-table.num_rows // n_pieces)
+    return [table.slice(start, n_rows) for start in range(0, table.num_rows, n_rows)]
+
+
+def versioned(contents: bytes) -> bytes:
+    """A blob of these contents, which tells its version."""
+    return bytes([_VERSION]) + contents
+
+
+def checked(blob: bytes) -> int:
+    """Where the contents of a blob begin.
+
+    Raises:
+        ExecutionError: the blob is of another version.
+    """
+    if not blob or blob[0] != _VERSION:
+        found = blob[0] if blob else "none"
+        raise ExecutionError(
+            f"the checkpoint holds state of version {found}, this sqlwin reads version {_VERSION}",
+            hint="run it with the sqlwin that wrote it, or start with a new checkpoint directory",
+        )
+    return 1

@@ -1,0 +1,303 @@
+"""The slices of a key group that several window aggregations read, in state once.
+
+A slice is kept as long as any reader has a window open that it is in. It is as fine as the readers
+that still need it ask for: slices that are left to wide windows alone are merged into wide slices.
+So the slices lie on levels, one for each set of readers that has some to itself; a set is the
+number whose bits are the readers' numbers.
+
+    TUMBLE 1 min, HOP 5 min by 1 min, TUMBLE 1 h; the watermark is at 12:34:30
+
+    12:00          12:29                         12:34  12:35
+      |              |                             |......|   all three: 1 min wide
+      |              |.....|.....|.....|.....|.....|          the same: HOP needs the minutes
+      |::::::::::::::|                                        left to TUMBLE 1 h: 1 h wide
+
+What a CUMULATE window holds so far is one slice. It takes a slice to itself as soon as the step
+that it is in has closed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache
+from math import gcd
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from runtime.compute.kernels.columns import BoolArray, Int64Array, int64_values, one_chunk
+from runtime.compute.windows.aligned import SliceAssigner, slice_assigner
+from runtime.spec.aggregates import Accumulator
+from runtime.spec.stream import StreamReader
+from runtime.spec.windows import Cumulate, Session, Tumble
+from runtime.streaming.state.blobs import BlobStore
+from runtime.streaming.state.slices import SliceState, slab_us
+
+_NO_ENDS: Int64Array = np.zeros(0, np.int64)
+
+# Readers are bits of an int64
+MOST_READERS = 62
+
+
+@dataclass(frozen=True)
+class SharedSpec:
+    """What is shared; the same for all key groups.
+
+    Attributes:
+        readers: the aggregations.
+        keys: the key columns of the partials.
+        slice_end: the slice end column.
+        partials: the accumulators by their partial columns.
+    """
+
+    readers: tuple[StreamReader, ...]
+    keys: tuple[str, ...]
+    slice_end: str
+    partials: tuple[Accumulator, ...]
+
+
+class Reader:
+    """The windows of one aggregation, told from slices that may be finer than its own.
+
+    Args:
+        spec: the aggregation.
+    """
+
+    def __init__(self, spec: StreamReader) -> None:
+        window = spec.aggregation.window
+        assert not isinstance(window, Session)
+        self.spec = spec
+        self.assigner = slice_assigner(window)
+        self.grows = isinstance(window, Cumulate) and self.assigner.is_shared
+        self.slab_us = slab_us(window)
+
+    def own_end(self, slice_end: Int64Array) -> Int64Array:
+        """The end of the slice of its own that each slice is in."""
+        return self.assigner.slice_end(slice_end - 1)
+
+    def first_window_end(self, slice_end: Int64Array) -> Int64Array:
+        """See `SliceAssigner`."""
+        return self.assigner.first_window_end(self.own_end(slice_end))
+
+    def last_window_end(self, slice_end: Int64Array) -> Int64Array:
+        """See `SliceAssigner`."""
+        return self.assigner.last_window_end(self.own_end(slice_end))
+
+    def own_table(self, table: pa.Table, slice_end: str) -> pa.Table:
+        """Shared partials under the names and on the slices of the aggregation."""
+        ends = pa.array(self.own_end(_ends(table, slice_end)))
+        columns = [
+            ends if name == slice_end else table.column(name) for name, _ in self.spec.columns
+        ]
+        return pa.table(columns, [own for _, own in self.spec.columns])
+
+
+class SharedSlices:
+    """The live slices of one key group.
+
+    Args:
+        spec: what is shared.
+        store: where they are kept.
+        facts: what `facts` said at the end of the last micro-batch; None at first.
+    """
+
+    def __init__(self, spec: SharedSpec, store: BlobStore, facts: list[Any] | None) -> None:
+        self._spec = spec
+        self._store = store
+        self.readers = [Reader(reader) for reader in spec.readers]
+        self.everybody = (1 << len(spec.readers)) - 1
+        self._growing = sum(1 << i for i, reader in enumerate(self.readers) if reader.grows)
+        self._levels: dict[int, _Level] = {
+            members: self._level(members, of_level) for members, of_level in facts or ()
+        }
+
+    def facts(self) -> list[Any]:
+        """What is to be remembered for the next micro-batch, as JSON has it."""
+        return [[members, level.state.facts()] for members, level in self._levels.items()]
+
+    @property
+    def n_rows(self) -> int:
+        """How many partials are kept."""
+        return sum(level.state.n_rows for level in self._levels.values())
+
+    @property
+    def n_bytes(self) -> int:
+        """The size of their blobs."""
+        return sum(level.state.n_bytes for level in self._levels.values())
+
+    def chunk_ends(self, reader: int) -> tuple[Int64Array, Int64Array]:
+        """The oldest and the newest slice end of each chunk that a reader may read."""
+        pairs = [level.state.chunk_ends() for level in self._of(reader)]
+        if not pairs:
+            return _NO_ENDS, _NO_ENDS
+        first, last = zip(*pairs, strict=True)
+        return np.concatenate(first), np.concatenate(last)
+
+    def read(self, number: int, after_us: int, until_us: int) -> Iterator[pa.Table]:
+        """What a reader needs for its windows with `after_us` < window end <= `until_us`.
+
+        Chunks are read as a whole, so other slices come with them.
+        """
+        reader = self.readers[number]
+        for level in self._of(number):
+            first, last = level.state.chunk_ends()
+            is_read = (reader.first_window_end(first) <= until_us) & (
+                reader.last_window_end(last) > after_us
+            )
+            for table in level.state.tables(is_read):
+                yield reader.own_table(table, self._spec.slice_end)
+
+    def placed(
+        self, table: pa.Table, closed_us: int | None, among: int
+    ) -> Iterator[tuple[int, pa.Table]]:
+        """(set of readers, the partials that are for these).
+
+        Args:
+            table: partials.
+            closed_us: windows that end no later take no rows any more.
+            among: the readers that they are for.
+        """
+        ends = _ends(table, self._spec.slice_end)
+        needed_by = np.zeros(len(ends), np.int64)
+        for number in _numbers(among):
+            reader, alone = self.readers[number], 1 << number
+            own = reader.own_end(ends)
+            last = reader.assigner.last_window_end(own)
+            is_needed = reader.assigner.first_window_end(own) <= last
+            if closed_us is not None:
+                is_needed &= last > closed_us
+                if reader.grows and among != alone:
+                    is_apart = is_needed & (own <= closed_us)
+                    if is_apart.any():
+                        yield alone, table.filter(pa.array(is_apart))
+                        is_needed &= ~is_apart
+            needed_by |= np.where(is_needed, alone, 0)
+        for members in np.unique(needed_by).tolist():
+            if members:
+                is_theirs = needed_by == members
+                part = table if is_theirs.all() else table.filter(pa.array(is_theirs))
+                yield self._home(members, among), part
+
+    def keep(self, accepted: Sequence[tuple[int, pa.Table]], closed_us: int | None) -> None:
+        """Free what is closed, merge what is left to wider windows, keep what is new.
+
+        Args:
+            accepted: what `placed` gave of the new partials.
+            closed_us: windows that end no later take no rows any more.
+        """
+        given = list(accepted)
+        if closed_us is not None:
+            for members, level in self._levels.items():
+                given += [(members, table) for table in self._left(members, level, closed_us)]
+        homes: dict[int, list[pa.Table]] = {}
+        for members, table in given:
+            for home, part in self.placed(table, closed_us, members):
+                homes.setdefault(home, []).append(part)
+        for home, tables in homes.items():
+            if home not in self._levels:
+                self._levels[home] = self._level(home, None)
+            self._levels[home].append(tables)
+        if closed_us is not None:
+            for number in _numbers(self._growing):
+                if 1 << number in self._levels:
+                    until_us = self.readers[number].assigner.previous_window_end(closed_us)
+                    self._levels[1 << number].state.cumulate(until_us)
+        self._levels = {m: level for m, level in self._levels.items() if level.state.n_rows}
+
+    def _of(self, reader: int) -> list[_Level]:
+        """The levels that a reader reads."""
+        return [level for members, level in self._levels.items() if members >> reader & 1]
+
+    def _left(self, members: int, level: _Level, closed_us: int) -> list[pa.Table]:
+        """The chunks of a level that do not belong there any more; what nobody needs is dropped."""
+        _, last = level.state.chunk_ends()
+        needed_by = np.zeros(len(last), np.int64)
+        is_apart: BoolArray = np.zeros(len(last), np.bool_)
+        for number in _numbers(members):
+            reader, alone = self.readers[number], 1 << number
+            own = reader.own_end(last)
+            is_needed = reader.assigner.last_window_end(own) > closed_us
+            if reader.grows and members != alone:
+                is_closed = is_needed & (own <= closed_us)
+                is_apart |= is_closed
+                is_needed &= ~is_closed
+            needed_by |= np.where(is_needed, alone, 0)
+        stay = [m for m in np.unique(needed_by).tolist() if m and self._home(m, members) == members]
+        is_gone = is_apart | ~np.isin(needed_by, stay)
+        moved = level.state.tables(is_gone & (is_apart | (needed_by > 0)))
+        level.state.remove(is_gone)
+        return moved
+
+    def _home(self, members: int, among: int) -> int:
+        """The level of what `members` need: with others that do not mind, if it is no finer there.
+
+        Those are the readers among whom it was so far; but what a CUMULATE window does not need
+        there it may have to itself.
+        """
+        together = members | (among & ~self._growing)
+        return together if self._slices(together) == self._slices(members) else members
+
+    def _slices(self, members: int) -> Tumble:
+        return common_slices(tuple(self._spec.readers[n].slices for n in _numbers(members)))
+
+    def _level(self, members: int, facts: list[Any] | None) -> _Level:
+        """The level of some readers."""
+        spec = self._spec
+        readers = [self.readers[number] for number in _numbers(members)]
+        read = {name for reader in readers for name, _ in reader.spec.columns}
+        partials = tuple(each for each in spec.partials if read.intersection(each.columns))
+        columns = (*spec.keys, spec.slice_end, *(c for each in partials for c in each.columns))
+        if len(readers) == 1:
+            assigner = readers[0].assigner
+        else:
+            assigner = slice_assigner(self._slices(members))
+        # of several readers the chunks come and go with the windows of each
+        slab = min(reader.slab_us for reader in readers)
+        state = SliceState(
+            self._store, facts, assigner, slab, len(spec.keys), spec.slice_end, partials
+        )
+        return _Level(assigner, columns, spec.slice_end, state)
+
+
+@dataclass(frozen=True)
+class _Level:
+    """The slices of some readers.
+
+    Attributes:
+        assigner: tells the slices.
+        columns: the columns that any of the readers reads.
+        slice_end: the slice end column.
+        state: where they are kept.
+    """
+
+    assigner: SliceAssigner
+    columns: tuple[str, ...]
+    slice_end: str
+    state: SliceState
+
+    def append(self, tables: Sequence[pa.Table]) -> None:
+        """Keep partials of slices that are as fine or finer."""
+        table = pa.concat_tables([table.select(self.columns) for table in tables])
+        ends = self.assigner.slice_end(_ends(table, self.slice_end) - 1)
+        index = table.schema.get_field_index(self.slice_end)
+        self.state.append(table.set_column(index, table.schema.field(index), pa.array(ends)))
+
+
+@cache
+def common_slices(slices: tuple[Tumble, ...]) -> Tumble:
+    """The widest slices of one width that all of `slices` are made of."""
+    first = slices[0]
+    apart = (each.offset_us - first.offset_us for each in slices)
+    width = gcd(*(each.size_us for each in slices), *apart)
+    return Tumble(width, first.offset_us % width)
+
+
+def _ends(table: pa.Table, slice_end: str) -> Int64Array:
+    return int64_values(one_chunk(table.column(slice_end)))
+
+
+def _numbers(members: int) -> list[int]:
+    """The readers in a set."""
+    return [number for number in range(members.bit_length()) if members >> number & 1]

@@ -1,0 +1,289 @@
+"""The live slices of a key group, in chunks.
+
+A chunk is a table of partials of neighbouring slices in one blob. What a micro-batch brings is
+appended as new chunks, so that nothing is read to write; chunks of the same slices are merged once
+there are several, and read when a window fires. Chunks are kept by slab: a slice, or some
+neighbouring slices where a window has very many, so that a chunk can be dropped as soon as the
+last window of its slices is closed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+import pyarrow as pa
+
+from runtime.compute.kernels.columns import BoolArray, Int64Array, int64_values, one_chunk
+from runtime.compute.kernels.compact import merge_equal_slices
+from runtime.compute.windows.aligned import slice_assigner
+from runtime.spec.aggregates import Accumulator
+from runtime.spec.windows import AlignedWindow
+from runtime.streaming.state.blobs import (
+    MAX_BLOB_BYTES,
+    BlobStore,
+    decode_table,
+    encode_state,
+    pieces,
+)
+from runtime.streaming.state.table_cache import TableCache, unique_name
+
+# A window's slices are spread over about so many slabs. With more of them slices are freed sooner:
+# they stay for a slab's length after the last window that needs them. With fewer a micro-batch
+# that brings many slices writes fewer blobs, each of which costs calls to the JVM.
+_SLABS_PER_WINDOW = 8
+# So many small chunks of a slab are merged into one.
+_MANY_CHUNKS = 8
+_SMALL_BYTES = MAX_BLOB_BYTES // 2
+# What a worker keeps of the blobs that it read or wrote
+_CACHE = TableCache(64 << 20)
+# A slab is merged as a whole when it has grown to twice what the last time left, and so much more.
+_FEW_ROWS = 1 << 13
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """A blob of partials.
+
+    Attributes:
+        name: the name of its blob; no other chunk has ever had it.
+        n_rows: how many partials it holds.
+        n_bytes: the size of its blob.
+        first_us: its first slice end.
+        last_us: its last one.
+    """
+
+    name: str
+    n_rows: int
+    n_bytes: int
+    first_us: int
+    last_us: int
+
+
+@dataclass
+class _Slab:
+    """Chunks of the same slices.
+
+    Attributes:
+        n_merged: how many rows there were when all of them were merged last.
+        chunks: the chunks, oldest first.
+    """
+
+    n_merged: int = 0
+    chunks: list[Chunk] = field(default_factory=list)
+
+    @property
+    def n_rows(self) -> int:
+        return sum(chunk.n_rows for chunk in self.chunks)
+
+
+class WindowEnds(Protocol):
+    """Which windows slices are in; a `SliceAssigner` is one."""
+
+    def first_window_end(self, slice_end: Int64Array) -> Int64Array:
+        """The end of the oldest window that each slice belongs to."""
+
+    def last_window_end(self, slice_end: Int64Array) -> Int64Array:
+        """The end of the newest one."""
+
+
+def slab_us(window: AlignedWindow) -> int:
+    """How much time the slices of a chunk may be spread over."""
+    return max(
+        slice_assigner(window).window_end_stride_us,
+        window.slice_width_us * -(-window.slices_per_window // _SLABS_PER_WINDOW),
+    )
+
+
+class SliceState:
+    """The live slices of one key group.
+
+    Args:
+        store: where they are kept.
+        facts: what `facts` said at the end of the last micro-batch; None at first.
+        windows: the windows that slices are in.
+        slab_us: how much time the slices of a chunk may be spread over.
+        n_keys: how many columns of the partials are keys.
+        slice_end: the name of the slice end column, int64 microseconds.
+        accumulators: the accumulators by their partial columns.
+    """
+
+    def __init__(
+        self,
+        store: BlobStore,
+        facts: list[Any] | None,
+        windows: WindowEnds,
+        slab_us: int,
+        n_keys: int,
+        slice_end: str,
+        accumulators: tuple[Accumulator, ...],
+    ) -> None:
+        self._store = store
+        self._windows = windows
+        self._slab_us = slab_us
+        self._n_keys = n_keys
+        self._slice_end = slice_end
+        self._accumulators = accumulators
+        self._slabs: dict[int, _Slab] = {
+            slab: _Slab(n_merged, [Chunk(*chunk) for chunk in chunks])
+            for slab, n_merged, chunks in facts or ()
+        }
+
+    def facts(self) -> list[Any]:
+        """What is to be remembered for the next micro-batch, as JSON has it."""
+        return [
+            [
+                end,
+                slab.n_merged,
+                [[c.name, c.n_rows, c.n_bytes, c.first_us, c.last_us] for c in slab.chunks],
+            ]
+            for end, slab in self._slabs.items()
+        ]
+
+    @property
+    def n_rows(self) -> int:
+        """How many partials are kept."""
+        return sum(chunk.n_rows for chunk in self._chunks())
+
+    @property
+    def n_bytes(self) -> int:
+        """The size of their blobs."""
+        return sum(chunk.n_bytes for chunk in self._chunks())
+
+    def ends(self) -> Int64Array:
+        """The oldest and the newest slice end of every chunk."""
+        return np.array([[c.first_us, c.last_us] for c in self._chunks()], np.int64).ravel()
+
+    def read(self, window_end_us: int) -> list[pa.Table]:
+        """The partials of all slices of windows that end at `window_end_us` or before.
+
+        Chunks are read as a whole, so those of some later slices come with them.
+        """
+        first, _ = self.chunk_ends()
+        return self.tables(self._windows.first_window_end(first) <= window_end_us)
+
+    def chunk_ends(self) -> tuple[Int64Array, Int64Array]:
+        """The oldest slice end of each chunk, and the newest."""
+        ends = self.ends().reshape(-1, 2)
+        return ends[:, 0], ends[:, 1]
+
+    def tables(self, is_read: BoolArray) -> list[pa.Table]:
+        """The partials of some chunks, by their places in `chunk_ends`."""
+        chunks = self._chunks()
+        return [self._table(chunks[place]) for place in np.flatnonzero(is_read).tolist()]
+
+    def take(self, is_taken: BoolArray) -> list[pa.Table]:
+        """The same, and they are kept no longer."""
+        tables = self.tables(is_taken)
+        self.remove(is_taken)
+        return tables
+
+    def remove(self, is_removed: BoolArray) -> None:
+        """Drop some chunks, by their places in `chunk_ends`."""
+        kept = [(slab, chunk) for slab in self._slabs.values() for chunk in slab.chunks]
+        for place in np.flatnonzero(is_removed).tolist():
+            self._remove(*kept[place])
+        self._forget_empty_slabs()
+
+    def append(self, table: pa.Table) -> None:
+        """Keep more partials; slices may have some already."""
+        if table.num_rows == 0:
+            return
+        ends = int64_values(one_chunk(table.column(self._slice_end)))
+        slabs = ends - ends % -self._slab_us
+        distinct = np.unique(slabs)
+        for end in distinct.tolist():
+            part = table.filter(pa.array(slabs == end)) if len(distinct) > 1 else table
+            slab = self._slabs.setdefault(end, _Slab())
+            small = [chunk for chunk in slab.chunks if chunk.n_bytes < _SMALL_BYTES]
+            if slab.n_rows + part.num_rows > 2 * slab.n_merged + _FEW_ROWS:
+                merged = self._merged([*self._taken(slab, slab.chunks), part])
+                self._write(slab, merged)
+                slab.n_merged = merged.num_rows
+            elif len(small) >= _MANY_CHUNKS:
+                self._write(slab, self._merged([*self._taken(slab, small), part]))
+            else:
+                self._write(slab, self._merged([part]))
+
+    def expire(self, closed_until_us: int) -> None:
+        """Drop the slices of which no window ends after `closed_until_us`."""
+        _, last = self.chunk_ends()
+        self.remove(self._windows.last_window_end(last) <= closed_until_us)
+
+    def cumulate(self, until_us: int) -> None:
+        """Make one slice, ending at `until_us`, of all slices up to there.
+
+        For windows that grow: what a maximal window holds so far is then one slice of state.
+        """
+        old = [
+            (slab, chunk)
+            for slab in self._slabs.values()
+            for chunk in slab.chunks
+            if chunk.first_us <= until_us
+        ]
+        if not old or (len(old) == 1 and old[0][1].first_us == until_us):
+            return
+        table = pa.concat_tables(each for slab, chunk in old for each in self._taken(slab, [chunk]))
+        ends = int64_values(one_chunk(table.column(self._slice_end)))
+        is_live = self._windows.last_window_end(ends) > until_us
+        if not is_live.all():
+            # those of an older maximal window in a chunk that was not dropped yet
+            table, ends = table.filter(pa.array(is_live)), ends[is_live]
+        ends = np.maximum(ends, until_us)
+        index = table.schema.get_field_index(self._slice_end)
+        table = table.set_column(index, table.schema.field(index), pa.array(ends))
+        is_later = ends > until_us
+        if is_later.any():
+            # a chunk of several slices holds some that are not closed yet
+            self.append(table.filter(pa.array(is_later)))
+            table = table.filter(pa.array(~is_later))
+        if table.num_rows:
+            slab = self._slabs.setdefault(until_us - until_us % -self._slab_us, _Slab())
+            merged = self._merged([table])
+            self._write(slab, merged)
+            slab.n_merged = max(slab.n_merged, merged.num_rows)
+        self._forget_empty_slabs()
+
+    def _merged(self, tables: list[pa.Table]) -> pa.Table:
+        return merge_equal_slices(
+            pa.concat_tables(tables), self._n_keys, self._slice_end, self._accumulators
+        )
+
+    def _write(self, slab: _Slab, table: pa.Table) -> None:
+        for piece in pieces(table):
+            blob = encode_state(piece)
+            ends = int64_values(one_chunk(piece.column(self._slice_end)))
+            chunk = Chunk(
+                unique_name(), piece.num_rows, len(blob), int(ends.min()), int(ends.max())
+            )
+            self._store.put(chunk.name, blob)
+            _CACHE.put(chunk.name, piece)
+            slab.chunks.append(chunk)
+
+    def _taken(self, slab: _Slab, chunks: list[Chunk]) -> list[pa.Table]:
+        """The tables of some chunks, which are removed."""
+        tables = [self._table(chunk) for chunk in chunks]
+        for chunk in list(chunks):
+            self._remove(slab, chunk)
+        return tables
+
+    def _remove(self, slab: _Slab, chunk: Chunk) -> None:
+        self._store.remove(chunk.name)
+        _CACHE.remove(chunk.name)
+        slab.chunks.remove(chunk)
+
+    def _forget_empty_slabs(self) -> None:
+        self._slabs = {end: slab for end, slab in self._slabs.items() if slab.chunks}
+
+    def _table(self, chunk: Chunk) -> pa.Table:
+        table = _CACHE.get(chunk.name)
+        if table is None:
+            blob = self._store.get(chunk.name)
+            assert blob is not None, f"the state lacks {chunk.name}"
+            table = decode_table(blob)
+            _CACHE.put(chunk.name, table)
+        return table
+
+    def _chunks(self) -> list[Chunk]:
+        return [chunk for slab in self._slabs.values() for chunk in slab.chunks]

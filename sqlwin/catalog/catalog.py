@@ -1,0 +1,442 @@
+"""Tables and views of a session, and what the planner asks about them.
+
+Kept tables and views live in the session. To Spark they are shown as temporary views of the same
+name, made anew for each statement that names them, so that files written in between are seen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import ArrayType, DataType, MapType, StructType
+from sqlglot import exp
+
+from planner.aggregates.user import with_filters_inside
+from planner.catalog import Schema, StreamTable
+from planner.plan import Plan
+from planner.sql.build import empty_relation, identifier, select_all_from, to_sql
+from runtime.connectors import memory
+from runtime.connectors.columns import proctime_columns
+from runtime.connectors.registry import has_end, is_unbounded, read_stream, read_table
+from runtime.errors import AnalysisError, CatalogError, SqlwinError, nearest
+from runtime.local.arrow_scan import scan_source
+from runtime.scan.metadata import find_stream_source
+from runtime.spark.errors import translate
+from runtime.spec.aggregates import UserAggregate
+from runtime.spec.scan import ScanSource, StreamFiles
+from runtime.spec.table import Column, TableSpec, Watermark
+from runtime.streaming.options import StreamOptions
+from sqlwin.catalog.options import ChangedTables
+from sqlwin.catalog.scannable import not_scannable
+from sqlwin.parser.parser import parse_query
+from sqlwin.statements.nodes import DEFAULTS
+
+Name = tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class View:
+    """A view: its query as a tree and as it was written."""
+
+    name: Name
+    query: exp.Query
+    text: str
+    columns: tuple[str, ...] = ()
+    comment: str | None = None
+
+
+class StreamOfWindows(Protocol):
+    """Windows of `Session.windows` over a stream."""
+
+    def plan(self) -> Plan:
+        """The plan of the rows that the windows are over."""
+
+    def made(self, options: StreamOptions, number: int) -> DataFrame:
+        """The DataFrame, for a stream with these options and as its operator of this number."""
+
+    def source_names(self) -> list[str]:
+        """The names of the sources whose watermarks the windows wait for."""
+
+    def described(self) -> str:
+        """What the windows are, in one line."""
+
+
+@dataclass(frozen=True)
+class Registered:
+    """A DataFrame that was given a name from Python.
+
+    Attributes:
+        name: its name.
+        dataframe: the rows.
+        watermark: how late they may come; counts if it is a stream.
+        made_by: what makes the DataFrame anew for each stream that reads it, since windows in it
+            have to hear of the end of the input and tell how they stand.
+    """
+
+    name: Name
+    dataframe: DataFrame
+    watermark: Watermark | None = None
+    made_by: StreamOfWindows | None = None
+
+
+Entry = TableSpec | View | Registered
+
+
+class SessionCatalog:
+    """The session's tables and views by name; case does not matter.
+
+    Args:
+        spark: where other names are looked up, and where these are shown.
+        view_dataframe: computes a view, for statements that go to Spark as they are.
+    """
+
+    def __init__(self, spark: SparkSession, view_dataframe: Callable[[View], DataFrame]) -> None:
+        self._spark = spark
+        self._view_dataframe = view_dataframe
+        self._entries: dict[Name, Entry] = {}
+        self._changed = ChangedTables()
+        self._mode = "automatic"
+        self._shown: set[Name] = set()
+        self._ever_shown: set[Name] = set()
+        # by text: INSERTs of a set ask the same of Spark, as long as it sees the same tables
+        self._analyzed: dict[str, Schema] = {}
+        self._aggregates: dict[str, UserAggregate] = {}
+
+    # -- entries -------------------------------------------------------------------------------
+
+    def entry(self, name: Name) -> Entry | None:
+        """What the session keeps under a name, or None."""
+        changed = self._changed.named(".".join(name))
+        return self._entries.get(_key(name)) if changed is None else changed.spec
+
+    def tables(self) -> list[Entry]:
+        """Tables and registered DataFrames, by name."""
+        kept = [e for e in self._entries.values() if not isinstance(e, View)]
+        return sorted(kept, key=entry_name)
+
+    def views(self) -> list[View]:
+        """Views, by name."""
+        return sorted((e for e in self._entries.values() if isinstance(e, View)), key=entry_name)
+
+    def add(self, name: Name, entry: Entry, *, replace: bool, if_not_exists: bool) -> bool:
+        """Keep an entry; True if it was added.
+
+        Raises:
+            CatalogError: the name is taken and neither `replace` nor `if_not_exists` is given.
+        """
+        if (key := _key(name)) in self._entries and not replace:
+            if if_not_exists:
+                return False
+            raise CatalogError(
+                f"`{'.'.join(name)}` exists already",
+                hint="DROP it first, or write IF NOT EXISTS",
+            )
+        self._entries[key] = entry
+        self._shown.discard(key)
+        self._forget_changed(key)
+        memory.forget(".".join(name))
+        return True
+
+    def drop(self, name: Name, kind: str, *, if_exists: bool) -> bool:
+        """Forget an entry of a kind (`TABLE`, `VIEW`); True if there was one.
+
+        Raises:
+            CatalogError: there is none, and `if_exists` is not given; or it is of the other kind.
+        """
+        entry = self.entry(name)
+        if entry is None:
+            if if_exists:
+                return False
+            raise self.unknown(name, kind)
+        found = "VIEW" if isinstance(entry, View) else "TABLE"
+        if found != kind:
+            raise CatalogError(
+                f"`{'.'.join(name)}` is a {found.lower()}, not a {kind.lower()}",
+                hint=f"write DROP {found} {'.'.join(name)}",
+            )
+        key = _key(name)
+        del self._entries[key]
+        self._shown.discard(key)
+        memory.forget(".".join(name))
+        self._spark.catalog.dropTempView(_spark_name(key))
+        self._forget_changed(key)
+        return True
+
+    def _forget_changed(self, key: Name) -> None:
+        """Forget what statements with other options have read of a table that is no more."""
+        for view in self._changed.forget(_spark_name(key)):
+            self._shown.discard((view,))
+            self._spark.catalog.dropTempView(view)
+
+    def unknown(self, name: Name, kind: str = "TABLE") -> CatalogError:
+        """The error for a name that nobody knows."""
+        close = nearest(name[-1], self.names())
+        return CatalogError(
+            f"{kind.lower()} `{'.'.join(name)}` does not exist",
+            hint=f"did you mean `{close}`?" if close else "SHOW TABLES lists what there is",
+        )
+
+    def names(self) -> list[str]:
+        """All names that stand for a relation, Spark's too."""
+        kept = [".".join(entry_name(entry)) for entry in self._entries.values()]
+        try:
+            listed = [table.name for table in self._spark.catalog.listTables()]
+            known = [name for name in listed if not self.is_changed_table(name)]
+        except PySparkException:
+            known = []  # a catalog that cannot be listed has no names to propose
+        return kept + [name for name in known if name not in kept]
+
+    def was_shown(self, name: Name) -> bool:
+        """Whether Spark's temporary view of a name is one of this session's."""
+        return _key(name) in self._ever_shown
+
+    # -- as the planner asks -------------------------------------------------------------------
+
+    def view(self, name: Name) -> exp.Query | None:
+        """The query behind a view, a copy, or None."""
+        entry = self.entry(name)
+        if not isinstance(entry, View):
+            return None
+        query = entry.query.copy()
+        for part in query.walk():
+            for place in ("line", "col", "start", "end"):
+                part.meta.pop(place, None)
+        if not entry.columns:
+            return query
+        columns = [exp.to_identifier(column, quoted=True) for column in entry.columns]
+        alias = exp.TableAlias(this=exp.to_identifier(entry.name[-1]), columns=columns)
+        source = exp.Subquery(this=query, alias=alias)
+        return exp.Select(expressions=[exp.Star()], from_=exp.From(this=source))
+
+    def user_aggregate(self, name: str) -> UserAggregate | None:
+        """The aggregate that was registered under a name, or None."""
+        return self._aggregates.get(name.lower())
+
+    def add_aggregate(self, aggregate: UserAggregate) -> None:
+        """Keep an aggregate under its name; one of that name is replaced."""
+        self._aggregates[aggregate.name.lower()] = aggregate
+
+    def forget_aggregate(self, name: str) -> None:
+        """Drop an aggregate whose name now means something else, if there is one."""
+        self._aggregates.pop(name.lower(), None)
+
+    def with_options(self, name: Name, options: Sequence[tuple[str, str]]) -> Name:
+        """A kept table with some options changed. See `planner.catalog.Catalog`."""
+        entry = self.entry(name)
+        if not isinstance(entry, TableSpec):
+            self.analyze(select_all_from(_relation(name)), {})  # it may not be there at all
+            raise AnalysisError(
+                f"OPTIONS stand here, and `{'.'.join(name)}` is no table of CREATE TABLE ... WITH",
+                hint="leave them out",
+            )
+        changed = self._changed.add(entry, _spark_name(_key(name)), options)
+        return tuple(changed.spec.name.split("."))
+
+    def is_changed_table(self, name: str) -> bool:
+        """Whether Spark knows a table by this name that has other options in some statement."""
+        return self._changed.has_view(name)
+
+    def connector(self, name: Name) -> str | None:
+        """The connector of a kept table, or None."""
+        entry = self.entry(name)
+        return entry.connector if isinstance(entry, TableSpec) else None
+
+    def relation(self, name: Name) -> str | None:
+        """The name under which Spark sees a kept table now, or None for names of Spark's own.
+
+        A table of Spark's own below Flink's default catalog is known to Spark without that.
+        """
+        changed = self._changed.named(".".join(name))
+        key = _key(name) if changed is None else (changed.view,)
+        entry = self.entry(name)
+        if entry is None:
+            is_below_defaults = len(key) < len(name)
+            return name[-1] if is_below_defaults and self._is_sparks(name[-1]) else None
+        if key not in self._shown:
+            self._show(key, entry)
+        return _spark_name(key)
+
+    def _is_sparks(self, name: str) -> bool:
+        """Whether Spark has a table or a temporary view of this name in its current database."""
+        try:
+            return bool(self._spark.catalog.tableExists(to_sql(identifier(name))))
+        except PySparkException:
+            return False
+
+    def stream(self, name: Name) -> StreamTable | None:
+        """The stream that a name stands for in this statement. See `planner.catalog.Catalog`."""
+        entry = self.entry(name)
+        if isinstance(entry, Registered) and entry.dataframe.isStreaming:
+            return StreamTable(".".join(entry.name), entry.watermark)
+        if isinstance(entry, TableSpec) and self._is_streamed(entry):
+            return StreamTable(
+                entry.name, entry.watermark, proctime_columns(entry), entry.late_rows
+            )
+        return None
+
+    def _is_streamed(self, spec: TableSpec) -> bool:
+        if self._mode == "batch":
+            return False
+        return is_unbounded(spec) or (self._mode == "streaming" and has_end(spec))
+
+    def scan_source(self, name: Name, columns: Schema) -> ScanSource | str:
+        """The files of a kept table as the Arrow scan reads them. See `planner.catalog.Catalog`."""
+        entry = self.entry(name)
+        if self.stream(name) is not None:
+            return f"{'.'.join(name)} is a stream"
+        if not isinstance(entry, TableSpec) or entry.connector.lower() != "filesystem":
+            return f"{'.'.join(name)} is not a table of the filesystem connector"
+        reason = not_scannable(entry, columns)
+        if reason is not None:
+            return reason
+        source = scan_source(self._spark, entry.option_map["path"], columns)
+        return source if isinstance(source, ScanSource) else source.reason
+
+    def computed_columns(self, name: Name) -> Mapping[str, exp.Expr]:
+        """The computed columns of a kept table. See `planner.catalog.Catalog`."""
+        entry = self.entry(name)
+        if not isinstance(entry, TableSpec):
+            return {}
+        return {
+            column.name.lower(): parse_query(f"SELECT {column.computed}").expressions[0]
+            for column in entry.columns
+            if column.computed is not None
+        }
+
+    def stream_files(self, name: Name, columns: Schema) -> StreamFiles | str:
+        """The files of a stream, to be read by Arrow. See `planner.catalog.Catalog`."""
+        entry = self.entry(name)
+        if not isinstance(entry, TableSpec) or entry.connector.lower() != "filesystem":
+            return f"{'.'.join(name)} is not a table of the filesystem connector"
+        if entry.late_rows is not None:
+            return f"late rows go to {entry.late_rows} as the table has them"
+        reason = not_scannable(entry, columns, is_stream=True)
+        if reason is not None:
+            return reason
+        source = scan_source(self._spark, entry.option_map["path"], columns, find_stream_source)
+        return StreamFiles(source, entry) if isinstance(source, ScanSource) else source.reason
+
+    def analyze(self, query: exp.Query, relations: Mapping[str, Schema]) -> Schema:
+        """Output columns of a query, by Spark's analyser. See `planner.catalog.Catalog`."""
+        query = query.copy()
+        for table in list(query.find_all(exp.Table)):
+            if table.name in relations and not table.db:
+                empty = empty_relation(relations[table.name])
+                alias = table.args.get("alias") or exp.TableAlias(this=table.this.copy())
+                empty.set("alias", alias)
+                for key in ("joins", "laterals", "pivots", "sample"):
+                    if table.args.get(key):
+                        empty.set(key, table.args[key])
+                table.replace(empty)
+        text = to_sql(with_filters_inside(query))
+        if text not in self._analyzed:
+            try:
+                fields = self._spark.sql(text).schema.fields
+            except PySparkException as error:
+                raise self.explained(translate(error, text)) from error
+            self._analyzed[text] = tuple(
+                Column(f.name, type_ddl(f.dataType), f.nullable) for f in fields
+            )
+        return self._analyzed[text]
+
+    def explained(self, error: SqlwinError) -> SqlwinError:
+        """An error of Spark's with the nearest name where a table, database, catalog is unknown."""
+        kind, *quoted = error.message.split("`")
+        if not isinstance(error, CatalogError) or len(quoted) != 2:
+            return error
+        wanted = quoted[0]
+        match kind:
+            case "table ":
+                known = self.names()
+                wanted = ".".join(_key(tuple(wanted.split("."))))
+            case "database ":
+                known = [database.name for database in self._spark.catalog.listDatabases()]
+            case "catalog ":
+                known = self._catalogs()
+                error.hint = f"there is {', '.join(f'`{name}`' for name in known)}; {error.hint}"
+            case _:
+                return error
+        close = nearest(wanted, known)
+        error.hint = f"did you mean `{close}`?" if close else error.hint
+        return error
+
+    def _catalogs(self) -> list[str]:
+        """The catalogs that Spark can use: it lists those alone that it has used already."""
+        used = {catalog.name for catalog in self._spark.catalog.listCatalogs()}
+        prefix = "spark.sql.catalog."
+        keys = [key.removeprefix(prefix) for key in self._spark.conf.getAll if prefix in key]
+        return sorted(used | {key for key in keys if "." not in key})
+
+    # -- towards Spark -------------------------------------------------------------------------
+
+    def start_statement(self, mode: str) -> None:
+        """From here on kept tables are read anew: files may have come.
+
+        Args:
+            mode: `automatic`: tables without an end are streams; `streaming`: all that can be;
+                `batch`: none.
+        """
+        self._mode = mode
+        self._shown.clear()
+        self._analyzed.clear()
+
+    def show_all(self, words: set[str]) -> None:
+        """Show Spark every kept table and view whose name is among the words of a statement."""
+        for key, entry in list(self._entries.items()):
+            if key[-1] in words and key not in self._shown:
+                self._show(key, entry)
+
+    def _show(self, key: Name, entry: Entry) -> None:
+        self._analyzed.clear()
+        self._shown.add(key)
+        self._ever_shown.add(key)
+        if isinstance(entry, TableSpec):
+            read = read_stream if self._is_streamed(entry) else read_table
+            dataframe = read(self._spark, entry)
+        elif isinstance(entry, View):
+            dataframe = self._view_dataframe(entry)
+        else:
+            dataframe = entry.dataframe
+        dataframe.createOrReplaceTempView(_spark_name(key))
+
+
+def entry_name(entry: Entry) -> Name:
+    """The name of an entry, in parts."""
+    return tuple(entry.name.split(".")) if isinstance(entry, TableSpec) else entry.name
+
+
+def _key(name: Name) -> Name:
+    folded = tuple(part.lower() for part in name)
+    for prefix in (DEFAULTS, DEFAULTS[1:]):
+        if len(folded) == len(prefix) + 1 and folded[: len(prefix)] == prefix:
+            return folded[-1:]
+    return folded
+
+
+def _relation(name: Name) -> exp.Table:
+    return exp.Table(
+        **dict(zip(("this", "db", "catalog"), map(identifier, name[::-1]), strict=False))
+    )
+
+
+def _spark_name(key: Name) -> str:
+    """A temporary view has a name of one part."""
+    return "__".join(key)
+
+
+def type_ddl(type_: DataType) -> str:
+    """Spark's spelling of a type, field names quoted where they need it."""
+    if isinstance(type_, StructType):
+        fields = ", ".join(
+            f"`{f.name.replace('`', '``')}`: {type_ddl(f.dataType)}" for f in type_.fields
+        )
+        return f"struct<{fields}>"
+    if isinstance(type_, ArrayType):
+        return f"array<{type_ddl(type_.elementType)}>"
+    if isinstance(type_, MapType):
+        return f"map<{type_ddl(type_.keyType)}, {type_ddl(type_.valueType)}>"
+    return type_.simpleString()

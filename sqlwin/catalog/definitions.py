@@ -1,0 +1,139 @@
+"""CREATE TABLE and CREATE VIEW: from statements to what the session keeps."""
+
+from __future__ import annotations
+
+from pyspark.sql import DataFrame, SparkSession
+
+from runtime.connectors.registry import validate_table
+from runtime.errors import AnalysisError, CatalogError
+from runtime.spec.table import TableColumn, TableSpec
+from sqlwin.catalog.catalog import SessionCatalog, View, type_ddl
+from sqlwin.catalog.options import idle_remarks
+from sqlwin.statements.parse import CreateTable, CreateView
+
+
+class Definitions:
+    """Puts tables and views into a session's catalog."""
+
+    def __init__(self, spark: SparkSession, catalog: SessionCatalog) -> None:
+        self._spark = spark
+        self._catalog = catalog
+
+    def create_table(
+        self, statement: CreateTable, rows: DataFrame | None = None
+    ) -> tuple[str, tuple[str, ...]]:
+        """Keep a table; what to tell about it, and remarks.
+
+        Args:
+            statement: CREATE TABLE.
+            rows: what CREATE TABLE AS SELECT fills it with; it brings the columns.
+
+        Raises:
+            CatalogError: the name is taken, or an option is missing, unknown or wrong.
+        """
+        self._refuse_spark_view(statement.name, statement.if_not_exists or statement.or_replace)
+        spec = self._spec(statement, rows)
+        validate_table(spec)
+        added = self._catalog.add(
+            statement.name,
+            spec,
+            replace=statement.or_replace,
+            if_not_exists=statement.if_not_exists,
+        )
+        if not added:
+            return f"`{spec.name}` exists already, nothing to do", ()
+        return "OK", idle_remarks(spec)
+
+    def create_view(self, statement: CreateView) -> str:
+        """Keep a view; what to tell about it.
+
+        Raises:
+            CatalogError: the name is taken.
+        """
+        self._refuse_spark_view(statement.name, statement.if_not_exists or statement.or_replace)
+        view = View(
+            statement.name,
+            statement.ast,
+            statement.query_text,
+            statement.columns,
+            statement.comment,
+        )
+        added = self._catalog.add(
+            statement.name,
+            view,
+            replace=statement.or_replace,
+            if_not_exists=statement.if_not_exists,
+        )
+        name = ".".join(statement.name)
+        return "OK" if added else f"`{name}` exists already, nothing to do"
+
+    def _refuse_spark_view(self, name: tuple[str, ...], is_allowed: bool) -> None:
+        """A kept table is shown to Spark as a temporary view: it must not hide another one."""
+        if len(name) > 1 or is_allowed or self._catalog.entry(name) is not None:
+            return
+        if any(
+            table.isTemporary and table.name.lower() == name[0].lower()
+            for table in self._spark.catalog.listTables()
+        ) and not self._catalog.was_shown(name):
+            raise CatalogError(
+                f"Spark has a temporary view `{name[0]}` already",
+                hint="take another name, or DROP VIEW it first",
+            )
+
+    def _spec(self, statement: CreateTable, rows: DataFrame | None) -> TableSpec:
+        name = ".".join(statement.name)
+        columns, options = statement.columns, dict(statement.options)
+        partitioned_by, primary_key = statement.partitioned_by, statement.primary_key
+        watermark, comment = statement.watermark, statement.comment
+        if statement.like is not None:
+            model = self._catalog.entry(statement.like)
+            if not isinstance(model, TableSpec):
+                raise self._catalog.unknown(statement.like)
+            excluded = statement.like_excluding
+            options = {**({} if "OPTIONS" in excluded else _all_options(model)), **options}
+            inherited = [c for c in model.columns if _is_included(c, excluded)]
+            own = {c.name.lower() for c in columns}
+            columns = (*(c for c in inherited if c.name.lower() not in own), *columns)
+            if "PARTITIONS" not in excluded:
+                partitioned_by = partitioned_by or model.partitioned_by
+            if "CONSTRAINTS" not in excluded:
+                primary_key = primary_key or model.primary_key
+            if "WATERMARKS" not in excluded and model.watermark is not None:
+                if watermark is not None and "WATERMARKS" not in statement.like_overwriting:
+                    raise AnalysisError(
+                        f"`{model.name}` brings a watermark, and CREATE TABLE {name} has its own",
+                        hint="write LIKE ... (OVERWRITING WATERMARKS) or (EXCLUDING WATERMARKS)",
+                    )
+                watermark = watermark or model.watermark
+            comment = comment or model.comment
+        if rows is not None and not columns:
+            columns = tuple(
+                TableColumn(f.name, type_ddl(f.dataType), f.nullable) for f in rows.schema.fields
+            )
+        connector = options.pop("connector", None)
+        if connector is None:
+            raise AnalysisError(
+                f"CREATE TABLE {name} has no 'connector' option",
+                hint="for example WITH ('connector' = 'filesystem', 'path' = 'data.parquet')",
+            )
+        return TableSpec(
+            name=name,
+            connector=connector,
+            columns=columns,
+            options=tuple(options.items()),
+            partitioned_by=partitioned_by,
+            primary_key=primary_key,
+            watermark=watermark,
+            comment=comment,
+            temporary=statement.temporary,
+        )
+
+
+def _all_options(model: TableSpec) -> dict[str, str]:
+    return {"connector": model.connector, **model.option_map}
+
+
+def _is_included(column: TableColumn, excluded: frozenset[str]) -> bool:
+    if column.computed is not None:
+        return "GENERATED" not in excluded
+    return not (column.metadata is not None and "METADATA" in excluded)

@@ -1,0 +1,153 @@
+"""SHOW and DESCRIBE: what a session holds, as small tables of text."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from fnmatch import translate as glob_pattern
+
+import pyarrow as pa
+from pyspark.sql import SparkSession
+
+from planner.sql.build import to_sql
+from planner.sql.render import quote_string
+from runtime.spec.table import TableColumn, TableSpec
+from sqlwin.catalog.catalog import (
+    Entry,
+    Name,
+    Registered,
+    SessionCatalog,
+    View,
+    entry_name,
+    type_ddl,
+)
+
+# Words of a type that are no names of fields, which are in quotes or before a colon
+_WORDS_OF_TYPES = re.compile(r"(?<![`\w])\w+\b(?![^`:<>,()]*[`:])")
+
+
+def show_tables(catalog: SessionCatalog, spark: SparkSession, like: str | None) -> pa.Table:
+    """Names of all tables and views: kept ones first, then those of Spark's current database."""
+    kept = [".".join(entry_name(entry)) for entry in [*catalog.tables(), *catalog.views()]]
+    others = [
+        t.name
+        for t in spark.catalog.listTables()
+        if t.name.lower() not in _folded(kept) and not catalog.is_changed_table(t.name)
+    ]
+    return _one_column("table name", sorted(kept) + sorted(others), like)
+
+
+def show_views(catalog: SessionCatalog, spark: SparkSession, like: str | None) -> pa.Table:
+    """Names of all views."""
+    kept = [".".join(entry_name(view)) for view in catalog.views()]
+    tables = _folded(".".join(entry_name(entry)) for entry in catalog.tables())
+    others = [
+        t.name
+        for t in spark.catalog.listTables()
+        if t.tableType in ("VIEW", "TEMPORARY")
+        and t.name.lower() not in _folded(kept) | tables
+        and not catalog.is_changed_table(t.name)
+    ]
+    return _one_column("view name", sorted(kept) + sorted(others), like)
+
+
+def show_functions(spark: SparkSession, like: str | None) -> pa.Table:
+    """Names of the window functions and of all functions of Spark."""
+    names = {function.name for function in spark.catalog.listFunctions()}
+    names |= {"tumble", "hop", "cumulate", "session"}
+    return _one_column("function name", sorted(names), like)
+
+
+def describe(catalog: SessionCatalog, name: Name, spark: SparkSession) -> pa.Table:
+    """Columns of a kept table or view: name, type, null, key, extras, watermark."""
+    relation = catalog.relation(name)
+    assert relation is not None
+    fields = spark.table(relation).schema.fields
+    entry = catalog.entry(name)
+    spec = entry if isinstance(entry, TableSpec) else None
+    rows = []
+    for field in fields:
+        declared = _declared(spec, field.name)
+        extras, watermark, key = "", "", ""
+        if spec is not None and declared is not None:
+            if declared.computed is not None:
+                extras = f"AS {declared.computed}"
+            elif declared.metadata is not None:
+                extras = f"METADATA FROM '{declared.metadata}'"
+            if field.name in spec.primary_key:
+                key = f"PRI({', '.join(spec.primary_key)})"
+            if spec.watermark is not None and spec.watermark.column == field.name:
+                watermark = spec.watermark.expression
+        nullable = "TRUE" if (declared.nullable if declared else field.nullable) else "FALSE"
+        rows.append(
+            (field.name, _shown(type_ddl(field.dataType)), nullable, key, extras, watermark)
+        )
+    names = ("name", "type", "null", "key", "extras", "watermark")
+    columns = list(zip(*rows, strict=True)) or [()] * len(names)
+    return pa.table({n: pa.array(c, pa.string()) for n, c in zip(names, columns, strict=True)})
+
+
+def show_create_table(catalog: SessionCatalog, name: Name) -> pa.Table:
+    """The statement that would make a kept table or view again."""
+    entry = catalog.entry(name)
+    assert entry is not None
+    return pa.table({"create statement": pa.array([_create_statement(entry)], pa.string())})
+
+
+def _create_statement(entry: Entry) -> str:
+    name = ".".join(f"`{part}`" for part in entry_name(entry))
+    if isinstance(entry, Registered):
+        return f"-- {name} is a DataFrame registered from Python"
+    if isinstance(entry, View):
+        columns = f" ({', '.join(f'`{c}`' for c in entry.columns)})" if entry.columns else ""
+        comment = f" COMMENT {quote_string(entry.comment)}" if entry.comment else ""
+        return f"CREATE VIEW {name}{columns}{comment} AS {entry.text or to_sql(entry.query)}"
+    lines = []
+    for column in entry.columns:
+        line = f"  `{column.name}` "
+        if column.computed is not None:
+            line += f"AS {column.computed}"
+        else:
+            line += _shown(column.type or "")
+            line += "" if column.nullable else " NOT NULL"
+            line += f" METADATA FROM {quote_string(column.metadata)}" if column.metadata else ""
+        line += f" COMMENT {quote_string(column.comment)}" if column.comment else ""
+        lines.append(line)
+    if entry.watermark is not None:
+        lines.append(f"  WATERMARK FOR `{entry.watermark.column}` AS {entry.watermark.expression}")
+    if entry.primary_key:
+        keys = ", ".join(f"`{key}`" for key in entry.primary_key)
+        lines.append(f"  PRIMARY KEY ({keys}) NOT ENFORCED")
+    temporary = "TEMPORARY " if entry.temporary else ""
+    body = " (\n" + ",\n".join(lines) + "\n)" if lines else ""
+    comment = f"\nCOMMENT {quote_string(entry.comment)}" if entry.comment else ""
+    parts = ", ".join(f"`{column}`" for column in entry.partitioned_by)
+    partitioned = f"\nPARTITIONED BY ({parts})" if parts else ""
+    options = [("connector", entry.connector), *entry.options]
+    with_ = ",\n".join(f"  {quote_string(k)} = {quote_string(v)}" for k, v in options)
+    return f"CREATE {temporary}TABLE {name}{body}{comment}{partitioned}\nWITH (\n{with_}\n)"
+
+
+def _shown(type_: str) -> str:
+    """A type in capitals, but for the names of fields in it."""
+    return _WORDS_OF_TYPES.sub(lambda word: word.group().upper(), type_)
+
+
+def _one_column(title: str, names: Iterable[str], like: str | None) -> pa.Table:
+    kept = [name for name in names if like is None or _matches(name, like)]
+    return pa.table({title: pa.array(kept, pa.string())})
+
+
+def _matches(name: str, like: str) -> bool:
+    """SQL's LIKE, and Spark's * for good measure; case does not matter."""
+    pattern = like.lower().replace("%", "*").replace("_", "?")
+    return re.fullmatch(glob_pattern(pattern), name.lower()) is not None
+
+
+def _folded(names: Iterable[str]) -> set[str]:
+    return {name.lower() for name in names}
+
+
+def _declared(spec: TableSpec | None, name: str) -> TableColumn | None:
+    columns = spec.columns if spec is not None else ()
+    return next((c for c in columns if c.name.lower() == name.lower()), None)

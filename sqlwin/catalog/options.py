@@ -1,0 +1,143 @@
+"""Options that a query gives to a table in place of those of CREATE TABLE, and remarks on hints."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, replace
+
+from sqlglot import exp
+
+from planner.sql.nodes import LEFT_OUT_HINTS, TABLE_OPTIONS
+from planner.sql.render import quote_string
+from runtime.connectors.registry import idle_options, validate_table
+from runtime.errors import CatalogError, nearest
+from runtime.spec.table import TableSpec
+from sqlwin.parser.hints import FLINK_HINTS, SPARK_HINTS
+
+
+def with_options(spec: TableSpec, options: Sequence[tuple[str, str]]) -> TableSpec:
+    """A table with some of its options changed, and some added.
+
+    Raises:
+        CatalogError: there is no such option, or a value is wrong.
+    """
+    given = {key.lower() for key, _ in options}
+    if "connector" in given:
+        raise CatalogError(
+            f"table `{spec.name}`: 'connector' is not changed by a query",
+            hint="CREATE TABLE ... WITH ('connector' = ...) LIKE makes another table",
+        )
+    kept = tuple(option for option in spec.options if option[0].lower() not in given)
+    changed = replace(spec, options=(*kept, *options))
+    validate_table(changed)
+    return changed
+
+
+@dataclass(frozen=True)
+class ChangedTable:
+    """A kept table as a statement reads it that gives it other options.
+
+    Attributes:
+        spec: the table, under a name that tells the options.
+        view: the name by which Spark knows it.
+    """
+
+    spec: TableSpec
+    view: str
+
+
+class ChangedTables:
+    """Tables of a session with the options that statements gave to them.
+
+    They are kept for as long as the table itself: a later statement may give it the same ones.
+    """
+
+    def __init__(self) -> None:
+        self._by_name: dict[str, ChangedTable] = {}
+        self._of_view: dict[str, dict[str, ChangedTable]] = {}
+
+    def add(self, spec: TableSpec, view: str, options: Sequence[tuple[str, str]]) -> ChangedTable:
+        """Keep a table with other options.
+
+        Args:
+            spec: the table as it was created.
+            view: the name by which Spark knows that one.
+            options: the options.
+
+        Raises:
+            CatalogError: there is no such option, or a value is wrong.
+        """
+        changed = with_options(spec, options)
+        told = ", ".join(f"{quote_string(key)} = {quote_string(value)}" for key, value in options)
+        # as plans and errors show it
+        name = f"{spec.name} /*+ OPTIONS({told}) */"
+        digest = hashlib.sha256(told.encode()).hexdigest()[:12]
+        found = ChangedTable(replace(changed, name=name), f"{view}__options_{digest}")
+        # a text of Spark's names the view
+        self._by_name |= {name.lower(): found, found.view: found}
+        self._of_view.setdefault(view, {})[found.view] = found
+        return found
+
+    def named(self, name: str) -> ChangedTable | None:
+        """The one of a name that tells the options, or of a view, in any case; None: none is."""
+        return self._by_name.get(name.lower())
+
+    def has_view(self, name: str) -> bool:
+        """Whether Spark knows one of them by this name."""
+        return any(name.lower() in found for found in self._of_view.values())
+
+    def forget(self, view: str) -> list[str]:
+        """Forget those of a table that Spark knows by `view`; the names by which it knows them."""
+        forgotten = self._of_view.pop(view, {})
+        for changed in forgotten.values():
+            del self._by_name[changed.spec.name.lower()], self._by_name[changed.view]
+        return list(forgotten)
+
+
+def idle_remarks(spec: TableSpec, among: Collection[str] | None = None) -> tuple[str, ...]:
+    """One remark for all options that are let pass, so that Flink's scripts run, and do nothing.
+
+    Args:
+        spec: the table.
+        among: the options to look at; None for all of the table.
+    """
+    idle = idle_options(spec)
+    names = [f"'{name}'" for name in idle if among is None or name in among]
+    if not names:
+        return ()
+    are = (
+        "is an option of Flink's and has" if len(names) == 1 else "are options of Flink's and have"
+    )
+    return (f"table `{spec.name}`: {', '.join(names)} {are} no effect here",)
+
+
+def hint_remarks(
+    query: exp.Expr, table_named: Callable[[tuple[str, ...]], object]
+) -> tuple[str, ...]:
+    """What to tell about the hints of a statement that change nothing.
+
+    Args:
+        query: the statement's query, as it was read.
+        table_named: what is kept under a name.
+    """
+    left_out: dict[str, None] = {}
+    told: list[str] = []
+    for node in query.walk():
+        left_out |= dict.fromkeys(node.meta.get(LEFT_OUT_HINTS, ()))
+        if not isinstance(node, exp.Table) or TABLE_OPTIONS not in node.meta:
+            continue
+        spec = table_named(tuple(part.name for part in node.parts))
+        if isinstance(spec, TableSpec):
+            pairs = node.meta[TABLE_OPTIONS].pairs
+            told += idle_remarks(with_options(spec, pairs), [key for key, _ in pairs])
+    flinks = [name for name in left_out if name in FLINK_HINTS]
+    if flinks:
+        are = "is a hint" if len(flinks) == 1 else "are hints"
+        told.append(f"{', '.join(flinks)} {are} of Flink's runtime, without effect here")
+    for name in left_out:
+        if name not in FLINK_HINTS:
+            close = nearest(name, SPARK_HINTS)
+            meant = f"; did you mean {close}?" if close else ""
+            told.append(f"there is no hint {name}, so it has no effect{meant}")
+    return tuple(dict.fromkeys(told))

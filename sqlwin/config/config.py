@@ -1,0 +1,159 @@
+"""The settings: `SET 'key' = 'value'`, RESET, `--set`, and the page of the docs about them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from runtime.errors import AnalysisError, CatalogError, nearest
+from sqlwin.config.settings import AUTO, DEFAULT, FLINK_PREFIXES, SETTINGS, Setting, Type
+from sqlwin.config.values import (
+    parse_boolean,
+    parse_choice,
+    parse_duration,
+    parse_int,
+    parse_list,
+    parse_memory,
+    parse_time_zone,
+)
+
+Value = str | int | bool | tuple[str, ...] | None
+
+
+_SPARK = "spark."
+
+# Below, tasks send crumbs; above, a column of the buffer may be more than Arrow holds in one piece.
+_LEAST_BUFFER = 1 << 20
+_MOST_BUFFER = 1 << 30
+
+
+class Config:
+    """The settings of a session, each at its default until it is set."""
+
+    def __init__(self) -> None:
+        self._texts: dict[str, str] = {}
+
+    def set(self, key: str, value: str) -> tuple[str, ...]:
+        """Give a setting a value; remarks about it, maybe none.
+
+        Raises:
+            SqlwinError: there is no such setting, or the value has no sense.
+        """
+        key = key.strip()
+        setting = self._setting(key)
+        if setting is None:
+            self._texts[key] = value.strip()
+            return () if key.startswith(_SPARK) else (_no_effect(key),)
+        if value.strip() == DEFAULT and setting.default == DEFAULT:
+            self.reset(key)
+            return ()
+        self._texts[key] = _checked(setting, value)
+        return () if setting.has_effect else (_no_effect(key),)
+
+    def reset(self, key: str) -> None:
+        """Give a setting its default again.
+
+        Raises:
+            SqlwinError: there is no such setting.
+        """
+        self._setting(key.strip())
+        self._texts.pop(key.strip(), None)
+
+    def get(self, key: str) -> Any:
+        """The value of a setting in its own type: durations in microseconds, memory in bytes.
+
+        None stands for `auto`, for `default`, and for a setting of Spark's or Flink's not set.
+
+        Raises:
+            SqlwinError: there is no such setting.
+        """
+        setting = self._setting(key)
+        if setting is None:
+            return self._texts.get(key)
+        return _value(setting, self._texts.get(key, setting.default))
+
+    def text(self, key: str) -> str | None:
+        """The value of a setting as text; None for one of Spark's or Flink's not set.
+
+        Raises:
+            SqlwinError: there is no such setting.
+        """
+        setting = self._setting(key)
+        return self._texts.get(key, None if setting is None else setting.default)
+
+    def is_set(self, key: str) -> bool:
+        """Whether a setting was given a value."""
+        return key in self._texts
+
+    def items(self) -> list[tuple[str, str]]:
+        """Settings by name with their values: those that have an effect, and all that were set."""
+        texts = {s.name: s.default for s in SETTINGS.values() if s.has_effect}
+        return sorted({**texts, **self._texts}.items())
+
+    def spark_setting(self, key: str) -> tuple[str | None, str | None]:
+        """The setting of Spark's that a key stands for, and its value; None for Spark's default.
+
+        The name is None where a setting is no matter of Spark's.
+        """
+        if key.startswith(_SPARK):
+            return key, self._texts.get(key)
+        setting = SETTINGS.get(key)
+        if setting is None or setting.spark_conf is None:
+            return None, None
+        return setting.spark_conf, self._texts.get(key)
+
+    @staticmethod
+    def _setting(key: str) -> Setting | None:
+        """A setting; None for one that takes any value, of Spark's or of Flink's."""
+        if key in SETTINGS:
+            return SETTINGS[key]
+        if key.startswith((_SPARK, *FLINK_PREFIXES)):
+            return None
+        close = nearest(key, SETTINGS)
+        raise CatalogError(
+            f"there is no setting '{key}'",
+            hint=f"did you mean '{close}'?" if close else "SET lists the settings",
+        )
+
+
+def _no_effect(key: str) -> str:
+    return f"'{key}' is a setting of Flink's and has no effect here"
+
+
+def _checked(setting: Setting, text: str) -> str:
+    """The text of a value that was found right."""
+    value = _value(setting, text)
+    if setting.type in (Type.CHOICE, Type.TIME_ZONE):
+        return str(value)
+    return text.strip()
+
+
+def _value(setting: Setting, text: str) -> Value:
+    if text == setting.default == DEFAULT:
+        return None
+    match setting.type:
+        case Type.CHOICE:
+            return parse_choice(setting.name, text, setting.choices)
+        case Type.INT:
+            least = 1 if setting.name == "parallelism.default" else 0
+            return parse_int(setting.name, text, least)
+        case Type.INT_OR_AUTO:
+            if text.strip().lower() == AUTO:
+                return None
+            return parse_int(setting.name, text, least=1)
+        case Type.BOOLEAN:
+            return parse_boolean(setting.name, text)
+        case Type.DURATION:
+            return parse_duration(setting.name, text)
+        case Type.MEMORY:
+            n_bytes = parse_memory(setting.name, text)
+            if setting.has_effect and not _LEAST_BUFFER <= n_bytes <= _MOST_BUFFER:
+                raise AnalysisError(
+                    f"'{setting.name}' cannot be {text.strip()!r}", hint="take 1 mb to 1 gb"
+                )
+            return n_bytes
+        case Type.LIST:
+            return parse_list(text)
+        case Type.TIME_ZONE:
+            return parse_time_zone(setting.name, text)
+        case Type.STRING:
+            return text.strip()

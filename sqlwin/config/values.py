@@ -1,0 +1,155 @@
+"""The values of settings: from text, with errors that say what would be right."""
+
+from __future__ import annotations
+
+import zoneinfo
+from fractions import Fraction
+
+from runtime.errors import AnalysisError, nearest
+
+# Flink's labels, in microseconds; a number without one counts milliseconds
+_DURATION_UNITS = {
+    **dict.fromkeys(("ns", "nano", "nanos", "nanosecond", "nanoseconds"), Fraction(1, 1000)),
+    **dict.fromkeys(("us", "µs", "micro", "micros", "microsecond", "microseconds"), Fraction(1)),
+    **dict.fromkeys(("", "ms", "milli", "millis", "millisecond", "milliseconds"), Fraction(1_000)),
+    **dict.fromkeys(("s", "sec", "secs", "second", "seconds"), Fraction(1_000_000)),
+    **dict.fromkeys(("m", "min", "mins", "minute", "minutes"), Fraction(60_000_000)),
+    **dict.fromkeys(("h", "hour", "hours"), Fraction(3_600_000_000)),
+    **dict.fromkeys(("d", "day", "days"), Fraction(86_400_000_000)),
+}
+
+_MEMORY_UNITS = {
+    **dict.fromkeys(("", "b", "byte", "bytes"), 1),
+    **dict.fromkeys(("k", "kb", "kib", "kibibytes"), 2**10),
+    **dict.fromkeys(("m", "mb", "mib", "mebibytes"), 2**20),
+    **dict.fromkeys(("g", "gb", "gib", "gibibytes"), 2**30),
+    **dict.fromkeys(("t", "tb", "tib", "tebibytes"), 2**40),
+}
+
+# Spark takes offsets from -18:00 to +18:00
+_MAX_OFFSET_HOURS = 18
+
+
+def parse_duration(key: str, text: str) -> int:
+    """Microseconds in `10 s`, `1 min`, `500 ms`; a number alone counts milliseconds.
+
+    Raises:
+        AnalysisError: it is no duration, below zero, or finer than a microsecond.
+    """
+    number, unit = _split_unit(text)
+    factor = _DURATION_UNITS.get(unit)
+    if number is None or factor is None:
+        raise _wrong(key, text, "a duration such as 10 s, 1 min or 500 ms")
+    us = number * factor
+    if us.denominator != 1:
+        raise _wrong(key, text, "a duration of whole microseconds")
+    return int(us)
+
+
+def parse_memory(key: str, text: str) -> int:
+    """Bytes in `64 mb`, `1g`; a number alone counts bytes.
+
+    Raises:
+        AnalysisError: it is no size.
+    """
+    number, unit = _split_unit(text)
+    factor = _MEMORY_UNITS.get(unit)
+    if number is None or factor is None or number.denominator != 1:
+        raise _wrong(key, text, "a size of memory such as 64 mb or 1 gb")
+    return int(number) * factor
+
+
+def parse_boolean(key: str, text: str) -> bool:
+    """`true` or `false`, in any case.
+
+    Raises:
+        AnalysisError: it is neither.
+    """
+    folded = text.strip().lower()
+    if folded not in ("true", "false"):
+        raise _wrong(key, text, "true or false")
+    return folded == "true"
+
+
+def parse_int(key: str, text: str, least: int = 0) -> int:
+    """A whole number, `least` or more.
+
+    Raises:
+        AnalysisError: it is none, or too small.
+    """
+    digits = text.strip()
+    number = int(digits) if digits.isascii() and digits.isdigit() else None
+    if number is None or number < least:
+        raise _wrong(key, text, f"a whole number, {least} or more")
+    return number
+
+
+def parse_choice(key: str, text: str, choices: tuple[str, ...]) -> str:
+    """One of `choices`, in any case; spelt as there.
+
+    Raises:
+        AnalysisError: it is none of them.
+    """
+    for choice in choices:
+        if choice.lower() == text.strip().lower():
+            return choice
+    close = nearest(text.strip(), choices)
+    allowed = ", ".join(choices)
+    raise _wrong(key, text, f"one of {allowed}" + (f"; did you mean {close}?" if close else ""))
+
+
+def parse_list(text: str) -> tuple[str, ...]:
+    """The parts between commas, empty ones left out."""
+    return tuple(part.strip() for part in text.split(",") if part.strip())
+
+
+def parse_time_zone(key: str, text: str) -> str:
+    """A time zone that Java and Python know: a region, UTC, or an offset such as `+08:00`.
+
+    Raises:
+        AnalysisError: there is no such zone.
+    """
+    name = text.strip()
+    if _is_offset(name):
+        return name
+    regions = zoneinfo.available_timezones()
+    # A machine without zone data of Python's leaves it to Spark to judge.
+    if name in regions or (name and not regions):
+        return name
+    close = nearest(name, regions)
+    raise _wrong(
+        key,
+        text,
+        f"did you mean {close}?" if close else "a zone such as Europe/Berlin, UTC or +08:00",
+        is_question=close is not None,
+    )
+
+
+def _is_offset(name: str) -> bool:
+    """`+08:00`, `GMT-08:00`, `UTC+8`."""
+    for prefix in ("GMT", "UTC", "UT"):
+        name = name.removeprefix(prefix)
+    if name[:1] not in ("+", "-"):
+        return False
+    hours, colon, minutes = name[1:].partition(":")
+    if not (hours.isascii() and hours.isdigit() and len(hours) <= 2):
+        return False
+    if colon and not (minutes.isascii() and minutes.isdigit() and len(minutes) == 2):
+        return False
+    total = int(hours) * 60 + int(minutes or 0)
+    return int(minutes or 0) < 60 and total <= _MAX_OFFSET_HOURS * 60
+
+
+def _split_unit(text: str) -> tuple[Fraction | None, str]:
+    text = text.strip()
+    digits = 0
+    while digits < len(text) and text[digits] in "0123456789":
+        digits += 1
+    if not digits:
+        return None, ""
+    return Fraction(int(text[:digits])), text[digits:].strip().lower()
+
+
+def _wrong(key: str, text: str, right: str, is_question: bool = False) -> AnalysisError:
+    hint = right if is_question else f"it takes {right}"
+    return AnalysisError(f"'{text}' is no value for the setting '{key}'", hint=hint)

@@ -1,0 +1,1 @@
+"""Statements carried out: planned, run, explained, measured."""

@@ -1,0 +1,51 @@
+"""The forms in which EXPLAIN is shown."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from planner.explain.diagrams import dot, mermaid
+from runtime.errors import AnalysisError
+from sqlwin.display.plan_page import plan_frame, plan_page
+
+MODES = ("text", "json", "mermaid", "dot", "html")
+
+
+class Explanation(str):
+    """EXPLAIN as a string, which a notebook shows as its picture.
+
+    Attributes:
+        document: the explanation as data, see docs/explain.md.
+    """
+
+    document: dict[str, Any]
+
+    def __new__(cls, document: dict[str, Any], mode: str) -> Explanation:
+        """The document in one of `MODES`."""
+        made = super().__new__(cls, render(document, mode))
+        made.document = document
+        return made
+
+    def _repr_html_(self) -> str:
+        return plan_frame(self.document)
+
+
+def render(document: dict[str, Any], mode: str) -> str:
+    """A document of EXPLAIN in one of `MODES`.
+
+    Raises:
+        AnalysisError: there is nothing to draw.
+    """
+    if mode == "text":
+        return "\n".join(query["text"] for query in document["queries"])
+    if mode == "json":
+        return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
+    if mode == "html":
+        return plan_page(document)
+    if not any(query["trees"] for query in document["queries"]):
+        raise AnalysisError(
+            f"there is no plan to draw as {mode}",
+            hint="statements of Spark alone have a text only: --format text",
+        )
+    return mermaid(document) if mode == "mermaid" else dot(document)

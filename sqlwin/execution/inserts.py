@@ -1,0 +1,294 @@
+"""INSERT: rows of a query into a kept table or into one of Spark's."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from itertools import count
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import DataType
+from sqlglot import exp
+
+from planner.sql.build import identifier, to_sql
+from planner.sql.table_options import position_of_option
+from runtime.connectors.sinks import write_table
+from runtime.errors import AnalysisError, CatalogError, SqlwinError, nearest
+from runtime.spec.stream import ROW_KIND
+from runtime.spec.table import TableColumn, TableSpec
+from sqlwin.catalog.catalog import Name, Registered, SessionCatalog, View, type_ddl
+from sqlwin.catalog.options import with_options
+from sqlwin.statements.nodes import Insert
+
+_view_numbers = count()
+
+
+def insert_target(catalog: SessionCatalog, name: Name) -> TableSpec | None:
+    """The kept table to write to, or None if the name is Spark's.
+
+    Raises:
+        CatalogError: the name is that of a view or of a registered DataFrame.
+    """
+    entry = catalog.entry(name)
+    if isinstance(entry, View | Registered):
+        kind = "a view" if isinstance(entry, View) else "a registered DataFrame"
+        raise CatalogError(
+            f"cannot insert into `{'.'.join(name)}`: it is {kind}",
+            hint="CREATE TABLE ... WITH ('connector' = ...) makes a table to write to",
+        )
+    return entry
+
+
+def target_of(catalog: SessionCatalog, insert: Insert) -> TableSpec | None:
+    """The kept table that an INSERT writes to, with the options that it gives; None for Spark's.
+
+    Raises:
+        CatalogError: the name is no table's, or an option is wrong.
+        AnalysisError: a table of Spark's is given options.
+    """
+    table = insert_target(catalog, insert.name)
+    if insert.options is None:
+        return table
+    try:
+        if table is None:
+            raise AnalysisError(
+                f"OPTIONS stand here, and `{'.'.join(insert.name)}` is no table of CREATE TABLE "
+                "... WITH",
+                hint="leave them out",
+            )
+        return with_options(table, insert.options.pairs)
+    except SqlwinError as error:
+        error.position = position_of_option(error, insert.options, insert.text)
+        error.sql = insert.text
+        raise
+
+
+def arranged(
+    rows: DataFrame,
+    table: TableSpec,
+    columns: tuple[str, ...],
+    static: tuple[tuple[str, str], ...] = (),
+) -> DataFrame:
+    """The query's columns under the table's names and types, by position.
+
+    Args:
+        rows: the query.
+        table: the table; without declared columns it takes the query's as they are.
+        columns: the columns named in INSERT INTO t (...); others become NULL.
+        static: name and Spark SQL of columns with one value for all rows, of PARTITION (k = 'x').
+
+    Raises:
+        AnalysisError: too many or too few columns, an unknown one, or types that do not fit.
+    """
+    rows, columns = with_static(rows, table, columns, static)
+    declared = _written(table)
+    if not declared:
+        return rows.toDF(*columns) if columns else rows
+    targets = _named(declared, columns, table.name) if columns else declared
+    _check_count(len(rows.columns), [c.name for c in targets], table.name)
+    given: dict[str, int] = {}
+    for target, field in zip(targets, rows.schema.fields, strict=True):
+        if not _fits(field.dataType, str(target.type)):
+            raise AnalysisError(
+                f"column `{field.name}` of the query is {type_ddl(field.dataType).upper()} and "
+                f"does not fit `{target.name}` {str(target.type).upper()}",
+                hint=f"write CAST({field.name} AS {str(target.type).upper()})",
+            )
+        given[target.name] = len(given)
+    if _are_declared(rows, declared, given):
+        return rows.toDF(*(c.name for c in declared))
+    unique = rows.toDF(*(f"_{i}" for i in range(len(rows.columns))))
+    return unique.select(
+        *(
+            (F.col(f"_{given[c.name]}") if c.name in given else F.lit(None))
+            .cast(str(c.type))
+            .alias(c.name)
+            for c in declared
+        )
+    )
+
+
+def with_static(
+    rows: DataFrame,
+    table: TableSpec,
+    columns: tuple[str, ...],
+    static: tuple[tuple[str, str], ...],
+) -> tuple[DataFrame, tuple[str, ...]]:
+    """The rows with the columns of PARTITION (k = 'x') behind their own, and all their names.
+
+    Arguments as in `arranged`; a row kind may stand in front.
+
+    Raises:
+        AnalysisError: the table is not partitioned by one of them, it is given twice, or the query
+            has too many or too few columns beside them.
+    """
+    if not static:
+        return rows, columns
+    partitions = {name.lower() for name in table.partitioned_by}
+    given = {name.lower() for name, _ in static}
+    for name, _ in static:
+        if name.lower() not in partitions:
+            listed = ", ".join(table.partitioned_by)
+            raise AnalysisError(
+                f"`{table.name}` is not partitioned by `{name}`",
+                hint=f"its PARTITIONED BY has {listed}" if listed else "leave PARTITION (...) out",
+            )
+        if name.lower() in (column.lower() for column in columns):
+            raise AnalysisError(
+                f"`{name}` has a value in PARTITION and is listed as a column of the query too",
+                hint="leave it out of one of them",
+            )
+    own = [name for name in rows.columns if name != ROW_KIND]
+    declared = [c.name for c in _written(table)] or own
+    names = columns or tuple(name for name in declared if name.lower() not in given)
+    _check_count(len(own), names, table.name)
+    kind = [name for name in rows.columns if name == ROW_KIND]
+    plain = rows.toDF(*kind, *(f"_{i}" for i in range(len(own))))
+    values = [F.expr(sql).alias(f"_static{i}") for i, (_, sql) in enumerate(static)]
+    return plain.select("*", *values), (*names, *(name for name, _ in static))
+
+
+def _written(table: TableSpec) -> list[TableColumn]:
+    """The columns that a table keeps."""
+    return [c for c in table.columns if c.computed is None and c.metadata is None]
+
+
+def _check_count(n_columns: int, targets: Sequence[str], table: str) -> None:
+    if len(targets) != n_columns:
+        raise AnalysisError(
+            f"the query yields {n_columns} columns, but `{table}` takes "
+            f"{len(targets)}: {', '.join(targets)}",
+            hint="give one expression for each column, in the table's order",
+        )
+
+
+def _are_declared(rows: DataFrame, declared: list[TableColumn], given: dict[str, int]) -> bool:
+    """Whether the columns have the table's order and types, so that names are all they lack."""
+    types = [field.dataType.simpleString() for field in rows.schema.fields]
+    positions = [given.get(c.name) for c in declared]
+    return positions == list(range(len(declared))) and types == [
+        str(c.type).lower() for c in declared
+    ]
+
+
+def insert_rows(
+    rows: DataFrame, table: TableSpec, columns: tuple[str, ...], overwrite: bool
+) -> int | None:
+    """Write a query's rows to a kept table; how many, if the connector tells."""
+    return write_table(arranged(rows, table, columns), table, overwrite)
+
+
+def insert_into_spark(
+    spark: SparkSession,
+    rows: DataFrame,
+    name: Name,
+    columns: tuple[str, ...],
+    overwrite: bool,
+    partition: str,
+) -> None:
+    """Write a query's rows to a table of Spark's catalog, by Spark's own INSERT."""
+    view = f"sqlwin_insert_{next(_view_numbers)}"
+    rows.createOrReplaceTempView(view)
+    target = ".".join(to_sql(identifier(part)) for part in name)
+    listed = f" ({', '.join(to_sql(identifier(c)) for c in columns)})" if columns else ""
+    verb = "OVERWRITE TABLE" if overwrite else "INTO TABLE"
+    try:
+        spark.sql(f"INSERT {verb} {target}{partition}{listed} SELECT * FROM {view}")
+    finally:
+        spark.catalog.dropTempView(view)
+
+
+def hold_ups(
+    targets: Sequence[tuple[Name, TableSpec | None]],
+    queries: Sequence[exp.Query],
+    catalog: SessionCatalog,
+) -> list[set[int]]:
+    """Which INSERTs have to wait for which earlier ones, where several run side by side.
+
+    Two that write to the same place keep their order; so do one that writes a table and one that
+    reads it.
+
+    Args:
+        targets: the name of each INSERT's table, and the table if it is a kept one.
+        queries: what each one reads.
+        catalog: where names are looked up.
+
+    Returns:
+        For each INSERT the numbers of those it waits for.
+    """
+    written = [_place(name, table) for name, table in targets]
+    read = [_places_read(query, catalog) for query in queries]
+    return [
+        {
+            i
+            for i in range(j)
+            if written[i] == written[j] or written[i] in read[j] or written[j] in read[i]
+        }
+        for j in range(len(targets))
+    ]
+
+
+def _place(name: Name, table: TableSpec | None) -> str:
+    """What two tables have in common that keep their rows in the same place."""
+    if table is not None:
+        options, connector = table.option_map, table.connector.lower()
+        if connector == "print":
+            return "print"  # lines of two tables would be mixed up
+        for option in ("path", "topic"):
+            if option in options:
+                place = options[option]
+                is_path = option == "path" and "://" not in place
+                return f"{option} {os.path.abspath(place) if is_path else place}"
+    return f"table {'.'.join(name).lower()}"
+
+
+def _places_read(query: exp.Query, catalog: SessionCatalog) -> set[str]:
+    """The places of all tables below a query, views followed."""
+    found: set[str] = set()
+    seen: set[Name] = set()
+    pending = [query]
+    while pending:
+        for table in pending.pop().find_all(exp.Table):
+            name = tuple(part.name.lower() for part in table.parts)
+            if name in seen:
+                continue
+            seen.add(name)
+            entry = catalog.entry(name)
+            found.add(_place(name, entry if isinstance(entry, TableSpec) else None))
+            view = catalog.view(name)
+            if view is not None:
+                pending.append(view)
+    return found
+
+
+def _named(declared: list[TableColumn], columns: tuple[str, ...], table: str) -> list[TableColumn]:
+    by_name = {c.name.lower(): c for c in declared}
+    for name in columns:
+        if name.lower() not in by_name:
+            close = nearest(name, [c.name for c in declared])
+            raise AnalysisError(
+                f"`{table}` has no column `{name}` to insert into",
+                hint=f"did you mean `{close}`?" if close else None,
+            )
+    return [by_name[name.lower()] for name in columns]
+
+
+def _fits(source: DataType, target: str) -> bool:
+    """Whether a value may be stored: Spark's ANSI assignment, told by families of types."""
+    left, right = _family(source.simpleString()), _family(target.lower())
+    if left == right or "other" in (left, right):
+        return True
+    allowed = {("number", "text"), ("boolean", "text"), ("time", "text"), ("null", right)}
+    return (left, right) in allowed
+
+
+def _family(type_: str) -> str:
+    name = type_.split("(")[0].split("<")[0].strip()
+    if name in ("tinyint", "smallint", "int", "integer", "bigint", "float", "double", "decimal"):
+        return "number"
+    if name in ("string", "varchar", "char"):
+        return "text"
+    if name in ("date", "timestamp", "timestamp_ntz", "timestamp_ltz"):
+        return "time"
+    return {"boolean": "boolean", "binary": "binary", "void": "null"}.get(name, "other")

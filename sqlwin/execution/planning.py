@@ -1,0 +1,157 @@
+"""Plans of the statement at hand, and the DataFrames that carry them out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from sqlglot import exp
+
+from planner.lowering.batch import lower
+from planner.optimizer import Options, SpreadOptions
+from planner.plan import Draft, Plan, draft_plan, plan_together
+from runtime.batch.execute import ExecutionOptions, dataframe
+from runtime.errors import SqlwinError
+from runtime.frames.scan_counts import ScanCounts, StatementScanCounts
+from runtime.spark.errors import translate
+from runtime.spark.session import is_remote
+from runtime.spec.table import TableSpec
+from sqlwin.catalog.catalog import SessionCatalog, View
+from sqlwin.catalog.options import hint_remarks
+from sqlwin.config.config import Config
+from sqlwin.execution.streams.planning import StreamPlans
+from sqlwin.execution.streams.sets import needs_own_stream
+from sqlwin.execution.streams.start import StreamQueries
+from sqlwin.parser.positions import relocate
+from sqlwin.statements.parse import Insert
+
+
+class Plans:
+    """What plans need: tables, settings, and where the rows of scans are counted.
+
+    Attributes:
+        spark: the session.
+        config: the settings.
+        catalog: the tables and views.
+        stream_plans: what queries over streams compute.
+        stream_queries: what starts queries over streams.
+        scan_counts: counts of the statement at hand; None where Spark cannot bring them.
+        remarks: what there is to tell about how the statement at hand is written.
+    """
+
+    def __init__(self, spark: SparkSession, config: Config) -> None:
+        self.spark = spark
+        self.config = config
+        self.catalog = SessionCatalog(spark, self._view_dataframe)
+        self.stream_plans = StreamPlans(spark, config, self.catalog)
+        self.stream_queries = StreamQueries(self.stream_plans)
+        self._session_scan_counts = None if is_remote(spark) else ScanCounts(spark.sparkContext)
+        self.scan_counts: StatementScanCounts | None = None
+        self.remarks: tuple[str, ...] = ()
+
+    def begin(self, text: str) -> None:
+        """A statement begins: its counts are its own, and Spark's UI shows it beside its jobs."""
+        self.start_statement()
+        self.remarks = ()
+        if self._session_scan_counts is not None:
+            self.scan_counts = StatementScanCounts(self._session_scan_counts)
+        self.describe_job(text)
+
+    def start_statement(self) -> None:
+        """From here on tables are read anew, in the mode that is set."""
+        self.catalog.start_statement(str(self.config.get("execution.runtime-mode")))
+
+    def tell(self, remarks: Sequence[str]) -> None:
+        """Add remarks, each once."""
+        self.remarks = tuple(dict.fromkeys((*self.remarks, *remarks)))
+
+    def plan(self, query: exp.Query, text: str, sink: tuple[str, bool] | None = None) -> Plan:
+        """The plan of a query; `sink` is the table on top and whether it is overwritten."""
+        (plan,) = plan_together([self._draft(query, text, sink)], self._planner_options())
+        return plan
+
+    def plans_together(self, inserts: Sequence[Insert], has_sinks: bool = True) -> list[Plan]:
+        """The plans of INSERTs that run together, with their tables on top or without."""
+        drafts = []
+        for insert in inserts:
+            sink = (".".join(insert.name), insert.overwrite) if has_sinks else None
+            draft = self._draft(insert.ast, insert.text, sink)
+            drafts.append(replace(draft, apart=self._apart(draft, insert)))
+        return plan_together(drafts, self._planner_options())
+
+    def dataframe(self, query: exp.Query, text: str, is_whole: bool = True) -> DataFrame:
+        """The rows of a query; `is_whole` if `text` is the query and nothing more."""
+        return self.rows(self.plan(query, text), text, is_whole)
+
+    def rows(self, plan: Plan, text: str, is_whole: bool) -> DataFrame:
+        """The DataFrame that carries out a plan; `is_whole` if `text` is the query alone."""
+        try:
+            if self.stream_plans.is_stream(plan):
+                return self.stream_plans.dataframe(plan)
+            if is_whole and not plan.is_rewritten:
+                return self.spark.sql(text)
+            return dataframe(self.spark, lower(plan.physical), self.execution_options())
+        except PySparkException as error:
+            raise self.explained(text)(error) from error
+
+    def execution_options(self) -> ExecutionOptions:
+        """How settings say that plans are carried out."""
+        return ExecutionOptions(
+            buffer_bytes=int(self.config.get("sqlwin.local.buffer-size")),
+            scan_counts=self.scan_counts,
+        )
+
+    def explained(self, text: str) -> Callable[[BaseException], SqlwinError]:
+        """What makes of an error of Spark's one that tells where in `text` it comes from."""
+
+        def explained(error: BaseException) -> SqlwinError:
+            if isinstance(error, SqlwinError):
+                return relocate(error, text)
+            return relocate(self.catalog.explained(translate(error, text)), text)
+
+        return explained
+
+    def describe_job(self, text: str) -> None:
+        """Spark's UI shows the statement beside its jobs."""
+        if not is_remote(self.spark):
+            name = self.config.get("pipeline.name")
+            described = f"{name}: {text}" if name else text
+            self.spark.sparkContext.setJobDescription(" ".join(described.split())[:500])
+
+    def _view_dataframe(self, view: View) -> DataFrame:
+        query = self.catalog.view(view.name)
+        assert query is not None
+        return self.dataframe(query, view.text, is_whole=False)
+
+    def _apart(self, draft: Draft, insert: Insert) -> str | None:
+        """Why an INSERT, if it is one from a stream, cannot share that with others of its set."""
+        entry = self.catalog.entry(insert.name)
+        return needs_own_stream(
+            entry if isinstance(entry, TableSpec) else None,
+            self.stream_plans.emits_updates,
+            self.stream_plans.reads_general_windows(draft.physical),
+        )
+
+    def _draft(self, query: exp.Query, text: str, sink: tuple[str, bool] | None) -> Draft:
+        try:
+            draft = draft_plan(query, text, self.catalog, self._planner_options(), sink)
+        except SqlwinError as error:
+            raise relocate(error, text) from error
+        self.tell(hint_remarks(query, self.catalog.entry))
+        return draft
+
+    def _planner_options(self) -> Options:
+        return Options(
+            agg_phase_strategy=str(self.config.get("table.optimizer.agg-phase-strategy")),
+            disabled_rules=frozenset(self.config.get("sqlwin.optimizer.disabled-rules")),
+            strict_flink=bool(self.config.get("sqlwin.strict-flink")),
+            catalog=self.catalog,
+            time_zone=str(self.spark.conf.get("spark.sql.session.timeZone")),
+            spread=SpreadOptions(
+                partitions=self.config.get("sqlwin.exchange.partitions"),
+                buckets=self.config.get("sqlwin.exchange.buckets"),
+                most_partitions=int(str(self.spark.conf.get("spark.sql.shuffle.partitions"))),
+            ),
+        )

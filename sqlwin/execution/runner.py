@@ -1,0 +1,347 @@
+"""Carries out one statement."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+from dataclasses import replace
+
+import pyarrow as pa
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from sqlglot import exp
+
+from planner.explain.document import document
+from planner.plan import Plan
+from runtime.errors import SqlwinError
+from runtime.spark.errors import translate
+from sqlwin.catalog import listings
+from sqlwin.catalog.catalog import Name
+from sqlwin.catalog.definitions import Definitions
+from sqlwin.catalog.guards import refuse_kept_table
+from sqlwin.config.config import Config
+from sqlwin.execution.explain import Explanations
+from sqlwin.execution.explain_formats import render
+from sqlwin.execution.inserts import insert_rows, insert_target
+from sqlwin.execution.planning import Plans
+from sqlwin.execution.statement_sets import Inserts
+from sqlwin.execution.streams.handle import State
+from sqlwin.execution.streams.results import insert_result, stream_query
+from sqlwin.execution.streams.status import resume_hint, show_streams
+from sqlwin.result import Result
+from sqlwin.statements.parse import (
+    CreateTable,
+    CreateView,
+    Describe,
+    Drop,
+    Explain,
+    Insert,
+    Query,
+    Reset,
+    Set,
+    ShowCreateTable,
+    ShowFunctions,
+    ShowStreams,
+    ShowTables,
+    ShowViews,
+    SparkStatement,
+    Statement,
+    StatementSet,
+    StopStream,
+    words,
+)
+
+# What Spark's own EXPLAIN can be asked for
+_SPARK_DETAILS = frozenset({"EXTENDED", "CODEGEN", "COST", "FORMATTED"})
+
+
+class Runner:
+    """Runs statements on a Spark session, with the tables and settings they leave behind."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        self.spark = spark
+        self.config = Config()
+        self._plans = Plans(spark, self.config)
+        self.catalog = self._plans.catalog
+        self.stream_plans = self._plans.stream_plans
+        self.stream_queries = self._plans.stream_queries
+        self._inserts = Inserts(self._plans)
+        self.explanations = Explanations(self._plans, self._inserts)
+        self._definitions = Definitions(spark, self.catalog)
+
+    def run(self, statement: Statement) -> Result:
+        """Carry out a statement.
+
+        Raises:
+            SqlwinError: it is wrong or fails; positions are those in the statement's text.
+        """
+        self._plans.begin(statement.text)
+        result = self._run(statement)
+        return replace(result, notes=(*self._plans.remarks, *result.notes))
+
+    @property
+    def rows_scanned(self) -> int:
+        """How many rows the scans of the statement at hand have read, as far as they have run."""
+        counts = self._plans.scan_counts
+        return 0 if counts is None else counts.rows_read()
+
+    def _run(self, statement: Statement) -> Result:
+        match statement:
+            case Query():
+                return self._query(statement.ast, statement.text)
+            case Insert():
+                return self._inserts.insert(statement)
+            case StatementSet():
+                return self._inserts.run_set(statement)
+            case Explain():
+                return self._explain_statement(statement)
+            case CreateTable():
+                return self._create_table(statement)
+            case CreateView():
+                # What is wrong is told now, not on use
+                self._plans.plan(statement.ast, statement.text)
+                return _ok(statement, self._definitions.create_view(statement))
+            case Drop():
+                return self._drop(statement)
+            case StopStream():
+                return self._stop_stream(statement)
+            case Set():
+                return self._set(statement)
+            case Reset():
+                return self._reset(statement)
+            case _:
+                return self._show(statement)
+
+    def _show(self, statement: Statement) -> Result:
+        """SHOW and DESCRIBE of what the session keeps; everything else is Spark's."""
+        table: pa.Table | None = None
+        match statement:
+            case ShowTables():
+                table = listings.show_tables(self.catalog, self.spark, statement.like)
+            case ShowViews():
+                table = listings.show_views(self.catalog, self.spark, statement.like)
+            case ShowFunctions():
+                table = listings.show_functions(self.spark, statement.like)
+            case ShowCreateTable() if self.catalog.entry(statement.name) is not None:
+                table = listings.show_create_table(self.catalog, statement.name)
+            case ShowStreams():
+                table = show_streams(self.stream_queries.streams)
+            case Describe() if self.catalog.entry(statement.name) is not None:
+                table = listings.describe(self.catalog, statement.name, self.spark)
+            case SparkStatement():
+                return self._spark_statement(statement.spark_text)
+            case ShowCreateTable() | Describe():
+                return self._spark_statement(statement.text)
+        if table is None:
+            raise AssertionError(f"no way to run {type(statement).__name__}")
+        return Result(statement.text, "table", table=table)
+
+    # -- queries -------------------------------------------------------------------------------
+
+    def _explain_statement(self, statement: Explain) -> Result:
+        if isinstance(statement.statement, SparkStatement):
+            return self._spark_statement(statement.text)
+        queries = self.explanations.documents(statement.statement, "ANALYZE" in statement.details)
+        text = "\n".join(query["text"] for query in queries)
+        notes = []
+        for detail in statement.details:
+            if detail in _SPARK_DETAILS and isinstance(statement.statement, Query):
+                rows = self._plans.dataframe(statement.statement.ast, statement.statement.text)
+                text += f"\n== Spark's Plan, {detail} ==\n{_spark_plan(rows, detail.lower())}"
+            elif detail == "CHANGELOG_MODE":
+                text += "\n== Changelog Mode ==\nin batch every operator only inserts: [I]\n"
+            elif detail == "JSON_EXECUTION_PLAN":
+                text += f"\n== Physical Execution Plan ==\n{render(document(queries), 'json')}"
+            elif detail != "ANALYZE":
+                notes.append(f"EXPLAIN {detail} has nothing to add to the plan of a batch query")
+        return Result(
+            statement.text, "explain", text=text, notes=tuple(notes), document=document(queries)
+        )
+
+    def _query(self, query: exp.Query, text: str) -> Result:
+        plan = self._plans.plan(query, text)
+        explained = self._plans.explained(text)
+        if not self.stream_plans.is_stream(plan):
+            rows = self._plans.rows(plan, text, is_whole=True)
+            return Result(
+                text,
+                "query",
+                dataframe=rows,
+                explained=explained,
+                notes=self._notes(),
+                scan_counts=self._plans.scan_counts,
+            )
+
+        def replan() -> Plan:
+            self.start_statement()
+            return self._plans.plan(query, text)
+
+        return stream_query(
+            self.stream_queries,
+            plan,
+            replan,
+            text,
+            explained,
+            lambda: self.explanations.take_interrupt(),
+        )
+
+    def start_statement(self) -> None:
+        """From here on tables are read anew, in the mode that is set."""
+        self._plans.start_statement()
+
+    def plan_of(self, query: Query) -> Plan:
+        """The plan of a query, in the statement at hand."""
+        return self._plans.plan(query.ast, query.text)
+
+    def rows_of(self, query: Query) -> DataFrame:
+        """The rows of a query that runs as a batch, in the statement at hand."""
+        return self._plans.dataframe(query.ast, query.text)
+
+    def _notes(self) -> tuple[str, ...]:
+        """Remarks about a query that runs as a batch."""
+        if self.config.get("execution.runtime-mode") != "streaming":
+            return ()
+        return ("no table of this query can be read as a stream: it runs as a batch",)
+
+    # -- definitions ---------------------------------------------------------------------------
+
+    def _create_table(self, statement: CreateTable) -> Result:
+        query = statement.as_query
+        if query is None:
+            message, notes = self._definitions.create_table(statement)
+            return _ok(statement, message, notes)
+        plan = self._plans.plan(query, statement.text)
+        rows = self._plans.rows(plan, statement.text, is_whole=False)
+        message, notes = self._definitions.create_table(statement, rows)
+        table = insert_target(self.catalog, statement.name)
+        assert table is not None
+        if self.stream_plans.is_stream(plan):
+            stream = self.stream_queries.insert(
+                plan, statement.text, table, (), False, self._plans.explained(statement.text)
+            )
+            started = [(".".join(statement.name), stream)]
+            result = insert_result(statement.text, started, waits=self._inserts.waits())
+            return replace(result, notes=(*notes, *result.notes))
+        try:
+            count = insert_rows(rows, table, (), overwrite=False)
+        except Exception as error:
+            self.catalog.drop(statement.name, "TABLE", if_exists=True)
+            if isinstance(error, SqlwinError):
+                raise
+            raise self._plans.explained(statement.text)(error) from error
+        return Result(
+            statement.text,
+            "insert",
+            message,
+            row_count=count,
+            notes=notes,
+            scan_counts=self._plans.scan_counts,
+        )
+
+    def _drop(self, statement: Drop) -> Result:
+        kept = self.catalog.entry(statement.name) is not None
+        if not kept and self._is_known_to_spark(statement.name):
+            return self._spark_statement(statement.text)
+        self.catalog.drop(statement.name, statement.kind, if_exists=statement.if_exists)
+        return _ok(statement, "OK")
+
+    def _is_known_to_spark(self, name: Name) -> bool:
+        try:
+            return bool(self.spark.catalog.tableExists(".".join(f"`{part}`" for part in name)))
+        except PySparkException:
+            return False  # a catalog or database that does not exist holds no table
+
+    # -- streams -------------------------------------------------------------------------------
+
+    def _stop_stream(self, statement: StopStream) -> Result:
+        streams = self.stream_queries.streams
+        stream = streams.find(statement.name)
+        if stream.state is not State.RUNNING:
+            return _ok(statement, f"stream {stream.number} does not run: it is {stream.state}")
+        stream.stop()
+        name = f"stream {stream.number} (`{stream.setup.name}`)"
+        if failure := stream.failure():
+            return _ok(statement, f"{name} has failed: {failure}", (resume_hint(stream),))
+        others = [f"`{each}`" for each in stream.setup.inserts if each != stream.setup.name]
+        also = f", and with it INSERT INTO {', '.join(others)}" if others else ""
+        return _ok(statement, f"{name} is stopped{also}", (resume_hint(stream),))
+
+    # -- settings ------------------------------------------------------------------------------
+
+    def set(self, key: str, value: str) -> tuple[str, ...]:
+        """Change a setting; remarks about it.
+
+        Raises:
+            SqlwinError: there is no such setting, or the value has no sense.
+        """
+        notes = self.config.set(key, value)
+        self._apply_to_spark(key)
+        return notes
+
+    def _set(self, statement: Set) -> Result:
+        if statement.key is None:
+            return Result(statement.text, "table", table=_settings_table(self.config.items()))
+        if statement.value is None:
+            if statement.key.startswith("spark."):
+                value = self.spark.conf.get(statement.key, None)
+            else:
+                value = self.config.text(statement.key)
+            rows = [(statement.key, value or "")]
+            return Result(statement.text, "table", table=_settings_table(rows))
+        notes = self.set(statement.key, statement.value)
+        return _ok(statement, "OK", notes)
+
+    def _reset(self, statement: Reset) -> Result:
+        keys = [statement.key] if statement.key else [key for key, _ in self.config.items()]
+        for key in keys:
+            self.config.reset(key)
+            self._apply_to_spark(key)
+        return _ok(statement, "OK")
+
+    def _apply_to_spark(self, key: str) -> None:
+        """Settings that stand for one of Spark's are set there too."""
+        conf, value = self.config.spark_setting(key)
+        if conf is None:
+            return
+        try:
+            if value is None:
+                self.spark.conf.unset(conf)
+            else:
+                self.spark.conf.set(conf, value)
+        except PySparkException as error:
+            raise translate(error, None) from error
+
+    # -- Spark's own ---------------------------------------------------------------------------
+
+    def _spark_statement(self, text: str) -> Result:
+        refuse_kept_table(self.catalog, text)
+        self.catalog.show_all(words(text))
+        try:
+            rows = self.spark.sql(text)
+            if not rows.columns:
+                return Result(text, "ok", "OK")
+        except (PySparkException, Py4JJavaError) as error:  # some of Java's go by PySpark as such
+            raise self._plans.explained(text)(error) from error
+        return Result(text, "query", dataframe=rows, explained=self._plans.explained(text))
+
+
+def _spark_plan(rows: DataFrame, mode: str) -> str:
+    """What Spark makes of a query, as its own EXPLAIN prints it."""
+    out = io.StringIO()
+    with contextlib.redirect_stdout(out):
+        rows.explain(mode=mode)
+    return out.getvalue()
+
+
+def _ok(statement: Statement, message: str, notes: tuple[str, ...] = ()) -> Result:
+    return Result(statement.text, "ok", message, notes=notes)
+
+
+def _settings_table(rows: list[tuple[str, str]]) -> pa.Table:
+    return pa.table(
+        {
+            "key": pa.array([key for key, _ in rows], pa.string()),
+            "value": pa.array([value for _, value in rows], pa.string()),
+        }
+    )

@@ -1,0 +1,282 @@
+"""INSERT and statement sets: queries whose rows go to tables."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
+
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame
+
+from planner.lowering.batch import lower
+from planner.lowering.stream.statement_set import shared_stream_groups
+from planner.plan import Plan
+from runtime.batch.execute import dataframe
+from runtime.batch.shared import SharedPartials, first_reader, read_by_several
+from runtime.connectors.sinks import write_table
+from runtime.errors import SqlwinError
+from runtime.frames.meter import Meter
+from runtime.spark.jobs import Outcome, run_side_by_side
+from runtime.spec.steps import Step
+from runtime.spec.table import TableSpec
+from sqlwin.catalog.options import idle_remarks
+from sqlwin.execution.inserts import arranged, hold_ups, insert_into_spark, target_of
+from sqlwin.execution.planning import Plans
+from sqlwin.execution.streams.handle import Stream, StreamPart
+from sqlwin.execution.streams.results import insert_result, start_insert
+from sqlwin.execution.streams.sets import SetInsert, start_set
+from sqlwin.result import Result
+from sqlwin.statements.parse import Insert, StatementSet
+
+# What jobs of an INSERT, by its number, run in
+Watched = Callable[[int], AbstractContextManager[None]]
+
+
+class Inserts:
+    """Runs INSERTs, one by one or together."""
+
+    def __init__(self, plans: Plans) -> None:
+        self._plans = plans
+
+    def _target(self, insert: Insert) -> TableSpec | None:
+        """The kept table that an INSERT writes to, or None for Spark's."""
+        table = target_of(self._plans.catalog, insert)
+        if table is not None and insert.options is not None:
+            self._plans.tell(idle_remarks(table, [key for key, _ in insert.options.pairs]))
+        return table
+
+    def insert(self, statement: Insert) -> Result:
+        """Run an INSERT; over a stream, start it."""
+        plan = self._plans.plan(statement.ast, statement.text)
+        if self._plans.stream_plans.is_stream(plan):
+            stream = self._start_insert(plan, statement, self._target(statement))
+            started = [(".".join(statement.name), stream)]
+            return insert_result(statement.text, started, waits=self.waits())
+        rows = self._plans.rows(plan, statement.text, is_whole=False)
+        return self.write(statement, rows)
+
+    def write(self, statement: Insert, rows: DataFrame) -> Result:
+        """Write the rows of an INSERT's query to its table."""
+        return self._write(statement, self._fitted(statement, rows))
+
+    def _fitted(self, statement: Insert, rows: DataFrame) -> DataFrame:
+        """The rows of an INSERT as its table takes them."""
+        table = self._target(statement)
+        try:
+            if table is None:
+                return rows
+            return arranged(rows, table, statement.columns, statement.static)
+        except PySparkException as error:
+            raise self._plans.explained(statement.text)(error) from error
+
+    def _write(self, statement: Insert, rows: DataFrame) -> Result:
+        """Write the rows of an INSERT, which fit, to its table."""
+        table = self._target(statement)
+        name = ".".join(statement.name)
+        try:
+            if table is not None:
+                count = write_table(rows, table, statement.overwrite)
+            else:
+                count = None
+                insert_into_spark(
+                    self._plans.spark,
+                    rows,
+                    statement.name,
+                    statement.columns,
+                    statement.overwrite,
+                    statement.partition,
+                )
+        except SqlwinError:
+            raise
+        except Exception as error:
+            raise self._plans.explained(statement.text)(error) from error
+        written = "" if count is None else f" {count:,} row{'' if count == 1 else 's'}"
+        return Result(
+            statement.text,
+            "insert",
+            f"INSERT INTO {name}:{written or ' done'}",
+            row_count=count,
+            scan_counts=self._plans.scan_counts,
+        )
+
+    def _start_insert(self, plan: Plan, statement: Insert, table: TableSpec | None) -> Stream | str:
+        explained = self._plans.explained(statement.text)
+        try:
+            return start_insert(self._plans.stream_queries, plan, statement, table, explained)
+        except PySparkException as error:
+            raise explained(error) from error
+
+    def _start_set(
+        self, statement: StatementSet, plans: Sequence[Plan], tables: Sequence[TableSpec | None]
+    ) -> list[Stream | StreamPart | str]:
+        """Start INSERTs from streams: those whose windows share slices as one, others one each."""
+        inserts = statement.inserts
+        started: dict[int, Stream | StreamPart | str] = {}
+        groups = shared_stream_groups([plan.physical for plan in plans], self._plans.catalog)
+        try:
+            for numbers in groups:
+                first = numbers[0]
+                if len(numbers) == 1:
+                    started[first] = self._start_insert(plans[first], inserts[first], tables[first])
+                    continue
+                parts = self._start_shared(
+                    statement.text, [(inserts[i], plans[i], tables[i]) for i in numbers]
+                )
+                given = [parts] * len(numbers) if isinstance(parts, str) else parts
+                started |= zip(numbers, given, strict=True)
+        except BaseException:
+            for part in started.values():
+                if not isinstance(part, str):
+                    (part.stream if isinstance(part, StreamPart) else part).stop()
+            raise
+        return [started[number] for number in range(len(inserts))]
+
+    def _start_shared(
+        self, text: str, inserts: Sequence[tuple[Insert, Plan, TableSpec | None]]
+    ) -> list[StreamPart] | str:
+        together = []
+        for insert, plan, table in inserts:
+            assert table is not None, "needs_own_stream() has seen to it"
+            together.append(SetInsert(insert, plan, table))
+        explained = self._plans.explained(text)
+        try:
+            return start_set(self._plans.stream_queries, together, text, explained)
+        except PySparkException as error:
+            raise explained(error) from error
+
+    def waits(self) -> bool:
+        """Whether INSERT waits for streams without an end."""
+        return bool(self._plans.config.get("table.dml-sync"))
+
+    def run_set(self, statement: StatementSet) -> Result:
+        """All INSERTs of a set; over tables at rest all are checked before the first one runs."""
+        inserts = statement.inserts
+        tables = [self._target(insert) for insert in inserts]
+        plans = self._plans.plans_together(inserts, has_sinks=False)
+        are_streams = [self._plans.stream_plans.is_stream(plan) for plan in plans]
+        if all(are_streams):
+            # All are started before the first is waited for
+            started = self._start_set(statement, plans, tables)
+            names = [".".join(insert.name) for insert in inserts]
+            pairs = list(zip(names, started, strict=True))
+            return insert_result(statement.text, pairs, waits=self.waits())
+        if any(are_streams):
+            results = [self.insert(insert) for insert in inserts]
+        else:
+            results = self.run_together(inserts, [lower(plan.physical) for plan in plans])
+        counts = [result.row_count for result in results]
+        total = sum(count or 0 for count in counts) if None not in counts else None
+        message = "\n".join(result.message for result in results)
+        return Result(
+            statement.text, "insert", message, row_count=total, scan_counts=self._plans.scan_counts
+        )
+
+    def run_together(
+        self,
+        inserts: Sequence[Insert],
+        steps: Sequence[Step],
+        meter: Meter | None = None,
+        watched: Watched = lambda _: nullcontext(),
+    ) -> list[Result]:
+        """INSERTs over tables at rest side by side.
+
+        What several read is computed from when the first one that reads it is planned; after what
+        INSERTs wait for, where some do, and before all of them where a meter counts.
+
+        Args:
+            inserts: the INSERTs.
+            steps: what makes the rows of each.
+            meter: what counts in them, if anything does.
+            watched: a context for the jobs of an INSERT, by its number; for those of what several
+                share, the number of the first one that reads it.
+
+        Raises:
+            SqlwinError: one is wrong, and none has run; or one failed, the hint tells of the rest.
+        """
+        plans = self._plans
+        targets = [(insert.name, self._target(insert)) for insert in inserts]
+        after = hold_ups(targets, [insert.ast for insert in inserts], plans.catalog)
+        kept = read_by_several(steps)
+        with SharedPartials(kept, begins_early=meter is None and not any(after)) as shared:
+            rows = [
+                self._insert_rows(insert, step, shared, meter)
+                for insert, step in zip(inserts, steps, strict=True)
+            ]
+            reader = first_reader(steps, kept)
+            if reader is not None and meter is not None:
+                # so that what it takes is not counted among what an INSERT takes
+                self._compute(shared, inserts, reader, watched)
+
+            def work(number: int) -> Callable[[], Result]:
+                def write() -> Result:
+                    plans.describe_job(inserts[number].text)
+                    with watched(number):
+                        return self._write(inserts[number], rows[number])
+
+                return write
+
+            works = [work(number) for number in range(len(inserts))]
+            outcomes = run_side_by_side(plans.spark, works, after)
+        failed = _first_failed(outcomes)
+        if failed is not None:
+            raise _with_progress(failed, inserts, outcomes)
+        return [outcome.value for outcome in outcomes if outcome.value is not None]
+
+    def _compute(
+        self, shared: SharedPartials, inserts: Sequence[Insert], reader: int, watched: Watched
+    ) -> None:
+        """Compute what INSERTs share; what is wrong with it is told as of the first reader."""
+        try:
+            with watched(reader):
+                shared.compute()
+        except Exception as error:
+            told = self._plans.explained(inserts[reader].text)(error)
+            outcomes: list[Outcome[Result]] = [Outcome(begun=False) for _ in inserts]
+            outcomes[reader] = Outcome(error=told)
+            raise _with_progress(reader, inserts, outcomes) from error
+
+    def _insert_rows(
+        self, insert: Insert, step: Step, shared: SharedPartials, meter: Meter | None
+    ) -> DataFrame:
+        """The rows of an INSERT of a statement set, found to fit its table."""
+        options = replace(self._plans.execution_options(), meter=meter)
+        try:
+            rows = dataframe(self._plans.spark, step, options, shared)
+        except PySparkException as error:
+            raise self._plans.explained(insert.text)(error) from error
+        return self._fitted(insert, rows)
+
+
+def _first_failed(outcomes: Sequence[Outcome[Result]]) -> int | None:
+    """The first one that failed by itself; others may have been cancelled because it did."""
+    failed = [i for i, outcome in enumerate(outcomes) if outcome.error is not None]
+    return next((i for i in failed if not outcomes[i].cancelled), failed[0] if failed else None)
+
+
+def _with_progress(
+    failed: int, inserts: Sequence[Insert], outcomes: Sequence[Outcome[Result]]
+) -> Exception:
+    """The error of an INSERT of a statement set, with what became of the others."""
+    error = outcomes[failed].error
+    assert error is not None
+    if not isinstance(error, SqlwinError):
+        return error
+    names = [".".join(insert.name) for insert in inserts]
+    others = [(name, outcomes[i]) for i, name in enumerate(names) if i != failed]
+    parts = [
+        _told([name for name, each in others if each.done], "has", "have", "been written"),
+        _told([name for name, each in others if each.cancelled], "was", "were", "cancelled"),
+        _told([name for name, each in others if each.failed], "has", "have", "failed too"),
+        _told([name for name, each in others if not each.begun], "was", "were", "not begun"),
+    ]
+    told = [part for part in parts if part]
+    if told:
+        place = f"INSERT {failed + 1} of {len(names)} in the statement set failed"
+        note = f"{place} ({names[failed]}): {'; '.join(told)}"
+        error.hint = f"{error.hint}\n  {note}" if error.hint else note
+    return error
+
+
+def _told(names: Sequence[str], one: str, many: str, what: str) -> str:
+    return f"{', '.join(names)} {one if len(names) == 1 else many} {what}" if names else ""

@@ -1,0 +1,1 @@
+"""Streaming queries: started, watched, resumed, stopped."""

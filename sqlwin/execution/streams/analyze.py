@@ -1,0 +1,362 @@
+"""EXPLAIN ANALYZE of a stream: it runs for a while, and its figures go into its document.
+
+Rows are counted where they pass: in the local stages and window operators by their own code, at
+other operators by metrics that come with Spark's reports of micro-batches. So the figures are
+those of the micro-batches that were done when the stream was stopped.
+"""
+
+from __future__ import annotations
+
+import re
+import signal
+import statistics
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from planner.explain.analysis import analysis_text
+from planner.explain.document import operator_ids
+from planner.nodes.logical import Node
+from runtime.errors import ExecutionError
+from runtime.frames.meter import Measured, Meter
+from runtime.local.stream_stage import SOURCE_ROWS
+from runtime.spark.nodes import SparkNode
+from runtime.spark.session import forget_connection
+from runtime.spark.status import SparkFigures, StageFigures, Watch
+from runtime.streaming.heartbeat import is_heartbeat
+from runtime.streaming.source_reads import rows_read
+from runtime.streaming.status import OperatorStatus, counted_rows, state_sizes
+from sqlwin.execution.analyze import Json, analysis_document, refuse_remote, stage_operators
+from sqlwin.execution.streams.handle import Stream, apart
+from sqlwin.execution.streams.planning import Measuring
+
+_POLL_SECONDS = 0.2
+# Spark is asked for the tasks of so many micro-batches, the last ones
+_MOST_BATCHES = 100
+# A watermark this high comes from the end of the input alone
+_END_US = 2**61
+# What reads the end of the input and the clock, and puts them beside the rows
+_ADDED = re.compile(r"-1 AS \$source|^FileScan json \[watermark_us#|RatePerMicroBatch|^Union")
+# What Spark does in a micro-batch, by its names, in words
+_PHASES = {
+    "addBatch": "computing",
+    "queryPlanning": "planning",
+    "latestOffset": "looking for input",
+    "getBatch": "looking for input",
+    "getOffset": "looking for input",
+    "walCommit": "writing the log",
+    "commitOffsets": "writing the log",
+    "commitBatch": "writing the log",
+}
+
+
+def analyzed_stream(
+    query: Json,
+    physical: Node,
+    spark: SparkSession,
+    start: Callable[[Measuring], Stream | str],
+    seconds: float | None,
+    take_interrupt: Callable[[], bool],
+) -> Json:
+    """The document of a streaming query with the figures of a run.
+
+    Ctrl-C ends the run, and the figures are those up to then.
+
+    Args:
+        query: the document, as `planner.explain.document.query_document` made it.
+        physical: the physical plan that it tells of.
+        spark: the session.
+        start: starts it; a text if there is nothing to run.
+        seconds: for how long it runs if its input does not end; None: until Ctrl-C.
+        take_interrupt: whether a person wants it to end, where that is no KeyboardInterrupt.
+
+    Raises:
+        SqlwinError: it fails, or there is nothing to run.
+    """
+    refuse_remote(spark)
+    meter = Meter(spark)
+    stream = start(Measuring(operator_ids(physical), meter))
+    if isinstance(stream, str):
+        raise ExecutionError(
+            f"EXPLAIN ANALYZE has nothing to run: {stream}",
+            hint="SET 'execution.checkpointing.dir' to another directory, or RESET it",
+        )
+    reports = _Reports(len(stream.setup.source_names))
+    begun = time.perf_counter()
+    try:
+        ended = _run(stream, reports, None if stream.setup.ends else seconds, take_interrupt)
+        took = time.perf_counter() - begun
+        if ended == "interrupt":
+            forget_connection(spark)
+    finally:
+        stream.stop()
+    return apart(lambda: _document(query, spark, stream, meter, reports, (ended, took)))
+
+
+def _run(
+    stream: Stream,
+    reports: _Reports,
+    seconds: float | None,
+    take_interrupt: Callable[[], bool],
+) -> str:
+    """Let a stream run; what ended it: `input`, `time` or `interrupt`."""
+    until = None if seconds is None else time.monotonic() + seconds
+    try:
+        while not stream.wait(_POLL_SECONDS):
+            reports.take(stream)
+            if take_interrupt():
+                return "interrupt"
+            # one micro-batch at least: the first one takes longer than any other
+            if until is not None and time.monotonic() >= until and reports.batches:
+                return "time"
+    except KeyboardInterrupt as interrupt:
+        if getattr(interrupt, "number", signal.SIGINT) != signal.SIGINT:
+            raise  # the process is told to end
+        return "interrupt"
+    return "input"
+
+
+@dataclass(frozen=True)
+class _Batch:
+    """A micro-batch: rows read, seconds, and by operator rows and (partials, bytes) of state."""
+
+    n_rows: int
+    reads_files: bool
+    seconds: float
+    phases: Mapping[str, float]
+    counted: Mapping[str, int]
+    state: list[tuple[int, int] | None]
+    commit_seconds: float
+
+
+@dataclass
+class _Reports:
+    """Spark's reports of micro-batches, of which it keeps the last hundred itself."""
+
+    n_operators: int
+    batches: dict[int, _Batch] = field(default_factory=dict)
+
+    def take(self, stream: Stream) -> None:
+        """Add what is new."""
+        for progress in stream.query.recentProgress:
+            number = int(progress["batchId"])
+            # others tell that nothing was to be done
+            if "addBatch" in progress["durationMs"] and number not in self.batches:
+                self.batches[number] = self._batch(progress, stream)
+
+    def _batch(self, progress: Mapping[str, Any], stream: Stream) -> _Batch:
+        durations = progress["durationMs"]
+        phases: dict[str, float] = {}
+        for name, word in _PHASES.items():
+            if name in durations:
+                phases[word] = phases.get(word, 0.0) + durations[name] / 1_000
+        # what tells the end of the input and the clock is read too, but is no row
+        end_of_input = stream.checkpoint.end_of_input
+
+        def is_own(source: Mapping[str, Any]) -> bool:
+            return end_of_input in str(source["description"]) or is_heartbeat(source)
+
+        read = [source for source in progress["sources"] if not is_own(source)]
+        return _Batch(
+            rows_read(progress, stream.run.reads, is_own),
+            any("FileStreamSource" in str(source["description"]) for source in read),
+            durations.get("triggerExecution", 0) / 1_000,
+            phases,
+            counted_rows(progress),
+            state_sizes(progress, self.n_operators),
+            sum(int(s["commitTimeMs"] or 0) for s in progress["stateOperators"]) / 1_000,
+        )
+
+
+def _document(
+    query: Json,
+    spark: SparkSession,
+    stream: Stream,
+    meter: Meter,
+    reports: _Reports,
+    end: tuple[str, float],
+) -> Json:
+    reports.take(stream)
+    ended, seconds = end
+    figures = Watch(spark, stream.run_id).micro_batches(_MOST_BATCHES)
+    figures = replace(figures, nodes=tuple(_of_query(figures.nodes)))
+    batches = list(reports.batches.values())
+    tree = query["trees"]["physical"]["operators"]
+    measured = _measured(meter.results(), batches, {each["id"]: each for each in tree})
+    found = analysis_document(query, measured, replace(figures, stages=()), seconds, is_stream=True)
+    found["stages"] = _stages(measured, figures, found["operators"], tree)
+    if found["rows_out"] is None:
+        found["rows_out"] = stream.run.n_rows
+    found["stream"] = {
+        "ended": ended,
+        "rows_in": _rows_in(found, tree, batches, figures.nodes if ended == "input" else ()),
+        "micro_batches": _micro_batches(batches),
+        "window_operators": [
+            _window_operator(number, status, batches)
+            for number, status in enumerate(stream.status().operators)
+        ],
+    }
+    document = {**query, "analysis": found}
+    document["text"] = query["text"] + "\n" + analysis_text(document)
+    return document
+
+
+def _of_query(nodes: Sequence[SparkNode]) -> Iterator[SparkNode]:
+    """The nodes without those of sources that sqlwin adds, and without loops of these alone."""
+    held: SparkNode | None = None
+    for node in nodes:
+        if node.is_loop:
+            held = node
+        elif not _ADDED.search(node.description):
+            if node.in_loop and held is not None:
+                yield held
+            held = None
+            yield node
+
+
+def _measured(
+    measured: dict[str, Measured], batches: list[_Batch], operators: Mapping[str, Json]
+) -> dict[str, Measured]:
+    """What was counted by id of the operator, with the rows that only micro-batches tell."""
+    found = {label: each for label, each in measured.items() if label}
+    counted: Counter[str] = Counter()
+    for batch in batches:
+        counted.update(batch.counted)
+    for label, n_rows in counted.items():
+        # tasks also count rows that only tell a watermark, and those of a micro-batch cut short
+        found[label] = replace(found.get(label, Measured()), rows_out=n_rows)
+    for label, each in measured.items():
+        if label not in operators or not operators[label]["inputs"]:
+            continue
+        below = operators[label]["inputs"][0]
+        if operators[label]["name"].startswith("Local"):
+            _add_scans(found, label, each, operators)
+            # all rows that come out of what is below go into the partials
+            if found.get(below, Measured()).rows_out is None:
+                found[below] = Measured(rows_out=each.rows_in)
+        kept = {k: v for k, v in each.counters.items() if not k.startswith(SOURCE_ROWS)}
+        found[label] = replace(found[label], counters=kept)
+    return found
+
+
+def _add_scans(
+    found: dict[str, Measured], label: str, local: Measured, operators: Mapping[str, Json]
+) -> None:
+    """Rows of the tables below a local stage, where they are as many as its sources."""
+    scans = _scans_below(label, operators)
+    by_number = {
+        int(name.removeprefix(SOURCE_ROWS)): n_rows
+        for name, n_rows in local.counters.items()
+        if name.startswith(SOURCE_ROWS)
+    }
+    rows = [n_rows for _, n_rows in sorted(by_number.items())]
+    if len(scans) == 1:
+        found[scans[0]] = Measured(rows_out=sum(rows))
+    elif len(scans) == len(rows):
+        for scan, n_rows in zip(scans, rows, strict=True):
+            found[scan] = Measured(rows_out=n_rows)
+
+
+def _scans_below(label: str, operators: Mapping[str, Json]) -> list[str]:
+    """Tables that a local stage reads with no other window operator in between."""
+    found: list[str] = []
+    for below in operators[label]["inputs"]:
+        name = operators[below]["name"]
+        if name == "TableSourceScan":
+            found.append(below)
+        elif not name.startswith("Global"):
+            found += _scans_below(below, operators)
+    return found
+
+
+def _rows_in(
+    found: Json, tree: list[Json], batches: list[_Batch], nodes: Sequence[SparkNode]
+) -> int:
+    """Rows that the tables gave; `nodes` are those of all micro-batches, or none."""
+    scans = [
+        found["operators"][o["id"]]["rows_out"] for o in tree if o["name"] == "TableSourceScan"
+    ]
+    if scans and None not in scans:
+        return sum(scans)
+    # Spark's reports count the rows twice that it joins with those of a table at rest
+    read = [node.rows_out or 0 for node in nodes if node.name.startswith("MicroBatchScan")]
+    if read and len(batches) <= _MOST_BATCHES and not any(batch.reads_files for batch in batches):
+        return sum(read)
+    return sum(batch.n_rows for batch in batches)
+
+
+def _micro_batches(batches: list[_Batch]) -> Json:
+    seconds = [batch.seconds for batch in batches]
+    phases: dict[str, float] = {}
+    for batch in batches:
+        for name, spent in batch.phases.items():
+            phases[name] = phases.get(name, 0.0) + spent
+    return {
+        "count": len(batches),
+        "seconds": sum(seconds),
+        "median_seconds": statistics.median(seconds) if seconds else None,
+        "slowest_seconds": max(seconds, default=None),
+        "phases": phases,
+        "state_commit_seconds": sum(batch.commit_seconds for batch in batches),
+    }
+
+
+def _window_operator(number: int, status: OperatorStatus, batches: list[_Batch]) -> Json:
+    sizes = [size for batch in batches if (size := batch.state[number]) is not None]
+    return {
+        "number": number,
+        **_watermark(status.watermark_us),
+        "sources": [
+            {"name": s.name, **_watermark(s.watermark_us), "is_idle": s.is_idle}
+            for s in status.sources
+        ],
+        "late_rows": status.n_late,
+        "rows_without_time": status.n_null_times,
+        "state_rows": status.n_rows,
+        "state_bytes": status.n_bytes,
+        "most_state_rows": max((rows for rows, _ in sizes), default=0),
+        "most_state_bytes": max((n_bytes for _, n_bytes in sizes), default=0),
+        "next_window_end_us": status.next_window_end_us,
+    }
+
+
+def _watermark(time_us: int | None) -> Json:
+    is_final = time_us is not None and time_us >= _END_US
+    return {"watermark_us": None if is_final else time_us, "is_at_end_of_input": is_final}
+
+
+def _stages(
+    measured: Mapping[str, Measured], spark: SparkFigures, found: Json, tree: Sequence[Json]
+) -> list[Json]:
+    """Stages of all micro-batches that ran the same operators, as one, in the order of the data."""
+    groups: dict[tuple[str, ...], list[StageFigures]] = {}
+    for stage in spark.stages:
+        ran = stage_operators(stage, measured, spark, found, tree)
+        groups.setdefault(ran, []).append(stage)
+    places = {each["id"]: place for place, each in enumerate(reversed(tree))}
+    ordered = sorted(groups.items(), key=lambda group: [places[label] for label in group[0]])
+    return [_stage(labels, stages) for labels, stages in ordered]
+
+
+def _stage(labels: tuple[str, ...], stages: list[StageFigures]) -> Json:
+    seconds = [each for stage in stages for each in stage.task_seconds]
+    skews = [stage.skew for stage in stages if stage.skew is not None]
+    return {
+        "id": stages[0].id,
+        "operators": list(labels),
+        "tasks": len(seconds),
+        "seconds": sum(seconds),
+        "median_seconds": statistics.median(seconds) if seconds else None,
+        "slowest_seconds": max(seconds, default=None),
+        # within a micro-batch: one that brings more rows than another is not skew
+        "skew": statistics.median(skews) if skews else None,
+        "input_bytes": sum(stage.input_bytes for stage in stages),
+        "shuffle_read_bytes": sum(stage.shuffle_read_bytes for stage in stages),
+        "shuffle_write_bytes": sum(stage.shuffle_write_bytes for stage in stages),
+        "spilled_bytes": sum(stage.spilled_bytes for stage in stages),
+        "peak_memory_bytes": max((stage.peak_memory_bytes for stage in stages), default=0),
+    }

@@ -1,0 +1,119 @@
+"""Where a stream keeps its checkpoint, and whether it may."""
+
+from __future__ import annotations
+
+import os
+import re
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from py4j.protocol import Py4JError
+
+from runtime.errors import Position, SetupError, SqlwinError
+from runtime.files import Files
+from runtime.spark.errors import translate
+from runtime.streaming.checkpoint import (
+    Checkpoint,
+    Identity,
+    check_members,
+    check_no_member,
+    mark_members,
+    open_checkpoint,
+)
+from runtime.streaming.options import StreamOptions
+
+_HADOOP_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a stream keeps its checkpoint.
+
+    Attributes:
+        directory: the directory.
+        name: the name that the stream gets, which is that of the directory too where it stays.
+        stays: whether the checkpoint outlives the stream.
+        members: where INSERTs that the stream runs together would keep theirs by themselves.
+    """
+
+    directory: str
+    name: str
+    stays: bool
+    members: tuple[str, ...] = ()
+
+
+def temporary_place(name: str) -> Place:
+    """A new directory for the checkpoint of a stream that cannot be resumed."""
+    return Place(tempfile.mkdtemp(prefix="sqlwin-checkpoint-"), _slug(name), False)
+
+
+def lasting_place(
+    base: str, name: str, members: Sequence[str], in_use: Callable[[str], bool]
+) -> Place:
+    """The directory of a stream of a name.
+
+    Args:
+        base: the directory of all checkpoints, of this machine or one of Hadoop's.
+        name: the name.
+        members: the names of INSERTs that the stream runs together, if they would have their own.
+        in_use: whether a stream that runs keeps its checkpoint in a directory.
+    """
+    if base.startswith("file:/"):
+        base = "/" + base.removeprefix("file:").lstrip("/")
+    if not _HADOOP_SCHEME.match(base):
+        base = os.path.abspath(os.path.expanduser(base))
+    base = base.rstrip("/")
+    slug = _slug(name)
+    unique, more = slug, 2
+    while in_use(f"{base}/{unique}"):
+        unique, more = f"{slug}-{more}", more + 1
+    alone = dict.fromkeys(f"{base}/{_slug(member)}" for member in members)
+    return Place(f"{base}/{unique}", unique, True, tuple(alone))
+
+
+def opened_checkpoint(
+    files: Files, place: Place, identity: Identity, options: StreamOptions, text: str
+) -> Checkpoint:
+    """The checkpoint of a place, new or one to go on from.
+
+    Args:
+        files: the file system that the place is on.
+        place: the place.
+        identity: what the stream computes.
+        options: how its state is spread if the checkpoint is new.
+        text: the statement, which an error has for a place.
+
+    Raises:
+        SqlwinError: it is another query's, or it cannot be kept there.
+    """
+    try:
+        if place.members:
+            check_members(files, place.directory, place.members)
+        elif place.stays:
+            check_no_member(files, place.directory)
+        checkpoint = open_checkpoint(
+            files, place.directory, identity, options.key_groups, options.partitions
+        )
+        mark_members(files, place.directory, place.members)
+    except (SqlwinError, Py4JError) as error:
+        raise _of_statement(error, place.directory, text) from error
+    return checkpoint
+
+
+def _slug(name: str) -> str:
+    """A name as that of a directory."""
+    return re.sub(r"[^A-Za-z0-9._-]+", "-", name).strip("-.") or "stream"
+
+
+def _of_statement(error: Exception, directory: str, text: str) -> SqlwinError:
+    """An error about a stream's checkpoint, with the first line of the statement for a place."""
+    if not isinstance(error, SqlwinError):
+        # a file system of Hadoop's
+        told = translate(error)
+        message = f"no checkpoint can be kept in {directory}: {told.message}"
+        error = SetupError(message, hint="SET 'execution.checkpointing.dir' to another directory")
+    start = len(text) - len(text.lstrip())
+    first = text[start:].partition("\n")[0].rstrip()
+    error.position, error.sql = Position.at(text, start, len(first)), text
+    return error

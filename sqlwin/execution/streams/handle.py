@@ -1,0 +1,306 @@
+"""A stream that was started: how it stands, and how it comes to its end."""
+
+from __future__ import annotations
+
+import shutil
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import Any, TypeVar
+
+from pyspark.errors import PySparkException
+from pyspark.sql.streaming.query import StreamingQuery
+
+from runtime.connectors.stream_sinks import StreamRun
+from runtime.errors import SqlwinError
+from runtime.files import Files
+from runtime.spark.errors import is_interruption
+from runtime.streaming.checkpoint import Checkpoint, Identity, end_input, mark_ended
+from runtime.streaming.heartbeat import is_heartbeat
+from runtime.streaming.status import StreamStatus, Tally, stream_status
+
+T = TypeVar("T")
+Explained = Callable[[BaseException], SqlwinError]
+
+_POLL_SECONDS = 0.1
+# For how long a micro-batch may go on after it was asked to be the last
+_GRACE_SECONDS = 60.0
+# What Spark says of a stream before it looks for its first rows
+_INITIALIZING = "Initializing"
+
+
+class State(StrEnum):
+    """What has become of a stream."""
+
+    RUNNING = "running"
+    ENDED = "ended"
+    STOPPED = "stopped"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True)
+class Setup:
+    """How a stream was set up.
+
+    Attributes:
+        name: the name it goes by, and its checkpoint's.
+        statement: its text.
+        sink: where its rows go.
+        ends: whether its input ends.
+        closes: whether the windows that are open then are closed.
+        keeps_checkpoint: whether the checkpoint outlives it.
+        source_names: for each window operator, the names of its sources.
+        explained: an error of Spark's in a person's words.
+        late_table: the table that late rows go to; None: they are dropped.
+        inserts: the tables of INSERTs that it runs together, if there are several; what of
+            `source_names` stands for a window operator then stands for an INSERT.
+    """
+
+    name: str
+    statement: str
+    sink: str
+    ends: bool
+    closes: bool
+    keeps_checkpoint: bool
+    source_names: Sequence[Sequence[str]]
+    explained: Explained
+    late_table: str | None = None
+    inserts: tuple[str, ...] = ()
+
+
+class Stream:
+    """A stream that was started. One whose input ends is brought to its end by a thread.
+
+    Attributes:
+        number: its number in the session.
+        setup: how it was set up.
+        query: Spark's query.
+        run_id: Spark's name of this run.
+        run: how it was started, and how many rows it has written.
+        checkpoint: where it keeps what it needs to resume.
+        tally: what is counted over all of its micro-batches.
+        is_known_over: whether it was seen to be over.
+    """
+
+    def __init__(
+        self,
+        number: int,
+        setup: Setup,
+        query: StreamingQuery,
+        run: StreamRun,
+        checkpoint: Checkpoint,
+        identity: Identity,
+        files: Files,
+    ) -> None:
+        self.number = number
+        self.setup = setup
+        self.query = query
+        self.run_id = str(query.runId)
+        self.run = run
+        self.checkpoint = checkpoint
+        self.tally = Tally(len(setup.source_names))
+        self._identity = identity
+        self._files = files
+        self._has_ended = False
+        self._is_stopping = False
+        # Spark was told to stop it, which interrupts a micro-batch that runs at that moment
+        self._was_cut = False
+        self.is_known_over = False
+        self._error: BaseException | None = None
+        self._thread: threading.Thread | None = None
+        if setup.ends:
+            self._thread = threading.Thread(
+                target=self._run_to_end, name=f"stream-{number}", daemon=True
+            )
+            self._thread.start()
+
+    @property
+    def state(self) -> State:
+        """What has become of it."""
+        if self._is_active():
+            return State.RUNNING
+        if self._failure() is not None:
+            return State.FAILED
+        return State.ENDED if self._has_ended else State.STOPPED
+
+    def is_starting(self) -> bool:
+        """Whether Spark still opens its sources, for which it may start processes."""
+        return self._is_active() and str(self.query.status["message"]).startswith(_INITIALIZING)
+
+    def status(self) -> StreamStatus:
+        """How it stands, as of its last micro-batch."""
+        try:
+            progress = list(self.query.recentProgress)
+        except PySparkException:
+            progress = []
+        return stream_status(progress, self.setup.source_names, self.tally, self.run.reads)
+
+    def failure(self) -> str:
+        """What it failed with, in one line; empty if it did not."""
+        error = self._failure()
+        return "" if error is None else self.setup.explained(error).message
+
+    def wait(self, seconds: float | None = None) -> bool:
+        """Wait for its end, at most so long; whether it has come.
+
+        Raises:
+            SqlwinError: it failed.
+        """
+        until = None if seconds is None else time.monotonic() + seconds
+        while self._is_active() or (self._thread is not None and self._thread.is_alive()):
+            if until is not None and time.monotonic() >= until:
+                return False
+            time.sleep(_POLL_SECONDS)
+        self.is_known_over = True
+        failure = self._failure()
+        if failure is not None and not self._is_stopping:
+            raise self.setup.explained(failure) from failure
+        return True
+
+    def stop(self, *, at_once: bool = False) -> None:
+        """Stop it when the micro-batch that is running is done, and tidy up.
+
+        Args:
+            at_once: without waiting for the micro-batch, if nobody can resume the stream.
+        """
+        # The connection of this thread may hold the answer to a call that was interrupted
+        apart(lambda: self._stop(at_once and not self.setup.keeps_checkpoint))
+
+    def _stop(self, at_once: bool) -> None:
+        self._is_stopping = True
+        if self._is_active():
+            if not at_once:
+                self._let_batch_finish()
+            self._cut()
+        if self._thread is not None and self._thread is not threading.current_thread():
+            self._thread.join(_GRACE_SECONDS)
+        self.is_known_over = True
+        self.clean_up()
+
+    def clean_up(self) -> None:
+        """Remove the checkpoint of a stream that is over, unless it is kept."""
+        if not self.setup.keeps_checkpoint:
+            shutil.rmtree(self.checkpoint.directory, ignore_errors=True)
+
+    def _is_active(self) -> bool:
+        return bool(self.query.isActive)
+
+    def _failure(self) -> BaseException | None:
+        if self._is_active():
+            return None
+        found: BaseException | None = self.query.exception()
+        # where Spark knows of no failure, what a micro-batch raised was Spark's own interruption
+        found = self._error if found is None else self.run.error or self._error or found
+        # what was interrupted is not committed, and is computed again by the next run
+        return None if self._was_cut and is_interruption(found) else found
+
+    def _cut(self) -> None:
+        """Have Spark stop it now."""
+        self._was_cut = True
+        self.query.stop()
+
+    def _let_batch_finish(self) -> None:
+        """Wait until a micro-batch that runs now is done: the next one has hardly begun then."""
+        before = self._last_batch()
+        until = time.monotonic() + _GRACE_SECONDS
+        while self._is_active() and time.monotonic() < until:
+            if not self.query.status["isTriggerActive"] or self._last_batch() != before:
+                return
+            time.sleep(0.02)
+
+    def _last_batch(self) -> object:
+        last = self.query.lastProgress
+        return None if last is None else (last["batchId"], last["timestamp"])
+
+    # -- input that ends -----------------------------------------------------------------------
+
+    def _run_to_end(self) -> None:
+        try:
+            self._use_up_input()
+            if self.setup.closes and self.query.isActive and not self._is_stopping:
+                end_input(self._files, self.checkpoint)
+                self._use_up_input(end_was_told=True)
+            if self.query.isActive and not self._is_stopping:
+                self._has_ended = True
+                if self.setup.closes:
+                    mark_ended(self._files, self.checkpoint, self._identity)
+                self._cut()
+        except (PySparkException, OSError) as error:
+            if not self._is_stopping:
+                self._error = self._error or error
+                if self.query.isActive:
+                    self._cut()
+
+    def _use_up_input(self, end_was_told: bool = False) -> None:
+        """Wait until all that the sources have is processed and committed.
+
+        Spark tells when no micro-batch is due. Where the clock is due micro-batches without end,
+        it is told by those that read nothing.
+        """
+        since = self._last_batch()
+        waiter = threading.Thread(target=self._process_available, daemon=True)
+        waiter.start()
+        while waiter.is_alive() and self.query.isActive:
+            waiter.join(_POLL_SECONDS)
+            if has_used_up(self.query.recentProgress, since, end_was_told):
+                return
+        waiter.join()
+        if self._error is not None:
+            raise self._error
+
+    def _process_available(self) -> None:
+        try:
+            self.query.processAllAvailable()
+        except PySparkException as error:
+            # with the clock it may still wait when all is done
+            if not self._has_ended:
+                self._error = self._error or error
+
+
+def has_used_up(progress: Sequence[Mapping[str, Any]], since: object, end_was_told: bool) -> bool:
+    """Whether the micro-batches after `since` have read all that there was.
+
+    Of a run that has just begun the first one may be that of an earlier run, computed again; so
+    it takes a second one that reads nothing. After the end of the input was told, which is
+    something to read, one that reads nothing counts only after one that read it.
+    """
+    batches = [(p["batchId"], p["timestamp"]) for p in progress]
+    new = progress[batches.index(since) + 1 :] if since in batches else progress
+    read = [
+        any(s["startOffset"] != s["endOffset"] for s in p["sources"] if not is_heartbeat(s))
+        for p in new
+    ]
+    enough = any(read) if end_was_told else len(read) > 1
+    return enough and not read[-1]
+
+
+def apart(action: Callable[[], T]) -> T:
+    """Do something on a thread of its own, which talks to Spark on a connection of its own."""
+    with ThreadPoolExecutor(max_workers=1) as thread:
+        return thread.submit(action).result()
+
+
+@dataclass(frozen=True)
+class StreamPart:
+    """One of the INSERTs that a stream runs together.
+
+    Attributes:
+        stream: the stream.
+        number: the INSERT's number among them.
+    """
+
+    stream: Stream
+    number: int
+
+    @property
+    def n_rows(self) -> int | None:
+        """Rows written in this run; None if the sink does not tell."""
+        return self.stream.run.written[self.number]
+
+    def status(self) -> StreamStatus:
+        """How it stands, as of the last micro-batch."""
+        status = self.stream.status()
+        return replace(status, operators=status.operators[self.number : self.number + 1])

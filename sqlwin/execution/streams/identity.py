@@ -1,0 +1,120 @@
+"""What makes a stream the same after a restart: its plan and its tables, as text."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+
+from planner.explain.text import physical_text
+from planner.nodes.physical import with_rows_by_spark
+from planner.plan import Plan
+from runtime.local.stream_frames import goes_by_clock
+from runtime.spec.stream import StreamLocalStep
+from runtime.spec.table import TableSpec
+from runtime.streaming.checkpoint import Identity
+from runtime.streaming.options import StreamOptions
+from sqlwin.catalog.catalog import Registered, entry_name
+
+# Of a plan's text: over how many tasks it is spread, which a checkpoint keeps itself
+_SPREAD = re.compile(r", (?:partitions|buckets)=\[\d+\]")
+# and how what INSERTs share is numbered in their set
+_NUMBER = re.compile(r", reuse_id=\[\d+\]")
+# Options that a statement gives to tables: some may change, see `_FREE_OPTIONS`
+_OPTIONS = re.compile(r" /\*\+ OPTIONS\(.*?\) \*/|__options_[0-9a-f]{12}", re.DOTALL)
+# Options of tables that may change from one start to the next
+_FREE_OPTIONS = frozenset(
+    "max-files-per-trigger maxfilespertrigger max-bytes-per-trigger maxbytespertrigger "
+    "source.monitor-interval rows-per-second rows-per-batch scan.parallelism maxoffsetspertrigger "
+    "minpartitions number-of-rows late-rows".split()
+)
+
+
+def identity_of(
+    plans: Sequence[Plan],
+    sources: Sequence[TableSpec | Registered],
+    operators: Sequence[StreamLocalStep],
+    options: StreamOptions,
+    *,
+    time_zone: str,
+    reads_general_windows: bool,
+) -> Identity:
+    """What has to be the same for a stream to go on from a checkpoint.
+
+    Args:
+        plans: what it computes; those of INSERTs that one stream runs.
+        sources: the streams that it reads.
+        operators: the local stages of its window operators.
+        options: how it runs; key groups and partitions do not matter.
+        time_zone: the session's.
+        reads_general_windows: whether it reads what `Session.windows` made.
+    """
+    kinds = _kinds_of_state(operators, options, reads_general_windows)
+    return Identity(
+        plan=plan_text(plans),
+        tables=described_tables(sources),
+        settings={"table.local-time-zone": time_zone, **kinds},
+    )
+
+
+def _kinds_of_state(
+    operators: Sequence[StreamLocalStep], options: StreamOptions, reads_general_windows: bool
+) -> dict[str, str]:
+    """Settings that decide what is kept in state and which sources there are, if they are on.
+
+    How long their times are may change from one start to the next.
+    """
+    kinds = {
+        "early firing or allowed lateness": options.emits_updates and bool(operators),
+        "idle timeout or firing after a delay": any(
+            goes_by_clock(operator, options)
+            and all(source.time_type != "proctime" for source in operator.sources)
+            for operator in operators
+        )
+        or (options.idle_timeout_us is not None and reads_general_windows),
+    }
+    return {name: "on" for name, is_on in kinds.items() if is_on}
+
+
+def plan_text(plans: Sequence[Plan]) -> str:
+    """What a stream computes, an operator a line; of several INSERTs one below the other."""
+    # whoever reads the files, the checkpoint is the same
+    by_spark = [replace(plan, physical=with_rows_by_spark(plan.physical)) for plan in plans]
+    texts = [without_options(_SPREAD.sub("", physical_text(plan))) for plan in by_spark]
+    if len(texts) == 1:
+        return texts[0]
+    numbered = enumerate(texts, start=1)
+    return "\n".join(f"INSERT {i} of {len(texts)}\n{_NUMBER.sub('', t)}" for i, t in numbered)
+
+
+def described_tables(entries: Sequence[TableSpec | Registered]) -> dict[str, str]:
+    """What the tables are that a stream reads, by their names."""
+    tables: dict[str, str] = {}
+    for entry in entries:
+        name = base = without_options(".".join(entry_name(entry)))
+        number = 2
+        while name in tables:  # the same table with other options
+            name, number = f"{base} {number}", number + 1
+        tables[name] = _described(entry)
+    return tables
+
+
+def without_options(text: str) -> str:
+    """A plan, or the name of a table, without the options that a statement gives to tables."""
+    return _OPTIONS.sub("", text)
+
+
+def _described(entry: TableSpec | Registered) -> str:
+    """What a table is, a line each, without what may change from one start to the next."""
+    if isinstance(entry, Registered):
+        lines = [f"{f.name} {f.dataType.simpleString()}" for f in entry.dataframe.schema]
+        return "\n".join(lines if entry.made_by is None else [entry.made_by.described(), *lines])
+    lines = [f"connector {entry.connector}"]
+    lines += [
+        f"column {c.name} {c.type or ''} {c.computed or ''} {c.metadata or ''}".rstrip()
+        for c in entry.columns
+    ]
+    if entry.watermark is not None:
+        lines.append(f"WATERMARK FOR {entry.watermark.column} AS {entry.watermark.expression}")
+    lines += [f"'{k}' = '{v}'" for k, v in entry.options if k.lower() not in _FREE_OPTIONS]
+    return "\n".join(lines)

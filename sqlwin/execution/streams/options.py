@@ -1,0 +1,124 @@
+"""What settings say of a stream that is started now."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+from pyspark.sql import SparkSession
+from pyspark.sql.conf import RuntimeConfig
+
+from runtime.connectors.filesystem.stream import monitor_interval_us
+from runtime.spark.session import ARROW_BYTES, SMALL_ARROW_BYTES, stream_partitions
+from runtime.spec.table import TableSpec
+from runtime.streaming.options import Firing, StreamOptions
+from sqlwin.catalog.catalog import Registered
+from sqlwin.config.config import Config
+
+# Groups of keys for each task. The windows of one are in memory at a time; but each takes some
+# milliseconds of every micro-batch, however few rows it has.
+KEY_GROUPS_PER_PARTITION = 2
+
+_SHUFFLE_PARTITIONS = "spark.sql.shuffle.partitions"
+# Spark sends rows to Python in batches of so many at most, or of 64 MB. Those that it takes by
+# itself are small for what is done with each, so they are larger here unless somebody chose.
+_ARROW_ROWS = "spark.sql.execution.arrow.maxRecordsPerBatch"
+_SPARKS_ARROW_ROWS = "10000"
+_OUR_ARROW_ROWS = "100000"
+_SPARKS_ARROW_BYTES = "64m"
+# By itself Spark writes its log of offsets and its state through Hadoop's FileContext. On a disk of
+# this machine that starts a process (readlink, chmod) some thirty times a micro-batch, which is
+# more than the rest of a small one takes. FileSystem does not ask for links; and it renames what
+# is written in the same way, after a look whether the target is there.
+_FILE_MANAGER = "spark.sql.streaming.checkpointFileManagerClass"
+_LOCAL_FILE_MANAGER = (
+    "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+)
+
+T = TypeVar("T")
+
+
+def stream_options(config: Config, key_groups: int = 1, partitions: int = 1) -> StreamOptions:
+    """The options of a stream whose state is spread in this way."""
+    get = config.get
+    return StreamOptions(
+        key_groups=key_groups,
+        partitions=partitions,
+        idle_timeout_us=get("table.exec.source.idle-timeout") or None,
+        watermark_policy=str(get("sqlwin.watermark.policy")),
+        max_jump_us=get("sqlwin.watermark.max-jump") or None,
+        allowed_lateness_us=int(get("table.exec.emit.allow-lateness")),
+        early_fire=_firing(config, "early-fire"),
+        late_fire=_firing(config, "late-fire"),
+    )
+
+
+def planned_options(spark: SparkSession, config: Config) -> StreamOptions:
+    """The options of a stream that sqlwin would start now, without a checkpoint."""
+    chosen = config.get("sqlwin.exchange.partitions")
+    if not chosen and config.is_set("parallelism.default"):
+        chosen = str(spark.conf.get("spark.sql.shuffle.partitions"))
+    return _spread(config, int(chosen or stream_partitions(spark)))
+
+
+def foreign_options(spark: SparkSession, config: Config) -> StreamOptions:
+    """The options of a stream that is started now, for whoever starts it without sqlwin."""
+    # then Spark goes by its own setting
+    return _spread(config, int(str(spark.conf.get("spark.sql.shuffle.partitions"))))
+
+
+def trigger_us(config: Config, sources: Sequence[TableSpec | Registered]) -> int:
+    """Time between micro-batches: what is set, else how often directories are looked at."""
+    if config.is_set("execution.checkpointing.interval"):
+        return int(config.get("execution.checkpointing.interval"))
+    intervals = [
+        monitor_interval_us(spec) if isinstance(spec, TableSpec) else None for spec in sources
+    ]
+    known = [interval for interval in intervals if interval is not None]
+    if known and len(known) == len(intervals):
+        return min(known)
+    return int(config.get("execution.checkpointing.interval"))
+
+
+def _spread(config: Config, partitions: int) -> StreamOptions:
+    chosen = config.get("sqlwin.state.key-groups")
+    key_groups = int(chosen or partitions * KEY_GROUPS_PER_PARTITION)
+    return stream_options(config, key_groups, partitions)
+
+
+def _firing(config: Config, kind: str) -> Firing:
+    rows = config.get(f"sqlwin.emit.{kind}.rows") or None
+    if not config.get(f"table.exec.emit.{kind}.enabled"):
+        return Firing(rows=rows)
+    return Firing(int(config.get(f"table.exec.emit.{kind}.delay")), rows)
+
+
+def with_stream_settings(
+    conf: RuntimeConfig, partitions: int, start: Callable[[], T], *, is_local: bool = False
+) -> T:
+    """Start a query under the settings that Spark takes over from its session at that moment.
+
+    Args:
+        conf: the session's settings, which are as they were when this returns.
+        partitions: over how many tasks the state of the query is spread.
+        start: starts it.
+        is_local: whether the checkpoint is on a disk of this machine, where all tasks run.
+    """
+    chosen = {_SHUFFLE_PARTITIONS: str(partitions)}
+    if conf.get(_ARROW_ROWS) == _SPARKS_ARROW_ROWS:
+        chosen[_ARROW_ROWS] = _OUR_ARROW_ROWS
+    if is_local and conf.get(_FILE_MANAGER, None) is None:
+        chosen[_FILE_MANAGER] = _LOCAL_FILE_MANAGER
+    if conf.get(ARROW_BYTES, "") == SMALL_ARROW_BYTES:
+        chosen[ARROW_BYTES] = _SPARKS_ARROW_BYTES
+    before = {key: conf.get(key, None) for key in chosen}
+    try:
+        for key, value in chosen.items():
+            conf.set(key, value)
+        return start()
+    finally:
+        for key, old in before.items():
+            if old is None:
+                conf.unset(key)
+            else:
+                conf.set(key, old)

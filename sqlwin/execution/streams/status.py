@@ -1,0 +1,153 @@
+"""How streams stand, in words: the rows of SHOW STREAMS and the line on a terminal."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+
+import pyarrow as pa
+
+from runtime.streaming.status import StreamStatus, clock, dropped_rows, silence, span
+from sqlwin.execution.streams.handle import State, Stream
+from sqlwin.execution.streams.registry import Streams
+
+_COLUMNS = (
+    "stream", "name", "state", "into", "batch", "rows/s", "rows out", "watermark", "by source",
+    "kept", "dropped", "waits for", "checkpoint",
+)  # fmt: skip
+
+
+def resume_hint(stream: Stream) -> str:
+    """How a stream that was stopped goes on."""
+    if stream.setup.keeps_checkpoint:
+        return f"run the same statement again to resume from {stream.checkpoint.directory}"
+    return (
+        "it cannot be resumed, for its checkpoint was temporary: "
+        "SET 'execution.checkpointing.dir' to a directory before the statement"
+    )
+
+
+def show_streams(streams: Streams) -> pa.Table:
+    """A row a stream: how it stands, and why nothing comes out."""
+    rows = [described(stream) for stream in streams.all()]
+    columns = zip(*rows, strict=True) if rows else [()] * len(_COLUMNS)
+    arrays = [pa.array(list(values), pa.string()) for values in columns]
+    return pa.table(dict(zip(_COLUMNS, arrays, strict=True)))
+
+
+def described(stream: Stream) -> tuple[str, ...]:
+    """How a stream stands, in the order of the columns of `show_streams`."""
+    status = _as_one(stream)
+    operators = status.operators
+    state = stream.state
+    return (
+        str(stream.number),
+        stream.setup.name,
+        state.value,
+        stream.setup.sink,
+        "-" if status.batch is None else str(status.batch),
+        f"{status.rows_per_second:,.0f}" if state is State.RUNNING else "-",
+        _rows_out(stream),
+        "; ".join(clock(operator.watermark_us) for operator in operators) or "-",
+        "; ".join(
+            f"{s.name} {clock(s.watermark_us)}{' (idle)' if s.is_idle else ''}"
+            for operator in operators
+            for s in operator.sources
+        )
+        or "-",
+        _kept(status) or "-",
+        _dropped(stream) or "-",
+        _waits_for(stream, state, status),
+        stream.checkpoint.directory if stream.setup.keeps_checkpoint else "temporary",
+    )
+
+
+def _as_one(stream: Stream) -> StreamStatus:
+    """How a stream stands; of several INSERTs that one operator serves, as that operator stands."""
+    status = stream.status()
+    if not stream.setup.inserts or not status.operators:
+        return status
+    first = status.operators[0]
+    ends = [o.next_window_end_us for o in status.operators if o.next_window_end_us is not None]
+    one = replace(
+        first,
+        n_late=sum(operator.n_late for operator in status.operators),
+        next_window_end_us=min(ends, default=None),
+    )
+    return replace(status, operators=(one,))
+
+
+def _rows_out(stream: Stream) -> str:
+    """How many rows were written: `120`, and for several INSERTs `hours 120; days 5`."""
+
+    def text(n_rows: int | None) -> str:
+        return "-" if n_rows is None else f"{n_rows:,}"
+
+    if not stream.setup.inserts:
+        return text(stream.run.n_rows)
+    counts = stream.run.written or [0] * len(stream.setup.inserts)
+    pairs = zip(stream.setup.inserts, counts, strict=True)
+    return "; ".join(f"{name} {text(count)}" for name, count in pairs)
+
+
+def _dropped(stream: Stream) -> str:
+    """How many rows were dropped and why, for several INSERTs one by one; empty if none."""
+    status = stream.status()
+    if not stream.setup.inserts or not status.operators:
+        return dropped_rows(status)
+    alone = [replace(status, operators=(operator,)) for operator in status.operators]
+    pairs = zip(stream.setup.inserts, map(dropped_rows, alone), strict=True)
+    return "; ".join(f"{name} {text}" for name, text in pairs if text)
+
+
+def _waits_for(stream: Stream, state: State, status: StreamStatus) -> str:
+    match state:
+        case State.RUNNING:
+            return silence(status, stream.run.n_rows)
+        case State.FAILED:
+            return stream.failure()
+        case State.STOPPED:
+            return resume_hint(stream)
+        case State.ENDED:
+            return "-"
+
+
+def _kept(status: StreamStatus) -> str:
+    """The size of the state, such as `27 rows, 24 kB`."""
+    if not status.operators:
+        return ""
+    n_rows = sum(o.n_rows for o in status.operators)
+    return f"{n_rows:,} rows, {_bytes(sum(o.n_bytes for o in status.operators))}"
+
+
+def status_line(stream: Stream) -> str:
+    """How a stream stands, in one line for a terminal."""
+    status = _as_one(stream)
+    if status.batch is None:
+        return f"{stream.setup.name}: {silence(status, stream.run.n_rows)}"
+    parts = [
+        f"{stream.setup.name}: {status.rows_per_second:,.0f} rows/s",
+        f"batch {status.batch} {status.batch_seconds:.1f} s",
+    ]
+    if status.operators:
+        first = status.operators[0]
+        parts.append(f"watermark {clock(first.watermark_us)}{_lag(first.watermark_us)}")
+        parts.append(f"state {_kept(status)}")
+        parts.append(f"dropped {_dropped(stream) or '0'}")
+    if not stream.run.n_rows:
+        parts.append(silence(status, stream.run.n_rows))
+    return " · ".join(parts)
+
+
+def _lag(watermark_us: int | None) -> str:
+    """How far a watermark is behind the clock, where it is anywhere near it."""
+    if watermark_us is None:
+        return ""
+    lag_us = time.time_ns() // 1_000 - watermark_us
+    return f" ({span(lag_us)} behind)" if 0 <= lag_us < 7 * 86_400_000_000 else ""
+
+
+def _bytes(number: int) -> str:
+    if number < 1_000_000:
+        return f"{number / 1_000:.0f} kB"
+    return f"{number / 1_000_000:.1f} MB"

@@ -1,0 +1,1 @@
+"""Help texts and the reference. Light to load: nothing here imports Spark."""

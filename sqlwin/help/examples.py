@@ -1,0 +1,139 @@
+"""Every kind of statement with its syntax, meaning and an example, for the reference."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class StatementHelp:
+    """A kind of statement.
+
+    Attributes:
+        title: its name.
+        syntax: its form; `[ ]` may be left out, `|` separates choices, `...` repeats.
+        doc: what it does.
+        example: one that is right.
+        kinds: the classes of `sqlwin.statements.nodes` that it is read into.
+    """
+
+    title: str
+    syntax: str
+    doc: str
+    example: str
+    kinds: tuple[str, ...]
+
+
+STATEMENTS = (
+    StatementHelp(
+        "SELECT",
+        "[WITH name AS (query), ...]\n"
+        "SELECT expression [AS name], ...\n"
+        "FROM table | TABLE(window function) | (query) [AS name] [JOIN ... ON ...]\n"
+        "[WHERE condition] [GROUP BY expression, ...] [HAVING condition]\n"
+        "[ORDER BY expression, ...] [LIMIT n]",
+        "A query, as Spark reads it, with window functions in FROM. Types, functions, joins,\n"
+        "casts and NULLs are Spark's in ANSI mode.",
+        "SELECT window_start, window_end, item, SUM(price) AS total\n"
+        "FROM TABLE(TUMBLE(TABLE bids, DESCRIPTOR(ts), INTERVAL '10' MINUTES))\n"
+        "GROUP BY window_start, window_end, item;",
+        ("Query",),
+    ),
+    StatementHelp(
+        "EXPLAIN",
+        "EXPLAIN [PLAN FOR | detail, ...] statement",
+        "What a query or INSERT would do: the trees, the slices, the rules that applied, and\n"
+        "why the others did not. [explain.md](explain.md) tells of the details.",
+        "EXPLAIN SELECT COUNT(*) FROM bids;",
+        ("Explain",),
+    ),
+    StatementHelp(
+        "INSERT",
+        "INSERT INTO | OVERWRITE table [PARTITION (column [= value], ...)] [(column, ...)] query",
+        "Writes the rows of a query to a table; OVERWRITE replaces what is there.",
+        "INSERT INTO totals SELECT item, SUM(price) FROM bids GROUP BY item;",
+        ("Insert",),
+    ),
+    StatementHelp(
+        "EXECUTE STATEMENT SET",
+        "EXECUTE STATEMENT SET BEGIN insert; [insert; ...] END\n"
+        "BEGIN STATEMENT SET; insert; [insert; ...] END",
+        "Several INSERT as one.",
+        "EXECUTE STATEMENT SET BEGIN\n"
+        "  INSERT INTO totals SELECT item, SUM(price) FROM bids GROUP BY item;\n"
+        "  INSERT INTO counts SELECT item, COUNT(*) FROM bids GROUP BY item;\n"
+        "END;",
+        ("StatementSet",),
+    ),
+    StatementHelp(
+        "CREATE TABLE",
+        "CREATE [TEMPORARY] TABLE [IF NOT EXISTS] name [(\n"
+        "  column type [NOT NULL] [METADATA [FROM 'key']] [COMMENT 'text'],\n"
+        "  column AS expression,\n"
+        "  [WATERMARK FOR column AS expression], [PRIMARY KEY (column, ...) NOT ENFORCED] )]\n"
+        "[COMMENT 'text'] [PARTITIONED BY (column, ...)]\n"
+        "WITH ('connector' = '...', 'option' = 'value', ...)\n"
+        "[LIKE table [(INCLUDING | EXCLUDING | OVERWRITING part ...)] | AS query]",
+        "A table of the session over files, generated rows, a sink: see\n"
+        "[Connectors](#connectors).\n"
+        "Columns may be left out where the data names and types its own. With AS it is filled.",
+        "CREATE TABLE bids (\n"
+        "  ts TIMESTAMP(3), item STRING, price DOUBLE, tax AS price * 0.19,\n"
+        "  WATERMARK FOR ts AS ts - INTERVAL '5' SECONDS\n"
+        ") WITH ('connector' = 'filesystem', 'path' = 'bids.csv', 'format' = 'csv');",
+        ("CreateTable",),
+    ),
+    StatementHelp(
+        "CREATE VIEW",
+        "CREATE [OR REPLACE] [TEMPORARY] VIEW [IF NOT EXISTS] name [(column, ...)]\n"
+        "[COMMENT 'text'] AS query",
+        "A name for a query.",
+        "CREATE VIEW dear AS SELECT * FROM bids WHERE price > 100;",
+        ("CreateView",),
+    ),
+    StatementHelp(
+        "DROP",
+        "DROP [TEMPORARY] TABLE | VIEW [IF EXISTS] name",
+        "Forgets a table or view; files stay.",
+        "DROP TABLE IF EXISTS bids;",
+        ("Drop",),
+    ),
+    StatementHelp(
+        "SHOW",
+        "SHOW TABLES | VIEWS | FUNCTIONS [LIKE 'pattern']\n"
+        "SHOW STREAMS\nSHOW CREATE TABLE | VIEW name",
+        "What there is; in a pattern, `%` stands for any text and `_` for a character. SHOW\n"
+        "STREAMS tells how the streams of the session stand, and why nothing comes out of one.",
+        "SHOW TABLES LIKE 'b%';",
+        ("ShowTables", "ShowViews", "ShowFunctions", "ShowCreateTable", "ShowStreams"),
+    ),
+    StatementHelp(
+        "STOP STREAM",
+        "STOP STREAM number | name",
+        "Stops a stream that INSERT has started, after the micro-batch that is running.",
+        "STOP STREAM 1;",
+        ("StopStream",),
+    ),
+    StatementHelp(
+        "DESCRIBE",
+        "DESCRIBE | DESC [EXTENDED] name",
+        "The columns of a table or view, with their types.",
+        "DESCRIBE bids;",
+        ("Describe",),
+    ),
+    StatementHelp(
+        "SET, RESET",
+        "SET ['key' [= 'value']]\nRESET ['key']",
+        "Changes a setting, shows one or all, or gives it its default again; see\n"
+        "[Settings](#settings).",
+        "SET 'table.local-time-zone' = 'Europe/Berlin';",
+        ("Set", "Reset"),
+    ),
+    StatementHelp(
+        "USE",
+        "USE [CATALOG | DATABASE] name",
+        "The catalog or database of Spark in which names are looked up.",
+        "USE DATABASE default;",
+        ("Use",),
+    ),
+)

@@ -1,0 +1,242 @@
+"""The reference: `make reference` writes docs/reference.md with it.
+
+All of it is made from the tables that the program itself uses: the commands and their options,
+the backslash commands, settings, connectors, functions. Tests compare the file with this.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+import click
+
+from sqlwin.cli.app import main
+from sqlwin.config.settings import SETTINGS, Setting, Type
+from sqlwin.help.connectors import CONNECTORS, FORMAT_OPTIONS, ConnectorHelp, OptionHelp
+from sqlwin.help.examples import STATEMENTS
+from sqlwin.help.functions import AGGREGATES, GROUP_WINDOWS, WINDOWS, describe_function
+from sqlwin.repl.commands import help_lines
+
+_TITLE = """\
+# Reference
+
+Everything that sqlwin takes: commands, statements, settings, connectors, window functions,
+aggregates. Written by `make reference` from the tables that the program itself uses.
+
+- [Commands](#commands)
+- [The prompt](#the-prompt)
+- [Statements](#statements)
+- [Window functions](#window-functions)
+- [Aggregates](#aggregates)
+- [Settings](#settings)
+- [Connectors](#connectors)
+- [Environment](#environment)
+"""
+
+
+@dataclass(frozen=True)
+class Variable:
+    """An environment variable that sqlwin reads."""
+
+    name: str
+    doc: str
+
+
+ENVIRONMENT = (
+    Variable("EDITOR, VISUAL", r"the editor of `\e` and of Ctrl-X Ctrl-E; vi unless set"),
+    Variable("JAVA_HOME", "the Java to run Spark with, version 17 or later"),
+    Variable("PAGER", "the pager of the prompt; less unless set, none if empty"),
+    Variable("SPARK_REMOTE", "a Spark Connect server, as `--remote`"),
+    Variable("SQLWIN_CLASS_ARCHIVE", "`off` neither makes nor uses the archive of Spark's classes"),
+    Variable("SQLWIN_DEBUG", "`1` shows the trace of an error that nobody thought of"),
+    Variable("SQLWIN_HISTORY", "the file with the history of the prompt"),
+    Variable("SQLWIN_KEYS", "`emacs` or `vi`, as `--keys`"),
+    Variable("SQLWIN_LOG_FILE", "the file that Spark's log goes to"),
+    Variable("SQLWIN_PAGER", "as PAGER, and wins over it"),
+    Variable("XDG_CACHE_HOME", "where the archive of classes is; `~/.cache` unless set"),
+    Variable("XDG_STATE_HOME", "where the history is; `~/.local/state` unless set"),
+)
+
+
+def reference() -> str:
+    """The text of docs/reference.md."""
+    parts = [
+        _TITLE,
+        *_commands(),
+        *_prompt(),
+        *_statements(),
+        *_functions(),
+        *_settings(),
+        *_connectors(),
+        *_environment(),
+    ]
+    return "\n".join(parts)
+
+
+def _commands() -> Iterator[str]:
+    yield "## Commands\n"
+    yield _help(main, "sqlwin")
+    for name, command in sorted(main.commands.items()):
+        if not command.hidden:
+            yield f"### sqlwin {name}\n"
+            yield _help(command, f"sqlwin {name}")
+
+
+def _help(command: click.Command, name: str) -> str:
+    context = click.Context(
+        command, info_name=name, max_content_width=100, terminal_width=100,
+        help_option_names=["-h", "--help"],
+    )  # fmt: skip
+    return f"```text\n{command.get_help(context).rstrip()}\n```\n"
+
+
+def _prompt() -> Iterator[str]:
+    yield "## The prompt\n"
+    yield "Commands of `sqlwin repl`; [repl.md](repl.md) shows it.\n"
+    yield _table(
+        ("command", "what it does"), ((f"`{left}`", right) for left, right in help_lines())
+    )
+
+
+def _statements() -> Iterator[str]:
+    yield "## Statements\n"
+    yield (
+        "A `;` ends each. Every statement that is not listed goes to Spark as it is, and so do\n"
+        "these where they have only what Spark's own have.\n"
+    )
+    for each in STATEMENTS:
+        yield f"### {each.title}\n"
+        yield f"```text\n{each.syntax}\n```\n"
+        yield f"{each.doc}\n"
+        yield f"```sql\n{each.example}\n```\n"
+
+
+def _functions() -> Iterator[str]:
+    yield "## Window functions\n"
+    yield "In FROM, with or without `TABLE( )` around them. See also `sqlwin functions NAME`.\n"
+    for name in WINDOWS:
+        yield f"### {name}\n"
+        yield f"```text\n{describe_function(name)}\n```\n"
+    yield "### In GROUP BY\n"
+    yield (
+        "`GROUP BY TUMBLE(timecol, size)`, `HOP(timecol, slide, size)` and "
+        "`SESSION(timecol, gap)`, the style\nof Flink before 1.13, are run as the table functions. "
+        "With them go:\n"
+    )
+    yield _table(
+        ("function", "value"),
+        ((f"`{each.signature}`", each.summary) for each in GROUP_WINDOWS.values()),
+    )
+    yield "## Aggregates\n"
+    yield (
+        "These are merged from slices, with FILTER too. Every other aggregate of Spark works on\n"
+        "rows that are copied into their windows; EXPLAIN says which way is taken.\n"
+    )
+    rows = ((f"`{a.signature}`", _sentence(a.summary, a.text)) for a in AGGREGATES.values())
+    yield _table(("aggregate", "value"), rows)
+
+
+def _settings() -> Iterator[str]:
+    yield "## Settings\n"
+    yield (
+        "`SET 'key' = 'value'`, `RESET 'key'`, `--set key=value`, or `settings=` of "
+        "`sqlwin.connect`.\nKeys that begin with `spark.` are Spark's own.\n"
+    )
+    working = [s for s in SETTINGS.values() if s.has_effect]
+    others = [s for s in SETTINGS.values() if not s.has_effect]
+    yield _table(
+        ("setting", "values", "default", "meaning"),
+        ((f"`{s.name}`", _values(s), _code(s.default), s.doc) for s in working),
+    )
+    if others:
+        yield "Flink's, taken so that its scripts run, without effect here:\n"
+        yield _table(
+            ("setting", "values", "meaning in Flink"),
+            ((f"`{s.name}`", _values(s), s.doc) for s in others),
+        )
+
+
+def _values(setting: Setting) -> str:
+    if setting.type is Type.CHOICE:
+        return ", ".join(f"`{choice}`" for choice in setting.choices)
+    return str(setting.type)
+
+
+def _connectors() -> Iterator[str]:
+    yield "## Connectors\n"
+    yield "`WITH ('connector' = '...', ...)` of CREATE TABLE.\n"
+    yield _table(
+        ("connector", "reads", "streams", "writes", "what it is"),
+        (
+            (f"`{c.name}`", _yes(c.reads), _yes(c.streams), _yes(c.writes), c.summary)
+            for c in CONNECTORS.values()
+        ),
+    )
+    for connector in CONNECTORS.values():
+        yield from _connector(connector)
+
+
+def _connector(connector: ConnectorHelp) -> Iterator[str]:
+    yield f"### {connector.name}\n"
+    yield connector.summary[:1].upper() + connector.summary[1:] + ".\n"
+    yield f"```sql\n{connector.example}\n```\n"
+    if connector.options:
+        yield _options(connector.options)
+    if connector.name == "filesystem":
+        from runtime.connectors.filesystem.formats import SPARK_OPTIONS
+
+        for format_, options in FORMAT_OPTIONS.items():
+            yield f"With `'format' = '{format_}'`:\n"
+            yield _options(options)
+        yield "Options of Spark's readers and writers, bare or with the format's name in front:\n"
+        yield _table(
+            ("format", "options"),
+            (
+                (f"`{name}`", ", ".join(f"`{option}`" for option in sorted(set(options))))
+                for name, options in SPARK_OPTIONS.items()
+            ),
+        )
+
+
+def _options(options: Iterable[OptionHelp]) -> str:
+    return _table(
+        ("option", "values", "meaning"),
+        (
+            (
+                f"`{option.name}`",
+                ", ".join(f"`{value}`" for value in option.values),
+                option.doc + (" (required)" if option.required else ""),
+            )
+            for option in options
+        ),
+    )
+
+
+def _environment() -> Iterator[str]:
+    yield "## Environment\n"
+    yield _table(("variable", "meaning"), ((f"`{v.name}`", v.doc) for v in ENVIRONMENT))
+
+
+def _sentence(summary: str, text: str) -> str:
+    return f"{summary}. {' '.join(text.split())}" if text else summary
+
+
+def _code(text: str) -> str:
+    return f"`{text}`" if text else ""
+
+
+def _yes(holds: bool) -> str:
+    return "yes" if holds else ""
+
+
+def _table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    lines = [header, ["---"] * len(header), *rows]
+    return "".join(
+        "| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |\n" for line in lines
+    )
+
+
+if __name__ == "__main__":
+    sys.stdout.write(reference())

@@ -1,0 +1,1 @@
+"""SQL text to sqlglot trees: the dialect that sqlwin reads."""

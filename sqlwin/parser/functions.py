@@ -1,0 +1,107 @@
+"""Functions with words between their arguments: `EXTRACT(DAY FROM ts)`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sqlglot import exp
+from sqlglot.tokenizer_core import Token, TokenType
+
+from planner.sql.nodes import KeywordCall
+
+if TYPE_CHECKING:
+    from sqlwin.parser.parser import SqlWinParser
+
+# The words that may stand between the arguments, in order
+_WORDS: dict[str, tuple[str, ...]] = {
+    "CEIL": ("TO",),
+    "CEILING": ("TO",),
+    "EXTRACT": ("FROM",),
+    "FLOOR": ("TO",),
+    "OVERLAY": ("PLACING", "FROM", "FOR"),
+    "POSITION": ("IN",),
+    "SUBSTR": ("FROM", "FOR"),
+    "SUBSTRING": ("FROM", "FOR"),
+    "TRIM": ("FROM",),
+}
+_TRIM_SIDES = ("BOTH", "LEADING", "TRAILING")
+
+
+def parse_keyword_call(parser: SqlWinParser) -> exp.Expr | None:
+    """The call at the current token, or None if it is none of these or separated by commas."""
+    name = parser._curr
+    function = name.text.upper()
+    if (
+        function not in _WORDS
+        or name.token_type in (TokenType.STRING, TokenType.IDENTIFIER)
+        or parser._next.token_type != TokenType.L_PAREN
+        or parser._prev.token_type == TokenType.DOT
+    ):
+        return None
+    start = parser._index
+    parser._advance(2)
+    words, arguments = _parse_arguments(parser, function)
+    if arguments is None or parser._curr.token_type != TokenType.R_PAREN:
+        parser._retreat(start)
+        return None
+    parser._advance()
+    call = KeywordCall(this=name.text, expressions=arguments, words=words)
+    return parser.span(call, name)
+
+
+def _parse_arguments(
+    parser: SqlWinParser, function: str
+) -> tuple[list[str], list[exp.Expr] | None]:
+    """The words before each argument, and the arguments; None if a word is missing."""
+    lead: list[str] = []
+    if function == "TRIM" and _is_side(parser._curr, parser._next):
+        lead.append(parser._curr.text.upper())
+        parser._advance()
+    words: list[str] = []
+    arguments: list[exp.Expr] = []
+    if parser._curr.token_type != TokenType.FROM:  # TRIM(BOTH FROM a) has nothing there
+        first = (
+            _parse_unit(parser)
+            if function == "EXTRACT"
+            else parser._try_parse(parser._parse_bitwise)
+        )
+        if first is None:
+            return words, None
+        words.append(" ".join(lead))
+        arguments.append(first)
+        lead = []
+    is_separated = False
+    for word in _WORDS[function]:
+        if parser._curr.text.upper() != word or parser._curr.token_type == TokenType.STRING:
+            continue
+        parser._advance()
+        is_separated = True
+        argument = _parse_unit(parser) if word == "TO" else parser._try_parse(parser._parse_bitwise)
+        if argument is None:
+            return words, None
+        words.append(" ".join([*lead, word]))
+        arguments.append(argument)
+        lead = []
+    return words, arguments if is_separated else None
+
+
+def _is_side(token: Token, following: Token) -> bool:
+    """Whether the token is BOTH, LEADING or TRAILING, not a column of that name."""
+    return token.text.upper() in _TRIM_SIDES and following.token_type not in (
+        TokenType.R_PAREN,
+        TokenType.COMMA,
+        TokenType.DOT,
+    )
+
+
+def _parse_unit(parser: SqlWinParser) -> exp.Expr | None:
+    token = parser._curr
+    if not token or token.token_type in (TokenType.L_PAREN, TokenType.R_PAREN):
+        return None
+    parser._advance()
+    unit = (
+        parser.string_literal(token)
+        if token.token_type == TokenType.STRING
+        else exp.Var(this=token.text)
+    )
+    return parser.span(unit, token)

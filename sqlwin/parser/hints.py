@@ -1,0 +1,166 @@
+"""Flink's hints: options of a table for one query, and hints on queries that Spark has not.
+
+To the tokenizer a hint is one only behind SELECT; behind a table's name it is a comment, so it is
+looked for in the text between two tokens.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, NoReturn
+
+from sqlglot import exp
+from sqlglot.errors import TokenError
+from sqlglot.tokenizer_core import Token, TokenType
+
+from planner.sql.nodes import LEFT_OUT_HINTS, TableOptions
+from runtime.errors import AnalysisError, Position, SqlSyntaxError
+from sqlwin.parser.errors import comment_end
+from sqlwin.parser.options import read_options
+
+if TYPE_CHECKING:
+    from sqlwin.parser.parser import SqlWinParser
+
+# The hints of Spark's analyser. Flink's SHUFFLE_MERGE, SHUFFLE_HASH and BROADCAST are among them.
+SPARK_HINTS = frozenset(
+    "BROADCAST BROADCASTJOIN MAPJOIN MERGE SHUFFLE_MERGE MERGEJOIN SHUFFLE_HASH "
+    "SHUFFLE_REPLICATE_NL COALESCE REPARTITION REPARTITION_BY_RANGE REBALANCE".split()
+)
+# How Flink carries out a query, which is no matter of Spark's
+FLINK_HINTS = frozenset("LOOKUP MULTI_JOIN NEST_LOOP STATE_TTL".split())
+
+_EXAMPLE = "write /*+ OPTIONS('key' = 'value', ...) */ behind the name of a table"
+
+
+def after_hints(sql: str, end: int) -> int:
+    """Where the hints end that follow on a token which ends before `end`; `end` if none do."""
+    hints = [stop for start, stop in _comments(sql, end, len(sql)) if _is_hint(sql, start)]
+    return hints[-1] if hints else end
+
+
+def table_options(parser: SqlWinParser) -> TableOptions | None:
+    """What `/*+ OPTIONS('key' = 'value') */` right behind the token just read says, if it is there.
+
+    Raises:
+        AnalysisError: a hint is there that is no such one.
+    """
+    found: TableOptions | None = None
+    for start, stop in _gap(parser.sql, parser._prev, parser._curr):
+        if not _is_hint(parser.sql, start):
+            continue
+        if found is not None:
+            _fail(parser.sql, start, stop, "a table has one hint", "write all its options in one")
+        found = TableOptions(_pairs(parser, start, stop), start, stop - 1)
+        parser.hints_read.add(start)
+    return found
+
+
+def read_hints(tree: exp.Expr, parser: SqlWinParser, tokens: Sequence[Token]) -> None:
+    """Leave out hints that Spark cannot read, and note their names in `meta` of their SELECT.
+
+    Args:
+        tree: a query, changed in place.
+        parser: what has read it, from `tokens`.
+        tokens: all tokens of the query.
+
+    Raises:
+        AnalysisError: a hint stands where none is read.
+    """
+    for select in tree.find_all(exp.Select):
+        hint = select.args.get("hint")
+        if hint is None:
+            continue
+        left_out = [each for each in hint.expressions if each.name.upper() not in SPARK_HINTS]
+        if left_out:
+            known = [each for each in hint.expressions if each not in left_out]
+            select.meta[LEFT_OUT_HINTS] = tuple(each.name.upper() for each in left_out)
+            select.set("hint", exp.Hint(expressions=known) if known else None)
+    for before, after in zip(tokens, [*tokens[1:], None], strict=True):
+        if before.token_type == TokenType.HINT:
+            _refuse_options(parser, before)
+        for start, stop in _gap(parser.sql, before, after):
+            if _is_hint(parser.sql, start) and start not in parser.hints_read:
+                _fail(
+                    parser.sql,
+                    start,
+                    stop,
+                    "a hint stands behind SELECT, or behind the name of a table",
+                    f"{_EXAMPLE}, before its alias",
+                )
+
+
+def _refuse_options(parser: SqlWinParser, hint: Token) -> None:
+    """Refuse OPTIONS in a hint behind SELECT, where no table is to have them."""
+    for token in _tokens(parser, hint.start + len("/*+"), hint.end + 1 - len("*/")):
+        if _is_word(token, "OPTIONS"):
+            _fail(parser.sql, token.start, token.end + 1, "OPTIONS are those of a table", _EXAMPLE)
+
+
+def _is_word(token: Token, word: str) -> bool:
+    is_string = token.token_type in (TokenType.STRING, TokenType.RAW_STRING)
+    return not is_string and token.text.upper() == word
+
+
+def _pairs(parser: SqlWinParser, start: int, stop: int) -> tuple[tuple[str, str], ...]:
+    """The options of a hint that reaches from `start` to `stop`."""
+    sql = parser.sql
+    tokens = _tokens(parser, start + len("/*+"), stop - len("*/"))
+    if not tokens or not _is_word(tokens[0], "OPTIONS"):
+        name = tokens[0].text.upper() if tokens else "an empty hint"
+        place = (tokens[0].start, tokens[0].end + 1) if tokens else (start, stop)
+        _fail(sql, *place, f"{name} is no hint of a table: OPTIONS is the only one", _EXAMPLE)
+    try:
+        pairs: tuple[tuple[str, str], ...] = parser.dialect.parser().run(
+            read_options, tokens[1:], sql[: stop - len("*/")]
+        )
+    except SqlSyntaxError as error:
+        raise AnalysisError(
+            error.message, position=error.position, sql=sql, hint=error.hint or _EXAMPLE
+        ) from error
+    return pairs
+
+
+def _tokens(parser: SqlWinParser, start: int, stop: int) -> list[Token]:
+    """The tokens of a part of the text, with their places in the whole."""
+    sql = parser.sql
+    # blanks before it keep the places
+    blanks = "".join(c if c == "\n" else " " for c in sql[:start])
+    try:
+        tokens: list[Token] = parser.dialect.tokenize(blanks + sql[start:stop])
+    except TokenError:
+        _fail(sql, start, stop, "a string is not closed in this hint", _EXAMPLE)
+    return tokens
+
+
+def _gap(sql: str, before: Token, after: Token | None) -> Iterator[tuple[int, int]]:
+    """The comments between two tokens; no second token is the end of the text."""
+    stop = after.start if after else len(sql)
+    # most gaps hold no more than a blank
+    if stop - before.end <= len("/**/"):
+        return iter(())
+    return _comments(sql, before.end + 1, stop)
+
+
+def _comments(sql: str, start: int, stop: int) -> Iterator[tuple[int, int]]:
+    """Where the comments begin and end that stand one after the other from `start` on."""
+    while start < stop:
+        if sql[start].isspace():
+            start += 1
+        elif sql.startswith("--", start):
+            newline = sql.find("\n", start)
+            start = stop if newline < 0 else newline
+        elif sql.startswith("/*", start):
+            end = comment_end(sql, start)
+            yield start, end
+            start = end
+        else:
+            return
+
+
+def _is_hint(sql: str, start: int) -> bool:
+    return sql.startswith("/*+", start)
+
+
+def _fail(sql: str, start: int, stop: int, message: str, hint: str) -> NoReturn:
+    place = Position.at(sql, start, stop - start)
+    raise AnalysisError(message, position=place, sql=sql, hint=hint)

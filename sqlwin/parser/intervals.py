@@ -1,0 +1,164 @@
+"""INTERVAL literals and types, in all the forms of Flink and Spark."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from sqlglot import exp
+from sqlglot.tokenizer_core import Token, TokenType
+
+from planner.sql.nodes import MultiUnitInterval
+
+if TYPE_CHECKING:
+    from sqlwin.parser.parser import SqlWinParser
+
+_SINGULAR_UNITS = frozenset(
+    "YEAR QUARTER MONTH WEEK DAY HOUR MINUTE SECOND MILLISECOND MICROSECOND NANOSECOND".split()
+)
+UNITS = _SINGULAR_UNITS | {f"{unit}S" for unit in _SINGULAR_UNITS}
+
+_STRINGS = (TokenType.STRING, TokenType.RAW_STRING)
+
+
+def parse_interval(parser: SqlWinParser) -> exp.Expr | None:
+    """The INTERVAL literal at the current token, or None if there is none.
+
+    `INTERVAL value unit [value unit ...]`, `INTERVAL value unit TO unit`, `INTERVAL 'text'`; a
+    value is a number or a string, with or without a sign. Units may carry a precision, which says
+    nothing: values are exact.
+    """
+    first = parser._curr
+    if first.token_type != TokenType.INTERVAL or not _is_value(parser):
+        return None  # a column or a function of that name
+    parser._advance()
+    parts: list[exp.Interval] = []
+    while True:
+        part = _parse_part(parser)
+        parts.append(part)
+        unit = part.args.get("unit")
+        if not isinstance(unit, exp.Var) or not _starts_part(parser):
+            break
+    if len(parts) > 1:
+        return parser.span(MultiUnitInterval(expressions=parts), first)
+    return parser.span(parts[0], first)
+
+
+def parse_interval_type(parser: SqlWinParser) -> exp.DataType:
+    """`INTERVAL DAY(3) TO SECOND(6)` as a type."""
+    parser._advance()
+    if parser._curr.text.upper() not in UNITS:
+        return exp.DataType(this=exp.DType.INTERVAL)
+    return exp.DataType(this=exp.Interval(unit=_parse_unit(parser)))
+
+
+def _is_value(parser: SqlWinParser) -> bool:
+    """Whether the token after INTERVAL starts a value, not an operator on a column `interval`."""
+    following = parser._next
+    if following.token_type in (*_STRINGS, TokenType.NUMBER):
+        return True
+    if following.token_type not in (TokenType.DASH, TokenType.PLUS):
+        return False
+    tokens, i = parser._tokens, parser._index + 2
+    if i >= len(tokens) or tokens[i].token_type not in (*_STRINGS, TokenType.NUMBER):
+        return False
+    # `interval - 4` is a difference, `INTERVAL - 4 DAYS` is none
+    return i + 1 < len(tokens) and tokens[i + 1].text.upper() in UNITS
+
+
+def _starts_part(parser: SqlWinParser) -> bool:
+    tokens, i = parser._tokens, parser._index
+    if parser._curr.token_type in (TokenType.DASH, TokenType.PLUS):
+        return False  # an operator: `INTERVAL 1 DAY - 2 ...`
+    return (
+        parser._curr.token_type in (*_STRINGS, TokenType.NUMBER)
+        and i + 1 < len(tokens)
+        and tokens[i + 1].token_type not in _STRINGS
+        and tokens[i + 1].text.upper() in UNITS
+    )
+
+
+def _parse_part(parser: SqlWinParser) -> exp.Interval:
+    first = parser._curr
+    negative = bool(parser._match(TokenType.DASH))
+    if not negative:
+        parser._match(TokenType.PLUS)
+    token = parser._curr
+    parser._advance()
+    value = (
+        parser.string_literal(token)
+        if token.token_type in _STRINGS
+        else parser.number_literal(token)
+    )
+    if negative:
+        value = parser.span(exp.Neg(this=value), first)
+    unit: exp.Expr | None = None
+    is_unit = parser._curr.token_type not in (*_STRINGS, TokenType.IDENTIFIER)
+    if is_unit and parser._curr.text.upper() in UNITS:
+        unit = _parse_unit(parser)
+    elif not isinstance(value, exp.Literal) or not value.is_string:
+        wanted: Token | None = parser._curr or None
+        parser.fail(
+            "an INTERVAL needs a unit after its value",
+            wanted,
+            hint="for example INTERVAL '10' MINUTE",
+        )
+    part = exp.Interval(this=value, unit=unit)
+    parser.span(part, first)
+    return part
+
+
+def _parse_unit(parser: SqlWinParser) -> exp.Expr:
+    unit = _parse_one_unit(parser)
+    if parser._curr.text.upper() == "TO":
+        following = parser._next.text.upper()
+        if following not in UNITS:
+            parser.fail(
+                "an INTERVAL of two units needs the second one after TO",
+                parser._next or None,
+                hint="for example INTERVAL '1:30' HOUR TO MINUTE",
+            )
+        parser._advance()
+        return exp.IntervalSpan(this=unit, expression=_parse_one_unit(parser))
+    return unit
+
+
+def _parse_one_unit(parser: SqlWinParser) -> exp.Var:
+    unit = exp.Var(this=parser._curr.text.upper())
+    parser._advance()
+    if parser._curr.token_type == TokenType.L_PAREN:
+        _parse_precision(parser)
+    return unit
+
+
+def _parse_precision(parser: SqlWinParser) -> None:
+    parser._advance()
+    while True:
+        if parser._curr.token_type != TokenType.NUMBER:
+            parser.fail("expected a number of digits", parser._curr or None)
+        parser._advance()
+        if not parser._match(TokenType.COMMA):
+            break
+    parser._match_r_paren()
+
+
+_SHORT_DURATION = re.compile(r"(\d+)(ms|s|m|h|d|w)(?![\w.])")
+_SHORT_UNITS = {
+    "ms": "MILLISECOND",
+    "s": "SECOND",
+    "m": "MINUTE",
+    "h": "HOUR",
+    "d": "DAY",
+    "w": "WEEK",
+}
+
+
+def parse_short_duration(parser: SqlWinParser) -> exp.Interval | None:
+    """`5s` or `10m`, as Timeplus writes durations; elsewhere `5s` is a number."""
+    found = _SHORT_DURATION.match(parser.sql, parser._curr.start) if parser._curr else None
+    if found is None:
+        return None
+    while parser._curr and parser._curr.start < found.end():
+        parser._advance()
+    value, unit = found.groups()
+    return exp.Interval(this=exp.Literal.string(value), unit=exp.Var(this=_SHORT_UNITS[unit]))

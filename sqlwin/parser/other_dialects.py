@@ -1,0 +1,94 @@
+"""Words of other systems around windows: read where they mean what holds anyway, else explained."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sqlglot import exp
+from sqlglot.tokenizer_core import Token, TokenType
+
+from planner.sql.nodes import BEHIND, Leniency
+
+if TYPE_CHECKING:
+    from sqlwin.parser.parser import SqlWinParser
+
+# EMIT of RisingWave and Timeplus where it asks for what windows do
+_EMITS_WHEN_CLOSED = ("ON WINDOW CLOSE", "AFTER WATERMARK", "AFTER WINDOW CLOSE")
+
+
+def read_emit(parser: SqlWinParser, query: exp.Expr) -> None:
+    """`EMIT ON WINDOW CLOSE` behind a query, which is when windows come out."""
+    first = parser._curr
+    if first.token_type != TokenType.VAR or first.text.upper() != "EMIT":
+        return
+    parser._advance()
+    for words in _EMITS_WHEN_CLOSED:
+        if parser._match_text_seq(*words.split()):
+            last = parser._prev
+            query.meta[BEHIND] = Leniency(
+                "nothing says when rows come out", first.start, last.end, "leave it out"
+            )
+            return
+    parser.fail(
+        "EMIT takes ON WINDOW CLOSE, which is when windows come out anyway",
+        first,
+        hint="for results before that SET 'table.exec.emit.early-fire.enabled' = 'true' and "
+        "'table.exec.emit.early-fire.delay' = '5 s'",
+    )
+
+
+def refuse_ported(parser: SqlWinParser, tokens: list[Token]) -> None:
+    """Refuse what other systems write and what has another spelling here.
+
+    Raises:
+        SqlSyntaxError: with that spelling.
+    """
+    words = [token.text.upper() for token in tokens]
+    for i, token in enumerate(tokens):
+        following = words[i + 1 : i + 3]
+        if token.token_type == TokenType.SELECT and following[:1] == ["STREAM"]:
+            after = words[i + 3 : i + 4]
+            if after == ["("] or [following[-1], *after] == ["*", "FROM"]:
+                parser.fail(
+                    "SELECT STREAM is Calcite's: whether a query streams is a setting here",
+                    tokens[i + 1],
+                    hint="leave STREAM out; SET 'execution.runtime-mode' = 'streaming'",
+                )
+        if words[i : i + 3] == ["SESSION", "WITH", "GAP"]:
+            parser.fail(
+                "SESSION WITH GAP is RisingWave's: sessions are windows here, not frames of OVER",
+                token,
+                tokens[i + 2],
+                hint="read FROM SESSION(TABLE t PARTITION BY k, DESCRIPTOR(ts), INTERVAL '5' "
+                "MINUTE) and aggregate by window_start, window_end",
+            )
+
+
+def refuse_version(parser: SqlWinParser, table: exp.Expr | None, first: int) -> None:
+    """Refuse `FOR SYSTEM_TIME AS OF` a column or the clock, of Flink's temporal joins.
+
+    Args:
+        parser: which has just read the table.
+        table: what it read.
+        first: the number of the table's first token.
+
+    Raises:
+        SqlSyntaxError: the table is asked for as of the time of a row.
+    """
+    version = table.args.get("version") if isinstance(table, exp.Table) else None
+    time = version.args.get("expression") if isinstance(version, exp.Version) else None
+    if time is None or not time.find(exp.Column, exp.Anonymous):
+        return
+    read = parser._tokens[first : parser._index]
+    words = [token.text.upper() for token in read]
+    if "SYSTEM_TIME" not in words:
+        return  # Spark's words; it says itself what it does not take
+    start = words.index("SYSTEM_TIME")
+    behind_alias = [i for i, word in enumerate(words) if word == "AS" and i > start + 1]
+    parser.fail(
+        "a table has no versions by the time of other rows here",
+        read[start - 1],
+        read[behind_alias[0] - 1] if behind_alias else read[-1],
+        hint="leave FOR SYSTEM_TIME AS OF out: a table at rest is joined as it is when the query "
+        "runs, and on a stream as it is with each micro-batch, like Flink's lookup join",
+    )

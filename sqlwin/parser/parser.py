@@ -1,0 +1,439 @@
+"""sqlwin's SQL: Spark's, with window table functions and Flink's types and intervals.
+
+Everything that is not sqlwin's own stays as it was written: functions keep their names, literals
+their text (see `planner.sql.render`), so that Spark gets what the person wrote.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from typing import Any, ClassVar, NoReturn, TypeVar, cast
+
+from sqlglot import exp
+from sqlglot.dialects.spark import Spark
+from sqlglot.errors import ParseError, TokenError
+from sqlglot.parsers.spark import SparkParser
+from sqlglot.tokenizer_core import Token, TokenType
+
+from planner.sql.nodes import TABLE_OPTIONS, WindowFunction
+from planner.sql.render import (
+    IS_NOT,
+    NO_PAREN_FUNCTIONS,
+    RAW,
+    RAW_VALUE,
+    SparkSql,
+    SparkSqlGenerator,
+)
+from runtime.errors import Position, SqlSyntaxError, nearest
+from sqlwin.parser.errors import describe, skip_comments
+from sqlwin.parser.functions import parse_keyword_call
+from sqlwin.parser.hints import read_hints, table_options
+from sqlwin.parser.intervals import parse_interval, parse_interval_type
+from sqlwin.parser.other_dialects import read_emit, refuse_ported, refuse_version
+from sqlwin.parser.signatures import SIGNATURES, misspelt_window_call
+from sqlwin.parser.strings import string_value
+from sqlwin.parser.types import BARE_TYPES, as_spark_type, parse_bare_type, parse_row_type
+from sqlwin.parser.window_functions import is_window_function, parse_window_function
+
+T = TypeVar("T")
+
+# Functions whose first argument may be a unit of time, which is no column
+_FUNCTIONS_OF_UNITS = frozenset(
+    "timestampadd timestampdiff dateadd date_add datediff date_diff".split()
+)
+_UNITS = frozenset(
+    "YEAR QUARTER MONTH WEEK DAY DAYOFYEAR HOUR MINUTE SECOND MILLISECOND MICROSECOND".split()
+)
+
+# `DATE '2024-01-31'`, `X '1F'`
+_TYPED_LITERALS = frozenset({"X", "DATE", "TIMESTAMP", "TIMESTAMP_NTZ", "TIMESTAMP_LTZ", "TIME"})
+
+
+class SqlWinParser(SparkParser):
+    """Reads sqlwin's SQL."""
+
+    # Every function but those with a grammar of their own is taken as it stands.
+    FUNCTIONS: ClassVar[dict[str, Callable[..., Any]]] = {}
+    FUNCTION_PARSERS: ClassVar[dict[str, Callable[..., Any]]] = {
+        name: SparkParser.FUNCTION_PARSERS[name] for name in ("CAST", "TRY_CAST")
+    }
+    NO_PAREN_FUNCTION_PARSERS: ClassVar[dict[str, Callable[..., Any]]] = {
+        "CASE": SparkParser.NO_PAREN_FUNCTION_PARSERS["CASE"]
+    }
+    ARRAY_CONSTRUCTORS: ClassVar[dict[str, type[exp.Func]]] = {}
+
+    # `GROUP BY SESSION(ts, ...)`
+    FUNC_TOKENS: ClassVar[Any] = {*SparkParser.FUNC_TOKENS, TokenType.SESSION}
+
+    STRICT_CAST: ClassVar[bool] = True
+    ADD_JOIN_ON_TRUE: ClassVar[bool] = False
+    JOINS_HAVE_EQUAL_PRECEDENCE: ClassVar[bool] = False  # would turn commas into CROSS JOIN
+
+    STRING_PARSERS = {
+        **SparkParser.STRING_PARSERS,
+        TokenType.STRING: lambda self, token: self.string_literal(token),
+        TokenType.RAW_STRING: lambda self, token: self.string_literal(token),
+    }
+    NUMERIC_PARSERS = {
+        **SparkParser.NUMERIC_PARSERS,
+        TokenType.NUMBER: lambda self, token: self.number_literal(token),
+    }
+    PRIMARY_PARSERS = {**SparkParser.PRIMARY_PARSERS, **STRING_PARSERS, **NUMERIC_PARSERS}
+
+    # What joins and other clauses may follow in `(... JOIN ...)`
+    MODIFIABLES: ClassVar[Any] = (*SparkParser.MODIFIABLES, WindowFunction)
+
+    failed_at: Token | None = None
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        # where hints begin that were read behind names of tables
+        self.hints_read: set[int] = set()
+
+    # -- running -------------------------------------------------------------------------------
+
+    def run(self, method: Callable[[SqlWinParser], T], tokens: list[Token], sql: str) -> T:
+        """What `method` reads from `tokens`, which must be used up; they stand in `sql`.
+
+        Raises:
+            SqlSyntaxError: the tokens do not read; with the position in `sql`.
+        """
+        results: list[T] = []
+
+        def read(parser: Any) -> None:
+            refuse_ported(self, tokens)
+            results.append(method(self))
+
+        try:
+            self._parse(read, tokens, sql)
+        except ParseError as error:
+            raise self.syntax_error(error) from error
+        except RecursionError as error:
+            raise SqlSyntaxError("the statement is nested too deeply", sql=sql) from error
+        return results[0]
+
+    def raise_error(self, message: str, token: Token | None = None) -> None:
+        """As in sqlglot; remembers where."""
+        self.failed_at = token or self._curr or None
+        if token is None:
+            super().raise_error(message)
+        else:
+            super().raise_error(message, token)
+
+    def syntax_error(self, error: ParseError) -> SqlSyntaxError:
+        """One of sqlglot's errors as a line of ours."""
+        token = self.failed_at
+        return SqlSyntaxError(
+            describe(error, self.sql, token), position=self.place(token, token), sql=self.sql
+        )
+
+    def fail(
+        self, message: str, first: Token | None, last: Token | None = None, hint: str | None = None
+    ) -> NoReturn:
+        """Raise an error about the tokens from `first` to `last`; None is the end of the text."""
+        position = self.place(first or None, last or first or None)
+        raise SqlSyntaxError(message, position=position, sql=self.sql, hint=hint)
+
+    def place(self, first: Token | None, last: Token | None) -> Position:
+        """Where the tokens from `first` to `last` stand."""
+        if not first or not last:
+            return Position.at(self.sql, len(self.sql.rstrip()))
+        return Position.at(self.sql, first.start, last.end - first.start + 1)
+
+    def is_at(self, *token_types: TokenType) -> bool:
+        """Whether the current token is of one of these types."""
+        return self._curr.token_type in token_types
+
+    def span(self, node: exp.Expr, first: Token) -> exp.Expr:
+        """Note in `meta` that `node` reaches from `first` to the token just read."""
+        last = self._prev
+        node.meta.update(line=last.line, col=last.col, start=first.start, end=last.end)
+        return node
+
+    # -- literals ------------------------------------------------------------------------------
+
+    def string_literal(self, first: Token) -> exp.Expr:
+        """A string; adjacent ones are one string, as in Spark."""
+        value = string_value(self.sql[first.start : first.end + 1])
+        while self._curr.token_type in (TokenType.STRING, TokenType.RAW_STRING):
+            self._advance()
+            value += string_value(self.sql[self._prev.start : self._prev.end + 1])
+        literal = exp.Literal(this=value, is_string=True)
+        self.span(literal, first)
+        raw = self.sql[first.start : self._prev.end + 1]
+        # Between adjacent strings there may be a comment, which would not survive on one line.
+        if self._prev is first:
+            literal.meta.update({RAW: raw, RAW_VALUE: value})
+        return literal
+
+    def number_literal(self, token: Token) -> exp.Expr:
+        """A number. The tokenizer splits `10L` into `10 :: L`, all three at one place."""
+        literal = exp.Literal(this=token.text, is_string=False)
+        self.span(literal, token)
+        raw = self.sql[token.start : token.end + 1]
+        if self._curr.token_type == TokenType.DCOLON and self._curr.start == token.start:
+            literal.meta["suffixed"] = raw
+        else:
+            literal.meta.update({RAW: raw, RAW_VALUE: token.text})
+        return literal
+
+    def build_cast(self, strict: bool, **kwargs: Any) -> exp.Expr:
+        """A cast; of a number with a suffix, it keeps the number's text."""
+        literal = kwargs.get("this")
+        raw = literal.meta.get("suffixed") if isinstance(literal, exp.Literal) else None
+        result: exp.Expr = super().build_cast(strict, **kwargs)
+        if raw is not None and isinstance(literal, exp.Literal):
+            for key in ("line", "col", "start", "end"):
+                result.meta[key] = literal.meta[key]
+            result.meta[RAW] = raw
+        return result
+
+    def _parse_type(
+        self, parse_interval: bool = True, fallback_to_identifier: bool = False
+    ) -> exp.Expr | None:
+        if (
+            not fallback_to_identifier
+            and self._next.token_type in (TokenType.STRING, TokenType.RAW_STRING)
+            and self._curr.token_type not in (TokenType.STRING, TokenType.IDENTIFIER)
+            and self._curr.text.upper() in _TYPED_LITERALS
+        ):
+            return self._parse_column_ops(self._typed_literal())
+        return super()._parse_type(parse_interval, fallback_to_identifier)
+
+    def _typed_literal(self) -> exp.Expr:
+        first = self._curr
+        name = first.text.upper()
+        self._advance(2)
+        literal = self.string_literal(self._prev)
+        kind = "BINARY" if name == "X" else name
+        node = exp.Cast(this=literal, to=exp.DataType.build(kind, dialect=SparkSql))
+        node.meta[RAW] = f"{name} {literal.meta.get(RAW) or literal.sql(dialect=SparkSql)}"
+        return self.span(node, first)
+
+    def _parse_interval(
+        self, require_interval: bool = True, parse_function_unit: bool = True
+    ) -> Any:
+        return parse_interval(self)
+
+    # -- types ---------------------------------------------------------------------------------
+
+    def _parse_types(
+        self,
+        check_func: bool = False,
+        schema: bool = False,
+        allow_identifiers: bool = True,
+        with_collation: bool = False,
+    ) -> exp.Expr | None:
+        first = self._curr
+        kind: exp.Expr | None
+        if not check_func and first.token_type == TokenType.INTERVAL:
+            kind = parse_interval_type(self)
+        elif not check_func and first.text.upper() == "ROW":
+            kind = parse_row_type(self)
+        elif not check_func and first.text.upper() in BARE_TYPES:
+            kind = parse_bare_type(self)
+        else:
+            kind = super()._parse_types(
+                check_func=check_func,
+                schema=schema,
+                allow_identifiers=allow_identifiers,
+                with_collation=with_collation,
+            )
+        return as_spark_type(self, kind, first) if isinstance(kind, exp.DataType) else kind
+
+    # -- functions and tables ------------------------------------------------------------------
+
+    def _parse_function_call(
+        self,
+        functions: dict[str, Callable[..., Any]] | None = None,
+        anonymous: bool = False,
+        optional_parens: bool = True,
+        any_token: bool = False,
+    ) -> exp.Expr | None:
+        first = self._curr
+        if not anonymous and (keyword_call := parse_keyword_call(self)) is not None:
+            return keyword_call
+        call: exp.Expr | None = super()._parse_function_call(
+            functions=functions,
+            anonymous=anonymous,
+            optional_parens=optional_parens,
+            any_token=any_token,
+        )
+        if isinstance(call, exp.Anonymous) and call.name.lower() in _FUNCTIONS_OF_UNITS:
+            unit = call.expressions[0] if call.expressions else None
+            if (
+                isinstance(unit, exp.Column)
+                and not unit.table
+                and not unit.this.quoted
+                and unit.name.upper() in _UNITS
+                and len(call.expressions) == 3  # the form with two arguments takes columns alone
+            ):
+                unit.replace(exp.Var(this=unit.name))
+        elif isinstance(call, NO_PAREN_FUNCTIONS) and self._prev is first:
+            self.span(call, first)
+            call.meta[RAW] = first.text
+        return call
+
+    def _parse_is(self, this: exp.Expr | None) -> exp.Expr | None:
+        predicate: exp.Expr | None = super()._parse_is(this)
+        if isinstance(predicate, exp.Not):
+            predicate.meta[IS_NOT] = True
+        return predicate
+
+    def _parse_hint(self) -> exp.Hint | None:
+        hint: exp.Hint | None = super()._parse_hint()
+        while hint is not None and (another := super()._parse_hint()) is not None:
+            hint.set("expressions", hint.expressions + another.expressions)
+        return hint
+
+    def _parse_table_parts(
+        self,
+        schema: bool = False,
+        is_db_reference: bool = False,
+        wildcard: bool = False,
+        fast: bool = False,
+    ) -> Any:
+        table = super()._parse_table_parts(schema, is_db_reference, wildcard, fast)
+        if isinstance(table, exp.Table) and (options := table_options(self)) is not None:
+            table.meta[TABLE_OPTIONS] = options
+            table.pop_comments()
+        return table
+
+    def _is_table_query(self) -> bool:
+        return self._curr.token_type == TokenType.TABLE and (
+            self._next.token_type == TokenType.IDENTIFIER
+            or self._next.token_type in self.ID_VAR_TOKENS
+        )
+
+    def _parse_value(self, values: bool = True) -> exp.Tuple | None:
+        if self._curr.token_type == TokenType.L_PAREN:
+            return super()._parse_value(values)
+        # `VALUES 1, 2 AS t(x)`: the alias is the table's, not the last value's
+        value = self._parse_disjunction()
+        return None if value is None else exp.Tuple(expressions=[value])
+
+    def _parse_derived_table_values(self, allow_value_synonym: bool = False) -> Any:
+        is_derived = self._match_pair(TokenType.L_PAREN, TokenType.VALUES)
+        if not is_derived and not self._match(TokenType.VALUES):
+            return None
+        values = exp.Values(expressions=self._parse_csv(self._parse_value))
+        values.set("alias", self._parse_table_alias())
+        if not is_derived:
+            return values
+        self._match_r_paren()
+        outer = self._parse_table_alias()
+        if outer and values.args.get("alias"):
+            select = exp.Select(expressions=[exp.Star()], from_=exp.From(this=values))
+            return exp.Subquery(this=select, alias=outer)
+        if outer:
+            values.set("alias", outer)
+        return values
+
+    def _parse_table(
+        self,
+        schema: bool = False,
+        joins: bool = False,
+        alias_tokens: Collection[TokenType] | None = None,
+        parse_bracket: bool = False,
+        is_db_reference: bool = False,
+        parse_partition: bool = False,
+        consume_pipe: bool = False,
+    ) -> exp.Expr | None:
+        if not schema and not is_db_reference and is_window_function(self):
+            try:
+                return parse_window_function(self, joins=joins, alias_tokens=alias_tokens)
+            except ParseError as error:
+                # Not left to sqlglot, which would try to read it as something else and then
+                # complain about another place.
+                raise self.syntax_error(error) from error
+        misspelt = misspelt_window_call(self._tokens, self._index)
+        if misspelt is not None and not schema:
+            close = nearest(misspelt.text.upper(), SIGNATURES)
+            self.fail(
+                f"there is no window function {misspelt.text}",
+                misspelt,
+                hint=f"did you mean {close}?" if close else f"there are {', '.join(SIGNATURES)}",
+            )
+        first = self._index
+        table: exp.Expr | None = super()._parse_table(
+            schema=schema,
+            joins=joins,
+            alias_tokens=alias_tokens,
+            parse_bracket=parse_bracket,
+            is_db_reference=is_db_reference,
+            parse_partition=parse_partition,
+            consume_pipe=consume_pipe,
+        )
+        refuse_version(self, table, first)
+        return table
+
+
+class SqlWin(SparkSql):
+    """The dialect: `sqlglot.parse_one(text, dialect=SqlWin)`, `tree.sql(dialect=SqlWin)`."""
+
+    class Tokenizer(Spark.Tokenizer):
+        """Spark 4's tokens. No statement is taken whole: sqlwin reads them all itself."""
+
+        STRING_ESCAPES: ClassVar[list[str]] = ["\\", "'", '"']
+        COMMANDS: ClassVar[set[TokenType]] = set()
+        KEYWORDS: ClassVar[dict[str, TokenType]] = {
+            **Spark.Tokenizer.KEYWORDS,
+            "STREAM": TokenType.STREAM,
+        }
+        TOKENS_PRECEDING_HINT: ClassVar[set[TokenType]] = {TokenType.SELECT, TokenType.HINT}
+
+    Parser = SqlWinParser
+    Generator = SparkSqlGenerator
+
+
+def tokenize(sql: str) -> list[Token]:
+    """The tokens of `sql`, comments left out.
+
+    Raises:
+        SqlSyntaxError: a string, a quoted name or a comment is not closed.
+    """
+    tokenizer = SqlWin().tokenizer()
+    try:
+        tokens: list[Token] = tokenizer.tokenize(sql)
+    except TokenError as error:
+        # The tokens read so far end before the one that does not.
+        read = tokenizer.tokens
+        start = skip_comments(sql, read[-1].end + 1 if read else 0)
+        what = "quoted name" if sql.startswith("`", start) else "string"
+        raise SqlSyntaxError(
+            f"a {what} is opened here and not closed",
+            position=Position.at(sql, start),
+            sql=sql,
+        ) from error
+    skip_comments(sql, tokens[-1].end + 1 if tokens else 0)
+    return tokens
+
+
+def parser_of() -> SqlWinParser:
+    """A parser that has read nothing yet."""
+    return cast(SqlWinParser, SqlWin().parser())
+
+
+def parse_query(sql: str) -> exp.Expr:
+    """The tree of one query; other statements are read by `sqlwin.statements.parse`.
+
+    Raises:
+        SqlSyntaxError: the text is no SQL; with position.
+    """
+    return parser_of().run(read_query, tokenize(sql), sql)
+
+
+def read_query(parser: SqlWinParser) -> exp.Expr:
+    """The query that starts at the parser's current token."""
+    first = parser._index
+    tree = parser._parse_statement()
+    if tree is None:
+        parser.fail("expected a query", parser._curr)
+    read_emit(parser, tree)
+    read_hints(tree, parser, parser._tokens[first : parser._index])
+    return tree
+
+
+def to_spark(node: exp.Expr) -> str:
+    """Spark SQL text of a tree, comments left out."""
+    return node.sql(dialect=SqlWin, comments=False)

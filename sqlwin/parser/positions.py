@@ -1,0 +1,54 @@
+"""Places in the text a person wrote, for errors about text that was generated from it."""
+
+from __future__ import annotations
+
+from sqlglot.errors import TokenError
+
+from runtime.errors import AnalysisError, Position, SqlwinError
+from sqlwin.parser.parser import SqlWin
+
+
+def locate(fragment: str, sql: str) -> Position | None:
+    """Where `sql` holds the tokens of `fragment`, in any spacing, case and quoting of names."""
+    try:
+        wanted = [token.text.lower() for token in SqlWin().tokenize(fragment)]
+        tokens = SqlWin().tokenize(sql)
+    except TokenError:
+        return None
+    if not wanted:
+        return None
+    texts = [token.text.lower() for token in tokens]
+    for first in range(len(texts) - len(wanted) + 1):
+        if texts[first : first + len(wanted)] == wanted:
+            start, end = tokens[first].start, tokens[first + len(wanted) - 1].end
+            return Position.at(sql, start, end - start + 1)
+    return None
+
+
+def relocate(error: SqlwinError, sql: str) -> SqlwinError:
+    """An error about generated text, as an error about `sql`, the text behind it."""
+    generated, place = error.sql, error.position
+    if generated == sql:
+        return error
+    error.sql, error.position = sql, None
+    if generated is None or place is None or not isinstance(error, AnalysisError):
+        return error
+    fragment = generated[place.offset : place.offset + place.length]
+    error.position = locate(fragment, sql)
+    return error
+
+
+def point_at(error: SqlwinError, sql: str) -> None:
+    """Give an error without a place the place of what its message names in quotes.
+
+    Messages quote names as `name` and options as 'option'. Of several options the last one is at
+    fault, and those before it say where.
+    """
+    options = error.message.split("'")[1::2]
+    if "option" in error.message:
+        options.reverse()
+    for name in [*options, *error.message.split("`")[1::2]]:
+        place = locate(f"'{name}'", sql) if name in options else locate(name, sql)
+        if place is not None:
+            error.position, error.sql = place, sql
+            return

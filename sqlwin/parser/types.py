@@ -1,0 +1,219 @@
+"""Flink's type names as Spark's types."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NoReturn
+
+from sqlglot import exp
+from sqlglot.tokenizer_core import Token, TokenType
+
+from planner.sql.render import SparkSql
+
+if TYPE_CHECKING:
+    from sqlwin.parser.parser import SqlWinParser
+
+# Spark's timestamps count microseconds.
+_MAX_TIMESTAMP_DIGITS = 6
+_MAX_DECIMAL_DIGITS = 38
+
+_TIMESTAMPS = (
+    exp.DType.TIMESTAMP,
+    exp.DType.TIMESTAMPTZ,
+    exp.DType.TIMESTAMPNTZ,
+    exp.DType.TIMESTAMPLTZ,
+)
+_TEXTS = (exp.DType.CHAR, exp.DType.NCHAR, exp.DType.VARCHAR, exp.DType.NVARCHAR)
+_BYTES = (exp.DType.BINARY, exp.DType.VARBINARY)
+
+_IS_LOCAL = "local_time_zone"
+
+# The types that CREATE TABLE takes
+_COLUMN_TYPES = frozenset(
+    {
+        exp.DType.ARRAY,
+        exp.DType.BIGINT,
+        exp.DType.BINARY,
+        exp.DType.BOOLEAN,
+        exp.DType.DATE,
+        exp.DType.DECIMAL,
+        exp.DType.DOUBLE,
+        exp.DType.FLOAT,
+        exp.DType.INT,
+        exp.DType.INTERVAL,
+        exp.DType.MAP,
+        exp.DType.SMALLINT,
+        exp.DType.STRUCT,
+        exp.DType.TEXT,
+        exp.DType.TIMESTAMPNTZ,
+        exp.DType.TIMESTAMPTZ,
+        exp.DType.TINYINT,
+        exp.DType.VARIANT,
+    }
+)
+
+
+# Types that have no token of their own, so that columns may be called so
+BARE_TYPES = {"BYTES": exp.DType.BINARY, "VOID": exp.DType.NULL}
+
+
+def parse_bare_type(parser: SqlWinParser) -> exp.DataType:
+    """BYTES, VOID."""
+    kind = exp.DataType(this=BARE_TYPES[parser._curr.text.upper()])
+    parser._advance()
+    return kind
+
+
+def parse_row_type(parser: SqlWinParser) -> exp.DataType:
+    """`ROW<a INT, b STRING>` or `ROW(a INT)`: a STRUCT."""
+    parser._advance()
+    if parser._match(TokenType.L_PAREN):
+        closing = TokenType.R_PAREN
+    elif parser._match(TokenType.LT):
+        closing = TokenType.GT
+    else:
+        parser.fail(
+            "a ROW type needs its fields", parser._curr or None, hint="ROW<a INT, b STRING>"
+        )
+    fields = parser._parse_csv(lambda: _parse_field(parser))
+    if not parser._match(closing):
+        wanted = ")" if closing == TokenType.R_PAREN else ">"
+        parser.raise_error(f"Expecting {wanted}")
+    return exp.DataType(this=exp.DType.STRUCT, expressions=fields, nested=True)
+
+
+def _parse_field(parser: SqlWinParser) -> exp.ColumnDef:
+    name = parser._parse_id_var()
+    parser._match(TokenType.COLON)
+    first = parser._curr
+    kind = parser._parse_types(schema=True)
+    if name is None or kind is None:
+        parser.fail("a field of a ROW needs a name and a type", first or None)
+    constraints: list[exp.Expr] = []
+    if parser._match_text_seq("NOT", "NULL"):
+        constraints.append(exp.ColumnConstraint(kind=exp.NotNullColumnConstraint()))
+    else:
+        parser._match_text_seq("NULL")
+    parser._match(TokenType.COMMENT)
+    if parser._curr.token_type == TokenType.STRING:  # Flink writes a field's comment bare
+        parser._advance()
+        text = parser.string_literal(parser._prev)
+        constraints.append(exp.ColumnConstraint(kind=exp.CommentColumnConstraint(this=text)))
+    return exp.ColumnDef(this=name, kind=kind, constraints=constraints)
+
+
+def as_spark_type(parser: SqlWinParser, kind: exp.DataType, first: Token) -> exp.DataType:
+    """A type that was just read, its first token being `first`, as Spark's.
+
+    `TIMESTAMP(p)` is Flink's, a time without zone, `TIMESTAMP` alone Spark's. Spark's timestamps
+    have no precision; all of them hold microseconds.
+    """
+    if kind.this in _TIMESTAMPS:
+        return _timestamp(parser, kind, first)
+    if kind.this == exp.DType.TIMETZ:
+        _refuse(parser, first, "a time with a time zone is not supported", "use TIMESTAMP_LTZ(3)")
+    return kind
+
+
+def _timestamp(parser: SqlWinParser, kind: exp.DataType, first: Token) -> exp.DataType:
+    zone = _zone_phrase(parser, first)
+    if zone == "WITH TIME ZONE":
+        _refuse(
+            parser,
+            first,
+            "TIMESTAMP WITH TIME ZONE is not supported: no value here carries a zone of its own",
+            "TIMESTAMP_LTZ(3) is an instant, TIMESTAMP(3) a wall clock",
+        )
+    if kind.expressions:
+        digits = kind.expressions[0].name
+        if not digits.isdigit() or int(digits) > _MAX_TIMESTAMP_DIGITS:
+            _refuse(
+                parser,
+                first,
+                f"{first.text.upper()}({digits}) is too fine: timestamps hold microseconds",
+                f"give a precision from 0 to {_MAX_TIMESTAMP_DIGITS}",
+            )
+    is_local = kind.this == exp.DType.TIMESTAMPLTZ or zone == "WITH LOCAL TIME ZONE"
+    if is_local:
+        bare = not zone and not kind.expressions
+        local = exp.DataType(this=exp.DType.TIMESTAMPLTZ if bare else exp.DType.TIMESTAMPTZ)
+        local.meta[_IS_LOCAL] = True  # for CREATE TABLE, where a bare TIMESTAMP has no zone
+        return local
+    if kind.this == exp.DType.TIMESTAMPNTZ or kind.expressions or zone:
+        return exp.DataType(this=exp.DType.TIMESTAMPNTZ)
+    return kind
+
+
+def _zone_phrase(parser: SqlWinParser, first: Token) -> str:
+    """`WITH LOCAL TIME ZONE` and its like, if the type that was just read ends so."""
+    words: list[str] = []
+    for token in reversed(parser._tokens[: parser._index]):
+        if token is first:
+            break
+        words.insert(0, token.text.upper())
+        if words[0] in ("WITH", "WITHOUT"):
+            return " ".join(words)
+        if words[0] not in ("ZONE", "TIME", "LOCAL"):
+            break
+    return ""
+
+
+def column_type(parser: SqlWinParser, kind: exp.DataType, first: Token) -> str:
+    """The Spark DDL text of the type of a column in CREATE TABLE ... WITH.
+
+    A bare TIMESTAMP is Flink's there: a time without zone. VARCHAR(n) and CHAR(n) are STRING, as
+    everywhere in Spark that values are read: nothing is cut or padded.
+
+    Raises:
+        SqlSyntaxError: Spark has no such type, or not with this precision.
+    """
+    kind = kind.copy()
+    for part in list(kind.find_all(exp.DataType)):
+        _check_column_type(parser, part, first)
+    return kind.sql(dialect=SparkSql)
+
+
+def _check_column_type(parser: SqlWinParser, kind: exp.DataType, first: Token) -> None:
+    name = kind.this
+    if name in (exp.DType.TIMESTAMP, exp.DType.TIMESTAMPTZ) and not kind.meta.get(_IS_LOCAL):
+        name = exp.DType.TIMESTAMPNTZ
+    elif kind.meta.get(_IS_LOCAL):
+        name = exp.DType.TIMESTAMPTZ
+    elif name in _TEXTS or name in _BYTES:
+        name = exp.DType.TEXT if name in _TEXTS else exp.DType.BINARY
+        kind.set("expressions", None)
+    kind.set("this", name)
+    if name == exp.DType.TIME:
+        _refuse(parser, first, "the type TIME is not supported", "keep the time in a TIMESTAMP(3)")
+    if isinstance(name, exp.DType) and name not in _COLUMN_TYPES:
+        _refuse(
+            parser,
+            first,
+            f"unknown type {first.text.upper()}",
+            "the types are STRING, BOOLEAN, BYTES, TINYINT, SMALLINT, INT, BIGINT, FLOAT, DOUBLE, "
+            "DECIMAL(p, s), DATE, TIMESTAMP(p), TIMESTAMP_LTZ(p), ARRAY<t>, MAP<k, v>, ROW<a t>",
+        )
+    if name == exp.DType.DECIMAL:
+        _check_decimal(parser, kind, first)
+
+
+def _check_decimal(parser: SqlWinParser, kind: exp.DataType, first: Token) -> None:
+    digits = [part.name for part in kind.expressions]
+    if not digits:
+        return
+    precision, scale = digits[0], digits[1] if len(digits) > 1 else "0"
+    if (
+        len(digits) > 2
+        or not (precision.isdigit() and scale.isdigit())
+        or not 1 <= int(precision) <= _MAX_DECIMAL_DIGITS
+        or int(scale) > int(precision)
+    ):
+        _refuse(
+            parser,
+            first,
+            f"DECIMAL({', '.join(digits)}) is no type",
+            f"DECIMAL(p, s) has 1 to {_MAX_DECIMAL_DIGITS} digits, s of them after the point",
+        )
+
+
+def _refuse(parser: SqlWinParser, first: Token, message: str, hint: str) -> NoReturn:
+    parser.fail(message, first, parser._prev, hint)

@@ -1,0 +1,1 @@
+"""Completion: what can stand at the cursor."""

@@ -1,0 +1,75 @@
+"""Which function's arguments are being typed, and which of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sqlwin.repl.completion.tokens import (
+    Typed,
+    level_from,
+    open_brackets,
+    statement_at,
+    typed_tokens,
+)
+from sqlwin.repl.completion.words import WINDOW_FUNCTIONS
+
+
+@dataclass(frozen=True)
+class Call:
+    """A call that is open at the cursor.
+
+    Attributes:
+        name: the function, in upper case.
+        parameters: as help shows them.
+        argument: the index of the one at the cursor; None past the last one.
+    """
+
+    name: str
+    parameters: tuple[str, ...]
+    argument: int | None
+
+
+def call_at(before: str) -> Call | None:
+    """The call of a window function, or of an aggregate, at the end of the text before the cursor.
+
+    Example:
+        >>> call = call_at("SELECT * FROM HOP(TABLE bids, DESCRIPTOR(ts), ")
+        >>> call.name, call.parameters[call.argument]
+        ('HOP', 'slide')
+    """
+    tokens = statement_at(typed_tokens(before))
+    for bracket in reversed(open_brackets(tokens)):
+        name = tokens[bracket - 1].word if bracket else ""
+        parameters = parameters_of(name)
+        if parameters:
+            return Call(name, parameters, argument_index(tokens, bracket, parameters))
+        if name != "DESCRIPTOR":
+            return None
+    return None
+
+
+def parameters_of(name: str) -> tuple[str, ...]:
+    """What a function takes, as help shows it; nothing if it is not known."""
+    if name in WINDOW_FUNCTIONS:
+        from sqlwin.parser.signatures import SIGNATURES
+
+        signature = SIGNATURES[name]
+        data = "TABLE data [PARTITION BY keys]" if name == "SESSION" else "TABLE data"
+        optional = tuple(f"[{parameter}]" for parameter in signature.optional)
+        return (data, "DESCRIPTOR(timecol)", *signature.required[2:], *optional)
+    return ()
+
+
+def argument_index(tokens: list[Typed], bracket: int, parameters: tuple[str, ...]) -> int | None:
+    """Which argument stands at the end, by position or by its name; None if there is no such."""
+    level = level_from(tokens, bracket + 1)
+    index = sum(token.word == "," for token in level)
+    last = level[max((i + 1 for i, t in enumerate(level) if t.word == ","), default=0) :]
+    if len(last) >= 2 and last[1].word == "=>":
+        named = last[0].word
+        for i, parameter in enumerate(parameters):
+            if parameter.strip("[]").upper().split("(")[0] == named or (
+                (named, i) in (("DATA", 0), ("TIMECOL", 1))
+            ):
+                return i
+    return index if index < len(parameters) else None

@@ -1,0 +1,280 @@
+"""What can stand at the cursor: a pure function of the text, without names or files."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum
+
+from sqlwin.repl.completion.call_help import argument_index, parameters_of
+from sqlwin.repl.completion.scope import RELATION_STARTS, Derived, dotted, scope_at
+from sqlwin.repl.completion.tokens import (
+    Typed,
+    in_comment,
+    level_from,
+    open_brackets,
+    statement_at,
+    typed_tokens,
+)
+from sqlwin.repl.completion.words import SHOWN, WINDOW_FUNCTIONS
+
+
+class Kind(Enum):
+    """What is wanted."""
+
+    NOTHING = "nothing"
+    STATEMENT = "the beginning of a statement"
+    COMMAND = "a backslash command"
+    COMMAND_ARGUMENT = "the argument of a backslash command"
+    RELATION = "a table, or a window function"
+    TABLE = "a table"
+    WINDOW_FUNCTION = "a window function"
+    TIME_COLUMN = "a time column"
+    DESCRIPTOR = "DESCRIPTOR(time column)"
+    DURATION = "an interval"
+    COLUMN = "a column of a table that is named"
+    EXPRESSION = "an expression"
+    AFTER_RELATION = "what follows a table"
+    SETTING = "the name of a setting"
+    SETTING_VALUE = "the value of a setting"
+    OPTION = "the name of an option of a table"
+    OPTION_VALUE = "the value of an option of a table"
+    PATH = "a file"
+    TYPE = "a type"
+    WORDS = "one of some words"
+
+
+@dataclass(frozen=True)
+class Context:
+    """What is wanted, and what is known for it.
+
+    Attributes:
+        kind: what.
+        prefix: what of it is typed already.
+        quote: the quote that is open before the prefix, if one is.
+        tables: what the query around the cursor reads: alias (or name) and name.
+        windowed: whether that query reads through a window function.
+        subject: the table, setting, option, command or parameter that it is about.
+        options: the options of the table that are typed already.
+        words: what may stand here, for WORDS.
+        ctes: the WITH queries that can be named.
+        derived: the WITH queries and subqueries among the tables, with their columns.
+    """
+
+    kind: Kind
+    prefix: str = ""
+    quote: str = ""
+    tables: tuple[tuple[str, str], ...] = ()
+    windowed: bool = False
+    subject: str = ""
+    options: tuple[tuple[str, str], ...] = ()
+    words: tuple[str, ...] = ()
+    ctes: tuple[str, ...] = field(default=())
+    derived: tuple[Derived, ...] = ()
+
+
+_TABLE_STARTS = ("INTO", "DESCRIBE", "DESC", "OVERWRITE", "UPDATE", "TRUNCATE", "CACHE")
+_CLAUSES = (
+    "SELECT", "FROM", "WHERE", "BY", "HAVING", "ON", "LIMIT", "JOIN", "QUALIFY", "VALUES", "USING",
+)  # fmt: skip
+_DETAILS = ("SELECT", "ANALYZE", "PLAN FOR", "EXTENDED", "FORMATTED", "COST", "INSERT INTO", "WITH")
+
+
+def context_at(before: str, after: str = "") -> Context:
+    r"""What can stand between `before` and `after`.
+
+    Example:
+        >>> context_at("SELECT * FROM bi").kind
+        <Kind.RELATION: 'a table, or a window function'>
+        >>> context_at(r"\d bi")
+        Context(kind=<Kind.COMMAND_ARGUMENT: ...>, prefix='bi', ..., subject='\\d', ...)
+    """
+    stripped = before.lstrip()
+    if stripped.startswith("\\"):
+        name, blank, argument = stripped.partition(" ")
+        if not blank:
+            return Context(Kind.COMMAND, name)
+        return Context(Kind.COMMAND_ARGUMENT, argument.lstrip(), subject=name)
+    if in_comment(before):
+        return Context(Kind.NOTHING)
+    every = typed_tokens(before)
+    tokens = statement_at(every)
+    following: list[Typed] = []
+    for token in typed_tokens(after):
+        if token.word == ";":
+            break
+        following.append(token)
+    prefix, quote = "", ""
+    last = tokens[-1] if tokens else None
+    if last is not None and last.kind == "open":
+        prefix, quote, tokens = last.value, last.text[0], tokens[:-1]
+    elif last is not None and last.kind in ("name", "number") and last.end == len(before):
+        prefix, tokens = last.text, tokens[:-1]
+    scope = scope_at(tokens, following)
+    found = _decide(tokens, quote)
+    return Context(
+        found.kind,
+        prefix,
+        quote,
+        scope.tables,
+        scope.windowed,
+        found.subject,
+        found.options,
+        found.words,
+        _ctes(tokens),
+        scope.derived,
+    )
+
+
+def _decide(tokens: list[Typed], quote: str) -> Context:
+    """The kind and its subject; everything else is filled in by the caller."""
+    if not tokens:
+        return Context(Kind.NOTHING if quote in "'\"" and quote else Kind.STATEMENT)
+    first = tokens[0].word
+    if first in ("SET", "RESET") and not (len(tokens) > 1 and tokens[1].word == "TIME"):
+        return _setting(tokens)
+    brackets = open_brackets(tokens)
+    if brackets:
+        found = _in_bracket(tokens, brackets[-1])
+        if found is not None:
+            return found
+    if quote in ("'", '"') and quote:
+        return Context(Kind.NOTHING)
+    if len(tokens) >= 2 and tokens[-1].word == "." and tokens[-2].kind == "name":
+        return Context(Kind.COLUMN, subject=tokens[-2].value)
+    if first == "SHOW" and not brackets:
+        if [t.word for t in tokens[1:]] in (["CREATE", "TABLE"], ["CREATE", "VIEW"]):
+            return Context(Kind.TABLE)
+        return _words(tokens, 1, SHOWN)
+    if first == "EXPLAIN" and len(tokens) == 1:
+        return Context(Kind.WORDS, words=_DETAILS)
+    if first == "USE":
+        return _words(tokens, 1, ("CATALOG", "DATABASE"))
+    return _by_clause(tokens, brackets[-1] + 1 if brackets else 0)
+
+
+def _words(tokens: list[Typed], at: int, words: tuple[str, ...]) -> Context:
+    return Context(Kind.WORDS, words=words) if len(tokens) == at else Context(Kind.NOTHING)
+
+
+def _by_clause(tokens: list[Typed], first: int) -> Context:
+    """By the nearest clause before the cursor, at the same depth."""
+    level = level_from(tokens, first)
+    if not level:
+        # an open bracket: a subquery, or arguments
+        return Context(Kind.EXPRESSION) if first else Context(Kind.STATEMENT)
+    last = level[-1].word
+    if last in RELATION_STARTS:
+        return Context(Kind.RELATION)
+    if last in _TABLE_STARTS or (last == "EXISTS" and level[0].word == "DROP"):
+        return Context(Kind.TABLE)
+    if last in ("TABLE", "VIEW") and level[0].word in ("DROP", "ALTER", "REFRESH", "DESCRIBE"):
+        return Context(Kind.TABLE)
+    if last == "TABLE" and level[0].word in ("INSERT", "TABLE"):
+        return Context(Kind.TABLE)
+    clause = next((t.word for t in reversed(level) if t.word in _CLAUSES), "")
+    if clause in RELATION_STARTS:
+        return Context(Kind.RELATION if last == "," else Kind.AFTER_RELATION)
+    if level[0].word == "CREATE" and not clause:
+        return Context(Kind.WORDS, words=("WITH (", "AS SELECT", "LIKE", "PARTITIONED BY ("))
+    if level[0].word == "INSERT" and not clause:
+        return Context(Kind.WORDS, words=("SELECT", "VALUES", "WITH"))
+    if clause == "LIMIT" or level[0].word in ("DROP", "DESCRIBE", "DESC", "USE"):
+        return Context(Kind.NOTHING)
+    return Context(Kind.EXPRESSION)
+
+
+def _setting(tokens: list[Typed]) -> Context:
+    equals = next((i for i, token in enumerate(tokens) if token.word == "="), None)
+    if equals is None:
+        return Context(Kind.SETTING if len(tokens) == 1 else Kind.NOTHING)
+    key = "".join(token.value for token in tokens[1:equals])
+    return Context(Kind.SETTING_VALUE, subject=key)
+
+
+def _in_bracket(tokens: list[Typed], bracket: int) -> Context | None:
+    """What the innermost open bracket wants; None if it says nothing special."""
+    head = tokens[bracket - 1].word if bracket else ""
+    inside = level_from(tokens, bracket + 1)
+    if head == "DESCRIPTOR":
+        return Context(Kind.TIME_COLUMN, subject=_data_before(tokens, bracket))
+    if head in WINDOW_FUNCTIONS and _is_relation(tokens, bracket - 1):
+        return _window_argument(tokens, bracket, inside)
+    if head == "TABLE" and bracket >= 2 and tokens[bracket - 2].word in (*RELATION_STARTS, ","):
+        return Context(Kind.WINDOW_FUNCTION) if not inside else None
+    if head == "WITH" and tokens[0].word == "CREATE":
+        return _table_option(inside)
+    if tokens[0].word == "CREATE" and "TABLE" in (t.word for t in tokens[:4]):
+        is_first = open_brackets(tokens)[0] == bracket and "WITH" not in (t.word for t in tokens)
+        part = inside[max((i + 1 for i, t in enumerate(inside) if t.word == ","), default=0) :]
+        if is_first and len(part) == 1 and part[0].kind == "name":
+            return Context(Kind.TYPE)
+        if is_first and not part:
+            return Context(Kind.WORDS, words=("WATERMARK FOR", "PRIMARY KEY ("))
+        if is_first and len(part) < 3:
+            return Context(Kind.NOTHING)
+    return None
+
+
+def _window_argument(tokens: list[Typed], bracket: int, inside: list[Typed]) -> Context:
+    name = tokens[bracket - 1].word
+    parameters = parameters_of(name)
+    index = argument_index(tokens, bracket, parameters)
+    part = inside[max((i + 1 for i, t in enumerate(inside) if t.word in (",", "=>")), default=0) :]
+    if index == 0:
+        if part and part[-1].word == "TABLE":
+            return Context(Kind.TABLE)
+        return Context(Kind.WORDS, words=("TABLE",)) if not part else Context(Kind.NOTHING)
+    if index == 1 and not part:
+        return Context(Kind.DESCRIPTOR, subject=_data_before(tokens, len(tokens)))
+    if index is not None and not part:
+        return Context(Kind.DURATION, subject=parameters[index])
+    return Context(Kind.NOTHING)
+
+
+def _table_option(inside: list[Typed]) -> Context:
+    pairs, part = [], []
+    for token in [*inside, Typed("symbol", ",", 0)]:
+        if token.word != ",":
+            part.append(token)
+            continue
+        if len(part) == 3 and part[1].word == "=":
+            pairs.append((part[0].value.lower(), part[2].value))
+        last, part = part, []
+    if not last:
+        return Context(Kind.OPTION, options=tuple(pairs))
+    if len(last) == 2 and last[1].word == "=":
+        return Context(Kind.OPTION_VALUE, subject=last[0].value.lower(), options=tuple(pairs))
+    return Context(Kind.NOTHING)
+
+
+def _is_relation(tokens: list[Typed], i: int) -> bool:
+    """Whether the window function at `i` stands where a table may, and not in GROUP BY."""
+    while i and tokens[i - 1].word in ("(", "TABLE"):
+        i -= 1
+    before = tokens[i - 1].word if i else ""
+    return before in (*RELATION_STARTS, ",") and "GROUP" not in (
+        t.word for t in level_from(tokens, 0)[-3:]
+    )
+
+
+def _data_before(tokens: list[Typed], end: int) -> str:
+    """The name after the last TABLE before `end`."""
+    for i in range(end - 1, 0, -1):
+        if tokens[i - 1].word == "TABLE" and tokens[i].kind == "name":
+            return dotted(tokens, i)[0]
+    return ""
+
+
+def _ctes(tokens: list[Typed]) -> tuple[str, ...]:
+    """Names that WITH gives to queries."""
+    if "WITH" not in (token.word for token in tokens):
+        return ()
+    return tuple(
+        tokens[i - 1].value
+        for i in range(1, len(tokens) - 1)
+        if tokens[i].word == "AS"
+        and tokens[i + 1].word == "("
+        and tokens[i - 1].kind == "name"
+        and i >= 2
+        and tokens[i - 2].word in ("WITH", ",", "RECURSIVE")
+    )

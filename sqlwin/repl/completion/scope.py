@@ -1,0 +1,199 @@
+"""What the query around the cursor reads: tables, WITH queries, subqueries and their columns."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from sqlwin.repl.completion.tokens import Typed, open_brackets
+from sqlwin.repl.completion.words import WINDOW_FUNCTIONS
+
+RELATION_STARTS = ("FROM", "JOIN")
+_QUERY_STARTS = ("SELECT", "WITH", "FROM", "VALUES")
+_AFTER_TABLE = frozenset(
+    """
+    WHERE GROUP HAVING ORDER LIMIT JOIN LEFT RIGHT FULL INNER CROSS NATURAL SEMI ANTI ON USING
+    UNION EXCEPT INTERSECT WINDOW TABLESAMPLE LATERAL PIVOT QUALIFY CLUSTER DISTRIBUTE SORT
+    """.split()
+)
+# Ends of a SELECT list
+_LIST_ENDS = frozenset("FROM WHERE GROUP HAVING ORDER LIMIT UNION EXCEPT INTERSECT ;".split())
+
+Tables = tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True)
+class Derived:
+    """A query that stands where a table may.
+
+    Attributes:
+        name: what it is called; a name that nobody can type if it is not.
+        columns: the names in its SELECT list.
+        tables: what `*` in that list stands for; none if there is no `*`.
+        windowed: whether `*` brings window columns.
+    """
+
+    name: str
+    columns: tuple[str, ...] = ()
+    tables: tuple[str, ...] = ()
+    windowed: bool = False
+
+
+@dataclass(frozen=True)
+class Scope:
+    """What a query reads.
+
+    Attributes:
+        tables: alias (or name) and name of each table, WITH query or subquery.
+        windowed: whether it reads through a window function.
+        derived: the queries among `tables`, and below them.
+    """
+
+    tables: Tables = ()
+    windowed: bool = False
+    derived: tuple[Derived, ...] = ()
+
+
+def scope_at(tokens: Sequence[Typed], following: Sequence[Typed]) -> Scope:
+    """The scope of the innermost query that the cursor stands in.
+
+    Args:
+        tokens: the statement's before the cursor.
+        following: those after it.
+    """
+    every = [*tokens, *following]
+    start = 0
+    for bracket in reversed(open_brackets(list(tokens))):
+        if bracket + 1 < len(every) and every[bracket + 1].word in _QUERY_STARTS:
+            start = bracket + 1
+            break
+    end = _end_of(every, start - 1) if start else len(every)
+    derived = _with_queries(every)
+    own = _query(every[start:end], "", derived)
+    return Scope(own[0], own[1], tuple(derived.values()))
+
+
+def _with_queries(tokens: list[Typed]) -> dict[str, Derived]:
+    """WITH queries wherever they stand, by name in lower case; what they read is among them."""
+    found: dict[str, Derived] = {}
+    for i in range(2, len(tokens) - 1):
+        if (
+            tokens[i].word == "AS"
+            and tokens[i + 1].word == "("
+            and tokens[i - 1].kind == "name"
+            and tokens[i - 2].word in ("WITH", ",", "RECURSIVE")
+        ):
+            name = tokens[i - 1].value
+            _derive(tokens[i + 2 : _end_of(tokens, i + 1)], name, found)
+    return found
+
+
+def _derive(tokens: list[Typed], name: str, found: dict[str, Derived]) -> None:
+    tables, windowed = _query(tokens, name, found)
+    columns, has_star = _select_list(tokens)
+    read = tuple(table for _, table in tables) if has_star else ()
+    found[name.lower()] = Derived(name, columns, read, windowed and has_star)
+
+
+def _query(tokens: list[Typed], name: str, found: dict[str, Derived]) -> tuple[Tables, bool]:
+    """(what a query reads, whether by windows); subqueries are put into `found`."""
+    tables: list[tuple[str, str]] = []
+    windowed = False
+    # what the window function that stands here is called, and where it ends
+    called_call, call_end = "", 0
+    i = 0
+    while i < len(tokens):
+        token = tokens[i]
+        before = tokens[i - 1].word if i else ""
+        if before in RELATION_STARTS and token.word in ("TABLE", *WINDOW_FUNCTIONS):
+            call_end = _end_of(tokens, i + 1)
+            called_call = _alias(tokens, call_end + 1)
+        of_call = called_call if i < call_end else ""
+        if token.word == "(" and i + 1 < len(tokens) and tokens[i + 1].word in _QUERY_STARTS:
+            end = _end_of(tokens, i)
+            reads = before in RELATION_STARTS or _is_data(tokens, i)
+            if reads:
+                alias = _alias(tokens, end + 1) if before in RELATION_STARTS else of_call
+                called = alias or f"{name}({len(tables)})"
+                _derive(tokens[i + 1 : end], called, found)
+                tables.append((called, called))
+            i = end + 1
+            continue
+        if token.word in WINDOW_FUNCTIONS and i + 1 < len(tokens) and tokens[i + 1].word == "(":
+            windowed = True
+        is_relation = before in RELATION_STARTS and token.kind == "name"
+        is_data = before == "TABLE" and token.kind == "name"
+        if (is_relation or is_data) and token.word not in ("TABLE", "LATERAL", *WINDOW_FUNCTIONS):
+            full, end = dotted(tokens, i)
+            alias = (_alias(tokens, end) if is_relation else of_call) or full.split(".")[-1]
+            tables.append((alias, full))
+        i += 1
+    return tuple(dict.fromkeys(tables)), windowed
+
+
+def _is_data(tokens: list[Typed], i: int) -> bool:
+    """Whether the bracket at `i` holds the data of a window function, `HOP((SELECT ...`."""
+    return i >= 2 and tokens[i - 1].word == "(" and tokens[i - 2].word in WINDOW_FUNCTIONS
+
+
+def _alias(tokens: list[Typed], i: int) -> str:
+    """The alias that stands at `i`; empty if none does."""
+    if i < len(tokens) and tokens[i].word == "AS":
+        i += 1
+    if i < len(tokens) and tokens[i].kind == "name" and tokens[i].word not in _AFTER_TABLE:
+        return tokens[i].value
+    return ""
+
+
+def _select_list(tokens: list[Typed]) -> tuple[tuple[str, ...], bool]:
+    """(the names that a SELECT list gives, whether there is a `*` in it)."""
+    starts = [i for i, depth in _levels(tokens) if depth == 0 and tokens[i].word == "SELECT"]
+    if not starts:
+        return (), False
+    names: list[str] = []
+    has_star = False
+    item: list[Typed] = []
+    for i, depth in [*_levels(tokens), (len(tokens), 0)]:
+        if i <= starts[0]:
+            continue
+        word = tokens[i].word if i < len(tokens) else ";"
+        if depth == 0 and (word == "," or word in _LIST_ENDS):
+            has_star = has_star or bool(item and item[-1].word == "*")
+            if item and item[-1].kind == "name" and item[-1].word != "END":
+                names.append(item[-1].value)
+            item = []
+            if word != ",":
+                break
+            continue
+        item.append(tokens[i])
+    return tuple(dict.fromkeys(names)), has_star
+
+
+def _levels(tokens: Sequence[Typed]) -> list[tuple[int, int]]:
+    """Each token's place, and in how many brackets it stands."""
+    found, depth = [], 0
+    for i, token in enumerate(tokens):
+        depth -= token.word == ")"
+        found.append((i, depth))
+        depth += token.word == "("
+    return found
+
+
+def _end_of(tokens: Sequence[Typed], bracket: int) -> int:
+    """Where the bracket at `bracket` is closed; the end if it is not."""
+    depth = 0
+    for i in range(bracket, len(tokens)):
+        depth += (tokens[i].word == "(") - (tokens[i].word == ")")
+        if depth == 0:
+            return i
+    return len(tokens)
+
+
+def dotted(tokens: list[Typed], i: int) -> tuple[str, int]:
+    """The name that starts at `i`, its parts joined by dots, and where it ends."""
+    parts = [tokens[i].value]
+    i += 1
+    while i + 1 < len(tokens) and tokens[i].word == "." and tokens[i + 1].kind == "name":
+        parts.append(tokens[i + 1].value)
+        i += 2
+    return ".".join(parts), i

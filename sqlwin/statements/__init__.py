@@ -1,0 +1,1 @@
+"""Scripts to statements: what each says, before anything runs."""

@@ -1,0 +1,336 @@
+"""Reads CREATE TABLE ... WITH and CREATE VIEW."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from sqlglot import exp
+from sqlglot.tokenizer_core import Token, TokenType
+
+from planner.sql.flink_functions import rewrite_functions
+from runtime.errors import nearest
+from runtime.spec.table import TableColumn, Watermark
+from sqlwin.parser.hints import after_hints
+from sqlwin.parser.options import read_options, read_string
+from sqlwin.parser.parser import SqlWinParser, to_spark
+from sqlwin.parser.types import column_type
+from sqlwin.statements.queries import read_ast, read_identifier, read_name
+
+_LIKE_FEATURES = frozenset(
+    "CONSTRAINTS DISTRIBUTION GENERATED METADATA OPTIONS PARTITIONS WATERMARKS".split()
+)
+_OVERWRITABLE = frozenset({"GENERATED", "OPTIONS", "WATERMARKS"})
+
+# Flink's types that Spark has nothing for, and what to take instead
+_NO_SUCH_TYPES = {
+    "MULTISET": "keep the values in an ARRAY, or counts in a MAP<t, INT>",
+    "RAW": "keep the bytes in a BYTES column",
+    "SYMBOL": "keep the name in a STRING column",
+}
+
+
+def read_create_table(parser: SqlWinParser) -> dict[str, Any]:
+    """What CREATE TABLE says, by the names of `CreateTable`'s fields.
+
+    Raises:
+        SqlSyntaxError: what stands there is no CREATE TABLE of ours; with position.
+    """
+    found: dict[str, Any] = {}
+    _read_head(parser, "TABLE", found)
+    elements = _Elements()
+    if parser._curr.token_type == TokenType.L_PAREN:
+        elements = _read_elements(parser)
+    partitioned_by: list[Token] = []
+    while parser._curr:
+        clause = parser._curr
+        if parser._match(TokenType.COMMENT):
+            found["comment"] = read_string(parser, "COMMENT takes a string")
+        elif parser._match_text_seq("PARTITIONED", "BY") or parser._match(TokenType.PARTITION_BY):
+            partitioned_by = _read_columns(parser, "PARTITIONED BY")
+            found["partitioned_by"] = tuple(token.text for token in partitioned_by)
+        elif parser._match_text_seq("WITH"):
+            found["options"] = read_options(parser)
+        elif parser._match(TokenType.LIKE):
+            _read_like(parser, found)
+        elif parser._match(TokenType.ALIAS):
+            found["as_query"] = read_ast(parser)
+        elif parser._match_text_seq("DISTRIBUTED"):
+            parser.fail(
+                "DISTRIBUTED is not supported",
+                clause,
+                hint="rows are distributed by the query that reads them",
+            )
+        else:
+            parser.raise_error("Invalid expression / Unexpected token")
+    found["columns"] = tuple(elements.columns)
+    found["watermark"] = elements.watermark
+    found["primary_key"] = tuple(token.text for token in elements.primary_key)
+    if "like" not in found:
+        _check_names(parser, elements, partitioned_by, has_query="as_query" in found)
+    return found
+
+
+def read_create_view(parser: SqlWinParser) -> dict[str, Any]:
+    """What CREATE VIEW says, by the names of `CreateView`'s fields.
+
+    Raises:
+        SqlSyntaxError: what stands there is no CREATE VIEW of ours; with position.
+    """
+    found: dict[str, Any] = {}
+    _read_head(parser, "VIEW", found)
+    columns: list[str] = []
+    if parser._match(TokenType.L_PAREN):
+        while True:
+            columns.append(read_identifier(parser, "a column"))
+            if parser._match(TokenType.COMMENT):
+                read_string(parser, "COMMENT takes a string")
+            if not parser._match(TokenType.COMMA):
+                break
+        parser._match_r_paren()
+    found["columns"] = tuple(columns)
+    if parser._match(TokenType.COMMENT):
+        found["comment"] = read_string(parser, "COMMENT takes a string")
+    if not parser._match(TokenType.ALIAS):
+        parser.raise_error("Expecting AS")
+    first = parser._curr
+    found["ast"] = read_ast(parser)
+    found["query_text"] = parser.sql[first.start : after_hints(parser.sql, parser._prev.end + 1)]
+    return found
+
+
+def _read_head(parser: SqlWinParser, kind: str, found: dict[str, Any]) -> None:
+    parser._match_text_seq("CREATE")
+    found["or_replace"] = parser._match_text_seq("OR", "REPLACE")
+    found["temporary"] = parser._match_text_seq("TEMPORARY") or parser._match_text_seq("TEMP")
+    if not parser._match_text_seq(kind):
+        parser.raise_error(f"Expecting {kind}")
+    found["if_not_exists"] = parser._match_text_seq("IF", "NOT", "EXISTS")
+    found["name"] = read_name(parser, f"the {kind.lower()}")
+
+
+# -- what stands in the parentheses -----------------------------------------------------------
+
+
+@dataclass
+class _Elements:
+    columns: list[TableColumn] = field(default_factory=list)
+    primary_key: list[Token] = field(default_factory=list)
+    watermark: Watermark | None = None
+    watermark_token: Token | None = None
+
+
+def _read_elements(parser: SqlWinParser) -> _Elements:
+    elements = _Elements()
+    parser._match(TokenType.L_PAREN)
+    while True:
+        _read_element(parser, elements)
+        if not parser._match(TokenType.COMMA):
+            break
+    parser._match_r_paren()
+    return elements
+
+
+def _read_element(parser: SqlWinParser, elements: _Elements) -> None:
+    first = parser._curr
+    if parser._match_text_seq("CONSTRAINT"):
+        read_identifier(parser, "the constraint")
+        if parser._curr.token_type != TokenType.PRIMARY_KEY:
+            parser.raise_error("Expecting PRIMARY KEY")
+    if parser._curr.token_type == TokenType.PRIMARY_KEY:
+        _read_primary_key(parser, elements)
+    elif first.text.upper() == "WATERMARK" and parser._next.text.upper() == "FOR":
+        _read_watermark(parser, elements)
+    else:
+        column = _read_column(parser, elements)
+        known = {c.name.lower() for c in elements.columns}
+        if column.name.lower() in known:
+            parser.fail(f"column `{column.name}` is declared twice", first)
+        elements.columns.append(column)
+
+
+def _read_primary_key(parser: SqlWinParser, elements: _Elements) -> None:
+    first = parser._curr
+    parser._advance()
+    columns = _read_columns(parser, "PRIMARY KEY")
+    _not_enforced(parser)
+    if elements.primary_key:
+        parser.fail("a table has one PRIMARY KEY", first)
+    elements.primary_key = columns
+
+
+def _not_enforced(parser: SqlWinParser) -> None:
+    if parser._curr.text.upper() == "ENFORCED":
+        parser.fail(
+            "a PRIMARY KEY cannot be enforced",
+            parser._curr,
+            hint="write PRIMARY KEY (...) NOT ENFORCED",
+        )
+    parser._match_text_seq("NOT", "ENFORCED")
+
+
+def _read_watermark(parser: SqlWinParser, elements: _Elements) -> None:
+    first = parser._curr
+    parser._advance(2)
+    column = parser._curr
+    name = read_identifier(parser, "the time column")
+    if parser._curr.token_type == TokenType.DOT:
+        parser.fail(
+            "WATERMARK FOR takes a column of the table, not a field inside one",
+            column,
+            hint="give the field a column of its own: ts AS a.b",
+        )
+    if not parser._match(TokenType.ALIAS):
+        parser.raise_error("Expecting AS")
+    expression = _expression(parser)
+    if elements.watermark is not None:
+        parser.fail("a table has one WATERMARK", first, parser._prev)
+    elements.watermark = Watermark(name, expression)
+    elements.watermark_token = column
+
+
+def _read_column(parser: SqlWinParser, elements: _Elements) -> TableColumn:
+    name = read_identifier(parser, "a column")
+    if parser._match(TokenType.ALIAS):
+        computed = _expression(parser)
+        comment = _optional_comment(parser)
+        return TableColumn(name, None, comment=comment, computed=computed)
+    type_ = _read_type(parser, name)
+    column: dict[str, Any] = {}
+    while parser._curr and parser._curr.token_type not in (TokenType.COMMA, TokenType.R_PAREN):
+        clause = parser._curr
+        if parser._match_text_seq("METADATA"):
+            column["metadata"] = name
+            if parser._match(TokenType.FROM):
+                column["metadata"] = read_string(parser, "METADATA FROM takes a string")
+            parser._match_text_seq("VIRTUAL")
+        elif parser._match_text_seq("NOT", "NULL"):
+            column["nullable"] = False
+        elif parser._match_text_seq("NULL"):
+            column["nullable"] = True
+        elif parser._match(TokenType.COMMENT):
+            column["comment"] = read_string(parser, "COMMENT takes a string")
+        elif parser._match(TokenType.PRIMARY_KEY):
+            _not_enforced(parser)
+            if elements.primary_key:
+                parser.fail("a table has one PRIMARY KEY", clause)
+            elements.primary_key = [Token.identifier(name)]
+        else:
+            parser.raise_error("Expecting , or )")
+    return TableColumn(name, type_, **column)
+
+
+def _read_type(parser: SqlWinParser, column: str) -> str:
+    first = parser._curr
+    if not first or first.token_type in (TokenType.COMMA, TokenType.R_PAREN):
+        parser.fail(
+            f"column `{column}` has no type",
+            first or None,
+            hint=f"for example {column} STRING, or {column} AS an expression",
+        )
+    kind = parser._parse_types(schema=True)
+    if not isinstance(kind, exp.DataType):
+        parser.fail(
+            f"unknown type {first.text.upper()}",
+            first,
+            hint=_NO_SUCH_TYPES.get(
+                first.text.upper(),
+                "types are STRING, BOOLEAN, INT, BIGINT, DOUBLE, DECIMAL(p, s), DATE, "
+                "TIMESTAMP(3), TIMESTAMP_LTZ(3), BYTES, ARRAY<t>, MAP<k, v>, ROW<a t>",
+            ),
+        )
+    return column_type(parser, kind, first)
+
+
+def _expression(parser: SqlWinParser) -> str:
+    """An expression, as Spark SQL text."""
+    first = parser._curr
+    node = parser._parse_disjunction()
+    if node is None:
+        parser.fail("expected an expression", first or None)
+    whole = exp.Paren(this=node)
+    # PROCTIME() stays: it makes a column of processing time
+    rewrite_functions(whole, keep=frozenset({"PROCTIME"}))
+    return to_spark(whole.this)
+
+
+def _optional_comment(parser: SqlWinParser) -> str | None:
+    if not parser._match(TokenType.COMMENT):
+        return None
+    return read_string(parser, "COMMENT takes a string")
+
+
+def _check_names(
+    parser: SqlWinParser, elements: _Elements, partitioned_by: list[Token], *, has_query: bool
+) -> None:
+    """The columns that clauses name are there. LIKE and AS may bring more than are listed."""
+    names = [column.name for column in elements.columns]
+    if not names and (has_query or not (elements.watermark or elements.primary_key)):
+        return
+    uses = [("PRIMARY KEY", token) for token in elements.primary_key]
+    uses += [("PARTITIONED BY", token) for token in partitioned_by]
+    if elements.watermark_token is not None:
+        uses.append(("WATERMARK FOR", elements.watermark_token))
+    known = {name.lower() for name in names}
+    for clause, token in uses:
+        if token.text.lower() not in known:
+            close = nearest(token.text, names)
+            parser.fail(
+                f"{clause} names `{token.text}`, which is no column of the table",
+                token,
+                hint=f"did you mean {close}?" if close else f"its columns: {', '.join(names)}",
+            )
+
+
+# -- clauses ----------------------------------------------------------------------------------
+
+
+def _read_columns(parser: SqlWinParser, clause: str) -> list[Token]:
+    if not parser._match(TokenType.L_PAREN):
+        parser.raise_error("Expecting (")
+    columns: list[Token] = []
+    while True:
+        token = parser._curr
+        read_identifier(parser, "a column")
+        if token.text.lower() in {column.text.lower() for column in columns}:
+            parser.fail(f"{clause} names `{token.text}` twice", token)
+        columns.append(token)
+        if not parser._match(TokenType.COMMA):
+            break
+    parser._match_r_paren()
+    return columns
+
+
+def _read_like(parser: SqlWinParser, found: dict[str, Any]) -> None:
+    found["like"] = read_name(parser, "the table after LIKE")
+    if not parser._match(TokenType.L_PAREN):
+        return
+    excluded: set[str] = set()
+    overwriting: set[str] = {"OPTIONS"}
+    while parser._curr and parser._curr.token_type != TokenType.R_PAREN:
+        verb = parser._curr.text.upper()
+        if verb not in ("INCLUDING", "EXCLUDING", "OVERWRITING"):
+            parser.raise_error("Expecting INCLUDING, EXCLUDING, OVERWRITING or )")
+        parser._advance()
+        token = parser._curr
+        feature = token.text.upper()
+        allowed = _OVERWRITABLE if verb == "OVERWRITING" else _LIKE_FEATURES | {"ALL"}
+        if feature not in allowed:
+            parser.fail(
+                f"{verb} takes no {feature or 'end'}",
+                token or None,
+                hint=f"{verb} takes one of {', '.join(sorted(allowed))}",
+            )
+        parser._advance()
+        features = _LIKE_FEATURES if feature == "ALL" else {feature}
+        if verb == "OVERWRITING":
+            overwriting |= features
+        elif verb == "EXCLUDING":
+            excluded |= features
+            overwriting -= features
+        else:
+            excluded -= features
+            overwriting -= features  # INCLUDING refuses what is there in both
+    parser._match_r_paren()
+    found["like_excluding"] = frozenset(excluded)
+    found["like_overwriting"] = frozenset(overwriting)

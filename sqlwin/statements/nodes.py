@@ -1,0 +1,258 @@
+"""What statements say, one frozen description a kind.
+
+Every statement knows its `text` and the `offset` of that text in the script it came from. Places
+in a statement's tree, and in errors about it, count from the start of its own text.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sqlglot import exp
+
+from planner.sql.nodes import TableOptions
+from runtime.spec.table import TableColumn, Watermark
+
+Name = tuple[str, ...]
+
+
+# What Flink calls the catalog and the database that a session starts with
+DEFAULTS = ("default_catalog", "default_database")
+
+
+@dataclass(frozen=True)
+class Statement:
+    """One statement."""
+
+    text: str
+    offset: int
+
+
+@dataclass(frozen=True)
+class SparkStatement(Statement):
+    """A statement that Spark takes, and judges, as it stands."""
+
+    @property
+    def spark_text(self) -> str:
+        """What to send to Spark."""
+        return self.text
+
+
+@dataclass(frozen=True)
+class Use(SparkStatement):
+    """USE [CATALOG | DATABASE] name.
+
+    Attributes:
+        kind: `CATALOG`, `DATABASE`, or None where it is not said.
+        name: what is to be used, in parts.
+    """
+
+    kind: str | None
+    name: Name
+
+    @property
+    def spark_text(self) -> str:
+        """What to send to Spark, which spells USE CATALOG another way.
+
+        The catalog and the database that Flink starts with are those that Spark starts with.
+        """
+        folded = tuple(part.lower() for part in self.name)
+        if self.kind == "CATALOG" and folded == DEFAULTS[:1]:
+            return "SET CATALOG spark_catalog"
+        if self.kind != "CATALOG" and folded in (DEFAULTS, DEFAULTS[1:]):
+            return "USE spark_catalog.default"
+        quoted = ".".join("`" + part.replace("`", "``") + "`" for part in self.name)
+        if self.kind == "CATALOG":
+            return f"SET CATALOG {quoted}"
+        return f"USE DATABASE {quoted}" if self.kind else f"USE {quoted}"
+
+
+@dataclass(frozen=True)
+class Query(Statement):
+    """A query.
+
+    Attributes:
+        ast: its tree.
+    """
+
+    ast: exp.Query
+
+
+@dataclass(frozen=True)
+class Insert(Statement):
+    """INSERT INTO or INSERT OVERWRITE.
+
+    Attributes:
+        name: the table, in parts.
+        columns: the columns that are listed, if any.
+        overwrite: whether rows that are there go.
+        partition: `PARTITION (...)` as Spark reads it, or an empty string.
+        static: name and Spark SQL of the columns that have a value there.
+        ast: the query whose rows are inserted.
+        options: what is to be other than the table's options here, if anything is.
+    """
+
+    name: Name
+    columns: tuple[str, ...]
+    overwrite: bool
+    partition: str
+    ast: exp.Query
+    options: TableOptions | None = None
+    static: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True)
+class StatementSet(Statement):
+    """Several INSERT that run as one."""
+
+    inserts: tuple[Insert, ...]
+
+
+@dataclass(frozen=True)
+class CreateTable(Statement):
+    """CREATE TABLE ... WITH (...).
+
+    Attributes:
+        name: the table, in parts.
+        columns: types and expressions in Spark's spelling.
+        options: what stands in WITH, in order, the connector among them.
+        partitioned_by: names of columns.
+        primary_key: names of columns.
+        watermark: WATERMARK FOR, if there is one.
+        comment: COMMENT, if there is one.
+        like: the table of a LIKE clause, in parts.
+        like_excluding: what LIKE does not take over: of CONSTRAINTS, DISTRIBUTION, GENERATED,
+            METADATA, OPTIONS, PARTITIONS and WATERMARKS.
+        like_overwriting: what may be there in both, and is then this table's: of GENERATED,
+            OPTIONS and WATERMARKS.
+        as_query: the query of CREATE TABLE AS.
+        if_not_exists: whether a table that is there is left alone.
+        temporary: CREATE TEMPORARY TABLE.
+        or_replace: whether a table that is there goes.
+    """
+
+    name: Name
+    columns: tuple[TableColumn, ...] = ()
+    options: tuple[tuple[str, str], ...] = ()
+    partitioned_by: tuple[str, ...] = ()
+    primary_key: tuple[str, ...] = ()
+    watermark: Watermark | None = None
+    comment: str | None = None
+    like: Name | None = None
+    like_excluding: frozenset[str] = frozenset()
+    like_overwriting: frozenset[str] = frozenset({"OPTIONS"})
+    as_query: exp.Query | None = None
+    if_not_exists: bool = False
+    temporary: bool = False
+    or_replace: bool = False
+
+
+@dataclass(frozen=True)
+class CreateView(Statement):
+    """CREATE VIEW.
+
+    Attributes:
+        name: the view, in parts.
+        columns: the names it gives to its columns, if any.
+        ast: its query; places in it count from the start of the statement, not of the query.
+        query_text: its query as written.
+        comment: COMMENT, if there is one.
+        temporary: CREATE TEMPORARY VIEW.
+        or_replace: whether a view that is there goes.
+        if_not_exists: whether a view that is there is left alone.
+    """
+
+    name: Name
+    columns: tuple[str, ...]
+    ast: exp.Query
+    query_text: str
+    comment: str | None = None
+    temporary: bool = False
+    or_replace: bool = False
+    if_not_exists: bool = False
+
+
+@dataclass(frozen=True)
+class Drop(Statement):
+    """DROP TABLE or DROP VIEW: `kind` is `TABLE` or `VIEW`."""
+
+    kind: str
+    name: Name
+    if_exists: bool = False
+    temporary: bool = False
+
+
+@dataclass(frozen=True)
+class ShowTables(Statement):
+    """SHOW TABLES, with the pattern of LIKE."""
+
+    like: str | None = None
+
+
+@dataclass(frozen=True)
+class ShowViews(Statement):
+    """SHOW VIEWS, with the pattern of LIKE."""
+
+    like: str | None = None
+
+
+@dataclass(frozen=True)
+class ShowFunctions(Statement):
+    """SHOW FUNCTIONS, with the pattern of LIKE."""
+
+    like: str | None = None
+
+
+@dataclass(frozen=True)
+class ShowStreams(Statement):
+    """SHOW STREAMS; Flink's SHOW JOBS is the same."""
+
+
+@dataclass(frozen=True)
+class StopStream(Statement):
+    """STOP STREAM, with the number or the name of a stream; Flink's STOP JOB is the same."""
+
+    name: str
+
+
+@dataclass(frozen=True)
+class ShowCreateTable(Statement):
+    """SHOW CREATE TABLE or SHOW CREATE VIEW."""
+
+    name: Name
+
+
+@dataclass(frozen=True)
+class Describe(Statement):
+    """DESCRIBE [EXTENDED] a table or view."""
+
+    name: Name
+    extended: bool = False
+
+
+@dataclass(frozen=True)
+class Set(Statement):
+    """SET: a value for a key; without value, asks for it; without key, asks for all."""
+
+    key: str | None = None
+    value: str | None = None
+
+
+@dataclass(frozen=True)
+class Reset(Statement):
+    """RESET: a key, or all."""
+
+    key: str | None = None
+
+
+@dataclass(frozen=True)
+class Explain(Statement):
+    """EXPLAIN.
+
+    Attributes:
+        statement: what is to be explained; its text is a part of this one's.
+        details: what is asked for besides, such as `ESTIMATED_COST`, in upper case.
+    """
+
+    statement: Statement
+    details: tuple[str, ...] = ()

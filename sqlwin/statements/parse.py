@@ -1,0 +1,432 @@
+"""Reads scripts and statements: `split` a script, then `parse_statement` each part."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+from typing import Any, NoReturn
+
+from sqlglot.tokenizer_core import Token, TokenType
+
+from runtime.errors import Position, SqlSyntaxError, SqlwinError
+from sqlwin.parser.hints import after_hints
+from sqlwin.parser.parser import SqlWinParser, parser_of, tokenize
+from sqlwin.parser.signatures import SIGNATURES, holds_window_function
+from sqlwin.parser.strings import string_value
+from sqlwin.statements.ddl import read_create_table, read_create_view
+from sqlwin.statements.nodes import (
+    CreateTable,
+    CreateView,
+    Describe,
+    Drop,
+    Explain,
+    Insert,
+    Name,
+    Query,
+    Reset,
+    Set,
+    ShowCreateTable,
+    ShowFunctions,
+    ShowStreams,
+    ShowTables,
+    ShowViews,
+    SparkStatement,
+    Statement,
+    StatementSet,
+    StopStream,
+    Use,
+)
+from sqlwin.statements.queries import NotOurs, read_ast, read_insert
+from sqlwin.statements.split import StatementText, split, words
+from sqlwin.statements.tokens import has_clause, is_flink_table, is_word, statement_set_body
+
+__all__ = [
+    "CreateTable",
+    "CreateView",
+    "Describe",
+    "Drop",
+    "Explain",
+    "Insert",
+    "Name",
+    "Query",
+    "Reset",
+    "Set",
+    "ShowCreateTable",
+    "ShowFunctions",
+    "ShowStreams",
+    "ShowTables",
+    "ShowViews",
+    "SparkStatement",
+    "Statement",
+    "StatementSet",
+    "StatementText",
+    "StopStream",
+    "Use",
+    "parse_statement",
+    "split",
+    "words",
+]
+
+# What may stand between EXPLAIN and its statement: Flink's and Spark's words
+EXPLAIN_DETAILS = (
+    "ANALYZE",
+    "CHANGELOG_MODE",
+    "CODEGEN",
+    "COST",
+    "ESTIMATED_COST",
+    "EXTENDED",
+    "FORMATTED",
+    "JSON_EXECUTION_PLAN",
+    "PLAN_ADVICE",
+    "VERBOSE",
+)
+
+_CLAUSES_OF_SPARK_VIEWS = ("USING", "TBLPROPERTIES", "WITH")
+
+# What Flink takes behind EXECUTE, and means no more than it does alone
+_EXECUTED = ("INSERT", "SELECT", "WITH")
+
+_STRINGS = (TokenType.STRING, TokenType.RAW_STRING)
+
+
+def parse_statement(text: str, offset: int = 0) -> Statement:
+    """The statement that `text` holds; a semicolon may end it.
+
+    What sqlwin does not need to understand becomes a `SparkStatement`, a query that cannot be
+    read too, unless it holds a window function: Spark's word on it is better.
+
+    Args:
+        text: one statement.
+        offset: where `text` starts in its script.
+
+    Raises:
+        SqlwinError: it is wrong; positions count from the start of `text`.
+    """
+    try:
+        return _Reader(text, offset).read()
+    except SqlwinError as error:
+        error.sql = error.sql or text
+        raise
+
+
+class _Reader:
+    """One statement being read."""
+
+    def __init__(self, text: str, offset: int) -> None:
+        tokens = tokenize(text)
+        while tokens and tokens[-1].token_type == TokenType.SEMICOLON:
+            tokens.pop()
+        if not tokens:
+            raise SqlSyntaxError("there is no statement here", sql=text)
+        self.tokens = tokens
+        self.text = text[: after_hints(text, tokens[-1].end + 1)]
+        self.offset = offset
+
+    # -- which kind ----------------------------------------------------------------------------
+
+    def read(self) -> Statement:
+        """The statement."""
+        if statement_set_body(self.tokens, 0) is not None:
+            return self._statement_set()
+        readers: dict[str, Callable[[], Statement | None]] = {
+            "CREATE": self._create,
+            "DESC": self._describe,
+            "DESCRIBE": self._describe,
+            "DROP": self._drop,
+            "EXPLAIN": self._explain,
+            "FROM": self._query,
+            "INSERT": self._insert,
+            "RESET": self._reset,
+            "SELECT": self._query,
+            "SET": self._set,
+            "SHOW": self._show,
+            "STOP": self._stop,
+            "TABLE": self._query,
+            "USE": self._use,
+            "VALUES": self._query,
+            "WITH": self._query,
+            "(": self._query,
+        }
+        if self._is("EXECUTE") and self.tokens[1:] and self.tokens[1].text.upper() in _EXECUTED:
+            # positions stay what they are
+            start = self.tokens.pop(0).end + 1
+            self.text = " " * start + self.text[start:]
+        first = self.tokens[0]
+        if self._is("BEGIN"):
+            return SparkStatement(self.text, self.offset)  # one of Spark's blocks, semicolons in it
+        self._refuse_second_statement()
+        reader = readers.get(first.text.upper()) if first.token_type not in _STRINGS else None
+        statement = reader() if reader is not None else None
+        return statement if statement is not None else self._to_spark()
+
+    def _to_spark(self) -> SparkStatement:
+        if holds_window_function(self.tokens):
+            names = (*SIGNATURES, "DESCRIPTOR")
+            window = next(token for token in self.tokens if token.text.upper() in names)
+            self._fail(
+                f"{window.text.upper()} does not work in this statement, which is Spark's own",
+                window,
+                hint="window functions work in queries, INSERT, CREATE VIEW and CREATE TABLE ... "
+                "WITH (...) AS",
+            )
+        return SparkStatement(self.text, self.offset)
+
+    def _refuse_second_statement(self) -> None:
+        for i, token in enumerate(self.tokens):
+            if token.token_type == TokenType.SEMICOLON and not self._is_in_set(i):
+                self._fail("there is more than one statement here", token)
+
+    def _is_in_set(self, i: int) -> bool:
+        """Whether token `i` is inside a statement set that is being explained."""
+        return any(statement_set_body(self.tokens, first) is not None for first in range(1, i))
+
+    # -- queries -------------------------------------------------------------------------------
+
+    def _query(self) -> Statement | None:
+        if self._is("WITH") and self._holds_insert():
+            return self._insert()
+        if self._is("VALUES") or self._is("TABLE"):
+            return None  # no place for a window function
+        ast = self._readable(read_ast)
+        return None if ast is None else Query(self.text, self.offset, ast)
+
+    def _holds_insert(self) -> bool:
+        """Whether an INSERT stands outside parentheses, as in `WITH a AS (...) INSERT ...`."""
+        depth = 0
+        for token in self.tokens:
+            depth += token.token_type == TokenType.L_PAREN
+            depth -= token.token_type == TokenType.R_PAREN
+            if depth == 0 and token.token_type == TokenType.INSERT:
+                return True
+        return False
+
+    def _insert(self) -> Statement | None:
+        found = self._readable(read_insert)
+        return None if found is None else Insert(self.text, self.offset, **found)
+
+    def _readable(self, method: Callable[[SqlWinParser], Any]) -> Any:
+        """What `method` reads; None if it cannot, and Spark may be able to."""
+        try:
+            return parser_of().run(method, self.tokens, self.text)
+        except NotOurs:
+            return None
+        except SqlSyntaxError:
+            if holds_window_function(self.tokens):
+                raise
+            return None
+
+    def _statement_set(self) -> StatementSet:
+        body = statement_set_body(self.tokens, 0)
+        assert body is not None
+        if not is_word(self.tokens, len(self.tokens) - 1, "END"):
+            self._fail(
+                "a statement set is opened here and not closed",
+                self.tokens[0],
+                hint="END; stands after its last INSERT",
+            )
+        inserts: list[Insert] = []
+        first = body
+        for i in range(body, len(self.tokens)):
+            is_last = i == len(self.tokens) - 1
+            if not is_last and self.tokens[i].token_type != TokenType.SEMICOLON:
+                continue
+            if i > first:
+                insert = self._part(self.tokens[first], self.tokens[i - 1])
+                if not isinstance(insert, Insert):
+                    self._fail("a statement set holds nothing but INSERT", self.tokens[first])
+                inserts.append(insert)
+            first = i + 1
+        if not inserts:
+            self._fail("a statement set needs an INSERT", self.tokens[0])
+        return StatementSet(self.text, self.offset, tuple(inserts))
+
+    def _explain(self) -> Statement:
+        details: list[str] = []
+        i = 1
+        if self._is("PLAN", "FOR", at=1):
+            i = 3
+        else:
+            while any(self._is(detail, at=i) for detail in EXPLAIN_DETAILS):
+                details.append(self.tokens[i].text.upper())
+                i += 1
+                if i < len(self.tokens) and self.tokens[i].token_type == TokenType.COMMA:
+                    i += 1
+        if i == len(self.tokens):
+            self._fail("EXPLAIN needs a statement", self.tokens[-1], hint="EXPLAIN SELECT ...")
+        inner = self._part(self.tokens[i], self.tokens[-1])
+        if isinstance(inner, Explain):
+            self._fail("EXPLAIN cannot explain itself", self.tokens[i])
+        return Explain(self.text, self.offset, inner, tuple(details))
+
+    def _part(self, first: Token, last: Token) -> Statement:
+        """A statement inside this one."""
+        text = self.text[first.start : after_hints(self.text, last.end + 1)]
+        try:
+            return parse_statement(text, self.offset + first.start)
+        except SqlwinError as error:
+            raise error.with_source(self.text, offset=first.start) from error
+
+    # -- definitions ---------------------------------------------------------------------------
+
+    def _create(self) -> Statement | None:
+        i = 3 if self._is("OR", "REPLACE", at=1) else 1
+        if self._is("TEMPORARY", at=i) or self._is("TEMP", at=i):
+            i += 1
+        if self._is("TABLE", at=i) and is_flink_table(self.tokens, i):
+            found = parser_of().run(read_create_table, self.tokens, self.text)
+            return CreateTable(self.text, self.offset, **found)
+        if self._is("VIEW", at=i) and not has_clause(self.tokens, *_CLAUSES_OF_SPARK_VIEWS):
+            view = self._readable(read_create_view)
+            return None if view is None else CreateView(self.text, self.offset, **view)
+        return None
+
+    def _drop(self) -> Statement | None:
+        is_temporary = self._is("TEMPORARY", at=1)
+        i = 2 if is_temporary else 1
+        kind = next((k for k in ("TABLE", "VIEW") if self._is(k, at=i)), None)
+        if kind is None:
+            return None
+        i += 1
+        if_exists = self._is("IF", "EXISTS", at=i)
+        name = self._name(i + 2 if if_exists else i)
+        if name is None:
+            return None
+        return Drop(self.text, self.offset, kind, name, if_exists, is_temporary)
+
+    # -- what there is -------------------------------------------------------------------------
+
+    def _show(self) -> Statement | None:
+        for kind, what in (
+            (ShowTables, ("TABLES",)),
+            (ShowViews, ("VIEWS",)),
+            (ShowFunctions, ("FUNCTIONS",)),
+        ):
+            if self._is(*what, at=1):
+                rest = self.tokens[2:]
+                if rest and is_word(rest, 0, "LIKE"):
+                    rest = rest[1:]
+                if not rest and len(self.tokens) == 2:
+                    return kind(self.text, self.offset)
+                if len(rest) == 1 and rest[0].token_type in _STRINGS:
+                    return kind(self.text, self.offset, self._string(rest[0]))
+                return None
+        if len(self.tokens) == 2 and (self._is("STREAMS", at=1) or self._is("JOBS", at=1)):
+            return ShowStreams(self.text, self.offset)
+        if self._is("CREATE", "TABLE", at=1) or self._is("CREATE", "VIEW", at=1):
+            name = self._name(3)
+            return None if name is None else ShowCreateTable(self.text, self.offset, name)
+        return None
+
+    def _stop(self) -> Statement:
+        if not (self._is("STREAM", at=1) or self._is("JOB", at=1)) or len(self.tokens) < 3:
+            self._fail(
+                "STOP takes a stream",
+                self.tokens[min(1, len(self.tokens) - 1)],
+                hint="STOP STREAM 1, or STOP STREAM name; SHOW STREAMS lists them",
+            )
+        rest = self.tokens[2:]
+        is_string = rest[0].token_type in _STRINGS
+        name = self._string(rest[0]) if is_string else self._slice(rest)
+        return StopStream(self.text, self.offset, name)
+
+    def _describe(self) -> Statement | None:
+        i = 2 if self._is("TABLE", at=1) else 1
+        extended = self._is("EXTENDED", at=i) or self._is("FORMATTED", at=i)
+        name = self._name(i + extended)
+        return None if name is None else Describe(self.text, self.offset, name, extended)
+
+    def _use(self) -> Statement:
+        kind = None
+        i = 1
+        for word in ("CATALOG", "DATABASE", "SCHEMA", "NAMESPACE"):
+            if self._is(word, at=1) and len(self.tokens) > 2:
+                kind = "CATALOG" if word == "CATALOG" else "DATABASE"
+                i = 2
+        name = self._name(i)
+        if name is None:
+            self._fail(
+                "USE takes the name of a catalog or a database",
+                self.tokens[min(i, len(self.tokens) - 1)],
+                hint="USE CATALOG name, USE DATABASE name or USE name",
+            )
+        return Use(self.text, self.offset, kind, name)
+
+    # -- settings ------------------------------------------------------------------------------
+
+    def _set(self) -> Statement | None:
+        if len(self.tokens) == 1 or (len(self.tokens) == 3 and self._is("-", "V", at=1)):
+            return Set(self.text, self.offset)
+        if any(
+            self._is(*spark, at=1)
+            for spark in (("TIME", "ZONE"), ("VAR",), ("VARIABLE",), ("CATALOG",), ("ROLE",))
+        ):
+            return None
+        equals = next(
+            (i for i, token in enumerate(self.tokens) if token.token_type == TokenType.EQ), None
+        )
+        key = self._key(self.tokens[1:equals])
+        if equals is None:
+            return Set(self.text, self.offset, key)
+        value = self.tokens[equals + 1 :]
+        return Set(self.text, self.offset, key, self._value(value))
+
+    def _reset(self) -> Statement:
+        if len(self.tokens) == 1:
+            return Reset(self.text, self.offset)
+        return Reset(self.text, self.offset, self._key(self.tokens[1:]))
+
+    def _key(self, tokens: Sequence[Token]) -> str:
+        """A setting's name: in quotes, or bare words with dots and dashes between them."""
+        hint = "SET 'key' = 'value'"
+        if not tokens:
+            self._fail("a setting needs a name", self.tokens[0], hint=hint)
+        if len(tokens) == 1 and tokens[0].token_type in _STRINGS:
+            return self._string(tokens[0])
+        for before, after in pairwise(tokens):
+            if before.end + 1 != after.start:
+                self._fail("the name of a setting has no blanks in it", after, hint=hint)
+        is_quoted = any(token.token_type in _STRINGS for token in tokens)
+        if is_quoted:
+            self._fail("the name of a setting is quoted whole or not at all", tokens[0], hint=hint)
+        return (
+            "".join(token.text for token in tokens)
+            if self._is_plain(tokens)
+            else self._slice(tokens)
+        )
+
+    @staticmethod
+    def _is_plain(tokens: Sequence[Token]) -> bool:
+        return any(token.token_type == TokenType.IDENTIFIER for token in tokens)
+
+    def _value(self, tokens: Sequence[Token]) -> str:
+        if len(tokens) == 1 and tokens[0].token_type in _STRINGS:
+            return self._string(tokens[0])
+        return self._slice(tokens) if tokens else ""
+
+    # -- tokens --------------------------------------------------------------------------------
+
+    def _is(self, *texts: str, at: int = 0) -> bool:
+        return is_word(self.tokens, at, *texts)
+
+    def _name(self, first: int) -> Name | None:
+        """The name that the tokens from `first` to the last one make; None if they make none."""
+        tokens = self.tokens[first:]
+        if len(tokens) % 2 == 0:
+            return None
+        for i, token in enumerate(tokens):
+            is_name = token.token_type == TokenType.IDENTIFIER or (
+                token.token_type not in _STRINGS and token.text[:1].isidentifier()
+            )
+            if token.token_type != TokenType.DOT if i % 2 else not is_name:
+                return None
+        return tuple(token.text for token in tokens[::2])
+
+    def _string(self, token: Token) -> str:
+        return string_value(self.text[token.start : token.end + 1])
+
+    def _slice(self, tokens: Sequence[Token]) -> str:
+        return self.text[tokens[0].start : tokens[-1].end + 1]
+
+    def _fail(self, message: str, token: Token, hint: str | None = None) -> NoReturn:
+        position = Position.at(self.text, token.start, token.end - token.start + 1)
+        raise SqlSyntaxError(message, position=position, sql=self.text, hint=hint)

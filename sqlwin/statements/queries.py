@@ -1,0 +1,102 @@
+"""Reads names, queries and INSERT."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sqlglot import exp
+from sqlglot.tokenizer_core import TokenType
+
+from sqlwin.parser.hints import table_options
+from sqlwin.parser.parser import SqlWinParser, read_query, to_spark
+
+_LITERALS = (TokenType.STRING, TokenType.RAW_STRING, TokenType.NUMBER)
+
+
+class NotOurs(Exception):
+    """A statement of a form that only Spark has."""
+
+
+def read_name(parser: SqlWinParser, what: str) -> tuple[str, ...]:
+    """A name in parts; `what` is what an error calls it."""
+    parts = [read_identifier(parser, what)]
+    while parser._match(TokenType.DOT):
+        parts.append(read_identifier(parser, what))
+    return tuple(parts)
+
+
+def read_ast(parser: SqlWinParser) -> exp.Query:
+    """A query; VALUES is one too."""
+    first = parser._curr
+    tree = read_query(parser)
+    if isinstance(tree, exp.Values):
+        return exp.Select(expressions=[exp.Star()], from_=exp.From(this=tree))
+    while isinstance(tree, exp.Subquery) and tree.is_wrapper:
+        tree = tree.this
+    if not isinstance(tree, exp.Query):
+        parser.fail("expected a query", first or None, parser._prev)
+    return tree
+
+
+def read_identifier(parser: SqlWinParser, what: str) -> str:
+    """A name of one part; `what` is what an error calls it."""
+    token = parser._curr
+    is_literal = token.token_type in _LITERALS
+    identifier = None if not token or is_literal else parser._parse_id_var()
+    if not isinstance(identifier, exp.Identifier):
+        parser.fail(f"expected the name of {what}", token or None)
+    return str(identifier.name)
+
+
+def read_insert(parser: SqlWinParser) -> dict[str, Any]:
+    """What INSERT says, by the names of `Insert`'s fields."""
+    cte = parser._parse_with()
+    found: dict[str, Any] = {"columns": (), "partition": ""}
+    parser._match(TokenType.INSERT)
+    if parser._match(TokenType.OVERWRITE):
+        found["overwrite"] = True
+    elif parser._match(TokenType.INTO):
+        found["overwrite"] = False
+    else:
+        parser.raise_error("Expecting INTO or OVERWRITE")
+    if parser._curr.text.upper() in ("DIRECTORY", "LOCAL") and parser._next.token_type in (
+        TokenType.STRING,
+        TokenType.VAR,
+    ):
+        raise NotOurs
+    if parser._curr.token_type == TokenType.TABLE:
+        parser._advance()
+    found["name"] = read_name(parser, "the table")
+    found["options"] = table_options(parser)
+    if parser._curr.token_type == TokenType.PARTITION:
+        partition = parser._parse_partition()
+        found["partition"] = "" if partition is None else to_spark(partition)
+        found["static"] = tuple(
+            (each.this.name, to_spark(each.expression))
+            for each in (partition.expressions if partition is not None else ())
+            if isinstance(each, exp.EQ)
+        )
+    if parser._curr.text.upper() in ("IF", "BY", "REPLACE"):
+        raise NotOurs  # IF NOT EXISTS, BY NAME, REPLACE WHERE
+    if parser._curr.token_type == TokenType.L_PAREN and not _starts_query(parser):
+        parser._advance()
+        columns = parser._parse_csv(parser._parse_id_var)
+        parser._match_r_paren()
+        found["columns"] = tuple(column.name for column in columns)
+        if parser._curr.text.upper() == "BY":
+            raise NotOurs
+    ast = read_ast(parser)
+    if cte is not None:
+        inner = ast.args.get("with_")
+        if isinstance(inner, exp.With):
+            cte.set("expressions", cte.expressions + inner.expressions)
+        ast.set("with_", cte)
+    found["ast"] = ast
+    return found
+
+
+def _starts_query(parser: SqlWinParser) -> bool:
+    """Whether the parenthesis at the current token holds a query, not columns."""
+    following = parser._next
+    starts = (TokenType.SELECT, TokenType.WITH, TokenType.FROM, TokenType.L_PAREN)
+    return following.token_type in (*starts, TokenType.VALUES, TokenType.TABLE)

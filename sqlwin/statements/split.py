@@ -1,0 +1,121 @@
+"""From the text of a script to the texts of its statements."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sqlglot.tokenizer_core import Token, TokenType
+
+from runtime.errors import SqlSyntaxError
+from sqlwin.parser.hints import after_hints
+from sqlwin.parser.parser import tokenize
+from sqlwin.statements.tokens import is_word, statement_set_body
+
+__all__ = ["StatementText", "is_word", "split", "words"]
+
+# `END IF`, `END WHILE`: they end what BEGIN did not begin
+_ENDS_OF_OTHERS = ("IF", "WHILE", "REPEAT", "LOOP", "FOR")
+
+
+@dataclass(frozen=True)
+class StatementText:
+    """One statement of a script, without its semicolon and the comments around it but for hints.
+
+    Attributes:
+        text: the statement.
+        offset: where it starts in the script.
+        line: the line it starts on, from 1.
+    """
+
+    text: str
+    offset: int
+    line: int
+
+
+def split(script: str) -> list[StatementText]:
+    r"""The statements of a script; semicolons end them.
+
+    Those in strings, quoted names and comments do not count, nor do those inside statement sets
+    and inside Spark's BEGIN ... END blocks. Empty statements are left out.
+
+    Raises:
+        SqlSyntaxError: a string, a quoted name or a comment is not closed.
+
+    Example:
+        >>> [part.text for part in split("SELECT 1; -- one;\nSELECT ';'")]
+        ['SELECT 1', "SELECT ';'"]
+    """
+    tokens = tokenize(script)
+    parts = []
+    first = 0
+    while first < len(tokens):
+        end = _end_of_statement(tokens, first)
+        if end > first:
+            start, stop = tokens[first].start, after_hints(script, tokens[end - 1].end + 1)
+            line = script.count("\n", 0, start) + 1
+            parts.append(StatementText(script[start:stop], start, line))
+        first = end + 1
+    return parts
+
+
+def words(text: str) -> set[str]:
+    """The names and keywords in a statement, in lower case; none if it cannot be read.
+
+    Example:
+        >>> sorted(words("SELECT `A b`, c FROM t -- d"))
+        [',', 'a b', 'c', 'from', 'select', 't']
+    """
+    try:
+        tokens = tokenize(text)
+    except SqlSyntaxError:
+        return set()
+    strings = (TokenType.STRING, TokenType.RAW_STRING)
+    return {token.text.lower() for token in tokens if token.token_type not in strings}
+
+
+def _end_of_statement(tokens: list[Token], first: int) -> int:
+    """Where the semicolon of the statement stands that starts at `first`, or the end."""
+    end = first
+    if is_word(tokens, first, "EXPLAIN"):
+        # EXPLAIN [details] STATEMENT SET BEGIN ... END
+        while end < len(tokens) and tokens[end].token_type != TokenType.SEMICOLON:
+            if statement_set_body(tokens, end) is not None:
+                break
+            end += 1
+        else:
+            return end
+    body = statement_set_body(tokens, end)
+    if body is not None:
+        return _semicolon(tokens, _end_of_set(tokens, body))
+    if is_word(tokens, first, "BEGIN"):
+        return _semicolon(tokens, _end_of_block(tokens, first))
+    return _semicolon(tokens, first)
+
+
+def _semicolon(tokens: list[Token], i: int) -> int:
+    while i < len(tokens) and tokens[i].token_type != TokenType.SEMICOLON:
+        i += 1
+    return i
+
+
+def _end_of_set(tokens: list[Token], body: int) -> int:
+    """Where the END of a statement set stands: the one that starts a statement."""
+    i = body
+    while i < len(tokens) and not is_word(tokens, i, "END"):
+        i = _semicolon(tokens, i) + 1
+    return min(i, len(tokens))
+
+
+def _end_of_block(tokens: list[Token], first: int) -> int:
+    depth = 0
+    for i in range(first, len(tokens)):
+        if is_word(tokens, i, "END"):
+            if not any(is_word(tokens, i + 1, other) for other in _ENDS_OF_OTHERS):
+                depth -= 1
+                if depth == 0:
+                    return i
+        elif is_word(tokens, i, "BEGIN") or (
+            is_word(tokens, i, "CASE") and not is_word(tokens, i - 1, "END")
+        ):
+            depth += 1
+    return len(tokens)
