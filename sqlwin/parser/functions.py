@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from sqlglot import exp
 from sqlglot.tokenizer_core import Token, TokenType
 
 from planner.sql.nodes import KeywordCall
-
-if TYPE_CHECKING:
-    from sqlwin.parser.parser import SqlWinParser
+from sqlwin.parser.base import TokenParser
 
 # The words that may stand between the arguments, in order
 _WORDS: dict[str, tuple[str, ...]] = {
@@ -27,7 +23,7 @@ _WORDS: dict[str, tuple[str, ...]] = {
 _TRIM_SIDES = ("BOTH", "LEADING", "TRAILING")
 
 
-def parse_keyword_call(parser: SqlWinParser) -> exp.Expr | None:
+def parse_keyword_call(parser: TokenParser) -> exp.Expr | None:
     """The call at the current token, or None if it is none of these or separated by commas."""
     name = parser._curr
     function = name.text.upper()
@@ -49,9 +45,7 @@ def parse_keyword_call(parser: SqlWinParser) -> exp.Expr | None:
     return parser.span(call, name)
 
 
-def _parse_arguments(
-    parser: SqlWinParser, function: str
-) -> tuple[list[str], list[exp.Expr] | None]:
+def _parse_arguments(parser: TokenParser, function: str) -> tuple[list[str], list[exp.Expr] | None]:
     """The words before each argument, and the arguments; None if a word is missing."""
     lead: list[str] = []
     if function == "TRIM" and _is_side(parser._curr, parser._next):
@@ -94,7 +88,7 @@ def _is_side(token: Token, following: Token) -> bool:
     )
 
 
-def _parse_unit(parser: SqlWinParser) -> exp.Expr | None:
+def _parse_unit(parser: TokenParser) -> exp.Expr | None:
     token = parser._curr
     if not token or token.token_type in (TokenType.L_PAREN, TokenType.R_PAREN):
         return None

@@ -7,7 +7,7 @@ looked for in the text between two tokens.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, NoReturn
+from typing import NoReturn
 
 from sqlglot import exp
 from sqlglot.errors import TokenError
@@ -15,11 +15,8 @@ from sqlglot.tokenizer_core import Token, TokenType
 
 from planner.sql.nodes import LEFT_OUT_HINTS, TableOptions
 from runtime.errors import AnalysisError, Position, SqlSyntaxError
+from sqlwin.parser.base import STRINGS, TokenParser, read_options
 from sqlwin.parser.errors import comment_end
-from sqlwin.parser.options import read_options
-
-if TYPE_CHECKING:
-    from sqlwin.parser.parser import SqlWinParser
 
 # The hints of Spark's analyser. Flink's SHUFFLE_MERGE, SHUFFLE_HASH and BROADCAST are among them.
 SPARK_HINTS = frozenset(
@@ -38,7 +35,7 @@ def after_hints(sql: str, end: int) -> int:
     return hints[-1] if hints else end
 
 
-def table_options(parser: SqlWinParser) -> TableOptions | None:
+def table_options(parser: TokenParser) -> TableOptions | None:
     """What `/*+ OPTIONS('key' = 'value') */` right behind the token just read says, if it is there.
 
     Raises:
@@ -55,7 +52,7 @@ def table_options(parser: SqlWinParser) -> TableOptions | None:
     return found
 
 
-def read_hints(tree: exp.Expr, parser: SqlWinParser, tokens: Sequence[Token]) -> None:
+def read_hints(tree: exp.Expr, parser: TokenParser, tokens: Sequence[Token]) -> None:
     """Leave out hints that Spark cannot read, and note their names in `meta` of their SELECT.
 
     Args:
@@ -89,7 +86,7 @@ def read_hints(tree: exp.Expr, parser: SqlWinParser, tokens: Sequence[Token]) ->
                 )
 
 
-def _refuse_options(parser: SqlWinParser, hint: Token) -> None:
+def _refuse_options(parser: TokenParser, hint: Token) -> None:
     """Refuse OPTIONS in a hint behind SELECT, where no table is to have them."""
     for token in _tokens(parser, hint.start + len("/*+"), hint.end + 1 - len("*/")):
         if _is_word(token, "OPTIONS"):
@@ -97,11 +94,11 @@ def _refuse_options(parser: SqlWinParser, hint: Token) -> None:
 
 
 def _is_word(token: Token, word: str) -> bool:
-    is_string = token.token_type in (TokenType.STRING, TokenType.RAW_STRING)
+    is_string = token.token_type in STRINGS
     return not is_string and token.text.upper() == word
 
 
-def _pairs(parser: SqlWinParser, start: int, stop: int) -> tuple[tuple[str, str], ...]:
+def _pairs(parser: TokenParser, start: int, stop: int) -> tuple[tuple[str, str], ...]:
     """The options of a hint that reaches from `start` to `stop`."""
     sql = parser.sql
     tokens = _tokens(parser, start + len("/*+"), stop - len("*/"))
@@ -120,7 +117,7 @@ def _pairs(parser: SqlWinParser, start: int, stop: int) -> tuple[tuple[str, str]
     return pairs
 
 
-def _tokens(parser: SqlWinParser, start: int, stop: int) -> list[Token]:
+def _tokens(parser: TokenParser, start: int, stop: int) -> list[Token]:
     """The tokens of a part of the text, with their places in the whole."""
     sql = parser.sql
     # blanks before it keep the places

@@ -3,25 +3,20 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
 
 from sqlglot import exp
 from sqlglot.tokenizer_core import Token, TokenType
 
 from planner.sql.nodes import MultiUnitInterval
+from sqlwin.parser.base import STRINGS, TokenParser
 
-if TYPE_CHECKING:
-    from sqlwin.parser.parser import SqlWinParser
-
-_SINGULAR_UNITS = frozenset(
+SINGULAR_UNITS = frozenset(
     "YEAR QUARTER MONTH WEEK DAY HOUR MINUTE SECOND MILLISECOND MICROSECOND NANOSECOND".split()
 )
-UNITS = _SINGULAR_UNITS | {f"{unit}S" for unit in _SINGULAR_UNITS}
-
-_STRINGS = (TokenType.STRING, TokenType.RAW_STRING)
+UNITS = SINGULAR_UNITS | {f"{unit}S" for unit in SINGULAR_UNITS}
 
 
-def parse_interval(parser: SqlWinParser) -> exp.Expr | None:
+def parse_interval(parser: TokenParser) -> exp.Expr | None:
     """The INTERVAL literal at the current token, or None if there is none.
 
     `INTERVAL value unit [value unit ...]`, `INTERVAL value unit TO unit`, `INTERVAL 'text'`; a
@@ -44,7 +39,7 @@ def parse_interval(parser: SqlWinParser) -> exp.Expr | None:
     return parser.span(parts[0], first)
 
 
-def parse_interval_type(parser: SqlWinParser) -> exp.DataType:
+def parse_interval_type(parser: TokenParser) -> exp.DataType:
     """`INTERVAL DAY(3) TO SECOND(6)` as a type."""
     parser._advance()
     if parser._curr.text.upper() not in UNITS:
@@ -52,33 +47,33 @@ def parse_interval_type(parser: SqlWinParser) -> exp.DataType:
     return exp.DataType(this=exp.Interval(unit=_parse_unit(parser)))
 
 
-def _is_value(parser: SqlWinParser) -> bool:
+def _is_value(parser: TokenParser) -> bool:
     """Whether the token after INTERVAL starts a value, not an operator on a column `interval`."""
     following = parser._next
-    if following.token_type in (*_STRINGS, TokenType.NUMBER):
+    if following.token_type in (*STRINGS, TokenType.NUMBER):
         return True
     if following.token_type not in (TokenType.DASH, TokenType.PLUS):
         return False
     tokens, i = parser._tokens, parser._index + 2
-    if i >= len(tokens) or tokens[i].token_type not in (*_STRINGS, TokenType.NUMBER):
+    if i >= len(tokens) or tokens[i].token_type not in (*STRINGS, TokenType.NUMBER):
         return False
     # `interval - 4` is a difference, `INTERVAL - 4 DAYS` is none
     return i + 1 < len(tokens) and tokens[i + 1].text.upper() in UNITS
 
 
-def _starts_part(parser: SqlWinParser) -> bool:
+def _starts_part(parser: TokenParser) -> bool:
     tokens, i = parser._tokens, parser._index
     if parser._curr.token_type in (TokenType.DASH, TokenType.PLUS):
         return False  # an operator: `INTERVAL 1 DAY - 2 ...`
     return (
-        parser._curr.token_type in (*_STRINGS, TokenType.NUMBER)
+        parser._curr.token_type in (*STRINGS, TokenType.NUMBER)
         and i + 1 < len(tokens)
-        and tokens[i + 1].token_type not in _STRINGS
+        and tokens[i + 1].token_type not in STRINGS
         and tokens[i + 1].text.upper() in UNITS
     )
 
 
-def _parse_part(parser: SqlWinParser) -> exp.Interval:
+def _parse_part(parser: TokenParser) -> exp.Interval:
     first = parser._curr
     negative = bool(parser._match(TokenType.DASH))
     if not negative:
@@ -87,13 +82,13 @@ def _parse_part(parser: SqlWinParser) -> exp.Interval:
     parser._advance()
     value = (
         parser.string_literal(token)
-        if token.token_type in _STRINGS
+        if token.token_type in STRINGS
         else parser.number_literal(token)
     )
     if negative:
         value = parser.span(exp.Neg(this=value), first)
     unit: exp.Expr | None = None
-    is_unit = parser._curr.token_type not in (*_STRINGS, TokenType.IDENTIFIER)
+    is_unit = parser._curr.token_type not in (*STRINGS, TokenType.IDENTIFIER)
     if is_unit and parser._curr.text.upper() in UNITS:
         unit = _parse_unit(parser)
     elif not isinstance(value, exp.Literal) or not value.is_string:
@@ -108,7 +103,7 @@ def _parse_part(parser: SqlWinParser) -> exp.Interval:
     return part
 
 
-def _parse_unit(parser: SqlWinParser) -> exp.Expr:
+def _parse_unit(parser: TokenParser) -> exp.Expr:
     unit = _parse_one_unit(parser)
     if parser._curr.text.upper() == "TO":
         following = parser._next.text.upper()
@@ -123,7 +118,7 @@ def _parse_unit(parser: SqlWinParser) -> exp.Expr:
     return unit
 
 
-def _parse_one_unit(parser: SqlWinParser) -> exp.Var:
+def _parse_one_unit(parser: TokenParser) -> exp.Var:
     unit = exp.Var(this=parser._curr.text.upper())
     parser._advance()
     if parser._curr.token_type == TokenType.L_PAREN:
@@ -131,7 +126,7 @@ def _parse_one_unit(parser: SqlWinParser) -> exp.Var:
     return unit
 
 
-def _parse_precision(parser: SqlWinParser) -> None:
+def _parse_precision(parser: TokenParser) -> None:
     parser._advance()
     while True:
         if parser._curr.token_type != TokenType.NUMBER:
@@ -153,7 +148,7 @@ _SHORT_UNITS = {
 }
 
 
-def parse_short_duration(parser: SqlWinParser) -> exp.Interval | None:
+def parse_short_duration(parser: TokenParser) -> exp.Interval | None:
     """`5s` or `10m`, as Timeplus writes durations; elsewhere `5s` is a number."""
     found = _SHORT_DURATION.match(parser.sql, parser._curr.start) if parser._curr else None
     if found is None:

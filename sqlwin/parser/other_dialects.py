@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from sqlglot import exp
 from sqlglot.tokenizer_core import Token, TokenType
 
 from planner.sql.nodes import BEHIND, Leniency
-
-if TYPE_CHECKING:
-    from sqlwin.parser.parser import SqlWinParser
+from sqlwin.parser.base import TokenParser
 
 # EMIT of RisingWave and Timeplus where it asks for what windows do
 _EMITS_WHEN_CLOSED = ("ON WINDOW CLOSE", "AFTER WATERMARK", "AFTER WINDOW CLOSE")
 
 
-def read_emit(parser: SqlWinParser, query: exp.Expr) -> None:
+def read_emit(parser: TokenParser, query: exp.Expr) -> None:
     """`EMIT ON WINDOW CLOSE` behind a query, which is when windows come out."""
     first = parser._curr
     if first.token_type != TokenType.VAR or first.text.upper() != "EMIT":
@@ -37,7 +33,7 @@ def read_emit(parser: SqlWinParser, query: exp.Expr) -> None:
     )
 
 
-def refuse_ported(parser: SqlWinParser, tokens: list[Token]) -> None:
+def refuse_ported(parser: TokenParser, tokens: list[Token]) -> None:
     """Refuse what other systems write and what has another spelling here.
 
     Raises:
@@ -64,7 +60,7 @@ def refuse_ported(parser: SqlWinParser, tokens: list[Token]) -> None:
             )
 
 
-def refuse_version(parser: SqlWinParser, table: exp.Expr | None, first: int) -> None:
+def refuse_version(parser: TokenParser, table: exp.Expr | None, first: int) -> None:
     """Refuse `FOR SYSTEM_TIME AS OF` a column or the clock, of Flink's temporal joins.
 
     Args:

@@ -7,7 +7,7 @@ their text (see `planner.sql.render`), so that Spark gets what the person wrote.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from typing import Any, ClassVar, NoReturn, TypeVar, cast
+from typing import Any, ClassVar, cast
 
 from sqlglot import exp
 from sqlglot.dialects.spark import Spark
@@ -20,36 +20,31 @@ from planner.sql.render import (
     IS_NOT,
     NO_PAREN_FUNCTIONS,
     RAW,
-    RAW_VALUE,
     SparkSql,
     SparkSqlGenerator,
 )
 from runtime.errors import Position, SqlSyntaxError, nearest
-from sqlwin.parser.errors import describe, skip_comments
+from sqlwin.parser.base import STRINGS, TokenParser
+from sqlwin.parser.errors import skip_comments
 from sqlwin.parser.functions import parse_keyword_call
 from sqlwin.parser.hints import read_hints, table_options
-from sqlwin.parser.intervals import parse_interval, parse_interval_type
+from sqlwin.parser.intervals import SINGULAR_UNITS, parse_interval, parse_interval_type
 from sqlwin.parser.other_dialects import read_emit, refuse_ported, refuse_version
 from sqlwin.parser.signatures import SIGNATURES, misspelt_window_call
-from sqlwin.parser.strings import string_value
 from sqlwin.parser.types import BARE_TYPES, as_spark_type, parse_bare_type, parse_row_type
 from sqlwin.parser.window_functions import is_window_function, parse_window_function
-
-T = TypeVar("T")
 
 # Functions whose first argument may be a unit of time, which is no column
 _FUNCTIONS_OF_UNITS = frozenset(
     "timestampadd timestampdiff dateadd date_add datediff date_diff".split()
 )
-_UNITS = frozenset(
-    "YEAR QUARTER MONTH WEEK DAY DAYOFYEAR HOUR MINUTE SECOND MILLISECOND MICROSECOND".split()
-)
+_UNITS = SINGULAR_UNITS - {"NANOSECOND"} | {"DAYOFYEAR"}
 
 # `DATE '2024-01-31'`, `X '1F'`
 _TYPED_LITERALS = frozenset({"X", "DATE", "TIMESTAMP", "TIMESTAMP_NTZ", "TIMESTAMP_LTZ", "TIME"})
 
 
-class SqlWinParser(SparkParser):
+class SqlWinParser(TokenParser):
     """Reads sqlwin's SQL."""
 
     # Every function but those with a grammar of their own is taken as it stands.
@@ -83,99 +78,11 @@ class SqlWinParser(SparkParser):
     # What joins and other clauses may follow in `(... JOIN ...)`
     MODIFIABLES: ClassVar[Any] = (*SparkParser.MODIFIABLES, WindowFunction)
 
-    failed_at: Token | None = None
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        # where hints begin that were read behind names of tables
-        self.hints_read: set[int] = set()
-
-    # -- running -------------------------------------------------------------------------------
-
-    def run(self, method: Callable[[SqlWinParser], T], tokens: list[Token], sql: str) -> T:
-        """What `method` reads from `tokens`, which must be used up; they stand in `sql`.
-
-        Raises:
-            SqlSyntaxError: the tokens do not read; with the position in `sql`.
-        """
-        results: list[T] = []
-
-        def read(parser: Any) -> None:
-            refuse_ported(self, tokens)
-            results.append(method(self))
-
-        try:
-            self._parse(read, tokens, sql)
-        except ParseError as error:
-            raise self.syntax_error(error) from error
-        except RecursionError as error:
-            raise SqlSyntaxError("the statement is nested too deeply", sql=sql) from error
-        return results[0]
-
-    def raise_error(self, message: str, token: Token | None = None) -> None:
-        """As in sqlglot; remembers where."""
-        self.failed_at = token or self._curr or None
-        if token is None:
-            super().raise_error(message)
-        else:
-            super().raise_error(message, token)
-
-    def syntax_error(self, error: ParseError) -> SqlSyntaxError:
-        """One of sqlglot's errors as a line of ours."""
-        token = self.failed_at
-        return SqlSyntaxError(
-            describe(error, self.sql, token), position=self.place(token, token), sql=self.sql
-        )
-
-    def fail(
-        self, message: str, first: Token | None, last: Token | None = None, hint: str | None = None
-    ) -> NoReturn:
-        """Raise an error about the tokens from `first` to `last`; None is the end of the text."""
-        position = self.place(first or None, last or first or None)
-        raise SqlSyntaxError(message, position=position, sql=self.sql, hint=hint)
-
-    def place(self, first: Token | None, last: Token | None) -> Position:
-        """Where the tokens from `first` to `last` stand."""
-        if not first or not last:
-            return Position.at(self.sql, len(self.sql.rstrip()))
-        return Position.at(self.sql, first.start, last.end - first.start + 1)
-
-    def is_at(self, *token_types: TokenType) -> bool:
-        """Whether the current token is of one of these types."""
-        return self._curr.token_type in token_types
-
-    def span(self, node: exp.Expr, first: Token) -> exp.Expr:
-        """Note in `meta` that `node` reaches from `first` to the token just read."""
-        last = self._prev
-        node.meta.update(line=last.line, col=last.col, start=first.start, end=last.end)
-        return node
+    def refuse(self, tokens: list[Token]) -> None:
+        """Refuse what other systems write and what has another spelling here."""
+        refuse_ported(self, tokens)
 
     # -- literals ------------------------------------------------------------------------------
-
-    def string_literal(self, first: Token) -> exp.Expr:
-        """A string; adjacent ones are one string, as in Spark."""
-        value = string_value(self.sql[first.start : first.end + 1])
-        while self._curr.token_type in (TokenType.STRING, TokenType.RAW_STRING):
-            self._advance()
-            value += string_value(self.sql[self._prev.start : self._prev.end + 1])
-        literal = exp.Literal(this=value, is_string=True)
-        self.span(literal, first)
-        raw = self.sql[first.start : self._prev.end + 1]
-        # Between adjacent strings there may be a comment, which would not survive on one line.
-        if self._prev is first:
-            literal.meta.update({RAW: raw, RAW_VALUE: value})
-        return literal
-
-    def number_literal(self, token: Token) -> exp.Expr:
-        """A number. The tokenizer splits `10L` into `10 :: L`, all three at one place."""
-        literal = exp.Literal(this=token.text, is_string=False)
-        self.span(literal, token)
-        raw = self.sql[token.start : token.end + 1]
-        if self._curr.token_type == TokenType.DCOLON and self._curr.start == token.start:
-            literal.meta["suffixed"] = raw
-        else:
-            literal.meta.update({RAW: raw, RAW_VALUE: token.text})
-        return literal
 
     def build_cast(self, strict: bool, **kwargs: Any) -> exp.Expr:
         """A cast; of a number with a suffix, it keeps the number's text."""
@@ -193,7 +100,7 @@ class SqlWinParser(SparkParser):
     ) -> exp.Expr | None:
         if (
             not fallback_to_identifier
-            and self._next.token_type in (TokenType.STRING, TokenType.RAW_STRING)
+            and self._next.token_type in STRINGS
             and self._curr.token_type not in (TokenType.STRING, TokenType.IDENTIFIER)
             and self._curr.text.upper() in _TYPED_LITERALS
         ):

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NoReturn
+from typing import NoReturn
 
 from sqlglot import exp
 from sqlglot.tokenizer_core import Token, TokenType
 
 from planner.sql.render import SparkSql
-
-if TYPE_CHECKING:
-    from sqlwin.parser.parser import SqlWinParser
+from sqlwin.parser.base import TokenParser
 
 # Spark's timestamps count microseconds.
 _MAX_TIMESTAMP_DIGITS = 6
@@ -56,14 +54,14 @@ _COLUMN_TYPES = frozenset(
 BARE_TYPES = {"BYTES": exp.DType.BINARY, "VOID": exp.DType.NULL}
 
 
-def parse_bare_type(parser: SqlWinParser) -> exp.DataType:
+def parse_bare_type(parser: TokenParser) -> exp.DataType:
     """BYTES, VOID."""
     kind = exp.DataType(this=BARE_TYPES[parser._curr.text.upper()])
     parser._advance()
     return kind
 
 
-def parse_row_type(parser: SqlWinParser) -> exp.DataType:
+def parse_row_type(parser: TokenParser) -> exp.DataType:
     """`ROW<a INT, b STRING>` or `ROW(a INT)`: a STRUCT."""
     parser._advance()
     if parser._match(TokenType.L_PAREN):
@@ -81,7 +79,7 @@ def parse_row_type(parser: SqlWinParser) -> exp.DataType:
     return exp.DataType(this=exp.DType.STRUCT, expressions=fields, nested=True)
 
 
-def _parse_field(parser: SqlWinParser) -> exp.ColumnDef:
+def _parse_field(parser: TokenParser) -> exp.ColumnDef:
     name = parser._parse_id_var()
     parser._match(TokenType.COLON)
     first = parser._curr
@@ -101,7 +99,7 @@ def _parse_field(parser: SqlWinParser) -> exp.ColumnDef:
     return exp.ColumnDef(this=name, kind=kind, constraints=constraints)
 
 
-def as_spark_type(parser: SqlWinParser, kind: exp.DataType, first: Token) -> exp.DataType:
+def as_spark_type(parser: TokenParser, kind: exp.DataType, first: Token) -> exp.DataType:
     """A type that was just read, its first token being `first`, as Spark's.
 
     `TIMESTAMP(p)` is Flink's, a time without zone, `TIMESTAMP` alone Spark's. Spark's timestamps
@@ -114,7 +112,7 @@ def as_spark_type(parser: SqlWinParser, kind: exp.DataType, first: Token) -> exp
     return kind
 
 
-def _timestamp(parser: SqlWinParser, kind: exp.DataType, first: Token) -> exp.DataType:
+def _timestamp(parser: TokenParser, kind: exp.DataType, first: Token) -> exp.DataType:
     zone = _zone_phrase(parser, first)
     if zone == "WITH TIME ZONE":
         _refuse(
@@ -143,7 +141,7 @@ def _timestamp(parser: SqlWinParser, kind: exp.DataType, first: Token) -> exp.Da
     return kind
 
 
-def _zone_phrase(parser: SqlWinParser, first: Token) -> str:
+def _zone_phrase(parser: TokenParser, first: Token) -> str:
     """`WITH LOCAL TIME ZONE` and its like, if the type that was just read ends so."""
     words: list[str] = []
     for token in reversed(parser._tokens[: parser._index]):
@@ -157,7 +155,7 @@ def _zone_phrase(parser: SqlWinParser, first: Token) -> str:
     return ""
 
 
-def column_type(parser: SqlWinParser, kind: exp.DataType, first: Token) -> str:
+def column_type(parser: TokenParser, kind: exp.DataType, first: Token) -> str:
     """The Spark DDL text of the type of a column in CREATE TABLE ... WITH.
 
     A bare TIMESTAMP is Flink's there: a time without zone. VARCHAR(n) and CHAR(n) are STRING, as
@@ -172,7 +170,7 @@ def column_type(parser: SqlWinParser, kind: exp.DataType, first: Token) -> str:
     return kind.sql(dialect=SparkSql)
 
 
-def _check_column_type(parser: SqlWinParser, kind: exp.DataType, first: Token) -> None:
+def _check_column_type(parser: TokenParser, kind: exp.DataType, first: Token) -> None:
     name = kind.this
     if name in (exp.DType.TIMESTAMP, exp.DType.TIMESTAMPTZ) and not kind.meta.get(_IS_LOCAL):
         name = exp.DType.TIMESTAMPNTZ
@@ -196,7 +194,7 @@ def _check_column_type(parser: SqlWinParser, kind: exp.DataType, first: Token) -
         _check_decimal(parser, kind, first)
 
 
-def _check_decimal(parser: SqlWinParser, kind: exp.DataType, first: Token) -> None:
+def _check_decimal(parser: TokenParser, kind: exp.DataType, first: Token) -> None:
     digits = [part.name for part in kind.expressions]
     if not digits:
         return
@@ -215,5 +213,5 @@ def _check_decimal(parser: SqlWinParser, kind: exp.DataType, first: Token) -> No
         )
 
 
-def _refuse(parser: SqlWinParser, first: Token, message: str, hint: str) -> NoReturn:
+def _refuse(parser: TokenParser, first: Token, message: str, hint: str) -> NoReturn:
     parser.fail(message, first, parser._prev, hint)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import TYPE_CHECKING, NoReturn
+from typing import NoReturn
 
 from sqlglot import exp
 from sqlglot.tokenizer_core import Token, TokenType
@@ -11,20 +11,18 @@ from sqlglot.tokenizer_core import Token, TokenType
 from planner.sql.nodes import LENIENCIES, Leniency, WindowFunction
 from planner.sql.render import SparkSql
 from runtime.errors import nearest
+from sqlwin.parser.base import STRINGS, TokenParser
 from sqlwin.parser.intervals import parse_short_duration
 from sqlwin.parser.signatures import SIGNATURES, is_window_call, usage
 
-if TYPE_CHECKING:
-    from sqlwin.parser.parser import SqlWinParser
 
-
-def is_window_function(parser: SqlWinParser) -> bool:
+def is_window_function(parser: TokenParser) -> bool:
     """Whether a window function, bare or in TABLE( ), starts at the current token."""
     return is_window_call(parser._tokens, parser._index)
 
 
 def parse_window_function(
-    parser: SqlWinParser, *, joins: bool, alias_tokens: Collection[TokenType] | None
+    parser: TokenParser, *, joins: bool, alias_tokens: Collection[TokenType] | None
 ) -> WindowFunction:
     """The window function at the current token, with its alias.
 
@@ -50,7 +48,7 @@ def parse_window_function(
     return node
 
 
-def _parse_call(parser: SqlWinParser) -> WindowFunction:
+def _parse_call(parser: TokenParser) -> WindowFunction:
     first = parser._curr
     is_wrapped = parser._curr.text.upper() == "TABLE"
     if is_wrapped:
@@ -73,7 +71,7 @@ def _parse_call(parser: SqlWinParser) -> WindowFunction:
 
 
 def _parse_arguments(
-    parser: SqlWinParser, kind: str, name: Token, lenient: list[Leniency]
+    parser: TokenParser, kind: str, name: Token, lenient: list[Leniency]
 ) -> dict[str, object]:
     """The arguments by parameter; checked to be all there, none unknown or given twice."""
     signature = SIGNATURES[kind]
@@ -125,7 +123,7 @@ def _by_position(kind: str, nodes: list[exp.Expr | None]) -> dict[str, exp.Expr 
     return dict(zip(parameters, nodes, strict=False))
 
 
-def _check_count(parser: SqlWinParser, kind: str, name: Token, n: int) -> None:
+def _check_count(parser: TokenParser, kind: str, name: Token, n: int) -> None:
     signature = SIGNATURES[kind]
     least, most = len(signature.required), len(signature.parameters)
     if least <= n <= most:
@@ -140,9 +138,7 @@ def _check_count(parser: SqlWinParser, kind: str, name: Token, n: int) -> None:
     )
 
 
-def _check_named(
-    parser: SqlWinParser, kind: str, name: Token, arguments: dict[str, object]
-) -> None:
+def _check_named(parser: TokenParser, kind: str, name: Token, arguments: dict[str, object]) -> None:
     missing = [p.upper() for p in SIGNATURES[kind].required if p not in arguments]
     if missing:
         parser.fail(
@@ -153,7 +149,7 @@ def _check_named(
         )
 
 
-def _parameter(parser: SqlWinParser, kind: str, token: Token, arguments: dict[str, object]) -> str:
+def _parameter(parser: TokenParser, kind: str, token: Token, arguments: dict[str, object]) -> str:
     parameters = SIGNATURES[kind].parameters
     parameter = token.text.lower()
     if parameter not in parameters:
@@ -184,14 +180,14 @@ def _leniency(message: str, first: Token, last: Token, right: str | None) -> Len
     return Leniency(message, first.start, last.end, f"write {right}" if right else None)
 
 
-def _is_descriptor(parser: SqlWinParser) -> bool:
+def _is_descriptor(parser: TokenParser) -> bool:
     return (
         parser._curr.text.upper() == "DESCRIPTOR" and parser._next.token_type == TokenType.L_PAREN
     )
 
 
 def _parse_key_descriptor(
-    parser: SqlWinParser, arguments: dict[str, object], lenient: list[Leniency]
+    parser: TokenParser, arguments: dict[str, object], lenient: list[Leniency]
 ) -> None:
     """`SESSION(TABLE t, DESCRIPTOR(ts), DESCRIPTOR(k), gap)`, as Calcite writes PARTITION BY."""
     first = parser._curr
@@ -206,7 +202,7 @@ def _parse_key_descriptor(
 
 
 def _parse_argument(
-    parser: SqlWinParser,
+    parser: TokenParser,
     kind: str,
     parameter: str,
     arguments: dict[str, object],
@@ -241,11 +237,11 @@ def is_table_keyword(token: Token) -> bool:
 
 
 def _parse_data(
-    parser: SqlWinParser, kind: str, lenient: list[Leniency]
+    parser: TokenParser, kind: str, lenient: list[Leniency]
 ) -> tuple[exp.Expr, list[exp.Expr]]:
     """The rows that windows are put on, and the keys of a PARTITION BY."""
     first = parser._curr
-    if first.text.upper() == "DESCRIPTOR" and parser._next.token_type == TokenType.L_PAREN:
+    if _is_descriptor(parser):
         parser.fail(
             f"{kind} lacks its data: the first argument is a table", first, hint=usage(kind)
         )
@@ -285,7 +281,7 @@ def _as_subquery(function: WindowFunction) -> exp.Subquery:
     return exp.Subquery(this=select)
 
 
-def _parse_relation(parser: SqlWinParser, kind: str, first: Token) -> exp.Expr:
+def _parse_relation(parser: TokenParser, kind: str, first: Token) -> exp.Expr:
     start = parser._curr
     if start.token_type == TokenType.L_PAREN:
         data = _parse_subquery(parser)
@@ -304,11 +300,11 @@ def _parse_relation(parser: SqlWinParser, kind: str, first: Token) -> exp.Expr:
 
 
 def _starts_name(token: Token) -> bool:
-    literals = (TokenType.STRING, TokenType.RAW_STRING, TokenType.NUMBER, TokenType.INTERVAL)
+    literals = (*STRINGS, TokenType.NUMBER, TokenType.INTERVAL)
     return bool(token) and token.token_type not in literals
 
 
-def _parse_subquery(parser: SqlWinParser) -> exp.Expr | None:
+def _parse_subquery(parser: TokenParser) -> exp.Expr | None:
     """`(SELECT ...)`, `(TABLE t)`, `(VALUES ...)`, `(t)`."""
     parser._advance()
     if is_window_function(parser):
@@ -335,7 +331,7 @@ def _parse_subquery(parser: SqlWinParser) -> exp.Expr | None:
     return exp.Subquery(this=query) if isinstance(query, exp.Query) else None
 
 
-def _parse_partition(parser: SqlWinParser) -> list[exp.Expr]:
+def _parse_partition(parser: TokenParser) -> list[exp.Expr]:
     if parser._match(TokenType.L_PAREN):
         columns = parser._parse_csv(lambda: _parse_key(parser))
         parser._match_r_paren()
@@ -343,7 +339,7 @@ def _parse_partition(parser: SqlWinParser) -> list[exp.Expr]:
     return [_parse_key(parser)]
 
 
-def _parse_key(parser: SqlWinParser) -> exp.Expr:
+def _parse_key(parser: TokenParser) -> exp.Expr:
     first = parser._curr
     column = parser._parse_column()
     if not isinstance(column, exp.Column) or isinstance(column.this, exp.Star):
@@ -356,7 +352,7 @@ def _parse_key(parser: SqlWinParser) -> exp.Expr:
     return parser.span(column, first)
 
 
-def _parse_descriptor(parser: SqlWinParser, kind: str, lenient: list[Leniency]) -> exp.Identifier:
+def _parse_descriptor(parser: TokenParser, kind: str, lenient: list[Leniency]) -> exp.Identifier:
     first = parser._curr
     if not _is_descriptor(parser):
         if _starts_name(first) and parser._next.token_type in (TokenType.COMMA, TokenType.R_PAREN):
@@ -381,7 +377,7 @@ def _parse_descriptor(parser: SqlWinParser, kind: str, lenient: list[Leniency]) 
     if parser._curr.token_type == TokenType.R_PAREN:
         parser.fail("DESCRIPTOR needs the name of the time column", first, parser._curr)
     name = parser._curr
-    column = parser._parse_id_var() if name.token_type not in _LITERALS else None
+    column = parser._parse_id_var() if name.token_type not in (*STRINGS, TokenType.NUMBER) else None
     if not isinstance(column, exp.Identifier):
         parser.fail(
             "DESCRIPTOR takes the name of a column", name or None, hint="for example DESCRIPTOR(ts)"
@@ -398,13 +394,10 @@ def _parse_descriptor(parser: SqlWinParser, kind: str, lenient: list[Leniency]) 
     return column
 
 
-def _fail_qualified(parser: SqlWinParser, name: Token) -> NoReturn:
+def _fail_qualified(parser: TokenParser, name: Token) -> NoReturn:
     parser.fail(
         "DESCRIPTOR takes a column's plain name, without a table before it",
         name,
         parser._prev,
         hint="a field inside a column needs a name first: SELECT a.b AS ts",
     )
-
-
-_LITERALS = (TokenType.STRING, TokenType.RAW_STRING, TokenType.NUMBER)

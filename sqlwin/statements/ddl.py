@@ -11,8 +11,8 @@ from sqlglot.tokenizer_core import Token, TokenType
 from planner.sql.flink_functions import rewrite_functions
 from runtime.errors import nearest
 from runtime.spec.table import TableColumn, Watermark
+from sqlwin.parser.base import read_options, read_string
 from sqlwin.parser.hints import after_hints
-from sqlwin.parser.options import read_options, read_string
 from sqlwin.parser.parser import SqlWinParser, to_spark
 from sqlwin.parser.types import column_type
 from sqlwin.statements.queries import read_ast, read_identifier, read_name
