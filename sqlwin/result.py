@@ -24,7 +24,7 @@ from pyspark.sql.types import (
 
 from runtime.compute.arrow.blobs import to_blob
 from runtime.connectors.stream_sinks import KIND_COLUMN
-from runtime.errors import ExecutionError, SqlwinError
+from runtime.errors import ExecutionError
 from runtime.frames.scan_counts import StatementScanCounts
 from runtime.spec.stream import ROW_KIND
 from sqlwin.display.html_table import MOST_ROWS, html_table
@@ -33,6 +33,7 @@ from sqlwin.display.plan_page import plan_frame
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
+    from sqlwin.execution.errors import StatementErrors
     from sqlwin.execution.streams.handle import Stream
 
 # Types that Spark does not hand over as Arrow; their text is shown instead
@@ -77,6 +78,7 @@ class Result:
         document: the same as data, see docs/explain.md.
         row_count: how many rows an INSERT wrote, if known.
         notes: remarks that are no errors.
+        errors: translates what the rows fail with when they are asked for.
         scan_counts: where rows are counted while they are read.
         open_stream: a query over streams; `rows` and `batches` run it.
         stream: the stream that an INSERT has started.
@@ -91,7 +93,7 @@ class Result:
     document: dict[str, Any] | None = None
     row_count: int | None = None
     notes: tuple[str, ...] = ()
-    explained: Callable[[BaseException], SqlwinError] | None = None
+    errors: StatementErrors | None = None
     scan_counts: StatementScanCounts | None = None
     open_stream: OpenStream | None = None
     stream: Stream | None = None
@@ -193,9 +195,9 @@ class Result:
         try:
             return action()
         except Exception as error:
-            if self.explained is None:
+            if self.errors is None:
                 raise
-            raise self.explained(error) from error
+            raise self.errors.translated(error) from error
 
 
 # Micro-batches that may wait for whoever reads them

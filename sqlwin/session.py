@@ -16,11 +16,11 @@ from runtime.spark.shipping import ship_code
 from runtime.spec.table import Watermark
 from sqlwin.catalog.catalog import Registered
 from sqlwin.catalog.columns import check_time_column, schema_of
+from sqlwin.execution.errors import ScriptPlace
 from sqlwin.execution.explain import can_explain
 from sqlwin.execution.explain_formats import MODES, Explanation
 from sqlwin.execution.runner import Runner
 from sqlwin.execution.streams.registry import Streams
-from sqlwin.parser.positions import point_at
 from sqlwin.result import Result
 from sqlwin.statements.parse import CreateTable, Explain, StatementText, parse_statement, split
 
@@ -99,11 +99,12 @@ class Session:
     def execute_iter(self, script: str, file: str | None = None) -> Iterator[Result]:
         """Run a script statement by statement, each when the next result is asked for."""
         for part in _parts(script, file):
+            place = ScriptPlace(part, script, file)
             try:
                 result = self._runner.run(parse_statement(part.text))
-                yield _placed_result(result, part, script, file)
+                yield _placed_result(result, place)
             except SqlwinError as error:
-                raise _placed(error, part, script, file) from error
+                raise place.placed(error) from error
 
     @property
     def take_interrupt(self) -> Callable[[], bool]:
@@ -163,7 +164,7 @@ class Session:
                 else:
                     self._runner.run(statement)
             except SqlwinError as error:
-                raise _placed(error, part, sql, file) from error
+                raise ScriptPlace(part, sql, file).placed(error) from error
         return queries
 
     def register(
@@ -336,26 +337,8 @@ def _parts(script: str, file: str | None) -> list[StatementText]:
         raise
 
 
-def _placed(error: SqlwinError, part: StatementText, script: str, file: str | None) -> SqlwinError:
-    """The error with its place in the whole script."""
-    if error.position is None and (isinstance(error, AnalysisError) or "`" in error.message):
-        point_at(error, part.text)
-    if error.position is not None:
-        # the statement inside EXPLAIN or a statement set has a text of its own
-        inner = part.text.find(error.sql) if error.sql else 0
-        if inner >= 0:
-            return error.with_source(script, file, part.offset + inner)
-    error.file = error.file or file
-    return error
-
-
-def _placed_result(result: Result, part: StatementText, script: str, file: str | None) -> Result:
+def _placed_result(result: Result, place: ScriptPlace) -> Result:
     """The result, whose rows may fail later, with errors that are placed in the whole script."""
-    explained = result.explained
-    if explained is None:
+    if result.errors is None:
         return result
-
-    def placed(error: BaseException) -> SqlwinError:
-        return _placed(explained(error), part, script, file)
-
-    return replace(result, explained=placed)
+    return replace(result, errors=replace(result.errors, place=place))

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from py4j.protocol import Py4JError, Py4JJavaError, Py4JNetworkError
@@ -100,6 +101,24 @@ def translate(error: BaseException, sql: str | None = None) -> SqlwinError:
             message, hint = first_sentence(failure.text)
             return _placed(_kind(error, failure)(message, hint=hint), chain, sql)
     return _unknown(error, chain)
+
+
+@contextmanager
+def translated_errors(to: Callable[[Exception], SqlwinError] = translate) -> Iterator[None]:
+    """Raise what goes wrong in the block as an error of sqlwin's; those that are one stay as is.
+
+    Args:
+        to: makes one of any other error.
+
+    Raises:
+        SqlwinError: what the block failed with.
+    """
+    try:
+        yield
+    except SqlwinError:
+        raise
+    except Exception as error:
+        raise to(error) from error
 
 
 def is_interruption(error: BaseException | None) -> bool:

@@ -25,7 +25,7 @@ from runtime.connectors.registry import has_end, is_unbounded, read_stream, read
 from runtime.errors import AnalysisError, CatalogError, SqlwinError, nearest
 from runtime.local.arrow_scan import scan_source
 from runtime.scan.metadata import find_stream_source
-from runtime.spark.errors import translate
+from runtime.spark.errors import translate, translated_errors
 from runtime.spec.aggregates import UserAggregate
 from runtime.spec.scan import ScanSource, StreamFiles
 from runtime.spec.table import Column, TableSpec, Watermark
@@ -334,16 +334,14 @@ class SessionCatalog:
                 table.replace(empty)
         text = to_sql(with_filters_inside(query))
         if text not in self._analyzed:
-            try:
+            with translated_errors(lambda error: self.with_nearest_name(translate(error, text))):
                 fields = self._spark.sql(text).schema.fields
-            except PySparkException as error:
-                raise self.explained(translate(error, text)) from error
             self._analyzed[text] = tuple(
                 Column(f.name, type_ddl(f.dataType), f.nullable) for f in fields
             )
         return self._analyzed[text]
 
-    def explained(self, error: SqlwinError) -> SqlwinError:
+    def with_nearest_name(self, error: SqlwinError) -> SqlwinError:
         """An error of Spark's with the nearest name where a table, database, catalog is unknown."""
         kind, *quoted = error.message.split("`")
         if not isinstance(error, CatalogError) or len(quoted) != 2:

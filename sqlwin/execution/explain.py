@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 
 from planner.explain.document import query_document
@@ -84,15 +83,11 @@ class Explanations:
                 without_results(rows)
 
         options = self._plans.execution_options()
-        try:
+        with self._plans.errors_of(statement.text):
             return [analyzed(explained, plan.physical, self._plans.spark, options, run)]
-        except SqlwinError:
-            raise
-        except Exception as error:
-            raise self._plans.explained(statement.text)(error) from error
 
     def _analyzed_stream(self, explained: Json, plan: Plan, statement: Statement) -> Json:
-        told = self._plans.explained(statement.text)
+        errors = self._plans.errors_of(statement.text)
         queries = self._plans.stream_queries
         whole = plan.physical
         if isinstance(whole, Sink):
@@ -101,16 +96,14 @@ class Explanations:
         def start(measuring: Measuring) -> Stream | str:
             if isinstance(statement, Insert):
                 table = target_of(self._plans.catalog, statement)
-                return start_insert(queries, plan, statement, table, told, measuring)
-            return queries.discard(plan, statement.text, told, measuring)
+                return start_insert(queries, plan, statement, table, errors, measuring)
+            return queries.discard(plan, statement.text, errors, measuring)
 
         duration_us = int(self._plans.config.get("sqlwin.analyze.duration"))
         seconds = duration_us / 1_000_000 or None
         spark = self._plans.spark
-        try:
+        with errors:
             return analyzed_stream(explained, whole, spark, start, seconds, self.take_interrupt)
-        except PySparkException as error:
-            raise told(error) from error
 
     def _documents_together(self, inserts: Sequence[Insert], analyze: bool) -> list[Json]:
         """Documents of INSERTs that share what they can; in texts a shared part stands once."""

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
-from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from sqlglot import exp
 
@@ -15,12 +14,12 @@ from planner.plan import Draft, Plan, draft_plan, plan_together
 from runtime.batch.execute import ExecutionOptions, dataframe
 from runtime.errors import SqlwinError
 from runtime.frames.scan_counts import ScanCounts, StatementScanCounts
-from runtime.spark.errors import translate
 from runtime.spark.session import is_remote
 from runtime.spec.table import TableSpec
 from sqlwin.catalog.catalog import SessionCatalog, View
 from sqlwin.catalog.options import hint_remarks
 from sqlwin.config.config import Config
+from sqlwin.execution.errors import StatementErrors
 from sqlwin.execution.streams.planning import StreamPlans
 from sqlwin.execution.streams.sets import needs_own_stream
 from sqlwin.execution.streams.start import StreamQueries
@@ -87,14 +86,12 @@ class Plans:
 
     def rows(self, plan: Plan, text: str, is_whole: bool) -> DataFrame:
         """The DataFrame that carries out a plan; `is_whole` if `text` is the query alone."""
-        try:
+        with self.errors_of(text):
             if self.stream_plans.is_stream(plan):
                 return self.stream_plans.dataframe(plan)
             if is_whole and not plan.is_rewritten:
                 return self.spark.sql(text)
             return dataframe(self.spark, lower(plan.physical), self.execution_options())
-        except PySparkException as error:
-            raise self.explained(text)(error) from error
 
     def execution_options(self) -> ExecutionOptions:
         """How settings say that plans are carried out."""
@@ -103,15 +100,9 @@ class Plans:
             scan_counts=self.scan_counts,
         )
 
-    def explained(self, text: str) -> Callable[[BaseException], SqlwinError]:
-        """What makes of an error of Spark's one that tells where in `text` it comes from."""
-
-        def explained(error: BaseException) -> SqlwinError:
-            if isinstance(error, SqlwinError):
-                return relocate(error, text)
-            return relocate(self.catalog.explained(translate(error, text)), text)
-
-        return explained
+    def errors_of(self, text: str) -> StatementErrors:
+        """What translates the errors of a statement, of a block or those that come later."""
+        return StatementErrors(text, self.catalog)
 
     def describe_job(self, text: str) -> None:
         """Spark's UI shows the statement beside its jobs."""

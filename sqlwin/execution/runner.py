@@ -7,7 +7,6 @@ import io
 from dataclasses import replace
 
 import pyarrow as pa
-from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from sqlglot import exp
@@ -15,7 +14,7 @@ from sqlglot import exp
 from planner.explain.document import document
 from planner.plan import Plan
 from runtime.errors import SqlwinError
-from runtime.spark.errors import translate
+from runtime.spark.errors import translated_errors
 from sqlwin.catalog import listings
 from sqlwin.catalog.catalog import Name
 from sqlwin.catalog.definitions import Definitions
@@ -161,14 +160,14 @@ class Runner:
 
     def _query(self, query: exp.Query, text: str) -> Result:
         plan = self._plans.plan(query, text)
-        explained = self._plans.explained(text)
+        errors = self._plans.errors_of(text)
         if not self.stream_plans.is_stream(plan):
             rows = self._plans.rows(plan, text, is_whole=True)
             return Result(
                 text,
                 "query",
                 dataframe=rows,
-                explained=explained,
+                errors=errors,
                 notes=self._notes(),
                 scan_counts=self._plans.scan_counts,
             )
@@ -182,7 +181,7 @@ class Runner:
             plan,
             replan,
             text,
-            explained,
+            errors,
             lambda: self.explanations.take_interrupt(),
         )
 
@@ -218,18 +217,17 @@ class Runner:
         assert table is not None
         if self.stream_plans.is_stream(plan):
             stream = self.stream_queries.insert(
-                plan, statement.text, table, (), False, self._plans.explained(statement.text)
+                plan, statement.text, table, (), False, self._plans.errors_of(statement.text)
             )
             started = [(".".join(statement.name), stream)]
             result = insert_result(statement.text, started, waits=self._inserts.waits())
             return replace(result, notes=(*notes, *result.notes))
         try:
-            count = insert_rows(rows, table, (), overwrite=False)
-        except Exception as error:
+            with self._plans.errors_of(statement.text):
+                count = insert_rows(rows, table, (), overwrite=False)
+        except SqlwinError:
             self.catalog.drop(statement.name, "TABLE", if_exists=True)
-            if isinstance(error, SqlwinError):
-                raise
-            raise self._plans.explained(statement.text)(error) from error
+            raise
         return Result(
             statement.text,
             "insert",
@@ -304,26 +302,23 @@ class Runner:
         conf, value = self.config.spark_setting(key)
         if conf is None:
             return
-        try:
+        with translated_errors():
             if value is None:
                 self.spark.conf.unset(conf)
             else:
                 self.spark.conf.set(conf, value)
-        except PySparkException as error:
-            raise translate(error, None) from error
 
     # -- Spark's own ---------------------------------------------------------------------------
 
     def _spark_statement(self, text: str) -> Result:
         refuse_kept_table(self.catalog, text)
         self.catalog.show_all(words(text))
-        try:
+        errors = self._plans.errors_of(text)
+        with errors:
             rows = self.spark.sql(text)
             if not rows.columns:
                 return Result(text, "ok", "OK")
-        except (PySparkException, Py4JJavaError) as error:  # some of Java's go by PySpark as such
-            raise self._plans.explained(text)(error) from error
-        return Result(text, "query", dataframe=rows, explained=self._plans.explained(text))
+        return Result(text, "query", dataframe=rows, errors=errors)
 
 
 def _spark_plan(rows: DataFrame, mode: str) -> str:

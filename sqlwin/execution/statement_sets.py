@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 
-from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 
 from planner.lowering.batch import lower
@@ -63,18 +62,16 @@ class Inserts:
     def _fitted(self, statement: Insert, rows: DataFrame) -> DataFrame:
         """The rows of an INSERT as its table takes them."""
         table = self._target(statement)
-        try:
-            if table is None:
-                return rows
+        if table is None:
+            return rows
+        with self._plans.errors_of(statement.text):
             return arranged(rows, table, statement.columns, statement.static)
-        except PySparkException as error:
-            raise self._plans.explained(statement.text)(error) from error
 
     def _write(self, statement: Insert, rows: DataFrame) -> Result:
         """Write the rows of an INSERT, which fit, to its table."""
         table = self._target(statement)
         name = ".".join(statement.name)
-        try:
+        with self._plans.errors_of(statement.text):
             if table is not None:
                 count = write_table(rows, table, statement.overwrite)
             else:
@@ -87,10 +84,6 @@ class Inserts:
                     statement.overwrite,
                     statement.partition,
                 )
-        except SqlwinError:
-            raise
-        except Exception as error:
-            raise self._plans.explained(statement.text)(error) from error
         written = "" if count is None else f" {count:,} row{'' if count == 1 else 's'}"
         return Result(
             statement.text,
@@ -101,11 +94,9 @@ class Inserts:
         )
 
     def _start_insert(self, plan: Plan, statement: Insert, table: TableSpec | None) -> Stream | str:
-        explained = self._plans.explained(statement.text)
-        try:
-            return start_insert(self._plans.stream_queries, plan, statement, table, explained)
-        except PySparkException as error:
-            raise explained(error) from error
+        errors = self._plans.errors_of(statement.text)
+        with errors:
+            return start_insert(self._plans.stream_queries, plan, statement, table, errors)
 
     def _start_set(
         self, statement: StatementSet, plans: Sequence[Plan], tables: Sequence[TableSpec | None]
@@ -139,11 +130,9 @@ class Inserts:
         for insert, plan, table in inserts:
             assert table is not None, "needs_own_stream() has seen to it"
             together.append(SetInsert(insert, plan, table))
-        explained = self._plans.explained(text)
-        try:
-            return start_set(self._plans.stream_queries, together, text, explained)
-        except PySparkException as error:
-            raise explained(error) from error
+        errors = self._plans.errors_of(text)
+        with errors:
+            return start_set(self._plans.stream_queries, together, text, errors)
 
     def waits(self) -> bool:
         """Whether INSERT waits for streams without an end."""
@@ -231,7 +220,7 @@ class Inserts:
             with watched(reader):
                 shared.compute()
         except Exception as error:
-            told = self._plans.explained(inserts[reader].text)(error)
+            told = self._plans.errors_of(inserts[reader].text).translated(error)
             outcomes: list[Outcome[Result]] = [Outcome(begun=False) for _ in inserts]
             outcomes[reader] = Outcome(error=told)
             raise _with_progress(reader, inserts, outcomes) from error
@@ -241,10 +230,8 @@ class Inserts:
     ) -> DataFrame:
         """The rows of an INSERT of a statement set, found to fit its table."""
         options = replace(self._plans.execution_options(), meter=meter)
-        try:
+        with self._plans.errors_of(insert.text):
             rows = dataframe(self._plans.spark, step, options, shared)
-        except PySparkException as error:
-            raise self._plans.explained(insert.text)(error) from error
         return self._fitted(insert, rows)
 
 

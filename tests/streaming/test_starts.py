@@ -11,11 +11,13 @@ import pytest
 
 from runtime.connectors.stream_sinks import StreamRun
 from runtime.files import LocalFiles
-from runtime.spark.errors import translate
 from runtime.streaming.checkpoint import Checkpoint, Identity
+from sqlwin.execution.errors import StatementErrors
 from sqlwin.execution.streams import registry as streams
 from sqlwin.execution.streams.handle import Setup, Stream
 from sqlwin.execution.streams.registry import Streams
+
+ERRORS = StatementErrors("INSERT INTO kept ...")
 
 
 class Query:
@@ -36,7 +38,7 @@ class Query:
 def session_of(directory: Path, *queries: Query) -> Streams:
     found = Streams()
     for query in queries:
-        setup = Setup("kept", "INSERT INTO kept ...", "kept", False, True, True, (), translate)
+        setup = Setup("kept", "INSERT INTO kept ...", "kept", False, True, True, (), ERRORS)
         run = StreamRun("kept (1)", "c", 0, "w")
         checkpoint = Checkpoint(str(directory), 1, 1, "w")
         number = found.next_number()

@@ -19,8 +19,8 @@ from runtime.connectors import memory
 from runtime.connectors.stream_sinks import StreamRun
 from runtime.errors import ExecutionError, SqlwinError
 from runtime.files import LocalFiles
-from runtime.spark.errors import translate
 from runtime.streaming.checkpoint import Checkpoint, Identity
+from sqlwin.execution.errors import StatementErrors
 from sqlwin.execution.streams.handle import Setup, State, Stream
 
 
@@ -47,6 +47,9 @@ class JavaThrowable:
 
     def toString(self) -> str:
         return f"{self._name}: {self._message}"
+
+
+ERRORS = StatementErrors("INSERT INTO kept ...")
 
 
 class Query:
@@ -77,7 +80,7 @@ class Query:
 
 
 def stream(query: Query, run: StreamRun, directory: Path, *, ends: bool = False) -> Stream:
-    setup = Setup("kept", "INSERT INTO kept ...", "kept", ends, True, True, (), translate)
+    setup = Setup("kept", "INSERT INTO kept ...", "kept", ends, True, True, (), ERRORS)
     checkpoint = Checkpoint(str(directory), 1, 1, "w")
     LocalFiles().make_directory(checkpoint.end_of_input)
     return Stream(1, setup, cast(Any, query), run, checkpoint, Identity(""), LocalFiles())

@@ -15,15 +15,14 @@ from pyspark.errors import PySparkException
 from pyspark.sql.streaming.query import StreamingQuery
 
 from runtime.connectors.stream_sinks import StreamRun
-from runtime.errors import SqlwinError
 from runtime.files import Files
 from runtime.spark.errors import is_interruption
 from runtime.streaming.checkpoint import Checkpoint, Identity, end_input, mark_ended
 from runtime.streaming.heartbeat import is_heartbeat
 from runtime.streaming.status import StreamStatus, Tally, stream_status
+from sqlwin.execution.errors import StatementErrors
 
 T = TypeVar("T")
-Explained = Callable[[BaseException], SqlwinError]
 
 _POLL_SECONDS = 0.1
 # For how long a micro-batch may go on after it was asked to be the last
@@ -53,7 +52,7 @@ class Setup:
         closes: whether the windows that are open then are closed.
         keeps_checkpoint: whether the checkpoint outlives it.
         source_names: for each window operator, the names of its sources.
-        explained: an error of Spark's in a person's words.
+        errors: translates what it fails with.
         late_table: the table that late rows go to; None: they are dropped.
         inserts: the tables of INSERTs that it runs together, if there are several; what of
             `source_names` stands for a window operator then stands for an INSERT.
@@ -66,7 +65,7 @@ class Setup:
     closes: bool
     keeps_checkpoint: bool
     source_names: Sequence[Sequence[str]]
-    explained: Explained
+    errors: StatementErrors
     late_table: str | None = None
     inserts: tuple[str, ...] = ()
 
@@ -141,7 +140,7 @@ class Stream:
     def failure(self) -> str:
         """What it failed with, in one line; empty if it did not."""
         error = self._failure()
-        return "" if error is None else self.setup.explained(error).message
+        return "" if error is None else self.setup.errors.translated(error).message
 
     def wait(self, seconds: float | None = None) -> bool:
         """Wait for its end, at most so long; whether it has come.
@@ -157,7 +156,7 @@ class Stream:
         self.is_known_over = True
         failure = self._failure()
         if failure is not None and not self._is_stopping:
-            raise self.setup.explained(failure) from failure
+            raise self.setup.errors.translated(failure) from failure
         return True
 
     def stop(self, *, at_once: bool = False) -> None:

@@ -12,7 +12,8 @@ from runtime.connectors.stream_sinks import KIND_COLUMN, Take
 from runtime.errors import AnalysisError
 from runtime.spec.table import TableSpec
 from runtime.streaming.status import remarks
-from sqlwin.execution.streams.handle import Explained, Stream, StreamPart
+from sqlwin.execution.errors import StatementErrors
+from sqlwin.execution.streams.handle import Stream, StreamPart
 from sqlwin.execution.streams.planning import Measuring
 from sqlwin.execution.streams.start import StreamQueries
 from sqlwin.execution.streams.status import status_line
@@ -28,7 +29,7 @@ def stream_query(
     plan: Plan,
     replan: Callable[[], Plan],
     text: str,
-    explained: Explained,
+    errors: StatementErrors,
     take_interrupt: Callable[[], bool],
 ) -> Result:
     """A query over streams: nothing runs before its rows are asked for.
@@ -38,7 +39,7 @@ def stream_query(
         plan: its plan.
         replan: plans it again, for the moment at which its rows are asked for.
         text: the statement.
-        explained: an error of Spark's in a person's words.
+        errors: translates what it fails with.
         take_interrupt: whether a person wants it to end now; told once.
     """
     started: list[Stream] = []
@@ -47,7 +48,7 @@ def stream_query(
         def take_sorted(table: pa.Table) -> None:
             take(by_window(table))
 
-        stream = queries.select(replan(), text, take_sorted, explained)
+        stream = queries.select(replan(), text, take_sorted, errors)
         if isinstance(stream, Stream):
             started.append(stream)
         return stream
@@ -65,7 +66,7 @@ def stream_query(
         text,
         "query",
         dataframe=queries.plans.dataframe(plan),
-        explained=explained,
+        errors=errors,
         open_stream=opened,
     )
 
@@ -75,7 +76,7 @@ def start_insert(
     plan: Plan,
     statement: Insert,
     table: TableSpec | None,
-    explained: Explained,
+    errors: StatementErrors,
     measuring: Measuring | None = None,
 ) -> Stream | str:
     """Start an INSERT from a stream.
@@ -95,7 +96,7 @@ def start_insert(
         table,
         statement.columns,
         statement.overwrite,
-        explained,
+        errors,
         measuring,
         statement.static,
     )

@@ -24,8 +24,9 @@ from runtime.spec.table import TableSpec
 from runtime.streaming.execute.shared import SharedWindows, of_windows, shared_windows
 from runtime.streaming.options import StreamOptions
 from runtime.streaming.source_reads import reads_of_sources
+from sqlwin.execution.errors import StatementErrors
 from sqlwin.execution.inserts import arranged
-from sqlwin.execution.streams.handle import Explained, Stream, StreamPart
+from sqlwin.execution.streams.handle import Stream, StreamPart
 from sqlwin.execution.streams.options import planned_options
 from sqlwin.execution.streams.planning import StreamPlans
 from sqlwin.execution.streams.start import StreamJob, StreamQueries
@@ -73,7 +74,7 @@ def start_set(
     queries: StreamQueries,
     inserts: Sequence[SetInsert],
     text: str,
-    explained: Explained,
+    errors: StatementErrors,
 ) -> list[StreamPart] | str:
     """Start INSERTs whose plans share slices as one stream; or tell why there is nothing to do.
 
@@ -81,7 +82,7 @@ def start_set(
         queries: starts it.
         inserts: the INSERTs.
         text: the statement set.
-        explained: an error of Spark's in a person's words.
+        errors: translates what it fails with.
 
     Raises:
         SqlwinError: one of them cannot run on a stream, a table cannot take its rows, or the
@@ -120,7 +121,7 @@ def start_set(
             text,
             ", ".join(names),
             prepare,
-            explained,
+            errors,
             late=next((each for each in late if each is not None), None),
             inserts=names,
         )

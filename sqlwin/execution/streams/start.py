@@ -26,6 +26,7 @@ from runtime.spec.table import TableSpec
 from runtime.streaming.options import StreamOptions
 from runtime.streaming.own_sources import OwnSources
 from runtime.streaming.source_reads import reads_of_sources
+from sqlwin.execution.errors import StatementErrors
 from sqlwin.execution.inserts import arranged, with_static
 from sqlwin.execution.streams.checkpoint import (
     Place,
@@ -33,7 +34,7 @@ from sqlwin.execution.streams.checkpoint import (
     opened_checkpoint,
     temporary_place,
 )
-from sqlwin.execution.streams.handle import Explained, Setup, Stream
+from sqlwin.execution.streams.handle import Setup, Stream
 from sqlwin.execution.streams.identity import identity_of
 from sqlwin.execution.streams.late_rows import late_columns, late_target
 from sqlwin.execution.streams.listener import tally_batches
@@ -60,7 +61,7 @@ class StreamJob:
         text: the statement.
         sink: where its rows go.
         prepare: makes what starts it, for the options that it gets.
-        explained: an error of Spark's in a person's words.
+        errors: translates what it fails with.
         may_resume: whether it may keep a checkpoint.
         late: where late rows go.
         inserts: the tables of INSERTs that one stream runs.
@@ -72,7 +73,7 @@ class StreamJob:
     text: str
     sink: str
     prepare: Callable[[StreamOptions], Callable[[StreamRun], Any]]
-    explained: Explained
+    errors: StatementErrors
     may_resume: bool = True
     late: LateTable | None = None
     inserts: tuple[str, ...] = ()
@@ -99,7 +100,7 @@ class StreamQueries:
         table: TableSpec,
         columns: tuple[str, ...],
         overwrite: bool,
-        explained: Explained,
+        errors: StatementErrors,
         measuring: Measuring | None = None,
         static: tuple[tuple[str, str], ...] = (),
     ) -> Stream | str:
@@ -124,9 +125,9 @@ class StreamQueries:
                 f"EXPLAIN ANALYZE cannot keep the late rows that go to `{late.spec.name}`",
                 hint="run the INSERT, and SHOW STREAMS tells how it stands",
             )
-        return self._start(plan, text, table.name, start, explained, measuring, late=late)
+        return self._start(plan, text, table.name, start, errors, measuring, late=late)
 
-    def select(self, plan: Plan, text: str, take: Take, explained: Explained) -> Stream | str:
+    def select(self, plan: Plan, text: str, take: Take, errors: StatementErrors) -> Stream | str:
         """Start a query whose rows go to a function of this process.
 
         Raises:
@@ -137,13 +138,13 @@ class StreamQueries:
             return start_taking(rows, arrow_ready, run, take)
 
         late = self.late_table(plan, stream_options(self._config), None)
-        return self._start(plan, text, "select", start, explained, late=late)
+        return self._start(plan, text, "select", start, errors, late=late)
 
     def discard(
-        self, plan: Plan, text: str, explained: Explained, measuring: Measuring
+        self, plan: Plan, text: str, errors: StatementErrors, measuring: Measuring
     ) -> Stream | str:
         """Start a query whose rows are thrown away; it begins anew, and leaves no checkpoint."""
-        return self._start(plan, text, "nowhere", start_discarding, explained, measuring, False)
+        return self._start(plan, text, "nowhere", start_discarding, errors, measuring, False)
 
     # -- starting ------------------------------------------------------------------------------
 
@@ -153,7 +154,7 @@ class StreamQueries:
         text: str,
         sink: str,
         start: Callable[[DataFrame, StreamRun], Any],
-        explained: Explained,
+        errors: StatementErrors,
         measuring: Measuring | None = None,
         may_resume: bool = True,
         late: LateTable | None = None,
@@ -178,7 +179,7 @@ class StreamQueries:
                 text,
                 sink,
                 prepare,
-                explained,
+                errors,
                 may_resume,
                 late,
             )
@@ -230,7 +231,7 @@ class StreamQueries:
             closes=self._config.get("sqlwin.end-of-input") == "close-windows",
             keeps_checkpoint=place.stays,
             source_names=job.source_names,
-            explained=job.explained,
+            errors=job.errors,
             late_table=None if job.late is None else job.late.spec.name,
             inserts=job.inserts,
         )

@@ -1,0 +1,84 @@
+"""What goes wrong while a statement runs, as errors about its text."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from types import TracebackType
+
+from runtime.errors import AnalysisError, SqlwinError
+from runtime.spark.errors import translate
+from sqlwin.catalog.catalog import SessionCatalog
+from sqlwin.parser.positions import point_at, relocate
+from sqlwin.statements.parse import StatementText
+
+
+@dataclass(frozen=True)
+class ScriptPlace:
+    """Where a statement stands.
+
+    Attributes:
+        statement: the statement's text, and its offset in the script.
+        script: the whole text.
+        file: what errors call the script.
+    """
+
+    statement: StatementText
+    script: str
+    file: str | None
+
+    def placed(self, error: SqlwinError) -> SqlwinError:
+        """An error about the statement, with its place in the whole script."""
+        text = self.statement.text
+        if error.position is None and (isinstance(error, AnalysisError) or "`" in error.message):
+            point_at(error, text)
+        if error.position is not None:
+            # the statement inside EXPLAIN or a statement set has a text of its own
+            inner = text.find(error.sql) if error.sql else 0
+            if inner >= 0:
+                return error.with_source(self.script, self.file, self.statement.offset + inner)
+        error.file = error.file or self.file
+        return error
+
+
+@dataclass(frozen=True)
+class StatementErrors:
+    """Makes errors of sqlwin's of whatever a statement fails with, now or later.
+
+    As a context manager it does so for a block: what Spark raises there is translated, and placed
+    in the statement. Errors that are sqlwin's own already pass as they are.
+
+    Attributes:
+        text: the statement's text.
+        catalog: the tables, for the nearest name to one that is unknown; None: none is looked for.
+        place: where it stands in a script; None: errors are placed in the statement alone.
+    """
+
+    text: str
+    catalog: SessionCatalog | None = None
+    place: ScriptPlace | None = None
+
+    def translated(self, error: BaseException) -> SqlwinError:
+        """The error, one of Spark's in the user's words, with its place in the statement."""
+        if not isinstance(error, SqlwinError):
+            error = translate(error, self.text)
+            if self.catalog is not None:
+                error = self.catalog.with_nearest_name(error)
+        error = relocate(error, self.text)
+        return error if self.place is None else self.place.placed(error)
+
+    def __enter__(self) -> None:
+        """Begin a block."""
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """End it.
+
+        Raises:
+            SqlwinError: what the block failed with.
+        """
+        if isinstance(error, Exception) and not isinstance(error, SqlwinError):
+            raise self.translated(error) from error
