@@ -13,7 +13,7 @@ test-core:
 goldens:
 	python -m pytest -q tests/explain tests/errors tests/queries tests/docs --long --update-goldens
 reference:
-	mkdir -p docs && python -m sqlwin.help.reference > docs/reference.md.new && mv docs/reference.md.new docs/reference.md
+	mkdir -p docs && python -m sqlwin.cli.reference > docs/reference.md.new && mv docs/reference.md.new docs/reference.md
 bench:
 	python -m tests.bench
 check: style types test

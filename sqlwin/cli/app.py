@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from sqlwin.cli.failures import ReportingGroup
-from sqlwin.cli.formats import EXPLAIN_FORMAT_OF_SUFFIX, FORMAT_OF_SUFFIX, FORMATS
-from sqlwin.cli.functions import functions
 from sqlwin.cli.options import check_spark_options, sql_options
 from sqlwin.cli.repl import repl
-from sqlwin.cli.scripts import read_scripts
+from sqlwin.console.failures import ReportingGroup
+from sqlwin.console.formats import EXPLAIN_FORMAT_OF_SUFFIX, FORMAT_OF_SUFFIX, FORMATS
+from sqlwin.console.scripts import read_scripts
 
 if TYPE_CHECKING:
     from sqlwin.display.output import AtomicFile
@@ -133,7 +132,7 @@ def run(
     if max_rows is not None and format != "table":
         raise click.UsageError(f"--max-rows is for --format table, and the format is {format}")
 
-    from sqlwin.cli.run import Presenter, run_scripts
+    from sqlwin.cli.run import ScriptPresenter, run_scripts
     from sqlwin.display.table import DEFAULT_MAX_ROWS
 
     stream_rows = max_rows or None
@@ -141,7 +140,7 @@ def run(
         max_rows = DEFAULT_MAX_ROWS
     with ExitStack() as stack:
         file, bar, session = _open(stack, output if to_file else None, no_progress, spark)
-        presenter = Presenter(format, max_rows or None, file, bar, stream_rows)
+        presenter = ScriptPresenter(format, max_rows or None, file, bar, stream_rows)
         run_scripts(session, scripts, presenter, bar)
 
 
@@ -222,7 +221,25 @@ def explain(
 
 
 main.add_command(repl)
-main.add_command(functions)
+
+
+@main.command(short_help="Explain functions, with pictures.")
+@click.argument("names", nargs=-1, metavar="[NAME]...")
+def functions(names: tuple[str, ...]) -> None:
+    """Explain functions: signature, meaning, a picture of the windows, an example.
+
+    Without NAME, all are listed.
+
+    \b
+    Examples:
+      sqlwin functions
+      sqlwin functions CUMULATE
+      sqlwin functions hop first_value
+    """  # noqa: D301
+    from sqlwin.help.functions import describe_function, list_functions
+
+    texts = [describe_function(name) for name in names] or [list_functions()]
+    click.echo("\n\n".join(texts))
 
 
 def _open(

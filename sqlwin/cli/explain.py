@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from planner.explain.document import document, foreign_document
 from runtime.errors import SqlwinError
-from sqlwin.cli.scripts import Script
+from sqlwin.console.scripts import Script
 from sqlwin.display.progress import ProgressBar
 from sqlwin.execution.explain_formats import render
 from sqlwin.parser.parser import tokenize

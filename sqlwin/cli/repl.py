@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from sqlwin.cli.formats import FORMATS
 from sqlwin.cli.options import check_spark_options, spark_options
-from sqlwin.cli.scripts import read_scripts
+from sqlwin.console.formats import FORMATS
+from sqlwin.console.scripts import read_scripts
 
 if TYPE_CHECKING:
     from sqlwin.session import Session
@@ -81,7 +81,7 @@ def repl(
     scripts = read_scripts(files, ()) if files else []
 
     from sqlwin.repl.app import Repl
-    from sqlwin.repl.options import ReplOptions
+    from sqlwin.repl.commands import ReplOptions
 
     def connect() -> Session:
         import sqlwin

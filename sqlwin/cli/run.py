@@ -7,7 +7,6 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import partial
 from typing import TYPE_CHECKING
 
 import click
@@ -15,10 +14,9 @@ import pyarrow as pa
 from rich.console import Console
 
 from runtime.spark.class_archive import make_missing
-from sqlwin.cli.failures import stopped_by_signals
-from sqlwin.cli.scripts import Script
-from sqlwin.display.chart import write_chart
-from sqlwin.display.formats import Writer, write_csv, write_json, write_json_lines, write_markdown
+from sqlwin.console.failures import stopped_by_signals
+from sqlwin.console.formats import counted, elapsed, writer_of
+from sqlwin.console.scripts import Script
 from sqlwin.display.output import AtomicFile
 from sqlwin.display.progress import ProgressBar
 from sqlwin.display.spark_tasks import spark_task_counts
@@ -29,31 +27,15 @@ from sqlwin.display.table import write_table
 if TYPE_CHECKING:
     from sqlwin.session import Result, Session
 
-# What a format other than a table is written by
-WRITERS: dict[str, Writer] = {
-    "csv": write_csv,
-    "json": write_json,
-    "jsonl": write_json_lines,
-    "markdown": write_markdown,
-    "chart": write_chart,
-}
 
-
-def writer_of(format: str, to_file: bool) -> Writer:
-    """What writes rows in a format, to a file or to the screen."""
-    if format == "chart" and to_file:
-        return partial(write_chart, color=False)
-    return WRITERS[format]
-
-
-class Presenter:
+class ScriptPresenter:
     """Shows results one after the other, in one format, in one place.
 
     Rows go to standard output or the file, everything else to stderr. Between two results stands
     a blank line, but not in JSON lines.
 
     Args:
-        format: `table` or a key of `WRITERS`.
+        format: `table` or another one that `writer_of` knows.
         max_rows: the most rows of a table; None shows all.
         output: the file to write to; None for standard output.
         bar: shown while rows are waited for.
@@ -187,7 +169,7 @@ class Presenter:
 
 
 def run_scripts(
-    session: Session, scripts: Sequence[Script], presenter: Presenter, bar: ProgressBar
+    session: Session, scripts: Sequence[Script], presenter: ScriptPresenter, bar: ProgressBar
 ) -> None:
     """Execute every statement, each shown before the next is begun."""
     first_started = time.monotonic()
@@ -201,7 +183,7 @@ def run_scripts(
             started = time.monotonic()
     presenter.finish(first_started)
     if session.streams.may_run:
-        from sqlwin.cli.streams import wait_for_streams
+        from sqlwin.console.streams import wait_for_streams
 
         wait_for_streams(session)
 
@@ -238,7 +220,7 @@ def opened_session(
                 yield session
             except KeyboardInterrupt:
                 if session.streams.all():
-                    from sqlwin.cli.streams import stop_streams
+                    from sqlwin.console.streams import stop_streams
 
                     stop_streams(session)
                 raise
@@ -270,22 +252,6 @@ def cancel_jobs(session: Session) -> None:
     except (Py4JError, PySparkException, OSError) as error:
         # The session is closed next, which ends its jobs too.
         click.echo(f"could not cancel the running jobs: {type(error).__name__}", err=True)
-
-
-def counted(n_rows: int) -> str:
-    """`1 row`, `12,345 rows`."""
-    return f"{n_rows:,} row" + ("" if n_rows == 1 else "s")
-
-
-def elapsed(started: float) -> str:
-    """The time since `started`: `0.41 s`, `12.3 s`, `2 min 05 s`, `1 h 02 min`."""
-    seconds = time.monotonic() - started
-    if seconds < 59.95:
-        return f"{seconds:.2f} s" if seconds < 9.995 else f"{seconds:.1f} s"
-    minutes, rest = divmod(round(seconds), 60)
-    if minutes < 60:
-        return f"{minutes} min {rest:02d} s"
-    return f"{minutes // 60} h {minutes % 60:02d} min"
 
 
 def _use_utf8(stream: object) -> None:

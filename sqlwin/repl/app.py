@@ -19,21 +19,21 @@ from prompt_toolkit.layout.processors import HighlightMatchingBracketProcessor
 from prompt_toolkit.lexers import PygmentsLexer
 
 from runtime.errors import SqlwinError
-from sqlwin.cli.failures import Stopped, report_text, say_error, say_unexpected
-from sqlwin.cli.scripts import Script
+from sqlwin.console.failures import Stopped, report_text, say_error, say_unexpected
+from sqlwin.console.scripts import Script
 from sqlwin.repl import commands, toolbar
-from sqlwin.repl.completion.completer import SqlCompleter
+from sqlwin.repl.commands import ReplOptions
 from sqlwin.repl.completion.names import KnownNames
-from sqlwin.repl.engine import Engine, State
+from sqlwin.repl.completion.suggestions import SqlCompleter
+from sqlwin.repl.engine import Engine, EngineState
 from sqlwin.repl.highlighting import STYLE, SqlwinLexer
 from sqlwin.repl.history import history_path, open_history
 from sqlwin.repl.keys import key_bindings
-from sqlwin.repl.options import ReplOptions
 from sqlwin.repl.statements import is_command
 
 if TYPE_CHECKING:
     from sqlwin.display.progress import ProgressBar
-    from sqlwin.repl.present import Presenter
+    from sqlwin.repl.present import PromptPresenter
     from sqlwin.session import Session
 
 # How often the prompt is drawn while Spark starts
@@ -62,7 +62,7 @@ class Repl:
         self.last_sql = ""
         self.next_text = ""
         self._progress = progress
-        self._screen: tuple[Presenter, ProgressBar] | None = None
+        self._screen: tuple[PromptPresenter, ProgressBar] | None = None
         self._prompt: PromptSession[str] = PromptSession(
             history=self.history,
             multiline=True,
@@ -144,7 +144,7 @@ class Repl:
     def _turn(self) -> bool:
         """Read once and run it; False if the prompt is to be left."""
         default, self.next_text = self.next_text, ""
-        is_starting = self.engine.state is State.STARTING
+        is_starting = self.engine.state is EngineState.STARTING
         try:
             text = self._prompt.prompt(
                 lambda: toolbar.prompt(self.engine),
@@ -212,11 +212,11 @@ class Repl:
             from rich.console import Console
 
             from sqlwin.display.progress import ProgressBar
-            from sqlwin.repl.present import Presenter
+            from sqlwin.repl.present import PromptPresenter
 
             shown: list[str] = []
             bar = ProgressBar(Console(), enabled=False)
-            presenter = Presenter(
+            presenter = PromptPresenter(
                 self.options,
                 bar,
                 self.engine,
@@ -248,7 +248,7 @@ class Repl:
             self.say(text)
 
     def _redraw(self) -> None:
-        if self.engine.state is State.READY:
+        if self.engine.state is EngineState.READY:
             self.names.learn_soon()
         if self._prompt.app.is_running:
             self._prompt.app.invalidate()
@@ -258,20 +258,20 @@ class Repl:
     def _bar(self) -> ProgressBar:
         return self._opened_screen()[1]
 
-    def _shown(self) -> Presenter:
+    def _shown(self) -> PromptPresenter:
         return self._opened_screen()[0]
 
-    def _opened_screen(self) -> tuple[Presenter, ProgressBar]:
+    def _opened_screen(self) -> tuple[PromptPresenter, ProgressBar]:
         """The presenter and the bar, made when they are needed: Arrow takes a while to load."""
         if self._screen is None:
             from rich.console import Console
 
             from sqlwin.display.progress import ProgressBar
-            from sqlwin.repl.present import Presenter
+            from sqlwin.repl.present import PromptPresenter
 
             bar = ProgressBar(Console(stderr=True), enabled=self._progress)
             bar.__enter__()
-            presenter = Presenter(
+            presenter = PromptPresenter(
                 self.options,
                 bar,
                 self.engine,
@@ -296,7 +296,7 @@ class Repl:
 
     @contextmanager
     def _bar_while_starting(self) -> Iterator[None]:
-        if self.engine.state is State.READY:
+        if self.engine.state is EngineState.READY:
             yield
             return
         with self._bar().waiting("Starting Spark"):
@@ -310,7 +310,7 @@ class Repl:
         self.names.stop_learning()
         session = self.engine.session
         if session is not None and session.streams.running():
-            from sqlwin.cli.streams import stop_streams
+            from sqlwin.console.streams import stop_streams
 
             try:
                 stop_streams(session)

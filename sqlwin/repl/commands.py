@@ -8,16 +8,68 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Protocol, TextIO
+
+from prompt_toolkit.history import History
 
 from runtime.errors import SqlwinError, nearest
-from sqlwin.cli.formats import FORMATS
-from sqlwin.repl.editor import edited, edited_file
+from sqlwin.console.formats import FORMATS
+from sqlwin.repl.programs import edited, edited_file
 
-if TYPE_CHECKING:
-    from sqlwin.repl.app import Repl
 
-Handler = Callable[["Repl", str], None]
+@dataclass
+class ReplOptions:
+    """The switches.
+
+    Attributes:
+        format: how rows are written: `table`, `csv`, ...
+        vertical: `on` shows each row as a block of lines, `auto` where a table is too wide.
+        timing: whether the time that a statement took is told.
+        pager: whether what does not fit on the screen goes to a pager.
+        null: what NULL looks like in tables.
+        max_rows: the most rows of a table, which is held in memory; None shows all.
+        keys: `emacs` or `vi`.
+        output: where rows go instead of the screen, with its name.
+    """
+
+    format: str = "table"
+    vertical: str = "off"
+    timing: bool = True
+    pager: bool = True
+    null: str = "NULL"
+    max_rows: int | None = 1_000
+    keys: str = "emacs"
+    output: tuple[Path, TextIO] | None = None
+
+
+class Prompt(Protocol):
+    """What commands work on: the prompt that they were typed at.
+
+    Attributes:
+        options: the switches.
+        last_sql: the statements typed last; empty if none were.
+        next_text: what the next prompt begins with.
+    """
+
+    options: ReplOptions
+    last_sql: str
+    next_text: str
+
+    @property
+    def history(self) -> History:
+        """What was typed before."""
+
+    def say(self, text: str) -> None:
+        """Print text."""
+
+    def sleep(self, seconds: float) -> bool:
+        """Wait; False if Ctrl-C ended it."""
+
+    def run_sql(self, text: str, file: str | None = None, *, is_typed: bool = True) -> bool:
+        """Run statements and show their results; False if one failed or was cancelled."""
+
+
+Handler = Callable[[Prompt, str], None]
 
 
 class CommandError(SqlwinError):
@@ -64,7 +116,7 @@ def command(name: str, argument: str, help: str, *values: str) -> Callable[[Hand
     return add
 
 
-def run_command(repl: Repl, line: str) -> None:
+def run_command(prompt: Prompt, line: str) -> None:
     r"""Do what a line such as `\d bids` says.
 
     Raises:
@@ -80,7 +132,7 @@ def run_command(repl: Repl, line: str) -> None:
     argument = argument.strip()
     if argument and not found.argument:
         raise CommandError(f"{name} takes nothing, but got {argument!r}")
-    found.run(repl, argument)
+    found.run(prompt, argument)
 
 
 def help_lines() -> Iterator[tuple[str, str]]:
@@ -93,16 +145,16 @@ def help_lines() -> Iterator[tuple[str, str]]:
 
 
 @command(r"\?", "[FUNCTION]", "this list, or help on a function such as HOP", "functions")
-def _help(repl: Repl, argument: str) -> None:
+def _help(prompt: Prompt, argument: str) -> None:
     if argument:
         from sqlwin.help.functions import describe_function
 
-        repl.say(describe_function(argument))
+        prompt.say(describe_function(argument))
         return
     lines = list(help_lines())
     width = max(len(left) for left, _ in lines)
-    repl.say("\n".join(f"  {left:<{width}}  {right}" for left, right in lines))
-    repl.say(_KEYS)
+    prompt.say("\n".join(f"  {left:<{width}}  {right}" for left, right in lines))
+    prompt.say(_KEYS)
 
 
 _KEYS = """
@@ -115,7 +167,7 @@ SQL statements: SELECT, INSERT, CREATE, SHOW, DESCRIBE, SET, EXPLAIN ... as in f
 
 
 @command(r"\q", "", "leave (also Ctrl-D)")
-def _quit(repl: Repl, argument: str) -> None:
+def _quit(prompt: Prompt, argument: str) -> None:
     raise Quit
 
 
@@ -123,31 +175,31 @@ def _quit(repl: Repl, argument: str) -> None:
 
 
 @command(r"\d", "[NAME]", "list tables and views, or describe one", "tables")
-def _describe(repl: Repl, argument: str) -> None:
-    repl.run_sql(
+def _describe(prompt: Prompt, argument: str) -> None:
+    prompt.run_sql(
         f"DESCRIBE {argument.rstrip(';')};" if argument else "SHOW TABLES;", is_typed=False
     )
 
 
 @command(r"\d+", "NAME", "the statement that would make a table or view again", "tables")
-def _show_create(repl: Repl, argument: str) -> None:
+def _show_create(prompt: Prompt, argument: str) -> None:
     if not argument:
         raise CommandError(r"\d+ needs the name of a table or view", hint=r"\d lists them")
-    repl.run_sql(f"SHOW CREATE TABLE {argument};", is_typed=False)
+    prompt.run_sql(f"SHOW CREATE TABLE {argument};", is_typed=False)
 
 
 @command(r"\df", "[PATTERN]", "list functions, such as \\df %window%")
-def _functions(repl: Repl, argument: str) -> None:
+def _functions(prompt: Prompt, argument: str) -> None:
     quoted = argument.replace("'", "''")
     like = f" LIKE '{quoted}'" if argument else ""
-    repl.run_sql(f"SHOW FUNCTIONS{like};", is_typed=False)
+    prompt.run_sql(f"SHOW FUNCTIONS{like};", is_typed=False)
 
 
 # -- files and editing -------------------------------------------------------------------------
 
 
 @command(r"\i", "FILE", "run the SQL of a file", "paths")
-def _include(repl: Repl, argument: str) -> None:
+def _include(prompt: Prompt, argument: str) -> None:
     path = _path(argument, r"\i")
     try:
         text = path.read_bytes().decode("utf-8-sig")
@@ -155,16 +207,16 @@ def _include(repl: Repl, argument: str) -> None:
         raise CommandError(f"cannot read {path}: {error.strerror}") from error
     except UnicodeDecodeError as error:
         raise CommandError(f"{path} is not UTF-8 text", hint="save it as UTF-8") from error
-    repl.run_sql(text, str(path))
+    prompt.run_sql(text, str(path))
 
 
 @command(r"\o", "[FILE]", "write rows to a file from now on; without FILE: to the screen", "paths")
-def _output(repl: Repl, argument: str) -> None:
-    if repl.options.output is not None:
-        path, stream = repl.options.output
+def _output(prompt: Prompt, argument: str) -> None:
+    if prompt.options.output is not None:
+        path, stream = prompt.options.output
         stream.close()
-        repl.options.output = None
-        repl.say(f"closed {path}")
+        prompt.options.output = None
+        prompt.say(f"closed {path}")
     if not argument:
         return
     path = _path(argument, r"\o")
@@ -172,115 +224,115 @@ def _output(repl: Repl, argument: str) -> None:
         stream = path.open("w", encoding="utf-8", newline="")
     except OSError as error:
         raise CommandError(f"cannot write {path}: {error.strerror}") from error
-    repl.options.output = path, stream
-    repl.say(f"rows go to {path} as {repl.options.format}; \\o ends that")
+    prompt.options.output = path, stream
+    prompt.say(f"rows go to {path} as {prompt.options.format}; \\o ends that")
 
 
 @command(r"\e", "[FILE]", "edit the last statement, or a file, and take it to the prompt", "paths")
-def _edit(repl: Repl, argument: str) -> None:
+def _edit(prompt: Prompt, argument: str) -> None:
     if argument:
-        repl.next_text = edited_file(_path(argument, r"\e")).rstrip()
+        prompt.next_text = edited_file(_path(argument, r"\e")).rstrip()
     else:
-        repl.next_text = edited(repl.last_sql).rstrip()
+        prompt.next_text = edited(prompt.last_sql).rstrip()
 
 
 @command(r"\watch", "[SECONDS]", "run the last statement again and again (every 2 s)")
-def _watch(repl: Repl, argument: str) -> None:
+def _watch(prompt: Prompt, argument: str) -> None:
     try:
         seconds = float(argument or 2)
     except ValueError:
         seconds = -1.0
     if not 0 < seconds <= 86_400:
         raise CommandError(f"\\watch takes seconds, not {argument!r}", hint=r"\watch 5")
-    if not repl.last_sql:
+    if not prompt.last_sql:
         raise CommandError("there is no statement to run again")
-    repl.say("Ctrl-C ends it")
+    prompt.say("Ctrl-C ends it")
     is_fine = True
     while is_fine:
-        repl.say(f"\n{time.strftime('%H:%M:%S')}, every {seconds:g} s")
-        is_fine = repl.run_sql(repl.last_sql, is_typed=False) and repl.sleep(seconds)
+        prompt.say(f"\n{time.strftime('%H:%M:%S')}, every {seconds:g} s")
+        is_fine = prompt.run_sql(prompt.last_sql, is_typed=False) and prompt.sleep(seconds)
 
 
 @command(r"\chart", "", "run the last statement and draw its rows: lines by key over time, or bars")
-def _chart(repl: Repl, argument: str) -> None:
-    if not repl.last_sql:
+def _chart(prompt: Prompt, argument: str) -> None:
+    if not prompt.last_sql:
         raise CommandError("there is no statement to draw", hint="run a query, then \\chart")
-    before = repl.options.format
-    repl.options.format = "chart"
+    before = prompt.options.format
+    prompt.options.format = "chart"
     try:
-        repl.run_sql(repl.last_sql, is_typed=False)
+        prompt.run_sql(prompt.last_sql, is_typed=False)
     finally:
-        repl.options.format = before
+        prompt.options.format = before
 
 
 @command(r"\!", "COMMAND", "run a command of the shell")
-def _shell(repl: Repl, argument: str) -> None:
+def _shell(prompt: Prompt, argument: str) -> None:
     done = subprocess.run(argument or "${SHELL:-sh}", shell=True, check=False)
     if done.returncode and argument:
-        repl.say(f"it ended with {done.returncode}")
+        prompt.say(f"it ended with {done.returncode}")
 
 
 @command(r"\history", "[TEXT]", "statements typed before, those that hold TEXT")
-def _history(repl: Repl, argument: str) -> None:
-    entries = [e for e in repl.history.get_strings() if argument.lower() in e.lower()]
-    repl.say("\n".join(entries[-50:]) or "nothing was typed before")
+def _history(prompt: Prompt, argument: str) -> None:
+    entries = [e for e in prompt.history.get_strings() if argument.lower() in e.lower()]
+    prompt.say("\n".join(entries[-50:]) or "nothing was typed before")
 
 
 # -- how results look ----------------------------------------------------------------------------
 
 
 @command(r"\format", "[FORMAT]", f"how rows are written: {', '.join(FORMATS)}", *FORMATS)
-def _format(repl: Repl, argument: str) -> None:
+def _format(prompt: Prompt, argument: str) -> None:
     if argument and argument not in FORMATS:
         close = nearest(argument, FORMATS)
         hint = f"did you mean {close}?" if close else f"there are {', '.join(FORMATS)}"
         raise CommandError(f"there is no format {argument!r}", hint=hint)
-    repl.options.format = argument or repl.options.format
-    repl.say(f"rows are written as {repl.options.format}")
+    prompt.options.format = argument or prompt.options.format
+    prompt.say(f"rows are written as {prompt.options.format}")
 
 
 @command(r"\x", "[on|off|auto]", "a line for each value; auto: where a table is too wide",
          "on", "off", "auto")  # fmt: skip
-def _vertical(repl: Repl, argument: str) -> None:
-    flipped = "off" if repl.options.vertical == "on" else "on"
-    repl.options.vertical = _one_of(r"\x", argument or flipped, ("on", "off", "auto"))
-    repl.say(f"vertical output is {repl.options.vertical}")
+def _vertical(prompt: Prompt, argument: str) -> None:
+    flipped = "off" if prompt.options.vertical == "on" else "on"
+    prompt.options.vertical = _one_of(r"\x", argument or flipped, ("on", "off", "auto"))
+    prompt.say(f"vertical output is {prompt.options.vertical}")
 
 
 @command(r"\timing", "[on|off]", "tell how long a statement took", "on", "off")
-def _timing(repl: Repl, argument: str) -> None:
-    repl.options.timing = _switch(r"\timing", argument, repl.options.timing)
-    repl.say(f"timing is {'on' if repl.options.timing else 'off'}")
+def _timing(prompt: Prompt, argument: str) -> None:
+    prompt.options.timing = _switch(r"\timing", argument, prompt.options.timing)
+    prompt.say(f"timing is {'on' if prompt.options.timing else 'off'}")
 
 
 @command(r"\pager", "[on|off]", "page what does not fit on the screen", "on", "off")
-def _pager(repl: Repl, argument: str) -> None:
-    repl.options.pager = _switch(r"\pager", argument, repl.options.pager)
-    repl.say(f"the pager is {'on' if repl.options.pager else 'off'}")
+def _pager(prompt: Prompt, argument: str) -> None:
+    prompt.options.pager = _switch(r"\pager", argument, prompt.options.pager)
+    prompt.say(f"the pager is {'on' if prompt.options.pager else 'off'}")
 
 
 @command(r"\null", "[TEXT]", "what NULL looks like in tables; without TEXT: NULL")
-def _null(repl: Repl, argument: str) -> None:
+def _null(prompt: Prompt, argument: str) -> None:
     words = shlex.split(argument)
-    repl.options.null = " ".join(words) if words else "NULL"
-    repl.say(f"NULL is shown as {repl.options.null!r}")
+    prompt.options.null = " ".join(words) if words else "NULL"
+    prompt.say(f"NULL is shown as {prompt.options.null!r}")
 
 
 @command(r"\rows", "[N]", "the most rows that a table shows; 0 shows all")
-def _rows(repl: Repl, argument: str) -> None:
+def _rows(prompt: Prompt, argument: str) -> None:
     if argument:
         if not argument.isdigit():
             raise CommandError(f"\\rows takes a number, not {argument!r}", hint=r"\rows 100")
-        repl.options.max_rows = int(argument) or None
-    most = repl.options.max_rows
-    repl.say("tables show all rows" if most is None else f"tables show at most {most:,} rows")
+        prompt.options.max_rows = int(argument) or None
+    most = prompt.options.max_rows
+    prompt.say("tables show all rows" if most is None else f"tables show at most {most:,} rows")
 
 
 @command(r"\keys", "[emacs|vi]", "how the keys of the prompt work", "emacs", "vi")
-def _editing_keys(repl: Repl, argument: str) -> None:
-    flipped = "emacs" if repl.options.keys == "vi" else "vi"
-    repl.options.keys = _one_of(r"\keys", argument or flipped, ("emacs", "vi"))
-    repl.say(f"the keys are those of {repl.options.keys}")
+def _editing_keys(prompt: Prompt, argument: str) -> None:
+    flipped = "emacs" if prompt.options.keys == "vi" else "vi"
+    prompt.options.keys = _one_of(r"\keys", argument or flipped, ("emacs", "vi"))
+    prompt.say(f"the keys are those of {prompt.options.keys}")
 
 
 def _switch(name: str, argument: str, was: bool) -> bool:

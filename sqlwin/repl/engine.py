@@ -31,7 +31,7 @@ class Cancelled(KeyboardInterrupt):
     """A statement was cancelled by Ctrl-C."""
 
 
-class State(Enum):
+class EngineState(Enum):
     """How far the session is."""
 
     STARTING = "starting"
@@ -51,7 +51,7 @@ class Engine:
     """
 
     def __init__(self, connect: Callable[[], Session]) -> None:
-        self.state = State.STARTING
+        self.state = EngineState.STARTING
         self.started = time.monotonic()
         self.name = "Spark"
         self.failure: BaseException | None = None
@@ -241,16 +241,16 @@ class Engine:
 
     def _open(self) -> Session:
         if self._session is None:
-            self.state = State.STARTING
+            self.state = EngineState.STARTING
             self.started = time.monotonic()
             self._session = self._connect()
             self.name = _described(self._session)
-            self.state = State.READY
+            self.state = EngineState.READY
             self.on_change()
         return self._session
 
     def _fail(self, error: BaseException) -> None:
-        self.state, self.failure = State.FAILED, error
+        self.state, self.failure = EngineState.FAILED, error
         self.on_change()
 
 

@@ -12,13 +12,13 @@ from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
-from sqlwin.cli.run import counted, elapsed, writer_of
+from sqlwin.console.formats import counted, elapsed, writer_of
 from sqlwin.display.progress import ProgressBar
 from sqlwin.display.table import write_table
 from sqlwin.display.vertical import write_vertical
+from sqlwin.repl.commands import ReplOptions
 from sqlwin.repl.engine import Cancelled, Engine
-from sqlwin.repl.options import ReplOptions
-from sqlwin.repl.pager import PagedText, PagerClosed, pager_command
+from sqlwin.repl.programs import PagedText, PagerClosed, pager_command
 
 if TYPE_CHECKING:
     from sqlwin.repl.live import Keys, LiveView
@@ -31,7 +31,7 @@ _PROMPT_LINES = 4
 _MORE = r"\rows 0 shows all, \o FILE writes them to a file"
 
 
-class Presenter:
+class PromptPresenter:
     """Shows results one after the other, as the options say.
 
     Args:

@@ -8,9 +8,9 @@ from prompt_toolkit.application.current import get_app
 from prompt_toolkit.formatted_text import StyleAndTextTuples
 from prompt_toolkit.formatted_text.utils import fragment_list_width
 
+from sqlwin.repl.commands import ReplOptions
 from sqlwin.repl.completion.call_help import call_at
-from sqlwin.repl.engine import Engine, State
-from sqlwin.repl.options import ReplOptions
+from sqlwin.repl.engine import Engine, EngineState
 from sqlwin.repl.statements import open_piece
 
 NAME = "sqlwin"
@@ -19,7 +19,7 @@ _SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 
 def prompt(engine: Engine) -> StyleAndTextTuples:
     """`sqlwin> `, in another colour until Spark is there."""
-    style = "class:prompt" if engine.state is State.READY else "class:prompt,prompt.waiting"
+    style = "class:prompt" if engine.state is EngineState.READY else "class:prompt,prompt.waiting"
     return [(style, f"{NAME}> ")]
 
 
@@ -49,12 +49,12 @@ def toolbar(engine: Engine, options: ReplOptions) -> StyleAndTextTuples:
 
 
 def _state(engine: Engine) -> StyleAndTextTuples:
-    if engine.state is State.STARTING:
+    if engine.state is EngineState.STARTING:
         seconds = time.monotonic() - engine.started
         spin = _SPINNER[int(seconds * 8) % len(_SPINNER)]
         text = f" {spin} Spark is starting, {seconds:.0f} s"
         return [("class:bottom-toolbar.waiting", text)]
-    if engine.state is State.FAILED:
+    if engine.state is EngineState.FAILED:
         return [("class:bottom-toolbar.failed", " Spark did not start")]
     if engine.is_busy:
         return [("class:bottom-toolbar.waiting", " working")]

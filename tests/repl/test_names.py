@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 from runtime.errors import QueryCancelled, SqlwinError
 from sqlwin.repl.completion.names import KnownNames
-from sqlwin.repl.engine import State
+from sqlwin.repl.engine import EngineState
 
 ROWS = {
     "SHOW TABLES": [("bids",), ("items",)],
@@ -18,7 +18,7 @@ ROWS = {
 class FakeEngine:
     """Does at once what it is asked for; a statement in `failing` ends with its error, once."""
 
-    state = State.READY
+    state = EngineState.READY
 
     def __init__(self):
         self.failing = {}

@@ -14,6 +14,7 @@ from planner.binder import group_windows
 from runtime.connectors.filesystem.formats import FLINK_OPTIONS, FORMATS
 from runtime.connectors.options import Option
 from runtime.connectors.registry import CONNECTORS as RUN
+from sqlwin.cli.reference import ENVIRONMENT, reference
 from sqlwin.config.settings import SETTINGS
 from sqlwin.help import aggregate_pictures
 from sqlwin.help.connectors import CONNECTORS, FORMAT_OPTIONS, options_of, values_of
@@ -21,7 +22,6 @@ from sqlwin.help.connectors import FORMATS as HELPED_FORMATS
 from sqlwin.help.examples import STATEMENTS
 from sqlwin.help.functions import AGGREGATES, FUNCTIONS, GROUP_WINDOWS, WINDOWS, describe_function
 from sqlwin.help.pictures import aligned, picture, sessions
-from sqlwin.help.reference import ENVIRONMENT, reference
 from sqlwin.parser.signatures import SIGNATURES, usage
 from sqlwin.repl.completion import words
 from sqlwin.statements.parse import parse_statement
@@ -183,7 +183,7 @@ def test_variables_of_the_environment_are_all_there():
     for package in ("sqlwin", "planner", "runtime"):
         for path in (ROOT / package).rglob("*.py"):
             used |= set(re.findall(r'"(SQLWIN_[A-Z_]+)"', path.read_text()))
-    assert sorted(used - named) == [], "ENVIRONMENT of sqlwin/help/reference.py lacks them"
+    assert sorted(used - named) == [], "ENVIRONMENT of sqlwin/cli/reference.py lacks them"
 
 
 def test_pictures_draw_the_windows_of_the_definitions():

@@ -15,7 +15,7 @@ from sqlwin.repl.completion.words import WINDOW_FUNCTIONS
 
 
 @dataclass(frozen=True)
-class Call:
+class TypedCall:
     """A call that is open at the cursor.
 
     Attributes:
@@ -29,7 +29,7 @@ class Call:
     argument: int | None
 
 
-def call_at(before: str) -> Call | None:
+def call_at(before: str) -> TypedCall | None:
     """The call of a window function, or of an aggregate, at the end of the text before the cursor.
 
     Example:
@@ -42,7 +42,7 @@ def call_at(before: str) -> Call | None:
         name = tokens[bracket - 1].word if bracket else ""
         parameters = parameters_of(name)
         if parameters:
-            return Call(name, parameters, argument_index(tokens, bracket, parameters))
+            return TypedCall(name, parameters, argument_index(tokens, bracket, parameters))
         if name != "DESCRIPTOR":
             return None
     return None

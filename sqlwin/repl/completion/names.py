@@ -7,7 +7,7 @@ from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any
 
 from runtime.errors import QueryCancelled, SqlwinError
-from sqlwin.repl.engine import Engine, State
+from sqlwin.repl.engine import Engine, EngineState
 
 if TYPE_CHECKING:
     from sqlwin.session import Session
@@ -45,7 +45,7 @@ class KnownNames:
 
     def learn_soon(self) -> None:
         """Have the engine look up what is not known, when it has nothing else to do."""
-        if self._engine.state is not State.READY:
+        if self._engine.state is not EngineState.READY:
             return
         if self._pending is not None and not self._pending.done():
             return

@@ -1,4 +1,4 @@
-"""A pager for what does not fit on the screen: `less`, or what the environment names."""
+"""The user's own programs: a pager for what does not fit on the screen, and an editor."""
 
 from __future__ import annotations
 
@@ -6,8 +6,11 @@ import os
 import shlex
 import shutil
 import subprocess
+import tempfile
 from collections.abc import Callable
-from types import TracebackType
+from pathlib import Path
+
+from runtime.errors import SetupError
 
 # -S: long lines are not folded, the arrow keys move sideways; -R: colours; -K: Ctrl-C leaves
 _LESS = ("less", "-SRK")
@@ -57,12 +60,7 @@ class PagedText:
     def __enter__(self) -> PagedText:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def write(self, text: str) -> None:
@@ -120,3 +118,41 @@ class PagedText:
             self._pager.stdin.flush()
         except BrokenPipeError:
             raise PagerClosed from None
+
+
+def edited(text: str) -> str:
+    """What is left of `text` when the editor is closed: `VISUAL`, `EDITOR`, or vi.
+
+    Raises:
+        SetupError: there is no such editor, or it failed.
+    """
+    with tempfile.TemporaryDirectory(prefix="sqlwin-") as directory:
+        path = Path(directory) / "statement.sql"
+        path.write_text(text.rstrip() + "\n" if text else "", "utf-8")
+        return edited_file(path)
+
+
+def edited_file(path: Path) -> str:
+    """What a file holds when the editor is closed; the file is made if there is none.
+
+    Raises:
+        SetupError: there is no such editor, it failed, or the file is no text that can be changed.
+    """
+    editor = os.environ.get("VISUAL") or os.environ.get("EDITOR") or "vi"
+    try:
+        path.touch()
+    except OSError as error:
+        raise SetupError(f"cannot write {path}: {error.strerror}") from error
+    try:
+        done = subprocess.run([*shlex.split(editor), str(path)], check=False)
+    except OSError as error:
+        raise SetupError(
+            f"cannot run the editor {editor}: {error.strerror}",
+            hint="export EDITOR=nano, or another one",
+        ) from error
+    if done.returncode:
+        raise SetupError(f"the editor {editor} ended with {done.returncode}")
+    try:
+        return path.read_text("utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        raise SetupError(f"cannot read {path} as UTF-8 text", hint="save it as UTF-8") from error

@@ -1,0 +1,65 @@
+"""How results are written: the formats by name and by suffix of a file, and numbers about them.
+
+Light to load: what writes a format is imported when rows are there.
+"""
+
+from __future__ import annotations
+
+import time
+from functools import partial
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from sqlwin.display.formats import Writer
+
+FORMATS = ("table", "csv", "json", "jsonl", "markdown", "chart")
+FORMAT_OF_SUFFIX = {
+    ".csv": "csv",
+    ".json": "json",
+    ".jsonl": "jsonl",
+    ".ndjson": "jsonl",
+    ".md": "markdown",
+    ".markdown": "markdown",
+    ".txt": "table",
+}
+
+EXPLAIN_FORMAT_OF_SUFFIX = {
+    ".json": "json",
+    ".mmd": "mermaid",
+    ".mermaid": "mermaid",
+    ".dot": "dot",
+    ".gv": "dot",
+    ".html": "html",
+    ".htm": "html",
+}
+
+
+def writer_of(format: str, to_file: bool) -> Writer:
+    """What writes rows in a format other than `table`, to a file or to the screen."""
+    from sqlwin.display.chart import write_chart
+    from sqlwin.display.formats import write_csv, write_json, write_json_lines, write_markdown
+
+    writers: dict[str, Writer] = {
+        "csv": write_csv,
+        "json": write_json,
+        "jsonl": write_json_lines,
+        "markdown": write_markdown,
+        "chart": partial(write_chart, color=False) if to_file else write_chart,
+    }
+    return writers[format]
+
+
+def counted(n_rows: int) -> str:
+    """`1 row`, `12,345 rows`."""
+    return f"{n_rows:,} row" + ("" if n_rows == 1 else "s")
+
+
+def elapsed(started: float) -> str:
+    """The time since `started`: `0.41 s`, `12.3 s`, `2 min 05 s`, `1 h 02 min`."""
+    seconds = time.monotonic() - started
+    if seconds < 59.95:
+        return f"{seconds:.2f} s" if seconds < 9.995 else f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    if minutes < 60:
+        return f"{minutes} min {rest:02d} s"
+    return f"{minutes // 60} h {minutes % 60:02d} min"
