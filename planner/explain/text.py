@@ -24,9 +24,9 @@ def explain(plan: Plan, drawn: set[int] | None = None) -> str:
     """
     drawn = set() if drawn is None else drawn
     sections = [
-        ("Abstract Syntax Tree", _tree(plan.bound, logical_operators, drawn)),
-        ("Optimized Logical Plan", _tree(plan.logical, logical_operators, drawn)),
-        ("Optimized Physical Plan", _tree(plan.physical, physical_operators, drawn)),
+        ("Abstract Syntax Tree", tree(plan.bound, logical_operators, drawn)),
+        ("Optimized Logical Plan", tree(plan.logical, logical_operators, drawn)),
+        ("Optimized Physical Plan", tree(plan.physical, physical_operators, drawn)),
         ("Windows", [line for use in window_uses(plan.physical) for line in use.lines]),
         ("Rules", list(_rules(plan))),
     ]
@@ -37,11 +37,11 @@ def explain(plan: Plan, drawn: set[int] | None = None) -> str:
 
 def physical_text(plan: Plan) -> str:
     """The physical plan, one operator a line."""
-    return "\n".join(_tree(plan.physical, physical_operators, set()))
+    return "\n".join(tree(plan.physical, physical_operators, set()))
 
 
-def _tree(node: Node, describe: Describe, drawn: set[int]) -> list[str]:
-    """A tree drawn with `+-`, `:-` and `:`; a node may take several lines, one above the other."""
+def tree(node: Node, describe: Describe, drawn: set[int]) -> list[str]:
+    """A plan drawn with `+-`, `:-` and `:`; a node may take several lines, one above the other."""
     lines: list[str] = []
 
     def draw(node: Node, head: str, margin: str) -> None:

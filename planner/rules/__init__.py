@@ -1,4 +1,8 @@
-"""The rules and their order: the only place where it is stated."""
+"""The rules and their order: the only place where it is stated.
+
+Examples in their docstrings call `before_after` of `tests/planner/test_docstrings.py`: it plans
+queries over the tables `trips` (files) and `rides` (a stream), and prints what the rule changes.
+"""
 
 from __future__ import annotations
 

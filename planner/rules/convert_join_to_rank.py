@@ -38,11 +38,60 @@ _MIRRORED: dict[type[exp.Expr], type[exp.Expr]] = {
 def convert_join_to_rank(node: Node, options: Options) -> Node | Refusal | None:
     """Rank the rows of a window in place of a join with their own MAX or MIN.
 
-    For an inner join on the window alone of one window aggregation, computed on both sides, with
-    its MAX or MIN by window, where the one value is compared with the other: the rows that pass
-    are those of RANK 1. A stream then reads its input and keeps its state once, not twice.
+    Fires on an inner window join over streams, if
 
-    Refused where the value may be NULL, for ranks have a place for NULL and comparisons have none.
+    - both sides are the same window aggregation, and the right is MAX or MIN of one of its columns
+      by window;
+    - ON compares that column with its extreme alone, by a comparison that only the extreme passes:
+      `=`, `>=` for MAX, `<=` for MIN;
+    - the column is never NULL, as COUNT is: ranks have a place for NULL, comparisons have none;
+    - what is read of the right side is the extreme or a window column.
+
+    The rows that pass are then those of RANK 1, and the stream reads its input and keeps its state
+    once instead of twice.
+
+    Example:
+        >>> before_after(
+        ...     "convert_join_to_rank",
+        ...     "WITH counts AS ("
+        ...     "SELECT city, window_start, window_end, COUNT(*) AS n "
+        ...     "FROM TABLE(TUMBLE(TABLE rides, DESCRIPTOR(ts), INTERVAL '1' HOUR)) "
+        ...     "GROUP BY city, window_start, window_end) "
+        ...     "SELECT counts.city, most FROM counts JOIN ("
+        ...     "SELECT window_start, window_end, MAX(n) AS most FROM counts "
+        ...     "GROUP BY window_start, window_end) AS m "
+        ...     "ON counts.window_start = m.window_start "
+        ...     "AND counts.window_end = m.window_end AND n = most",
+        ... )
+        before:
+        LogicalWindowJoin(leftWindow=[TUMBLE(win_start=[window_start], win_end=[window_end],
+          size=[1 h])], rightWindow=[TUMBLE(win_start=[window_start0], win_end=[window_end0],
+          size=[1 h])], joinType=[Inner], where=[n = most], select=[city, window_start,
+          window_end, n, window_start0, window_end0, most])
+        :- LogicalProject(select=[city, window_start, window_end, n])
+        :  +- LogicalWindowAggregate(groupBy=[city], window=[TUMBLE(time_col=[ts], size=[1 h])],
+                select=[COUNT(*) AS n, start('w$) AS window_start, end('w$) AS window_end])
+        :     +- LogicalTableScan(table=[rides])
+        +- LogicalProject(select=[window_start AS window_start0, window_end AS window_end0,
+             most])
+           +- LogicalProject(select=[window_start, window_end, most])
+              +- LogicalAggregate(groupBy=[window_start, window_end], select=[MAX(n) AS most])
+                 +- LogicalProject(select=[city, window_start, window_end, n])
+                    +- LogicalWindowAggregate(groupBy=[city], window=[TUMBLE(time_col=[ts],
+                         size=[1 h])], select=[COUNT(*) AS n, start('w$) AS window_start,
+                         end('w$) AS window_end])
+                       +- LogicalTableScan(table=[rides])
+        after:
+        LogicalProject(select=[city, window_start, window_end, n, window_start AS window_start0,
+          window_end AS window_end0, n AS most])
+        +- LogicalWindowRank(window=[TUMBLE(win_start=[window_start], win_end=[window_end],
+             size=[1 h])], rankType=[RANK], rankRange=[rankStart=1, rankEnd=1],
+             orderBy=[n DESC], select=[city, window_start, window_end, n, $rank])
+           +- LogicalProject(select=[city, window_start, window_end, n])
+              +- LogicalWindowAggregate(groupBy=[city], window=[TUMBLE(time_col=[ts],
+                   size=[1 h])], select=[COUNT(*) AS n, start('w$) AS window_start, end('w$)
+                   AS window_end])
+                 +- LogicalTableScan(table=[rides])
     """
     if not isinstance(node, WindowJoin) or node.join_type != "Inner":
         return None

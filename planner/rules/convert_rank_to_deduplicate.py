@@ -9,9 +9,35 @@ from planner.optimizer import Options, Refusal
 def convert_rank_to_deduplicate(node: Node, options: Options) -> Node | Refusal | None:
     """Keep the first or the last row of each window and key instead of ranking all of them.
 
-    For ROW_NUMBER up to 1 that is ordered by one time column: the column that windows were put on,
-    or window_time. Any other order is a Top-1, with the same result. The model is Flink's
-    StreamPhysicalWindowDeduplicateRule.
+    Fires on a window Top-N that keeps rank 1, if
+
+    - the function is ROW_NUMBER: RANK and DENSE_RANK keep all rows that tie for the first place;
+    - rows are ordered by one column, which is a time of the window: the column the windows are on,
+      or `window_time`. Any other order is a Top-1, with the same result.
+
+    The model is Flink's StreamPhysicalWindowDeduplicateRule.
+
+    Example:
+        >>> before_after(
+        ...     "convert_rank_to_deduplicate",
+        ...     "SELECT city, fare FROM ("
+        ...     "SELECT *, ROW_NUMBER() OVER ("
+        ...     "PARTITION BY window_start, window_end, city ORDER BY ts) AS r "
+        ...     "FROM TABLE(TUMBLE(TABLE trips, DESCRIPTOR(ts), INTERVAL '1' HOUR))) "
+        ...     "WHERE r = 1",
+        ... )
+        before:
+        LogicalWindowRank(window=[TUMBLE(win_start=[window_start], win_end=[window_end],
+          size=[1 h])], rankType=[ROW_NUMBER], rankRange=[rankStart=1, rankEnd=1],
+          partitionBy=[city], orderBy=[ts], select=[ts, city, fare, window_start, window_end,
+          window_time, r])
+        +- LogicalTableFunctionScan(window=[TUMBLE(time_col=[ts], size=[1 h])])
+           +- LogicalTableScan(table=[trips])
+        after:
+        LogicalWindowDeduplicate(window=[TUMBLE(win_start=[window_start], win_end=[window_end],
+          size=[1 h])], keep=[FirstRow], partitionKeys=[city], orderKey=[ts], order=[ROWTIME])
+        +- LogicalTableFunctionScan(window=[TUMBLE(time_col=[ts], size=[1 h])])
+           +- LogicalTableScan(table=[trips])
     """
     if not isinstance(node, WindowRank) or (node.rank_start, node.rank_end) != (1, 1):
         return None

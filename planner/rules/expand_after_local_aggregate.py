@@ -12,9 +12,31 @@ from planner.sql.build import column
 def expand_after_local_aggregate(node: Node, options: Options) -> Node | Refusal | None:
     """Aggregate by all keys first; only the partials are copied for each grouping set.
 
-    Partials of the same key and slice merge whatever they are partials of, so the global stage
-    gives the same. Flink expands the rows themselves. Refused over streams, where the local stage
-    sends its partials on as they are.
+    Fires on an exchange of a local aggregate over grouping sets, unless
+
+    - an aggregate is user-defined: it has no partials in Spark;
+    - the input is a stream, whose local stage sends its partials on as they are.
+
+    Partials of one key and slice merge whatever they are partials of, so the global stage gives the
+    same. Flink expands the rows themselves.
+
+    Example:
+        >>> before_after(
+        ...     "expand_after_local_aggregate",
+        ...     "SELECT city, window_end, SUM(fare) AS s "
+        ...     "FROM TABLE(TUMBLE(TABLE trips, DESCRIPTOR(ts), INTERVAL '1' HOUR)) "
+        ...     "GROUP BY window_start, window_end, ROLLUP(city)",
+        ... )
+        before:
+        LocalWindowAggregate(groupBy=[city, $e], window=[TUMBLE(time_col=[ts], size=[1 h])],
+          select=[city, $e, SUM(fare) AS s$0, slice_end('w$) AS $slice_end])
+        +- Expand(projects=[{city, 0 AS $e}, {null AS city, 1 AS $e}])
+           +- TableSourceScan(table=[trips], connector=[filesystem], fields=[ts, city, fare])
+        after:
+        Expand(projects=[{city, 0 AS $e}, {null AS city, 1 AS $e}])
+        +- LocalWindowAggregate(groupBy=[city], window=[TUMBLE(time_col=[ts], size=[1 h])],
+             select=[city, SUM(fare) AS s$0, slice_end('w$) AS $slice_end])
+           +- TableSourceScan(table=[trips], connector=[filesystem], fields=[ts, city, fare])
     """
     if not isinstance(node, Exchange | SharedExchange):
         return None

@@ -20,10 +20,33 @@ from runtime.spec.windows import CalendarCumulate, Cumulate, Session
 def fold_window_into_aggregate(node: Node, options: Options) -> Node | Refusal | None:
     """Compute windows inside the aggregate instead of copying each row once for each window.
 
-    Refused when the keys do not identify a window, when sessions of several partitions would fall
-    into one group, and when a key, an argument or a filter reads a window column: inside the
-    aggregate a row knows its slice, not its windows. The model is
-    Flink's PullUpWindowTableFunctionIntoWindowAggregateRule.
+    Fires on an aggregation right above a window table function, unless
+
+    - the keys do not identify a window: `window_end` and `window_time` do, `window_start` does for
+      all but CUMULATE;
+    - SESSION is partitioned by a column that is no group key: equal sessions of several partitions
+      would be one group;
+    - a key or an aggregate's argument or FILTER reads a window column: inside the aggregate a row
+      knows its slice, not its windows;
+    - a condition that reads both the row and its windows stands between.
+
+    The model is Flink's PullUpWindowTableFunctionIntoWindowAggregateRule.
+
+    Example:
+        >>> before_after(
+        ...     "fold_window_into_aggregate",
+        ...     "SELECT city, window_end, COUNT(*) AS n "
+        ...     "FROM TABLE(TUMBLE(TABLE trips, DESCRIPTOR(ts), INTERVAL '1' HOUR)) "
+        ...     "GROUP BY city, window_start, window_end",
+        ... )
+        before:
+        LogicalAggregate(groupBy=[city, window_start, window_end], select=[COUNT(*) AS n])
+        +- LogicalTableFunctionScan(window=[TUMBLE(time_col=[ts], size=[1 h])])
+           +- LogicalTableScan(table=[trips])
+        after:
+        LogicalWindowAggregate(groupBy=[city], window=[TUMBLE(time_col=[ts], size=[1 h])],
+          select=[COUNT(*) AS n, start('w$) AS window_start, end('w$) AS window_end])
+        +- LogicalTableScan(table=[trips])
     """
     if not isinstance(node, Aggregate):
         return None

@@ -10,10 +10,29 @@ from runtime.spec.windows import Session
 
 
 def keep_session_rows(node: Node, options: Options) -> Node | Refusal | None:
-    """Keep the rows of sessions with all their columns, where nothing above told which it reads.
+    """Buffer the rows of sessions with all their columns, where nothing above says which it reads.
 
-    What session a row is in is known when the session is over. Refused where a column cannot be
-    grouped by.
+    Fires on SESSION over a stream: which session a row is in is known when the session is over.
+    Refused where a column cannot be grouped by: buffered rows are groups with a count, see
+    `planner.streams.kept_rows`.
+
+    Example:
+        >>> before_after(
+        ...     "keep_session_rows",
+        ...     "SELECT * FROM TABLE("
+        ...     "SESSION(TABLE rides PARTITION BY city, DESCRIPTOR(ts), INTERVAL '1' HOUR))",
+        ... )
+        before:
+        LogicalTableFunctionScan(window=[SESSION(time_col=[ts], gap=[1 h],
+          partition keys=[city])])
+        +- LogicalTableScan(table=[rides])
+        after:
+        LogicalWindowRows(select=[ts, city, fare, window_start, window_end, window_time],
+          copies=[$copies])
+        +- LogicalWindowAggregate(groupBy=[ts, city, fare], window=[SESSION(time_col=[ts],
+             gap=[1 h], partition keys=[city])], select=[COUNT(*) AS $copies, start('w$)
+             AS window_start, end('w$) AS window_end, time('w$) AS window_time])
+           +- LogicalTableScan(table=[rides])
     """
     if options.catalog is None or not isinstance(node, WindowTableFunction):
         return None

@@ -18,13 +18,35 @@ from runtime.spec.windows import Session
 
 
 def keep_window_rows(node: Node, options: Options) -> Node | Refusal | None:
-    """Keep the rows of windows where what is above needs all rows of a window at once.
+    """Buffer the rows of windows where what is above needs all rows of a window at once.
 
-    On a stream rows come one after the other. Top-N, deduplication, joins and groupings of windows
-    take whole ones; and what session a row is in is known when the session is over. So the rows
-    are kept until the window closes: see `planner.streams.kept_rows`.
+    Fires over streams, on
 
-    Refused where a column cannot be grouped by.
+    - a window Top-N, deduplication, join or aggregation whose input emits rows one by one: it needs
+      whole windows;
+    - a projection of sessions: which session a row is in is known when the session is over.
+
+    Refused where a column cannot be grouped by: buffered rows are groups with a count, see
+    `planner.streams.kept_rows`.
+
+    Example:
+        >>> before_after(
+        ...     "keep_window_rows",
+        ...     "SELECT city FROM ("
+        ...     "SELECT *, ROW_NUMBER() OVER ("
+        ...     "PARTITION BY window_start, window_end ORDER BY fare DESC) AS r "
+        ...     "FROM TABLE(TUMBLE(TABLE rides, DESCRIPTOR(ts), INTERVAL '1' HOUR))) "
+        ...     "WHERE r <= 3",
+        ... )
+        before:
+        LogicalTableFunctionScan(window=[TUMBLE(time_col=[ts], size=[1 h])])
+        +- LogicalTableScan(table=[rides])
+        after:
+        LogicalWindowRows(select=[city, fare, window_start, window_end], copies=[$copies])
+        +- LogicalWindowAggregate(groupBy=[city, fare], window=[TUMBLE(time_col=[ts],
+             size=[1 h])], select=[COUNT(*) AS $copies, start('w$) AS window_start, end('w$)
+             AS window_end])
+           +- LogicalTableScan(table=[rides])
     """
     if options.catalog is None:
         return None

@@ -25,8 +25,33 @@ from planner.streams.tables import streams_of
 def narrow_window_rows(node: Node, options: Options) -> Node | None:
     """Leave columns out above a window function that is read through Top-N, joins and filters.
 
-    On a stream what groups, ranks and joins windows gets its rows as they are; Spark, which leaves
-    out columns in its own operators, does not see through it.
+    Fires on a projection, an aggregation or a text of Spark's over streams that names the columns
+    it reads. A stream gathers, ranks and joins rows of windows as they are, and Spark, which leaves
+    out columns in its own operators, does not see through that.
+
+    Example:
+        >>> before_after(
+        ...     "narrow_window_rows",
+        ...     "SELECT city FROM ("
+        ...     "SELECT *, ROW_NUMBER() OVER ("
+        ...     "PARTITION BY window_start, window_end ORDER BY fare DESC) AS r "
+        ...     "FROM TABLE(TUMBLE(TABLE rides, DESCRIPTOR(ts), INTERVAL '1' HOUR))) "
+        ...     "WHERE r <= 3",
+        ... )
+        before:
+        LogicalWindowRank(window=[TUMBLE(win_start=[window_start], win_end=[window_end],
+          size=[1 h])], rankType=[ROW_NUMBER], rankRange=[rankStart=1, rankEnd=3],
+          orderBy=[fare DESC], select=[ts, city, fare, window_start, window_end, window_time,
+          r])
+        +- LogicalTableFunctionScan(window=[TUMBLE(time_col=[ts], size=[1 h])])
+           +- LogicalTableScan(table=[rides])
+        after:
+        LogicalWindowRank(window=[TUMBLE(win_start=[window_start], win_end=[window_end],
+          size=[1 h])], rankType=[ROW_NUMBER], rankRange=[rankStart=1, rankEnd=3],
+          orderBy=[fare DESC], select=[city, fare, window_start, window_end, r])
+        +- LogicalProject(select=[city, fare, window_start, window_end])
+           +- LogicalTableFunctionScan(window=[TUMBLE(time_col=[ts], size=[1 h])])
+              +- LogicalTableScan(table=[rides])
     """
     if options.catalog is None:
         return None

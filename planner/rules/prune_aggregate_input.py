@@ -9,7 +9,27 @@ from runtime.spec.windows import Session
 
 
 def prune_aggregate_input(node: Node, options: Options) -> Node | None:
-    """Read only the columns that keys, arguments, filters and the window need."""
+    """Read only the columns that keys, arguments, filters and the window need.
+
+    Fires on a window aggregate whose input has other columns too and is no projection already.
+
+    Example:
+        >>> before_after(
+        ...     "prune_aggregate_input",
+        ...     "SELECT window_end, COUNT(*) AS n "
+        ...     "FROM TABLE(TUMBLE(TABLE trips, DESCRIPTOR(ts), INTERVAL '1' HOUR)) "
+        ...     "GROUP BY window_start, window_end",
+        ... )
+        before:
+        LogicalWindowAggregate(window=[TUMBLE(time_col=[ts], size=[1 h])], select=[COUNT(*)
+          AS n, start('w$) AS window_start, end('w$) AS window_end])
+        +- LogicalTableScan(table=[trips])
+        after:
+        LogicalWindowAggregate(window=[TUMBLE(time_col=[ts], size=[1 h])], select=[COUNT(*)
+          AS n, start('w$) AS window_start, end('w$) AS window_end])
+        +- LogicalProject(select=[ts])
+           +- LogicalTableScan(table=[trips])
+    """
     if not isinstance(node, WindowAggregate) or isinstance(node.input, Project):
         return None
     needed = {node.time_column.lower()}

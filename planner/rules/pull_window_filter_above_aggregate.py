@@ -8,11 +8,30 @@ from planner.sql.build import bare_column, column_names, to_sql
 
 
 def pull_window_filter_above_aggregate(node: Node, options: Options) -> Node | Refusal | None:
-    """Filter windows after they are put together, so that their slices stay shared.
+    """Filter windows after they are aggregated, so that their slices stay shared.
 
-    A condition on window columns keeps or drops a whole group if the aggregate groups by the
-    columns it reads. Without this rule it would stand between the window table function and
-    the aggregate and force every row to be copied into its windows.
+    Fires on an aggregation of a filter above a window table function. Each condition moves on its
+    own if it reads only window columns that are group keys: it then keeps or drops whole groups.
+    Below the aggregate it would stand between the window table function and the aggregate, and
+    every row would be copied into its windows.
+
+    Example:
+        >>> before_after(
+        ...     "pull_window_filter_above_aggregate",
+        ...     "SELECT window_end, COUNT(*) AS n "
+        ...     "FROM TABLE(TUMBLE(TABLE trips, DESCRIPTOR(ts), INTERVAL '1' HOUR)) "
+        ...     "WHERE window_end > TIMESTAMP_NTZ '2026-01-01' GROUP BY window_start, window_end",
+        ... )
+        before:
+        LogicalAggregate(groupBy=[window_start, window_end], select=[COUNT(*) AS n])
+        +- LogicalFilter(condition=[window_end > TIMESTAMP_NTZ '2026-01-01'])
+           +- LogicalTableFunctionScan(window=[TUMBLE(time_col=[ts], size=[1 h])])
+              +- LogicalTableScan(table=[trips])
+        after:
+        LogicalFilter(condition=[window_end > TIMESTAMP_NTZ '2026-01-01'])
+        +- LogicalAggregate(groupBy=[window_start, window_end], select=[COUNT(*) AS n])
+           +- LogicalTableFunctionScan(window=[TUMBLE(time_col=[ts], size=[1 h])])
+              +- LogicalTableScan(table=[trips])
     """
     if not (isinstance(node, Aggregate) and isinstance(node.input, Filter)):
         return None

@@ -16,9 +16,30 @@ _NON_DETERMINISTIC = frozenset("RAND RANDOM RANDN UUID SHUFFLE MONOTONICALLY_INC
 def push_filter_below_window(node: Node, options: Options) -> Node | Refusal | None:
     """Filter rows before they are put into windows.
 
-    Conditions that read `window_start`, `window_end` or `window_time` stay above; so do those
-    that call a function which answers differently each time. Of SESSION's only those go below
-    that read the partition columns: without the rows of others a session would fall apart.
+    Fires on a filter above a window table function. Each of its conditions moves on its own,
+    unless it
+
+    - reads `window_start`, `window_end` or `window_time`;
+    - calls a function that answers differently each time, such as RAND: a row would be judged
+      anew in each of its windows;
+    - reads other columns than those SESSION is partitioned by: a session would fall apart
+      without the rows that the condition drops.
+
+    Example:
+        >>> before_after(
+        ...     "push_filter_below_window",
+        ...     "SELECT window_end, COUNT(*) AS n "
+        ...     "FROM TABLE(TUMBLE(TABLE trips, DESCRIPTOR(ts), INTERVAL '1' HOUR)) "
+        ...     "WHERE city = 'Rome' GROUP BY window_start, window_end",
+        ... )
+        before:
+        LogicalFilter(condition=[city = 'Rome'])
+        +- LogicalTableFunctionScan(window=[TUMBLE(time_col=[ts], size=[1 h])])
+           +- LogicalTableScan(table=[trips])
+        after:
+        LogicalTableFunctionScan(window=[TUMBLE(time_col=[ts], size=[1 h])])
+        +- LogicalFilter(condition=[city = 'Rome'])
+           +- LogicalTableScan(table=[trips])
     """
     if not (isinstance(node, Filter) and isinstance(node.input, WindowTableFunction)):
         return None

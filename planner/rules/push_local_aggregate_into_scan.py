@@ -27,9 +27,31 @@ from runtime.spec.table import Column
 def push_local_aggregate_into_scan(node: Node, options: Options) -> Node | Refusal | None:
     """Aggregate rows into slices where the files are read, so that no row becomes a JVM row.
 
-    Refused where anything between the aggregate and the table is more than conditions, computed
-    columns and a choice of columns, where an expression is outside of what Arrow evaluates with
-    Spark's meaning, and where the files are of a kind that the scan does not read as Spark does.
+    Fires on a local window aggregate over a table of files, if
+
+    - only conditions, computed columns and choices of columns stand between the two;
+    - Arrow evaluates every expression with Spark's meaning;
+    - the files are of a kind that the scan reads as Spark does;
+    - for a stream, its watermark is the time column or a fixed time before it.
+
+    Example:
+        >>> before_after(
+        ...     "push_local_aggregate_into_scan",
+        ...     "SELECT window_end, SUM(fare) AS s "
+        ...     "FROM TABLE(TUMBLE(TABLE trips, DESCRIPTOR(ts), INTERVAL '1' HOUR)) "
+        ...     "GROUP BY window_start, window_end",
+        ... )
+        before:
+        Exchange(distribution=[single], carries=[Arrow blobs])
+        +- LocalWindowAggregate(window=[TUMBLE(time_col=[ts], size=[1 h])], select=[SUM(fare)
+             AS s$0, slice_end('w$) AS $slice_end])
+           +- Calc(select=[ts, fare])
+              +- TableSourceScan(table=[trips], connector=[filesystem], fields=[ts, city, fare])
+        after:
+        Exchange(distribution=[single], carries=[Arrow blobs])
+        +- ArrowScanLocalWindowAggregate(table=[trips], fields=[ts, fare],
+             window=[TUMBLE(time_col=[ts], size=[1 h])], select=[SUM(fare) AS s$0,
+             slice_end('w$) AS $slice_end])
     """
     if not isinstance(node, LocalWindowAggregate) or options.catalog is None:
         return None

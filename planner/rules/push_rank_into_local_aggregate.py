@@ -16,15 +16,36 @@ from runtime.spec.windows import Session
 
 
 def push_rank_into_local_aggregate(node: Node, options: Options) -> Node | Refusal | None:
-    """Keep of the rows of a slice only those that can be among the first N of a window.
+    """Buffer of the rows of a slice only those that can be among the first N of a window.
 
-    For Top-N and deduplication over rows that a stream keeps until their windows close: a row has
-    no better rank in a window than among the rows of its slice in one task and micro-batch, so
-    that those behind the N-th there neither travel nor are kept. Flink's window Top-N keeps N rows
-    of a window too (TopNBuffer).
+    Fires on Top-N and deduplication over rows that a stream buffers until their windows close,
+    unless
 
-    Refused where what ranks is computed after the rows were kept, and for sessions, of which every
-    row tells how long they are.
+    - what rows are ranked by or in is computed after they are buffered;
+    - the window is SESSION: every row tells how long the session is.
+
+    A row has no better rank in a window than among the rows of its slice in one task and
+    micro-batch, so those behind the N-th there neither travel nor are buffered. Flink's window
+    Top-N keeps N rows of a window too (TopNBuffer).
+
+    Example:
+        >>> before_after(
+        ...     "push_rank_into_local_aggregate",
+        ...     "SELECT city FROM ("
+        ...     "SELECT *, ROW_NUMBER() OVER ("
+        ...     "PARTITION BY window_start, window_end ORDER BY fare DESC) AS r "
+        ...     "FROM TABLE(TUMBLE(TABLE rides, DESCRIPTOR(ts), INTERVAL '1' HOUR))) "
+        ...     "WHERE r <= 3",
+        ... )
+        before:
+        LocalWindowAggregate(groupBy=[city, fare], window=[TUMBLE(time_col=[ts], size=[1 h])],
+          select=[city, fare, COUNT(*) AS $copies$0, slice_end('w$) AS $slice_end])
+        +- TableSourceScan(table=[rides], connector=[filesystem], fields=[ts, city, fare])
+        after:
+        LocalWindowAggregate(groupBy=[city, fare], window=[TUMBLE(time_col=[ts], size=[1 h])],
+          keeps=[ROW_NUMBER() OVER (PARTITION BY $slice_end ORDER BY fare DESC) <= 3],
+          select=[city, fare, COUNT(*) AS $copies$0, slice_end('w$) AS $slice_end])
+        +- TableSourceScan(table=[rides], connector=[filesystem], fields=[ts, city, fare])
     """
     if not isinstance(node, WindowRank | WindowDeduplicate):
         return None

@@ -52,21 +52,54 @@ def share_window_slices(
     Unlike other rules this one looks at whole plans, at all those of a statement set together.
     Window aggregates share a local aggregate if
 
-    1. they read the same input under the same conditions; of streams, in INSERTs of one set that
-       do nothing else but filter and project the windows (see `planner.streams.sharing`);
-    2. their windows are on the same time column, and are no sessions;
-    3. they group by the same keys;
-    4. the slices that all their windows are made of are not too fine to pay;
-    5. partials of all their aggregates merge into wider slices.
+    - they read the same input under the same conditions; of streams, in INSERTs of one set that
+      only filter and project the windows (see `planner.streams.sharing`);
+    - their windows are on the same time column, and are no sessions;
+    - they group by the same keys;
+    - the slices that all their windows are made of are not too fine to pay;
+    - partials of all their aggregates merge into wider slices.
 
     Args:
         plans: the physical plans, window aggregates in two phases.
         traces: for each plan, where to note what was done to it.
         options: settings.
-        apart: for each plan why a stream of it cannot be another's too; None: it can. Maybe empty.
+        apart: for each plan why its stream cannot be shared; None: it can. May be empty.
 
     Returns:
         The plans; a shared node is one and the same object wherever it stands.
+
+    Example:
+        >>> before_after(
+        ...     "share_window_slices",
+        ...     "SELECT window_end, COUNT(*) AS n "
+        ...     "FROM TABLE(TUMBLE(TABLE trips, DESCRIPTOR(ts), INTERVAL '1' HOUR)) "
+        ...     "GROUP BY window_start, window_end",
+        ...     "SELECT window_end, SUM(fare) AS s "
+        ...     "FROM TABLE("
+        ...     "HOP(TABLE trips, DESCRIPTOR(ts), INTERVAL '1' HOUR, INTERVAL '2' HOUR)) "
+        ...     "GROUP BY window_start, window_end",
+        ... )
+        before:
+        Exchange(distribution=[single], carries=[Arrow blobs])
+        +- LocalWindowAggregate(window=[TUMBLE(time_col=[ts], size=[1 h])], select=[COUNT(*)
+             AS n$0, slice_end('w$) AS $slice_end])
+           +- Calc(select=[ts])
+              +- TableSourceScan(table=[trips], connector=[filesystem], fields=[ts, city, fare])
+        Exchange(distribution=[single], carries=[Arrow blobs])
+        +- LocalWindowAggregate(window=[HOP(time_col=[ts], size=[2 h], slide=[1 h])],
+             select=[SUM(fare) AS s$0, slice_end('w$) AS $slice_end])
+           +- Calc(select=[ts, fare])
+              +- TableSourceScan(table=[trips], connector=[filesystem], fields=[ts, city, fare])
+        after:
+        SharedSlices(width=[1 h], select=[$slice_end, n$0])
+        +- Exchange(distribution=[single], carries=[Arrow blobs], slices=[1 h], reuse_id=[1])
+           +- LocalWindowAggregate(window=[TUMBLE(time_col=[ts], size=[1 h])], select=[COUNT(*)
+                AS n$0, SUM(fare) AS s$0, slice_end('w$) AS $slice_end])
+              +- Calc(select=[ts, fare])
+                 +- TableSourceScan(table=[trips], connector=[filesystem], fields=[ts, city,
+                      fare])
+        SharedSlices(width=[1 h], select=[$slice_end, s$0])
+        +- Reused(reference_id=[1])
     """
     found = [
         _Aggregation(node, plan_number, *_base_of(node))

@@ -24,15 +24,43 @@ SLICE_END = "$slice_end"
 
 
 def split_window_aggregate(node: Node, options: Options) -> Node | Refusal | None:
-    """Aggregate rows into slices where they are read, and only partials travel.
+    """Aggregate rows into slices where they are read, so that only partials travel.
 
-    Conditions, those of Flink's TwoStageOptimizedWindowAggregateRule:
+    Fires on a window aggregate in one phase, on the conditions of Flink's
+    TwoStageOptimizedWindowAggregateRule:
 
-    1. `table.optimizer.agg-phase-strategy` is not ONE_PHASE;
-    2. the window is on event time;
-    3. every aggregate, and every key, can be merged from partial results;
-    4. the input is not distributed by the keys already. Where windows overlap this does not
-       count: without slices each row would be copied into all of its windows.
+    - `table.optimizer.agg-phase-strategy` is not ONE_PHASE; over a stream, which keeps slices
+      between micro-batches, it does not count;
+    - the window is on event time;
+    - every aggregate and every key can be merged from partials;
+    - the input is not distributed by the keys already. Where windows overlap this does not count:
+      without slices each row would be copied into all of its windows.
+
+    Example:
+        >>> before_after(
+        ...     "split_window_aggregate",
+        ...     "SELECT window_end, SUM(fare) AS s "
+        ...     "FROM TABLE(TUMBLE(TABLE trips, DESCRIPTOR(ts), INTERVAL '1' HOUR)) "
+        ...     "GROUP BY window_start, window_end",
+        ... )
+        before:
+        WindowAggregate(window=[TUMBLE(time_col=[ts], size=[1 h])], select=[SUM(fare) AS s,
+          start('w$) AS window_start, end('w$) AS window_end])
+        +- Exchange(distribution=[hash[window_start, window_end]])
+           +- WindowTableFunction(window=[TUMBLE(time_col=[ts], size=[1 h])])
+              +- Calc(select=[ts, fare])
+                 +- TableSourceScan(table=[trips], connector=[filesystem], fields=[ts, city,
+                      fare])
+        after:
+        Calc(select=[window_start, window_end, s$0 AS s])
+        +- GlobalWindowAggregate(window=[TUMBLE(slice_end=[$slice_end], size=[1 h])],
+             select=[SUM(s$0), start('w$) AS window_start, end('w$) AS window_end])
+           +- Exchange(distribution=[single], carries=[Arrow blobs])
+              +- LocalWindowAggregate(window=[TUMBLE(time_col=[ts], size=[1 h])],
+                   select=[SUM(fare) AS s$0, slice_end('w$) AS $slice_end])
+                 +- Calc(select=[ts, fare])
+                    +- TableSourceScan(table=[trips], connector=[filesystem], fields=[ts, city,
+                         fare])
     """
     if not isinstance(node, OnePhaseWindowAggregate):
         return None
