@@ -1,10 +1,10 @@
-"""Rows of sessions on a stream: kept until the session is over."""
+"""Rows of sessions on a stream: buffered until the session is over."""
 
 from __future__ import annotations
 
 from planner.nodes.logical import Node, WindowTableFunction
 from planner.optimizer import Options, Refusal
-from planner.streams.kept_rows import kept_rows
+from planner.streams.buffered_rows import buffered_rows
 from planner.streams.tables import streams_of
 from runtime.spec.windows import Session
 
@@ -14,7 +14,7 @@ def keep_session_rows(node: Node, options: Options) -> Node | Refusal | None:
 
     Fires on SESSION over a stream: which session a row is in is known when the session is over.
     Refused where a column cannot be grouped by: buffered rows are groups with a count, see
-    `planner.streams.kept_rows`.
+    `planner.streams.buffered_rows`.
 
     Example:
         >>> before_after(
@@ -38,4 +38,4 @@ def keep_session_rows(node: Node, options: Options) -> Node | Refusal | None:
         return None
     if not isinstance(node.window, Session) or not streams_of(node, options.catalog):
         return None
-    return kept_rows(node, None)
+    return buffered_rows(node, None)

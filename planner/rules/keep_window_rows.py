@@ -1,4 +1,4 @@
-"""Rows of windows on a stream: kept where what is above needs whole windows."""
+"""Rows of windows on a stream: buffered where what is above needs whole windows."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from planner.nodes.logical import (
     WindowTableFunction,
 )
 from planner.optimizer import Options, Refusal
-from planner.streams.kept_rows import with_kept_rows
+from planner.streams.buffered_rows import with_buffered_rows
 from planner.streams.tables import comes_whole
 from runtime.spec.windows import Session
 
@@ -27,7 +27,7 @@ def keep_window_rows(node: Node, options: Options) -> Node | Refusal | None:
     - a projection of sessions: which session a row is in is known when the session is over.
 
     Refused where a column cannot be grouped by: buffered rows are groups with a count, see
-    `planner.streams.kept_rows`.
+    `planner.streams.buffered_rows`.
 
     Example:
         >>> before_after(
@@ -59,14 +59,14 @@ def keep_window_rows(node: Node, options: Options) -> Node | Refusal | None:
     if comes_whole(node, options.catalog):
         return None
     if isinstance(node, Project):
-        return with_kept_rows(node, options.catalog)
+        return with_buffered_rows(node, options.catalog)
     inputs = []
     for child in node.inputs:
         whole = comes_whole(child, options.catalog)
-        kept = child if whole else with_kept_rows(child, options.catalog)
-        if isinstance(kept, Refusal):
-            return kept
-        inputs.append(kept)
+        rows = child if whole else with_buffered_rows(child, options.catalog)
+        if isinstance(rows, Refusal):
+            return rows
+        inputs.append(rows)
     if all(new is old for new, old in zip(inputs, node.inputs, strict=True)):
         return None
     return node.with_inputs(*inputs)

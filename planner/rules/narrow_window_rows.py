@@ -1,4 +1,4 @@
-"""Columns of a stream's rows in windows that nobody reads: out of what is kept and sent."""
+"""Columns of a stream's rows in windows that nobody reads: out of what is buffered and sent."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from planner.nodes.logical import (
 )
 from planner.optimizer import Options
 from planner.sql.build import column, column_names
-from planner.streams.kept_rows import columns_read
+from planner.streams.buffered_rows import columns_read
 from planner.streams.tables import streams_of
 
 

@@ -1,6 +1,6 @@
-"""Rows of windows on a stream, kept until their windows close.
+"""Rows of windows on a stream, buffered until their windows close.
 
-They are aggregated by all columns that are read, with a count, and come out when the window closes,
+They are aggregated by all columns that are read, with a count, and emitted when the window closes,
 each as often as it was counted: with the slices, state and watermarks of any window aggregation.
 """
 
@@ -31,8 +31,8 @@ from runtime.spec.windows import CalendarCumulate, Cumulate, Session, Window
 _COPIES = "$copies"
 
 
-def kept_rows(windowed: WindowTableFunction, needed: frozenset[str] | None) -> Node | Refusal:
-    """The rows of a window function, out when their windows close.
+def buffered_rows(windowed: WindowTableFunction, needed: frozenset[str] | None) -> Node | Refusal:
+    """The rows of a window function, emitted when their windows close.
 
     Args:
         windowed: the function.
@@ -67,21 +67,22 @@ def kept_rows(windowed: WindowTableFunction, needed: frozenset[str] | None) -> N
     return WindowRows(schema, counted, _COPIES, place=windowed.place)
 
 
-def with_kept_rows(node: Node, catalog: Catalog) -> Node | Refusal:
-    """The node over rows that are kept, wherever rows come one after the other below it."""
+def with_buffered_rows(node: Node, catalog: Catalog) -> Node | Refusal:
+    """The node over buffered rows, wherever rows come one after the other below it."""
     if isinstance(node, WindowTableFunction):
-        return kept_rows(node, None)
+        return buffered_rows(node, None)
     if comes_whole(node, catalog):
         return node
     if isinstance(node, Project) and isinstance(node.input, WindowTableFunction):
-        kept = kept_rows(node.input, frozenset().union(*(column_names(i.expr) for i in node.items)))
-        return kept if isinstance(kept, Refusal) else node.with_inputs(kept)
+        read = frozenset().union(*(column_names(item.expr) for item in node.items))
+        rows = buffered_rows(node.input, read)
+        return rows if isinstance(rows, Refusal) else node.with_inputs(rows)
     inputs = []
     for child in node.inputs:
-        kept = with_kept_rows(child, catalog)
-        if isinstance(kept, Refusal):
-            return kept
-        inputs.append(kept)
+        rows = with_buffered_rows(child, catalog)
+        if isinstance(rows, Refusal):
+            return rows
+        inputs.append(rows)
     return node.with_inputs(*inputs) if inputs else node
 
 
@@ -96,7 +97,7 @@ def columns_read(node: SqlQuery) -> frozenset[str] | None:
 
 
 def _of_all_rows(window: Window) -> Window:
-    """The window that comes out in every step that its rows are in, as rows do."""
+    """The window that is emitted in every step that its rows are in, as rows are."""
     if isinstance(window, Cumulate | CalendarCumulate):
         return replace(window, emit_only_on_update=False)
     return window
