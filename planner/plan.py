@@ -11,7 +11,6 @@ from planner.binder.binder import bind
 from planner.binder.strict_flink import check_plan
 from planner.catalog import Catalog
 from planner.lowering.spread import spread_exchanges
-from planner.lowering.stream.steps import streams_of
 from planner.lowering.to_physical import to_physical
 from planner.nodes.logical import Node, Sink
 from planner.nodes.physical import SharedExchange
@@ -24,6 +23,7 @@ from planner.rules import (
     SHARING_RULE,
     STREAM_RULE_NAMES,
 )
+from planner.streams.tables import streams_of
 
 
 @dataclass(frozen=True)

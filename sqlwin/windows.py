@@ -26,7 +26,7 @@ from typing import Any
 
 from sqlglot import exp
 
-from planner.binder.window_parameters import window_of
+from planner.binder.window_function import window_of
 from planner.sql.intervals import fold_interval
 from planner.sql.nodes import WindowFunction as WindowCall
 from runtime.errors import AnalysisError

@@ -13,21 +13,25 @@ from dataclasses import dataclass, replace
 from sqlglot import exp
 
 from planner.aggregates.user import has_user_filters, mark_user_aggregates
-from planner.binder.distinct_windows import distinct_as_grouping
 from planner.binder.group_windows import rewrite_group_windows
 from planner.binder.join import bind_join
 from planner.binder.qualify import unfold_qualify
 from planner.binder.rank import bind_rank
 from planner.binder.semi_join import bind_semi_join
 from planner.binder.strict_flink import check_function, check_query
-from planner.binder.window_block import bind_aggregation, bind_regrouping, is_aggregation
+from planner.binder.window_block import (
+    bind_aggregation,
+    bind_regrouping,
+    distinct_as_grouping,
+    is_aggregation,
+)
 from planner.binder.window_function import (
     partition_columns,
     refuse_window_columns,
     renamed_columns,
     time_column,
+    window_of,
 )
-from planner.binder.window_parameters import window_of
 from planner.catalog import Catalog, Schema
 from planner.nodes.logical import Node, SqlQuery, TableScan, WindowColumns, WindowTableFunction
 from planner.nodes.windows import window_properties

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from sqlglot import exp
 
 from planner.nodes.logical import AttachedWindow, NamedExpr, Node, Project, WindowJoin
+from planner.nodes.windows import renamed_windows
 from planner.sql.build import column, conjunction
 from planner.sql.nodes import Span, joined
 from runtime.spec.table import Column
@@ -119,7 +120,9 @@ class Sides:
 
         `spans` tells where each of the conditions stands.
         """
-        left_window, right_window = self.left.attached, _renamed_window(self)
+        left_window = self.left.attached
+        right_window = renamed_windows(self.right.attached, self.right_names.items())
+        assert right_window is not None  # all columns are handed on
         windows, keys, key_places, rest = [], [], [], []
         for part, span in zip(parts, spans, strict=True):
             pair = self._pair(part)
@@ -183,18 +186,3 @@ class Sides:
             NamedExpr(to.name, column(c.name)) for to, c in zip(new, node.schema, strict=True)
         )
         return Project(new, node, items)
-
-
-def _renamed_window(sides: Sides) -> AttachedWindow:
-    window, names = sides.right.attached, sides.right_names
-
-    def new(name: str | None) -> str | None:
-        return None if name is None else names[name.lower()]
-
-    return AttachedWindow(
-        window.spec,
-        new(window.start),
-        new(window.end),
-        new(window.time),
-        tuple(names[name.lower()] for name in window.times),
-    )

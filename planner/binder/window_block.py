@@ -14,7 +14,6 @@ from dataclasses import replace
 from sqlglot import exp
 
 from planner.aggregates.calls import aggregates_in
-from planner.binder.distinct_windows import distinct_as_grouping
 from planner.binder.grouping_block import GroupingBlock
 from planner.binder.grouping_sets import (
     check_grouping_calls,
@@ -28,15 +27,20 @@ from planner.binder.relations import Relations
 from planner.nodes.logical import (
     Aggregate,
     AggregateCall,
+    AttachedWindow,
     Filter,
     NamedExpr,
     Node,
     WindowTableFunction,
 )
+from planner.nodes.windows import identifies_window
 from planner.sql.build import alias, column_names, conjuncts, identifier, relation
 from planner.sql.nodes import WindowFunction, span_of
 from planner.streams.tables import streams_of
 from runtime.spec.windows import Session
+
+# What a SELECT DISTINCT may not say to be a grouping
+_NOT_DISTINCT = tuple("group having qualify windows joins laterals pivots match sample".split())
 
 
 def is_aggregation(select: exp.Select) -> bool:
@@ -45,6 +49,38 @@ def is_aggregation(select: exp.Select) -> bool:
         return True
     clauses = [*select.expressions, select.args.get("having"), select.args.get("order")]
     return any(aggregates_in(clause) for clause in clauses if clause is not None)
+
+
+def distinct_as_grouping(select: exp.Select, attached: AttachedWindow | None) -> exp.Select | None:
+    """A SELECT DISTINCT of window columns as the window aggregation that it is.
+
+    So its rows are aggregated in slices, and a stream emits them when windows close, as in
+    Flink, whose planner makes an aggregation of every DISTINCT.
+
+    Args:
+        select: the SELECT; it is not changed.
+        attached: the windows of the rows, if they have any; what is selected must tell one from
+            another.
+
+    Returns:
+        The same rows by GROUP BY; None if it is no such SELECT.
+    """
+    distinct = select.args.get("distinct")
+    if attached is None or distinct is None or distinct.args.get("on"):
+        return None
+    if any(map(select.args.get, _NOT_DISTINCT)) or select.find_ancestor(exp.In, exp.Exists):
+        return None  # what is looked up in is no set of results, and may name columns from outside
+    items = [item.unalias() for item in select.expressions]
+    if not identifies_window(attached, [i.name for i in items if isinstance(i, exp.Column)]):
+        return None
+    if any(item.find(exp.Star, exp.Window, exp.Query) or aggregates_in(item) for item in items):
+        return None
+    grouped = select.copy()
+    grouped.set("distinct", None)
+    # a constant tells no rows apart, and a number would name an item by its place
+    keys = [item.copy() for item in items if item.find(exp.Column)]
+    grouped.set("group", exp.Group(expressions=keys))
+    return grouped
 
 
 def bind_aggregation(

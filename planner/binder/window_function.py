@@ -1,13 +1,220 @@
-"""The arguments of a window table function, looked up among the columns of its data."""
+"""The call of a window table function: its window, and its columns among those of its data."""
 
 from __future__ import annotations
+
+from sqlglot import exp
 
 from planner.catalog import Schema, column_named
 from planner.nodes.logical import NamedExpr, Node, Project, WindowColumns
 from planner.sql.build import column, is_timestamp
+from planner.sql.intervals import (
+    IntervalValue,
+    fold_interval,
+    is_in_weeks,
+    render_duration,
+    render_months,
+)
 from planner.sql.nodes import WINDOW_COLUMNS, WindowFunction, position_of
 from runtime.errors import AnalysisError, nearest
 from runtime.spec.table import Column
+from runtime.spec.windows import (
+    DAY_US,
+    LONGEST_MONTH_US,
+    CalendarCumulate,
+    CalendarHop,
+    CalendarTumble,
+    Cumulate,
+    Hop,
+    Session,
+    Tumble,
+    Window,
+)
+
+# More windows a row than this is a typing error, not a query: a year by the second has 31 million.
+MAX_WINDOWS_PER_ROW = 10_000_000
+
+# 1 January 1970 was a Thursday.
+_MONDAY_US = -3 * DAY_US
+
+
+def window_of(function: WindowFunction, sql: str) -> Window:
+    """The window that a function's arguments describe.
+
+    Raises:
+        AnalysisError: an argument is no constant interval, or the sizes make no sense.
+    """
+    return _Parameters(function, sql).window()
+
+
+class _Parameters:
+    """The arguments of one window function."""
+
+    def __init__(self, function: WindowFunction, sql: str) -> None:
+        self.function = function
+        self.kind = function.kind
+        self.sql = sql
+
+    def window(self) -> Window:
+        if self.kind == "TUMBLE":
+            return self._tumble()
+        if self.kind == "HOP":
+            return self._hop()
+        if self.kind == "CUMULATE":
+            return self._cumulate()
+        gap = self._positive("gap")
+        if gap.months:
+            raise self._error(
+                "gap",
+                f"SESSION needs a gap of a fixed length, and {_text(gap)} has none",
+                "give the gap in days: INTERVAL '30' DAYS",
+            )
+        return Session(gap.us)
+
+    def _tumble(self) -> Tumble | CalendarTumble:
+        size = self._positive("size")
+        offset = self._offset(size, "size")
+        if size.months:
+            return CalendarTumble(size.months, offset.months % size.months, offset.us)
+        return Tumble(size.us, offset.us)
+
+    def _hop(self) -> Hop | CalendarHop:
+        slide, size = self._positive("slide"), self._positive("size")
+        if bool(slide.months) != bool(size.months):
+            raise self._error(
+                "slide",
+                "HOP needs a slide and a size of one kind, calendar months or fixed lengths: "
+                f"slide {_text(slide)}, size {_text(size)}",
+                "give both in months, quarters or years, or both in weeks, days or less",
+            )
+        offset = self._offset(slide, "slide")
+        if slide.months:
+            hop = CalendarHop(slide.months, size.months, offset.months % slide.months, offset.us)
+            windows = -(-hop.size_months // hop.slide_months)
+        else:
+            windows = -(-size.us // slide.us)
+        if windows > MAX_WINDOWS_PER_ROW:
+            raise self._error(
+                "slide",
+                f"HOP would put every row into {windows:,} windows: size {_text(size)}, slide "
+                f"{_text(slide)}",
+                f"a row may be in {MAX_WINDOWS_PER_ROW:,} windows at most: take a longer slide",
+            )
+        return hop if slide.months else Hop(slide.us, size.us, offset.us)
+
+    def _cumulate(self) -> Cumulate | CalendarCumulate:
+        step, size = self._positive("step"), self._positive("size")
+        self._check_step(step, size)
+        offset, on_update = self._offset(size, "size"), self._emit_only_on_update()
+        if not size.months:
+            window: Cumulate | CalendarCumulate = Cumulate(step.us, size.us, offset.us, on_update)
+        else:
+            window = CalendarCumulate(
+                size.months, step.months, step.us, offset.months % size.months, offset.us, on_update
+            )
+        if window.slices_per_window > MAX_WINDOWS_PER_ROW:
+            raise self._error(
+                "step",
+                f"CUMULATE would put a row into {window.slices_per_window:,} windows",
+                f"a row may be in {MAX_WINDOWS_PER_ROW:,} windows at most: take a longer step",
+            )
+        return window
+
+    def _check_step(self, step: IntervalValue, size: IntervalValue) -> None:
+        given = f"step {_text(step)}, size {_text(size)}"
+        hint = "CUMULATE takes the step first and then the largest size, a multiple of the step"
+        if step.months and not size.months:
+            raise self._error(
+                "step",
+                f"CUMULATE needs a size in months where the step is in months: {given}",
+                f"{hint}; here they look swapped",
+            )
+        if size.months and step.us:
+            # any step will do: the last one of a window ends with it
+            if step.us < size.months * LONGEST_MONTH_US:
+                return
+            raise self._error(
+                "step", f"CUMULATE needs a step that is shorter than the size: {given}", hint
+            )
+        whole, part = (size.months, step.months) if size.months else (size.us, step.us)
+        if whole % part:
+            if part > whole and part % whole == 0:
+                hint += "; here they look swapped"
+            raise self._error(
+                "step", f"CUMULATE needs a size that is a multiple of the step: {given}", hint
+            )
+
+    def _interval(self, parameter: str) -> IntervalValue:
+        expr = self.function.args[parameter]
+        try:
+            value = fold_interval(expr)
+        except AnalysisError as error:
+            error.position = error.position or position_of(expr, self.sql)
+            error.sql = self.sql
+            raise
+        return value
+
+    def _positive(self, parameter: str) -> IntervalValue:
+        value = self._interval(parameter)
+        if value.months and value.us:
+            raise self._error(
+                parameter,
+                f"{self.kind} needs a {parameter} in months or in a fixed length, but "
+                f"{_text(value)} is both",
+                "give it in months, quarters or years, or in weeks, days or less",
+            )
+        if value.months < 0 or value.us < 0 or not (value.months or value.us):
+            raise self._error(
+                parameter,
+                f"{self.kind} needs a {parameter} above zero, but got {_text(value)}",
+                f"for example INTERVAL '10' MINUTE as the {parameter}",
+            )
+        return value
+
+    def _offset(self, stride: IntervalValue, parameter: str) -> IntervalValue:
+        """The offset; weeks begin on Monday, so that those have one of their own.
+
+        Args:
+            stride: the distance of windows, which the offset moves.
+            parameter: the parameter that says it.
+        """
+        given = IntervalValue(0, 0)
+        if self.function.args.get("offset"):
+            given = self._interval("offset")
+        if given.months and not stride.months:
+            raise self._error(
+                "offset",
+                f"{self.kind} cannot move windows by months where the {parameter} is "
+                f"{_text(stride)}",
+                "give the offset in weeks, days, hours, minutes or seconds",
+            )
+        if is_in_weeks(self.function.args[parameter]):
+            return IntervalValue(0, given.us + _MONDAY_US)
+        return given
+
+    def _emit_only_on_update(self) -> bool:
+        flag = self.function.args.get("emitonlyonupdate")
+        if flag is None:
+            return False
+        if not isinstance(flag, exp.Boolean):
+            raise self._error(
+                "emitonlyonupdate",
+                "EMITONLYONUPDATE takes TRUE or FALSE",
+                "write EMITONLYONUPDATE => true",
+            )
+        return bool(flag.this)
+
+    def _error(self, parameter: str, message: str, hint: str) -> AnalysisError:
+        position = position_of(self.function.args[parameter], self.sql)
+        return AnalysisError(message, position=position, sql=self.sql, hint=hint)
+
+
+def _text(value: IntervalValue) -> str:
+    if not value.months:
+        return render_duration(value.us)
+    return render_months(value.months) + (f" {render_duration(value.us)}" if value.us else "")
+
+
+# -- columns ---------------------------------------------------------------------------------------
 
 
 def time_column(function: WindowFunction, schema: Schema, sql: str) -> Column:

@@ -1,13 +1,88 @@
-"""Facts about plan nodes that rules ask for."""
+"""Facts about plan nodes: which columns they hand on, and by which their rows are distributed."""
 
 from __future__ import annotations
+
+from collections.abc import Iterable
 
 from sqlglot import exp
 
 from planner.nodes.logical import Filter, Node, Project, SqlQuery
 from planner.nodes.physical import GlobalWindowAggregate
-from planner.sql.build import bare_column
+from planner.sql.build import bare_column, star_leaves_out
 from runtime.spec.windows import Session
+
+_CLAUSES = {"expressions", "from_", "kind"}
+
+
+def selected(node: Node) -> tuple[Node, dict[str, str]] | None:
+    """The node below one that only selects columns, and which of its columns each is.
+
+    Args:
+        node: a Project, or a text such as `SELECT a, b AS c, a + b FROM below`.
+
+    Returns:
+        The node below, and by name in lower case the columns that are handed on; None where rows
+        may be left out, multiplied or aggregated.
+    """
+    match node:
+        case Project(input=GlobalWindowAggregate()):
+            # what finishes aggregates is row by row, whatever it calls
+            pairs = [(item.name, item.expr) for item in node.items]
+        case Project():
+            pairs = [(item.name, item.expr) for item in node.items]
+            if not all(_is_one_value(expr) for _, expr in pairs):
+                return None
+        case SqlQuery():
+            return _selected_by_text(node)
+        case _:
+            return None
+    return node.input, _columns(pairs, "")
+
+
+def _selected_by_text(node: SqlQuery) -> tuple[Node, dict[str, str]] | None:
+    query = node.query
+    if not isinstance(query, exp.Select) or len(node.relations) != 1:
+        return None
+    if any(value for key, value in query.args.items() if key not in _CLAUSES):
+        return None
+    (placeholder, below), source = node.relations[0], query.args["from_"].this
+    is_below = isinstance(source, exp.Table) and source.name == placeholder and not source.db
+    if not is_below or any(v for k, v in source.args.items() if k not in ("this", "alias")):
+        return None
+    if source.alias_column_names:
+        return None
+    found: dict[str, str] = {}
+    for item in query.expressions:
+        inner = item.unalias()
+        if item.is_star:
+            left_out = star_leaves_out(item)
+            if left_out is None:
+                return None
+            found |= {
+                c.name.lower(): c.name for c in below.schema if c.name.lower() not in left_out
+            }
+        elif not _is_one_value(inner):
+            return None
+        else:
+            found |= _columns([(item.alias_or_name, inner)], source.alias_or_name.lower())
+    return below, found
+
+
+def _columns(pairs: Iterable[tuple[str, exp.Expr]], qualifier: str) -> dict[str, str]:
+    """By name in lower case the columns among expressions, under this qualifier or none."""
+    plain = [(name, expr.unnest()) for name, expr in pairs]
+    return {
+        name.lower(): expr.name
+        for name, expr in plain
+        if isinstance(expr, exp.Column) and expr.table.lower() in ("", qualifier)
+    }
+
+
+def _is_one_value(expr: exp.Expr) -> bool:
+    """Whether an expression has one value a row; of functions that is known of CAST alone."""
+    if expr.find(exp.Query, exp.Window, exp.Star):
+        return False
+    return all(isinstance(call, exp.Cast) for call in expr.find_all(exp.Func))
 
 
 def distribution(node: Node) -> frozenset[str] | None:

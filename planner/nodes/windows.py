@@ -66,13 +66,21 @@ def identifies_window(attached: AttachedWindow, names: Iterable[str]) -> bool:
 
 def _through(pairs: list[tuple[str | None, str]], node: Node) -> AttachedWindow | None:
     below = window_properties(node)
-    return None if below is None else _renamed(below, pairs)
+    return None if below is None else renamed_windows(below, pairs)
 
 
-def _renamed(
+def renamed_windows(
     attached: AttachedWindow, pairs: Iterable[tuple[str | None, str]]
 ) -> AttachedWindow | None:
-    """The window columns under their new names; what is left out is lost."""
+    """The window columns under their new names; what is left out is lost.
+
+    Args:
+        attached: the windows.
+        pairs: old names, None for what is no column, and new ones.
+
+    Returns:
+        None where no window column is left.
+    """
     names: dict[str, str] = {}
     for old, new in pairs:
         if old is not None:
@@ -122,7 +130,7 @@ def query_properties(
                 pairs += [(c, c) for c in below.columns if c.lower() not in left_out]
         elif isinstance(inner, exp.Column) and inner.table.lower() in ("", name):
             pairs.append((inner.name, item.alias_or_name))
-    return _renamed(below, pairs)
+    return renamed_windows(below, pairs)
 
 
 def _union_properties(

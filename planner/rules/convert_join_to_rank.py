@@ -16,7 +16,7 @@ from planner.nodes.logical import (
     WindowJoin,
     WindowRank,
 )
-from planner.nodes.selections import selected
+from planner.nodes.properties import selected
 from planner.optimizer import Options, Refusal
 from planner.sql.build import bare_column, column, conjuncts
 from planner.streams.tables import streams_of

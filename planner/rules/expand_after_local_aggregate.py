@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from planner.lowering.stream.steps import streams_of
 from planner.nodes.logical import Expand, Filter, NamedExpr, Node, Project
 from planner.nodes.physical import Exchange, LocalWindowAggregate, SharedExchange
 from planner.optimizer import Options, Refusal
 from planner.sql.build import column
+from planner.streams.tables import streams_of
 
 
 def expand_after_local_aggregate(node: Node, options: Options) -> Node | Refusal | None:

@@ -9,8 +9,7 @@ from sqlglot import exp
 from planner.nodes.logical import Node, WindowDeduplicate, WindowRank
 from planner.optimizer import Options, Refusal
 from planner.sql.build import bare_column, column
-from planner.streams.rank_order import rank_order
-from planner.streams.ranked_rows import path_to_rows
+from planner.streams.ranked_rows import path_to_rows, rank_order
 from runtime.spec.stream import FirstRows
 from runtime.spec.windows import Session
 

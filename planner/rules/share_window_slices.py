@@ -9,7 +9,6 @@ from sqlglot import exp
 
 from planner.aggregates.union_partials import Columns, union_partials
 from planner.catalog import Schema
-from planner.lowering.stream.steps import streams_of
 from planner.nodes.logical import Filter, NamedExpr, Node, Project, TableScan
 from planner.nodes.physical import (
     Exchange,
@@ -29,6 +28,7 @@ from planner.optimizer import Options, Trace
 from planner.sql.build import column, column_names, to_sql
 from planner.sql.intervals import render_duration
 from planner.streams.sharing import MOST_READERS, MOST_SLICES, stream_obstacle
+from planner.streams.tables import streams_of
 from runtime.spec.table import Column
 from runtime.spec.windows import Tumble
 

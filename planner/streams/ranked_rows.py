@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from sqlglot import exp
+
 from planner.nodes.logical import Node, WindowDeduplicate, WindowRank, WindowRows
 from planner.nodes.physical import Exchange, GlobalWindowAggregate, LocalWindowAggregate
-from planner.nodes.selections import selected
+from planner.nodes.properties import selected
+from planner.sql.build import to_sql
+from runtime.spec.stream import RankOrder
 
 
 @dataclass(frozen=True)
@@ -52,3 +56,20 @@ def chooses_first_rows(node: WindowRank | WindowDeduplicate) -> bool:
     """Whether only rows are kept below that can be among the first of this rank."""
     path = path_to_rows(node.input)
     return path is not None and path.local.first is not None
+
+
+def rank_order(name: str, ordered: exp.Ordered) -> RankOrder:
+    """The order by a column, as Spark reads it.
+
+    NULLs are the smallest values unless the text says where they are.
+
+    Args:
+        name: the column.
+        ordered: the item of ORDER BY.
+    """
+    is_descending = bool(ordered.args.get("desc"))
+    text = to_sql(ordered).upper()
+    nulls_first = not is_descending
+    if text.endswith("NULLS FIRST") or text.endswith("NULLS LAST"):
+        nulls_first = text.endswith("NULLS FIRST")
+    return RankOrder(name, is_descending, nulls_first)

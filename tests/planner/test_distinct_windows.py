@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from sqlglot import exp
 
-from planner.binder.distinct_windows import distinct_as_grouping
+from planner.binder.window_block import distinct_as_grouping
 from planner.nodes.logical import AttachedWindow
 from planner.sql.build import to_sql
 from runtime.spec.windows import Cumulate, Tumble

@@ -44,8 +44,7 @@ from planner.sql.build import (
 from planner.sql.nodes import Span, span_of
 from planner.streams.late_rows import LateSource
 from planner.streams.processing_time import is_by_clock
-from planner.streams.rank_order import rank_order
-from planner.streams.ranked_rows import chooses_first_rows
+from planner.streams.ranked_rows import chooses_first_rows, rank_order
 from planner.streams.refusals import (
     BATCH,
     GROUP_BY,

@@ -6,7 +6,7 @@ import pytest
 from sqlglot import exp
 
 from planner.nodes.logical import Filter, NamedExpr, Project, SqlQuery, TableScan
-from planner.nodes.selections import selected
+from planner.nodes.properties import selected
 from runtime.spec.table import Column
 from sqlwin.parser.parser import parse_query
 

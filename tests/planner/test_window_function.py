@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from planner.binder.window_parameters import window_of
+from planner.binder.window_function import window_of
 from planner.sql.nodes import WindowFunction
 from runtime.spec.windows import (
     DAY_US,
