@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from planner.catalog import Catalog
 from planner.nodes.logical import Node
+from runtime.spec.windows import window_kind
 
 
 @dataclass(frozen=True)
@@ -74,8 +75,7 @@ class Trace:
     def add(self, rule: str, node: Node, reason: str | None = None) -> None:
         """Record an event, unless it is there already."""
         window = getattr(node, "window", None)
-        name = type(window).__name__.removeprefix("Calendar").upper()
-        kind = f"({name})" if window is not None else ""
+        kind = f"({window_kind(window)})" if window is not None else ""
         entry = TraceEntry(rule, type(node).__name__ + kind, reason)
         if entry not in self.entries or reason is None:
             self.entries.append(entry)

@@ -30,7 +30,7 @@ from planner.binder.window_function import window_of
 from planner.sql.intervals import fold_interval
 from planner.sql.nodes import WindowFunction as WindowCall
 from runtime.errors import AnalysisError
-from runtime.spec.windows import Session
+from runtime.spec.windows import SessionWindow
 from runtime.streaming.general import (
     AggregateFunction,
     AlignedAssigner,
@@ -112,7 +112,7 @@ def session(gap: Length | Callable[[Any], Length]) -> Assigner:
         of_row = gap
         return SessionAssigner(lambda row: us(of_row(row)))
     window = _window("SESSION", gap=gap)
-    assert isinstance(window, Session)
+    assert isinstance(window, SessionWindow)
     return SessionAssigner(window.gap_us)
 
 
@@ -141,7 +141,7 @@ def us(length: Length) -> int:
 
 def _aligned(kind: str, **lengths: Length | None) -> Assigner:
     window = _window(kind, **lengths)
-    assert not isinstance(window, Session)
+    assert not isinstance(window, SessionWindow)
     return AlignedAssigner(window)
 
 

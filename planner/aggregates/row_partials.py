@@ -6,7 +6,7 @@ from planner.aggregates.approximate import register_of
 from planner.aggregates.partial_calls import PartialCall, partial_calls
 from planner.aggregates.recipes import AggregatePlan
 from planner.sql.build import to_sql
-from runtime.spec.stream import StreamPartial
+from runtime.spec.local import StreamPartial
 
 
 def row_partials(plans: tuple[AggregatePlan, ...]) -> tuple[StreamPartial, ...]:

@@ -8,7 +8,7 @@ from planner.arrow.expressions import to_arrow_expression
 from planner.arrow.types import decimal_digits
 from planner.catalog import Schema
 from runtime.spec.expressions import Call, Constant, Expression
-from runtime.spec.scan import ArrowPartial
+from runtime.spec.local import ArrowPartial
 from runtime.spec.table import Column
 
 _MOST_DECIMAL_DIGITS = 38

@@ -45,7 +45,7 @@ from planner.streams.refusals import refused_subquery
 from planner.streams.tables import stream_named
 from runtime.errors import AnalysisError
 from runtime.spec.table import Column
-from runtime.spec.windows import Session
+from runtime.spec.windows import SessionWindow
 
 Scope = Mapping[str, exp.CTE]
 PLACEHOLDER = "__sqlwin_input_{}__"
@@ -384,7 +384,7 @@ class _Binder:
             old = [c.name for c in source.schema]
             source, columns, time = renamed_columns(function, source, time, self.sql)
             partition = tuple(source.schema[old.index(name)].name for name in partition)
-        if isinstance(window, Session):
+        if isinstance(window, SessionWindow):
             window = replace(window, partition=partition)
         added = (
             Column(columns.start, "timestamp_ntz", False),

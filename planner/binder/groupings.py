@@ -14,7 +14,7 @@ from planner.catalog import Schema
 from planner.nodes.logical import Expand, Filter, NamedExpr, Node, WindowTableFunction
 from planner.sql.build import alias, bare_column, column, column_names, relation, to_sql
 from runtime.spec.table import Column
-from runtime.spec.windows import Session
+from runtime.spec.windows import SessionWindow
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ def expand_groupings(
     """
     windowed = below.input if isinstance(below, Filter) else below
     assert isinstance(windowed, WindowTableFunction)
-    if isinstance(windowed.window, Session):
+    if isinstance(windowed.window, SessionWindow):
         return "several groupings of sessions are computed by Spark over rows"
     windows = {c.name.lower() for c in windowed.schema[-3:]}
     bits: dict[str, exp.Expr] = {}

@@ -11,7 +11,7 @@ from planner.sql.build import to_sql
 from planner.sql.intervals import render_duration
 from planner.sql.nodes import BEHIND, LENIENCIES, Leniency, WindowFunction, position_of
 from runtime.errors import AnalysisError, Position
-from runtime.spec.windows import Hop, Session, Tumble, Window
+from runtime.spec.windows import Hop, SessionWindow, Tumble, Window
 
 _PARAMETERS = ("size", "slide", "step", "gap", "offset")
 _UNITS = frozenset("SECOND MINUTE HOUR DAY WEEK".split())
@@ -144,7 +144,7 @@ def check_plan(plan: Node, is_stream: bool) -> None:
         AnalysisError: without a place: the plan does not know it.
     """
     window = getattr(plan, "window", None)
-    if isinstance(window, Session) and not is_stream:
+    if isinstance(window, SessionWindow) and not is_stream:
         raise AnalysisError(
             _said("SESSION windows run on streams alone"), hint="switch sqlwin.strict-flink off"
         )

@@ -37,7 +37,7 @@ from planner.nodes.windows import identifies_window
 from planner.sql.build import alias, column_names, conjuncts, identifier, relation
 from planner.sql.nodes import WindowFunction, span_of
 from planner.streams.tables import streams_of
-from runtime.spec.windows import Session
+from runtime.spec.windows import SessionWindow
 
 # What a SELECT DISTINCT may not say to be a grouping
 _NOT_DISTINCT = tuple("group having qualify windows joins laterals pivots match sample".split())
@@ -203,7 +203,7 @@ def _filtered(
         window_columns = {c.name.lower() for c in windowed.schema[-3:]}
         if any(column_names(part) & window_columns for part in nested):
             return "a subquery in WHERE reads window columns"
-        if isinstance(windowed.window, Session):
+        if isinstance(windowed.window, SessionWindow):
             return "a subquery in WHERE would take rows out of the middle of sessions"
         data = windowed.input
         query = exp.Select(

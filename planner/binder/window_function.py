@@ -25,7 +25,7 @@ from runtime.spec.windows import (
     CalendarTumble,
     Cumulate,
     Hop,
-    Session,
+    SessionWindow,
     Tumble,
     Window,
 )
@@ -68,7 +68,7 @@ class _Parameters:
                 f"SESSION needs a gap of a fixed length, and {_text(gap)} has none",
                 "give the gap in days: INTERVAL '30' DAYS",
             )
-        return Session(gap.us)
+        return SessionWindow(gap.us)
 
     def _tumble(self) -> Tumble | CalendarTumble:
         size = self._positive("size")

@@ -13,12 +13,13 @@ from planner.explain.format import Operator
 from planner.explain.operators import drawn_inputs, logical_operators, physical_operators
 from planner.explain.text import explain, idle_rules
 from planner.explain.window_uses import window_uses
-from planner.explain.windows import months_parameters, window_kind, window_parameters
+from planner.explain.windows import months_parameters, window_parameters
 from planner.nodes.logical import Node
 from planner.nodes.physical import SharedExchange
 from planner.optimizer import TraceEntry
 from planner.plan import Plan
 from planner.rules import LOGICAL_STAGES, PHYSICAL_STAGES, SCAN_STAGES, SHARING_RULE
+from runtime.spec.windows import window_kind
 
 DOCUMENT_VERSION = 1
 

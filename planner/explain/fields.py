@@ -14,6 +14,7 @@ from planner.nodes.logical import AggregateCall, NamedExpr, Node, WindowKey
 from planner.sql.intervals import render_duration
 from planner.sql.render import quote_string
 from runtime.spec.scan import ScanSource
+from runtime.spec.windows import window_kind
 
 _FIELD_NAMES = {"keys": "groupBy", "key_exprs": "groupBy", "window_keys": "windows"}
 
@@ -60,7 +61,7 @@ def _value_texts(name: str, value: Any) -> list[str]:
             texts = _value_texts(each.name, inner) if inner else []
             if texts:
                 parts.append(f"{each.name.removesuffix('_us')}=[{', '.join(texts)}]")
-        return [f"{type(value).__name__.upper()}({', '.join(parts)})"]
+        return [f"{window_kind(value)}({', '.join(parts)})"]
     return [str(value)]
 
 

@@ -45,9 +45,9 @@ from planner.nodes.physical import (
 )
 from planner.sql.build import conjunction, to_sql
 from planner.sql.intervals import render_duration
-from runtime.spec.steps import SliceLevel
-from runtime.spec.stream import FirstRows
-from runtime.spec.windows import Session, Window
+from runtime.spec.exchange import SliceLevel
+from runtime.spec.ranks import FirstRows
+from runtime.spec.windows import SessionWindow, Window
 
 
 def logical_operators(node: Node) -> list[Operator]:
@@ -121,7 +121,7 @@ def physical_operators(node: Node) -> list[Operator]:
             names = [*_names(node.keys), *_names(node.window_keys)]
             aggregate = _window_aggregate("WindowAggregate", node)
             expanded = operator("WindowTableFunction", window=window)
-            if isinstance(node.window, Session):
+            if isinstance(node.window, SessionWindow):
                 # the rows of a group are in the task of their partition
                 return [aggregate, expanded, *_by_partition(node.window)]
             return [aggregate, operator("Exchange", distribution=_hash(names)), expanded]
@@ -236,7 +236,7 @@ def _window_aggregate(name: str, node: WindowAggregate) -> Operator:
 
 def _by_partition(window: Window) -> list[Operator]:
     """What brings the rows of a session into one task."""
-    if not isinstance(window, Session):
+    if not isinstance(window, SessionWindow):
         return []
     return [operator("Exchange", distribution=_hash(window.partition))]
 

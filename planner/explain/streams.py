@@ -6,17 +6,17 @@ from collections.abc import Iterator
 
 from planner.explain.windows import window_text
 from planner.sql.intervals import render_duration
+from runtime.spec.local import StreamLocalStep
 from runtime.spec.steps import ExpandStep, SqlStep, Step
-from runtime.spec.stream import (
+from runtime.spec.stream_steps import (
     StreamJoinStep,
-    StreamLocalStep,
     StreamRankStep,
     StreamRegroupStep,
     StreamSharedStep,
     StreamStep,
     StreamWindowStep,
 )
-from runtime.spec.windows import Session, Window
+from runtime.spec.windows import SessionWindow, Window
 
 
 def explain_stream(step: Step, key_groups: int, watermark_policy: str) -> str:
@@ -52,7 +52,7 @@ def explain_shared(
     """
     local = step.input
     names = ", ".join(reader.name for reader in step.readers)
-    assert not isinstance(local.window, Session)
+    assert not isinstance(local.window, SessionWindow)
     width = render_duration(local.window.slice_width_us)
     lines = [
         "== Stream ==",
@@ -165,7 +165,7 @@ def _kept(local: StreamLocalStep) -> str:
 
 
 def _state(window: Window) -> str:
-    if isinstance(window, Session):
+    if isinstance(window, SessionWindow):
         return "one partial for each key and open session"
     if window.slices_per_window == 1:
         return "one partial for each key and open window"
@@ -178,7 +178,7 @@ def _state(window: Window) -> str:
 
 def _late(window: Window, target: str | None) -> str:
     fate = "dropped and counted" if target is None else f"counted, and written to {target}"
-    if isinstance(window, Session):
+    if isinstance(window, SessionWindow):
         return f"a row that can join no open session is late: {fate}"
     if window.slices_per_window == 1:
         return f"a row that comes after that is late: {fate}"

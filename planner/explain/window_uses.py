@@ -22,7 +22,7 @@ from runtime.spec.windows import (
     CalendarWindow,
     Cumulate,
     Hop,
-    Session,
+    SessionWindow,
     Window,
 )
 
@@ -119,7 +119,7 @@ def _calendar_width(window: CalendarWindow) -> str:
 
 def _slices(node: GlobalWindowAggregate) -> Iterator[str]:
     window, local = node.window, node.input.inputs[0]
-    if isinstance(window, Session):
+    if isinstance(window, SessionWindow):
         yield from _session_pieces(node, window)
         return
     widths, count = slice_widths_us(window), str(window.slices_per_window)
@@ -144,7 +144,7 @@ def _slices(node: GlobalWindowAggregate) -> Iterator[str]:
         )
 
 
-def _session_pieces(node: GlobalWindowAggregate, window: Session) -> Iterator[str]:
+def _session_pieces(node: GlobalWindowAggregate, window: SessionWindow) -> Iterator[str]:
     yield f"{window_text(window, f'slice_end=[{node.slice_end}]')}:"
     yield (
         f"  rows of one key and one piece of {render_duration(window.gap_us)} are surely in one "
@@ -161,7 +161,7 @@ def _session_pieces(node: GlobalWindowAggregate, window: Session) -> Iterator[st
         )
 
 
-def _of_partition(window: Session) -> str:
+def _of_partition(window: SessionWindow) -> str:
     return f" of one {', '.join(window.partition)}" if window.partition else ""
 
 
@@ -175,7 +175,7 @@ def _sharing(reader: Node, shared: SharedExchange) -> str:
 
 
 def _copies(window: Window) -> int:
-    if isinstance(window, Session):
+    if isinstance(window, SessionWindow):
         return 1
     if isinstance(window, Hop):
         return -(-window.size_us // window.slide_us)
@@ -185,7 +185,7 @@ def _copies(window: Window) -> int:
 
 
 def _copies_text(window: Window) -> str:
-    if isinstance(window, Session):
+    if isinstance(window, SessionWindow):
         return (
             f"every row is in one session; the rows{_of_partition(window)} are sorted by time in "
             "one task"

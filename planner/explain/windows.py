@@ -12,9 +12,10 @@ from runtime.spec.windows import (
     CalendarTumble,
     Cumulate,
     Hop,
-    Session,
+    SessionWindow,
     Tumble,
     Window,
+    window_kind,
 )
 
 
@@ -25,14 +26,9 @@ def window_text(window: Window, source: str) -> str:
     offset = " ".join(texts.pop("offset") for texts in (months, lengths) if "offset" in texts)
     given = {**months, **lengths, **({"offset": offset} if offset else {})}
     texts = [source, *(f"{name}=[{text}]" for name, text in given.items())]
-    if isinstance(window, Session) and window.partition:
+    if isinstance(window, SessionWindow) and window.partition:
         texts.append(f"partition keys=[{', '.join(window.partition)}]")
     return f"{window_kind(window)}({', '.join(texts)})"
-
-
-def window_kind(window: Window) -> str:
-    """`TUMBLE`, `HOP`, `CUMULATE`, `SESSION`."""
-    return type(window).__name__.removeprefix("Calendar").upper()
 
 
 def window_parameters(window: Window) -> dict[str, int]:
@@ -47,7 +43,7 @@ def window_parameters(window: Window) -> dict[str, int]:
             parameters = {"size": window.size_us, "slide": window.slide_us}
         case Cumulate():
             parameters = {"max_size": window.size_us, "step": window.step_us}
-        case Session():
+        case SessionWindow():
             return {"gap": window.gap_us}
         case _:
             given = {f.name: getattr(window, f.name) for f in fields(window)}

@@ -49,20 +49,9 @@ from planner.sql.build import (
     to_sql,
 )
 from runtime.spec.aggregates import WindowAggregation
-from runtime.spec.scan import ScanLocalStep
-from runtime.spec.steps import (
-    ArrowLocalStep,
-    ExchangeStep,
-    ExpandStep,
-    GlobalStep,
-    LocalStep,
-    MeasuredStep,
-    PartialColumn,
-    SharedExchangeStep,
-    SharedSlicesStep,
-    SqlStep,
-    Step,
-)
+from runtime.spec.exchange import ExchangeStep, GlobalStep, SharedExchangeStep, SharedSlicesStep
+from runtime.spec.local import ArrowLocalStep, LocalStep, PartialColumn, ScanLocalStep
+from runtime.spec.steps import ExpandStep, MeasuredStep, SqlStep, Step
 from runtime.spec.windows import Window
 
 # Names inside a step: no column of a person's begins with a dollar sign

@@ -13,7 +13,7 @@ from planner.nodes.physical import (
     SharedExchange,
 )
 from planner.optimizer import SpreadOptions
-from runtime.spec.windows import Session, Window
+from runtime.spec.windows import SessionWindow, Window
 
 # More buckets than tasks: a bucket is what a task of the global stage holds in memory.
 _BUCKETS_PER_PARTITION = 4
@@ -76,7 +76,7 @@ def _scan_below(node: Node) -> ScanLocalWindowAggregate | None:
 
 
 def _tasks(window: Window, n_rows: int, n_bytes: int) -> int:
-    overlap = 1 if isinstance(window, Session) else window.slices_per_window
+    overlap = 1 if isinstance(window, SessionWindow) else window.slices_per_window
     # A row makes so many windows at most; how many keys share them is not known.
     by_windows = min(_up(n_rows * overlap, _TASK_WINDOWS), _up(n_rows, _TASK_ROWS))
     return max(1, _up(n_bytes, _TASK_BYTES), by_windows)

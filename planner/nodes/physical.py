@@ -22,10 +22,11 @@ from planner.nodes.logical import (
 )
 from planner.sql.nodes import Span
 from runtime.spec.aggregates import Accumulator
+from runtime.spec.exchange import SliceLevel
 from runtime.spec.expressions import Expression
-from runtime.spec.scan import ArrowPartial, ScanLocalStep, ScanSource, StreamScan
-from runtime.spec.steps import SliceLevel
-from runtime.spec.stream import FirstRows
+from runtime.spec.local import ArrowPartial, ScanLocalStep, StreamScan
+from runtime.spec.ranks import FirstRows
+from runtime.spec.scan import ScanSource
 from runtime.spec.windows import Window
 
 __all__ = [

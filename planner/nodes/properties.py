@@ -9,7 +9,7 @@ from sqlglot import exp
 from planner.nodes.logical import Filter, Node, Project, SqlQuery
 from planner.nodes.physical import GlobalWindowAggregate
 from planner.sql.build import bare_column, star_leaves_out
-from runtime.spec.windows import Session
+from runtime.spec.windows import SessionWindow
 
 _CLAUSES = {"expressions", "from_", "kind"}
 
@@ -92,7 +92,7 @@ def distribution(node: Node) -> frozenset[str] | None:
     set where all rows are in one task.
     """
     if isinstance(node, GlobalWindowAggregate):
-        keys = node.window.partition if isinstance(node.window, Session) else node.keys
+        keys = node.window.partition if isinstance(node.window, SessionWindow) else node.keys
         return frozenset(key.lower() for key in keys)
     if isinstance(node, Filter):
         return distribution(node.input)

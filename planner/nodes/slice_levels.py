@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import gcd
 
-from runtime.spec.steps import SliceLevel
+from runtime.spec.exchange import SliceLevel
 from runtime.spec.windows import Cumulate, Hop, Tumble
 
 # Windows whose pieces are all of one width, unlike those of the calendar

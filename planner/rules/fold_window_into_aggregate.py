@@ -14,7 +14,7 @@ from planner.nodes.logical import (
 )
 from planner.optimizer import Options, Refusal
 from planner.sql.build import bare_column, column_names, to_sql
-from runtime.spec.windows import CalendarCumulate, Cumulate, Session
+from runtime.spec.windows import CalendarCumulate, Cumulate, SessionWindow
 
 
 def fold_window_into_aggregate(node: Node, options: Options) -> Node | Refusal | None:
@@ -93,7 +93,7 @@ def _window_keys(node: Aggregate, columns: WindowColumns) -> tuple[WindowKey, ..
 
 def _cut_apart(keys: tuple[NamedExpr, ...], windowed: WindowTableFunction) -> str | None:
     """Why sessions and groups do not nest, if they do not."""
-    if not isinstance(windowed.window, Session):
+    if not isinstance(windowed.window, SessionWindow):
         return None
     grouped = {key.name for key in keys if bare_column(key.expr)}
     for name in windowed.window.partition:

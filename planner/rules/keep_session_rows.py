@@ -6,7 +6,7 @@ from planner.nodes.logical import Node, WindowTableFunction
 from planner.optimizer import Options, Refusal
 from planner.streams.buffered_rows import buffered_rows
 from planner.streams.tables import streams_of
-from runtime.spec.windows import Session
+from runtime.spec.windows import SessionWindow
 
 
 def keep_session_rows(node: Node, options: Options) -> Node | Refusal | None:
@@ -36,6 +36,6 @@ def keep_session_rows(node: Node, options: Options) -> Node | Refusal | None:
     """
     if options.catalog is None or not isinstance(node, WindowTableFunction):
         return None
-    if not isinstance(node.window, Session) or not streams_of(node, options.catalog):
+    if not isinstance(node.window, SessionWindow) or not streams_of(node, options.catalog):
         return None
     return buffered_rows(node, None)

@@ -14,7 +14,7 @@ from planner.nodes.logical import (
 from planner.optimizer import Options, Refusal
 from planner.streams.buffered_rows import with_buffered_rows
 from planner.streams.tables import comes_whole
-from runtime.spec.windows import Session
+from runtime.spec.windows import SessionWindow
 
 
 def keep_window_rows(node: Node, options: Options) -> Node | Refusal | None:
@@ -52,7 +52,9 @@ def keep_window_rows(node: Node, options: Options) -> Node | Refusal | None:
         return None
     if isinstance(node, Project):
         below = node.input
-        if not isinstance(below, WindowTableFunction) or not isinstance(below.window, Session):
+        if not isinstance(below, WindowTableFunction) or not isinstance(
+            below.window, SessionWindow
+        ):
             return None
     elif not isinstance(node, WindowRank | WindowDeduplicate | WindowJoin | Aggregate):
         return None

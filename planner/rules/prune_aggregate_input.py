@@ -5,7 +5,7 @@ from __future__ import annotations
 from planner.nodes.logical import NamedExpr, Node, Project, WindowAggregate
 from planner.optimizer import Options
 from planner.sql.build import column, column_names
-from runtime.spec.windows import Session
+from runtime.spec.windows import SessionWindow
 
 
 def prune_aggregate_input(node: Node, options: Options) -> Node | None:
@@ -33,7 +33,7 @@ def prune_aggregate_input(node: Node, options: Options) -> Node | None:
     if not isinstance(node, WindowAggregate) or isinstance(node.input, Project):
         return None
     needed = {node.time_column.lower()}
-    if isinstance(node.window, Session):
+    if isinstance(node.window, SessionWindow):
         needed |= {name.lower() for name in node.window.partition}
     for key in node.keys:
         needed |= column_names(key.expr)

@@ -7,7 +7,7 @@ from sqlglot import exp
 from planner.nodes.logical import Filter, Node, WindowTableFunction
 from planner.optimizer import Options, Refusal
 from planner.sql.build import column_names, to_sql
-from runtime.spec.windows import Session
+from runtime.spec.windows import SessionWindow
 
 # A row that is copied into several windows would be judged anew for each copy.
 _NON_DETERMINISTIC = frozenset("RAND RANDOM RANDN UUID SHUFFLE MONOTONICALLY_INCREASING_ID".split())
@@ -49,7 +49,7 @@ def push_filter_below_window(node: Node, options: Options) -> Node | Refusal | N
         for name in (windowed.columns.start, windowed.columns.end, windowed.columns.time)
     }
     partition = None
-    if isinstance(windowed.window, Session):
+    if isinstance(windowed.window, SessionWindow):
         partition = {name.lower() for name in windowed.window.partition}
     movable, staying, reasons = [], [], []
     for conjunct in node.conjuncts:

@@ -20,7 +20,8 @@ from planner.optimizer import Options, Refusal
 from planner.sql.build import column
 from planner.streams.delay import plain_delay_us
 from runtime.spec.expressions import ColumnRef, Expression, column_refs
-from runtime.spec.scan import ArrowPartial, StreamFiles, StreamScan
+from runtime.spec.local import ArrowPartial, StreamScan
+from runtime.spec.scan import StreamFiles
 from runtime.spec.table import Column
 
 

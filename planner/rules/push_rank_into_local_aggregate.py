@@ -10,8 +10,8 @@ from planner.nodes.logical import Node, WindowDeduplicate, WindowRank
 from planner.optimizer import Options, Refusal
 from planner.sql.build import bare_column, column
 from planner.streams.ranked_rows import path_to_rows, rank_order
-from runtime.spec.stream import FirstRows
-from runtime.spec.windows import Session
+from runtime.spec.ranks import FirstRows
+from runtime.spec.windows import SessionWindow
 
 
 def push_rank_into_local_aggregate(node: Node, options: Options) -> Node | Refusal | None:
@@ -51,7 +51,7 @@ def push_rank_into_local_aggregate(node: Node, options: Options) -> Node | Refus
     path = path_to_rows(node.input)
     if path is None or path.local.first is not None:
         return None
-    if isinstance(path.local.window, Session):
+    if isinstance(path.local.window, SessionWindow):
         return Refusal("what rows a session has tells how long it is")
     by = tuple(path.key(name) for name in node.partition_by)
     orders = []

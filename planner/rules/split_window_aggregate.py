@@ -18,7 +18,7 @@ from planner.optimizer import Options, Refusal
 from planner.sql.build import column, is_flat_type
 from planner.streams.tables import streams_of
 from runtime.spec.table import Column
-from runtime.spec.windows import FIRST_TIME, LAST_TIME, CalendarTumble, Session, Tumble
+from runtime.spec.windows import FIRST_TIME, LAST_TIME, CalendarTumble, SessionWindow, Tumble
 
 SLICE_END = "$slice_end"
 
@@ -102,7 +102,7 @@ def _two_phases(
     )
     carried: Schema = (*key_columns, Column(SLICE_END, "bigint", False), *partials)
     exchange_keys = keys
-    if isinstance(node.window, Session):
+    if isinstance(node.window, SessionWindow):
         # sessions are cut over all rows of a partition, whatever other keys there are
         exchange_keys = node.window.partition
         carried += (Column(FIRST_TIME, "bigint", False), Column(LAST_TIME, "bigint", False))

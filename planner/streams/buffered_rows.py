@@ -26,7 +26,7 @@ from planner.optimizer import Refusal
 from planner.sql.build import column, column_names, is_flat_type
 from planner.streams.tables import NOT_KEPT, comes_whole
 from runtime.spec.table import Column
-from runtime.spec.windows import CalendarCumulate, Cumulate, Session, Window
+from runtime.spec.windows import CalendarCumulate, Cumulate, SessionWindow, Window
 
 _COPIES = "$copies"
 
@@ -42,7 +42,7 @@ def buffered_rows(windowed: WindowTableFunction, needed: frozenset[str] | None) 
     schema = windowed.schema
     if needed is not None:
         window = windowed.window
-        partition = window.partition if isinstance(window, Session) else ()
+        partition = window.partition if isinstance(window, SessionWindow) else ()
         apart = {windowed.columns.start, windowed.columns.end, *partition}
         wanted = needed | {name.lower() for name in apart}
         schema = tuple(c for c in schema if c.name.lower() in wanted)

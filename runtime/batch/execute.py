@@ -19,26 +19,10 @@ from runtime.frames.scan_counts import ScanCounter, StatementScanCounts
 from runtime.local.arrow_scan import scan_partials, scan_partials_schema
 from runtime.local.catalyst import local_aggregate_sql
 from runtime.local.spark_rows import arrow_local, arrow_local_sql
-from runtime.spec.scan import DEFAULT_BUFFER_BYTES, ScanLocalStep
-from runtime.spec.steps import (
-    ArrowLocalStep,
-    BatchWindowsStep,
-    ExchangeStep,
-    ExpandStep,
-    GlobalStep,
-    LocalStep,
-    MeasuredStep,
-    SharedExchangeStep,
-    SharedSlicesStep,
-    SqlStep,
-    Step,
-)
-from runtime.spec.stream import (
-    StreamJoinStep,
-    StreamRankStep,
-    StreamRegroupStep,
-    StreamWindowStep,
-)
+from runtime.spec.exchange import ExchangeStep, GlobalStep, SharedExchangeStep, SharedSlicesStep
+from runtime.spec.local import ArrowLocalStep, LocalStep, ScanLocalStep
+from runtime.spec.scan import DEFAULT_BUFFER_BYTES
+from runtime.spec.steps import ExpandStep, MeasuredStep, SqlStep, Step
 
 # A bucket is what a task of the global stage holds in memory; more buckets than tasks keep it small
 BUCKETS_PER_PARTITION = 4
@@ -106,16 +90,9 @@ class _Building:
                 return self._observed(partials, step.label)
             case MeasuredStep():
                 return self._observed(self.dataframe(step.input), step.label)
-            case (
-                StreamWindowStep()
-                | StreamRegroupStep()
-                | StreamRankStep()
-                | StreamJoinStep()
-                | BatchWindowsStep()
-            ):
-                raise TypeError(f"{type(step).__name__} has no batch form")
             case GlobalStep():
                 return self._windows(step)
+        raise TypeError(f"{type(step).__name__} has no batch form")
 
     def _windows(self, step: GlobalStep) -> DataFrame:
         exchanged, options = step.input, self.options

@@ -17,8 +17,8 @@ from runtime.compute.kernels.session import merge_sessions
 from runtime.frames.meter import Wrap, as_it_is
 from runtime.spark.workers import prepare_worker
 from runtime.spec.aggregates import Accumulator, WindowAggregation
-from runtime.spec.steps import SharedSlicesStep
-from runtime.spec.windows import Session
+from runtime.spec.exchange import SharedSlicesStep
+from runtime.spec.windows import SessionWindow
 
 # Small buckets are merged together: a call of the kernels costs milliseconds, however few the rows.
 _ENOUGH_BYTES = 4 << 20
@@ -70,7 +70,7 @@ def _output_type(partials: StructType, accumulator: Accumulator, name: str) -> D
 def _to_windows(
     aggregation: WindowAggregation, shared: SharedSlicesStep | None
 ) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    merge = merge_sessions if isinstance(aggregation.window, Session) else merge_slices
+    merge = merge_sessions if isinstance(aggregation.window, SessionWindow) else merge_slices
     level = None if shared is None else shared.level
     columns = None if shared is None else shared.columns
 

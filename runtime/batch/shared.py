@@ -26,19 +26,10 @@ from runtime.frames.scan_counts import ScanCounter
 from runtime.local.arrow_scan import Cut, scan, scan_partials_schema
 from runtime.spark.session import is_remote
 from runtime.spark.workers import prepare_worker
-from runtime.spec.scan import DEFAULT_BUFFER_BYTES, ScanLocalStep
-from runtime.spec.steps import (
-    ArrowLocalStep,
-    ExpandStep,
-    GlobalStep,
-    LocalStep,
-    MeasuredStep,
-    SharedExchangeStep,
-    SharedSlicesStep,
-    SliceLevel,
-    SqlStep,
-    Step,
-)
+from runtime.spec.exchange import GlobalStep, SharedExchangeStep, SharedSlicesStep, SliceLevel
+from runtime.spec.local import ArrowLocalStep, LocalStep, ScanLocalStep
+from runtime.spec.scan import DEFAULT_BUFFER_BYTES
+from runtime.spec.steps import ExpandStep, MeasuredStep, SqlStep, Step
 
 _BLOB_DDL = "level int, bucket int, partials binary"
 

@@ -6,7 +6,7 @@ from runtime.compute.windows.aligned import slice_assigner
 from runtime.compute.windows.session import session_bounds_sql
 from runtime.frames.wall_clock import quoted, timestamp_ntz_sql, wall_clock_us_sql
 from runtime.spec.steps import ExpandStep
-from runtime.spec.windows import CalendarTumble, Session, Tumble
+from runtime.spec.windows import CalendarTumble, SessionWindow, Tumble
 
 
 def expand_sql(step: ExpandStep, source: str) -> str:
@@ -17,7 +17,7 @@ def expand_sql(step: ExpandStep, source: str) -> str:
     rows += f" WHERE {quoted(step.time_column)} IS NOT NULL"
     start = quoted("$window_start_us")
     added = [quoted("$time_us"), end]
-    if isinstance(step.window, Session):
+    if isinstance(step.window, SessionWindow):
         expanded = session_bounds_sql(step.window, f"({rows})", quoted("$time_us"), start, end)
         added.append(start)
     elif isinstance(step.window, Tumble | CalendarTumble):

@@ -24,7 +24,8 @@ from runtime.scan.splits import Split, plan_splits
 from runtime.scan.wall_clock import is_known_zone
 from runtime.spark.session import is_remote
 from runtime.spark.workers import prepare_worker
-from runtime.spec.scan import ScanLocalStep, ScanSource
+from runtime.spec.local import ScanLocalStep
+from runtime.spec.scan import ScanSource
 from runtime.spec.table import Column
 
 # The files of a path, below some roots, for some columns

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from runtime.compute.windows.aligned import slice_assigner
 from runtime.frames.wall_clock import quoted, wall_clock_us_sql
-from runtime.spec.steps import LocalStep, PartialColumn
-from runtime.spec.windows import FIRST_TIME, LAST_TIME, Session, local_window
+from runtime.spec.local import LocalStep, PartialColumn
+from runtime.spec.windows import FIRST_TIME, LAST_TIME, SessionWindow, local_window
 
 
 def local_aggregate_sql(step: LocalStep, source: str) -> str:
@@ -24,7 +24,7 @@ def local_aggregate_sql(step: LocalStep, source: str) -> str:
     keys = [f"{sql} AS {quoted(name)}" for name, sql in step.keys]
     partials = [f"{partial.sql} AS {quoted(partial.name)}" for partial in step.partials]
     times = []
-    if isinstance(step.window, Session):
+    if isinstance(step.window, SessionWindow):
         time = quoted("$time_us")
         partials += [f"MIN({time}) AS {quoted(FIRST_TIME)}", f"MAX({time}) AS {quoted(LAST_TIME)}"]
         times = [quoted(FIRST_TIME), quoted(LAST_TIME)]

@@ -13,8 +13,8 @@ from runtime.scan.read import read_batches
 from runtime.scan.rows import ScanRows
 from runtime.scan.splits import Split
 from runtime.spec.aggregates import Accumulator
-from runtime.spec.scan import ScanLocalStep
-from runtime.spec.windows import FIRST_TIME, LAST_TIME, Session, local_window
+from runtime.spec.local import ScanLocalStep
+from runtime.spec.windows import FIRST_TIME, LAST_TIME, SessionWindow, local_window
 
 
 def partial_schema(step: ScanLocalStep) -> pa.Schema:
@@ -26,7 +26,7 @@ def partial_schema(step: ScanLocalStep) -> pa.Schema:
             pa.field(column.name, arrow_type(column.type), column.nullable)
             for column in partial.columns
         ]
-    if isinstance(step.window, Session):
+    if isinstance(step.window, SessionWindow):
         fields += [pa.field(name, pa.int64(), nullable=False) for name in (FIRST_TIME, LAST_TIME)]
     return pa.schema(fields)
 
@@ -49,7 +49,7 @@ class LocalStage:
             Accumulator(partial.function, tuple(column.name for column in partial.columns))
             for partial in step.partials
         )
-        if isinstance(step.window, Session):
+        if isinstance(step.window, SessionWindow):
             accumulators += (Accumulator("min", (FIRST_TIME,)), Accumulator("max", (LAST_TIME,)))
         self._buffer = WindowBuffer(
             local_window(step.window),

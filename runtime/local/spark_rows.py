@@ -22,8 +22,8 @@ from runtime.frames.meter import Wrap, as_it_is
 from runtime.frames.wall_clock import quoted, wall_clock_us_sql
 from runtime.spark.workers import prepare_worker
 from runtime.spec.aggregates import Accumulator
-from runtime.spec.steps import ArrowLocalStep
-from runtime.spec.windows import FIRST_TIME, LAST_TIME, Session, local_window
+from runtime.spec.local import ArrowLocalStep
+from runtime.spec.windows import FIRST_TIME, LAST_TIME, SessionWindow, local_window
 
 _TIME = "$time_us"
 
@@ -81,7 +81,7 @@ def _partial_schema(step: ArrowLocalStep, types: dict[str, str]) -> pa.Schema:
     for number, partial in enumerate(step.partials):
         args = [types[_argument(number, place)] for place in range(len(partial.args))]
         fields += map(pa.field, partial.columns, partial_types(partial, args))
-    if isinstance(step.window, Session):
+    if isinstance(step.window, SessionWindow):
         fields += [pa.field(name, pa.int64(), nullable=False) for name in (FIRST_TIME, LAST_TIME)]
     return pa.schema(fields)
 
@@ -102,7 +102,7 @@ def _stage(
         None if partial.condition is None else _condition(number)
         for number, partial in enumerate(step.partials)
     ]
-    if isinstance(step.window, Session):
+    if isinstance(step.window, SessionWindow):
         accumulators += [Accumulator("min", (FIRST_TIME,)), Accumulator("max", (LAST_TIME,))]
         args += [(_TIME,), (_TIME,)]
         conditions += [None, None]

@@ -18,9 +18,9 @@ from runtime.local.stream_plan import LocalSql, local_plan, local_sql, scan_colu
 from runtime.local.stream_scan import PATH, ScanStage
 from runtime.local.stream_stage import MESSAGE_DDL, LocalPlan, LocalStage, received
 from runtime.spark.workers import prepare_worker
-from runtime.spec.scan import StreamScan
+from runtime.spec.local import StreamLocalStep, StreamScan
 from runtime.spec.steps import Step
-from runtime.spec.stream import KEEP, LATE_ROW, SOURCE, TIME, WATERMARK, StreamLocalStep
+from runtime.spec.stream import KEEP, LATE_ROW, SOURCE, TIME, WATERMARK
 from runtime.streaming.options import StreamOptions
 from runtime.streaming.source_reads import read_counted
 from runtime.streaming.state.key_groups import key_group_numbers

@@ -12,9 +12,9 @@ from runtime.compute.kernels.partial_types import partial_accumulator, partial_t
 from runtime.frames.wall_clock import quoted, wall_clock_us_sql
 from runtime.local.stream_stage import ALL_SOURCES, NOT_KEPT, ROW_COUNT, LocalPlan
 from runtime.spec.aggregates import Accumulator
-from runtime.spec.scan import StreamScan
-from runtime.spec.stream import CLOCK, KEEP, LATE_ROW, SOURCE, TIME, WATERMARK, StreamLocalStep
-from runtime.spec.windows import FIRST_TIME, LAST_TIME, Session
+from runtime.spec.local import StreamLocalStep, StreamScan
+from runtime.spec.stream import CLOCK, KEEP, LATE_ROW, SOURCE, TIME, WATERMARK
+from runtime.spec.windows import FIRST_TIME, LAST_TIME, SessionWindow
 
 
 @dataclass(frozen=True)
@@ -151,7 +151,7 @@ def local_plan(
         fields += map(
             pa.field, partial.columns, partial_types(partial, [types[name] for name in names])
         )
-    if isinstance(step.window, Session):
+    if isinstance(step.window, SessionWindow):
         accumulators += [Accumulator("min", (FIRST_TIME,)), Accumulator("max", (LAST_TIME,))]
         fields += [pa.field(name, pa.int64(), nullable=False) for name in (FIRST_TIME, LAST_TIME)]
         args += [(TIME,), (TIME,)]

@@ -24,7 +24,7 @@ from runtime.local.stream_stage import (
 )
 from runtime.scan.rows import ScanRows
 from runtime.scan.stream_files import read_stream_file
-from runtime.spec.scan import StreamScan
+from runtime.spec.local import StreamScan
 
 # The path of a file, in rows that bring one
 PATH = "$path"

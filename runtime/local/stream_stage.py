@@ -22,8 +22,9 @@ from runtime.compute.kernels.keys import bucket_of
 from runtime.compute.windows.aligned import slice_assigner
 from runtime.local.first_rows import FirstRowsOfSlices
 from runtime.spec.aggregates import Accumulator
-from runtime.spec.stream import CLOCK, KEEP, LATE_ROW, SOURCE, TIME, WATERMARK, FirstRows
-from runtime.spec.windows import Session, Window, local_window
+from runtime.spec.ranks import FirstRows
+from runtime.spec.stream import CLOCK, KEEP, LATE_ROW, SOURCE, TIME, WATERMARK
+from runtime.spec.windows import SessionWindow, Window, local_window
 from runtime.streaming.operators.window import SLICE_END
 from runtime.streaming.state.blobs import encode_table, pieces
 from runtime.streaming.watermarks import FINAL_US
@@ -106,7 +107,7 @@ class LocalPlan:
     @property
     def grouped_by(self) -> tuple[str, ...]:
         """The columns of which the values are spread over key groups."""
-        if isinstance(self.window, Session):
+        if isinstance(self.window, SessionWindow):
             # the key group of a session is that of its partition, whatever other keys there are
             return self.window.partition
         # rows that are ranked together come out together
@@ -287,12 +288,12 @@ class LocalStage:
 
     def _maybe_late(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         """The rows of which no window may be open."""
-        if isinstance(self._plan.window, Session):
+        if isinstance(self._plan.window, SessionWindow):
             return self._maybe_late_for_sessions(batch, self._plan.window)
         return self._maybe_late_for_slices(batch)
 
     def _maybe_late_for_sessions(
-        self, batch: pa.RecordBatch, window: Session
+        self, batch: pa.RecordBatch, window: SessionWindow
     ) -> Iterator[pa.RecordBatch]:
         """To the key group that has their sessions: one that is open may take them in."""
         # a session with the row alone is the shortest that it can be in

@@ -10,8 +10,8 @@ from runtime.compute.counters import count
 from runtime.compute.kernels.columns import BoolArray, Int64Array, int64_values, one_chunk
 from runtime.scan.wall_clock import wall_clock_us
 from runtime.spec.expressions import Call, ColumnRef, Constant, Expression, can_fail, columns_of
-from runtime.spec.scan import ScanLocalStep
-from runtime.spec.windows import Session
+from runtime.spec.local import ScanLocalStep
+from runtime.spec.windows import SessionWindow
 
 # The column with the rows' time where it is computed
 TIME = "$time"
@@ -95,7 +95,7 @@ class ScanRows:
             for partial in step.partials
         ]
         time_us = self._time_us(batch)
-        if isinstance(step.window, Session):
+        if isinstance(step.window, SessionWindow):
             times = pa.array(time_us)
             args += [[times], [times]]
             conditions += [None, None]

@@ -76,7 +76,7 @@ class Cumulate:
 
 
 @dataclass(frozen=True)
-class Session:
+class SessionWindow:
     """Windows that end when `gap_us` passed without a row; rows exactly the gap apart merge.
 
     Attributes:
@@ -170,7 +170,7 @@ class CalendarCumulate:
 
 CalendarWindow = CalendarTumble | CalendarHop | CalendarCumulate
 AlignedWindow = Tumble | Hop | Cumulate | CalendarWindow
-Window = AlignedWindow | Session
+Window = AlignedWindow | SessionWindow
 
 
 # What partials of sessions carry besides the accumulators, BIGINT microseconds: the times of the
@@ -180,4 +180,11 @@ FIRST_TIME, LAST_TIME = "$first_time", "$last_time"
 
 def local_window(window: Window) -> AlignedWindow:
     """The window whose slices the local stage aggregates rows into: for sessions their cells."""
-    return window.cells if isinstance(window, Session) else window
+    return window.cells if isinstance(window, SessionWindow) else window
+
+
+def window_kind(window: object) -> str:
+    """`TUMBLE`, `HOP`, `CUMULATE`, `SESSION`: the window table function of a window."""
+    if isinstance(window, SessionWindow):
+        return "SESSION"
+    return type(window).__name__.removeprefix("Calendar").upper()

@@ -18,7 +18,7 @@ from runtime.compute.arrow.blobs import to_blob
 from runtime.frames.meter import TaskFigures
 from runtime.local.stream_stage import ALL_SOURCES, MAYBE_LATE, PASSING, THE_CLOCK
 from runtime.spark.workers import prepare_worker
-from runtime.spec.windows import Session
+from runtime.spec.windows import SessionWindow
 from runtime.streaming.general.key_group import GeneralGroup, GeneralSpec
 from runtime.streaming.operators.session import SessionOperator
 from runtime.streaming.operators.shared import SharedOperator, SharedOperatorSpec
@@ -210,7 +210,7 @@ def _operator(
 ) -> WindowOperator | SessionOperator | GeneralGroup:
     if isinstance(spec, GeneralSpec):
         return GeneralGroup(spec, store)
-    if isinstance(spec.aggregation.window, Session):
+    if isinstance(spec.aggregation.window, SessionWindow):
         return SessionOperator(spec, store)
     return WindowOperator(spec, store)
 

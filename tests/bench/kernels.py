@@ -25,7 +25,8 @@ from runtime.scan.read import read_batches
 from runtime.scan.splits import plan_splits
 from runtime.spec.aggregates import Accumulator, WindowAggregation
 from runtime.spec.expressions import Call, ColumnRef, Constant
-from runtime.spec.scan import ArrowPartial, ScanLocalStep, ScanSource
+from runtime.spec.local import ArrowPartial, ScanLocalStep
+from runtime.spec.scan import ScanSource
 from runtime.spec.table import Column
 from runtime.spec.windows import AlignedWindow, Cumulate, Hop, Tumble
 from runtime.streaming.state.blobs import pieces

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from planner.explain.document import document, foreign_document
-from planner.explain.windows import months_parameters, window_kind, window_parameters
+from planner.explain.windows import months_parameters, window_parameters
 from runtime.compute.windows.aligned import slice_assigner
 from runtime.spec.windows import (
     AlignedWindow,
@@ -24,6 +24,7 @@ from runtime.spec.windows import (
     Cumulate,
     Hop,
     Tumble,
+    window_kind,
 )
 from sqlwin.display.plan_page import plan_frame, plan_page
 from tests.explain.browser import chromium, opened

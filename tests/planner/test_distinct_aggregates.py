@@ -13,7 +13,7 @@ from planner.nodes.logical import AggregateCall
 from planner.sql.build import column, to_sql
 from runtime.spec.aggregates import Accumulator
 from runtime.spec.expressions import ColumnRef
-from runtime.spec.scan import ArrowPartial
+from runtime.spec.local import ArrowPartial
 from runtime.spec.table import Column
 
 

@@ -21,9 +21,10 @@ from planner.rules.split_window_aggregate import split_window_aggregate
 from planner.sql.build import column
 from runtime.errors import AnalysisError
 from runtime.spec.steps import SqlStep
-from runtime.spec.stream import LATE_ROW, StreamRankStep, StreamWindowStep
+from runtime.spec.stream import LATE_ROW
+from runtime.spec.stream_steps import StreamRankStep, StreamWindowStep
 from runtime.spec.table import Column, Watermark
-from runtime.spec.windows import Session, Tumble
+from runtime.spec.windows import SessionWindow, Tumble
 
 WATERMARK = Watermark("ts", "ts - INTERVAL '5' SECOND")
 MINUTES = Tumble(MINUTE)
@@ -97,7 +98,7 @@ def kept(plan):
     return {each.number: each.input.late_rows for each in operators}
 
 
-@pytest.mark.parametrize("window", [Tumble(MINUTE), Session(MINUTE, ("k",))])
+@pytest.mark.parametrize("window", [Tumble(MINUTE), SessionWindow(MINUTE, ("k",))])
 def test_an_operator_over_the_table_keeps_its_late_rows_also_behind_a_filter(window):
     assert kept(windows(filtered("x > 1", scan("t")), window)) == {0: "too_late"}
 

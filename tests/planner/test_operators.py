@@ -11,7 +11,7 @@ from planner.explain.window_uses import slice_widths_us, window_uses
 from planner.explain.windows import window_text
 from planner.nodes.logical import NamedExpr, TableScan, UnaryNode, WindowKey
 from runtime.spec.table import Column
-from runtime.spec.windows import Cumulate, Hop, Session, Tumble, Window
+from runtime.spec.windows import Cumulate, Hop, SessionWindow, Tumble, Window
 
 MINUTE = 60_000_000
 SCHEMA = (Column("k", "int"),)
@@ -63,7 +63,7 @@ def test_windows_are_printed_as_flink_prints_them():
             Tumble(10 * MINUTE),
             Hop(5 * MINUTE, 10 * MINUTE, -MINUTE),
             Cumulate(MINUTE, 60 * MINUTE),
-            Session(90_000_000),
+            SessionWindow(90_000_000),
         )
     ]
     assert texts == [
@@ -77,4 +77,4 @@ def test_windows_are_printed_as_flink_prints_them():
 def test_a_hop_whose_size_is_no_multiple_of_its_slide_has_two_slice_widths():
     assert slice_widths_us(Hop(3, 7)) == (2, 1)
     assert slice_widths_us(Hop(3, 6)) == (3,)
-    assert slice_widths_us(Session(3)) == ()
+    assert slice_widths_us(SessionWindow(3)) == ()

@@ -13,9 +13,9 @@ from planner.nodes.physical import LocalWindowAggregate
 from planner.optimizer import Options, Trace, optimize
 from planner.rules import LOGICAL_STAGES, PHYSICAL_STAGES, SCAN_STAGES
 from planner.sql.build import column
-from runtime.spec.stream import FirstRows, RankOrder
+from runtime.spec.ranks import FirstRows, RankOrder
 from runtime.spec.table import Column
-from runtime.spec.windows import Hop, Session, Tumble
+from runtime.spec.windows import Hop, SessionWindow, Tumble
 from sqlwin.parser.parser import parse_query
 
 HIGHEST = RankOrder("v", True, False)
@@ -98,7 +98,7 @@ def test_all_rows_are_kept_where_what_ranks_them_is_computed_afterwards() -> Non
 
 
 def test_all_rows_of_sessions_are_kept() -> None:
-    window = Session(MINUTE_US, ("k",))
+    window = SessionWindow(MINUTE_US, ("k",))
     plan, refused = optimized(ranked(windowed(window, "ts", "k", "v"), window))
     assert first(plan) is None
     assert refused == ["what rows a session has tells how long it is"]

@@ -28,7 +28,7 @@ from planner.streams.sharing import MOST_READERS
 from runtime.spec.steps import BatchWindowsStep, SqlStep
 from runtime.spec.stream import LATE_ROW
 from runtime.spec.table import Column, Watermark
-from runtime.spec.windows import Cumulate, Hop, Session, Tumble
+from runtime.spec.windows import Cumulate, Hop, SessionWindow, Tumble
 from runtime.streaming.state.shared_slices import MOST_READERS as MOST_IN_STATE
 
 HOUR = 60 * MINUTE
@@ -91,7 +91,7 @@ def test_inserts_are_put_to_the_streams_that_they_go_with():
     after, notes = shared(
         window_aggregate(Tumble(MINUTE)),
         window_aggregate(Tumble(MINUTE), over=scan("u")),
-        window_aggregate(Session(MINUTE, ("k",))),
+        window_aggregate(SessionWindow(MINUTE, ("k",))),
         window_aggregate(Hop(MINUTE, 5 * MINUTE)),
         window_aggregate(Tumble(MINUTE), keys=("j",)),
         window_aggregate(Tumble(MINUTE), over=filtered("x > 0")),

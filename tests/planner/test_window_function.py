@@ -13,7 +13,7 @@ from runtime.spec.windows import (
     CalendarTumble,
     Cumulate,
     Hop,
-    Session,
+    SessionWindow,
     Tumble,
     Window,
 )
@@ -65,7 +65,7 @@ def window(call: str) -> Window:
             "CUMULATE(TABLE t, DESCRIPTOR(ts), INTERVAL '1' WEEK, INTERVAL '1' MONTH, true)",
             CalendarCumulate(1, 0, WEEK_US, emit_only_on_update=True),
         ),
-        ("SESSION(TABLE t, DESCRIPTOR(ts), INTERVAL '1' WEEK)", Session(WEEK_US)),
+        ("SESSION(TABLE t, DESCRIPTOR(ts), INTERVAL '1' WEEK)", SessionWindow(WEEK_US)),
     ],
 )
 def test_a_call_means_this_window(call: str, expected: Window) -> None:

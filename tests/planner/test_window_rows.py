@@ -23,7 +23,7 @@ from planner.optimizer import Options, Trace, optimize
 from planner.rules import LOGICAL_STAGES
 from planner.sql.build import column
 from runtime.spec.table import Column
-from runtime.spec.windows import Cumulate, Session, Tumble, Window
+from runtime.spec.windows import Cumulate, SessionWindow, Tumble, Window
 from sqlwin.parser.parser import parse_query
 
 MINUTE_US = 60_000_000
@@ -118,7 +118,7 @@ def test_each_side_of_a_join_is_kept_with_its_own_columns() -> None:
 
 
 def test_sessions_are_kept_wherever_their_rows_are_read() -> None:
-    window = Session(MINUTE_US, ("k",))
+    window = SessionWindow(MINUTE_US, ("k",))
     function = windowed(window, "ts", "k", "v")
     (rows,) = kept(optimized(function)[0])
     assert names(rows) == ["ts", "k", "v", *WINDOW]
@@ -138,7 +138,7 @@ def test_rows_that_come_one_after_the_other_are_not_kept_where_that_will_do() ->
 
 
 def test_rows_of_tables_at_rest_are_not_kept() -> None:
-    window = Session(MINUTE_US, ("k",))
+    window = SessionWindow(MINUTE_US, ("k",))
     top = ranked(windowed(window, "ts", "k", "v", table="names"), window)
     assert optimized(chosen(top, "v"))[0] == chosen(top, "v")
 
@@ -151,7 +151,7 @@ def test_rows_come_in_every_step_that_they_are_in() -> None:
 
 
 def test_a_column_that_cannot_be_grouped_by_is_named() -> None:
-    window = Session(MINUTE_US, ("k",))
+    window = SessionWindow(MINUTE_US, ("k",))
     _, refused = optimized(windowed(window, "ts", "k", "tags"))
     assert refused == [
         "rows of a stream's windows are kept by numbers, strings, times and booleans; "

@@ -14,7 +14,7 @@ from runtime.compute.kernels.slices import _ascending
 from runtime.compute.windows.aligned import slice_assigner
 from runtime.errors import ExecutionError
 from runtime.spec.aggregates import Accumulator, WindowAggregation
-from runtime.spec.windows import Cumulate, Hop, Session, Tumble
+from runtime.spec.windows import Cumulate, Hop, SessionWindow, Tumble
 
 WINDOWS = [
     Tumble(10),
@@ -303,6 +303,6 @@ def test_without_accumulators_the_windows_themselves_come_out():
 
 
 def test_sessions_have_no_slices_to_merge():
-    spec = WindowAggregation(Session(5), (), "s", (Accumulator("count", ("c",)),))
+    spec = WindowAggregation(SessionWindow(5), (), "s", (Accumulator("count", ("c",)),))
     with pytest.raises(TypeError, match="not sessions"):
         next(merge_slices(pa.table({"s": [1], "c": [1]}), spec))

@@ -12,7 +12,7 @@ from runtime.compute.kernels.roll_up import roll_up, roll_up_levels
 from runtime.compute.values.texts import rows_type
 from runtime.compute.windows.aligned import slice_assigner
 from runtime.spec.aggregates import Accumulator, WindowAggregation
-from runtime.spec.steps import SliceLevel
+from runtime.spec.exchange import SliceLevel
 from runtime.spec.table import Column
 from runtime.spec.windows import Cumulate, Hop, Tumble
 

@@ -7,9 +7,10 @@ from runtime.batch.global_aggregate import global_aggregate
 from runtime.local.arrow_scan import scan_partials, scan_partials_schema, scan_source
 from runtime.scan.files import NotScannable
 from runtime.spec.aggregates import Accumulator, WindowAggregation
+from runtime.spec.exchange import ExchangeStep, GlobalStep
 from runtime.spec.expressions import Call, ColumnRef, Constant
-from runtime.spec.scan import ArrowPartial, ScanLocalStep
-from runtime.spec.steps import ExchangeStep, GlobalStep, LocalStep, PartialColumn, SqlStep
+from runtime.spec.local import ArrowPartial, LocalStep, PartialColumn, ScanLocalStep
+from runtime.spec.steps import SqlStep
 from runtime.spec.table import Column
 from runtime.spec.windows import Hop
 

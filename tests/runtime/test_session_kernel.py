@@ -16,7 +16,7 @@ from runtime.compute.kernels.merge import output_schema
 from runtime.compute.kernels.session import find_sessions, merge_sessions
 from runtime.spec.aggregates import Accumulator, WindowAggregation
 from runtime.spec.table import Column
-from runtime.spec.windows import FIRST_TIME, LAST_TIME, Session, Tumble
+from runtime.spec.windows import FIRST_TIME, LAST_TIME, SessionWindow, Tumble
 
 GAP = 10
 times = st.one_of(st.integers(-30, 30), st.integers(-300, 300))
@@ -127,7 +127,9 @@ def test_any_split_of_rows_into_partials_gives_the_sessions_of_the_rows(keys, da
         for piece in pieces.values()
     ]
     names = tuple(f"k{i}" for i in range(len(key_types)))
-    spec = WindowAggregation(Session(GAP, names), names, "s", tuple(case.spec for case in cases))
+    spec = WindowAggregation(
+        SessionWindow(GAP, names), names, "s", tuple(case.spec for case in cases)
+    )
     found = merged(
         table_of(key_types, partials, cases), spec, cases, data.draw(st.sampled_from([1, 3, 99]))
     )
@@ -144,7 +146,7 @@ def test_every_accumulator_merges_inside_sessions(name, data):
     case, (key_types, key) = CASES[name], KEYS["string"]
     rows = data.draw(st.lists(st.tuples(key, times, st.tuples(case.values)), max_size=12))
     partials = [(key, t, t, values) for key, t, values in rows]
-    spec = WindowAggregation(Session(GAP, ("k0",)), ("k0",), "s", (case.spec,))
+    spec = WindowAggregation(SessionWindow(GAP, ("k0",)), ("k0",), "s", (case.spec,))
     found = merged(table_of(key_types, partials, [case]), spec, [case])
     wanted = {
         where: [case.merge([vs[0] for _, _, vs in session])] for where, session in cut(rows).items()
@@ -159,7 +161,7 @@ def test_sessions_are_of_the_partition_and_groups_of_all_keys(partition, data):
     case = CASES["sum int64"]
     rows = data.draw(st.lists(st.tuples(key, times, st.tuples(case.values)), max_size=25))
     partials = [(key, t, t, values) for key, t, values in rows]
-    spec = WindowAggregation(Session(GAP, partition), ("k0", "k1"), "s", (case.spec,))
+    spec = WindowAggregation(SessionWindow(GAP, partition), ("k0", "k1"), "s", (case.spec,))
     found = merged(table_of((pa.string(), pa.string()), partials, [case]), spec, [case])
     members = defaultdict(list)
     places = [int(name[1]) for name in partition]
@@ -179,7 +181,7 @@ def test_distinct_values_are_told_apart_inside_sessions(data):
     table = table.append_column("v", pa.array([row[2] for row in rows], pa.list_(pa.int64())))
     count = Accumulator("count_distinct", ("v",), Column("n", "bigint"))
     total = Accumulator("sum_distinct", ("v",), Column("total", "bigint"))
-    spec = WindowAggregation(Session(GAP, ("k0",)), ("k0",), "s", (total, count))
+    spec = WindowAggregation(SessionWindow(GAP, ("k0",)), ("k0",), "s", (total, count))
     found = {}
     for batch in merge_sessions(table, spec, 3):
         assert batch.schema == output_schema(table.schema, spec)
@@ -202,7 +204,7 @@ def test_the_buffer_puts_rows_of_a_piece_together_and_keeps_their_times():
         Accumulator("min", (FIRST_TIME,)),
         Accumulator("max", (LAST_TIME,)),
     )
-    buffer = WindowBuffer(Session(GAP).cells, ("k",), "s", accumulators, schema, 1 << 20)
+    buffer = WindowBuffer(SessionWindow(GAP).cells, ("k",), "s", accumulators, schema, 1 << 20)
     time_us = np.array([12, 3, 9, 0, -4, 25])
     times = pa.array(time_us)
     keys = [pa.array(["a", "a", "a", "a", "a", "b"])]
@@ -218,7 +220,7 @@ def test_the_buffer_puts_rows_of_a_piece_together_and_keeps_their_times():
 
 
 def test_no_rows_make_no_sessions():
-    spec = WindowAggregation(Session(GAP), (), "s", ())
+    spec = WindowAggregation(SessionWindow(GAP), (), "s", ())
     table = pa.table({FIRST_TIME: pa.array([], pa.int64()), LAST_TIME: pa.array([], pa.int64())})
     assert list(merge_sessions(table, spec)) == []
 

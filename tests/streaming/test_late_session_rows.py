@@ -13,7 +13,7 @@ from runtime.compute.kernels.keys import bucket_of
 from runtime.local.stream_stage import MAYBE_LATE, LocalPlan, LocalStage
 from runtime.spec.aggregates import Accumulator, WindowAggregation
 from runtime.spec.stream import KEEP, LATE_ROW, SOURCE, TIME, WATERMARK
-from runtime.spec.windows import FIRST_TIME, LAST_TIME, Session
+from runtime.spec.windows import FIRST_TIME, LAST_TIME, SessionWindow
 from runtime.streaming.operators.session import SessionOperator
 from runtime.streaming.operators.window import LateRows, MicroBatch, OperatorSpec, Status
 from runtime.streaming.state.blobs import decode_table
@@ -40,7 +40,7 @@ class Stream:
     """
 
     def __init__(self, partition=("key",), *, knows=True):
-        window = Session(GAP * MS, partition)
+        window = SessionWindow(GAP * MS, partition)
         self.plan = LocalPlan(
             window, KEYS, "$slice_end", (*PARTIALS, Accumulator("count", ("$rows",))),
             ((), (TIME,), (TIME,), ()), (None,) * 4, SCHEMA, 1, GROUPS, keeps_late_rows=True,

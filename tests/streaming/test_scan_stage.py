@@ -16,19 +16,18 @@ from runtime.local.stream_plan import local_plan, scan_columns
 from runtime.local.stream_scan import PATH, ScanStage
 from runtime.local.stream_stage import ALL_SOURCES, NOT_KEPT, ROWS_READ, LocalStage
 from runtime.spec.expressions import Call, ColumnRef, Constant
-from runtime.spec.scan import ArrowPartial, ScanLocalStep, ScanSource, StreamScan
-from runtime.spec.steps import SqlStep
-from runtime.spec.stream import (
-    KEEP,
-    SOURCE,
-    TIME,
-    WATERMARK,
+from runtime.spec.local import (
+    ArrowPartial,
+    ScanLocalStep,
     StreamLocalStep,
     StreamPartial,
-    StreamSource,
+    StreamScan,
 )
+from runtime.spec.scan import ScanSource
+from runtime.spec.steps import SqlStep
+from runtime.spec.stream import KEEP, SOURCE, TIME, WATERMARK, StreamSource
 from runtime.spec.table import Column, TableSpec
-from runtime.spec.windows import FIRST_TIME, LAST_TIME, Hop, Session, Window
+from runtime.spec.windows import FIRST_TIME, LAST_TIME, Hop, SessionWindow, Window
 from runtime.streaming.state.blobs import decode_table
 from runtime.streaming.watermarks import FINAL_US
 
@@ -39,7 +38,7 @@ DELAY_US = 7
 GROUPS = (3, 5, 8)
 # how partial columns merge that are no sums
 MERGES = {FIRST_TIME: min, LAST_TIME: max}
-HOP, GAP = Hop(5, 20), Session(6, ("k",))
+HOP, GAP = Hop(5, 20), SessionWindow(6, ("k",))
 
 
 def ref(column: Column) -> ColumnRef:

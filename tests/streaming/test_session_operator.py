@@ -11,7 +11,7 @@ from model import FINAL_US, MS, Memory
 
 from runtime.compute.buffer import Rows, WindowBuffer
 from runtime.spec.aggregates import Accumulator, WindowAggregation
-from runtime.spec.windows import FIRST_TIME, LAST_TIME, Session
+from runtime.spec.windows import FIRST_TIME, LAST_TIME, SessionWindow
 from runtime.streaming.operators.session import SessionOperator
 from runtime.streaming.operators.window import MicroBatch, OperatorSpec, Status
 from runtime.streaming.watermarks import Heard
@@ -59,7 +59,7 @@ class Stream:
 
     def micro_batch(self, rows=(), watermark=None):
         """{(key, page, start, end, n, largest)}."""
-        window = Session(GAP * MS, self.partition)
+        window = SessionWindow(GAP * MS, self.partition)
         aggregation = WindowAggregation(window, ("key", "page"), "$slice_end", PARTIALS[:2])
         spec = OperatorSpec(aggregation, PARTIALS, "$rows", 1, by_clock=self.by_clock)
         us = FINAL_US if watermark == "end" else watermark and watermark * MS

@@ -21,7 +21,8 @@ from model import (
 from planner.nodes.slice_levels import grid_of
 from runtime.compute.windows.aligned import slice_assigner
 from runtime.spec.aggregates import WindowAggregation
-from runtime.spec.stream import LATE_ROW, StreamReader
+from runtime.spec.stream import LATE_ROW
+from runtime.spec.stream_steps import StreamReader
 from runtime.spec.windows import Cumulate, Hop, Tumble
 from runtime.streaming.operators.shared import SharedOperator, SharedOperatorSpec
 from runtime.streaming.operators.window import SLICE_END, LateRows, MicroBatch, Status

@@ -15,15 +15,9 @@ from planner.arrow.expressions import to_arrow_expression
 from runtime.compute.kernels.ranks import order_codes, ranked_rows
 from runtime.local.stream_stage import ROW_COUNT, LocalPlan
 from runtime.spec.aggregates import Accumulator, WindowAggregation
-from runtime.spec.stream import (
-    KEEP,
-    LATE_ROW,
-    SOURCE,
-    WATERMARK,
-    RankOrder,
-    StreamJoinStep,
-    StreamRankStep,
-)
+from runtime.spec.ranks import RankOrder
+from runtime.spec.stream import KEEP, LATE_ROW, SOURCE, WATERMARK
+from runtime.spec.stream_steps import StreamJoinStep, StreamRankStep
 from runtime.spec.table import Column
 from runtime.spec.windows import Tumble
 from runtime.streaming.operators.whole_windows import (

@@ -20,7 +20,7 @@ from planner.nodes.physical import (
 from planner.nodes.slice_levels import FixedWindow, grid_of
 from planner.streams.tables import streams_of
 from runtime.spec.steps import BatchWindowsStep, Step
-from runtime.spec.stream import StreamReader, StreamSharedStep
+from runtime.spec.stream_steps import StreamReader, StreamSharedStep
 from runtime.spec.windows import Tumble
 
 

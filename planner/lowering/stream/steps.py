@@ -49,20 +49,12 @@ from planner.streams.refusals import (
     rows_not_kept,
 )
 from planner.streams.tables import stream_named, stream_tables, streams_of
+from runtime.spec.local import StreamLocalStep
 from runtime.spec.steps import ExpandStep, MeasuredStep, SqlStep, Step
-from runtime.spec.stream import (
-    KEEP,
-    LATE_ROW,
-    ROW_KIND,
-    SOURCE,
-    WATERMARK,
-    StreamLocalStep,
-    StreamRowsStep,
-    StreamSource,
-    StreamWindowStep,
-)
+from runtime.spec.stream import KEEP, LATE_ROW, ROW_KIND, SOURCE, WATERMARK, StreamSource
+from runtime.spec.stream_steps import StreamRowsStep, StreamWindowStep
 from runtime.spec.table import LATE_ROWS
-from runtime.spec.windows import Session, Window
+from runtime.spec.windows import SessionWindow, Window
 
 __all__ = ["lower_stream", "lower_stream_rows", "streams_of"]
 
@@ -206,7 +198,7 @@ class _StreamLowering(Lowering):
                     f"{NO_UPDATES}, or aggregate the windows",
                     node.place,
                 )
-            case WindowTableFunction(window=Session()):
+            case WindowTableFunction(window=SessionWindow()):
                 raise rows_not_kept(
                     self.refusals,
                     "what session a row is in is known when the session is over, and rows are kept "
@@ -295,7 +287,7 @@ class _StreamLowering(Lowering):
         rows = StreamRows(self, self._catalog, self._late)
         place = local.time_place or local.place
         query = rows.carried(local.input, local.time_column, self._followed, place)
-        if self._emits_updates and isinstance(local.window, Session):
+        if self._emits_updates and isinstance(local.window, SessionWindow):
             raise StreamRefusal(
                 "a SESSION is put out once: it knows no early firing and no allowed lateness",
                 NO_UPDATES,

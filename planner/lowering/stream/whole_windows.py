@@ -57,18 +57,10 @@ from planner.streams.refusals import (
 from planner.streams.tables import comes_whole, stream_tables, streams_of
 from runtime.spec.aggregates import WindowAggregation
 from runtime.spec.expressions import Expression
+from runtime.spec.local import StreamLocalStep
 from runtime.spec.steps import MeasuredStep, SqlStep, Step
-from runtime.spec.stream import (
-    KEEP,
-    LATE_ROW,
-    SOURCE,
-    WATERMARK,
-    StreamJoinStep,
-    StreamLocalStep,
-    StreamRankStep,
-    StreamRegroupStep,
-    StreamSource,
-)
+from runtime.spec.stream import KEEP, LATE_ROW, SOURCE, WATERMARK, StreamSource
+from runtime.spec.stream_steps import StreamJoinStep, StreamRankStep, StreamRegroupStep
 from runtime.spec.windows import Tumble
 
 WholeWindows = Aggregate | WindowRank | WindowDeduplicate | WindowJoin

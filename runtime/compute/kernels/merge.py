@@ -23,7 +23,7 @@ from runtime.spec.windows import (
     CalendarHop,
     Cumulate,
     Hop,
-    Session,
+    SessionWindow,
 )
 
 WINDOW_BOUND_TYPE = pa.timestamp("us")
@@ -91,7 +91,7 @@ def merge_slices(
         ExecutionError: a result does not fit its type, or an accumulator its columns.
     """
     window = spec.window
-    if isinstance(window, Session):
+    if isinstance(window, SessionWindow):
         raise TypeError("merge_slices merges slices of aligned windows, not sessions")
     assigner = slice_assigner(window)
     if window_ends is not None:

@@ -9,7 +9,7 @@ from runtime.compute.values.percentile_summaries import summary_type
 from runtime.compute.values.texts import rows_type
 from runtime.errors import AnalysisError
 from runtime.spec.aggregates import Accumulator
-from runtime.spec.stream import StreamPartial
+from runtime.spec.local import StreamPartial
 
 _MOST_DECIMAL_DIGITS = 38
 

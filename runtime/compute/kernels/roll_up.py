@@ -20,7 +20,7 @@ from runtime.compute.values.texts import merge_rows
 from runtime.compute.values.value_lists import value_lists
 from runtime.compute.windows.aligned import slice_assigner
 from runtime.spec.aggregates import Accumulator
-from runtime.spec.steps import SliceLevel
+from runtime.spec.exchange import SliceLevel
 from runtime.spec.windows import Tumble
 
 _MAX_CELLS = 1 << 62

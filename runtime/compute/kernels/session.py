@@ -33,7 +33,7 @@ from runtime.compute.kernels.slices import plain_type
 from runtime.compute.values.distinct import distinct_aggregates
 from runtime.compute.values.value_lists import SliceValues, value_lists
 from runtime.spec.aggregates import WindowAggregation
-from runtime.spec.windows import FIRST_TIME, LAST_TIME, Session
+from runtime.spec.windows import FIRST_TIME, LAST_TIME, SessionWindow
 
 _LONGEST_CELL_BITS = 63
 
@@ -109,7 +109,7 @@ def merge_sessions(
         ExecutionError: a result does not fit its type, or an accumulator its columns.
     """
     window = spec.window
-    if not isinstance(window, Session):
+    if not isinstance(window, SessionWindow):
         raise TypeError("merge_sessions merges sessions; merge_slices does aligned windows")
     if table.num_rows == 0:
         return

@@ -10,10 +10,12 @@ microseconds on the clock of windows, which for a TIMESTAMP_LTZ column is the lo
 
 from __future__ import annotations
 
-from runtime.spec.windows import Session
+from runtime.spec.windows import SessionWindow
 
 
-def session_bounds_sql(window: Session, source: str, time_us: str, start: str, end: str) -> str:
+def session_bounds_sql(
+    window: SessionWindow, source: str, time_us: str, start: str, end: str
+) -> str:
     """Spark SQL that adds the bounds of each row's session to a relation.
 
     One sort by partition and time serves all window functions in it.

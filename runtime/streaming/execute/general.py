@@ -19,7 +19,8 @@ from runtime.frames.wall_clock import quoted, wall_clock_us_sql
 from runtime.local.stream_plan import CLOCK_SQL
 from runtime.local.stream_stage import MESSAGE_DDL, InBand, message
 from runtime.spark.workers import prepare_worker
-from runtime.spec.stream import CLOCK, KEEP, SOURCE, TIME, WATERMARK, StreamRowsStep
+from runtime.spec.stream import CLOCK, KEEP, SOURCE, TIME, WATERMARK
+from runtime.spec.stream_steps import StreamRowsStep
 from runtime.streaming.execute.steps import check_zone, set_state_store, streaming_dataframe
 from runtime.streaming.general import WindowJob
 from runtime.streaming.general.key_group import CELL, CELLS_PER_GROUP, GeneralSpec

@@ -20,7 +20,8 @@ from runtime.local.stream_frames import local_stage
 from runtime.local.stream_stage import ROW_COUNT
 from runtime.spark.workers import prepare_worker
 from runtime.spec.steps import BatchWindowsStep, SqlStep, Step
-from runtime.spec.stream import KEEP, LATE_ROW, WATERMARK, StreamReader, StreamSharedStep
+from runtime.spec.stream import KEEP, LATE_ROW, WATERMARK
+from runtime.spec.stream_steps import StreamReader, StreamSharedStep
 from runtime.streaming.execute.steps import (
     merged_partials,
     set_state_store,

@@ -32,20 +32,16 @@ from runtime.local.stream_stage import ROW_COUNT, LocalPlan
 from runtime.scan.wall_clock import is_known_zone
 from runtime.spark.workers import prepare_worker
 from runtime.spec.aggregates import Accumulator, WindowAggregation
+from runtime.spec.local import StreamLocalStep
 from runtime.spec.steps import ExpandStep, MeasuredStep, SqlStep, Step
-from runtime.spec.stream import (
-    KEEP,
-    LATE_ROW,
-    ROW_KIND,
-    SOURCE,
-    WATERMARK,
+from runtime.spec.stream import KEEP, LATE_ROW, ROW_KIND, SOURCE, WATERMARK
+from runtime.spec.stream_steps import (
     StreamJoinStep,
-    StreamLocalStep,
     StreamRankStep,
     StreamRegroupStep,
     StreamWindowStep,
 )
-from runtime.spec.windows import Session
+from runtime.spec.windows import SessionWindow
 from runtime.streaming.execute.whole_windows import join, rank, regroup
 from runtime.streaming.operators.updates import FireRule, UpdateRules
 from runtime.streaming.operators.window import OperatorSpec
@@ -126,7 +122,7 @@ def _windows(
 ) -> DataFrame:
     """The rows of a window operator: windows, and one row a key group with its watermark."""
     local = step.input
-    if isinstance(local.window, Session) and options.emits_updates:
+    if isinstance(local.window, SessionWindow) and options.emits_updates:
         raise AnalysisError(
             "a SESSION is put out once: it knows no early firing and no allowed lateness",
             hint="RESET 'table.exec.emit.allow-lateness' and 'table.exec.emit.early-fire.enabled'",

@@ -19,15 +19,8 @@ from runtime.frames.wall_clock import quoted
 from runtime.local.stream_plan import local_plan, local_sql
 from runtime.spark.workers import prepare_worker
 from runtime.spec.steps import Step
-from runtime.spec.stream import (
-    KEEP,
-    LATE_ROW,
-    SOURCE,
-    WATERMARK,
-    StreamJoinStep,
-    StreamRankStep,
-    StreamRegroupStep,
-)
+from runtime.spec.stream import KEEP, LATE_ROW, SOURCE, WATERMARK
+from runtime.spec.stream_steps import StreamJoinStep, StreamRankStep, StreamRegroupStep
 from runtime.streaming.operators.whole_windows import (
     IS_LEFT,
     Batches,

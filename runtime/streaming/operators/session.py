@@ -38,7 +38,7 @@ from runtime.compute.kernels.compact import merge_equal_slices
 from runtime.compute.kernels.keys import encode_keys
 from runtime.compute.kernels.session import find_sessions, merge_sessions
 from runtime.spec.stream import LATE_ROW, TIME
-from runtime.spec.windows import FIRST_TIME, LAST_TIME, Session
+from runtime.spec.windows import FIRST_TIME, LAST_TIME, SessionWindow
 from runtime.streaming.operators.window import LateRows, MicroBatch, OperatorSpec, Status
 from runtime.streaming.state.blobs import (
     BlobStore,
@@ -94,7 +94,7 @@ class SessionOperator:
 
     def __init__(self, spec: OperatorSpec, store: BlobStore) -> None:
         window = spec.aggregation.window
-        assert isinstance(window, Session)
+        assert isinstance(window, SessionWindow)
         assert spec.updates is None
         self._spec = spec
         self._window = window

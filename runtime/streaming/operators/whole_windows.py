@@ -24,7 +24,8 @@ from runtime.compute.kernels.ranks import order_codes, ranked_rows
 from runtime.local.stream_stage import LocalPlan, row_mask
 from runtime.spec.aggregates import WindowAggregation
 from runtime.spec.expressions import Expression, columns_of
-from runtime.spec.stream import KEEP, LATE_ROW, SOURCE, WATERMARK, StreamJoinStep, StreamRankStep
+from runtime.spec.stream import KEEP, LATE_ROW, SOURCE, WATERMARK
+from runtime.spec.stream_steps import StreamJoinStep, StreamRankStep
 from runtime.spec.windows import local_window
 
 IntArray = npt.NDArray[np.int64]

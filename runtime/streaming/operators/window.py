@@ -28,7 +28,7 @@ from runtime.compute.kernels.merge import merge_slices
 from runtime.compute.windows.aligned import slice_assigner
 from runtime.spec.aggregates import Accumulator, WindowAggregation
 from runtime.spec.stream import LATE_ROW
-from runtime.spec.windows import CalendarCumulate, Cumulate, Session
+from runtime.spec.windows import CalendarCumulate, Cumulate, SessionWindow
 from runtime.streaming.operators.updates import Moment, UpdateLog, UpdateRules
 from runtime.streaming.state.blobs import BlobStore, decode_facts, encode_facts
 from runtime.streaming.state.slices import SliceState, slab_us
@@ -141,7 +141,7 @@ class WindowOperator:
 
     def __init__(self, spec: OperatorSpec, store: BlobStore) -> None:
         window = spec.aggregation.window
-        assert not isinstance(window, Session)
+        assert not isinstance(window, SessionWindow)
         self._spec = spec
         self._is_cumulate = isinstance(window, Cumulate | CalendarCumulate)
         self._assigner = slice_assigner(window)

@@ -30,8 +30,8 @@ import pyarrow as pa
 from runtime.compute.kernels.columns import BoolArray, Int64Array, int64_values, one_chunk
 from runtime.compute.windows.aligned import SliceAssigner, slice_assigner
 from runtime.spec.aggregates import Accumulator
-from runtime.spec.stream import StreamReader
-from runtime.spec.windows import Cumulate, Session, Tumble
+from runtime.spec.stream_steps import StreamReader
+from runtime.spec.windows import Cumulate, SessionWindow, Tumble
 from runtime.streaming.state.blobs import BlobStore
 from runtime.streaming.state.slices import SliceState, slab_us
 
@@ -67,7 +67,7 @@ class Reader:
 
     def __init__(self, spec: StreamReader) -> None:
         window = spec.aggregation.window
-        assert not isinstance(window, Session)
+        assert not isinstance(window, SessionWindow)
         self.spec = spec
         self.assigner = slice_assigner(window)
         self.grows = isinstance(window, Cumulate) and self.assigner.is_shared

@@ -10,7 +10,7 @@ from planner.explain.text import physical_text
 from planner.nodes.physical import with_rows_by_spark
 from planner.plan import Plan
 from runtime.local.stream_frames import goes_by_clock
-from runtime.spec.stream import StreamLocalStep
+from runtime.spec.local import StreamLocalStep
 from runtime.spec.table import TableSpec
 from runtime.streaming.checkpoint import Identity
 from runtime.streaming.options import StreamOptions

@@ -15,7 +15,7 @@ from planner.nodes.logical import Node, Sink
 from planner.plan import Plan
 from runtime.connectors.registry import is_unbounded
 from runtime.frames.meter import Meter
-from runtime.spec.stream import StreamRowsStep, StreamWindowStep
+from runtime.spec.stream_steps import StreamRowsStep, StreamWindowStep
 from runtime.spec.table import TableSpec
 from runtime.streaming.execute.steps import streaming_dataframe
 from runtime.streaming.options import StreamOptions

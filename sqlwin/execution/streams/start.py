@@ -21,7 +21,8 @@ from runtime.connectors.stream_sinks import (
 from runtime.errors import AnalysisError
 from runtime.spark.files import files_at
 from runtime.spark.session import is_local
-from runtime.spec.stream import ROW_KIND, StreamLocalStep
+from runtime.spec.local import StreamLocalStep
+from runtime.spec.stream import ROW_KIND
 from runtime.spec.table import TableSpec
 from runtime.streaming.options import StreamOptions
 from runtime.streaming.own_sources import OwnSources

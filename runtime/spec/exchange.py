@@ -1,0 +1,94 @@
+"""The exchange of a batch query, and the global stage behind it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from runtime.spec.aggregates import Accumulator, WindowAggregation
+from runtime.spec.local import ArrowLocalStep, LocalStep, ScanLocalStep
+from runtime.spec.steps import MeasuredStep, SqlStep, Step
+
+
+@dataclass(frozen=True)
+class ExchangeStep:
+    """Partials as Arrow blobs, one or more a bucket of keys, brought to the bucket's task.
+
+    The partials are those of a local step, or of SQL over one that yields the same columns and more
+    keys. `buckets` of keys are spread over `partitions` tasks; None: from Spark's shuffle
+    partitions.
+    """
+
+    input: LocalStep | ScanLocalStep | ArrowLocalStep | SqlStep | MeasuredStep
+    keys: tuple[str, ...]
+    label: str = ""
+    partitions: int | None = None
+    buckets: int | None = None
+
+
+@dataclass(frozen=True)
+class SliceLevel:
+    """Slices [k*width + offset, k*width + offset + width) that shared partials are rolled up to.
+
+    Attributes:
+        width_us: the width of a slice.
+        offset_us: where slices begin, 0 <= offset < width.
+        source: the position of the finer level that this one is rolled up from; None for the
+            first level, the slices of the local stage.
+        is_read: whether windows are put together from this level, so that it travels.
+        columns: the partial columns that these windows read.
+    """
+
+    width_us: int
+    offset_us: int
+    source: int | None = None
+    is_read: bool = True
+    columns: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class SharedExchangeStep:
+    """Partials that several window aggregations read, as Arrow blobs, on one or more levels.
+
+    Attributes:
+        input: the local stage on the slices of the first level, or SQL over one as in
+            `ExchangeStep`.
+        keys: the group keys, which decide on the bucket.
+        slice_end: the name of the slice end column.
+        accumulators: how partials merge; of those that are distinct, lists are joined.
+        levels: the slices, every level behind its source.
+        partitions: tasks of the global stages, and
+        buckets: of keys among them; as in `ExchangeStep`.
+    """
+
+    input: LocalStep | ScanLocalStep | SqlStep | MeasuredStep
+    keys: tuple[str, ...]
+    slice_end: str
+    accumulators: tuple[Accumulator, ...]
+    levels: tuple[SliceLevel, ...]
+    label: str = ""
+    partitions: int | None = None
+    buckets: int | None = None
+
+
+@dataclass(frozen=True)
+class SharedSlicesStep:
+    """The part of shared partials that one window aggregation reads.
+
+    Attributes:
+        input: the shared partials.
+        level: the position of the level that is read.
+        columns: name of each column read, and what the aggregation calls it.
+    """
+
+    input: SharedExchangeStep
+    level: int
+    columns: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True)
+class GlobalStep(Step):
+    """Partials of slices to windows, bucket by bucket."""
+
+    input: ExchangeStep | SharedSlicesStep
+    aggregation: WindowAggregation
+    label: str = ""
