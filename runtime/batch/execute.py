@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from itertools import count
 
 from pyspark.sql import DataFrame, SparkSession
 
 from runtime.batch.exchange import exchange
 from runtime.batch.global_aggregate import global_aggregate
 from runtime.batch.shared import SharedBlobs, SharedPartials, exchange_shared, scan_shared
-from runtime.frames.estimates import with_spark_tables
+from runtime.frames.aggregations import with_spark_tables
 from runtime.frames.expand import expand_sql
 from runtime.frames.meter import Meter, Wrap, as_it_is
 from runtime.frames.scan_counts import ScanCounter, StatementScanCounts
+from runtime.frames.views import sql_dataframe, temporary_view
 from runtime.local.arrow_scan import scan_partials, scan_partials_schema
 from runtime.local.catalyst import local_aggregate_sql
 from runtime.local.spark_rows import arrow_local, arrow_local_sql
@@ -26,8 +24,6 @@ from runtime.spec.steps import ExpandStep, MeasuredStep, SqlStep, Step
 
 # A bucket is what a task of the global stage holds in memory; more buckets than tasks keep it small
 BUCKETS_PER_PARTITION = 4
-
-_view_numbers = count()
 
 
 @dataclass(frozen=True)
@@ -57,7 +53,7 @@ class ExecutionOptions:
 def dataframe(
     spark: SparkSession,
     step: Step,
-    options: ExecutionOptions,
+    options: ExecutionOptions = ExecutionOptions(),
     shared: SharedPartials | None = None,
 ) -> DataFrame:
     """The DataFrame that computes `step`. Nothing runs yet.
@@ -156,45 +152,3 @@ def _spread(
         partitions = int(str(spark.conf.get("spark.sql.shuffle.partitions")))
     buckets = step.buckets or options.buckets or partitions * BUCKETS_PER_PARTITION
     return min(partitions, buckets), buckets
-
-
-def sql_dataframe(
-    spark: SparkSession, step: SqlStep, child_dataframe: Callable[[Step], DataFrame]
-) -> DataFrame:
-    """The DataFrame of Spark SQL over other steps, which `child_dataframe` makes DataFrames of."""
-    text = step.sql
-    views = []
-    for name, child in step.inputs:
-        view = _create_view(spark, child_dataframe(child))
-        views.append(view)
-        text = text.replace(name, view)
-    try:
-        return spark.sql(text)
-    finally:
-        _drop_views(spark, views)
-
-
-@contextmanager
-def temporary_view(spark: SparkSession, source: DataFrame) -> Iterator[str]:
-    """A name for a DataFrame in SQL, for as long as it takes to analyse the SQL."""
-    view = _create_view(spark, source)
-    try:
-        yield view
-    finally:
-        _drop_views(spark, [view])
-
-
-def _create_view(spark: SparkSession, source: DataFrame) -> str:
-    name = f"sqlwin_step_{next(_view_numbers)}"
-    source.createOrReplaceTempView(name)
-    return name
-
-
-def _drop_views(spark: SparkSession, views: list[str]) -> None:
-    """Drop views that an analysed DataFrame no longer needs.
-
-    Over Spark Connect a DataFrame is analysed again when it runs, so there the views stay.
-    """
-    if hasattr(spark, "_jsparkSession"):
-        for view in views:
-            spark.catalog.dropTempView(view)

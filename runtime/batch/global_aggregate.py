@@ -6,17 +6,16 @@ from collections.abc import Callable, Iterable, Iterator
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
-from pyspark.sql.pandas.types import from_arrow_type
-from pyspark.sql.types import DataType, StructField, StructType, TimestampNTZType
+from pyspark.sql.types import StructType
 
 from runtime.batch.shared import level_blobs
 from runtime.compute.arrow.blobs import from_blobs
-from runtime.compute.arrow.types import arrow_type
 from runtime.compute.kernels.merge import merge_slices
 from runtime.compute.kernels.session import merge_sessions
+from runtime.frames.aggregations import windows_schema
 from runtime.frames.meter import Wrap, as_it_is
 from runtime.spark.workers import prepare_worker
-from runtime.spec.aggregates import Accumulator, WindowAggregation
+from runtime.spec.aggregates import WindowAggregation
 from runtime.spec.exchange import SharedSlicesStep
 from runtime.spec.windows import SessionWindow
 
@@ -44,27 +43,7 @@ def global_aggregate(
         The keys, window start and end as TIMESTAMP_NTZ, the merged columns of each accumulator.
     """
     to_windows = wrap(_to_windows(aggregation, shared))
-    return blobs.mapInArrow(to_windows, output_schema(partials, aggregation))
-
-
-def output_schema(partials: StructType, aggregation: WindowAggregation) -> StructType:
-    """Spark's schema of the merged windows."""
-    merged = [
-        StructField(name, _output_type(partials, accumulator, name), True)
-        for accumulator in aggregation.accumulators
-        for name in accumulator.output_columns
-    ]
-    window = [
-        StructField(name, TimestampNTZType(), False)
-        for name in (aggregation.window_start, aggregation.window_end)
-    ]
-    return StructType([partials[key] for key in aggregation.keys] + window + merged)
-
-
-def _output_type(partials: StructType, accumulator: Accumulator, name: str) -> DataType:
-    if accumulator.output is not None:
-        return from_arrow_type(arrow_type(accumulator.output.type))
-    return partials[name].dataType
+    return blobs.mapInArrow(to_windows, windows_schema(partials, aggregation))
 
 
 def _to_windows(

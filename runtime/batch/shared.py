@@ -18,9 +18,9 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructField, StructType
 
-from runtime.batch.exchange import bucket_blobs, large_tables, place_blobs
 from runtime.batch.one_shuffle import OneShuffle
 from runtime.compute.kernels.roll_up import roll_up_levels
+from runtime.frames.blobs import bucket_blobs, large_tables, place_blobs
 from runtime.frames.meter import Wrap, as_it_is
 from runtime.frames.scan_counts import ScanCounter
 from runtime.local.arrow_scan import Cut, scan, scan_partials_schema

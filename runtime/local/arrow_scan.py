@@ -13,8 +13,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
-from runtime.batch.exchange import BLOB_DDL, bucket_blobs, place_blobs
 from runtime.connectors.filesystem.paths import expand, local_path
+from runtime.frames.blobs import BLOB_DDL, bucket_blobs, place_blobs
 from runtime.frames.meter import Wrap, as_it_is
 from runtime.frames.scan_counts import ScanCounter
 from runtime.local.scan_task import LocalStage, partial_schema
@@ -104,7 +104,7 @@ def scan_partials(
         counter: what counts the rows that are read, and those without a time.
 
     Returns:
-        As `runtime.batch.exchange.exchange`.
+        As `runtime.frames.blobs.place_blobs`.
 
     Raises:
         ExecutionError: a file is no longer what it was when the query was planned.

@@ -13,11 +13,11 @@ from pyspark.sql import DataFrame
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
-from runtime.batch.exchange import BLOB_DDL, bucket_blobs, place_blobs
 from runtime.compute.arrow.types import arrow_type
 from runtime.compute.buffer import Rows, WindowBuffer
 from runtime.compute.kernels.columns import BoolArray, int64_values, one_chunk
 from runtime.compute.kernels.partial_types import partial_accumulator, partial_types
+from runtime.frames.blobs import BLOB_DDL, bucket_blobs, place_blobs
 from runtime.frames.meter import Wrap, as_it_is
 from runtime.frames.wall_clock import quoted, wall_clock_us_sql
 from runtime.spark.workers import prepare_worker

@@ -12,8 +12,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import DataType, LongType
 
-from runtime.batch.execute import temporary_view
 from runtime.frames.meter import Wrap, as_it_is
+from runtime.frames.views import temporary_view
 from runtime.local.stream_plan import LocalSql, local_plan, local_sql, scan_columns, sent_columns
 from runtime.local.stream_scan import PATH, ScanStage
 from runtime.local.stream_stage import MESSAGE_DDL, LocalPlan, LocalStage, received

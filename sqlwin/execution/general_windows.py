@@ -45,7 +45,7 @@ class GeneralWindows:
         Raises:
             SqlwinError: a column is not there, or the query cannot run on a stream.
         """
-        from runtime.batch.general_windows import general_windows
+        from runtime.streaming.general.bounded import general_windows
 
         self.runner.start_statement()
         plan = self.plan()
@@ -69,6 +69,7 @@ class GeneralWindows:
             options: how the stream runs.
             number: tells the window operators of a stream apart.
         """
+        from runtime.batch.execute import dataframe
         from runtime.streaming.execute.general import check_general_key, general_stream
 
         if options.emits_updates:
@@ -83,7 +84,8 @@ class GeneralWindows:
             check_general_key(key, column_of(plan.physical.schema, key).type)
         step = self.runner.stream_plans.windows_step(plan, clock)
         output = output_columns(self.output)
-        return general_stream(self.runner.spark, step, keys, self.job, output, options, number)
+        spark = self.runner.spark
+        return general_stream(spark, step, keys, self.job, output, options, number, dataframe)
 
     def source_names(self) -> list[str]:
         """The names of the sources whose watermarks the windows wait for."""

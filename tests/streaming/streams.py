@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 
 from planner.catalog import StreamTable
 from planner.lowering.stream.steps import lower_stream
+from runtime.batch.execute import dataframe
 from runtime.spec.table import Watermark
 from runtime.streaming.execute.steps import streaming_dataframe
 from runtime.streaming.options import StreamOptions
@@ -75,7 +76,7 @@ class Streams:
         chosen = StreamOptions(
             partitions, partitions, own_sources=OwnSources(str(sentinel)), **options
         )
-        frame = streaming_dataframe(self._spark, self.step(sql, **options), chosen)
+        frame = streaming_dataframe(self._spark, self.step(sql, **options), chosen, dataframe)
         rows = []
         writer = frame.writeStream.foreachBatch(lambda batch, _: rows.append(_tuples(batch)))
         query = writer.option("checkpointLocation", str(directory / "spark")).start()

@@ -10,11 +10,11 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructField, StructType, TimestampNTZType
 
-from runtime.batch.execute import temporary_view
 from runtime.compute.arrow.blobs import from_blobs, split_by_bucket
 from runtime.compute.kernels.columns import one_chunk
 from runtime.compute.kernels.keys import bucket_of
 from runtime.errors import AnalysisError
+from runtime.frames.views import Bounded, temporary_view
 from runtime.frames.wall_clock import quoted, wall_clock_us_sql
 from runtime.local.stream_plan import CLOCK_SQL
 from runtime.local.stream_stage import MESSAGE_DDL, InBand, message
@@ -42,6 +42,7 @@ def general_stream(
     output: StructType,
     options: StreamOptions,
     number: int,
+    bounded: Bounded,
 ) -> DataFrame:
     """What a job gives for a stream: results as they come, nothing is taken back.
 
@@ -53,6 +54,7 @@ def general_stream(
         output: the columns of a result.
         options: how the stream runs.
         number: tells the window operators of a query apart.
+        bounded: makes DataFrames of the steps that read no stream.
 
     Returns:
         The keys, `window_start` and `window_end` as TIMESTAMP_NTZ (NULL for a window without
@@ -63,7 +65,7 @@ def general_stream(
     """
     set_state_store(spark)
     has_clock = general_goes_by_clock(step, job, options)
-    with temporary_view(spark, streaming_dataframe(spark, step.input, options)) as source:
+    with temporary_view(spark, streaming_dataframe(spark, step.input, options, bounded)) as source:
         rows = spark.sql(_rows_sql(step, spark.table(source).columns, source, has_clock))
     rows = options.own_sources.beside(rows, is_cascade=step.is_cascade, has_clock=has_clock)
     bounds = [StructField(name, TimestampNTZType()) for name in ("window_start", "window_end")]

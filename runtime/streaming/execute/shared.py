@@ -12,10 +12,10 @@ from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_type
 from pyspark.sql.types import BooleanType, LongType, StructField, StructType
 
-from runtime.batch.execute import ExecutionOptions, dataframe, sql_dataframe
-from runtime.batch.global_aggregate import output_schema
 from runtime.compute.arrow.blobs import from_blobs
 from runtime.compute.arrow.types import arrow_type
+from runtime.frames.aggregations import windows_schema
+from runtime.frames.views import Bounded, sql_dataframe
 from runtime.local.stream_frames import local_stage
 from runtime.local.stream_stage import ROW_COUNT
 from runtime.spark.workers import prepare_worker
@@ -74,9 +74,11 @@ class SharedWindows:
 
 
 def shared_windows(
-    spark: SparkSession, step: StreamSharedStep, options: StreamOptions
+    spark: SparkSession, step: StreamSharedStep, options: StreamOptions, bounded: Bounded
 ) -> SharedWindows:
     """The stream that computes the windows of all readers. Nothing runs yet.
+
+    Arguments as for `streaming_dataframe`.
 
     Raises:
         AnalysisError: a type or the time zone is not known to the window operator.
@@ -85,7 +87,7 @@ def shared_windows(
     assert not options.emits_updates, "what comes more than once is not shared"
     set_state_store(spark)
     stage = local_stage(
-        spark, local, lambda below: streaming_dataframe(spark, below, options), options
+        spark, local, lambda below: streaming_dataframe(spark, below, options, bounded), options
     )
     plan = stage.plan
     keys = tuple(name for name, _ in local.keys)
@@ -113,7 +115,7 @@ def shared_windows(
     return SharedWindows(told.select("reader", "windows", "watermark_us"), schemas, late)
 
 
-def of_windows(step: Step, windows: DataFrame) -> DataFrame:
+def of_windows(step: Step, windows: DataFrame, bounded: Bounded) -> DataFrame:
     """What a step computes of the windows of a micro-batch, which are its one BatchWindowsStep."""
 
     def child(below: Step) -> DataFrame:
@@ -123,14 +125,14 @@ def of_windows(step: Step, windows: DataFrame) -> DataFrame:
             case SqlStep():
                 return sql_dataframe(windows.sparkSession, below, child)
             case _:
-                return dataframe(windows.sparkSession, below, ExecutionOptions())
+                return bounded(windows.sparkSession, below)
 
     return child(step)
 
 
 def _windows_schema(partials: StructType, reader: StreamReader) -> StructType:
     own = [StructField(name, partials[shared].dataType) for shared, name in reader.columns]
-    windows = output_schema(StructType(own), reader.aggregation)
+    windows = windows_schema(StructType(own), reader.aggregation)
     return StructType([StructField(field.name, field.dataType) for field in windows])
 
 

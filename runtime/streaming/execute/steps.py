@@ -19,14 +19,13 @@ from pyspark.sql.types import (
     StructType,
 )
 
-from runtime.batch.execute import ExecutionOptions, dataframe, sql_dataframe, temporary_view
-from runtime.batch.global_aggregate import output_schema
 from runtime.compute.arrow.blobs import from_blobs
 from runtime.compute.arrow.types import arrow_type
 from runtime.errors import AnalysisError
-from runtime.frames.estimates import with_spark_tables
+from runtime.frames.aggregations import windows_schema, with_spark_tables
 from runtime.frames.expand import expand_sql
 from runtime.frames.meter import Meter, Wrap, as_it_is
+from runtime.frames.views import Bounded, sql_dataframe, temporary_view
 from runtime.local.stream_frames import local_stage
 from runtime.local.stream_stage import ROW_COUNT, LocalPlan
 from runtime.scan.wall_clock import is_known_zone
@@ -66,7 +65,11 @@ def set_state_store(spark: SparkSession) -> None:
 
 
 def streaming_dataframe(
-    spark: SparkSession, step: Step, options: StreamOptions, meter: Meter | None = None
+    spark: SparkSession,
+    step: Step,
+    options: StreamOptions,
+    bounded: Bounded,
+    meter: Meter | None = None,
 ) -> DataFrame:
     """The streaming DataFrame that computes `step`. Nothing runs yet.
 
@@ -78,6 +81,7 @@ def streaming_dataframe(
         spark: the session.
         step: the step.
         options: how it runs.
+        bounded: makes DataFrames of the steps that read no stream.
         meter: what counts at the operators; None where nobody asked.
 
     Raises:
@@ -85,7 +89,7 @@ def streaming_dataframe(
     """
 
     def child(below: Step) -> DataFrame:
-        return streaming_dataframe(spark, below, options, meter)
+        return streaming_dataframe(spark, below, options, bounded, meter)
 
     match step:
         case SqlStep():
@@ -100,11 +104,11 @@ def streaming_dataframe(
             with temporary_view(spark, child(step.input)) as source:
                 return spark.sql(expand_sql(step, source))
         case StreamWindowStep():
-            return _windows(spark, step, options, meter)
+            return _windows(spark, step, child, options, meter)
         case MeasuredStep():
             return counted(child(step.input), step.label)
         case _:
-            return dataframe(spark, step, ExecutionOptions())
+            return bounded(spark, step)
 
 
 def counted(dataframe: DataFrame, label: str) -> DataFrame:
@@ -118,7 +122,11 @@ def _wrap(meter: Meter | None, label: str) -> Wrap:
 
 
 def _windows(
-    spark: SparkSession, step: StreamWindowStep, options: StreamOptions, meter: Meter | None
+    spark: SparkSession,
+    step: StreamWindowStep,
+    child: Callable[[Step], DataFrame],
+    options: StreamOptions,
+    meter: Meter | None,
 ) -> DataFrame:
     """The rows of a window operator: windows, and one row a key group with its watermark."""
     local = step.input
@@ -128,10 +136,6 @@ def _windows(
             hint="RESET 'table.exec.emit.allow-lateness' and 'table.exec.emit.early-fire.enabled'",
         )
     set_state_store(spark)
-
-    def child(below: Step) -> DataFrame:
-        return streaming_dataframe(spark, below, options, meter)
-
     wrap = _wrap(meter, local.label)
     stage = local_stage(spark, local, child, options, step.number, wrap)
     plan = stage.plan
@@ -144,7 +148,7 @@ def _windows(
         WindowProcessor(processor, tasks), OUTPUT_DDL, "Append", "None"
     )
     partials = from_arrow_schema(plan.schema, prefer_timestamp_ntz=True)
-    windows = output_schema(partials, step.aggregation)
+    windows = windows_schema(partials, step.aggregation)
     if options.emits_updates:
         windows = StructType([StructField(ROW_KIND, StringType()), *windows])
     told = observed(told, step.number)

@@ -11,10 +11,9 @@ from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_type
 from pyspark.sql.types import BooleanType, IntegerType, LongType, StructField, StructType
 
-from runtime.batch.execute import temporary_view
-from runtime.batch.global_aggregate import output_schema
-from runtime.frames.estimates import with_spark_tables
+from runtime.frames.aggregations import windows_schema, with_spark_tables
 from runtime.frames.meter import Wrap
+from runtime.frames.views import temporary_view
 from runtime.frames.wall_clock import quoted
 from runtime.local.stream_plan import local_plan, local_sql
 from runtime.spark.workers import prepare_worker
@@ -60,7 +59,7 @@ def regroup(
     plan = local_plan(local, sql, types, (0,))
     partials = from_arrow_schema(plan.schema, prefer_timestamp_ntz=True)
     bounds = (step.aggregation.window_start, step.aggregation.window_end)
-    fields = [f for f in output_schema(partials, step.aggregation) if f.name not in bounds]
+    fields = [f for f in windows_schema(partials, step.aggregation) if f.name not in bounds]
     spread = _spread(rows, step.aggregation.keys, partitions)
     aggregation = with_spark_tables(spark, step.aggregation)
     evaluate = partial(regrouped, plan=plan, aggregation=aggregation)

@@ -13,6 +13,7 @@ from planner.lowering.batch import Labels
 from planner.lowering.stream.steps import lower_stream, lower_stream_rows, streams_of
 from planner.nodes.logical import Node, Sink
 from planner.plan import Plan
+from runtime.batch.execute import dataframe
 from runtime.connectors.registry import is_unbounded
 from runtime.frames.meter import Meter
 from runtime.spec.stream_steps import StreamRowsStep, StreamWindowStep
@@ -163,7 +164,7 @@ class StreamPlans:
         for number, (view, windows) in enumerate(self._general_windows(plan.physical), first):
             windows.made(options, number).createOrReplaceTempView(view)
         meter = None if measuring is None else measuring.meter
-        return streaming_dataframe(self.spark, step, options, meter)
+        return streaming_dataframe(self.spark, step, options, dataframe, meter)
 
     def windows_step(self, plan: Plan, time: tuple[str, str] | None) -> StreamRowsStep:
         """The rows of a plan for an operator that takes them one by one; see `lower_stream_rows`.

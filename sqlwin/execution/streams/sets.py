@@ -16,6 +16,7 @@ from planner.lowering.stream.statement_set import (
     shared_stream_groups,
 )
 from planner.plan import Plan
+from runtime.batch.execute import dataframe
 from runtime.connectors.late_rows import LateTable
 from runtime.connectors.stream_set import SetPart, start_writing_set
 from runtime.connectors.stream_sinks import StreamRun, check_sink
@@ -99,7 +100,7 @@ def start_set(
     )
 
     def prepare(options: StreamOptions) -> Callable[[StreamRun], Any]:
-        shared = shared_windows(queries.plans.spark, steps.shared, options)
+        shared = shared_windows(queries.plans.spark, steps.shared, options, dataframe)
         parts = [
             _part(queries, each, step, shared, number, late[number])
             for number, (each, step) in enumerate(zip(inserts, steps.results, strict=True))
@@ -178,7 +179,9 @@ def _part(
 ) -> SetPart:
     def made(windows: DataFrame) -> DataFrame:
         insert = each.insert
-        return arranged(of_windows(step, windows), each.table, insert.columns, insert.static)
+        return arranged(
+            of_windows(step, windows, dataframe), each.table, insert.columns, insert.static
+        )
 
     def rows(found: DataFrame) -> DataFrame:
         return made(shared.of(found, number))

@@ -1,4 +1,4 @@
-"""What APPROX_COUNT_DISTINCT needs to estimate as Spark does: the tables that Spark carries."""
+"""Window aggregations as Spark has them: the schema of the windows, the tables of its estimates."""
 
 from __future__ import annotations
 
@@ -7,12 +7,35 @@ from functools import cache
 from typing import Any
 
 from pyspark.sql import SparkSession
+from pyspark.sql.pandas.types import from_arrow_type
+from pyspark.sql.types import DataType, StructField, StructType, TimestampNTZType
 
+from runtime.compute.arrow.types import arrow_type
 from runtime.spark.session import is_remote
 from runtime.spec.aggregates import Accumulator, WindowAggregation
 
 # Table 0 is that of precision 4.
 _LEAST_PRECISION = 4
+
+
+def windows_schema(partials: StructType, aggregation: WindowAggregation) -> StructType:
+    """Spark's schema of the merged windows."""
+    merged = [
+        StructField(name, _output_type(partials, accumulator, name), True)
+        for accumulator in aggregation.accumulators
+        for name in accumulator.output_columns
+    ]
+    window = [
+        StructField(name, TimestampNTZType(), False)
+        for name in (aggregation.window_start, aggregation.window_end)
+    ]
+    return StructType([partials[key] for key in aggregation.keys] + window + merged)
+
+
+def _output_type(partials: StructType, accumulator: Accumulator, name: str) -> DataType:
+    if accumulator.output is not None:
+        return from_arrow_type(arrow_type(accumulator.output.type))
+    return partials[name].dataType
 
 
 def with_spark_tables(spark: SparkSession, aggregation: WindowAggregation) -> WindowAggregation:

@@ -1,0 +1,58 @@
+"""DataFrames as relations in Spark SQL, for as long as it takes to analyse the SQL."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from itertools import count
+
+from pyspark.sql import DataFrame, SparkSession
+
+from runtime.spec.steps import SqlStep, Step
+
+# Makes the DataFrame of a step that reads no stream
+Bounded = Callable[[SparkSession, Step], DataFrame]
+
+_view_numbers = count()
+
+
+def sql_dataframe(
+    spark: SparkSession, step: SqlStep, child_dataframe: Callable[[Step], DataFrame]
+) -> DataFrame:
+    """The DataFrame of Spark SQL over other steps, which `child_dataframe` makes DataFrames of."""
+    text = step.sql
+    views = []
+    for name, child in step.inputs:
+        view = _create_view(spark, child_dataframe(child))
+        views.append(view)
+        text = text.replace(name, view)
+    try:
+        return spark.sql(text)
+    finally:
+        _drop_views(spark, views)
+
+
+@contextmanager
+def temporary_view(spark: SparkSession, source: DataFrame) -> Iterator[str]:
+    """A name for a DataFrame in SQL, for as long as it takes to analyse the SQL."""
+    view = _create_view(spark, source)
+    try:
+        yield view
+    finally:
+        _drop_views(spark, [view])
+
+
+def _create_view(spark: SparkSession, source: DataFrame) -> str:
+    name = f"sqlwin_step_{next(_view_numbers)}"
+    source.createOrReplaceTempView(name)
+    return name
+
+
+def _drop_views(spark: SparkSession, views: list[str]) -> None:
+    """Drop views that an analysed DataFrame no longer needs.
+
+    Over Spark Connect a DataFrame is analysed again when it runs, so there the views stay.
+    """
+    if hasattr(spark, "_jsparkSession"):
+        for view in views:
+            spark.catalog.dropTempView(view)
