@@ -20,8 +20,8 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 import sqlwin
+from tests.end_to_end.nexmark.definitions import BY_DEFINITION
 from tests.goldens import ROOT
-from tests.nexmark.definitions import BY_DEFINITION
 
 RATE = 10_000  # events a second of event time
 FILES_PER_BATCH = 2

@@ -38,7 +38,7 @@ from tests.goldens import ROOT
 PAGES = sorted(
     path.relative_to(ROOT).as_posix()
     for path in (ROOT / "README.md", *(ROOT / "docs").glob("*.md"))
-    # made by sqlwin.cli.reference, and compared with it by tests/sqlwin/test_reference.py
+    # made by sqlwin.cli.reference, and compared with it by tests/sqlwin/help/test_reference.py
     if path.name != "reference.md"
 )
 # Languages of blocks that show what to type, and no output

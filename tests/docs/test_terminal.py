@@ -13,7 +13,7 @@ from tests.docs import pages
 from tests.docs.pages import Block
 from tests.docs.test_docs import DATA
 from tests.goldens import ROOT
-from tests.repl.terminal import PROMPT, Terminal
+from tests.sqlwin.repl.terminal import PROMPT, Terminal
 
 pytestmark = pytest.mark.spark
 

@@ -1,0 +1,165 @@
+"""Which window operators of a stream keep late rows, and which let those of others pass."""
+
+import pytest
+from sqlglot import exp
+
+from planner.catalog import StreamTable
+from planner.lowering.stream.steps import lower_stream
+from planner.nodes.logical import (
+    AttachedWindow,
+    NamedExpr,
+    Project,
+    SqlQuery,
+    TableScan,
+    WindowKey,
+    WindowRank,
+)
+from planner.nodes.physical import OnePhaseWindowAggregate
+from planner.optimizer import Options
+from planner.rules.split_window_aggregate import split_window_aggregate
+from planner.sql.build import column
+from runtime.errors import AnalysisError
+from runtime.spec.steps import SqlStep
+from runtime.spec.stream import LATE_ROW
+from runtime.spec.stream_steps import StreamRankStep, StreamWindowStep
+from runtime.spec.table import Column, Watermark
+from runtime.spec.windows import SessionWindow, Tumble
+from tests.planner.rules.test_share_window_slices import COLUMNS, MINUTE, call, filtered
+
+WATERMARK = Watermark("ts", "ts - INTERVAL '5' SECOND")
+MINUTES = Tumble(MINUTE)
+BOUNDS = (("window_start", "start"), ("window_end", "end"), ("window_time", "time"))
+
+
+class Catalog:
+    """The streams `t` and `v`, whose late rows are kept, and `u`; `clock` is processing time."""
+
+    def stream(self, name):
+        return {
+            "t": StreamTable("t", WATERMARK, late_rows="too_late"),
+            "v": StreamTable("v", WATERMARK, late_rows="others"),
+            "u": StreamTable("u", WATERMARK),
+            "clock": StreamTable("clock", None, frozenset({"ts"}), late_rows="too_late"),
+        }.get(name[-1])
+
+    def analyze(self, query, relations):
+        return COLUMNS
+
+
+def scan(name):
+    return TableScan(COLUMNS, name, exp.select("*").from_(name))
+
+
+def windows(over, window=MINUTES, time="ts"):
+    """A window aggregate by `k`: SUM(x) AS x, so that another one can follow."""
+    calls = (call("SUM", "x", "x"),)
+    schema = (
+        Column("k", "int"),
+        *(Column(name, "timestamp_ntz") for name, _ in BOUNDS),
+        Column("x", "bigint"),
+    )
+    keys = (NamedExpr("k", column("k")),)
+    bounds = tuple(WindowKey(*bound) for bound in BOUNDS)
+    one_phase = OnePhaseWindowAggregate(
+        schema, over, window, time, "timestamp_ntz", keys, bounds, calls
+    )
+    return split_window_aggregate(one_phase, Options(catalog=Catalog()))
+
+
+def named(query, **inputs):
+    """A text over other plans."""
+    schema = next(iter(inputs.values())).schema
+    return SqlQuery(schema, exp.maybe_parse(query), tuple(inputs.items()))
+
+
+def without_window(node):
+    """Its columns but for the window's, `window_time` as `at`."""
+    items = tuple(
+        NamedExpr(new, column(old)) for new, old in (("k", "k"), ("at", "window_time"), ("x", "x"))
+    )
+    schema = (Column("k", "int"), Column("at", "timestamp_ntz"), Column("x", "bigint"))
+    return Project(schema, node, items)
+
+
+def steps_in(step, kind):
+    found = [step] if isinstance(step, kind) else []
+    below = dict(step.inputs).values() if isinstance(step, SqlStep) else [step.input]
+    for each in below:
+        if hasattr(each, "input") or isinstance(each, SqlStep):
+            found += steps_in(each, kind)
+    return found
+
+
+def kept(plan):
+    """{number of an operator: where rows that are late for it go}; all let others' rows pass."""
+    step = lower_stream(plan, Catalog(), "UTC", keeps_late_rows=True)
+    operators = steps_in(step, StreamWindowStep)
+    assert all(each.input.carries_late_rows for each in operators)
+    return {each.number: each.input.late_rows for each in operators}
+
+
+@pytest.mark.parametrize("window", [Tumble(MINUTE), SessionWindow(MINUTE, ("k",))])
+def test_an_operator_over_the_table_keeps_its_late_rows_also_behind_a_filter(window):
+    assert kept(windows(filtered("x > 1", scan("t")), window)) == {0: "too_late"}
+
+
+def test_of_windows_over_windows_the_inner_ones_keep_raw_rows_and_the_outer_ones_let_them_pass():
+    inner = without_window(windows(scan("t")))
+    assert kept(windows(inner, Tumble(10 * MINUTE), "at")) == {0: "too_late", 1: None}
+
+
+def test_beside_windows_of_its_table_an_operator_keeps_its_own_late_rows_too():
+    inner = without_window(windows(scan("t")))
+    both = named("SELECT k, at, x FROM a UNION ALL SELECT k, ts AS at, x FROM t", a=inner)
+    assert kept(windows(both, Tumble(10 * MINUTE), "at")) == {0: "too_late", 1: "too_late"}
+
+
+def test_windows_of_another_table_beside_them_keep_none():
+    sides = {"a": windows(scan("u")), "b": windows(scan("t"))}
+    assert kept(named("SELECT * FROM a UNION ALL SELECT * FROM b", **sides)) == {
+        0: None,
+        1: "too_late",
+    }
+
+
+def test_windows_by_the_clock_beside_them_keep_none():
+    sides = {"a": windows(scan("t")), "b": windows(scan("clock"))}
+    assert kept(named("SELECT * FROM a UNION ALL SELECT * FROM b", **sides)) == {
+        0: "too_late",
+        1: None,
+    }
+
+
+def test_late_rows_pass_what_ranks_their_windows():
+    below = windows(scan("t"))
+    attached = AttachedWindow(Tumble(MINUTE), "window_start", "window_end", "window_time")
+    order = (exp.Ordered(this=column("x")),)
+    ranked = WindowRank(
+        (*below.schema, Column("place", "int")), below, attached, "ROW_NUMBER", 1, 3,
+        ("window_start", "window_end"), (), order, "place",
+    )  # fmt: skip
+    assert kept(ranked) == {0: "too_late"}
+    step = lower_stream(ranked, Catalog(), "UTC", keeps_late_rows=True)
+    (rank,) = steps_in(step, StreamRankStep)
+    assert LATE_ROW in rank.input.sql and LATE_ROW in step.sql
+
+
+def test_what_late_rows_do_not_come_through_is_refused():
+    joined = named("SELECT a.* FROM a JOIN names ON a.k = names.k", a=windows(scan("t")))
+    with pytest.raises(AnalysisError, match="more than filters and projections is above"):
+        kept(joined)
+    below = SqlQuery(COLUMNS, exp.maybe_parse("SELECT t.* FROM t JOIN names ON t.k = names.k"), ())
+    with pytest.raises(AnalysisError, match="more than filters and projections is below"):
+        kept(windows(below))
+    sides = {"a": windows(scan("t")), "b": windows(scan("v"))}
+    with pytest.raises(AnalysisError, match="`t` and `v` have 'late-rows'"):
+        kept(named("SELECT * FROM a UNION ALL SELECT * FROM b", **sides))
+
+
+def test_what_is_beside_the_table_need_not_let_late_rows_through():
+    other = SqlQuery(COLUMNS, exp.maybe_parse("SELECT u.* FROM u JOIN names ON u.k = names.k"), ())
+    sides = {"a": windows(scan("t")), "b": windows(other)}
+    assert kept(named("SELECT * FROM a UNION ALL SELECT * FROM b", **sides)) == {
+        0: "too_late",
+        1: None,
+    }

@@ -1,0 +1,259 @@
+"""Which INSERTs of a set over streams share slices, and what EXPLAIN says of the one stream."""
+
+import pytest
+from sqlglot import exp
+
+from planner.catalog import StreamTable
+from planner.explain.streams import explain_reader, explain_shared
+from planner.lowering.stream.statement_set import (
+    lower_stream_set,
+    shared_below,
+    shared_stream_groups,
+)
+from planner.nodes.logical import (
+    AttachedWindow,
+    Filter,
+    NamedExpr,
+    Project,
+    SqlQuery,
+    TableScan,
+    WindowRank,
+)
+from planner.nodes.physical import SharedExchange
+from planner.optimizer import Options, Trace
+from planner.rules.share_window_slices import share_window_slices
+from planner.sql.build import column
+from planner.streams.sharing import MOST_READERS
+from runtime.spec.steps import BatchWindowsStep, SqlStep
+from runtime.spec.stream import LATE_ROW
+from runtime.spec.table import Column, Watermark
+from runtime.spec.windows import Cumulate, Hop, SessionWindow, Tumble
+from runtime.streaming.state.shared_slices import MOST_READERS as MOST_IN_STATE
+from tests.planner.rules.test_share_window_slices import (
+    COLUMNS,
+    MINUTE,
+    call,
+    filtered,
+    window_aggregate,
+)
+
+HOUR = 60 * MINUTE
+WATERMARK = Watermark("ts", "ts - INTERVAL '5' SECOND")
+
+
+class Catalog:
+    """The streams `t` and `u`, and `clock`, whose `ts` is processing time; `names` is at rest."""
+
+    def __init__(self, late_rows=None):
+        self._streams = {
+            "t": StreamTable("t", WATERMARK, late_rows=late_rows),
+            "u": StreamTable("u", WATERMARK),
+            "clock": StreamTable("clock", None, frozenset({"ts"})),
+        }
+
+    def stream(self, name):
+        return self._streams.get(name[-1])
+
+    def analyze(self, query, relations):
+        return COLUMNS
+
+
+def scan(name):
+    return TableScan(COLUMNS, name, exp.select("*").from_(name))
+
+
+def shared(*plans, apart=(), catalog=None):
+    """(the plans after the rule, the last thing that it noted for each plan)."""
+    traces = [Trace() for _ in plans]
+    options = Options(catalog=catalog or Catalog())
+    after = share_window_slices(plans, traces, options, apart)
+    return after, [[entry.reason for entry in trace.entries][-1:] for trace in traces]
+
+
+def names_in(plan):
+    """A filter and a renaming of windows, as HAVING and a select list make them."""
+    kept = Filter(plan.schema, plan, (exp.maybe_parse("s > 1"),))
+    text = exp.select("*").from_("below")
+    return SqlQuery(plan.schema, text, (("below", kept),))
+
+
+def test_inserts_over_one_stream_share_the_slices_that_all_their_windows_are_made_of():
+    after, notes = shared(
+        window_aggregate(Tumble(10 * MINUTE)),
+        names_in(window_aggregate(Hop(15 * MINUTE, HOUR), call("MAX", "y", "m"))),
+        window_aggregate(Cumulate(20 * MINUTE, 2 * HOUR)),
+    )
+    assert notes == [[None], [None], [None]]
+    first, second, third = (shared_below(plan, Catalog()) for plan in after)
+    assert isinstance(first, SharedExchange)
+    assert first is second is third
+    # wider slices are made in the state, so that one level alone travels
+    assert [level.width_us for level in first.levels] == [5 * MINUTE]
+    assert first.input.window == Tumble(5 * MINUTE)
+    assert shared_stream_groups(after, Catalog()) == [[0, 1, 2]]
+
+
+def test_inserts_are_put_to_the_streams_that_they_go_with():
+    after, notes = shared(
+        window_aggregate(Tumble(MINUTE)),
+        window_aggregate(Tumble(MINUTE), over=scan("u")),
+        window_aggregate(SessionWindow(MINUTE, ("k",))),
+        window_aggregate(Hop(MINUTE, 5 * MINUTE)),
+        window_aggregate(Tumble(MINUTE), keys=("j",)),
+        window_aggregate(Tumble(MINUTE), over=filtered("x > 0")),
+        window_aggregate(Tumble(MINUTE, 1)),
+    )
+    assert shared_stream_groups(after, Catalog()) == [[0, 3], [1], [2], [4], [5], [6]]
+    assert notes == [
+        [None],
+        ["the other INSERTs read other rows"],
+        ["its slices are not all of the same width"],
+        [None],
+        ["the other windows over t group by other keys"],
+        ["the other windows over t have other conditions"],
+        ["slices common to it and the other windows would be 1 us wide"],
+    ]
+
+
+def ranked(plan):
+    attached = AttachedWindow(plan.input.window, None, "window_end", None)
+    schema = (*plan.schema, Column("rn", "int"))
+    order = (exp.Ordered(this=column("s"), desc=True),)
+    keys = ("window_end",)
+    return WindowRank(schema, plan, attached, "ROW_NUMBER", 1, 3, keys, (), order, "rn")
+
+
+def above(plan):
+    """The windows of a plan as rows with a time."""
+    names = {"window_end": "ts"}
+    schema = tuple(Column(names.get(c.name, c.name), c.type) for c in plan.schema)
+    items = tuple(NamedExpr(names.get(c.name, c.name), column(c.name)) for c in plan.schema)
+    return Project(schema, plan, items)
+
+
+@pytest.mark.parametrize(
+    ("plan", "reason"),
+    [
+        (ranked(window_aggregate(Tumble(MINUTE))), "WindowRank follows its windows"),
+        (
+            window_aggregate(Cumulate(MINUTE, HOUR, emit_only_on_update=True)),
+            "come out on updates only",
+        ),
+        (
+            window_aggregate(
+                Tumble(HOUR),
+                call("MAX", "s", "m"),
+                over=above(window_aggregate(Tumble(MINUTE))),
+                keys=(),
+            ),
+            "the input is a stream of other windows",
+        ),
+    ],
+    ids=["top n", "on update", "cascade"],
+)
+def test_what_must_stay_a_stream_of_its_own_says_why(plan, reason):
+    other = window_aggregate(Hop(MINUTE, 5 * MINUTE))
+    after, notes = shared(plan, other)
+    assert shared_stream_groups(after, Catalog()) == [[0], [1]]
+    assert reason in notes[0][0]
+
+
+def test_clocks_updates_and_tables_at_rest_keep_streams_apart():
+    over_clock = [window_aggregate(w, over=scan("clock")) for w in (Tumble(MINUTE), Tumble(HOUR))]
+    pair = [window_aggregate(Tumble(MINUTE)), window_aggregate(Tumble(HOUR))]
+    at_rest = window_aggregate(Tumble(MINUTE), over=scan("names"))
+    for found, reason in (
+        (shared(*over_clock), "the windows of the stream go by the clock"),
+        (shared(*pair, apart=("it goes elsewhere", None)), "it goes elsewhere"),
+        (
+            shared(*pair, at_rest),
+            "the input is a stream, and other INSERTs of the set read none",
+        ),
+    ):
+        after, notes = found
+        assert all(len(group) == 1 for group in shared_stream_groups(after, Catalog()))
+        assert notes[0] == [reason]
+
+
+def test_windows_whose_late_rows_are_kept_share_slices_and_bring_whole_rows():
+    catalog = Catalog(late_rows="too_late")
+    after, notes = shared(
+        window_aggregate(Tumble(MINUTE)), window_aggregate(Tumble(HOUR)), catalog=catalog
+    )
+    assert notes == [[None], [None]]
+    step = lower_stream_set(after, ["minutes", "hours"], catalog, "UTC").shared
+    assert (step.input.late_rows, step.input.carries_late_rows) == ("too_late", True)
+    assert LATE_ROW in step.input.input.sql
+    told = explain_shared(step, 1, 8, "min").splitlines()
+    assert told[-1].endswith(
+        "a row that comes after that is late: counted, and written to too_late"
+    )
+
+
+def test_slices_of_streams_stay_in_state_so_that_they_may_not_be_much_finer():
+    windows = Hop(HOUR, 24 * HOUR), Hop(HOUR, 24 * HOUR, 10 * MINUTE)
+    assert shared_stream_groups(shared(*map(window_aggregate, windows))[0], Catalog()) == [[0], [1]]
+    tables = [window_aggregate(window, over=scan("names")) for window in windows]
+    after, notes = shared(*tables)
+    assert notes == [[None], [None]]
+    # those of a batch are no stream's
+    assert shared_stream_groups(after, Catalog()) == [[0], [1]]
+
+
+def test_no_more_windows_share_a_stream_than_it_can_tell_apart():
+    assert MOST_READERS == MOST_IN_STATE
+    plans = [window_aggregate(Tumble(MINUTE)) for _ in range(MOST_READERS + 3)]
+    groups = shared_stream_groups(shared(*plans)[0], Catalog())
+    assert sorted(map(len, groups)) == [3, MOST_READERS]
+
+
+def test_each_insert_computes_its_rows_of_the_windows_of_a_micro_batch():
+    after, _ = shared(
+        window_aggregate(Tumble(MINUTE)),
+        names_in(window_aggregate(Hop(MINUTE, 5 * MINUTE), call("SUM", "x", "t"))),
+    )
+    steps = lower_stream_set(after, ["a", "b"], Catalog(), "UTC")
+    assert [reader.name for reader in steps.shared.readers] == ["a", "b"]
+    assert [reader.slices for reader in steps.shared.readers] == [Tumble(MINUTE)] * 2
+    # the same sum is computed once, and has the name that each gave it
+    assert [partial.columns for partial in steps.shared.input.partials] == [("s$0",)]
+    assert dict(steps.shared.readers[1].columns)["s$0"] == "t$0"
+    assert steps.shared.readers[1].aggregation.window == Hop(MINUTE, 5 * MINUTE)
+    for number, step in enumerate(steps.results):
+        assert isinstance(step, SqlStep)
+        assert [child for _, child in step.inputs] == [BatchWindowsStep(number)]
+    assert "`s` > 1" in steps.results[1].sql or "s > 1" in steps.results[1].sql
+
+
+def test_explain_shows_the_stream_once_and_who_reads_it():
+    after, _ = shared(
+        window_aggregate(Tumble(MINUTE)),
+        window_aggregate(Hop(MINUTE, 5 * MINUTE), call("MAX", "y", "m")),
+        window_aggregate(Cumulate(10 * MINUTE, HOUR)),
+    )
+    steps = lower_stream_set(after, ["minutes", "moving", "hours"], Catalog(), "UTC")
+    assert (
+        explain_shared(steps.shared, shared_below(after[0], Catalog()).number, 4, "min")
+        == EXPLAINED
+    )
+    assert explain_reader(1, "minutes") == (
+        "== Stream ==\none stream with INSERT INTO minutes (reuse_id=[1])\n"
+    )
+
+
+EXPLAINED = """\
+== Stream ==
+SharedWindowOperator(reuse_id=[1], inserts=[minutes, moving, hours]):
+  one stream computes them: its source is read once, and a slice is kept once for all
+  watermark: of t; never falls
+  key groups: 4, by k
+  state: one partial for each key and live slice of 1 min, in wider slices where only wider \
+windows still need it: k, $slice_end, s$0, m$0
+  a window comes out when the watermark reaches its end
+  minutes: TUMBLE(time_col=[ts], size=[1 min]): a row that comes after that is late: dropped \
+and counted
+  moving: HOP(time_col=[ts], size=[5 min], slide=[1 min]): a row is late, dropped and counted, \
+when all windows of its slice are out
+  hours: CUMULATE(time_col=[ts], max_size=[1 h], step=[10 min]): a row is late, dropped and \
+counted, when all windows of its slice are out
+"""

@@ -1,0 +1,308 @@
+"""The global stage against brute force: every row in every window of the definition."""
+
+from collections import defaultdict
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from runtime.compute.kernels.merge import empty_output, merge_slices, output_schema
+from runtime.compute.kernels.slices import _ascending
+from runtime.compute.windows.aligned import slice_assigner
+from runtime.errors import ExecutionError
+from runtime.spec.aggregates import Accumulator, WindowAggregation
+from runtime.spec.windows import Cumulate, Hop, SessionWindow, Tumble
+from tests.runtime.compute.aggregates import CASES, same
+
+WINDOWS = [
+    Tumble(10),
+    Tumble(7, -3),
+    Hop(5, 5),
+    Hop(1, 6, 4),
+    Hop(5, 20, -1),
+    Hop(3, 10),
+    Hop(4, 6, 9),
+    Hop(10, 4, 3),
+    Hop(1, 60),
+    Cumulate(4, 4),
+    Cumulate(3, 12, 5),
+    Cumulate(3, 12, 5, emit_only_on_update=True),
+]
+KEYS = {
+    "no key": ((), st.just(())),
+    "string": ((pa.string(),), st.tuples(st.sampled_from(["a", "b", None]))),
+    "double, date": (
+        (pa.float64(), pa.date32()),
+        st.tuples(st.sampled_from([0.0, -0.0, float("nan"), None]), st.sampled_from([None, 0])),
+    ),
+}
+
+
+def windows_of(window, t):
+    """(start, end) of the windows that a row at `t` belongs to, or makes CUMULATE emit."""
+    if isinstance(window, Tumble):
+        window = Hop(window.size_us, window.size_us, window.offset_us)
+    if isinstance(window, Hop):
+        start = t - (t - window.offset_us) % window.slide_us
+        while start > t - window.size_us:
+            yield start, start + window.size_us
+            start -= window.slide_us
+        return
+    start = t - (t - window.offset_us) % window.size_us
+    for end in range(start + window.step_us, start + window.size_us + 1, window.step_us):
+        if end > t:
+            yield start, end
+
+
+def slice_end_of(window, t):
+    return int(slice_assigner(window).slice_end(np.array([t]))[0])
+
+
+def canonical(key):
+    return tuple("NaN" if v != v else v for v in key)
+
+
+def brute_force(window, rows, cases):
+    """{(key, start, end): (the merge of the rows, for each case)}."""
+    members = defaultdict(list)
+    for key, t, values in rows:
+        for bounds in windows_of(window, t):
+            members[(canonical(key), *bounds)].append((t, values))
+    if isinstance(window, Cumulate) and window.emit_only_on_update:
+        members = {
+            (key, start, end): inside
+            for (key, start, end), inside in members.items()
+            if any(t >= end - window.step_us for t, _ in inside)
+        }
+    return {
+        where: [case.merge([values[i] for _, values in inside]) for i, case in enumerate(cases)]
+        for where, inside in members.items()
+    }
+
+
+def aggregation(window, key_types, cases):
+    specs = [case.spec for case in cases]
+    return WindowAggregation(
+        window, tuple(f"k{i}" for i in range(len(key_types))), "s", tuple(specs)
+    )
+
+
+def partials(window, key_types, rows, cases):
+    """One partial a row: several of a key and slice, in the order of the rows."""
+    columns = {}
+    for i, type_ in enumerate(key_types):
+        columns[f"k{i}"] = pa.array([key[i] for key, _, _ in rows], type_)
+    ends = [slice_end_of(window, t) for _, t, _ in rows]
+    columns["s"] = pa.array(ends, pa.int64())
+    for i, case in enumerate(cases):
+        arrays = case.columns([values[i] for _, _, values in rows])
+        columns |= dict(zip(case.spec.columns, arrays, strict=True))
+    return pa.table(columns)
+
+
+def merged(table, spec, key_types, cases, max_rows=65_536):
+    """{(key, start, end): results}, checked for types, duplicates, batch sizes and validity."""
+    found = {}
+    for batch in merge_slices(table, spec, max_rows):
+        batch.validate(full=True)
+        assert batch.schema == output_schema(table.schema, spec)
+        assert 0 < batch.num_rows <= max_rows
+        columns = list(batch.columns)
+        keys = [columns.pop(0).to_pylist() for _ in key_types]
+        if pa.date32() in key_types:
+            keys[-1] = [None if day is None else day.toordinal() - 719163 for day in keys[-1]]
+        start, end = (columns.pop(0).cast(pa.int64()).to_pylist() for _ in range(2))
+        per_case = []
+        for case in cases:
+            n_outputs = len(case.spec.output_columns)
+            per_case.append(case.results([columns.pop(0) for _ in range(n_outputs)]))
+        for row in range(batch.num_rows):
+            where = (canonical(key[row] for key in keys), start[row], end[row])
+            assert where not in found
+            found[where] = [results[row] for results in per_case]
+    return found
+
+
+def assert_as_brute_force(window, key_types, rows, cases, max_rows=65_536):
+    spec = aggregation(window, key_types, cases)
+    table = partials(window, key_types, rows, cases)
+    found = merged(table, spec, key_types, cases, max_rows)
+    expected = brute_force(window, rows, cases)
+    assert set(found) == set(expected)
+    wrong = [(w, found[w], expected[w]) for w in found if not all(map(same, found[w], expected[w]))]
+    assert not wrong
+
+
+times = st.one_of(st.integers(-30, 30), st.integers(-300, 300))
+
+
+@pytest.mark.parametrize("window", WINDOWS, ids=str)
+@pytest.mark.parametrize("keys", KEYS.values(), ids=KEYS)
+@given(data=st.data())
+def test_every_window_with_rows_comes_once_with_the_merge_of_its_rows(window, keys, data):
+    key_types, key = keys
+    cases = [
+        CASES[n] for n in ("sum int64", "count", "sum double", "max double", "last int", "moments")
+    ]
+    values = st.tuples(*(case.values for case in cases))
+    rows = data.draw(st.lists(st.tuples(key, times, values), max_size=12))
+    assert_as_brute_force(
+        window, key_types, rows, cases, data.draw(st.sampled_from([1, 7, 65_536]))
+    )
+
+
+@pytest.mark.parametrize("name", CASES)
+@given(data=st.data())
+def test_every_accumulator_merges_over_overlapping_windows(name, data):
+    window = data.draw(st.sampled_from([Hop(3, 10), Hop(2, 16, 1), Cumulate(3, 12), Tumble(10)]))
+    key_types, key = KEYS["string"]
+    rows = data.draw(st.lists(st.tuples(key, times, st.tuples(CASES[name].values)), max_size=12))
+    assert_as_brute_force(window, key_types, rows, [CASES[name]])
+
+
+@pytest.mark.parametrize(
+    "window",
+    [Tumble(7, -3), Hop(3, 10), Hop(10, 4, 3), Hop(1, 64), Hop(7, 60), Cumulate(3, 12, 5)],
+    ids=str,
+)
+@pytest.mark.parametrize("density", [0.03, 0.3, 1.0])
+@pytest.mark.parametrize("is_sorted", [True, False], ids=["sorted", "shuffled"])
+@pytest.mark.parametrize("part_rows", [10, 1 << 17])
+def test_many_keys_with_few_and_with_many_slices(
+    window, density, is_sorted, part_rows, monkeypatch
+):
+    monkeypatch.setattr("runtime.compute.kernels.slices._PART_ROWS", part_rows)
+    rng = np.random.default_rng(int(density * 100))
+    cases = [CASES[n] for n in ("sum int64", "sum double", "min double", "max string")]
+    n_times, n_keys = 40, 25
+    cells = np.flatnonzero(rng.random(n_times * n_keys) < density)
+    if not is_sorted:
+        rng.shuffle(cells)
+    names = ["x", "yy", None]
+    rows = [
+        (
+            (str(cell // n_times),),
+            int(cell % n_times) * 3 - 60,
+            (
+                int(rng.integers(-9, 9)),
+                float(rng.integers(-9, 9)),
+                None if cell % 5 else float(cell),
+                names[cell % 3],
+            ),
+        )
+        for cell in cells
+    ]
+    assert_as_brute_force(window, (pa.string(),), rows, cases)
+
+
+@pytest.mark.parametrize("n_cells", [300, 40_000, 1 << 20, 1 << 40, (1 << 62) + 1])
+@pytest.mark.parametrize("order", ["ascending", "a few runs", "repeated", "any"])
+def test_cells_sort_whatever_their_range_and_order(n_cells, order):
+    rng = np.random.default_rng(0)
+    cells = rng.permutation(300) if n_cells == 300 else rng.integers(0, n_cells, 300)
+    cells[7] = n_cells - 1 if n_cells > 300 else cells[7]
+    if order == "repeated":
+        cells = np.tile(cells, 3)
+    elif order != "any":
+        cells = np.concatenate(
+            [np.sort(run) for run in np.split(cells, 1 if order == "ascending" else 10)]
+        )
+    found = _ascending(cells, n_cells)
+    assert (found is None) == (order == "ascending")
+    sorted_cells = cells if found is None else cells[found]
+    assert sorted_cells.tolist() == sorted(cells.tolist())
+    assert found is None or sorted(found.tolist()) == list(range(len(cells)))
+
+
+NAN, INF = float("nan"), float("inf")
+
+
+@example([(0, NAN), (4, 1.0), (9, 2.0), (12, INF), (13, -INF), (30, 3.0), (31, 1e300), (50, 1.0)])
+@given(st.lists(st.tuples(times, st.sampled_from([NAN, INF, -INF, 1.0, 1e300])), max_size=10))
+def test_nan_infinity_and_rounding_stay_in_the_windows_that_have_them(points):
+    cases = [CASES["sum double"], CASES["min double"]]
+    rows = [((), t, (x, x)) for t, x in points]
+    assert_as_brute_force(Hop(3, 10), (), rows, cases)
+
+
+def test_a_sum_may_overflow_in_a_running_sum_but_not_in_a_window():
+    # HOP(slide 10, size 20): [-10, 10) [0, 20) [10, 30) [20, 40) [30, 50)
+    largest = 2**63 - 1
+    case = CASES["sum int64"]
+    fits = [((), t, (v,)) for t, v in [(0, largest), (20, largest), (40, largest), (45, -5)]]
+    assert_as_brute_force(Hop(10, 20), (), fits, [case])
+    too_much = partials(Hop(10, 20), (), [*fits, ((), 15, (1,))], [case])
+    with pytest.raises(ExecutionError, match="SUM overflows BIGINT"):
+        list(merge_slices(too_much, aggregation(Hop(10, 20), (), [case])))
+
+
+def test_cumulate_repeats_a_step_without_rows_up_to_the_end_of_the_maximal_window():
+    #  0      3      6      9      12
+    #         a             b
+    #  [-------------)  1
+    #  [--------------------)  1   (unchanged; not with emit_only_on_update)
+    #  [---------------------------)  2
+    rows = [((), 3, (1,)), ((), 9, (1,))]
+    case = CASES["count"]
+    for update_only, ends in [(False, [6, 9, 12]), (True, [6, 12])]:
+        window = Cumulate(3, 12, 0, update_only)
+        found = merged(
+            partials(window, (), rows, [case]), aggregation(window, (), [case]), (), [case]
+        )
+        assert [end for _, _, end in found] == ends
+        assert found[((), 0, 12)] == [2]
+
+
+def test_windows_come_key_by_key_in_order_of_time():
+    rows = [((k,), t, (1,)) for t in (50, 0, 20) for k in ("b", "a")]
+    case, window = CASES["count"], Hop(10, 30)
+    spec = aggregation(window, (pa.string(),), [case])
+    table = partials(window, (pa.string(),), rows, [case])
+    (batch,) = merge_slices(table, spec)
+    order = list(
+        zip(batch.column("k0").to_pylist(), batch.column("window_end").to_pylist(), strict=True)
+    )
+    assert order == sorted(order, key=lambda row: (row[0] == "a", row[1]))
+
+
+def test_dictionary_encoded_and_chunked_partials_merge_like_plain_ones():
+    rows = [
+        ((k,), t, (v,))
+        for k, t, v in [("a", 0, "x"), ("b", 5, None), ("a", 6, "y"), (None, -9, "")]
+    ]
+    case, window = CASES["max string"], Hop(5, 15)
+    spec = aggregation(window, (pa.string(),), [case])
+    plain = partials(window, (pa.string(),), rows, [case])
+    expected = merged(plain, spec, (pa.string(),), [case])
+    encoded = plain
+    for name in ("k0", *case.spec.columns):
+        column = encoded.column(name).dictionary_encode()
+        encoded = encoded.set_column(encoded.schema.get_field_index(name), name, column)
+    chunked = pa.concat_tables([encoded.slice(0, 1), encoded.slice(1, 3)])
+    assert merged(chunked, spec, (pa.string(),), [case]) == expected
+
+
+def test_no_partials_and_partials_in_gaps_make_no_windows():
+    case, window = CASES["count"], Hop(10, 4)
+    spec = aggregation(window, (), [case])
+    table = partials(window, (), [((), 5, (1,))], [case])
+    assert list(merge_slices(table, spec)) == []
+    assert list(merge_slices(table.slice(0, 0), spec)) == []
+    assert empty_output(table.schema, spec).schema == output_schema(table.schema, spec)
+    assert empty_output(table.schema, spec).num_rows == 0
+
+
+def test_without_accumulators_the_windows_themselves_come_out():
+    table = pa.table({"k0": ["a", "a", "b"], "s": [10, 10, 30]})
+    spec = WindowAggregation(Hop(10, 20), ("k0",), "s", ())
+    (batch,) = merge_slices(table, spec)
+    assert batch.column("k0").to_pylist() == ["a", "a", "b", "b"]
+    assert batch.column("window_end").cast(pa.int64()).to_pylist() == [10, 20, 30, 40]
+
+
+def test_sessions_have_no_slices_to_merge():
+    spec = WindowAggregation(SessionWindow(5), (), "s", (Accumulator("count", ("c",)),))
+    with pytest.raises(TypeError, match="not sessions"):
+        next(merge_slices(pa.table({"s": [1], "c": [1]}), spec))

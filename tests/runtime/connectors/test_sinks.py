@@ -1,0 +1,142 @@
+from __future__ import annotations
+
+import io
+import os
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from runtime.connectors.registry import read_table
+from runtime.connectors.sinks import write_table
+from runtime.errors import CatalogError, ExecutionError
+from tests.runtime.connectors.tables import table
+
+pytestmark = pytest.mark.spark
+
+
+def rows(spark: SparkSession, spec) -> list[tuple]:
+    return sorted(tuple(row) for row in read_table(spark, spec).collect())
+
+
+@pytest.mark.parametrize("file_format", ["parquet", "csv", "json", "orc"])
+def test_what_is_written_is_read_again(spark: SparkSession, tmp_path: Path, file_format: str):
+    spec = table(
+        "filesystem",
+        "n BIGINT; s STRING; ts TIMESTAMP_NTZ",
+        path=f"{tmp_path}/t",
+        format=file_format,
+    )
+    query = """SELECT id AS x, concat('a "', id, '", \\\\') AS y, TIMESTAMP_NTZ'2024-01-01 10:00:00.123456' AS z
+               FROM range(3)"""
+    assert write_table(spark.sql(query), spec, overwrite=False) == 3
+    assert rows(spark, spec) == sorted(tuple(row) for row in spark.sql(query).collect())
+
+
+def test_columns_go_by_position_and_take_the_declared_types(spark: SparkSession, tmp_path: Path):
+    spec = table("filesystem", "a INT; b STRING; c  = a + 1", path=f"{tmp_path}/t.parquet")
+    write_table(spark.sql("SELECT 7L AS b, 8 AS b"), spec, overwrite=False)
+    assert rows(spark, spec) == [(7, "8", 8)]
+    with pytest.raises(CatalogError, match="has 2 columns to be written, the query gives 1"):
+        write_table(spark.sql("SELECT 1"), spec, overwrite=False)
+
+
+def test_append_adds_and_overwrite_replaces(spark: SparkSession, tmp_path: Path):
+    spec = table("filesystem", "a BIGINT", path=f"{tmp_path}/t.parquet")
+    write_table(spark.range(2), spec, overwrite=False)
+    write_table(spark.range(2, 3), spec, overwrite=False)
+    assert rows(spark, spec) == [(0,), (1,), (2,)]
+    assert write_table(spark.range(9, 10), spec, overwrite=True) == 1
+    assert rows(spark, spec) == [(9,)]
+    assert os.listdir(tmp_path) == ["t.parquet"]
+
+
+def test_a_table_may_be_overwritten_with_its_own_rows(spark: SparkSession, tmp_path: Path):
+    spec = table("filesystem", "a BIGINT", path=f"{tmp_path}/t.parquet")
+    write_table(spark.range(3), spec, overwrite=False)
+    write_table(read_table(spark, spec).selectExpr("a + 10"), spec, overwrite=True)
+    assert rows(spark, spec) == [(10,), (11,), (12,)]
+
+
+@pytest.mark.parametrize("overwrite", [False, True])
+def test_a_job_that_fails_changes_nothing(spark: SparkSession, tmp_path: Path, overwrite: bool):
+    spec = table("filesystem", "a BIGINT", path=f"{tmp_path}/t.parquet")
+    write_table(spark.range(3), spec, overwrite=False)
+    failing = spark.range(0, 100, 1, 2).selectExpr("IF(id = 99, raise_error('late'), id)")
+    with pytest.raises(ExecutionError, match="late"):
+        write_table(failing, spec, overwrite=overwrite)
+    assert rows(spark, spec) == [(0,), (1,), (2,)]
+    assert os.listdir(tmp_path) == ["t.parquet"]
+
+
+def test_overwriting_a_partitioned_table_replaces_the_partitions_that_get_rows(
+    spark: SparkSession, tmp_path: Path
+):
+    spec = table("filesystem", "n BIGINT; p STRING", ("p",), path=f"{tmp_path}/t.parquet")
+    write_table(spark.sql("SELECT id, concat('0', id) FROM range(2)"), spec, overwrite=False)
+    write_table(spark.sql("SELECT 5, '01'"), spec, overwrite=True)
+    assert rows(spark, spec) == [(0, "00"), (5, "01")]
+    only_partitions = table("filesystem", "p STRING", ("p",), path=f"{tmp_path}/u.parquet")
+    with pytest.raises(CatalogError, match="partitioned by all of its columns"):
+        write_table(spark.sql("SELECT 'x'"), only_partitions, overwrite=False)
+
+
+def test_a_path_that_is_a_file_cannot_be_written(spark: SparkSession, tmp_path: Path):
+    (tmp_path / "t.csv").write_text("1\n")
+    spec = table("filesystem", "a BIGINT", path=f"{tmp_path}/t.csv")
+    with pytest.raises(CatalogError, match=r"its path .*/t\.csv is a file"):
+        write_table(spark.range(1), spec, overwrite=True)
+
+
+def test_json_timestamps_are_written_as_asked(spark: SparkSession, tmp_path: Path):
+    spec = table(
+        "filesystem",
+        "ts TIMESTAMP_NTZ; at TIMESTAMP",
+        path=f"{tmp_path}/t.json",
+        json__timestamp_format__standard="SQL",
+    )
+    query = "SELECT TIMESTAMP_NTZ'2024-01-01 10:00:00.5', TIMESTAMP'2024-01-01 10:00:00Z'"
+    write_table(spark.sql(query), spec, overwrite=False)
+    text = "".join(path.read_text() for path in (tmp_path / "t.json").glob("*.json"))
+    assert text == '{"ts":"2024-01-01 10:00:00.500000","at":"2024-01-01 10:00:00.000000Z"}\n'
+    assert rows(spark, spec) == [tuple(spark.sql(query).first())]
+
+
+def test_print_writes_rows_as_flink_does(spark: SparkSession):
+    output = io.StringIO()
+    query = """
+        SELECT 1, 'x', NULL, true, 1.50BD, 1e10D, CAST(0.1 AS FLOAT), DATE'2024-01-02',
+               TIMESTAMP_NTZ'2024-01-02 10:00:00', TIMESTAMP_NTZ'2024-01-02 10:00:01.5',
+               TIMESTAMP'2024-01-02 10:00:00Z', array(1.0D, NULL), map('k', 1), X'01FF',
+               named_struct('a', 1, 'b', TIMESTAMP'2024-01-02 10:00:00.000001Z')"""
+    assert write_table(spark.sql(query), table("print", print_identifier="ID"), False, output) == 1
+    assert output.getvalue() == (
+        "ID> +I[1, x, null, true, 1.50, 1.0E10, 0.1, 2024-01-02, 2024-01-02T10:00, "
+        "2024-01-02T10:00:01.500, 2024-01-02T10:00:00Z, [1.0, null], {k=1}, [1, -1], "
+        "+I[1, 2024-01-02T10:00:00.000001Z]]\n"
+    )
+
+
+def test_print_goes_to_standard_error_if_told_so(spark: SparkSession, capsys):
+    write_table(spark.range(1), table("print", standard_error="true"), overwrite=False)
+    write_table(spark.range(5, 6), table("print"), overwrite=False)
+    captured = capsys.readouterr()
+    assert (captured.out, captured.err) == ("+I[5]\n", "+I[0]\n")
+
+
+def test_blackhole_runs_the_whole_query(spark: SparkSession):
+    assert write_table(spark.range(5), table("blackhole", "a BIGINT"), overwrite=False) == 5
+    assert write_table(spark.range(5).filter("id < 0"), table("blackhole"), overwrite=False) == 0
+    with pytest.raises(ExecutionError, match="division by zero"):
+        write_table(spark.sql("SELECT id / (id - id) FROM range(3)"), table("blackhole"), False)
+
+
+def test_any_source_of_spark_can_be_written(spark: SparkSession, tmp_path: Path):
+    spec = table("spark", "a BIGINT", format="orc", path=f"{tmp_path}/t")
+    assert write_table(spark.range(3), spec, overwrite=True) == 3
+    assert rows(spark, spec) == [(0,), (1,), (2,)]
+
+
+def test_made_up_tables_cannot_be_written(spark: SparkSession):
+    with pytest.raises(CatalogError, match="only makes rows"):
+        write_table(spark.range(1), table("datagen", "a BIGINT", number_of_rows="1"), False)

@@ -1,0 +1,450 @@
+# Timestamps without a zone are what is tested here.
+# ruff: noqa: DTZ001
+from __future__ import annotations
+
+import datetime as dt
+from decimal import Decimal
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import SparkSession
+
+from runtime.connectors.columns import proctime_columns
+from runtime.connectors.options import duration_us
+from runtime.connectors.registry import read_table, validate_table
+from runtime.errors import CatalogError, ExecutionError, SetupError, SqlwinError
+from runtime.spark.errors import translate
+from tests.runtime.connectors.tables import table
+
+spark_test = pytest.mark.spark
+
+
+def rows(spark: SparkSession, spec) -> list[tuple]:
+    return [tuple(row) for row in read_table(spark, spec).collect()]
+
+
+def said(error: SqlwinError) -> str:
+    return f"{error.message} | {error.hint}"
+
+
+@pytest.mark.parametrize(
+    ("spec", "message"),
+    [
+        (table("filesytem"), "there is no connector 'filesytem' | did you mean 'filesystem'?"),
+        (table("filesystem", format="csv"), "option 'path' is missing"),
+        (table("filesystem", path="x"), "option 'format' is missing, and 'x' does not say it"),
+        (table("filesystem", path="x", format="parket"), "there is no format 'parket' | did you mean 'parquet'?"),
+        (table("filesystem", path="x.csv", csv__field_delimeter=";"), "'csv.field-delimeter' | did you mean 'csv.field-delimiter'?"),
+        (table("filesystem", path="x.csv", json__ignore_parse_errors="true"), "there is no option 'json.ignore-parse-errors'"),
+        (table("filesystem", path="x.csv", csv__ignore_parse_errors="yes"), "is 'yes' | it must be true or false"),
+        (table("filesystem", path="x.csv", csv__quote_character="''"), "it must be a single character"),
+        (table("filesystem", path="x.csv", heder="true"), "there is no option 'heder' | did you mean 'header'?"),
+        (table("filesystem", "f STRING @ file.nam", path="x.csv"), "no metadata 'file.nam' (column `f` of table `t`) | did you mean 'file.name'?"),
+        (table("filesystem", "a INT; A INT", path="x.csv"), "two columns `A`"),
+        (table("filesystem", "a INT", ("b",), path="x.csv"), "partitioned by `b`, which is not one of its columns"),
+        (table("datagen", "abc INT", number_of_rows="3", fields__acb__min="1"), "a column `acb`, which the table does not have | did you mean 'fields.abc.min'?"),
+        (table("datagen", "a INT", number_of_rows="3", fields__a__mni="1"), "there is no option 'fields.a.mni' | did you mean 'fields.a.min'?"),
+        (table("datagen", "a INT", number_of_rows="many"), "it must be a whole number from 0 on"),
+        (table("datagen", number_of_rows="1"), "needs columns"),
+        (table("spark", url="x"), "option 'format' is missing"),
+        (table("print", print_identfier="x"), "did you mean 'print-identifier'?"),
+        (table("blackhole", x="y"), "there is no option 'x'"),
+    ],
+)  # fmt: skip
+def test_a_wrong_declaration_is_named_with_what_would_be_right(spec, message):
+    with pytest.raises(CatalogError) as caught:
+        validate_table(spec)
+    assert message in said(caught.value)
+
+
+def test_options_of_streaming_runs_and_of_spark_are_known():
+    validate_table(
+        table(
+            "filesystem",
+            path="x.csv",
+            header="true",
+            csv__sep=";",
+            source__monitor_interval="10 s",
+            auto_compaction="true",
+        )
+    )
+
+
+def test_a_column_is_processing_time_if_it_is_the_call_and_nothing_else():
+    spec = table("datagen", "a INT; P = Proctime ( ); q = 'PROCTIME()'")
+    assert proctime_columns(spec) == {"p"}
+
+
+def test_durations_are_read_as_flink_reads_them():
+    assert [duration_us(t) for t in ("5 s", "10min", "1 d", "250", "3 fortnights")] == [
+        5_000_000,
+        600_000_000,
+        86_400_000_000,
+        250_000,
+        None,
+    ]
+
+
+# Files -------------------------------------------------------------------------------------------
+
+
+@spark_test
+def test_csv_columns_stand_in_order_and_quotes_are_doubled(spark: SparkSession, tmp_path: Path):
+    (tmp_path / "a.csv").write_text('1;"x ""y"""\n2;\n')
+    spec = table(
+        "filesystem", "n BIGINT; s STRING", path=f"{tmp_path}/a.csv", csv__field_delimiter=";"
+    )
+    assert rows(spark, spec) == [(1, 'x "y"'), (2, None)]
+
+
+@spark_test
+def test_csv_with_a_header_is_read_by_name_in_any_case(spark: SparkSession, tmp_path: Path):
+    (tmp_path / "a.csv").write_text("A,b,C\n1,x,2.5\n")
+    spec = table("filesystem", "c DOUBLE; a INT", path=f"{tmp_path}/a.csv", header="true")
+    assert rows(spark, spec) == [(2.5, 1)]
+    missing = table("filesystem", "d INT", path=f"{tmp_path}/a.csv", header="true")
+    with pytest.raises(CatalogError) as caught:
+        read_table(spark, missing)
+    assert said(caught.value) == (
+        f"column `d` of table `t` is not in {tmp_path}/a.csv | It has `A`, `b`, `C`"
+    )
+
+
+@spark_test
+def test_a_csv_record_that_does_not_fit_is_an_error_or_null_on_demand(
+    spark: SparkSession, tmp_path: Path
+):
+    (tmp_path / "a.csv").write_text("1,x\ny,z\n# 3,c\n-,-\n")
+    options = {"path": f"{tmp_path}/a.csv", "csv__allow_comments": "true", "csv__null_literal": "-"}
+    spec = table("filesystem", "n INT; s STRING", **options)
+    with pytest.raises(Exception) as caught:  # whatever Spark raises
+        read_table(spark, spec).collect()
+    error = translate(caught.value)
+    assert isinstance(error, ExecutionError)
+    assert (
+        error.message
+        == f'{tmp_path}/a.csv has a record that does not fit the columns: for input string: "y"'
+    )
+    lenient = table("filesystem", "n INT; s STRING", **options, csv__ignore_parse_errors="true")
+    assert rows(spark, lenient) == [(1, "x"), (None, "z"), (None, None)]
+
+
+@spark_test
+def test_json_fields_are_found_in_any_case_and_may_be_missing(spark: SparkSession, tmp_path: Path):
+    (tmp_path / "a.json").write_text(
+        '{"Price": 1, "ts": "2024-01-01T10:00:00"}\n{"ts": "2024-01-01 11:00:00.5"}\n'
+    )
+    spec = table(
+        "filesystem", "price BIGINT; ts TIMESTAMP_NTZ; extra STRING", path=f"{tmp_path}/a.json"
+    )
+    assert rows(spark, spec) == [
+        (1, dt.datetime(2024, 1, 1, 10), None),
+        (None, dt.datetime(2024, 1, 1, 11, 0, 0, 500_000), None),
+    ]
+
+
+@spark_test
+def test_broken_json_lines_are_left_out_on_demand(spark: SparkSession, tmp_path: Path):
+    (tmp_path / "a.json").write_text('{"a": 1, "b": 1}\n{"a": "x", "b": 2}\n{bro\n')
+    options = {"path": f"{tmp_path}/a.json"}
+    lenient = table("filesystem", "a INT; b INT", **options, json__ignore_parse_errors="true")
+    assert rows(spark, lenient) == [(1, 1), (None, 2)]
+    with pytest.raises(Exception) as caught:
+        read_table(spark, table("filesystem", "a INT; b INT", **options)).collect()
+    assert f"{tmp_path}/a.json has a record that does not fit" in translate(caught.value).message
+
+
+@pytest.fixture
+def parquet(tmp_path: Path) -> str:
+    path = tmp_path / "a+b c.parquet"
+    pq.write_table(
+        pa.table(
+            {
+                "Id": pa.array([1, 2], pa.int32()),
+                "price": pa.array([Decimal("1.50"), None]),
+                "ts": pa.array([dt.datetime(2024, 1, 1), None], pa.timestamp("us")),
+                "at": pa.array([dt.datetime(2024, 1, 1), None], pa.timestamp("us", tz="UTC")),
+            }
+        ),
+        path,
+    )
+    return str(path)
+
+
+@spark_test
+def test_parquet_columns_are_widened_but_never_changed(spark: SparkSession, parquet: str):
+    wider = table("filesystem", "price DECIMAL(10,4); id BIGINT", path=parquet)
+    assert read_table(spark, wider).schema.simpleString() == "struct<price:decimal(10,4),id:bigint>"
+    assert rows(spark, wider) == [(Decimal("1.5000"), 1), (None, 2)]
+    for column, message in [
+        ("id SMALLINT", "column `id` of table `t` is declared SMALLINT, but it is INT in"),
+        ("ts TIMESTAMP", "column `ts` of table `t` is declared TIMESTAMP_LTZ, but it is TIMESTAMP in"),
+        ("price DECIMAL(3,1)", "is declared DECIMAL(3,1), but it is DECIMAL(3,2) in"),
+        ("prices INT", "column `prices` of table `t` is not in"),
+        ("id NOTHING", "column `id` of table `t` has an unknown type, NOTHING"),
+    ]:  # fmt: skip
+        with pytest.raises(CatalogError) as caught:
+            read_table(spark, table("filesystem", column, path=parquet))
+        assert message in caught.value.message
+
+
+@spark_test
+def test_computed_and_metadata_columns_stand_where_they_are_declared(
+    spark: SparkSession, parquet: str
+):
+    spec = table(
+        "filesystem",
+        "double_id  = id * 2; file STRING @ file.name; id INT; size BIGINT @ file.size",
+        path=parquet,
+    )
+    found = read_table(spark, spec)
+    assert found.columns == ["double_id", "file", "id", "size"]
+    assert tuple(found.first()) == (2, "a+b c.parquet", 1, Path(parquet).stat().st_size)
+    with pytest.raises(CatalogError) as caught:
+        read_table(spark, table("filesystem", "id INT; x  = idd + 1", path=parquet))
+    assert (
+        said(caught.value)
+        == "computed column `x` of table `t`: column `idd` does not exist | did you mean `id`?"
+    )
+
+
+@spark_test
+def test_nanosecond_timestamps_are_floored_to_microseconds_on_any_clock(
+    spark: SparkSession, tmp_path: Path
+):
+    # 02:30 on that day does not exist in Los Angeles.
+    nanos = [1_710_037_800_123_456_789, -1, None, -(2**63)]
+    path = tmp_path / "a.parquet"
+    columns = {
+        "ts": pa.array(nanos, pa.timestamp("ns")),
+        "at": pa.array(nanos, pa.timestamp("ns", tz="UTC")),
+        "n": pa.array([1, 2, 3, 4]),
+    }
+    pq.write_table(pa.table(columns), path)
+    zone = spark.conf.get("spark.sql.session.timeZone")
+    spark.conf.set("spark.sql.session.timeZone", "America/Los_Angeles")
+    try:
+        found = read_table(
+            spark,
+            table(
+                "filesystem",
+                "ts TIMESTAMP_NTZ; us BIGINT = unix_micros(at); n BIGINT; at TIMESTAMP; f STRING @ file.name",
+                path=str(path),
+            ),
+        )
+        text = found.selectExpr("CAST(ts AS STRING)", "us", "f").collect()
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", zone)
+    assert [tuple(row) for row in text] == [
+        ("2024-03-10 02:30:00.123456", 1_710_037_800_123_456, "a.parquet"),
+        ("1969-12-31 23:59:59.999999", -1, "a.parquet"),
+        (None, None, "a.parquet"),
+        ("1677-09-21 00:12:43.145224", -9_223_372_036_854_776, "a.parquet"),
+    ]
+
+
+@spark_test
+def test_partition_directories_have_the_declared_type(spark: SparkSession, tmp_path: Path):
+    for day in ("01", "02"):
+        (tmp_path / f"day={day}").mkdir()
+        pq.write_table(pa.table({"n": [int(day)]}), tmp_path / f"day={day}" / "a.parquet")
+        (tmp_path / f"day={day}" / "_hidden").write_text("not Parquet")
+    columns, options = "day STRING; n BIGINT", {"path": str(tmp_path), "format": "parquet"}
+    assert sorted(rows(spark, table("filesystem", columns, ("day",), **options))) == [
+        ("01", 1),
+        ("02", 2),
+    ]
+    one = table(
+        "filesystem", columns, ("day",), **options, source__path__regex_pattern=".*/day=02/.*"
+    )
+    assert rows(spark, one) == [("02", 2)]
+
+
+@spark_test
+def test_paths_start_at_the_current_directory_and_may_be_globs(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.chdir(tmp_path)
+    for name in ("a1.csv", "a2.csv", "b[1].csv"):
+        Path(name).write_text(f"{name}\n")
+    read = {
+        path: sorted(r[0] for r in rows(spark, table("filesystem", "s STRING", path=path)))
+        for path in ("a1.csv", "a?.csv", "{a1,b*}.csv", "b[1].csv")
+    }
+    assert read == {
+        "a1.csv": ["a1.csv"],
+        "a?.csv": ["a1.csv", "a2.csv"],
+        "{a1,b*}.csv": ["a1.csv", "b[1].csv"],
+        "b[1].csv": ["b[1].csv"],
+    }
+
+
+@spark_test
+def test_a_missing_path_is_named_in_full_with_the_nearest_that_is_there(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "flights.parquet").touch()
+    with pytest.raises(ExecutionError) as caught:
+        read_table(spark, table("filesystem", path="flight.parquet"))
+    assert said(caught.value) == (
+        f"{tmp_path}/flight.parquet does not exist | did you mean {tmp_path}/flights.parquet?"
+    )
+    with pytest.raises(ExecutionError, match=r"no file matches .*/\*\.csv"):
+        read_table(spark, table("filesystem", path="*.csv"))
+
+
+@spark_test
+def test_a_corrupt_file_is_named(spark: SparkSession, parquet: str, tmp_path: Path):
+    half = tmp_path / "half.parquet"
+    content = Path(parquet).read_bytes()
+    half.write_bytes(content[: len(content) // 2])
+    for columns in ("", "id INT"):
+        with pytest.raises(ExecutionError) as caught:
+            read_table(spark, table("filesystem", columns, path=str(half)))
+        assert caught.value.message == f"{half} is not a Parquet or ORC file, or it is corrupt"
+
+
+@spark_test
+def test_a_directory_without_files_is_an_empty_table_if_its_columns_are_declared(
+    spark: SparkSession, tmp_path: Path
+):
+    options = {"path": str(tmp_path), "format": "parquet"}
+    spec = table("filesystem", "a INT; b  = a + 1", **options)
+    assert (read_table(spark, spec).columns, rows(spark, spec)) == (["a", "b"], [])
+    with pytest.raises(CatalogError, match="holds no file to take the columns from"):
+        read_table(spark, table("filesystem", **options))
+
+
+@spark_test
+def test_avro_says_which_package_it_needs(spark: SparkSession, tmp_path: Path):
+    (tmp_path / "a.avro").touch()
+    with pytest.raises(SetupError) as caught:
+        read_table(spark, table("filesystem", path=f"{tmp_path}/a.avro"))
+    assert "spark.jars.packages=org.apache.spark:spark-avro_2.13:" in caught.value.hint
+
+
+# Made-up rows ------------------------------------------------------------------------------------
+
+EVERY_TYPE = (
+    "a TINYINT; b SMALLINT; c INT; d BIGINT; e FLOAT; f DOUBLE; g DECIMAL(10,2); h DECIMAL(38,10); "
+    "i STRING; j BINARY; k BOOLEAN; l DATE; m TIMESTAMP; n TIMESTAMP_NTZ; "
+    "o ARRAY<INT>; p STRUCT<x: INT, y: ARRAY<STRING>>; q VARCHAR(10)"
+)
+
+
+@spark_test
+def test_the_same_seed_gives_the_same_rows_however_they_are_partitioned(spark: SparkSession):
+    def made(seed: str, partitions: str) -> list[tuple]:
+        timeless = EVERY_TYPE.replace("l DATE; m TIMESTAMP; n TIMESTAMP_NTZ; ", "")
+        return rows(spark, table("datagen", timeless, number_of_rows="50", seed=seed, scan__parallelism=partitions))  # fmt: skip
+
+    first = made("1", "1")
+    assert first == made("1", "3")
+    assert first != made("2", "1")
+    assert len(set(map(str, first))) == 50
+
+
+@spark_test
+def test_every_type_can_be_made_and_is_what_was_declared(spark: SparkSession):
+    found = read_table(spark, table("datagen", EVERY_TYPE, number_of_rows="20", seed="1", fields__i__length="40", fields__p__x__max="3", fields__p__x__min="3"))  # fmt: skip
+    row = found.first()
+    assert found.schema["o"].dataType.simpleString() == "array<int>"
+    assert (len(row["i"]), len(row["j"]), len(row["o"]), row["p"]["x"]) == (40, 100, 3, 3)
+    assert len(set(row["o"])) == 3, "elements of an array differ"
+    now = dt.datetime.now(dt.UTC).replace(tzinfo=None)
+    assert abs(row["n"] - now) < dt.timedelta(minutes=5)
+
+
+@spark_test
+def test_values_stay_between_min_and_max_and_reach_both(spark: SparkSession):
+    spec = table(
+        "datagen",
+        "n TINYINT; big BIGINT; x DOUBLE; d DECIMAL(4,2); ts TIMESTAMP_NTZ; s STRING; o INT",
+        number_of_rows="2000",
+        seed="7",
+        fields__n__min="-3",
+        fields__n__max="3",
+        fields__x__min="0",
+        fields__x__max="1",
+        fields__d__min="0.01",
+        fields__d__max="0.03",
+        fields__ts__min="2024-01-01 00:00:00",
+        fields__ts__max="2024-01-01 00:00:00.000002",
+        fields__s__length="3",
+        fields__s__var_len="true",
+        fields__o__null_rate="0.5",
+    )
+    made = rows(spark, spec)
+    column = dict(zip(("n", "big", "x", "d", "ts", "s", "o"), zip(*made, strict=True), strict=True))
+    assert set(column["n"]) == set(range(-3, 4))
+    assert min(column["big"]) < -(2**62) and max(column["big"]) > 2**62
+    assert 0 <= min(column["x"]) < 0.01 and 0.99 < max(column["x"]) < 1
+    assert 0.45 < sum(column["x"]) / 2000 < 0.55
+    assert set(column["d"]) == {Decimal("0.01"), Decimal("0.02"), Decimal("0.03")}
+    assert {ts.microsecond for ts in column["ts"]} == {0, 1, 2}
+    assert {len(s) for s in column["s"]} == {1, 2, 3}
+    assert 850 < sum(o is None for o in column["o"]) < 1150
+
+
+@spark_test
+def test_a_sequence_counts_from_start_to_end_and_ends_the_table(spark: SparkSession):
+    spec = table(
+        "datagen",
+        "n BIGINT; s STRING; ts TIMESTAMP_NTZ",
+        fields__n__kind="sequence",
+        fields__n__start="-1",
+        fields__n__end="3",
+        fields__s__kind="sequence",
+        fields__s__start="1",
+        fields__s__end="100",
+        fields__ts__kind="sequence",
+        fields__ts__start="2024-01-01 00:00:00",
+        fields__ts__end="2024-01-01 00:01:00",
+    )
+    assert rows(spark, spec) == [
+        (n, str(n + 2), dt.datetime(2024, 1, 1) + dt.timedelta(seconds=15 * (n + 1)))
+        for n in range(-1, 4)
+    ]
+
+
+@spark_test
+@pytest.mark.parametrize(
+    ("columns", "options", "message"),
+    [
+        ("a TINYINT", {"fields__a__max": "128"}, "for TINYINT it must be from -128 to 127"),
+        ("a INT", {"fields__a__min": "5", "fields__a__max": "4"}, "for INT it must be at least the min, 5"),
+        ("a INT", {"fields__a__kind": "sequence", "fields__a__start": "1"}, "option 'fields.a.end' is missing"),
+        ("a BOOLEAN", {"fields__a__kind": "sequence", "fields__a__start": "1", "fields__a__end": "2"}, "BOOLEAN can only be random"),
+        ("a MAP<INT, INT>", {}, "cannot make a MAP<INT,INT>"),
+        ("a STRUCT<x: INT>", {"fields__a__y__min": "1"}, "there is no option 'fields.a.y.min' | did you mean 'fields.a.x.min'?"),
+        ("a TIMESTAMP_NTZ", {"fields__a__min": "2024-01-01"}, "option 'fields.a.max' is missing"),
+    ],
+)  # fmt: skip
+def test_options_must_fit_the_type_of_their_column(spark: SparkSession, columns, options, message):
+    with pytest.raises(CatalogError) as caught:
+        read_table(spark, table("datagen", columns, number_of_rows="3", **options))
+    assert message in said(caught.value)
+
+
+# Other sources -----------------------------------------------------------------------------------
+
+
+@spark_test
+def test_any_source_of_spark_can_be_a_table(spark: SparkSession, parquet: str, tmp_path: Path):
+    spec = table("spark", "id BIGINT", format="parquet", path=parquet)
+    assert rows(spark, spec) == [(1,), (2,)]
+    (tmp_path / "a.csv").write_text("A\n5\n")
+    assert rows(
+        spark, table("spark", "n INT", format="csv", path=f"{tmp_path}/a.csv", header="true")
+    ) == [(5,)]
+    with pytest.raises(SqlwinError, match="table `t`: there is no data source `zork`"):
+        read_table(spark, table("spark", format="zork"))
+
+
+@spark_test
+def test_tables_that_only_take_rows_cannot_be_read(spark: SparkSession):
+    with pytest.raises(CatalogError, match="connector 'print' only takes rows"):
+        read_table(spark, table("print", "a INT"))

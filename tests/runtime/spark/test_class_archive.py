@@ -1,0 +1,284 @@
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from runtime.spark import class_archive
+from runtime.spark import jvm as spark_jvm
+from runtime.spark.java import JavaRuntime
+from tests.goldens import ROOT
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A cache directory of the test's own, and an environment in which archives are made."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    for name in ("SQLWIN_CLASS_ARCHIVE", "JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(class_archive, "_missing", None)
+    return tmp_path / "cache" / "sqlwin"
+
+
+@pytest.fixture
+def outside_tests(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
+    """To be called in the test: pytest names the running test after its fixtures are set up."""
+
+    def forget() -> None:
+        for name in ("CI", "PYTEST_CURRENT_TEST", "PYTEST_VERSION"):
+            monkeypatch.delenv(name, raising=False)
+
+    return forget
+
+
+@pytest.fixture
+def started(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
+    """The commands of the processes that were started, instead of the processes."""
+    commands: list[list[str]] = []
+    monkeypatch.setattr(
+        class_archive.subprocess, "Popen", lambda command, **_: commands.append(command)
+    )
+    return commands
+
+
+def java_in(directory: Path, release: str = "17.0.1") -> JavaRuntime:
+    for name in ("bin/java", "lib/modules", "lib/server/libjvm.so"):
+        (directory / name).parent.mkdir(parents=True, exist_ok=True)
+        (directory / name).touch()
+    (directory / "release").write_text(f'IMPLEMENTOR="Some"\nJAVA_VERSION="{release}"\n')
+    return JavaRuntime(directory / "bin" / "java", int(release.split(".")[0]), bundled=False)
+
+
+def jars_in(directory: Path, *names: str) -> list[str]:
+    directory.mkdir(parents=True, exist_ok=True)
+    for name in names:
+        (directory / name).write_text("a jar")
+    return [str(directory / name) for name in names]
+
+
+def archive_in(cache: Path, name: str = "spark-aaaa-bbbb.jsa") -> Path:
+    cache.mkdir(mode=0o700, parents=True, exist_ok=True)
+    written = class_archive.temporary_path(cache / name)
+    written.write_bytes(b"classes")
+    class_archive.publish(written, cache / name)
+    return cache / name
+
+
+def test_the_name_changes_with_java_and_with_every_jar_and_with_their_order(tmp_path: Path):
+    java, jars = java_in(tmp_path / "java"), jars_in(tmp_path / "jars", "a-1.jar", "b-1.jar")
+    path = class_archive.archive_path(java, jars)
+    assert path is not None
+    assert path == class_archive.archive_path(java, jars)
+    names = {path, class_archive.archive_path(java, jars[::-1])}
+    names.add(class_archive.archive_path(java_in(tmp_path / "java", "17.0.2"), jars))
+    newer = jars_in(tmp_path / "jars", "a-2.jar")
+    names.add(class_archive.archive_path(java, [newer[0], jars[1]]))
+    Path(jars[0]).write_text("another build")
+    names.add(class_archive.archive_path(java, jars))
+    assert len(names) == 5
+    # All of them take the place of one another, but not that of another Java.
+    assert len({name.name.split("-")[1] for name in names if name}) == 1
+    other = class_archive.archive_path(java_in(tmp_path / "other"), jars)
+    assert other is not None and other.name.split("-")[1] != path.name.split("-")[1]
+
+
+def test_a_directory_on_the_class_path_or_the_switch_leave_no_archive(tmp_path, monkeypatch):
+    java, jars = java_in(tmp_path / "java"), jars_in(tmp_path / "jars", "a.jar")
+    assert class_archive.archive_path(java, [str(tmp_path), *jars]) is None
+    monkeypatch.setenv("SQLWIN_CLASS_ARCHIVE", "off")
+    assert class_archive.archive_path(java, jars) is None
+
+
+def test_only_a_local_spark_with_its_own_jars_and_no_plans_of_the_users_has_one(monkeypatch):
+    java = JavaRuntime(Path(sys.executable), 17, bundled=False)
+    assert spark_jvm.archive_to_use(java, {}, is_local=True) is not None
+    assert spark_jvm.archive_to_use(java, {}, is_local=False) is None
+    for key, value in [
+        ("spark.driver.extraClassPath", "/some/driver.jar"),
+        ("spark.driver.extraJavaOptions", "-ea -XX:SharedArchiveFile=/mine.jsa"),
+        ("spark.driver.defaultJavaOptions", "-Xshare:off"),
+    ]:
+        assert spark_jvm.archive_to_use(java, {key: value}, is_local=True) is None
+    monkeypatch.setenv("JAVA_TOOL_OPTIONS", "-XX:ArchiveClassesAtExit=/mine.jsa")
+    assert spark_jvm.archive_to_use(java, {}, is_local=True) is None
+
+
+def test_the_command_line_names_the_archive_only_if_there_is_one(cache: Path):
+    java = JavaRuntime(Path(sys.executable), 17, bundled=False)
+    archive = archive_in(cache)
+    command = spark_jvm._command(
+        java, {"spark.driver.extraJavaOptions": "-ea"}, archive, is_local=True
+    )
+    own = command.index(f"-XX:SharedArchiveFile={archive}")
+    # The user's options come later and win.
+    assert own < command.index("-ea") < command.index("org.apache.spark.deploy.SparkSubmit")
+    assert not any("Shar" in part for part in spark_jvm._command(java, {}, None, is_local=True))
+
+
+def test_few_cores_compile_late_where_spark_runs_here_and_the_users_options_win(monkeypatch):
+    java = JavaRuntime(Path(sys.executable), 17, bundled=False)
+    options = {"spark.driver.extraJavaOptions": "-XX:Tier4CompileThreshold=1"}
+
+    def thresholds(cores: int, *, is_local: bool) -> list[str]:
+        monkeypatch.setattr(spark_jvm.os, "cpu_count", lambda: cores)
+        command = spark_jvm._command(java, options, None, is_local=is_local)
+        return [part for part in command if part.startswith("-XX:Tier4Comp")]
+
+    theirs = "-XX:Tier4CompileThreshold=1"
+    assert thresholds(2, is_local=True) == ["-XX:Tier4CompileThreshold=150000", theirs]
+    assert thresholds(16, is_local=True) == [theirs]
+    assert thresholds(2, is_local=False) == [theirs]
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda archive: os.truncate(archive, 3),
+        lambda archive: archive.write_bytes(b"CLASSES"),
+        lambda archive: archive.unlink(),
+        lambda archive: archive.chmod(0o666),
+        lambda archive: class_archive.base_path(archive).touch(),
+        class_archive.discard,
+    ],
+    ids=["cut short", "overwritten", "removed", "anyone's to write", "another base", "discarded"],
+)
+def test_an_archive_that_is_not_as_it_was_written_is_not_used(cache: Path, spoil):
+    archive = archive_in(cache)
+    assert class_archive.is_usable(archive)
+    time.sleep(0.01)
+    spoil(archive)
+    assert not class_archive.is_usable(archive)
+
+
+def test_a_new_archive_replaces_those_of_its_place_and_those_nobody_uses(cache: Path):
+    for name in ("spark-aaaa-old.jsa", "spark-bbbb-used.jsa", "spark-cccc-unused.jsa"):
+        archive_in(cache, name)
+    long_ago = time.time() - 31 * 24 * 3600
+    for path in cache.glob("spark-cccc-unused.*"):
+        os.utime(path, (long_ago, long_ago))
+    archive_in(cache, "spark-aaaa-new.jsa")
+    left = sorted(path.name for path in cache.glob("spark-*"))
+    assert left == [
+        "spark-aaaa-new.jsa", "spark-aaaa-new.seal",
+        "spark-bbbb-used.jsa", "spark-bbbb-used.seal",
+    ]  # fmt: skip
+
+
+def test_what_is_missing_is_made_once_in_another_process(cache: Path, started, outside_tests):
+    outside_tests()
+    assert not class_archive.make_missing()
+    class_archive.note_missing(cache / "spark-a-b.jsa")
+    assert class_archive.make_missing()
+    assert started == [
+        [sys.executable, "-P", "-m", "runtime.spark.warm_up", str(cache / "spark-a-b.jsa")]
+    ]
+    assert not class_archive.make_missing()
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("CI", "true"),
+        ("CI", "1"),
+        ("PYTEST_CURRENT_TEST", "test.py::test"),
+        ("SQLWIN_CLASS_ARCHIVE", "off"),
+    ],
+)
+def test_nothing_is_made_in_ci_in_tests_or_when_switched_off(
+    cache: Path, started, monkeypatch, outside_tests, name, value
+):
+    outside_tests()
+    monkeypatch.setenv(name, value)
+    class_archive.note_missing(cache / "spark-a-b.jsa")
+    assert not class_archive.make_missing()
+    assert (started, cache.exists()) == ([], False)
+
+
+def test_nothing_is_made_while_it_is_made_or_right_after_it_failed(
+    cache: Path, started, outside_tests
+):
+    outside_tests()
+    archive = cache / "spark-a-b.jsa"
+    cache.mkdir(mode=0o700, parents=True)
+    class_archive.note_missing(archive)
+    with class_archive.making_lock(cache) as is_alone:
+        assert is_alone
+        assert not class_archive.make_missing()
+    class_archive.note_try(archive)
+    assert not class_archive.make_missing()
+    yesterday = time.time() - 25 * 3600
+    os.utime(archive.with_suffix(".tried"), (yesterday, yesterday))
+    assert class_archive.make_missing()
+    assert len(started) == 1
+
+
+def test_a_cache_directory_that_cannot_be_made_is_no_error(
+    tmp_path: Path, started, monkeypatch, outside_tests
+):
+    outside_tests()
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
+    class_archive.note_missing(tmp_path / "file" / "sqlwin" / "spark-a-b.jsa")
+    assert not class_archive.make_missing()
+    assert started == []
+
+
+START = """
+import sys
+from runtime.spark.class_archive import make_missing
+from runtime.spark.session import start_session
+spark = start_session("local[1]", {
+    "spark.driver.memory": "1g",
+    "spark.driver.extraJavaOptions": "-Xlog:class+load=info:file=" + sys.argv[1]})
+print(spark.sql("SELECT sum(id) FROM range(10)").first()[0])
+spark.stop()
+make_missing()
+"""
+
+
+def run_and_list_mapped_classes(directory: Path) -> set[str]:
+    """Run Spark once more; the classes that came out of the archive."""
+    log = directory.with_name("classes.log")
+    done = subprocess.run(
+        [sys.executable, "-c", START, str(log)],
+        cwd=directory,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert (done.stdout, done.stderr) == ("45\n", "")
+    lines = log.read_text().splitlines()
+    return {line.split()[1] for line in lines if "shared objects file (top)" in line}
+
+
+@pytest.mark.cluster
+@pytest.mark.slow
+def test_the_run_after_the_first_one_maps_its_classes_and_survives_a_spoiled_archive(
+    tmp_path: Path, cache: Path, outside_tests
+):
+    outside_tests()
+    work = tmp_path / "work"
+    work.mkdir()
+    assert run_and_list_mapped_classes(work) == set()
+    give_up = time.monotonic() + 300
+    while not list(cache.glob("*.seal")) and time.monotonic() < give_up:
+        time.sleep(0.2)
+    (archive,) = cache.glob("*.jsa")
+    assert "org.apache.spark.sql.classic.SparkSession" in run_and_list_mapped_classes(work)
+
+    # With a seal that fits, as if the disk had lost what was written: the JVM crashes on it.
+    archive.chmod(0o600)
+    os.truncate(archive, archive.stat().st_size // 2)
+    class_archive.seal_path(archive).write_text(class_archive._seal(archive))
+    assert class_archive.is_usable(archive)
+    assert run_and_list_mapped_classes(work) == set()
+    assert not class_archive.is_usable(archive)
+    # Neither the crash nor the archive leaves anything where the user works.
+    assert os.listdir(work) == []

@@ -1,0 +1,271 @@
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from runtime.errors import (
+    AnalysisError,
+    CatalogError,
+    ExecutionError,
+    SetupError,
+    SqlSyntaxError,
+    SqlwinError,
+)
+from runtime.spark.errors import Failure, _python_error, translate
+from runtime.spark.session import (
+    is_local,
+    log_file,
+    machine_memory,
+    start_session,
+    stream_partitions,
+)
+from runtime.spark.shipping import code_archive, ship_code
+from tests.goldens import ROOT
+
+pytestmark = pytest.mark.spark
+
+
+def test_workers_run_this_python(spark: SparkSession):
+    def executable(batches):
+        import pyarrow as pa
+
+        for _ in batches:
+            yield pa.RecordBatch.from_pylist([{"path": sys.executable}])
+
+    assert spark.range(1).mapInArrow(executable, "path string").first()[0] == sys.executable
+
+
+def test_the_session_is_quiet_and_sized(spark: SparkSession):
+    conf = spark.sparkContext.getConf()
+    assert conf.get("spark.ui.enabled") == "false"
+    assert conf.get("spark.sql.catalogImplementation") == "in-memory"
+    assert is_local(spark)
+    assert machine_memory() >= 1 << 28
+    assert log_file().is_file()
+
+
+def test_a_second_session_leaves_the_first_one_alone(spark: SparkSession):
+    before = spark.conf.get("spark.sql.shuffle.partitions")
+    other = start_session(conf={"spark.sql.shuffle.partitions": "7"})
+    assert other.conf.get("spark.sql.shuffle.partitions") == "7"
+    assert spark.conf.get("spark.sql.shuffle.partitions") == before
+    with pytest.raises(SetupError, match=r"driver\.memory cannot be set"):
+        start_session(conf={"spark.driver.memory": "3g"})
+    with pytest.raises(SetupError, match="with master local"):
+        start_session("spark://elsewhere:7077")
+
+
+def test_only_connect_servers_are_remote():
+    with pytest.raises(SetupError, match="not the address of a Spark Connect server"):
+        start_session(remote="http://example.org")
+
+
+def test_a_query_leaves_no_directory_behind(spark: SparkSession, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    spark.sql("SHOW TABLES").collect()
+    assert os.listdir(tmp_path) == []
+
+
+def test_the_code_that_is_shipped_is_this_package_alone_and_always_the_same(spark: SparkSession):
+    ship_code(spark)
+    first = code_archive().read_bytes()
+    code_archive.cache_clear()
+    archive = code_archive()
+    assert archive.read_bytes() == first
+    names = zipfile.ZipFile(archive).namelist()
+    assert "runtime/spec/windows.py" in names
+    assert {Path(name).parts[0] for name in names} == {"runtime"}
+
+
+def failing(spark: SparkSession, sql: str) -> SqlwinError:
+    spark.range(3).selectExpr(
+        "id", "id AS dep_delay", "CAST(id AS STRING) AS name"
+    ).createOrReplaceTempView("flights_of_three")
+    with pytest.raises(Exception) as caught:  # whatever Spark raises
+        spark.sql(sql).collect()
+    return translate(caught.value, sql)
+
+
+def test_an_unknown_column_is_named_with_those_that_are_like_it(spark: SparkSession):
+    error = failing(spark, "SELECT delay\nFROM flights_of_three")
+    assert isinstance(error, AnalysisError)
+    assert str(error).splitlines() == [
+        "column `delay` does not exist",
+        "  at line 1, column 8",
+        "    SELECT delay",
+        "           ^^^^^",
+        "  did you mean `dep_delay`?",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("sql", "kind", "message"),
+    [
+        ("SELECT * FROM nope", CatalogError, "table `nope` does not exist"),
+        ("DROP TABLE nope", CatalogError, "table `nope` does not exist"),
+        ("SELECT nofn(1)", AnalysisError, "function `nofn` does not exist"),
+        (
+            "SELECT id, count(*) FROM flights_of_three",
+            AnalysisError,
+            "columns stand beside an aggregate function, but there is no GROUP BY",
+        ),
+        (
+            "SELECT id FROM flights_of_three GROUP BY name",
+            AnalysisError,
+            "`id` is neither grouped by nor aggregated",
+        ),
+        ("SELECT abs(1, 2)", AnalysisError, "`abs` takes 1 arguments, not 2"),
+        (
+            "SELECT CAST(id AS MAP<INT, INT>) FROM flights_of_three",
+            AnalysisError,
+            "cannot cast BIGINT to MAP<INT, INT>",
+        ),
+        (
+            "SELECT explode(id) FROM flights_of_three",
+            AnalysisError,
+            "id is BIGINT, but explode(id) needs ARRAY or MAP there",
+        ),
+        ("SELEC 1", SqlSyntaxError, "syntax error at or near 'SELEC'"),
+        ("SELECT id / (id - id) FROM flights_of_three", ExecutionError, "division by zero"),
+        ("SELECT CAST('x' AS INT)", ExecutionError, "'x' is not a valid INT"),
+        (
+            "SELECT sum(9223372036854775807L) FROM flights_of_three",
+            ExecutionError,
+            "a number overflowed",
+        ),
+        ("SELECT raise_error('mine')", ExecutionError, "mine"),
+        (
+            "SELECT (SELECT id FROM flights_of_three)",
+            ExecutionError,
+            "a subquery that stands for one value gave more than one row",
+        ),
+    ],
+)
+def test_errors_of_spark_are_told_in_plain_words(spark: SparkSession, sql, kind, message):
+    error = failing(spark, sql)
+    assert (type(error), error.message) == (kind, message)
+
+
+@pytest.mark.parametrize(
+    ("sql", "column", "length"),
+    [
+        ("SELECT\n  id / (id - id) FROM flights_of_three", 3, len("id / (id - id)")),
+        ("SELECT id\nFROM flights_of_three\n  WERE id = 1 x", 8, 1),
+    ],
+)
+def test_an_error_stands_where_it_is_in_the_text(spark: SparkSession, sql, column, length):
+    place = failing(spark, sql).position
+    assert place is not None
+    assert (place.column, sql[place.offset : place.offset + place.length].strip() != "") == (
+        column,
+        True,
+    )
+    assert place.length >= length
+
+
+def test_a_place_in_another_text_than_the_users_is_not_shown(spark: SparkSession):
+    with pytest.raises(Exception) as caught:
+        spark.sql("SELECT made_up_by_sqlwin FROM range(1)").collect()
+    assert translate(caught.value, "SELECT what_the_user_wrote FROM t").position is None
+
+
+def test_what_a_python_function_raised_is_its_last_line(spark: SparkSession):
+    def fail(batches):
+        raise ValueError("no such thing\nas this")
+        yield
+
+    with pytest.raises(Exception) as caught:
+        spark.range(1).mapInArrow(fail, "id long").collect()
+    assert translate(caught.value).message == "ValueError: no such thing"
+
+
+def test_an_error_of_an_operator_passes_through_as_it_is(spark: SparkSession):
+    def fail(batches):
+        from runtime.errors import ExecutionError
+
+        raise ExecutionError("BIGINT sum overflows", hint="cast to DECIMAL first")
+        yield
+
+    with pytest.raises(Exception) as caught:
+        spark.range(1).mapInArrow(fail, "id long").collect()
+    error = translate(caught.value)
+    assert (error.message, error.hint) == ("BIGINT sum overflows", "cast to DECIMAL first")
+
+
+def test_the_exception_is_found_before_the_plan_that_follows_it():
+    text = (
+        "Query [id = 1] terminated with exception: ...\nTraceback (most recent call last):\n"
+        '  File "f.py", line 1, in f\nruntime.errors.ExecutionError: the state is corrupt\n'
+        "\n=== Streaming Query ===\nProject: x\n"
+    )
+    assert _python_error([Failure(text)]) == ("the state is corrupt", None)
+
+
+def test_a_worker_that_crashes_is_no_stack_trace(spark: SparkSession):
+    def crash(batches):
+        import os
+
+        os._exit(3)
+        yield
+
+    with pytest.raises(Exception) as caught:
+        spark.range(1).mapInArrow(crash, "id long").collect()
+    error = translate(caught.value)
+    assert error.message.startswith("a Python worker crashed")
+    assert str(log_file()) in error.hint
+
+
+def test_an_unknown_error_is_one_line_and_its_trace_is_in_the_log():
+    error = translate(RuntimeError("first line\n\tat java.lang.Thread.run(Thread.java:1)"))
+    assert error.message == "first line"
+    assert "java.lang.Thread.run" in log_file().read_text()
+
+
+CLUSTER = """
+import sys
+sys.path.insert(0, sys.argv[1])
+from runtime.spark.shipping import ship_code
+from runtime.spark.session import is_local, start_session
+spark = start_session("local-cluster[1,1,1024]", {"spark.driver.memory": "1g"})
+ship_code(spark)
+def where(batches):
+    import pyarrow as pa
+    import runtime.spec
+    for _ in batches:
+        yield pa.RecordBatch.from_pylist([{"path": runtime.spec.__file__}])
+print(is_local(spark), spark.range(1).mapInArrow(where, "path string").first()[0])
+# Else the executors' directories stay behind, within PySpark.
+spark.stop()
+"""
+
+
+@pytest.mark.cluster
+def test_executors_import_the_code_that_was_shipped(tmp_path: Path):
+    root = str(ROOT)
+    environment = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", CLUSTER, root],
+        cwd=tmp_path,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.stdout.startswith("False "), done.stderr
+    assert "sqlwin_runtime.zip/runtime/spec/__init__.py" in done.stdout
+
+
+def test_streams_take_a_task_a_core_unless_somebody_chose_another_number(spark: SparkSession):
+    assert stream_partitions(spark) == 3
+    other = start_session(conf={"spark.sql.shuffle.partitions": "4"})
+    assert other.sparkContext.defaultParallelism == 2
+    assert stream_partitions(other) == 2
+    other.conf.set("spark.sql.shuffle.partitions", "7")
+    assert stream_partitions(other) == 7

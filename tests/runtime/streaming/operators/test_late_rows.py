@@ -1,0 +1,216 @@
+"""Rows that are late for all their windows come out of the operator as they came, and no others."""
+
+from dataclasses import replace
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from hypothesis import given
+from hypothesis import strategies as st
+
+from runtime.local.stream_stage import MAYBE_LATE, PASSING, LocalPlan, LocalStage
+from runtime.spec.aggregates import Accumulator
+from runtime.spec.stream import KEEP, LATE_ROW, SOURCE, TIME, WATERMARK
+from runtime.spec.windows import Cumulate, Hop, Tumble
+from runtime.streaming.operators.updates import UpdateRules
+from runtime.streaming.operators.window import (
+    LateRows,
+    MicroBatch,
+    OperatorSpec,
+    Status,
+    WindowOperator,
+)
+from runtime.streaming.state.blobs import decode_table
+from runtime.streaming.watermarks import FINAL_US, Heard, WatermarkRules, closed_until_us
+from tests.runtime.streaming.model import (
+    KEYS,
+    MS,
+    PARTIALS,
+    SCHEMA,
+    Memory,
+    aggregation,
+    window_ends,
+)
+
+S = 1000 * MS
+WINDOWS = [
+    Tumble(10 * S),
+    Tumble(7 * S, -3 * S),
+    Hop(5 * S, 20 * S),
+    Hop(10 * S, 4 * S),
+    Cumulate(10 * S, 60 * S),
+    Cumulate(3 * S, 12 * S, 5 * S),
+]
+
+
+class Stream:
+    """Local stage and operator of one key group over one state; times in ms.
+
+    The local stage either knows what was closed before each micro-batch, or nothing.
+    """
+
+    def __init__(self, window, lateness=0, *, knows=True):
+        accumulators = (*PARTIALS, Accumulator("count", ("$rows",)))
+        self.plan = LocalPlan(
+            window, KEYS, "$slice_end", accumulators, ((), ("value",), ("value",), ()),
+            (None,) * 4, SCHEMA, 1, (0,), keeps_late_rows=True,
+        )  # fmt: skip
+        updates = UpdateRules(lateness * MS, None, None, "$row_kind") if lateness else None
+        rules = WatermarkRules()
+        self.spec = OperatorSpec(aggregation(window), PARTIALS, "$rows", 1, rules, updates)
+        self.lateness = lateness
+        self.knows = knows
+        self.store = Memory()
+        self.watermark = None
+        self.n_late = 0
+        self.n_carried = 0
+
+    def micro_batch(self, rows, watermark):
+        """Late rows of (key, time, value), each with the watermark that it missed."""
+        closed = FINAL_US
+        if self.knows:
+            before = None if self.watermark is None else self.watermark * MS
+            known = closed_until_us(before, self.lateness * MS)
+            closed = -FINAL_US if known is None else known
+        partials, candidates = [], []
+        for message in LocalStage(self.plan, closed).run([_batch(rows)]):
+            for row in message.to_pylist():
+                if row["partials"] is not None:
+                    is_raw = row["source"] == MAYBE_LATE
+                    (candidates if is_raw else partials).append(decode_table(row["partials"]))
+        self.n_carried += sum(table.num_rows for table in candidates)
+        heard = [] if watermark is None else [Heard(0, watermark * MS, watermark * MS, len(rows))]
+        found = []
+        batch = MicroBatch(partials, heard, candidates=candidates)
+        for out in WindowOperator(self.spec, self.store).process(batch):
+            if isinstance(out, LateRows):
+                assert out.rows.column_names == [LATE_ROW]
+                missed = out.watermark_us // MS
+                found += [(*r.values(), missed) for r in out.rows.column(0).to_pylist()]
+            if isinstance(out, Status):
+                self.n_late += out.n_late
+                combined = out.watermarks.combined_us
+                self.watermark = None if combined is None else combined // MS
+        return sorted(found)
+
+
+def _batch(rows):
+    keys, times, values = zip(*rows, strict=True) if rows else ((), (), ())
+    n_rows = len(rows)
+    columns = {
+        KEEP: pa.array([True] * n_rows, pa.bool_()),
+        SOURCE: pa.array([0] * n_rows, pa.int32()),
+        WATERMARK: pa.nulls(n_rows, pa.int64()),
+        TIME: pa.array(np.array(times, np.int64) * MS),
+        "key": pa.array(keys, pa.string()),
+        "value": pa.array(values, pa.int64()),
+    }
+    raw = [columns["key"], pa.array(times, pa.int64()), columns["value"]]
+    columns[LATE_ROW] = pa.StructArray.from_arrays(raw, ["who", "when", "what"])
+    return pa.RecordBatch.from_pydict(columns)
+
+
+def test_a_late_row_comes_out_with_the_watermark_at_the_end_of_the_micro_batch_before():
+    stream = Stream(Tumble(10 * S))
+    assert stream.micro_batch([("a", 1000, 1)], 9000) == []
+    # its window is open, though the watermark passes it in this very micro-batch
+    assert stream.micro_batch([("a", 2000, 2), ("a", 25_000, 3)], 25_000) == []
+    assert stream.micro_batch([("b", 3000, 4), ("a", 20_000, 5)], 40_000) == [
+        ("b", 3000, 4, 25_000)
+    ]
+    assert stream.micro_batch([("a", 39_000, 6)], None) == [("a", 39_000, 6, 40_000)]
+    assert stream.n_late == 2
+
+
+def test_a_row_that_some_hopping_window_still_takes_is_not_late():
+    stream = Stream(Hop(5 * S, 20 * S))
+    stream.micro_batch([("a", 1000, 1)], 12_000)
+    # the windows up to 5 and 10 seconds are out, those up to 15 and 20 are not
+    assert stream.micro_batch([("a", 3000, 2)], 19_998) == []
+    assert stream.micro_batch([("a", 4999, 3)], 19_999) == []
+    assert stream.micro_batch([("a", 4999, 4), ("a", 5000, 5)], None) == [("a", 4999, 4, 19_999)]
+
+
+def test_a_row_in_a_gap_between_windows_is_late_for_none():
+    stream = Stream(Hop(10 * S, 4 * S))
+    stream.micro_batch([("a", 1000, 1)], 50_000)
+    assert stream.micro_batch([("a", 5000, 2), ("a", 3000, 3)], None) == [("a", 3000, 3, 50_000)]
+    assert stream.n_late == 1
+
+
+def test_a_row_within_the_allowed_lateness_is_not_late():
+    stream = Stream(Tumble(10 * S), lateness=5000)
+    stream.micro_batch([("a", 1000, 1)], 14_998)
+    assert stream.micro_batch([("a", 2000, 2)], 14_999) == []
+    assert stream.micro_batch([("a", 2000, 3)], None) == [("a", 2000, 3, 14_999)]
+
+
+def test_only_rows_that_are_late_go_to_the_operator_where_the_watermark_is_known():
+    stream = Stream(Tumble(10 * S))
+    for second in range(100):
+        stream.micro_batch([("a", second * 1000, 1), ("a", 0, 1)], second * 1000)
+    # from the one at 11 s on, when 10 s had been reached by the one before
+    assert stream.n_carried == stream.n_late == 89
+
+
+@given(
+    window=st.sampled_from(WINDOWS),
+    lateness=st.sampled_from([0, 1, 8000]),
+    knows=st.booleans(),
+    script=st.lists(
+        st.tuples(
+            st.lists(
+                st.tuples(st.sampled_from("ab"), st.integers(-20_000, 90_000), st.integers(0, 9)),
+                max_size=6,
+            ),
+            st.none() | st.integers(-20_000, 100_000),
+        ),
+        max_size=6,
+    ),
+)
+def test_late_rows_are_those_of_which_every_window_is_closed(window, lateness, knows, script):
+    stream = Stream(window, lateness, knows=knows)
+    watermark = None
+    n_late = 0
+    for rows, mark in script:
+        expected = []
+        for row in rows:
+            ends = list(window_ends(window, row[1]))
+            if ends and watermark is not None and watermark - lateness >= max(ends) - 1:
+                expected.append((*row, watermark))
+        assert stream.micro_batch(rows, mark) == sorted(expected)
+        n_late += len(expected)
+        if mark is not None:
+            watermark = mark if watermark is None else max(mark, watermark)
+    assert stream.n_late == n_late
+
+
+def test_a_row_that_was_late_for_an_operator_below_passes_and_tells_no_watermark():
+    stream = Stream(Tumble(10 * S))
+    plan = replace(stream.plan, keeps_late_rows=False, carries_late_rows=True)
+    # a result, a row that tells how far the operator below has got, two rows that were late for it
+    batch = _batch([("a", 1000, 1), ("a", 0, 0), ("b", 2000, 2), ("c", 3000, 3)])
+    columns = dict(zip(batch.schema.names, batch.columns, strict=True))
+    columns[KEEP] = pa.array([True, False, False, False])
+    columns[TIME] = pa.array([1_000_000, None, None, None], pa.int64())
+    columns[WATERMARK] = pa.array([None, 5, 90, 80], pa.int64())
+    has_one = pa.array([False, False, True, True])
+    columns[LATE_ROW] = pc.if_else(has_one, columns[LATE_ROW], None)
+    messages = [
+        row
+        for message in LocalStage(plan).run([pa.RecordBatch.from_pydict(columns)])
+        for row in message.to_pylist()
+    ]
+    passing = {
+        row["highest_us"]: decode_table(row["partials"]).to_pylist()
+        for row in messages
+        if row["source"] == PASSING
+    }
+    assert passing == {
+        90: [{LATE_ROW: {"who": "b", "when": 2000, "what": 2}}],
+        80: [{LATE_ROW: {"who": "c", "when": 3000, "what": 3}}],
+    }
+    (heard,) = (row for row in messages if row["partials"] is None)
+    assert (heard["source"], heard["highest_us"], heard["lowest_us"]) == (0, 5, 5)
+    (partials,) = (row for row in messages if row["partials"] and row["source"] is None)
+    assert decode_table(partials["partials"]).column("$rows").to_pylist() == [1]

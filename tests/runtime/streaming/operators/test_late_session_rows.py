@@ -1,0 +1,229 @@
+"""Rows that no open session takes in come out of the session operator as they came, and no others."""
+
+from collections import defaultdict
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from runtime.compute.kernels.keys import bucket_of
+from runtime.local.stream_stage import MAYBE_LATE, LocalPlan, LocalStage
+from runtime.spec.aggregates import Accumulator, WindowAggregation
+from runtime.spec.stream import KEEP, LATE_ROW, SOURCE, TIME, WATERMARK
+from runtime.spec.windows import FIRST_TIME, LAST_TIME, SessionWindow
+from runtime.streaming.operators.session import SessionOperator
+from runtime.streaming.operators.window import LateRows, MicroBatch, OperatorSpec, Status
+from runtime.streaming.state.blobs import decode_table
+from runtime.streaming.watermarks import FINAL_US, Heard, closed_until_us
+from tests.runtime.streaming.model import MS, Memory
+
+GAP = 10
+KEYS = ("key", "page")
+PARTIALS = (
+    Accumulator("count", ("n",)),
+    Accumulator("min", (FIRST_TIME,)),
+    Accumulator("max", (LAST_TIME,)),
+)
+NAMES = ("$slice_end", "n", FIRST_TIME, LAST_TIME, "$rows")
+SCHEMA = pa.schema(
+    [("key", pa.string()), ("page", pa.float64()), *((n, pa.int64()) for n in NAMES)]
+)
+GROUPS = (0, 1, 2)
+
+
+class Stream:
+    """Tasks and the operators of three key groups, each over its own state; times in ms.
+
+    The tasks either know what was closed before each micro-batch, or nothing.
+    """
+
+    def __init__(self, partition=("key",), *, knows=True):
+        window = SessionWindow(GAP * MS, partition)
+        self.plan = LocalPlan(
+            window, KEYS, "$slice_end", (*PARTIALS, Accumulator("count", ("$rows",))),
+            ((), (TIME,), (TIME,), ()), (None,) * 4, SCHEMA, 1, GROUPS, keeps_late_rows=True,
+        )  # fmt: skip
+        aggregation = WindowAggregation(window, KEYS, "$slice_end", PARTIALS[:1])
+        self.spec = OperatorSpec(aggregation, PARTIALS, "$rows", 1)
+        self.knows = knows
+        self.stores = {group: Memory() for group in GROUPS}
+        self.watermark = None
+        self.n_late = 0
+        self.n_carried = 0
+
+    def micro_batch(self, rows, watermark=None):
+        """Late rows (key, page, time, value), each with the watermark that it missed."""
+        closed = FINAL_US
+        if self.knows:
+            known = closed_until_us(None if self.watermark is None else self.watermark * MS, 0)
+            closed = -FINAL_US if known is None else known
+        partials, candidates = defaultdict(list), defaultdict(list)
+        # two tasks, so that rows of a session meet in the operator alone
+        for task in (rows[::2], rows[1::2]):
+            for message in LocalStage(self.plan, closed).run([_batch(task)]):
+                for row in message.to_pylist():
+                    if row["partials"] is not None:
+                        told = candidates if row["source"] == MAYBE_LATE else partials
+                        told[row["key_group"]].append(decode_table(row["partials"]))
+        heard = [] if watermark is None else [Heard(0, watermark * MS, watermark * MS, len(rows))]
+        found = []
+        for group in GROUPS:
+            self.n_carried += sum(table.num_rows for table in candidates[group])
+            batch = MicroBatch(partials[group], heard, candidates=candidates[group])
+            for out in SessionOperator(self.spec, self.stores[group]).process(batch):
+                if isinstance(out, LateRows):
+                    assert out.rows.column_names == [LATE_ROW]
+                    missed = out.watermark_us // MS
+                    found += [(*r.values(), missed) for r in out.rows.column(0).to_pylist()]
+                if isinstance(out, Status):
+                    self.n_late += out.n_late
+        if watermark is not None:
+            self.watermark = max(watermark, self.watermark or watermark)
+        return sorted(found, key=repr)
+
+
+def _batch(rows):
+    keys, pages, times, values = zip(*rows, strict=True) if rows else ((), (), (), ())
+    n_rows = len(rows)
+    time = pa.array(times, pa.int64())
+    columns = {
+        KEEP: pa.array([True] * n_rows, pa.bool_()),
+        SOURCE: pa.array([0] * n_rows, pa.int32()),
+        WATERMARK: pa.nulls(n_rows, pa.int64()),
+        TIME: pa.array(np.array(times, np.int64) * MS),
+        # as readers of files give them out
+        "key": pa.array(keys, pa.string()).dictionary_encode(),
+        "page": pa.array(pages, pa.float64()),
+    }
+    raw = [columns["key"].dictionary_decode(), columns["page"], time, pa.array(values, pa.int64())]
+    columns[LATE_ROW] = pa.StructArray.from_arrays(raw, ["who", "where", "when", "what"])
+    return pa.RecordBatch.from_pydict(columns)
+
+
+def test_a_row_that_no_open_session_takes_in_comes_out_with_the_watermark_that_it_missed():
+    stream = Stream()
+    assert stream.micro_batch([("a", 1.0, 20, 1)], 25) == []
+    # of the rows at 5 and 12 no session is open; that at 16 would end at 26
+    rows = [("a", 1.0, 5, 2), ("b", 1.0, 12, 3), ("b", 1.0, 16, 4), ("c", 1.0, 12, 5)]
+    assert stream.micro_batch(rows, 30) == [("a", 1.0, 5, 2, 25), ("c", 1.0, 12, 5, 25)]
+    assert stream.n_late == 2
+
+
+def test_a_late_row_that_reaches_an_open_session_itself_or_through_others_is_kept_in_it():
+    stream = Stream()
+    stream.micro_batch([("a", 1.0, 30, 1)], 32)
+    assert stream.micro_batch([("a", 1.0, 20, 2), ("a", 1.0, 10, 3)], 40) == []
+    # now that the session is out, a row between the two is too late
+    assert stream.micro_batch([("a", 1.0, 15, 4)], 41) == [("a", 1.0, 15, 4, 40)]
+
+
+def test_a_row_whose_session_ends_with_the_watermark_is_late_and_1_ms_later_it_is_not():
+    stream = Stream()
+    stream.micro_batch([], 30)
+    rows = [("a", 1.0, 20, 1), ("b", 1.0, 21, 2)]
+    assert stream.micro_batch(rows, 31) == [("a", 1.0, 20, 1, 30)]
+
+
+def test_rows_of_other_keys_of_a_partition_take_a_late_row_in():
+    stream = Stream(("key",))
+    stream.micro_batch([("a", 1.0, 20, 1)], 25)
+    assert stream.micro_batch([("a", 2.0, 12, 2)], 25) == []
+    everybody = Stream(())
+    everybody.micro_batch([("a", 1.0, 20, 1)], 25)
+    assert everybody.micro_batch([("b", 2.0, 12, 2), ("b", 2.0, 5, 3)], 25) == []
+    assert everybody.micro_batch([("b", 2.0, -9, 4)], 25) == [("b", 2.0, -9, 4, 25)]
+
+
+@pytest.mark.parametrize("page", [-0.0, float("nan"), None])
+def test_a_late_row_meets_its_session_whatever_its_key_is(page):
+    stream = Stream(("key", "page"))
+    stream.micro_batch([("a", 0.0 if page == 0 else page, 20, 1)], 25)
+    assert stream.micro_batch([("a", page, 12, 2)], 25) == []
+    found = stream.micro_batch([("a", page, -5, 3)], 25)
+    assert [row[2:] for row in found] == [(-5, 3, 25)]
+
+
+def test_only_rows_that_can_be_late_go_to_the_operator_where_the_watermark_is_known():
+    stream = Stream()
+    for second in range(0, 1000, 10):
+        stream.micro_batch([("a", 1.0, second, 1), ("b", 1.0, -5, 1)], second)
+    # from the micro-batch after the one at 10 on, when the session of -5 alone was over
+    assert stream.n_carried == stream.n_late == 98
+
+
+class Model:
+    """The rule in plain Python: the rows of sessions that were to end by the watermark before."""
+
+    def __init__(self, partition):
+        self.places = [KEYS.index(name) for name in partition]
+        self.open = []
+        self.watermark = None
+
+    def micro_batch(self, rows, watermark):
+        missed, late = self.watermark, []
+        if watermark is not None:
+            self.watermark = watermark if missed is None else max(watermark, missed)
+        partitions = defaultdict(list)
+        for row in self.open + rows:
+            partitions[tuple(row[place] for place in self.places)].append(row)
+        self.open = []
+        for members in partitions.values():
+            for session in _cut(sorted(members, key=lambda row: row[2])):
+                end = session[-1][2] + GAP
+                if missed is not None and end <= missed:
+                    late += [(*row, missed) for row in session]
+                elif self.watermark is None or end > self.watermark:
+                    self.open += session
+        return sorted(late, key=repr)
+
+
+def _cut(rows):
+    session = []
+    for row in rows:
+        if session and row[2] - session[-1][2] > GAP:
+            yield session
+            session = []
+        session.append(row)
+    yield session
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.lists(
+                st.tuples(
+                    st.sampled_from("abc"), st.sampled_from([0.0, 1.0]), st.integers(-40, 160),
+                    st.integers(0, 9),
+                ),
+                max_size=8,
+            ),
+            st.none() | st.integers(-50, 170),
+        ),
+        max_size=8,
+    ),
+    st.sampled_from([("key",), ("key", "page"), ("page",), ()]),
+    st.booleans(),
+)  # fmt: skip
+def test_late_rows_are_those_whose_session_was_over_and_as_many_as_are_counted(
+    script, partition, knows
+):
+    stream, model = Stream(partition, knows=knows), Model(partition)
+    n_late = 0
+    for rows, watermark in script:
+        expected = model.micro_batch(rows, watermark)
+        assert stream.micro_batch(rows, watermark) == expected
+        n_late += len(expected)
+    assert stream.n_late == n_late
+
+
+def test_rows_go_to_the_key_group_of_their_partition():
+    stream = Stream(("key",), knows=False)
+    rows = [(key, 1.0, 0, 1) for key in "abcdefgh"]
+    wanted = bucket_of([pa.array([row[0] for row in rows])], len(rows), len(GROUPS))
+    for message in LocalStage(stream.plan, FINAL_US).run([_batch(rows)]):
+        for row in message.to_pylist():
+            if row["partials"] is not None:
+                keys = decode_table(row["partials"]).column("key").to_pylist()
+                assert {int(wanted["abcdefgh".index(key)]) for key in keys} == {row["key_group"]}

@@ -1,0 +1,273 @@
+"""The session operator micro-batch by micro-batch: which sessions come out, which rows are late."""
+
+from collections import defaultdict
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+from hypothesis import given
+from hypothesis import strategies as st
+
+from runtime.compute.buffer import Rows, WindowBuffer
+from runtime.spec.aggregates import Accumulator, WindowAggregation
+from runtime.spec.windows import FIRST_TIME, LAST_TIME, SessionWindow
+from runtime.streaming.operators.session import SessionOperator
+from runtime.streaming.operators.window import MicroBatch, OperatorSpec, Status
+from runtime.streaming.watermarks import Heard
+from tests.runtime.streaming.model import FINAL_US, MS, Memory
+
+GAP = 10
+PARTIALS = (
+    Accumulator("count", ("n",)),
+    Accumulator("max", ("largest",)),
+    Accumulator("min", (FIRST_TIME,)),
+    Accumulator("max", (LAST_TIME,)),
+)
+NAMES = ("$slice_end", "n", "largest", FIRST_TIME, LAST_TIME, "$rows")
+SCHEMA = pa.schema([("key", pa.string()), ("page", pa.string()), *((n, pa.int64()) for n in NAMES)])
+
+
+def partials(window, rows):
+    """Rows (key, page, time in ms, value) as the local stage aggregates them."""
+    if not rows:
+        return []
+    accumulators = (*PARTIALS, Accumulator("count", ("$rows",)))
+    buffer = WindowBuffer(
+        window.cells, ("key", "page"), "$slice_end", accumulators, SCHEMA, 1 << 20
+    )
+    keys, pages, times, values = zip(*rows, strict=True)
+    time_us = np.array(times, np.int64) * MS
+    value, time = pa.array(values, pa.int64()), pa.array(time_us)
+    columns = Rows(
+        time_us,
+        [pa.array(keys, pa.string()), pa.array(pages, pa.string())],
+        [[], [value], [time], [time], []],
+        [None] * 5,
+    )
+    return [*buffer.add(columns), *buffer.flush()]
+
+
+@dataclass
+class Stream:
+    """An operator that is made anew for every micro-batch over one state; all times in ms."""
+
+    partition: tuple = ("key",)
+    store: Memory = field(default_factory=Memory)
+    status: Status | None = None
+    n_late: int = 0
+    by_clock: bool = False
+
+    def micro_batch(self, rows=(), watermark=None):
+        """{(key, page, start, end, n, largest)}."""
+        window = SessionWindow(GAP * MS, self.partition)
+        aggregation = WindowAggregation(window, ("key", "page"), "$slice_end", PARTIALS[:2])
+        spec = OperatorSpec(aggregation, PARTIALS, "$rows", 1, by_clock=self.by_clock)
+        us = FINAL_US if watermark == "end" else watermark and watermark * MS
+        heard = [] if watermark is None else [Heard(None if us == FINAL_US else 0, us, us, 1)]
+        batch = MicroBatch(partials(window, list(rows)), heard)
+        *sessions, self.status = SessionOperator(spec, self.store).process(batch)
+        self.n_late += self.status.n_late
+        found = [tuple(row.values()) for each in sessions for row in each.to_pylist()]
+        result = {(k, p, _ms(start), _ms(end), n, m) for k, p, start, end, n, m in found}
+        assert len(result) == len(found)
+        return result
+
+
+def _ms(time):
+    return int(np.datetime64(time, "ms").astype(int))
+
+
+def test_a_session_comes_out_when_the_watermark_reaches_its_end():
+    stream = Stream()
+    assert stream.micro_batch([("a", "x", 0, 1), ("a", "x", 8, 5)], 17) == set()
+    assert stream.micro_batch([], 18) == {("a", "x", 0, 18, 2, 5)}
+    assert (stream.status.n_rows, len(stream.store.blobs)) == (0, 1)
+
+
+def test_a_row_at_the_very_end_of_a_session_is_part_of_it_until_the_watermark_is_there():
+    stream = Stream()
+    assert stream.micro_batch([("a", "x", 0, 1), ("b", "x", 0, 1)], 9) == set()
+    assert stream.micro_batch([("a", "x", 10, 2)], 10) == {("b", "x", 0, 10, 1, 1)}
+    assert stream.micro_batch([("b", "x", 10, 2)], 20) == {
+        ("a", "x", 0, 20, 2, 2),
+        ("b", "x", 10, 20, 1, 2),
+    }
+    assert stream.n_late == 0
+
+
+def test_results_are_not_late_by_the_watermark_told_before_them():
+    stream = Stream()
+    stream.micro_batch([("a", "x", 0, 1)], 9)
+    assert stream.status.told_us < 9 * MS  # the session's window_time, with which it may yet come
+    assert stream.status.watermarks.combined_us == 9 * MS
+    assert stream.micro_batch([], 10) == {("a", "x", 0, 10, 1, 1)}
+    assert stream.status.told_us == 9 * MS
+    stream.micro_batch([], "end")
+    assert stream.status.told_us == FINAL_US
+
+
+def test_a_row_makes_two_open_sessions_one():
+    #  0         12     20 22  25
+    #  [---------)          [----
+    #         then 10 joins them: exactly the gap away from 0, and 12 from it by 2
+    stream = Stream()
+    stream.micro_batch([("a", "x", 0, 1), ("a", "x", 12, 1)], 5)
+    assert stream.micro_batch([("a", "x", 10, 7)], 22) == {("a", "x", 0, 22, 3, 7)}
+
+
+def test_a_late_row_that_reaches_an_open_session_is_part_of_it():
+    stream = Stream()
+    stream.micro_batch([("a", "x", 20, 1)], 25)
+    # 12 alone would have ended at 22, which the watermark has passed
+    assert stream.micro_batch([("a", "x", 12, 9)], 30) == {("a", "x", 12, 30, 2, 9)}
+    assert stream.n_late == 0
+
+
+def test_a_clock_that_is_set_back_makes_no_row_late():
+    stream = Stream(by_clock=True)
+    assert stream.micro_batch([("a", "x", 20, 1)], 19) == set()
+    assert stream.micro_batch([], 40) == {("a", "x", 20, 30, 1, 1)}
+    stream.micro_batch([("a", "x", 7, 2), ("a", "x", 8, 3)], 7)
+    assert stream.micro_batch([], 60) == {("a", "x", 41, 51, 2, 3)}
+    assert stream.n_late == 0
+
+
+def test_a_late_row_that_reaches_none_is_dropped_and_counted():
+    stream = Stream()
+    stream.micro_batch([("a", "x", 20, 1)], 25)
+    assert stream.micro_batch([("a", "x", 5, 9), ("b", "x", 12, 9), ("b", "x", 13, 9)], 30) == {
+        ("a", "x", 20, 30, 1, 1)
+    }
+    assert stream.n_late == 3
+
+
+def test_late_rows_reach_an_open_session_through_each_other():
+    stream = Stream()
+    stream.micro_batch([("a", "x", 30, 1)], 32)
+    assert stream.micro_batch([("a", "x", 20, 1), ("a", "x", 10, 1)], 40) == {
+        ("a", "x", 10, 40, 3, 1)
+    }
+    assert stream.n_late == 0
+
+
+def test_a_row_behind_a_session_that_is_out_opens_one_of_its_own():
+    stream = Stream()
+    assert stream.micro_batch([("a", "x", 0, 1)], 10) == {("a", "x", 0, 10, 1, 1)}
+    assert stream.micro_batch([("a", "x", 5, 2)], 15) == {("a", "x", 5, 15, 1, 2)}
+
+
+def test_sessions_of_a_partition_hold_together_across_other_keys():
+    stream = Stream(("key",))
+    rows = [("a", "x", 0, 1), ("a", "y", 8, 2), ("a", "x", 16, 3)]
+    assert stream.micro_batch(rows, "end") == {("a", "x", 0, 26, 2, 3), ("a", "y", 0, 26, 1, 2)}
+    everyone = Stream(())
+    rows = [("a", "x", 0, 1), ("b", "x", 8, 2)]
+    assert everyone.micro_batch(rows, "end") == {("a", "x", 0, 18, 1, 1), ("b", "x", 0, 18, 1, 2)}
+
+
+def test_the_end_of_input_closes_every_session():
+    stream = Stream()
+    stream.micro_batch([("a", "x", 0, 1), ("b", "x", 100, 1)])
+    assert len(stream.micro_batch([], "end")) == 2
+    assert stream.status.n_rows == 0
+
+
+def test_state_is_read_only_when_a_session_may_end():
+    stream = Stream()
+    for i in range(10):
+        stream.micro_batch([("a", "x", 100 + i, i)], 50)
+    before = stream.store.n_gets
+    stream.micro_batch([], 60)
+    assert stream.store.n_gets == before + 1  # what the operator remembers, and no partials
+    for i in range(40):
+        stream.micro_batch([("a", "x", 110 + i, i)], 60)
+    assert stream.status.n_rows <= 17
+    assert stream.micro_batch([], "end") == {("a", "x", 100, 159, 50, 39)}
+
+
+class Model:
+    """The rules in plain Python; rows of a micro-batch come together."""
+
+    def __init__(self, partition):
+        self.places = [("key", "page").index(name) for name in partition]
+        self.open = []
+        self.watermark = -(10**9)
+        self.n_late = 0
+
+    def micro_batch(self, rows, watermark):
+        closed = self.watermark
+        partitions = defaultdict(list)
+        for row in self.open + rows:
+            partitions[tuple(row[place] for place in self.places)].append(row)
+        self.watermark = max(self.watermark, watermark)
+        self.open, out = [], set()
+        for members in partitions.values():
+            members.sort(key=lambda row: row[2])
+            session = []
+            for row in [*members, (None, None, 10**12, 0)]:
+                if session and row[2] - session[-1][2] > GAP:
+                    out |= self.ended(session, closed)
+                    session = []
+                session.append(row)
+        return out
+
+    def ended(self, session, closed):
+        start, end = session[0][2], session[-1][2] + GAP
+        if closed >= end:
+            self.n_late += len(session)
+            return set()
+        if self.watermark < end:
+            self.open += session
+            return set()
+        groups = defaultdict(list)
+        for key, page, _, value in session:
+            groups[(key, page)].append(value)
+        return {(k, p, start, end, len(vs), max(vs)) for (k, p), vs in groups.items()}
+
+
+batches = st.lists(
+    st.tuples(
+        st.lists(
+            st.tuples(
+                st.sampled_from("ab"), st.sampled_from("xy"), st.integers(-40, 160),
+                st.integers(0, 9),
+            ),
+            max_size=8,
+        ),
+        st.integers(-50, 170),
+    ),
+    max_size=8,
+)  # fmt: skip
+
+
+@given(batches, st.sampled_from([("key",), ("key", "page"), ()]))
+def test_the_operator_does_what_the_model_says(script, partition):
+    stream, model = Stream(partition), Model(partition)
+    for rows, watermark in script:
+        assert stream.micro_batch(rows, watermark) == model.micro_batch(rows, watermark)
+        assert stream.n_late == model.n_late
+    assert stream.micro_batch([], "end") == model.micro_batch([], 10**9)
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from("abc"), st.just("x"),
+            # often exactly the gap apart
+            st.integers(0, 6).map(lambda n: n * GAP) | st.integers(0, 60), st.integers(0, 9),
+        ),
+        max_size=30,
+    ),
+    st.data(),
+)  # fmt: skip
+def test_however_rows_in_order_are_cut_into_micro_batches_the_sessions_are_the_same(rows, data):
+    rows.sort(key=lambda row: row[2])
+    whole = Stream().micro_batch(rows, "end")
+    stream, found = Stream(), set()
+    while rows:
+        n_rows = data.draw(st.integers(1, 7))
+        taken, rows = rows[:n_rows], rows[n_rows:]
+        found |= stream.micro_batch(taken, taken[-1][2] - 1)
+    found |= stream.micro_batch([], "end")
+    assert found == whole
+    assert stream.n_late == 0

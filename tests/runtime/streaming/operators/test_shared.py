@@ -1,0 +1,217 @@
+"""One operator for several windows: each gives what it would give alone, from slices kept once."""
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from planner.nodes.slice_levels import grid_of
+from runtime.compute.windows.aligned import slice_assigner
+from runtime.spec.aggregates import WindowAggregation
+from runtime.spec.stream import LATE_ROW
+from runtime.spec.stream_steps import StreamReader
+from runtime.spec.windows import Cumulate, Hop, Tumble
+from runtime.streaming.operators.shared import SharedOperator, SharedOperatorSpec
+from runtime.streaming.operators.window import SLICE_END, LateRows, MicroBatch, Status
+from runtime.streaming.state.shared_slices import SharedSpec, common_slices
+from runtime.streaming.watermarks import Heard
+from tests.runtime.streaming.model import (
+    FINAL_US,
+    KEYS,
+    MS,
+    PARTIALS,
+    Memory,
+    Model,
+    Stream,
+    partials,
+    result_rows,
+    window_ends,
+)
+
+S = 1000 * MS
+SETS = [
+    (Tumble(10 * S), Hop(10 * S, 50 * S), Cumulate(10 * S, 60 * S)),
+    (Tumble(10 * S), Tumble(60 * S), Tumble(180 * S)),
+    (Tumble(10 * S), Tumble(15 * S), Hop(20 * S, 60 * S, 5 * S)),
+    (Cumulate(10 * S, 60 * S), Cumulate(5 * S, 30 * S), Cumulate(20 * S, 120 * S, 60 * S)),
+    (Hop(3 * S, 10 * S, 1 * S), Tumble(6 * S)),
+    (Hop(10 * S, 4 * S), Hop(20 * S, 40 * S), Cumulate(2 * S, 2 * S)),
+    (Tumble(10 * S), Tumble(10 * S)),
+    (Tumble(7 * S, -3 * S), Cumulate(7 * S, 70 * S, 4 * S), Hop(7 * S, 700 * S, 11 * S)),
+]
+
+
+def reader(name, window, numbers=(0, 1, 2)):
+    """COUNT(*), SUM and MAX, or some of them, under names of its own."""
+    grid = grid_of(window)
+    own = {"key": "k", "$slice_end": "$end", "n": "n", "total": "s", "largest": "m"}
+    kept = [PARTIALS[i] for i in numbers]
+    columns = ["key", "$slice_end", *(c for each in kept for c in each.columns)]
+    renamed = tuple(type(a)(a.kind, tuple(own[c] for c in a.columns)) for a in kept)
+    return StreamReader(
+        name,
+        WindowAggregation(window, ("k",), "$end", renamed),
+        Tumble(grid.width_us, grid.offset_us),
+        tuple((c, own[c]) for c in columns),
+    )
+
+
+RAW = pa.struct([("k", pa.string()), ("at", pa.int64()), ("v", pa.int64())])
+
+
+class Shared:
+    """The shared operator, made anew for every micro-batch over one state."""
+
+    def __init__(self, *windows, readers=None):
+        self.readers = readers or tuple(reader(str(i), w) for i, w in enumerate(windows))
+        self.slices = common_slices(tuple(r.slices for r in self.readers))
+        self.store = Memory()
+        self.n_late = [0] * len(self.readers)
+        # of each reader the rows that came out late, with the watermark that they missed
+        self.late = [[] for _ in self.readers]
+        self.status = []
+
+    def micro_batch(self, rows=(), watermark=None):
+        """What comes out of each reader, sorted."""
+        shared = SharedSpec(self.readers, KEYS, "$slice_end", PARTIALS)
+        told = [Heard(0, watermark, watermark, len(rows))] if watermark is not None else []
+        return self._process(SharedOperatorSpec(shared, "$rows", 1), rows, told)
+
+    def _process(self, spec, rows, told):
+        told = [
+            h if h.highest_us == FINAL_US else Heard(0, h.highest_us * MS, h.lowest_us * MS, 1)
+            for h in told
+        ]
+        assigner = slice_assigner(self.slices)
+        times = np.array([row[1] for row in rows], np.int64) * MS
+        raw = pa.array([dict(zip(("k", "at", "v"), row, strict=True)) for row in rows], RAW)
+        every = pa.table({SLICE_END: assigner.slice_end(times), LATE_ROW: raw})
+        batch = MicroBatch(partials(self.slices, list(rows)), told, candidates=[every])
+        found = [[] for _ in self.readers]
+        self.status = []
+        for each in SharedOperator(spec, self.store).process(batch):
+            if isinstance(each.result, Status):
+                assert each.reader == len(self.status)
+                self.status.append(each.result)
+                self.n_late[each.reader] += each.result.n_late
+            elif isinstance(each.result, LateRows):
+                missed = each.result.watermark_us // MS
+                late = each.result.rows.column(LATE_ROW).to_pylist()
+                self.late[each.reader] += [(*row.values(), missed) for row in late]
+            else:
+                found[each.reader] += result_rows(each.result)
+        return [sorted(rows) for rows in found]
+
+    def end(self):
+        """The end of input."""
+        shared = SharedSpec(self.readers, KEYS, "$slice_end", PARTIALS)
+        return self._process(
+            SharedOperatorSpec(shared, "$rows", 1), [], [Heard(None, FINAL_US, None, 0)]
+        )
+
+    @property
+    def n_rows(self):
+        """Partials in state."""
+        return sum(status.n_rows for status in self.status)
+
+
+keys = st.sampled_from("ab")
+rows = st.lists(st.tuples(keys, st.integers(-200_000, 200_000), st.integers(-5, 5)), max_size=15)
+watermarks = st.one_of(st.none(), st.integers(-220_000, 220_000))
+
+
+@pytest.mark.parametrize("windows", SETS, ids=str)
+@given(batches=st.lists(st.tuples(rows, watermarks), max_size=8))
+@settings(max_examples=20, deadline=None)
+def test_every_reader_does_what_the_rules_say_row_by_row(windows, batches):
+    shared, models = Shared(*windows), [Model(window) for window in windows]
+    late, before = [[] for _ in windows], None
+    for some, watermark in batches:
+        found = shared.micro_batch(some, watermark)
+        assert found == [sorted(model.micro_batch(some, watermark)) for model in models]
+        for window, rows_of in zip(windows, late, strict=True):
+            ends = [max(window_ends(window, at), default=None) for _, at, _ in some]
+            over = [before is not None and end is not None and end - 1 <= before for end in ends]
+            rows_of += [(*row, before) for row, is_late in zip(some, over, strict=True) if is_late]
+        if watermark is not None:
+            before = watermark if before is None else max(before, watermark)
+    assert shared.n_late == [model.n_late for model in models]
+    assert shared.late == late
+    assert shared.end() == [sorted(model.micro_batch([], FINAL_US // MS)) for model in models]
+    assert shared.n_rows == 0
+    assert set(shared.store.blobs) == {"facts"}
+
+
+@pytest.mark.parametrize("windows", SETS, ids=str)
+def test_every_reader_gives_what_it_gives_alone(windows):
+    shared, alone = Shared(*windows), [Stream(window) for window in windows]
+    random = np.random.default_rng(7)
+    for time in range(0, 400_000, 8_000):
+        # some come late
+        times = time - random.integers(0, 90_000, 20) * (random.random(20) < 0.3)
+        some = [(str(random.integers(3)), int(at), int(random.integers(9))) for at in times]
+        found = shared.micro_batch(some, time - 2_000)
+        assert found == [sorted(each.micro_batch(some, time - 2_000)) for each in alone]
+        told = [each.status for each in alone]
+        assert [s.n_late for s in shared.status] == [s.n_late for s in told]
+        assert [s.next_window_end_us for s in shared.status] == [s.next_window_end_us for s in told]
+    assert shared.end() == [sorted(each.end()) for each in alone]
+
+
+def test_the_state_is_that_of_the_finest_reader_alone_while_that_needs_all_of_it():
+    minute = 60 * S
+    windows = (Hop(minute, 5 * minute), Cumulate(minute, 60 * minute), Tumble(minute))
+    shared, alone = Shared(*windows), Stream(windows[0])
+    for second in range(0, 60, 5):
+        some = [(key, second * 1000, 1) for key in "abc"]
+        shared.micro_batch(some, second * 1000)
+        alone.micro_batch(some, second * 1000)
+        assert shared.n_rows == alone.status.n_rows
+
+
+def test_slices_that_are_left_to_wide_windows_become_wide():
+    minute = 60 * S
+    hour, day = 60 * minute, 1440 * minute
+    shared = Shared(Tumble(minute), Tumble(hour), Tumble(day))
+    for time in range(0, 26 * 60, 5):
+        shared.micro_batch([(key, time * 60_000, 1) for key in "ab"], time * 60_000)
+    # of each key the open minute, the hour and the day, and what is not merged yet
+    n_unmerged = 8
+    assert shared.n_rows <= 2 * 3 * (1 + n_unmerged)
+    hours, days = shared.end()[1:]
+    assert [row[3] for row in hours] == [12, 12]
+    assert [row[3] for row in days] == [24, 24]
+
+
+def test_what_cumulating_windows_hold_is_one_slice_each():
+    shared = Shared(Cumulate(10 * S, 3600 * S), Cumulate(5 * S, 600 * S), Hop(10 * S, 30 * S))
+    for time in range(0, 590_000, 2000):
+        shared.micro_batch([("a", time, 1)], time - 1)
+    # five seconds and the ten of them for each, six slices of the HOP window, some not merged
+    assert shared.n_rows <= 2 + 7 + 8 * 2
+
+
+def test_readers_keep_the_columns_alone_that_they_read():
+    readers = (
+        reader("few", Tumble(10 * S), (0,)),
+        reader("all", Tumble(60 * S), (1, 2)),
+    )
+    shared = Shared(readers=readers)
+    shared.micro_batch([("a", 1000, 5), ("b", 2000, 7)], 15_000)
+    found = shared.micro_batch([("a", 21_000, 6)], 59_999)
+    assert found == [[("a", 20_000, 30_000, 1)], [("a", 0, 60_000, 11, 6), ("b", 0, 60_000, 7, 7)]]
+
+
+def test_a_row_is_late_for_some_readers_and_counts_for_others():
+    shared = Shared(Tumble(10 * S), Hop(10 * S, 30 * S), Cumulate(10 * S, 60 * S))
+    shared.micro_batch([("a", 1000, 5)], 12_000)
+    found = shared.micro_batch([("a", 3000, 1)], 29_999)
+    assert found == [
+        [],
+        [("a", -10_000, 20_000, 2, 6, 5), ("a", 0, 30_000, 2, 6, 5)],
+        [("a", 0, 20_000, 2, 6, 5), ("a", 0, 30_000, 2, 6, 5)],
+    ]
+    assert [status.n_late for status in shared.status] == [1, 0, 0]
+    shared.micro_batch([("a", 4000, 1)], 30_000)
+    assert shared.n_late == [2, 1, 0]

@@ -1,0 +1,265 @@
+"""The window operator micro-batch by micro-batch: which windows come out, which rows are late."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from runtime.compute.kernels.merge import merge_slices
+from runtime.spec.windows import Cumulate, Hop, Tumble
+from runtime.streaming.watermarks import WatermarkRules
+from tests.runtime.streaming.model import (
+    FINAL_US,
+    MS,
+    Model,
+    Stream,
+    aggregation,
+    partials,
+    result_rows,
+)
+
+S = 1000 * MS
+WINDOWS = [
+    Tumble(10 * S),
+    Tumble(7 * S, -3 * S),
+    Hop(5 * S, 20 * S),
+    Hop(3 * S, 10 * S, 1 * S),
+    Hop(10 * S, 4 * S),
+    Hop(1 * S, 100 * S),
+    Cumulate(10 * S, 60 * S),
+    Cumulate(3 * S, 12 * S, 5 * S),
+    Cumulate(1 * S, 200 * S),
+    Cumulate(4 * S, 4 * S),
+]
+
+
+def test_a_tumbling_window_fires_when_the_watermark_reaches_its_last_millisecond():
+    stream = Stream(Tumble(10 * S))
+    assert stream.micro_batch([("a", 1000, 5), ("a", 2000, 7)], 9998) == []
+    assert stream.micro_batch([], 9999) == [("a", 0, 10_000, 2, 12, 7)]
+    assert stream.micro_batch([], 20_000) == []
+
+
+def test_a_row_of_a_fired_tumbling_window_is_dropped_and_counted():
+    stream = Stream(Tumble(10 * S))
+    stream.micro_batch([("a", 1000, 5)], 12_000)
+    assert stream.micro_batch([("a", 3000, 1), ("b", 3001, 1), ("a", 11_000, 4)], 30_000) == [
+        ("a", 10_000, 20_000, 1, 4, 4)
+    ]
+    assert stream.n_late == 2
+
+
+def test_lateness_is_decided_by_the_watermark_before_the_micro_batch():
+    stream = Stream(Tumble(10 * S))
+    assert stream.micro_batch([("a", 1000, 5), ("a", 55_000, 1)], 55_000) == [
+        ("a", 0, 10_000, 1, 5, 5)
+    ]
+    assert stream.n_late == 0
+
+
+def test_a_late_row_counts_in_the_hopping_windows_that_are_still_open():
+    stream = Stream(Hop(5 * S, 20 * S))
+    stream.micro_batch([("a", 1000, 10)], 12_000)
+    # the windows up to 5 and up to 10 seconds are out already
+    assert stream.micro_batch([("a", 3000, 1)], 26_000) == [
+        ("a", -5000, 15_000, 2, 11, 10),
+        ("a", 0, 20_000, 2, 11, 10),
+    ]
+    assert stream.n_late == 0
+    stream.micro_batch([("a", 4000, 1)], 27_000)
+    assert stream.n_late == 1
+
+
+def test_a_late_row_counts_in_a_cumulating_window_from_the_first_open_step_on():
+    stream = Stream(Cumulate(10 * S, 60 * S))
+    stream.micro_batch([("b", 1000, 1)], 26_000)
+    assert stream.micro_batch([("a", 4000, 7)], 45_000) == [
+        ("b", 0, 30_000, 1, 1, 1),
+        ("b", 0, 40_000, 1, 1, 1),
+        ("a", 0, 30_000, 1, 7, 7),
+        ("a", 0, 40_000, 1, 7, 7),
+    ]
+
+
+def test_cumulating_windows_repeat_what_they_hold_until_they_are_full():
+    stream = Stream(Cumulate(10 * S, 60 * S))
+    stream.micro_batch([("a", 1000, 5)], 1000)
+    ends = [row[2] for row in stream.micro_batch([], 60_000)]
+    assert ends == [10_000, 20_000, 30_000, 40_000, 50_000, 60_000]
+
+
+def test_steps_without_rows_stay_away_if_only_updates_are_asked_for():
+    stream = Stream(Cumulate(10 * S, 60 * S, emit_only_on_update=True))
+    assert stream.micro_batch([("a", 1000, 5)], 25_000) == [("a", 0, 10_000, 1, 5, 5)]
+    # a late row changes the first step that is still open
+    assert stream.micro_batch([("a", 2000, 1)], 60_000) == [("a", 0, 30_000, 2, 6, 5)]
+
+
+def test_the_first_hopping_windows_are_partial():
+    stream = Stream(Hop(5 * S, 20 * S))
+    ends = [row[1:3] for row in stream.micro_batch([("a", 1000, 5)], 100_000)]
+    assert ends == [(-15_000, 5000), (-10_000, 10_000), (-5000, 15_000), (0, 20_000)]
+
+
+def test_nothing_is_late_before_there_is_a_watermark():
+    stream = Stream(Tumble(10 * S))
+    stream.micro_batch([("a", -50_000, 5)])
+    stream.micro_batch([("a", -90_000, 5)])
+    assert len(stream.micro_batch([], 0)) == 2
+    assert stream.n_late == 0
+
+
+def test_a_watermark_never_falls():
+    stream = Stream(Tumble(10 * S))
+    stream.micro_batch([], 50_000)
+    stream.micro_batch([("a", 41_000, 5)], 41_000)
+    assert stream.n_late == 1
+    assert stream.status.watermarks.combined_us == 50_000 * MS
+
+
+def test_the_end_of_input_closes_every_window():
+    stream = Stream(Hop(5 * S, 20 * S))
+    stream.micro_batch([("a", 1000, 5)], 1000)
+    assert len(stream.end()) == 4
+    assert stream.status.n_rows == 0
+    assert stream.status.watermarks.is_final
+
+
+def test_the_slowest_source_holds_the_watermark_back():
+    stream = Stream(Tumble(10 * S), n_sources=2)
+    assert stream.micro_batch([("a", 1000, 5)], heard=[(0, 90_000, 90_000)]) == []
+    assert stream.status.watermarks.combined_us is None
+    assert stream.micro_batch([], heard=[(1, 9_000, 9_000)]) == []
+    assert len(stream.micro_batch([], heard=[(1, 10_000, 10_000)])) == 1
+
+
+def test_the_fastest_source_decides_if_the_maximum_is_asked_for():
+    stream = Stream(Tumble(10 * S), WatermarkRules("max"), n_sources=2)
+    assert len(stream.micro_batch([("a", 1000, 5)], heard=[(0, 90_000, 90_000)])) == 1
+
+
+def test_an_idle_source_holds_nothing_back_until_it_has_rows_again():
+    rules = WatermarkRules(idle_timeout_us=30 * S)
+    stream = Stream(Tumble(10 * S), rules, n_sources=2)
+    row = ("a", 1000, 5)
+    stream.micro_batch([row], heard=[(0, 50_000, 50_000)], clock=1_000_000)
+    assert stream.micro_batch([row], heard=[(0, 60_000, 60_000)], clock=1_020_000) == []
+    assert len(stream.micro_batch([row], heard=[(0, 70_000, 70_000)], clock=1_030_000)) == 1
+    # the other source comes back, far behind: the watermark stands still, it does not fall
+    stream.micro_batch([("a", 71_000, 5)], heard=[(1, 2000, 2000)], clock=1_040_000)
+    assert stream.micro_batch([row], heard=[(0, 90_000, 90_000)], clock=1_041_000) == []
+    assert stream.status.watermarks.combined_us == 70_000 * MS
+
+
+def test_silent_sources_hold_nothing_back_though_no_rows_come_at_all():
+    stream = Stream(Tumble(10 * S), WatermarkRules(idle_timeout_us=30 * S), n_sources=2)
+    stream.micro_batch([("a", 1000, 5)], heard=[(0, 15_000, 15_000)], clock=1_000_000)
+    assert stream.micro_batch(clock=1_029_999) == []
+    assert stream.micro_batch(clock=1_030_000) == [("a", 0, 10_000, 1, 5, 5)]
+
+
+def test_when_all_sources_are_silent_the_watermark_is_that_of_the_one_ahead():
+    stream = Stream(Tumble(10 * S), WatermarkRules(idle_timeout_us=30 * S), n_sources=2)
+    heard = [(0, 15_000, 15_000), (1, 3000, 3000)]
+    assert stream.micro_batch([("a", 1000, 5)], heard=heard, clock=1_000_000) == []
+    assert stream.micro_batch(clock=1_030_000) == [("a", 0, 10_000, 1, 5, 5)]
+
+
+def test_a_pause_between_two_runs_is_not_silence():
+    stream = Stream(Tumble(10 * S), WatermarkRules(idle_timeout_us=30 * S), n_sources=2)
+    stream.micro_batch([("a", 1000, 5)], heard=[(0, 15_000, 15_000)], clock=1_000_000)
+    stream.run = "the second"
+    assert stream.micro_batch(clock=9_000_000) == []
+    assert len(stream.micro_batch(clock=9_030_000)) == 1
+
+
+def test_a_clock_that_is_set_back_makes_no_row_late():
+    stream = Stream(Tumble(10 * S), by_clock=True)
+    stream.micro_batch([("a", 25_000, 5)], 24_999)
+    assert stream.micro_batch([("a", 31_000, 1)], 30_999) == [("a", 20_000, 30_000, 1, 5, 5)]
+    stream.micro_batch([("a", 12_000, 7)], 11_999)
+    assert stream.n_late == 0
+    assert stream.micro_batch([], 39_999) == [("a", 30_000, 40_000, 2, 8, 7)]
+
+
+def test_one_row_from_a_broken_clock_moves_the_watermark_no_further_than_allowed():
+    rules = WatermarkRules(max_jump_us=60 * S)
+    stream = Stream(Tumble(10 * S), rules)
+    stream.micro_batch([("a", 1000, 5)], heard=[(0, 10**12, 1000)])
+    assert stream.status.watermarks.combined_us == 61_000 * MS
+    stream.micro_batch([("a", 62_000, 5)], heard=[(0, 10**12, 62_000)])
+    assert stream.status.watermarks.combined_us == 121_000 * MS
+
+
+@pytest.mark.parametrize("window", WINDOWS, ids=str)
+def test_state_is_bounded_by_keys_and_live_slices_and_then_freed(window):
+    stream = Stream(window)
+    size = window.size_us // MS
+    for time in range(0, 5 * size, size // 4 or 1):
+        rows = [(key, time, 1) for key in "abc" for _ in range(3)]
+        stream.micro_batch(rows, time)
+    live = window.slices_per_window + (0 if isinstance(window, Cumulate) else 1)
+    n_unmerged = 8
+    assert stream.status.n_rows <= 3 * live * (1 + n_unmerged)
+    stream.micro_batch([], 20 * size)
+    assert stream.status.n_rows == 0
+    assert set(stream.store.blobs) == {"facts"}
+
+
+def test_a_cumulating_window_keeps_one_slice_of_what_is_closed():
+    stream = Stream(Cumulate(1 * S, 200 * S))
+    for time in range(0, 150_000, 1000):
+        stream.micro_batch([("a", time, 1)], time - 1)
+    assert stream.status.n_rows == 2
+
+
+def test_many_small_micro_batches_leave_few_blobs():
+    stream = Stream(Tumble(3600 * S))
+    for time in range(300):
+        stream.micro_batch([(key, time, 1) for key in "abcde"], time)
+    assert len(stream.store.blobs) < 12
+    assert sorted(stream.end())[0] == ("a", 0, 3_600_000, 300, 300, 1)
+
+
+def test_a_micro_batch_without_windows_to_fire_reads_no_slices():
+    stream = Stream(Hop(60 * S, 3600 * S))
+    for time in range(5):
+        stream.micro_batch([("a", time, 1)], time)
+    assert stream.store.n_gets == 5
+
+
+keys = st.sampled_from("ab")
+rows = st.lists(st.tuples(keys, st.integers(-100_000, 100_000), st.integers(-5, 5)), max_size=15)
+watermarks = st.one_of(st.none(), st.integers(-120_000, 120_000))
+
+
+@pytest.mark.parametrize("window", WINDOWS, ids=str)
+@given(batches=st.lists(st.tuples(rows, watermarks), max_size=6))
+def test_it_does_what_the_rules_say_row_by_row(window, batches):
+    stream, model = Stream(window), Model(window)
+    for some, watermark in batches:
+        assert sorted(stream.micro_batch(some, watermark)) == sorted(
+            model.micro_batch(some, watermark)
+        )
+    assert stream.n_late == model.n_late
+    assert sorted(stream.end()) == sorted(model.micro_batch([], FINAL_US // MS))
+
+
+@pytest.mark.parametrize("window", WINDOWS, ids=str)
+@given(data=st.data())
+@settings(max_examples=30)
+def test_rows_in_time_come_to_the_batch_result_however_they_are_split(window, data):
+    some = sorted(data.draw(rows), key=lambda row: row[1])
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(some)), max_size=4)))
+    stream, found = Stream(window), []
+    for start, end in zip([0, *cuts], [*cuts, len(some)], strict=True):
+        part = some[start:end]
+        found += stream.micro_batch(part, part[-1][1] - 1 if part else None)
+    found += stream.end()
+    expected = [
+        row
+        for table in partials(window, some)
+        for batch in merge_slices(table, aggregation(window))
+        for row in result_rows(batch)
+    ]
+    assert sorted(found) == sorted(expected)
+    assert stream.n_late == 0

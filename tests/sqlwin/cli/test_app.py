@@ -1,0 +1,399 @@
+"""The command line over a session without Spark."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pexpect
+import pytest
+from click.testing import CliRunner, Result
+
+import sqlwin
+from sqlwin.cli.app import main
+from tests.goldens import ROOT
+from tests.sqlwin.cli.fake_session import FakeSession
+
+PROGRAM = [sys.executable, str(Path(__file__).with_name("fake_session.py"))]
+ENV = {**os.environ, "PYTHONPATH": str(ROOT), "TERM": "xterm", "COLUMNS": "100"}
+
+
+@pytest.fixture
+def sessions(monkeypatch: pytest.MonkeyPatch) -> list[FakeSession]:
+    """The sessions that the command line opened."""
+    opened: list[FakeSession] = []
+
+    def connect(**options: object) -> FakeSession:
+        opened.append(FakeSession(**options))
+        return opened[-1]
+
+    monkeypatch.setattr(sqlwin, "connect", connect, raising=False)
+    monkeypatch.delenv("SQLWIN_DEBUG", raising=False)
+    return opened
+
+
+@pytest.fixture
+def sqlwin_run(sessions: list[FakeSession]):
+    def invoke(*arguments: str, stdin: str | None = None) -> Result:
+        return CliRunner().invoke(main, ["run", *arguments], input=stdin)
+
+    return invoke
+
+
+def test_rows_go_to_stdout_as_csv_and_messages_to_stderr(sqlwin_run):
+    result = sqlwin_run("-e", "ok; values; insert")
+    assert result.exit_code == 0
+    assert result.stdout == "window_start,name,price\n2013-01-01T05:15:00,NULL,1.0\n,,NaN\n"
+    assert result.stderr.startswith("OK\n12 rows inserted (")
+    assert result.stderr.endswith("note: ordered by a\n")
+
+
+def test_files_are_run_in_order_in_one_session_that_is_closed(sqlwin_run, sessions, tmp_path):
+    first, second = tmp_path / "a.sql", tmp_path / "b.sql"
+    first.write_text("ok", encoding="utf-8-sig")
+    second.write_text("rows 1")
+    result = sqlwin_run(
+        str(first), str(second), "--set", "a.b=c=d", "--conf", "x=", "--master", "m"
+    )
+    assert result.exit_code == 0
+    [session] = sessions
+    assert session.executed == ["ok", "rows 1"]
+    assert session.options == {
+        "master": "m",
+        "conf": {"spark.ui.showConsoleProgress": "false", "x": ""},
+        "remote": None,
+        "settings": {"a.b": "c=d"},
+    }
+    assert session.closed
+
+
+def test_standard_input_is_read_if_no_sql_is_given_or_for_a_dash(sqlwin_run):
+    assert sqlwin_run(stdin="rows 2").stdout == "n\n0\n1\n"
+    assert sqlwin_run("-", stdin="rows 2").stdout == "n\n0\n1\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (["x.sql", "-e", "ok"], "give files or -e, not both"),
+        (["missing.sql"], "cannot read missing.sql: No such file or directory"),
+        (["-e", "ok", "--set", "=1"], "'=1' is not of the form key=value"),
+        (["-e", "ok", "--master", "m", "--remote", "r"], "give --master or --remote, not both"),
+        (["-e", "ok", "--format", "csv", "--max-rows", "1"], "--max-rows is for --format table"),
+        (["-e", "ok", "--format", "xml"], "'xml' is not one of"),
+        (["-e", "ok", "--output", "."], "is a directory"),
+    ],
+)
+def test_a_wrong_command_line_ends_with_2_and_opens_no_session(
+    sqlwin_run, sessions, arguments, complaint
+):
+    result = sqlwin_run(*arguments)
+    assert result.exit_code == 2
+    assert complaint in result.stderr
+    assert not sessions
+
+
+def test_wrong_sql_ends_with_1_and_the_report_shows_the_place(sqlwin_run, sessions, tmp_path):
+    file = tmp_path / "q.sql"
+    file.write_text("rows 1;\n  wrong here;\nrows 2")
+    result = sqlwin_run(str(file))
+    assert result.exit_code == 1
+    assert result.stdout == "n\n0\n"
+    assert result.stderr == (
+        "error: no column nope\n"
+        f"  at {file}, line 2, column 3\n"
+        "      wrong here;\n"
+        "      ^^^^^^^^^^\n"
+        "  Columns: a, b.\n"
+    )
+    assert sessions[0].closed
+
+
+def test_a_failure_while_running_ends_with_3(sqlwin_run):
+    result = sqlwin_run("-e", "crash")
+    assert (result.exit_code, result.stderr) == (3, "error: division by zero\n")
+
+
+def test_a_file_that_is_not_utf_8_is_named(sqlwin_run, tmp_path):
+    file = tmp_path / "latin.sql"
+    file.write_bytes(b"SELECT '\xe4'")
+    result = sqlwin_run(str(file))
+    assert result.exit_code == 1
+    assert "not UTF-8 text: byte 0xe4 at offset 8" in result.stderr
+    assert str(file) in result.stderr
+
+
+def test_an_unexpected_error_is_one_line_and_its_trace_is_in_a_file(sqlwin_run):
+    result = sqlwin_run("-e", "bug")
+    assert result.exit_code == 3
+    first, second = result.stderr.splitlines()
+    assert first == "error: unexpected RuntimeError: surprise"
+    log = Path(second.removeprefix("  the full trace is in "))
+    assert "Traceback" in log.read_text() and "with more lines" in log.read_text()
+    log.unlink()
+
+
+def test_sqlwin_debug_raises(sqlwin_run, monkeypatch):
+    monkeypatch.setenv("SQLWIN_DEBUG", "1")
+    assert isinstance(sqlwin_run("-e", "bug").exception, RuntimeError)
+
+
+@pytest.mark.parametrize(
+    ("suffix", "content"),
+    [
+        (".csv", "n\n0\n\nn\n0\n"),
+        (".dat", "n\n0\n\nn\n0\n"),
+        (".jsonl", '{"n":0}\n{"n":0}\n'),
+        (".md", "| n |\n| ---: |\n| 0 |\n\n| n |\n| ---: |\n| 0 |\n"),
+        (".txt", "n\n─\n0\n\nn\n─\n0\n"),
+    ],
+)
+def test_the_suffix_of_the_output_chooses_the_format(sqlwin_run, tmp_path, suffix, content):
+    file = tmp_path / f"out{suffix}"
+    result = sqlwin_run("-e", "rows 1; rows 1", "--output", str(file))
+    assert (result.exit_code, result.stdout) == (0, "")
+    assert file.read_text() == content
+    assert f"2 rows written to {file}" in result.stderr
+
+
+def test_json_is_one_array_and_a_second_result_does_not_fit_into_a_json_file(sqlwin_run, tmp_path):
+    file = tmp_path / "out.json"
+    assert sqlwin_run("-e", "values", "--output", str(file)).exit_code == 0
+    assert json.loads(file.read_text()) == [
+        {"window_start": "2013-01-01T05:15:00", "name": "NULL", "price": 1.0},
+        {"window_start": None, "name": None, "price": "NaN"},
+    ]
+    before = file.read_bytes()
+    result = sqlwin_run("-e", "values; values", "--output", str(file))
+    assert result.exit_code == 2
+    assert "use --format jsonl" in result.stderr
+    assert file.read_bytes() == before
+
+
+def test_the_output_stays_as_it_was_unless_all_went_well(sqlwin_run, tmp_path):
+    file = tmp_path / "out.csv"
+    file.write_text("before")
+    file.chmod(0o640)
+    assert sqlwin_run("-e", "rows 3; crash", "--output", str(file)).exit_code == 3
+    assert file.read_text() == "before"
+    assert sqlwin_run("-e", "ok", "--output", str(file)).exit_code == 0
+    assert file.read_text() == "before"
+    assert sqlwin_run("-e", "rows 1", "--output", str(file)).exit_code == 0
+    assert file.read_text() == "n\n0\n"
+    assert file.stat().st_mode & 0o777 == 0o640
+    assert os.listdir(tmp_path) == ["out.csv"]
+
+
+def test_an_output_that_cannot_be_made_is_an_error_before_anything_runs(
+    sqlwin_run, sessions, tmp_path
+):
+    result = sqlwin_run("-e", "rows 1", "--output", str(tmp_path / "no" / "out.csv"))
+    assert result.exit_code == 3
+    assert "out.csv: No such file or directory" in result.stderr
+    assert not sessions
+
+
+def test_an_output_that_is_a_link_replaces_the_file_that_it_leads_to(sqlwin_run, tmp_path):
+    (tmp_path / "link.csv").symlink_to(tmp_path / "real.csv")
+    assert sqlwin_run("-e", "rows 1", "--output", str(tmp_path / "link.csv")).exit_code == 0
+    assert (tmp_path / "link.csv").is_symlink()
+    assert (tmp_path / "real.csv").read_text() == "n\n0\n"
+
+
+def test_a_table_shows_all_rows_off_a_terminal_unless_max_rows_says_otherwise(sqlwin_run):
+    assert len(sqlwin_run("-e", "rows 50", "--format", "table").stdout.splitlines()) == 52
+    result = sqlwin_run("-e", "rows 50", "--format", "table", "--max-rows", "2")
+    assert result.stdout == "n\n─\n0\n1\n… more rows: use --max-rows or --output\n"
+    assert result.stderr.startswith("2 rows shown (")
+
+
+def test_a_plan_is_text_in_a_table_and_a_value_in_csv(sqlwin_run):
+    assert sqlwin_run("-e", "plan", "--format", "table").stdout == "Scan\n  Filter\n"
+    assert sqlwin_run("-e", "plan", "--format", "markdown").stdout == "```\nScan\n  Filter\n```\n"
+    assert sqlwin_run("-e", "plan").stdout == 'plan\n"Scan\n  Filter"\n'
+
+
+@pytest.fixture
+def sqlwin_explain(sessions: list[FakeSession]):
+    def invoke(*arguments: str) -> Result:
+        return CliRunner().invoke(main, ["explain", *arguments])
+
+    return invoke
+
+
+def test_explain_runs_what_makes_tables_and_explains_the_rest(sqlwin_explain, sessions, tmp_path):
+    file = tmp_path / "q.sql"
+    file.write_text(
+        "-- tables\n"
+        "SET 'a' = 'b';\n"
+        "CREATE TABLE t (a INT) USING parquet;\n"
+        "SELECT a FROM t;\n"
+        "INSERT INTO u SELECT a FROM t;\n"
+        "VALUES (1);\n"
+        "DELETE FROM t;\n"
+        "CREATE TABLE v USING parquet AS SELECT 1;\n"
+    )
+    result = sqlwin_explain(str(file))
+    assert result.exit_code == 0
+    assert result.stdout == (
+        "-- line 4\nPlan of SELECT a FROM t\n\n"
+        "-- line 5\nPlan of INSERT INTO u SELECT a FROM t\n\n"
+        "-- line 6\nSpark's plan of EXPLAIN VALUES (1)\n\n"
+        "-- line 7\nSpark's plan of EXPLAIN DELETE FROM t\n\n"
+        "-- line 8\nSpark's plan of EXPLAIN CREATE TABLE v USING parquet AS SELECT 1\n"
+    )
+    executed = [text for text in sessions[0].executed if not text.startswith("EXPLAIN")]
+    assert executed == ["SET 'a' = 'b'", "CREATE TABLE t (a INT) USING parquet"]
+
+
+def test_explain_of_one_statement_is_its_plan_alone(sqlwin_explain):
+    assert sqlwin_explain("-e", "SELECT 1;").stdout == "Plan of SELECT 1\n"
+    result = sqlwin_explain("-e", "SET 'a' = 'b'")
+    assert (result.stdout, result.stderr) == ("", "there is no query or INSERT to explain\n")
+
+
+def test_explain_with_analyze_runs_what_it_explains(sqlwin_explain):
+    assert sqlwin_explain("-e", "SELECT 1", "--analyze").stdout == "Run of SELECT 1\n"
+
+
+def test_explain_as_json_is_one_document_of_all_statements(sqlwin_explain, tmp_path):
+    file = tmp_path / "plan.json"
+    arguments = ("-e", "SELECT 1; SET 'a' = 'b'; VALUES (1)", "--output", str(file))
+    assert sqlwin_explain(*arguments).exit_code == 0
+    document = json.loads(file.read_text())
+    assert [query["statement"] for query in document["queries"]] == ["SELECT 1", "VALUES (1)"]
+    assert json.loads(sqlwin_explain(*arguments[:2], "--format", "json").stdout) == document
+
+
+def test_explain_cannot_draw_what_has_no_plan(sqlwin_explain):
+    result = sqlwin_explain("-e", "VALUES (1)", "--format", "dot")
+    assert result.exit_code == 1
+    assert "there is no plan to draw as dot" in result.stderr
+
+
+def test_explain_shows_errors_at_their_place_in_the_file(sqlwin_explain, tmp_path):
+    file = tmp_path / "q.sql"
+    file.write_text("SELECT 1;\nSELECT nope;\n")
+    result = sqlwin_explain(str(file))
+    assert result.exit_code == 1
+    assert f"at {file}, line 2, column 8\n    SELECT nope;\n           ^^^^\n" in result.stderr
+    file.write_text("SELECT 1;\nSELECT 'open;\n")
+    result = sqlwin_explain(str(file))
+    assert result.exit_code == 1
+    assert f"at {file}, line 2, column 8" in result.stderr
+
+
+def test_version_is_the_version_of_the_package():
+    assert CliRunner().invoke(main, ["--version"]).stdout == f"sqlwin {sqlwin.__version__}\n"
+
+
+def test_an_interruption_is_found_behind_the_error_that_it_led_to():
+    @main.command(hidden=True)
+    def interrupted_call() -> None:
+        try:
+            raise KeyboardInterrupt
+        finally:
+            raise RuntimeError("job cancelled")
+
+    try:
+        assert CliRunner().invoke(main, ["interrupted-call"]).exit_code == 130
+    finally:
+        del main.commands["interrupted-call"]
+
+
+def test_help_and_version_load_neither_spark_nor_arrow():
+    code = (
+        "import sys, sqlwin.cli.app as app\n"
+        "try: app.main(['run', '--help'])\n"
+        "finally: print({'pyspark', 'pyarrow', 'numpy', 'sqlglot'} & set(sys.modules))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], env=ENV, capture_output=True, text=True)
+    assert "Usage:" in done.stdout
+    assert done.stdout.endswith("set()\n"), done.stderr
+
+
+def test_a_reader_that_leaves_ends_the_run_quietly():
+    command = f"{' '.join(PROGRAM)} run -e 'rows 1000000' | head -n 2"
+    done = subprocess.run(["bash", "-c", command], env=ENV, capture_output=True, text=True)
+    assert (done.stdout, done.stderr) == ("n\n0\n", "")
+
+
+def heed_interrupts() -> None:
+    """A suite that a shell started in the background has SIGINT ignored, and passes that on."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_cancels_the_jobs_and_leaves_no_file(tmp_path, number, code):
+    arguments = ["run", "-e", "hang", "--output", str(tmp_path / "out.csv")]
+    process = subprocess.Popen(
+        [*PROGRAM, *arguments],
+        env=ENV,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=heed_interrupts,
+    )
+    while not (names := os.listdir(tmp_path)):
+        time.sleep(0.02)
+    # The header is in the file's buffer only; give the program time to reach the endless wait.
+    time.sleep(1.0)
+    assert names[0].endswith(".tmp")
+    process.send_signal(number)
+    _, errors = process.communicate(timeout=20)
+    assert process.returncode == code
+    assert "jobs cancelled" in errors and "Traceback" not in errors
+    assert os.listdir(tmp_path) == []
+
+
+def _terminal(*arguments: str) -> pexpect.spawn:
+    return pexpect.spawn(
+        PROGRAM[0],
+        [*PROGRAM[1:], "run", *arguments],
+        env=ENV,
+        dimensions=(24, 100),
+        preexec_fn=heed_interrupts,
+        encoding="utf-8",
+        timeout=20,
+    )
+
+
+def test_on_a_terminal_rows_are_a_table_of_40_rows_with_a_footer():
+    child = _terminal("-e", "values; rows 100")
+    child.expect("window_start")
+    child.expect(r"2013-01-01 05:15:00.*NULL.*1\.0")
+    child.expect(r"\x1b\[2mNULL")  # dim, unlike the string
+    child.expect(r"2 rows \(")
+    child.expect("… more rows: use --max-rows or --output")
+    child.expect(r"40 rows shown \(")
+    child.expect(pexpect.EOF)
+    child.close()
+    assert child.exitstatus == 0
+
+
+def test_on_a_terminal_a_bar_is_shown_while_waiting_and_ctrl_c_erases_it():
+    child = _terminal("-e", "hang")
+    child.expect("Running")
+    child.expect("0:00:01")
+    child.sendintr()
+    child.expect("interrupted")
+    child.expect(pexpect.EOF)
+    child.close()
+    assert child.exitstatus == 130
+
+
+def test_on_a_terminal_an_error_is_red():
+    child = _terminal("-e", "crash")
+    child.expect(r"\x1b\[1;31merror: ")
+    child.expect("division by zero")
+    child.expect(pexpect.EOF)
+
+
+def test_no_sql_on_a_terminal_is_a_usage_error():
+    child = _terminal()
+    child.expect("no SQL given")
+    child.expect(pexpect.EOF)
+    child.close()
+    assert child.exitstatus == 2

@@ -1,0 +1,124 @@
+"""A terminal with the prompt in it, and what a person sees there."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pexpect
+import pyte
+
+from tests.goldens import ROOT
+
+PROGRAM = ROOT / "tests" / "sqlwin" / "cli" / "fake_session.py"
+# A quiet machine needs a twentieth
+SECONDS = 150
+PROMPT = "sqlwin>"
+
+
+class Screen(pyte.HistoryScreen):
+    """What a person sees, and what has moved out of sight above."""
+
+    def __init__(self, size: tuple[int, int], answer: Callable[[str], object]) -> None:
+        super().__init__(size[1], size[0], history=1000, ratio=0.5)
+        self.write_process_input = answer
+
+    def text(self) -> str:
+        above = ["".join(line[x].data for x in range(self.columns)) for line in self.history.top]
+        return "\n".join(line.rstrip() for line in [*above, *self.display])
+
+
+class Terminal:
+    """A terminal with the prompt in it."""
+
+    def __init__(
+        self,
+        directory: Path,
+        *arguments: str,
+        size: tuple[int, int] = (24, 100),
+        program: tuple[str, ...] = (str(PROGRAM),),
+        command: str = "repl",
+        **environment: str,
+    ) -> None:
+        self.child = pexpect.spawn(
+            sys.executable,
+            [*program, command, *arguments],
+            cwd=str(directory),
+            env={
+                **os.environ,
+                "PYTHONPATH": str(ROOT),
+                "TERM": "xterm-256color",
+                "SQLWIN_HISTORY": str(directory / "history"),
+                "SQLWIN_PAGER": "",
+                **environment,
+            },
+            dimensions=size,
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+            encoding="utf-8",
+            timeout=SECONDS,
+        )
+        self.screen = Screen(size, self.child.send)
+        self.stream = pyte.Stream(self.screen)
+        self.position = 0
+
+    def read(self) -> None:
+        """Take what the program has written."""
+        try:
+            self.stream.feed(self.child.read_nonblocking(65536, timeout=0.05))
+        except pexpect.TIMEOUT:
+            return
+
+    def see(self, *texts: str) -> str:
+        """Wait for texts below what was seen before, in this order; what stands between."""
+        started = self.position
+        for text in texts:
+            self._until(lambda text=text: self._place(text) >= 0, text)
+            self.position = self._place(text) + len(text)
+        return self.screen.text()[started : self.position]
+
+    def shows(self, text: str) -> None:
+        """Wait for a text anywhere on the screen, such as in its last line."""
+        self._until(lambda: any(text in line for line in self.screen.display), text)
+
+    def type(self, text: str) -> None:
+        """Type text at the prompt."""
+        self.child.send(text)
+
+    def run(self, text: str) -> None:
+        """Type text and press Enter, when the program listens."""
+        self.type(text)
+        if text:
+            self.see(text.rsplit("\n", 1)[-1])
+        self.child.send("\r")
+
+    def leave(self, how: str = "\x04") -> int | None:
+        """Leave and wait for the end; the exit code."""
+        self.child.send(how)
+        self._until(lambda: not self.child.isalive(), "the end")
+        self.child.close()
+        return self.child.exitstatus
+
+    def close(self) -> None:
+        """End the program, whatever it does."""
+        if self.child.isalive():
+            self.child.kill(signal.SIGKILL)
+            self.child.wait()
+        self.child.close()
+
+    def _place(self, text: str) -> int:
+        return self.screen.text().find(text, self.position)
+
+    def _until(self, is_there: Callable[[], bool], what: str) -> None:
+        give_up = time.monotonic() + SECONDS
+        while not is_there():
+            try:
+                self.read()
+            except pexpect.EOF:
+                if is_there() or what == "the end":
+                    return
+                raise AssertionError(f"ended before {what!r}:\n{self.screen.text()}") from None
+            assert time.monotonic() < give_up, f"no {what!r} in:\n{self.screen.text()}"

@@ -1,0 +1,128 @@
+"""The prompt over Spark itself: one prompt, whose tests go on where the one before has stopped."""
+
+import re
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from tests.goldens import ROOT
+from tests.sqlwin.repl.terminal import PROMPT, SECONDS, Terminal
+
+pytestmark = pytest.mark.spark
+
+WINDOWS = (
+    "SELECT window_end, COUNT(*) AS n\r"
+    "FROM TABLE(TUMBLE(TABLE ticks, DESCRIPTOR(at), INTERVAL '1' SECOND))\r"
+    "GROUP BY window_start, window_end;\r"
+)
+
+
+@pytest.fixture(scope="module")
+def prompt(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Terminal]:
+    opened = Terminal(
+        ROOT,
+        "--master",
+        "local[2]",
+        "--conf",
+        "spark.driver.memory=1g",
+        "--conf",
+        "spark.driver.extraJavaOptions=-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+        size=(50, 110),
+        program=("-m", "sqlwin.cli.app"),
+        SQLWIN_HISTORY=str(tmp_path_factory.mktemp("prompt") / "history"),
+        SQLWIN_CLASS_ARCHIVE="off",
+    )
+    opened.see(PROMPT)
+    yield opened
+    opened.close()
+
+
+def window_ends(prompt: Terminal) -> list[str]:
+    """The ends of windows in the table on the screen, below what was seen before."""
+    lines = prompt.screen.text()[prompt.position :].splitlines()
+    rows = (re.match(r"([-\d]+ [:\d]+) +│ +\d+$", line) for line in lines)
+    return [row[1] for row in rows if row]
+
+
+def see_windows(prompt: Terminal, *, more_than: int) -> list[str]:
+    give_up = time.monotonic() + SECONDS
+    while len(ends := window_ends(prompt)) <= more_than:
+        assert time.monotonic() < give_up, prompt.screen.text()
+        prompt.read()
+    return ends
+
+
+def test_the_prompt_is_there_before_spark(prompt: Terminal) -> None:
+    prompt.shows("Spark is starting")
+    prompt.type("CREATE TABLE flights WITH ('connector' = 'filesystem',\r")
+    prompt.type("'path' = 'queries/data/flights.parquet');\r")
+    prompt.see("OK", PROMPT)
+    prompt.shows("Spark 4")
+
+
+def test_a_query_of_windows_and_an_error_with_its_place(prompt: Terminal) -> None:
+    prompt.run(r"\d flights")
+    prompt.see("sched_dep", "TIMESTAMP_NTZ", "11 rows (", PROMPT)
+    prompt.type("SELECT origin, COUNT(*) AS n\r")
+    prompt.type("FROM TABLE(TUMBLE(TABLE flights, DESCRIPTOR(sched_dep), INTERVAL '365' DAYS))\r")
+    prompt.type("GROUP BY origin, window_start, window_end ORDER BY n DESC LIMIT 1;\r")
+    prompt.see("origin", "EWR", "1 row (", PROMPT)
+    prompt.type("SELECT dep_dealy FROM flights;\r")
+    prompt.see("column `dep_dealy` does not exist", "    " + " " * 7 + "^^^^^^^^^", "dep_delay")
+    prompt.see(PROMPT)
+
+
+def test_ctrl_c_ends_a_job_of_hours(prompt: Terminal) -> None:
+    prompt.type("SELECT SUM(a.id % 7 * b.id) FROM range(1000000000) a, range(1000000000) b;\r")
+    prompt.shows("0/")
+    prompt.type("\x03")
+    prompt.see("cancelled", PROMPT)
+    prompt.type("SELECT 41 + 1 AS answer;\r")
+    prompt.see("answer", "42", "1 row (", PROMPT)
+
+
+def test_a_stream_is_a_table_that_grows_as_windows_close_and_q_stops_it(prompt: Terminal) -> None:
+    prompt.type("CREATE TABLE ticks (id INT, at TIMESTAMP_LTZ(3), WATERMARK FOR at AS at)\r")
+    prompt.type("WITH ('connector' = 'datagen', 'rows-per-second' = '20');\r")
+    prompt.see("OK", PROMPT)
+    prompt.type(WINDOWS)
+    prompt.see("window_start, window_end;", "│  n")
+    first = see_windows(prompt, more_than=0)
+    later = see_windows(prompt, more_than=len(first) + 1)
+    assert later[: len(first)] == first and later == sorted(set(later))
+    prompt.shows("rows/s · batch ")
+    prompt.shows("· watermark ")
+    prompt.shows("q stops")
+    prompt.type("q")
+    told = prompt.see(" rows in all (", PROMPT)
+    assert "· watermark " in told and "q stops" not in told and "stopping" not in told
+
+
+def test_ctrl_c_stops_a_stream_and_keeps_what_was_typed(prompt: Terminal) -> None:
+    prompt.type(WINDOWS)
+    prompt.see("window_start, window_end;", "│  n")
+    see_windows(prompt, more_than=1)
+    prompt.type("SELECT 6 * 7 AS answer;")
+    time.sleep(0.3)
+    prompt.type("\x03")
+    prompt.see(" rows in all (", "cancelled", PROMPT, "SELECT 6 * 7 AS answer;")
+    prompt.type("\r")
+    prompt.see("answer", "42", "1 row (", PROMPT)
+
+
+def test_ctrl_c_ends_the_measuring_of_a_stream_with_the_figures_so_far(prompt: Terminal) -> None:
+    prompt.run(r"\pager off")
+    prompt.see("the pager is off", PROMPT)
+    prompt.type("EXPLAIN ANALYZE " + WINDOWS)
+    prompt.shows("Running")
+    time.sleep(3)  # some micro-batches
+    prompt.type("\x03")
+    prompt.see("== Execution ==", "ran until it was interrupted: ", " micro-batch")
+    prompt.see("TableSourceScan", "micro-batch", PROMPT)
+    prompt.type("SELECT 42 AS answer;\r")
+    prompt.see("answer", "42", "1 row (", PROMPT)
+
+
+def test_ctrl_d_leaves(prompt: Terminal) -> None:
+    assert prompt.leave() == 0

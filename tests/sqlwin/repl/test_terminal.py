@@ -1,0 +1,266 @@
+"""The prompt in a real terminal, over a session without Spark."""
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.sqlwin.repl.terminal import PROMPT, SECONDS, Terminal
+
+
+def test_the_prompt_is_there_before_spark_and_says_so(terminal):
+    prompt = terminal(FAKE_START_SECONDS="2")
+    prompt.shows("Spark is starting")
+    prompt.run("rows 3;")
+    prompt.shows("Starting Spark")
+    prompt.see("3 rows (")
+    prompt.see(PROMPT)
+    assert prompt.leave() == 0
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="asks Linux for the time used")
+def test_the_prompt_takes_less_than_a_second_of_a_core(tmp_path):
+    prompt = Terminal(
+        tmp_path,
+        program=("-m", "sqlwin.cli.app"),
+        # Spark cannot start: what it takes, beside the prompt, is not counted
+        PATH="/nowhere",
+        JAVA_HOME="/nowhere",
+        SQLWIN_CLASS_ARCHIVE="off",
+    )
+    prompt.see(PROMPT)
+    fields = Path(f"/proc/{prompt.child.pid}/stat").read_text().rpartition(")")[2].split()
+    prompt.close()
+    # user and system time, in the clock ticks of the machine; other programs do not count
+    assert (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK") < 1
+
+
+def test_what_the_prompt_loads_before_spark_is_little():
+    code = """
+import sys, sqlwin.cli.app, sqlwin.repl.app
+print({'pyspark', 'pyarrow', 'numpy', 'pandas', 'sqlglot', 'rich.console'} & set(sys.modules))
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "set()\n"
+
+
+def test_a_statement_runs_when_a_semicolon_ends_it_and_may_have_many_lines(prompt):
+    prompt.run("values")
+    prompt.see("->")
+    prompt.run("-- not yet;")
+    prompt.see("->")
+    prompt.run(";")
+    prompt.see("2013-01-01 05:15:00", "2 rows (", PROMPT)
+
+
+def test_ctrl_d_leaves_and_so_does_backslash_q(terminal):
+    prompt = terminal()
+    assert prompt.leave("\\q\r") == 0
+
+
+def test_an_error_shows_the_caret_under_the_line_and_the_prompt_comes_back(prompt):
+    prompt.run("wrong here;")
+    prompt.see("error: ", "no column nope", "at line 1, column 1")
+    prompt.see("    wrong here", "    ^^^^^^^^^^", "Columns: a, b.", PROMPT)
+    prompt.run("crash;")
+    prompt.see("division by zero", PROMPT)
+    prompt.run("bug;")
+    prompt.see("unexpected RuntimeError: surprise", "the full trace is in", PROMPT)
+    prompt.run("rows 1;")
+    prompt.see("1 row (")
+
+
+def test_of_a_line_that_is_wider_than_the_screen_the_part_with_the_error_is_shown(prompt):
+    prompt.type("ok; " * 40 + "wrong here;\r")
+    told = prompt.see(
+        "at line 1, column 161", "…", "wrong here", "^^^^^^^^^^", "Columns: a, b.", PROMPT
+    )
+    line, carets = told.split("column 161")[1].splitlines()[1:3]
+    assert line.index("wrong here") == carets.index("^")
+    assert max(len(line), len(carets)) <= prompt.screen.columns
+
+
+def test_ctrl_c_cancels_what_runs_and_the_prompt_comes_back(prompt):
+    prompt.run("hang;")
+    prompt.shows("Running")
+    prompt.child.sendintr()
+    prompt.see("jobs cancelled", "cancelled", PROMPT)
+    prompt.run("rows 2;")
+    prompt.see("2 rows (")
+
+
+def test_ctrl_c_while_spark_starts_withdraws_the_statement(terminal):
+    prompt = terminal(FAKE_START_SECONDS="3")
+    prompt.run("rows 7;")
+    prompt.shows("Starting Spark")
+    prompt.child.sendintr()
+    prompt.see("cancelled", PROMPT)
+    prompt.run("rows 2;")
+    assert "7 rows" not in prompt.see("2 rows (")
+
+
+def test_a_line_that_ctrl_c_drops_is_in_the_history(prompt):
+    prompt.type("rows 11;")
+    prompt.child.sendcontrol("c")
+    prompt.see(PROMPT)
+    prompt.type("\x1b[A")  # up
+    prompt.run("")
+    prompt.see("11 rows (")
+
+
+def test_the_history_is_there_in_the_next_run_and_can_be_searched(terminal):
+    first = terminal()
+    first.run("rows 12;")
+    first.see("12 rows (", PROMPT)
+    first.run("values;")
+    first.see("2 rows (", PROMPT)
+    first.leave()
+    second = terminal()
+    second.type("\x12rows")  # Ctrl-R
+    second.shows("I-search backward: rows")
+    second.type("\r")
+    second.type("\r")
+    second.see("12 rows (")
+
+
+def test_tab_completes_tables_and_columns_of_the_session(prompt):
+    prompt.type("ok; SELECT * FROM bi")
+    give_up = time.monotonic() + SECONDS
+    while "bids" not in prompt.screen.text():  # names are asked for in the background
+        assert time.monotonic() < give_up, prompt.screen.text()
+        prompt.type("\t")
+        time.sleep(0.3)
+        prompt.read()
+    prompt.type(" WHERE pri\t")
+    prompt.see("bids WHERE price")
+    prompt.run(";")
+    prompt.see("OK", PROMPT)
+
+
+def test_brackets_and_quotes_come_in_pairs_and_are_typed_over(prompt):
+    prompt.type("wrong (f('it''s'))")
+    prompt.run(";")
+    prompt.see("    wrong (f('it''s'))")
+    prompt.see("    ^", PROMPT)
+
+
+def test_vi_keys_work_when_they_are_asked_for(terminal):
+    prompt = terminal("--keys", "vi")
+    prompt.type("rows 5 5;")
+    prompt.type("\x1b")
+    time.sleep(0.7)
+    prompt.type("hhx")  # 'rows 5 5;' without the blank
+    prompt.type("a\r")
+    prompt.see("55 rows (")
+
+
+def test_what_is_given_is_run_first(terminal, tmp_path):
+    (tmp_path / "first.sql").write_text("ok; rows 4;")
+    prompt = terminal("--file", "first.sql")
+    prompt.see("4 rows (", "first.sql: 2 statements run")
+    other = Terminal(tmp_path, "-e", "rows 6")
+    other.see("6 rows (", PROMPT)
+    other.leave()
+
+
+def test_an_error_in_a_file_that_is_run_first_is_told_and_the_prompt_stays(terminal, tmp_path):
+    (tmp_path / "first.sql").write_text("ok;\nwrong here;")
+    prompt = terminal("--file", "first.sql")
+    prompt.see("no column nope", "first.sql, line 2", "1 statement run")
+    prompt.run("rows 2;")
+    prompt.see("2 rows (")
+
+
+def test_a_failed_start_is_told_with_the_statement_and_tried_again(terminal):
+    prompt = terminal(FAKE_START_ERROR="no Java was found")
+    prompt.shows("Spark did not start")
+    prompt.run("rows 1;")
+    prompt.see("no Java was found", "install it", PROMPT)
+    prompt.leave("\\q\r")
+
+
+@pytest.mark.parametrize("how", ["q", "\x03"])
+def test_a_stream_is_a_table_that_changes_until_q_or_ctrl_c(prompt, how):
+    prompt.run("stream; rows 3;")
+    prompt.shows("watermark 12:00")
+    prompt.shows("2013-01-01 05:15:00")
+    prompt.type(how)
+    prompt.see("rows in all (")
+    if how == "q":
+        prompt.see("3 rows (", PROMPT)
+    else:
+        assert "3 rows" not in prompt.see("cancelled", PROMPT)
+    prompt.run("rows 2;")
+    prompt.see("2 rows (", PROMPT)
+
+
+@pytest.mark.parametrize("how", ["q", "\x03"])
+def test_what_is_typed_while_a_stream_is_shown_is_at_the_next_prompt(prompt, how):
+    prompt.run("stream;")
+    prompt.shows("watermark 12:00  ·  q stops")
+    prompt.type("rows 4\x1b[A;\r")  # the arrow is no text
+    time.sleep(0.5)
+    prompt.type(how)
+    prompt.see("rows in all (", PROMPT, "rows 4;", "->")
+    prompt.run("")
+    prompt.see("4 rows (", PROMPT)
+
+
+def test_a_second_ctrl_c_does_not_wait_for_a_stream_to_stop(prompt):
+    prompt.run("stubborn 8;")
+    prompt.shows("watermark 12:00  ·  q stops")
+    prompt.child.sendintr()
+    prompt.shows("watermark 12:00  ·  stopping")
+    time.sleep(3.5)  # one Ctrl-C waits for as long as it takes
+    prompt.read()
+    assert "cancelled" not in prompt.screen.text()[prompt.position :]
+    prompt.child.sendintr()
+    prompt.see("cancelled", PROMPT)
+    prompt.run("rows 5;")
+    later = prompt.see("5 rows (", PROMPT)
+    assert "watermark" not in later and "in all" not in later, "nothing is drawn over the prompt"
+
+
+def test_what_is_typed_while_a_statement_runs_is_run_after_it(prompt):
+    prompt.run("stream; rows 3;")
+    prompt.shows("watermark 12:00")
+    prompt.type("q")
+    prompt.type("rows 5;\r")
+    prompt.see("rows in all (", "3 rows (", PROMPT, "rows 5;", "5 rows (", PROMPT)
+
+
+def test_long_and_wide_results_go_to_the_pager(terminal):
+    pager = "sh -c 'echo PAGED; head -n 1; cat > /dev/null; echo LEFT'"
+    prompt = terminal(SQLWIN_PAGER=pager)
+    prompt.run("rows 500;")
+    prompt.see("PAGED", "LEFT", "500 rows (", PROMPT)
+    prompt.run("wide 30;")
+    prompt.see("PAGED", "LEFT", "1 row (", PROMPT)
+    prompt.run(r"\pager off")
+    prompt.see("the pager is off", PROMPT)
+    prompt.run("wide 30;")
+    prompt.see("more columns")
+
+
+def test_a_pager_that_is_left_early_is_no_error(terminal):
+    prompt = terminal("--format", "csv", SQLWIN_PAGER="sh -c 'head -n 2'")
+    prompt.run("rows 300000;")
+    prompt.see("the pager was left before the end", PROMPT)
+
+
+def test_the_foot_of_the_screen_names_the_argument_that_is_typed(prompt):
+    prompt.type("SELECT * FROM HOP(TABLE bids, DESCRIPTOR(ts), ")
+    prompt.shows("HOP(TABLE data, DESCRIPTOR(timecol), slide, size, [offset])")
+
+
+def test_without_a_terminal_the_command_line_is_wrong():
+    from click.testing import CliRunner
+
+    from sqlwin.cli.app import main
+
+    result = CliRunner().invoke(main, ["repl"])
+    assert result.exit_code == 2
+    assert "needs a terminal" in result.stderr
