@@ -1,10 +1,12 @@
-"""The root of all errors that a person can cause, and how they are shown."""
+"""The root of all errors that users can cause, and how they are shown."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
 from difflib import get_close_matches
+from enum import Enum
+from typing import ClassVar
 from unicodedata import east_asian_width
 
 
@@ -51,8 +53,28 @@ def _cells(text: str) -> int:
     return sum(2 if east_asian_width(c) in "WF" else 1 for c in text)
 
 
+class ErrorKind(Enum):
+    """What is wrong, for code that has more to say about some errors than about others."""
+
+    SYNTAX = "syntax"
+    ANALYSIS = "analysis"
+    CATALOG = "catalog"
+    UNKNOWN_COLUMN = "unknown column"
+    UNKNOWN_TABLE = "unknown table"
+    UNKNOWN_DATABASE = "unknown database"
+    UNKNOWN_CATALOG = "unknown catalog"
+    UNKNOWN_FUNCTION = "unknown function"
+    SUBQUERY = "subquery"
+    SETTING = "setting"
+    OPTION = "option"
+    STREAM = "unsupported on streams"
+    EXECUTION = "execution"
+    CANCELLED = "cancelled"
+    SETUP = "setup"
+
+
 class SqlwinError(Exception):
-    """What a person did wrong, or what went wrong for them: one line, a place, a way out.
+    """What users did wrong, or what went wrong for them: one line, a place, a way out.
 
     Args:
         message: what was given and what is wrong with it, one line.
@@ -60,7 +82,13 @@ class SqlwinError(Exception):
         sql: the text that `position` refers to.
         hint: what would be right, one line; shown after the message.
         file: the file that `sql` was read from, if any.
+        kind: what is wrong; None: what the class stands for.
+        subjects: what of the SQL it is about, the most telling first, as SQL spells it: a name, an
+            expression, an option or value in quotes. Where no position is known, the first one
+            that the text holds is pointed at.
     """
+
+    default_kind: ClassVar[ErrorKind] = ErrorKind.ANALYSIS
 
     def __init__(
         self,
@@ -70,13 +98,38 @@ class SqlwinError(Exception):
         sql: str | None = None,
         hint: str | None = None,
         file: str | None = None,
+        kind: ErrorKind | None = None,
+        subjects: tuple[str, ...] = (),
     ) -> None:
         super().__init__(message)
         self.message = message
+        self.kind = kind or self.default_kind
+        self.subjects = subjects
         self.position = position
         self.sql = sql
         self.hint = hint
         self.file = file
+
+    @property
+    def subject(self) -> str | None:
+        """The name at fault, if one is."""
+        return self.subjects[0] if self.subjects else None
+
+    def about(self, what: str, subject: str) -> SqlwinError:
+        """The same error, without its place, said of a thing: `table `t`: ...`.
+
+        Args:
+            what: the thing, as the message begins with it.
+            subject: its name.
+        """
+        quoted = [each for each in self.subjects if each.startswith("'")]
+        names = [each for each in self.subjects if each not in quoted]
+        return type(self)(
+            f"{what}: {self.message}",
+            hint=self.hint,
+            kind=self.kind,
+            subjects=(*quoted, subject, *names),
+        )
 
     def with_source(self, sql: str, file: str | None = None, offset: int = 0) -> SqlwinError:
         """The same error placed in a larger text, in which its own text starts at `offset`."""
@@ -112,6 +165,8 @@ class SqlwinError(Exception):
 class SqlSyntaxError(SqlwinError):
     """The text is not SQL that sqlwin reads."""
 
+    default_kind = ErrorKind.SYNTAX
+
 
 class AnalysisError(SqlwinError):
     """The SQL reads well, but names or types in it do not fit."""
@@ -120,17 +175,25 @@ class AnalysisError(SqlwinError):
 class CatalogError(AnalysisError):
     """A table, view or option is missing, or there already."""
 
+    default_kind = ErrorKind.CATALOG
+
 
 class ExecutionError(SqlwinError):
     """It failed while running: data, files, or the cluster."""
+
+    default_kind = ErrorKind.EXECUTION
 
 
 class QueryCancelled(ExecutionError):
     """Its jobs were cancelled while it ran."""
 
+    default_kind = ErrorKind.CANCELLED
+
 
 class SetupError(SqlwinError):
     """The machine lacks something: Java, a package, a directory that can be written."""
+
+    default_kind = ErrorKind.SETUP
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:

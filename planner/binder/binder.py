@@ -43,7 +43,7 @@ from planner.sql.parts import only_window_function, parts_below, probe
 from planner.sql.table_options import refuse_options, with_options
 from planner.streams.refusals import refused_subquery
 from planner.streams.tables import stream_named
-from runtime.errors import AnalysisError
+from runtime.errors import AnalysisError, ErrorKind
 from runtime.spec.table import Column
 from runtime.spec.windows import SessionWindow
 
@@ -89,7 +89,7 @@ def bind(query: exp.Query, sql: str, catalog: Catalog, strict: bool = False) -> 
     except AnalysisError as error:
         # Spark refuses a subquery over a stream as it refuses what is wrong: all of it at once
         refused = refused_subquery(original, lambda t: stream_named(t, catalog) is not None)
-        if refused is not None and "subquery" in error.message:
+        if refused is not None and error.kind is ErrorKind.SUBQUERY:
             raise refused.placed_in(sql) from error
         raise with_late_name(error, original, sql) from error
     return Bound(plan, tuple(dict.fromkeys(binder.notes)), binder.rewritten)

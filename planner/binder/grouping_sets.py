@@ -137,6 +137,7 @@ def check_grouping_calls(select: exp.Select, groupings: Groupings) -> None:
                 listed = ", ".join(to_sql(key) for key in groupings.keys)
                 raise AnalysisError(
                     f"`{to_sql(call)}` asks about `{name}`, which is not among the group keys",
+                    subjects=(to_sql(call), name),
                     hint=f"the keys are {listed}",
                 )
 

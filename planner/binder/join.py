@@ -95,6 +95,7 @@ def _check_using(join: exp.Join, sides: Sides, sql: str) -> None:
                 close = nearest(named.name, known)
                 raise AnalysisError(
                     f"USING names `{named.name}`, which `{side.name}` has not",
+                    subjects=(named.name, side.name),
                     position=position_of(named, sql),
                     sql=sql,
                     hint=f"did you mean `{close}`?" if close else f"it has {', '.join(known)}",

@@ -227,6 +227,7 @@ def time_column(function: WindowFunction, schema: Schema, sql: str) -> Column:
         close = nearest(descriptor.name, [c.name for c in schema])
         raise AnalysisError(
             f"column `{descriptor.name}` does not exist in the data of {function.kind}",
+            subjects=(descriptor.name,),
             position=position_of(descriptor, sql),
             sql=sql,
             hint=f"did you mean `{close}`?" if close else hint,
@@ -235,6 +236,7 @@ def time_column(function: WindowFunction, schema: Schema, sql: str) -> Column:
         raise AnalysisError(
             f"{function.kind} needs a TIMESTAMP or TIMESTAMP_LTZ column to put windows on, "
             f"but `{found.name}` is {found.type.upper()}",
+            subjects=(found.name,),
             position=position_of(descriptor, sql),
             sql=sql,
             hint=hint or "make one in a subquery: CAST(... AS TIMESTAMP)",
@@ -252,6 +254,7 @@ def partition_columns(function: WindowFunction, schema: Schema, sql: str) -> tup
             raise AnalysisError(
                 f"column `{key.name}` in PARTITION BY does not exist in the data of "
                 f"{function.kind}",
+                subjects=(key.name,),
                 position=position_of(key, sql),
                 sql=sql,
                 hint=f"did you mean `{close}`?" if close else None,
@@ -266,6 +269,7 @@ def refuse_window_columns(function: WindowFunction, schema: Schema, sql: str) ->
     if taken:
         raise AnalysisError(
             f"the data of {function.kind} already has a column `{taken[0]}`",
+            subjects=(taken[0],),
             position=position_of(function.args["data"], sql) or position_of(function.this, sql),
             sql=sql,
             hint=f"rename it in a subquery: SELECT {taken[0]} AS inner_{taken[0]}, ...",

@@ -84,14 +84,15 @@ def fold_interval(expr: exp.Expr) -> IntervalValue:
     if isinstance(value, Fraction):
         raise AnalysisError(
             f"expected an interval, but `{_sql(expr)}` is a number",
+            subjects=(_sql(expr),),
             hint=f"write the unit: INTERVAL '{value}' MINUTE",
         )
     if value.us.denominator != 1:
-        raise AnalysisError(f"`{_sql(expr)}` is finer than a microsecond")
+        raise AnalysisError(f"`{_sql(expr)}` is finer than a microsecond", subjects=(_sql(expr),))
     if value.months.denominator != 1:
-        raise AnalysisError(f"`{_sql(expr)}` is no whole number of months")
+        raise AnalysisError(f"`{_sql(expr)}` is no whole number of months", subjects=(_sql(expr),))
     if abs(value.us) >= _INT64 or abs(value.months) >= _INT64:
-        raise AnalysisError(f"`{_sql(expr)}` is too long an interval")
+        raise AnalysisError(f"`{_sql(expr)}` is too long an interval", subjects=(_sql(expr),))
     return IntervalValue(int(value.months), int(value.us))
 
 
@@ -171,6 +172,7 @@ def _fold(expr: exp.Expr) -> _Exact | Fraction:
     if number is None:
         raise AnalysisError(
             f"expected a constant interval, but got `{_sql(expr)}`",
+            subjects=(_sql(expr),),
             hint="for example INTERVAL '10' MINUTE",
         )
     return number
@@ -185,17 +187,19 @@ def _arithmetic(
             return left + sign * right
         if isinstance(left, _Exact) and isinstance(right, _Exact):
             return left + right.times(sign)
-        raise AnalysisError(f"`{_sql(expr)}` mixes an interval and a number without a unit")
+        raise AnalysisError(
+            f"`{_sql(expr)}` mixes an interval and a number without a unit", subjects=(_sql(expr),)
+        )
     if isinstance(expr, exp.Mul):
         if isinstance(left, Fraction):
             return left * right if isinstance(right, Fraction) else right.times(left)
         if isinstance(right, Fraction):
             return left.times(right)
-        raise AnalysisError(f"`{_sql(expr)}` multiplies two intervals")
+        raise AnalysisError(f"`{_sql(expr)}` multiplies two intervals", subjects=(_sql(expr),))
     if isinstance(right, _Exact):
-        raise AnalysisError(f"`{_sql(expr)}` divides by an interval")
+        raise AnalysisError(f"`{_sql(expr)}` divides by an interval", subjects=(_sql(expr),))
     if right == 0:
-        raise AnalysisError(f"`{_sql(expr)}` divides by zero")
+        raise AnalysisError(f"`{_sql(expr)}` divides by zero", subjects=(_sql(expr),))
     return left / right if isinstance(left, Fraction) else left.times(1 / right)
 
 
@@ -216,6 +220,7 @@ def _literal(interval: exp.Interval) -> _Exact:
     if not isinstance(value, exp.Literal):
         raise AnalysisError(
             f"expected a constant interval, but got `{_sql(interval)}`",
+            subjects=(_sql(interval),),
             hint="for example INTERVAL '10' MINUTE",
         )
     text = value.name.strip()
@@ -225,7 +230,9 @@ def _literal(interval: exp.Interval) -> _Exact:
         return _text(interval, text).times(sign)
     number = _decimal(text)
     if number is None:
-        raise AnalysisError(f"`{_sql(interval)}`: '{text}' is no number")
+        raise AnalysisError(
+            f"`{_sql(interval)}`: '{text}' is no number", subjects=(f"'{text}'", _sql(interval))
+        )
     return _of_unit(interval, number, unit.name).times(sign)
 
 
@@ -237,6 +244,7 @@ def _of_unit(interval: exp.Interval, number: Fraction, unit: str) -> _Exact:
         return _Exact(us=number * _US[name])
     raise AnalysisError(
         f"`{_sql(interval)}`: unknown unit {unit}",
+        subjects=(_sql(interval),),
         hint="the units are YEAR, QUARTER, MONTH, WEEK, DAY, HOUR, MINUTE, SECOND, MILLISECOND "
         "and MICROSECOND",
     )
@@ -254,6 +262,7 @@ def _range(interval: exp.Interval, text: str, span: exp.IntervalSpan) -> _Exact:
     if form is None:
         raise AnalysisError(
             f"`{_sql(interval)}`: an interval cannot reach from {first} to {last}",
+            subjects=(_sql(interval),),
             hint=f"the ranges are {', '.join(_FORMS)}",
         )
     all_fields = _YEAR_MONTH_FIELDS if first == "YEAR" else _DAY_TIME_FIELDS
@@ -273,11 +282,13 @@ def _range(interval: exp.Interval, text: str, span: exp.IntervalSpan) -> _Exact:
         if number_value is None or not (may_have_fraction or digits.isdigit()):
             raise AnalysisError(
                 f"`{_sql(interval)}`: '{text}' is not of the form {first} TO {last}",
+                subjects=(f"'{text}'", _sql(interval)),
                 hint=f"for example INTERVAL '{form}' {first} TO {last}",
             )
         if i and number_value >= _BOUNDS[field]:
             raise AnalysisError(
                 f"`{_sql(interval)}`: {digits} {field}S do not fit below {fields[i - 1]}",
+                subjects=(_sql(interval),),
                 hint=f"{field} goes from 0 to {_BOUNDS[field] - 1} here",
             )
         total += _of_unit(interval, number_value, field)
@@ -291,7 +302,9 @@ def _text(interval: exp.Interval, text: str) -> _Exact:
         words = words[1:]
     hint = "for example INTERVAL '10' MINUTE or INTERVAL '1 day 2 hours'"
     if len(words) < 2:
-        raise AnalysisError(f"`{_sql(interval)}` has no unit", hint=hint)
+        raise AnalysisError(
+            f"`{_sql(interval)}` has no unit", subjects=(_sql(interval),), hint=hint
+        )
     total = _Exact()
     i = 0
     while i < len(words):
@@ -301,9 +314,15 @@ def _text(interval: exp.Interval, text: str) -> _Exact:
             i += 1
         number = _decimal(words[i])
         if number is None:
-            raise AnalysisError(f"`{_sql(interval)}`: '{words[i]}' is no number", hint=hint)
+            raise AnalysisError(
+                f"`{_sql(interval)}`: '{words[i]}' is no number",
+                subjects=(f"'{words[i]}'", _sql(interval)),
+                hint=hint,
+            )
         if i + 1 == len(words):
-            raise AnalysisError(f"`{_sql(interval)}`: {words[i]} has no unit", hint=hint)
+            raise AnalysisError(
+                f"`{_sql(interval)}`: {words[i]} has no unit", subjects=(_sql(interval),), hint=hint
+            )
         total += _of_unit(interval, number, words[i + 1]).times(sign)
         i += 2
     return total

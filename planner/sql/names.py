@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from sqlglot import exp
 
 from planner.sql.nodes import position_of
-from runtime.errors import AnalysisError
+from runtime.errors import AnalysisError, ErrorKind
 
 
 def with_late_name(error: AnalysisError, query: exp.Query, sql: str) -> AnalysisError:
@@ -20,7 +20,8 @@ def with_late_name(error: AnalysisError, query: exp.Query, sql: str) -> Analysis
             if (
                 name in late
                 and not col.table
-                and error.message == (f"column `{col.name}` does not exist")
+                and error.kind is ErrorKind.UNKNOWN_COLUMN
+                and error.subject == col.name
             ):
                 return AnalysisError(
                     f"`{col.name}` is not known yet in WHERE: it is computed from the rows left",

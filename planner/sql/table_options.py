@@ -54,6 +54,7 @@ def refuse_options(table: exp.Table, what: str, sql: str) -> None:
     if TABLE_OPTIONS in table.meta:
         raise AnalysisError(
             f"OPTIONS are those of a table, and `{table.name}` is {what}",
+            subjects=(table.name,),
             position=position_of(table.this, sql),
             sql=sql,
             hint="write them behind the table that it reads",
@@ -61,9 +62,9 @@ def refuse_options(table: exp.Table, what: str, sql: str) -> None:
 
 
 def position_of_option(error: SqlwinError, options: TableOptions, sql: str) -> Position:
-    """Where the option of a hint stands that an error names in quotes; else the whole hint."""
-    for name in reversed(error.message.split("'")[1::2]):
-        start = sql.find(f"'{name}'", options.start, options.end)
+    """Where the option of a hint stands that an error is about; else the whole hint."""
+    for subject in error.subjects:
+        start = sql.find(subject, options.start, options.end) if subject[0] == "'" else -1
         if start >= 0:
-            return Position.at(sql, start, len(name) + 2)
+            return Position.at(sql, start, len(subject))
     return Position.at(sql, options.start, options.end - options.start + 1)

@@ -36,6 +36,7 @@ def check_time(node: Node, time_column: str, catalog: Catalog, place: Span | Non
                 f"add to it: WATERMARK FOR {column} AS {column} - "
                 "INTERVAL '5' SECOND; or put the windows on a column AS PROCTIME()",
                 span_of(table) or place,
+                subjects=(stream.name,),
             )
     if isinstance(origin, tuple) and isinstance(origin[0], TableScan):
         (table,) = origin[0].query.find_all(exp.Table)
@@ -48,6 +49,7 @@ def check_time(node: Node, time_column: str, catalog: Catalog, place: Span | Non
                 f"follows `{found.watermark.column}`",
                 f"put the windows on DESCRIPTOR({found.watermark.column})",
                 place,
+                subjects=(time_column, found.name, found.watermark.column),
             )
     if isinstance(origin, tuple) and isinstance(origin[0], GlobalWindowAggregate):
         roles = {key.name.lower(): key.role for key in origin[0].window_keys}
@@ -57,6 +59,7 @@ def check_time(node: Node, time_column: str, catalog: Catalog, place: Span | Non
                 "long passed",
                 "put the outer windows on window_time of the inner ones",
                 place,
+                subjects=(time_column,),
             )
 
 

@@ -105,6 +105,7 @@ def _source(found: dict[str, tuple[exp.Table, StreamTable]], catalog: Catalog) -
             f"{names} have '{LATE_ROWS}', and a query keeps the late rows of one table",
             f"aggregate them in queries of their own, or {DROP}",
             joined([span_of(each) for each, _ in list(found.values())[1:]]),
+            subjects=(f"'{LATE_ROWS}'", *found),
         )
     scan = exp.Select(expressions=[exp.Star()], from_=exp.From(this=_bare(table)))
     schema = catalog.analyze(scan, {})

@@ -43,6 +43,7 @@ def is_by_clock(node: Node, column: str, catalog: Catalog, place: Span | None = 
             "another, so that no watermark tells when a window is complete",
             "take the same kind of time from all of them",
             place,
+            subjects=(column,),
         )
     return found == {True}
 

@@ -16,7 +16,7 @@ from planner.sql.build import is_flat_type
 from planner.sql.nodes import Span, span_of
 from planner.sql.places import Lead, lead, with_lead
 from planner.streams.tables import NOT_KEPT
-from runtime.errors import AnalysisError, Position
+from runtime.errors import AnalysisError, ErrorKind, Position
 
 # The way out that is left to every query.
 BATCH = "or read it as a batch: SET 'execution.runtime-mode' = 'batch'"
@@ -38,12 +38,21 @@ class StreamRefusal(AnalysisError):
         hint: the way out.
         span: the words to blame; None if they are not known.
         after: the words before them that belong to them, such as ORDER BY.
+        subjects: as every error has them.
     """
 
+    default_kind = ErrorKind.STREAM
+
     def __init__(
-        self, message: str, hint: str, span: Span | None, after: Lead | None = None
+        self,
+        message: str,
+        hint: str,
+        span: Span | None,
+        after: Lead | None = None,
+        *,
+        subjects: tuple[str, ...] = (),
     ) -> None:
-        super().__init__(message, hint=hint)
+        super().__init__(message, hint=hint, subjects=subjects)
         self.span = span
         self._after = after
 
@@ -132,6 +141,7 @@ def check_flat(name: str, schema: Schema, clause: str, place: Span | None) -> No
             f"`{name}` in {clause} is {type_}, by which a stream cannot be grouped or ordered",
             _FLAT,
             place,
+            subjects=(name,),
         )
 
 

@@ -59,7 +59,8 @@ def declared_type(spec: TableSpec, column: TableColumn) -> DataType:
         parsed = DataType.fromDDL(column.type or "")
     except PySparkException as error:
         raise CatalogError(
-            f"column `{column.name}` of table `{spec.name}` has an unknown type, {column.type}"
+            f"column `{column.name}` of table `{spec.name}` has an unknown type, {column.type}",
+            subjects=(column.name, spec.name),
         ) from error
     return StringType() if isinstance(parsed, (CharType, VarcharType)) else parsed
 
@@ -95,6 +96,7 @@ def pick(dataframe: DataFrame, spec: TableSpec, column: TableColumn, origin: str
         raise CatalogError(
             f"column `{column.name}` of table `{spec.name}` "
             + (f"could be any of {listed} in {origin}" if found else f"is not in {origin}"),
+            subjects=(column.name, spec.name),
             hint=None
             if found
             else (f"did you mean `{meant}`? " if meant else "") + f"It has {listed}",
@@ -107,6 +109,7 @@ def pick(dataframe: DataFrame, spec: TableSpec, column: TableColumn, origin: str
         raise CatalogError(
             f"column `{column.name}` of table `{spec.name}` is declared {_spelled(wanted)}, "
             f"but it is {_spelled(actual)} in {origin}",
+            subjects=(column.name, spec.name),
             hint=f"declare it {_spelled(actual)}; a computed column or the query can cast it",
         )
     return value.cast(wanted).alias(column.name)
@@ -172,6 +175,7 @@ def add_computed(dataframe: DataFrame, spec: TableSpec) -> DataFrame:
             cause = translate(error, column.computed)
             raise CatalogError(
                 f"computed column `{column.name}` of table `{spec.name}`: {cause.message}",
+                subjects=(column.name, spec.name),
                 position=cause.position,
                 sql=cause.sql,
                 hint=cause.hint,
@@ -189,13 +193,17 @@ def check_columns(spec: TableSpec) -> None:
     seen: set[str] = set()
     for column in spec.columns:
         if column.name.lower() in seen:
-            raise CatalogError(f"table `{spec.name}` has two columns `{column.name}`")
+            raise CatalogError(
+                f"table `{spec.name}` has two columns `{column.name}`",
+                subjects=(spec.name, column.name),
+            )
         seen.add(column.name.lower())
     for name in spec.partitioned_by:
         if spec.columns and name.lower() not in seen:
             meant = nearest(name, [c.name for c in spec.columns])
             raise CatalogError(
                 f"table `{spec.name}` is partitioned by `{name}`, which is not one of its columns",
+                subjects=(spec.name, name),
                 hint=f"did you mean `{meant}`?" if meant else None,
             )
 
@@ -229,6 +237,7 @@ def unsupported_metadata(spec: TableSpec, keys: Sequence[str] = ()) -> SqlwinErr
             return CatalogError(
                 f"connector '{spec.connector}' has no metadata '{column.metadata}' "
                 f"(column `{column.name}` of table `{spec.name}`)",
+                subjects=(f"'{spec.connector}'", f"'{column.metadata}'", column.name, spec.name),
                 hint=f"did you mean '{meant}'?" if meant else there,
             )
     return None

@@ -102,28 +102,43 @@ def validate(spec: TableSpec) -> None:
             "without transactions",
             "'at-least-once' may write the last micro-batch again after a restart: a key in the "
             "messages lets readers drop what they have had",
+            subjects=("'exactly-once'", "'sink.delivery-guarantee'"),
         )
     if ("topic" in values) == ("topic-pattern" in values):
-        raise bad_option(spec, "it needs 'topic' or 'topic-pattern', and not both")
+        raise bad_option(
+            spec,
+            "it needs 'topic' or 'topic-pattern', and not both",
+            subjects=("'topic-pattern'", "'topic'"),
+        )
     if "properties.bootstrap.servers" not in values:
         raise bad_option(
             spec,
             "option 'properties.bootstrap.servers' is missing",
             "for example 'properties.bootstrap.servers' = 'localhost:9092'",
+            subjects=("'properties.bootstrap.servers'",),
         )
     if "format" not in values and "value.format" not in values:
-        raise bad_option(spec, "option 'format' is missing", f"one of {', '.join(FORMATS)}")
+        raise bad_option(
+            spec,
+            "option 'format' is missing",
+            f"one of {', '.join(FORMATS)}",
+            subjects=("'format'",),
+        )
     for name in ("format", "value.format", "key.format"):
         found = values.get(name) or FORMATS[0]
         if found.lower() not in FORMATS:
             meant = nearest(found, FORMATS)
             hint = f"did you mean '{meant}'?" if meant else f"it reads {', '.join(FORMATS)}"
-            raise bad_option(spec, f"there is no format '{found}' for Kafka", hint)
+            raise bad_option(
+                spec, f"there is no format '{found}' for Kafka", hint, subjects=(f"'{found}'",)
+            )
     if not physical_columns(spec):
         raise bad_option(spec, "it needs columns", "messages do not say what they hold")
     key = _key_fields(spec)
     if key and "key.format" not in values:
-        raise bad_option(spec, "'key.fields' needs 'key.format'")
+        raise bad_option(
+            spec, "'key.fields' needs 'key.format'", subjects=("'key.format'", "'key.fields'")
+        )
     known = {c.name for c in physical_columns(spec)}
     for name in key:
         if name not in known:
@@ -132,9 +147,15 @@ def validate(spec: TableSpec) -> None:
                 spec,
                 f"'key.fields' names `{name}`, which is no column",
                 f"did you mean '{meant}'?" if meant else None,
+                subjects=("'key.fields'", name),
             )
     if value_format(spec) == "raw" and len(_value_fields(spec)) != 1:
-        raise bad_option(spec, "format 'raw' has one column", "its message is not taken apart")
+        raise bad_option(
+            spec,
+            "format 'raw' has one column",
+            "its message is not taken apart",
+            subjects=("'raw'",),
+        )
     _check_start(spec, values)
 
 
@@ -144,7 +165,11 @@ def _check_start(spec: TableSpec, values: dict[str, str]) -> None:
         mode = values.get(f"scan.{scan}.mode", "").lower()
         option = f"scan.{scan}.{wanted}"
         if mode == wanted.removesuffix("-millis") and option not in values:
-            raise bad_option(spec, f"'scan.{scan}.mode' = '{mode}' needs '{option}'")
+            raise bad_option(
+                spec,
+                f"'scan.{scan}.mode' = '{mode}' needs '{option}'",
+                subjects=(f"'{option}'", f"'{mode}'", f"'scan.{scan}.mode'"),
+            )
     if (offsets := values.get("scan.startup.specific-offsets")) is not None:
         parts = [p.strip() for p in offsets.split(";") if p.strip()]
         if not parts or not all(_OFFSET.fullmatch(p) for p in parts):
@@ -152,9 +177,14 @@ def _check_start(spec: TableSpec, values: dict[str, str]) -> None:
                 spec,
                 f"option 'scan.startup.specific-offsets' is '{offsets}'",
                 "it must be such as 'partition:0,offset:42;partition:1,offset:300'",
+                subjects=(f"'{offsets}'", "'scan.startup.specific-offsets'"),
             )
         if "topic" not in values or ";" in values["topic"]:
-            raise bad_option(spec, "'scan.startup.specific-offsets' works for one 'topic'")
+            raise bad_option(
+                spec,
+                "'scan.startup.specific-offsets' works for one 'topic'",
+                subjects=("'topic'", "'scan.startup.specific-offsets'"),
+            )
 
 
 def is_unbounded(spec: TableSpec) -> bool:
@@ -208,7 +238,7 @@ def sink_options(spec: TableSpec) -> dict[str, str]:
     values = option_values(spec)
     topic = values.get("topic", "")
     if not topic or ";" in topic:
-        raise bad_option(spec, "it is written to, and so needs one 'topic'")
+        raise bad_option(spec, "it is written to, and so needs one 'topic'", subjects=("'topic'",))
     options = _properties(spec)
     for of_consumers in ("kafka.group.id", "kafka.auto.offset.reset"):
         options.pop(of_consumers, None)
@@ -267,8 +297,7 @@ def explained(error: Exception, spec: TableSpec) -> SqlwinError:
         return error
     if "find data source" in str(error) or "DATA_SOURCE_NOT_FOUND" in str(error):
         return missing_package(spec, "reads and writes Kafka", KAFKA)
-    found = translate(error)
-    return type(found)(f"table `{spec.name}`: {found.message}", hint=found.hint)
+    return translate(error).about(f"table `{spec.name}`", spec.name)
 
 
 def value_format(spec: TableSpec) -> str:

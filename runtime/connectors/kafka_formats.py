@@ -44,6 +44,7 @@ def decoded(
             raise CatalogError(
                 f"format 'raw' of table `{spec.name}` gives a STRING or BYTES, but column "
                 f"`{field.name}` is {field.dataType.simpleString().upper()}",
+                subjects=("'raw'", spec.name, field.name),
                 hint="declare it STRING; a computed column can cast it",
             )
         return messages, {field.name: message.cast(field.dataType)}
@@ -77,7 +78,12 @@ def encoded(fields: list[str], file_format: str, rows: DataFrame, spec: TableSpe
     value = F.struct(*(F.col(f"`{name}`") for name in fields))
     if file_format == "raw":
         if len(fields) != 1:
-            raise bad_option(spec, "format 'raw' writes one column", f"it has {', '.join(fields)}")
+            raise bad_option(
+                spec,
+                "format 'raw' writes one column",
+                f"it has {', '.join(fields)}",
+                subjects=("'raw'",),
+            )
         return F.col(f"`{fields[0]}`")
     if file_format == "avro":
         try:

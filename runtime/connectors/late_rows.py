@@ -71,6 +71,7 @@ def check_late_tables(sink: TableSpec | None, late: TableSpec) -> None:
             raise AnalysisError(
                 f"`{spec.name}` (connector '{spec.connector}') cannot be written in a stream that "
                 f"keeps late rows in `{late.name}`: Spark writes it, and nothing beside it",
+                subjects=(f"'{spec.connector}'", spec.name, late.name),
                 hint=f"take a table of filesystem, kafka, memory or print, or leave out "
                 f"'{LATE_ROWS}'",
             )

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
-from runtime.errors import CatalogError, nearest
+from runtime.errors import CatalogError, ErrorKind, nearest
 from runtime.spec.table import TableSpec
 
 _DURATION = re.compile(r"\s*(\d+)\s*([a-zµ]*)\s*", re.IGNORECASE)
@@ -112,7 +112,7 @@ def check_options(spec: TableSpec, known: Mapping[str, Option], other: Iterable[
     for name, value in spec.options:
         folded = name.lower()
         if folded in seen:
-            raise bad_option(spec, f"option '{name}' is given twice")
+            raise bad_option(spec, f"option '{name}' is given twice", subjects=(f"'{name}'",))
         seen[folded] = value
         if folded in free:
             continue
@@ -120,11 +120,19 @@ def check_options(spec: TableSpec, known: Mapping[str, Option], other: Iterable[
             raise unknown_option(spec, name, [*known, *free.values()])
         spelling, option = by_name[folded]
         if wanted := option.check(value):
-            raise bad_option(spec, f"option '{spelling}' is '{value}'", f"it must be {wanted}")
+            raise bad_option(
+                spec,
+                f"option '{spelling}' is '{value}'",
+                f"it must be {wanted}",
+                subjects=(f"'{value}'", f"'{spelling}'"),
+            )
     for name, option in known.items():
         if option.required and name.lower() not in seen:
             raise bad_option(
-                spec, f"option '{name}' is missing", f"WITH (..., '{name}' = '...') sets it"
+                spec,
+                f"option '{name}' is missing",
+                f"WITH (..., '{name}' = '...') sets it",
+                subjects=(f"'{name}'",),
             )
 
 
@@ -138,9 +146,18 @@ def option_values(spec: TableSpec) -> dict[str, str]:
     return {name.lower(): value for name, value in spec.options}
 
 
-def bad_option(spec: TableSpec, what: str, hint: str | None = None) -> CatalogError:
-    """The error for an option of `spec`."""
-    return CatalogError(f"table `{spec.name}` (connector '{spec.connector}'): {what}", hint=hint)
+def bad_option(
+    spec: TableSpec, what: str, hint: str | None = None, subjects: tuple[str, ...] = ()
+) -> CatalogError:
+    """The error for an option of `spec`; `subjects` are those of `what`."""
+    quoted = [each for each in subjects if each.startswith("'")]
+    names = [each for each in subjects if each not in quoted]
+    return CatalogError(
+        f"table `{spec.name}` (connector '{spec.connector}'): {what}",
+        hint=hint,
+        kind=ErrorKind.OPTION,
+        subjects=(*quoted, f"'{spec.connector}'", spec.name, *names),
+    )
 
 
 def unknown_option(spec: TableSpec, name: str, known: Iterable[str]) -> CatalogError:
@@ -148,4 +165,4 @@ def unknown_option(spec: TableSpec, name: str, known: Iterable[str]) -> CatalogE
     names = list(known)
     meant = nearest(name, names)
     hint = f"did you mean '{meant}'?" if meant else f"it has: {', '.join(sorted(names)[:25])}"
-    return bad_option(spec, f"there is no option '{name}'", hint)
+    return bad_option(spec, f"there is no option '{name}'", hint, subjects=(f"'{name}'",))

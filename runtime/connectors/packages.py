@@ -23,6 +23,7 @@ def missing_package(spec: TableSpec, what: str, package: str) -> SetupError:
     found = coordinate(package)
     return SetupError(
         f"table `{spec.name}`: Spark {what} only with a package of its own",
+        subjects=(spec.name,),
         hint=f"start with --conf spark.jars.packages={found} "
         f"(spark-submit and pyspark: --packages {found})",
     )

@@ -115,6 +115,7 @@ def read_table(spark: SparkSession, spec: TableSpec) -> DataFrame:
     if connector.read is None and connector.stream is not None:
         raise CatalogError(
             f"table `{spec.name}` has no end: connector '{spec.connector}' is read as a stream",
+            subjects=(f"'{spec.connector}'", spec.name),
             hint="SET 'execution.runtime-mode' = 'automatic'",
         )
     if connector.read is None:
@@ -155,10 +156,13 @@ def _own_options(spec: TableSpec) -> TableSpec:
         return spec
     said = [value for name, value in spec.options if name.lower() == LATE_ROWS]
     if len(said) > 1:
-        raise bad_option(spec, f"option '{LATE_ROWS}' is given twice")
+        raise bad_option(spec, f"option '{LATE_ROWS}' is given twice", subjects=(f"'{LATE_ROWS}'",))
     if said and not said[0].strip():
         raise bad_option(
-            spec, f"option '{LATE_ROWS}' is empty", "it must be drop or the name of a table"
+            spec,
+            f"option '{LATE_ROWS}' is empty",
+            "it must be drop or the name of a table",
+            subjects=(f"'{LATE_ROWS}'",),
         )
     return replace(spec, options=tuple(o for o in spec.options if o[0].lower() != LATE_ROWS))
 
@@ -166,6 +170,7 @@ def _own_options(spec: TableSpec) -> TableSpec:
 def _only_takes_rows(spec: TableSpec) -> CatalogError:
     return CatalogError(
         f"table `{spec.name}` cannot be read: connector '{spec.connector}' only takes rows",
+        subjects=(f"'{spec.connector}'", spec.name),
         hint="INSERT INTO writes to it",
     )
 
@@ -176,6 +181,7 @@ def _connector(spec: TableSpec) -> Connector:
         meant = nearest(spec.connector, CONNECTORS)
         raise CatalogError(
             f"table `{spec.name}`: there is no connector '{spec.connector}'",
+            subjects=(f"'{spec.connector}'", spec.name),
             hint=f"did you mean '{meant}'?" if meant else f"there are {', '.join(CONNECTORS)}",
         )
     return found

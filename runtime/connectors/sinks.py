@@ -45,7 +45,8 @@ def write_table(
     connector = spec.connector.lower()
     if connector in ("datagen", "socket"):
         raise CatalogError(
-            f"table `{spec.name}` cannot be written: connector '{connector}' only makes rows"
+            f"table `{spec.name}` cannot be written: connector '{connector}' only makes rows",
+            subjects=(f"'{connector}'", spec.name),
         )
     try:
         dataframe = as_declared(dataframe, spec)
@@ -90,7 +91,8 @@ def as_declared(dataframe: DataFrame, spec: TableSpec) -> DataFrame:
     if len(dataframe.columns) != len(declared):
         raise CatalogError(
             f"table `{spec.name}` has {len(declared)} columns to be written, "
-            f"the query gives {len(dataframe.columns)}"
+            f"the query gives {len(dataframe.columns)}",
+            subjects=(spec.name,),
         )
     found = [(field.name, field.dataType.simpleString()) for field in dataframe.schema.fields]
     if found == [(c.name, declared_type(spec, c).simpleString()) for c in declared]:

@@ -53,7 +53,10 @@ def validate(spec: TableSpec) -> None:
         raise bad_option(spec, "it needs columns", "for example (line STRING)")
     is_text = option_values(spec).get("format", "text").lower() == "text"
     if is_text and [(c.type or "").lower() for c in physical] != ["string"]:
-        raise CatalogError(f"table `{spec.name}`: format 'text' has one column, of type STRING")
+        raise CatalogError(
+            f"table `{spec.name}`: format 'text' has one column, of type STRING",
+            subjects=("'text'", spec.name),
+        )
 
 
 def stream(spark: SparkSession, spec: TableSpec) -> DataFrame:

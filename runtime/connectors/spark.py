@@ -37,15 +37,18 @@ def validate(spec: TableSpec) -> None:
     seen: set[str] = set()
     for name, _ in spec.options:
         if name.lower() in seen:
-            raise bad_option(spec, f"option '{name}' is given twice")
+            raise bad_option(spec, f"option '{name}' is given twice", subjects=(f"'{name}'",))
         seen.add(name.lower())
     if (wrong := boolean(option_values(spec).get(_UNBOUNDED, "false"))) is not None:
-        raise bad_option(spec, f"option '{_UNBOUNDED}' is not {wrong}")
+        raise bad_option(
+            spec, f"option '{_UNBOUNDED}' is not {wrong}", subjects=(f"'{_UNBOUNDED}'",)
+        )
     if not seen & {"format", "spark.format"}:
         raise bad_option(
             spec,
             "option 'format' is missing",
             "'format' = 'jdbc', or any other data source that Spark knows",
+            subjects=("'format'",),
         )
     check_columns(spec)
     if error := unsupported_metadata(spec):
@@ -121,4 +124,4 @@ def read(spark: SparkSession, spec: TableSpec) -> DataFrame:
 
 
 def _named(error: SqlwinError, spec: TableSpec) -> SqlwinError:
-    return type(error)(f"table `{spec.name}`: {error.message}", hint=error.hint)
+    return error.about(f"table `{spec.name}`", spec.name)

@@ -71,17 +71,20 @@ def check_sink(spec: TableSpec, *, overwrite: bool, emits_updates: bool) -> None
     connector = spec.connector.lower()
     if connector in ("datagen", "socket"):
         raise CatalogError(
-            f"table `{spec.name}` cannot be written: connector '{connector}' only makes rows"
+            f"table `{spec.name}` cannot be written: connector '{connector}' only makes rows",
+            subjects=(f"'{connector}'", spec.name),
         )
     if overwrite:
         raise AnalysisError(
             f"INSERT OVERWRITE of `{spec.name}` cannot take a stream, which never is complete",
+            subjects=(spec.name,),
             hint="write INSERT INTO",
         )
     if emits_updates and connector not in _TAKE_UPDATES:
         raise AnalysisError(
             f"`{spec.name}` (connector '{connector}') cannot take updates, and this query puts "
             "windows out again: allowed lateness or early firing is on",
+            subjects=(f"'{connector}'", spec.name),
             hint="RESET 'table.exec.emit.allow-lateness' and the 'table.exec.emit.early-fire' "
             f"settings, or insert into a table of {', '.join(_TAKE_UPDATES)}",
         )

@@ -1,4 +1,4 @@
-"""What Spark raised, as an error that a person can act on: no Java or Python trace, ever."""
+"""What Spark raised, as an error that users can act on: no Java or Python trace, ever."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from pyspark.errors.exceptions.captured import CapturedException
 from runtime.errors import (
     AnalysisError,
     CatalogError,
+    ErrorKind,
     ExecutionError,
     Position,
     QueryCancelled,
@@ -26,6 +27,7 @@ from runtime.spark.messages import (
     Told,
     condition_in,
     first_sentence,
+    names_in,
     plain_name,
     plain_path,
     tell,
@@ -67,7 +69,7 @@ class Failure:
     java_class: str = ""
 
 
-_CANCELLED: Told = ("the query was cancelled", None)
+_CANCELLED = Told("the query was cancelled")
 # What a thread of the JVM raises that is interrupted while it reads or writes
 _INTERRUPTED = ("java.io.InterruptedIOException", "java.nio.channels.ClosedByInterruptException")
 
@@ -88,18 +90,19 @@ def translate(error: BaseException, sql: str | None = None) -> SqlwinError:
     told = _python_error(chain) or _machine_error(error, chain) or _file_error(chain)
     if told is not None:
         failed = QueryCancelled if told == _CANCELLED else ExecutionError
-        return _placed(failed(told[0], hint=told[1]), chain, sql)
+        return _placed(_made(failed, told), chain, sql)
     for failure in chain:
         if failure.condition and (told := tell(failure.condition, failure.parameters)):
-            kind = _kind(error, failure)
-            return _placed(kind(told[0], hint=told[1]), chain, sql)
+            return _placed(_made(_class(error, failure), told), chain, sql)
     for failure in chain:
         if failure.condition and failure.condition not in ("STREAM_FAILED", "TASK_WRITE_FAILED"):
             # Bugs of Spark's and conditions without a name of their own are unknown.
             if failure.condition.startswith(("INTERNAL_ERROR", "_LEGACY")):
                 break
-            message, hint = first_sentence(failure.text)
-            return _placed(_kind(error, failure)(message, hint=hint), chain, sql)
+            told = first_sentence(failure.text)
+            if "SUBQUERY" in failure.condition:
+                told = told._replace(kind=ErrorKind.SUBQUERY)
+            return _placed(_made(_class(error, failure), told), chain, sql)
     return _unknown(error, chain)
 
 
@@ -134,7 +137,17 @@ def is_interruption(error: BaseException | None) -> bool:
     return is_cut or _machine_error(error, chain) == _CANCELLED
 
 
-def _kind(error: BaseException, failure: Failure) -> type[SqlwinError]:
+def _made(class_: type[SqlwinError], told: Told) -> SqlwinError:
+    """The error, with what its message names: Spark tells that in its text alone."""
+    names: tuple[str, ...] = ()
+    if issubclass(class_, AnalysisError) or "`" in told.message:
+        names = names_in(told.message)
+    if told.subject is not None:
+        names = (told.subject, *(name for name in names if name != told.subject))
+    return class_(told.message, hint=told.hint, kind=told.kind, subjects=names)
+
+
+def _class(error: BaseException, failure: Failure) -> type[SqlwinError]:
     if isinstance(error, ParseException):
         return SqlSyntaxError
     if (failure.condition or "").split(".")[0] in _CATALOG:
@@ -143,15 +156,14 @@ def _kind(error: BaseException, failure: Failure) -> type[SqlwinError]:
 
 
 def _unknown(error: BaseException, chain: Sequence[Failure]) -> SqlwinError:
-    told = [first_sentence(failure.text)[0] for failure in chain]
+    told = [first_sentence(failure.text).message for failure in chain]
     # "Job aborted" and the like say nothing: the innermost cause that says something does.
     telling = [text for text in told if text and "aborted" not in text]
     message = (telling or told or [type(error).__name__])[-1]
     trace = "".join(traceback.format_exception(error))
     append_trace(message, f"{trace}\n" + "\n".join(failure.text for failure in chain))
-    return ExecutionError(
-        message or type(error).__name__, hint=f"the full report is in {log_file()}"
-    )
+    hint = f"the full report is in {log_file()}"
+    return _made(ExecutionError, Told(message or type(error).__name__, hint))
 
 
 # Errors of certain kinds -------------------------------------------------------------------------
@@ -179,12 +191,12 @@ def _python_error(chain: Sequence[Failure]) -> Told | None:
 
 def _told_by_python(module: str, name: str, message: str, rest: Sequence[str]) -> Told:
     if module == "runtime.errors.":
-        return message, (rest[-1] if rest else None)
+        return Told(message, rest[-1] if rest else None)
     if name == "MemoryError":
-        return "a Python worker ran out of memory", "use more, and so smaller, partitions"
+        return Told("a Python worker ran out of memory", "use more, and so smaller, partitions")
     if name == "ModuleNotFoundError":
-        return f"{message} in a Python worker", "install it where Spark's executors run"
-    return f"{name}: {message}" if message else name, None
+        return Told(f"{message} in a Python worker", "install it where Spark's executors run")
+    return Told(f"{name}: {message}" if message else name)
 
 
 def _machine_error(error: BaseException, chain: Sequence[Failure]) -> Told | None:
@@ -194,22 +206,24 @@ def _machine_error(error: BaseException, chain: Sequence[Failure]) -> Told | Non
         and not isinstance(error, Py4JJavaError)
         and "Answer from Java side is empty" in str(error)
     ):
-        return "the connection to Spark is lost: its JVM has died", f"its log is {log_file()}"
+        return Told("the connection to Spark is lost: its JVM has died", f"its log is {log_file()}")
     text = "\n".join(f"{failure.java_class} {failure.text}" for failure in chain)
     if "SPARK_JOB_CANCELLED" in text or "java.lang.InterruptedException" in text:
         return _CANCELLED
     if "OutOfMemoryError" in text or "UNABLE_TO_ACQUIRE_MEMORY" in text:
-        return (
+        return Told(
             "Spark ran out of memory",
             "give it more: --conf spark.driver.memory=8g (spark.executor.memory on a cluster)",
         )
     if "No space left on device" in text:
-        return "there is no space left on the device", "spark.local.dir names another directory"
+        return Told(
+            "there is no space left on the device", "spark.local.dir names another directory"
+        )
     if "Python worker exited unexpectedly" in text or "Fatal Python error" in text:
         append_trace("a Python worker crashed", text)
         found = re.search(r"Fatal Python error: ([^\n]+)", text)
         why = f": {found.group(1).strip()}" if found else ""
-        return f"a Python worker crashed{why}", f"the full report is in {log_file()}"
+        return Told(f"a Python worker crashed{why}", f"the full report is in {log_file()}")
     return None
 
 
@@ -223,20 +237,20 @@ def _file_error(chain: Sequence[Failure]) -> Told | None:
         causes = chain[number + 1 :]
         match condition.partition(".")[2]:
             case "CANNOT_READ_FILE_FOOTER":
-                return f"{path} is not a Parquet or ORC file, or it is corrupt", None
+                return Told(f"{path} is not a Parquet or ORC file, or it is corrupt")
             case "FILE_NOT_EXIST":
-                return f"{path} vanished while it was read", None
+                return Told(f"{path} vanished while it was read")
             case "PARQUET_COLUMN_DATA_TYPE_MISMATCH":
                 column = plain_name(failure.parameters["column"].strip("[]"))
                 actual, expected = (failure.parameters[k] for k in ("actualType", "expectedType"))
-                return f"column {column} of {path} is {actual}, not {expected}", None
+                return Told(f"column {column} of {path} is {actual}, not {expected}")
         malformed = [c for c in causes if "MALFORMED_" in (c.condition or "")]
-        why = first_sentence(causes[-1].text)[0] if causes else "it is corrupt"
+        why = first_sentence(causes[-1].text).message if causes else "it is corrupt"
         if malformed:
             name = "json" if ".json" in path else "csv"
             ignore = f"'{name}.ignore-parse-errors' = 'true' turns what cannot be read into NULL"
-            return f"{path} has a record that does not fit the columns: {why}", ignore
-        return f"cannot read {path}: {why}", None
+            return Told(f"{path} has a record that does not fit the columns: {why}", ignore)
+        return Told(f"cannot read {path}: {why}")
     return None
 
 

@@ -10,12 +10,27 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from difflib import SequenceMatcher
+from typing import NamedTuple
 from urllib.parse import unquote
 
-from runtime.errors import nearest
+from runtime.errors import ErrorKind, nearest
 
-# What is wrong, and what would be right.
-Told = tuple[str, str | None]
+
+class Told(NamedTuple):
+    """What is wrong in plain words.
+
+    Attributes:
+        message: what is wrong.
+        hint: what would be right.
+        kind: of the error; None where the condition's class says enough.
+        subject: the name at fault, if it is known apart from the message.
+    """
+
+    message: str
+    hint: str | None = None
+    kind: ErrorKind | None = None
+    subject: str | None = None
+
 
 # From this ratio of common letters on, one name is taken for a misspelling of another.
 _ALIKE = 0.5
@@ -23,6 +38,7 @@ _STATE = re.compile(r"\s*SQLSTATE: \w{5}.*", re.DOTALL)
 _CONDITION = re.compile(r"^\s*\[([A-Z][A-Z0-9_]*(?:\.[A-Z0-9_]+)*)\]\s*")
 _CLASS = re.compile(r"^(?:Caused by: )?(?:[\w$]+\.)+[\w$]*(?:Exception|Error|Throwable)[\w$]*:\s*")
 _TRY = re.compile(r"\s*Use (?:the SQL function )?[`']([\w()]+)[`'] to [^.]*\.")
+_SINGLE_QUOTED = re.compile(r"(?<!\w)'[^']*'")
 _QUOTED = re.compile(r"`((?:[^`]|``)+)`")
 # The catalog of a session's own tables, as Flink's scripts call it
 _OWN_CATALOG = "default_catalog"
@@ -50,7 +66,7 @@ def first_sentence(text: str) -> Told:
     # After the first line come plans, stacks, and advice about Spark's own settings.
     line = next((line.strip() for line in text.splitlines() if line.strip()), "")
     line = line.rstrip(".:; ")
-    return (line[:1].lower() + line[1:] if line[1:2].islower() else line), hint
+    return Told((line[:1].lower() + line[1:] if line[1:2].islower() else line), hint)
 
 
 def tell(condition: str, parameters: Mapping[str, str]) -> Told | None:
@@ -61,6 +77,17 @@ def tell(condition: str, parameters: Mapping[str, str]) -> Told | None:
     except KeyError:
         # Parameters come and go between releases of Spark.
         return None
+
+
+def names_in(message: str) -> tuple[str, ...]:
+    """What a message of Spark's names, as SQL spells it: first what is in quotes, then names.
+
+    Of several options the last one is at fault, and those before it say where.
+    """
+    quoted = _SINGLE_QUOTED.findall(message)
+    if "option" in message:
+        quoted.reverse()
+    return (*quoted, *message.split("`")[1::2])
 
 
 def plain_name(quoted: str) -> str:
@@ -102,32 +129,41 @@ def _last(name: str) -> str:
     return name.strip("`").split(".")[-1].strip("`").lower()
 
 
+def _unknown(kind: ErrorKind, what: str, quoted: str, hint: str | None) -> Told:
+    """A name that stands for nothing."""
+    name = plain_name(quoted)
+    return Told(f"{what} {name} does not exist", hint, kind, name.strip("`"))
+
+
 def _column(p: Mapping[str, str]) -> Told:
-    return f"column {plain_name(p['objectName'])} does not exist", _did_you_mean(p["objectName"], p)
+    return _unknown(
+        ErrorKind.UNKNOWN_COLUMN, "column", p["objectName"], _did_you_mean(p["objectName"], p)
+    )
 
 
 def _field(p: Mapping[str, str]) -> Told:
     where = plain_name(p["columnPath"])
-    return f"{where} has no field {plain_name(p['fieldName'])}", _did_you_mean(p["fieldName"], p)
+    return Told(
+        f"{where} has no field {plain_name(p['fieldName'])}", _did_you_mean(p["fieldName"], p)
+    )
 
 
 def _struct_field(p: Mapping[str, str]) -> Told:
-    return (
+    return Told(
         f"there is no field {plain_name(p['fieldName'])}",
         f"the fields are {_names(p['fields'])}",
     )
 
 
 def _table(p: Mapping[str, str]) -> Told:
-    return (
-        f"table {plain_name(p['relationName'])} does not exist",
-        "SHOW TABLES lists those that do",
+    return _unknown(
+        ErrorKind.UNKNOWN_TABLE, "table", p["relationName"], "SHOW TABLES lists those that do"
     )
 
 
 def _catalog(p: Mapping[str, str]) -> Told:
-    name = plain_name(p["catalogName"])
-    return f"catalog {name} does not exist", "--conf spark.sql.catalog.NAME=CLASS adds one"
+    hint = "--conf spark.sql.catalog.NAME=CLASS adds one"
+    return _unknown(ErrorKind.UNKNOWN_CATALOG, "catalog", p["catalogName"], hint)
 
 
 def _name_below_catalog(p: Mapping[str, str]) -> Told:
@@ -147,8 +183,10 @@ def _database_below_catalog(p: Mapping[str, str]) -> Told:
 
 
 def _database(p: Mapping[str, str]) -> Told:
-    name = plain_name(p["schemaName"].removeprefix("`spark_catalog`."))
-    return f"database {name} does not exist", "SHOW DATABASES lists those that do"
+    name = p["schemaName"].removeprefix("`spark_catalog`.")
+    return _unknown(
+        ErrorKind.UNKNOWN_DATABASE, "database", name, "SHOW DATABASES lists those that do"
+    )
 
 
 # Functions of Flink's that Spark has under another name
@@ -163,19 +201,19 @@ _FLINKS_FUNCTIONS = {
 
 
 def _function(p: Mapping[str, str]) -> Told:
-    name = plain_name(p["routineName"])
-    known = _FLINKS_FUNCTIONS.get(name.strip("`").lower())
+    name = p["routineName"]
+    known = _FLINKS_FUNCTIONS.get(plain_name(name).strip("`").lower())
     hint = "SHOW FUNCTIONS lists all" if known is None else f"Spark's is {known}"
-    return f"function {name} does not exist", hint
+    return _unknown(ErrorKind.UNKNOWN_FUNCTION, "function", name, hint)
 
 
 def _argument_count(p: Mapping[str, str]) -> Told:
     name, expected, actual = plain_name(p["functionName"]), p["expectedNum"], p["actualNum"]
-    return f"{name} takes {expected} arguments, not {actual}", None
+    return Told(f"{name} takes {expected} arguments, not {actual}")
 
 
 def _ambiguous(p: Mapping[str, str]) -> Told:
-    return f"column {plain_name(p['name'])} is ambiguous", f"say {_or(p['referenceNames'])}"
+    return Told(f"column {plain_name(p['name'])} is ambiguous", f"say {_or(p['referenceNames'])}")
 
 
 def _or(listed: str) -> str:
@@ -184,29 +222,29 @@ def _or(listed: str) -> str:
 
 def _not_grouped(p: Mapping[str, str]) -> Told:
     expression = plain_type(p["expression"])
-    return (
+    return Told(
         f"`{expression}` is neither grouped by nor aggregated",
         f"add it to GROUP BY, or take any_value({expression})",
     )
 
 
 def _no_group_by(_: Mapping[str, str]) -> Told:
-    return (
+    return Told(
         "columns stand beside an aggregate function, but there is no GROUP BY",
         "add GROUP BY with the columns, or OVER () after the function",
     )
 
 
 def _where_aggregate(p: Mapping[str, str]) -> Told:
-    return f"{p['expressionList']} cannot stand in WHERE", "HAVING filters after aggregation"
+    return Told(f"{p['expressionList']} cannot stand in WHERE", "HAVING filters after aggregation")
 
 
 def _nested_aggregate(_: Mapping[str, str]) -> Told:
-    return "an aggregate function stands inside another one", "aggregate in a subquery first"
+    return Told("an aggregate function stands inside another one", "aggregate in a subquery first")
 
 
 def _union_columns(p: Mapping[str, str]) -> Told:
-    return (
+    return Told(
         f"{p['operator']} of {p['firstNumColumns']} and {p['invalidNumColumns']} columns",
         "both sides need the same number of columns",
     )
@@ -224,19 +262,19 @@ def _syntax(p: Mapping[str, str]) -> Told:
     word = p["error"].strip("'")
     close = nearest(word, _KEYWORDS) if word.isalpha() and word.upper() not in _KEYWORDS else None
     said = f"syntax error at or near {p['error']}{p.get('hint', '')}"
-    return said, f"did you mean {close}?" if close else None
+    return Told(said, f"did you mean {close}?" if close else None)
 
 
 def _typed_literal(p: Mapping[str, str]) -> Told:
-    return f"{p['value']} is not a valid {plain_type(p['valueType'])}", None
+    return Told(f"{p['value']} is not a valid {plain_type(p['valueType'])}")
 
 
 def _cast(p: Mapping[str, str]) -> Told:
-    return f"cannot cast {plain_type(p['srcType'])} to {plain_type(p['targetType'])}", None
+    return Told(f"cannot cast {plain_type(p['srcType'])} to {plain_type(p['targetType'])}")
 
 
 def _input_type(p: Mapping[str, str]) -> Told:
-    return (
+    return Told(
         f"{plain_type(p['inputSql'])} is {plain_type(p['inputType'])}, but "
         f"{plain_type(p['sqlExpr'])} needs {plain_type(p['requiredType']).strip('()')} there",
         None,
@@ -245,28 +283,28 @@ def _input_type(p: Mapping[str, str]) -> Told:
 
 def _operand_types(p: Mapping[str, str]) -> Told:
     left, right = plain_type(p["left"]), plain_type(p["right"])
-    return f"{plain_type(p['sqlExpr'])} mixes {left} and {right}", "cast one of the two"
+    return Told(f"{plain_type(p['sqlExpr'])} mixes {left} and {right}", "cast one of the two")
 
 
 def _bad_value(p: Mapping[str, str]) -> Told:
     value, target = p["expression"], plain_type(p["targetType"])
-    return f"{value} is not a valid {target}", "try_cast gives NULL instead"
+    return Told(f"{value} is not a valid {target}", "try_cast gives NULL instead")
 
 
 def _too_big(p: Mapping[str, str]) -> Told:
     value, target = p["value"], plain_type(p["targetType"])
-    return f"{value} does not fit {target}", "try_cast gives NULL instead"
+    return Told(f"{value} does not fit {target}", "try_cast gives NULL instead")
 
 
 def _divide(_: Mapping[str, str]) -> Told:
-    return "division by zero", "try_divide, or NULLIF around the divisor, gives NULL instead"
+    return Told("division by zero", "try_divide, or NULLIF around the divisor, gives NULL instead")
 
 
 def _overflow(p: Mapping[str, str]) -> Told:
     found = re.search(r"'(try_\w+)'", p.get("alternative", ""))
     alternative = found.group(1) if found else None
     what = p["message"].rstrip(". ")
-    return (
+    return Told(
         "a number overflowed" if what in ("overflow", "Overflow") else what,
         f"cast to DECIMAL first, or {alternative} gives NULL instead"
         if alternative
@@ -275,47 +313,49 @@ def _overflow(p: Mapping[str, str]) -> Told:
 
 
 def _binary_overflow(p: Mapping[str, str]) -> Told:
-    return (
+    return Told(
         f"{p['value1']} {p['symbol']} {p['value2']} overflows",
         f"cast to a wider type first, or {p['functionName'].strip('`')} gives NULL instead",
     )
 
 
 def _raised(p: Mapping[str, str]) -> Told:
-    return p["errorMessage"], None
+    return Told(p["errorMessage"])
 
 
 def _scalar_subquery(_: Mapping[str, str]) -> Told:
-    return "a subquery that stands for one value gave more than one row", "LIMIT 1, or aggregate"
+    return Told(
+        "a subquery that stands for one value gave more than one row", "LIMIT 1, or aggregate"
+    )
 
 
 def _no_path(p: Mapping[str, str]) -> Told:
-    return f"{plain_path(p['path'])} does not exist", None
+    return Told(f"{plain_path(p['path'])} does not exist")
 
 
 def _path_exists(p: Mapping[str, str]) -> Told:
-    return f"{plain_path(p['outputPath'])} exists already", None
+    return Told(f"{plain_path(p['outputPath'])} exists already")
 
 
 def _own_target(_: Mapping[str, str]) -> Told:
-    return "the query reads what it would overwrite", "write to another table first"
+    return Told("the query reads what it would overwrite", "write to another table first")
 
 
 def _no_schema(p: Mapping[str, str]) -> Told:
-    return f"there is no {p['format']} file to take the columns from", "declare the columns"
+    return Told(f"there is no {p['format']} file to take the columns from", "declare the columns")
 
 
 def _no_provider(p: Mapping[str, str]) -> Told:
     name = p.get("provider", "").rsplit(".", 1)[-1]
-    return f"there is no data source `{name}`", "it may need --conf spark.jars.packages=..."
+    return Told(f"there is no data source `{name}`", "it may need --conf spark.jars.packages=...")
 
 
 def _illegal_parquet(p: Mapping[str, str]) -> Told:
-    return f"Spark has no type for Parquet's {p['parquetType']}", None
+    return Told(f"Spark has no type for Parquet's {p['parquetType']}")
 
 
 def _static_setting(p: Mapping[str, str]) -> Told:
-    return f"{p['config']} can only be set when Spark starts", "give it as --conf"
+    return Told(f"{p['config']} can only be set when Spark starts", "give it as --conf")
 
 
 _WORDS: Mapping[str, Callable[[Mapping[str, str]], Told]] = {

@@ -22,7 +22,7 @@ from planner.sql.build import empty_relation, identifier, select_all_from, to_sq
 from runtime.connectors import memory
 from runtime.connectors.columns import proctime_columns
 from runtime.connectors.registry import has_end, is_unbounded, read_stream, read_table
-from runtime.errors import AnalysisError, CatalogError, SqlwinError, nearest
+from runtime.errors import AnalysisError, CatalogError, ErrorKind, SqlwinError, nearest
 from runtime.local.arrow_scan import scan_source
 from runtime.scan.metadata import find_stream_source
 from runtime.spark.errors import translate, translated_errors
@@ -133,6 +133,7 @@ class SessionCatalog:
                 return False
             raise CatalogError(
                 f"`{'.'.join(name)}` exists already",
+                subjects=(".".join(name),),
                 hint="DROP it first, or write IF NOT EXISTS",
             )
         self._entries[key] = entry
@@ -156,6 +157,7 @@ class SessionCatalog:
         if found != kind:
             raise CatalogError(
                 f"`{'.'.join(name)}` is a {found.lower()}, not a {kind.lower()}",
+                subjects=(".".join(name),),
                 hint=f"write DROP {found} {'.'.join(name)}",
             )
         key = _key(name)
@@ -177,6 +179,7 @@ class SessionCatalog:
         close = nearest(name[-1], self.names())
         return CatalogError(
             f"{kind.lower()} `{'.'.join(name)}` does not exist",
+            subjects=(".".join(name),),
             hint=f"did you mean `{close}`?" if close else "SHOW TABLES lists what there is",
         )
 
@@ -231,6 +234,7 @@ class SessionCatalog:
             self.analyze(select_all_from(_relation(name)), {})  # it may not be there at all
             raise AnalysisError(
                 f"OPTIONS stand here, and `{'.'.join(name)}` is no table of CREATE TABLE ... WITH",
+                subjects=(".".join(name),),
                 hint="leave them out",
             )
         changed = self._changed.add(entry, _spark_name(_key(name)), options)
@@ -343,17 +347,16 @@ class SessionCatalog:
 
     def with_nearest_name(self, error: SqlwinError) -> SqlwinError:
         """An error of Spark's with the nearest name where a table, database, catalog is unknown."""
-        kind, *quoted = error.message.split("`")
-        if not isinstance(error, CatalogError) or len(quoted) != 2:
+        wanted = error.subject
+        if wanted is None:
             return error
-        wanted = quoted[0]
-        match kind:
-            case "table ":
+        match error.kind:
+            case ErrorKind.UNKNOWN_TABLE:
                 known = self.names()
                 wanted = ".".join(_key(tuple(wanted.split("."))))
-            case "database ":
+            case ErrorKind.UNKNOWN_DATABASE:
                 known = [database.name for database in self._spark.catalog.listDatabases()]
-            case "catalog ":
+            case ErrorKind.UNKNOWN_CATALOG:
                 known = self._catalogs()
                 error.hint = f"there is {', '.join(f'`{name}`' for name in known)}; {error.hint}"
             case _:

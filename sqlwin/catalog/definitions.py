@@ -77,6 +77,7 @@ class Definitions:
         ) and not self._catalog.was_shown(name):
             raise CatalogError(
                 f"Spark has a temporary view `{name[0]}` already",
+                subjects=(name[0],),
                 hint="take another name, or DROP VIEW it first",
             )
 
@@ -102,6 +103,7 @@ class Definitions:
                 if watermark is not None and "WATERMARKS" not in statement.like_overwriting:
                     raise AnalysisError(
                         f"`{model.name}` brings a watermark, and CREATE TABLE {name} has its own",
+                        subjects=(model.name,),
                         hint="write LIKE ... (OVERWRITING WATERMARKS) or (EXCLUDING WATERMARKS)",
                     )
                 watermark = watermark or model.watermark
@@ -114,6 +116,7 @@ class Definitions:
         if connector is None:
             raise AnalysisError(
                 f"CREATE TABLE {name} has no 'connector' option",
+                subjects=("'connector'",),
                 hint="for example WITH ('connector' = 'filesystem', 'path' = 'data.parquet')",
             )
         return TableSpec(

@@ -26,6 +26,7 @@ def with_options(spec: TableSpec, options: Sequence[tuple[str, str]]) -> TableSp
     if "connector" in given:
         raise CatalogError(
             f"table `{spec.name}`: 'connector' is not changed by a query",
+            subjects=("'connector'", spec.name),
             hint="CREATE TABLE ... WITH ('connector' = ...) LIKE makes another table",
         )
     kept = tuple(option for option in spec.options if option[0].lower() not in given)

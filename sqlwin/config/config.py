@@ -111,6 +111,7 @@ class Config:
         close = nearest(key, SETTINGS)
         raise CatalogError(
             f"there is no setting '{key}'",
+            subjects=(f"'{key}'",),
             hint=f"did you mean '{close}'?" if close else "SET lists the settings",
         )
 
@@ -148,7 +149,9 @@ def _value(setting: Setting, text: str) -> Value:
             n_bytes = parse_memory(setting.name, text)
             if setting.has_effect and not _LEAST_BUFFER <= n_bytes <= _MOST_BUFFER:
                 raise AnalysisError(
-                    f"'{setting.name}' cannot be {text.strip()!r}", hint="take 1 mb to 1 gb"
+                    f"'{setting.name}' cannot be {text.strip()!r}",
+                    subjects=(f"'{setting.name}'",),
+                    hint="take 1 mb to 1 gb",
                 )
             return n_bytes
         case Type.LIST:

@@ -152,4 +152,8 @@ def _split_unit(text: str) -> tuple[Fraction | None, str]:
 
 def _wrong(key: str, text: str, right: str, is_question: bool = False) -> AnalysisError:
     hint = right if is_question else f"it takes {right}"
-    return AnalysisError(f"'{text}' is no value for the setting '{key}'", hint=hint)
+    return AnalysisError(
+        f"'{text}' is no value for the setting '{key}'",
+        subjects=(f"'{text}'", f"'{key}'"),
+        hint=hint,
+    )

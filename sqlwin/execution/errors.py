@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from types import TracebackType
 
-from runtime.errors import AnalysisError, SqlwinError
+from runtime.errors import SqlwinError
 from runtime.spark.errors import translate
 from sqlwin.catalog.catalog import SessionCatalog
 from sqlwin.parser.positions import point_at, relocate
@@ -29,7 +29,7 @@ class ScriptPlace:
     def placed(self, error: SqlwinError) -> SqlwinError:
         """An error about the statement, with its place in the whole script."""
         text = self.statement.text
-        if error.position is None and (isinstance(error, AnalysisError) or "`" in error.message):
+        if error.position is None:
             point_at(error, text)
         if error.position is not None:
             # the statement inside EXPLAIN or a statement set has a text of its own

@@ -35,6 +35,7 @@ def insert_target(catalog: SessionCatalog, name: Name) -> TableSpec | None:
         kind = "a view" if isinstance(entry, View) else "a registered DataFrame"
         raise CatalogError(
             f"cannot insert into `{'.'.join(name)}`: it is {kind}",
+            subjects=(".".join(name),),
             hint="CREATE TABLE ... WITH ('connector' = ...) makes a table to write to",
         )
     return entry
@@ -55,6 +56,7 @@ def target_of(catalog: SessionCatalog, insert: Insert) -> TableSpec | None:
             raise AnalysisError(
                 f"OPTIONS stand here, and `{'.'.join(insert.name)}` is no table of CREATE TABLE "
                 "... WITH",
+                subjects=(".".join(insert.name),),
                 hint="leave them out",
             )
         return with_options(table, insert.options.pairs)
@@ -93,6 +95,7 @@ def arranged(
             raise AnalysisError(
                 f"column `{field.name}` of the query is {type_ddl(field.dataType).upper()} and "
                 f"does not fit `{target.name}` {str(target.type).upper()}",
+                subjects=(field.name, target.name),
                 hint=f"write CAST({field.name} AS {str(target.type).upper()})",
             )
         given[target.name] = len(given)
@@ -132,11 +135,13 @@ def with_static(
             listed = ", ".join(table.partitioned_by)
             raise AnalysisError(
                 f"`{table.name}` is not partitioned by `{name}`",
+                subjects=(table.name, name),
                 hint=f"its PARTITIONED BY has {listed}" if listed else "leave PARTITION (...) out",
             )
         if name.lower() in (column.lower() for column in columns):
             raise AnalysisError(
                 f"`{name}` has a value in PARTITION and is listed as a column of the query too",
+                subjects=(name,),
                 hint="leave it out of one of them",
             )
     own = [name for name in rows.columns if name != ROW_KIND]
@@ -159,6 +164,7 @@ def _check_count(n_columns: int, targets: Sequence[str], table: str) -> None:
         raise AnalysisError(
             f"the query yields {n_columns} columns, but `{table}` takes "
             f"{len(targets)}: {', '.join(targets)}",
+            subjects=(table,),
             hint="give one expression for each column, in the table's order",
         )
 
@@ -269,6 +275,7 @@ def _named(declared: list[TableColumn], columns: tuple[str, ...], table: str) ->
             close = nearest(name, [c.name for c in declared])
             raise AnalysisError(
                 f"`{table}` has no column `{name}` to insert into",
+                subjects=(table, name),
                 hint=f"did you mean `{close}`?" if close else None,
             )
     return [by_name[name.lower()] for name in columns]

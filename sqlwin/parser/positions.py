@@ -1,4 +1,4 @@
-"""Places in the text a person wrote, for errors about text that was generated from it."""
+"""Places in the text a user wrote, for errors about text that was generated from it."""
 
 from __future__ import annotations
 
@@ -39,16 +39,9 @@ def relocate(error: SqlwinError, sql: str) -> SqlwinError:
 
 
 def point_at(error: SqlwinError, sql: str) -> None:
-    """Give an error without a place the place of what its message names in quotes.
-
-    Messages quote names as `name` and options as 'option'. Of several options the last one is at
-    fault, and those before it say where.
-    """
-    options = error.message.split("'")[1::2]
-    if "option" in error.message:
-        options.reverse()
-    for name in [*options, *error.message.split("`")[1::2]]:
-        place = locate(f"'{name}'", sql) if name in options else locate(name, sql)
+    """Give an error without a place the place of the first of its subjects that `sql` holds."""
+    for subject in error.subjects:
+        place = locate(subject, sql)
         if place is not None:
             error.position, error.sql = place, sql
             return

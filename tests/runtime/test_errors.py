@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from runtime.errors import Position, SqlwinError
-from runtime.spark.messages import tell
+from runtime.errors import CatalogError, ErrorKind, Position, SqlwinError
+from runtime.spark.messages import Told, names_in, tell
 
 LONG = "SELECT " + ", ".join(f"column_{i}" for i in range(40)) + " FROM flights"
 
@@ -45,8 +45,8 @@ def test_tabs_before_the_place_are_kept() -> None:
 def test_a_mistyped_keyword_gets_the_word_that_was_meant() -> None:
     told = [tell("PARSE_SYNTAX_ERROR", {"error": f"'{word}'"}) for word in ("SELEC", "x")]
     assert told == [
-        ("syntax error at or near 'SELEC'", "did you mean SELECT?"),
-        ("syntax error at or near 'x'", None),
+        Told("syntax error at or near 'SELEC'", "did you mean SELECT?"),
+        Told("syntax error at or near 'x'"),
     ]
 
 
@@ -56,9 +56,13 @@ def test_a_name_below_an_unknown_catalog_tells_of_the_catalog() -> None:
         tell(condition, {"sessionCatalog": "spark_catalog", "identifier": name})
         for name in ("`no``cat`.`db`.`t`", "`default_catalog`.`db`.`t`")
     ]
-    assert [message for message, _ in filter(None, told)] == [
-        "catalog `no`cat` does not exist",
-        "table `default_catalog.db.t` does not exist",
+    assert [(each.message, each.kind, each.subject) for each in filter(None, told)] == [
+        ("catalog `no`cat` does not exist", ErrorKind.UNKNOWN_CATALOG, "no`cat"),
+        (
+            "table `default_catalog.db.t` does not exist",
+            ErrorKind.UNKNOWN_TABLE,
+            "default_catalog.db.t",
+        ),
     ]
 
 
@@ -66,10 +70,25 @@ def test_a_function_of_flinks_gets_the_name_that_spark_has_for_it() -> None:
     told = [
         tell("UNRESOLVED_ROUTINE", {"routineName": f"`{name}`"}) for name in ("SPLIT_INDEX", "nope")
     ]
-    assert told == [
+    assert [each[:2] for each in filter(None, told)] == [
         (
             "function `SPLIT_INDEX` does not exist",
             "Spark's is SPLIT_PART(text, delimiter, n), which counts from 1",
         ),
         ("function `nope` does not exist", "SHOW FUNCTIONS lists all"),
     ]
+
+
+def test_an_error_said_of_a_table_keeps_what_it_is_about() -> None:
+    error = CatalogError("option 'a' of `x` is 'b'", hint="no", subjects=("'b'", "'a'", "x"))
+    table = error.about("table `t`", "t")
+    assert type(table) is CatalogError
+    assert (table.message, table.hint) == ("table `t`: option 'a' of `x` is 'b'", "no")
+    assert table.subjects == ("'b'", "'a'", "t", "x")
+
+
+def test_names_in_a_message_of_sparks_are_what_it_is_about() -> None:
+    message = "option 'a' of `x`.`y` cannot be 'b'"
+    assert names_in(message) == ("'b'", "'a'", "x", "y")
+    assert names_in("cannot create 'a' or `x`") == ("'a'", "x")
+    assert names_in("Spark's own") == ()

@@ -131,6 +131,7 @@ def lower_stream_rows(
                 f"`{stream.name}` has '{LATE_ROWS}', and windows() cannot keep late rows",
                 DROP,
                 span_of(table),
+                subjects=(f"'{LATE_ROWS}'", stream.name),
             )
     rows = StreamRows(lowering, catalog)
     query = rows.carried(plan, None if time is None else time[0])

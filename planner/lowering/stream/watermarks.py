@@ -62,5 +62,6 @@ class StreamMarks:
                 "no column of it",
                 "name a TIMESTAMP column in WATERMARK FOR",
                 span_of(scan),
+                subjects=(stream.name, stream.watermark.column),
             )
         return found

@@ -83,9 +83,10 @@ def _evaluate(expression: Expression, rows: pa.RecordBatch) -> Datum:
     try:
         return _FUNCTIONS[expression.function](expression, rows)
     except ExecutionError as error:
-        if expression.text and "`" not in error.message:  # the innermost call is the one at fault
+        if expression.text and error.subject is None:  # the innermost call is the one at fault
             message = f"{error.message}: `{expression.text}`"
-            raise ExecutionError(message, hint=error.hint) from error
+            subjects = (expression.text,)
+            raise ExecutionError(message, hint=error.hint, subjects=subjects) from error
         raise
 
 

@@ -47,6 +47,7 @@ def read_nanoseconds(reader: DataFrameReader, file: str, paths: list[str]) -> Da
             raise CatalogError(
                 f"column `{field.name}` of {file} holds nanosecond timestamps within a "
                 f"{field.type}, which Spark does not read",
+                subjects=(field.name,),
                 hint="write the file with microseconds: coerce_timestamps='us'",
             )
         fields += from_arrow_schema(pa.schema([field])).fields

@@ -120,11 +120,12 @@ def validate(spec: TableSpec) -> None:
     file_format = format_of(values)
     if file_format is None:
         if "path" not in values:
-            raise bad_option(spec, "option 'path' is missing")
+            raise bad_option(spec, "option 'path' is missing", subjects=("'path'",))
         raise bad_option(
             spec,
             f"option 'format' is missing, and '{values['path']}' does not say it",
             f"'format' = one of {', '.join(FORMATS)}",
+            subjects=(f"'{values['path']}'", "'format'"),
         )
     if file_format not in FORMATS:
         meant = nearest(file_format, FORMATS)
@@ -132,6 +133,7 @@ def validate(spec: TableSpec) -> None:
             spec,
             f"there is no format '{values['format']}'",
             f"did you mean '{meant}'?" if meant else f"there are {', '.join(FORMATS)}",
+            subjects=(f"'{values['format']}'",),
         )
     own = FLINK_OPTIONS.get(file_format, {})
     names = format_option_names(file_format)
@@ -149,7 +151,10 @@ def validate(spec: TableSpec) -> None:
     if file_format == "text" and spec.columns:
         types = {(c.type or "").lower() for c in physical}
         if len(physical) != 1 or types != {"string"}:
-            raise CatalogError(f"table `{spec.name}`: format 'text' has one column, of type STRING")
+            raise CatalogError(
+                f"table `{spec.name}`: format 'text' has one column, of type STRING",
+                subjects=("'text'", spec.name),
+            )
 
 
 def read(spark: SparkSession, spec: TableSpec) -> DataFrame:
@@ -230,6 +235,7 @@ def _paths(
                 spec,
                 "option 'source.path.regex-pattern' works for files of this machine only",
                 "use a glob in 'path', such as s3a://bucket/2024-*",
+                subjects=("'source.path.regex-pattern'",),
             )
         return [values["path"]]
     if not is_glob(local) and not os.path.exists(local):
@@ -355,6 +361,7 @@ def explained(error: Exception, spec: TableSpec, origin: str) -> SqlwinError:
     if error.getCondition() == "UNABLE_TO_INFER_SCHEMA":
         return CatalogError(
             f"table `{spec.name}`: {origin} holds no file to take the columns from",
+            subjects=(spec.name,),
             hint="declare the columns in CREATE TABLE",
         )
     return translate(error)

@@ -95,6 +95,7 @@ def stream(spark: SparkSession, spec: TableSpec) -> DataFrame:
     if file_format == "parquet" and files and has_nanoseconds(files[0]):
         raise CatalogError(
             f"table `{spec.name}`: {files[0]} has times in nanoseconds, which streams do not read",
+            subjects=(spec.name,),
             hint="SET 'execution.runtime-mode' = 'batch', or write the files in microseconds",
         )
     try:
@@ -167,6 +168,7 @@ def _schema(
             return declared
         raise CatalogError(
             f"table `{spec.name}`: {path} holds no file to take the columns from",
+            subjects=(spec.name,),
             hint="declare the columns in CREATE TABLE",
         )
     reader = spark.read.format(file_format).options(**options)

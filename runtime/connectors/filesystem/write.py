@@ -84,6 +84,7 @@ def partition_columns(dataframe: DataFrame, spec: TableSpec) -> list[str]:
     if names and len(names) == len(dataframe.columns):
         raise CatalogError(
             f"table `{spec.name}` is partitioned by all of its columns",
+            subjects=(spec.name,),
             hint="files need at least one column of their own",
         )
     return names
@@ -98,11 +99,13 @@ def check_directory(path: str, spec: TableSpec) -> None:
     if is_glob(path):
         raise CatalogError(
             f"table `{spec.name}` cannot be written: its path {path} stands for many files",
+            subjects=(spec.name,),
             hint="INSERT writes into one directory",
         )
     if os.path.isfile(path):
         raise CatalogError(
             f"table `{spec.name}` cannot be written: its path {path} is a file",
+            subjects=(spec.name,),
             hint="INSERT writes into a directory",
         )
 

@@ -78,6 +78,7 @@ def validate(spec: TableSpec) -> None:
     if not physical:
         raise CatalogError(
             f"table `{spec.name}` (connector 'datagen') needs columns",
+            subjects=("'datagen'", spec.name),
             hint=f"CREATE TABLE {spec.name} (id BIGINT, ...) WITH ('connector' = 'datagen', ...)",
         )
     check_columns(spec)
@@ -98,6 +99,7 @@ def validate(spec: TableSpec) -> None:
                 spec,
                 f"option '{name}' is for a column `{column}`, which the table does not have",
                 f"did you mean 'fields.{meant}.{attribute}'?" if meant else None,
+                subjects=(f"'{name}'", column),
             )
         known[name] = _FIELD_OPTIONS[attribute]
     check_options(spec, known)
@@ -127,6 +129,7 @@ def read(spark: SparkSession, spec: TableSpec) -> DataFrame:
             "option 'number-of-rows' is missing: rows without end need a streaming run",
             "WITH (..., 'number-of-rows' = '1000') makes a finite table; "
             "SET 'execution.runtime-mode' = 'automatic' lets it stream",
+            subjects=("'number-of-rows'",),
         )
     rows = Rows(n_rows, _seed(values), now=f"{time.time_ns() // 1_000_000 * 1_000}L")
     parallelism = values.get("scan.parallelism")

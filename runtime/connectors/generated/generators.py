@@ -96,6 +96,7 @@ class Field:
             self.spec,
             f"option '{self.prefix}.{name}' is '{self.get(name)}'",
             f"for {self.type.simpleString().upper()} it must be {wanted}",
+            subjects=(f"'{self.get(name)}'", f"'{self.prefix}.{name}'"),
         )
 
     def random(self, rows: Rows, purpose: str = "") -> str:
@@ -138,7 +139,11 @@ def _sequence_bounds(field: Field) -> tuple[int, int]:
     for name in ("start", "end"):
         text = field.get(name)
         if text is None:
-            raise bad_option(field.spec, f"option '{field.prefix}.{name}' is missing")
+            raise bad_option(
+                field.spec,
+                f"option '{field.prefix}.{name}' is missing",
+                subjects=(f"'{field.prefix}.{name}'",),
+            )
         try:
             bounds.append(int(text))
         except ValueError:
@@ -153,7 +158,11 @@ def _sequence(field: Field, rows: Rows) -> str:
         start, end = _timestamp(field, "start"), _timestamp(field, "end")
         if start is None or end is None:
             missing = "start" if start is None else "end"
-            raise bad_option(field.spec, f"option '{field.prefix}.{missing}' is missing")
+            raise bad_option(
+                field.spec,
+                f"option '{field.prefix}.{missing}' is missing",
+                subjects=(f"'{field.prefix}.{missing}'",),
+            )
         if start > end:
             raise field.wrong("end", "at least the start")
         if rows.n_rows is None:
@@ -161,6 +170,7 @@ def _sequence(field: Field, rows: Rows) -> str:
                 field.spec,
                 f"option '{field.prefix}.kind' is 'sequence', which has no last row to stretch to",
                 "give 'number-of-rows', or compute the time from a sequence of numbers",
+                subjects=("'sequence'", f"'{field.prefix}.kind'"),
             )
         # Evenly from the first row to the last; in DECIMAL, for the product may not fit a BIGINT.
         steps = max(1, rows.n_rows - 1)
@@ -172,6 +182,7 @@ def _sequence(field: Field, rows: Rows) -> str:
             field.spec,
             f"option '{field.prefix}.kind' is 'sequence'",
             f"{field.type.simpleString().upper()} can only be random",
+            subjects=("'sequence'", f"'{field.prefix}.kind'"),
         )
     start, end = _sequence_bounds(field)
     bits = _INTEGERS.get(type(field.type), 64)
@@ -210,6 +221,7 @@ def _random(field: Field, rows: Rows) -> str:
             raise CatalogError(
                 f"connector 'datagen' cannot make a {field.type.simpleString().upper()} "
                 f"(column `{'.'.join(field.path)}` of table `{field.spec.name}`)",
+                subjects=("'datagen'", ".".join(field.path), field.spec.name),
                 hint="make its parts, and put them together in a computed column",
             )
     return made
@@ -371,7 +383,11 @@ def _random_time(field: Field, rows: Rows) -> str:
         return now if isinstance(field.type, TimestampType) else f"CAST({now} AS TIMESTAMP_NTZ)"
     if least is None or most is None:
         missing = "min" if least is None else "max"
-        raise bad_option(field.spec, f"option '{field.prefix}.{missing}' is missing")
+        raise bad_option(
+            field.spec,
+            f"option '{field.prefix}.{missing}' is missing",
+            subjects=(f"'{field.prefix}.{missing}'",),
+        )
     _in_order(field, least, most)
     if isinstance(field.type, DateType):
         days = _between(field, rows, least // _DAY_US, most // _DAY_US)

@@ -93,6 +93,7 @@ def validate(spec: TableSpec) -> None:
             spec,
             f"option 'next-event.rate' is {values['next-event.rate']}, 'first-event.rate' {first}",
             "give one rate: events come evenly here",
+            subjects=("'first-event.rate'", "'next-event.rate'"),
         )
     _base_us(spec, values)
 
@@ -115,6 +116,7 @@ def read(spark: SparkSession, spec: TableSpec) -> DataFrame:
             "option 'events.num' is missing: events without end need a streaming run",
             "WITH (..., 'events.num' = '100000') makes a finite table; "
             "SET 'execution.runtime-mode' = 'automatic' lets it stream",
+            subjects=("'events.num'",),
         )
     parallelism = option_values(spec).get("scan.parallelism")
     numbers = spark.range(0, n_events, 1, int(parallelism) if parallelism else None)
@@ -165,6 +167,7 @@ def _row(spec: TableSpec, column: str, type_: DataType, made: dict[str, str]) ->
         fields_of = ", ".join(made)
         raise CatalogError(
             f"column `{column}` of table `{spec.name}` is {type_.simpleString().upper()}",
+            subjects=(column, spec.name),
             hint=f"connector 'nexmark' makes it a ROW of {fields_of}",
         )
     known = {name.lower(): name for name in made}
@@ -218,6 +221,7 @@ def _base_us(spec: TableSpec, values: dict[str, str]) -> int:
             spec,
             f"option 'base-time' is '{text}'",
             f"it must be a timestamp such as '{_BASE_TIME}'",
+            subjects=(f"'{text}'", "'base-time'"),
         )
     return (found - dt.datetime(1970, 1, 1)) // dt.timedelta(microseconds=1)  # noqa: DTZ001  # wall-clock arithmetic
 
@@ -226,6 +230,7 @@ def _no_such(spec: TableSpec, what: str, name: str, known: list[str]) -> Catalog
     meant = nearest(name, known)
     return CatalogError(
         f"connector 'nexmark' does not make {what} of table `{spec.name}`",
+        subjects=("'nexmark'", spec.name),
         hint=f"did you mean `{meant}`?" if meant else f"there are {', '.join(known)}",
     )
 

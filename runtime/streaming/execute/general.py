@@ -182,5 +182,6 @@ def check_general_key(name: str, type_: str) -> None:
     ):
         raise AnalysisError(
             f"the key `{name}` is {type_}, by which rows of a stream cannot be told apart",
+            subjects=(name,),
             hint="CAST it to DECIMAL or STRING, or take a part of it",
         )

@@ -35,6 +35,7 @@ def late_target(catalog: SessionCatalog, name: str, sources: Sequence[StreamSour
         what = f"did you mean `{close}`? Or " if close else ""
         raise AnalysisError(
             f"late rows of `{origin}` go to `{name}`, and there is no such table",
+            subjects=(origin, name),
             hint=f"{what}CREATE TABLE {name} (..., {MISSED} TIMESTAMP(3)) WITH ('connector' = ...)",
         )
     # whatever options the statement gives to them
@@ -42,6 +43,7 @@ def late_target(catalog: SessionCatalog, name: str, sources: Sequence[StreamSour
     if found.name.lower() in read:
         raise AnalysisError(
             f"late rows of `{origin}` cannot go back to `{found.name}`, which the windows read",
+            subjects=(origin, found.name),
             hint=f"'{LATE_ROWS}' takes the name of another table",
         )
     return found
@@ -63,6 +65,7 @@ def late_columns(rows: DataFrame, table: TableSpec) -> DataFrame:
             close = nearest(column.name, rows.columns)
             raise AnalysisError(
                 f"`{table.name}` takes late rows, and they have no column `{column.name}`",
+                subjects=(table.name, column.name),
                 hint=f"did you mean `{close}`?"
                 if close
                 else f"they have {', '.join(rows.columns)}",

@@ -71,6 +71,7 @@ class Streams:
         close = nearest(name, known)
         raise CatalogError(
             f"there is no stream `{name}`",
+            subjects=(name,),
             hint=f"did you mean `{close}`?" if close else "SHOW STREAMS lists them",
         )
 

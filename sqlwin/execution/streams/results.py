@@ -88,6 +88,7 @@ def start_insert(
     if table is None:
         raise AnalysisError(
             f"a stream cannot be inserted into `{name}`, a table of Spark's",
+            subjects=(name,),
             hint=f"CREATE TABLE {name} (...) WITH ('connector' = 'spark', 'format' = '...', ...)",
         )
     return queries.insert(

@@ -124,6 +124,7 @@ class StreamQueries:
         if measuring is not None and late is not None:
             raise AnalysisError(
                 f"EXPLAIN ANALYZE cannot keep the late rows that go to `{late.spec.name}`",
+                subjects=(late.spec.name,),
                 hint="run the INSERT, and SHOW STREAMS tells how it stands",
             )
         return self._start(plan, text, table.name, start, errors, measuring, late=late)
