@@ -13,7 +13,15 @@ from sqlglot import exp
 
 from planner.aggregates.recipes import AggregatePlan, NotMergeable, Partial, call_of, filtered
 from planner.nodes.logical import AggregateCall
-from planner.sql.build import column, conjunction, is_flat_type, literal
+from planner.sql.build import (
+    column,
+    conjunction,
+    function_call,
+    is_flat_type,
+    is_not_null,
+    is_number_literal,
+    literal,
+)
 from runtime.spec.aggregates import Accumulator
 from runtime.spec.table import Column
 
@@ -39,9 +47,9 @@ def approx_count_distinct(call: AggregateCall) -> AggregatePlan | NotMergeable:
             f"{call.text}: the deviation must be a number from 0.0022 to 0.39 to be merged"
         )
     value = call.args[0]
-    present = exp.Not(this=exp.Is(this=exp.Paren(this=value.copy()), expression=exp.Null()))
-    condition = conjunction([present, *([call.condition] if call.condition is not None else [])])
-    registers = _function("COLLECT_SET", _register_code(value, precision))
+    present = is_not_null(exp.Paren(this=value.copy()))
+    condition = conjunction([present, call.condition])
+    registers = function_call("COLLECT_SET", _register_code(value, precision))
     partial = Partial(f"{call.name}$registers", filtered(registers, condition))
     count = Accumulator(
         "approx_count_distinct",
@@ -90,9 +98,7 @@ def _percentages(argument: exp.Expr) -> tuple[float, ...]:
 
 
 def _number(argument: exp.Expr) -> float | None:
-    if not isinstance(argument, exp.Literal) or argument.is_string:
-        return None
-    return float(argument.name)
+    return float(argument.name) if is_number_literal(argument) else None
 
 
 def hashed_value(partial: exp.Expr) -> exp.Expr:
@@ -109,13 +115,8 @@ def register_of(value: exp.Expr, arguments: tuple[float, ...]) -> exp.Expr:
 
 def _precision(call: AggregateCall) -> int | None:
     """With how many bits of the hash Spark picks a register; None where that cannot be known."""
-    deviation = _DEVIATION
-    if len(call.args) > 1:
-        number = call.args[1]
-        if not isinstance(number, exp.Literal) or number.is_string:
-            return None
-        deviation = float(number.name)
-    if deviation <= 0:
+    deviation = _number(call.args[1]) if len(call.args) > 1 else _DEVIATION
+    if deviation is None or deviation <= 0:
         return None
     precision = math.ceil(2.0 * math.log(1.106 / deviation) / math.log(2.0))
     return precision if precision in _PRECISIONS else None
@@ -123,16 +124,12 @@ def _precision(call: AggregateCall) -> int | None:
 
 def _register_code(value: exp.Expr, precision: int) -> exp.Expr:
     """`register << 6 | rank`, INT: rank is the place of the first one bit behind the register's."""
-    hashed = _function(HASH, value)
-    register = _function("SHIFTRIGHTUNSIGNED", hashed, literal(64 - precision))
+    hashed = function_call(HASH, value)
+    register = function_call("SHIFTRIGHTUNSIGNED", hashed, literal(64 - precision))
     rest = exp.BitwiseOr(
-        this=_function("SHIFTLEFT", hashed, literal(precision)),
+        this=function_call("SHIFTLEFT", hashed, literal(precision)),
         expression=literal(1 << (precision - 1)),
     )
-    rank = exp.Sub(this=literal(65), expression=_function("LENGTH", _function("BIN", rest)))
-    code = exp.Add(this=_function("SHIFTLEFT", register, literal(_RANK_BITS)), expression=rank)
+    rank = exp.Sub(this=literal(65), expression=function_call("LENGTH", function_call("BIN", rest)))
+    code = exp.Add(this=function_call("SHIFTLEFT", register, literal(_RANK_BITS)), expression=rank)
     return exp.Cast(this=exp.Paren(this=code), to=exp.DataType.build("int"))
-
-
-def _function(name: str, *args: exp.Expr) -> exp.Expr:
-    return exp.Anonymous(this=name, expressions=[arg.copy() for arg in args])

@@ -6,10 +6,10 @@ from dataclasses import replace
 
 from sqlglot import exp
 
-from planner.aggregates.functions import TIME_ORDERED, is_aggregate, ordering, pick_condition
+from planner.aggregates.functions import TIME_ORDERED, is_aggregate, picked
 from planner.aggregates.texts import TEXT_FUNCTIONS, texts_by_time
 from planner.nodes.logical import AggregateCall
-from planner.sql.build import literal, to_sql
+from planner.sql.build import is_not_null, to_sql
 from planner.sql.nodes import UserAggregateCall
 
 
@@ -71,7 +71,7 @@ def read_call(node: exp.Expr, name: str, time_column: str) -> AggregateCall:
         else:
             ignore_nulls, args = ignore_nulls or bool(args[1].this), args[:1]
     if by_time and ignore_nulls:
-        present = exp.Not(this=exp.Is(this=args[0].copy(), expression=exp.Null()))
+        present = is_not_null(args[0])
         condition = (
             exp.And(this=exp.Paren(this=condition), expression=present) if condition else present
         )
@@ -97,14 +97,6 @@ def read_call(node: exp.Expr, name: str, time_column: str) -> AggregateCall:
 
 def _picking(call: AggregateCall) -> exp.Expr:
     """A call that picks a value, as Spark computes it on rows: deterministic also among ties."""
-    first = TIME_ORDERED.get(call.function, "first" if call.function == "MIN_BY" else "last")
-    order, value = ordering(call)
-    pair = exp.Anonymous(
-        this="NAMED_STRUCT", expressions=[literal("o"), order.copy(), literal("v"), value.copy()]
-    )
-    extreme = exp.Anonymous(this="MIN" if first == "first" else "MAX", expressions=[pair])
-    where = exp.Where(this=pick_condition(call))
-    return exp.Dot(
-        this=exp.Paren(this=exp.Filter(this=extreme, expression=where)),
-        expression=exp.to_identifier("v"),
-    )
+    kind = TIME_ORDERED.get(call.function, "first" if call.function == "MIN_BY" else "last")
+    pair = exp.Paren(this=picked(call, kind))
+    return exp.Dot(this=pair, expression=exp.to_identifier("v"))

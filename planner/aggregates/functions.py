@@ -22,7 +22,16 @@ from planner.aggregates.recipes import (
 )
 from planner.aggregates.texts import TEXT_FUNCTIONS, listagg
 from planner.nodes.logical import AggregateCall
-from planner.sql.build import column, conjunction, is_flat_type, literal, to_sql
+from planner.sql.build import (
+    column,
+    conjunction,
+    function_call,
+    is_flat_type,
+    is_not_null,
+    literal,
+    named_struct,
+    to_sql,
+)
 from planner.sql.nodes import UserAggregateCall
 from runtime.spec.aggregates import Accumulator, UserAggregate
 from runtime.spec.table import Column
@@ -196,14 +205,10 @@ def _value_set(call: AggregateCall) -> Partial | NotMergeable:
             return NotMergeable(f"{call.function}(DISTINCT) of {type_} has no accumulator")
     value, condition = call.args[0], call.condition
     if len(call.args) > 1:
-        fields = [part for i, arg in enumerate(call.args) for part in (literal(f"v{i}"), arg)]
-        value = exp.Anonymous(this="NAMED_STRUCT", expressions=[part.copy() for part in fields])
-        present = [
-            exp.Not(this=exp.Is(this=_operand(arg), expression=exp.Null())) for arg in call.args
-        ]
-        condition = conjunction([*present, *([condition] if condition is not None else [])])
-    collected = exp.Anonymous(this="COLLECT_SET", expressions=[value.copy()])
-    return Partial(f"{call.name}$set", filtered(collected, condition))
+        value = named_struct(**{f"v{i}": arg for i, arg in enumerate(call.args)})
+        present = [is_not_null(_operand(arg)) for arg in call.args]
+        condition = conjunction([*present, condition])
+    return Partial(f"{call.name}$set", filtered(function_call("COLLECT_SET", value), condition))
 
 
 def _operand(expr: exp.Expr) -> exp.Expr:
@@ -243,7 +248,7 @@ def _moments(divisor: int, root: bool) -> Recipe:
             count = exp.Paren(this=exp.Sub(this=count, expression=literal(divisor)))
         variance: exp.Expr = exp.Div(this=column(names[2]), expression=count)
         if root:
-            variance = exp.Anonymous(this="SQRT", expressions=[variance])
+            variance = function_call("SQRT", variance)
         enough = exp.GT(this=column(names[0]), expression=literal(divisor))
         return AggregatePlan(
             call, partials, (Accumulator("moments", names),), _when(enough, variance)
@@ -264,33 +269,23 @@ def _pick(kind: str) -> Recipe:
             return NotMergeable(f"{call.function} has no order to go by")
         if not is_flat_type(call.type):
             return NotMergeable(f"{call.function} of {call.type} has no accumulator")
-        order, value = ordering(call)
         names = (f"{call.name}$order", f"{call.name}$value")
-        pair = exp.Anonymous(
-            this="NAMED_STRUCT",
-            expressions=[literal("o"), order.copy(), literal("v"), value.copy()],
-        )
-        extreme = exp.Anonymous(this="MIN" if kind == "first" else "MAX", expressions=[pair])
-        partial = Partial(call.name + "$0", filtered(extreme, pick_condition(call)), names)
+        partial = Partial(f"{call.name}$0", picked(call, kind), names)
         return AggregatePlan(call, (partial,), (Accumulator(kind, names),), column(names[1]))
 
     return recipe
 
 
-def ordering(call: AggregateCall) -> tuple[exp.Expr, exp.Expr]:
-    """The order and the value of a call that picks a value."""
-    if call.order is not None:
-        return column(call.order), call.args[0]
-    return call.args[1], call.args[0]
-
-
-def pick_condition(call: AggregateCall) -> exp.Expr | None:
-    """The FILTER of a call that picks a value, with rows left out whose order is NULL."""
-    order, _ = ordering(call)
-    has_order: exp.Expr = exp.Not(this=exp.Is(this=order.copy(), expression=exp.Null()))
-    if call.condition is None:
-        return has_order
-    return exp.And(this=exp.Paren(this=call.condition.copy()), expression=has_order)
+def picked(call: AggregateCall, kind: str) -> exp.Expr:
+    """The first or the last struct of order `o` and value `v`, of rows whose order is not NULL."""
+    order = call.args[1] if call.order is None else column(call.order)
+    extreme = function_call(
+        "MIN" if kind == "first" else "MAX", named_struct(o=order, v=call.args[0])
+    )
+    condition = is_not_null(order)
+    if call.condition is not None:
+        condition = exp.And(this=exp.Paren(this=call.condition.copy()), expression=condition)
+    return filtered(extreme, condition)
 
 
 def _when(condition: exp.Expr, value: exp.Expr) -> exp.Expr:

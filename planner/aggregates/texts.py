@@ -6,7 +6,14 @@ from sqlglot import exp
 
 from planner.aggregates.recipes import AggregatePlan, NotMergeable, Partial, filtered
 from planner.nodes.logical import AggregateCall
-from planner.sql.build import column, conjunction, literal
+from planner.sql.build import (
+    column,
+    conjunction,
+    function_call,
+    is_not_null,
+    literal,
+    named_struct,
+)
 from runtime.spec.aggregates import Accumulator
 from runtime.spec.table import Column
 
@@ -35,27 +42,25 @@ def texts_by_time(call: AggregateCall) -> exp.Expr:
     ClassCastException in ListAgg.
     """
     rows = exp.Paren(this=_rows(call))
-    ordered = exp.Anonymous(this="SORT_ARRAY", expressions=[rows.copy()])
+    ordered = function_call("SORT_ARRAY", rows)
     texts: exp.Expr = exp.Dot(this=ordered, expression=exp.to_identifier("v"))
     if call.distinct:
         # of equal ones the first stays
-        texts = exp.Anonymous(this="ARRAY_DISTINCT", expressions=[texts])
-    separator = call.args[1].copy() if len(call.args) > 1 else literal("")
-    size = exp.Anonymous(this="SIZE", expressions=[rows])
-    joined = exp.Anonymous(this="ARRAY_JOIN", expressions=[texts, separator])
-    return exp.Case(ifs=[exp.If(this=exp.GT(this=size, expression=literal(0)), true=joined)])
+        texts = function_call("ARRAY_DISTINCT", texts)
+    separator = call.args[1] if len(call.args) > 1 else literal("")
+    has_rows = exp.GT(this=function_call("SIZE", rows), expression=literal(0))
+    joined = function_call("ARRAY_JOIN", texts, separator)
+    return exp.Case(ifs=[exp.If(this=has_rows, true=joined)])
 
 
 def _rows(call: AggregateCall) -> exp.Expr:
     """Times and texts of the rows that count, in a list."""
     assert call.order is not None
     text = exp.Cast(this=call.args[0].copy(), to=exp.DataType.build("string", dialect="spark"))
-    row = exp.Anonymous(
-        this="NAMED_STRUCT", expressions=[literal("o"), column(call.order), literal("v"), text]
-    )
-    present = exp.Not(this=exp.Is(this=exp.Paren(this=call.args[0].copy()), expression=exp.Null()))
-    condition = conjunction([present, *([call.condition] if call.condition is not None else [])])
-    return filtered(exp.Anonymous(this="COLLECT_LIST", expressions=[row]), condition)
+    row = named_struct(o=column(call.order), v=text)
+    present = is_not_null(exp.Paren(this=call.args[0].copy()))
+    condition = conjunction([present, call.condition])
+    return filtered(function_call("COLLECT_LIST", row), condition)
 
 
 def _separator(call: AggregateCall) -> str | None:

@@ -12,7 +12,7 @@ from planner.arrow.calls import VOID, NotEvaluated, refuse
 from planner.arrow.literals import number_constant
 from planner.arrow.types import field_type, is_plain_type, spark_type
 from planner.catalog import Schema, column_named
-from planner.sql.build import to_sql
+from planner.sql.build import is_number_literal, to_sql
 from planner.sql.nodes import KeywordCall
 from planner.sql.render import RAW
 from runtime.spec.expressions import Call, ColumnRef, Constant, Expression
@@ -156,22 +156,18 @@ def _cast(node: exp.Expr, scope: _Scope) -> Expression:
     target = spark_type(node.args.get("to"))
     if target is None or any(node.args.get(key) for key in ("format", "safe", "action")):
         refuse(f"{_quote(node)} is not evaluated by the scan")
-    if target == "float" and _is_number(node.this) and not str(node.this.this).isdecimal():
+    if target == "float" and is_number_literal(node.this) and not str(node.this.this).isdecimal():
         # `0.1F` is rounded once, CAST(0.1D AS FLOAT) twice; both are this one tree.
         refuse(f"{_quote(node)} is left to Spark")
     return calls.cast(_translate(node.this, scope), target, scope.time_zone)
 
 
-def _is_number(node: exp.Expr) -> bool:
-    return isinstance(node, exp.Literal) and not node.is_string
-
-
 def _negation_of_number(node: exp.Expr, scope: _Scope) -> Expression:
     operand = node.this
     # The sign belongs to the number, so that the smallest of each type can be written.
-    if _is_number(operand):
+    if is_number_literal(operand):
         return _number(f"-{operand.this}")
-    if isinstance(operand, exp.Cast) and _is_number(operand.this):
+    if isinstance(operand, exp.Cast) and is_number_literal(operand.this):
         if operand.meta.get(RAW) is not None:
             signed = operand.copy()
             signed.set("this", exp.Literal(this=f"-{operand.this.this}", is_string=False))

@@ -11,7 +11,7 @@ from planner.binder.grouping_sets import Groupings, groupings_of, has_groupings
 from planner.binder.relations import Relations
 from planner.catalog import Schema, column_named
 from planner.nodes.logical import Aggregate, AggregateCall, NamedExpr, Node
-from planner.sql.build import alias, bare_column, column, relation
+from planner.sql.build import alias, bare_column, column, is_number_literal, relation
 from planner.sql.nodes import placed_like
 
 
@@ -116,7 +116,7 @@ class GroupingBlock:
     def _resolved_key(self, expr: exp.Expr) -> exp.Expr:
         """GROUP BY 1 and GROUP BY alias mean the select list's expression."""
         expr = expr.unnest()
-        if isinstance(expr, exp.Literal) and not expr.is_string:
+        if is_number_literal(expr):
             return self.items[int(expr.name) - 1].copy()
         name = bare_column(expr)
         if name and name.lower() not in self.input_names and name.lower() in self.aliases:

@@ -9,7 +9,7 @@ from itertools import chain, combinations, product
 from sqlglot import exp
 
 from planner.aggregates.calls import canonical
-from planner.sql.build import bare_column, column, literal, to_sql
+from planner.sql.build import bare_column, column, function_call, literal, to_sql
 from planner.sql.nodes import Span, span_of
 from runtime.errors import AnalysisError
 
@@ -153,7 +153,7 @@ def spell_out_grouping_ids(select: exp.Select, groupings: Groupings) -> None:
             continue
         total: exp.Expr = exp.Cast(this=literal(0), to=exp.DataType.build("bigint"))
         for arg in call.expressions or groupings.keys:
-            bit = exp.Anonymous(this="GROUPING", expressions=[arg.copy()])
+            bit = function_call("GROUPING", arg)
             total = exp.Add(
                 this=exp.Paren(this=exp.Mul(this=exp.Paren(this=total), expression=literal(2))),
                 expression=bit,
@@ -167,9 +167,7 @@ def spell_out_grouping_ids(select: exp.Select, groupings: Groupings) -> None:
 
 def grouping_bit(position: int, n_keys: int) -> exp.Expr:
     """GROUPING of the key at `position` among the `n_keys` that the id has bits for."""
-    shifted = exp.Anonymous(
-        this="SHIFTRIGHT", expressions=[column(GROUPING_ID), literal(n_keys - 1 - position)]
-    )
+    shifted = function_call("SHIFTRIGHT", column(GROUPING_ID), literal(n_keys - 1 - position))
     return exp.Cast(
         this=exp.Mod(this=shifted, expression=literal(2)), to=exp.DataType.build("tinyint")
     )

@@ -8,7 +8,7 @@ from sqlglot import exp
 
 from planner.nodes.logical import AttachedWindow, NamedExpr, Node, Project, WindowJoin
 from planner.nodes.windows import renamed_windows
-from planner.sql.build import column, conjunction
+from planner.sql.build import column, conjunction, function_call
 from planner.sql.nodes import Span, joined
 from runtime.spec.table import Column
 
@@ -66,7 +66,7 @@ class Sides:
         """The one column that USING makes of both sides'."""
         left, right = column(self.left_names[name]), column(self.right_names[name])
         if self.join_type == "FullOuter":
-            return exp.Anonymous(this="COALESCE", expressions=[left, right])
+            return function_call("COALESCE", left, right)
         return right if self.join_type == "RightOuter" else left
 
     def all_columns(self) -> list[exp.Expr]:

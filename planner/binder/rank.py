@@ -18,6 +18,7 @@ from planner.sql.build import (
     conjunction,
     conjuncts,
     identifier,
+    is_number_literal,
     relation,
 )
 from planner.sql.nodes import placed_like, span_of
@@ -276,6 +277,4 @@ _MIRRORED: dict[type[exp.Expr], type[exp.Expr]] = {
 
 def _integer(expr: exp.Expr) -> int | None:
     expr = expr.unnest()
-    if isinstance(expr, exp.Literal) and not expr.is_string and expr.name.isdigit():
-        return int(expr.name)
-    return None
+    return int(expr.name) if is_number_literal(expr) and expr.name.isdigit() else None

@@ -34,7 +34,7 @@ from planner.nodes.logical import (
     WindowTableFunction,
 )
 from planner.nodes.windows import identifies_window
-from planner.sql.build import alias, column_names, conjuncts, identifier, relation
+from planner.sql.build import alias, column_names, conjuncts, function_call, identifier, relation
 from planner.sql.nodes import WindowFunction, span_of
 from planner.streams.tables import streams_of
 from runtime.spec.windows import SessionWindow
@@ -258,4 +258,4 @@ def _values_to_type(call: AggregateCall) -> tuple[exp.Expr, ...]:
 
 def _any_of(value: exp.Expr) -> exp.Expr:
     """Some value of a group, of the type of `value`."""
-    return exp.Anonymous(this="FIRST", expressions=[value.copy()])
+    return function_call("FIRST", value)

@@ -47,6 +47,30 @@ def literal(value: int | str) -> exp.Expr:
     return exp.Literal.string(value) if isinstance(value, str) else exp.Literal.number(value)
 
 
+def is_number_literal(expr: exp.Expr) -> bool:
+    """Whether it is a number as it is written, without a sign."""
+    return isinstance(expr, exp.Literal) and not expr.is_string
+
+
+def function_call(name: str, *args: exp.Expr) -> exp.Expr:
+    """A call of one of Spark's functions."""
+    return exp.Anonymous(this=name, expressions=[arg.copy() for arg in args])
+
+
+def named_struct(**fields: exp.Expr) -> exp.Expr:
+    """`NAMED_STRUCT('name', value, ...)`."""
+    parts = [part for name, value in fields.items() for part in (literal(name), value)]
+    return function_call("NAMED_STRUCT", *parts)
+
+
+def is_not_null(value: exp.Expr) -> exp.Expr:
+    """`NOT value IS NULL`; conditions, which bind more loosely than IS, in parentheses."""
+    operand = value.copy()
+    if isinstance(operand, exp.Connector | exp.Not | exp.Predicate):
+        operand = exp.Paren(this=operand)
+    return exp.Not(this=exp.Is(this=operand, expression=exp.Null()))
+
+
 def alias(expr: exp.Expr, name: str) -> exp.Alias:
     """`expr AS name`."""
     return exp.Alias(this=expr.copy(), alias=identifier(name))
@@ -104,10 +128,12 @@ def conjuncts(condition: exp.Expr | None) -> Iterator[exp.Expr]:
         yield condition
 
 
-def conjunction(parts: Iterable[exp.Expr]) -> exp.Expr | None:
-    """The parts joined by AND; None where there are none."""
+def conjunction(parts: Iterable[exp.Expr | None]) -> exp.Expr | None:
+    """The parts that are not None joined by AND; None where there are none."""
     result: exp.Expr | None = None
     for part in parts:
+        if part is None:
+            continue
         operand = exp.Paren(this=part.copy()) if isinstance(part, exp.Connector) else part.copy()
         result = operand if result is None else exp.And(this=result, expression=operand)
     return result

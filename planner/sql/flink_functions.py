@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from sqlglot import exp
 
-from planner.sql.build import literal, to_sql
+from planner.sql.build import function_call, is_number_literal, literal, to_sql
 from planner.sql.nodes import KeywordCall, position_of
 from runtime.errors import AnalysisError
 
@@ -63,7 +63,7 @@ def _is_keyword(column: exp.Column) -> bool:
 def _rewritten(name: str, call: exp.Anonymous) -> exp.Expr | None:
     args = call.expressions
     if name in _RENAMED and len(args) == (1 if name == "WEEK" else 0):
-        return exp.Anonymous(this=_RENAMED[name], expressions=[arg.copy() for arg in args])
+        return function_call(_RENAMED[name], *args)
     if name == "LISTAGG" and len(args) == 1 and not isinstance(call.parent, exp.WithinGroup):
         # Spark has nothing between the texts
         texts = args[0].copy()
@@ -71,30 +71,25 @@ def _rewritten(name: str, call: exp.Anonymous) -> exp.Expr | None:
             if len(texts.expressions) > 1:
                 return None
             texts.append("expressions", literal(","))
-            return exp.Anonymous(this=call.this, expressions=[texts])
-        return exp.Anonymous(this=call.this, expressions=[texts, literal(",")])
-    if name == "TO_TIMESTAMP_LTZ" and len(args) == 2 and _is_number(args[1]):
+            return function_call(call.this, texts)
+        return function_call(call.this, texts, literal(","))
+    if name == "TO_TIMESTAMP_LTZ" and len(args) == 2 and is_number_literal(args[1]):
         precision = args[1].name
         if precision in _EPOCHS:
-            return exp.Anonymous(this=_EPOCHS[precision], expressions=[args[0].copy()])
+            return function_call(_EPOCHS[precision], args[0])
         if precision == "9":
             us = exp.IntDiv(this=exp.Paren(this=args[0].copy()), expression=literal(1000))
-            return exp.Anonymous(this="TIMESTAMP_MICROS", expressions=[us])
+            return function_call("TIMESTAMP_MICROS", us)
     if name == "CONVERT_TZ" and len(args) == 3:
-        value, source, target = (arg.copy() for arg in args)
-        local = exp.Anonymous(this="TO_TIMESTAMP_NTZ", expressions=[value])
-        moved = exp.Anonymous(this="CONVERT_TIMEZONE", expressions=[source, target, local])
-        pattern = literal("yyyy-MM-dd HH:mm:ss")
-        return exp.Anonymous(this="DATE_FORMAT", expressions=[moved, pattern])
+        value, source, target = args
+        local = function_call("TO_TIMESTAMP_NTZ", value)
+        moved = function_call("CONVERT_TIMEZONE", source, target, local)
+        return function_call("DATE_FORMAT", moved, literal("yyyy-MM-dd HH:mm:ss"))
     if name == "CURRENT_WATERMARK" and len(args) == 1:
         # a batch has no watermark; the type is that of the column
         never = exp.If(this=exp.false(), true=args[0].copy())
         return exp.Case(ifs=[never])
     return None
-
-
-def _is_number(expr: exp.Expr) -> bool:
-    return isinstance(expr, exp.Literal) and not expr.is_string
 
 
 # -- FLOOR and CEIL of times ---------------------------------------------------------------------
@@ -148,9 +143,7 @@ def round_time(call: KeywordCall, type_: str, sql: str) -> None:
     new: exp.Expr = floor
     if call.name.upper() != "FLOOR":
         same = exp.EQ(this=exp.Paren(this=value.copy()), expression=floor)
-        next_: exp.Expr = exp.Anonymous(
-            this="TIMESTAMPADD", expressions=[exp.Var(this=unit), literal(1), floor.copy()]
-        )
+        next_ = function_call("TIMESTAMPADD", exp.Var(this=unit), literal(1), floor)
         if type_ == "date":
             next_ = exp.Cast(this=next_, to=exp.DataType.build("date"))
         new = exp.Case(ifs=[exp.If(this=same, true=floor.copy())], default=next_)
@@ -162,14 +155,12 @@ def round_time(call: KeywordCall, type_: str, sql: str) -> None:
 def _floor_instant(value: exp.Expr, unit: str) -> exp.Expr:
     if unit == "WEEK":
         # Spark's weeks begin on Monday
-        monday = exp.Anonymous(this="DATE_TRUNC", expressions=[literal(unit), _days(1, value)])
-        return _days(-1, monday)
-    return exp.Anonymous(this="DATE_TRUNC", expressions=[literal(unit), value.copy()])
+        return _days(-1, function_call("DATE_TRUNC", literal(unit), _days(1, value)))
+    return function_call("DATE_TRUNC", literal(unit), value)
 
 
 def _days(number: int, value: exp.Expr) -> exp.Expr:
-    days = exp.Var(this=str(number))
-    return exp.Anonymous(this="TIMESTAMPADD", expressions=[exp.Var(this="DAY"), days, value.copy()])
+    return function_call("TIMESTAMPADD", exp.Var(this="DAY"), exp.Var(this=str(number)), value)
 
 
 def _floor_date(value: exp.Expr, unit: str) -> exp.Expr:
@@ -177,10 +168,9 @@ def _floor_date(value: exp.Expr, unit: str) -> exp.Expr:
         return value.copy()
     if unit == "WEEK":
         # Flink's weeks begin on Sunday (org.apache.flink.table.utils.DateTimeUtils)
-        day = exp.Anonymous(this="DAYOFWEEK", expressions=[value.copy()])
-        since = exp.Sub(this=day, expression=literal(1))
-        return exp.Anonymous(this="DATE_SUB", expressions=[value.copy(), since])
-    return exp.Anonymous(this="TRUNC", expressions=[value.copy(), literal(_DATE_UNITS[unit])])
+        since = exp.Sub(this=function_call("DAYOFWEEK", value), expression=literal(1))
+        return function_call("DATE_SUB", value, since)
+    return function_call("TRUNC", value, literal(_DATE_UNITS[unit]))
 
 
 def _floor_wall_clock(value: exp.Expr, unit: str) -> exp.Expr:
@@ -195,10 +185,8 @@ def _floor_wall_clock(value: exp.Expr, unit: str) -> exp.Expr:
             second = exp.Mod(this=exp.Paren(this=second), expression=literal(1))
         minute: exp.Expr = literal(0)
         if unit == "HOUR":
-            minute = exp.Anonymous(this="MINUTE", expressions=[value.copy()])
-        rest = exp.Anonymous(
-            this="MAKE_DT_INTERVAL", expressions=[literal(0), literal(0), minute, second]
-        )
+            minute = function_call("MINUTE", value)
+        rest = function_call("MAKE_DT_INTERVAL", literal(0), literal(0), minute, second)
         return exp.Paren(this=exp.Sub(this=exp.Paren(this=value.copy()), expression=rest))
     date: exp.Expr = exp.Cast(this=value.copy(), to=exp.DataType.build("date"))
     return exp.Cast(this=_floor_date(date, unit), to=exp.Var(this="TIMESTAMP_NTZ"))

@@ -23,7 +23,7 @@ from planner.nodes.logical import (
     WindowTableFunction,
 )
 from planner.optimizer import Refusal
-from planner.sql.build import column, column_names, is_flat_type
+from planner.sql.build import column, column_names, function_call, is_flat_type
 from planner.streams.tables import NOT_KEPT, comes_whole
 from runtime.spec.table import Column
 from runtime.spec.windows import CalendarCumulate, Cumulate, SessionWindow, Window
@@ -50,7 +50,7 @@ def buffered_rows(windowed: WindowTableFunction, needed: frozenset[str] | None) 
         if not is_flat_type(each.type):
             return Refusal(f"{NOT_KEPT}; `{each.name}` is {each.type}")
     roles = [(each.name, windowed.columns.role_of(each.name)) for each in schema]
-    count = exp.Anonymous(this="COUNT", expressions=[exp.Star()])
+    count = function_call("COUNT", exp.Star())
     call = replace(read_call(count, _COPIES, windowed.time_column), type="bigint")
     counted = WindowAggregate(
         (*schema, Column(_COPIES, "bigint", False)),
