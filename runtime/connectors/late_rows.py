@@ -21,11 +21,11 @@ from pyspark.sql.types import StructType
 
 from runtime.errors import AnalysisError
 from runtime.frames.wall_clock import quoted
-from runtime.local.stream_frames import CLOSED_UNTIL, closed_until_text
-from runtime.spec.stream import KEEP, LATE_ROW, WATERMARK
+from runtime.spec.stream import FINAL_US, KEEP, LATE_ROW, WATERMARK
 from runtime.spec.table import LATE_ROWS, TableSpec
+from runtime.streaming.execute.local_stage import CLOSED_UNTIL, closed_until_text
 from runtime.streaming.status import watermark_after
-from runtime.streaming.watermarks import FINAL_US, closed_until_us
+from runtime.streaming.watermarks import closed_until_us
 
 # Columns beside those of a late row's own table: the watermark that it missed, and whose windows
 # did not take it: the table that their results go to, or `select`

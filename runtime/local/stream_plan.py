@@ -10,10 +10,10 @@ import pyarrow as pa
 from runtime.compute.arrow.types import arrow_type
 from runtime.compute.kernels.partial_types import partial_accumulator, partial_types
 from runtime.frames.wall_clock import quoted, wall_clock_us_sql
-from runtime.local.stream_stage import ALL_SOURCES, NOT_KEPT, ROW_COUNT, LocalPlan
+from runtime.local.stream_stage import NOT_KEPT, ROW_COUNT, LocalPlan
 from runtime.spec.aggregates import Accumulator
 from runtime.spec.local import StreamLocalStep, StreamScan
-from runtime.spec.stream import CLOCK, KEEP, LATE_ROW, SOURCE, TIME, WATERMARK
+from runtime.spec.stream import ALL_SOURCES, CLOCK, KEEP, LATE_ROW, SOURCE, TIME, WATERMARK
 from runtime.spec.windows import FIRST_TIME, LAST_TIME, SessionWindow
 
 

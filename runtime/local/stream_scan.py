@@ -14,14 +14,9 @@ import pyarrow.compute as pc
 
 from runtime.compute.counters import count
 from runtime.compute.kernels.columns import int64_values
-from runtime.local.stream_stage import (
-    ROWS_READ,
-    SOURCE_ROWS,
-    LocalPlan,
-    LocalStage,
-    message,
-    received,
-)
+from runtime.local.messages import RowsRead, encode
+from runtime.local.progress import SOURCE_ROWS
+from runtime.local.stream_stage import LocalPlan, LocalStage, received
 from runtime.scan.rows import ScanRows
 from runtime.scan.stream_files import read_stream_file
 from runtime.spec.local import StreamScan
@@ -48,8 +43,8 @@ class ScanStage:
         """The files of the task to messages of MESSAGE_SCHEMA.
 
         Args:
-            batches: rows with PATH, a file each; where it is NULL, rows that tell something of all
-                sources, as `sent_columns` has them.
+            batches: rows with PATH, a file each; where it is NULL, rows of all sources: the end of
+                input and the processing time, as `sent_columns` has them.
 
         Raises:
             ExecutionError: a file cannot be read, an expression fails, a sum overflows its type.
@@ -59,16 +54,15 @@ class ScanStage:
         n_read = 0
         for batch in batches:
             paths = batch.column(PATH)
-            told = batch.filter(pc.is_null(paths))
-            if told.num_rows:
-                self._local.in_band.hear(received(told, delay_us=0))
+            control = batch.filter(pc.is_null(paths))
+            if control.num_rows:
+                self._local.progress.observe(received(control, delay_us=0))
             for path in paths.drop_null().to_pylist():
                 for rows in read_stream_file(path, self._scan.step.source, self._rows.dictionaries):
                     n_read += rows.num_rows
                     yield from self._add(rows)
         if n_read:
-            facts = ((ROWS_READ,), (None,), (None,), (n_read,), (None,))
-            yield message([self._plan.numbers[0]], [None], facts)
+            yield encode([(self._plan.numbers[0], RowsRead(n_read))])
         yield from self._local.finish()
 
     def _add(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
@@ -86,7 +80,7 @@ class ScanStage:
         counted = self._rows.counted(batch)
         n_null_times = self._rows.n_null_times - before
         count("rows_in", counted.num_rows + n_null_times)
-        self._local.in_band.hear_rows(n_timed + n_null_times, n_null_times, highest, lowest)
+        self._local.progress.observe_totals(n_timed + n_null_times, n_null_times, highest, lowest)
         if counted.num_rows:
             rows = self._rows.values(counted)
             # the last accumulator counts rows

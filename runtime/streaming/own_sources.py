@@ -13,8 +13,7 @@ from pyspark.sql.types import LongType
 
 from runtime.connectors.filesystem.stream import stream_paths
 from runtime.local.stream_plan import CLOCK_SQL
-from runtime.local.stream_stage import ALL_SOURCES
-from runtime.spec.stream import CLOCK, KEEP, SOURCE, WATERMARK
+from runtime.spec.stream import ALL_SOURCES, CLOCK, KEEP, SOURCE, WATERMARK
 from runtime.spec.table import TableSpec
 from runtime.streaming.heartbeat import heartbeats
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
@@ -14,25 +14,29 @@ from pyspark.sql.streaming.stateful_processor import (
     StatefulProcessorHandle,
 )
 
-from runtime.compute.arrow.blobs import to_blob
+from runtime.compute.arrow.blobs import pieces, to_blob
 from runtime.frames.meter import TaskFigures
-from runtime.local.stream_stage import ALL_SOURCES, MAYBE_LATE, PASSING, THE_CLOCK
+from runtime.local.messages import (
+    EndOfInput,
+    LateCandidates,
+    LateRows,
+    NullTimes,
+    Partials,
+    ProcessingTime,
+    Progress,
+    SourceProgress,
+    decode,
+)
 from runtime.spark.workers import prepare_worker
 from runtime.spec.windows import SessionWindow
 from runtime.streaming.general.key_group import GeneralGroup, GeneralSpec
 from runtime.streaming.operators.session import SessionOperator
 from runtime.streaming.operators.shared import SharedOperator, SharedOperatorSpec
-from runtime.streaming.operators.window import (
-    LateRows,
-    MicroBatch,
-    OperatorSpec,
-    Status,
-    WindowOperator,
-)
-from runtime.streaming.state.blobs import BlobStore, decode_table, pieces
+from runtime.streaming.operators.window import MicroBatch, OperatorSpec, Status, WindowOperator
+from runtime.streaming.state.blobs import BlobStore
 from runtime.streaming.status import STATUS, STATUS_DDL
 from runtime.streaming.wall_clock import wall_watermark_us
-from runtime.streaming.watermarks import Heard, is_idle
+from runtime.streaming.watermarks import is_idle
 
 _MS = 1_000
 
@@ -85,26 +89,30 @@ class WindowProcessor(StatefulProcessor):
         """Called by Spark once a key group that has rows, which is every one."""
         begun = time.perf_counter()
         partials: list[pa.Table] = []
-        heard: list[Heard] = []
+        progress: list[Progress] = []
         n_null_times = 0
         clock_us = None
         candidates: list[pa.Table] = []
         for row in rows:
-            if row.partials is not None:
-                table = decode_table(bytes(row.partials))
-                if row.source == PASSING:
-                    yield from _late_rows(LateRows(table, row.highest_us))
-                else:
-                    (candidates if row.source == MAYBE_LATE else partials).append(table)
-                continue
-            n_null_times += row.n_null_times or 0
-            if row.source == THE_CLOCK:
-                clock_us = row.highest_us
-            elif row.source is not None:
-                heard.append(self._heard(row))
+            match decode(row):
+                case Partials(table):
+                    partials.append(table)
+                case LateCandidates(table):
+                    candidates.append(table)
+                case LateRows() as late:
+                    # of an operator below
+                    yield from _late_rows(late)
+                case SourceProgress() as seen:
+                    progress.append(self._on_wall_clock(seen))
+                case EndOfInput() as end:
+                    progress.append(end)
+                case ProcessingTime(time_us):
+                    clock_us = time_us
+                case NullTimes(n_rows):
+                    n_null_times += n_rows
         if clock_us is not None:
-            heard += self._clock_watermarks(clock_us)
-        results = self._run(MicroBatch(partials, heard, n_null_times, clock_us, candidates))
+            progress += self._clock_watermarks(clock_us)
+        results = self._run(MicroBatch(partials, progress, n_null_times, clock_us, candidates))
         if self._figures is None:
             yield from results
             return
@@ -144,21 +152,21 @@ class WindowProcessor(StatefulProcessor):
             for piece in pieces(pa.Table.from_batches([result])):
                 yield Row(windows=to_blob(piece), watermark_us=None, **{STATUS: None})
 
-    def _heard(self, row: Row) -> Heard:
-        """What a task saw, on the windows' clock."""
-        if row.source == ALL_SOURCES:
-            return Heard(None, row.highest_us, None, 0)
-        high, low = row.highest_us, row.lowest_us
-        if high is not None and self._spec.time_types[row.source] == "timestamp":
-            zone = self._spec.time_zone
-            high, low = wall_watermark_us(high, zone), wall_watermark_us(low, zone)
-        return Heard(row.source, high, low, row.n_rows)
+    def _on_wall_clock(self, seen: SourceProgress) -> SourceProgress:
+        """What a task saw, on the clock that windows are on."""
+        high, low = seen.highest_us, seen.lowest_us
+        if high is None or low is None or self._spec.time_types[seen.source] != "timestamp":
+            return seen
+        zone = self._spec.time_zone
+        return replace(
+            seen, highest_us=wall_watermark_us(high, zone), lowest_us=wall_watermark_us(low, zone)
+        )
 
-    def _clock_watermarks(self, clock_us: int) -> list[Heard]:
+    def _clock_watermarks(self, clock_us: int) -> list[SourceProgress]:
         """The watermarks of sources whose time is the clock's: no row comes from before now."""
         now = wall_watermark_us(clock_us, self._spec.time_zone) - _MS
         return [
-            Heard(source, now, now, 0)
+            SourceProgress(source, now, now, 0)
             for source, type_ in enumerate(self._spec.time_types)
             if type_ == "proctime"
         ]

@@ -8,7 +8,7 @@ from typing import Any
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from runtime.local.stream_stage import ROWS_READ
+from runtime.local.messages import MessageKind
 from runtime.streaming.heartbeat import is_heartbeat
 
 _READ_METRIC = "sqlwin.read."
@@ -67,10 +67,10 @@ def read_counted(messages: DataFrame, number: int, table: str) -> DataFrame:
         number: that of the operator.
         table: whose files they are.
     """
-    source = F.col("source")
-    n_rows = F.sum(F.when(source == ROWS_READ, F.col("n_rows")))
+    is_count = F.col("kind") == int(MessageKind.ROWS_READ)
+    n_rows = F.sum(F.when(is_count, F.col("n_rows")))
     told = messages.observe(f"{_READ_METRIC}{number}.{table}", n_rows.alias("rows"))
-    return told.where(source.isNull() | (source != ROWS_READ))
+    return told.where(~is_count)
 
 
 def rows_read(

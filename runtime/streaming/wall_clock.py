@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from runtime.scan.wall_clock import wall_clock_us
-from runtime.streaming.watermarks import FINAL_US
+from runtime.spec.stream import FINAL_US
 
 _SECOND_US = 1_000_000
 # Clocks are put back by an hour or two; a day has never been lived through twice for longer.

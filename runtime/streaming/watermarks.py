@@ -1,8 +1,8 @@
-"""The watermark of an operator, from what its sources tell.
+"""The watermark of an operator, from those of its sources.
 
 All times are int64 microseconds on the windows' clock, but for those that say "clock": the
 computer's clock, in microseconds since 1970 in UTC. Everything here is a function of what came
-before: all key groups hear the same and so come to the same watermark.
+before: all key groups get the same messages and so come to the same watermark.
 """
 
 from __future__ import annotations
@@ -11,27 +11,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import astuple, dataclass, replace
 from typing import Any
 
-# After the end of input: no window ends later.
-FINAL_US = (1 << 63) - 1
+from runtime.local.messages import EndOfInput, Progress
+from runtime.spec.stream import FINAL_US
+
 # fired(E) is watermark >= E - 1 ms: a watermark tells that no row up to and with it will come.
 FIRE_LAG_US = 1_000
-
-
-@dataclass(frozen=True)
-class Heard:
-    """What one task saw of one source in a micro-batch.
-
-    Attributes:
-        source: the source's number; None: all of them.
-        highest_us: the highest watermark of a row; None if no row had one.
-        lowest_us: the lowest one.
-        n_rows: how many rows came.
-    """
-
-    source: int | None
-    highest_us: int | None
-    lowest_us: int | None
-    n_rows: int
 
 
 @dataclass(frozen=True)
@@ -108,13 +92,13 @@ def told_by_sessions_us(watermarks: Watermarks) -> int | None:
 
 
 def advance(
-    before: Watermarks, heard: Iterable[Heard], rules: WatermarkRules, clock_us: int | None
+    before: Watermarks, progress: Iterable[Progress], rules: WatermarkRules, clock_us: int | None
 ) -> Watermarks:
     """The watermarks at the end of a micro-batch.
 
     Args:
         before: those at its start.
-        heard: what the tasks saw.
+        progress: what the tasks saw.
         rules: how sources are combined.
         clock_us: the clock, if the rules ask for it.
     """
@@ -125,9 +109,9 @@ def advance(
     highest: dict[int, int] = {}
     lowest: dict[int, int] = {}
     is_final = before.is_final
-    for each in heard:
-        if each.source is None:
-            is_final = is_final or each.highest_us == FINAL_US
+    for each in progress:
+        if isinstance(each, EndOfInput):
+            is_final = True
             continue
         if each.n_rows:
             sources[each.source] = replace(sources[each.source], clock_us=clock_us)

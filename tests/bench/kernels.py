@@ -15,7 +15,7 @@ import pyarrow as pa
 from rich.console import Console
 from rich.table import Table
 
-from runtime.compute.arrow.blobs import from_blobs, to_blob
+from runtime.compute.arrow.blobs import from_blobs, pieces, to_blob
 from runtime.compute.arrow.packed import pack, unpack
 from runtime.compute.kernels.keys import bucket_of
 from runtime.compute.kernels.merge import merge_slices
@@ -29,7 +29,6 @@ from runtime.spec.local import ArrowPartial, ScanLocalStep
 from runtime.spec.scan import ScanSource
 from runtime.spec.table import Column
 from runtime.spec.windows import AlignedWindow, Cumulate, Hop, Tumble
-from runtime.streaming.state.blobs import pieces
 from tests.bench import data
 
 MINUTE = 60_000_000

@@ -8,6 +8,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+# Reading a large value of state costs 12 ms a megabyte, so values are kept small and read seldom.
+MAX_BLOB_BYTES = 1 << 20
+
 
 def to_blob(data: pa.RecordBatch | pa.Table, compression: str | None = None) -> bytes:
     """An Arrow IPC stream with the schema and all rows of `data`.
@@ -56,6 +59,15 @@ def from_blobs(blobs: Iterable[bytes | memoryview], schema: pa.Schema | None = N
     if schema is None:
         raise ValueError("there are no blobs, and no schema for an empty table")
     return pa.Table.from_batches(batches, schema)
+
+
+def pieces(table: pa.Table) -> list[pa.Table]:
+    """The rows of a table in tables of about MAX_BLOB_BYTES at most."""
+    n_pieces = -(-table.nbytes // MAX_BLOB_BYTES)
+    if n_pieces < 2:
+        return [table]
+    n_rows = -(-table.num_rows // n_pieces)
+    return [table.slice(start, n_rows) for start in range(0, table.num_rows, n_rows)]
 
 
 def split_by_bucket(

@@ -10,14 +10,15 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructField, StructType, TimestampNTZType
 
-from runtime.compute.arrow.blobs import from_blobs, split_by_bucket
+from runtime.compute.arrow.blobs import from_blobs, pieces, split_by_bucket
 from runtime.compute.kernels.columns import one_chunk
 from runtime.compute.kernels.keys import bucket_of
 from runtime.errors import AnalysisError
 from runtime.frames.views import Bounded, temporary_view
 from runtime.frames.wall_clock import quoted, wall_clock_us_sql
+from runtime.local.messages import MESSAGE_DDL, Partials, encode
+from runtime.local.progress import TaskProgress
 from runtime.local.stream_plan import CLOCK_SQL
-from runtime.local.stream_stage import MESSAGE_DDL, InBand, message
 from runtime.spark.workers import prepare_worker
 from runtime.spec.stream import CLOCK, KEEP, SOURCE, TIME, WATERMARK
 from runtime.spec.stream_steps import StreamRowsStep
@@ -26,7 +27,6 @@ from runtime.streaming.general import WindowJob
 from runtime.streaming.general.key_group import CELL, CELLS_PER_GROUP, GeneralSpec
 from runtime.streaming.options import StreamOptions
 from runtime.streaming.processor import OUTPUT_DDL, ProcessorSpec, WindowProcessor
-from runtime.streaming.state.blobs import encode_table, pieces
 from runtime.streaming.state.key_groups import key_group_numbers
 from runtime.streaming.status import observed
 from runtime.streaming.watermarks import WatermarkRules
@@ -132,12 +132,12 @@ def _to_groups(
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         prepare_worker()
-        in_band = InBand(n_sources, numbers)
+        progress = TaskProgress(n_sources, numbers)
         for batch in batches:
             if batch.num_rows == 0:
                 continue
-            in_band.hear(batch)
-            timed = in_band.timed(batch)
+            progress.observe(batch)
+            timed = progress.timed(batch)
             if timed.num_rows == 0:
                 continue
             columns = [one_chunk(timed.column(key)) for key in keys]
@@ -147,8 +147,8 @@ def _to_groups(
             rows = rows.append_column(CELL, pa.array(cells % CELLS_PER_GROUP, pa.int32()))
             for group, part in split_by_bucket(rows, cells // CELLS_PER_GROUP):
                 for piece in pieces(pa.Table.from_batches([part])):
-                    yield message([numbers[group]], [encode_table(piece)])
-        yield in_band.control()
+                    yield encode([(numbers[group], Partials(piece))])
+        yield progress.control()
 
     return run
 

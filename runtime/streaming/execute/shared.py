@@ -16,12 +16,12 @@ from runtime.compute.arrow.blobs import from_blobs
 from runtime.compute.arrow.types import arrow_type
 from runtime.frames.aggregations import windows_schema
 from runtime.frames.views import Bounded, sql_dataframe
-from runtime.local.stream_frames import local_stage
 from runtime.local.stream_stage import ROW_COUNT
 from runtime.spark.workers import prepare_worker
 from runtime.spec.steps import BatchWindowsStep, SqlStep, Step
 from runtime.spec.stream import KEEP, LATE_ROW, WATERMARK
 from runtime.spec.stream_steps import StreamReader, StreamSharedStep
+from runtime.streaming.execute.local_stage import local_stage
 from runtime.streaming.execute.steps import (
     merged_partials,
     set_state_store,

@@ -26,7 +26,6 @@ from runtime.frames.aggregations import windows_schema, with_spark_tables
 from runtime.frames.expand import expand_sql
 from runtime.frames.meter import Meter, Wrap, as_it_is
 from runtime.frames.views import Bounded, sql_dataframe, temporary_view
-from runtime.local.stream_frames import local_stage
 from runtime.local.stream_stage import ROW_COUNT, LocalPlan
 from runtime.scan.wall_clock import is_known_zone
 from runtime.spark.workers import prepare_worker
@@ -41,6 +40,7 @@ from runtime.spec.stream_steps import (
     StreamWindowStep,
 )
 from runtime.spec.windows import SessionWindow
+from runtime.streaming.execute.local_stage import local_stage
 from runtime.streaming.execute.whole_windows import join, rank, regroup
 from runtime.streaming.operators.updates import FireRule, UpdateRules
 from runtime.streaming.operators.window import OperatorSpec

@@ -120,7 +120,7 @@ class GeneralGroup:
             ExecutionError: a result does not fit the columns.
         """
         before = self._watermarks
-        after = advance(before, batch.heard, self._spec.rules, batch.clock_us)
+        after = advance(before, batch.progress, self._spec.rules, batch.clock_us)
         clock_us = None
         if batch.clock_us is not None:
             clock_us = wall_watermark_us(batch.clock_us, self._spec.time_zone)

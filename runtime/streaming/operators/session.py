@@ -27,6 +27,7 @@ from dataclasses import astuple, dataclass
 import numpy as np
 import pyarrow as pa
 
+from runtime.compute.arrow.blobs import pieces
 from runtime.compute.kernels.columns import (
     BoolArray,
     Int64Array,
@@ -37,16 +38,16 @@ from runtime.compute.kernels.columns import (
 from runtime.compute.kernels.compact import merge_equal_slices
 from runtime.compute.kernels.keys import encode_keys
 from runtime.compute.kernels.session import find_sessions, merge_sessions
+from runtime.local.messages import LateRows
 from runtime.spec.stream import LATE_ROW, TIME
 from runtime.spec.windows import FIRST_TIME, LAST_TIME, SessionWindow
-from runtime.streaming.operators.window import LateRows, MicroBatch, OperatorSpec, Status
+from runtime.streaming.operators.window import MicroBatch, OperatorSpec, Status
 from runtime.streaming.state.blobs import (
     BlobStore,
     decode_facts,
     decode_table,
     encode_facts,
     encode_state,
-    pieces,
 )
 from runtime.streaming.watermarks import (
     advance,
@@ -114,7 +115,7 @@ class SessionOperator:
             ExecutionError: a sum overflows its type.
         """
         closed = self._watermarks.combined_us
-        after = advance(self._watermarks, batch.heard, self._spec.rules, batch.clock_us)
+        after = advance(self._watermarks, batch.progress, self._spec.rules, batch.clock_us)
         fires = after.combined_us
         tables = [table for table in batch.partials if table.num_rows]
         new = pa.concat_tables(tables) if tables else None

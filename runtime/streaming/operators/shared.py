@@ -15,12 +15,12 @@ import pyarrow as pa
 
 from runtime.compute.kernels.columns import BoolArray, Int64Array, int64_values, one_chunk
 from runtime.compute.kernels.merge import merge_slices
-from runtime.spec.stream import LATE_ROW
-from runtime.streaming.operators.window import SLICE_END, LateRows, MicroBatch, Status
+from runtime.local.messages import SLICE_END, LateRows
+from runtime.spec.stream import FINAL_US, LATE_ROW
+from runtime.streaming.operators.window import MicroBatch, Status
 from runtime.streaming.state.blobs import BlobStore, decode_facts, encode_facts
 from runtime.streaming.state.shared_slices import Reader, SharedSlices, SharedSpec
 from runtime.streaming.watermarks import (
-    FINAL_US,
     WatermarkRules,
     Watermarks,
     advance,
@@ -97,7 +97,7 @@ class SharedOperator:
         before = self._watermarks
         yield from self._late(batch.candidates, before)
         accepted, n_late = self._accepted(batch.partials, _closed(before))
-        after = advance(before, batch.heard, self._spec.rules, batch.clock_us)
+        after = advance(before, batch.progress, self._spec.rules, batch.clock_us)
         for number in range(len(self._slices.readers)):
             for windows in self._fire(number, accepted, before, after):
                 yield ReaderResult(number, windows)

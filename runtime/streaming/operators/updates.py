@@ -15,11 +15,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from runtime.compute.arrow.blobs import pieces
 from runtime.compute.kernels.columns import int64_values, one_chunk
 from runtime.compute.kernels.keys import encode_keys
 from runtime.spec.aggregates import WindowAggregation
-from runtime.streaming.state.blobs import BlobStore, decode_table, encode_state, pieces
-from runtime.streaming.watermarks import FINAL_US
+from runtime.spec.stream import FINAL_US
+from runtime.streaming.state.blobs import BlobStore, decode_table, encode_state
 
 # Puts out the windows with an end above the first and up to the second.
 Windows = Callable[[tuple[int, int]], Iterator[pa.RecordBatch]]

@@ -26,15 +26,14 @@ import pyarrow as pa
 from runtime.compute.kernels.columns import Int64Array, int64_values, one_chunk
 from runtime.compute.kernels.merge import merge_slices
 from runtime.compute.windows.aligned import slice_assigner
+from runtime.local.messages import SLICE_END, LateRows, Progress
 from runtime.spec.aggregates import Accumulator, WindowAggregation
-from runtime.spec.stream import LATE_ROW
+from runtime.spec.stream import FINAL_US, LATE_ROW
 from runtime.spec.windows import CalendarCumulate, Cumulate, SessionWindow
 from runtime.streaming.operators.updates import Moment, UpdateLog, UpdateRules
 from runtime.streaming.state.blobs import BlobStore, decode_facts, encode_facts
 from runtime.streaming.state.slices import SliceState, slab_us
 from runtime.streaming.watermarks import (
-    FINAL_US,
-    Heard,
     WatermarkRules,
     Watermarks,
     advance,
@@ -43,8 +42,6 @@ from runtime.streaming.watermarks import (
     watermarks_of,
 )
 
-# Of a row that may be late, the end of its slice
-SLICE_END = "slice_end"
 _FACTS = "facts"
 _NO_ENDS: Int64Array = np.zeros(0, np.int64)
 
@@ -81,7 +78,7 @@ class MicroBatch:
 
     Attributes:
         partials: tables of partials: keys, slice end, accumulators, row count.
-        heard: what each task saw of each source.
+        progress: what each task saw of each source.
         n_null_times: rows that were dropped because they have no time.
         clock_us: the clock, microseconds since 1970 in UTC.
         candidates: rows of the partials that may be late, all that are among them: tables of
@@ -89,23 +86,10 @@ class MicroBatch:
     """
 
     partials: Sequence[pa.Table]
-    heard: Sequence[Heard]
+    progress: Sequence[Progress]
     n_null_times: int = 0
     clock_us: int | None = None
     candidates: Sequence[pa.Table] = ()
-
-
-@dataclass(frozen=True)
-class LateRows:
-    """Rows that were too late for all their windows.
-
-    Attributes:
-        rows: one column, LATE_ROW.
-        watermark_us: the watermark that they missed.
-    """
-
-    rows: pa.Table
-    watermark_us: int
 
 
 @dataclass(frozen=True)
@@ -174,7 +158,7 @@ class WindowOperator:
         closed = self._closed_until(before)
         yield from self._late(batch.candidates, before, closed)
         accepted, n_rows, n_late = self._accepted(batch.partials, closed)
-        after = advance(before, batch.heard, self._spec.rules, batch.clock_us)
+        after = advance(before, batch.progress, self._spec.rules, batch.clock_us)
         oldest, newest = self._reach(accepted)
         if oldest is not None and newest is not None:
             moment = Moment(

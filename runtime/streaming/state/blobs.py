@@ -16,10 +16,6 @@ _VERSION = 2
 # The same of a packed table. Tables of state that an older sqlwin wrote are of the version above,
 # as small ones are to this day.
 _PACKED = 3
-# Reading a large value costs 12 ms a megabyte, so values are kept small and read seldom.
-MAX_BLOB_BYTES = 1 << 20
-# Below this compression brings less than its bookkeeping.
-_WORTH_COMPRESSING = 4096
 _WORTH_PACKING = 1024
 
 
@@ -36,11 +32,6 @@ class BlobStore(Protocol):
         """Forget a blob; it need not exist."""
 
 
-def encode_table(table: pa.Table | pa.RecordBatch) -> bytes:
-    """A table as a blob that is read soon, compressed lightly if it is not very small."""
-    return versioned(to_blob(table, "lz4" if table.nbytes > _WORTH_COMPRESSING else None))
-
-
 def encode_state(table: pa.Table) -> bytes:
     """A table as a blob that is kept, in as few bytes as can be had at little cost.
 
@@ -52,7 +43,7 @@ def encode_state(table: pa.Table) -> bytes:
 
 
 def decode_table(blob: bytes) -> pa.Table:
-    """The table that `encode_table` or `encode_state` wrote.
+    """The table that `encode_state` wrote.
 
     Raises:
         ExecutionError: the blob is of another version.
@@ -75,15 +66,6 @@ def decode_facts(blob: bytes) -> dict[str, Any]:
     """
     facts: dict[str, Any] = json.loads(blob[checked(blob) :])
     return facts
-
-
-def pieces(table: pa.Table) -> list[pa.Table]:
-    """The rows of a table in tables of about MAX_BLOB_BYTES at most."""
-    n_pieces = -(-table.nbytes // MAX_BLOB_BYTES)
-    if n_pieces < 2:
-        return [table]
-    n_rows = -(-table.num_rows // n_pieces)
-    return [table.slice(start, n_rows) for start in range(0, table.num_rows, n_rows)]
 
 
 def versioned(contents: bytes) -> bytes:

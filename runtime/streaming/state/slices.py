@@ -15,18 +15,13 @@ from typing import Any, Protocol
 import numpy as np
 import pyarrow as pa
 
+from runtime.compute.arrow.blobs import MAX_BLOB_BYTES, pieces
 from runtime.compute.kernels.columns import BoolArray, Int64Array, int64_values, one_chunk
 from runtime.compute.kernels.compact import merge_equal_slices
 from runtime.compute.windows.aligned import slice_assigner
 from runtime.spec.aggregates import Accumulator
 from runtime.spec.windows import AlignedWindow
-from runtime.streaming.state.blobs import (
-    MAX_BLOB_BYTES,
-    BlobStore,
-    decode_table,
-    encode_state,
-    pieces,
-)
+from runtime.streaming.state.blobs import BlobStore, decode_table, encode_state
 from runtime.streaming.state.table_cache import TableCache, unique_name
 
 # A window's slices are spread over about so many slabs. With more of them slices are freed sooner:

@@ -9,10 +9,10 @@ from dataclasses import replace
 from planner.explain.text import physical_text
 from planner.nodes.physical import with_rows_by_spark
 from planner.plan import Plan
-from runtime.local.stream_frames import goes_by_clock
 from runtime.spec.local import StreamLocalStep
 from runtime.spec.table import TableSpec
 from runtime.streaming.checkpoint import Identity
+from runtime.streaming.execute.local_stage import goes_by_clock
 from runtime.streaming.options import StreamOptions
 from sqlwin.catalog.catalog import Registered, entry_name
 

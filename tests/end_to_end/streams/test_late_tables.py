@@ -14,7 +14,7 @@ import pytest
 import runtime.connectors.late_rows
 import sqlwin
 from runtime.errors import AnalysisError, CatalogError
-from runtime.streaming.watermarks import FINAL_US
+from runtime.spec.stream import FINAL_US
 
 pytestmark = pytest.mark.spark
 

@@ -12,9 +12,17 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from runtime.errors import ExecutionError
+from runtime.local.messages import (
+    EndOfInput,
+    Message,
+    NoRows,
+    Partials,
+    RowsRead,
+    SourceProgress,
+)
 from runtime.local.stream_plan import local_plan, scan_columns
 from runtime.local.stream_scan import PATH, ScanStage
-from runtime.local.stream_stage import ALL_SOURCES, NOT_KEPT, ROWS_READ, LocalStage
+from runtime.local.stream_stage import NOT_KEPT, LocalStage
 from runtime.spec.expressions import Call, ColumnRef, Constant
 from runtime.spec.local import (
     ArrowPartial,
@@ -25,11 +33,10 @@ from runtime.spec.local import (
 )
 from runtime.spec.scan import ScanSource
 from runtime.spec.steps import SqlStep
-from runtime.spec.stream import KEEP, SOURCE, TIME, WATERMARK, StreamSource
+from runtime.spec.stream import ALL_SOURCES, KEEP, SOURCE, TIME, WATERMARK, StreamSource
 from runtime.spec.table import Column, TableSpec
 from runtime.spec.windows import FIRST_TIME, LAST_TIME, Hop, SessionWindow, Window
-from runtime.streaming.state.blobs import decode_table
-from runtime.streaming.watermarks import FINAL_US
+from tests.runtime.streaming.model import decoded
 
 TS, KEY, VALUE = Column("ts", "timestamp_ntz"), Column("k", "string"), Column("v", "bigint")
 COLUMNS = (TS, KEY, VALUE)
@@ -85,24 +92,23 @@ def sent(*rows) -> pa.RecordBatch:
 
 
 def told(messages):
-    """(merged partials by key group, what each key group hears, how many rows were read)."""
+    """(merged partials by key group, control messages by key group, how many rows were read)."""
     partials: dict[int, dict[tuple[str, int], dict[str, int | None]]] = {}
-    heard: dict[int, list[tuple[int | None, ...]]] = {}
+    control: dict[int, list[Message]] = {}
     n_read = 0
-    for row in (row for message in messages for row in message.to_pylist()):
-        group, blob = row.pop("key_group"), row.pop("partials")
-        if blob is not None:
-            for each in decode_table(blob).to_pylist():
+    for group, message in decoded(messages):
+        if isinstance(message, Partials):
+            for each in message.rows.to_pylist():
                 place = each.pop("k"), each.pop("$slice_end")
                 merged = partials.setdefault(group, {}).setdefault(place, {})
                 for name, value in each.items():
                     known = [v for v in (merged.get(name), value) if v is not None]
                     merged[name] = MERGES.get(name, sum)(known) if known else None
-        elif row["source"] == ROWS_READ:
-            n_read += row["n_rows"]
+        elif isinstance(message, RowsRead):
+            n_read += message.n_rows
         else:
-            heard.setdefault(group, []).append(tuple(row.values()))
-    return partials, heard, n_read
+            control.setdefault(group, []).append(message)
+    return partials, control, n_read
 
 
 def as_spark_sends(table: pa.Table, plan) -> pa.RecordBatch:
@@ -157,13 +163,11 @@ def test_rows_that_bring_no_file_tell_what_they_tell(tmp_path: Path) -> None:
     pq.write_table(pa.table([[50, 61], ["a", "b"], [1, 5]], schema=SCHEMA), path)
     scan = scan_of(HOP)
     batches = [sent((None, ALL_SOURCES, 1), (path, 0, None)), sent((None, ALL_SOURCES, 1))]
-    partials, heard, n_read = told(ScanStage(plan_of(scan), scan).run(batches))
+    partials, control, n_read = told(ScanStage(plan_of(scan), scan).run(batches))
     assert list(partials.values()) == [{("a", 55): {"n": 1, "total": 1, "$rows": 1}}]
     # the row that is filtered out tells its watermark
-    own, end = (0, 61 - DELAY_US, 50 - DELAY_US, 2), (ALL_SOURCES, FINAL_US, 1, 0)
-    assert {group: [each[:4] for each in rows] for group, rows in heard.items()} == {
-        group: [own, end] for group in GROUPS
-    }
+    own = SourceProgress(0, 61 - DELAY_US, 50 - DELAY_US, 2)
+    assert control == {group: [own, EndOfInput()] for group in GROUPS}
     assert n_read == 2
 
 
@@ -176,9 +180,10 @@ def test_windows_of_instants_are_on_the_wall_clock_and_their_watermarks_are_not(
     schema = SCHEMA.set(0, pa.field("ts", pa.timestamp("us", "UTC")))
     pq.write_table(pa.table([[10 * hour], ["a"], [1]], schema=schema), path)
     scan = scan_of(Hop(hour, 2 * hour), (time, KEY, VALUE), time, "Asia/Tokyo")
-    partials, heard, _ = told(ScanStage(plan_of(scan), scan).run([sent((path, 0, None))]))
+    partials, control, _ = told(ScanStage(plan_of(scan), scan).run([sent((path, 0, None))]))
     assert [place for rows in partials.values() for place in rows] == [("a", 20 * hour)]
-    assert heard[3][0][:2] == (0, 10 * hour - DELAY_US)
+    mark = 10 * hour - DELAY_US
+    assert control[3] == [SourceProgress(0, mark, mark, 1)]
 
 
 @pytest.mark.parametrize("missing", ["v", "k", "ts"])
@@ -202,9 +207,9 @@ def test_a_file_with_no_column_of_the_table_has_rows_without_a_time(tmp_path: Pa
     path = str(tmp_path / "other.parquet")
     pq.write_table(pa.table({"x": [1, 2]}), path)
     scan = scan_of(HOP)
-    partials, heard, n_read = told(ScanStage(plan_of(scan), scan).run([sent((path, 0, None))]))
+    partials, control, n_read = told(ScanStage(plan_of(scan), scan).run([sent((path, 0, None))]))
     assert (partials, n_read) == ({}, 2)
-    assert {source for rows in heard.values() for source, *_ in rows} == {None}
+    assert [kind for rows in control.values() for kind in rows] == [NoRows()] * len(GROUPS)
 
 
 @pytest.mark.parametrize(
@@ -248,8 +253,9 @@ def test_many_rows_are_read_in_batches_and_told_once(tmp_path: Path) -> None:
     keys = pa.array(np.array(["a", "b"])[np.arange(n_rows) % 2])
     pq.write_table(pa.table([times, keys, pa.array(np.ones(n_rows, "int64"))], schema=SCHEMA), path)
     scan = scan_of(HOP)
-    partials, heard, n_read = told(ScanStage(plan_of(scan), scan).run([sent((path, 0, None))]))
+    partials, control, n_read = told(ScanStage(plan_of(scan), scan).run([sent((path, 0, None))]))
     assert n_read == n_rows
-    assert heard[5] == [(0, (n_rows - 1) // 1000 - DELAY_US, -DELAY_US, n_rows, 0)]
+    highest = (n_rows - 1) // 1000 - DELAY_US
+    assert control[5] == [SourceProgress(0, highest, -DELAY_US, n_rows)]
     slices = n_rows // 1000 // 5 + 1
     assert sum(map(len, partials.values())) == 2 * slices

@@ -1,21 +1,29 @@
-"""The local stage: rows to partials by key group, and to every key group what it is to hear."""
+"""The local stage: rows to partials by key group, and control messages to every key group."""
+
+from typing import get_args
 
 import pyarrow as pa
 import pytest
 
-from runtime.local.stream_stage import (
-    ALL_SOURCES,
-    MESSAGE_SCHEMA,
-    THE_CLOCK,
-    LocalPlan,
-    LocalStage,
-    received,
+from runtime.local.messages import (
+    EndOfInput,
+    LateCandidates,
+    LateRows,
+    Message,
+    MessageKind,
+    NoRows,
+    NullTimes,
+    Partials,
+    ProcessingTime,
+    RowsRead,
+    SourceProgress,
+    encode,
 )
+from runtime.local.stream_stage import NOT_KEPT, LocalPlan, LocalStage, received
 from runtime.spec.aggregates import Accumulator
-from runtime.spec.stream import CLOCK, KEEP, SOURCE, TIME, WATERMARK
+from runtime.spec.stream import ALL_SOURCES, CLOCK, KEEP, SOURCE, TIME, WATERMARK
 from runtime.spec.windows import Hop
-from runtime.streaming.state.blobs import decode_table
-from runtime.streaming.watermarks import FINAL_US
+from tests.runtime.streaming.model import decoded
 
 SCHEMA = pa.schema(
     [
@@ -60,18 +68,14 @@ def batch(rows):
 
 
 def run(rows):
-    """(partials by key group, what each key group hears)."""
-    partials, heard = {}, {}
-    for message in LocalStage(PLAN).run([batch(rows)]):
-        assert message.schema == MESSAGE_SCHEMA
-        for row in message.to_pylist():
-            group = row.pop("key_group")
-            blob = row.pop("partials")
-            if blob is None:
-                heard.setdefault(group, []).append(tuple(row.values()))
-            else:
-                partials.setdefault(group, []).extend(decode_table(blob).to_pylist())
-    return partials, heard
+    """(partials by key group, control messages by key group)."""
+    partials, control = {}, {}
+    for group, message in decoded(LocalStage(PLAN).run([batch(rows)])):
+        if isinstance(message, Partials):
+            partials.setdefault(group, []).extend(message.rows.to_pylist())
+        else:
+            control.setdefault(group, []).append(message)
+    return partials, control
 
 
 def test_rows_become_one_partial_for_each_key_and_slice():
@@ -92,54 +96,70 @@ def test_rows_become_one_partial_for_each_key_and_slice():
     assert sum(len({r["key"] for r in rows}) for rows in partials.values()) == 2
 
 
-def test_every_key_group_hears_of_every_source():
-    _, heard = run(
+def test_every_key_group_gets_the_progress_of_every_source():
+    _, control = run(
         [
             (True, 0, 7, 1, "a", 10, True),
             (True, 0, 4, 1, "a", 10, True),
             (True, 1, 3, 2, "b", 20, True),
         ]
     )
-    assert set(heard) == {3, 5, 8}
-    for group, rows in heard.items():
-        assert [row[:4] for row in rows] == [(0, 7, 4, 2), (1, 3, 3, 1)], group
+    seen = [SourceProgress(0, 7, 4, 2), SourceProgress(1, 3, 3, 1)]
+    assert control == {3: seen, 5: seen, 8: seen}
 
 
-def test_every_key_group_hears_of_a_task_without_rows():
-    _, heard = run([])
-    assert {group: len(rows) for group, rows in heard.items()} == {3: 1, 5: 1, 8: 1}
+def test_every_key_group_gets_a_message_of_a_task_without_rows():
+    _, control = run([])
+    assert control == {3: [NoRows()], 5: [NoRows()], 8: [NoRows()]}
 
 
 def test_a_row_without_a_source_counts_and_is_no_sign_of_life_of_any():
-    partials, heard = run([(True, None, None, 1, "a", 10, True)])
+    partials, control = run([(True, None, None, 1, "a", 10, True)])
     assert len(partials) == 1
-    assert [row[:4] for row in heard[3]] == [(None, None, None, 0)]
+    assert control[3] == [NoRows()]
 
 
-def test_every_key_group_hears_of_the_clock():
+def test_every_key_group_gets_the_processing_time():
     beat = batch([(False, ALL_SOURCES, None, None, None, None, None)])
     beat = beat.append_column(CLOCK, pa.array([1_700_000_000_000_000]))
-    (message,) = LocalStage(PLAN).run([beat])
-    assert message.column("key_group").to_pylist() == [3, 5, 8]
-    assert set(message.column("source").to_pylist()) == {THE_CLOCK}
-    assert set(message.column("highest_us").to_pylist()) == {1_700_000_000_000_000}
+    now = ProcessingTime(1_700_000_000_000_000)
+    assert list(decoded(LocalStage(PLAN).run([beat]))) == [(3, now), (5, now), (8, now)]
 
 
 def test_a_row_that_a_filter_dropped_still_tells_its_watermark():
-    partials, heard = run([(False, 1, 9, None, None, None, None)])
+    partials, control = run([(False, 1, 9, None, None, None, None)])
     assert partials == {}
-    assert heard[3][0][:4] == (1, 9, 9, 1)
+    assert control[3] == [SourceProgress(1, 9, 9, 1)]
 
 
 def test_rows_without_a_time_are_dropped_and_counted_once():
-    partials, heard = run([(True, 0, None, None, "a", 1, True), (True, 0, 5, None, "b", 1, True)])
+    partials, control = run([(True, 0, None, None, "a", 1, True), (True, 0, 5, None, "b", 1, True)])
     assert partials == {}
-    assert sum(row[4] for rows in heard.values() for row in rows) == 2
+    every = [message for messages in control.values() for message in messages]
+    assert [each for each in every if isinstance(each, NullTimes)] == [NullTimes(2)]
 
 
-def test_the_end_of_input_is_told_of_all_sources():
-    _, heard = run([(False, ALL_SOURCES, 1, None, None, None, None)])
-    assert heard[5][-1][:2] == (ALL_SOURCES, FINAL_US)
+def test_every_key_group_gets_the_end_of_input():
+    _, control = run([(False, ALL_SOURCES, 1, None, None, None, None)])
+    end = [EndOfInput()]
+    assert control == {3: end, 5: end, 8: end}
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        SourceProgress(1, 5, -5, 2), SourceProgress(0, None, None, 1), EndOfInput(), NoRows(),
+        ProcessingTime(7), NullTimes(3), RowsRead(4), Partials(pa.table({"n": [1]})),
+        LateCandidates(pa.table({"n": [1]})), LateRows(pa.table({"n": range(1000)}), -1),
+    ],
+)  # fmt: skip
+def test_a_message_is_decoded_as_it_was_encoded(message):
+    assert list(decoded([encode([(8, message), (3, message)])])) == [(8, message), (3, message)]
+
+
+def test_there_is_a_class_for_every_kind_of_message():
+    kinds = {kind.name.replace("_", "").lower() for kind in MessageKind}
+    assert kinds == {each.__name__.lower() for each in get_args(Message)}
 
 
 @pytest.mark.parametrize("n_rows", [1, 5000])
@@ -160,7 +180,7 @@ def sent(rows, has_watermark):
         full[KEEP], full[SOURCE], full[WATERMARK], full[TIME], strict=True
     ):
         number = ALL_SOURCES if source is None else source
-        codes.append(number if keep else -3 - number)
+        codes.append(number if keep else NOT_KEPT - number)
         times.append(time if keep else mark)
     columns = {**full, SOURCE: pa.array(codes, pa.int32()), TIME: pa.array(times, pa.int64())}
     del columns[KEEP]

@@ -8,17 +8,20 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 
 import numpy as np
 import pyarrow as pa
 
 from runtime.compute.buffer import Rows, WindowBuffer
+from runtime.local.messages import MESSAGE_SCHEMA, EndOfInput, SourceProgress, decode
 from runtime.spec.aggregates import Accumulator, WindowAggregation
 from runtime.spec.windows import Cumulate, Hop, Tumble
 from runtime.streaming.operators.window import MicroBatch, OperatorSpec, Status, WindowOperator
-from runtime.streaming.watermarks import FINAL_US, Heard, WatermarkRules
+from runtime.streaming.watermarks import WatermarkRules
 
 MS = 1_000
+END = EndOfInput()
 KEYS = ("key",)
 PARTIALS = (
     Accumulator("count", ("n",)),
@@ -55,6 +58,14 @@ class Memory:
         self.blobs.pop(name, None)
 
 
+def decoded(batches):
+    """(key group, message) of what a local stage yields."""
+    for batch in batches:
+        assert batch.schema == MESSAGE_SCHEMA
+        for row in batch.to_pylist():
+            yield row["key_group"], decode(SimpleNamespace(**row))
+
+
 def partials(window, rows):
     """Rows (key, time in ms, value) as the local stage aggregates them."""
     accumulators = (*PARTIALS, Accumulator("count", ("$rows",)))
@@ -89,10 +100,11 @@ class Stream:
     by_clock: bool = False
     run: str = ""
 
-    def micro_batch(self, rows=(), watermark=None, clock=None, heard=None):
+    def micro_batch(self, rows=(), watermark=None, clock=None, progress=None):
         """What comes out, sorted: (key, start, end, n, total, largest), times in ms.
 
-        `watermark` is the highest of source 0; `heard` (source, highest, lowest) replaces it.
+        `watermark` is the highest of source 0; `progress` replaces it: (source, highest, lowest),
+        or END.
         """
         spec = OperatorSpec(
             aggregation(self.window),
@@ -104,11 +116,14 @@ class Stream:
             self.by_clock,
             self.run,
         )
-        if heard is None:
-            heard = [(0, watermark, watermark)] if watermark is not None else []
-        told = [Heard(source, _us(high), _us(low), len(rows)) for source, high, low in heard]
+        if progress is None:
+            progress = [(0, watermark, watermark)] if watermark is not None else []
+        seen = [
+            each if each == END else SourceProgress(each[0], each[1] * MS, each[2] * MS, len(rows))
+            for each in progress
+        ]
         batch = MicroBatch(
-            partials(self.window, list(rows)), told, 0, None if clock is None else clock * MS
+            partials(self.window, list(rows)), seen, 0, None if clock is None else clock * MS
         )
         *windows, self.status = WindowOperator(spec, self.store).process(batch)
         self.n_late += self.status.n_late
@@ -116,13 +131,7 @@ class Stream:
 
     def end(self, clock=None):
         """The end of input."""
-        return self.micro_batch(heard=[(None, FINAL_US // MS, None)], clock=clock)
-
-
-def _us(time_ms):
-    if time_ms is None:
-        return None
-    return FINAL_US if time_ms == FINAL_US // MS else time_ms * MS
+        return self.micro_batch(progress=[END], clock=clock)
 
 
 def result_rows(batch):

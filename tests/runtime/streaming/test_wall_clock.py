@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from runtime.scan.wall_clock import wall_clock_us
+from runtime.spec.stream import FINAL_US
 from runtime.streaming.wall_clock import wall_watermark_us
-from runtime.streaming.watermarks import FINAL_US
 
 ZONES = ["America/Los_Angeles", "Europe/Berlin", "Australia/Lord_Howe", "Asia/Tokyo", "UTC"]
 

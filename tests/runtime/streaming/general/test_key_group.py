@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from runtime.errors import ExecutionError
+from runtime.local.messages import EndOfInput, Progress, SourceProgress
 from runtime.spec.stream import TIME
 from runtime.spec.windows import Hop, Tumble
 from runtime.streaming.general import (
@@ -31,7 +32,7 @@ from runtime.streaming.general import (
 from runtime.streaming.general.key_group import CELL, GeneralGroup, GeneralSpec
 from runtime.streaming.general.rows import results_batch
 from runtime.streaming.operators.window import MicroBatch, Status
-from runtime.streaming.watermarks import FINAL_US, Heard, WatermarkRules
+from runtime.streaming.watermarks import WatermarkRules
 from tests.runtime.streaming.model import Memory
 
 MS = 1_000
@@ -60,12 +61,12 @@ class Group:
         self,
         rows: list[tuple[str, int, int]],
         clock: int | None = None,
-        heard: list[Heard] | None = None,
+        progress: list[Progress] | None = None,
     ) -> list[tuple[Any, ...]]:
         """Rows (key, time, value); what comes out as (key, start, end, values)."""
         marks = [(time - self._delay) * MS for _, time, _ in rows]
-        if heard is None and marks:
-            heard = [Heard(0, max(marks), min(marks), len(rows))]
+        if progress is None and marks:
+            progress = [SourceProgress(0, max(marks), min(marks), len(rows))]
         table = pa.table(
             {
                 "k": pa.array([key for key, _, _ in rows], pa.string()),
@@ -76,7 +77,7 @@ class Group:
         )
         clock_us = None if clock is None else clock * MS
         micro = MicroBatch(
-            [table[: len(rows) // 2], table[len(rows) // 2 :]], heard or [], 0, clock_us
+            [table[: len(rows) // 2], table[len(rows) // 2 :]], progress or [], 0, clock_us
         )
         found: list[tuple[Any, ...]] = []
         for result in GeneralGroup(self._spec, self.store).process(micro):
@@ -92,7 +93,7 @@ class Group:
         return sorted(found, key=repr)
 
     def end(self) -> list[tuple[Any, ...]]:
-        return self.batch([], heard=[Heard(None, FINAL_US, None, 0)])
+        return self.batch([], progress=[EndOfInput()])
 
 
 def at_once(job: WindowJob, rows: list[tuple[str, int, int]]) -> list[tuple[Any, ...]]:
@@ -212,7 +213,7 @@ def test_windows_on_the_clock_close_when_it_is_time_rows_or_none() -> None:
     assert group.batch([("a", -7, 3)], clock=18) == []
     assert group.batch([], clock=19) == [("a", 10, 20, [1, 3]), ("b", 10, 20, [2])]
     group.batch([("a", 0, 4)], clock=30)
-    assert group.batch([], clock=31, heard=[Heard(None, FINAL_US, None, 0)]) == [("a", 30, 40, [4])]
+    assert group.batch([], clock=31, progress=[EndOfInput()]) == [("a", 30, 40, [4])]
     assert set(group.store.blobs) == {"facts"}
 
 

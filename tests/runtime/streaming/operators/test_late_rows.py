@@ -8,20 +8,19 @@ import pyarrow.compute as pc
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runtime.local.stream_stage import MAYBE_LATE, PASSING, LocalPlan, LocalStage
+from runtime.local.messages import LateCandidates, LateRows, Partials, SourceProgress
+from runtime.local.stream_stage import LocalPlan, LocalStage
 from runtime.spec.aggregates import Accumulator
-from runtime.spec.stream import KEEP, LATE_ROW, SOURCE, TIME, WATERMARK
+from runtime.spec.stream import FINAL_US, KEEP, LATE_ROW, SOURCE, TIME, WATERMARK
 from runtime.spec.windows import Cumulate, Hop, Tumble
 from runtime.streaming.operators.updates import UpdateRules
 from runtime.streaming.operators.window import (
-    LateRows,
     MicroBatch,
     OperatorSpec,
     Status,
     WindowOperator,
 )
-from runtime.streaming.state.blobs import decode_table
-from runtime.streaming.watermarks import FINAL_US, Heard, WatermarkRules, closed_until_us
+from runtime.streaming.watermarks import WatermarkRules, closed_until_us
 from tests.runtime.streaming.model import (
     KEYS,
     MS,
@@ -29,6 +28,7 @@ from tests.runtime.streaming.model import (
     SCHEMA,
     Memory,
     aggregation,
+    decoded,
     window_ends,
 )
 
@@ -73,15 +73,17 @@ class Stream:
             known = closed_until_us(before, self.lateness * MS)
             closed = -FINAL_US if known is None else known
         partials, candidates = [], []
-        for message in LocalStage(self.plan, closed).run([_batch(rows)]):
-            for row in message.to_pylist():
-                if row["partials"] is not None:
-                    is_raw = row["source"] == MAYBE_LATE
-                    (candidates if is_raw else partials).append(decode_table(row["partials"]))
+        for _, message in decoded(LocalStage(self.plan, closed).run([_batch(rows)])):
+            match message:
+                case Partials(table):
+                    partials.append(table)
+                case LateCandidates(table):
+                    candidates.append(table)
         self.n_carried += sum(table.num_rows for table in candidates)
-        heard = [] if watermark is None else [Heard(0, watermark * MS, watermark * MS, len(rows))]
+        mark = None if watermark is None else watermark * MS
+        progress = [] if mark is None else [SourceProgress(0, mark, mark, len(rows))]
         found = []
-        batch = MicroBatch(partials, heard, candidates=candidates)
+        batch = MicroBatch(partials, progress, candidates=candidates)
         for out in WindowOperator(self.spec, self.store).process(batch):
             if isinstance(out, LateRows):
                 assert out.rows.column_names == [LATE_ROW]
@@ -196,21 +198,14 @@ def test_a_row_that_was_late_for_an_operator_below_passes_and_tells_no_watermark
     columns[WATERMARK] = pa.array([None, 5, 90, 80], pa.int64())
     has_one = pa.array([False, False, True, True])
     columns[LATE_ROW] = pc.if_else(has_one, columns[LATE_ROW], None)
-    messages = [
-        row
-        for message in LocalStage(plan).run([pa.RecordBatch.from_pydict(columns)])
-        for row in message.to_pylist()
-    ]
-    passing = {
-        row["highest_us"]: decode_table(row["partials"]).to_pylist()
-        for row in messages
-        if row["source"] == PASSING
-    }
-    assert passing == {
+    stage = LocalStage(plan).run([pa.RecordBatch.from_pydict(columns)])
+    messages = [message for _, message in decoded(stage)]
+    passing = [each for each in messages if isinstance(each, LateRows)]
+    assert {each.watermark_us: each.rows.to_pylist() for each in passing} == {
         90: [{LATE_ROW: {"who": "b", "when": 2000, "what": 2}}],
         80: [{LATE_ROW: {"who": "c", "when": 3000, "what": 3}}],
     }
-    (heard,) = (row for row in messages if row["partials"] is None)
-    assert (heard["source"], heard["highest_us"], heard["lowest_us"]) == (0, 5, 5)
-    (partials,) = (row for row in messages if row["partials"] and row["source"] is None)
-    assert decode_table(partials["partials"]).column("$rows").to_pylist() == [1]
+    (partials,) = (each for each in messages if isinstance(each, Partials))
+    assert partials.rows.column("$rows").to_pylist() == [1]
+    assert messages[-1:] == [SourceProgress(0, 5, 5, 2)]
+    assert len(messages) == 4

@@ -9,15 +9,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from runtime.compute.kernels.keys import bucket_of
-from runtime.local.stream_stage import MAYBE_LATE, LocalPlan, LocalStage
+from runtime.local.messages import LateCandidates, LateRows, Partials, SourceProgress
+from runtime.local.stream_stage import LocalPlan, LocalStage
 from runtime.spec.aggregates import Accumulator, WindowAggregation
-from runtime.spec.stream import KEEP, LATE_ROW, SOURCE, TIME, WATERMARK
+from runtime.spec.stream import FINAL_US, KEEP, LATE_ROW, SOURCE, TIME, WATERMARK
 from runtime.spec.windows import FIRST_TIME, LAST_TIME, SessionWindow
 from runtime.streaming.operators.session import SessionOperator
-from runtime.streaming.operators.window import LateRows, MicroBatch, OperatorSpec, Status
-from runtime.streaming.state.blobs import decode_table
-from runtime.streaming.watermarks import FINAL_US, Heard, closed_until_us
-from tests.runtime.streaming.model import MS, Memory
+from runtime.streaming.operators.window import MicroBatch, OperatorSpec, Status
+from runtime.streaming.watermarks import closed_until_us
+from tests.runtime.streaming.model import MS, Memory, decoded
 
 GAP = 10
 KEYS = ("key", "page")
@@ -62,16 +62,18 @@ class Stream:
         partials, candidates = defaultdict(list), defaultdict(list)
         # two tasks, so that rows of a session meet in the operator alone
         for task in (rows[::2], rows[1::2]):
-            for message in LocalStage(self.plan, closed).run([_batch(task)]):
-                for row in message.to_pylist():
-                    if row["partials"] is not None:
-                        told = candidates if row["source"] == MAYBE_LATE else partials
-                        told[row["key_group"]].append(decode_table(row["partials"]))
-        heard = [] if watermark is None else [Heard(0, watermark * MS, watermark * MS, len(rows))]
+            for group, message in decoded(LocalStage(self.plan, closed).run([_batch(task)])):
+                match message:
+                    case Partials(table):
+                        partials[group].append(table)
+                    case LateCandidates(table):
+                        candidates[group].append(table)
+        mark = None if watermark is None else watermark * MS
+        progress = [] if mark is None else [SourceProgress(0, mark, mark, len(rows))]
         found = []
         for group in GROUPS:
             self.n_carried += sum(table.num_rows for table in candidates[group])
-            batch = MicroBatch(partials[group], heard, candidates=candidates[group])
+            batch = MicroBatch(partials[group], progress, candidates=candidates[group])
             for out in SessionOperator(self.spec, self.stores[group]).process(batch):
                 if isinstance(out, LateRows):
                     assert out.rows.column_names == [LATE_ROW]
@@ -222,8 +224,7 @@ def test_rows_go_to_the_key_group_of_their_partition():
     stream = Stream(("key",), knows=False)
     rows = [(key, 1.0, 0, 1) for key in "abcdefgh"]
     wanted = bucket_of([pa.array([row[0] for row in rows])], len(rows), len(GROUPS))
-    for message in LocalStage(stream.plan, FINAL_US).run([_batch(rows)]):
-        for row in message.to_pylist():
-            if row["partials"] is not None:
-                keys = decode_table(row["partials"]).column("key").to_pylist()
-                assert {int(wanted["abcdefgh".index(key)]) for key in keys} == {row["key_group"]}
+    for group, message in decoded(LocalStage(stream.plan, FINAL_US).run([_batch(rows)])):
+        if isinstance(message, Partials | LateCandidates):
+            keys = message.rows.column("key").to_pylist()
+            assert {int(wanted["abcdefgh".index(key)]) for key in keys} == {group}

@@ -9,12 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from runtime.compute.buffer import Rows, WindowBuffer
+from runtime.local.messages import EndOfInput, SourceProgress
 from runtime.spec.aggregates import Accumulator, WindowAggregation
+from runtime.spec.stream import FINAL_US
 from runtime.spec.windows import FIRST_TIME, LAST_TIME, SessionWindow
 from runtime.streaming.operators.session import SessionOperator
 from runtime.streaming.operators.window import MicroBatch, OperatorSpec, Status
-from runtime.streaming.watermarks import Heard
-from tests.runtime.streaming.model import FINAL_US, MS, Memory
+from tests.runtime.streaming.model import MS, Memory
 
 GAP = 10
 PARTIALS = (
@@ -63,8 +64,10 @@ class Stream:
         aggregation = WindowAggregation(window, ("key", "page"), "$slice_end", PARTIALS[:2])
         spec = OperatorSpec(aggregation, PARTIALS, "$rows", 1, by_clock=self.by_clock)
         us = FINAL_US if watermark == "end" else watermark and watermark * MS
-        heard = [] if watermark is None else [Heard(None if us == FINAL_US else 0, us, us, 1)]
-        batch = MicroBatch(partials(window, list(rows)), heard)
+        progress = []
+        if watermark is not None:
+            progress = [EndOfInput() if us == FINAL_US else SourceProgress(0, us, us, 1)]
+        batch = MicroBatch(partials(window, list(rows)), progress)
         *sessions, self.status = SessionOperator(spec, self.store).process(batch)
         self.n_late += self.status.n_late
         found = [tuple(row.values()) for each in sessions for row in each.to_pylist()]

@@ -8,16 +8,15 @@ from hypothesis import strategies as st
 
 from planner.nodes.slice_levels import grid_of
 from runtime.compute.windows.aligned import slice_assigner
+from runtime.local.messages import SLICE_END, EndOfInput, LateRows, SourceProgress
 from runtime.spec.aggregates import WindowAggregation
-from runtime.spec.stream import LATE_ROW
+from runtime.spec.stream import FINAL_US, LATE_ROW
 from runtime.spec.stream_steps import StreamReader
 from runtime.spec.windows import Cumulate, Hop, Tumble
 from runtime.streaming.operators.shared import SharedOperator, SharedOperatorSpec
-from runtime.streaming.operators.window import SLICE_END, LateRows, MicroBatch, Status
+from runtime.streaming.operators.window import MicroBatch, Status
 from runtime.streaming.state.shared_slices import SharedSpec, common_slices
-from runtime.streaming.watermarks import Heard
 from tests.runtime.streaming.model import (
-    FINAL_US,
     KEYS,
     MS,
     PARTIALS,
@@ -75,19 +74,16 @@ class Shared:
     def micro_batch(self, rows=(), watermark=None):
         """What comes out of each reader, sorted."""
         shared = SharedSpec(self.readers, KEYS, "$slice_end", PARTIALS)
-        told = [Heard(0, watermark, watermark, len(rows))] if watermark is not None else []
-        return self._process(SharedOperatorSpec(shared, "$rows", 1), rows, told)
+        mark = None if watermark is None else watermark * MS
+        progress = [] if mark is None else [SourceProgress(0, mark, mark, 1)]
+        return self._process(SharedOperatorSpec(shared, "$rows", 1), rows, progress)
 
-    def _process(self, spec, rows, told):
-        told = [
-            h if h.highest_us == FINAL_US else Heard(0, h.highest_us * MS, h.lowest_us * MS, 1)
-            for h in told
-        ]
+    def _process(self, spec, rows, progress):
         assigner = slice_assigner(self.slices)
         times = np.array([row[1] for row in rows], np.int64) * MS
         raw = pa.array([dict(zip(("k", "at", "v"), row, strict=True)) for row in rows], RAW)
         every = pa.table({SLICE_END: assigner.slice_end(times), LATE_ROW: raw})
-        batch = MicroBatch(partials(self.slices, list(rows)), told, candidates=[every])
+        batch = MicroBatch(partials(self.slices, list(rows)), progress, candidates=[every])
         found = [[] for _ in self.readers]
         self.status = []
         for each in SharedOperator(spec, self.store).process(batch):
@@ -106,9 +102,7 @@ class Shared:
     def end(self):
         """The end of input."""
         shared = SharedSpec(self.readers, KEYS, "$slice_end", PARTIALS)
-        return self._process(
-            SharedOperatorSpec(shared, "$rows", 1), [], [Heard(None, FINAL_US, None, 0)]
-        )
+        return self._process(SharedOperatorSpec(shared, "$rows", 1), [], [EndOfInput()])
 
     @property
     def n_rows(self):

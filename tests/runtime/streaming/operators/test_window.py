@@ -5,17 +5,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from runtime.compute.kernels.merge import merge_slices
+from runtime.spec.stream import FINAL_US
 from runtime.spec.windows import Cumulate, Hop, Tumble
 from runtime.streaming.watermarks import WatermarkRules
-from tests.runtime.streaming.model import (
-    FINAL_US,
-    MS,
-    Model,
-    Stream,
-    aggregation,
-    partials,
-    result_rows,
-)
+from tests.runtime.streaming.model import MS, Model, Stream, aggregation, partials, result_rows
 
 S = 1000 * MS
 WINDOWS = [
@@ -126,47 +119,47 @@ def test_the_end_of_input_closes_every_window():
 
 def test_the_slowest_source_holds_the_watermark_back():
     stream = Stream(Tumble(10 * S), n_sources=2)
-    assert stream.micro_batch([("a", 1000, 5)], heard=[(0, 90_000, 90_000)]) == []
+    assert stream.micro_batch([("a", 1000, 5)], progress=[(0, 90_000, 90_000)]) == []
     assert stream.status.watermarks.combined_us is None
-    assert stream.micro_batch([], heard=[(1, 9_000, 9_000)]) == []
-    assert len(stream.micro_batch([], heard=[(1, 10_000, 10_000)])) == 1
+    assert stream.micro_batch([], progress=[(1, 9_000, 9_000)]) == []
+    assert len(stream.micro_batch([], progress=[(1, 10_000, 10_000)])) == 1
 
 
 def test_the_fastest_source_decides_if_the_maximum_is_asked_for():
     stream = Stream(Tumble(10 * S), WatermarkRules("max"), n_sources=2)
-    assert len(stream.micro_batch([("a", 1000, 5)], heard=[(0, 90_000, 90_000)])) == 1
+    assert len(stream.micro_batch([("a", 1000, 5)], progress=[(0, 90_000, 90_000)])) == 1
 
 
 def test_an_idle_source_holds_nothing_back_until_it_has_rows_again():
     rules = WatermarkRules(idle_timeout_us=30 * S)
     stream = Stream(Tumble(10 * S), rules, n_sources=2)
     row = ("a", 1000, 5)
-    stream.micro_batch([row], heard=[(0, 50_000, 50_000)], clock=1_000_000)
-    assert stream.micro_batch([row], heard=[(0, 60_000, 60_000)], clock=1_020_000) == []
-    assert len(stream.micro_batch([row], heard=[(0, 70_000, 70_000)], clock=1_030_000)) == 1
+    stream.micro_batch([row], progress=[(0, 50_000, 50_000)], clock=1_000_000)
+    assert stream.micro_batch([row], progress=[(0, 60_000, 60_000)], clock=1_020_000) == []
+    assert len(stream.micro_batch([row], progress=[(0, 70_000, 70_000)], clock=1_030_000)) == 1
     # the other source comes back, far behind: the watermark stands still, it does not fall
-    stream.micro_batch([("a", 71_000, 5)], heard=[(1, 2000, 2000)], clock=1_040_000)
-    assert stream.micro_batch([row], heard=[(0, 90_000, 90_000)], clock=1_041_000) == []
+    stream.micro_batch([("a", 71_000, 5)], progress=[(1, 2000, 2000)], clock=1_040_000)
+    assert stream.micro_batch([row], progress=[(0, 90_000, 90_000)], clock=1_041_000) == []
     assert stream.status.watermarks.combined_us == 70_000 * MS
 
 
 def test_silent_sources_hold_nothing_back_though_no_rows_come_at_all():
     stream = Stream(Tumble(10 * S), WatermarkRules(idle_timeout_us=30 * S), n_sources=2)
-    stream.micro_batch([("a", 1000, 5)], heard=[(0, 15_000, 15_000)], clock=1_000_000)
+    stream.micro_batch([("a", 1000, 5)], progress=[(0, 15_000, 15_000)], clock=1_000_000)
     assert stream.micro_batch(clock=1_029_999) == []
     assert stream.micro_batch(clock=1_030_000) == [("a", 0, 10_000, 1, 5, 5)]
 
 
 def test_when_all_sources_are_silent_the_watermark_is_that_of_the_one_ahead():
     stream = Stream(Tumble(10 * S), WatermarkRules(idle_timeout_us=30 * S), n_sources=2)
-    heard = [(0, 15_000, 15_000), (1, 3000, 3000)]
-    assert stream.micro_batch([("a", 1000, 5)], heard=heard, clock=1_000_000) == []
+    progress = [(0, 15_000, 15_000), (1, 3000, 3000)]
+    assert stream.micro_batch([("a", 1000, 5)], progress=progress, clock=1_000_000) == []
     assert stream.micro_batch(clock=1_030_000) == [("a", 0, 10_000, 1, 5, 5)]
 
 
 def test_a_pause_between_two_runs_is_not_silence():
     stream = Stream(Tumble(10 * S), WatermarkRules(idle_timeout_us=30 * S), n_sources=2)
-    stream.micro_batch([("a", 1000, 5)], heard=[(0, 15_000, 15_000)], clock=1_000_000)
+    stream.micro_batch([("a", 1000, 5)], progress=[(0, 15_000, 15_000)], clock=1_000_000)
     stream.run = "the second"
     assert stream.micro_batch(clock=9_000_000) == []
     assert len(stream.micro_batch(clock=9_030_000)) == 1
@@ -184,9 +177,9 @@ def test_a_clock_that_is_set_back_makes_no_row_late():
 def test_one_row_from_a_broken_clock_moves_the_watermark_no_further_than_allowed():
     rules = WatermarkRules(max_jump_us=60 * S)
     stream = Stream(Tumble(10 * S), rules)
-    stream.micro_batch([("a", 1000, 5)], heard=[(0, 10**12, 1000)])
+    stream.micro_batch([("a", 1000, 5)], progress=[(0, 10**12, 1000)])
     assert stream.status.watermarks.combined_us == 61_000 * MS
-    stream.micro_batch([("a", 62_000, 5)], heard=[(0, 10**12, 62_000)])
+    stream.micro_batch([("a", 62_000, 5)], progress=[(0, 10**12, 62_000)])
     assert stream.status.watermarks.combined_us == 121_000 * MS
 
 

@@ -14,17 +14,17 @@ from pyspark.sql.types import DataType, LongType
 
 from runtime.frames.meter import Wrap, as_it_is
 from runtime.frames.views import temporary_view
+from runtime.local.messages import MESSAGE_DDL
 from runtime.local.stream_plan import LocalSql, local_plan, local_sql, scan_columns, sent_columns
 from runtime.local.stream_scan import PATH, ScanStage
-from runtime.local.stream_stage import MESSAGE_DDL, LocalPlan, LocalStage, received
+from runtime.local.stream_stage import LocalPlan, LocalStage, received
 from runtime.spark.workers import prepare_worker
 from runtime.spec.local import StreamLocalStep, StreamScan
 from runtime.spec.steps import Step
-from runtime.spec.stream import KEEP, LATE_ROW, SOURCE, TIME, WATERMARK
+from runtime.spec.stream import FINAL_US, KEEP, LATE_ROW, SOURCE, TIME, WATERMARK
 from runtime.streaming.options import StreamOptions
 from runtime.streaming.source_reads import read_counted
 from runtime.streaming.state.key_groups import key_group_numbers
-from runtime.streaming.watermarks import FINAL_US
 
 # The local property of Spark's jobs that tells tasks which rows can be late: those of which no
 # window ends after a time. Where it is not set, any row may be.

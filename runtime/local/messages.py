@@ -1,0 +1,202 @@
+"""Messages from the local stage to the key groups: partials, and control messages beside them.
+
+Between the two stages of a micro-batch a message is a row of MESSAGE_DDL. It never outlives the
+micro-batch, so that its layout may change at any time, unlike that of state.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Any
+
+import pyarrow as pa
+
+from runtime.compute.arrow.blobs import from_blobs, to_blob
+
+# Of a row that may be late, the end of its slice
+SLICE_END = "slice_end"
+
+MESSAGE_SCHEMA = pa.schema(
+    [
+        ("key_group", pa.int32()),
+        ("kind", pa.int32()),
+        ("rows", pa.binary()),
+        ("source", pa.int32()),
+        ("highest_us", pa.int64()),
+        ("lowest_us", pa.int64()),
+        ("n_rows", pa.int64()),
+    ]
+)
+MESSAGE_DDL = (
+    "key_group int, kind int, rows binary, source int, highest_us bigint, lowest_us bigint, "
+    "n_rows bigint"
+)
+# Below this compression brings less than its bookkeeping
+_WORTH_COMPRESSING = 4096
+
+
+class MessageKind(IntEnum):
+    """What a message is, in the column `kind`; see the classes of the same names."""
+
+    PARTIALS = 0
+    SOURCE_PROGRESS = 1
+    END_OF_INPUT = 2
+    PROCESSING_TIME = 3
+    NULL_TIMES = 4
+    LATE_CANDIDATES = 5
+    LATE_ROWS = 6
+    ROWS_READ = 7
+    NO_ROWS = 8
+
+
+@dataclass(frozen=True)
+class Partials:
+    """Rows for the operator: keys, slice end, accumulators, row count; or rows as they are."""
+
+    rows: pa.Table
+
+
+@dataclass(frozen=True)
+class SourceProgress:
+    """What one task saw of one source in a micro-batch.
+
+    Attributes:
+        source: the source's number.
+        highest_us: the highest watermark of a row; None if no row had one.
+        lowest_us: the lowest one.
+        n_rows: how many rows came.
+    """
+
+    source: int
+    highest_us: int | None
+    lowest_us: int | None
+    n_rows: int
+
+
+@dataclass(frozen=True)
+class EndOfInput:
+    """No source will have another row: all windows close."""
+
+
+@dataclass(frozen=True)
+class ProcessingTime:
+    """When the micro-batch began, microseconds since 1970 in UTC."""
+
+    time_us: int
+
+
+@dataclass(frozen=True)
+class NullTimes:
+    """How many rows of a task had no time, and so no window."""
+
+    n_rows: int
+
+
+@dataclass(frozen=True)
+class LateCandidates:
+    """Rows among the partials that may be late, for the operator to decide.
+
+    Attributes:
+        rows: SLICE_END and LATE_ROW; of a SESSION its partition columns, TIME and LATE_ROW.
+    """
+
+    rows: pa.Table
+
+
+@dataclass(frozen=True)
+class LateRows:
+    """Rows that were too late for all their windows: of this operator, or of one below it.
+
+    Attributes:
+        rows: one column, LATE_ROW.
+        watermark_us: the watermark that they missed.
+    """
+
+    rows: pa.Table
+    watermark_us: int
+
+
+@dataclass(frozen=True)
+class RowsRead:
+    """How many rows a task has read from files itself; for the driver, not for a key group."""
+
+    n_rows: int
+
+
+@dataclass(frozen=True)
+class NoRows:
+    """From a task with nothing to say: Spark calls only those key groups that a row is for."""
+
+
+Progress = SourceProgress | EndOfInput
+ControlMessage = Progress | ProcessingTime | NullTimes | RowsRead | NoRows
+Message = Partials | LateCandidates | LateRows | ControlMessage
+
+
+def encode(messages: Iterable[tuple[int, Message]]) -> pa.RecordBatch:
+    """Messages with the numbers of their key groups, as a batch of MESSAGE_SCHEMA."""
+    rows = [(group, *_fields(message)) for group, message in messages]
+    columns = zip(*rows, strict=True)
+    arrays = [
+        pa.array(values, field.type) for values, field in zip(columns, MESSAGE_SCHEMA, strict=True)
+    ]
+    return pa.RecordBatch.from_arrays(arrays, schema=MESSAGE_SCHEMA)
+
+
+def decode(row: Any) -> Message:
+    """The message of a row of MESSAGE_DDL, whose columns are attributes."""
+    match MessageKind(row.kind):
+        case MessageKind.PARTIALS:
+            return Partials(_table(row.rows))
+        case MessageKind.SOURCE_PROGRESS:
+            return SourceProgress(row.source, row.highest_us, row.lowest_us, row.n_rows)
+        case MessageKind.END_OF_INPUT:
+            return EndOfInput()
+        case MessageKind.PROCESSING_TIME:
+            return ProcessingTime(row.highest_us)
+        case MessageKind.NULL_TIMES:
+            return NullTimes(row.n_rows)
+        case MessageKind.LATE_CANDIDATES:
+            return LateCandidates(_table(row.rows))
+        case MessageKind.LATE_ROWS:
+            return LateRows(_table(row.rows), row.highest_us)
+        case MessageKind.ROWS_READ:
+            return RowsRead(row.n_rows)
+        case MessageKind.NO_ROWS:
+            return NoRows()
+
+
+# kind, rows, source, highest_us, lowest_us, n_rows
+_Fields = tuple[int, bytes | None, int | None, int | None, int | None, int | None]
+
+
+def _fields(message: Message) -> _Fields:
+    match message:
+        case Partials(rows):
+            return MessageKind.PARTIALS, _blob(rows), None, None, None, None
+        case SourceProgress(source, highest_us, lowest_us, n_rows):
+            return MessageKind.SOURCE_PROGRESS, None, source, highest_us, lowest_us, n_rows
+        case EndOfInput():
+            return MessageKind.END_OF_INPUT, None, None, None, None, None
+        case ProcessingTime(time_us):
+            return MessageKind.PROCESSING_TIME, None, None, time_us, None, None
+        case NullTimes(n_rows):
+            return MessageKind.NULL_TIMES, None, None, None, None, n_rows
+        case LateCandidates(rows):
+            return MessageKind.LATE_CANDIDATES, _blob(rows), None, None, None, None
+        case LateRows(rows, watermark_us):
+            return MessageKind.LATE_ROWS, _blob(rows), None, watermark_us, None, None
+        case RowsRead(n_rows):
+            return MessageKind.ROWS_READ, None, None, None, None, n_rows
+        case NoRows():
+            return MessageKind.NO_ROWS, None, None, None, None, None
+
+
+def _blob(rows: pa.Table) -> bytes:
+    return to_blob(rows, "lz4" if rows.nbytes > _WORTH_COMPRESSING else None)
+
+
+def _table(blob: bytes | bytearray) -> pa.Table:
+    return from_blobs([bytes(blob)])

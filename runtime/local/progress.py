@@ -1,0 +1,115 @@
+"""What a task of the local stage sees of its sources, for the control messages of key groups."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from runtime.compute.counters import count
+from runtime.compute.kernels.columns import int64_values
+from runtime.local.messages import (
+    ControlMessage,
+    EndOfInput,
+    NoRows,
+    NullTimes,
+    ProcessingTime,
+    SourceProgress,
+    encode,
+)
+from runtime.spec.stream import ALL_SOURCES, CLOCK, KEEP, SOURCE, TIME, WATERMARK
+
+# How many rows came from the source of this number, where somebody measures.
+SOURCE_ROWS = "rows_of_source_"
+
+
+class TaskProgress:
+    """The watermarks of a task's sources, the processing time, and rows without a time.
+
+    Args:
+        n_sources: how many sources there are.
+        numbers: the key groups' numbers.
+    """
+
+    def __init__(self, n_sources: int, numbers: Sequence[int]) -> None:
+        self._numbers = numbers
+        self._highest: dict[int, int] = {}
+        self._lowest: dict[int, int] = {}
+        self._n_rows = [0] * n_sources
+        self._n_null_times = 0
+        self._has_ended = False
+        self._now_us: int | None = None
+
+    def observe(self, batch: pa.RecordBatch) -> None:
+        """Note the watermarks of rows, how many rows each source had, and the processing time."""
+        if self._now_us is None and CLOCK in batch.schema.names:
+            self._now_us = batch.column(CLOCK)[0].as_py()
+        # rows that come without a watermark have no source either
+        sources = int64_values(batch.column(SOURCE).fill_null(ALL_SOURCES))
+        kept = batch.column(KEEP).to_numpy(zero_copy_only=False)
+        marks = batch.column(WATERMARK)
+        has_mark = marks.is_valid().to_numpy(zero_copy_only=False)
+        values = int64_values(marks)
+        for source in np.unique(sources).tolist():
+            of_source = sources == source
+            if source == ALL_SOURCES:
+                self._has_ended = self._has_ended or bool(has_mark[of_source].any())
+                continue
+            count(f"{SOURCE_ROWS}{source}", int(of_source.sum()))
+            self._n_rows[source] += int((of_source & (kept | has_mark)).sum())
+            known = values[of_source & has_mark]
+            if len(known):
+                self._widen(source, int(known.max()), int(known.min()))
+
+    def observe_totals(
+        self, n_rows: int, n_null_times: int, highest_us: int | None, lowest_us: int | None
+    ) -> None:
+        """Note the watermarks of some rows of the only source.
+
+        Args:
+            n_rows: how many rows have a watermark.
+            n_null_times: how many rows that count have no time.
+            highest_us: the highest watermark; None: no row has one.
+            lowest_us: the lowest.
+        """
+        self._n_rows[0] += n_rows
+        self._n_null_times += n_null_times
+        if highest_us is not None and lowest_us is not None:
+            self._widen(0, highest_us, lowest_us)
+
+    def _widen(self, source: int, high_us: int, low_us: int) -> None:
+        self._highest[source] = max(high_us, self._highest.get(source, high_us))
+        self._lowest[source] = min(low_us, self._lowest.get(source, low_us))
+
+    def timed(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """The rows that count and have a time; the others are counted."""
+        kept = batch.column(KEEP)
+        if kept.true_count < batch.num_rows:
+            batch = batch.filter(kept)
+        count("rows_in", batch.num_rows)
+        n_null_times = batch.column(TIME).null_count
+        if n_null_times:
+            count("rows_without_time", n_null_times)
+            self._n_null_times += n_null_times
+            batch = batch.filter(batch.column(TIME).is_valid())
+        return batch
+
+    def control(self) -> pa.RecordBatch:
+        """The control messages of this task, at least one for every key group."""
+        to_all: list[ControlMessage] = [
+            SourceProgress(source, self._highest.get(source), self._lowest.get(source), n_rows)
+            for source, n_rows in enumerate(self._n_rows)
+            if n_rows or source in self._highest
+        ]
+        if self._has_ended:
+            to_all.append(EndOfInput())
+        if self._now_us is not None:
+            to_all.append(ProcessingTime(self._now_us))
+        messages: list[tuple[int, ControlMessage]] = [
+            (number, each) for number in self._numbers for each in to_all or [NoRows()]
+        ]
+        if self._n_null_times:
+            # one group counts for all
+            messages.append((self._numbers[0], NullTimes(self._n_null_times)))
+        return encode(messages)
