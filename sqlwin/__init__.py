@@ -70,7 +70,7 @@ def load_ipython_extension(shell: Any) -> None:
     """What `%load_ext sqlwin` calls: gives a notebook the cell magic `%%sqlwin`."""
     from sqlwin.notebook import load
 
-    load(shell)
+    load(shell, connect)
 
 
 def __getattr__(name: str) -> object:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import io
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -13,7 +14,6 @@ from IPython.core.magic_arguments import argument, magic_arguments, parse_argstr
 from IPython.display import HTML, display
 from rich.console import Console
 
-import sqlwin
 from runtime.errors import SqlwinError
 from sqlwin.display.chart import write_chart
 from sqlwin.display.html_table import MOST_ROWS, html_table
@@ -31,7 +31,16 @@ SESSION_NAME = "sqlwin_session"
 
 @magics_class
 class SqlwinMagics(Magics):
-    """The cell magic `%%sqlwin`."""
+    """The cell magic `%%sqlwin`.
+
+    Args:
+        shell: the notebook's.
+        connect: makes a session where the notebook has none.
+    """
+
+    def __init__(self, shell: InteractiveShell, connect: Callable[[], Session]) -> None:
+        super().__init__(shell)
+        self._connect = connect
 
     @magic_arguments()
     @argument("name", nargs="?", help="a variable for the last query's DataFrame")
@@ -68,14 +77,14 @@ class SqlwinMagics(Magics):
     def _session(self) -> Session:
         session: Any = self.shell.user_ns.get(SESSION_NAME)
         if session is None:
-            session = self.shell.user_ns[SESSION_NAME] = sqlwin.connect()
+            session = self.shell.user_ns[SESSION_NAME] = self._connect()
         found: Session = session
         return found
 
 
-def load(shell: InteractiveShell) -> None:
-    """Give a notebook the magic."""
-    shell.register_magics(SqlwinMagics)
+def load(shell: InteractiveShell, connect: Callable[[], Session]) -> None:
+    """Give a notebook the magic; `connect` makes a session where the notebook has none."""
+    shell.register_magics(SqlwinMagics(shell, connect))
 
 
 def _show_stream(result: Result) -> None:

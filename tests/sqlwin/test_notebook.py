@@ -10,9 +10,9 @@ import pytest
 from IPython.core.error import UsageError
 from IPython.testing.globalipapp import start_ipython
 
-import sqlwin
 from planner.explain.document import document, foreign_document
 from runtime.errors import AnalysisError, Position
+from sqlwin import notebook
 from sqlwin.display.html_table import MOST_ROWS, html_table
 from sqlwin.execution.explain_formats import Explanation
 from sqlwin.result import OpenStream, Result
@@ -49,8 +49,6 @@ def shell(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 @pytest.fixture
 def shown(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    from sqlwin import notebook
-
     found: list[Any] = []
     monkeypatch.setattr(notebook, "display", found.append)
     return found
@@ -119,12 +117,10 @@ def test_an_error_has_its_caret_and_no_traceback(shell: Any) -> None:
     assert "^^^^" in str(raised.value)
 
 
-def test_the_first_cell_makes_a_session_for_the_next_ones(
-    shell: Any, shown: list[Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_first_cell_makes_a_session_for_the_next_ones(shell: Any, shown: list[Any]) -> None:
     del shell.user_ns["sqlwin_session"]
     made: list[FakeSession] = []
-    monkeypatch.setattr(sqlwin, "connect", lambda: made.append(FakeSession()) or made[-1])
+    notebook.load(shell, lambda: made.append(FakeSession()) or made[-1])
     shell.run_cell_magic("sqlwin", "", "SELECT 1")
     shell.run_cell_magic("sqlwin", "", "SELECT 2")
     assert shell.user_ns["sqlwin_session"] is made[0]
@@ -178,8 +174,6 @@ def streaming(interrupts: bool, n_batches: int) -> Result:
 def test_a_stream_shows_its_last_rows_in_a_table_that_changes(
     shell: Any, monkeypatch: pytest.MonkeyPatch, interrupts: bool
 ) -> None:
-    from sqlwin import notebook
-
     seen: list[str] = []
 
     def display(shown: Any, display_id: bool) -> Any:
