@@ -25,6 +25,7 @@ from sqlwin.display.table import write_table
 from tests.docs import pages
 from tests.docs.pages import PAGES, Block
 from tests.goldens import ROOT
+from tests.marks import long_among
 
 # Where pages have files that a statement writes
 DATA = "/data/"
@@ -50,8 +51,9 @@ def test_a_block_with_a_file_is_that_file(page: str, update_goldens: bool) -> No
     pages.check(page, text, files, update_goldens)
 
 
-@pytest.mark.spark
-@pytest.mark.parametrize("page", PAGES)
+@pytest.mark.parametrize(
+    "page", long_among(PAGES, ["docs/sql.md", "docs/streaming.md", "docs/explain.md"])
+)
 def test_outputs_on_a_page_are_what_the_blocks_and_commands_print(
     page: str,
     spark: SparkSession,

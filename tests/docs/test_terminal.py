@@ -15,7 +15,7 @@ from tests.docs.test_docs import DATA
 from tests.goldens import ROOT
 from tests.sqlwin.repl.terminal import PROMPT, Terminal
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.long]
 
 PAGES = [
     page

@@ -9,8 +9,6 @@ import pytest
 import sqlwin
 from tests import goldens
 
-pytestmark = pytest.mark.spark
-
 HERE = Path(__file__).parent
 CASES = sorted(HERE.glob("*.sql"))
 

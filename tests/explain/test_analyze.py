@@ -12,8 +12,6 @@ import sqlwin
 from runtime.errors import SqlwinError
 from tests.explain.documents import check_document
 
-pytestmark = pytest.mark.spark
-
 HOP = """
     SELECT origin, window_start, window_end, COUNT(*) AS n, AVG(dep_delay) AS mean_delay
     FROM TABLE(HOP(TABLE flights, DESCRIPTOR(sched_dep), INTERVAL '1' HOUR, INTERVAL '3' HOURS))
@@ -88,6 +86,7 @@ def test_the_arrow_scan_counts_rows_partials_and_windows(flights: sqlwin.Session
     assert {"Sort", "Limit"} <= set().union(*ran)
 
 
+@pytest.mark.long
 def test_a_local_aggregate_of_spark_counts_the_same(flights: sqlwin.Session) -> None:
     expected = counts(flights, CONDITIONS["spark"])
     [query] = flights.explain_queries(HOP.format(condition=CONDITIONS["spark"]), analyze=True)
@@ -106,6 +105,7 @@ def test_a_local_aggregate_of_spark_counts_the_same(flights: sqlwin.Session) -> 
     assert "== Execution ==" in query["text"]
 
 
+@pytest.mark.long
 def test_copied_rows_are_counted_where_one_phase_is_asked_for(flights: sqlwin.Session) -> None:
     flights.execute("SET 'table.optimizer.agg-phase-strategy' = 'ONE_PHASE'")
     expected = counts(flights, CONDITIONS["arrow"])

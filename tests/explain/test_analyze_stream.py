@@ -13,7 +13,7 @@ from planner.explain.analysis import analysis_text
 from tests.explain.documents import check_document
 from tests.explain.test_analyze import operators
 
-pytestmark = pytest.mark.spark
+pytestmark = pytest.mark.long
 
 N_ROWS, N_BATCH = 900, 300
 # Every fiftieth row is half an hour old

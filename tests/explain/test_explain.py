@@ -15,8 +15,6 @@ from sqlwin.execution.explain_formats import render
 from tests import goldens
 from tests.explain.documents import check_document
 
-pytestmark = pytest.mark.spark
-
 HERE = Path(__file__).parent
 CASES = sorted(HERE.glob("*.sql"))
 

@@ -14,12 +14,12 @@ import pytest
 import sqlwin
 from tests.logic import windows
 from tests.logic.script import Record, filled, records, with_rows
+from tests.marks import long_among
 from tests.oracle import same_rows
-
-pytestmark = pytest.mark.spark
 
 HERE = Path(__file__).parent
 FILES = sorted(HERE.glob("*.slt"))
+LONG = [HERE / name for name in ("strict_flink.slt", "time_functions.slt", "window_shapes.slt")]
 
 
 @pytest.fixture(scope="module")
@@ -29,7 +29,7 @@ def duck() -> Iterator[duckdb.DuckDBPyConnection]:
     con.close()
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", long_among(FILES, LONG), ids=lambda path: path.stem)
 def test_every_record_of_a_file_holds(
     path: Path,
     fresh_session: sqlwin.Session,

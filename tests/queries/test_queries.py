@@ -12,8 +12,7 @@ import pytest
 import sqlwin
 from sqlwin.display.formats import write_csv
 from tests import goldens
-
-pytestmark = pytest.mark.spark
+from tests.marks import long_among
 
 HERE = Path(__file__).parent
 # Nexmark's come without an order, and are compared with DuckDB's results instead of golden files.
@@ -23,6 +22,21 @@ EVERY_QUERY = sorted(
 # Streams whose input has no end say so in their first lines
 ENDLESS = [path for path in EVERY_QUERY if "-- Runs until Ctrl-C." in path.read_text()]
 QUERIES = [path for path in EVERY_QUERY if path not in ENDLESS]
+LONG = [
+    goldens.ROOT / "queries" / f"{name}.sql"
+    for name in (
+        "aggregates/approximate",
+        "streaming/cascade",
+        "streaming/corrections",
+        "streaming/cumulative_daily_totals",
+        "streaming/hot_items",
+        "streaming/late_rows",
+        "streaming/live_dashboard",
+        "streaming/processing_time",
+        "streaming/sessions",
+        "streaming/several_sinks",
+    )
+]
 
 
 def golden_of(query: Path) -> Path:
@@ -30,7 +44,11 @@ def golden_of(query: Path) -> Path:
     return HERE / name.replace("/", "-")
 
 
-@pytest.mark.parametrize("query", QUERIES, ids=lambda path: golden_of(path).stem)
+@pytest.mark.parametrize(
+    "query",
+    long_among(QUERIES, [q for q in LONG if q in QUERIES]),
+    ids=lambda path: golden_of(path).stem,
+)
 def test_query_file_gives_its_golden_result(
     query: Path,
     fresh_session: sqlwin.Session,
@@ -50,6 +68,8 @@ def test_query_file_gives_its_golden_result(
     goldens.check(golden_of(query), out.getvalue(), update_goldens)
 
 
+@pytest.mark.long
+@pytest.mark.long
 @pytest.mark.parametrize("query", ENDLESS, ids=lambda path: golden_of(path).stem)
 def test_query_without_end_gives_rows_until_it_is_stopped(
     query: Path, fresh_session: sqlwin.Session, monkeypatch: pytest.MonkeyPatch

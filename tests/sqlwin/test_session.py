@@ -11,8 +11,6 @@ import pytest
 
 import sqlwin
 
-pytestmark = pytest.mark.spark
-
 
 def at(text: str) -> datetime:
     return datetime.fromisoformat(f"2026-01-01T{text}")

@@ -13,8 +13,6 @@ import pytest
 import sqlwin
 from sqlwin import windows as w
 
-pytestmark = pytest.mark.spark
-
 MINUTE = timedelta(minutes=1)
 NOON = datetime(2024, 2, 28, 12)  # noqa: DTZ001 - a wall clock time
 

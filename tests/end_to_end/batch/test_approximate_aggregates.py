@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-pytestmark = pytest.mark.spark
+pytestmark = pytest.mark.long
 
 CALLS = [
     "APPROX_COUNT_DISTINCT(b)",

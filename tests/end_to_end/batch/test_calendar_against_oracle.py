@@ -16,8 +16,6 @@ import pytest
 
 from tests.oracle import same_rows
 
-pytestmark = pytest.mark.spark
-
 
 @dataclass(frozen=True)
 class CalendarOracle:

@@ -16,7 +16,6 @@ from tests.runtime.compute.user_functions import Longest, WeightedMean
 # Workers do not have this folder: as with a script of a person's, the classes go along.
 cloudpickle.register_pickle_by_value(user_functions)
 
-pytestmark = pytest.mark.spark
 
 ROWS = """
     CREATE VIEW trades AS SELECT * FROM VALUES

@@ -11,8 +11,6 @@ import pytest
 
 import sqlwin
 
-pytestmark = pytest.mark.spark
-
 SCAN = "ArrowScanLocalWindowAggregate("
 BY_SPARK = "SET 'sqlwin.optimizer.disabled-rules' = 'push_local_aggregate_into_scan';"
 BY_ARROW = "RESET 'sqlwin.optimizer.disabled-rules';"

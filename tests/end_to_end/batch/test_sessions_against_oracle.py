@@ -17,8 +17,6 @@ import pytest
 from tests.end_to_end.batch.test_windows_against_oracle import AGGREGATES, random_rows
 from tests.oracle import MINUTE_US, same_rows
 
-pytestmark = pytest.mark.spark
-
 GAP_US = 3 * MINUTE_US
 BOUNDS = ("window_start", "window_end")
 
@@ -105,6 +103,7 @@ def both_phases(session: Any, query: str) -> Iterator[list[Any]]:
         session.execute("RESET 'table.optimizer.agg-phase-strategy'")
 
 
+@pytest.mark.long
 def test_all_aggregates_of_sessions_equal_brute_force(session: Any, files: pa.Table) -> None:
     calls = [call for call, _ in AGGREGATES]
     spelled = [other or call for call, other in AGGREGATES]
@@ -116,7 +115,13 @@ def test_all_aggregates_of_sessions_equal_brute_force(session: Any, files: pa.Ta
 
 @pytest.mark.parametrize(
     ("partition", "keys"),
-    [((), ()), ((), ("k",)), (("k",), ("k", "s")), (("s", "k"), ("k", "s")), (("k",), ())],
+    [
+        pytest.param((), (), marks=pytest.mark.long),
+        pytest.param((), ("k",), marks=pytest.mark.long),
+        (("k",), ("k", "s")),
+        (("s", "k"), ("k", "s")),
+        (("k",), ()),
+    ],
     ids=str,
 )
 def test_partition_keys_and_group_keys_may_differ(

@@ -16,9 +16,8 @@ from pyspark.util import InheritableThread
 from runtime.errors import SqlwinError
 from runtime.spark.jobs import begin_group, cancel_group
 from tests.end_to_end.batch.test_windows_against_oracle import AGGREGATES, random_rows
+from tests.marks import long_among
 from tests.oracle import MINUTE_US, OracleWindow, expected, same_rows
-
-pytestmark = pytest.mark.spark
 
 # Windows of every kind; those of a mix share slices that not all of them have by themselves.
 MIXES = {
@@ -66,8 +65,13 @@ def rows_of(table: pa.Table, number: int) -> list[Any]:
     return [row[1:] for row in zip(*columns, strict=True) if row[0] == number]
 
 
-@pytest.mark.parametrize("is_scanned", [True, False], ids=["scan", "catalyst"])
-@pytest.mark.parametrize("mix", MIXES)
+SCANNED_OR_NOT = pytest.mark.parametrize(
+    "is_scanned", long_among([True, False], [False]), ids=["scan", "catalyst"]
+)
+
+
+@SCANNED_OR_NOT
+@pytest.mark.parametrize("mix", long_among(MIXES, ["offsets and paired slices"]))
 def test_all_aggregates_of_windows_in_one_query_equal_brute_force(
     session: Any, mix: str, is_scanned: bool, tmp_path: Path
 ) -> None:
@@ -146,7 +150,7 @@ def insert(name: str, window: OracleWindow, total: str = "SUM(i)") -> str:
     )
 
 
-@pytest.mark.parametrize("is_scanned", [True, False], ids=["scan", "catalyst"])
+@SCANNED_OR_NOT
 def test_a_statement_set_reads_its_table_once_and_keeps_nothing(
     session: Any, is_scanned: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -317,7 +321,7 @@ def test_explain_analyze_counts_what_is_shared_once(session: Any, tmp_path: Path
     assert explained["analysis"]["operators"][scan["id"]]["rows_in"] == data.num_rows
 
 
-@pytest.mark.parametrize("is_scanned", [True, False], ids=["scan", "catalyst"])
+@SCANNED_OR_NOT
 def test_explain_analyze_runs_a_statement_set_as_it_is(
     session: Any, is_scanned: bool, tmp_path: Path
 ) -> None:

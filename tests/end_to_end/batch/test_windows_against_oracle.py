@@ -14,8 +14,6 @@ import pytest
 
 from tests.oracle import MINUTE_US, OracleWindow, expected, same_rows
 
-pytestmark = pytest.mark.spark
-
 WINDOWS = [
     OracleWindow("TUMBLE", 10 * MINUTE_US),
     OracleWindow("TUMBLE", 10 * MINUTE_US, offset_us=-3 * MINUTE_US),
@@ -189,6 +187,7 @@ def test_all_key_shapes_equal_brute_force(
     same_rows(run(session, window, keys, calls), expected(data, window, spelled, calls))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("window", WINDOWS, ids=str)
 def test_one_phase_and_two_phases_agree(session: Any, window: OracleWindow, tmp_path: Path) -> None:
     data = random_rows(seed=7)

@@ -13,8 +13,6 @@ import sqlwin
 from tests.bench import nexmark, nexmark_queries
 from tests.bench.stream_engines import CONF
 
-pytestmark = pytest.mark.spark
-
 
 @pytest.fixture
 def bench_session(spark: SparkSession) -> Iterator[sqlwin.Session]:
@@ -27,6 +25,7 @@ def bench_session(spark: SparkSession) -> Iterator[sqlwin.Session]:
         own.catalog.dropTempView(view.name)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("query", nexmark_queries.QUERIES)
 def test_both_engines_agree_with_the_definition(
     query: str, bench_session: sqlwin.Session, tmp_path_factory: pytest.TempPathFactory

@@ -14,8 +14,6 @@ import sqlwin
 from tests import goldens
 from tests.end_to_end.nexmark.definitions import BY_DEFINITION
 
-pytestmark = pytest.mark.spark
-
 EVENTS = 200_000
 QUERIES = goldens.ROOT / "queries" / "nexmark"
 
@@ -49,6 +47,7 @@ def test_every_query_has_a_definition() -> None:
     assert {path.stem for path in QUERIES.glob("*.sql")} == set(BY_DEFINITION)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("query", BY_DEFINITION)
 def test_query_gives_what_its_definition_gives(
     query: str, events: duckdb.DuckDBPyConnection, fresh_session: sqlwin.Session
@@ -63,6 +62,7 @@ def test_query_gives_what_its_definition_gives(
     assert _rounded(found) == _rounded(wanted)
 
 
+@pytest.mark.long
 def test_persons_auctions_and_bids_come_in_the_published_proportions(
     events: duckdb.DuckDBPyConnection,
 ) -> None:

@@ -13,8 +13,7 @@ import pytest
 import sqlwin
 from runtime.streaming.heartbeat import is_heartbeat
 from runtime.streaming.source_reads import rows_read
-
-pytestmark = pytest.mark.spark
+from tests.marks import long_among
 
 STREAMING = "SET 'execution.runtime-mode' = 'streaming';"
 BATCH = "SET 'execution.runtime-mode' = 'batch';"
@@ -93,13 +92,14 @@ def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
                FROM TABLE(CUMULATE(TABLE events, DESCRIPTOR(at), INTERVAL '1' HOUR, INTERVAL '1' DAY))
                GROUP BY window_start, window_end""",
         ),
-        (
+        pytest.param(
             "ts",
             """SELECT k, window_start, window_end, COUNT(*), SUM(v)
                FROM TABLE(SESSION(TABLE events PARTITION BY k, DESCRIPTOR(ts), INTERVAL '50' SECONDS))
                GROUP BY k, window_start, window_end""",
+            marks=pytest.mark.long,
         ),
-        (
+        pytest.param(
             "ts",
             """SELECT * FROM (
                  SELECT k, v, window_end, ROW_NUMBER() OVER (
@@ -107,6 +107,7 @@ def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
                  FROM TABLE(TUMBLE(TABLE events, DESCRIPTOR(ts), INTERVAL '30' MINUTES))
                  WHERE v IS NOT NULL
                ) WHERE n <= 3""",
+            marks=pytest.mark.long,
         ),
     ],
     ids=["hop", "cumulate of instants", "session", "first rows"],
@@ -171,7 +172,9 @@ def counts(directory: Path) -> str:
     """
 
 
-@pytest.mark.parametrize("first", [BY_ARROW, BY_SPARK], ids=["arrow first", "spark first"])
+@pytest.mark.parametrize(
+    "first", long_among([BY_ARROW, BY_SPARK], [BY_SPARK]), ids=["arrow first", "spark first"]
+)
 def test_a_checkpoint_goes_on_whoever_reads_the_files(
     first: str, tmp_path: Path, fresh_session: sqlwin.Session
 ) -> None:
@@ -205,8 +208,14 @@ def test_a_file_of_other_types_stops_the_stream_which_goes_on_with_spark(
     ("more", "reason"),
     [
         (", 'late-rows' = 'late'", "late rows go to late as the table has them"),
-        (", 'mergeSchema' = 'true'", "the table has the option 'mergeschema'"),
-        (", 'source.path.regex-pattern' = '.*part [12].*'", None),
+        pytest.param(
+            ", 'mergeSchema' = 'true'",
+            "the table has the option 'mergeschema'",
+            marks=pytest.mark.long,
+        ),
+        pytest.param(
+            ", 'source.path.regex-pattern' = '.*part [12].*'", None, marks=pytest.mark.long
+        ),
     ],
     ids=["late rows", "another option", "pattern"],
 )

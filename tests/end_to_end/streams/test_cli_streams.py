@@ -12,7 +12,7 @@ from pathlib import Path
 import pexpect
 import pytest
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.long]
 
 START = ["-m", "sqlwin.cli.app", "run", "--master", "local[2]"]
 CONF = [

@@ -18,8 +18,6 @@ from pyspark.sql import DataFrame
 import sqlwin
 from sqlwin.execution.streams.handle import State
 
-pytestmark = pytest.mark.spark
-
 STREAMING = "SET 'execution.runtime-mode' = 'streaming';"
 EVERY = "SET 'execution.checkpointing.interval' = '300 ms';"
 TUMBLE = """
@@ -78,6 +76,7 @@ def at(second: int) -> dt.datetime:
     return dt.datetime(1970, 1, 1) + dt.timedelta(seconds=second)  # noqa: DTZ001
 
 
+@pytest.mark.long
 def test_a_window_of_processing_time_closes_when_its_time_is_over_though_no_rows_come(
     fresh_session: sqlwin.Session, tmp_path: Path
 ) -> None:
@@ -104,6 +103,7 @@ def test_a_window_of_processing_time_closes_when_its_time_is_over_though_no_rows
         assert stream.status().n_input_rows == stream.status().rows_per_second == 0
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("window", ["HOP", "SESSION"])
 def test_finite_input_by_the_clock_ends_and_all_windows_come_out(
     window: str, fresh_session: sqlwin.Session, tmp_path: Path
@@ -128,6 +128,7 @@ def test_finite_input_by_the_clock_ends_and_all_windows_come_out(
     )
 
 
+@pytest.mark.long
 def test_a_wider_window_holds_what_windows_of_processing_time_put_out(
     fresh_session: sqlwin.Session, tmp_path: Path
 ) -> None:
@@ -147,6 +148,7 @@ def test_a_wider_window_holds_what_windows_of_processing_time_put_out(
     assert (row["n"], row["keys"]) == (3, 2)
 
 
+@pytest.mark.long
 def test_group_windows_take_processing_time_on_the_wall_clock_of_the_session(
     fresh_session: sqlwin.Session, tmp_path: Path
 ) -> None:
@@ -170,6 +172,7 @@ def test_group_windows_take_processing_time_on_the_wall_clock_of_the_session(
     assert before - dt.timedelta(seconds=1) <= now.astimezone() <= after
 
 
+@pytest.mark.long
 def test_a_micro_batch_that_is_computed_again_has_the_clock_that_it_had(
     fresh_session: sqlwin.Session, tmp_path: Path
 ) -> None:
@@ -198,6 +201,7 @@ def test_a_micro_batch_that_is_computed_again_has_the_clock_that_it_had(
     assert found[1] == found[0]
 
 
+@pytest.mark.long
 def test_windows_of_different_sources_can_be_joined_for_all_follow_the_same_clock(
     fresh_session: sqlwin.Session, tmp_path: Path
 ) -> None:
@@ -230,6 +234,7 @@ def test_explain_says_that_windows_wait_for_the_clock(
     assert "a window comes out when the clock reaches its end; no row is late" in result.text
 
 
+@pytest.mark.long
 def test_windows_of_processing_time_that_are_held_close_in_the_next_run(
     fresh_session: sqlwin.Session, tmp_path: Path
 ) -> None:
@@ -254,6 +259,7 @@ def test_windows_of_processing_time_that_are_held_close_in_the_next_run(
     assert {stream.state for stream in fresh_session.streams.all()} == {State.ENDED}
 
 
+@pytest.mark.long
 def test_a_query_by_the_clock_ends_under_sparks_available_now(
     fresh_session: sqlwin.Session, tmp_path: Path
 ) -> None:
@@ -284,6 +290,7 @@ def test_a_query_by_the_clock_ends_under_sparks_available_now(
         query.stop()
 
 
+@pytest.mark.long
 def test_a_silent_source_holds_the_others_back_for_the_timeout_and_no_longer(
     fresh_session: sqlwin.Session, tmp_path: Path
 ) -> None:
@@ -312,6 +319,7 @@ def test_a_silent_source_holds_the_others_back_for_the_timeout_and_no_longer(
         assert stream.status().operators[0].n_late == 1
 
 
+@pytest.mark.long
 def test_early_and_late_firing_go_by_the_clock(
     fresh_session: sqlwin.Session, tmp_path: Path
 ) -> None:

@@ -15,7 +15,7 @@ import pytest
 import sqlwin
 from tests.end_to_end.streams.streams import Streams
 
-pytestmark = pytest.mark.spark
+pytestmark = pytest.mark.long
 
 KINDS = {
     "tumble": "TUMBLE(TABLE {}, DESCRIPTOR(ts), INTERVAL '20' SECONDS)",

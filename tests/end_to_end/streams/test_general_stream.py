@@ -16,8 +16,6 @@ import sqlwin
 from runtime.streaming.general import GeneralWindowOperator, WindowJob
 from sqlwin import windows as w
 
-pytestmark = pytest.mark.spark
-
 NOON = dt.datetime(2024, 2, 28, 12)  # noqa: DTZ001 - a wall clock time
 SECOND = dt.timedelta(seconds=1)
 # seconds after noon, who, a number; a list is a micro-batch
@@ -111,6 +109,7 @@ def model_batch(
     return sorted(plain, key=repr)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("mode", ["named", "clock"])
 def test_input_that_ends_gives_the_rows_of_the_batch(
     mode: str, fresh_session: sqlwin.Session, tmp_path: Path
@@ -182,6 +181,7 @@ def test_what_a_stream_cannot_do_is_said(fresh_session: sqlwin.Session) -> None:
         fresh_session.windows("ticks", **arguments)
 
 
+@pytest.mark.long
 def test_windows_on_the_clock_close_without_rows(
     fresh_session: sqlwin.Session, tmp_path: Path
 ) -> None:

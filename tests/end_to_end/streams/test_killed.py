@@ -20,6 +20,8 @@ import pytest
 import sqlwin
 from tests.end_to_end.streams.killed_stream import QUERY, SET_QUERIES, set_tables, tables
 
+pytestmark = pytest.mark.long
+
 PROGRAM = Path(__file__).with_name("killed_stream.py")
 
 
@@ -131,7 +133,6 @@ def check(session: sqlwin.Session, directory: Path, n_files: int, n_kills: int, 
         assert sum(pq.read_metadata(f).num_rows for f in files) == n_rows
 
 
-@pytest.mark.spark
 def test_a_stream_that_is_killed_five_times_writes_the_rows_of_the_batch(
     fresh_session: sqlwin.Session, tmp_path: Path
 ) -> None:
@@ -158,7 +159,6 @@ def between_tables(directory: Path, rng: random.Random) -> Callable[[subprocess.
     return wait
 
 
-@pytest.mark.spark
 @pytest.mark.slow
 def test_inserts_that_share_a_stream_write_the_rows_of_the_batch_though_it_is_killed_behind_each_table(
     fresh_session: sqlwin.Session, tmp_path: Path
@@ -181,7 +181,6 @@ def test_inserts_that_share_a_stream_write_the_rows_of_the_batch_though_it_is_ki
     assert sorted(map(tuple, fresh_session.sql("SELECT * FROM too_late").collect())) == wanted_late
 
 
-@pytest.mark.spark
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(4))
 def test_a_longer_stream_that_is_killed_often_writes_the_rows_of_the_batch(

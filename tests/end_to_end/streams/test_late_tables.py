@@ -16,8 +16,6 @@ import sqlwin
 from runtime.errors import AnalysisError, CatalogError
 from runtime.spec.stream import FINAL_US
 
-pytestmark = pytest.mark.spark
-
 TUMBLE = "TUMBLE(TABLE readings, DESCRIPTOR(ts), INTERVAL '10' SECONDS)"
 HOP = "HOP(TABLE readings, DESCRIPTOR(ts), INTERVAL '5' SECONDS, INTERVAL '20' SECONDS)"
 
@@ -111,6 +109,7 @@ BATCHES = [
 ]
 
 
+@pytest.mark.long
 def test_rows_too_late_for_every_window_go_to_their_table_also_after_a_restart(
     fresh_session: sqlwin.Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -152,6 +151,7 @@ def test_rows_too_late_for_every_window_go_to_their_table_also_after_a_restart(
     assert rows(fresh_session, "totals") == totals
 
 
+@pytest.mark.long
 def test_a_row_that_some_window_takes_is_not_late_and_select_keeps_late_rows_too(
     fresh_session: sqlwin.Session, tmp_path: Path
 ) -> None:
@@ -172,10 +172,13 @@ def test_a_row_that_some_window_takes_is_not_late_and_select_keeps_late_rows_too
     [
         f"SELECT sensor, window_end, COUNT(*) FROM TABLE({SESSION}) "
         "GROUP BY sensor, window_start, window_end",
-        "SELECT sensor, SESSION_END(ts, INTERVAL '10' SECONDS), COUNT(*) FROM readings "
-        "GROUP BY sensor, SESSION(ts, INTERVAL '10' SECONDS)",
+        pytest.param(
+            "SELECT sensor, SESSION_END(ts, INTERVAL '10' SECONDS), COUNT(*) FROM readings "
+            "GROUP BY sensor, SESSION(ts, INTERVAL '10' SECONDS)",
+            marks=pytest.mark.long,
+        ),
         # whole rows, each as it is
-        f"SELECT sensor, window_end, 1 FROM TABLE({SESSION})",
+        pytest.param(f"SELECT sensor, window_end, 1 FROM TABLE({SESSION})", marks=pytest.mark.long),
     ],
     ids=["table function", "group window", "rows"],
 )
@@ -206,6 +209,7 @@ def test_a_row_that_no_open_session_takes_in_goes_to_the_table_of_late_rows(
     ]
 
 
+@pytest.mark.long
 def test_allowed_lateness_keeps_rows_from_being_late(
     fresh_session: sqlwin.Session, tmp_path: Path
 ) -> None:
@@ -223,6 +227,7 @@ def test_allowed_lateness_keeps_rows_from_being_late(
     assert late_rows(fresh_session) == [late(4, "b", 7, 26)]
 
 
+@pytest.mark.long
 def test_of_several_tables_in_a_window_one_can_keep_its_late_rows(
     fresh_session: sqlwin.Session, tmp_path: Path
 ) -> None:
@@ -253,6 +258,7 @@ COUNTS = (
 )
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("query", "n_times"),
     [
@@ -324,6 +330,7 @@ def test_late_rows_come_through_whatever_follows_their_windows_and_change_no_res
     assert rows(fresh_session, "totals") == rows(fresh_session, "without") != []
 
 
+@pytest.mark.long
 def test_each_insert_of_a_set_writes_its_own_late_rows_and_tells_that_they_are_its(
     fresh_session: sqlwin.Session, tmp_path: Path
 ) -> None:
@@ -354,6 +361,7 @@ def test_each_insert_of_a_set_writes_its_own_late_rows_and_tells_that_they_are_i
     assert told == ["totals: 4 rows", "moving: 1 row", "1 row"]
 
 
+@pytest.mark.long
 def test_tasks_carry_no_rows_that_the_driver_knows_are_not_late(
     fresh_session: sqlwin.Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

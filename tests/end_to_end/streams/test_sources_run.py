@@ -15,8 +15,6 @@ import pytest
 
 import sqlwin
 
-pytestmark = pytest.mark.spark
-
 EVERY = "SET 'execution.checkpointing.interval' = '300 ms';"
 STREAMING = "SET 'execution.runtime-mode' = 'streaming';"
 
@@ -56,6 +54,7 @@ def served(lines: list[str]) -> Iterator[int]:
         listener.close()
 
 
+@pytest.mark.long
 def test_lines_of_a_socket_are_windowed(fresh_session: sqlwin.Session) -> None:
     lines = ["2026-05-01 10:00:01,a,5", "2026-05-01 10:00:09,a,7", "2026-05-01 10:00:12,b,1"]
     with served(lines) as port:
@@ -72,6 +71,7 @@ def test_lines_of_a_socket_are_windowed(fresh_session: sqlwin.Session) -> None:
         ]
 
 
+@pytest.mark.long
 def test_a_streaming_source_of_sparks_is_windowed(fresh_session: sqlwin.Session) -> None:
     *_, result = fresh_session.execute(f"""
         CREATE TABLE ticks (`timestamp` TIMESTAMP_LTZ(3), `value` BIGINT,
@@ -103,6 +103,7 @@ def test_a_registered_streaming_dataframe_is_windowed(
     assert [(end.second, s) for end, s in first_rows(result, 2)] == [(10, 6), (20, 12)]
 
 
+@pytest.mark.long
 def test_rows_are_made_as_fast_as_they_are_asked_for(fresh_session: sqlwin.Session) -> None:
     *_, result = fresh_session.execute(f"""
         CREATE TABLE made (id INT, now TIMESTAMP_LTZ(3), WATERMARK FOR now AS now)

@@ -17,8 +17,6 @@ from runtime.connectors.filesystem.stream_write import FileSink
 from runtime.errors import ExecutionError
 from sqlwin.execution.streams.status import show_streams
 
-pytestmark = pytest.mark.spark
-
 NAMES = ("minutes", "moving", "hours")
 STREAMING = "SET 'execution.runtime-mode' = 'streaming';"
 BATCH = "SET 'execution.runtime-mode' = 'batch';"
@@ -131,6 +129,7 @@ def test_one_stream_gives_each_insert_the_rows_of_the_batch(
     assert fresh_session.streams.find("hours") is stream
 
 
+@pytest.mark.long
 def test_rows_are_late_for_each_insert_as_if_it_were_alone(
     fresh_session: sqlwin.Session, tmp_path: Path
 ) -> None:
@@ -157,6 +156,7 @@ def test_rows_are_late_for_each_insert_as_if_it_were_alone(
     ]
 
 
+@pytest.mark.long
 def test_a_set_resumes_from_its_checkpoint_and_writes_every_row_once(
     fresh_session: sqlwin.Session, tmp_path: Path
 ) -> None:
@@ -183,6 +183,7 @@ def test_a_set_resumes_from_its_checkpoint_and_writes_every_row_once(
         fresh_session.execute(f"{fewer} INSERT INTO hours {QUERIES[2]}; END;")
 
 
+@pytest.mark.long
 def test_a_micro_batch_that_one_table_took_and_another_did_not_is_written_once_to_both(
     fresh_session: sqlwin.Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -212,6 +213,7 @@ def test_a_micro_batch_that_one_table_took_and_another_did_not_is_written_once_t
     assert written(fresh_session) == [rows(fresh_session, query) for query in QUERIES]
 
 
+@pytest.mark.long
 def test_inserts_that_differ_have_streams_of_their_own(
     fresh_session: sqlwin.Session, tmp_path: Path
 ) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 import sqlwin
 
-pytestmark = pytest.mark.spark
+pytestmark = pytest.mark.long
 
 COUNT = """INSERT INTO kept SELECT k, second(window_end), COUNT(*)
     FROM TABLE(TUMBLE(TABLE {}, DESCRIPTOR(ts), INTERVAL '10' SECONDS))

@@ -15,8 +15,6 @@ import pytest
 import sqlwin
 from sqlwin.execution.streams.handle import State
 
-pytestmark = pytest.mark.spark
-
 STREAMING = "SET 'execution.runtime-mode' = 'streaming';"
 BATCH = "SET 'execution.runtime-mode' = 'batch';"
 ORDERS = """
@@ -66,6 +64,7 @@ def rows(session: sqlwin.Session, query: str) -> list[tuple[object, ...]]:
     return sorted((tuple(row) for row in session.execute(query)[-1].rows), key=repr)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "query",
     [
@@ -119,6 +118,7 @@ def test_rows_are_written_once_by_every_sink_and_counted(
     assert all(stream.state is State.ENDED for stream in fresh_session.streams.all())
 
 
+@pytest.mark.long
 def test_a_stream_resumes_where_it_stopped_and_another_query_is_refused(
     fresh_session: sqlwin.Session, tmp_path: Path
 ) -> None:

@@ -9,8 +9,7 @@ import pytest
 from planner.explain.streams import explain_stream
 from runtime.errors import AnalysisError
 from tests.end_to_end.streams.streams import Streams
-
-pytestmark = pytest.mark.spark
+from tests.marks import long_among
 
 MIN = "INTERVAL '1' MINUTE"
 SCHEMA = "ts timestamp_ntz, lts timestamp, k string, v bigint"
@@ -155,7 +154,10 @@ def batch_rows(sql, parts, streams, session):
     return by_text(tuple(row) for row in session.sql(sql).collect())
 
 
-@pytest.mark.parametrize("name", QUERIES)
+# One query stands for all, and the others are run with --long
+@pytest.mark.parametrize(
+    "name", long_among(QUERIES, QUERIES.keys() - {"hop, filters and expressions"})
+)
 def test_a_stream_that_ends_gives_the_rows_of_the_batch(name, streams, fresh_session):
     parts = [events(200, 300 * i, i) for i in range(3)]
     column = "lts" if name == "local time" else "ts"
@@ -220,6 +222,7 @@ SESSIONS = """
     GROUP BY k, window_start, window_end, window_time"""
 
 
+@pytest.mark.long
 def test_rows_exactly_the_gap_apart_are_one_session_in_whatever_micro_batches_they_come(
     streams, fresh_session
 ):
@@ -317,6 +320,7 @@ def test_what_a_stream_cannot_do_is_said_before_it_starts(sql, message, streams)
     assert raised.value.hint
 
 
+@pytest.mark.long
 def test_windows_of_two_streams_meet_when_both_have_got_so_far(streams):
     streams.table("events", SCHEMA, "ts")
     streams.table("other", SCHEMA, "ts")

@@ -26,7 +26,7 @@ def rounded(call: str, type_: str) -> str:
 
 
 @pytest.mark.parametrize(
-    ("flink", "spark"),
+    ("flink", "wanted"),
     [
         ("TO_TIMESTAMP_LTZ(ms, 3)", "TIMESTAMP_MILLIS(ms)"),
         ("to_timestamp_ltz(s, 0)", "TIMESTAMP_SECONDS(s)"),
@@ -51,8 +51,8 @@ def rounded(call: str, type_: str) -> str:
         ("DATE_FORMAT(ts, 'HH:mm')", "DATE_FORMAT(ts, 'HH:mm')"),
     ],
 )
-def test_functions_have_sparks_names(flink: str, spark: str) -> None:
-    assert rewritten(flink) == spark
+def test_functions_have_sparks_names(flink: str, wanted: str) -> None:
+    assert rewritten(flink) == wanted
 
 
 def test_nothing_is_changed_where_there_is_nothing_of_flinks() -> None:
@@ -60,7 +60,7 @@ def test_nothing_is_changed_where_there_is_nothing_of_flinks() -> None:
 
 
 @pytest.mark.parametrize(
-    ("call", "type_", "spark"),
+    ("call", "type_", "wanted"),
     [
         ("FLOOR(ts TO DAY)", "timestamp", "DATE_TRUNC('DAY', ts)"),
         ("FLOOR(ts TO DAY)", "timestamp_ntz", "CAST(CAST(ts AS DATE) AS TIMESTAMP_NTZ)"),
@@ -72,8 +72,8 @@ def test_nothing_is_changed_where_there_is_nothing_of_flinks() -> None:
         ),
     ],
 )
-def test_rounding_keeps_the_clock_of_what_it_rounds(call: str, type_: str, spark: str) -> None:
-    assert rounded(call, type_) == spark
+def test_rounding_keeps_the_clock_of_what_it_rounds(call: str, type_: str, wanted: str) -> None:
+    assert rounded(call, type_) == wanted
 
 
 def test_weeks_begin_on_sunday_as_flinks_do() -> None:

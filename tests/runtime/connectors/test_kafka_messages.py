@@ -12,8 +12,6 @@ from runtime.connectors import kafka
 from runtime.connectors.registry import validate_table
 from runtime.spec.table import TableColumn, TableSpec
 
-pytestmark = pytest.mark.spark
-
 AT = dt.datetime.fromisoformat("2026-01-02T03:04:05.678")
 
 

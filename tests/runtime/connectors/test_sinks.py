@@ -12,8 +12,6 @@ from runtime.connectors.sinks import write_table
 from runtime.errors import CatalogError, ExecutionError
 from tests.runtime.connectors.tables import table
 
-pytestmark = pytest.mark.spark
-
 
 def rows(spark: SparkSession, spec) -> list[tuple]:
     return sorted(tuple(row) for row in read_table(spark, spec).collect())

@@ -18,8 +18,6 @@ from runtime.errors import CatalogError, ExecutionError, SetupError, SqlwinError
 from runtime.spark.errors import translate
 from tests.runtime.connectors.tables import table
 
-spark_test = pytest.mark.spark
-
 
 def rows(spark: SparkSession, spec) -> list[tuple]:
     return [tuple(row) for row in read_table(spark, spec).collect()]
@@ -90,7 +88,6 @@ def test_durations_are_read_as_flink_reads_them():
 # Files -------------------------------------------------------------------------------------------
 
 
-@spark_test
 def test_csv_columns_stand_in_order_and_quotes_are_doubled(spark: SparkSession, tmp_path: Path):
     (tmp_path / "a.csv").write_text('1;"x ""y"""\n2;\n')
     spec = table(
@@ -99,7 +96,6 @@ def test_csv_columns_stand_in_order_and_quotes_are_doubled(spark: SparkSession, 
     assert rows(spark, spec) == [(1, 'x "y"'), (2, None)]
 
 
-@spark_test
 def test_csv_with_a_header_is_read_by_name_in_any_case(spark: SparkSession, tmp_path: Path):
     (tmp_path / "a.csv").write_text("A,b,C\n1,x,2.5\n")
     spec = table("filesystem", "c DOUBLE; a INT", path=f"{tmp_path}/a.csv", header="true")
@@ -112,7 +108,6 @@ def test_csv_with_a_header_is_read_by_name_in_any_case(spark: SparkSession, tmp_
     )
 
 
-@spark_test
 def test_a_csv_record_that_does_not_fit_is_an_error_or_null_on_demand(
     spark: SparkSession, tmp_path: Path
 ):
@@ -131,7 +126,6 @@ def test_a_csv_record_that_does_not_fit_is_an_error_or_null_on_demand(
     assert rows(spark, lenient) == [(1, "x"), (None, "z"), (None, None)]
 
 
-@spark_test
 def test_json_fields_are_found_in_any_case_and_may_be_missing(spark: SparkSession, tmp_path: Path):
     (tmp_path / "a.json").write_text(
         '{"Price": 1, "ts": "2024-01-01T10:00:00"}\n{"ts": "2024-01-01 11:00:00.5"}\n'
@@ -145,7 +139,6 @@ def test_json_fields_are_found_in_any_case_and_may_be_missing(spark: SparkSessio
     ]
 
 
-@spark_test
 def test_broken_json_lines_are_left_out_on_demand(spark: SparkSession, tmp_path: Path):
     (tmp_path / "a.json").write_text('{"a": 1, "b": 1}\n{"a": "x", "b": 2}\n{bro\n')
     options = {"path": f"{tmp_path}/a.json"}
@@ -173,7 +166,6 @@ def parquet(tmp_path: Path) -> str:
     return str(path)
 
 
-@spark_test
 def test_parquet_columns_are_widened_but_never_changed(spark: SparkSession, parquet: str):
     wider = table("filesystem", "price DECIMAL(10,4); id BIGINT", path=parquet)
     assert read_table(spark, wider).schema.simpleString() == "struct<price:decimal(10,4),id:bigint>"
@@ -190,7 +182,6 @@ def test_parquet_columns_are_widened_but_never_changed(spark: SparkSession, parq
         assert message in caught.value.message
 
 
-@spark_test
 def test_computed_and_metadata_columns_stand_where_they_are_declared(
     spark: SparkSession, parquet: str
 ):
@@ -210,7 +201,6 @@ def test_computed_and_metadata_columns_stand_where_they_are_declared(
     )
 
 
-@spark_test
 def test_nanosecond_timestamps_are_floored_to_microseconds_on_any_clock(
     spark: SparkSession, tmp_path: Path
 ):
@@ -245,7 +235,6 @@ def test_nanosecond_timestamps_are_floored_to_microseconds_on_any_clock(
     ]
 
 
-@spark_test
 def test_partition_directories_have_the_declared_type(spark: SparkSession, tmp_path: Path):
     for day in ("01", "02"):
         (tmp_path / f"day={day}").mkdir()
@@ -262,7 +251,6 @@ def test_partition_directories_have_the_declared_type(spark: SparkSession, tmp_p
     assert rows(spark, one) == [("02", 2)]
 
 
-@spark_test
 def test_paths_start_at_the_current_directory_and_may_be_globs(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
@@ -281,7 +269,6 @@ def test_paths_start_at_the_current_directory_and_may_be_globs(
     }
 
 
-@spark_test
 def test_a_missing_path_is_named_in_full_with_the_nearest_that_is_there(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
@@ -296,7 +283,6 @@ def test_a_missing_path_is_named_in_full_with_the_nearest_that_is_there(
         read_table(spark, table("filesystem", path="*.csv"))
 
 
-@spark_test
 def test_a_corrupt_file_is_named(spark: SparkSession, parquet: str, tmp_path: Path):
     half = tmp_path / "half.parquet"
     content = Path(parquet).read_bytes()
@@ -307,7 +293,6 @@ def test_a_corrupt_file_is_named(spark: SparkSession, parquet: str, tmp_path: Pa
         assert caught.value.message == f"{half} is not a Parquet or ORC file, or it is corrupt"
 
 
-@spark_test
 def test_a_directory_without_files_is_an_empty_table_if_its_columns_are_declared(
     spark: SparkSession, tmp_path: Path
 ):
@@ -318,7 +303,6 @@ def test_a_directory_without_files_is_an_empty_table_if_its_columns_are_declared
         read_table(spark, table("filesystem", **options))
 
 
-@spark_test
 def test_avro_says_which_package_it_needs(spark: SparkSession, tmp_path: Path):
     (tmp_path / "a.avro").touch()
     with pytest.raises(SetupError) as caught:
@@ -335,7 +319,6 @@ EVERY_TYPE = (
 )
 
 
-@spark_test
 def test_the_same_seed_gives_the_same_rows_however_they_are_partitioned(spark: SparkSession):
     def made(seed: str, partitions: str) -> list[tuple]:
         timeless = EVERY_TYPE.replace("l DATE; m TIMESTAMP; n TIMESTAMP_NTZ; ", "")
@@ -347,7 +330,6 @@ def test_the_same_seed_gives_the_same_rows_however_they_are_partitioned(spark: S
     assert len(set(map(str, first))) == 50
 
 
-@spark_test
 def test_every_type_can_be_made_and_is_what_was_declared(spark: SparkSession):
     found = read_table(spark, table("datagen", EVERY_TYPE, number_of_rows="20", seed="1", fields__i__length="40", fields__p__x__max="3", fields__p__x__min="3"))  # fmt: skip
     row = found.first()
@@ -358,7 +340,6 @@ def test_every_type_can_be_made_and_is_what_was_declared(spark: SparkSession):
     assert abs(row["n"] - now) < dt.timedelta(minutes=5)
 
 
-@spark_test
 def test_values_stay_between_min_and_max_and_reach_both(spark: SparkSession):
     spec = table(
         "datagen",
@@ -389,7 +370,6 @@ def test_values_stay_between_min_and_max_and_reach_both(spark: SparkSession):
     assert 850 < sum(o is None for o in column["o"]) < 1150
 
 
-@spark_test
 def test_a_sequence_counts_from_start_to_end_and_ends_the_table(spark: SparkSession):
     spec = table(
         "datagen",
@@ -410,7 +390,6 @@ def test_a_sequence_counts_from_start_to_end_and_ends_the_table(spark: SparkSess
     ]
 
 
-@spark_test
 @pytest.mark.parametrize(
     ("columns", "options", "message"),
     [
@@ -432,7 +411,6 @@ def test_options_must_fit_the_type_of_their_column(spark: SparkSession, columns,
 # Other sources -----------------------------------------------------------------------------------
 
 
-@spark_test
 def test_any_source_of_spark_can_be_a_table(spark: SparkSession, parquet: str, tmp_path: Path):
     spec = table("spark", "id BIGINT", format="parquet", path=parquet)
     assert rows(spark, spec) == [(1,), (2,)]
@@ -444,7 +422,6 @@ def test_any_source_of_spark_can_be_a_table(spark: SparkSession, parquet: str, t
         read_table(spark, table("spark", format="zork"))
 
 
-@spark_test
 def test_tables_that_only_take_rows_cannot_be_read(spark: SparkSession):
     with pytest.raises(CatalogError, match="connector 'print' only takes rows"):
         read_table(spark, table("print", "a INT"))

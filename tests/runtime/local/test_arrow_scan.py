@@ -14,8 +14,6 @@ from runtime.spec.steps import SqlStep
 from runtime.spec.table import Column
 from runtime.spec.windows import Hop
 
-pytestmark = pytest.mark.spark
-
 HOUR = 3_600_000_000
 WINDOW = Hop(6 * HOUR, 24 * HOUR)
 

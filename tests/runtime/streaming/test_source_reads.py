@@ -10,8 +10,6 @@ from pyspark.sql import DataFrame, SparkSession
 from runtime.streaming.source_reads import reads_of_sources
 from runtime.streaming.status import Tally, stream_status
 
-pytestmark = pytest.mark.spark
-
 N_ROWS = 4
 
 

@@ -33,43 +33,43 @@ class Analyser:
 
 
 @pytest.fixture
-def spark():
+def analyser():
     return Analyser()
 
 
 @pytest.fixture
-def catalog(spark):
-    return SessionCatalog(cast(Any, spark), cast(Any, None))
+def catalog(analyser):
+    return SessionCatalog(cast(Any, analyser), cast(Any, None))
 
 
-def test_within_a_statement_spark_is_asked_once(spark, catalog):
+def test_within_a_statement_spark_is_asked_once(analyser, catalog):
     for _ in range(3):
         assert catalog.analyze(QUERY, {}) == (Column("n", "bigint", False),)
-    assert len(spark.asked) == 1
+    assert len(analyser.asked) == 1
     catalog.analyze(parse_query("SELECT 1 AS n"), {})
-    assert len(spark.asked) == 2
+    assert len(analyser.asked) == 2
 
 
-def test_the_next_statement_asks_again(spark, catalog):
+def test_the_next_statement_asks_again(analyser, catalog):
     catalog.analyze(QUERY, {})
     catalog.start_statement("automatic")
     catalog.analyze(QUERY, {})
-    assert len(spark.asked) == 2
+    assert len(analyser.asked) == 2
 
 
-def test_when_spark_sees_another_table_it_is_asked_again(spark, catalog):
+def test_when_spark_sees_another_table_it_is_asked_again(analyser, catalog):
     catalog.analyze(QUERY, {})
     catalog.add(
-        ("events",), Registered(("events",), cast(Any, spark)), replace=True, if_not_exists=False
+        ("events",), Registered(("events",), cast(Any, analyser)), replace=True, if_not_exists=False
     )
     assert catalog.relation(("events",)) == "events"
     catalog.analyze(QUERY, {})
-    assert len(spark.asked) == 2
+    assert len(analyser.asked) == 2
 
 
-def test_an_error_is_not_kept(spark, catalog):
-    spark.error = AnalysisException("no such table")
+def test_an_error_is_not_kept(analyser, catalog):
+    analyser.error = AnalysisException("no such table")
     with pytest.raises(SqlwinError):
         catalog.analyze(QUERY, {})
-    spark.error = None
+    analyser.error = None
     assert catalog.analyze(QUERY, {}) == (Column("n", "bigint", False),)

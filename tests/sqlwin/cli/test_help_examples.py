@@ -18,6 +18,8 @@ import sqlwin
 from sqlwin.cli.app import main
 from tests.goldens import ROOT
 
+pytestmark = pytest.mark.long
+
 
 def examples(command: click.Command) -> list[str]:
     """The examples of a help: each begins as far in as the first, and goes on further in."""
@@ -44,7 +46,6 @@ def test_the_prompt_takes_what_the_example_says(example: str) -> None:
         assert (ROOT / path).is_file()
 
 
-@pytest.mark.spark
 @pytest.mark.parametrize("example", sorted({e for e in EXAMPLES if " repl" not in e}))
 def test_the_example_runs(
     example: str, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

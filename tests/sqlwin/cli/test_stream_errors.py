@@ -15,8 +15,6 @@ import runtime.spark.jvm
 import sqlwin
 from sqlwin.cli.app import main
 
-pytestmark = pytest.mark.spark
-
 Run = Callable[[str], Result]
 
 
@@ -66,6 +64,7 @@ def written() -> list[str]:
     return sorted(path.name for path in Path("out").rglob("*") if path.is_file())
 
 
+@pytest.mark.long
 def test_a_changed_query_on_an_old_checkpoint_is_refused_and_nothing_is_written(run: Run) -> None:
     script = EVENTS + CHECKPOINT.format("cp") + "SET 'sqlwin.end-of-input' = 'hold-windows';\n"
     assert run(script + COUNT).exit_code == 0
@@ -83,6 +82,7 @@ def test_a_changed_query_on_an_old_checkpoint_is_refused_and_nothing_is_written(
     assert hint.startswith("  undo it to resume, or start anew in another")
 
 
+@pytest.mark.long
 def test_a_checkpoint_that_cannot_be_written_is_named_with_what_to_set(run: Run) -> None:
     Path("file").touch()
     result = run(EVENTS + CHECKPOINT.format("file/below") + COUNT)
@@ -98,6 +98,7 @@ def test_a_checkpoint_that_cannot_be_written_is_named_with_what_to_set(run: Run)
     assert written() == []
 
 
+@pytest.mark.long
 def test_a_row_that_cannot_be_read_fails_the_run_and_leaves_no_half_of_its_micro_batch(
     run: Run,
 ) -> None:

@@ -209,7 +209,6 @@ def test_a_table_with_other_options_goes_with_its_table(ends: str) -> None:
     assert not any(map(catalog.is_changed_table, forgotten))
 
 
-@pytest.mark.spark
 def test_a_sink_takes_options_too(fresh_session: sqlwin.Session, tmp_path: Path) -> None:
     session = fresh_session
     session.execute(
@@ -233,7 +232,7 @@ def test_a_sink_takes_options_too(fresh_session: sqlwin.Session, tmp_path: Path)
         session.sql("SELECT * FROM numbers /*+ OPTIONS('a' = 'b') */")
 
 
-@pytest.mark.spark
+@pytest.mark.long
 def test_a_stream_reads_a_table_with_other_options(fresh_session: sqlwin.Session) -> None:
     session = fresh_session
     session.execute(

@@ -71,7 +71,6 @@ def test_what_is_not_sqlwins_own_comes_out_as_it_was_written(sql: str) -> None:
     assert to_spark(parse_query(sql)) == sql
 
 
-@pytest.mark.spark
 @pytest.mark.parametrize(
     "sql",
     [

@@ -9,7 +9,7 @@ import pytest
 from tests.goldens import ROOT
 from tests.sqlwin.repl.terminal import PROMPT, SECONDS, Terminal
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.long]
 
 WINDOWS = (
     "SELECT window_end, COUNT(*) AS n\r"
