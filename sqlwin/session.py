@@ -214,7 +214,7 @@ class Session:
     @property
     def streams(self) -> Streams:
         """The streams that were started here."""
-        return self._runner.stream_queries.streams
+        return self._runner.streams
 
     def windows(
         self,

@@ -72,10 +72,11 @@ MAY_IMPORT = {
     "runtime.spec runtime.streaming sqlwin.parser sqlwin.statements pyarrow pyspark sqlglot",
     "sqlwin.display": "runtime plotext py4j pyarrow pyspark rich",
     "sqlwin.execution": "planner planner.catalog planner.explain planner.lowering planner.nodes "
-    "planner.optimizer planner.sql runtime runtime.batch runtime.compute runtime.connectors "
-    "runtime.connectors.filesystem runtime.frames runtime.local runtime.spark runtime.spec "
-    "runtime.streaming runtime.streaming.general sqlwin.catalog sqlwin.config sqlwin.display "
-    "sqlwin.parser sqlwin.result sqlwin.statements py4j pyarrow pyspark sqlglot",
+    "planner.optimizer planner.sql planner.streams runtime runtime.batch runtime.compute "
+    "runtime.connectors runtime.connectors.filesystem runtime.frames runtime.local "
+    "runtime.spark runtime.spec runtime.streaming runtime.streaming.general sqlwin.catalog "
+    "sqlwin.config sqlwin.display sqlwin.parser sqlwin.result sqlwin.statements py4j pyarrow "
+    "pyspark sqlglot",
     "sqlwin.result": "runtime runtime.compute runtime.connectors runtime.frames runtime.spark "
     "runtime.spec sqlwin.display sqlwin.execution pyarrow pyspark",
     "sqlwin.windows": "planner.binder planner.sql runtime runtime.spec runtime.streaming.general "

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from planner.explain.windows import window_text
 from planner.sql.intervals import render_duration
 from runtime.spec.local import StreamLocalStep
-from runtime.spec.steps import ExpandStep, SqlStep, Step
+from runtime.spec.steps import ExpandStep, MeasuredStep, SqlStep, Step
 from runtime.spec.stream_steps import (
     StreamJoinStep,
     StreamRankStep,
@@ -87,7 +87,7 @@ def _operators(step: Step) -> Iterator[StreamStep]:
         case SqlStep():
             for _, child in step.inputs:
                 yield from _operators(child)
-        case ExpandStep():
+        case ExpandStep() | MeasuredStep():
             yield from _operators(step.input)
         case StreamWindowStep():
             yield from _operators(step.input.input)

@@ -105,6 +105,8 @@ class SessionCatalog:
         # by text: INSERTs of a set ask the same of Spark, as long as it sees the same tables
         self._analyzed: dict[str, Schema] = {}
         self._aggregates: dict[str, UserAggregate] = {}
+        # goes up with each statement, and each table that is added or dropped
+        self.n_changes = 0
 
     # -- entries -------------------------------------------------------------------------------
 
@@ -137,6 +139,7 @@ class SessionCatalog:
                 hint="DROP it first, or write IF NOT EXISTS",
             )
         self._entries[key] = entry
+        self.n_changes += 1
         self._shown.discard(key)
         self._forget_changed(key)
         memory.forget(".".join(name))
@@ -162,6 +165,7 @@ class SessionCatalog:
             )
         key = _key(name)
         del self._entries[key]
+        self.n_changes += 1
         self._shown.discard(key)
         memory.forget(".".join(name))
         self._spark.catalog.dropTempView(_spark_name(key))
@@ -382,6 +386,7 @@ class SessionCatalog:
                 `batch`: none.
         """
         self._mode = mode
+        self.n_changes += 1
         self._shown.clear()
         self._analyzed.clear()
 

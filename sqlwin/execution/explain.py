@@ -7,21 +7,34 @@ from dataclasses import replace
 
 from pyspark.sql import DataFrame
 
-from planner.explain.document import query_document
+from planner.explain.document import operator_ids, query_document
+from planner.explain.streams import explain_reader, explain_shared
+from planner.lowering.stream.statement_set import (
+    StreamSetSteps,
+    shared_below,
+    shared_stream_groups,
+)
 from planner.nodes.logical import Sink
 from planner.plan import Plan
 from runtime.errors import SqlwinError
 from runtime.frames.meter import Meter
 from runtime.spec.steps import Step
-from sqlwin.execution.analyze import Json, Watched, analyzed, analyzed_together, without_results
+from sqlwin.execution.analyze import (
+    Json,
+    Watched,
+    analyzed,
+    analyzed_together,
+    refuse_remote,
+    without_results,
+)
 from sqlwin.execution.inserts import target_of
+from sqlwin.execution.lowered import Measuring, lower_set
 from sqlwin.execution.planning import Plans
 from sqlwin.execution.statement_sets import Inserts
 from sqlwin.execution.streams.analyze import analyzed_stream
-from sqlwin.execution.streams.handle import Stream
-from sqlwin.execution.streams.planning import Measuring
-from sqlwin.execution.streams.results import start_insert
-from sqlwin.execution.streams.sets import stream_sections
+from sqlwin.execution.streams.options import planned_options
+from sqlwin.execution.streams.sinks import Discard, StreamSink, into_table
+from sqlwin.execution.streams.start import start_stream
 from sqlwin.statements.parse import CreateTable, Insert, Query, Statement, StatementSet
 
 
@@ -67,14 +80,11 @@ class Explanations:
                     hint="write EXPLAIN SELECT ... or EXPLAIN INSERT INTO ...",
                 )
         plan = self._plans.plan(query, statement.text, sink)
-        zone = str(self._plans.spark.conf.get("spark.sql.session.timeZone"))
-        explained = query_document(plan, statement.text, zone)
-        if self._plans.stream_plans.is_stream(plan):
-            explained["text"] += "\n" + self._plans.stream_plans.explain(plan)
+        found = query_document(plan, statement.text, self._plans.time_zone)
+        if self._plans.is_stream(plan):
+            return [self._of_stream(found, plan, statement, analyze)]
         if not analyze:
-            return [explained]
-        if self._plans.stream_plans.is_stream(plan):
-            return [self._analyzed_stream(explained, plan, statement)]
+            return [found]
 
         def run(rows: DataFrame) -> None:
             if isinstance(statement, Insert):
@@ -84,43 +94,47 @@ class Explanations:
 
         options = self._plans.execution_options()
         with self._plans.errors_of(statement.text):
-            return [analyzed(explained, plan.physical, self._plans.spark, options, run)]
+            return [analyzed(found, plan.physical, self._plans.spark, options, run)]
 
-    def _analyzed_stream(self, explained: Json, plan: Plan, statement: Statement) -> Json:
-        errors = self._plans.errors_of(statement.text)
-        queries = self._plans.stream_queries
+    def _of_stream(self, found: Json, plan: Plan, statement: Statement, analyze: bool) -> Json:
+        """The document of a query over streams, with what its operators keep, or its figures."""
+        plans, spark = self._plans, self._plans.spark
+        measuring = None
+        if analyze:
+            refuse_remote(spark)
+            measuring = Measuring(operator_ids(plan.physical), Meter(spark))
         whole = plan.physical
-        if isinstance(whole, Sink):
-            plan = replace(plan, physical=whole.input)
-
-        def start(measuring: Measuring) -> Stream | str:
-            if isinstance(statement, Insert):
-                table = target_of(self._plans.catalog, statement)
-                return start_insert(queries, plan, statement, table, errors, measuring)
-            return queries.discard(plan, statement.text, errors, measuring)
-
-        duration_us = int(self._plans.config.get("sqlwin.analyze.duration"))
-        seconds = duration_us / 1_000_000 or None
-        spark = self._plans.spark
-        with errors:
-            return analyzed_stream(explained, whole, spark, start, seconds, self.take_interrupt)
+        # EXPLAIN shows the table on top; a stream is the same with it or without
+        plan = replace(plan, physical=whole.input) if isinstance(whole, Sink) else plan
+        lowered = plans.lower_stream(plan, measuring)
+        found["text"] += "\n" + lowered.explained(planned_options(spark, plans.config))
+        if measuring is None:
+            return found
+        sink: StreamSink = Discard()
+        if isinstance(statement, Insert):
+            sink = into_table(statement, target_of(plans.catalog, statement))
+        seconds = int(plans.config.get("sqlwin.analyze.duration")) / 1_000_000 or None
+        stream = start_stream(plans, lowered, sink, statement.text)
+        with plans.errors_of(statement.text):
+            return analyzed_stream(
+                found, spark, stream, measuring.meter, seconds, self.take_interrupt
+            )
 
     def _documents_together(self, inserts: Sequence[Insert], analyze: bool) -> list[Json]:
         """Documents of INSERTs that share what they can; in texts a shared part stands once."""
-        zone = str(self._plans.spark.conf.get("spark.sql.session.timeZone"))
         drawn: set[int] = set()
         plans = self._plans.plans_together(inserts)
         documents = [
-            query_document(plan, insert.text, zone, drawn)
+            query_document(plan, insert.text, self._plans.time_zone, drawn)
             for insert, plan in zip(inserts, plans, strict=True)
         ]
         if not analyze:
             names = [".".join(insert.name) for insert in inserts]
-            sections = stream_sections(self._plans.stream_plans, names, plans)
+            sections = self._stream_sections(names, plans)
             for document, section in zip(documents, sections, strict=True):
                 document["text"] += f"\n{section}" if section else ""
             return documents
-        if any(self._plans.stream_plans.is_stream(plan) for plan in plans):
+        if any(self._plans.is_stream(plan) for plan in plans):
             each = [self.documents(insert, analyze) for insert in inserts]
             return [document for documents in each for document in documents]
 
@@ -129,3 +143,31 @@ class Explanations:
 
         physical = [plan.physical for plan in plans]
         return analyzed_together(documents, physical, self._plans.spark, run)
+
+    def _stream_sections(self, names: Sequence[str], plans: Sequence[Plan]) -> list[str]:
+        """The sections about the streams of INSERTs; empty for those over bounded tables.
+
+        Raises:
+            SqlwinError: something in a plan cannot run on a stream.
+        """
+        catalog = self._plans.catalog
+        options = planned_options(self._plans.spark, self._plans.config)
+        sections = [""] * len(plans)
+        for numbers in shared_stream_groups([plan.physical for plan in plans], catalog):
+            first = numbers[0]
+            if len(numbers) == 1:
+                if self._plans.is_stream(plans[first]):
+                    sections[first] = self._plans.lower_stream(plans[first]).explained(options)
+                continue
+            together = [plans[number] for number in numbers]
+            shared = shared_below(together[0].physical, catalog)
+            assert shared is not None
+            tables = [names[number] for number in numbers]
+            steps = lower_set(together, tables, catalog, self._plans.time_zone).steps
+            assert isinstance(steps, StreamSetSteps)
+            sections[first] = explain_shared(
+                steps.shared, shared.number, options.key_groups, options.watermark_policy
+            )
+            for number in numbers[1:]:
+                sections[number] = explain_reader(shared.number, names[first])
+        return sections

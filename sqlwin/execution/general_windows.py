@@ -49,7 +49,7 @@ class GeneralWindows:
 
         self.runner.start_statement()
         plan = self.plan()
-        if self.runner.stream_plans.is_stream(plan):
+        if self.runner.is_stream(plan):
             options = foreign_options(self.runner.spark, self.runner.config)
             return self.made(options, 0)
         keys, clock = self._columns(plan)
@@ -82,7 +82,7 @@ class GeneralWindows:
         keys, clock = self._columns(plan)
         for key in keys:
             check_general_key(key, column_of(plan.physical.schema, key).type)
-        step = self.runner.stream_plans.windows_step(plan, clock)
+        step = self.runner.lowered_rows(plan, clock)
         output = output_columns(self.output)
         spark = self.runner.spark
         return general_stream(spark, step, keys, self.job, output, options, number, dataframe)
@@ -90,7 +90,7 @@ class GeneralWindows:
     def source_names(self) -> list[str]:
         """The names of the sources whose watermarks the windows wait for."""
         plan = self.plan()
-        step = self.runner.stream_plans.windows_step(plan, self._columns(plan)[1])
+        step = self.runner.lowered_rows(plan, self._columns(plan)[1])
         return [source.name for source in step.sources]
 
     def described(self) -> str:

@@ -11,6 +11,7 @@ from sqlglot import exp
 from planner.lowering.batch import lower
 from planner.optimizer import Options, SpreadOptions
 from planner.plan import Draft, Plan, draft_plan, plan_together
+from planner.streams.tables import streams_of
 from runtime.batch.execute import ExecutionOptions, dataframe
 from runtime.errors import SqlwinError
 from runtime.frames.scan_counts import ScanCounts, StatementScanCounts
@@ -20,22 +21,33 @@ from sqlwin.catalog.catalog import SessionCatalog, View
 from sqlwin.catalog.options import hint_remarks
 from sqlwin.config.config import Config
 from sqlwin.execution.errors import StatementErrors
-from sqlwin.execution.streams.planning import StreamPlans
-from sqlwin.execution.streams.sets import needs_own_stream
-from sqlwin.execution.streams.start import StreamQueries
+from sqlwin.execution.lowered import (
+    Lowered,
+    LoweredBatch,
+    LoweredStream,
+    Measuring,
+    general_windows,
+    lower_query,
+)
+from sqlwin.execution.streams.options import foreign_options, stream_options
+from sqlwin.execution.streams.registry import Streams
 from sqlwin.parser.positions import relocate
 from sqlwin.statements.parse import Insert
 
+# Whose rows of a micro-batch cannot be written but by Spark's own streaming sink
+_ONLY_STREAMED = ("spark",)
+
 
 class Plans:
-    """What plans need: tables, settings, and where the rows of scans are counted.
+    """The road from a query to its rows: planned, lowered, made a DataFrame.
+
+    It has what this takes: tables, settings, and where the rows of scans are counted.
 
     Attributes:
         spark: the session.
         config: the settings.
         catalog: the tables and views.
-        stream_plans: what queries over streams compute.
-        stream_queries: what starts queries over streams.
+        streams: the streams that were started.
         scan_counts: counts of the statement at hand; None where Spark cannot bring them.
         remarks: what there is to tell about how the statement at hand is written.
     """
@@ -44,8 +56,7 @@ class Plans:
         self.spark = spark
         self.config = config
         self.catalog = SessionCatalog(spark, self._view_dataframe)
-        self.stream_plans = StreamPlans(spark, config, self.catalog)
-        self.stream_queries = StreamQueries(self.stream_plans)
+        self.streams = Streams()
         self._session_scan_counts = None if is_remote(spark) else ScanCounts(spark.sparkContext)
         self.scan_counts: StatementScanCounts | None = None
         self.remarks: tuple[str, ...] = ()
@@ -80,18 +91,68 @@ class Plans:
             drafts.append(replace(draft, apart=self._apart(draft, insert)))
         return plan_together(drafts, self._planner_options())
 
-    def dataframe(self, query: exp.Query, text: str, is_whole: bool = True) -> DataFrame:
-        """The rows of a query; `is_whole` if `text` is the query and nothing more."""
-        return self.rows(self.plan(query, text), text, is_whole)
+    # -- from plans to DataFrames --------------------------------------------------------------
 
-    def rows(self, plan: Plan, text: str, is_whole: bool) -> DataFrame:
-        """The DataFrame that carries out a plan; `is_whole` if `text` is the query alone."""
-        with self.errors_of(text):
-            if self.stream_plans.is_stream(plan):
-                return self.stream_plans.dataframe(plan)
-            if is_whole and not plan.is_rewritten:
-                return self.spark.sql(text)
-            return dataframe(self.spark, lower(plan.physical), self.execution_options())
+    @property
+    def time_zone(self) -> str:
+        """The session's time zone."""
+        return str(self.spark.conf.get("spark.sql.session.timeZone"))
+
+    @property
+    def emits_updates(self) -> bool:
+        """Whether settings let windows of streams be emitted more than once."""
+        return stream_options(self.config).emits_updates
+
+    def is_stream(self, plan: Plan) -> bool:
+        """Whether a plan reads a stream, in the mode that its statement runs in."""
+        return bool(streams_of(plan.physical, self.catalog))
+
+    def lower(self, plan: Plan, *, is_whole: bool = False) -> Lowered:
+        """A plan as what runs it.
+
+        Args:
+            plan: the plan.
+            is_whole: whether the text that was planned is the query and nothing more, so that Spark
+                can be given it where no rule changed anything.
+
+        Raises:
+            SqlwinError: something in it cannot run on a stream.
+        """
+        if self.is_stream(plan):
+            return self.lower_stream(plan)
+        if is_whole and not plan.is_rewritten:
+            return LoweredBatch(plan, None)
+        return LoweredBatch(plan, lower(plan.physical))
+
+    def lower_stream(self, plan: Plan, measuring: Measuring | None = None) -> LoweredStream:
+        """The plan of a query over streams as what runs it, measured or not.
+
+        Raises:
+            SqlwinError: something in it cannot run on a stream.
+        """
+        with self.errors_of(plan.sql):
+            return lower_query(plan, self.catalog, self.time_zone, self.emits_updates, measuring)
+
+    def dataframe(self, lowered: Lowered) -> DataFrame:
+        """The rows of a query that is not an INSERT's; a streaming DataFrame of a stream.
+
+        Raises:
+            SqlwinError: Spark refuses something in it.
+        """
+        match lowered:
+            case LoweredStream():
+                with self.errors_of(lowered.plans[0].sql):
+                    # whoever starts it does so without sqlwin
+                    return lowered.dataframe(self.spark, foreign_options(self.spark, self.config))
+            case LoweredBatch(plan, step):
+                with self.errors_of(plan.sql):
+                    if step is None:
+                        return self.spark.sql(plan.sql)
+                    return dataframe(self.spark, step, self.execution_options())
+
+    def rows(self, query: exp.Query, text: str, *, is_whole: bool = True) -> DataFrame:
+        """The rows of a query, all the way from its tree."""
+        return self.dataframe(self.lower(self.plan(query, text), is_whole=is_whole))
 
     def execution_options(self) -> ExecutionOptions:
         """How settings say that plans are carried out."""
@@ -114,16 +175,21 @@ class Plans:
     def _view_dataframe(self, view: View) -> DataFrame:
         query = self.catalog.view(view.name)
         assert query is not None
-        return self.dataframe(query, view.text, is_whole=False)
+        return self.rows(query, view.text, is_whole=False)
 
     def _apart(self, draft: Draft, insert: Insert) -> str | None:
         """Why an INSERT, if it is one from a stream, cannot share that with others of its set."""
         entry = self.catalog.entry(insert.name)
-        return needs_own_stream(
-            entry if isinstance(entry, TableSpec) else None,
-            self.stream_plans.emits_updates,
-            self.stream_plans.reads_general_windows(draft.physical),
-        )
+        if self.emits_updates:
+            return "the windows of the stream come out more than once"
+        if not isinstance(entry, TableSpec):
+            return "the stream goes into a table of Spark's, which Spark writes by itself"
+        if entry.connector.lower() in _ONLY_STREAMED:
+            connector = f"connector '{entry.connector}'"
+            return f"the stream goes into {connector}, which Spark writes by itself"
+        if general_windows(draft.physical, self.catalog):
+            return "the stream comes from windows made in Python"
+        return None
 
     def _draft(self, query: exp.Query, text: str, sink: tuple[str, bool] | None) -> Draft:
         try:
@@ -139,7 +205,7 @@ class Plans:
             disabled_rules=frozenset(self.config.get("sqlwin.optimizer.disabled-rules")),
             strict_flink=bool(self.config.get("sqlwin.strict-flink")),
             catalog=self.catalog,
-            time_zone=str(self.spark.conf.get("spark.sql.session.timeZone")),
+            time_zone=self.time_zone,
             spread=SpreadOptions(
                 partitions=self.config.get("sqlwin.exchange.partitions"),
                 buckets=self.config.get("sqlwin.exchange.buckets"),

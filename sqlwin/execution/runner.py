@@ -15,6 +15,7 @@ from planner.explain.document import document
 from planner.plan import Plan
 from runtime.errors import SqlwinError
 from runtime.spark.errors import translated_errors
+from runtime.spec.stream_steps import StreamRowsStep
 from sqlwin.catalog import listings
 from sqlwin.catalog.catalog import Name
 from sqlwin.catalog.definitions import Definitions
@@ -23,10 +24,13 @@ from sqlwin.config.config import Config
 from sqlwin.execution.explain import Explanations
 from sqlwin.execution.explain_formats import render
 from sqlwin.execution.inserts import insert_rows, insert_target
+from sqlwin.execution.lowered import LoweredStream, lower_rows
 from sqlwin.execution.planning import Plans
 from sqlwin.execution.statement_sets import Inserts
 from sqlwin.execution.streams.handle import State
-from sqlwin.execution.streams.results import insert_result, stream_query
+from sqlwin.execution.streams.results import StreamQuery, insert_result
+from sqlwin.execution.streams.sinks import IntoTable
+from sqlwin.execution.streams.start import start_stream
 from sqlwin.execution.streams.status import resume_hint, show_streams
 from sqlwin.result import Result
 from sqlwin.statements.parse import (
@@ -63,8 +67,7 @@ class Runner:
         self.config = Config()
         self._plans = Plans(spark, self.config)
         self.catalog = self._plans.catalog
-        self.stream_plans = self._plans.stream_plans
-        self.stream_queries = self._plans.stream_queries
+        self.streams = self._plans.streams
         self._inserts = Inserts(self._plans)
         self.explanations = Explanations(self._plans, self._inserts)
         self._definitions = Definitions(spark, self.catalog)
@@ -125,7 +128,7 @@ class Runner:
             case ShowCreateTable() if self.catalog.entry(statement.name) is not None:
                 table = listings.show_create_table(self.catalog, statement.name)
             case ShowStreams():
-                table = show_streams(self.stream_queries.streams)
+                table = show_streams(self.streams)
             case Describe() if self.catalog.entry(statement.name) is not None:
                 table = listings.describe(self.catalog, statement.name, self.spark)
             case SparkStatement():
@@ -146,7 +149,7 @@ class Runner:
         notes = []
         for detail in statement.details:
             if detail in _SPARK_DETAILS and isinstance(statement.statement, Query):
-                rows = self._plans.dataframe(statement.statement.ast, statement.statement.text)
+                rows = self._plans.rows(statement.statement.ast, statement.statement.text)
                 text += f"\n== Spark's Plan, {detail} ==\n{_spark_plan(rows, detail.lower())}"
             elif detail == "CHANGELOG_MODE":
                 text += "\n== Changelog Mode ==\nin batch every operator only inserts: [I]\n"
@@ -159,30 +162,17 @@ class Runner:
         )
 
     def _query(self, query: exp.Query, text: str) -> Result:
-        plan = self._plans.plan(query, text)
-        errors = self._plans.errors_of(text)
-        if not self.stream_plans.is_stream(plan):
-            rows = self._plans.rows(plan, text, is_whole=True)
-            return Result(
-                text,
-                "query",
-                dataframe=rows,
-                errors=errors,
-                notes=self._notes(),
-                scan_counts=self._plans.scan_counts,
-            )
-
-        def replan() -> Plan:
-            self.start_statement()
-            return self._plans.plan(query, text)
-
-        return stream_query(
-            self.stream_queries,
-            plan,
-            replan,
+        lowered = self._plans.lower(self._plans.plan(query, text), is_whole=True)
+        if isinstance(lowered, LoweredStream):
+            opened = StreamQuery(self._plans, lowered, query, text)
+            return opened.result(lambda: self.explanations.take_interrupt())
+        return Result(
             text,
-            errors,
-            lambda: self.explanations.take_interrupt(),
+            "query",
+            dataframe=self._plans.dataframe(lowered),
+            errors=self._plans.errors_of(text),
+            notes=self._notes(),
+            scan_counts=self._plans.scan_counts,
         )
 
     def start_statement(self) -> None:
@@ -193,9 +183,25 @@ class Runner:
         """The plan of a query, in the statement at hand."""
         return self._plans.plan(query.ast, query.text)
 
+    def is_stream(self, plan: Plan) -> bool:
+        """Whether a plan reads a stream, in the mode of the statement at hand."""
+        return self._plans.is_stream(plan)
+
+    def lowered_rows(self, plan: Plan, time: tuple[str, str] | None) -> StreamRowsStep:
+        """The rows of a plan over streams for windows that Python functions compute.
+
+        Args:
+            plan: the plan.
+            time: name and type of the column that the windows are on; None: processing time.
+
+        Raises:
+            SqlwinError: something in the plan cannot run on a stream, or a watermark is missing.
+        """
+        return lower_rows(plan, self.catalog, self._plans.time_zone, time)
+
     def rows_of(self, query: Query) -> DataFrame:
         """The rows of a query that runs as a batch, in the statement at hand."""
-        return self._plans.dataframe(query.ast, query.text)
+        return self._plans.rows(query.ast, query.text)
 
     def _notes(self) -> tuple[str, ...]:
         """Remarks about a query that runs as a batch."""
@@ -210,15 +216,13 @@ class Runner:
         if query is None:
             message, notes = self._definitions.create_table(statement)
             return _ok(statement, message, notes)
-        plan = self._plans.plan(query, statement.text)
-        rows = self._plans.rows(plan, statement.text, is_whole=False)
+        lowered = self._plans.lower(self._plans.plan(query, statement.text))
+        rows = self._plans.dataframe(lowered)
         message, notes = self._definitions.create_table(statement, rows)
         table = insert_target(self.catalog, statement.name)
         assert table is not None
-        if self.stream_plans.is_stream(plan):
-            stream = self.stream_queries.insert(
-                plan, statement.text, table, (), False, self._plans.errors_of(statement.text)
-            )
+        if isinstance(lowered, LoweredStream):
+            stream = start_stream(self._plans, lowered, IntoTable(table), statement.text)
             started = [(".".join(statement.name), stream)]
             result = insert_result(statement.text, started, waits=self._inserts.waits())
             return replace(result, notes=(*notes, *result.notes))
@@ -253,8 +257,7 @@ class Runner:
     # -- streams -------------------------------------------------------------------------------
 
     def _stop_stream(self, statement: StopStream) -> Result:
-        streams = self.stream_queries.streams
-        stream = streams.find(statement.name)
+        stream = self.streams.find(statement.name)
         if stream.state is not State.RUNNING:
             return _ok(statement, f"stream {stream.number} does not run: it is {stream.state}")
         stream.stop()

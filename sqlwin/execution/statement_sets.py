@@ -21,10 +21,12 @@ from runtime.spec.steps import Step
 from runtime.spec.table import TableSpec
 from sqlwin.catalog.options import idle_remarks
 from sqlwin.execution.inserts import arranged, hold_ups, insert_into_spark, target_of
+from sqlwin.execution.lowered import lower_set
 from sqlwin.execution.planning import Plans
 from sqlwin.execution.streams.handle import Stream, StreamPart
-from sqlwin.execution.streams.results import insert_result, start_insert
-from sqlwin.execution.streams.sets import SetInsert, start_set
+from sqlwin.execution.streams.results import insert_result
+from sqlwin.execution.streams.sinks import IntoTables, into_table
+from sqlwin.execution.streams.start import start_stream
 from sqlwin.result import Result
 from sqlwin.statements.parse import Insert, StatementSet
 
@@ -48,12 +50,11 @@ class Inserts:
     def insert(self, statement: Insert) -> Result:
         """Run an INSERT; over a stream, start it."""
         plan = self._plans.plan(statement.ast, statement.text)
-        if self._plans.stream_plans.is_stream(plan):
+        if self._plans.is_stream(plan):
             stream = self._start_insert(plan, statement, self._target(statement))
             started = [(".".join(statement.name), stream)]
             return insert_result(statement.text, started, waits=self.waits())
-        rows = self._plans.rows(plan, statement.text, is_whole=False)
-        return self.write(statement, rows)
+        return self.write(statement, self._plans.dataframe(self._plans.lower(plan)))
 
     def write(self, statement: Insert, rows: DataFrame) -> Result:
         """Write the rows of an INSERT's query to its table."""
@@ -94,9 +95,8 @@ class Inserts:
         )
 
     def _start_insert(self, plan: Plan, statement: Insert, table: TableSpec | None) -> Stream | str:
-        errors = self._plans.errors_of(statement.text)
-        with errors:
-            return start_insert(self._plans.stream_queries, plan, statement, table, errors)
+        sink = into_table(statement, table)
+        return start_stream(self._plans, self._plans.lower_stream(plan), sink, statement.text)
 
     def _start_set(
         self, statement: StatementSet, plans: Sequence[Plan], tables: Sequence[TableSpec | None]
@@ -126,13 +126,17 @@ class Inserts:
     def _start_shared(
         self, text: str, inserts: Sequence[tuple[Insert, Plan, TableSpec | None]]
     ) -> list[StreamPart] | str:
-        together = []
-        for insert, plan, table in inserts:
-            assert table is not None, "needs_own_stream() has seen to it"
-            together.append(SetInsert(insert, plan, table))
-        errors = self._plans.errors_of(text)
-        with errors:
-            return start_set(self._plans.stream_queries, together, text, errors)
+        plans = self._plans
+        names = tuple(".".join(insert.name) for insert, _, _ in inserts)
+        sink = IntoTables(names, tuple(into_table(insert, table) for insert, _, table in inserts))
+        with plans.errors_of(text):
+            lowered = lower_set(
+                [plan for _, plan, _ in inserts], names, plans.catalog, plans.time_zone
+            )
+        stream = start_stream(plans, lowered, sink, text)
+        if not isinstance(stream, Stream):
+            return stream
+        return [StreamPart(stream, number) for number in range(len(inserts))]
 
     def waits(self) -> bool:
         """Whether INSERT waits for streams without an end."""
@@ -143,7 +147,7 @@ class Inserts:
         inserts = statement.inserts
         tables = [self._target(insert) for insert in inserts]
         plans = self._plans.plans_together(inserts, has_sinks=False)
-        are_streams = [self._plans.stream_plans.is_stream(plan) for plan in plans]
+        are_streams = [self._plans.is_stream(plan) for plan in plans]
         if all(are_streams):
             # All are started before the first is waited for
             started = self._start_set(statement, plans, tables)

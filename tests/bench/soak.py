@@ -13,7 +13,7 @@ from rich.table import Table
 import sqlwin
 from runtime.spark.session import stream_partitions
 from runtime.streaming.status import Tally, stream_status
-from sqlwin.execution.streams.options import with_stream_settings
+from sqlwin.execution.streams.options import stream_settings
 from tests.bench.memory import cpu_seconds, jvms, resident, workers
 
 _MINUTE = 60.0
@@ -56,7 +56,8 @@ def run(session: sqlwin.Session, minutes: float, rate: int, keys: int, console: 
     writer = writer.option("checkpointLocation", str(checkpoint))
     spark = session.spark
     partitions = stream_partitions(spark)
-    query = with_stream_settings(spark.conf, partitions, writer.start, is_local=True)
+    with stream_settings(spark.conf, partitions, is_local=True):
+        query = writer.start()
     tally = Tally(1)
     started = time.monotonic()
     n_rows, last_batch, last_rows, last_cpu, last_time = 0, -1, 0, 0.0, started

@@ -23,7 +23,7 @@ import sqlwin
 from runtime.spark.session import stream_partitions
 from runtime.streaming.heartbeat import is_heartbeat
 from runtime.streaming.source_reads import reads_of_sources, rows_read
-from sqlwin.execution.streams.options import with_stream_settings
+from sqlwin.execution.streams.options import stream_settings
 from tests.bench import cases
 from tests.bench.cases import Case
 from tests.bench.data import DISORDER_SECONDS
@@ -133,9 +133,8 @@ def measure(
         with workers_peak() as memory:
             started = time.monotonic()
             # all engines under the settings that sqlwin has for the streams that it starts
-            query = with_stream_settings(
-                spark.conf, stream_partitions(spark), writer.start, is_local=True
-            )
+            with stream_settings(spark.conf, stream_partitions(spark), is_local=True):
+                query = writer.start()
             query.awaitTermination()
             seconds = time.monotonic() - started
         progress = list(query.recentProgress)

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, fields, is_dataclass, replace
+from typing import Any
 
 from sqlglot import exp
 
@@ -56,7 +57,30 @@ from runtime.spec.stream_steps import StreamRowsStep, StreamWindowStep
 from runtime.spec.table import LATE_ROWS
 from runtime.spec.windows import SessionWindow, Window
 
-__all__ = ["lower_stream", "lower_stream_rows", "streams_of"]
+
+@dataclass(frozen=True)
+class StreamSteps:
+    """What computes a plan over streams.
+
+    Attributes:
+        rows: its rows; rows that are late for its windows are dropped.
+        late: the same where late rows come too, behind its columns KEEP, WATERMARK, LATE_ROW; None
+            if none of its windows reads a table with `late-rows`; why they cannot come, if so.
+    """
+
+    rows: Step
+    late: Step | StreamRefusal | None = None
+
+    @property
+    def whole(self) -> Step:
+        """The rows, and late rows beside them where a table has `late-rows`.
+
+        Raises:
+            StreamRefusal: there is such a table, and its late rows cannot come.
+        """
+        if isinstance(self.late, StreamRefusal):
+            raise self.late
+        return self.late or self.rows
 
 
 def lower_stream(
@@ -67,9 +91,8 @@ def lower_stream(
     refusals: tuple[str, ...] = (),
     labels: Labels | None = None,
     notes: tuple[str, ...] = (),
-    keeps_late_rows: bool = False,
     sql: str = "",
-) -> Step:
+) -> StreamSteps:
     """The steps that compute `plan` over streams.
 
     Args:
@@ -80,8 +103,6 @@ def lower_stream(
         refusals: what rules had against what they are for.
         labels: names under which EXPLAIN ANALYZE counts, as in `planner.lowering.batch.lower`.
         notes: why what is about windows was left to Spark.
-        keeps_late_rows: whether late rows of a table with `late-rows` come too. Where the plan has
-            windows of such a table, its columns are followed by KEEP, WATERMARK, LATE_ROW.
         sql: the statement's text, for positions in errors.
 
     Raises:
@@ -95,11 +116,14 @@ def lower_stream(
         )
 
     try:
-        step = lowering(None).step(plan)
-        late = late_source(plan, catalog) if keeps_late_rows else None
-        return step if late is None else lowering(late).with_late_rows(plan)
+        rows = lowering(None).step(plan)
     except StreamRefusal as refusal:
         raise refusal.placed_in(sql) from refusal
+    try:
+        late = late_source(plan, catalog)
+        return StreamSteps(rows, None if late is None else lowering(late).with_late_rows(plan))
+    except StreamRefusal as refusal:
+        return StreamSteps(rows, refusal.placed_in(sql))
 
 
 def lower_stream_rows(
@@ -363,6 +387,18 @@ class _StreamLowering(Lowering):
             span_of(text.expression if is_set else text) if text is not None else node.place,
             SET_OPERATION if is_set else None,
         )
+
+
+def window_steps(value: Any) -> Iterator[StreamWindowStep]:
+    """The window operators in a step, the topmost first."""
+    if isinstance(value, StreamWindowStep):
+        yield value
+    if isinstance(value, tuple):
+        for item in value:
+            yield from window_steps(item)
+    elif is_dataclass(value):
+        for field in fields(value):
+            yield from window_steps(getattr(value, field.name))
 
 
 def _has_operator(node: Node) -> bool:

@@ -19,8 +19,6 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from planner.explain.analysis import analysis_text
-from planner.explain.document import operator_ids
-from planner.nodes.logical import Node
 from runtime.errors import ExecutionError
 from runtime.frames.meter import Measured, Meter
 from runtime.local.progress import SOURCE_ROWS
@@ -30,9 +28,8 @@ from runtime.spark.status import SparkFigures, StageFigures, Watch
 from runtime.streaming.heartbeat import is_heartbeat
 from runtime.streaming.source_reads import rows_read
 from runtime.streaming.status import OperatorStatus, counted_rows, state_sizes
-from sqlwin.execution.analyze import Json, analysis_document, refuse_remote, stage_operators
+from sqlwin.execution.analyze import Json, analysis_document, stage_operators
 from sqlwin.execution.streams.handle import Stream, apart
-from sqlwin.execution.streams.planning import Measuring
 
 _POLL_SECONDS = 0.2
 # Spark is asked for the tasks of so many micro-batches, the last ones
@@ -56,9 +53,9 @@ _PHASES = {
 
 def analyzed_stream(
     query: Json,
-    physical: Node,
     spark: SparkSession,
-    start: Callable[[Measuring], Stream | str],
+    stream: Stream | str,
+    meter: Meter,
     seconds: float | None,
     take_interrupt: Callable[[], bool],
 ) -> Json:
@@ -68,18 +65,15 @@ def analyzed_stream(
 
     Args:
         query: the document, as `planner.explain.document.query_document` made it.
-        physical: the physical plan that it tells of.
         spark: the session.
-        start: starts it; a text if there is nothing to run.
+        stream: the stream, which runs already; a text if there is nothing to run.
+        meter: what counts in it.
         seconds: for how long it runs if its input does not end; None: until Ctrl-C.
         take_interrupt: whether a person wants it to end, where that is no KeyboardInterrupt.
 
     Raises:
         SqlwinError: it fails, or there is nothing to run.
     """
-    refuse_remote(spark)
-    meter = Meter(spark)
-    stream = start(Measuring(operator_ids(physical), meter))
     if isinstance(stream, str):
         raise ExecutionError(
             f"EXPLAIN ANALYZE has nothing to run: {stream}",

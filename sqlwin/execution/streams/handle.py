@@ -10,8 +10,11 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any, TypeVar
+from weakref import WeakKeyDictionary, WeakValueDictionary
 
 from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming.listener import StreamingQueryListener
 from pyspark.sql.streaming.query import StreamingQuery
 
 from runtime.connectors.stream_sinks import StreamRun
@@ -303,3 +306,47 @@ class StreamPart:
         """How it stands, as of the last micro-batch."""
         status = self.stream.status()
         return replace(status, operators=status.operators[self.number : self.number + 1])
+
+
+# -- reports of micro-batches ----------------------------------------------------------------------
+
+
+def tally_batches(spark: SparkSession, run_id: str, tally: Tally) -> None:
+    """Add every micro-batch of a run to its tally: Spark itself keeps the last hundred reports.
+
+    Spark reads a whole report over to Python for each listener, which takes milliseconds; so there
+    is one for all sessions and streams.
+
+    Args:
+        spark: the session that the stream runs in.
+        run_id: Spark's name of the run.
+        tally: what is added to, for as long as somebody holds it.
+    """
+    listener = _listeners.get(spark)
+    if listener is None:
+        listener = _listeners[spark] = _Listener()
+        spark.streams.addListener(listener)
+    listener.tallies[run_id] = tally
+
+
+class _Listener(StreamingQueryListener):
+    def __init__(self) -> None:
+        self.tallies: WeakValueDictionary[str, Tally] = WeakValueDictionary()
+
+    def onQueryStarted(self, event: Any) -> None:
+        """Called by Spark."""
+
+    def onQueryProgress(self, event: Any) -> None:
+        """Called by Spark after each micro-batch."""
+        tally = self.tallies.get(str(event.progress.runId))
+        if tally is not None:
+            tally.take(event.progress)
+
+    def onQueryIdle(self, event: Any) -> None:
+        """Called by Spark."""
+
+    def onQueryTerminated(self, event: Any) -> None:
+        """Called by Spark."""
+
+
+_listeners: WeakKeyDictionary[SparkSession, _Listener] = WeakKeyDictionary()

@@ -9,12 +9,12 @@ from dataclasses import replace
 from planner.explain.text import physical_text
 from planner.nodes.physical import with_rows_by_spark
 from planner.plan import Plan
-from runtime.spec.local import StreamLocalStep
 from runtime.spec.table import TableSpec
 from runtime.streaming.checkpoint import Identity
 from runtime.streaming.execute.local_stage import goes_by_clock
 from runtime.streaming.options import StreamOptions
 from sqlwin.catalog.catalog import Registered, entry_name
+from sqlwin.execution.lowered import LoweredStream
 
 # Of a plan's text: over how many tasks it is spread, which a checkpoint keeps itself
 _SPREAD = re.compile(r", (?:partitions|buckets)=\[\d+\]")
@@ -30,48 +30,34 @@ _FREE_OPTIONS = frozenset(
 )
 
 
-def identity_of(
-    plans: Sequence[Plan],
-    sources: Sequence[TableSpec | Registered],
-    operators: Sequence[StreamLocalStep],
-    options: StreamOptions,
-    *,
-    time_zone: str,
-    reads_general_windows: bool,
-) -> Identity:
+def identity_of(lowered: LoweredStream, options: StreamOptions) -> Identity:
     """What has to be the same for a stream to go on from a checkpoint.
 
     Args:
-        plans: what it computes; those of INSERTs that one stream runs.
-        sources: the streams that it reads.
-        operators: the local stages of its window operators.
+        lowered: the stream.
         options: how it runs; key groups and partitions do not matter.
-        time_zone: the session's.
-        reads_general_windows: whether it reads what `Session.windows` made.
     """
-    kinds = _kinds_of_state(operators, options, reads_general_windows)
     return Identity(
-        plan=plan_text(plans),
-        tables=described_tables(sources),
-        settings={"table.local-time-zone": time_zone, **kinds},
+        plan=plan_text(lowered.plans),
+        tables=described_tables(lowered.sources),
+        settings={"table.local-time-zone": lowered.time_zone, **_kinds_of_state(lowered, options)},
     )
 
 
-def _kinds_of_state(
-    operators: Sequence[StreamLocalStep], options: StreamOptions, reads_general_windows: bool
-) -> dict[str, str]:
+def _kinds_of_state(lowered: LoweredStream, options: StreamOptions) -> dict[str, str]:
     """Settings that decide what is kept in state and which sources there are, if they are on.
 
     How long their times are may change from one start to the next.
     """
+    stages = lowered.local_stages
     kinds = {
-        "early firing or allowed lateness": options.emits_updates and bool(operators),
+        "early firing or allowed lateness": options.emits_updates and bool(stages),
         "idle timeout or firing after a delay": any(
-            goes_by_clock(operator, options)
-            and all(source.time_type != "proctime" for source in operator.sources)
-            for operator in operators
+            goes_by_clock(stage, options)
+            and all(source.time_type != "proctime" for source in stage.sources)
+            for stage in stages
         )
-        or (options.idle_timeout_us is not None and reads_general_windows),
+        or (options.idle_timeout_us is not None and bool(lowered.general_windows)),
     }
     return {name: "on" for name, is_on in kinds.items() if is_on}
 

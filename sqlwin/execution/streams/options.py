@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import TypeVar
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 from pyspark.sql import SparkSession
 from pyspark.sql.conf import RuntimeConfig
@@ -34,8 +34,6 @@ _FILE_MANAGER = "spark.sql.streaming.checkpointFileManagerClass"
 _LOCAL_FILE_MANAGER = (
     "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
 )
-
-T = TypeVar("T")
 
 
 def stream_options(config: Config, key_groups: int = 1, partitions: int = 1) -> StreamOptions:
@@ -93,15 +91,15 @@ def _firing(config: Config, kind: str) -> Firing:
     return Firing(int(config.get(f"table.exec.emit.{kind}.delay")), rows)
 
 
-def with_stream_settings(
-    conf: RuntimeConfig, partitions: int, start: Callable[[], T], *, is_local: bool = False
-) -> T:
-    """Start a query under the settings that Spark takes over from its session at that moment.
+@contextmanager
+def stream_settings(
+    conf: RuntimeConfig, partitions: int, *, is_local: bool = False
+) -> Iterator[None]:
+    """The settings that Spark takes over from its session when a stream is started in the block.
 
     Args:
-        conf: the session's settings, which are as they were when this returns.
-        partitions: over how many tasks the state of the query is spread.
-        start: starts it.
+        conf: the session's settings, which are afterwards as they were.
+        partitions: the parallelism of the stream's state.
         is_local: whether the checkpoint is on a disk of this machine, where all tasks run.
     """
     chosen = {_SHUFFLE_PARTITIONS: str(partitions)}
@@ -115,7 +113,7 @@ def with_stream_settings(
     try:
         for key, value in chosen.items():
             conf.set(key, value)
-        return start()
+        yield
     finally:
         for key, old in before.items():
             if old is None:

@@ -6,101 +6,86 @@ from collections.abc import Callable, Sequence
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from sqlglot import exp
 
-from planner.plan import Plan
 from runtime.connectors.stream_sinks import KIND_COLUMN, Take
-from runtime.errors import AnalysisError
-from runtime.spec.table import TableSpec
 from runtime.streaming.status import remarks
-from sqlwin.execution.errors import StatementErrors
+from sqlwin.execution.lowered import LoweredStream
+from sqlwin.execution.planning import Plans
 from sqlwin.execution.streams.handle import Stream, StreamPart
-from sqlwin.execution.streams.planning import Measuring
-from sqlwin.execution.streams.start import StreamQueries
+from sqlwin.execution.streams.sinks import TakeRows
+from sqlwin.execution.streams.start import start_stream
 from sqlwin.execution.streams.status import status_line
 from sqlwin.result import OpenStream, Result
-from sqlwin.statements.parse import Insert
 
 # What rows of a micro-batch are ordered by for whoever looks at them
 _WINDOW_COLUMNS = ("window_end", "window_start")
 
 
-def stream_query(
-    queries: StreamQueries,
-    plan: Plan,
-    replan: Callable[[], Plan],
-    text: str,
-    errors: StatementErrors,
-    take_interrupt: Callable[[], bool],
-) -> Result:
-    """A query over streams: nothing runs before its rows are asked for.
+class StreamQuery:
+    """A SELECT over streams: a stream is started each time its rows are asked for.
+
+    What runs is what the statement was lowered to. Only if other statements have run since, or
+    tables have changed, the query is planned and lowered again: it then reads the tables that
+    there are now, under the settings of now.
 
     Args:
-        queries: starts it.
-        plan: its plan.
-        replan: plans it again, for the moment at which its rows are asked for.
+        plans: plans it.
+        lowered: what it was lowered to in its statement.
+        query: the query.
         text: the statement.
-        errors: translates what it fails with.
-        take_interrupt: whether a person wants it to end now; told once.
     """
-    started: list[Stream] = []
 
-    def start(take: Take) -> Stream | str:
-        def take_sorted(table: pa.Table) -> None:
-            take(by_window(table))
+    def __init__(self, plans: Plans, lowered: LoweredStream, query: exp.Query, text: str) -> None:
+        self._plans = plans
+        self._lowered = lowered
+        self._n_changes = plans.catalog.n_changes
+        self._query = query
+        self._text = text
+        self._started: list[Stream] = []
 
-        stream = queries.select(replan(), text, take_sorted, errors)
+    def start(self, take: Take) -> Stream | str:
+        """Start a stream whose rows go to a function; or why there is nothing to do.
+
+        Raises:
+            SqlwinError: it cannot be started.
+        """
+        if self._plans.catalog.n_changes != self._n_changes:
+            self._plans.start_statement()
+            self._lowered = self._plans.lower_stream(self._plans.plan(self._query, self._text))
+            self._n_changes = self._plans.catalog.n_changes
+        sink = TakeRows(lambda table: take(by_window(table)))
+        stream = start_stream(self._plans, self._lowered, sink, self._text)
         if isinstance(stream, Stream):
-            started.append(stream)
+            self._started.append(stream)
         return stream
 
-    def status() -> str | None:
-        return status_line(started[-1]) if started else None
+    def status(self) -> str | None:
+        """How the last one stands, in a line; None before one is started."""
+        return status_line(self._started[-1]) if self._started else None
 
-    def dropped() -> tuple[str, ...]:
+    def remarks(self) -> tuple[str, ...]:
+        """How many rows were dropped, and why."""
         return tuple(
-            text for stream in started for text in remarks(stream.status(), stream.setup.late_table)
+            text
+            for stream in self._started
+            for text in remarks(stream.status(), stream.setup.late_table)
         )
 
-    opened = OpenStream(start, queries.plans.ends(plan), status, dropped, take_interrupt)
-    return Result(
-        text,
-        "query",
-        dataframe=queries.plans.dataframe(plan),
-        errors=errors,
-        open_stream=opened,
-    )
+    def result(self, take_interrupt: Callable[[], bool]) -> Result:
+        """The result of the statement: nothing runs before its rows are asked for.
 
-
-def start_insert(
-    queries: StreamQueries,
-    plan: Plan,
-    statement: Insert,
-    table: TableSpec | None,
-    errors: StatementErrors,
-    measuring: Measuring | None = None,
-) -> Stream | str:
-    """Start an INSERT from a stream.
-
-    Raises:
-        SqlwinError: it cannot be started.
-    """
-    name = ".".join(statement.name)
-    if table is None:
-        raise AnalysisError(
-            f"a stream cannot be inserted into `{name}`, a table of Spark's",
-            subjects=(name,),
-            hint=f"CREATE TABLE {name} (...) WITH ('connector' = 'spark', 'format' = '...', ...)",
+        Args:
+            take_interrupt: whether the user wants it to end now; true once.
+        """
+        bounded = self._lowered.is_bounded
+        return Result(
+            self._text,
+            "query",
+            dataframe=self._plans.dataframe(self._lowered),
+            errors=self._plans.errors_of(self._text),
+            open_stream=OpenStream(self.start, bounded, self.status, self.remarks, take_interrupt),
         )
-    return queries.insert(
-        plan,
-        statement.text,
-        table,
-        statement.columns,
-        statement.overwrite,
-        errors,
-        measuring,
-        statement.static,
-    )
 
 
 def insert_result(

@@ -63,7 +63,7 @@ class Streams:
         refusals = tuple(e.reason for e in plan.trace.entries if e.reason)
         zone = str(self._spark.conf.get("spark.sql.session.timeZone"))
         updates = StreamOptions(1, 1, **options).emits_updates
-        return lower_stream(plan.physical, self._runner.catalog, zone, updates, refusals)
+        return lower_stream(plan.physical, self._runner.catalog, zone, updates, refusals).rows
 
     @contextmanager
     def running(self, sql, checkpoint=None, **options):

@@ -92,7 +92,7 @@ def steps_in(step, kind):
 
 def kept(plan):
     """{number of an operator: where rows that are late for it go}; all let others' rows pass."""
-    step = lower_stream(plan, Catalog(), "UTC", keeps_late_rows=True)
+    step = lower_stream(plan, Catalog(), "UTC").whole
     operators = steps_in(step, StreamWindowStep)
     assert all(each.input.carries_late_rows for each in operators)
     return {each.number: each.input.late_rows for each in operators}
@@ -139,7 +139,7 @@ def test_late_rows_pass_what_ranks_their_windows():
         ("window_start", "window_end"), (), order, "place",
     )  # fmt: skip
     assert kept(ranked) == {0: "too_late"}
-    step = lower_stream(ranked, Catalog(), "UTC", keeps_late_rows=True)
+    step = lower_stream(ranked, Catalog(), "UTC").whole
     (rank,) = steps_in(step, StreamRankStep)
     assert LATE_ROW in rank.input.sql and LATE_ROW in step.sql
 

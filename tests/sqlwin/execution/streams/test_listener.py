@@ -6,7 +6,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from runtime.streaming.status import Tally
-from sqlwin.execution.streams import listener as stream_listener
+from sqlwin.execution.streams.handle import tally_batches
 
 
 class Streams:
@@ -38,8 +38,8 @@ def report(listener: Any, run: str) -> None:
 def test_all_streams_of_one_spark_have_one_listener_and_each_its_own_reports() -> None:
     spark: Any = Spark()
     first, second = Taken(), Taken()
-    stream_listener.tally_batches(spark, "run 1", first)
-    stream_listener.tally_batches(spark, "run 2", second)
+    tally_batches(spark, "run 1", first)
+    tally_batches(spark, "run 2", second)
     [listener] = spark.streams.listeners
     for run in ("run 2", "run 1", "run 2", "another's run"):
         report(listener, run)
@@ -50,7 +50,7 @@ def test_all_streams_of_one_spark_have_one_listener_and_each_its_own_reports() -
 def test_a_stream_that_nobody_holds_is_counted_no_more() -> None:
     spark: Any = Spark()
     tally = Taken()
-    stream_listener.tally_batches(spark, "run 1", tally)
+    tally_batches(spark, "run 1", tally)
     [listener] = spark.streams.listeners
     reports = tally.reports
     report(listener, "run 1")

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from runtime.spark.session import ARROW_BYTES, SMALL_ARROW_BYTES
-from sqlwin.execution.streams.options import with_stream_settings
+from sqlwin.execution.streams.options import stream_settings
 
 PARTITIONS = "spark.sql.shuffle.partitions"
 ARROW_ROWS = "spark.sql.execution.arrow.maxRecordsPerBatch"
@@ -25,26 +25,24 @@ class Conf(dict[str, str]):
 @pytest.mark.parametrize(("rows", "during"), [("10000", "100000"), ("500", "500")])
 def test_batches_for_python_are_larger_unless_somebody_chose(rows: str, during: str) -> None:
     conf: Any = Conf({PARTITIONS: "200", ARROW_ROWS: rows})
-    seen = with_stream_settings(conf, 4, lambda: dict(conf))
+    with stream_settings(conf, 4):
+        seen = dict(conf)
     assert seen == {PARTITIONS: "4", ARROW_ROWS: during}
     assert conf == {PARTITIONS: "200", ARROW_ROWS: rows}
 
 
 def test_batches_for_python_have_as_many_bytes_as_spark_would_give_them() -> None:
     conf: Any = Conf({PARTITIONS: "200", ARROW_ROWS: "500", ARROW_BYTES: SMALL_ARROW_BYTES})
-    seen = with_stream_settings(conf, 4, lambda: dict(conf))
+    with stream_settings(conf, 4):
+        seen = dict(conf)
     assert seen[ARROW_BYTES] == "64m"
     assert conf[ARROW_BYTES] == SMALL_ARROW_BYTES
 
 
 def test_settings_are_what_they_were_though_a_stream_does_not_start() -> None:
     conf: Any = Conf({PARTITIONS: "200", ARROW_ROWS: "10000"})
-
-    def fail() -> None:
+    with pytest.raises(ValueError, match="no"), stream_settings(conf, 4):
         raise ValueError("no")
-
-    with pytest.raises(ValueError, match="no"):
-        with_stream_settings(conf, 4, fail)
     assert conf == {PARTITIONS: "200", ARROW_ROWS: "10000"}
 
 
@@ -61,6 +59,7 @@ def test_checkpoints_on_this_machine_are_written_without_other_processes(
 ) -> None:
     before = {PARTITIONS: "200", ARROW_ROWS: "500", **chosen}
     conf: Any = Conf(before)
-    seen = with_stream_settings(conf, 4, lambda: dict(conf), is_local=is_local)
+    with stream_settings(conf, 4, is_local=is_local):
+        seen = dict(conf)
     assert seen.get(FILE_MANAGER, "").rpartition(".")[2] == during
     assert conf == before

@@ -1,0 +1,283 @@
+"""Plans, lowered: all that running, explaining and resuming a query takes, worked out once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from pyspark.sql import DataFrame, SparkSession
+
+from planner.explain.streams import explain_stream
+from planner.lowering.batch import Labels
+from planner.lowering.stream.statement_set import StreamSetSteps, lower_stream_set
+from planner.lowering.stream.steps import (
+    StreamSteps,
+    lower_stream,
+    lower_stream_rows,
+    window_steps,
+)
+from planner.nodes.logical import Node, Sink
+from planner.plan import Plan
+from planner.streams.refusals import StreamRefusal
+from planner.streams.tables import streams_of
+from runtime.batch.execute import dataframe
+from runtime.connectors.registry import is_unbounded
+from runtime.frames.meter import Meter
+from runtime.spec.local import StreamLocalStep
+from runtime.spec.steps import Step
+from runtime.spec.stream import StreamSource
+from runtime.spec.stream_steps import StreamRowsStep
+from runtime.spec.table import TableSpec
+from runtime.streaming.execute.steps import streaming_dataframe
+from runtime.streaming.options import StreamOptions
+from sqlwin.catalog.catalog import Registered, SessionCatalog, StreamOfWindows
+
+
+@dataclass(frozen=True)
+class LoweredBatch:
+    """A query that runs as a batch.
+
+    Attributes:
+        plan: its plan.
+        step: what computes its rows; None: Spark does, given the text as the user wrote it.
+    """
+
+    plan: Plan
+    step: Step | None
+
+
+@dataclass(frozen=True)
+class Measuring:
+    """How EXPLAIN ANALYZE measures a stream.
+
+    Attributes:
+        labels: the names of the operators of each node of its plan, by `id(node)`.
+        meter: what counts.
+    """
+
+    labels: Labels
+    meter: Meter
+
+
+@dataclass(frozen=True)
+class LateOutput:
+    """The side output of a query for late rows.
+
+    Attributes:
+        table: the name of the table that they go to.
+        sources: what the windows read that they are late for.
+        operators: the numbers of these windows' operators.
+    """
+
+    table: str
+    sources: tuple[StreamSource, ...]
+    operators: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class LoweredStream:
+    """A query over streams, or INSERTs whose windows one stream computes.
+
+    Starting it, its identity, EXPLAIN and the streaming DataFrame take what they need from here.
+
+    Attributes:
+        plans: the plan; those of INSERTs that one stream runs.
+        steps: what computes it.
+        local_stages: those of its window operators.
+        source_names: for each window operator the names of its sources; of several INSERTs, for
+            each of these.
+        sources: the streams that it reads, and those that registered windows in it read.
+        is_bounded: whether its input ends.
+        late: for each plan its side output for late rows; None if it has none; why it cannot have
+            the one that a table of it asks for.
+        general_windows: windows of `Session.windows` that it reads, by the names that Spark knows.
+        time_zone: the session's.
+        measuring: how it is measured, for EXPLAIN ANALYZE.
+    """
+
+    plans: tuple[Plan, ...]
+    steps: StreamSteps | StreamSetSteps
+    local_stages: tuple[StreamLocalStep, ...]
+    source_names: tuple[tuple[str, ...], ...]
+    sources: tuple[TableSpec | Registered, ...]
+    is_bounded: bool
+    late: tuple[LateOutput | StreamRefusal | None, ...]
+    general_windows: tuple[tuple[str, StreamOfWindows], ...]
+    time_zone: str
+    measuring: Measuring | None = None
+
+    def dataframe(
+        self, spark: SparkSession, options: StreamOptions, *, keeps_late_rows: bool = False
+    ) -> DataFrame:
+        """The streaming DataFrame of a query by itself.
+
+        Args:
+            spark: the session.
+            options: how the stream runs.
+            keeps_late_rows: whether late rows are among its rows, for their side output.
+
+        Raises:
+            SqlwinError: Spark refuses something in it, or late rows cannot be kept.
+        """
+        assert isinstance(self.steps, StreamSteps), "INSERTs that share a stream have no rows"
+        first = len(self.source_names) - len(self.general_windows)
+        for number, (view, windows) in enumerate(self.general_windows, first):
+            windows.made(options, number).createOrReplaceTempView(view)
+        step = self.steps.whole if keeps_late_rows else self.steps.rows
+        meter = None if self.measuring is None else self.measuring.meter
+        return streaming_dataframe(spark, step, options, dataframe, meter)
+
+    def explained(self, options: StreamOptions) -> str:
+        """What the operators of a query by itself keep and wait for, as EXPLAIN shows it.
+
+        Args:
+            options: how the stream would run.
+
+        Raises:
+            StreamRefusal: late rows cannot be kept.
+        """
+        assert isinstance(self.steps, StreamSteps)
+        return explain_stream(self.steps.whole, options.key_groups, options.watermark_policy)
+
+
+Lowered = LoweredBatch | LoweredStream
+
+
+def lower_query(
+    plan: Plan,
+    catalog: SessionCatalog,
+    time_zone: str,
+    emits_updates: bool,
+    measuring: Measuring | None = None,
+) -> LoweredStream:
+    """Lower the plan of one query over streams.
+
+    Args:
+        plan: the plan.
+        catalog: the tables.
+        time_zone: the session's.
+        emits_updates: whether windows are emitted more than once.
+        measuring: how it is to be measured, if it is.
+
+    Raises:
+        SqlwinError: something in it cannot run on a stream.
+    """
+    steps = lower_stream(
+        plan.physical.input if isinstance(plan.physical, Sink) else plan.physical,
+        catalog,
+        time_zone,
+        emits_updates,
+        _refusals(plan),
+        None if measuring is None else measuring.labels,
+        plan.notes,
+        plan.sql,
+    )
+    operators = {step.number: step.input for step in window_steps(steps.rows)}
+    names = [tuple(s.name for s in operators[number].sources) for number in sorted(operators)]
+    general = general_windows(plan.physical, catalog)
+    names += [tuple(windows.source_names()) for _, windows in general]
+    sources = _sources(plan, catalog)
+    return LoweredStream(
+        (plan,),
+        steps,
+        tuple(operators.values()),
+        tuple(names),
+        sources,
+        not any(map(_is_unbounded, sources)),
+        (_late_output(steps),),
+        general,
+        time_zone,
+        measuring,
+    )
+
+
+def lower_set(
+    plans: Sequence[Plan], names: Sequence[str], catalog: SessionCatalog, time_zone: str
+) -> LoweredStream:
+    """Lower the plans of INSERTs whose windows share slices, to one stream.
+
+    Args:
+        plans: the plans.
+        names: the tables that they write.
+        catalog: the tables.
+        time_zone: the session's.
+
+    Raises:
+        SqlwinError: one of them cannot run on a stream, by itself or with the others.
+    """
+    late: list[LateOutput | StreamRefusal | None] = []
+    for plan in plans:
+        alone = plan if plan.alone is None else replace(plan, physical=plan.alone)
+        (output,) = lower_query(alone, catalog, time_zone, emits_updates=False).late
+        if isinstance(output, StreamRefusal):
+            raise output
+        # there is one operator, whatever the number of windows
+        late.append(output and replace(output, operators=(0,)))
+    steps = lower_stream_set([plan.physical for plan in plans], names, catalog, time_zone)
+    local = steps.shared.input
+    sources = _sources(plans[0], catalog)
+    return LoweredStream(
+        tuple(plans),
+        steps,
+        (local,),
+        (tuple(source.name for source in local.sources),) * len(plans),
+        sources,
+        not any(map(_is_unbounded, sources)),
+        tuple(late),
+        (),
+        time_zone,
+    )
+
+
+def lower_rows(
+    plan: Plan, catalog: SessionCatalog, time_zone: str, time: tuple[str, str] | None
+) -> StreamRowsStep:
+    """The rows of a plan for an operator that takes them one by one; see `lower_stream_rows`.
+
+    Raises:
+        SqlwinError: something in the plan cannot run on a stream, or a watermark is missing.
+    """
+    return lower_stream_rows(plan.physical, catalog, time_zone, time, _refusals(plan), plan.notes)
+
+
+def general_windows(plan: Node, catalog: SessionCatalog) -> tuple[tuple[str, StreamOfWindows], ...]:
+    """The windows of `Session.windows` that a plan reads, with the names that Spark knows."""
+    found = []
+    for stream in streams_of(plan, catalog):
+        name = tuple(stream.name.split("."))
+        entry = catalog.entry(name)
+        if isinstance(entry, Registered) and entry.made_by is not None:
+            found.append((str(catalog.relation(name)), entry.made_by))
+    return tuple(found)
+
+
+def _sources(plan: Plan, catalog: SessionCatalog) -> tuple[TableSpec | Registered, ...]:
+    """The streams that a plan reads, and those that registered windows in it read."""
+    found: list[TableSpec | Registered] = []
+    for stream in streams_of(plan.physical, catalog):
+        entry = catalog.entry(tuple(stream.name.split(".")))
+        if isinstance(entry, TableSpec | Registered):
+            found.append(entry)
+        if isinstance(entry, Registered) and entry.made_by is not None:
+            found += _sources(entry.made_by.plan(), catalog)
+    return tuple(found)
+
+
+def _is_unbounded(source: TableSpec | Registered) -> bool:
+    # registered windows are as bounded as what they read, which is among the sources too
+    return source.made_by is None if isinstance(source, Registered) else is_unbounded(source)
+
+
+def _late_output(steps: StreamSteps) -> LateOutput | StreamRefusal | None:
+    if steps.late is None or isinstance(steps.late, StreamRefusal):
+        return steps.late
+    found = [step for step in window_steps(steps.late) if step.input.late_rows is not None]
+    if not found:
+        return None
+    sources = tuple(source for step in found for source in step.input.sources)
+    return LateOutput(str(found[0].input.late_rows), sources, tuple(step.number for step in found))
+
+
+def _refusals(plan: Plan) -> tuple[str, ...]:
+    """Why rules have left things as they are."""
+    return tuple(e.reason for e in plan.trace.entries if e.reason is not None)

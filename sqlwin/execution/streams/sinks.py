@@ -1,0 +1,334 @@
+"""Where the rows of a stream go, and its late rows: what can take them, and under which columns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.streaming.query import StreamingQuery
+
+from planner.lowering.stream.statement_set import StreamSetSteps
+from planner.sql.build import identifier, to_sql
+from planner.streams.refusals import StreamRefusal
+from runtime.batch.execute import dataframe
+from runtime.connectors.late_rows import MISSED, LateTable, check_late_tables
+from runtime.connectors.stream_set import SetPart, start_writing_set
+from runtime.connectors.stream_sinks import (
+    StreamRun,
+    Take,
+    check_sink,
+    start_discarding,
+    start_taking,
+    start_writing,
+)
+from runtime.errors import AnalysisError, nearest
+from runtime.spec.steps import Step
+from runtime.spec.stream import ROW_KIND, StreamSource
+from runtime.spec.table import LATE_ROWS, TableSpec
+from runtime.streaming.execute.shared import SharedWindows, of_windows, shared_windows
+from runtime.streaming.options import StreamOptions
+from runtime.streaming.source_reads import reads_of_sources
+from sqlwin.catalog.catalog import SessionCatalog
+from sqlwin.execution.inserts import arranged, insert_target, with_static
+from sqlwin.execution.lowered import LateOutput, LoweredStream
+from sqlwin.result import arrow_ready
+from sqlwin.statements.parse import Insert
+
+
+@dataclass(frozen=True)
+class IntoTable:
+    """A table of the session.
+
+    Attributes:
+        table: the table.
+        columns: the columns named in INSERT INTO t (...); none: all, by position.
+        static: name and Spark SQL of columns with one value for all rows.
+        overwrite: whether INSERT OVERWRITE was written, which no stream can.
+    """
+
+    table: TableSpec
+    columns: tuple[str, ...] = ()
+    static: tuple[tuple[str, str], ...] = ()
+    overwrite: bool = False
+
+    @property
+    def name(self) -> str:
+        """The table's name."""
+        return self.table.name
+
+
+@dataclass(frozen=True)
+class IntoTables:
+    """The tables of INSERTs that one stream runs.
+
+    Attributes:
+        names: the tables as the statements have them.
+        tables: what each of them takes.
+    """
+
+    names: tuple[str, ...]
+    tables: tuple[IntoTable, ...]
+
+    @property
+    def name(self) -> str:
+        """The tables' names."""
+        return ", ".join(self.names)
+
+
+@dataclass(frozen=True)
+class TakeRows:
+    """A function of this process, which gets the rows of each micro-batch."""
+
+    take: Take
+    name = "select"
+
+
+@dataclass(frozen=True)
+class Discard:
+    """Nowhere: the rows are thrown away."""
+
+    name = "nowhere"
+
+
+StreamSink = IntoTable | IntoTables | TakeRows | Discard
+
+
+def into_table(insert: Insert, table: TableSpec | None) -> IntoTable:
+    """The sink of an INSERT from a stream.
+
+    Raises:
+        AnalysisError: its table is one of Spark's.
+    """
+    if table is None:
+        name = ".".join(insert.name)
+        raise AnalysisError(
+            f"a stream cannot be inserted into `{name}`, a table of Spark's",
+            subjects=(name,),
+            hint=f"CREATE TABLE {name} (...) WITH ('connector' = 'spark', 'format' = '...', ...)",
+        )
+    return IntoTable(table, insert.columns, insert.static, insert.overwrite)
+
+
+def check_sinks(sink: StreamSink, *, emits_updates: bool) -> None:
+    """Check that a sink can take a stream, before anything starts.
+
+    Raises:
+        SqlwinError: a table cannot.
+    """
+    match sink:
+        case IntoTable():
+            check_sink(sink.table, overwrite=sink.overwrite, emits_updates=emits_updates)
+        case IntoTables():
+            for each in sink.tables:
+                check_sinks(each, emits_updates=emits_updates)
+
+
+def write_stream(
+    spark: SparkSession,
+    lowered: LoweredStream,
+    sink: StreamSink,
+    late: Sequence[LateTable | None],
+    options: StreamOptions,
+) -> Callable[[StreamRun], StreamingQuery]:
+    """What starts the rows of a stream into a sink, all but ready.
+
+    Args:
+        spark: the session.
+        lowered: the stream.
+        sink: the sink, found right by `check_sinks`.
+        late: for each of its plans the table that late rows go to; see `late_tables`.
+        options: how it runs.
+
+    Raises:
+        SqlwinError: Spark refuses the query, or it does not fit the table.
+    """
+    if isinstance(sink, IntoTables):
+        return _write_set(spark, lowered, sink, late, options)
+    rows = lowered.dataframe(spark, options, keeps_late_rows=late[0] is not None)
+
+    def start(run: StreamRun) -> StreamingQuery:
+        run.reads = reads_of_sources(rows)
+        match sink:
+            case IntoTable():
+                return start_writing(rows, partial(_arranged, sink=sink), sink.table, run)
+            case TakeRows():
+                return start_taking(rows, arrow_ready, run, sink.take)
+            case Discard():
+                return start_discarding(rows, run)
+
+    return start
+
+
+def _write_set(
+    spark: SparkSession,
+    lowered: LoweredStream,
+    sink: IntoTables,
+    late: Sequence[LateTable | None],
+    options: StreamOptions,
+) -> Callable[[StreamRun], StreamingQuery]:
+    steps = lowered.steps
+    assert isinstance(steps, StreamSetSteps)
+    shared = shared_windows(spark, steps.shared, options, dataframe)
+    parts = [
+        _set_part(spark, table, step, shared, number, late[number])
+        for number, (table, step) in enumerate(zip(sink.tables, steps.results, strict=True))
+    ]
+
+    def start(run: StreamRun) -> StreamingQuery:
+        run.reads = reads_of_sources(shared.rows)
+        return start_writing_set(shared.rows, parts, run)
+
+    return start
+
+
+def _set_part(
+    spark: SparkSession,
+    sink: IntoTable,
+    step: Step,
+    shared: SharedWindows,
+    number: int,
+    late: LateTable | None,
+) -> SetPart:
+    def made(windows: DataFrame) -> DataFrame:
+        return arranged(of_windows(step, windows, dataframe), sink.table, sink.columns, sink.static)
+
+    def rows(found: DataFrame) -> DataFrame:
+        return made(shared.of(found, number))
+
+    part = SetPart(sink.table, rows, made(shared.none_of(spark, number)))
+    if late is None:
+        return part
+    late_rows = partial(shared.late_of, reader=number)
+    return replace(part, late=late, late_rows=late_rows, none_late=shared.none_late(spark))
+
+
+def _arranged(rows: DataFrame, sink: IntoTable) -> DataFrame:
+    """The query's columns as the table has them; a row kind stays in front."""
+    rows, columns = with_static(rows, sink.table, sink.columns, sink.static)
+    if ROW_KIND not in rows.columns:
+        return arranged(rows, sink.table, columns)
+    kept = "_sqlwin_row_kind"
+    positions = [f"_{i}" for i in range(len(rows.columns) - 1)]
+    numbered = rows.toDF(kept, *positions)
+    names = [name for name in rows.columns if name != ROW_KIND]
+    inner = arranged(numbered.select(*positions).toDF(*names), sink.table, columns)
+    casts = [f"CAST(`{p}` AS {f.dataType.simpleString()}) AS `{f.name}`"
+             for p, f in zip(positions, inner.schema.fields, strict=True)]  # fmt: skip
+    return numbered.selectExpr(f"`{kept}` AS `{ROW_KIND}`", *casts)
+
+
+# -- late rows -------------------------------------------------------------------------------------
+
+
+def late_tables(
+    catalog: SessionCatalog, lowered: LoweredStream, sink: StreamSink, options: StreamOptions
+) -> tuple[LateTable | None, ...]:
+    """For each plan of a stream the table that its late rows go to; None: they are dropped.
+
+    Args:
+        catalog: where tables are looked up.
+        lowered: the stream.
+        sink: where its rows go.
+        options: how its windows are emitted.
+
+    Raises:
+        SqlwinError: late rows cannot be kept, or not in that table.
+    """
+    if isinstance(sink, Discard):
+        return (None,)
+    tables: Sequence[TableSpec | None] = [None]
+    if isinstance(sink, IntoTable):
+        tables = [sink.table]
+    elif isinstance(sink, IntoTables):
+        tables = [each.table for each in sink.tables]
+    return tuple(
+        _late_table(catalog, output, table, options)
+        for output, table in zip(lowered.late, tables, strict=True)
+    )
+
+
+def _late_table(
+    catalog: SessionCatalog,
+    output: LateOutput | StreamRefusal | None,
+    sink: TableSpec | None,
+    options: StreamOptions,
+) -> LateTable | None:
+    if output is None:
+        return None
+    if isinstance(output, StreamRefusal):
+        raise output
+    late = _late_target(catalog, output.table, output.sources)
+    check_sink(late, overwrite=False, emits_updates=False)
+    check_late_tables(sink, late)
+    return LateTable(
+        late,
+        partial(_late_columns, table=late),
+        options.allowed_lateness_us,
+        "select" if sink is None else sink.name,
+        output.operators,
+    )
+
+
+def _late_target(catalog: SessionCatalog, name: str, sources: Sequence[StreamSource]) -> TableSpec:
+    """The table of a name that `late-rows` has.
+
+    Args:
+        catalog: where it is looked up.
+        name: the name.
+        sources: what the windows read.
+
+    Raises:
+        SqlwinError: there is no such table of sqlwin's, or the windows read it.
+    """
+    origin = next(s.name for s in sources)
+    parts = tuple(name.strip().split("."))
+    found = insert_target(catalog, parts)
+    if found is None:
+        close = nearest(name, catalog.names())
+        what = f"did you mean `{close}`? Or " if close else ""
+        raise AnalysisError(
+            f"late rows of `{origin}` go to `{name}`, and there is no such table",
+            subjects=(origin, name),
+            hint=f"{what}CREATE TABLE {name} (..., {MISSED} TIMESTAMP(3)) WITH ('connector' = ...)",
+        )
+    # whatever options the statement gives to them
+    read = {source.name.lower().partition(" /*+ ")[0] for source in sources}
+    if found.name.lower() in read:
+        raise AnalysisError(
+            f"late rows of `{origin}` cannot go back to `{found.name}`, which the windows read",
+            subjects=(origin, found.name),
+            hint=f"'{LATE_ROWS}' takes the name of another table",
+        )
+    return found
+
+
+def _late_columns(rows: DataFrame, table: TableSpec) -> DataFrame:
+    """Late rows under the columns of their table, by name; a table without columns takes all.
+
+    Raises:
+        AnalysisError: the table has a column that late rows have not, or of a type that does not
+            fit.
+    """
+    declared = [c for c in table.columns if c.computed is None and c.metadata is None]
+    if not declared:
+        return rows
+    known = {name.lower(): name for name in rows.columns}
+    for column in declared:
+        if column.name.lower() not in known:
+            close = nearest(column.name, rows.columns)
+            raise AnalysisError(
+                f"`{table.name}` takes late rows, and they have no column `{column.name}`",
+                subjects=(table.name, column.name),
+                hint=f"did you mean `{close}`?"
+                if close
+                else f"they have {', '.join(rows.columns)}",
+            )
+    chosen = [F.col(to_sql(identifier(known[c.name.lower()]))) for c in declared]
+    try:
+        return arranged(rows.select(*chosen), table, ())
+    except AnalysisError as error:
+        error.hint = "late rows go there as they were read: declare the column as their table does"
+        raise
