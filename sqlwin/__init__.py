@@ -43,7 +43,7 @@ def connect(
 
     Args:
         spark: a Spark session; it is used as it is, and left running by `close`.
-        master: Spark's master URL for a session of its own; `local[*]` unless told.
+        master: Spark's master URL for a session of its own; `local[*]` by default.
         conf: Spark's configuration for a session of its own.
         remote: `sc://host:port` of a Spark Connect server, in place of a master.
         settings: settings of sqlwin, as `SET 'key' = 'value'` takes them.

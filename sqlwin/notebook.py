@@ -98,10 +98,10 @@ def _show_stream(result: Result) -> None:
         if n_rows > last.num_rows:
             counted = f"the last {last.num_rows} of {counted}"
         status = opened.status()
-        told = [counted, *([status] if status else [])]
+        foot = [counted, *([status] if status else [])]
         if not is_over:
-            told.append("interrupt the cell to stop it")
-        return HTML(html_table(result.columns, last.to_batches(), " · ".join(told)))
+            foot.append("interrupt the cell to stop it")
+        return HTML(html_table(result.columns, last.to_batches(), " · ".join(foot)))
 
     place = display(shown(is_over=False), display_id=True)
     try:

@@ -102,7 +102,7 @@ def hop(slide: Length, size: Length, offset: Length | None = None) -> Assigner:
 
 
 def cumulate(step: Length, size: Length, offset: Length | None = None) -> Assigner:
-    """CUMULATE; only windows with rows in them fire."""
+    """CUMULATE; only windows with rows in them are emitted."""
     return _aligned("CUMULATE", step=step, size=size, offset=offset)
 
 
@@ -117,7 +117,7 @@ def session(gap: Length | Callable[[Any], Length]) -> Assigner:
 
 
 def everything() -> Assigner:
-    """One window for all rows of a key, which needs a trigger to fire before the end."""
+    """One window for all rows of a key, which needs a trigger to be emitted before the end."""
     return GlobalAssigner()
 
 

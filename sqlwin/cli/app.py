@@ -101,9 +101,9 @@ def run(
     With several results, a blank line stands between them; in jsonl, nothing does. A JSON file
     (--format json with --output) holds one result only.
 
-    A query over a source without end prints rows as windows close; an INSERT from one goes on in
+    A query over an unbounded source prints rows as windows close; an INSERT from one goes on in
     the background until all statements are done, and then until Ctrl-C, which lets the micro-batch
-    that is running finish and says how to resume. On a terminal a line tells how streams stand.
+    that is running finish and says how to resume. On a terminal a line shows the state of streams.
 
     \b
     Values that are not plain text:
@@ -254,7 +254,7 @@ def _open(
 
     check_spark_options(spark["master"], spark["remote"])
     file = None if output is None else stack.enter_context(AtomicFile(Path(output)))
-    # Spark Connect does not tell how far it is.
+    # Spark Connect does not report how far it is.
     enabled = not no_progress and not spark["remote"]
     bar = stack.enter_context(ProgressBar(Console(stderr=True), enabled=enabled))
     session = stack.enter_context(

@@ -39,7 +39,7 @@ def explain_scripts(
         scripts: the SQL.
         bar: shown meanwhile.
         mode: of `sqlwin.execution.explain_formats.MODES`.
-        analyze: run what is explained, and tell what was measured.
+        analyze: run what is explained, and show what was measured.
 
     Yields:
         As text, each explanation when it is there; where there is more than one statement, a

@@ -234,7 +234,7 @@ def opened_session(
 
 
 def cancel_jobs(session: Session) -> None:
-    """Cancel all that Spark is doing for `session`, if Spark can still be told.
+    """Cancel all that Spark is doing for `session`, if Spark can still be reached.
 
     Streams are let finish their micro-batches: see `stop_streams`.
     """

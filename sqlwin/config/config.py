@@ -33,7 +33,7 @@ class Config:
         self._texts: dict[str, str] = {}
 
     def set(self, key: str, value: str) -> tuple[str, ...]:
-        """Give a setting a value; remarks about it, maybe none.
+        """Give a setting a value; notes about it, maybe none.
 
         Raises:
             SqlwinError: there is no such setting, or the value has no sense.

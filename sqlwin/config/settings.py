@@ -74,14 +74,14 @@ SETTINGS: dict[str, Setting] = {
             Type.CHOICE,
             "automatic",
             "how queries run: `batch`; `streaming`; or `automatic`, which is streaming where a "
-            "source has no end",
+            "source is unbounded",
             choices=("automatic", "batch", "streaming"),
         ),
         Setting(
             "parallelism.default",
             Type.INT,
             DEFAULT,
-            "how many tasks an exchange of rows spreads over",
+            "the parallelism of an exchange of rows",
             spark_conf="spark.sql.shuffle.partitions",
         ),
         Setting(
@@ -94,19 +94,19 @@ SETTINGS: dict[str, Setting] = {
             "sqlwin.analyze.duration",
             Type.DURATION,
             "30 s",
-            "for how long EXPLAIN ANALYZE runs a stream whose input does not end; 0: until Ctrl-C",
+            "for how long EXPLAIN ANALYZE runs a stream of unbounded input; 0: until Ctrl-C",
         ),
         Setting(
             "sqlwin.emit.early-fire.rows",
             Type.INT,
             "0",
-            "puts a window out early whenever so many rows came; 0: never",
+            "emits a window early whenever so many rows came; 0: never",
         ),
         Setting(
             "sqlwin.emit.late-fire.rows",
             Type.INT,
             "0",
-            "puts a window out again whenever so many late rows came; 0: never",
+            "emits a window again whenever so many late rows came; 0: never",
         ),
         Setting(
             "sqlwin.end-of-input",
@@ -127,7 +127,7 @@ SETTINGS: dict[str, Setting] = {
             "sqlwin.exchange.partitions",
             Type.INT_OR_AUTO,
             AUTO,
-            "tasks that a window aggregation's buckets are spread over; `auto` goes by the rows of "
+            "parallelism of a window aggregation over its buckets; `auto` goes by the rows of "
             "the files, and takes at most spark.sql.shuffle.partitions",
         ),
         Setting(
@@ -177,25 +177,25 @@ SETTINGS: dict[str, Setting] = {
             "table.exec.emit.allow-lateness",
             Type.DURATION,
             "0 ms",
-            "for so long after its end a window is put out again with rows that come late",
+            "for so long after its end a window is emitted again with late rows",
         ),
         Setting(
             "table.exec.emit.early-fire.delay",
             Type.DURATION,
             "0 ms",
-            "how often windows are put out early; 0: with every micro-batch that brought rows",
+            "how often windows are emitted early; 0: with every micro-batch that brought rows",
         ),
         Setting(
             "table.exec.emit.early-fire.enabled",
             Type.BOOLEAN,
             "false",
-            "whether windows are put out before their end too",
+            "whether windows are emitted before their end too",
         ),
         Setting(
             "table.exec.emit.late-fire.delay",
             Type.DURATION,
             "0 ms",
-            "how often windows with late rows are put out again; 0: with every micro-batch",
+            "how often windows with late rows are emitted again; 0: with every micro-batch",
         ),
         Setting(
             "table.exec.emit.late-fire.enabled",
@@ -228,7 +228,7 @@ SETTINGS: dict[str, Setting] = {
             "pipeline.auto-watermark-interval",
             Type.DURATION,
             "200 ms",
-            "how often Flink's sources tell the watermark",
+            "how often Flink's sources emit the watermark",
         ),
         _flink(
             "sql-client.execution.result-mode",

@@ -24,7 +24,7 @@ READER_LEFT = 128 + signal.SIGPIPE
 
 
 class Stopped(KeyboardInterrupt):
-    """The process was told to end, by Ctrl-C (SIGINT), SIGTERM or SIGHUP."""
+    """The process was asked to end, by Ctrl-C (SIGINT), SIGTERM or SIGHUP."""
 
     def __init__(self, number: int) -> None:
         super().__init__()
@@ -32,7 +32,7 @@ class Stopped(KeyboardInterrupt):
 
 
 class ReportingGroup(click.Group):
-    """A group of commands that reports errors in sqlwin's way. See `reported`."""
+    """A group of commands that reports errors as `reported` does."""
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command that was asked for."""

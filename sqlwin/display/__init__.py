@@ -1,1 +1,1 @@
-"""How results reach a person or a file: tables, CSV, JSON, JSON lines, Markdown, progress."""
+"""How results reach a screen or a file: tables, CSV, JSON, JSON lines, Markdown, progress."""

@@ -47,7 +47,7 @@ def is_text(data_type: pa.DataType) -> bool:
 
 
 def people_texts(array: pa.Array, *, uniform: bool = False) -> pa.Array:
-    """`array` as a person reads it; `uniform` gives its times the same number of digits."""
+    """`array` as it is shown to users; `uniform` gives its times the same number of digits."""
     data_type = array.type
     if types.is_dictionary(data_type):
         return people_texts(array.dictionary_decode(), uniform=uniform)
@@ -141,7 +141,7 @@ def _flat_texts(array: pa.Array) -> pa.Array:
 
 
 def _people_element(array: pa.Array) -> pa.Array:
-    """Elements of nested values: strings in SQL's quotes, so that they are told from NULL."""
+    """Elements of nested values: strings in SQL's quotes, so that they differ from NULL."""
     text = people_texts(array)
     if is_text(array.type):
         text = joined(literal("'"), pc.replace_substring(text, "'", "''"), literal("'"))

@@ -32,8 +32,8 @@ class _SparkTasks:
     stage that is complete, which tells them from stages that still wait.
 
     Args:
-        tracker: tells which jobs and stages there are.
-        store: tells what becomes of stages.
+        tracker: knows which jobs and stages there are.
+        store: knows what becomes of stages.
         rows_scanned: how many rows have been read that Spark knows nothing of.
     """
 

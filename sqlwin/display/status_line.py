@@ -1,4 +1,4 @@
-"""A line at the bottom of a terminal that tells how streams stand, gone when it is not needed."""
+"""A line at the bottom of a terminal with the state of streams, gone when it is not needed."""
 
 from __future__ import annotations
 

@@ -220,7 +220,7 @@ def _width(cell: str | None, null: str) -> int:
 
 
 def _shrinks(data_type: pa.DataType) -> bool:
-    """Whether a cut cell of this type still tells something; half a number misleads."""
+    """Whether a cut cell of this type still says something; half a number misleads."""
     return bool(
         is_text(data_type)
         or pa.types.is_nested(data_type)

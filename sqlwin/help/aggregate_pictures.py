@@ -122,8 +122,8 @@ def aggregate_picture(name: str) -> str:
     lines += axis(0, 2 * _SIZE, 5)
     for number, result in enumerate(results(name)):
         start = number * _SIZE
-        told = f"{call(name)} = {_text(result)}"
-        lines.append(placed("", [(start, bar(_SIZE)), (2 * _SIZE + 1, told)]))
+        text = f"{call(name)} = {_text(result)}"
+        lines.append(placed("", [(start, bar(_SIZE)), (2 * _SIZE + 1, text)]))
     return "\n".join(lines)
 
 

@@ -43,7 +43,7 @@ STATEMENTS = (
         "EXPLAIN",
         "EXPLAIN [PLAN FOR | detail, ...] statement",
         "What a query or INSERT would do: the trees, the slices, the rules that applied, and\n"
-        "why the others did not. [explain.md](explain.md) tells of the details.",
+        "why the others did not. [explain.md](explain.md) has the details.",
         "EXPLAIN SELECT COUNT(*) FROM bids;",
         ("Explain",),
     ),
@@ -103,7 +103,7 @@ STATEMENTS = (
         "SHOW TABLES | VIEWS | FUNCTIONS [LIKE 'pattern']\n"
         "SHOW STREAMS\nSHOW CREATE TABLE | VIEW name",
         "What there is; in a pattern, `%` stands for any text and `_` for a character. SHOW\n"
-        "STREAMS tells how the streams of the session stand, and why nothing comes out of one.",
+        "STREAMS shows the state of the session's streams, and why one emits nothing.",
         "SHOW TABLES LIKE 'b%';",
         ("ShowTables", "ShowViews", "ShowFunctions", "ShowCreateTable", "ShowStreams"),
     ),

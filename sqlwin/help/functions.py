@@ -33,7 +33,7 @@ class FunctionHelp:
 
 _COLUMNS = """\
 Adds window_start, window_end (exclusive) and window_time (window_end - 1 ms) to each row.
-GROUP BY window_start, window_end to aggregate; without GROUP BY a row comes out once for each
+GROUP BY window_start, window_end to aggregate; without GROUP BY a row is emitted once for each
 of its windows. Arguments may be named, in any order: SIZE => INTERVAL '1' HOUR. Rows whose
 time is NULL are in no window."""
 
@@ -190,7 +190,7 @@ _PROPERTIES = {
     "START": "where the window of GROUP BY begins",
     "END": "where the window of GROUP BY ends (exclusive)",
     "ROWTIME": "the time of the window's rows: its end - 1 ms",
-    "PROCTIME": "the time at which the window of GROUP BY is put out",
+    "PROCTIME": "the time at which the window of GROUP BY is emitted",
 }
 _GROUPED = """\
 SELECT {name}(ts, {lengths}) AS t, COUNT(*) AS n
@@ -233,7 +233,7 @@ def function_help(name: str) -> FunctionHelp:
             f"there is no help on a function {name.upper()}",
             hint=f"did you mean {close}?"
             if close
-            else "`DESCRIBE FUNCTION name` tells of functions of Spark",
+            else "`DESCRIBE FUNCTION name` describes functions of Spark",
         )
     return found
 
@@ -261,5 +261,5 @@ def list_functions() -> str:
     lines += [f"  {name:<{width}}  {each.summary}" for name, each in AGGREGATES.items()]
     lines += ["", "With TUMBLE, HOP and SESSION in GROUP BY, the style of Flink before 1.13:"]
     lines += [f"  {name:<{width}}  {each.summary}" for name, each in GROUP_WINDOWS.items()]
-    lines += ["", "Every other function of Spark works too: DESCRIBE FUNCTION name tells of it."]
+    lines += ["", "Every other function of Spark works too: DESCRIBE FUNCTION name describes it."]
     return "\n".join(lines)

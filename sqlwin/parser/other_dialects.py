@@ -13,7 +13,7 @@ _EMITS_WHEN_CLOSED = ("ON WINDOW CLOSE", "AFTER WATERMARK", "AFTER WINDOW CLOSE"
 
 
 def read_emit(parser: TokenParser, query: exp.Expr) -> None:
-    """`EMIT ON WINDOW CLOSE` behind a query, which is when windows come out."""
+    """`EMIT ON WINDOW CLOSE` behind a query, which is when windows are emitted."""
     first = parser._curr
     if first.token_type != TokenType.VAR or first.text.upper() != "EMIT":
         return
@@ -22,11 +22,11 @@ def read_emit(parser: TokenParser, query: exp.Expr) -> None:
         if parser._match_text_seq(*words.split()):
             last = parser._prev
             query.meta[BEHIND] = Leniency(
-                "nothing says when rows come out", first.start, last.end, "leave it out"
+                "nothing says when rows are emitted", first.start, last.end, "leave it out"
             )
             return
     parser.fail(
-        "EMIT takes ON WINDOW CLOSE, which is when windows come out anyway",
+        "EMIT takes ON WINDOW CLOSE, which is when windows are emitted anyway",
         first,
         hint="for results before that SET 'table.exec.emit.early-fire.enabled' = 'true' and "
         "'table.exec.emit.early-fire.delay' = '5 s'",
@@ -61,7 +61,7 @@ def refuse_ported(parser: TokenParser, tokens: list[Token]) -> None:
 
 
 def refuse_version(parser: TokenParser, table: exp.Expr | None, first: int) -> None:
-    """Refuse `FOR SYSTEM_TIME AS OF` a column or the clock, of Flink's temporal joins.
+    """Refuse `FOR SYSTEM_TIME AS OF` a column or the current time, of Flink's temporal joins.
 
     Args:
         parser: which has just read the table.
@@ -85,6 +85,6 @@ def refuse_version(parser: TokenParser, table: exp.Expr | None, first: int) -> N
         "a table has no versions by the time of other rows here",
         read[start - 1],
         read[behind_alias[0] - 1] if behind_alias else read[-1],
-        hint="leave FOR SYSTEM_TIME AS OF out: a table at rest is joined as it is when the query "
+        hint="leave FOR SYSTEM_TIME AS OF out: a bounded table is joined as it is when the query "
         "runs, and on a stream as it is with each micro-batch, like Flink's lookup join",
     )

@@ -1,7 +1,7 @@
 """sqlwin's SQL: Spark's, with window table functions and Flink's types and intervals.
 
 Everything that is not sqlwin's own stays as it was written: functions keep their names, literals
-their text (see `planner.sql.render`), so that Spark gets what the person wrote.
+their text (see `planner.sql.render`), so that Spark gets what the user wrote.
 """
 
 from __future__ import annotations

@@ -82,7 +82,7 @@ class Repl:
         )
 
     def run(self, files: Sequence[Script], expressions: Sequence[str]) -> None:
-        """Read and run until the person leaves.
+        """Read and run until the user leaves.
 
         Args:
             files: run in the background first.
@@ -182,7 +182,7 @@ class Repl:
     def _interrupted(self, number: int, frame: FrameType | None) -> None:
         if self._screen is None or not self._screen[0].is_paging:  # Ctrl-C in less is for less
             if self._screen is not None:
-                self._screen[0].tell_end()
+                self._screen[0].show_end()
             raise KeyboardInterrupt
 
     # -- in the engine's thread ----------------------------------------------------------------

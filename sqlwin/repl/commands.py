@@ -24,7 +24,7 @@ class ReplOptions:
     Attributes:
         format: how rows are written: `table`, `csv`, ...
         vertical: `on` shows each row as a block of lines, `auto` where a table is too wide.
-        timing: whether the time that a statement took is told.
+        timing: whether the time that a statement took is shown.
         pager: whether what does not fit on the screen goes to a pager.
         null: what NULL looks like in tables.
         max_rows: the most rows of a table, which is held in memory; None shows all.
@@ -299,7 +299,7 @@ def _vertical(prompt: Prompt, argument: str) -> None:
     prompt.say(f"vertical output is {prompt.options.vertical}")
 
 
-@command(r"\timing", "[on|off]", "tell how long a statement took", "on", "off")
+@command(r"\timing", "[on|off]", "show how long a statement took", "on", "off")
 def _timing(prompt: Prompt, argument: str) -> None:
     prompt.options.timing = _switch(r"\timing", argument, prompt.options.timing)
     prompt.say(f"timing is {'on' if prompt.options.timing else 'off'}")

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-# A cancelled job ends within these seconds; else the thread is told to drop what it does, and
+# A cancelled job ends within these seconds; else the thread is made to drop what it does, and
 # after as many seconds again the prompt comes back without it.
 GRACE_SECONDS = 3.0
 
@@ -47,7 +47,7 @@ class Engine:
             with its error, and the next request tries again.
 
     Attributes:
-        was_interrupted: whether what runs was told to end by Ctrl-C, and took it.
+        was_interrupted: whether what runs was asked to end by Ctrl-C, and took it.
     """
 
     def __init__(self, connect: Callable[[], Session]) -> None:
@@ -109,7 +109,7 @@ class Engine:
     def take_interrupt(self) -> bool:
         """Called by work that can end early by itself: whether it is to.
 
-        It is told so once, and may then take as long as it needs to come to its end.
+        It is asked once, and may then take as long as it needs to come to its end.
         """
         if self._cancelled.is_set():
             self.was_interrupted = True
@@ -170,7 +170,7 @@ class Engine:
                 if interrupts == 1 and self._is_ending:
                     give_up = None
                     continue
-                if interrupts > 1:  # nothing helps: it may end while the person goes on
+                if interrupts > 1:  # nothing helps: it may end while the user goes on
                     raise Cancelled from None
                 interrupts += 1
                 self.drop(future)

@@ -68,7 +68,7 @@ class LiveView:
                     self._add(batch)
             self._end = ""
 
-    def tell_end(self) -> None:
+    def show_end(self) -> None:
         """Say from here on that the stream is being stopped."""
         self._end = "stopping"
 
@@ -99,7 +99,7 @@ class LiveView:
         status, end = self._status(), self._end
         if status and end:
             end = _BETWEEN + end
-        # how it stops is told, however narrow the screen is
+        # how it stops is shown, however narrow the screen is
         line = Text(status or "", style="dim", no_wrap=True)
         line.truncate(self._console.width - len(end), overflow="ellipsis")
         line.append(end)

@@ -37,10 +37,10 @@ class PromptPresenter:
     Args:
         options: the switches of the prompt.
         bar: shown while rows are waited for.
-        engine: tells when the statement is to end.
+        engine: knows when the statement is to end.
         write: prints on the screen.
         keep: takes what was typed while a stream was shown.
-        can_page: whether there is a person in front of the screen.
+        can_page: whether there is a user in front of the screen.
     """
 
     def __init__(
@@ -85,10 +85,10 @@ class PromptPresenter:
         for note in result.remarks:
             self._say(f"note: {note}", dim=True)
 
-    def tell_end(self) -> None:
+    def show_end(self) -> None:
         """Say that a stream that is shown is being stopped."""
         if self._view is not None:
-            self._view.tell_end()
+            self._view.show_end()
 
     def mute(self) -> None:
         """Show nothing and read no keys any more, whatever is still running."""
@@ -103,7 +103,7 @@ class PromptPresenter:
     def _show_table(self, result: Result, started: float) -> None:
         limit = self._options.max_rows
         batches = list(self._batches(result, None if limit is None else limit + 1))
-        took = self._took(started)  # the time in the pager is the person's
+        took = self._took(started)  # the time in the pager is the user's
         width, height = shutil.get_terminal_size()
         vertical = self._options.vertical
         if vertical != "on":
@@ -159,7 +159,7 @@ class PromptPresenter:
             self._keep(text)
 
     def _leave_stream(self) -> None:
-        self.tell_end()
+        self.show_end()
         self._engine.end()
 
     def _show_text(self, result: Result, started: float) -> None:

@@ -39,7 +39,7 @@ class PagedText:
         rows: lines of the screen.
         write: prints on the screen.
         command: the pager; None prints everything.
-        on_page: told when the pager is opened (True) and when it was left (False).
+        on_page: called when the pager is opened (True) and when it was left (False).
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""What kind of statement tokens make, told by a few words."""
+"""What kind of statement tokens make, by a few words in them."""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ class KnownNames:
             self._pending = self._engine.submit(self._learn, quiet=True)
 
     def stop_learning(self) -> None:
-        """Let go first what the person asked for."""
+        """Let the user's statements go first."""
         if self._pending is not None:
             self._engine.cancel(self._pending)
 
@@ -63,7 +63,7 @@ class KnownNames:
         try:
             self._look_up(session)
         except QueryCancelled:
-            # for a statement of the person's: asked for again after it
+            # for a statement of the user's: asked for again after it
             self._is_stale = True
 
     def _look_up(self, session: Session) -> None:
@@ -80,7 +80,7 @@ class KnownNames:
             found = []
             for row in _rows(session, f"DESCRIBE {quoted}"):
                 if not row[0] or str(row[0]).startswith("#"):
-                    break  # from here on Spark tells of partitions
+                    break  # from here on Spark lists partitions
                 found.append((str(row[0]), str(row[1])))
             self._columns[table.lower()] = tuple(found)
 
