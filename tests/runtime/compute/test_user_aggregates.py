@@ -18,6 +18,7 @@ from runtime.errors import ExecutionError
 from runtime.spec.aggregates import Accumulator, WindowAggregation
 from runtime.spec.table import Column
 from runtime.spec.windows import Cumulate, Hop, Tumble
+from tests.reference import windows_of
 from tests.runtime.compute.user_functions import Longest, WeightedMean
 
 EPOCH = dt.datetime(1970, 1, 1)  # noqa: DTZ001  # windows are on the wall clock
@@ -44,16 +45,6 @@ ROWS = st.lists(
     min_size=1,
     max_size=40,
 )
-
-
-def windows_of(window, t):
-    if isinstance(window, Cumulate):
-        start = t - t % window.size_us
-        ends = range(start + window.step_us, start + window.size_us + 1, window.step_us)
-        return [(start, end) for end in ends if end > t]
-    slide = window.size_us if isinstance(window, Tumble) else window.slide_us
-    starts = range(t - t % slide, t - window.size_us, -slide)
-    return [(start, start + window.size_us) for start in starts]
 
 
 @given(

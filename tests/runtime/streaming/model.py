@@ -19,6 +19,7 @@ from runtime.spec.aggregates import Accumulator, WindowAggregation
 from runtime.spec.windows import Cumulate, Hop, Tumble
 from runtime.streaming.operators.window import MicroBatch, OperatorSpec, Status, WindowOperator
 from runtime.streaming.watermarks import WatermarkRules
+from tests.reference import windows_of
 
 MS = 1_000
 END = EndOfInput()
@@ -146,32 +147,6 @@ def result_rows(batch):
         yield (values["$row_kind"], *plain) if "$row_kind" in values else plain
 
 
-def window_ends(window, time):
-    """The ends of the windows that a row is in, in ms."""
-    if isinstance(window, Tumble):
-        window = Hop(window.size_us, window.size_us, window.offset_us)
-    offset, size = window.offset_us // MS, window.size_us // MS
-    if isinstance(window, Hop):
-        slide = window.slide_us // MS
-        start = time - (time - offset) % slide
-        while start > time - size:
-            yield start + size
-            start -= slide
-        return
-    start, step = time - (time - offset) % size, window.step_us // MS
-    for end in range(start + step, start + size + 1, step):
-        if end > time:
-            yield end
-
-
-def window_start(window, end):
-    """The start of the window that ends there, in ms."""
-    if isinstance(window, Cumulate):
-        size = window.size_us // MS
-        return end - 1 - (end - 1 - window.offset_us // MS) % size
-    return end - window.size_us // MS
-
-
 class Model:
     """The rules, row by row."""
 
@@ -186,19 +161,18 @@ class Model:
 
     def micro_batch(self, rows, watermark):
         for key, time, value in rows:
-            ends = list(window_ends(self.window, time))
-            still_open = [end for end in ends if not self.fired(end)]
-            if ends and not still_open:
+            windows = windows_of(self.window, time, MS)
+            still_open = [(start, end) for start, end in windows if not self.fired(end)]
+            if windows and not still_open:
                 self.n_late += 1
-            for end in still_open:
-                self.members[key, end].append(value)
+            for start, end in still_open:
+                self.members[key, start, end].append(value)
         before = self.fired
         fires = []
         if watermark is not None and (self.watermark is None or watermark > self.watermark):
             self.watermark = watermark
-        for (key, end), values in list(self.members.items()):
+        for (key, start, end), values in list(self.members.items()):
             if before(end):
-                start = window_start(self.window, end)
                 fires.append((key, start, end, len(values), sum(values), max(values)))
-                del self.members[key, end]
+                del self.members[key, start, end]
         return fires

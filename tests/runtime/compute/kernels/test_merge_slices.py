@@ -15,6 +15,7 @@ from runtime.errors import ExecutionError
 from runtime.spec.aggregates import Accumulator, WindowAggregation
 from runtime.spec.windows import Cumulate, Hop, SessionWindow, Tumble
 from tests.marks import long_among
+from tests.reference import windows_of
 from tests.runtime.compute.aggregates import CASES, same
 
 WINDOWS = [
@@ -39,22 +40,6 @@ KEYS = {
         st.tuples(st.sampled_from([0.0, -0.0, float("nan"), None]), st.sampled_from([None, 0])),
     ),
 }
-
-
-def windows_of(window, t):
-    """(start, end) of the windows that a row at `t` belongs to, or makes CUMULATE emit."""
-    if isinstance(window, Tumble):
-        window = Hop(window.size_us, window.size_us, window.offset_us)
-    if isinstance(window, Hop):
-        start = t - (t - window.offset_us) % window.slide_us
-        while start > t - window.size_us:
-            yield start, start + window.size_us
-            start -= window.slide_us
-        return
-    start = t - (t - window.offset_us) % window.size_us
-    for end in range(start + window.step_us, start + window.size_us + 1, window.step_us):
-        if end > t:
-            yield start, end
 
 
 def slice_end_of(window, t):

@@ -7,10 +7,10 @@ import pytest
 from runtime.compute.buffer import Rows, WindowBuffer
 from runtime.compute.kernels.merge import merge_slices
 from runtime.compute.values.registers import estimates, register_codes
-from runtime.compute.windows.aligned import slice_assigner
 from runtime.spec.aggregates import Accumulator, WindowAggregation
 from runtime.spec.table import Column
 from runtime.spec.windows import Cumulate, Hop, Tumble
+from tests.reference import windows_of
 
 WINDOWS = [Tumble(10), Hop(10, 60), Hop(10, 35), Cumulate(10, 50)]
 
@@ -18,13 +18,6 @@ WINDOWS = [Tumble(10), Hop(10, 60), Hop(10, 35), Cumulate(10, 50)]
 def count_of(precision):
     output = Column("count", "bigint")
     return Accumulator("approx_count_distinct", ("registers",), output, (float(precision),))
-
-
-def windows_of(window, time):
-    assigner = slice_assigner(window)
-    end = assigner.slice_end(np.array([time]))
-    first, last = assigner.first_window_end(end)[0], assigner.last_window_end(end)[0]
-    return range(int(first), int(last) + 1, assigner.window_end_stride_us)
 
 
 def by_definition(codes, precision):
@@ -58,7 +51,7 @@ def test_windows_estimate_by_the_largest_ranks_of_their_rows(window, precision, 
         tables += buffer.add(rows)
         assert buffer.pending_bytes <= buffer_bytes
         for t, k, c, f in zip(time, key, codes.to_pylist(), condition, strict=True):
-            for end in windows_of(window, t):
+            for _, end in windows_of(window, int(t)):
                 group = wanted.setdefault((int(k), end), [])
                 group += [c] if f and c is not None else []
     tables += buffer.flush()

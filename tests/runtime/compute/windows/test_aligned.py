@@ -10,6 +10,7 @@ from runtime.compute.windows.aligned import slice_assigner
 from runtime.compute.windows.between import WindowsBetween
 from runtime.errors import AnalysisError
 from runtime.spec.windows import Cumulate, Hop, Tumble
+from tests.reference import windows_of
 
 lengths = st.integers(1, 40)
 offsets = st.integers(-200, 200)
@@ -23,27 +24,6 @@ cumulates = st.builds(
 )
 windows = st.one_of(tumbles, hops, cumulates)
 times = st.lists(st.integers(-300, 300), min_size=1, max_size=30)
-
-
-def floor_start(t, offset, width):
-    return t - (t - offset) % width
-
-
-def windows_of(window, t):
-    """[(start, end)], oldest first, by the formulas of Flink's window assigners."""
-    if isinstance(window, Tumble):
-        start = floor_start(t, window.offset_us, window.size_us)
-        return [(start, start + window.size_us)]
-    if isinstance(window, Hop):
-        start = floor_start(t, window.offset_us, window.slide_us)
-        starts = []
-        while start > t - window.size_us:
-            starts.append(start)
-            start -= window.slide_us
-        return [(s, s + window.size_us) for s in reversed(starts)]
-    start = floor_start(t, window.offset_us, window.size_us)
-    end = floor_start(t, window.offset_us, window.step_us) + window.step_us
-    return [(start, e) for e in range(end, start + window.size_us + 1, window.step_us)]
 
 
 @given(windows, times)

@@ -1,7 +1,7 @@
 """Calendar slice assigners against plain Python dates, one row and one window at a time."""
 
 import re
-from datetime import UTC, date, datetime, timedelta
+from datetime import date
 
 import duckdb
 import numpy as np
@@ -16,9 +16,9 @@ from runtime.compute.windows.aligned import slice_assigner
 from runtime.errors import AnalysisError
 from runtime.spec.aggregates import Accumulator, WindowAggregation
 from runtime.spec.windows import DAY_US, CalendarCumulate, CalendarHop, CalendarTumble
+from tests.reference import month_start, windows_of
 
 HOUR_US = DAY_US // 24
-EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 offset_months = st.integers(-30, 30)
 offset_us = st.sampled_from([0, 0, 6 * HOUR_US, -36 * HOUR_US, 14 * DAY_US])
@@ -37,40 +37,6 @@ windows = st.one_of(
     ),
 )  # fmt: skip
 times = st.integers(-3 * 365 * DAY_US, 3 * 365 * DAY_US)
-
-
-def month_start(month):
-    """Microseconds of the first day of a month, counted from January 1970."""
-    first = date(1970 + month // 12, month % 12 + 1, 1)
-    return (first - date(1970, 1, 1)).days * DAY_US
-
-
-def month_of(day_us):
-    moment = EPOCH + timedelta(microseconds=day_us)
-    return (moment.year - 1970) * 12 + moment.month - 1
-
-
-def windows_of(window, t):
-    """[(start, end)], oldest first, from the definition."""
-
-    def begin(month):
-        return month_start(month) + window.offset_us
-
-    here = month_of(t - window.offset_us)
-    stride = window.slide_months if isinstance(window, CalendarHop) else window.size_months
-    found = []
-    for month in range(here - window.size_months, here + 1):
-        start, end = begin(month), begin(month + window.size_months)
-        if (month - window.offset_months) % stride or not start <= t < end:
-            continue
-        ends = [end]
-        if isinstance(window, CalendarCumulate) and window.step_months:
-            steps = range(window.step_months, window.size_months + 1, window.step_months)
-            ends = [begin(month + step) for step in steps]
-        elif isinstance(window, CalendarCumulate):
-            ends = [*range(start + window.step_us, end, window.step_us), end]
-        found += [(start, e) for e in ends if e > t]
-    return found
 
 
 @given(windows, st.lists(times, min_size=1, max_size=10))

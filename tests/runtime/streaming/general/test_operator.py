@@ -2,6 +2,7 @@
 
 import pickle
 from collections import defaultdict
+from functools import partial
 
 import pytest
 from hypothesis import given
@@ -28,6 +29,7 @@ from runtime.streaming.general import (
     WholeWindowFunction,
     WindowJob,
 )
+from tests.reference import windows_of
 
 MS = 1_000
 ROWS = WholeWindowFunction(lambda key, window, rows: [list(rows)])
@@ -322,30 +324,16 @@ class Model:
         return found
 
 
-def hops(slide, size):
-    def windows(time):
-        start = time - time % slide
-        while start > time - size:
-            yield start, start + size
-            start -= slide
-
-    return windows
-
-
-def cumulates(step, size):
-    def windows(time):
-        start = time - time % size
-        for end in range(time - time % step + step, start + size + 1, step):
-            yield start, end
-
-    return windows
-
-
 KINDS = [
-    (AlignedAssigner(Tumble(10 * MS)), hops(10, 10)),
-    (AlignedAssigner(Hop(4 * MS, 10 * MS)), hops(4, 10)),
-    (AlignedAssigner(Hop(10 * MS, 4 * MS)), hops(10, 4)),
-    (AlignedAssigner(Cumulate(5 * MS, 15 * MS)), cumulates(5, 15)),
+    *(
+        (AlignedAssigner(window), partial(windows_of, window, unit_us=MS))
+        for window in (
+            Tumble(10 * MS),
+            Hop(4 * MS, 10 * MS),
+            Hop(10 * MS, 4 * MS),
+            Cumulate(5 * MS, 15 * MS),
+        )
+    ),
     (SessionAssigner(6 * MS), lambda time: [(time, time + 6)]),
 ]
 steps = st.lists(

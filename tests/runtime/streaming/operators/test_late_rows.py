@@ -21,6 +21,7 @@ from runtime.streaming.operators.window import (
     WindowOperator,
 )
 from runtime.streaming.watermarks import WatermarkRules, closed_until_us
+from tests.reference import windows_of
 from tests.runtime.streaming.model import (
     KEYS,
     MS,
@@ -29,7 +30,6 @@ from tests.runtime.streaming.model import (
     Memory,
     aggregation,
     decoded,
-    window_ends,
 )
 
 S = 1000 * MS
@@ -177,7 +177,7 @@ def test_late_rows_are_those_of_which_every_window_is_closed(window, lateness, k
     for rows, mark in script:
         expected = []
         for row in rows:
-            ends = list(window_ends(window, row[1]))
+            ends = [end for _, end in windows_of(window, row[1], MS)]
             if ends and watermark is not None and watermark - lateness >= max(ends) - 1:
                 expected.append((*row, watermark))
         assert stream.micro_batch(rows, mark) == sorted(expected)

@@ -16,6 +16,7 @@ from runtime.spec.windows import Cumulate, Hop, Tumble
 from runtime.streaming.operators.shared import SharedOperator, SharedOperatorSpec
 from runtime.streaming.operators.window import MicroBatch, Status
 from runtime.streaming.state.shared_slices import SharedSpec, common_slices
+from tests.reference import windows_of
 from tests.runtime.streaming.model import (
     KEYS,
     MS,
@@ -25,7 +26,6 @@ from tests.runtime.streaming.model import (
     Stream,
     partials,
     result_rows,
-    window_ends,
 )
 
 S = 1000 * MS
@@ -125,7 +125,10 @@ def test_every_reader_does_what_the_rules_say_row_by_row(windows, batches):
         found = shared.micro_batch(some, watermark)
         assert found == [sorted(model.micro_batch(some, watermark)) for model in models]
         for window, rows_of in zip(windows, late, strict=True):
-            ends = [max(window_ends(window, at), default=None) for _, at, _ in some]
+            ends = [
+                max((end for _, end in windows_of(window, at, MS)), default=None)
+                for _, at, _ in some
+            ]
             over = [before is not None and end is not None and end - 1 <= before for end in ends]
             rows_of += [(*row, before) for row, is_late in zip(some, over, strict=True) if is_late]
         if watermark is not None:

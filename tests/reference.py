@@ -1,0 +1,83 @@
+"""The windows of a row by definition, in plain integers and dates; nothing here knows slices.
+
+Tests compare what is computed with this. The same for SQL is in `tests.oracle`.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, date, datetime, timedelta
+
+from runtime.spec.windows import (
+    DAY_US,
+    CalendarCumulate,
+    CalendarHop,
+    CalendarTumble,
+    Cumulate,
+    Hop,
+    Tumble,
+    Window,
+)
+
+Bounds = tuple[int, int]
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def windows_of(window: Window, time: int, unit_us: int = 1) -> list[Bounds]:
+    """(start, end) of each window that the row is in, oldest first.
+
+    Args:
+        window: Any but SESSION, whose windows depend on the other rows.
+        time: The row's time, in units of `unit_us` microseconds, as are the bounds.
+        unit_us: 1 for microseconds, 1,000 for milliseconds.
+    """
+    t = time * unit_us
+    starts: list[int]
+    match window:
+        case Tumble(size, offset):
+            bounds = [(t - (t - offset) % size, t - (t - offset) % size + size)]
+        case Hop(slide, size, offset):
+            starts = list(range(t - (t - offset) % slide, t - size, -slide))
+            bounds = [(start, start + size) for start in reversed(starts)]
+        case Cumulate(step, size, offset):
+            start = t - (t - offset) % size
+            bounds = [(start, start + width) for width in range(step, size + 1, step)]
+        case CalendarTumble() | CalendarHop() | CalendarCumulate():
+            bounds = _calendar(window, t)
+        case _:
+            raise TypeError(f"the windows of {window} are not those of a row alone")
+    return [(start // unit_us, end // unit_us) for start, end in bounds if start <= t < end]
+
+
+def _calendar(window: CalendarTumble | CalendarHop | CalendarCumulate, t: int) -> list[Bounds]:
+    """Windows of months around a time; which of them hold it is for the caller."""
+
+    def begin(month: int) -> int:
+        return month_start(month) + window.offset_us
+
+    here = month_of(t - window.offset_us)
+    stride = window.slide_months if isinstance(window, CalendarHop) else window.size_months
+    found = []
+    for month in range(here - window.size_months, here + 1):
+        start, end = begin(month), begin(month + window.size_months)
+        if (month - window.offset_months) % stride or t >= end:
+            continue
+        ends = [end]
+        if isinstance(window, CalendarCumulate) and window.step_months:
+            steps = range(window.step_months, window.size_months + 1, window.step_months)
+            ends = [begin(month + step) for step in steps]
+        elif isinstance(window, CalendarCumulate):
+            ends = [*range(start + window.step_us, end, window.step_us), end]
+        found += [(start, each) for each in ends]
+    return found
+
+
+def month_start(month: int) -> int:
+    """Microseconds of the first day of a month, counted from January 1970."""
+    first = date(1970 + month // 12, month % 12 + 1, 1)
+    return (first - date(1970, 1, 1)).days * DAY_US
+
+
+def month_of(time_us: int) -> int:
+    """The month that a time is in, counted from January 1970."""
+    moment = EPOCH + timedelta(microseconds=time_us)
+    return (moment.year - 1970) * 12 + moment.month - 1
