@@ -7,8 +7,11 @@ the buffer everything is put out, and the global stage merges what the tasks sti
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import ctypes
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -19,14 +22,15 @@ from runtime.compute.kernels.columns import (
     distinct_codes,
     from_buffer,
     int64_values,
+    joined,
     normalise_floats,
+    of_type,
     one_chunk,
 )
 from runtime.compute.kernels.grouping import MAX_CELLS, Groups, SingleRows, group_cells
 from runtime.compute.kernels.key_digits import key_digits
 from runtime.compute.kernels.partials import aggregate_rows, merge_partials
 from runtime.compute.kernels.slots import slice_slots
-from runtime.compute.memory import release_memory
 from runtime.compute.values.value_sets import list_lengths
 from runtime.compute.windows.aligned import slice_assigner
 from runtime.spec.aggregates import Accumulator
@@ -130,14 +134,14 @@ class WindowBuffer:
         yield from self._put_out()
         if self._overflown_bytes:
             self._overflown_bytes = 0
-            release_memory()
+            _release_memory()
 
     def _overflow(self) -> Iterator[pa.Table]:
         """Put a full buffer out; now and then, before that, what lies free beside it."""
         self._overflown_bytes += self.pending_bytes
         if self._overflown_bytes >= _RELEASE_BYTES:
             self._overflown_bytes = 0
-            release_memory()
+            _release_memory()
         yield from self._put_out()
 
     def _put_out(self) -> Iterator[pa.Table]:
@@ -145,7 +149,7 @@ class WindowBuffer:
         runs, self._runs = self._runs, []
         for tables in _portions(runs, min(_PORTION_BYTES, self._buffer_bytes)):
             columns = [
-                _plain(column, field.type)
+                of_type(column, field.type)
                 for column, field in zip(_concat(tables), self.schema, strict=True)
             ]
             yield pa.Table.from_arrays(columns, schema=self.schema)
@@ -193,7 +197,7 @@ class WindowBuffer:
         if not self._may_overlap() or not self._merging.is_worth_trying():
             return
         tables = [run.table for run in self._runs]
-        columns = dict(zip(self.schema.names, map(_joined, _concat(tables)), strict=True))
+        columns = dict(zip(self.schema.names, map(joined, _concat(tables)), strict=True))
         slot, distinct = distinct_codes(columns[self._slice_end])
         slot_end = int64_values(distinct)
         n_rows = len(slot)
@@ -300,19 +304,26 @@ def _concat(tables: Sequence[pa.Table]) -> list[pa.ChunkedArray]:
     return columns
 
 
-def _joined(column: pa.ChunkedArray) -> pa.Array:
-    """One array, still dictionary-encoded if the chunks are."""
-    if column.num_chunks == 1:
-        return column.chunk(0)
-    if pa.types.is_dictionary(column.type):
-        column = column.unify_dictionaries()
-    return pa.concat_arrays(column.chunks)
-
-
 def _normalised(key: pa.Array) -> pa.Array:
     return key if pa.types.is_dictionary(key.type) else normalise_floats(one_chunk(key))
 
 
-def _plain(column: pa.ChunkedArray, type_: pa.DataType) -> pa.Array:
-    array = one_chunk(column)
-    return array if array.type == type_ else array.cast(type_)
+def _release_memory() -> None:
+    """Hand memory that NumPy and Arrow have freed back to the operating system.
+
+    Each of them keeps what it has freed for itself alone, and NumPy's holes lie between arrays that
+    are still in use. It takes some milliseconds, and what is then allocated is paged in anew: for
+    moments in which much has been freed, not for every batch.
+    """
+    _trim_heap()()
+    pa.default_memory_pool().release_unused()
+
+
+@cache
+def _trim_heap() -> Callable[[], Any]:
+    """The malloc_trim of glibc, which frees whole pages inside of the heap too; else no work."""
+    try:
+        trim = ctypes.CDLL(None).malloc_trim
+    except (AttributeError, OSError, TypeError):
+        return lambda: None
+    return lambda: trim(0)

@@ -34,6 +34,7 @@ from runtime.compute.kernels.columns import (
     int64_array,
     int64_values,
     integer_storage,
+    is_variable_width,
     validity,
 )
 
@@ -269,10 +270,7 @@ def _is_known(type_: pa.DataType) -> bool:
     return (
         integer_storage(type_) is not None
         or _is_plain(type_)
-        or pa.types.is_string(type_)
-        or pa.types.is_binary(type_)
-        or pa.types.is_large_string(type_)
-        or pa.types.is_large_binary(type_)
+        or is_variable_width(type_)
         or _is_list(type_)
     )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -37,6 +38,32 @@ def one_chunk(column: pa.Array | pa.ChunkedArray) -> pa.Array:
     return column
 
 
+def joined(column: pa.ChunkedArray) -> pa.Array:
+    """The column as one array, still dictionary-encoded if its chunks are."""
+    if column.num_chunks == 1:
+        return column.chunk(0)
+    if pa.types.is_dictionary(column.type):
+        column = column.unify_dictionaries()
+    return pa.concat_arrays(column.chunks)
+
+
+def of_type(column: pa.Array | pa.ChunkedArray, type_: pa.DataType) -> pa.Array:
+    """The column as one plain array of a type."""
+    column = one_chunk(column)
+    return column if column.type == type_ else column.cast(type_)
+
+
+def is_variable_width(type_: pa.DataType) -> bool:
+    """Whether values are strings or binaries, with offsets of 32 or of 64 bits."""
+    checks = (
+        pa.types.is_string,
+        pa.types.is_binary,
+        pa.types.is_large_string,
+        pa.types.is_large_binary,
+    )
+    return any(check(type_) for check in checks)
+
+
 def integer_storage(type_: pa.DataType) -> pa.DataType | None:
     """The signed integer type that holds values of `type_` in order, None if there is none."""
     if pa.types.is_signed_integer(type_):
@@ -54,6 +81,35 @@ def validity(column: pa.Array) -> BoolArray | None:
         return None
     valid: BoolArray = column.is_valid().to_numpy(zero_copy_only=False)
     return valid
+
+
+def all_valid(columns: Iterable[pa.Array], condition: BoolArray | None) -> BoolArray | None:
+    """Rows where the condition holds and no column is NULL; None: all rows."""
+    valid = condition
+    for column in columns:
+        more = validity(column)
+        if more is not None:
+            valid = more if valid is None else valid & more
+    return valid
+
+
+def running_sums(amounts: Int64Array) -> Int64Array:
+    """int64[n + 1], the sum of the first 0, 1, ... n amounts."""
+    sums = np.zeros(len(amounts) + 1, np.int64)
+    np.cumsum(amounts, out=sums[1:])
+    return sums
+
+
+def list_array(
+    lengths: Int64Array,
+    values: pa.Array,
+    type_: pa.ListType | None = None,
+    is_null: BoolArray | None = None,
+) -> pa.ListArray:
+    """Lists of the given lengths over their values, one after the other."""
+    offsets = pa.array(running_sums(lengths).astype(np.int32))
+    mask = None if is_null is None else pa.array(is_null)
+    return pa.ListArray.from_arrays(offsets, values, type=type_, mask=mask)
 
 
 def int64_values(column: pa.Array) -> Int64Array:

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from runtime.compute.kernels.columns import from_buffer, int64_values, one_chunk, ranks
-from runtime.compute.kernels.grouping import group_cells
+from runtime.compute.kernels.columns import (
+    from_buffer,
+    int64_values,
+    of_type,
+    one_chunk,
+    ranks,
+)
+from runtime.compute.kernels.grouping import MAX_CELLS, group_cells
 from runtime.compute.kernels.key_digits import key_digits
 from runtime.compute.kernels.partials import merge_partials
 from runtime.spec.aggregates import Accumulator
-
-_MAX_CELLS = 1 << 62
 
 
 def merge_equal_slices(
@@ -33,7 +37,7 @@ def merge_equal_slices(
     slot, distinct = ranks(one_chunk(table.column(slice_end)))
     n_slots = len(distinct)
     columns = [one_chunk(column) for column in table.columns[:n_keys]]
-    keys = key_digits(columns, table.num_rows, _MAX_CELLS // n_slots)
+    keys = key_digits(columns, table.num_rows, MAX_CELLS // n_slots)
     groups = group_cells(keys.codes * n_slots + slot, keys.n_codes * n_slots)
     if len(groups) == table.num_rows:
         order, _ = groups.runs()
@@ -45,9 +49,6 @@ def merge_equal_slices(
         partials = [one_chunk(table.column(name)) for name in accumulator.columns]
         merged += merge_partials(accumulator, groups, partials)
     plain = [
-        one_chunk(pa.chunked_array([column]))
-        if column.type == field.type
-        else column.cast(field.type)
-        for column, field in zip(merged, table.schema, strict=True)
+        of_type(column, field.type) for column, field in zip(merged, table.schema, strict=True)
     ]
     return pa.Table.from_arrays(plain, schema=table.schema)

@@ -20,6 +20,7 @@ from runtime.compute.kernels.columns import (
     int64_array,
     int64_values,
     integer_storage,
+    is_variable_width,
     normalise_floats,
     one_chunk,
     validity,
@@ -77,7 +78,7 @@ def key_digits(columns: Sequence[pa.Array], n_rows: int, max_codes: int) -> KeyD
 
 def _digit(column: pa.Array) -> _Digit:
     if pa.types.is_dictionary(column.type):
-        if _is_variable_width(column.type.value_type):
+        if is_variable_width(column.type.value_type):
             return _dictionary_digit(column)
         column = column.dictionary_decode()
     column = one_chunk(column)
@@ -126,11 +127,11 @@ def _lookup(values: pa.Array) -> Callable[[Int64Array], pa.Array]:
     is_value = validity(values)
     # A NULL stands in the indices: Arrow does not join dictionaries that hold one.
     dictionary = values
-    if is_value is not None and _is_variable_width(values.type):
+    if is_value is not None and is_variable_width(values.type):
         dictionary = values.fill_null(pa.scalar(b"").cast(values.type))
 
     def decode(codes: Int64Array) -> pa.Array:
-        if not _is_variable_width(values.type):
+        if not is_variable_width(values.type):
             return values.take(pa.array(codes))
         valid = None if is_value is None else is_value[codes]
         indices = from_buffer(codes.astype(np.int32), valid, pa.int32(), len(codes))
@@ -163,12 +164,3 @@ def _dense_digit(digit: _Digit) -> _Digit:
     codes, distinct = distinct_codes(pa.array(digit.codes))
     number_of = int64_values(distinct)
     return _Digit(codes, len(number_of), lambda dense: digit.decode(number_of[dense]))
-
-
-def _is_variable_width(type_: pa.DataType) -> bool:
-    return bool(
-        pa.types.is_string(type_)
-        or pa.types.is_binary(type_)
-        or pa.types.is_large_string(type_)
-        or pa.types.is_large_binary(type_)
-    )

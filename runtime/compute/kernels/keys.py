@@ -14,6 +14,7 @@ from runtime.compute.kernels.columns import (
     float64_values,
     int64_values,
     integer_storage,
+    is_variable_width,
     normalise_floats,
     one_chunk,
     validity,
@@ -97,23 +98,13 @@ def _hash_column(column: pa.Array) -> UInt64Array:
         hashes = int64_values(column).view(np.uint64)
     elif pa.types.is_floating(column.type):
         hashes = float64_values(normalise_floats(column)).view(np.uint64)
-    elif _is_variable_width(column.type):
+    elif is_variable_width(column.type):
         codes, distinct = distinct_codes(column)
         return _hash_bytes(distinct)[codes]
     else:
         hashes = _hash_words(column)
     valid = validity(column)
     return hashes if valid is None else np.where(valid, hashes, _NULL_HASH)
-
-
-def _is_variable_width(type_: pa.DataType) -> bool:
-    checks = (
-        pa.types.is_string,
-        pa.types.is_binary,
-        pa.types.is_large_string,
-        pa.types.is_large_binary,
-    )
-    return any(check(type_) for check in checks)
 
 
 def _hash_words(column: pa.Array) -> UInt64Array:

@@ -18,6 +18,7 @@ from runtime.compute.accumulators.extrema import INT64
 from runtime.compute.kernels.columns import (
     BoolArray,
     Int64Array,
+    all_valid,
     float64_array,
     float64_values,
     int64_array,
@@ -72,7 +73,7 @@ def aggregate_rows(
     args = [one_chunk(arg) for arg in args]
     match spec.kind:
         case "count":
-            counts = groups.count(_all_valid(args, condition))
+            counts = groups.count(all_valid(args, condition))
             return [int64_array(counts, None, types[0])]
         case "first" | "last":
             return _pick(spec, groups, args, condition)
@@ -134,7 +135,7 @@ def _reduce(merge: ColumnarAccumulator, state: State, groups: Groups) -> State:
 
 def _row_moments(groups: Groups, arg: pa.Array, condition: BoolArray | None) -> list[pa.Array]:
     """Count, mean and M2 in two passes: the mean first, then the squares of the deviations."""
-    valid = _all_valid([arg], condition)
+    valid = all_valid([arg], condition)
     values = float64_values(arg)
     n = groups.count(valid)
     with np.errstate(all="ignore"):
@@ -162,7 +163,7 @@ def _pick(
     """Order and value of the row of each group that comes first or last; NULL where none does."""
     order, value = columns
     is_last = spec.kind == "last"
-    valid = _all_valid([order], condition)
+    valid = all_valid([order], condition)
     group_of_row = groups.of_row()
     candidates = np.arange(len(order)) if valid is None else np.flatnonzero(valid)
     if integer_storage(order.type) is not None and not isinstance(groups, SingleRows):
@@ -220,16 +221,6 @@ def _from_zero(kind: str, partial: pa.Array) -> pa.Array:
     if kind != "sum" or not pa.types.is_floating(partial.type):
         return partial
     return float64_array(float64_values(partial) + 0.0, validity(partial), partial.type)
-
-
-def _all_valid(columns: Sequence[pa.Array], condition: BoolArray | None) -> BoolArray | None:
-    """Rows where the condition holds and no column is NULL; None: all rows."""
-    valid = condition
-    for column in columns:
-        more = validity(column)
-        if more is not None:
-            valid = more if valid is None else valid & more
-    return valid
 
 
 def _where(column: pa.Array, condition: BoolArray | None) -> pa.Array:

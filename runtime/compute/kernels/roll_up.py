@@ -11,8 +11,15 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import pyarrow as pa
 
-from runtime.compute.kernels.columns import from_buffer, int64_values, one_chunk
-from runtime.compute.kernels.grouping import Groups, SortedGroups, group_cells
+from runtime.compute.kernels.columns import (
+    from_buffer,
+    int64_values,
+    joined,
+    list_array,
+    of_type,
+    one_chunk,
+)
+from runtime.compute.kernels.grouping import MAX_CELLS, Groups, SortedGroups, group_cells
 from runtime.compute.kernels.key_digits import key_digits
 from runtime.compute.kernels.partials import merge_partials
 from runtime.compute.kernels.slots import slice_slots
@@ -22,8 +29,6 @@ from runtime.compute.windows.aligned import slice_assigner
 from runtime.spec.aggregates import Accumulator
 from runtime.spec.exchange import SliceLevel
 from runtime.spec.windows import Tumble
-
-_MAX_CELLS = 1 << 62
 
 
 def roll_up_levels(
@@ -91,8 +96,8 @@ def roll_up(
     # A slice ends where the next one begins; the time just before is its own.
     time_us = int64_values(one_chunk(table.column(slice_end))) - 1
     slot, slot_end = slice_slots(time_us, window, slice_assigner(window))
-    key_columns = [_joined(table.column(key)) for key in keys]
-    digits = key_digits(key_columns, n_rows, _MAX_CELLS // len(slot_end))
+    key_columns = [joined(table.column(key)) for key in keys]
+    digits = key_digits(key_columns, n_rows, MAX_CELLS // len(slot_end))
     groups = group_cells(digits.codes * len(slot_end) + slot, digits.n_codes * len(slot_end))
     codes = groups.cells // len(slot_end)
     ends = slot_end[groups.cells - codes * len(slot_end)]
@@ -110,7 +115,7 @@ def roll_up(
         else:
             parts = merge_partials(accumulator, groups, columns)
         merged |= zip(accumulator.columns, parts, strict=True)
-    arrays = [_typed(merged[field.name], field.type) for field in table.schema]
+    arrays = [of_type(merged[field.name], field.type) for field in table.schema]
     return pa.Table.from_arrays(arrays, schema=table.schema)
 
 
@@ -118,7 +123,7 @@ def _merge_lists(groups: Groups, column: pa.Array) -> pa.Array:
     """The values in the lists of each group, every value once."""
     lists = value_lists(column)
     if len(lists.values) == 0:
-        return pa.ListArray.from_arrays(pa.array(np.zeros(len(groups) + 1, np.int32)), lists.values)
+        return list_array(np.zeros(len(groups), np.int64), lists.values)
     group = np.repeat(groups.of_row(), lists.n_values)
     # The runs come group by group, as the value's code is the lower digit.
     order, starts = SortedGroups(
@@ -126,19 +131,4 @@ def _merge_lists(groups: Groups, column: pa.Array) -> pa.Array:
     ).runs()
     first = order[starts]
     n_values = np.bincount(group[first], minlength=len(groups))
-    offsets = np.concatenate((np.zeros(1, np.int32), np.cumsum(n_values, dtype=np.int32)))
-    return pa.ListArray.from_arrays(pa.array(offsets), lists.values.take(pa.array(first)))
-
-
-def _joined(column: pa.ChunkedArray) -> pa.Array:
-    """One array, still dictionary-encoded if the chunks are."""
-    if column.num_chunks == 1:
-        return column.chunk(0)
-    if pa.types.is_dictionary(column.type):
-        column = column.unify_dictionaries()
-    return pa.concat_arrays(column.chunks)
-
-
-def _typed(column: pa.Array, type_: pa.DataType) -> pa.Array:
-    array = one_chunk(column)
-    return array if array.type == type_ else array.cast(type_)
+    return list_array(n_values, lists.values.take(pa.array(first)))

@@ -39,7 +39,9 @@ from runtime.compute.kernels.columns import (
     float64_values,
     int64_array,
     int64_values,
+    list_array,
     normalise_floats,
+    running_sums,
 )
 from runtime.compute.kernels.grouping import SortedGroups
 from runtime.compute.values.percentiles import RangePercentiles, percentile_ranks
@@ -176,8 +178,8 @@ class _Count(DistinctAggregate):
 
     def __init__(self, stretches: _Stretches, n_slices: int) -> None:
         self.n_slices = n_slices
-        self._entered = _running(np.bincount(stretches.enters, minlength=n_slices))
-        self._left = _running(np.bincount(stretches.leaves, minlength=n_slices))
+        self._entered = running_sums(np.bincount(stretches.enters, minlength=n_slices))
+        self._left = running_sums(np.bincount(stretches.leaves, minlength=n_slices))
 
     def between(self, oldest_slice: Int64Array, newest_slice: Int64Array) -> Int64Array:
         """How many values are present."""
@@ -221,7 +223,9 @@ class _ApproximateCount(DistinctAggregate):
     def _by_slice(rank: Int64Array, row: Int64Array, n_slices: int) -> list[Int64Array]:
         """Running sums over slices: registers in use, and what their ranks take from the sum."""
         in_use = np.bincount(row[rank == 1], minlength=n_slices)
-        return [_running(of_slice) for of_slice in (in_use, *register_sums(rank, row, n_slices))]
+        return [
+            running_sums(of_slice) for of_slice in (in_use, *register_sums(rank, row, n_slices))
+        ]
 
     def of_windows(
         self, first_window: int, oldest_slice: Int64Array, newest_slice: Int64Array
@@ -261,12 +265,8 @@ class _ApproximatePercentile(DistinctAggregate):
             return distinct.take(pa.array(found[0], mask=is_empty)).cast(self._type)
         position = np.stack(found, axis=1)[~is_empty].reshape(-1)
         lengths = np.where(is_empty, 0, len(found))
-        offset = np.zeros(len(counts) + 1, np.int32)
-        np.cumsum(lengths, out=offset[1:])
         values = distinct.take(pa.array(position)).cast(self._type.value_type)
-        return pa.ListArray.from_arrays(
-            pa.array(offset), values, type=self._type, mask=pa.array(is_empty)
-        )
+        return list_array(lengths, values, self._type, is_empty)
 
 
 class _JoinedTexts(DistinctAggregate):
@@ -303,7 +303,7 @@ class _ExactSum(DistinctAggregate):
         for values in state.values:
             of_slice = np.zeros(n_slices, np.int64)
             np.add.at(of_slice, row, values)
-            sums.append(_running(of_slice))
+            sums.append(running_sums(of_slice))
         return replace(state, values=tuple(sums), n_valid=None)
 
     def of_windows(
@@ -365,10 +365,3 @@ def _sums_over_stretches(
             pairs = _sums_over_stretches(begin[inside], end[inside], values[inside], n_pairs)
             sums += np.repeat(pairs, 2)[:n_places]
     return sums
-
-
-def _running(of_slice: Int64Array) -> Int64Array:
-    """int64[n + 1], the sum of the first n."""
-    running = np.zeros(len(of_slice) + 1, np.int64)
-    np.cumsum(of_slice, out=running[1:])
-    return running

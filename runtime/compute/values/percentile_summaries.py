@@ -18,11 +18,12 @@ import pyarrow.compute as pc
 from runtime.compute.kernels.columns import (
     BoolArray,
     Int64Array,
+    all_valid,
     from_buffer,
     int64_values,
+    list_array,
     one_chunk,
     ranks,
-    validity,
 )
 from runtime.compute.kernels.grouping import Groups
 from runtime.compute.values.percentiles import VALUE, WEIGHT
@@ -49,9 +50,7 @@ def summaries_of_rows(
     """
     values = one_chunk(values)
     group = groups.of_row()
-    valid = validity(values)
-    if condition is not None:
-        valid = condition if valid is None else valid & condition
+    valid = all_valid([values], condition)
     if valid is not None:
         group, values = group[valid], values.filter(pa.array(valid))
     order = np.lexsort((ranks(values)[0], group))
@@ -142,12 +141,10 @@ def _summaries(
         # the first of a group stands for nothing of the group before, whose last is kept
         weight = np.diff(up_to, prepend=0)
         n_items = np.bincount(group, minlength=n_groups)
-    offsets = np.zeros(n_groups + 1, np.int32)
-    np.cumsum(n_items, out=offsets[1:])
     columns = [values.take(pa.array(order[kept])), *map(_int64, (weight, spread))]
     type_ = summary_type(values.type)
     items = pa.StructArray.from_arrays(columns, fields=list(type_.value_type))
-    return pa.ListArray.from_arrays(pa.array(offsets), items, type=type_)
+    return list_array(n_items, items, type_)
 
 
 def _kept(

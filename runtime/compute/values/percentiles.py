@@ -26,8 +26,10 @@ from runtime.compute.kernels.columns import (
     Int64Array,
     from_buffer,
     int64_values,
+    list_array,
     one_chunk,
     ranks,
+    running_sums,
 )
 from runtime.compute.values.value_lists import SliceValues
 from runtime.compute.values.value_sets import list_lengths
@@ -61,12 +63,10 @@ def condensed(lists: pa.Array | pa.ChunkedArray, accuracy: int) -> pa.ListArray:
     kept = np.flatnonzero(is_kept)
     # The last run of a list may be shorter than the others
     weight = place[kept] % group_of_value[kept] + 1
-    offsets = np.zeros(n_lists + 1, np.int32)
-    np.cumsum(np.bincount(of_list[kept], minlength=n_lists), out=offsets[1:])
     chosen = values.take(pa.array(order[kept]))
     weights = from_buffer(weight, None, pa.int64(), len(weight))
     items = pa.StructArray.from_arrays([chosen, weights], [VALUE, WEIGHT])
-    return pa.ListArray.from_arrays(pa.array(offsets), items)
+    return list_array(np.bincount(of_list[kept], minlength=n_lists), items)
 
 
 def percentile_ranks(n: Int64Array, percentage: float, accuracy: int) -> Int64Array:
@@ -95,7 +95,7 @@ class RangePercentiles:
         numbers, self.distinct = ranks(chosen.field(VALUE))
         weights = int64_values(chosen.field(WEIGHT))
         self._offset = np.searchsorted(values.slice_row, np.arange(n_slices + 1))
-        self._weight_before = _running(weights)
+        self._weight_before = running_sums(weights)
         self._levels = _levels(numbers, weights, len(self.distinct))
 
     def counts(self, oldest_slice: Int64Array, newest_slice: Int64Array) -> Int64Array:
@@ -148,17 +148,10 @@ def _levels(numbers: Int64Array, weights: Int64Array, n_numbers: int) -> list[_L
     is_plain = bool((weights == 1).all())
     for bit in reversed(range(max(n_numbers - 1, 0).bit_length())):
         is_zero = (numbers >> bit) & 1 == 0
-        zeros = _running(is_zero.astype(np.int64)).astype(np.int32)
-        zero_weight = zeros if is_plain else _running(np.where(is_zero, weights, 0))
+        zeros = running_sums(is_zero.astype(np.int64)).astype(np.int32)
+        zero_weight = zeros if is_plain else running_sums(np.where(is_zero, weights, 0))
         levels.append(_Level(zeros, zero_weight, int(zeros[-1])))
         numbers = np.concatenate((numbers[is_zero], numbers[~is_zero]))
         if not is_plain:
             weights = np.concatenate((weights[is_zero], weights[~is_zero]))
     return levels
-
-
-def _running(amounts: Int64Array) -> Int64Array:
-    """int64[n + 1], the sum of the first n."""
-    running = np.zeros(len(amounts) + 1, np.int64)
-    np.cumsum(amounts, out=running[1:])
-    return running

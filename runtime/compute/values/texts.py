@@ -15,11 +15,13 @@ import pyarrow.compute as pc
 from runtime.compute.kernels.columns import (
     BoolArray,
     Int64Array,
+    all_valid,
     distinct_codes,
     int64_values,
+    list_array,
     one_chunk,
     ranks,
-    validity,
+    running_sums,
 )
 from runtime.compute.kernels.grouping import Groups
 from runtime.compute.values.value_lists import SliceValues
@@ -46,11 +48,7 @@ def rows_of_groups(
         type_: of the result, see `rows_type`.
     """
     columns = [one_chunk(arg) for arg in args]
-    valid = condition
-    for column in columns:
-        more = validity(column)
-        if more is not None:
-            valid = more if valid is None else valid & more
+    valid = all_valid(columns, condition)
     group = groups.of_row()
     row = np.arange(len(group)) if valid is None else np.flatnonzero(valid)
     row = row[np.argsort(group[row], kind="stable")]
@@ -60,7 +58,7 @@ def rows_of_groups(
         for column, field in zip(columns, fields, strict=True)
     ]
     values = pa.StructArray.from_arrays(taken, fields=fields)
-    return _lists(np.bincount(group[row], minlength=len(groups)), values)
+    return list_array(np.bincount(group[row], minlength=len(groups)), values)
 
 
 def merge_rows(groups: Groups, lists: pa.ListArray) -> pa.ListArray:
@@ -68,7 +66,7 @@ def merge_rows(groups: Groups, lists: pa.ListArray) -> pa.ListArray:
     group = np.repeat(groups.of_row(), list_lengths(lists))
     order = np.argsort(group, kind="stable")
     values = one_chunk(pc.list_flatten(lists)).take(pa.array(order))
-    return _lists(np.bincount(group, minlength=len(groups)), values)
+    return list_array(np.bincount(group, minlength=len(groups)), values)
 
 
 class TextsByTime:
@@ -85,8 +83,7 @@ class TextsByTime:
         texts = values.field(TEXT)
         order = np.lexsort((ranks(texts)[0].take(rows.place), time, rows.slice_row))
         self._texts = texts.take(pa.array(rows.place.take(order)))
-        self._offset = np.zeros(n_slices + 1, np.int64)
-        np.cumsum(np.bincount(rows.slice_row, minlength=n_slices), out=self._offset[1:])
+        self._offset = running_sums(np.bincount(rows.slice_row, minlength=n_slices))
 
     def joined(
         self,
@@ -113,12 +110,6 @@ class TextsByTime:
             _, first = np.unique(window * len(distinct) + code[place], return_index=True)
             first.sort()
             lengths, place = np.bincount(window[first], minlength=len(lengths)), place[first]
-        lists = _lists(lengths, self._texts.take(pa.array(place)))
+        lists = list_array(lengths, self._texts.take(pa.array(place)))
         joined = pc.binary_join(lists, separator)
         return pc.if_else(pa.array(lengths > 0), joined, pa.scalar(None, pa.string()))
-
-
-def _lists(lengths: Int64Array, values: pa.Array) -> pa.ListArray:
-    offsets = np.zeros(len(lengths) + 1, np.int32)
-    np.cumsum(lengths, out=offsets[1:])
-    return pa.ListArray.from_arrays(pa.array(offsets), values)

@@ -15,6 +15,7 @@ from runtime.compute.kernels.columns import (
     integer_storage,
     normalise_floats,
     one_chunk,
+    running_sums,
 )
 from runtime.compute.kernels.keys import encode_keys
 from runtime.compute.values.value_sets import list_lengths
@@ -98,8 +99,7 @@ def value_lists(column: pa.Array | pa.ChunkedArray, *, are_told_apart: bool = Tr
             list that is NULL has no values.
         are_told_apart: whether the codes are needed; if not, all of them are 0.
     """
-    offset = np.zeros(len(column) + 1, np.int64)
-    np.cumsum(list_lengths(column), out=offset[1:])
+    offset = running_sums(list_lengths(column))
     values = one_chunk(pc.list_flatten(column))
     code, n_codes = _number(values) if are_told_apart else (np.zeros(len(values), np.int64), 1)
     return ValueLists(offset, code, n_codes, values)

@@ -15,10 +15,12 @@ import pyarrow.compute as pc
 from runtime.compute.kernels.columns import (
     BoolArray,
     Int64Array,
+    all_valid,
     int64_values,
+    list_array,
     normalise_floats,
+    of_type,
     one_chunk,
-    validity,
 )
 from runtime.compute.kernels.grouping import MAX_CELLS, Groups, SingleRows, distinct_cells
 from runtime.compute.kernels.key_digits import key_digits
@@ -45,11 +47,7 @@ def sets_of_rows(
         condition: which rows take part; None: all.
         type_: of the result: lists of the argument's type, or of structs of the arguments'.
     """
-    valid = condition
-    for arg in args:
-        more = validity(arg)
-        if more is not None:
-            valid = more if valid is None else valid & more
+    valid = all_valid(args, condition)
     if valid is not None:
         mask = pa.array(valid)
         args = [arg.filter(mask) for arg in args]
@@ -82,9 +80,7 @@ def registers_of_rows(groups: Groups, codes: pa.Array, condition: BoolArray | No
         condition: which rows take part; None: all.
     """
     codes = one_chunk(codes)
-    valid = validity(codes)
-    if condition is not None:
-        valid = condition if valid is None else valid & condition
+    valid = all_valid([codes], condition)
     group, values = groups.of_row(), int64_values(codes)
     if valid is not None:
         group, values = group[valid], values[valid]
@@ -131,17 +127,10 @@ def _distinct_lists(
 
 def _lists(lengths: Int64Array, columns: Sequence[pa.Array], type_: pa.ListType) -> pa.ListArray:
     """Lists of the given lengths over columns of values, one after the other."""
-    offsets = np.zeros(len(lengths) + 1, np.int32)
-    np.cumsum(lengths, out=offsets[1:])
     if pa.types.is_struct(type_.value_type):
         fields = list(type_.value_type)
-        parts = [_as(column, field.type) for column, field in zip(columns, fields, strict=True)]
+        parts = [of_type(column, field.type) for column, field in zip(columns, fields, strict=True)]
         values = pa.StructArray.from_arrays(parts, fields=fields)
     else:
-        values = _as(columns[0], type_.value_type)
-    return pa.ListArray.from_arrays(pa.array(offsets), values, type=type_)
-
-
-def _as(column: pa.Array, type_: pa.DataType) -> pa.Array:
-    column = one_chunk(column)
-    return column if column.type == type_ else column.cast(type_)
+        values = of_type(columns[0], type_.value_type)
+    return list_array(lengths, values, type_)

@@ -18,6 +18,7 @@ from runtime.compute.kernels.columns import (
     float64_values,
     int64_values,
     integer_storage,
+    is_variable_width,
     normalise_floats,
 )
 
@@ -39,7 +40,7 @@ def xxhash64(column: pa.Array) -> UInt64Array:
     """
     type_ = column.type
     with np.errstate(over="ignore"):
-        if _is_variable_width(type_):
+        if is_variable_width(type_):
             codes, distinct = distinct_codes(column)
             return _hash_bytes(distinct)[codes]
         if pa.types.is_decimal128(type_):
@@ -54,15 +55,6 @@ def xxhash64(column: pa.Array) -> UInt64Array:
         if storage == pa.int64():
             return _hash_longs(values.view(np.uint64))
         return _hash_ints(values.view(np.uint64) & np.uint64(0xFFFFFFFF))
-
-
-def _is_variable_width(type_: pa.DataType) -> bool:
-    return bool(
-        pa.types.is_string(type_)
-        or pa.types.is_binary(type_)
-        or pa.types.is_large_string(type_)
-        or pa.types.is_large_binary(type_)
-    )
 
 
 def _rotated(value: UInt64Array, bits: int) -> UInt64Array:
