@@ -28,7 +28,7 @@ from sqlglot import exp
 
 from planner.binder.window_function import window_of
 from planner.sql.intervals import fold_interval
-from planner.sql.nodes import WindowFunction as WindowCall
+from planner.sql.nodes import WindowFunctionCall
 from runtime.errors import AnalysisError
 from runtime.spec.windows import SessionWindow
 from runtime.streaming.general import (
@@ -147,7 +147,7 @@ def _aligned(kind: str, **lengths: Length | None) -> Assigner:
 
 def _window(kind: str, **lengths: Length | None) -> Any:
     given = {name: _interval(length) for name, length in lengths.items() if length is not None}
-    return window_of(WindowCall(this=exp.Var(this=kind), **given), "")
+    return window_of(WindowFunctionCall(this=exp.Var(this=kind), **given), "")
 
 
 def _interval(length: Length) -> exp.Interval:

@@ -38,7 +38,13 @@ from planner.nodes.windows import window_properties
 from planner.sql.build import is_whole_star, relation, select_all_from, to_sql
 from planner.sql.flink_functions import rewrite_functions, round_time, rounded_times
 from planner.sql.names import with_ctes, with_late_name, without_idle_ctes
-from planner.sql.nodes import LEFT_OUT_HINTS, WINDOW_COLUMNS, WindowFunction, position_of, span_of
+from planner.sql.nodes import (
+    LEFT_OUT_HINTS,
+    WINDOW_COLUMNS,
+    WindowFunctionCall,
+    position_of,
+    span_of,
+)
 from planner.sql.parts import only_window_function, parts_below, probe
 from planner.sql.table_options import refuse_options, with_options
 from planner.streams.refusals import refused_subquery
@@ -147,7 +153,7 @@ class _Binder:
             rewrite_group_windows(query, self.sql)
         scope = self._lift_ctes(query, scope)
         for part in parts_below(query):
-            if isinstance(part, WindowFunction):
+            if isinstance(part, WindowFunctionCall):
                 if part is not only_window_function(query):
                     self._replace_window_function(part, scope)
             elif isinstance(part, exp.Table):
@@ -213,7 +219,7 @@ class _Binder:
     def _type_of(self, expr: exp.Expr, select: exp.Select, scope: Scope) -> str:
         """Spark's type of an expression over what a SELECT reads; that of an instant if unknown."""
         read = probe(select, expr.copy())
-        for function in list(read.find_all(WindowFunction)):
+        for function in list(read.find_all(WindowFunctionCall)):
             self._replace_window_function(function, scope)
         try:
             return self.sql_query(read, scope).schema[0].type
@@ -236,7 +242,9 @@ class _Binder:
             inner[cte.alias.lower()] = cte
         return inner
 
-    def _lift_block(self, query: exp.Select, function: WindowFunction, scope: Scope) -> exp.Query:
+    def _lift_block(
+        self, query: exp.Select, function: WindowFunctionCall, scope: Scope
+    ) -> exp.Query:
         """A window block as `SELECT * FROM placeholder`, or left as it is over its windows."""
         node = self.window_function(function, scope)
         grouped = distinct_as_grouping(query, window_properties(node))
@@ -343,10 +351,10 @@ class _Binder:
 
     # -- window functions ----------------------------------------------------------------------
 
-    def _replace_window_function(self, function: WindowFunction, scope: Scope) -> None:
+    def _replace_window_function(self, function: WindowFunctionCall, scope: Scope) -> None:
         self._put_placeholder(function, self.window_function(function, scope))
 
-    def _put_placeholder(self, function: WindowFunction, node: Node) -> None:
+    def _put_placeholder(self, function: WindowFunctionCall, node: Node) -> None:
         table = relation(self.placeholder(node))
         alias = function.args.get("alias")
         if alias is not None:
@@ -359,13 +367,13 @@ class _Binder:
                 table.set(key, function.args[key])
         function.replace(table)
 
-    def window_function(self, function: WindowFunction, scope: Scope) -> WindowTableFunction:
+    def window_function(self, function: WindowFunctionCall, scope: Scope) -> WindowTableFunction:
         """The node of a window function over whatever its data is."""
         window = window_of(function, self.sql)
         if self.strict:
             check_function(function, window, self.sql)
         data = function.args["data"]
-        if isinstance(data, WindowFunction):
+        if isinstance(data, WindowFunctionCall):
             source: Node = self.window_function(data, scope)
         elif isinstance(data, exp.Table):
             source = self.scan(data, scope)

@@ -22,7 +22,7 @@ from planner.aggregates.calls import canonical
 from planner.binder.grouping_sets import has_groupings
 from planner.sql.build import alias, bare_column, column, identifier, to_sql
 from planner.sql.intervals import fold_interval
-from planner.sql.nodes import GROUP_WINDOW_COLUMNS, WindowFunction, position_of
+from planner.sql.nodes import GROUP_WINDOW_COLUMNS, WindowFunctionCall, position_of
 from runtime.errors import AnalysisError
 
 # The parameters after the time column, in order
@@ -247,7 +247,7 @@ class _Rewrite:
     def _has_several_sources(self) -> bool:
         return any(self.select.args.get(key) for key in ("joins", "laterals"))
 
-    def _function(self, others: list[exp.Expr]) -> WindowFunction:
+    def _function(self, others: list[exp.Expr]) -> WindowFunctionCall:
         """The window table function over what stands in FROM."""
         time = self.window.expressions[0]
         data, name, computed = self._data(time, others)
@@ -256,7 +256,7 @@ class _Rewrite:
         place = position_of(self.window, self.sql)
         if place is not None:
             this.meta.update(start=place.offset, end=place.offset + place.length - 1)
-        function = WindowFunction(
+        function = WindowFunctionCall(
             this=this,
             data=data,
             timecol=computed[0],

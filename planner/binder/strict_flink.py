@@ -9,7 +9,7 @@ from sqlglot import exp
 from planner.nodes.logical import Node, WindowAggregate, WindowRank, WindowTableFunction
 from planner.sql.build import to_sql
 from planner.sql.intervals import render_duration
-from planner.sql.nodes import BEHIND, LENIENCIES, Leniency, WindowFunction, position_of
+from planner.sql.nodes import BEHIND, LENIENCIES, Leniency, WindowFunctionCall, position_of
 from runtime.errors import AnalysisError, Position
 from runtime.spec.windows import Hop, SessionWindow, Tumble, Window
 
@@ -35,7 +35,7 @@ def check_query(query: exp.Query, sql: str) -> None:
         raise AnalysisError(_said(behind.message), position=place, sql=sql, hint=behind.hint)
 
 
-def check_function(function: WindowFunction, window: Window, sql: str) -> None:
+def check_function(function: WindowFunctionCall, window: Window, sql: str) -> None:
     """Refuse a call that Flink would not read or not accept.
 
     Args:

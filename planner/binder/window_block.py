@@ -35,7 +35,7 @@ from planner.nodes.logical import (
 )
 from planner.nodes.windows import identifies_window
 from planner.sql.build import alias, column_names, conjuncts, function_call, identifier, relation
-from planner.sql.nodes import WindowFunction, span_of
+from planner.sql.nodes import WindowFunctionCall, span_of
 from planner.streams.tables import streams_of
 from runtime.spec.windows import SessionWindow
 
@@ -85,7 +85,7 @@ def distinct_as_grouping(select: exp.Select, attached: AttachedWindow | None) ->
 
 def bind_aggregation(
     select: exp.Select,
-    function: WindowFunction,
+    function: WindowFunctionCall,
     windowed: WindowTableFunction,
     relations: Relations,
     scope: Mapping[str, exp.CTE],
@@ -177,7 +177,7 @@ def _bind_block(
     return block.around(aggregate, relations, scope)
 
 
-def _source_alias(function: WindowFunction) -> str | None:
+def _source_alias(function: WindowFunctionCall) -> str | None:
     clause = function.args.get("alias")
     if clause is not None and clause.this is not None:
         return str(clause.name)

@@ -14,7 +14,7 @@ from planner.sql.intervals import (
     render_duration,
     render_months,
 )
-from planner.sql.nodes import WINDOW_COLUMNS, WindowFunction, position_of
+from planner.sql.nodes import WINDOW_COLUMNS, WindowFunctionCall, position_of
 from runtime.errors import AnalysisError, nearest
 from runtime.spec.table import Column
 from runtime.spec.windows import (
@@ -37,7 +37,7 @@ MAX_WINDOWS_PER_ROW = 10_000_000
 _MONDAY_US = -3 * DAY_US
 
 
-def window_of(function: WindowFunction, sql: str) -> Window:
+def window_of(function: WindowFunctionCall, sql: str) -> Window:
     """The window that a function's arguments describe.
 
     Raises:
@@ -49,7 +49,7 @@ def window_of(function: WindowFunction, sql: str) -> Window:
 class _Parameters:
     """The arguments of one window function."""
 
-    def __init__(self, function: WindowFunction, sql: str) -> None:
+    def __init__(self, function: WindowFunctionCall, sql: str) -> None:
         self.function = function
         self.kind = function.kind
         self.sql = sql
@@ -217,7 +217,7 @@ def _text(value: IntervalValue) -> str:
 # -- columns ---------------------------------------------------------------------------------------
 
 
-def time_column(function: WindowFunction, schema: Schema, sql: str) -> Column:
+def time_column(function: WindowFunctionCall, schema: Schema, sql: str) -> Column:
     """The column of a window function's DESCRIPTOR, a TIMESTAMP; else an AnalysisError."""
     descriptor = function.args["timecol"]
     found = column_named(schema, descriptor.name)
@@ -244,7 +244,7 @@ def time_column(function: WindowFunction, schema: Schema, sql: str) -> Column:
     return found
 
 
-def partition_columns(function: WindowFunction, schema: Schema, sql: str) -> tuple[str, ...]:
+def partition_columns(function: WindowFunctionCall, schema: Schema, sql: str) -> tuple[str, ...]:
     """The columns of PARTITION BY, by their names in the data."""
     names = []
     for key in function.args.get("partition") or []:
@@ -263,7 +263,7 @@ def partition_columns(function: WindowFunction, schema: Schema, sql: str) -> tup
     return tuple(dict.fromkeys(names))
 
 
-def refuse_window_columns(function: WindowFunction, schema: Schema, sql: str) -> None:
+def refuse_window_columns(function: WindowFunctionCall, schema: Schema, sql: str) -> None:
     """An AnalysisError where the data already has a column that the window adds."""
     taken = [name for name in WINDOW_COLUMNS if column_named(schema, name)]
     if taken:
@@ -277,7 +277,7 @@ def refuse_window_columns(function: WindowFunction, schema: Schema, sql: str) ->
 
 
 def renamed_columns(
-    function: WindowFunction, source: Node, time: Column, sql: str
+    function: WindowFunctionCall, source: Node, time: Column, sql: str
 ) -> tuple[Node, WindowColumns, Column]:
     """The data under the names of `AS t(a, b, ..., ws, we, wt)`."""
     alias = function.args["alias"]

@@ -52,7 +52,7 @@ class TableOptions:
     end: int
 
 
-class WindowFunction(exp.Expression, exp.UDTF):
+class WindowFunctionCall(exp.Expression, exp.UDTF):
     """`TABLE(HOP(TABLE data, DESCRIPTOR(timecol), slide, size, offset))` in a FROM clause.
 
     Arguments:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-from planner.sql.nodes import WindowFunction
+from planner.sql.nodes import WindowFunctionCall
 
 # What a SELECT may say that filters and projects the rows of one source, and what that source may
 _ROW_BY_ROW = frozenset({"expressions", "from_", "where"})
@@ -17,7 +17,7 @@ def parts_below(query: exp.Query) -> list[exp.Expr]:
     """Tables, window functions and queries inside `query`, those inside of these left out."""
 
     def is_part(node: exp.Expr) -> bool:
-        return node is not query and isinstance(node, exp.Query | WindowFunction | exp.With)
+        return node is not query and isinstance(node, exp.Query | WindowFunctionCall | exp.With)
 
     found = []
     for node in query.walk(prune=is_part):
@@ -28,14 +28,14 @@ def parts_below(query: exp.Query) -> list[exp.Expr]:
     return found
 
 
-def only_window_function(query: exp.Query) -> WindowFunction | None:
+def only_window_function(query: exp.Query) -> WindowFunctionCall | None:
     """The window function of a SELECT that reads nothing else."""
     if not isinstance(query, exp.Select):
         return None
     source = query.args.get("from_")
     function = source.this if source is not None else None
     alone = not any(query.args.get(key) for key in ("joins", "laterals", "pivots", "match"))
-    if not isinstance(function, WindowFunction) or not alone:
+    if not isinstance(function, WindowFunctionCall) or not alone:
         return None
     extras = ("joins", "laterals", "pivots", "sample")
     return None if any(function.args.get(key) for key in extras) else function

@@ -15,7 +15,7 @@ from sqlglot.dialects.spark import Spark
 from sqlglot.generator import Generator
 from sqlglot.generators.spark import SparkGenerator
 
-from planner.sql.nodes import KeywordCall, MultiUnitInterval, UserAggregateCall, WindowFunction
+from planner.sql.nodes import KeywordCall, MultiUnitInterval, UserAggregateCall, WindowFunctionCall
 
 # Set by the parser in `meta`: the source text of a literal, and the value it stands for. A rule
 # may put another value into a literal; its source text is then no longer its text.
@@ -90,7 +90,7 @@ class SparkSqlGenerator(SparkGenerator):
         KeywordCall: lambda self, node: self.keywordcall_sql(node),
         MultiUnitInterval: lambda self, node: self.multiunitinterval_sql(node),
         UserAggregateCall: lambda self, node: self.anonymous_sql(node),
-        WindowFunction: lambda self, node: self.windowfunction_sql(node),
+        WindowFunctionCall: lambda self, node: self.windowfunctioncall_sql(node),
     }
 
     def literal_sql(self, expression: exp.Literal) -> str:
@@ -153,7 +153,7 @@ class SparkSqlGenerator(SparkGenerator):
         arguments = " ".join(f"{word} {self.sql(node)}".strip() for word, node in parts)
         return f"{expression.name}({arguments})"
 
-    def windowfunction_sql(self, expression: WindowFunction) -> str:
+    def windowfunctioncall_sql(self, expression: WindowFunctionCall) -> str:
         """`TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), ...)) AS a`, which sqlwin reads, not Spark."""
         data = expression.args["data"]
         source = f"TABLE {self.sql(data)}" if isinstance(data, exp.Table) else self.sql(data)

@@ -15,7 +15,7 @@ from sqlglot.errors import ParseError, TokenError
 from sqlglot.parsers.spark import SparkParser
 from sqlglot.tokenizer_core import Token, TokenType
 
-from planner.sql.nodes import TABLE_OPTIONS, WindowFunction
+from planner.sql.nodes import TABLE_OPTIONS, WindowFunctionCall
 from planner.sql.render import (
     IS_NOT,
     NO_PAREN_FUNCTIONS,
@@ -76,7 +76,7 @@ class SqlWinParser(TokenParser):
     PRIMARY_PARSERS = {**SparkParser.PRIMARY_PARSERS, **STRING_PARSERS, **NUMERIC_PARSERS}
 
     # What joins and other clauses may follow in `(... JOIN ...)`
-    MODIFIABLES: ClassVar[Any] = (*SparkParser.MODIFIABLES, WindowFunction)
+    MODIFIABLES: ClassVar[Any] = (*SparkParser.MODIFIABLES, WindowFunctionCall)
 
     def refuse(self, tokens: list[Token]) -> None:
         """Refuse what other systems write and what has another spelling here."""

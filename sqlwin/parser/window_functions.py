@@ -8,7 +8,7 @@ from typing import NoReturn
 from sqlglot import exp
 from sqlglot.tokenizer_core import Token, TokenType
 
-from planner.sql.nodes import LENIENCIES, Leniency, WindowFunction
+from planner.sql.nodes import LENIENCIES, Leniency, WindowFunctionCall
 from planner.sql.render import SparkSql
 from runtime.errors import nearest
 from sqlwin.parser.base import STRINGS, TokenParser
@@ -23,7 +23,7 @@ def is_window_function(parser: TokenParser) -> bool:
 
 def parse_window_function(
     parser: TokenParser, *, joins: bool, alias_tokens: Collection[TokenType] | None
-) -> WindowFunction:
+) -> WindowFunctionCall:
     """The window function at the current token, with its alias.
 
     Args:
@@ -48,7 +48,7 @@ def parse_window_function(
     return node
 
 
-def _parse_call(parser: TokenParser) -> WindowFunction:
+def _parse_call(parser: TokenParser) -> WindowFunctionCall:
     first = parser._curr
     is_wrapped = parser._curr.text.upper() == "TABLE"
     if is_wrapped:
@@ -63,7 +63,7 @@ def _parse_call(parser: TokenParser) -> WindowFunction:
         parser._match_r_paren()
     this = exp.Var(this=kind)
     this.meta.update(line=name.line, col=name.col, start=name.start, end=name.end)
-    node = WindowFunction(this=this, **arguments)
+    node = WindowFunctionCall(this=this, **arguments)
     parser.span(node, first)
     if lenient:
         node.meta[LENIENCIES] = lenient
@@ -275,7 +275,7 @@ def _parse_data(
     return data, partition
 
 
-def _as_subquery(function: WindowFunction) -> exp.Subquery:
+def _as_subquery(function: WindowFunctionCall) -> exp.Subquery:
     """`SELECT * FROM function`, which is what a function as data means."""
     select = exp.Select(expressions=[exp.Star()], from_=exp.From(this=function))
     return exp.Subquery(this=select)

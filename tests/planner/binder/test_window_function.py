@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from planner.binder.window_function import window_of
-from planner.sql.nodes import WindowFunction
+from planner.sql.nodes import WindowFunctionCall
 from runtime.spec.windows import (
     DAY_US,
     CalendarCumulate,
@@ -24,7 +24,7 @@ WEEK_US = 7 * DAY_US
 
 def window(call: str) -> Window:
     sql = f"SELECT * FROM TABLE({call})"
-    function = parse_query(sql).find(WindowFunction)
+    function = parse_query(sql).find(WindowFunctionCall)
     assert function is not None
     return window_of(function, sql)
 
