@@ -24,7 +24,7 @@ from runtime.errors import SqlwinError
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from runtime.compute.user_aggregates import Aggregate
+    from runtime.compute.user_aggregates import UserDefinedAggregateFunction as Aggregate
     from sqlwin.session import Result, Session
 
 __version__ = "0.1.0"
@@ -81,5 +81,5 @@ def __getattr__(name: str) -> object:
     if name == "Aggregate":
         from runtime.compute import user_aggregates
 
-        return user_aggregates.Aggregate
+        return user_aggregates.UserDefinedAggregateFunction
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -9,7 +9,7 @@ from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from planner.explain.document import document
-from runtime.compute.user_aggregates import Aggregate
+from runtime.compute.user_aggregates import UserDefinedAggregateFunction
 from runtime.errors import AnalysisError, SqlwinError
 from runtime.frames.user_functions import register_aggregate, register_scalar
 from runtime.spark.shipping import ship_code
@@ -305,7 +305,7 @@ class Session:
         register_scalar(self._spark, name, function, returns)
         self._runner.catalog.forget_aggregate(name)
 
-    def register_aggregate(self, name: str, aggregate: Aggregate) -> None:
+    def register_aggregate(self, name: str, aggregate: UserDefinedAggregateFunction) -> None:
         """Give an aggregate function written in Python a name in SQL; see `sqlwin.Aggregate`.
 
         In window aggregations its state is kept by slice, and merged into windows, as that of

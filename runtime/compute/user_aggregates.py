@@ -1,4 +1,4 @@
-"""Aggregate functions that people write in Python: many groups at once, merged from slices."""
+"""User-defined aggregate functions: many groups at once, merged from slices."""
 
 from __future__ import annotations
 
@@ -13,12 +13,14 @@ from runtime.compute.arrow.types import arrow_type
 from runtime.compute.kernels.columns import Int64Array, one_chunk
 from runtime.errors import ExecutionError
 
-# What an aggregate knows of each group: for every field of `Aggregate.state` one value a group.
+# The accumulators of groups: for every field of an aggregate's `state` one value a group.
 States: TypeAlias = Mapping[str, Any]
 
 
-class Aggregate(ABC):
-    """An aggregate function in Python. All of its methods work on many groups at once.
+class UserDefinedAggregateFunction(ABC):
+    """A user-defined aggregate function (UDAF); users know it as `sqlwin.Aggregate`.
+
+    All of its methods work on many groups at once.
 
     A group is the rows of one key in one slice of time; merged groups make windows. `groups` tells
     the group of each row, from 0 to `n_groups` - 1, in no particular order. What `accumulate` and
@@ -64,7 +66,10 @@ class Aggregate(ABC):
 
 
 def accumulated(
-    aggregate: Aggregate, groups: Int64Array, n_groups: int, args: Sequence[pa.Array]
+    aggregate: UserDefinedAggregateFunction,
+    groups: Int64Array,
+    n_groups: int,
+    args: Sequence[pa.Array],
 ) -> list[pa.Array]:
     """The fields of the state of each group of rows, of the types that `state` says.
 
@@ -79,7 +84,10 @@ def accumulated(
 
 
 def merged(
-    aggregate: Aggregate, groups: Int64Array, n_groups: int, columns: Sequence[pa.Array]
+    aggregate: UserDefinedAggregateFunction,
+    groups: Int64Array,
+    n_groups: int,
+    columns: Sequence[pa.Array],
 ) -> list[pa.Array]:
     """The fields of the state of each group of states.
 
@@ -94,7 +102,7 @@ def merged(
     return _fields(aggregate, "merge", states, n_groups)
 
 
-def finished(aggregate: Aggregate, columns: Sequence[pa.Array]) -> pa.Array:
+def finished(aggregate: UserDefinedAggregateFunction, columns: Sequence[pa.Array]) -> pa.Array:
     """The result of each state, of the type that `returns` says.
 
     Raises:
@@ -108,7 +116,9 @@ def finished(aggregate: Aggregate, columns: Sequence[pa.Array]) -> pa.Array:
     return _array(aggregate, "finish", "its result", result, aggregate.returns, len(columns[0]))
 
 
-def _fields(aggregate: Aggregate, method: str, states: States, n_groups: int) -> list[pa.Array]:
+def _fields(
+    aggregate: UserDefinedAggregateFunction, method: str, states: States, n_groups: int
+) -> list[pa.Array]:
     if not isinstance(states, Mapping):
         raise ExecutionError(
             f"{_name(aggregate)}.{method} returned no dict, but {type(states).__name__}",
@@ -127,7 +137,12 @@ def _fields(aggregate: Aggregate, method: str, states: States, n_groups: int) ->
 
 
 def _array(
-    aggregate: Aggregate, method: str, what: str, values: Any, type_: str, n_rows: int
+    aggregate: UserDefinedAggregateFunction,
+    method: str,
+    what: str,
+    values: Any,
+    type_: str,
+    n_rows: int,
 ) -> pa.Array:
     try:
         if isinstance(values, pa.Array | pa.ChunkedArray):
@@ -151,7 +166,9 @@ def _array(
     return array
 
 
-def _failed(aggregate: Aggregate, method: str, error: Exception) -> ExecutionError:
+def _failed(
+    aggregate: UserDefinedAggregateFunction, method: str, error: Exception
+) -> ExecutionError:
     if isinstance(error, ExecutionError):
         return error
     text = str(error).partition("\n")[0]
@@ -160,7 +177,7 @@ def _failed(aggregate: Aggregate, method: str, error: Exception) -> ExecutionErr
     )
 
 
-def _name(aggregate: Aggregate) -> str:
+def _name(aggregate: UserDefinedAggregateFunction) -> str:
     return type(aggregate).__name__
 
 

@@ -17,7 +17,13 @@ from pyspark.sql.types import DataType
 
 from runtime.compute.arrow.types import arrow_type
 from runtime.compute.kernels.columns import one_chunk
-from runtime.compute.user_aggregates import Aggregate, accumulated, finished, merged, no_groups
+from runtime.compute.user_aggregates import (
+    UserDefinedAggregateFunction,
+    accumulated,
+    finished,
+    merged,
+    no_groups,
+)
 from runtime.errors import AnalysisError, ExecutionError
 from runtime.spec.aggregates import UserAggregate, filtered_name
 
@@ -56,7 +62,9 @@ def register_scalar(
     spark.udf.register(name, _arrow_udf(vectorised, type_, ArrowUDFType.SCALAR))
 
 
-def register_aggregate(spark: SparkSession, name: str, aggregate: Aggregate) -> UserAggregate:
+def register_aggregate(
+    spark: SparkSession, name: str, aggregate: UserDefinedAggregateFunction
+) -> UserAggregate:
     """Give an aggregate a name in Spark's SQL, where it runs group by group.
 
     Spark knows no FILTER of Python functions: `filtered_name` is the same with a condition first.
@@ -68,7 +76,7 @@ def register_aggregate(spark: SparkSession, name: str, aggregate: Aggregate) -> 
         AnalysisError: the name or the aggregate cannot be used.
     """
     _check_name(name)
-    if not isinstance(aggregate, Aggregate):
+    if not isinstance(aggregate, UserDefinedAggregateFunction):
         what = aggregate.__name__ if inspect.isclass(aggregate) else type(aggregate).__name__
         raise AnalysisError(
             f"aggregate {name} got {what}, which is no sqlwin.Aggregate"

@@ -9,7 +9,7 @@ from runtime.spec.table import Column
 from runtime.spec.windows import Window
 
 if TYPE_CHECKING:
-    from runtime.compute.user_aggregates import Aggregate
+    from runtime.compute.user_aggregates import UserDefinedAggregateFunction
 
 _OF_LISTS = frozenset(
     ("count_distinct", "sum_distinct", "approx_count_distinct", "approx_percentile", "listagg")
@@ -53,7 +53,7 @@ class Accumulator:
     columns: tuple[str, ...]
     output: Column | None = None
     arguments: tuple[float, ...] = ()
-    function: Aggregate | None = None
+    function: UserDefinedAggregateFunction | None = None
     separator: str = ""
     is_unique: bool = False
 
@@ -87,7 +87,7 @@ class UserAggregate:
     """
 
     name: str
-    function: Aggregate
+    function: UserDefinedAggregateFunction
     state: tuple[str, ...]
     returns: str
 

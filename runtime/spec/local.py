@@ -14,7 +14,7 @@ from runtime.spec.table import Column, TableSpec
 from runtime.spec.windows import Window
 
 if TYPE_CHECKING:
-    from runtime.compute.user_aggregates import Aggregate
+    from runtime.compute.user_aggregates import UserDefinedAggregateFunction
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ class StreamPartial:
     args: tuple[str, ...]
     condition: str | None
     columns: tuple[str, ...]
-    user: Aggregate | None = None
+    user: UserDefinedAggregateFunction | None = None
     arguments: tuple[float, ...] = ()
 
 

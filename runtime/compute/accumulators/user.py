@@ -10,7 +10,12 @@ import pyarrow as pa
 from runtime.compute.accumulators.base import ColumnarAccumulator, State
 from runtime.compute.accumulators.segments import Segments
 from runtime.compute.kernels.columns import Int64Array, one_chunk
-from runtime.compute.user_aggregates import Aggregate, finished, merged, no_groups
+from runtime.compute.user_aggregates import (
+    UserDefinedAggregateFunction,
+    finished,
+    merged,
+    no_groups,
+)
 
 
 class UserAccumulator(ColumnarAccumulator):
@@ -23,7 +28,7 @@ class UserAccumulator(ColumnarAccumulator):
         aggregate: the aggregate.
     """
 
-    def __init__(self, aggregate: Aggregate) -> None:
+    def __init__(self, aggregate: UserDefinedAggregateFunction) -> None:
         self._aggregate = aggregate
 
     def from_arrow(self, columns: Sequence[pa.Array | pa.ChunkedArray]) -> State:

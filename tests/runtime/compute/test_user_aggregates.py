@@ -13,7 +13,12 @@ from hypothesis import strategies as st
 
 from runtime.compute.buffer import Rows, WindowBuffer
 from runtime.compute.kernels.merge import merge_slices
-from runtime.compute.user_aggregates import Aggregate, accumulated, finished, merged
+from runtime.compute.user_aggregates import (
+    UserDefinedAggregateFunction,
+    accumulated,
+    finished,
+    merged,
+)
 from runtime.errors import ExecutionError
 from runtime.spec.aggregates import Accumulator, WindowAggregation
 from runtime.spec.table import Column
@@ -95,7 +100,7 @@ def _micros(time):
     return (time - EPOCH) // dt.timedelta(microseconds=1)
 
 
-class Wrong(Aggregate):
+class Wrong(UserDefinedAggregateFunction):
     state = {"n": "bigint"}
     returns = "bigint"
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from runtime.compute.user_aggregates import Aggregate
+from runtime.compute.user_aggregates import UserDefinedAggregateFunction
 
 
-class WeightedMean(Aggregate):
+class WeightedMean(UserDefinedAggregateFunction):
     """`weighted_mean(value, weight)`: rows with a NULL do not count."""
 
     state = {"total": "double", "weight": "bigint"}
@@ -37,7 +37,7 @@ class WeightedMean(Aggregate):
         return pa.array(mean, mask=weight == 0)
 
 
-class Longest(Aggregate):
+class Longest(UserDefinedAggregateFunction):
     """`longest(text)`: the longest of the strings, of equally long ones the greatest."""
 
     state = {"text": "string"}
