@@ -58,14 +58,14 @@ class Catalog(Protocol):
         """The name by which Spark knows a table that sqlwin keeps, or None for Spark's own."""
 
     def stream(self, name: tuple[str, ...]) -> StreamTable | None:
-        """The stream that a name stands for in this statement, or None for a table at rest.
+        """The stream that a name stands for in this statement, or None for a bounded one.
 
         Args:
-            name: the name of a kept table, or what `relation` made of it.
+            name: the name of a session table, or what `relation` made of it.
         """
 
     def scan_source(self, name: tuple[str, ...], columns: Schema) -> ScanSource | str:
-        """The files of a kept table as the Arrow scan reads them, or why it cannot.
+        """The files of a session table as the Arrow scan reads them, or why it cannot.
 
         Args:
             name: the table.
@@ -73,7 +73,7 @@ class Catalog(Protocol):
         """
 
     def computed_columns(self, name: tuple[str, ...]) -> Mapping[str, exp.Expr]:
-        """The computed columns of a kept table, by their names in lower case."""
+        """The computed columns of a session table, by their names in lower case."""
 
     def stream_files(self, name: tuple[str, ...], columns: Schema) -> StreamFiles | str:
         """The files of a stream as its local stage reads them by Arrow, or why it cannot.
@@ -84,7 +84,7 @@ class Catalog(Protocol):
         """
 
     def user_aggregate(self, name: str) -> UserAggregate | None:
-        """The aggregate function of a person's that is called `name`, in any case, or None."""
+        """The user-defined aggregate function that is called `name`, in any case, or None."""
 
     def analyze(self, query: exp.Query, relations: Mapping[str, Schema]) -> Schema:
         """Output columns of `query`, by Spark's own analyser.
@@ -95,7 +95,7 @@ class Catalog(Protocol):
 
         Raises:
             AnalysisError: Spark refuses the query; the position, if there is one, is in the
-                text the person wrote.
+                text that the user wrote.
         """
 
 

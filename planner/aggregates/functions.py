@@ -67,7 +67,7 @@ TIME_ORDERED = {
 
 
 def is_aggregate(call: exp.Expr) -> bool:
-    """Whether a function call is one of Spark's aggregate functions, or a person's own."""
+    """Whether a function call is one of Spark's aggregate functions, or user-defined."""
     if isinstance(call, UserAggregateCall):
         return True
     return isinstance(call, exp.Anonymous) and call.name.upper() in SPARK_AGGREGATES
@@ -217,7 +217,7 @@ def _operand(expr: exp.Expr) -> exp.Expr:
 
 
 def _user(call: AggregateCall, aggregate: UserAggregate) -> AggregatePlan | NotMergeable:
-    """A person's own: its partial columns are the fields of its state."""
+    """A user-defined one: its partial columns are the fields of its state."""
     if call.distinct:
         return NotMergeable(f"{call.function}(DISTINCT) cannot be merged from partial results")
     fields = tuple(f"{call.name}${field}" for field in aggregate.state)

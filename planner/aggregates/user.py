@@ -1,4 +1,4 @@
-"""Calls of aggregate functions that people wrote in Python."""
+"""Calls of user-defined aggregate functions."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from runtime.spec.aggregates import filtered_name
 
 
 def mark_user_aggregates(query: exp.Expr, catalog: Catalog) -> None:
-    """Make calls that the catalog knows as people's aggregates nodes of their own, in place."""
+    """Make calls of user-defined aggregate functions nodes of their own, in place."""
     for call in list(query.find_all(exp.Anonymous)):
         if isinstance(call, UserAggregateCall) or not isinstance(call.this, str):
             continue
@@ -26,7 +26,7 @@ def mark_user_aggregates(query: exp.Expr, catalog: Catalog) -> None:
 
 
 def with_filters_inside(query: exp.Query) -> exp.Query:
-    """The query as Spark can run it: its Python aggregates take no FILTER but as an argument.
+    """The query as Spark can run it: user-defined aggregates take no FILTER but as an argument.
 
     Returns:
         The query itself if there is nothing to change; else a copy.
@@ -51,7 +51,7 @@ def with_filters_inside(query: exp.Query) -> exp.Query:
 
 
 def has_user_filters(query: exp.Expr) -> bool:
-    """Whether a Python aggregate in it has a FILTER."""
+    """Whether a user-defined aggregate in it has a FILTER."""
     return any(_is_filtered(each) for each in query.find_all(exp.Filter))
 
 

@@ -22,7 +22,7 @@ _TOO_MUCH = "a query that does more than filter and project stands between it an
 
 
 @dataclass(frozen=True)
-class ScanRows:
+class RowsOfScan:
     """The rows of a node, each column an expression over those of the files.
 
     Attributes:
@@ -80,7 +80,7 @@ class ScanRows:
         return made
 
 
-def rows_of_scan(node: Node, catalog: Catalog, zone: str) -> ScanRows:
+def rows_of_scan(node: Node, catalog: Catalog, zone: str) -> RowsOfScan:
     """The rows of a node that filters and projects those of a table.
 
     Args:
@@ -105,17 +105,17 @@ def rows_of_scan(node: Node, catalog: Catalog, zone: str) -> ScanRows:
     refuse(f"{type(node).__name__} stands between the aggregate and the table")
 
 
-def _of_table(name: tuple[str, ...], schema: Schema, catalog: Catalog, zone: str) -> ScanRows:
+def _of_table(name: tuple[str, ...], schema: Schema, catalog: Catalog, zone: str) -> RowsOfScan:
     physical: dict[str, _Made] = {
         column.name.lower(): ColumnRef(column.name, column.type) for column in schema
     }
-    rows = ScanRows(name, physical, schema, physical, (), (), zone)
+    rows = RowsOfScan(name, physical, schema, physical, (), (), zone)
     computed = catalog.computed_columns(name)
     of_table = physical | {key: _made(expr, rows, False) for key, expr in computed.items()}
     return replace(rows, of_table=of_table, columns=of_table)
 
 
-def _of_query(node: SqlQuery, catalog: Catalog, zone: str) -> ScanRows:
+def _of_query(node: SqlQuery, catalog: Catalog, zone: str) -> RowsOfScan:
     """The rows of a text that filters and projects those of one table."""
     table = only_source(node.query)
     if not isinstance(table, exp.Table):
@@ -156,8 +156,8 @@ def _of_query(node: SqlQuery, catalog: Catalog, zone: str) -> ScanRows:
 
 
 def _filtered(
-    rows: ScanRows, conditions: tuple[exp.Expr, ...], *, has_tables: bool = True
-) -> ScanRows:
+    rows: RowsOfScan, conditions: tuple[exp.Expr, ...], *, has_tables: bool = True
+) -> RowsOfScan:
     filters = []
     for condition in conditions:
         try:
@@ -171,7 +171,7 @@ def _filtered(
     )
 
 
-def _made(expr: exp.Expr, rows: ScanRows, has_tables: bool = True) -> _Made:
+def _made(expr: exp.Expr, rows: RowsOfScan, has_tables: bool = True) -> _Made:
     if isinstance(expr, exp.Column) and not expr.table:
         # of any type: it may only be handed on, or a field of it be read
         return rows.columns.get(expr.name.lower(), f"{to_sql(expr)} is no column of the scan")

@@ -64,7 +64,7 @@ class Bound:
     Attributes:
         plan: the logical plan.
         notes: why window blocks were left to Spark, where they were.
-        is_rewritten: False if Spark can be given the text as the person wrote it.
+        is_rewritten: False if Spark can be given the text as the user wrote it.
     """
 
     plan: Node
@@ -308,7 +308,7 @@ class _Binder:
         table.replace(subquery)
 
     def _show_to_spark(self, table: exp.Table, name: tuple[str, ...]) -> None:
-        """A kept table under the name by which Spark knows it."""
+        """A session table under the name by which Spark knows it."""
         shown = self.catalog.relation(name)
         if shown is None or (len(name) == 1 and shown == name[0].lower()):
             return

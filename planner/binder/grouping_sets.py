@@ -13,7 +13,7 @@ from planner.sql.build import bare_column, column, function_call, literal, to_sq
 from planner.sql.nodes import Span, span_of
 from runtime.errors import AnalysisError
 
-# Names the id of a grouping set, as in Flink; no column of a person's begins with a dollar sign
+# Names the id of a grouping set, as in Flink; no column of a user's begins with a dollar sign
 GROUPING_ID = "$e"
 
 _Set = tuple[exp.Expr, ...]

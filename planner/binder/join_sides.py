@@ -12,7 +12,7 @@ from planner.sql.build import column, conjunction, function_call
 from planner.sql.nodes import Span, joined
 from runtime.spec.table import Column
 
-# Of these joins only the left side's columns come out
+# These joins have the left side's columns alone
 _LEFT_ALONE = ("LeftSemi", "LeftAnti")
 
 

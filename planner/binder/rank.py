@@ -30,7 +30,7 @@ _HIDDEN = "$order{}"
 
 
 @dataclass(frozen=True)
-class _Range:
+class _RankRange:
     first: int
     last: int | None
 
@@ -214,7 +214,7 @@ def _in_order(ranked: Node, query: exp.Select, item: exp.Expr) -> Node:
     return Project(columns, ranked, tuple(NamedExpr(c.name, column(c.name)) for c in columns))
 
 
-def _chosen(outer: exp.Select, name: str, source: str) -> tuple[_Range, list[exp.Expr]] | None:
+def _chosen(outer: exp.Select, name: str, source: str) -> tuple[_RankRange, list[exp.Expr]] | None:
     """The ranks that WHERE keeps, and the conditions that are not about them."""
     where = outer.args.get("where")
     first, last = 1, None
@@ -227,10 +227,10 @@ def _chosen(outer: exp.Select, name: str, source: str) -> tuple[_Range, list[exp
         first = max(first, bounds.first)
         if bounds.last is not None:
             last = bounds.last if last is None else min(last, bounds.last)
-    return None if last is None else (_Range(first, last), rest)
+    return None if last is None else (_RankRange(first, last), rest)
 
 
-def _bounds(condition: exp.Expr, name: str, source: str) -> _Range | None:
+def _bounds(condition: exp.Expr, name: str, source: str) -> _RankRange | None:
     """The ranks between which a condition on the rank alone keeps rows."""
 
     def is_rank(expr: exp.Expr) -> bool:
@@ -243,7 +243,7 @@ def _bounds(condition: exp.Expr, name: str, source: str) -> _Range | None:
     if isinstance(condition, exp.Between):
         low, high = _integer(condition.args["low"]), _integer(condition.args["high"])
         if is_rank(condition.this) and low is not None and high is not None:
-            return _Range(low, high)
+            return _RankRange(low, high)
         return None
     if not isinstance(condition, exp.LT | exp.LTE | exp.GT | exp.GTE | exp.EQ):
         return None
@@ -255,12 +255,12 @@ def _bounds(condition: exp.Expr, name: str, source: str) -> _Range | None:
     number = _integer(right)
     if not is_rank(left) or number is None:
         return None
-    ranges: dict[type[exp.Expr], _Range] = {
-        exp.LT: _Range(1, number - 1),
-        exp.LTE: _Range(1, number),
-        exp.GT: _Range(number + 1, None),
-        exp.GTE: _Range(number, None),
-        exp.EQ: _Range(number, number),
+    ranges: dict[type[exp.Expr], _RankRange] = {
+        exp.LT: _RankRange(1, number - 1),
+        exp.LTE: _RankRange(1, number),
+        exp.GT: _RankRange(number + 1, None),
+        exp.GTE: _RankRange(number, None),
+        exp.EQ: _RankRange(number, number),
     }
     return ranges[kind]
 

@@ -150,7 +150,7 @@ def _bind_block(
     if source_alias:
         table.set("alias", exp.TableAlias(this=identifier(source_alias)))
     whole.set("from_", exp.From(this=table))
-    # Spark judges the block as the person wrote it, before anything is taken apart
+    # Spark judges the block as the user wrote it, before anything is taken apart
     checked = relations.sql_query(whole, scope)
     block = GroupingBlock(select, source_alias, windowed, time_column, checked.schema)
     reason = block.refusal()

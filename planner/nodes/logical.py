@@ -169,8 +169,8 @@ class AggregateCall:
         order: for functions that pick a value by time, the column that orders, else None.
         arg_types: Spark's types of the arguments of a call with DISTINCT, and of the first one of
             APPROX_COUNT_DISTINCT; empty where a * stands among them, and for other calls.
-        user: the aggregate, if a person wrote it.
-        text: the call as the person wrote it.
+        user: the aggregate, if it is user-defined.
+        text: the call as the user wrote it.
         type: Spark's type of the result.
     """
 
@@ -233,7 +233,7 @@ class WindowAggregate(UnaryNode):
 
 @dataclass(frozen=True)
 class WindowRows(UnaryNode):
-    """Rows of windows of a stream, which come when the windows close.
+    """Rows of windows of a stream, emitted when the windows close.
 
     The input's rows, each as often as its column `copies` says, without that column.
     """

@@ -56,7 +56,7 @@ class OnePhaseWindowAggregate(WindowAggregate):
 class LocalWindowAggregate(UnaryNode):
     """Rows into partials, one for each key and slice, before the exchange.
 
-    With `first` the keys are rows of a stream, of which only those are kept that can be wanted.
+    With `first` the keys are rows of a stream, of which only those are buffered that can be wanted.
     """
 
     window: Window

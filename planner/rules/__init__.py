@@ -44,7 +44,7 @@ SCAN_STAGES = (
     Stage("ranks of rows", (push_rank_into_local_aggregate,)),
 )
 
-# What has nothing to do with tables at rest
+# What has nothing to do with bounded tables
 STREAM_RULE_NAMES = frozenset(
     rule.__name__
     for rule in (

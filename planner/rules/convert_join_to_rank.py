@@ -219,7 +219,7 @@ def _windows_below(node: Node, name: str) -> tuple[WindowAggregate, str] | None:
 
 
 def _is_same(left: WindowAggregate, right: WindowAggregate) -> bool:
-    """Whether two window aggregations put out the same rows, whatever their columns' names."""
+    """Whether two window aggregations emit the same rows, whatever their columns' names."""
 
     def shape(node: WindowAggregate) -> WindowAggregate:
         return replace(

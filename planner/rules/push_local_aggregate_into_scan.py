@@ -7,7 +7,7 @@ from dataclasses import fields, replace
 
 from planner.arrow.calls import NotEvaluated, refuse
 from planner.arrow.partials import arrow_partials
-from planner.arrow.scan_rows import ScanRows, rows_of_scan
+from planner.arrow.scan_rows import RowsOfScan, rows_of_scan
 from planner.catalog import Catalog, Schema
 from planner.nodes.logical import Node
 from planner.nodes.physical import (
@@ -110,7 +110,7 @@ def _scanned(node: LocalWindowAggregate, catalog: Catalog, zone: str) -> Node | 
 
 
 def _over_files(
-    partials: tuple[ArrowPartial, ...] | str, rows: ScanRows
+    partials: tuple[ArrowPartial, ...] | str, rows: RowsOfScan
 ) -> tuple[ArrowPartial, ...]:
     if isinstance(partials, str):
         refuse(partials)
@@ -124,7 +124,7 @@ def _over_files(
     )
 
 
-def _columns_read(expressions: Iterable[Expression], rows: ScanRows) -> Schema:
+def _columns_read(expressions: Iterable[Expression], rows: RowsOfScan) -> Schema:
     """The columns of the files that expressions read, or fields of them, in the table's order."""
     places = {name: place for place, name in enumerate(rows.of_table)}
 

@@ -1,4 +1,4 @@
-"""Top-N of the rows of a stream's windows: most rows need not be kept."""
+"""Top-N of the rows of a stream's windows: most rows need not be buffered."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ _ROLLED_UP = frozenset(
     "sum_distinct".split()
 )
 # ... and those that the state of a stream does not merge
-_ROLLED_UP_AT_REST = _ROLLED_UP | {"listagg"}
+_ROLLED_UP_IN_BATCH = _ROLLED_UP | {"listagg"}
 
 
 def share_window_slices(
@@ -106,25 +106,25 @@ def share_window_slices(
         for plan_number, plan in enumerate(plans)
         for node in _window_aggregates(plan)
     ]
-    context = _Context(plans, options, apart or [None] * len(plans))
+    statement = _Statement(plans, options, apart or [None] * len(plans))
     name = share_window_slices.__name__
     groups: list[list[_Aggregation]] = []
     for over_same_rows in _classes(found, lambda a, b: a.base == b.base):
         if len(over_same_rows) == 1:
             aggregation = over_same_rows[0]
-            if len(plans) > 1 and context.reads_stream(aggregation):
+            if len(plans) > 1 and statement.reads_stream(aggregation):
                 alone = "the other INSERTs read other rows"
-                reason = _obstacle(aggregation, context) or alone
+                reason = _obstacle(aggregation, statement) or alone
                 traces[aggregation.plan_number].add(name, aggregation.node, reason)
             continue
-        shared, refused = _compatible(over_same_rows, context)
+        shared, refused = _compatible(over_same_rows, statement)
         groups += shared
         for aggregation, reason in refused:
             traces[aggregation.plan_number].add(name, aggregation.node, reason)
     for group in groups:
         for aggregation in group:
             traces[aggregation.plan_number].add(name, aggregation.node)
-    rewriting = _Rewriting(groups, context)
+    rewriting = _Rewriting(groups, statement)
     return [rewriting.of(plan) for plan in plans]
 
 
@@ -173,8 +173,8 @@ class _Aggregation:
 
 
 @dataclass(frozen=True)
-class _Context:
-    """What is asked about whole plans; the arguments of the rule."""
+class _Statement:
+    """The plans of a statement, and what is asked about all of them."""
 
     plans: Sequence[Node]
     options: Options
@@ -240,13 +240,13 @@ def _classes(
 
 
 def _compatible(
-    over_same_rows: Sequence[_Aggregation], context: _Context
+    over_same_rows: Sequence[_Aggregation], statement: _Statement
 ) -> tuple[list[list[_Aggregation]], _Refusals]:
     """(groups that share a local aggregate, which ones do not and why)."""
     refused: _Refusals = []
     able = []
     for aggregation in over_same_rows:
-        reason = _obstacle(aggregation, context)
+        reason = _obstacle(aggregation, statement)
         if reason is None:
             able.append(aggregation)
         else:
@@ -254,7 +254,7 @@ def _compatible(
     groups = []
     for alike in _classes(able, lambda a, b: _difference(a, b) is None):
         if len(alike) > 1:
-            clusters = _clusters(alike, context.reads_stream(alike[0]))
+            clusters = _clusters(alike, statement.reads_stream(alike[0]))
             groups += [cluster for cluster in clusters if len(cluster) > 1]
             refused += [
                 (cluster[0], _too_fine(cluster[0], alike))
@@ -266,16 +266,16 @@ def _compatible(
     return groups, refused
 
 
-def _obstacle(aggregation: _Aggregation, context: _Context) -> str | None:
+def _obstacle(aggregation: _Aggregation, statement: _Statement) -> str | None:
     """Why an aggregation can share with no other one."""
     if not isinstance(aggregation.node.window, FixedWindow):
         return "its slices are not all of the same width"
-    rolled_up = _ROLLED_UP if context.reads_stream(aggregation) else _ROLLED_UP_AT_REST
+    rolled_up = _ROLLED_UP if statement.reads_stream(aggregation) else _ROLLED_UP_IN_BATCH
     for plan in aggregation.local.plans:
         for accumulator in plan.accumulators:
             if accumulator.kind not in rolled_up:
                 return f"partials of {plan.call.text} are not merged before the exchange"
-    return context.stream_obstacle(aggregation)
+    return statement.stream_obstacle(aggregation)
 
 
 # What can keep two aggregations over one input from sharing, the most telling first
@@ -331,12 +331,12 @@ class _Rewriting:
 
     Args:
         groups: the window aggregates that share.
-        context: tells which of them read streams.
+        statement: says which of them read streams.
     """
 
-    def __init__(self, groups: Sequence[Sequence[_Aggregation]], context: _Context) -> None:
+    def __init__(self, groups: Sequence[Sequence[_Aggregation]], statement: _Statement) -> None:
         self._groups = groups
-        self._context = context
+        self._statement = statement
         self._place = {
             id(aggregation.node): (number, position)
             for number, group in enumerate(groups)
@@ -362,7 +362,7 @@ class _Rewriting:
     ) -> tuple[SharedExchange, list[SharedSlices]]:
         first = group[0]
         grids = [grid_of(aggregation.window) for aggregation in group]
-        if self._context.reads_stream(first):
+        if self._statement.reads_stream(first):
             # slices are merged into wider ones in the state, and not before the exchange
             grids = [common_grid(grids)] * len(grids)
         levels = slice_levels(grids)

@@ -11,7 +11,7 @@ from runtime.errors import Position
 
 WINDOW_COLUMNS = ("window_start", "window_end", "window_time")
 
-# The same behind GROUP BY TUMBLE(...): names that no column of a person's has
+# The same behind GROUP BY TUMBLE(...): names that no column of a user's has
 GROUP_WINDOW_COLUMNS = ("w$start", "w$end", "w$rowtime")
 
 
@@ -94,7 +94,7 @@ class WindowFunctionCall(exp.Expression, exp.UDTF):
 
 
 class UserAggregateCall(exp.Anonymous):
-    """`weighted_mean(price, volume)`: a call of an aggregate that a person wrote in Python.
+    """`weighted_mean(price, volume)`: a call of a user-defined aggregate function.
 
     Arguments:
         this: the function's name, as written.

@@ -1,8 +1,8 @@
-"""Trees as Spark SQL text: what was written comes out as it was written.
+"""Trees as Spark SQL text: what was written stays as it was written.
 
 sqlglot's own Spark generator translates between dialects, and on the way it renames functions,
 rewrites literals and picks other operators. Text that goes to Spark must mean to Spark what the
-person wrote, so this generator undoes that.
+user wrote, so this generator undoes that.
 """
 
 from __future__ import annotations

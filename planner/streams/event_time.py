@@ -19,7 +19,7 @@ def check_time(node: Node, time_column: str, catalog: Catalog, place: Span | Non
     Args:
         node: what the windows are over.
         time_column: the column that they are on.
-        catalog: tells which tables are streams, and their watermarks.
+        catalog: says which tables are streams, and their watermarks.
         place: where the query names that column.
 
     Raises:

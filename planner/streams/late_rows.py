@@ -1,7 +1,7 @@
 """Where rows of a stream go that are too late for all their windows.
 
 A table with the option `late-rows` brings its rows whole up to the window operator, beside what is
-computed from them, in the column LATE_ROW; what is late comes out of it with the windows and passes
+computed from them, in the column LATE_ROW; what is late is emitted with the windows and passes
 all that follows, further windows too, up to the sink, with KEEP = FALSE.
 """
 
@@ -33,7 +33,7 @@ AnyNode = TypeVar("AnyNode", bound=Node)
 
 @dataclass(frozen=True)
 class LateSource:
-    """The table whose late rows are kept.
+    """The table whose late rows go to a side output.
 
     Attributes:
         table: the table that they come from.
@@ -66,7 +66,7 @@ class LateSource:
 
 
 def late_source(plan: Node, catalog: Catalog) -> LateSource | None:
-    """The table under a plan's window operators whose late rows are kept; None if there is none.
+    """The table under a plan's window operators whose late rows go to a side output, if any.
 
     Raises:
         StreamRefusal: there is one, and its late rows could not be told or brought to the sink.

@@ -30,7 +30,7 @@ def is_by_clock(node: Node, column: str, catalog: Catalog, place: Span | None = 
     Args:
         node: what has the column.
         column: its name.
-        catalog: tells which tables are streams.
+        catalog: says which tables are streams.
         place: where the query names it.
 
     Raises:

@@ -1,4 +1,4 @@
-"""The way from a rank over a stream's windows down to where the rows that it ranks are kept."""
+"""The way from a rank over a stream's windows down to where the rows that it ranks are buffered."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from runtime.spec.ranks import RankOrder
 
 @dataclass(frozen=True)
 class PathToRows:
-    """The nodes from the rows that are ranked down to the local aggregate that keeps them."""
+    """The nodes from the rows that are ranked down to the local aggregate that buffers them."""
 
     nodes: tuple[Node, ...]
     local: LocalWindowAggregate
@@ -39,7 +39,7 @@ class PathToRows:
 
 
 def path_to_rows(node: Node) -> PathToRows | None:
-    """The path through rows that are kept, if nothing on it chooses among them."""
+    """The path through buffered rows, if nothing on it chooses among them."""
     nodes: list[Node] = []
     while not isinstance(node, LocalWindowAggregate):
         is_between = isinstance(node, WindowRows | GlobalWindowAggregate | Exchange)
@@ -53,7 +53,7 @@ def path_to_rows(node: Node) -> PathToRows | None:
 
 
 def chooses_first_rows(node: WindowRank | WindowDeduplicate) -> bool:
-    """Whether only rows are kept below that can be among the first of this rank."""
+    """Whether only rows are buffered below that can be among the first of this rank."""
     path = path_to_rows(node.input)
     return path is not None and path.local.first is not None
 

@@ -20,7 +20,7 @@ from runtime.errors import AnalysisError, ErrorKind, Position
 
 # The way out that is left to every query.
 BATCH = "or read it as a batch: SET 'execution.runtime-mode' = 'batch'"
-# What is there to be done about settings that put windows out more than once
+# What is there to be done about settings that emit windows more than once
 NO_UPDATES = "RESET 'table.exec.emit.allow-lateness' and the 'table.exec.emit.early-fire' settings"
 _MERGEABLE = f"use aggregates that merge, such as COUNT, SUM, AVG, MIN, MAX; {BATCH}"
 _FLAT = f"use parts of it that are numbers, strings or times; {BATCH}"
@@ -88,7 +88,7 @@ def refused_node(node: Node) -> StreamRefusal | None:
 def rows_not_kept(
     reasons: tuple[str, ...], otherwise: str, way_out: str, place: Span | None
 ) -> StreamRefusal:
-    """The error for rows of windows that were not kept until their windows close.
+    """The error for rows of windows that were not buffered until their windows close.
 
     Args:
         reasons: what rules had against what they are for.
@@ -159,7 +159,7 @@ def refuse_stateful(
         StreamRefusal: it needs rows of more than one micro-batch.
     """
     for select in query.find_all(exp.Select, exp.SetOperation):
-        # what reads tables at rest alone may do anything
+        # what reads bounded tables alone may do anything
         if not any(is_stream(table) for table in select.find_all(exp.Table)):
             continue
         _refuse_clauses(select)
@@ -180,7 +180,7 @@ def refused_subquery(
     """The error for a query with a subquery over a stream in a condition; None for another.
 
     Args:
-        query: as a person wrote it.
+        query: as the user wrote it.
         is_stream: whether a table in it stands for rows of a stream.
     """
     for select in query.find_all(exp.Select):

@@ -38,7 +38,7 @@ def stream_obstacle(
         number: the position of its plan.
         plans: the plans of the statement.
         apart: for each plan why it needs a stream of its own; None: it does not.
-        catalog: tells which tables are streams.
+        catalog: says which tables are streams.
     """
     if len(plans) == 1:
         return "the input is a stream"

@@ -10,7 +10,7 @@ from planner.catalog import Catalog, StreamTable
 from planner.nodes.logical import Node, SqlQuery, TableScan, WindowAggregate
 from planner.nodes.physical import GlobalWindowAggregate
 
-# Why rows of windows cannot be kept until the windows close, before the column at fault is named
+# Why rows of windows cannot be buffered, before the column at fault is named
 NOT_KEPT = "rows of a stream's windows are kept by numbers, strings, times and booleans"
 
 

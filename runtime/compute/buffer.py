@@ -2,7 +2,7 @@
 
 About a million rows at a time are grouped, so that the table of groups stays in the cache. Their
 partials are kept while there is room and partials of the same key and slice merge; once they fill
-the buffer everything is put out, and the global stage merges what the tasks still have in common.
+the buffer everything is emitted, and the global stage merges what the tasks still have in common.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ from runtime.spec.windows import AlignedWindow
 _GOOD_RATIO = 0.75
 # After grouping did not pay, so many times it is left out before it is tried again.
 _PATIENCE = 7
-# Partials are put out so many bytes at a time.
+# Partials are emitted so many bytes at a time.
 _PORTION_BYTES = 16 << 20
-# After so much has been put out, memory that was freed is given back.
+# After so much has been emitted, memory that was freed is given back.
 _RELEASE_BYTES = 256 << 20
 
 
@@ -66,7 +66,7 @@ class Rows:
 class WindowBuffer:
     """Aggregates rows into partials, one or more for each key and slice.
 
-    State: tables of partials of together at most `buffer_bytes`; merging or putting them out takes
+    State: tables of partials of together at most `buffer_bytes`; merging or emitting them takes
     a small multiple of that for a moment.
 
     Args:
@@ -74,7 +74,7 @@ class WindowBuffer:
         keys: the names of the key columns.
         slice_end: the name of the slice end column.
         accumulators: the accumulators and the names of their partial columns. For `first` and
-            `last` both columns are put out. A `set` is a column of lists: the values of its
+            `last` both columns are emitted. A `set` is a column of lists: the values of its
             argument that occur in a slice, each once in a partial, NULLs left out.
         schema: the partials: keys, slice end (int64), the accumulators' columns.
         buffer_bytes: the bound.
@@ -131,20 +131,20 @@ class WindowBuffer:
     def flush(self) -> Iterator[pa.Table]:
         """Empty the buffer: tables of partials, of `schema`."""
         self._merge()
-        yield from self._put_out()
+        yield from self._emit()
         if self._overflown_bytes:
             self._overflown_bytes = 0
             _release_memory()
 
     def _overflow(self) -> Iterator[pa.Table]:
-        """Put a full buffer out; now and then, before that, what lies free beside it."""
+        """Emit a full buffer; now and then, before that, what lies free beside it."""
         self._overflown_bytes += self.pending_bytes
         if self._overflown_bytes >= _RELEASE_BYTES:
             self._overflown_bytes = 0
             _release_memory()
-        yield from self._put_out()
+        yield from self._emit()
 
-    def _put_out(self) -> Iterator[pa.Table]:
+    def _emit(self) -> Iterator[pa.Table]:
         """What is in the buffer, a portion at a time: what follows copies it a few times."""
         runs, self._runs = self._runs, []
         for tables in _portions(runs, min(_PORTION_BYTES, self._buffer_bytes)):

@@ -42,7 +42,7 @@ def accumulator(spec: Accumulator, types: Sequence[pa.DataType]) -> ColumnarAccu
         case "moments":
             return Moments(types)
         case "user":
-            assert spec.function is not None, "an accumulator of a person's has its functions"
+            assert spec.function is not None, "a user-defined accumulator has its functions"
             return UserAccumulator(spec.function)
         case _:
             raise ValueError(f"there is no accumulator {spec.kind!r}")

@@ -1,4 +1,4 @@
-"""Aggregates that people wrote in Python, as accumulators."""
+"""User-defined aggregate functions as accumulators."""
 
 from __future__ import annotations
 

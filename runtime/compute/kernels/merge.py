@@ -36,7 +36,7 @@ def output_schema(input_schema: pa.Schema, spec: WindowAggregation) -> pa.Schema
     """The columns of the result: keys, window start and end, the accumulators' output columns.
 
     Args:
-        input_schema: the schema of the partials; dictionary-encoded columns come out decoded.
+        input_schema: the schema of the partials; dictionary-encoded columns are decoded.
         spec: the aggregation.
     """
     bounds = [
@@ -72,7 +72,7 @@ def merge_slices(
 
     Every slice lists the windows from the oldest that it belongs to, up to the key's next slice or
     to the newest that it belongs to: so every window that has rows is listed once. They are
-    put out key by key, in order of time, at most `max_rows` at a time; memory is bounded by the
+    emitted key by key, in order of time, at most `max_rows` at a time; memory is bounded by the
     slices and one batch, not by the windows.
 
     Args:

@@ -187,7 +187,7 @@ def _pick(
 def _user(
     spec: Accumulator, groups: Groups, args: Sequence[pa.Array], condition: BoolArray | None
 ) -> list[pa.Array]:
-    """The fields of a person's own state; rows are left out where the condition does not hold."""
+    """The fields of a user-defined state; rows are left out where the condition does not hold."""
     assert spec.function is not None
     group_of_row = groups.of_row()
     if condition is not None:
