@@ -29,19 +29,19 @@ class Catalog:
 
 
 @pytest.mark.parametrize(
-    ("connector", "message", "place"),
+    ("connector", "message", "subjects", "place"),
     [
-        (None, "table `nocat.d b.t` does not exist", "nocat.`d b`.t"),
-        ("datagen", "connector 'datagen' has no option 'key'", "'key'"),
-        ("datagen", "something is wrong", "OPTIONS('key' = 'value')"),
+        (None, "table `nocat.d b.t` does not exist", (), "nocat.`d b`.t"),
+        ("datagen", "connector 'datagen' has no option 'key'", ("'key'", "datagen"), "'key'"),
+        ("datagen", "something is wrong", (), "OPTIONS('key' = 'value')"),
     ],
 )
 def test_an_error_stands_at_the_table_at_its_option_or_at_all_of_them(
-    connector: str | None, message: str, place: str
+    connector: str | None, message: str, subjects: tuple[str, ...], place: str
 ) -> None:
     table = parse_query(SQL).find(exp.Table)
     assert table is not None
-    catalog: Any = Catalog(connector, CatalogError(message))
+    catalog: Any = Catalog(connector, CatalogError(message, subjects=subjects))
     with pytest.raises(CatalogError) as caught:
         with_options(table, ("nocat", "d b", "t"), catalog, SQL)
     found = caught.value.position
