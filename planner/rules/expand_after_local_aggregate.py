@@ -44,7 +44,7 @@ def expand_after_local_aggregate(node: Node, options: Options) -> Node | Refusal
         return None
     local = node.input
     if any(plan.call.user is not None for plan in local.plans):
-        return Refusal("an aggregate written in Python has no partials in Spark")
+        return Refusal("a user-defined aggregate has no partials in Spark")
     filters: list[Filter] = []
     below: Node = local.input
     while not isinstance(below, Expand):

@@ -55,7 +55,7 @@ def check_time(node: Node, time_column: str, catalog: Catalog, place: Span | Non
         roles = {key.name.lower(): key.role for key in origin[0].window_keys}
         if roles.get(origin[1].lower()) == "start":
             raise StreamRefusal(
-                f"`{time_column}` is the start of a window: when its rows come out it has "
+                f"`{time_column}` is the start of a window: when its rows are emitted it has "
                 "long passed",
                 "put the outer windows on window_time of the inner ones",
                 place,

@@ -190,7 +190,7 @@ def refused_subquery(
                 if _reads_stream(nested, is_stream):
                     return _refusal(
                         f"a subquery over a stream in {clause.upper()} would never be complete",
-                        "read a table at rest there",
+                        "read a bounded table there",
                         nested,
                         lead("SELECT"),
                     )
@@ -203,7 +203,7 @@ def _refuse_clauses(query: exp.Expr) -> None:
         if clause is not None:
             words = f"{key.upper()} BY"
             raise _refusal(
-                f"{words} needs all rows before the first comes out, and a stream has no last row",
+                f"{words} needs all rows before the first is emitted, and a stream has no last row",
                 "leave it out: windows come in the order of their ends",
                 clause,
                 lead(words),
@@ -258,7 +258,7 @@ def _refuse_select(
         raise _refusal(
             "a join of two streams would keep all rows of both for ever",
             f"{missing}join rows of the same window, ON equal window_start and window_end of both "
-            "sides" + ("" if missing else "; or join a stream with a table at rest"),
+            "sides" + ("" if missing else "; or join a stream with a bounded table"),
             # where windows are joined, it is their condition that does not fit
             (streams[1].parent.args.get("on") if missing and streams[1].parent else None)
             or streams[1],

@@ -55,9 +55,9 @@ def stream_obstacle(
     ):
         return "the input is a stream, and the INSERT reads another one"
     if is_by_clock(local.input, local.time_column, catalog):
-        return "the windows of the stream go by the clock"
+        return "the windows of the stream are on processing time"
     if isinstance(node.window, Cumulate) and node.window.emit_only_on_update:
-        return "the windows of the stream come out on updates only"
+        return "the windows of the stream are emitted on updates only"
     return None
 
 

@@ -137,7 +137,7 @@ def above(plan):
         (ranked(window_aggregate(Tumble(MINUTE))), "WindowRank follows its windows"),
         (
             window_aggregate(Cumulate(MINUTE, HOUR, emit_only_on_update=True)),
-            "come out on updates only",
+            "are emitted on updates only",
         ),
         (
             window_aggregate(
@@ -163,7 +163,7 @@ def test_clocks_updates_and_tables_at_rest_keep_streams_apart():
     pair = [window_aggregate(Tumble(MINUTE)), window_aggregate(Tumble(HOUR))]
     at_rest = window_aggregate(Tumble(MINUTE), over=scan("names"))
     for found, reason in (
-        (shared(*over_clock), "the windows of the stream go by the clock"),
+        (shared(*over_clock), "the windows of the stream are on processing time"),
         (shared(*pair, apart=("it goes elsewhere", None)), "it goes elsewhere"),
         (
             shared(*pair, at_rest),
