@@ -24,7 +24,7 @@ from planner.nodes.logical import (
 )
 from planner.optimizer import Refusal
 from planner.sql.build import column, column_names, function_call, is_flat_type
-from planner.streams.tables import NOT_KEPT, comes_whole
+from planner.streams.tables import NOT_BUFFERED, comes_whole
 from runtime.spec.table import Column
 from runtime.spec.windows import CalendarCumulate, Cumulate, SessionWindow, Window
 
@@ -48,7 +48,7 @@ def buffered_rows(windowed: WindowTableFunction, needed: frozenset[str] | None) 
         schema = tuple(c for c in schema if c.name.lower() in wanted)
     for each in schema:
         if not is_flat_type(each.type):
-            return Refusal(f"{NOT_KEPT}; `{each.name}` is {each.type}")
+            return Refusal(f"{NOT_BUFFERED}; `{each.name}` is {each.type}")
     roles = [(each.name, windowed.columns.role_of(each.name)) for each in schema]
     count = function_call("COUNT", exp.Star())
     call = replace(read_call(count, _COPIES, windowed.time_column), type="bigint")

@@ -19,7 +19,7 @@ from planner.nodes.logical import Node
 from planner.nodes.physical import Exchange, GlobalWindowAggregate, LocalWindowAggregate
 from planner.sql.build import identifier, to_sql
 from planner.sql.nodes import Span, joined, span_of
-from planner.streams.processing_time import is_by_clock
+from planner.streams.processing_time import is_processing_time
 from planner.streams.refusals import JOIN, StreamRefusal
 from planner.streams.tables import stream_tables
 from runtime.spec.stream import KEEP, LATE_ROW, SOURCE, WATERMARK
@@ -73,7 +73,7 @@ def late_source(plan: Node, catalog: Catalog) -> LateSource | None:
     """
     found: dict[str, tuple[exp.Table, StreamTable]] = {}
     for operator in _nodes(plan, GlobalWindowAggregate):
-        if _goes_by_clock(operator, catalog):
+        if _is_on_processing_time(operator, catalog):
             continue
         for table, stream in stream_tables(operator, catalog):
             if stream.late_rows is not None:
@@ -129,13 +129,13 @@ def refuse_lost_rows(what: str, place: Span | None) -> StreamRefusal:
     )
 
 
-def _goes_by_clock(operator: GlobalWindowAggregate, catalog: Catalog) -> bool:
+def _is_on_processing_time(operator: GlobalWindowAggregate, catalog: Catalog) -> bool:
     exchange = operator.input
     assert isinstance(exchange, Exchange)
     local = exchange.input
     if not isinstance(local, LocalWindowAggregate):
         return False
-    return is_by_clock(local.input, local.time_column, catalog)
+    return is_processing_time(local.input, local.time_column, catalog)
 
 
 def _nodes(plan: Node, kind: type[AnyNode]) -> Iterator[AnyNode]:

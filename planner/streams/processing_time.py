@@ -1,4 +1,4 @@
-"""Which time columns are the clock's: PROCTIME() columns of tables, and calls of it in queries.
+"""Which columns are processing time: PROCTIME() columns of tables, and calls of it in queries.
 
 A call of CURRENT_TIMESTAMP is the same: Spark evaluates both to the time at which a micro-batch
 began. A column is followed through filters, projections, joins, unions, views and WITH to where it
@@ -19,13 +19,15 @@ from planner.streams.refusals import StreamRefusal
 from planner.streams.tables import stream_named
 
 # PROCTIME() has become the first of these by the time a query is bound
-_CLOCKS = ("CURRENT_TIMESTAMP", "PROCTIME", "NOW", "CURRENT_ROW_TIMESTAMP")
+_CALLS = ("CURRENT_TIMESTAMP", "PROCTIME", "NOW", "CURRENT_ROW_TIMESTAMP")
 
 _Scope = Mapping[str, exp.Expr]
 
 
-def is_by_clock(node: Node, column: str, catalog: Catalog, place: Span | None = None) -> bool:
-    """Whether the values of a column are the clock's when the rows of streams are processed.
+def is_processing_time(
+    node: Node, column: str, catalog: Catalog, place: Span | None = None
+) -> bool:
+    """Whether the values of a column are the time at which rows of streams are processed.
 
     Args:
         node: what has the column.
@@ -49,7 +51,7 @@ def is_by_clock(node: Node, column: str, catalog: Catalog, place: Span | None = 
 
 
 def _of_node(node: Node, column: str, catalog: Catalog) -> Iterator[bool]:
-    """Whether it is the clock's, for each origin that a column has."""
+    """Whether it is processing time, for each origin that a column has."""
     match node:
         case TableScan():
             yield from _of_text(node.query, column, {}, {}, catalog)
@@ -60,7 +62,7 @@ def _of_node(node: Node, column: str, catalog: Catalog) -> Iterator[bool]:
                 if item.name.lower() == column.lower():
                     name = bare_column(item.expr)
                     if name is None:
-                        yield _is_clock(item.expr)
+                        yield _is_call(item.expr)
                     else:
                         yield from _of_node(node.input, name, catalog)
         case SqlQuery():
@@ -87,7 +89,7 @@ def _of_text(
                 item = side.expressions[position]
                 name = item.alias_or_name
                 if not name:
-                    yield _is_clock(item.unalias())
+                    yield _is_call(item.unalias())
                     continue
             yield from _of_text(side, name, relations, scope, catalog)
         return
@@ -106,7 +108,7 @@ def _of_text(
         elif isinstance(value, exp.Column):
             yield from _of_sources(query, value.table, value.name, relations, scope, catalog)
         else:
-            yield _is_clock(value)
+            yield _is_call(value)
 
 
 def _of_sources(
@@ -154,8 +156,8 @@ def _position(query: exp.Union, column: str) -> int | None:
     return names.index(column.lower()) if column.lower() in names else None
 
 
-def _is_clock(value: exp.Expr) -> bool:
+def _is_call(value: exp.Expr) -> bool:
     value = value.unnest()
     if isinstance(value, exp.CurrentTimestamp):
         return True
-    return isinstance(value, exp.Anonymous) and value.name.upper() in _CLOCKS
+    return isinstance(value, exp.Anonymous) and value.name.upper() in _CALLS

@@ -15,7 +15,7 @@ from planner.nodes.physical import OnePhaseWindowAggregate
 from planner.sql.build import is_flat_type
 from planner.sql.nodes import Span, span_of
 from planner.sql.places import Lead, lead, with_lead
-from planner.streams.tables import NOT_KEPT
+from planner.streams.tables import NOT_BUFFERED
 from runtime.errors import AnalysisError, ErrorKind, Position
 
 # The way out that is left to every query.
@@ -85,7 +85,7 @@ def refused_node(node: Node) -> StreamRefusal | None:
     return None
 
 
-def rows_not_kept(
+def rows_not_buffered(
     reasons: tuple[str, ...], otherwise: str, way_out: str, place: Span | None
 ) -> StreamRefusal:
     """The error for rows of windows that were not buffered until their windows close.
@@ -97,7 +97,7 @@ def rows_not_kept(
         place: the words to blame.
     """
     for reason in reasons:
-        if reason.startswith(NOT_KEPT):
+        if reason.startswith(NOT_BUFFERED):
             leave_out = "name the columns that are needed, or parts of them, before the window"
             return StreamRefusal(reason, f"{leave_out}; {BATCH}", place)
     return StreamRefusal(otherwise, f"{way_out}; {BATCH}", place)

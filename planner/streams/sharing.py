@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from planner.catalog import Catalog
 from planner.nodes.logical import Filter, Node, Project, Sink, SqlQuery
 from planner.nodes.physical import GlobalWindowAggregate, LocalWindowAggregate
-from planner.streams.processing_time import is_by_clock
+from planner.streams.processing_time import is_processing_time
 from planner.streams.tables import stream_tables, streams_of
 from runtime.spec.windows import Cumulate
 
@@ -54,7 +54,7 @@ def stream_obstacle(
         list(stream_tables(local.input, catalog))
     ):
         return "the input is a stream, and the INSERT reads another one"
-    if is_by_clock(local.input, local.time_column, catalog):
+    if is_processing_time(local.input, local.time_column, catalog):
         return "the windows of the stream are on processing time"
     if isinstance(node.window, Cumulate) and node.window.emit_only_on_update:
         return "the windows of the stream are emitted on updates only"

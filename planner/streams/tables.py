@@ -11,7 +11,7 @@ from planner.nodes.logical import Node, SqlQuery, TableScan, WindowAggregate
 from planner.nodes.physical import GlobalWindowAggregate
 
 # Why rows of windows cannot be buffered, before the column at fault is named
-NOT_KEPT = "rows of a stream's windows are buffered by numbers, strings, times and booleans"
+NOT_BUFFERED = "rows of a stream's windows are buffered by numbers, strings, times and booleans"
 
 
 def streams_of(plan: Node, catalog: Catalog) -> tuple[StreamTable, ...]:

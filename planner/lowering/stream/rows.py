@@ -46,7 +46,7 @@ from planner.sql.build import alias, column, conjunction, identifier, literal
 from planner.sql.nodes import Span, span_of
 from planner.streams.event_time import check_time, operators_below
 from planner.streams.late_rows import LateSource, refuse_lost_rows
-from planner.streams.processing_time import is_by_clock
+from planner.streams.processing_time import is_processing_time
 from planner.streams.refusals import JOIN, StreamRefusal
 from planner.streams.tables import stream_named, stream_tables
 from runtime.spec.stream import KEEP, LATE_ROW, SOURCE, WATERMARK, StreamSource
@@ -129,7 +129,7 @@ class StreamRows:
             StreamRefusal: a stream has no watermark, or `time_column` is not what it follows.
         """
         if time_column is not None:
-            self._marks.by_clock = is_by_clock(node, time_column, self._catalog, place)
+            self._marks.by_clock = is_processing_time(node, time_column, self._catalog, place)
         if time_column is not None and not self._marks.by_clock:
             check_time(node, time_column, self._catalog, place)
         query = self._carry(node)

@@ -47,7 +47,7 @@ from planner.streams.refusals import (
     StreamRefusal,
     refuse_stateful,
     refused_node,
-    rows_not_kept,
+    rows_not_buffered,
 )
 from planner.streams.tables import stream_named, stream_tables, streams_of
 from runtime.spec.local import StreamLocalStep
@@ -224,7 +224,7 @@ class _StreamLowering(Lowering):
                     node.place,
                 )
             case WindowTableFunction(window=SessionWindow()):
-                raise rows_not_kept(
+                raise rows_not_buffered(
                     self.refusals,
                     "what session a row is in is known when the session is over, and rows are kept "
                     "so long by keep_session_rows alone",

@@ -43,7 +43,7 @@ from planner.sql.build import (
 )
 from planner.sql.nodes import Span, span_of
 from planner.streams.late_rows import LateSource
-from planner.streams.processing_time import is_by_clock
+from planner.streams.processing_time import is_processing_time
 from planner.streams.ranked_rows import chooses_first_rows, rank_order
 from planner.streams.refusals import (
     BATCH,
@@ -52,7 +52,7 @@ from planner.streams.refusals import (
     check_calls,
     check_flat,
     check_keys,
-    rows_not_kept,
+    rows_not_buffered,
 )
 from planner.streams.tables import comes_whole, stream_tables, streams_of
 from runtime.spec.aggregates import WindowAggregation
@@ -294,7 +294,7 @@ class _Lowering:
     def _rows(self, node: Node, place: Span | None) -> tuple[exp.Query, StreamSource | None]:
         """Whole windows with what is told in band, for what stands at a place of the text."""
         if not comes_whole(node, self._catalog):
-            raise rows_not_kept(
+            raise rows_not_buffered(
                 self._lowerings.refusals,
                 "what groups, ranks or joins windows on a stream takes rows of windows, filters "
                 "and projections of them, and what was grouped, ranked or joined by window before",
@@ -360,7 +360,7 @@ _INTEGERS = frozenset({"tinyint", "smallint", "int", "bigint"})
 def _clocks(node: Node, catalog: Catalog) -> frozenset[str]:
     """What the windows of a node wait for: streams, or the clock."""
     if isinstance(node, LocalWindowAggregate):
-        if is_by_clock(node.input, node.time_column, catalog):
+        if is_processing_time(node.input, node.time_column, catalog):
             return frozenset({_CLOCK})
         below = frozenset[str]().union(*(_clocks(n, catalog) for n in node.inputs))
         return below or frozenset(stream.name for stream in streams_of(node, catalog))

@@ -33,7 +33,7 @@ COLUMNS = (Column("ts", "timestamp_ntz"), Column("k", "int"), Column("x", "bigin
 
 
 class Catalog:
-    """A stream `events`; `names` is at rest."""
+    """A stream `events`; `names` is bounded."""
 
     def stream(self, name: tuple[str, ...]) -> StreamTable | None:
         return StreamTable("events", None) if name == ("events",) else None
@@ -146,7 +146,7 @@ OTHERS = {
     "a filter on one side": joined(
         Filter(COUNTS.schema, COUNTS, (exp.maybe_parse("k > 1"),)), greatest(AGAIN), "n >= most"
     ),
-    "tables at rest": joined(
+    "bounded tables": joined(
         windows(call("COUNT", None, "n"), table="names"),
         greatest(windows(call("COUNT", None, "n"), table="names")),
         "n >= most",

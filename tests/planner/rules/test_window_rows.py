@@ -32,7 +32,7 @@ TYPES = {"ts": "timestamp_ntz", "k": "string", "v": "int", "tags": "array<int>"}
 
 
 class Catalog:
-    """A stream `events`; `names` is at rest."""
+    """A stream `events`; `names` is bounded."""
 
     def stream(self, name: tuple[str, ...]) -> StreamTable | None:
         return StreamTable("events", None) if name == ("events",) else None
@@ -137,7 +137,7 @@ def test_rows_that_come_one_after_the_other_are_not_kept_where_that_will_do() ->
         assert not kept(optimized(chosen(windowed(window, "ts", "v"), "v"))[0])
 
 
-def test_rows_of_tables_at_rest_are_not_kept() -> None:
+def test_rows_of_bounded_tables_are_not_buffered() -> None:
     window = SessionWindow(MINUTE_US, ("k",))
     top = ranked(windowed(window, "ts", "k", "v", table="names"), window)
     assert optimized(chosen(top, "v"))[0] == chosen(top, "v")

@@ -10,13 +10,13 @@ from planner.catalog import StreamTable
 from planner.nodes.logical import Filter, NamedExpr, Project, SqlQuery, TableScan
 from planner.sql.build import column
 from planner.sql.flink_functions import rewrite_functions
-from planner.streams.processing_time import is_by_clock
+from planner.streams.processing_time import is_processing_time
 from runtime.errors import AnalysisError
 from sqlwin.parser.parser import parse_query
 
 
 class Catalog:
-    """A stream `clicks` with a PROCTIME() column `pt`; `orders` has none; `names` is at rest."""
+    """A stream `clicks` with a PROCTIME() column `pt`; `orders` has none; `names` is bounded."""
 
     def stream(self, name: tuple[str, ...]) -> StreamTable | None:
         proctime = {"clicks": frozenset({"pt"}), "orders": frozenset[str]()}.get(name[-1])
@@ -25,7 +25,7 @@ class Catalog:
 
 def is_clock(sql: str, name: str, **relations: Any) -> bool:
     catalog: Any = Catalog()
-    return is_by_clock(SqlQuery((), bound(sql), tuple(relations.items())), name, catalog)
+    return is_processing_time(SqlQuery((), bound(sql), tuple(relations.items())), name, catalog)
 
 
 def bound(sql: str) -> Any:
@@ -71,9 +71,9 @@ def test_nodes_of_a_plan_hand_the_clock_on() -> None:
     catalog: Any = Catalog()
     scan = TableScan((), "clicks", bound("SELECT * FROM clicks"))
     renamed = Project((), Filter((), scan, ()), (NamedExpr("at", column("pt")),))
-    assert is_by_clock(renamed, "at", catalog)
+    assert is_processing_time(renamed, "at", catalog)
     assert is_clock("SELECT at AS t FROM below", "t", below=renamed)
-    assert not is_by_clock(renamed, "pt", catalog)
+    assert not is_processing_time(renamed, "pt", catalog)
 
 
 def test_two_kinds_of_time_in_one_column_are_refused() -> None:

@@ -42,7 +42,7 @@ WATERMARK = Watermark("ts", "ts - INTERVAL '5' SECOND")
 
 
 class Catalog:
-    """The streams `t` and `u`, and `clock`, whose `ts` is processing time; `names` is at rest."""
+    """The streams `t` and `u`, and `clock`, whose `ts` is processing time; `names` is bounded."""
 
     def __init__(self, late_rows=None):
         self._streams = {
