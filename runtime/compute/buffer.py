@@ -41,7 +41,7 @@ _GOOD_RATIO = 0.75
 # After grouping did not pay, so many times it is left out before it is tried again.
 _PATIENCE = 7
 # Partials are emitted so many bytes at a time.
-_PORTION_BYTES = 16 << 20
+PORTION_BYTES = 16 << 20
 # After so much has been emitted, memory that was freed is given back.
 _RELEASE_BYTES = 256 << 20
 
@@ -78,6 +78,7 @@ class WindowBuffer:
             argument that occur in a slice, each once in a partial, NULLs left out.
         schema: the partials: keys, slice end (int64), the accumulators' columns.
         buffer_bytes: the bound.
+        portion_bytes: the bound of a table that is emitted.
     """
 
     def __init__(
@@ -88,6 +89,7 @@ class WindowBuffer:
         accumulators: tuple[Accumulator, ...],
         schema: pa.Schema,
         buffer_bytes: int,
+        portion_bytes: int = PORTION_BYTES,
     ) -> None:
         self.schema = schema
         self._window = window
@@ -97,6 +99,7 @@ class WindowBuffer:
         self._accumulators = accumulators
         self._types = [[schema.field(name).type for name in each.columns] for each in accumulators]
         self._buffer_bytes = buffer_bytes
+        self._portion_bytes = min(portion_bytes, buffer_bytes)
         self._runs: list[_Run] = []
         self._overflown_bytes = 0
         self._grouping = _Worth()
@@ -147,7 +150,7 @@ class WindowBuffer:
     def _emit(self) -> Iterator[pa.Table]:
         """What is in the buffer, a portion at a time: what follows copies it a few times."""
         runs, self._runs = self._runs, []
-        for tables in _portions(runs, min(_PORTION_BYTES, self._buffer_bytes)):
+        for tables in _portions(runs, self._portion_bytes):
             columns = [
                 of_type(column, field.type)
                 for column, field in zip(_concat(tables), self.schema, strict=True)

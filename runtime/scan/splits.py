@@ -15,7 +15,7 @@ from runtime.spec.expressions import Expression
 from runtime.spec.scan import ScanFile, ScanSource
 
 # A task that reads less than this is not worth its start.
-_LEAST_BYTES = 4 << 20
+LEAST_BYTES = 4 << 20
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,12 @@ class _RowGroup:
     n_bytes: int
 
 
-def plan_splits(source: ScanSource, filters: Sequence[Expression], n_splits: int) -> list[Split]:
+def plan_splits(
+    source: ScanSource,
+    filters: Sequence[Expression],
+    n_splits: int,
+    least_bytes: int = LEAST_BYTES,
+) -> list[Split]:
     """Splits that together have every row for which all filters can be true.
 
     Each split is a stretch of the row groups in order, so that rows that were written together
@@ -62,13 +67,14 @@ def plan_splits(source: ScanSource, filters: Sequence[Expression], n_splits: int
         source: the files.
         filters: the conditions, of which all must be true.
         n_splits: how many splits to make at most.
+        least_bytes: how much a split reads at least, but the only one.
 
     Raises:
         ExecutionError: a file is no longer what it was when the query was planned.
     """
     groups = _row_groups(source, filters)
     total = sum(group.compressed_bytes for group in groups)
-    n_splits = max(1, min(n_splits, total // _LEAST_BYTES))
+    n_splits = max(1, min(n_splits, total // least_bytes))
     splits: list[list[_RowGroup]] = [[] for _ in range(n_splits)]
     before = 0
     for group in groups:

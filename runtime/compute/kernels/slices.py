@@ -22,7 +22,7 @@ _FEW_RUNS = 64
 # A table of all possible cells pays while it has at most so many cells a row.
 _CELLS_PER_ROW = 4
 # So many rows are worked on together, so that their arrays stay in the processor's cache.
-_PART_ROWS = 1 << 17
+PART_ROWS = 1 << 17
 
 
 @dataclass(frozen=True)
@@ -154,15 +154,15 @@ def _values_before(lists: dict[str, ValueLists], order: Int64Array | None) -> In
 def _parts(
     cell: Int64Array, n_slots: int, values_before: Int64Array | None
 ) -> Iterator[tuple[int, int]]:
-    """(first row, row behind the last) of parts of some `_PART_ROWS` rows, cut between keys.
+    """(first row, row behind the last) of parts of some `PART_ROWS` rows, cut between keys.
 
     Values in lists, of which `values_before` tells how many stand before each row, count as rows.
     """
     start = 0
     while start < len(cell):
-        last = min(start + _PART_ROWS, len(cell)) - 1
+        last = min(start + PART_ROWS, len(cell)) - 1
         if values_before is not None:
-            enough = int(values_before[start]) + _PART_ROWS
+            enough = int(values_before[start]) + PART_ROWS
             last = min(last, int(np.searchsorted(values_before, enough, side="right")) - 1)
         last_key = cell[last] // n_slots
         end = int(np.searchsorted(cell, (last_key + 1) * n_slots))

@@ -32,7 +32,7 @@ _SLABS_PER_WINDOW = 8
 _MANY_CHUNKS = 8
 _SMALL_BYTES = MAX_BLOB_BYTES // 2
 # What a worker keeps of the blobs that it read or wrote
-_CACHE = TableCache(64 << 20)
+CACHE = TableCache(64 << 20)
 # A slab is merged as a whole when it has grown to twice what the last time left, and so much more.
 _FEW_ROWS = 1 << 13
 
@@ -253,7 +253,7 @@ class SliceState:
                 unique_name(), piece.num_rows, len(blob), int(ends.min()), int(ends.max())
             )
             self._store.put(chunk.name, blob)
-            _CACHE.put(chunk.name, piece)
+            CACHE.put(chunk.name, piece)
             slab.chunks.append(chunk)
 
     def _taken(self, slab: _Slab, chunks: list[Chunk]) -> list[pa.Table]:
@@ -265,19 +265,19 @@ class SliceState:
 
     def _remove(self, slab: _Slab, chunk: Chunk) -> None:
         self._store.remove(chunk.name)
-        _CACHE.remove(chunk.name)
+        CACHE.remove(chunk.name)
         slab.chunks.remove(chunk)
 
     def _forget_empty_slabs(self) -> None:
         self._slabs = {end: slab for end, slab in self._slabs.items() if slab.chunks}
 
     def _table(self, chunk: Chunk) -> pa.Table:
-        table = _CACHE.get(chunk.name)
+        table = CACHE.get(chunk.name)
         if table is None:
             blob = self._store.get(chunk.name)
             assert blob is not None, f"the state lacks {chunk.name}"
             table = decode_table(blob)
-            _CACHE.put(chunk.name, table)
+            CACHE.put(chunk.name, table)
         return table
 
     def _chunks(self) -> list[Chunk]:

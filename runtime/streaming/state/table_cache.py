@@ -57,6 +57,11 @@ class TableCache:
             _, oldest = self._tables.popitem(last=False)
             self._n_bytes -= oldest.nbytes
 
+    def clear(self) -> None:
+        """Forget all tables."""
+        self._tables.clear()
+        self._n_bytes = 0
+
     def remove(self, name: str) -> None:
         """Forget a table; it need not be here."""
         table = self._tables.pop(name, None)

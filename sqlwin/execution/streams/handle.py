@@ -29,7 +29,7 @@ T = TypeVar("T")
 
 _POLL_SECONDS = 0.1
 # For how long a micro-batch may go on after it was asked to be the last
-_GRACE_SECONDS = 60.0
+GRACE_SECONDS = 60.0
 # What Spark says of a stream before it looks for its first rows
 _INITIALIZING = "Initializing"
 
@@ -162,23 +162,24 @@ class Stream:
             raise self.setup.errors.translated(failure) from failure
         return True
 
-    def stop(self, *, at_once: bool = False) -> None:
+    def stop(self, *, at_once: bool = False, grace_s: float = GRACE_SECONDS) -> None:
         """Stop it when the micro-batch that is running is done, and tidy up.
 
         Args:
             at_once: without waiting for the micro-batch, if nobody can resume the stream.
+            grace_s: how long the micro-batch is waited for.
         """
         # The connection of this thread may hold the answer to a call that was interrupted
-        apart(lambda: self._stop(at_once and not self.setup.keeps_checkpoint))
+        apart(lambda: self._stop(at_once and not self.setup.keeps_checkpoint, grace_s))
 
-    def _stop(self, at_once: bool) -> None:
+    def _stop(self, at_once: bool, grace_s: float) -> None:
         self._is_stopping = True
         if self._is_active():
             if not at_once:
-                self._let_batch_finish()
+                self._let_batch_finish(grace_s)
             self._cut()
         if self._thread is not None and self._thread is not threading.current_thread():
-            self._thread.join(_GRACE_SECONDS)
+            self._thread.join(grace_s)
         self.is_known_over = True
         self.clean_up()
 
@@ -204,10 +205,10 @@ class Stream:
         self._was_cut = True
         self.query.stop()
 
-    def _let_batch_finish(self) -> None:
+    def _let_batch_finish(self, grace_s: float) -> None:
         """Wait until a micro-batch that runs now is done: the next one has hardly begun then."""
         before = self._last_batch()
-        until = time.monotonic() + _GRACE_SECONDS
+        until = time.monotonic() + grace_s
         while self._is_active() and time.monotonic() < until:
             if not self.query.status["isTriggerActive"] or self._last_batch() != before:
                 return

@@ -8,7 +8,7 @@ from itertools import count
 from runtime.errors import CatalogError, nearest
 from sqlwin.execution.streams.handle import State, Stream
 
-_START_SECONDS = 60.0
+START_SECONDS = 60.0
 _POLL_SECONDS = 0.05
 
 
@@ -31,13 +31,13 @@ class Streams:
         """All streams, those that are over too."""
         return list(self._streams.values())
 
-    def await_starts(self) -> None:
+    def await_starts(self, at_most_s: float = START_SECONDS) -> None:
         """Wait until no stream is opening its sources any more, for some time at most.
 
         For a source in Python Spark starts a process, which is given up if it does not answer
         within 10 s: too little on a busy machine where several of them start at once.
         """
-        until = time.monotonic() + _START_SECONDS
+        until = time.monotonic() + at_most_s
         for stream in self.all():
             while stream.is_starting() and time.monotonic() < until:
                 time.sleep(_POLL_SECONDS)

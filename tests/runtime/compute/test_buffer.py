@@ -10,7 +10,6 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from runtime.compute import buffer as buffers
 from runtime.compute.buffer import Rows, WindowBuffer
 from runtime.compute.kernels.merge import merge_slices
 from runtime.compute.windows.aligned import slice_assigner
@@ -130,13 +129,15 @@ def key_of(type_, rng, n_keys):
     return rng.randrange(n_keys)
 
 
-def buffer_of(window, key_types, buffer_bytes, functions):
+def buffer_of(window, key_types, buffer_bytes, functions, **options):
     keys = tuple(f"key{i}" for i in range(len(key_types)))
     fields = [*zip(keys, key_types, strict=True), ("slice", pa.int64())]
     for accumulator, _, types, _ in functions:
         fields += zip(accumulator.columns, types, strict=True)
     accumulators = tuple(accumulator for accumulator, _, _, _ in functions)
-    return WindowBuffer(window, keys, "slice", accumulators, pa.schema(fields), buffer_bytes)
+    return WindowBuffer(
+        window, keys, "slice", accumulators, pa.schema(fields), buffer_bytes, **options
+    )
 
 
 def as_rows(rows, key_types, functions, filtered, dictionaries=False):
@@ -244,10 +245,9 @@ def test_partials_merge_to_the_aggregates_of_the_rows(shape, buffer_bytes, filte
     assert merged(tables, key_types, ALL, 10) == expected(rows, Tumble(10), ALL, filtered)
 
 
-def test_a_full_buffer_comes_out_in_portions_of_bounded_size(monkeypatch):
-    monkeypatch.setattr(buffers, "_PORTION_BYTES", 1 << 14)
+def test_a_full_buffer_comes_out_in_portions_of_bounded_size():
     counted = [FUNCTIONS["rows"]]
-    buffer = buffer_of(Tumble(10), [pa.int32()], 1 << 18, counted)
+    buffer = buffer_of(Tumble(10), [pa.int32()], 1 << 18, counted, portion_bytes=1 << 14)
     tables = []
     for first in range(0, 40_000, 4_000):  # every key once: nothing merges
         rows = [(0, (key,), [()], True) for key in range(first, first + 4_000)]

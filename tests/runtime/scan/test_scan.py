@@ -72,7 +72,7 @@ def step_of(source, partials=(COUNT,), keys=(), filters=(), window=None, time=TS
 def run(step, n_splits=3):
     """The merged result, a row for each key and slice: keys, slice end, results."""
     tables = []
-    for split in plan_splits(step.source, step.filters, n_splits):
+    for split in plan_splits(step.source, step.filters, n_splits, least_bytes=1):
         tables += LocalStage(step).run(split)
     return merge(tables, step)
 
@@ -140,8 +140,7 @@ def write_files(directory: Path, rng, n_files=3, n_rows=300, row_group_size=70):
 
 
 @pytest.mark.parametrize("n_splits", [1, 2, 50])
-def test_the_local_stage_aggregates_as_duckdb_does(tmp_path, n_splits, monkeypatch):
-    monkeypatch.setattr("runtime.scan.splits._LEAST_BYTES", 1)
+def test_the_local_stage_aggregates_as_duckdb_does(tmp_path, n_splits):
     write_files(tmp_path, random.Random(n_splits))
     is_large = Call(">", (ref(NUMBER), Constant(0, "int")), "boolean")
     step = step_of(
@@ -361,14 +360,13 @@ def test_row_groups_in_which_a_filter_cannot_hold_are_not_read(tmp_path, conditi
     assert [n for _, n in row_groups(plan_splits(source, [condition], 9))] == left
 
 
-def test_splits_hold_every_row_group_once_and_are_balanced_by_bytes(tmp_path, monkeypatch):
-    monkeypatch.setattr("runtime.scan.splits._LEAST_BYTES", 1)
+def test_splits_hold_every_row_group_once_and_are_balanced_by_bytes(tmp_path):
     rng = np.random.default_rng(1)
     for number, n_rows in enumerate((3_000, 500, 8_000, 1)):
         table = pa.table({"ts": pa.array(rng.integers(0, 10**9, n_rows), pa.timestamp("us"))})
         pq.write_table(table, tmp_path / f"{number}", row_group_size=500)
     source = source_of(tmp_path, TS)
-    splits = plan_splits(source, [], 4)
+    splits = plan_splits(source, [], 4, least_bytes=1)
     assert row_groups(splits) == row_groups(plan_splits(source, [], 1))
     n_rows = [sum(part.n_rows for part in split) for split in splits]
     assert len(splits) == 4

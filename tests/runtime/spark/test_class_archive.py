@@ -21,7 +21,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     for name in ("SQLWIN_CLASS_ARCHIVE", "JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS"):
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setattr(class_archive, "_missing", None)
+    class_archive.note_missing(None)
     return tmp_path / "cache" / "sqlwin"
 
 

@@ -159,7 +159,7 @@ def test_every_accumulator_merges_over_overlapping_windows(name, data):
 def test_many_keys_with_few_and_with_many_slices(
     window, density, is_sorted, part_rows, monkeypatch
 ):
-    monkeypatch.setattr("runtime.compute.kernels.slices._PART_ROWS", part_rows)
+    monkeypatch.setattr("runtime.compute.kernels.slices.PART_ROWS", part_rows)
     rng = np.random.default_rng(int(density * 100))
     cases = [CASES[n] for n in ("sum int64", "sum double", "min double", "max string")]
     n_times, n_keys = 40, 25

@@ -184,7 +184,7 @@ def test_values_of_every_type_are_told_apart(type_, data):
 @pytest.mark.parametrize("density", [0.03, 0.3, 1.0])
 @pytest.mark.parametrize("part_rows", [10, 1 << 17])
 def test_many_keys_with_rare_and_with_frequent_values(window, density, part_rows, monkeypatch):
-    monkeypatch.setattr("runtime.compute.kernels.slices._PART_ROWS", part_rows)
+    monkeypatch.setattr("runtime.compute.kernels.slices.PART_ROWS", part_rows)
     rng = np.random.default_rng(int(density * 100))
     n_times, n_keys = 40, 25
     cells = rng.permutation(np.flatnonzero(rng.random(n_times * n_keys) < density))

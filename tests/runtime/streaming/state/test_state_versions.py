@@ -8,7 +8,6 @@ import pytest
 from runtime.compute.arrow.blobs import to_blob
 from runtime.spec.windows import Cumulate, Hop, Tumble
 from runtime.streaming.state import slices as slice_state
-from runtime.streaming.state.table_cache import TableCache
 from tests.runtime.streaming.model import MS, Stream
 
 S = 1000 * MS
@@ -33,9 +32,9 @@ def test_slices_that_an_earlier_version_wrote_count_in_their_windows(window, mon
     wanted, found, versions = [], [], set()
     for number, (rows, watermark) in enumerate(batches):
         wanted += plain.micro_batch(rows, watermark)
+        # another process, which remembers nothing
+        slice_state.CACHE.clear()
         with monkeypatch.context() as patch:
-            # another process, which remembers nothing
-            patch.setattr(slice_state, "_CACHE", TableCache(0))
             if number < 12:
                 patch.setattr(slice_state, "encode_state", as_before)
             found += upgraded.micro_batch(rows, watermark)

@@ -5,8 +5,7 @@ import pyarrow as pa
 from runtime.compute.windows.aligned import slice_assigner
 from runtime.spec.aggregates import Accumulator
 from runtime.spec.windows import Hop
-from runtime.streaming.state import slices as slice_state
-from runtime.streaming.state.slices import SliceState, slab_us
+from runtime.streaming.state.slices import CACHE, SliceState, slab_us
 from runtime.streaming.state.table_cache import TableCache, unique_name
 
 
@@ -88,9 +87,9 @@ def test_what_is_in_the_cache_is_not_read_from_state(monkeypatch):
     assert kept(slices(store, state.facts())) == [(1, 10, 5)]
 
 
-def test_a_worker_that_has_nothing_in_its_cache_reads_the_state(monkeypatch):
+def test_a_worker_that_has_nothing_in_its_cache_reads_the_state():
     store = Store()
     state = slices(store, None)
     state.append(partials((1, 10, 5)))
-    monkeypatch.setattr(slice_state, "_CACHE", TableCache(1 << 20))
+    CACHE.clear()
     assert kept(slices(store, state.facts())) == [(1, 10, 5)]

@@ -7,13 +7,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, cast
 
-import pytest
-
 from runtime.connectors.stream_sinks import StreamRun
 from runtime.files import LocalFiles
 from runtime.streaming.checkpoint import Checkpoint, Identity
 from sqlwin.execution.errors import StatementErrors
-from sqlwin.execution.streams import registry as streams
 from sqlwin.execution.streams.handle import Setup, Stream
 from sqlwin.execution.streams.registry import Streams
 
@@ -71,8 +68,7 @@ def test_streams_that_run_or_are_over_are_not_waited_for(tmp_path: Path) -> None
 
 
 def test_one_that_never_opens_its_sources_keeps_the_others_for_a_time_only(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
 ) -> None:
-    monkeypatch.setattr(streams, "_START_SECONDS", 0.2)
     found = session_of(tmp_path, Query("Initializing sources"), Query("Initializing sources"))
-    assert returns(found.await_starts)
+    assert returns(lambda: found.await_starts(at_most_s=0.2))

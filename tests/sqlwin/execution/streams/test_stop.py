@@ -169,7 +169,6 @@ def test_jobs_that_somebody_else_cancelled_have_failed(tmp_path: Path) -> None:
 def test_a_stream_that_is_cut_short_resumes_with_the_rows_of_the_interrupted_micro_batch(
     fresh_session: sqlwin.Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sqlwin.execution.streams.handle, "_GRACE_SECONDS", 0.0)
     (tmp_path / "in").mkdir()
     (tmp_path / "in/1.json").write_text('{"id": 1}\n{"id": 2}\n')
     fresh_session.execute(f"""
@@ -191,7 +190,7 @@ def test_a_stream_that_is_cut_short_resumes_with_the_rows_of_the_interrupted_mic
         (result,) = fresh_session.execute(insert)
         assert result.stream is not None
         assert is_writing.wait(60)
-        result.stream.stop()
+        result.stream.stop(grace_s=0.0)
     assert isinstance(result.stream.run.error, Py4JJavaError)
     assert result.stream.state is State.STOPPED
     assert result.stream.failure() == ""
