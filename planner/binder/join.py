@@ -1,4 +1,7 @@
-"""Window join: rows of two relations in the same window, as a node."""
+"""Window join: rows of two relations in the same window, as a node.
+
+The model is Flink's StreamPhysicalWindowJoinRule.
+"""
 
 from __future__ import annotations
 

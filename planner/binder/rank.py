@@ -1,4 +1,7 @@
-"""Window Top-N: `WHERE rn <= N` over ROW_NUMBER, RANK or DENSE_RANK by window, as a node."""
+"""Window Top-N: `WHERE rn <= N` over ROW_NUMBER, RANK or DENSE_RANK by window, as a node.
+
+The model is Flink's StreamPhysicalWindowRankRule.
+"""
 
 from __future__ import annotations
 

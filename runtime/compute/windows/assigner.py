@@ -11,7 +11,7 @@ Int64Array = npt.NDArray[np.int64]
 
 
 class SliceAssigner(ABC):
-    """The slices and windows of one aligned window function.
+    """The slices and windows of one aligned window function; the model is Flink's SliceAssigner.
 
     Windows are numbered in the order of their ends. Arrays are of any length; a slice end or
     window end that is handed in must be one, which is not checked.

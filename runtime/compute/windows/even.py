@@ -12,6 +12,9 @@ arithmetic comes as Spark SQL over a BIGINT expression, so that both local stage
           [--------------)
                 [--------------)
     |  |  |  |  |  |  |  |  |  |
+
+Two slices a slide are those of paired windows (Krishnamurthy, Wu, Franklin: On-the-fly sharing for
+streamed aggregation, SIGMOD 2006); Flink cuts by the greatest common divisor.
 """
 
 from __future__ import annotations
