@@ -15,13 +15,13 @@ from runtime.spec.windows import window_kind
 
 
 @dataclass(frozen=True)
-class SpreadOptions:
-    """What decides on the spread beside the data.
+class ParallelismOptions:
+    """What decides on the parallelism of exchanges beside the data.
 
     Attributes:
         partitions: `sqlwin.exchange.partitions`; None: from the data.
         buckets: `sqlwin.exchange.buckets`; None: from the data.
-        most_partitions: what Spark would spread any exchange over.
+        most_partitions: the parallelism that Spark would give any exchange.
     """
 
     partitions: int | None = None
@@ -38,7 +38,7 @@ class Options:
         disabled_rules: names of rules that are not tried.
         catalog: for rules that look at tables; None where there is none.
         time_zone: the session's time zone.
-        spread: what decides over how many tasks exchanges are spread.
+        parallelism: what decides on the parallelism of exchanges.
         strict_flink: whether to refuse what Flink does not take.
     """
 
@@ -46,7 +46,7 @@ class Options:
     disabled_rules: frozenset[str] = frozenset()
     catalog: Catalog | None = None
     time_zone: str = "UTC"
-    spread: SpreadOptions = SpreadOptions()
+    parallelism: ParallelismOptions = ParallelismOptions()
     strict_flink: bool = False
 
 

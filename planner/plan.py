@@ -10,11 +10,11 @@ from sqlglot import exp
 from planner.binder.binder import bind
 from planner.binder.strict_flink import check_plan
 from planner.catalog import Catalog
-from planner.lowering.spread import spread_exchanges
 from planner.lowering.to_physical import to_physical
 from planner.nodes.logical import Node, Sink
 from planner.nodes.physical import SharedExchange
 from planner.optimizer import Options, Trace, optimize, optimize_together
+from planner.parallelism import with_parallelism
 from planner.rules import (
     LOGICAL_STAGES,
     PHYSICAL_STAGES,
@@ -36,7 +36,7 @@ class Plan:
         physical: what runs.
         trace: which rule did what, and which did not and why.
         notes: why window blocks were left to Spark as they are.
-        is_rewritten: False if Spark can be given the text as the person wrote it.
+        is_rewritten: False if Spark can be given the text as the user wrote it.
         sql: the statement's text, which places in nodes are of.
         rule_names: all rules there are for such a query, in order.
         alone: of a stream that shares slices with others, what would run if it did not.
@@ -134,8 +134,8 @@ def plan_together(drafts: Sequence[Draft], options: Options) -> list[Plan]:
     else:
         plans = SHARING_RULE(plans, traces, options, [draft.apart for draft in drafts])
     plans = optimize_together(plans, SCAN_STAGES, options, traces)
-    plans = spread_exchanges(plans, options.spread)
-    alone = spread_exchanges([draft.physical for draft in drafts], options.spread)
+    plans = with_parallelism(plans, options.parallelism)
+    alone = with_parallelism([draft.physical for draft in drafts], options.parallelism)
     return [
         _finished(draft, plan, by_itself, options)
         for draft, plan, by_itself in zip(drafts, plans, alone, strict=True)

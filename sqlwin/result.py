@@ -51,16 +51,16 @@ class OpenStream:
     Attributes:
         start: starts it; its rows go to the function given, a table a micro-batch. A text is
             returned where there is nothing to run, and says why.
-        ends: whether its input ends.
+        is_bounded: whether its input ends.
         status: how it stands, in a line; None before it is started.
-        remarks: what is known at its end: how many rows were dropped, and why.
-        take_interrupt: whether a person wants it to end now; told once.
+        notes: what is known at its end: how many rows were dropped, and why.
+        take_interrupt: whether the user wants it to end now; true once.
     """
 
     start: Callable[[Callable[[pa.Table], None]], Stream | str]
-    ends: bool
+    is_bounded: bool
     status: Callable[[], str | None]
-    remarks: Callable[[], tuple[str, ...]]
+    notes: Callable[[], tuple[str, ...]]
     take_interrupt: Callable[[], bool] = lambda: False
 
 
@@ -71,13 +71,13 @@ class Result:
     Attributes:
         statement: the statement's text.
         kind: `query`, `insert`, `explain`, `table` (rows about the session) or `ok`.
-        message: one line for a person; empty for a query.
+        message: one line for the user; empty for a query.
         dataframe: a query's rows, not computed yet; a streaming DataFrame if a source is.
         table: the rows of kind `table`.
         text: the explanation of kind `explain`.
         document: the same as data, see docs/explain.md.
         row_count: how many rows an INSERT wrote, if known.
-        notes: remarks that are no errors.
+        notes: what there is to say beside its rows.
         errors: translates what the rows fail with when they are asked for.
         scan_counts: where rows are counted while they are read.
         open_stream: a query over streams; `rows` and `batches` run it.
@@ -102,7 +102,7 @@ class Result:
     def remarks(self) -> tuple[str, ...]:
         """The notes, and what is only known once the rows have been computed."""
         if self.open_stream is not None:
-            return self.notes + self.open_stream.remarks()
+            return self.notes + self.open_stream.notes()
         if self.scan_counts is None:
             return self.notes
         dropped = tuple(
@@ -139,10 +139,10 @@ class Result:
         """All rows, in memory.
 
         Raises:
-            ExecutionError: the rows have no end.
+            ExecutionError: they are unbounded.
         """
         if self.open_stream is not None:
-            if not self.open_stream.ends:
+            if not self.open_stream.is_bounded:
                 raise ExecutionError(
                     "this query's rows have no end",
                     hint="batches() gives them as they come; INSERT INTO keeps them",

@@ -1,4 +1,4 @@
-"""The session: what a person calls from Python."""
+"""The session: what the user calls from Python."""
 
 from __future__ import annotations
 
@@ -239,13 +239,13 @@ class Session:
 
         Args:
             data: a table's name, or a DataFrame. What is a stream gives a streaming DataFrame.
-            time: the TIMESTAMP column that windows are put on; None: they are on the clock.
+            time: the TIMESTAMP column that windows are on; None: they are on processing time.
             window: which windows rows belong to, such as `windows.tumble("10 minutes")`.
             function: what is computed of a window.
             output: the columns of its results, such as `n bigint, top string`.
-            keys: the columns by which rows are told apart.
-            trigger: when a window is put out; else when all its rows have come.
-            evictor: which rows a window drops before that.
+            keys: the columns by which rows are grouped.
+            trigger: when a window is emitted; else when all its rows have come.
+            evictor: which rows its function does not see.
             allowed_lateness: for so long after its end a window takes rows.
             watermark: how late the rows of a streaming DataFrame may come, such as `5 seconds`;
                 tables have a WATERMARK of their own.

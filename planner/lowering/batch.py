@@ -54,7 +54,7 @@ from runtime.spec.local import ArrowLocalStep, LocalStep, PartialColumn, ScanLoc
 from runtime.spec.steps import ExpandStep, MeasuredStep, SqlStep, Step
 from runtime.spec.windows import Window
 
-# Names inside a step: no column of a person's begins with a dollar sign
+# Names inside a step: no column of a table's or query's begins with a dollar sign
 START, END, TIME = "$window_start", "$window_end", "$window_time"
 
 

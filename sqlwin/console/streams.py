@@ -10,7 +10,7 @@ from rich.console import Console
 
 from runtime.spark.session import forget_connection
 from sqlwin.display.status_line import StatusLine
-from sqlwin.execution.streams.handle import State, Stream, apart
+from sqlwin.execution.streams.handle import Stream, StreamState, apart
 from sqlwin.execution.streams.status import resume_hint, status_line
 
 if TYPE_CHECKING:
@@ -49,6 +49,6 @@ def _stop_streams(session: Session) -> None:
                 click.echo(
                     f"stream {stream.number} (`{stream.setup.name}`) failed: {failure}", err=True
                 )
-        if stream.state is State.STOPPED:
+        if stream.state is StreamState.STOPPED:
             click.echo(f"stream {stream.number} (`{stream.setup.name}`) is stopped", err=True)
             click.echo(f"  {resume_hint(stream)}", err=True)

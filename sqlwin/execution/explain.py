@@ -49,7 +49,7 @@ class Explanations:
     """Explains statements.
 
     Attributes:
-        take_interrupt: whether a person wants a stream that runs to end now; told once.
+        take_interrupt: whether the user wants a stream that runs to end now; true once.
     """
 
     def __init__(self, plans: Plans, inserts: Inserts) -> None:

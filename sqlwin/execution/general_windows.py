@@ -26,8 +26,8 @@ class GeneralWindows:
     Attributes:
         runner: the session's.
         query: the query.
-        keys: the columns by which rows are told apart, as they are called in the query.
-        time: the column that windows are on, in any case; None: they are on the clock.
+        keys: the columns by which rows are grouped, as they are called in the query.
+        time: the column that windows are on, in any case; None: they are on processing time.
         job: what to do.
         output: the columns of a result, as Spark's DDL.
     """
@@ -67,7 +67,7 @@ class GeneralWindows:
 
         Args:
             options: how the stream runs.
-            number: tells the window operators of a stream apart.
+            number: its number among the window operators of the stream.
         """
         from runtime.batch.execute import dataframe
         from runtime.streaming.execute.general import check_general_key, general_stream

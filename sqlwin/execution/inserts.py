@@ -1,4 +1,4 @@
-"""INSERT: rows of a query into a kept table or into one of Spark's."""
+"""INSERT: rows of a query into a session table or into one of Spark's."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _view_numbers = count()
 
 
 def insert_target(catalog: SessionCatalog, name: Name) -> TableSpec | None:
-    """The kept table to write to, or None if the name is Spark's.
+    """The session table to write to, or None if the name is Spark's.
 
     Raises:
         CatalogError: the name is that of a view or of a registered DataFrame.
@@ -42,7 +42,7 @@ def insert_target(catalog: SessionCatalog, name: Name) -> TableSpec | None:
 
 
 def target_of(catalog: SessionCatalog, insert: Insert) -> TableSpec | None:
-    """The kept table that an INSERT writes to, with the options that it gives; None for Spark's.
+    """The session table that an INSERT writes to, with the options that it gives; None for Spark's.
 
     Raises:
         CatalogError: the name is no table's, or an option is wrong.
@@ -181,7 +181,7 @@ def _are_declared(rows: DataFrame, declared: list[TableColumn], given: dict[str,
 def insert_rows(
     rows: DataFrame, table: TableSpec, columns: tuple[str, ...], overwrite: bool
 ) -> int | None:
-    """Write a query's rows to a kept table; how many, if the connector tells."""
+    """Write a query's rows to a session table; how many, if the connector tells."""
     return write_table(arranged(rows, table, columns), table, overwrite)
 
 
@@ -216,7 +216,7 @@ def hold_ups(
     reads it.
 
     Args:
-        targets: the name of each INSERT's table, and the table if it is a kept one.
+        targets: the name of each INSERT's table, and the table if it is a session table.
         queries: what each one reads.
         catalog: where names are looked up.
 
@@ -282,7 +282,7 @@ def _named(declared: list[TableColumn], columns: tuple[str, ...], table: str) ->
 
 
 def _fits(source: DataType, target: str) -> bool:
-    """Whether a value may be stored: Spark's ANSI assignment, told by families of types."""
+    """Whether a value may be stored: Spark's ANSI assignment, by families of types."""
     left, right = _family(source.simpleString()), _family(target.lower())
     if left == right or "other" in (left, right):
         return True

@@ -9,7 +9,7 @@ from pyspark.sql import DataFrame, SparkSession
 from sqlglot import exp
 
 from planner.lowering.batch import lower
-from planner.optimizer import Options, SpreadOptions
+from planner.optimizer import Options, ParallelismOptions
 from planner.plan import Draft, Plan, draft_plan, plan_together
 from planner.streams.tables import streams_of
 from runtime.batch.execute import ExecutionOptions, dataframe
@@ -49,7 +49,7 @@ class Plans:
         catalog: the tables and views.
         streams: the streams that were started.
         scan_counts: counts of the statement at hand; None where Spark cannot bring them.
-        remarks: what there is to tell about how the statement at hand is written.
+        notes: what there is to say about how the statement at hand is written.
     """
 
     def __init__(self, spark: SparkSession, config: Config) -> None:
@@ -59,12 +59,12 @@ class Plans:
         self.streams = Streams()
         self._session_scan_counts = None if is_remote(spark) else ScanCounts(spark.sparkContext)
         self.scan_counts: StatementScanCounts | None = None
-        self.remarks: tuple[str, ...] = ()
+        self.notes: tuple[str, ...] = ()
 
     def begin(self, text: str) -> None:
         """A statement begins: its counts are its own, and Spark's UI shows it beside its jobs."""
         self.start_statement()
-        self.remarks = ()
+        self.notes = ()
         if self._session_scan_counts is not None:
             self.scan_counts = StatementScanCounts(self._session_scan_counts)
         self.describe_job(text)
@@ -73,9 +73,9 @@ class Plans:
         """From here on tables are read anew, in the mode that is set."""
         self.catalog.start_statement(str(self.config.get("execution.runtime-mode")))
 
-    def tell(self, remarks: Sequence[str]) -> None:
-        """Add remarks, each once."""
-        self.remarks = tuple(dict.fromkeys((*self.remarks, *remarks)))
+    def add_notes(self, notes: Sequence[str]) -> None:
+        """Add notes, each once."""
+        self.notes = tuple(dict.fromkeys((*self.notes, *notes)))
 
     def plan(self, query: exp.Query, text: str, sink: tuple[str, bool] | None = None) -> Plan:
         """The plan of a query; `sink` is the table on top and whether it is overwritten."""
@@ -196,7 +196,7 @@ class Plans:
             draft = draft_plan(query, text, self.catalog, self._planner_options(), sink)
         except SqlwinError as error:
             raise relocate(error, text) from error
-        self.tell(hint_remarks(query, self.catalog.entry))
+        self.add_notes(hint_remarks(query, self.catalog.entry))
         return draft
 
     def _planner_options(self) -> Options:
@@ -206,7 +206,7 @@ class Plans:
             strict_flink=bool(self.config.get("sqlwin.strict-flink")),
             catalog=self.catalog,
             time_zone=self.time_zone,
-            spread=SpreadOptions(
+            parallelism=ParallelismOptions(
                 partitions=self.config.get("sqlwin.exchange.partitions"),
                 buckets=self.config.get("sqlwin.exchange.buckets"),
                 most_partitions=int(str(self.spark.conf.get("spark.sql.shuffle.partitions"))),

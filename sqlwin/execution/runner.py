@@ -27,7 +27,7 @@ from sqlwin.execution.inserts import insert_rows, insert_target
 from sqlwin.execution.lowered import LoweredStream, lower_rows
 from sqlwin.execution.planning import Plans
 from sqlwin.execution.statement_sets import Inserts
-from sqlwin.execution.streams.handle import State
+from sqlwin.execution.streams.handle import StreamState
 from sqlwin.execution.streams.results import StreamQuery, insert_result
 from sqlwin.execution.streams.sinks import IntoTable
 from sqlwin.execution.streams.start import start_stream
@@ -80,7 +80,7 @@ class Runner:
         """
         self._plans.begin(statement.text)
         result = self._run(statement)
-        return replace(result, notes=(*self._plans.remarks, *result.notes))
+        return replace(result, notes=(*self._plans.notes, *result.notes))
 
     @property
     def rows_scanned(self) -> int:
@@ -101,7 +101,7 @@ class Runner:
             case CreateTable():
                 return self._create_table(statement)
             case CreateView():
-                # What is wrong is told now, not on use
+                # what is wrong is an error now, not on use
                 self._plans.plan(statement.ast, statement.text)
                 return _ok(statement, self._definitions.create_view(statement))
             case Drop():
@@ -204,7 +204,7 @@ class Runner:
         return self._plans.rows(query.ast, query.text)
 
     def _notes(self) -> tuple[str, ...]:
-        """Remarks about a query that runs as a batch."""
+        """Notes about a query that runs as a batch."""
         if self.config.get("execution.runtime-mode") != "streaming":
             return ()
         return ("no table of this query can be read as a stream: it runs as a batch",)
@@ -258,7 +258,7 @@ class Runner:
 
     def _stop_stream(self, statement: StopStream) -> Result:
         stream = self.streams.find(statement.name)
-        if stream.state is not State.RUNNING:
+        if stream.state is not StreamState.RUNNING:
             return _ok(statement, f"stream {stream.number} does not run: it is {stream.state}")
         stream.stop()
         name = f"stream {stream.number} (`{stream.setup.name}`)"
@@ -271,7 +271,7 @@ class Runner:
     # -- settings ------------------------------------------------------------------------------
 
     def set(self, key: str, value: str) -> tuple[str, ...]:
-        """Change a setting; remarks about it.
+        """Change a setting; notes about it.
 
         Raises:
             SqlwinError: there is no such setting, or the value has no sense.

@@ -41,10 +41,10 @@ class Inserts:
         self._plans = plans
 
     def _target(self, insert: Insert) -> TableSpec | None:
-        """The kept table that an INSERT writes to, or None for Spark's."""
+        """The session table that an INSERT writes to, or None for Spark's."""
         table = target_of(self._plans.catalog, insert)
         if table is not None and insert.options is not None:
-            self._plans.tell(idle_remarks(table, [key for key, _ in insert.options.pairs]))
+            self._plans.add_notes(idle_remarks(table, [key for key, _ in insert.options.pairs]))
         return table
 
     def insert(self, statement: Insert) -> Result:
@@ -139,11 +139,11 @@ class Inserts:
         return [StreamPart(stream, number) for number in range(len(inserts))]
 
     def waits(self) -> bool:
-        """Whether INSERT waits for streams without an end."""
+        """Whether INSERT waits for unbounded streams."""
         return bool(self._plans.config.get("table.dml-sync"))
 
     def run_set(self, statement: StatementSet) -> Result:
-        """All INSERTs of a set; over tables at rest all are checked before the first one runs."""
+        """All INSERTs of a set; over bounded tables all are checked before the first one runs."""
         inserts = statement.inserts
         tables = [self._target(insert) for insert in inserts]
         plans = self._plans.plans_together(inserts, has_sinks=False)
@@ -172,7 +172,7 @@ class Inserts:
         meter: Meter | None = None,
         watched: Watched = lambda _: nullcontext(),
     ) -> list[Result]:
-        """INSERTs over tables at rest side by side.
+        """INSERTs over bounded tables side by side.
 
         What several read is computed from when the first one that reads it is planned; after what
         INSERTs wait for, where some do, and before all of them where a meter counts.
@@ -185,7 +185,7 @@ class Inserts:
                 share, the number of the first one that reads it.
 
         Raises:
-            SqlwinError: one is wrong, and none has run; or one failed, the hint tells of the rest.
+            SqlwinError: one is wrong, and none has run; or one failed, the hint has the rest.
         """
         plans = self._plans
         targets = [(insert.name, self._target(insert)) for insert in inserts]
@@ -219,14 +219,14 @@ class Inserts:
     def _compute(
         self, shared: SharedPartials, inserts: Sequence[Insert], reader: int, watched: Watched
     ) -> None:
-        """Compute what INSERTs share; what is wrong with it is told as of the first reader."""
+        """Compute what INSERTs share; its error is that of the first reader."""
         try:
             with watched(reader):
                 shared.compute()
         except Exception as error:
-            told = self._plans.errors_of(inserts[reader].text).translated(error)
+            failed = self._plans.errors_of(inserts[reader].text).translated(error)
             outcomes: list[Outcome[Result]] = [Outcome(begun=False) for _ in inserts]
-            outcomes[reader] = Outcome(error=told)
+            outcomes[reader] = Outcome(error=failed)
             raise _with_progress(reader, inserts, outcomes) from error
 
     def _insert_rows(
@@ -256,18 +256,18 @@ def _with_progress(
     names = [".".join(insert.name) for insert in inserts]
     others = [(name, outcomes[i]) for i, name in enumerate(names) if i != failed]
     parts = [
-        _told([name for name, each in others if each.done], "has", "have", "been written"),
-        _told([name for name, each in others if each.cancelled], "was", "were", "cancelled"),
-        _told([name for name, each in others if each.failed], "has", "have", "failed too"),
-        _told([name for name, each in others if not each.begun], "was", "were", "not begun"),
+        _listed([name for name, each in others if each.done], "has", "have", "been written"),
+        _listed([name for name, each in others if each.cancelled], "was", "were", "cancelled"),
+        _listed([name for name, each in others if each.failed], "has", "have", "failed too"),
+        _listed([name for name, each in others if not each.begun], "was", "were", "not begun"),
     ]
-    told = [part for part in parts if part]
-    if told:
+    said = [part for part in parts if part]
+    if said:
         place = f"INSERT {failed + 1} of {len(names)} in the statement set failed"
-        note = f"{place} ({names[failed]}): {'; '.join(told)}"
+        note = f"{place} ({names[failed]}): {'; '.join(said)}"
         error.hint = f"{error.hint}\n  {note}" if error.hint else note
     return error
 
 
-def _told(names: Sequence[str], one: str, many: str, what: str) -> str:
+def _listed(names: Sequence[str], one: str, many: str, what: str) -> str:
     return f"{', '.join(names)} {one if len(names) == 1 else many} {what}" if names else ""

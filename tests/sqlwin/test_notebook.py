@@ -164,7 +164,7 @@ def streaming(interrupts: bool, n_batches: int) -> Result:
             raise KeyboardInterrupt
         return True
 
-    opened = OpenStream(start, ends=False, status=lambda: "batch 7", remarks=lambda: (),
+    opened = OpenStream(start, is_bounded=False, status=lambda: "batch 7", notes=lambda: (),
                         take_interrupt=take_interrupt)  # fmt: skip
     frame: Any = SimpleNamespace(columns=["n"])
     return Result("SELECT", "query", dataframe=frame, open_stream=opened)

@@ -69,7 +69,7 @@ def analyzed_stream(
         stream: the stream, which runs already; a text if there is nothing to run.
         meter: what counts in it.
         seconds: for how long it runs if its input does not end; None: until Ctrl-C.
-        take_interrupt: whether a person wants it to end, where that is no KeyboardInterrupt.
+        take_interrupt: whether the user wants it to end, where that is no KeyboardInterrupt.
 
     Raises:
         SqlwinError: it fails, or there is nothing to run.
@@ -82,7 +82,7 @@ def analyzed_stream(
     reports = _Reports(len(stream.setup.source_names))
     begun = time.perf_counter()
     try:
-        ended = _run(stream, reports, None if stream.setup.ends else seconds, take_interrupt)
+        ended = _run(stream, reports, None if stream.setup.is_bounded else seconds, take_interrupt)
         took = time.perf_counter() - begun
         if ended == "interrupt":
             forget_connection(spark)
@@ -276,7 +276,7 @@ def _rows_in(
     ]
     if scans and None not in scans:
         return sum(scans)
-    # Spark's reports count the rows twice that it joins with those of a table at rest
+    # Spark's reports count the rows twice that it joins with those of a bounded table
     read = [node.rows_out or 0 for node in nodes if node.name.startswith("MicroBatchScan")]
     if read and len(batches) <= _MOST_BATCHES and not any(batch.reads_files for batch in batches):
         return sum(read)

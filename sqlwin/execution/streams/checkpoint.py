@@ -81,7 +81,7 @@ def opened_checkpoint(
         files: the file system that the place is on.
         place: the place.
         identity: what the stream computes.
-        options: how its state is spread if the checkpoint is new.
+        options: the parallelism of its state if the checkpoint is new.
         text: the statement, which an error has for a place.
 
     Raises:
@@ -110,8 +110,8 @@ def _of_statement(error: Exception, directory: str, text: str) -> SqlwinError:
     """An error about a stream's checkpoint, with the first line of the statement for a place."""
     if not isinstance(error, SqlwinError):
         # a file system of Hadoop's
-        told = translate(error)
-        message = f"no checkpoint can be kept in {directory}: {told.message}"
+        cause = translate(error)
+        message = f"no checkpoint can be kept in {directory}: {cause.message}"
         error = SetupError(message, hint="SET 'execution.checkpointing.dir' to another directory")
     start = len(text) - len(text.lstrip())
     first = text[start:].partition("\n")[0].rstrip()

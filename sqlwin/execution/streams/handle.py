@@ -34,7 +34,7 @@ GRACE_SECONDS = 60.0
 _INITIALIZING = "Initializing"
 
 
-class State(StrEnum):
+class StreamState(StrEnum):
     """What has become of a stream."""
 
     RUNNING = "running"
@@ -51,7 +51,7 @@ class Setup:
         name: the name it goes by, and its checkpoint's.
         statement: its text.
         sink: where its rows go.
-        ends: whether its input ends.
+        is_bounded: whether its input ends.
         closes: whether the windows that are open then are closed.
         keeps_checkpoint: whether the checkpoint outlives it.
         source_names: for each window operator, the names of its sources.
@@ -64,7 +64,7 @@ class Setup:
     name: str
     statement: str
     sink: str
-    ends: bool
+    is_bounded: bool
     closes: bool
     keeps_checkpoint: bool
     source_names: Sequence[Sequence[str]]
@@ -108,25 +108,25 @@ class Stream:
         self._files = files
         self._has_ended = False
         self._is_stopping = False
-        # Spark was told to stop it, which interrupts a micro-batch that runs at that moment
+        # Spark was asked to stop it, which interrupts a micro-batch that runs at that moment
         self._was_cut = False
         self.is_known_over = False
         self._error: BaseException | None = None
         self._thread: threading.Thread | None = None
-        if setup.ends:
+        if setup.is_bounded:
             self._thread = threading.Thread(
                 target=self._run_to_end, name=f"stream-{number}", daemon=True
             )
             self._thread.start()
 
     @property
-    def state(self) -> State:
+    def state(self) -> StreamState:
         """What has become of it."""
         if self._is_active():
-            return State.RUNNING
+            return StreamState.RUNNING
         if self._failure() is not None:
-            return State.FAILED
-        return State.ENDED if self._has_ended else State.STOPPED
+            return StreamState.FAILED
+        return StreamState.ENDED if self._has_ended else StreamState.STOPPED
 
     def is_starting(self) -> bool:
         """Whether Spark still opens its sources, for which it may start processes."""
@@ -218,14 +218,14 @@ class Stream:
         last = self.query.lastProgress
         return None if last is None else (last["batchId"], last["timestamp"])
 
-    # -- input that ends -----------------------------------------------------------------------
+    # -- bounded input ------------------------------------------------------------------------
 
     def _run_to_end(self) -> None:
         try:
             self._use_up_input()
             if self.setup.closes and self.query.isActive and not self._is_stopping:
                 end_input(self._files, self.checkpoint)
-                self._use_up_input(end_was_told=True)
+                self._use_up_input(end_was_sent=True)
             if self.query.isActive and not self._is_stopping:
                 self._has_ended = True
                 if self.setup.closes:
@@ -237,18 +237,18 @@ class Stream:
                 if self.query.isActive:
                     self._cut()
 
-    def _use_up_input(self, end_was_told: bool = False) -> None:
+    def _use_up_input(self, end_was_sent: bool = False) -> None:
         """Wait until all that the sources have is processed and committed.
 
-        Spark tells when no micro-batch is due. Where the clock is due micro-batches without end,
-        it is told by those that read nothing.
+        Spark says when no micro-batch is due. On processing time one always is: then
+        those that read nothing say so.
         """
         since = self._last_batch()
         waiter = threading.Thread(target=self._process_available, daemon=True)
         waiter.start()
         while waiter.is_alive() and self.query.isActive:
             waiter.join(_POLL_SECONDS)
-            if has_used_up(self.query.recentProgress, since, end_was_told):
+            if has_used_up(self.query.recentProgress, since, end_was_sent):
                 return
         waiter.join()
         if self._error is not None:
@@ -258,16 +258,16 @@ class Stream:
         try:
             self.query.processAllAvailable()
         except PySparkException as error:
-            # with the clock it may still wait when all is done
+            # on processing time it may still wait when all is done
             if not self._has_ended:
                 self._error = self._error or error
 
 
-def has_used_up(progress: Sequence[Mapping[str, Any]], since: object, end_was_told: bool) -> bool:
+def has_used_up(progress: Sequence[Mapping[str, Any]], since: object, end_was_sent: bool) -> bool:
     """Whether the micro-batches after `since` have read all that there was.
 
     Of a run that has just begun the first one may be that of an earlier run, computed again; so
-    it takes a second one that reads nothing. After the end of the input was told, which is
+    it takes a second one that reads nothing. After the end of the input was sent, which is
     something to read, one that reads nothing counts only after one that read it.
     """
     batches = [(p["batchId"], p["timestamp"]) for p in progress]
@@ -276,7 +276,7 @@ def has_used_up(progress: Sequence[Mapping[str, Any]], since: object, end_was_to
         any(s["startOffset"] != s["endOffset"] for s in p["sources"] if not is_heartbeat(s))
         for p in new
     ]
-    enough = any(read) if end_was_told else len(read) > 1
+    enough = any(read) if end_was_sent else len(read) > 1
     return enough and not read[-1]
 
 
@@ -300,7 +300,7 @@ class StreamPart:
 
     @property
     def n_rows(self) -> int | None:
-        """Rows written in this run; None if the sink does not tell."""
+        """Rows written in this run; None if the sink does not say."""
         return self.stream.run.written[self.number]
 
     def status(self) -> StreamStatus:

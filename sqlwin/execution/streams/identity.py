@@ -16,7 +16,7 @@ from runtime.streaming.options import StreamOptions
 from sqlwin.catalog.catalog import Registered, entry_name
 from sqlwin.execution.lowered import LoweredStream
 
-# Of a plan's text: over how many tasks it is spread, which a checkpoint keeps itself
+# Of a plan's text: its parallelism, which a checkpoint keeps itself
 _SPREAD = re.compile(r", (?:partitions|buckets)=\[\d+\]")
 # and how what INSERTs share is numbered in their set
 _NUMBER = re.compile(r", reuse_id=\[\d+\]")

@@ -37,7 +37,7 @@ _LOCAL_FILE_MANAGER = (
 
 
 def stream_options(config: Config, key_groups: int = 1, partitions: int = 1) -> StreamOptions:
-    """The options of a stream whose state is spread in this way."""
+    """The options of a stream of this parallelism."""
     get = config.get
     return StreamOptions(
         key_groups=key_groups,
@@ -56,13 +56,13 @@ def planned_options(spark: SparkSession, config: Config) -> StreamOptions:
     chosen = config.get("sqlwin.exchange.partitions")
     if not chosen and config.is_set("parallelism.default"):
         chosen = str(spark.conf.get("spark.sql.shuffle.partitions"))
-    return _spread(config, int(chosen or stream_partitions(spark)))
+    return _options(config, int(chosen or stream_partitions(spark)))
 
 
 def foreign_options(spark: SparkSession, config: Config) -> StreamOptions:
     """The options of a stream that is started now, for whoever starts it without sqlwin."""
     # then Spark goes by its own setting
-    return _spread(config, int(str(spark.conf.get("spark.sql.shuffle.partitions"))))
+    return _options(config, int(str(spark.conf.get("spark.sql.shuffle.partitions"))))
 
 
 def trigger_us(config: Config, sources: Sequence[TableSpec | Registered]) -> int:
@@ -78,7 +78,7 @@ def trigger_us(config: Config, sources: Sequence[TableSpec | Registered]) -> int
     return int(config.get("execution.checkpointing.interval"))
 
 
-def _spread(config: Config, partitions: int) -> StreamOptions:
+def _options(config: Config, partitions: int) -> StreamOptions:
     chosen = config.get("sqlwin.state.key-groups")
     key_groups = int(chosen or partitions * KEY_GROUPS_PER_PARTITION)
     return stream_options(config, key_groups, partitions)

@@ -6,7 +6,7 @@ import time
 from itertools import count
 
 from runtime.errors import CatalogError, nearest
-from sqlwin.execution.streams.handle import State, Stream
+from sqlwin.execution.streams.handle import Stream, StreamState
 
 START_SECONDS = 60.0
 _POLL_SECONDS = 0.05
@@ -44,7 +44,7 @@ class Streams:
 
     def running(self) -> list[Stream]:
         """The streams that run."""
-        return [stream for stream in self.all() if stream.state is State.RUNNING]
+        return [stream for stream in self.all() if stream.state is StreamState.RUNNING]
 
     @property
     def may_run(self) -> bool:

@@ -64,7 +64,7 @@ class StreamQuery:
         """How the last one stands, in a line; None before one is started."""
         return status_line(self._started[-1]) if self._started else None
 
-    def remarks(self) -> tuple[str, ...]:
+    def notes(self) -> tuple[str, ...]:
         """How many rows were dropped, and why."""
         return tuple(
             text
@@ -84,7 +84,7 @@ class StreamQuery:
             "query",
             dataframe=self._plans.dataframe(self._lowered),
             errors=self._plans.errors_of(self._text),
-            open_stream=OpenStream(self.start, bounded, self.status, self.remarks, take_interrupt),
+            open_stream=OpenStream(self.start, bounded, self.status, self.notes, take_interrupt),
         )
 
 
@@ -93,12 +93,12 @@ def insert_result(
 ) -> Result:
     """What INSERTs from streams give, which run already.
 
-    Those whose input ends are waited for.
+    Bounded ones are waited for.
 
     Args:
         text: the statement.
         started: the target and the stream of each, or its part of one, or why there is none.
-        waits: whether streams without an end are waited for too.
+        waits: whether unbounded streams are waited for too.
 
     Raises:
         SqlwinError: one failed.
@@ -115,16 +115,16 @@ def insert_result(
                 counts.append(0)
                 continue
             stream = part.stream if isinstance(part, StreamPart) else part
-            if stream.setup.ends or waits:
+            if stream.setup.is_bounded or waits:
                 stream.wait()
                 stream.clean_up()
                 count = part.n_rows if isinstance(part, StreamPart) else stream.run.n_rows
                 written = "done" if count is None else f"{count:,} row{'' if count == 1 else 's'}"
                 messages.append(f"INSERT INTO {name}: {written}")
                 counts.append(count)
-                told = remarks(part.status(), stream.setup.late_table)
+                found = remarks(part.status(), stream.setup.late_table)
                 notes += (
-                    [f"{name}: {each}" for each in told] if isinstance(part, StreamPart) else told
+                    [f"{name}: {each}" for each in found] if isinstance(part, StreamPart) else found
                 )
             else:
                 messages.append(f"INSERT INTO {name}: stream {stream.number} runs")

@@ -36,7 +36,7 @@ from sqlwin.execution.streams.sinks import (
 
 
 def start_stream(plans: Plans, lowered: LoweredStream, sink: StreamSink, text: str) -> Stream | str:
-    """Start a stream, or tell why there is nothing to do.
+    """Start a stream, or say why there is nothing to do.
 
     Args:
         plans: the session's tables, settings and streams.
@@ -88,7 +88,7 @@ def start_stream(plans: Plans, lowered: LoweredStream, sink: StreamSink, text: s
             name=place.name,
             statement=text,
             sink=sink.name,
-            ends=lowered.is_bounded,
+            is_bounded=lowered.is_bounded,
             closes=config.get("sqlwin.end-of-input") == "close-windows",
             keeps_checkpoint=place.stays,
             source_names=lowered.source_names,

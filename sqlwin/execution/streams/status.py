@@ -8,7 +8,7 @@ from dataclasses import replace
 import pyarrow as pa
 
 from runtime.streaming.status import StreamStatus, clock, dropped_rows, silence, span
-from sqlwin.execution.streams.handle import State, Stream
+from sqlwin.execution.streams.handle import Stream, StreamState
 from sqlwin.execution.streams.registry import Streams
 
 _COLUMNS = (
@@ -28,7 +28,7 @@ def resume_hint(stream: Stream) -> str:
 
 
 def show_streams(streams: Streams) -> pa.Table:
-    """A row a stream: how it stands, and why nothing comes out."""
+    """A row a stream: how it stands, and why nothing is emitted."""
     rows = [described(stream) for stream in streams.all()]
     columns = zip(*rows, strict=True) if rows else [()] * len(_COLUMNS)
     arrays = [pa.array(list(values), pa.string()) for values in columns]
@@ -46,7 +46,7 @@ def described(stream: Stream) -> tuple[str, ...]:
         state.value,
         stream.setup.sink,
         "-" if status.batch is None else str(status.batch),
-        f"{status.rows_per_second:,.0f}" if state is State.RUNNING else "-",
+        f"{status.rows_per_second:,.0f}" if state is StreamState.RUNNING else "-",
         _rows_out(stream),
         "; ".join(clock(operator.watermark_us) for operator in operators) or "-",
         "; ".join(
@@ -100,15 +100,15 @@ def _dropped(stream: Stream) -> str:
     return "; ".join(f"{name} {text}" for name, text in pairs if text)
 
 
-def _waits_for(stream: Stream, state: State, status: StreamStatus) -> str:
+def _waits_for(stream: Stream, state: StreamState, status: StreamStatus) -> str:
     match state:
-        case State.RUNNING:
+        case StreamState.RUNNING:
             return silence(status, stream.run.n_rows)
-        case State.FAILED:
+        case StreamState.FAILED:
             return stream.failure()
-        case State.STOPPED:
+        case StreamState.STOPPED:
             return resume_hint(stream)
-        case State.ENDED:
+        case StreamState.ENDED:
             return "-"
 
 

@@ -16,7 +16,7 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame
 
 import sqlwin
-from sqlwin.execution.streams.handle import State
+from sqlwin.execution.streams.handle import StreamState
 
 STREAMING = "SET 'execution.runtime-mode' = 'streaming';"
 EVERY = "SET 'execution.checkpointing.interval' = '300 ms';"
@@ -256,7 +256,7 @@ def test_windows_of_processing_time_that_are_held_close_in_the_next_run(
     *_, last = fresh_session.execute("SET 'sqlwin.end-of-input' = 'close-windows';" + query)
     assert last.row_count == 1
     assert [k for k, *_ in kept(fresh_session)] == ["a", "b", "c"]
-    assert {stream.state for stream in fresh_session.streams.all()} == {State.ENDED}
+    assert {stream.state for stream in fresh_session.streams.all()} == {StreamState.ENDED}
 
 
 @pytest.mark.long

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import sqlwin
-from sqlwin.execution.streams.handle import State
+from sqlwin.execution.streams.handle import StreamState
 
 STREAMING = "SET 'execution.runtime-mode' = 'streaming';"
 BATCH = "SET 'execution.runtime-mode' = 'batch';"
@@ -115,7 +115,7 @@ def test_rows_are_written_once_by_every_sink_and_counted(
     assert rows(fresh_session, "SELECT id, item FROM by_item") == wanted
     assert rows(fresh_session, "SELECT id, item FROM kept") == wanted
     assert {p.name for p in (tmp_path / "out").iterdir()} == {f"item={i}" for i in range(1, 5)}
-    assert all(stream.state is State.ENDED for stream in fresh_session.streams.all())
+    assert all(stream.state is StreamState.ENDED for stream in fresh_session.streams.all())
 
 
 @pytest.mark.long

@@ -153,7 +153,7 @@ class FakeSession:
         if word == "values":
             return FakeResult(text, data=[VALUES])
         if word in ("stream", "stubborn"):
-            still = SimpleNamespace(status=lambda: "watermark 12:00", ends=False)
+            still = SimpleNamespace(status=lambda: "watermark 12:00", is_bounded=False)
             seconds = float(rest or 0)
             return FakeResult(
                 text,

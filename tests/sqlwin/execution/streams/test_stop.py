@@ -21,7 +21,7 @@ from runtime.errors import ExecutionError, SqlwinError
 from runtime.files import LocalFiles
 from runtime.streaming.checkpoint import Checkpoint, Identity
 from sqlwin.execution.errors import StatementErrors
-from sqlwin.execution.streams.handle import Setup, State, Stream
+from sqlwin.execution.streams.handle import Setup, Stream, StreamState
 
 
 class JavaThrowable:
@@ -108,7 +108,7 @@ def test_a_micro_batch_that_the_stop_interrupts_is_no_failure(tmp_path: Path) ->
 
     stopped = stream(Query(interrupted), run, tmp_path)
     stopped.stop()
-    assert stopped.state is State.STOPPED
+    assert stopped.state is StreamState.STOPPED
     assert stopped.failure() == ""
     assert stopped.wait()
 
@@ -127,7 +127,7 @@ def test_nor_is_it_one_where_spark_takes_the_interruption_for_a_failure(
 ) -> None:
     stopped = stream(Query(lambda: failed_query(told)), StreamRun(**cast(Any, RUN)), tmp_path)
     stopped.stop()
-    assert stopped.state is State.STOPPED
+    assert stopped.state is StreamState.STOPPED
     assert stopped.wait()
 
 
@@ -141,7 +141,7 @@ def test_input_by_the_clock_that_ends_interrupts_a_micro_batch_and_has_ended(
 
     ended = stream(Query(interrupted), run, tmp_path, ends=True)
     assert ended.wait(30)
-    assert ended.state is State.ENDED
+    assert ended.state is StreamState.ENDED
 
 
 def test_what_failed_before_or_for_another_reason_has_failed(tmp_path: Path) -> None:
@@ -153,7 +153,7 @@ def test_what_failed_before_or_for_another_reason_has_failed(tmp_path: Path) -> 
 
     stopped = stream(Query(full), run, tmp_path)
     stopped.stop()
-    assert stopped.state is State.FAILED
+    assert stopped.state is StreamState.FAILED
     assert stopped.failure() == "there is no space left on the device"
 
 
@@ -163,7 +163,7 @@ def test_jobs_that_somebody_else_cancelled_have_failed(tmp_path: Path) -> None:
     query.fail(failed_query("[SPARK_JOB_CANCELLED] Job 4 cancelled"))
     with pytest.raises(SqlwinError, match="the query was cancelled"):
         cancelled.wait(30)
-    assert cancelled.state is State.FAILED
+    assert cancelled.state is StreamState.FAILED
 
 
 def test_a_stream_that_is_cut_short_resumes_with_the_rows_of_the_interrupted_micro_batch(
@@ -192,7 +192,7 @@ def test_a_stream_that_is_cut_short_resumes_with_the_rows_of_the_interrupted_mic
         assert is_writing.wait(60)
         result.stream.stop(grace_s=0.0)
     assert isinstance(result.stream.run.error, Py4JJavaError)
-    assert result.stream.state is State.STOPPED
+    assert result.stream.state is StreamState.STOPPED
     assert result.stream.failure() == ""
     (again,) = fresh_session.execute(insert)
     assert again.stream is not None

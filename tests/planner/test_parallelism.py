@@ -2,14 +2,14 @@
 
 import pytest
 
-from planner.lowering.spread import spread_exchanges
 from planner.nodes.physical import (
     Exchange,
     LocalWindowAggregate,
     ScanLocalWindowAggregate,
     SqlQuery,
 )
-from planner.optimizer import SpreadOptions
+from planner.optimizer import ParallelismOptions
+from planner.parallelism import with_parallelism
 from runtime.spec.expressions import ColumnRef
 from runtime.spec.scan import ScanSource
 from runtime.spec.table import Column
@@ -29,7 +29,7 @@ def scan(n_rows, window=MINUTELY):
 
 
 def spread(local, keys=("key",), **options):
-    [exchange] = spread_exchanges([Exchange((), local, keys)], SpreadOptions(**options))
+    [exchange] = with_parallelism([Exchange((), local, keys)], ParallelismOptions(**options))
     return exchange.partitions, exchange.buckets
 
 

@@ -1,4 +1,4 @@
-"""Over how many tasks a window aggregation is spread, and into how many buckets of keys."""
+"""The parallelism of window aggregations, and into how many buckets their keys go."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from planner.nodes.physical import (
     ScanLocalWindowAggregate,
     SharedExchange,
 )
-from planner.optimizer import SpreadOptions
+from planner.optimizer import ParallelismOptions
 from runtime.spec.windows import SessionWindow, Window
 
 # More buckets than tasks: a bucket is what a task of the global stage holds in memory.
@@ -27,26 +27,26 @@ _TASK_WINDOWS = 1 << 22
 _WIDTHS = {"boolean": 1, "tinyint": 1, "smallint": 2, "int": 4, "float": 4, "date": 4}
 
 
-def spread_exchanges(plans: Sequence[Node], options: SpreadOptions) -> list[Node]:
+def with_parallelism(plans: Sequence[Node], options: ParallelismOptions) -> list[Node]:
     """Physical plans with the tasks and buckets of each of their exchanges.
 
     From files whose sizes are known, few tasks for few rows: by the bytes that are read, and by the
-    windows that may come out. From anything else, as many as Spark would take. What plans have in
+    windows that may be emitted. From anything else, as many as Spark would take. What plans have in
     common they still have afterwards.
     """
     done: dict[int, Node] = {}
 
-    def spread(node: Node) -> Node:
+    def chosen(node: Node) -> Node:
         if id(node) not in done:
-            inputs = tuple(spread(child) for child in node.inputs)
+            inputs = tuple(chosen(child) for child in node.inputs)
             changed = any(new is not old for new, old in zip(inputs, node.inputs, strict=True))
-            done[id(node)] = _spread(node.with_inputs(*inputs) if changed else node, options)
+            done[id(node)] = _chosen(node.with_inputs(*inputs) if changed else node, options)
         return done[id(node)]
 
-    return [spread(plan) for plan in plans]
+    return [chosen(plan) for plan in plans]
 
 
-def _spread(node: Node, options: SpreadOptions) -> Node:
+def _chosen(node: Node, options: ParallelismOptions) -> Node:
     if not isinstance(node, Exchange | SharedExchange):
         return node
     if not node.keys:
