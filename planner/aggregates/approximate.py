@@ -22,7 +22,7 @@ from planner.sql.build import (
     is_number_literal,
     literal,
 )
-from runtime.spec.aggregates import Accumulator
+from runtime.spec.aggregates import ApproxCountDistinct, ApproxPercentile
 from runtime.spec.table import Column
 
 # The relative standard deviation that Spark aims at unless the second argument says another
@@ -49,14 +49,9 @@ def approx_count_distinct(call: AggregateCall) -> AggregatePlan | NotMergeable:
     value = call.args[0]
     present = is_not_null(exp.Paren(this=value.copy()))
     condition = conjunction([present, call.condition])
-    registers = function_call("COLLECT_SET", _register_code(value, precision))
+    registers = function_call("COLLECT_SET", register_of(value, precision))
     partial = Partial(f"{call.name}$registers", filtered(registers, condition))
-    count = Accumulator(
-        "approx_count_distinct",
-        (partial.name,),
-        Column(f"{call.name}$count", "bigint"),
-        (float(precision),),
-    )
+    count = ApproxCountDistinct((partial.name,), Column(f"{call.name}$count", "bigint"), precision)
     return AggregatePlan(call, (partial,), (count,), column(f"{call.name}$count"))
 
 
@@ -74,12 +69,8 @@ def approx_percentile(call: AggregateCall) -> AggregatePlan | NotMergeable:
             "are needed to merge it"
         )
     partial = Partial(f"{call.name}$values", call_of("COLLECT_LIST", call, call.args[0]))
-    percentile = Accumulator(
-        "approx_percentile",
-        (partial.name,),
-        Column(f"{call.name}$percentile", call.type),
-        (float(accuracy), *percentages),
-    )
+    output = Column(f"{call.name}$percentile", call.type)
+    percentile = ApproxPercentile((partial.name,), output, int(accuracy), percentages)
     return AggregatePlan(call, (partial,), (percentile,), column(f"{call.name}$percentile"))
 
 
@@ -108,11 +99,6 @@ def hashed_value(partial: exp.Expr) -> exp.Expr:
     return argument
 
 
-def register_of(value: exp.Expr, arguments: tuple[float, ...]) -> exp.Expr:
-    """The register of a value and its rank there, INT; `arguments` as in the accumulator."""
-    return _register_code(value, int(arguments[0]))
-
-
 def _precision(call: AggregateCall) -> int | None:
     """With how many bits of the hash Spark picks a register; None where that cannot be known."""
     deviation = _number(call.args[1]) if len(call.args) > 1 else _DEVIATION
@@ -122,7 +108,7 @@ def _precision(call: AggregateCall) -> int | None:
     return precision if precision in _PRECISIONS else None
 
 
-def _register_code(value: exp.Expr, precision: int) -> exp.Expr:
+def register_of(value: exp.Expr, precision: int) -> exp.Expr:
     """`register << 6 | rank`, INT: rank is the place of the first one bit behind the register's."""
     hashed = function_call(HASH, value)
     register = function_call("SHIFTRIGHTUNSIGNED", hashed, literal(64 - precision))

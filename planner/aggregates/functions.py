@@ -33,7 +33,15 @@ from planner.sql.build import (
     to_sql,
 )
 from planner.sql.nodes import UserAggregateCall
-from runtime.spec.aggregates import Accumulator, UserAggregate
+from runtime.spec.aggregates import (
+    Distinct,
+    Merge,
+    MergeMoments,
+    MergeOp,
+    Pick,
+    UserAggregate,
+    UserDefined,
+)
 from runtime.spec.table import Column
 
 # Every aggregate of Spark 4.x, as its function registry lists them: what is to be recognised as
@@ -93,7 +101,7 @@ def _double(value: exp.Expr) -> exp.Expr:
     return exp.Cast(this=value.copy(), to=exp.DataType.build("double"))
 
 
-def _single(kind: str, function: str | None = None, *, types: Callable[[str], bool]) -> Recipe:
+def _single(op: MergeOp, function: str | None = None, *, types: Callable[[str], bool]) -> Recipe:
     """An aggregate whose partial is the same aggregate, merged by one accumulator."""
 
     def recipe(call: AggregateCall) -> AggregatePlan | NotMergeable:
@@ -101,7 +109,7 @@ def _single(kind: str, function: str | None = None, *, types: Callable[[str], bo
             return NotMergeable(f"{call.function} of {call.type} has no accumulator")
         name = f"{call.name}$0"
         partial = Partial(name, call_of(function or call.function, call, *call.args))
-        return AggregatePlan(call, (partial,), (Accumulator(kind, (name,)),), column(name))
+        return AggregatePlan(call, (partial,), (Merge((name,), op),), column(name))
 
     return recipe
 
@@ -120,7 +128,7 @@ def _average(call: AggregateCall) -> AggregatePlan | NotMergeable:
             Partial(total, call_of("SUM", call, summed)),
             Partial(count, call_of("COUNT", call, value)),
         ),
-        (Accumulator("sum", (total,)), Accumulator("count", (count,))),
+        (Merge((total,), MergeOp.SUM), Merge((count,), MergeOp.COUNT)),
         _divided(total, count, call.type),
     )
 
@@ -147,7 +155,7 @@ def _count_distinct(call: AggregateCall) -> AggregatePlan | NotMergeable:
     values = _value_set(call)
     if isinstance(values, NotMergeable):
         return values
-    count = _distinct("count", call, values, "bigint")
+    count = _distinct(MergeOp.COUNT, call, values, "bigint")
     return AggregatePlan(call, (values,), (count,), column(f"{call.name}$count"))
 
 
@@ -156,7 +164,7 @@ def _sum_distinct(call: AggregateCall) -> AggregatePlan | NotMergeable:
     values = _number_set(call)
     if isinstance(values, NotMergeable):
         return values
-    total = _distinct("sum", call, values, call.type)
+    total = _distinct(MergeOp.SUM, call, values, call.type)
     return AggregatePlan(call, (values,), (total,), column(f"{call.name}$sum"))
 
 
@@ -170,15 +178,14 @@ def _average_distinct(call: AggregateCall) -> AggregatePlan | NotMergeable:
         # as SUM has it: ten more digits before the point, as far as there is room
         digits, scale = call.arg_types[0].removeprefix("decimal(").removesuffix(")").split(",")
         type_ = f"decimal({min(int(digits) + 10, 38)},{scale})"
-    total = _distinct("sum", call, values, type_)
-    count = _distinct("count", call, values, "bigint")
+    total = _distinct(MergeOp.SUM, call, values, type_)
+    count = _distinct(MergeOp.COUNT, call, values, "bigint")
     finish = _divided(f"{call.name}$sum", f"{call.name}$count", call.type)
     return AggregatePlan(call, (values,), (total, count), finish)
 
 
-def _distinct(what: str, call: AggregateCall, values: Partial, type_: str) -> Accumulator:
-    output = Column(f"{call.name}${what}", type_)
-    return Accumulator(f"{what}_distinct", (values.name,), output)
+def _distinct(op: MergeOp, call: AggregateCall, values: Partial, type_: str) -> Distinct:
+    return Distinct((values.name,), Column(f"{call.name}${op}", type_), op)
 
 
 def _number_set(call: AggregateCall) -> Partial | NotMergeable:
@@ -223,7 +230,7 @@ def _user(call: AggregateCall, aggregate: UserAggregate) -> AggregatePlan | NotM
     fields = tuple(f"{call.name}${field}" for field in aggregate.state)
     partial = Partial(f"{call.name}$0", call_of(aggregate.name, call, *call.args), fields)
     output = Column(f"{call.name}$value", aggregate.returns)
-    accumulator = Accumulator("user", fields, output, function=aggregate.function)
+    accumulator = UserDefined(fields, output, aggregate.function)
     return AggregatePlan(call, (partial,), (accumulator,), column(output.name))
 
 
@@ -250,9 +257,7 @@ def _moments(divisor: int, root: bool) -> Recipe:
         if root:
             variance = function_call("SQRT", variance)
         enough = exp.GT(this=column(names[0]), expression=literal(divisor))
-        return AggregatePlan(
-            call, partials, (Accumulator("moments", names),), _when(enough, variance)
-        )
+        return AggregatePlan(call, partials, (MergeMoments(names),), _when(enough, variance))
 
     return recipe
 
@@ -271,7 +276,7 @@ def _pick(kind: str) -> Recipe:
             return NotMergeable(f"{call.function} of {call.type} has no accumulator")
         names = (f"{call.name}$order", f"{call.name}$value")
         partial = Partial(f"{call.name}$0", picked(call, kind), names)
-        return AggregatePlan(call, (partial,), (Accumulator(kind, names),), column(names[1]))
+        return AggregatePlan(call, (partial,), (Pick(names, kind == "last"),), column(names[1]))
 
     return recipe
 
@@ -305,19 +310,19 @@ def _any_type(type_: str) -> bool:
 
 
 _RECIPES: dict[str, Recipe] = {
-    "COUNT": _single("count", types=_any_type),
-    "COUNT_IF": _single("count", types=_any_type),
-    "SUM": _single("sum", types=_is_summable),
-    "MIN": _single("min", types=is_flat_type),
-    "MAX": _single("max", types=is_flat_type),
-    "BOOL_AND": _single("min", "MIN", types=is_flat_type),
-    "EVERY": _single("min", "MIN", types=is_flat_type),
-    "BOOL_OR": _single("max", "MAX", types=is_flat_type),
-    "SOME": _single("max", "MAX", types=is_flat_type),
-    "ANY": _single("max", "MAX", types=is_flat_type),
-    "BIT_AND": _single("bit_and", types=_is_integer),
-    "BIT_OR": _single("bit_or", types=_is_integer),
-    "BIT_XOR": _single("bit_xor", types=_is_integer),
+    "COUNT": _single(MergeOp.COUNT, types=_any_type),
+    "COUNT_IF": _single(MergeOp.COUNT, types=_any_type),
+    "SUM": _single(MergeOp.SUM, types=_is_summable),
+    "MIN": _single(MergeOp.MIN, types=is_flat_type),
+    "MAX": _single(MergeOp.MAX, types=is_flat_type),
+    "BOOL_AND": _single(MergeOp.MIN, "MIN", types=is_flat_type),
+    "EVERY": _single(MergeOp.MIN, "MIN", types=is_flat_type),
+    "BOOL_OR": _single(MergeOp.MAX, "MAX", types=is_flat_type),
+    "SOME": _single(MergeOp.MAX, "MAX", types=is_flat_type),
+    "ANY": _single(MergeOp.MAX, "MAX", types=is_flat_type),
+    "BIT_AND": _single(MergeOp.BIT_AND, types=_is_integer),
+    "BIT_OR": _single(MergeOp.BIT_OR, types=_is_integer),
+    "BIT_XOR": _single(MergeOp.BIT_XOR, types=_is_integer),
     "AVG": _average,
     "MEAN": _average,
     "VAR_POP": _moments(0, root=False),

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
 from planner.aggregates.recipes import AggregatePlan
 from planner.sql.build import column, to_sql
-from runtime.spec.aggregates import Accumulator
+from runtime.spec.aggregates import Accumulator, WithResult
+from runtime.spec.table import Column
 
 
 def share_partials(plans: tuple[AggregatePlan, ...]) -> tuple[AggregatePlan, ...]:
@@ -27,12 +29,21 @@ class _Known:
     """What the plans so far have.
 
     Attributes:
-        merged: kind, output type, arguments and partials of an accumulator -> its output columns.
+        merged: what an accumulator computes of which partials -> its output columns.
         read: a partial that accumulators read without replacing it -> its column.
     """
 
-    merged: dict[tuple[str, ...], tuple[str, ...]]
+    merged: dict[Accumulator, tuple[str, ...]]
     read: dict[str, str]
+
+
+def meaning_of(accumulator: Accumulator, partials: Mapping[str, str]) -> Accumulator:
+    """The accumulator over the texts of its partials, whatever its columns are called."""
+    columns = tuple(partials[name] for name in accumulator.columns)
+    if isinstance(accumulator, WithResult):
+        output = Column("", accumulator.output.type)
+        return replace(accumulator, columns=columns, output=output)
+    return replace(accumulator, columns=columns)
 
 
 def _shared(plan: AggregatePlan, known: _Known) -> AggregatePlan:
@@ -44,12 +55,11 @@ def _shared(plan: AggregatePlan, known: _Known) -> AggregatePlan:
     renamed: dict[str, str] = {}
     kept: list[Accumulator] = []
     for accumulator in plan.accumulators:
-        names = accumulator.columns if accumulator.output is None else accumulator.output_columns
-        type_ = accumulator.output.type if accumulator.output is not None else ""
-        how = (accumulator.arguments, accumulator.separator, accumulator.is_unique)
-        key = (accumulator.kind, type_, repr(how), *(exprs[n] for n in accumulator.columns))
-        before = known.merged.setdefault(key, names)
-        if accumulator.output is not None:
+        has_result = isinstance(accumulator, WithResult)
+        names = accumulator.output_columns if has_result else accumulator.columns
+        meaning = meaning_of(accumulator, exprs)
+        before = known.merged.setdefault(meaning, names)
+        if has_result:
             for name in accumulator.columns:
                 carried = known.read.setdefault(exprs[name], name)
                 if carried != name:

@@ -14,7 +14,7 @@ from planner.sql.build import (
     literal,
     named_struct,
 )
-from runtime.spec.aggregates import Accumulator
+from runtime.spec.aggregates import ListAgg
 from runtime.spec.table import Column
 
 TEXT_FUNCTIONS = frozenset({"LISTAGG", "STRING_AGG"})
@@ -29,9 +29,7 @@ def listagg(call: AggregateCall) -> AggregatePlan | NotMergeable:
         return NotMergeable(f"{call.text}: the separator must be a string to merge it")
     partial = Partial(f"{call.name}$rows", _rows(call))
     output = Column(f"{call.name}$text", "string")
-    joined = Accumulator(
-        "listagg", (partial.name,), output, separator=separator, is_unique=call.distinct
-    )
+    joined = ListAgg((partial.name,), output, separator, call.distinct)
     return AggregatePlan(call, (partial,), (joined,), column(output.name))
 
 

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from planner.aggregates.recipes import AggregatePlan, Partial
+from planner.aggregates.shared_partials import meaning_of
 from planner.sql.build import to_sql
-from runtime.spec.aggregates import Accumulator
+from runtime.spec.aggregates import Accumulator, CollectSet, OfValues
 
 # (name of a column among the partials of all, the name that one aggregate gave it)
 Columns = tuple[tuple[str, str], ...]
@@ -25,7 +26,7 @@ def union_partials(
         (one plan for each accumulator, for each of `aggregates` the columns that it reads).
     """
     united: list[AggregatePlan] = []
-    known: dict[tuple[str, ...], tuple[str, ...]] = {}
+    known: dict[Accumulator, tuple[str, ...]] = {}
     taken: set[str] = set()
     columns: list[Columns] = []
     for plans in aggregates:
@@ -48,15 +49,16 @@ def union_partials(
     return tuple(united), columns
 
 
-def _meaning(accumulator: Accumulator, computed: dict[str, Partial]) -> tuple[str, ...]:
+def _meaning(accumulator: Accumulator, computed: dict[str, Partial]) -> Accumulator:
     """What an accumulator's columns hold and how they merge; equal where one can be the other."""
-    kind = "list" if accumulator.is_distinct else accumulator.kind
-    held = []
+    held = {}
     for name in accumulator.columns:
         partial = computed[name]
         position = partial.struct_fields.index(name) if partial.struct_fields else 0
-        held.append(f"{to_sql(partial.expr)}.{position}")
-    return (kind, *held)
+        held[name] = f"{to_sql(partial.expr)}.{position}"
+    meaning = meaning_of(accumulator, held)
+    # lists are joined, whatever reads them
+    return CollectSet(meaning.columns) if isinstance(meaning, OfValues) else meaning
 
 
 def _renamed(

@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-from planner.aggregates.partial_calls import PartialCall, partial_calls
+from sqlglot import exp
+
+from planner.aggregates.partial_calls import partial_calls
 from planner.aggregates.recipes import AggregatePlan
 from planner.arrow.expressions import to_arrow_expression
 from planner.arrow.types import decimal_digits
 from planner.catalog import Schema
+from runtime.spec.aggregates import CollectRegisters, Merge, MergeOp, Summaries, UserDefined
 from runtime.spec.expressions import Call, Constant, Expression
-from runtime.spec.local import ArrowPartial
-from runtime.spec.table import Column
+from runtime.spec.local import PartialColumns
 
-_MOST_DECIMAL_DIGITS = 38
+_NUMBERS = frozenset("tinyint smallint int bigint float double".split())
 _MOST_LONG_DIGITS = 18
 
 
 def arrow_partials(
     plans: tuple[AggregatePlan, ...], schema: Schema, time_zone: str
-) -> tuple[ArrowPartial, ...] | str:
+) -> tuple[PartialColumns[Expression], ...] | str:
     """The partials of all accumulators over the columns of `schema`, each once.
 
     Args:
@@ -38,9 +40,11 @@ def arrow_partials(
     return tuple(found)
 
 
-def _arrow_partial(call: PartialCall, schema: Schema, time_zone: str) -> ArrowPartial | str:
-    kind = call.kind
-    if kind not in _TYPES:
+def _arrow_partial(
+    call: PartialColumns[exp.Expr], schema: Schema, time_zone: str
+) -> PartialColumns[Expression] | str:
+    into = call.into
+    if isinstance(into, UserDefined | Summaries):
         return f"{call.text} is not computed by the scan"
     translated: list[Expression] = []
     for arg in call.args:
@@ -54,71 +58,20 @@ def _arrow_partial(call: PartialCall, schema: Schema, time_zone: str) -> ArrowPa
         if isinstance(reached, str):
             return reached
         where = reached
-    if kind == "registers":
+    if isinstance(into, CollectRegisters):
         if not _is_hashed(translated[0].type):
             return f"{call.text} of {translated[0].type} is not computed by the scan"
-        precision = Constant(int(call.arguments[0]), "int")
-        translated = [Call("register", (translated[0], precision), "int")]
-    types = _TYPES[kind](translated)
-    if types is None:
+        translated = [Call("register", (translated[0], Constant(into.precision, "int")), "int")]
+    if into == Merge(into.columns, MergeOp.SUM) and not _is_number(translated[0].type):
         return f"{call.text} of this type is not computed by the scan"
-    columns = tuple(Column(name, type_) for name, type_ in zip(call.columns, types, strict=True))
-    return ArrowPartial(kind, tuple(translated), where, columns)
+    return PartialColumns(into, tuple(translated), where, call.text)
 
 
-def _count(_: list[Expression]) -> tuple[str, ...]:
-    return ("bigint",)
-
-
-def _sum(args: list[Expression]) -> tuple[str, ...] | None:
-    type_ = args[0].type
-    if type_ in ("tinyint", "smallint", "int", "bigint"):
-        return ("bigint",)
-    if type_ in ("float", "double"):
-        return ("double",)
-    if not type_.startswith("decimal"):
-        return None
-    precision, scale = type_.removeprefix("decimal(").removesuffix(")").split(",")
-    return (f"decimal({min(_MOST_DECIMAL_DIGITS, int(precision) + 10)},{int(scale)})",)
-
-
-def _same(args: list[Expression]) -> tuple[str, ...]:
-    return tuple(arg.type for arg in args)
-
-
-def _moments(_: list[Expression]) -> tuple[str, ...]:
-    return ("bigint", "double", "double")
-
-
-def _set(args: list[Expression]) -> tuple[str, ...]:
-    if len(args) == 1:
-        return (f"array<{args[0].type}>",)
-    fields = ",".join(f"v{position}:{arg.type}" for position, arg in enumerate(args))
-    return (f"array<struct<{fields}>>",)
-
-
-def _rows(args: list[Expression]) -> tuple[str, ...]:
-    return (f"array<struct<o:{args[0].type},v:string>>",)
+def _is_number(type_: str) -> bool:
+    return type_ in _NUMBERS or type_.startswith("decimal")
 
 
 def _is_hashed(type_: str) -> bool:
     """Whether the scan hashes values as Spark does: decimals only where they fit 64 bits."""
     digits = decimal_digits(type_)
     return digits is None or digits[0] <= _MOST_LONG_DIGITS
-
-
-_TYPES = {
-    "count": _count,
-    "sum": _sum,
-    "min": _same,
-    "max": _same,
-    "bit_and": _same,
-    "bit_or": _same,
-    "bit_xor": _same,
-    "moments": _moments,
-    "first": _same,
-    "last": _same,
-    "set": _set,
-    "rows": _rows,
-    "registers": _set,
-}

@@ -13,6 +13,18 @@ from planner.explain.format import Operator, item_text, operator, unquoted
 from planner.nodes.logical import AggregateCall, NamedExpr, Node, WindowKey
 from planner.sql.intervals import render_duration
 from planner.sql.render import quote_string
+from runtime.spec.aggregates import (
+    Accumulator,
+    ApproxCountDistinct,
+    ApproxPercentile,
+    Distinct,
+    ListAgg,
+    Merge,
+    MergeMoments,
+    Pick,
+    UserDefined,
+    WithResult,
+)
 from runtime.spec.scan import ScanSource
 from runtime.spec.windows import window_kind
 
@@ -74,11 +86,32 @@ def merge_text(plan: AggregatePlan) -> str:
     """How the partials of an aggregate merge: `SUM($0), MAX($1) AS $2`."""
     merges = []
     for acc in plan.accumulators:
-        name = f" AS {acc.output.name}" if acc.output is not None else ""
-        args = [*acc.columns, *([quote_string(acc.separator)] if acc.separator else [])]
-        distinct = "DISTINCT " if acc.is_unique else ""
-        merges.append(f"{acc.kind.upper()}({distinct}{', '.join(args)}){name}")
+        name = f" AS {acc.output.name}" if isinstance(acc, WithResult) else ""
+        args, distinct = list(acc.columns), ""
+        if isinstance(acc, ListAgg):
+            args += [quote_string(acc.separator)] if acc.separator else []
+            distinct = "DISTINCT " if acc.is_unique else ""
+        merges.append(f"{_merge_name(acc)}({distinct}{', '.join(args)}){name}")
     return ", ".join(merges)
+
+
+def _merge_name(accumulator: Accumulator) -> str:
+    match accumulator:
+        case Merge():
+            return accumulator.op.upper()
+        case Distinct():
+            return f"{accumulator.op.upper()}_DISTINCT"
+        case Pick():
+            return "LAST" if accumulator.is_last else "FIRST"
+        case MergeMoments():
+            return "MOMENTS"
+        case ApproxCountDistinct():
+            return "APPROX_COUNT_DISTINCT"
+        case ApproxPercentile():
+            return "APPROX_PERCENTILE"
+        case UserDefined():
+            return "USER"
+    return type(accumulator).__name__.upper()
 
 
 def call_texts(calls: Iterable[AggregateCall]) -> list[str]:

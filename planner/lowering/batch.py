@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from sqlglot import exp
 
-from planner.aggregates.row_partials import row_partials
+from planner.aggregates.partial_calls import row_partials
 from planner.aggregates.user import with_filters_inside
 from planner.lowering.relational import expand_query, join_query, rank_query, repeated_rows
 from planner.nodes.logical import (
@@ -50,7 +50,7 @@ from planner.sql.build import (
 )
 from runtime.spec.aggregates import WindowAggregation
 from runtime.spec.exchange import ExchangeStep, GlobalStep, SharedExchangeStep, SharedSlicesStep
-from runtime.spec.local import ArrowLocalStep, LocalStep, PartialColumn, ScanLocalStep
+from runtime.spec.local import ArrowLocalStep, LocalStep, ScanLocalStep, SqlPartial
 from runtime.spec.steps import ExpandStep, MeasuredStep, SqlStep, Step
 from runtime.spec.windows import Window
 
@@ -281,7 +281,7 @@ class Lowering:
                 self.label(local),
             )
         partials = tuple(
-            PartialColumn(partial.name, to_sql(partial.expr), partial.struct_fields)
+            SqlPartial(partial.name, to_sql(partial.expr), partial.struct_fields)
             for plan in local.plans
             for partial in plan.partials
         )

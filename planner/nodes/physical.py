@@ -24,7 +24,7 @@ from planner.sql.nodes import Span
 from runtime.spec.aggregates import Accumulator
 from runtime.spec.exchange import SliceLevel
 from runtime.spec.expressions import Expression
-from runtime.spec.local import ArrowPartial, ScanLocalStep, StreamScan
+from runtime.spec.local import PartialColumns, ScanLocalStep, StreamScan
 from runtime.spec.ranks import FirstRows
 from runtime.spec.scan import ScanSource
 from runtime.spec.windows import Window
@@ -89,7 +89,7 @@ class ScanLocalWindowAggregate(Node):
     keys: tuple[tuple[str, Expression], ...]
     key_exprs: tuple[NamedExpr, ...]
     plans: tuple[AggregatePlan, ...]
-    partials: tuple[ArrowPartial, ...]
+    partials: tuple[PartialColumns[Expression], ...]
     slice_end: str
 
 

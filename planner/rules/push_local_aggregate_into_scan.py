@@ -20,7 +20,7 @@ from planner.optimizer import Options, Refusal
 from planner.sql.build import column
 from planner.streams.delay import plain_delay_us
 from runtime.spec.expressions import ColumnRef, Expression, column_refs
-from runtime.spec.local import ArrowPartial, StreamScan
+from runtime.spec.local import PartialColumns, StreamScan
 from runtime.spec.scan import StreamFiles
 from runtime.spec.table import Column
 
@@ -110,8 +110,8 @@ def _scanned(node: LocalWindowAggregate, catalog: Catalog, zone: str) -> Node | 
 
 
 def _over_files(
-    partials: tuple[ArrowPartial, ...] | str, rows: RowsOfScan
-) -> tuple[ArrowPartial, ...]:
+    partials: tuple[PartialColumns[Expression], ...] | str, rows: RowsOfScan
+) -> tuple[PartialColumns[Expression], ...]:
     if isinstance(partials, str):
         refuse(partials)
     return tuple(

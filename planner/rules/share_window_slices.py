@@ -29,16 +29,14 @@ from planner.sql.build import column, column_names, to_sql
 from planner.sql.intervals import render_duration
 from planner.streams.sharing import MOST_READERS, MOST_SLICES, stream_obstacle
 from planner.streams.tables import streams_of
+from runtime.spec.aggregates import Distinct, ListAgg, Merge, MergeMoments, Pick
 from runtime.spec.table import Column
 from runtime.spec.windows import Tumble
 
 # Accumulators whose partials can be merged into wider slices before the exchange.
-_ROLLED_UP = frozenset(
-    "sum count min max bit_and bit_or bit_xor first last moments count_distinct "
-    "sum_distinct".split()
-)
+_ROLLED_UP = (Merge, Pick, MergeMoments, Distinct)
 # ... and those that the state of a stream does not merge
-_ROLLED_UP_IN_BATCH = _ROLLED_UP | {"listagg"}
+_ROLLED_UP_IN_BATCH = (*_ROLLED_UP, ListAgg)
 
 
 def share_window_slices(
@@ -273,7 +271,7 @@ def _obstacle(aggregation: _Aggregation, statement: _Statement) -> str | None:
     rolled_up = _ROLLED_UP if statement.reads_stream(aggregation) else _ROLLED_UP_IN_BATCH
     for plan in aggregation.local.plans:
         for accumulator in plan.accumulators:
-            if accumulator.kind not in rolled_up:
+            if not isinstance(accumulator, rolled_up):
                 return f"partials of {plan.call.text} are not merged before the exchange"
     return statement.stream_obstacle(aggregation)
 

@@ -11,7 +11,7 @@ from runtime.compute.values.percentiles import condensed
 from runtime.frames.blobs import BLOB_DDL, bucket_blobs, large_tables, place_blobs
 from runtime.frames.meter import Wrap, as_it_is
 from runtime.spark.workers import prepare_worker
-from runtime.spec.aggregates import Accumulator
+from runtime.spec.aggregates import Accumulator, ApproxPercentile
 from runtime.spec.scan import DEFAULT_BUFFER_BYTES
 
 
@@ -52,9 +52,9 @@ def _thinned_out(table: pa.Table, accumulators: Sequence[Accumulator]) -> pa.Tab
     """The partials with the values for percentiles as few as the accuracy allows."""
     accuracies: dict[str, int] = {}
     for each in accumulators:
-        if each.kind == "approx_percentile":
-            (name,), accuracy = each.columns, int(each.arguments[0])
-            accuracies[name] = max(accuracy, accuracies.get(name, 0))
+        if isinstance(each, ApproxPercentile):
+            (name,) = each.columns
+            accuracies[name] = max(each.accuracy, accuracies.get(name, 0))
     for name, accuracy in accuracies.items():
         position = table.schema.get_field_index(name)
         table = table.set_column(position, name, condensed(table.column(name), accuracy))

@@ -33,7 +33,7 @@ from runtime.compute.kernels.partials import aggregate_rows, merge_partials
 from runtime.compute.kernels.slots import slice_slots
 from runtime.compute.values.value_sets import list_lengths
 from runtime.compute.windows.aligned import slice_assigner
-from runtime.spec.aggregates import Accumulator
+from runtime.spec.aggregates import Accumulator, CollectRegisters, CollectSet, Summaries
 from runtime.spec.windows import AlignedWindow
 
 # Grouping pays if it leaves at most this part of what went in.
@@ -191,7 +191,7 @@ class WindowBuffer:
         """int64[n_slots], how many partials a slice has, and values in their lists."""
         n_items = np.ones(len(slot), np.int64)
         for accumulator in self._accumulators:
-            if accumulator.kind in ("set", "registers", "percentiles"):
+            if isinstance(accumulator, CollectSet | CollectRegisters | Summaries):
                 n_items += list_lengths(table.column(accumulator.columns[0]))
         return np.bincount(slot, n_items, n_slots).astype(np.int64)
 

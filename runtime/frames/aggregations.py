@@ -12,7 +12,7 @@ from pyspark.sql.types import DataType, StructField, StructType, TimestampNTZTyp
 
 from runtime.compute.arrow.types import arrow_type
 from runtime.spark.session import is_remote
-from runtime.spec.aggregates import Accumulator, WindowAggregation
+from runtime.spec.aggregates import Accumulator, ApproxCountDistinct, WindowAggregation, WithResult
 
 # Table 0 is that of precision 4.
 _LEAST_PRECISION = 4
@@ -33,7 +33,7 @@ def windows_schema(partials: StructType, aggregation: WindowAggregation) -> Stru
 
 
 def _output_type(partials: StructType, accumulator: Accumulator, name: str) -> DataType:
-    if accumulator.output is not None:
+    if isinstance(accumulator, WithResult):
         return from_arrow_type(arrow_type(accumulator.output.type))
     return partials[name].dataType
 
@@ -51,11 +51,9 @@ def with_spark_tables(spark: SparkSession, aggregation: WindowAggregation) -> Wi
 
 
 def _with_tables(spark: SparkSession, accumulator: Accumulator) -> Accumulator:
-    if accumulator.kind != "approx_count_distinct" or len(accumulator.arguments) > 1:
+    if not isinstance(accumulator, ApproxCountDistinct) or accumulator.tables:
         return accumulator
-    precision = int(accumulator.arguments[0])
-    tables = _tables(spark.sparkContext._jvm, precision)
-    return replace(accumulator, arguments=(float(precision), *tables))
+    return replace(accumulator, tables=_tables(spark.sparkContext._jvm, accumulator.precision))
 
 
 @cache

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from runtime.compute.windows.aligned import slice_assigner
 from runtime.frames.wall_clock import quoted, wall_clock_us_sql
-from runtime.spec.local import LocalStep, PartialColumn
+from runtime.spec.local import LocalStep, SqlPartial
 from runtime.spec.windows import FIRST_TIME, LAST_TIME, SessionWindow, local_window
 
 
@@ -41,7 +41,7 @@ def local_aggregate_sql(step: LocalStep, source: str) -> str:
     return f"SELECT {', '.join(columns)} FROM ({grouped})"
 
 
-def _flat(partial: PartialColumn) -> list[str]:
+def _flat(partial: SqlPartial) -> list[str]:
     """A partial's columns, the fields of a struct (o, v) each as one of its own."""
     if not partial.fields:
         return [quoted(partial.name)]

@@ -9,10 +9,11 @@ import pyarrow as pa
 from runtime.compute.arrow.types import arrow_type
 from runtime.compute.buffer import WindowBuffer
 from runtime.compute.counters import count
+from runtime.compute.kernels.partial_types import partial_types
 from runtime.scan.read import read_batches
 from runtime.scan.rows import ScanRows
 from runtime.scan.splits import Split
-from runtime.spec.aggregates import Accumulator
+from runtime.spec.aggregates import Accumulator, Merge, MergeOp
 from runtime.spec.local import ScanLocalStep
 from runtime.spec.windows import FIRST_TIME, LAST_TIME, SessionWindow, local_window
 
@@ -22,10 +23,8 @@ def partial_schema(step: ScanLocalStep) -> pa.Schema:
     fields = [pa.field(name, arrow_type(key.type)) for name, key in step.keys]
     fields.append(pa.field(step.slice_end, pa.int64(), nullable=False))
     for partial in step.partials:
-        fields += [
-            pa.field(column.name, arrow_type(column.type), column.nullable)
-            for column in partial.columns
-        ]
+        types = partial_types(partial.into, [arg.type for arg in partial.args])
+        fields += map(pa.field, partial.columns, types)
     if isinstance(step.window, SessionWindow):
         fields += [pa.field(name, pa.int64(), nullable=False) for name in (FIRST_TIME, LAST_TIME)]
     return pa.schema(fields)
@@ -45,12 +44,9 @@ class LocalStage:
         self.n_rows = 0
         self._step = step
         self._rows = ScanRows(step)
-        accumulators = tuple(
-            Accumulator(partial.function, tuple(column.name for column in partial.columns))
-            for partial in step.partials
-        )
+        accumulators: tuple[Accumulator, ...] = tuple(partial.into for partial in step.partials)
         if isinstance(step.window, SessionWindow):
-            accumulators += (Accumulator("min", (FIRST_TIME,)), Accumulator("max", (LAST_TIME,)))
+            accumulators += (Merge((FIRST_TIME,), MergeOp.MIN), Merge((LAST_TIME,), MergeOp.MAX))
         self._buffer = WindowBuffer(
             local_window(step.window),
             tuple(name for name, _ in step.keys),

@@ -16,12 +16,12 @@ from pyspark.sql.types import StructType
 from runtime.compute.arrow.types import arrow_type
 from runtime.compute.buffer import Rows, WindowBuffer
 from runtime.compute.kernels.columns import BoolArray, int64_values, one_chunk
-from runtime.compute.kernels.partial_types import partial_accumulator, partial_types
+from runtime.compute.kernels.partial_types import partial_types
 from runtime.frames.blobs import BLOB_DDL, bucket_blobs, place_blobs
 from runtime.frames.meter import Wrap, as_it_is
 from runtime.frames.wall_clock import quoted, wall_clock_us_sql
 from runtime.spark.workers import prepare_worker
-from runtime.spec.aggregates import Accumulator
+from runtime.spec.aggregates import Accumulator, Merge, MergeOp
 from runtime.spec.local import ArrowLocalStep
 from runtime.spec.windows import FIRST_TIME, LAST_TIME, SessionWindow, local_window
 
@@ -80,7 +80,7 @@ def _partial_schema(step: ArrowLocalStep, types: dict[str, str]) -> pa.Schema:
     fields.append(pa.field(step.slice_end, pa.int64(), nullable=False))
     for number, partial in enumerate(step.partials):
         args = [types[_argument(number, place)] for place in range(len(partial.args))]
-        fields += map(pa.field, partial.columns, partial_types(partial, args))
+        fields += map(pa.field, partial.columns, partial_types(partial.into, args))
     if isinstance(step.window, SessionWindow):
         fields += [pa.field(name, pa.int64(), nullable=False) for name in (FIRST_TIME, LAST_TIME)]
     return pa.schema(fields)
@@ -93,7 +93,7 @@ def _stage(
     buckets: int,
     buffer_bytes: int,
 ) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    accumulators = [partial_accumulator(partial) for partial in step.partials]
+    accumulators: list[Accumulator] = [partial.into for partial in step.partials]
     args = [
         tuple(_argument(number, place) for place in range(len(partial.args)))
         for number, partial in enumerate(step.partials)
@@ -103,7 +103,7 @@ def _stage(
         for number, partial in enumerate(step.partials)
     ]
     if isinstance(step.window, SessionWindow):
-        accumulators += [Accumulator("min", (FIRST_TIME,)), Accumulator("max", (LAST_TIME,))]
+        accumulators += [Merge((FIRST_TIME,), MergeOp.MIN), Merge((LAST_TIME,), MergeOp.MAX)]
         args += [(_TIME,), (_TIME,)]
         conditions += [None, None]
 

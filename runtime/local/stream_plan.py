@@ -8,10 +8,10 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from runtime.compute.arrow.types import arrow_type
-from runtime.compute.kernels.partial_types import partial_accumulator, partial_types
+from runtime.compute.kernels.partial_types import partial_types
 from runtime.frames.wall_clock import quoted, wall_clock_us_sql
 from runtime.local.stream_stage import NOT_KEPT, ROW_COUNT, LocalPlan
-from runtime.spec.aggregates import Accumulator
+from runtime.spec.aggregates import Accumulator, Merge, MergeOp
 from runtime.spec.local import StreamLocalStep, StreamScan
 from runtime.spec.stream import ALL_SOURCES, CLOCK, KEEP, LATE_ROW, SOURCE, TIME, WATERMARK
 from runtime.spec.windows import FIRST_TIME, LAST_TIME, SessionWindow
@@ -121,7 +121,7 @@ def scan_columns(step: StreamLocalStep, scan: StreamScan) -> tuple[LocalSql, dic
     types = {name: key.type for name, key in scan.step.keys}
     args, conditions = [], []
     for number, (partial, row) in enumerate(zip(scan.step.partials, step.partials, strict=True)):
-        assert partial.function == row.function, "both are of the same accumulator"
+        assert partial.into == row.into, "both are of the same accumulator"
         names = tuple(f"$arg{number}_{i}" for i in range(len(partial.args)))
         types |= {name: arg.type for name, arg in zip(names, partial.args, strict=True)}
         args.append(names)
@@ -145,18 +145,18 @@ def local_plan(
     """
     fields = [pa.field(name, arrow_type(types[name])) for name, _ in step.keys]
     fields.append(pa.field(step.slice_end, pa.int64(), nullable=False))
-    accumulators, args, conditions = [], list(sql.args), list(sql.conditions)
+    accumulators: list[Accumulator] = []
+    args, conditions = list(sql.args), list(sql.conditions)
     for partial, names in zip(step.partials, sql.args, strict=True):
-        accumulators.append(partial_accumulator(partial))
-        fields += map(
-            pa.field, partial.columns, partial_types(partial, [types[name] for name in names])
-        )
+        accumulators.append(partial.into)
+        own = partial_types(partial.into, [types[name] for name in names])
+        fields += map(pa.field, partial.columns, own)
     if isinstance(step.window, SessionWindow):
-        accumulators += [Accumulator("min", (FIRST_TIME,)), Accumulator("max", (LAST_TIME,))]
+        accumulators += [Merge((FIRST_TIME,), MergeOp.MIN), Merge((LAST_TIME,), MergeOp.MAX)]
         fields += [pa.field(name, pa.int64(), nullable=False) for name in (FIRST_TIME, LAST_TIME)]
         args += [(TIME,), (TIME,)]
         conditions += [None, None]
-    accumulators.append(Accumulator("count", (ROW_COUNT,)))
+    accumulators.append(Merge((ROW_COUNT,), MergeOp.COUNT))
     fields.append(pa.field(ROW_COUNT, pa.int64()))
     return LocalPlan(
         step.window,

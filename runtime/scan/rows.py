@@ -9,6 +9,7 @@ from runtime.compute.buffer import Rows
 from runtime.compute.counters import count
 from runtime.compute.kernels.columns import BoolArray, Int64Array, int64_values, one_chunk
 from runtime.scan.wall_clock import wall_clock_us
+from runtime.spec.aggregates import CollectSet
 from runtime.spec.expressions import Call, ColumnRef, Constant, Expression, can_fail, columns_of
 from runtime.spec.local import ScanLocalStep
 from runtime.spec.windows import SessionWindow
@@ -125,7 +126,7 @@ def _dictionary_columns(step: ScanLocalStep) -> frozenset[str]:
     told_apart = [key for _, key in step.keys]
     read = [*step.filters, step.time]
     for partial in step.partials:
-        (told_apart if partial.function == "set" else read).extend(partial.args)
+        (told_apart if isinstance(partial.into, CollectSet) else read).extend(partial.args)
         read += [] if partial.condition is None else [partial.condition]
     read += [expression for expression in told_apart if not isinstance(expression, ColumnRef)]
     names = {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from runtime.spec.table import Column
@@ -11,73 +12,177 @@ from runtime.spec.windows import Window
 if TYPE_CHECKING:
     from runtime.compute.user_aggregates import UserDefinedAggregateFunction
 
-_OF_LISTS = frozenset(
-    ("count_distinct", "sum_distinct", "approx_count_distinct", "approx_percentile", "listagg")
-)
+
+class MergeOp(StrEnum):
+    """How values of one column merge; NULLs are passed over."""
+
+    SUM = "sum"  # integers, doubles, decimals; an overflow is an error
+    COUNT = "count"  # a sum that is 0 where nothing was counted
+    MIN = "min"  # any flat type; NaN is the largest double
+    MAX = "max"
+    BIT_AND = "bit_and"
+    BIT_OR = "bit_or"
+    BIT_XOR = "bit_xor"
 
 
 @dataclass(frozen=True)
 class Accumulator:
-    """One accumulator of a window aggregation: how its partial columns merge.
+    """How some partial columns merge: one of the classes below.
 
     Attributes:
-        kind: `sum` (integers, doubles, decimals; an overflow is an error), `count` (a sum that is
-            0 where nothing was counted), `min`, `max` (any flat type, NULLs ignored, NaN is
-            the largest double), `bit_and`, `bit_or`, `bit_xor`, `first`, `last` (the last column's
-            value in the row whose other columns are smallest / largest, ties by the value itself,
-            NULLs smallest; absent where the first column is NULL), `moments` (three columns:
-            count, mean, M2), `count_distinct`, `sum_distinct` (one column of lists, each the
-            values of a slice without NULLs, repeated or not; count and sum of a window's distinct
-            values, NaN being one of them and -0.0 the same as 0.0; a list of structs counts
-            distinct structs; several accumulators may read one column of lists),
-            `approx_count_distinct` (one column of lists of HyperLogLog registers, each
-            `register << 6 | rank`; of a register's ranks the largest counts), `approx_percentile`
-            (one column of lists of values with weights, see `runtime.compute.values.percentiles`),
-            `listagg` (one column of lists of rows, see `runtime.compute.values.texts`), `user`
-            (a person's own, its columns the fields of its state).
         columns: the partial columns, as the local stage names them. The merged columns have the
-            same names and types; `first` and `last` yield only the last one.
-        output: name and type of the merged column where it is another than a partial one:
-            `bigint` for `count_distinct`, the type of the sum for `sum_distinct` (where that is
-            `double`, integers are added up exactly before they are rounded), the type that a
-            `user` aggregate returns.
-        arguments: of `approx_count_distinct` the precision, which is the binary logarithm of the
-            number of registers, and maybe tables, see `registers.estimates`; of
-            `approx_percentile` the accuracy, then the percentages, from 0 to 1.
-        function: what a `user` accumulator calls.
-        separator: what stands between the texts of `listagg`.
-        is_unique: of `listagg`, whether each text comes once in a window, at its first time.
+            same names and types.
     """
 
-    kind: str
     columns: tuple[str, ...]
-    output: Column | None = None
-    arguments: tuple[float, ...] = ()
-    function: UserDefinedAggregateFunction | None = None
-    separator: str = ""
-    is_unique: bool = False
-
-    @property
-    def is_distinct(self) -> bool:
-        """Whether it reads lists of values, which no slice by slice merge can do."""
-        return self.kind in _OF_LISTS
 
     @property
     def output_columns(self) -> tuple[str, ...]:
         """The columns that are left after merging."""
-        if self.output is not None:
-            return (self.output.name,)
-        return self.columns[-1:] if self.kind in ("first", "last") else self.columns
+        return self.columns
+
+
+@dataclass(frozen=True)
+class Merge(Accumulator):
+    """One column, merged value by value."""
+
+    op: MergeOp
+
+
+@dataclass(frozen=True)
+class MergeMoments(Accumulator):
+    """Count, mean and M2, the sum of the squared distances from the mean."""
+
+
+@dataclass(frozen=True)
+class Pick(Accumulator):
+    """Order and value: the value where the order is smallest, or largest if `is_last`.
+
+    Ties go by the value itself, NULLs smallest; absent where the order is NULL. The value alone is
+    left after merging.
+    """
+
+    is_last: bool
+
+    @property
+    def output_columns(self) -> tuple[str, ...]:
+        """The value."""
+        return self.columns[-1:]
+
+
+@dataclass(frozen=True)
+class WithResult(Accumulator):
+    """An accumulator whose result is a column of its own: `output`, its name and type."""
+
+    output: Column
+
+    @property
+    def output_columns(self) -> tuple[str, ...]:
+        """The result."""
+        return (self.output.name,)
+
+
+@dataclass(frozen=True)
+class OfValues(WithResult):
+    """Reads one column of lists, which no merge slice by slice can do; several may read one."""
+
+
+@dataclass(frozen=True)
+class Distinct(OfValues):
+    """COUNT or SUM of a window's distinct values.
+
+    Each list has the values of a slice without NULLs, repeated or not; NaN is one of them and -0.0
+    the same as 0.0; a list of structs counts distinct structs. Where a sum is `double`, integers
+    are added up exactly before they are rounded.
+    """
+
+    op: MergeOp
+
+
+@dataclass(frozen=True)
+class ApproxCountDistinct(OfValues):
+    """An estimate from HyperLogLog registers, each `register << 6 | rank`; the largest rank counts.
+
+    Attributes:
+        precision: the binary logarithm of the number of registers.
+        tables: what Spark estimates by, see `registers.estimates`; without them it is Ertl's way.
+    """
+
+    precision: int
+    tables: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True)
+class ApproxPercentile(OfValues):
+    """Percentiles of values with weights, see `runtime.compute.values.percentiles`.
+
+    Attributes:
+        accuracy: the error of a rank is at most 1 / accuracy.
+        percentages: from 0 to 1; the result is an array if its type is.
+    """
+
+    accuracy: int
+    percentages: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class ListAgg(OfValues):
+    """The texts of a window by time, see `runtime.compute.values.texts`.
+
+    Attributes:
+        separator: what stands between them.
+        is_unique: whether each text comes once in a window, at its first time.
+    """
+
+    separator: str = ""
+    is_unique: bool = False
+
+
+@dataclass(frozen=True)
+class UserDefined(WithResult):
+    """A user's own, its columns the fields of its state; `function` is what it calls."""
+
+    function: UserDefinedAggregateFunction
+
+
+@dataclass(frozen=True)
+class CollectSet(Accumulator):
+    """The distinct values of rows in a list, of several columns as structs, none with a NULL."""
+
+
+@dataclass(frozen=True)
+class CollectRegisters(Accumulator):
+    """The distinct HyperLogLog registers of rows in a list, each with its largest rank.
+
+    `precision` is the binary logarithm of the number of registers.
+    """
+
+    precision: int
+
+
+@dataclass(frozen=True)
+class CollectRows(Accumulator):
+    """Times and texts of rows in a list, see `runtime.compute.values.texts`."""
+
+
+@dataclass(frozen=True)
+class Summaries(Accumulator):
+    """What percentiles need of the values of rows: `runtime.compute.values.percentile_summaries`.
+
+    `accuracy` is that of the most accurate percentile that reads them.
+    """
+
+    accuracy: int
 
 
 def filtered_name(name: str) -> str:
-    """What Spark knows an aggregate of a person's by that takes its FILTER as first argument."""
+    """What Spark calls a user-defined aggregate that takes its FILTER as first argument."""
     return f"sqlwin_where_{name}"
 
 
 @dataclass(frozen=True)
 class UserAggregate:
-    """An aggregate function of a person's, as SQL knows it.
+    """A user-defined aggregate function, as SQL knows it.
 
     Attributes:
         name: what it is called in SQL.

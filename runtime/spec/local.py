@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field
+from typing import Generic, TypeVar
 
+from runtime.spec.aggregates import Accumulator
 from runtime.spec.expressions import Expression
 from runtime.spec.ranks import FirstRows
 from runtime.spec.scan import DEFAULT_BUFFER_BYTES, ScanSource
 from runtime.spec.steps import Step
 from runtime.spec.stream import StreamSource
-from runtime.spec.table import Column, TableSpec
+from runtime.spec.table import TableSpec
 from runtime.spec.windows import Window
 
-if TYPE_CHECKING:
-    from runtime.compute.user_aggregates import UserDefinedAggregateFunction
+# How an expression is written: Spark SQL (str), Expression, or what the planner has
+E = TypeVar("E")
 
 
 @dataclass(frozen=True)
-class PartialColumn:
+class SqlPartial:
     """A partial: `sql` aggregates rows; a struct is taken apart into `fields` (o, v)."""
 
     name: str
@@ -39,55 +40,34 @@ class LocalStep(Step):
     time_column: str
     time_type: str
     keys: tuple[tuple[str, str], ...]
-    partials: tuple[PartialColumn, ...]
+    partials: tuple[SqlPartial, ...]
     slice_end: str
     label: str = ""
 
 
 @dataclass(frozen=True)
-class ArrowPartial:
-    """The partial columns of one accumulator, aggregated from rows without Spark.
-
-    Attributes:
-        function: `count` (rows in which no argument is NULL; all rows without arguments), `sum`,
-            `min`, `max`, `bit_and`, `bit_or`, `bit_xor`, `moments` (of the argument as DOUBLE),
-            `first`, `last` (arguments: order, value), `set` (the distinct values of the argument,
-            or of several as structs, in a list; rows where one is NULL have none), `registers`
-            (the argument's distinct HyperLogLog registers, each with its largest rank). They mean
-            what an `Accumulator` of that kind means, and its partial columns are what they yield;
-            `set` and `registers` are what distinct accumulators read.
-        args: the arguments.
-        condition: the FILTER; rows where it is not TRUE do not take part.
-        columns: the partial columns: one; for `moments` count, mean and M2; for `first` and
-            `last` order and value.
-    """
-
-    function: str
-    args: tuple[Expression, ...]
-    condition: Expression | None
-    columns: tuple[Column, ...]
-
-
-@dataclass(frozen=True)
-class StreamPartial:
+class PartialColumns(Generic[E]):
     """The partial columns of one accumulator, aggregated from rows.
 
     Attributes:
-        function: as in `ArrowPartial`, or `percentiles` (summaries of the
-            argument's values, see `runtime.compute.values.percentile_summaries`).
-        args: Spark SQL of the arguments.
-        condition: Spark SQL of the FILTER; rows where it is not TRUE do not take part.
-        columns: the names of the partial columns.
-        user: the aggregate itself, where `function` is `user`.
-        arguments: of `percentiles` the accuracy.
+        into: what aggregates the rows, and the names of the partial columns. COUNT counts rows in
+            which no argument is NULL, all rows without arguments; moments are of the argument as
+            DOUBLE.
+        args: the arguments: texts of Spark SQL, or expressions that the Arrow scan evaluates. For
+            `Pick` order and value; for `CollectRegisters` `register << 6 | rank`.
+        condition: the FILTER; rows where it is not TRUE do not take part.
+        text: the call as the query has it, for messages.
     """
 
-    function: str
-    args: tuple[str, ...]
-    condition: str | None
-    columns: tuple[str, ...]
-    user: UserDefinedAggregateFunction | None = None
-    arguments: tuple[float, ...] = ()
+    into: Accumulator
+    args: tuple[E, ...]
+    condition: E | None = None
+    text: str = field(default="", compare=False, repr=False)
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The names of the partial columns."""
+        return self.into.columns
 
 
 @dataclass(frozen=True)
@@ -110,7 +90,7 @@ class ArrowLocalStep:
     time_column: str
     time_type: str
     keys: tuple[tuple[str, str], ...]
-    partials: tuple[StreamPartial, ...]
+    partials: tuple[PartialColumns[str], ...]
     slice_end: str
     label: str = ""
 
@@ -144,7 +124,7 @@ class ScanLocalStep:
     time_zone: str
     filters: tuple[Expression, ...]
     keys: tuple[tuple[str, Expression], ...]
-    partials: tuple[ArrowPartial, ...]
+    partials: tuple[PartialColumns[Expression], ...]
     slice_end: str
     buffer_bytes: int = DEFAULT_BUFFER_BYTES
     label: str = ""
@@ -195,7 +175,7 @@ class StreamLocalStep:
     time_column: str
     time_type: str
     keys: tuple[tuple[str, str], ...]
-    partials: tuple[StreamPartial, ...]
+    partials: tuple[PartialColumns[str], ...]
     slice_end: str
     time_zone: str
     is_cascade: bool = False

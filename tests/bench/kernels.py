@@ -23,9 +23,18 @@ from runtime.local.scan_task import LocalStage
 from runtime.scan.metadata import find_source
 from runtime.scan.read import read_batches
 from runtime.scan.splits import plan_splits
-from runtime.spec.aggregates import Accumulator, WindowAggregation
-from runtime.spec.expressions import Call, ColumnRef, Constant
-from runtime.spec.local import ArrowPartial, ScanLocalStep
+from runtime.spec.aggregates import (
+    Accumulator,
+    ApproxCountDistinct,
+    CollectRegisters,
+    CollectSet,
+    Distinct,
+    Merge,
+    MergeOp,
+    WindowAggregation,
+)
+from runtime.spec.expressions import Call, ColumnRef, Constant, Expression
+from runtime.spec.local import PartialColumns, ScanLocalStep
 from runtime.spec.scan import ScanSource
 from runtime.spec.table import Column
 from runtime.spec.windows import AlignedWindow, Cumulate, Hop, Tumble
@@ -37,17 +46,17 @@ PRICE, VAL = ColumnRef("price", "bigint"), ColumnRef("val", "double")
 REGISTER = Call("register", (PRICE, Constant(9, "int")), "int")
 
 SUMS = (
-    ArrowPartial("sum", (PRICE,), None, (Column("s", "bigint"),)),
-    ArrowPartial("count", (), None, (Column("n", "bigint"),)),
-    ArrowPartial("sum", (VAL,), None, (Column("v", "double"),)),
-    ArrowPartial("max", (PRICE,), None, (Column("m", "bigint"),)),
+    PartialColumns(Merge(("s",), MergeOp.SUM), (PRICE,)),
+    PartialColumns(Merge(("n",), MergeOp.COUNT), ()),
+    PartialColumns(Merge(("v",), MergeOp.SUM), (VAL,)),
+    PartialColumns(Merge(("m",), MergeOp.MAX), (PRICE,)),
 )
-SET = (ArrowPartial("set", (PRICE,), None, (Column("values", "array<bigint>"),)),)
-REGISTERS = (ArrowPartial("registers", (REGISTER,), None, (Column("values", "array<int>"),)),)
+SET = (PartialColumns(CollectSet(("values",)), (PRICE,)),)
+REGISTERS = (PartialColumns(CollectRegisters(("values",), 9), (REGISTER,)),)
 
-_MERGED = {
-    "set": Accumulator("count_distinct", ("values",), Column("d", "bigint")),
-    "registers": Accumulator("approx_count_distinct", ("values",), Column("d", "bigint"), (9.0,)),
+_MERGED: dict[type[Accumulator], Accumulator] = {
+    CollectSet: Distinct(("values",), Column("d", "bigint"), MergeOp.COUNT),
+    CollectRegisters: ApproxCountDistinct(("values",), Column("d", "bigint"), 9),
 }
 WINDOWS: list[tuple[str, AlignedWindow]] = [
     ("TUMBLE 1 min", Tumble(MINUTE)),
@@ -119,7 +128,7 @@ def _source(path: Path, key_type: str) -> ScanSource:
 def _step(
     source: ScanSource,
     window: AlignedWindow,
-    partials: tuple[ArrowPartial, ...],
+    partials: tuple[PartialColumns[Expression], ...],
     key_type: str,
 ) -> ScanLocalStep:
     key = ColumnRef("key", "bigint" if key_type == "int" else "string")
@@ -161,11 +170,10 @@ def _unpacked(blobs: list[bytes]) -> int:
     return sum(unpack(blob).num_rows for blob in blobs)
 
 
-def _windows(table: pa.Table, window: AlignedWindow, partials: tuple[ArrowPartial, ...]) -> Any:
-    accumulators = tuple(
-        _MERGED.get(p.function) or Accumulator(p.function, tuple(c.name for c in p.columns))
-        for p in partials
-    )
+def _windows(
+    table: pa.Table, window: AlignedWindow, partials: tuple[PartialColumns[Expression], ...]
+) -> Any:
+    accumulators = tuple(_MERGED.get(type(p.into), p.into) for p in partials)
     spec = WindowAggregation(window, ("key",), "slice", accumulators)
     return merge_slices(table, spec)
 

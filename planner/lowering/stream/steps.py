@@ -14,7 +14,7 @@ from typing import Any
 
 from sqlglot import exp
 
-from planner.aggregates.row_partials import row_partials
+from planner.aggregates.partial_calls import row_partials
 from planner.catalog import Catalog
 from planner.lowering.batch import Labels, Lowering, lower, window_aggregation, window_column
 from planner.lowering.stream.rows import OPERATOR, StreamPlace, StreamRows

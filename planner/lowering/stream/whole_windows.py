@@ -14,8 +14,8 @@ from typing import Protocol
 from sqlglot import exp
 
 from planner.aggregates.functions import plan_aggregate
+from planner.aggregates.partial_calls import row_partials
 from planner.aggregates.recipes import NotMergeable
-from planner.aggregates.row_partials import row_partials
 from planner.aggregates.shared_partials import share_partials
 from planner.arrow.expressions import to_arrow_expression
 from planner.catalog import Catalog, Schema

@@ -14,7 +14,7 @@ from runtime.compute.accumulators.ordered import FirstOrLast
 from runtime.compute.accumulators.segments import Segments
 from runtime.compute.accumulators.sums import sum_accumulator
 from runtime.compute.accumulators.user import UserAccumulator
-from runtime.spec.aggregates import Accumulator
+from runtime.spec.aggregates import Accumulator, Merge, MergeMoments, MergeOp, Pick, UserDefined
 
 __all__ = ["ColumnarAccumulator", "InvertibleAccumulator", "Segments", "State", "accumulator"]
 
@@ -23,26 +23,25 @@ def accumulator(spec: Accumulator, types: Sequence[pa.DataType]) -> ColumnarAccu
     """What merges the partial columns of `spec`.
 
     Args:
-        spec: the kind, and the names of the columns.
+        spec: what merges, and the names of the columns.
         types: the Arrow types of those columns.
 
     Raises:
-        ExecutionError: the kind cannot merge columns of these types.
-        ValueError: there is no such kind.
+        ExecutionError: columns of these types cannot be merged.
+        TypeError: `spec` reads lists of values, which are not merged slice by slice.
     """
-    match spec.kind:
-        case "sum" | "count":
-            return sum_accumulator(spec.kind, types[0], spec.columns[0])
-        case "min" | "max":
-            return extremum_accumulator(spec.kind, types[0])
-        case "bit_and" | "bit_or" | "bit_xor":
-            return bit_accumulator(spec.kind, types[0], spec.columns[0])
-        case "first" | "last":
-            return FirstOrLast(spec.kind == "last", types)
-        case "moments":
+    match spec:
+        case Merge(op=MergeOp.SUM | MergeOp.COUNT as op):
+            return sum_accumulator(op, types[0], spec.columns[0])
+        case Merge(op=MergeOp.MIN | MergeOp.MAX as op):
+            return extremum_accumulator(op, types[0])
+        case Merge(op=op):
+            return bit_accumulator(op, types[0], spec.columns[0])
+        case Pick():
+            return FirstOrLast(spec.is_last, types)
+        case MergeMoments():
             return Moments(types)
-        case "user":
-            assert spec.function is not None, "a user-defined accumulator has its functions"
+        case UserDefined():
             return UserAccumulator(spec.function)
         case _:
-            raise ValueError(f"there is no accumulator {spec.kind!r}")
+            raise TypeError(f"{type(spec).__name__} does not merge slice by slice")

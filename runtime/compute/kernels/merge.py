@@ -16,7 +16,7 @@ from runtime.compute.kernels.window_ranges import WindowRanges, cumulated_from
 from runtime.compute.values.distinct import distinct_aggregates
 from runtime.compute.windows.aligned import SliceAssigner, slice_assigner
 from runtime.compute.windows.between import WindowsBetween
-from runtime.spec.aggregates import Accumulator, WindowAggregation
+from runtime.spec.aggregates import Accumulator, OfValues, WindowAggregation, WithResult
 from runtime.spec.windows import (
     AlignedWindow,
     CalendarCumulate,
@@ -129,7 +129,7 @@ def _windows(
         oldest_slice = ranges.oldest_slice(start, newest_slice)
         states = zip(slices.accumulators, combine(oldest_slice, newest_slice), strict=True)
         for each in accumulators:
-            if each.is_distinct:
+            if isinstance(each, OfValues):
                 columns.append(distinct[each].of_windows(start, oldest_slice, newest_slice))
             else:
                 accumulator, state = next(states)
@@ -184,7 +184,7 @@ def _combiner(slices: Slices, window: AlignedWindow, assigner: SliceAssigner) ->
 
 
 def _output_fields(input_schema: pa.Schema, accumulator: Accumulator) -> list[pa.Field]:
-    if accumulator.output is not None:
+    if isinstance(accumulator, WithResult):
         return [pa.field(accumulator.output.name, arrow_type(accumulator.output.type))]
     return [_plain_field(input_schema.field(name)) for name in accumulator.output_columns]
 

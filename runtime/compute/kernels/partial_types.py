@@ -2,56 +2,59 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pyarrow as pa
 
 from runtime.compute.arrow.types import arrow_type
 from runtime.compute.values.percentile_summaries import summary_type
 from runtime.compute.values.texts import rows_type
 from runtime.errors import AnalysisError
-from runtime.spec.aggregates import Accumulator
-from runtime.spec.local import StreamPartial
+from runtime.spec.aggregates import (
+    Accumulator,
+    CollectRegisters,
+    CollectRows,
+    CollectSet,
+    Merge,
+    MergeMoments,
+    MergeOp,
+    Summaries,
+    UserDefined,
+)
 
 _MOST_DECIMAL_DIGITS = 38
 
 
-def partial_types(partial: StreamPartial, args: list[str]) -> list[pa.DataType]:
+def partial_types(into: Accumulator, args: Sequence[str]) -> list[pa.DataType]:
     """The types of the partial columns, as Spark's own partials have them.
 
     Args:
-        partial: what is aggregated.
+        into: what aggregates rows.
         args: Spark's types of its arguments.
 
     Raises:
         AnalysisError: an argument is of a type that its function does not take.
     """
-    match partial.function:
-        case "count":
+    match into:
+        case Merge(op=MergeOp.COUNT):
             return [pa.int64()]
-        case "moments":
-            return [pa.int64(), pa.float64(), pa.float64()]
-        case "sum":
+        case Merge(op=MergeOp.SUM):
             return [_sum_type(args[0])]
-        case "set" if len(args) == 1:
+        case MergeMoments():
+            return [pa.int64(), pa.float64(), pa.float64()]
+        case CollectSet() if len(args) == 1:
             return [pa.list_(arrow_type(args[0]))]
-        case "set":
+        case CollectSet():
             return [pa.list_(pa.struct([(f"v{i}", arrow_type(a)) for i, a in enumerate(args)]))]
-        case "registers":
+        case CollectRegisters():
             return [pa.list_(pa.int32())]
-        case "rows":
+        case CollectRows():
             return [rows_type(arrow_type(args[0]))]
-        case "percentiles":
+        case Summaries():
             return [summary_type(arrow_type(args[0]))]
-        case "user":
-            assert partial.user is not None
-            return [arrow_type(type_) for type_ in partial.user.state.values()]
+        case UserDefined():
+            return [arrow_type(type_) for type_ in into.function.state.values()]
     return [arrow_type(arg) for arg in args]
-
-
-def partial_accumulator(partial: StreamPartial) -> Accumulator:
-    """What aggregates rows to the partial columns, and these to fewer."""
-    return Accumulator(
-        partial.function, partial.columns, arguments=partial.arguments, function=partial.user
-    )
 
 
 def _sum_type(arg: str) -> pa.DataType:

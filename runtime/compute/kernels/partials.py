@@ -37,7 +37,18 @@ from runtime.compute.values.value_sets import (
     registers_of_rows,
     sets_of_rows,
 )
-from runtime.spec.aggregates import Accumulator
+from runtime.spec.aggregates import (
+    Accumulator,
+    CollectRegisters,
+    CollectRows,
+    CollectSet,
+    Merge,
+    MergeMoments,
+    MergeOp,
+    Pick,
+    Summaries,
+    UserDefined,
+)
 
 
 def aggregate_rows(
@@ -50,9 +61,8 @@ def aggregate_rows(
     """The partial columns of each group of rows.
 
     Args:
-        spec: the kind and the names of the partial columns. `count` counts rows in which no
-            argument is NULL; `set` lists the values that occur, `registers` those of registers,
-            `percentiles` sums up what is needed of them, `rows` lists rows.
+        spec: what aggregates, and the names of the partial columns; COUNT counts rows in which no
+            argument is NULL.
         types: the types of the partial columns.
         groups: the groups of the rows.
         args: the arguments, each a value a row.
@@ -61,33 +71,34 @@ def aggregate_rows(
     Raises:
         ExecutionError: a sum overflows its type.
     """
-    if spec.kind == "set":
-        # By the codes of a dictionary, where there is one.
-        return [sets_of_rows(groups, args, condition, types[0])]
-    if spec.kind == "registers":
-        return [registers_of_rows(groups, args[0], condition)]
-    if spec.kind == "rows":
-        return [rows_of_groups(groups, args, condition, types[0])]
-    if spec.kind == "percentiles":
-        return [summaries_of_rows(groups, args[0], condition, int(spec.arguments[0]))]
+    match spec:
+        case CollectSet():
+            # By the codes of a dictionary, where there is one.
+            return [sets_of_rows(groups, args, condition, types[0])]
+        case CollectRegisters():
+            return [registers_of_rows(groups, args[0], condition)]
+        case CollectRows():
+            return [rows_of_groups(groups, args, condition, types[0])]
+        case Summaries():
+            return [summaries_of_rows(groups, args[0], condition, spec.accuracy)]
     args = [one_chunk(arg) for arg in args]
-    match spec.kind:
-        case "count":
+    match spec:
+        case Merge(op=MergeOp.COUNT):
             counts = groups.count(all_valid(args, condition))
             return [int64_array(counts, None, types[0])]
-        case "first" | "last":
+        case Pick():
             return _pick(spec, groups, args, condition)
-        case "moments":
+        case MergeMoments():
             return _row_moments(groups, args[0], condition)
-        case "user":
+        case UserDefined():
             return _user(spec, groups, args, condition)
-        case _:
-            arg = _where(args[0], condition)
-            if isinstance(groups, SingleRows) and arg.type == types[0]:
-                return [_from_zero(spec.kind, arg)]
-            merge = accumulator(spec, types)
-            (partial,) = merge.to_arrow(_reduce(merge, merge.from_arrow([arg]), groups))
-            return [_from_zero(spec.kind, partial)]
+    is_sum = spec == Merge(spec.columns, MergeOp.SUM)
+    arg = _where(args[0], condition)
+    if isinstance(groups, SingleRows) and arg.type == types[0]:
+        return [_from_zero(arg) if is_sum else arg]
+    merge = accumulator(spec, types)
+    (partial,) = merge.to_arrow(_reduce(merge, merge.from_arrow([arg]), groups))
+    return [_from_zero(partial) if is_sum else partial]
 
 
 def merge_partials(
@@ -96,7 +107,7 @@ def merge_partials(
     """The partial columns of each group of partials.
 
     Args:
-        spec: the kind and the names of the partial columns.
+        spec: what aggregates, and the names of the partial columns.
         groups: the groups of the partials.
         columns: the partial columns.
 
@@ -104,18 +115,19 @@ def merge_partials(
         ExecutionError: a sum overflows its type.
     """
     columns = [one_chunk(column) for column in columns]
-    if spec.kind == "set":
-        return [merge_sets(groups, columns[0])]
-    if spec.kind == "registers":
-        return [merge_registers(groups, columns[0])]
-    if spec.kind == "rows":
-        return [merge_rows(groups, columns[0])]
-    if spec.kind == "percentiles":
-        return [merge_summaries(groups, columns[0], int(spec.arguments[0]))]
-    if spec.kind in ("first", "last"):
-        return _pick(spec, groups, columns, None)
-    if spec.function is not None:
-        return merged(spec.function, groups.of_row(), len(groups), columns)
+    match spec:
+        case CollectSet():
+            return [merge_sets(groups, columns[0])]
+        case CollectRegisters():
+            return [merge_registers(groups, columns[0])]
+        case CollectRows():
+            return [merge_rows(groups, columns[0])]
+        case Summaries():
+            return [merge_summaries(groups, columns[0], spec.accuracy)]
+        case Pick():
+            return _pick(spec, groups, columns, None)
+        case UserDefined():
+            return merged(spec.function, groups.of_row(), len(groups), columns)
     merge = accumulator(spec, [column.type for column in columns])
     return merge.to_arrow(_reduce(merge, merge.from_arrow(columns), groups))
 
@@ -158,11 +170,11 @@ def _row_moments(groups: Groups, arg: pa.Array, condition: BoolArray | None) -> 
 
 
 def _pick(
-    spec: Accumulator, groups: Groups, columns: Sequence[pa.Array], condition: BoolArray | None
+    spec: Pick, groups: Groups, columns: Sequence[pa.Array], condition: BoolArray | None
 ) -> list[pa.Array]:
     """Order and value of the row of each group that comes first or last; NULL where none does."""
     order, value = columns
-    is_last = spec.kind == "last"
+    is_last = spec.is_last
     valid = all_valid([order], condition)
     group_of_row = groups.of_row()
     candidates = np.arange(len(order)) if valid is None else np.flatnonzero(valid)
@@ -185,10 +197,9 @@ def _pick(
 
 
 def _user(
-    spec: Accumulator, groups: Groups, args: Sequence[pa.Array], condition: BoolArray | None
+    spec: UserDefined, groups: Groups, args: Sequence[pa.Array], condition: BoolArray | None
 ) -> list[pa.Array]:
-    """The fields of a user-defined state; rows are left out where the condition does not hold."""
-    assert spec.function is not None
+    """The fields of a user's own state; rows where the condition does not hold are left out."""
     group_of_row = groups.of_row()
     if condition is not None:
         mask = pa.array(condition)
@@ -197,7 +208,7 @@ def _user(
 
 
 def _winners(
-    spec: Accumulator,
+    spec: Pick,
     n_groups: int,
     group_of_row: Int64Array,
     columns: Sequence[pa.Array],
@@ -216,9 +227,9 @@ def _winners(
     return winners
 
 
-def _from_zero(kind: str, partial: pa.Array) -> pa.Array:
+def _from_zero(partial: pa.Array) -> pa.Array:
     """A sum as Spark adds it up, from 0.0 on, so that -0.0 alone sums up to 0.0."""
-    if kind != "sum" or not pa.types.is_floating(partial.type):
+    if not pa.types.is_floating(partial.type):
         return partial
     return float64_array(float64_values(partial) + 0.0, validity(partial), partial.type)
 

@@ -26,7 +26,7 @@ from runtime.compute.kernels.slots import slice_slots
 from runtime.compute.values.texts import merge_rows
 from runtime.compute.values.value_lists import value_lists
 from runtime.compute.windows.aligned import slice_assigner
-from runtime.spec.aggregates import Accumulator
+from runtime.spec.aggregates import Accumulator, ListAgg, OfValues
 from runtime.spec.exchange import SliceLevel
 from runtime.spec.windows import Tumble
 
@@ -108,9 +108,9 @@ def roll_up(
         if first in merged or first not in table.column_names:
             continue
         columns = [one_chunk(table.column(name)) for name in accumulator.columns]
-        if accumulator.kind == "listagg":
+        if isinstance(accumulator, ListAgg):
             parts = [merge_rows(groups, columns[0])]
-        elif accumulator.is_distinct:
+        elif isinstance(accumulator, OfValues):
             parts = [_merge_lists(groups, columns[0])]
         else:
             parts = merge_partials(accumulator, groups, columns)

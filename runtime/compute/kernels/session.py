@@ -32,7 +32,7 @@ from runtime.compute.kernels.merge import WINDOW_BOUND_TYPE, output_schema
 from runtime.compute.kernels.slices import plain_type
 from runtime.compute.values.distinct import distinct_aggregates
 from runtime.compute.values.value_lists import SliceValues, value_lists
-from runtime.spec.aggregates import WindowAggregation
+from runtime.spec.aggregates import ListAgg, OfValues, WindowAggregation
 from runtime.spec.windows import FIRST_TIME, LAST_TIME, SessionWindow
 
 _LONGEST_CELL_BITS = 63
@@ -158,10 +158,10 @@ class _Merged:
         group = np.repeat(np.arange(len(starts)), np.diff(starts, append=len(order)))
         for each in spec.accumulators:
             columns = [table.column(name) for name in each.columns]
-            if each.is_distinct:
+            if isinstance(each, OfValues):
                 name = each.columns[0]
                 if name not in values:
-                    told_apart = each.kind != "listagg"
+                    told_apart = not isinstance(each, ListAgg)
                     lists = value_lists(columns[0], are_told_apart=told_apart)
                     values[name] = lists.of_slices(order, group)
                 continue
@@ -177,7 +177,7 @@ class _Merged:
         columns: list[pa.Array] = []
         merges = iter(zip(self._accumulators, self._states, strict=True))
         for each in self._spec.accumulators:
-            if each.is_distinct:
+            if isinstance(each, OfValues):
                 columns.append(self._distinct[each].of_windows(int(rows[0]), rows, rows))
             else:
                 merge, state = next(merges)

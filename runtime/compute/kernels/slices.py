@@ -15,7 +15,7 @@ from runtime.compute.kernels.columns import Int64Array, distinct_codes, int64_va
 from runtime.compute.kernels.keys import encode_keys
 from runtime.compute.values.value_lists import SliceValues, ValueLists, value_lists
 from runtime.compute.windows.aligned import SliceAssigner
-from runtime.spec.aggregates import WindowAggregation
+from runtime.spec.aggregates import ListAgg, OfValues, WindowAggregation
 
 # Up to so many sorted runs (one from each task that sent partials, say) a merge sort wins.
 _FEW_RUNS = 64
@@ -109,9 +109,9 @@ def group_slices(
     lists: dict[str, ValueLists] = {}
     for each in spec.accumulators:
         columns = [table.column(name) for name in each.columns]
-        if each.is_distinct:
+        if isinstance(each, OfValues):
             if each.columns[0] not in lists:
-                told_apart = each.kind != "listagg"
+                told_apart = not isinstance(each, ListAgg)
                 lists[each.columns[0]] = value_lists(columns[0], are_told_apart=told_apart)
             continue
         accumulators.append(accumulator(each, [plain_type(column.type) for column in columns]))

@@ -48,7 +48,15 @@ from runtime.compute.values.percentiles import RangePercentiles, percentile_rank
 from runtime.compute.values.registers import RANK_BITS, estimates, inverse_sum, register_sums
 from runtime.compute.values.texts import TextsByTime
 from runtime.compute.values.value_lists import SliceValues
-from runtime.spec.aggregates import Accumulator
+from runtime.spec.aggregates import (
+    Accumulator,
+    ApproxCountDistinct,
+    ApproxPercentile,
+    Distinct,
+    ListAgg,
+    MergeOp,
+    OfValues,
+)
 
 Float64Array = npt.NDArray[np.float64]
 
@@ -108,30 +116,30 @@ def distinct_aggregates(
     texts: dict[str, TextsByTime] = {}
     aggregates: dict[Accumulator, DistinctAggregate] = {}
     for each in accumulators:
-        if not each.is_distinct:
+        if not isinstance(each, OfValues):
             continue
         (name,) = each.columns
-        if each.kind == "approx_percentile":
+        if isinstance(each, ApproxPercentile):
             if name not in percentiles:
                 percentiles[name] = RangePercentiles(slices.values[name], len(slices))
             aggregates[each] = _ApproximatePercentile(percentiles[name], each)
             continue
-        if each.kind == "listagg":
+        if isinstance(each, ListAgg):
             if name not in texts:
                 texts[name] = TextsByTime(slices.values[name], len(slices))
             aggregates[each] = _JoinedTexts(texts[name], each)
             continue
-        if each.kind == "approx_count_distinct":
+        if isinstance(each, ApproxCountDistinct):
             reached = _stretches(slices, _ranks_reached(slices.values[name]), ranges)
-            aggregates[each] = _ApproximateCount(reached, each.arguments, len(slices))
+            aggregates[each] = _ApproximateCount(reached, each, len(slices))
             continue
+        assert isinstance(each, Distinct)
         if name not in stretches:
             stretches[name] = _stretches(slices, slices.values[name], ranges)
             counts[name] = _Count(stretches[name], len(slices))
-        if each.kind == "count_distinct":
+        if each.op is MergeOp.COUNT:
             aggregates[each] = counts[name]
             continue
-        assert each.output is not None
         values, output_type = stretches[name].values, arrow_type(each.output.type)
         if pa.types.is_floating(values.type):
             aggregates[each] = _DoubleSum(stretches[name], counts[name], ranges)
@@ -212,9 +220,11 @@ def _ranks_reached(registers: SliceValues) -> SliceValues:
 class _ApproximateCount(DistinctAggregate):
     """APPROX_COUNT_DISTINCT, from the registers and ranks that are present."""
 
-    def __init__(self, reached: _Stretches, arguments: tuple[float, ...], n_slices: int) -> None:
-        self._arguments = arguments
-        self._precision = int(arguments[0])
+    def __init__(
+        self, reached: _Stretches, accumulator: ApproxCountDistinct, n_slices: int
+    ) -> None:
+        self._precision = accumulator.precision
+        self._tables = accumulator.tables
         rank = int64_values(reached.values) & ((1 << RANK_BITS) - 1)
         self._entered = self._by_slice(rank, reached.enters, n_slices)
         self._left = self._by_slice(rank, reached.leaves, n_slices)
@@ -236,18 +246,18 @@ class _ApproximateCount(DistinctAggregate):
             for entered, left in zip(self._entered, self._left, strict=True)
         )
         inverse = inverse_sum(self._precision, coarse, fine)
-        counts = estimates(self._arguments, inverse, (1 << self._precision) - in_use)
+        n_empty = (1 << self._precision) - in_use
+        counts = estimates(self._precision, self._tables, inverse, n_empty)
         return int64_array(counts, None, pa.int64())
 
 
 class _ApproximatePercentile(DistinctAggregate):
     """APPROX_PERCENTILE of one percentage, or of several in an array; NULL without values."""
 
-    def __init__(self, percentiles: RangePercentiles, accumulator: Accumulator) -> None:
-        assert accumulator.output is not None
+    def __init__(self, percentiles: RangePercentiles, accumulator: ApproxPercentile) -> None:
         self._percentiles = percentiles
-        self._accuracy = int(accumulator.arguments[0])
-        self._percentages = accumulator.arguments[1:]
+        self._accuracy = accumulator.accuracy
+        self._percentages = accumulator.percentages
         self._type = arrow_type(accumulator.output.type)
 
     def of_windows(
@@ -272,7 +282,7 @@ class _ApproximatePercentile(DistinctAggregate):
 class _JoinedTexts(DistinctAggregate):
     """LISTAGG; NULL without texts."""
 
-    def __init__(self, texts: TextsByTime, accumulator: Accumulator) -> None:
+    def __init__(self, texts: TextsByTime, accumulator: ListAgg) -> None:
         self._texts = texts
         self._separator = accumulator.separator
         self._is_unique = accumulator.is_unique

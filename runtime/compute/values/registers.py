@@ -72,24 +72,24 @@ def inverse_sum(precision: int, coarse: Int64Array, fine: Int64Array) -> Float64
 
 
 def estimates(
-    arguments: tuple[float, ...], inverse: Float64Array, n_empty: Int64Array
+    precision: int, tables: tuple[float, ...], inverse: Float64Array, n_empty: Int64Array
 ) -> Int64Array:
     """How many distinct values there are, about.
 
     Args:
-        arguments: precision; then, for Spark's own estimates, the threshold below which linear
-            counting is used, raw estimates and as many biases (the tables of the HyperLogLog++
-            paper). Without them Ertl's estimator takes their place, which needs none.
+        precision: the binary logarithm of the number of registers.
+        tables: for Spark's own estimates: the threshold below which linear counting is used, raw
+            estimates and as many biases (the tables of the HyperLogLog++ paper). Without them
+            Ertl's estimator takes their place, which needs none.
         inverse: the sum of 2**-rank over all registers.
         n_empty: how many registers are empty.
     """
-    precision = int(arguments[0])
-    if len(arguments) == 1:
+    if not tables:
         found = _by_ertl(precision, inverse, n_empty)
     else:
-        n_points = (len(arguments) - 2) // 2
-        raw, bias = np.array(arguments[2 : 2 + n_points]), np.array(arguments[2 + n_points :])
-        found = _by_tables(precision, arguments[1], raw, bias, inverse, n_empty)
+        threshold, numbers = tables[0], np.array(tables[1:])
+        raw, bias = np.split(numbers, 2)
+        found = _by_tables(precision, threshold, raw, bias, inverse, n_empty)
     return np.floor(found + 0.5).astype(np.int64)
 
 

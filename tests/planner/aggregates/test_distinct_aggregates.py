@@ -11,9 +11,9 @@ from planner.aggregates.shared_partials import share_partials
 from planner.arrow.partials import arrow_partials
 from planner.nodes.logical import AggregateCall
 from planner.sql.build import column, to_sql
-from runtime.spec.aggregates import Accumulator
+from runtime.spec.aggregates import CollectSet, Distinct, Merge, MergeOp
 from runtime.spec.expressions import ColumnRef
-from runtime.spec.local import ArrowPartial
+from runtime.spec.local import PartialColumns
 from runtime.spec.table import Column
 
 
@@ -55,16 +55,10 @@ def test_count_sum_and_average_of_one_column_carry_one_set_of_values():
     )
     assert [partials(plan) for plan in plans] == [["COLLECT_SET(`x`)"], [], []]
     count, total, mean = plans
-    assert count.accumulators == (
-        Accumulator("count_distinct", ("n$set",), Column("n$count", "bigint")),
-    )
-    assert total.accumulators == (
-        Accumulator("sum_distinct", ("n$set",), Column("s$sum", "bigint")),
-    )
+    assert count.accumulators == (Distinct(("n$set",), Column("n$count", "bigint"), MergeOp.COUNT),)
+    assert total.accumulators == (Distinct(("n$set",), Column("s$sum", "bigint"), MergeOp.SUM),)
     # The sum for the average is a DOUBLE, which cannot overflow; the count is there already.
-    assert mean.accumulators == (
-        Accumulator("sum_distinct", ("n$set",), Column("m$sum", "double")),
-    )
+    assert mean.accumulators == (Distinct(("n$set",), Column("m$sum", "double"), MergeOp.SUM),)
     assert to_sql(mean.finish) == (
         "CASE WHEN `n$count` > 0 THEN CAST(`m$sum` / `n$count` AS DOUBLE) END"
     )
@@ -127,7 +121,7 @@ def test_sums_have_the_type_that_spark_gives_them(function, type_, arg_type, col
 def test_distinct_changes_nothing_where_repetition_does_not_count(function):
     plan = plan_aggregate(call(function, "boolean", "boolean"))
     assert "DISTINCT" not in partials(plan)[0]
-    assert plan.accumulators[0].output is None
+    assert isinstance(plan.accumulators[0], Merge)
 
 
 @pytest.mark.parametrize(
@@ -168,8 +162,6 @@ def test_the_scan_collects_one_set_for_all_that_read_it():
     x, y = ColumnRef("x", "int"), ColumnRef("y", "decimal(9,2)")
     assert isinstance(partials, tuple)
     single, pair, filtered = partials
-    assert single == ArrowPartial("set", (x,), None, (Column("n$set", "array<int>"),))
-    type_ = "array<struct<v0:int,v1:decimal(9,2)>>"
-    assert (pair.function, pair.args, pair.columns) == ("set", (x, y), (Column("p$set", type_),))
-    assert filtered.condition == ColumnRef("flag", "boolean")
-    assert filtered.columns == (Column("f$set", "array<int>"),)
+    assert single == PartialColumns(CollectSet(("n$set",)), (x,))
+    assert (pair.into, pair.args) == (CollectSet(("p$set",)), (x, y))
+    assert filtered == PartialColumns(CollectSet(("f$set",)), (x,), ColumnRef("flag", "boolean"))

@@ -10,7 +10,7 @@ from operator import and_, or_, xor
 import pyarrow as pa
 from hypothesis import strategies as st
 
-from runtime.spec.aggregates import Accumulator
+from runtime.spec.aggregates import Merge, MergeMoments, MergeOp, Pick
 
 
 def present(values):
@@ -55,6 +55,13 @@ def moments(rows):
     return (n, float(mean), float(m2))
 
 
+def merging(kind, columns):
+    """The accumulator that EXPLAIN calls so."""
+    if kind in ("first", "last"):
+        return Pick(columns, is_last=kind == "last")
+    return MergeMoments(columns) if kind == "moments" else Merge(columns, MergeOp(kind))
+
+
 @dataclass(frozen=True)
 class Case:
     """One kind over one type: how to draw a row's values, and the merge of many rows."""
@@ -66,9 +73,8 @@ class Case:
 
     @property
     def spec(self):
-        return Accumulator(
-            self.kind, tuple(f"{self.kind} {self.types[-1]} {i}" for i in range(len(self.types)))
-        )
+        names = tuple(f"{self.kind} {self.types[-1]} {i}" for i in range(len(self.types)))
+        return merging(self.kind, names)
 
     def columns(self, rows):
         if len(self.types) == 1:

@@ -14,7 +14,7 @@ from runtime.compute.buffer import Rows, WindowBuffer
 from runtime.compute.kernels.merge import merge_slices
 from runtime.compute.windows.aligned import slice_assigner
 from runtime.errors import ExecutionError
-from runtime.spec.aggregates import Accumulator, WindowAggregation
+from runtime.spec.aggregates import Merge, MergeMoments, MergeOp, Pick, WindowAggregation
 from runtime.spec.windows import Cumulate, Hop, Tumble
 
 DECIMAL = pa.decimal128(12, 2)
@@ -22,32 +22,32 @@ WORDS = ["", "a", "ab", "b", "é", "zz"]
 
 # name -> (accumulator, types of the arguments, types of the partial columns, expected result)
 FUNCTIONS = {
-    "rows": (Accumulator("count", ("rows",)), [], [pa.int64()], len),
-    "count": (Accumulator("count", ("count",)), [pa.string()], [pa.int64()],
+    "rows": (Merge(('rows',), MergeOp.COUNT), [], [pa.int64()], len),
+    "count": (Merge(('count',), MergeOp.COUNT), [pa.string()], [pa.int64()],
               lambda rows: len(present(rows))),
-    "sum": (Accumulator("sum", ("sum",)), [pa.int32()], [pa.int64()],
+    "sum": (Merge(('sum',), MergeOp.SUM), [pa.int32()], [pa.int64()],
             lambda rows: sum(present(rows)) if present(rows) else None),
-    "decimals": (Accumulator("sum", ("decimals",)), [DECIMAL], [pa.decimal128(22, 2)],
+    "decimals": (Merge(('decimals',), MergeOp.SUM), [DECIMAL], [pa.decimal128(22, 2)],
                  lambda rows: sum(present(rows)) if present(rows) else None),
-    "doubles": (Accumulator("sum", ("doubles",)), [pa.float64()], [pa.float64()],
+    "doubles": (Merge(('doubles',), MergeOp.SUM), [pa.float64()], [pa.float64()],
                 lambda rows: sum(present(rows)) if present(rows) else None),
-    "least": (Accumulator("min", ("least",)), [pa.float64()], [pa.float64()],
+    "least": (Merge(('least',), MergeOp.MIN), [pa.float64()], [pa.float64()],
               lambda rows: min(present(rows), key=nan_last, default=None)),
-    "greatest": (Accumulator("max", ("greatest",)), [pa.float64()], [pa.float64()],
+    "greatest": (Merge(('greatest',), MergeOp.MAX), [pa.float64()], [pa.float64()],
                  lambda rows: max(present(rows), key=nan_last, default=None)),
-    "word": (Accumulator("max", ("word",)), [pa.string()], [pa.string()],
+    "word": (Merge(('word',), MergeOp.MAX), [pa.string()], [pa.string()],
              lambda rows: max(present(rows), key=lambda w: w.encode(), default=None)),
-    "any": (Accumulator("max", ("any",)), [pa.bool_()], [pa.bool_()],
+    "any": (Merge(('any',), MergeOp.MAX), [pa.bool_()], [pa.bool_()],
             lambda rows: max(present(rows), default=None)),
-    "bits": (Accumulator("bit_xor", ("bits",)), [pa.int32()], [pa.int32()],
+    "bits": (Merge(('bits',), MergeOp.BIT_XOR), [pa.int32()], [pa.int32()],
              lambda rows: xor(present(rows)) if present(rows) else None),
-    "first": (Accumulator("first", ("first$o", "first$v")), [pa.int64(), pa.string()],
+    "first": (Pick(('first$o', 'first$v'), is_last=False), [pa.int64(), pa.string()],
               [pa.int64(), pa.string()], lambda rows: picked(rows, min)),
-    "last": (Accumulator("last", ("last$o", "last$v")), [pa.int64(), pa.int32()],
+    "last": (Pick(('last$o', 'last$v'), is_last=True), [pa.int64(), pa.int32()],
              [pa.int64(), pa.int32()], lambda rows: picked(rows, max)),
-    "last_by_word": (Accumulator("last", ("by$o", "by$v")), [pa.string(), pa.int32()],
+    "last_by_word": (Pick(('by$o', 'by$v'), is_last=True), [pa.string(), pa.int32()],
                      [pa.string(), pa.int32()], lambda rows: picked(rows, max)),
-    "moments": (Accumulator("moments", ("n", "mean", "m2")), [pa.int32()],
+    "moments": (MergeMoments(('n', 'mean', 'm2')), [pa.int32()],
                 [pa.int64(), pa.float64(), pa.float64()],
                 lambda rows: moments(present(rows))),
 }  # fmt: skip
@@ -295,7 +295,7 @@ def test_rows_in_a_gap_between_windows_leave_no_partials():
 
 @pytest.mark.parametrize("n_rows", [3, 400_000])
 def test_a_sum_that_overflows_is_an_error(n_rows):
-    sums = [(Accumulator("sum", ("total",)), [pa.int64()], [pa.int64()], sum)]
+    sums = [(Merge(("total",), MergeOp.SUM), [pa.int64()], [pa.int64()], sum)]
     buffer = buffer_of(Tumble(10), [], 1 << 20, sums)
     value = 2**63 // n_rows + 1
     rows = Rows(np.zeros(n_rows, np.int64), [], [[pa.array([value] * n_rows)]], [None])

@@ -6,7 +6,7 @@ import pyarrow as pa
 from runtime.compute.arrow.blobs import split_by_bucket, to_blob
 from runtime.compute.buffer import Rows, WindowBuffer
 from runtime.compute.kernels.keys import bucket_of
-from runtime.spec.aggregates import Accumulator
+from runtime.spec.aggregates import CollectSet, Merge, MergeOp
 from runtime.spec.windows import Tumble
 
 N_KEYS, N_SLICES, N_BUCKETS = 1_000, 50, 8
@@ -19,7 +19,7 @@ SCHEMA = pa.schema(
         ("values", pa.list_(pa.int64())),
     ]
 )
-ACCUMULATORS = (Accumulator("count", ("n",)), Accumulator("sum", ("s",)))
+ACCUMULATORS = (Merge(("n",), MergeOp.COUNT), Merge(("s",), MergeOp.SUM))
 
 
 def partials(hot, accumulators, schema):
@@ -31,7 +31,9 @@ def partials(hot, accumulators, schema):
         n = 100_000
         key = np.where(rng.random(n) < hot, 7, rng.integers(0, N_KEYS, n))
         values = pa.array(rng.integers(0, 100, n))
-        args = [[] if each.kind == "count" else [values] for each in accumulators]
+        args = [
+            [] if each == Merge(each.columns, MergeOp.COUNT) else [values] for each in accumulators
+        ]
         rows = Rows(rng.integers(0, 10 * N_SLICES, n), [pa.array(key)], args, [None] * len(args))
         tables += buffer.add(rows)
     return pa.concat_tables([*tables, *buffer.flush()])
@@ -58,7 +60,7 @@ def test_no_bucket_is_larger_for_a_hot_key():
 
 
 def test_the_distinct_values_of_a_hot_key_are_bounded_by_its_values():
-    table = partials(0.9, (*ACCUMULATORS, Accumulator("set", ("values",))), SCHEMA)
+    table = partials(0.9, (*ACCUMULATORS, CollectSet(("values",))), SCHEMA)
     is_hot = pa.array(table["key"].to_numpy() == 7)
     (lengths,) = (table.filter(is_hot)["values"].combine_chunks().value_lengths(),)
     assert set(lengths.to_pylist()) == {100}

@@ -20,15 +20,15 @@ from runtime.compute.user_aggregates import (
     merged,
 )
 from runtime.errors import ExecutionError
-from runtime.spec.aggregates import Accumulator, WindowAggregation
+from runtime.spec.aggregates import UserDefined, WindowAggregation
 from runtime.spec.table import Column
 from runtime.spec.windows import Cumulate, Hop, Tumble
 from tests.reference import windows_of
 from tests.runtime.compute.user_functions import Longest, WeightedMean
 
 EPOCH = dt.datetime(1970, 1, 1)  # noqa: DTZ001  # windows are on the wall clock
-MEAN = Accumulator("user", ("total", "weight"), Column("mean", "double"), function=WeightedMean())
-LONGEST = Accumulator("user", ("text",), Column("longest", "string"), function=Longest())
+MEAN = UserDefined(("total", "weight"), Column("mean", "double"), WeightedMean())
+LONGEST = UserDefined(("text",), Column("longest", "string"), Longest())
 SCHEMA = pa.schema(
     [
         ("key", pa.int64()),

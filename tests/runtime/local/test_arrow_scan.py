@@ -6,10 +6,10 @@ from runtime.batch.execute import ExecutionOptions, dataframe
 from runtime.batch.global_aggregate import global_aggregate
 from runtime.local.arrow_scan import scan_partials, scan_partials_schema, scan_source
 from runtime.scan.files import NotScannable
-from runtime.spec.aggregates import Accumulator, WindowAggregation
+from runtime.spec.aggregates import Merge, MergeOp, Pick, WindowAggregation
 from runtime.spec.exchange import ExchangeStep, GlobalStep
 from runtime.spec.expressions import Call, ColumnRef, Constant
-from runtime.spec.local import ArrowPartial, LocalStep, PartialColumn, ScanLocalStep
+from runtime.spec.local import LocalStep, PartialColumns, ScanLocalStep, SqlPartial
 from runtime.spec.steps import SqlStep
 from runtime.spec.table import Column
 from runtime.spec.windows import Hop
@@ -31,18 +31,17 @@ KEYS = [("word", WORD, "word"), ("d", DOUBLE, "d"), ("shop", SHOP, "shop"), ("ts
 # (kind, arguments, partial columns, Catalyst's SQL)
 BIG = "i > 50"
 PARTIALS = [
-    ("count", (), {"n": "bigint"}, "count(*)"),
-    ("count", (WORD,), {"words": "bigint"}, "count(word)"),
-    ("sum", (Call("cast", (NUMBER,), "bigint"),), {"total": "bigint"}, "sum(i)"),
-    ("sum", (DOUBLE,), {"doubles": "double"}, "sum(d)"),
-    ("sum", (MONEY,), {"money$0": "decimal(20,2)"}, "sum(money)"),
-    ("min", (DOUBLE,), {"least": "double"}, "min(d)"),
-    ("max", (DOUBLE,), {"most": "double"}, "max(d)"),
-    ("max", (TS,), {"latest": "timestamp"}, "max(ts)"),
-    ("min", (WALL,), {"earliest": "timestamp_ntz"}, "min(wall)"),
-    ("max", (WORD,), {"top": "string"}, "max(word)"),
-    ("last", (TS, WORD), {"last$o": "timestamp", "last$v": "string"},
-     "max(named_struct('o', ts, 'v', word))"),
+    (Merge(("n",), MergeOp.COUNT), (), "count(*)"),
+    (Merge(("words",), MergeOp.COUNT), (WORD,), "count(word)"),
+    (Merge(("total",), MergeOp.SUM), (Call("cast", (NUMBER,), "bigint"),), "sum(i)"),
+    (Merge(("doubles",), MergeOp.SUM), (DOUBLE,), "sum(d)"),
+    (Merge(("money$0",), MergeOp.SUM), (MONEY,), "sum(money)"),
+    (Merge(("least",), MergeOp.MIN), (DOUBLE,), "min(d)"),
+    (Merge(("most",), MergeOp.MAX), (DOUBLE,), "max(d)"),
+    (Merge(("latest",), MergeOp.MAX), (TS,), "max(ts)"),
+    (Merge(("earliest",), MergeOp.MIN), (WALL,), "min(wall)"),
+    (Merge(("top",), MergeOp.MAX), (WORD,), "max(word)"),
+    (Pick(("last$o", "last$v"), is_last=True), (TS, WORD), "max(named_struct('o', ts, 'v', word))"),
 ]  # fmt: skip
 
 
@@ -75,16 +74,16 @@ def zone(spark, request):
 
 
 def aggregation(key_names):
-    accumulators = tuple(Accumulator(kind, tuple(columns)) for kind, _, columns, _ in PARTIALS)
+    accumulators = tuple(into for into, _, _ in PARTIALS)
     return WindowAggregation(WINDOW, key_names, "slice", accumulators)
 
 
 def by_catalyst(spark, path, time, keys):
     partials = tuple(
-        PartialColumn(f"p{n}", sql, tuple(columns))
-        if len(columns) > 1
-        else PartialColumn(next(iter(columns)), sql)
-        for n, (_, _, columns, sql) in enumerate(PARTIALS)
+        SqlPartial(f"p{n}", sql, into.columns)
+        if len(into.columns) > 1
+        else SqlPartial(into.columns[0], sql)
+        for n, (into, _, sql) in enumerate(PARTIALS)
     )
     local = LocalStep(
         SqlStep(f"SELECT * FROM parquet.`{path}` WHERE {BIG}"), WINDOW, time.name, time.type,
@@ -98,10 +97,7 @@ def by_catalyst(spark, path, time, keys):
 def by_scan(spark, path, time, keys, zone, buffer_bytes):
     source = scan_source(spark, path, [Column(c.name, c.type) for c in COLUMNS])
     assert not isinstance(source, NotScannable), source
-    partials = tuple(
-        ArrowPartial(kind, args, None, tuple(Column(*c) for c in columns.items()))
-        for kind, args, columns, _ in PARTIALS
-    )
+    partials = tuple(PartialColumns(into, args) for into, args, _ in PARTIALS)
     step = ScanLocalStep(
         source, WINDOW, time.name, ColumnRef(time.name, time.type), time.type, zone,
         (Call(">", (NUMBER, Constant(50, "int")), "boolean"),),

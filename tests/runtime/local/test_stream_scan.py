@@ -23,12 +23,12 @@ from runtime.local.messages import (
 from runtime.local.stream_plan import local_plan, scan_columns
 from runtime.local.stream_scan import PATH, ScanStage
 from runtime.local.stream_stage import NOT_KEPT, LocalStage
+from runtime.spec.aggregates import Merge, MergeOp
 from runtime.spec.expressions import Call, ColumnRef, Constant
 from runtime.spec.local import (
-    ArrowPartial,
+    PartialColumns,
     ScanLocalStep,
     StreamLocalStep,
-    StreamPartial,
     StreamScan,
 )
 from runtime.spec.scan import ScanSource
@@ -60,8 +60,8 @@ def scan_of(window: Window, columns=COLUMNS, time=TS, zone="UTC") -> StreamScan:
         ScanSource("t", (), columns), window, "ts", ref(time), time.type, zone, (not_five,),
         (("k", ref(KEY)),),
         (
-            ArrowPartial("count", (), None, (Column("n", "bigint"),)),
-            ArrowPartial("sum", (ref(VALUE),), positive, (Column("total", "bigint"),)),
+            PartialColumns(Merge(("n",), MergeOp.COUNT), ()),
+            PartialColumns(Merge(("total",), MergeOp.SUM), (ref(VALUE),), positive),
         ),
         "$slice_end",
     )  # fmt: skip
@@ -73,8 +73,8 @@ def plan_of(scan: StreamScan):
         SqlStep("", ()), (StreamSource("t", scan.step.time_type),), scan.step.window, "ts",
         scan.step.time_type, (("k", "k"),),
         (
-            StreamPartial("count", (), None, ("n",)),
-            StreamPartial("sum", ("v",), "v > 0", ("total",)),
+            PartialColumns(Merge(("n",), MergeOp.COUNT), ()),
+            PartialColumns(Merge(("total",), MergeOp.SUM), ("v",), "v > 0"),
         ),
         "$slice_end", scan.step.time_zone, delay_us=DELAY_US, scan=scan,
     )  # fmt: skip

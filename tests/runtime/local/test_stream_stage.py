@@ -20,7 +20,7 @@ from runtime.local.messages import (
     encode,
 )
 from runtime.local.stream_stage import NOT_KEPT, LocalPlan, LocalStage, received
-from runtime.spec.aggregates import Accumulator
+from runtime.spec.aggregates import Merge, MergeOp
 from runtime.spec.stream import ALL_SOURCES, CLOCK, KEEP, SOURCE, TIME, WATERMARK
 from runtime.spec.windows import Hop
 from tests.runtime.streaming.model import decoded
@@ -39,9 +39,9 @@ PLAN = LocalPlan(
     ("key",),
     "$slice_end",
     (
-        Accumulator("count", ("n",)),
-        Accumulator("sum", ("total",)),
-        Accumulator("count", ("$rows",)),
+        Merge(("n",), MergeOp.COUNT),
+        Merge(("total",), MergeOp.SUM),
+        Merge(("$rows",), MergeOp.COUNT),
     ),
     ((), ("$arg0",), ()),
     (None, "$if1", None),

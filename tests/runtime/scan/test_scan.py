@@ -22,9 +22,9 @@ from runtime.scan.files import NotScannable
 from runtime.scan.metadata import find_source, find_stream_source
 from runtime.scan.read import BATCH_ROWS, read_batches
 from runtime.scan.splits import plan_splits
-from runtime.spec.aggregates import Accumulator, WindowAggregation
+from runtime.spec.aggregates import Merge, MergeOp, WindowAggregation
 from runtime.spec.expressions import Call, ColumnRef, Constant
-from runtime.spec.local import ArrowPartial, ScanLocalStep
+from runtime.spec.local import PartialColumns, ScanLocalStep
 from runtime.spec.scan import ScanSource
 from runtime.spec.table import Column
 from runtime.spec.windows import Tumble
@@ -55,8 +55,8 @@ def compare(function, column, value):
     return Call(function, (ref(column), Constant(value, column.type)), "boolean")
 
 
-def partial(name, function, *args, type="bigint", condition=None):
-    return ArrowPartial(function, args, condition, (Column(name, type),))
+def partial(name, function, *args, condition=None):
+    return PartialColumns(Merge((name,), MergeOp(function)), args, condition)
 
 
 COUNT = partial("n", "count")
@@ -78,11 +78,8 @@ def run(step, n_splits=3):
 
 
 def merge(tables, step):
-    accumulators = [
-        Accumulator(p.function, tuple(c.name for c in p.columns)) for p in step.partials
-    ]
     keys = tuple(name for name, _ in step.keys)
-    spec = WindowAggregation(step.window, keys, "slice", tuple(accumulators))
+    spec = WindowAggregation(step.window, keys, "slice", tuple(p.into for p in step.partials))
     table = pa.concat_tables([partial_schema(step).empty_table(), *tables])
     rows = [row for batch in merge_slices(table, spec) for row in batch.to_pylist()]
     for row in rows:
@@ -148,9 +145,9 @@ def test_the_local_stage_aggregates_as_duckdb_does(tmp_path, n_splits):
         [
             COUNT,
             partial("total", "sum", Call("cast", (ref(NUMBER),), "bigint"), condition=is_large),
-            partial("highest", "max", ref(DOUBLE), type="double"),
-            partial("money", "sum", ref(MONEY), type="decimal(19,2)"),
-            partial("word", "min", ref(WORD), type="string"),
+            partial("highest", "max", ref(DOUBLE)),
+            partial("money", "sum", ref(MONEY)),
+            partial("word", "min", ref(WORD)),
         ],
         keys=[("k", ref(WORD)), ("odd", Call("%", (ref(NUMBER), Constant(2, "int")), "int"))],
         filters=[compare("<", MONEY, Decimal("50.00"))],
@@ -254,7 +251,7 @@ def test_instants_are_sliced_by_the_wall_clock_and_stay_instants_as_values(tmp_p
              for month, day in ((3, 28), (3, 29), (10, 24), (10, 25)) for h in range(24)]  # fmt: skip
     time = Column("ts", "timestamp")
     pq.write_table(pa.table({"ts": pa.array(hours, pa.timestamp("us", tz="UTC"))}), tmp_path / "f")
-    latest = partial("latest", "max", ref(time), type="timestamp")
+    latest = partial("latest", "max", ref(time))
     step = step_of(
         source_of(tmp_path, time), [COUNT, latest], time=time, zone="Europe/Berlin",
         window=Tumble(24 * 60 * MINUTE),

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from runtime.compute.buffer import Rows, WindowBuffer
 from runtime.local.messages import MESSAGE_SCHEMA, EndOfInput, SourceProgress, decode
-from runtime.spec.aggregates import Accumulator, WindowAggregation
+from runtime.spec.aggregates import Merge, MergeOp, WindowAggregation
 from runtime.spec.windows import Cumulate, Hop, Tumble
 from runtime.streaming.operators.window import MicroBatch, OperatorSpec, Status, WindowOperator
 from runtime.streaming.watermarks import WatermarkRules
@@ -25,9 +25,9 @@ MS = 1_000
 END = EndOfInput()
 KEYS = ("key",)
 PARTIALS = (
-    Accumulator("count", ("n",)),
-    Accumulator("sum", ("total",)),
-    Accumulator("max", ("largest",)),
+    Merge(("n",), MergeOp.COUNT),
+    Merge(("total",), MergeOp.SUM),
+    Merge(("largest",), MergeOp.MAX),
 )
 SCHEMA = pa.schema(
     [
@@ -69,7 +69,7 @@ def decoded(batches):
 
 def partials(window, rows):
     """Rows (key, time in ms, value) as the local stage aggregates them."""
-    accumulators = (*PARTIALS, Accumulator("count", ("$rows",)))
+    accumulators = (*PARTIALS, Merge(("$rows",), MergeOp.COUNT))
     buffer = WindowBuffer(window, KEYS, "$slice_end", accumulators, SCHEMA, 1 << 20)
     keys, times, values = zip(*rows, strict=True) if rows else ((), (), ())
     value = pa.array(values, pa.int64())

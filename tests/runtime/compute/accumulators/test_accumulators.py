@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from runtime.compute.accumulators import InvertibleAccumulator, Segments, accumulator
 from runtime.errors import ExecutionError
-from runtime.spec.aggregates import Accumulator
+from runtime.spec.aggregates import Merge, MergeMoments, MergeOp
 from tests.runtime.compute.aggregates import CASES, same
 
 every_case = pytest.mark.parametrize("case", CASES.values(), ids=CASES)
@@ -101,7 +101,7 @@ def test_what_can_be_subtracted_leaves_exactly_the_rest(case, data):
 
 
 def sum_of(values, type_, kind="sum"):
-    merge = accumulator(Accumulator(kind, ("price",)), [type_])
+    merge = accumulator(Merge(("price",), MergeOp(kind)), [type_])
     state = merge.from_arrow([pa.chunked_array([pa.array(values, type_)])])
     return merge.to_arrow(merge.reduce_runs(state, np.array([0])))[0][0].as_py()
 
@@ -144,20 +144,20 @@ def test_nothing_counted_is_0_where_a_sum_would_be_null():
 def test_extremes_of_timestamps_keep_unit_and_zone(unit, zone):
     type_ = pa.timestamp(unit, zone)
     column = pa.array([5, None, -7, 3]).cast(type_)
-    merge = accumulator(Accumulator("min", ("t",)), [type_])
+    merge = accumulator(Merge(("t",), MergeOp.MIN), [type_])
     (found,) = merge.to_arrow(merge.reduce_runs(merge.from_arrow([column]), np.array([0, 1, 2])))
     assert found.equals(pa.array([5, None, -7]).cast(type_))
 
 
 def test_extremes_of_a_column_without_a_type_are_null():
-    merge = accumulator(Accumulator("max", ("x",)), [pa.null()])
+    merge = accumulator(Merge(("x",), MergeOp.MAX), [pa.null()])
     (found,) = merge.to_arrow(merge.from_arrow([pa.nulls(2)]))
     assert found.equals(pa.nulls(2))
 
 
 def test_sums_of_doubles_do_not_cancel_what_others_lost():
     # A difference of running sums would give 0.0 for the second segment.
-    merge = accumulator(Accumulator("sum", ("x",)), [pa.float64()])
+    merge = accumulator(Merge(("x",), MergeOp.SUM), [pa.float64()])
     state = merge.from_arrow([pa.array([1e300, 1.0, 2.0, math.inf, 3.0])])
     scanned = merge.scan(state, Segments(np.array([0, 1, 3, 4]), 5))
     assert merge.to_arrow(scanned)[0].to_pylist() == [1e300, 1.0, 3.0, math.inf, 3.0]
@@ -167,7 +167,7 @@ def test_moments_of_many_large_values_do_not_cancel():
     rng = np.random.default_rng(1)
     values = 1e9 + rng.random(10_000)
     columns = [pa.array(np.ones(10_000, np.int64)), pa.array(values), pa.array(np.zeros(10_000))]
-    merge = accumulator(Accumulator("moments", ("n", "mean", "m2")), [c.type for c in columns])
+    merge = accumulator(MergeMoments(("n", "mean", "m2")), [c.type for c in columns])
     state = merge.reduce_runs(merge.from_arrow(columns), np.array([0]))
     m2 = merge.to_arrow(state)[2][0].as_py()
     assert m2 / 10_000 == pytest.approx(np.var(values - 1e9), rel=1e-6)
@@ -183,4 +183,4 @@ def test_moments_of_many_large_values_do_not_cancel():
 )
 def test_a_type_that_cannot_be_merged_is_named(kind, type_, message):
     with pytest.raises(ExecutionError, match=message):
-        accumulator(Accumulator(kind, ("x",)), [type_])
+        accumulator(Merge(("x",), MergeOp(kind)), [type_])

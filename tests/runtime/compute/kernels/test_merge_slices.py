@@ -12,7 +12,7 @@ from runtime.compute.kernels.merge import empty_output, merge_slices, output_sch
 from runtime.compute.kernels.slices import _ascending
 from runtime.compute.windows.aligned import slice_assigner
 from runtime.errors import ExecutionError
-from runtime.spec.aggregates import Accumulator, WindowAggregation
+from runtime.spec.aggregates import Merge, MergeOp, WindowAggregation
 from runtime.spec.windows import Cumulate, Hop, SessionWindow, Tumble
 from tests.marks import long_among
 from tests.reference import windows_of
@@ -289,6 +289,6 @@ def test_without_accumulators_the_windows_themselves_come_out():
 
 
 def test_sessions_have_no_slices_to_merge():
-    spec = WindowAggregation(SessionWindow(5), (), "s", (Accumulator("count", ("c",)),))
+    spec = WindowAggregation(SessionWindow(5), (), "s", (Merge(("c",), MergeOp.COUNT),))
     with pytest.raises(TypeError, match="not sessions"):
         next(merge_slices(pa.table({"s": [1], "c": [1]}), spec))

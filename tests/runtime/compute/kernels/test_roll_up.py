@@ -10,7 +10,7 @@ from runtime.compute.kernels.merge import merge_slices
 from runtime.compute.kernels.roll_up import roll_up, roll_up_levels
 from runtime.compute.values.texts import rows_type
 from runtime.compute.windows.aligned import slice_assigner
-from runtime.spec.aggregates import Accumulator, WindowAggregation
+from runtime.spec.aggregates import Distinct, ListAgg, Merge, MergeOp, WindowAggregation
 from runtime.spec.exchange import SliceLevel
 from runtime.spec.table import Column
 from runtime.spec.windows import Cumulate, Hop, Tumble
@@ -59,9 +59,9 @@ def fine_partials(draw):
         numbers = draw(st.lists(NUMBERS, min_size=n_rows, max_size=n_rows))
         values = [ns and [OF_NUMBER[name](n) for n in ns] for ns in numbers]
         columns[name] = pa.array(values, LISTS[name])
-        accumulators.append(Accumulator("count_distinct", (name,), Column(f"n {name}", "bigint")))
+        accumulators.append(Distinct((name,), Column(f"n {name}", "bigint"), MergeOp.COUNT))
         if name == "ints":
-            accumulators.append(Accumulator("sum_distinct", (name,), Column("sum", "bigint")))
+            accumulators.append(Distinct((name,), Column("sum", "bigint"), MergeOp.SUM))
     if draw(st.booleans()):
         # times of a slice lie in it
         lists = [
@@ -71,9 +71,7 @@ def fine_partials(draw):
             )
         ]
         columns["rows"] = pa.array(lists, rows_type(pa.int64()))
-        accumulators.append(
-            Accumulator("listagg", ("rows",), Column("texts", "string"), separator=",")
-        )
+        accumulators.append(ListAgg(("rows",), Column("texts", "string"), separator=","))
     return pa.table(columns), tuple(accumulators)
 
 
@@ -131,9 +129,9 @@ def test_a_rolled_up_slice_has_one_row_a_key_and_each_distinct_value_once():
         }
     )
     accumulators = (
-        Accumulator("count", ("n",)),
-        Accumulator("count_distinct", ("v",), Column("c", "bigint")),
-        Accumulator("sum_distinct", ("v",), Column("t", "bigint")),
+        Merge(("n",), MergeOp.COUNT),
+        Distinct(("v",), Column("c", "bigint"), MergeOp.COUNT),
+        Distinct(("v",), Column("t", "bigint"), MergeOp.SUM),
     )
     rolled = roll_up(table, ["k"], "s", accumulators, SliceLevel(2, 0, 0))
     #   0    1    2    3    4
@@ -159,7 +157,7 @@ def test_only_what_is_read_comes_out_each_level_from_its_source():
         SliceLevel(4, 0, 1, columns=("m", "n")),
         SliceLevel(8, 0, 2),
     ]
-    accumulators = [Accumulator("count", ("n",)), Accumulator("max", ("m",))]
+    accumulators = [Merge(("n",), MergeOp.COUNT), Merge(("m",), MergeOp.MAX)]
     found = {
         number: sorted(tuple(row.values()) for row in part.to_pylist())
         for number, part in roll_up_levels(table, [], "s", accumulators, levels)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from runtime.compute.buffer import Rows, WindowBuffer
 from runtime.compute.kernels.merge import output_schema
 from runtime.compute.kernels.session import find_sessions, merge_sessions
-from runtime.spec.aggregates import Accumulator, WindowAggregation
+from runtime.spec.aggregates import Distinct, Merge, MergeOp, WindowAggregation
 from runtime.spec.table import Column
 from runtime.spec.windows import FIRST_TIME, LAST_TIME, SessionWindow, Tumble
 from tests.runtime.compute.aggregates import CASES, same
@@ -179,8 +179,8 @@ def test_distinct_values_are_told_apart_inside_sessions(data):
     rows = data.draw(st.lists(st.tuples(st.tuples(key), times, lists), max_size=20))
     table = table_of((pa.string(),), [(key, t, t, ()) for key, t, _ in rows], [])
     table = table.append_column("v", pa.array([row[2] for row in rows], pa.list_(pa.int64())))
-    count = Accumulator("count_distinct", ("v",), Column("n", "bigint"))
-    total = Accumulator("sum_distinct", ("v",), Column("total", "bigint"))
+    count = Distinct(("v",), Column("n", "bigint"), MergeOp.COUNT)
+    total = Distinct(("v",), Column("total", "bigint"), MergeOp.SUM)
     spec = WindowAggregation(SessionWindow(GAP, ("k0",)), ("k0",), "s", (total, count))
     found = {}
     for batch in merge_sessions(table, spec, 3):
@@ -200,9 +200,9 @@ def test_the_buffer_puts_rows_of_a_piece_together_and_keeps_their_times():
     names = ("k", "s", "n", FIRST_TIME, LAST_TIME)
     schema = pa.schema([("k", pa.string()), *((name, pa.int64()) for name in names[1:])])
     accumulators = (
-        Accumulator("count", ("n",)),
-        Accumulator("min", (FIRST_TIME,)),
-        Accumulator("max", (LAST_TIME,)),
+        Merge(("n",), MergeOp.COUNT),
+        Merge((FIRST_TIME,), MergeOp.MIN),
+        Merge((LAST_TIME,), MergeOp.MAX),
     )
     buffer = WindowBuffer(SessionWindow(GAP).cells, ("k",), "s", accumulators, schema, 1 << 20)
     time_us = np.array([12, 3, 9, 0, -4, 25])

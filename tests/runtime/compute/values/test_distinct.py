@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from runtime.compute.kernels.merge import merge_slices, output_schema
 from runtime.errors import ExecutionError
-from runtime.spec.aggregates import Accumulator, WindowAggregation
+from runtime.spec.aggregates import Distinct, Merge, MergeOp, WindowAggregation
 from runtime.spec.table import Column
 from runtime.spec.windows import Cumulate, Hop, Tumble
 from tests.marks import long_among
@@ -29,11 +29,11 @@ LARGEST = 2**63 - 1
 
 
 def count_of(column):
-    return Accumulator("count_distinct", (column,), Column(f"count {column}", "bigint"))
+    return Distinct((column,), Column(f"count {column}", "bigint"), MergeOp.COUNT)
 
 
 def sum_of(column, type_):
-    return Accumulator("sum_distinct", (column,), Column(f"sum {column} {type_}", type_))
+    return Distinct((column,), Column(f"sum {column} {type_}", type_), MergeOp.SUM)
 
 
 def lists(window, key_types, rows, types):
@@ -266,7 +266,7 @@ def test_a_window_whose_lists_are_empty_counts_zero_and_sums_up_to_null():
 def test_distinct_and_other_accumulators_come_in_the_order_they_are_asked_for():
     table = lists(Hop(10, 20), (), [((), 0, ([1, 2],)), ((), 10, ([2],))], {"x": pa.int64()})
     table = table.append_column("n", pa.array([4, 1]))
-    accumulators = (count_of("x"), Accumulator("count", ("n",)), sum_of("x", "bigint"))
+    accumulators = (count_of("x"), Merge(("n",), MergeOp.COUNT), sum_of("x", "bigint"))
     found = merged(table, Hop(10, 20), 0, accumulators)
     assert [results for _, results in sorted(found.items())] == [[2, 4, 3], [2, 5, 3], [1, 1, 2]]
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from runtime.compute.kernels.merge import merge_slices
 from runtime.compute.values.percentiles import condensed
-from runtime.spec.aggregates import Accumulator, WindowAggregation
+from runtime.spec.aggregates import ApproxPercentile, WindowAggregation
 from runtime.spec.table import Column
 from runtime.spec.windows import Cumulate, Hop, Tumble
 from tests.reference import windows_of
@@ -22,7 +22,7 @@ PERCENTAGES = (0.0, 0.01, 0.25, 0.5, 0.9, 0.999, 1.0)
 def percentiles_of(table, window, accuracy, type_="double"):
     """The percentiles of each (key, window end), with the values of slices thinned out."""
     output = Column("p", f"array<{type_}>")
-    call = Accumulator("approx_percentile", ("v",), output, (float(accuracy), *PERCENTAGES))
+    call = ApproxPercentile(("v",), output, accuracy, PERCENTAGES)
     lists = condensed(table["v"], accuracy)
     assert max(map(len, lists.to_pylist()), default=0) <= 2 * accuracy
     thin = table.set_column(table.schema.get_field_index("v"), "v", lists)

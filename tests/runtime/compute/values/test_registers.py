@@ -7,7 +7,7 @@ import pytest
 from runtime.compute.buffer import Rows, WindowBuffer
 from runtime.compute.kernels.merge import merge_slices
 from runtime.compute.values.registers import estimates, register_codes
-from runtime.spec.aggregates import Accumulator, WindowAggregation
+from runtime.spec.aggregates import ApproxCountDistinct, CollectRegisters, WindowAggregation
 from runtime.spec.table import Column
 from runtime.spec.windows import Cumulate, Hop, Tumble
 from tests.reference import windows_of
@@ -17,7 +17,7 @@ WINDOWS = [Tumble(10), Hop(10, 60), Hop(10, 35), Cumulate(10, 50)]
 
 def count_of(precision):
     output = Column("count", "bigint")
-    return Accumulator("approx_count_distinct", ("registers",), output, (float(precision),))
+    return ApproxCountDistinct(("registers",), output, precision)
 
 
 def by_definition(codes, precision):
@@ -26,7 +26,7 @@ def by_definition(codes, precision):
     for code in codes:
         registers[code >> 6] = max(registers[code >> 6], code & 63)
     inverse = np.array([np.sum(0.5**registers)])
-    return int(estimates((float(precision),), inverse, np.array([np.sum(registers == 0)]))[0])
+    return int(estimates(precision, (), inverse, np.array([np.sum(registers == 0)]))[0])
 
 
 @pytest.mark.parametrize("buffer_bytes", [1, 30_000, 64 << 20])
@@ -36,7 +36,7 @@ def test_windows_estimate_by_the_largest_ranks_of_their_rows(window, precision, 
     rng = np.random.default_rng(precision)
     n_rows, n_batches = 3_000, 6
     schema = [("key", pa.int32()), ("slice", pa.int64()), ("registers", pa.list_(pa.int32()))]
-    registers = (Accumulator("registers", ("registers",)),)
+    registers = (CollectRegisters(("registers",), 9),)
     buffer = WindowBuffer(window, ("key",), "slice", registers, pa.schema(schema), buffer_bytes)
     tables, wanted = [], {}
     for batch in range(n_batches):
@@ -67,7 +67,7 @@ def test_windows_estimate_by_the_largest_ranks_of_their_rows(window, precision, 
 def test_a_register_is_kept_once_with_its_largest_rank():
     schema = pa.schema([("slice", pa.int64()), ("registers", pa.list_(pa.int32()))])
     buffer = WindowBuffer(
-        Tumble(10), (), "slice", (Accumulator("registers", ("registers",)),), schema, 1 << 20
+        Tumble(10), (), "slice", (CollectRegisters(("registers",), 9),), schema, 1 << 20
     )
     for ranks in ([3, 1], [2, 5]):
         codes = pa.array([(7 << 6) | rank for rank in ranks] + [(2 << 6) | 1], pa.int32())

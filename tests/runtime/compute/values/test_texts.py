@@ -9,16 +9,14 @@ from hypothesis import strategies as st
 from runtime.compute.kernels.grouping import SortedGroups
 from runtime.compute.kernels.merge import merge_slices
 from runtime.compute.values.texts import merge_rows, rows_of_groups, rows_type
-from runtime.spec.aggregates import Accumulator, WindowAggregation
+from runtime.spec.aggregates import ListAgg, WindowAggregation
 from runtime.spec.table import Column
 from tests.runtime.compute.kernels.test_merge_slices import WINDOWS, brute_force, slice_end_of
 
 TIME = pa.timestamp("us")
 LISTS = rows_type(TIME)
-LISTED = Accumulator("listagg", ("rows",), Column("texts", "string"), separator=", ")
-LISTED_ONCE = Accumulator(
-    "listagg", ("rows",), Column("once", "string"), separator="; ", is_unique=True
-)
+LISTED = ListAgg(("rows",), Column("texts", "string"), separator=", ")
+LISTED_ONCE = ListAgg(("rows",), Column("once", "string"), separator="; ", is_unique=True)
 # (key, time, text): few times, so that some are equal
 ROWS = st.lists(
     st.tuples(

@@ -12,7 +12,7 @@ import pytest
 from runtime.compute.arrow.types import arrow_type
 from runtime.compute.buffer import Rows, WindowBuffer
 from runtime.compute.kernels.merge import merge_slices
-from runtime.spec.aggregates import Accumulator, WindowAggregation
+from runtime.spec.aggregates import CollectSet, Distinct, Merge, MergeOp, WindowAggregation
 from runtime.spec.table import Column
 from runtime.spec.windows import Hop
 
@@ -37,7 +37,7 @@ def buffer_of(name, key_types, buffer_bytes):
     keys = tuple(f"key{i}" for i in range(len(key_types)))
     fields = [*zip(keys, key_types, strict=True), ("slice", pa.int64())]
     fields += [("n", pa.int64()), ("values", arrow_type(f"array<{value}>"))]
-    accumulators = (Accumulator("count", ("n",)), Accumulator("set", ("values",)))
+    accumulators = (Merge(("n",), MergeOp.COUNT), CollectSet(("values",)))
     return WindowBuffer(WINDOW, keys, "slice", accumulators, pa.schema(fields), buffer_bytes)
 
 
@@ -90,8 +90,8 @@ def expected(rows, filtered):
 
 
 def merged(tables):
-    count = Accumulator("count_distinct", ("values",), Column("distinct", "bigint"))
-    spec = WindowAggregation(WINDOW, ("key0",), "slice", (Accumulator("count", ("n",)), count))
+    count = Distinct(("values",), Column("distinct", "bigint"), MergeOp.COUNT)
+    spec = WindowAggregation(WINDOW, ("key0",), "slice", (Merge(("n",), MergeOp.COUNT), count))
     return {
         (row["key0"], end): (row["n"], row["distinct"])
         for batch in merge_slices(pa.concat_tables(tables), spec)
@@ -168,7 +168,7 @@ def test_rows_in_a_gap_between_windows_leave_no_values():
     #  0     3         10    13
     #  [-----)         [-----)        HOP slide 10, size 3
     types = pa.schema([("slice", pa.int64()), ("values", pa.list_(pa.int32()))])
-    accumulators = (Accumulator("set", ("values",)),)
+    accumulators = (CollectSet(("values",)),)
     buffer = WindowBuffer(Hop(10, 3), (), "slice", accumulators, types, 1 << 20)
     values = pa.array([5, 6, 7, 5], pa.int32())
     list(buffer.add(Rows(np.array([1, 4, 9, 12]), [], [[values]], [None])))

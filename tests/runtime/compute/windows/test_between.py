@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from runtime.compute.kernels.merge import merge_slices
 from runtime.compute.windows.aligned import slice_assigner
-from runtime.spec.aggregates import Accumulator, WindowAggregation
+from runtime.spec.aggregates import Distinct, Merge, MergeOp, WindowAggregation
 from runtime.spec.table import Column
 from runtime.spec.windows import Cumulate, Hop, Tumble
 
@@ -23,9 +23,9 @@ WINDOWS = [
     Cumulate(3, 12, 5, emit_only_on_update=True),
 ]
 ACCUMULATORS = (
-    Accumulator("sum", ("total",)),
-    Accumulator("max", ("largest",)),
-    Accumulator("count_distinct", ("values",), Column("n_values", "bigint")),
+    Merge(("total",), MergeOp.SUM),
+    Merge(("largest",), MergeOp.MAX),
+    Distinct(("values",), Column("n_values", "bigint"), MergeOp.COUNT),
 )
 rows = st.lists(st.tuples(st.sampled_from("ab"), st.integers(-60, 60), st.integers(0, 3)))
 

@@ -14,7 +14,7 @@ from runtime.compute.kernels.merge import merge_slices
 from runtime.compute.kernels.slots import slice_slots
 from runtime.compute.windows.aligned import slice_assigner
 from runtime.errors import AnalysisError
-from runtime.spec.aggregates import Accumulator, WindowAggregation
+from runtime.spec.aggregates import Merge, MergeOp, WindowAggregation
 from runtime.spec.windows import DAY_US, CalendarCumulate, CalendarHop, CalendarTumble
 from tests.reference import month_start, windows_of
 
@@ -116,7 +116,7 @@ def test_slices_merge_to_the_windows_of_the_definition(window, ts, max_rows):
     slice_end = slice_assigner(window).slice_end(np.array(ts))
     table = pa.table({"s": slice_end, "n": np.ones(len(ts), np.int64), "m": np.array(ts)})
     spec = WindowAggregation(
-        window, (), "s", (Accumulator("count", ("n",)), Accumulator("max", ("m",)))
+        window, (), "s", (Merge(("n",), MergeOp.COUNT), Merge(("m",), MergeOp.MAX))
     )
     found = {}
     for batch in merge_slices(table, spec, max_rows):

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from runtime.local.messages import LateCandidates, LateRows, Partials, SourceProgress
 from runtime.local.stream_stage import LocalPlan, LocalStage
-from runtime.spec.aggregates import Accumulator
+from runtime.spec.aggregates import Merge, MergeOp
 from runtime.spec.stream import FINAL_US, KEEP, LATE_ROW, SOURCE, TIME, WATERMARK
 from runtime.spec.windows import Cumulate, Hop, Tumble
 from runtime.streaming.operators.updates import UpdateRules
@@ -50,7 +50,7 @@ class Stream:
     """
 
     def __init__(self, window, lateness=0, *, knows=True):
-        accumulators = (*PARTIALS, Accumulator("count", ("$rows",)))
+        accumulators = (*PARTIALS, Merge(("$rows",), MergeOp.COUNT))
         self.plan = LocalPlan(
             window, KEYS, "$slice_end", accumulators, ((), ("value",), ("value",), ()),
             (None,) * 4, SCHEMA, 1, (0,), keeps_late_rows=True,

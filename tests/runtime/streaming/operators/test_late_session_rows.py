@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from runtime.compute.kernels.keys import bucket_of
 from runtime.local.messages import LateCandidates, LateRows, Partials, SourceProgress
 from runtime.local.stream_stage import LocalPlan, LocalStage
-from runtime.spec.aggregates import Accumulator, WindowAggregation
+from runtime.spec.aggregates import Merge, MergeOp, WindowAggregation
 from runtime.spec.stream import FINAL_US, KEEP, LATE_ROW, SOURCE, TIME, WATERMARK
 from runtime.spec.windows import FIRST_TIME, LAST_TIME, SessionWindow
 from runtime.streaming.operators.session import SessionOperator
@@ -22,9 +22,9 @@ from tests.runtime.streaming.model import MS, Memory, decoded
 GAP = 10
 KEYS = ("key", "page")
 PARTIALS = (
-    Accumulator("count", ("n",)),
-    Accumulator("min", (FIRST_TIME,)),
-    Accumulator("max", (LAST_TIME,)),
+    Merge(("n",), MergeOp.COUNT),
+    Merge((FIRST_TIME,), MergeOp.MIN),
+    Merge((LAST_TIME,), MergeOp.MAX),
 )
 NAMES = ("$slice_end", "n", FIRST_TIME, LAST_TIME, "$rows")
 SCHEMA = pa.schema(
@@ -42,7 +42,7 @@ class Stream:
     def __init__(self, partition=("key",), *, knows=True):
         window = SessionWindow(GAP * MS, partition)
         self.plan = LocalPlan(
-            window, KEYS, "$slice_end", (*PARTIALS, Accumulator("count", ("$rows",))),
+            window, KEYS, "$slice_end", (*PARTIALS, Merge(('$rows',), MergeOp.COUNT)),
             ((), (TIME,), (TIME,), ()), (None,) * 4, SCHEMA, 1, GROUPS, keeps_late_rows=True,
         )  # fmt: skip
         aggregation = WindowAggregation(window, KEYS, "$slice_end", PARTIALS[:1])

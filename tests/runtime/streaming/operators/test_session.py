@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from runtime.compute.buffer import Rows, WindowBuffer
 from runtime.local.messages import EndOfInput, SourceProgress
-from runtime.spec.aggregates import Accumulator, WindowAggregation
+from runtime.spec.aggregates import Merge, MergeOp, WindowAggregation
 from runtime.spec.stream import FINAL_US
 from runtime.spec.windows import FIRST_TIME, LAST_TIME, SessionWindow
 from runtime.streaming.operators.session import SessionOperator
@@ -19,10 +19,10 @@ from tests.runtime.streaming.model import MS, Memory
 
 GAP = 10
 PARTIALS = (
-    Accumulator("count", ("n",)),
-    Accumulator("max", ("largest",)),
-    Accumulator("min", (FIRST_TIME,)),
-    Accumulator("max", (LAST_TIME,)),
+    Merge(("n",), MergeOp.COUNT),
+    Merge(("largest",), MergeOp.MAX),
+    Merge((FIRST_TIME,), MergeOp.MIN),
+    Merge((LAST_TIME,), MergeOp.MAX),
 )
 NAMES = ("$slice_end", "n", "largest", FIRST_TIME, LAST_TIME, "$rows")
 SCHEMA = pa.schema([("key", pa.string()), ("page", pa.string()), *((n, pa.int64()) for n in NAMES)])
@@ -32,7 +32,7 @@ def partials(window, rows):
     """Rows (key, page, time in ms, value) as the local stage aggregates them."""
     if not rows:
         return []
-    accumulators = (*PARTIALS, Accumulator("count", ("$rows",)))
+    accumulators = (*PARTIALS, Merge(("$rows",), MergeOp.COUNT))
     buffer = WindowBuffer(
         window.cells, ("key", "page"), "$slice_end", accumulators, SCHEMA, 1 << 20
     )

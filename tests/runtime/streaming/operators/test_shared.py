@@ -1,5 +1,7 @@
 """One operator for several windows: each gives what it would give alone, from slices kept once."""
 
+from dataclasses import replace
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -47,7 +49,7 @@ def reader(name, window, numbers=(0, 1, 2)):
     own = {"key": "k", "$slice_end": "$end", "n": "n", "total": "s", "largest": "m"}
     kept = [PARTIALS[i] for i in numbers]
     columns = ["key", "$slice_end", *(c for each in kept for c in each.columns)]
-    renamed = tuple(type(a)(a.kind, tuple(own[c] for c in a.columns)) for a in kept)
+    renamed = tuple(replace(a, columns=tuple(own[c] for c in a.columns)) for a in kept)
     return StreamReader(
         name,
         WindowAggregation(window, ("k",), "$end", renamed),

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from planner.arrow.expressions import to_arrow_expression
 from runtime.compute.kernels.ranks import order_codes, ranked_rows
 from runtime.local.stream_stage import ROW_COUNT, LocalPlan
-from runtime.spec.aggregates import Accumulator, WindowAggregation
+from runtime.spec.aggregates import Merge, MergeOp, WindowAggregation
 from runtime.spec.ranks import RankOrder
 from runtime.spec.stream import KEEP, LATE_ROW, SOURCE, WATERMARK
 from runtime.spec.stream_steps import StreamJoinStep, StreamRankStep
@@ -173,9 +173,9 @@ def test_rows_of_a_window_are_grouped_again() -> None:
         ("window_end", "k"),
         "$slice_end",
         (
-            Accumulator("sum", ("s",)),
-            Accumulator("max", ("m",)),
-            Accumulator("count", (ROW_COUNT,)),
+            Merge(("s",), MergeOp.SUM),
+            Merge(("m",), MergeOp.MAX),
+            Merge((ROW_COUNT,), MergeOp.COUNT),
         ),
         (("v",), ("v",), ()),
         (None, "if", None),

@@ -3,7 +3,7 @@
 import pyarrow as pa
 
 from runtime.compute.windows.aligned import slice_assigner
-from runtime.spec.aggregates import Accumulator
+from runtime.spec.aggregates import Merge, MergeOp
 from runtime.spec.windows import Hop
 from runtime.streaming.state.slices import CACHE, SliceState, slab_us
 from runtime.streaming.state.table_cache import TableCache, unique_name
@@ -49,7 +49,7 @@ class Store(dict):
 
 
 def slices(store, facts):
-    sums = (Accumulator("sum", ("s",)),)
+    sums = (Merge(("s",), MergeOp.SUM),)
     windows = slice_assigner(Hop(10, 40))
     return SliceState(store, facts, windows, slab_us(Hop(10, 40)), 1, "$slice_end", sums)
 
