@@ -23,7 +23,7 @@ from pyspark.sql.types import (
 )
 
 from runtime.compute.arrow.blobs import to_blob
-from runtime.connectors.stream_sinks import KIND_COLUMN
+from runtime.connectors.writing import KIND_COLUMN
 from runtime.errors import ExecutionError
 from runtime.frames.scan_counts import StatementScanCounts
 from runtime.spec.stream import ROW_KIND

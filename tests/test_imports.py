@@ -33,10 +33,14 @@ MAY_IMPORT = {
     "runtime.scan runtime.spark runtime.spec runtime.streaming numpy pyarrow pyspark",
     "runtime.batch": "runtime runtime.compute runtime.frames runtime.local runtime.scan "
     "runtime.spark runtime.spec numpy pyarrow pyspark",
-    "runtime.connectors": "runtime runtime.compute runtime.connectors.filesystem runtime.frames "
+    "runtime.connectors": "runtime runtime.compute runtime.connectors.filesystem "
+    "runtime.connectors.options runtime.frames "
     "runtime.local runtime.scan runtime.spark runtime.spec runtime.streaming "
     "numpy pyarrow py4j pyspark",
-    "runtime.connectors.filesystem": "runtime runtime.connectors runtime.compute runtime.frames "
+    # light to load, for help and completion
+    "runtime.connectors.options": "runtime runtime.spec",
+    "runtime.connectors.filesystem": "runtime runtime.connectors runtime.connectors.options "
+    "runtime.compute runtime.frames "
     "runtime.scan runtime.spark runtime.spec numpy pyarrow py4j pyspark",
     "runtime.streaming": "runtime runtime.compute runtime.connectors.filesystem runtime.frames "
     "runtime.local runtime.scan runtime.spark runtime.spec runtime.streaming.general "
@@ -87,13 +91,13 @@ MAY_IMPORT = {
     "sqlwin.statements sqlwin.windows pyarrow pyspark",
     "sqlwin": "runtime runtime.compute runtime.spark sqlwin.notebook sqlwin.session pyspark",
     "sqlwin.notebook": "runtime sqlwin.display sqlwin.result sqlwin.session IPython pyarrow rich",
-    "sqlwin.help": "runtime",
+    "sqlwin.help": "runtime runtime.connectors.options runtime.spec",
     "sqlwin.console": "runtime runtime.spark runtime.streaming sqlwin.display sqlwin.execution "
     "sqlwin.session click rich",
     "sqlwin.repl": "planner.rules runtime runtime.spark sqlwin.config sqlwin.console "
     "sqlwin.display sqlwin.help sqlwin.parser sqlwin.session sqlwin.statements "
     "prompt_toolkit pyarrow pygments rich",
-    "sqlwin.cli": "planner.explain runtime runtime.connectors.filesystem runtime.spark "
+    "sqlwin.cli": "planner.explain runtime runtime.connectors.options runtime.spark "
     "runtime.spark.start_workers sqlwin sqlwin.config sqlwin.console sqlwin.display sqlwin.execution sqlwin.help sqlwin.parser "
     "sqlwin.repl sqlwin.session sqlwin.statements click py4j pyarrow pyspark rich",
 }

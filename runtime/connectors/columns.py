@@ -29,7 +29,7 @@ from pyspark.sql.types import (
     VarcharType,
 )
 
-from runtime.errors import CatalogError, SqlwinError, nearest
+from runtime.errors import CatalogError, nearest
 from runtime.spark.errors import translate
 from runtime.spec.table import TableColumn, TableSpec
 
@@ -184,11 +184,16 @@ def add_computed(dataframe: DataFrame, spec: TableSpec) -> DataFrame:
     return dataframe.select(*columns)
 
 
-def check_columns(spec: TableSpec) -> None:
-    """Check what can be checked without data: names.
+def check_columns(spec: TableSpec, metadata: Sequence[str] = ()) -> None:
+    """Check what can be checked of columns without data.
+
+    Args:
+        spec: the table.
+        metadata: the keys of the metadata columns that its connector has.
 
     Raises:
-        CatalogError: a name comes twice, or PARTITIONED BY names no column.
+        CatalogError: a name comes twice, PARTITIONED BY names no column, or there is no such
+            metadata.
     """
     seen: set[str] = set()
     for column in spec.columns:
@@ -205,6 +210,16 @@ def check_columns(spec: TableSpec) -> None:
                 f"table `{spec.name}` is partitioned by `{name}`, which is not one of its columns",
                 subjects=(spec.name, name),
                 hint=f"did you mean `{meant}`?" if meant else None,
+            )
+    for column in spec.columns:
+        if column.metadata is not None and column.metadata not in metadata:
+            meant = nearest(column.metadata, metadata)
+            there = f"it has {', '.join(metadata)}" if metadata else "it has none"
+            raise CatalogError(
+                f"connector '{spec.connector}' has no metadata '{column.metadata}' "
+                f"(column `{column.name}` of table `{spec.name}`)",
+                subjects=(f"'{spec.connector}'", f"'{column.metadata}'", column.name, spec.name),
+                hint=f"did you mean '{meant}'?" if meant else there,
             )
 
 
@@ -226,21 +241,6 @@ def _as_spark(expression: str) -> str:
     return re.sub(
         f"{_QUOTED.pattern}|(?P<call>{_PROCTIME.pattern})", replaced, expression, flags=re.I
     )
-
-
-def unsupported_metadata(spec: TableSpec, keys: Sequence[str] = ()) -> SqlwinError | None:
-    """The error for the first metadata column that the connector does not have, or None."""
-    for column in spec.columns:
-        if column.metadata is not None and column.metadata not in keys:
-            meant = nearest(column.metadata, keys)
-            there = f"it has {', '.join(keys)}" if keys else "it has none"
-            return CatalogError(
-                f"connector '{spec.connector}' has no metadata '{column.metadata}' "
-                f"(column `{column.name}` of table `{spec.name}`)",
-                subjects=(f"'{spec.connector}'", f"'{column.metadata}'", column.name, spec.name),
-                hint=f"did you mean '{meant}'?" if meant else there,
-            )
-    return None
 
 
 def _spelled(data_type: DataType) -> str:

@@ -11,9 +11,11 @@ from __future__ import annotations
 
 import json
 import re
+from functools import partial
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.streaming.readwriter import DataStreamWriter
 from pyspark.sql.types import StructType
 
 from runtime.connectors.columns import (
@@ -21,24 +23,15 @@ from runtime.connectors.columns import (
     declared_schema,
     declared_type,
     physical_columns,
-    unsupported_metadata,
 )
-from runtime.connectors.filesystem.formats import FLINK_OPTIONS, format_option_names
-from runtime.connectors.kafka_formats import FORMATS, decoded, encoded
-from runtime.connectors.options import (
-    Option,
-    bad_option,
-    check_options,
-    duration,
-    idle_options,
-    one_of,
-    option_values,
-    pattern,
-    whole_number,
-)
-from runtime.connectors.packages import KAFKA, missing_package
+from runtime.connectors.connector import KAFKA_PACKAGE, Connector, WriteBatch, missing_package
+from runtime.connectors.messages import decoded, encoded
+from runtime.connectors.options.checks import bad_option, check_options, idle_options, option_values
+from runtime.connectors.options.formats import FLINK_OPTIONS, MESSAGE_FORMATS, format_option_names
+from runtime.connectors.options.known import KAFKA
+from runtime.connectors.writing import as_declared, count_written
 from runtime.errors import SqlwinError, nearest
-from runtime.spark.errors import translate
+from runtime.spark.errors import translate, translated_errors
 from runtime.spec.table import TableSpec
 
 METADATA = {
@@ -49,31 +42,6 @@ METADATA = {
     "timestamp-type": "timestampType",
     "headers": "headers",
 }
-_STARTUP = ("earliest-offset", "latest-offset", "group-offsets", "timestamp", "specific-offsets")
-_BOUNDED = ("unbounded", "latest-offset", "timestamp")
-_OPTIONS = {
-    "topic": Option(),
-    "topic-pattern": Option(pattern),
-    "format": Option(),
-    "key.format": Option(),
-    "key.fields": Option(),
-    "key.fields-prefix": Option(),
-    "value.format": Option(),
-    "value.fields-include": Option(one_of("all", "except_key")),
-    "scan.startup.mode": Option(one_of(*_STARTUP)),
-    "scan.startup.specific-offsets": Option(),
-    "scan.startup.timestamp-millis": Option(whole_number(0)),
-    "scan.bounded.mode": Option(one_of(*_BOUNDED)),
-    "scan.bounded.timestamp-millis": Option(whole_number(0)),
-    # How Flink spreads, discovers and commits; Spark has its own ways
-    "scan.topic-partition-discovery.interval": Option(duration, has_effect=False),
-    "scan.parallelism": Option(whole_number(1), has_effect=False),
-    "sink.partitioner": Option(has_effect=False),
-    "sink.parallelism": Option(whole_number(1), has_effect=False),
-    "sink.delivery-guarantee": Option(one_of("at-least-once", "exactly-once", "none")),
-    "sink.transactional-id-prefix": Option(has_effect=False),
-}
-IDLE_OPTIONS = idle_options(_OPTIONS)
 _SPARK = (
     "maxOffsetsPerTrigger minOffsetsPerTrigger maxTriggerDelay minPartitions failOnDataLoss "
     "includeHeaders groupIdPrefix"
@@ -91,10 +59,8 @@ def validate(spec: TableSpec) -> None:
     names = [*_SPARK, *(n for f in ("json", "csv") for n in format_option_names(f) if "." in n)]
     properties = [name for name, _ in spec.options if name.lower().startswith("properties.")]
     by_format = {k: v for options in FLINK_OPTIONS.values() for k, v in options.items()}
-    check_options(spec, {**_OPTIONS, **by_format}, [*names, *properties])
-    check_columns(spec)
-    if error := unsupported_metadata(spec, list(METADATA)):
-        raise error
+    check_options(spec, {**KAFKA, **by_format}, [*names, *properties])
+    check_columns(spec, list(METADATA))
     if values.get("sink.delivery-guarantee", "").lower() == "exactly-once":
         raise bad_option(
             spec,
@@ -110,25 +76,18 @@ def validate(spec: TableSpec) -> None:
             "it needs 'topic' or 'topic-pattern', and not both",
             subjects=("'topic-pattern'", "'topic'"),
         )
-    if "properties.bootstrap.servers" not in values:
-        raise bad_option(
-            spec,
-            "option 'properties.bootstrap.servers' is missing",
-            "for example 'properties.bootstrap.servers' = 'localhost:9092'",
-            subjects=("'properties.bootstrap.servers'",),
-        )
     if "format" not in values and "value.format" not in values:
         raise bad_option(
             spec,
             "option 'format' is missing",
-            f"one of {', '.join(FORMATS)}",
+            f"one of {', '.join(MESSAGE_FORMATS)}",
             subjects=("'format'",),
         )
     for name in ("format", "value.format", "key.format"):
-        found = values.get(name) or FORMATS[0]
-        if found.lower() not in FORMATS:
-            meant = nearest(found, FORMATS)
-            hint = f"did you mean '{meant}'?" if meant else f"it reads {', '.join(FORMATS)}"
+        found = values.get(name) or MESSAGE_FORMATS[0]
+        if found.lower() not in MESSAGE_FORMATS:
+            meant = nearest(found, MESSAGE_FORMATS)
+            hint = f"did you mean '{meant}'?" if meant else f"it reads {', '.join(MESSAGE_FORMATS)}"
             raise bad_option(
                 spec, f"there is no format '{found}' for Kafka", hint, subjects=(f"'{found}'",)
             )
@@ -188,7 +147,7 @@ def _check_start(spec: TableSpec, values: dict[str, str]) -> None:
 
 
 def is_unbounded(spec: TableSpec) -> bool:
-    """Whether the table is read without end: always, unless `scan.bounded.mode` says not."""
+    """Whether the table is unbounded: always, unless `scan.bounded.mode` says not."""
     return option_values(spec).get("scan.bounded.mode", "unbounded").lower() == "unbounded"
 
 
@@ -254,31 +213,42 @@ def _properties(spec: TableSpec) -> dict[str, str]:
 
 
 def read(spark: SparkSession, spec: TableSpec) -> DataFrame:
-    """The messages that are there, from the start unless the table says otherwise.
-
-    Raises:
-        SetupError: Spark's package for Kafka is missing.
-        SqlwinError: Kafka cannot be read.
-    """
+    """The messages that are there, from the start unless the table says otherwise."""
     options = source_options(spec, is_stream=False)
-    try:
-        return columns_of(spark.read.format("kafka").options(**options).load(), spec)
-    except Exception as error:
-        raise explained(error, spec) from error
+    return columns_of(spark.read.format("kafka").options(**options).load(), spec)
 
 
 def stream(spark: SparkSession, spec: TableSpec) -> DataFrame:
-    """The messages as they come.
+    """The messages as they come."""
+    options = source_options(spec, is_stream=True)
+    return columns_of(spark.readStream.format("kafka").options(**options).load(), spec)
+
+
+def write(dataframe: DataFrame, spec: TableSpec, overwrite: bool) -> int:
+    """Send the rows of a batch as messages; how many they are."""
+    with count_written(messages(dataframe, spec)) as (counted, count):
+        counted.write.format("kafka").options(**sink_options(spec)).save()
+    return count()
+
+
+def open_batches(dataframe: DataFrame, spec: TableSpec, writer: str) -> WriteBatch:
+    """What sends the micro-batches of a stream."""
+
+    def write_batch(rows: DataFrame, batch: int) -> int:
+        with translated_errors(partial(explain, spec)):
+            return write(as_declared(rows, spec), spec, overwrite=False)
+
+    return write_batch
+
+
+def write_stream(dataframe: DataFrame, spec: TableSpec) -> DataStreamWriter:
+    """Spark's own streaming sink for Kafka.
 
     Raises:
-        SetupError: Spark's package for Kafka is missing.
-        SqlwinError: Kafka cannot be read.
+        CatalogError: no single topic is named, or the columns do not fit the format.
     """
-    options = source_options(spec, is_stream=True)
-    try:
-        return columns_of(spark.readStream.format("kafka").options(**options).load(), spec)
-    except Exception as error:
-        raise explained(error, spec) from error
+    rows = messages(as_declared(dataframe, spec), spec)
+    return rows.writeStream.format("kafka").options(**sink_options(spec))
 
 
 def messages(rows: DataFrame, spec: TableSpec) -> DataFrame:
@@ -291,12 +261,10 @@ def messages(rows: DataFrame, spec: TableSpec) -> DataFrame:
     return rows.select(*columns)
 
 
-def explained(error: Exception, spec: TableSpec) -> SqlwinError:
-    """What went wrong with Kafka."""
-    if isinstance(error, SqlwinError):
-        return error
+def explain(spec: TableSpec, error: Exception) -> SqlwinError:
+    """What went wrong with Kafka; a SetupError where Spark's package for it is missing."""
     if "find data source" in str(error) or "DATA_SOURCE_NOT_FOUND" in str(error):
-        return missing_package(spec, "reads and writes Kafka", KAFKA)
+        return missing_package(spec, "reads and writes Kafka", KAFKA_PACKAGE)
     return translate(error).about(f"table `{spec.name}`", spec.name)
 
 
@@ -343,3 +311,17 @@ def columns_of(messages: DataFrame, spec: TableSpec) -> DataFrame:
         elif column.computed is None:
             columns.append(found[column.name].alias(column.name))
     return messages.select(*columns)
+
+
+CONNECTOR = Connector(
+    "kafka",
+    validate,
+    read,
+    stream,
+    is_unbounded,
+    write=write,
+    open_batches=open_batches,
+    write_stream=write_stream,
+    idle_options=idle_options(KAFKA),
+    explain=explain,
+)

@@ -19,6 +19,8 @@ from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.types import StructType
 
+from runtime.connectors.connector import WriteBatch
+from runtime.connectors.registry import connector_of
 from runtime.errors import AnalysisError
 from runtime.frames.wall_clock import quoted
 from runtime.spec.stream import FINAL_US, KEEP, LATE_ROW, WATERMARK
@@ -31,10 +33,6 @@ from runtime.streaming.watermarks import closed_until_us
 # did not take it: the table that their results go to, or `select`
 MISSED = "missed_watermark"
 LATE_FOR = "late_for"
-# Whose rows of a micro-batch cannot be written but by Spark's own streaming sink
-_ONLY_STREAMED = ("spark",)
-
-Write = Callable[[DataFrame, int], int | None]
 
 
 @dataclass(frozen=True)
@@ -67,7 +65,7 @@ def check_late_tables(sink: TableSpec | None, late: TableSpec) -> None:
         AnalysisError: one of the two tables is written by Spark itself.
     """
     for spec in (sink, late):
-        if spec is not None and spec.connector.lower() in _ONLY_STREAMED:
+        if spec is not None and connector_of(spec).open_batches is None:
             raise AnalysisError(
                 f"`{spec.name}` (connector '{spec.connector}') cannot be written in a stream that "
                 f"keeps late rows in `{late.name}`: Spark writes it, and nothing beside it",
@@ -116,7 +114,7 @@ class LateWriter:
         write_late: writes its late rows.
     """
 
-    def __init__(self, late: LateTable, write_results: Write, write_late: Write) -> None:
+    def __init__(self, late: LateTable, write_results: WriteBatch, write_late: WriteBatch) -> None:
         self._late = late
         self._write_results = write_results
         self._write_late = write_late

@@ -1,4 +1,4 @@
-"""The connector 'memory': rows kept in this process, to look at and to test with.
+"""The connector 'memory': rows in this process, to look at and to test with.
 
 A table of it is there as long as the process; it is read as it stands at that moment.
 """
@@ -10,17 +10,14 @@ import threading
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
-from runtime.connectors.columns import (
-    check_columns,
-    declared_schema,
-    physical_columns,
-    unsupported_metadata,
-)
-from runtime.connectors.options import check_options
+from runtime.connectors.columns import check_columns, declared_schema, physical_columns
+from runtime.connectors.connector import Connector, WriteBatch
+from runtime.connectors.options.checks import check_options
+from runtime.connectors.writing import with_named_kind
 from runtime.spec.table import TableSpec
 
 _lock = threading.Lock()
-# Rows by the table's name; of a stream's micro-batches the last one's number is kept beside them
+# Rows by the table's name; and by name and writer the number of a stream's last micro-batch
 _rows: dict[str, list[pa.Table]] = {}
 _batches: dict[tuple[str, str], int] = {}
 
@@ -33,8 +30,6 @@ def validate(spec: TableSpec) -> None:
     """
     check_options(spec, {})
     check_columns(spec)
-    if error := unsupported_metadata(spec):
-        raise error
 
 
 def read(spark: SparkSession, spec: TableSpec) -> DataFrame:
@@ -50,23 +45,28 @@ def read(spark: SparkSession, spec: TableSpec) -> DataFrame:
 
 
 def write(dataframe: DataFrame, spec: TableSpec, overwrite: bool) -> int:
-    """Keep the rows of a batch; how many they are."""
+    """Add the rows of a batch; how many they are."""
     table = dataframe.toArrow()
     with _lock:
-        kept = [] if overwrite else _rows.get(spec.name.lower(), [])
-        _rows[spec.name.lower()] = [*kept, table]
+        there = [] if overwrite else _rows.get(spec.name.lower(), [])
+        _rows[spec.name.lower()] = [*there, table]
     return int(table.num_rows)
 
 
-def write_batch(dataframe: DataFrame, spec: TableSpec, writer: str, batch: int) -> int:
-    """Keep the rows of a stream's micro-batch, unless they are kept already; how many they are."""
-    table = dataframe.toArrow()
-    with _lock:
-        if _batches.get((spec.name.lower(), writer), -1) >= batch:
-            return 0
-        _batches[spec.name.lower(), writer] = batch
-        _rows.setdefault(spec.name.lower(), []).append(table)
-    return int(table.num_rows)
+def open_batches(dataframe: DataFrame, spec: TableSpec, writer: str) -> WriteBatch:
+    """What adds the rows of a stream's micro-batches, each once, and tells how many they are."""
+    name = spec.name.lower()
+
+    def write_batch(rows: DataFrame, batch: int) -> int:
+        table = with_named_kind(rows).toArrow()
+        with _lock:
+            if _batches.get((name, writer), -1) >= batch:
+                return 0
+            _batches[name, writer] = batch
+            _rows.setdefault(name, []).append(table)
+        return int(table.num_rows)
+
+    return write_batch
 
 
 def forget(name: str) -> None:
@@ -75,3 +75,14 @@ def forget(name: str) -> None:
         _rows.pop(name.lower(), None)
         for key in [key for key in _batches if key[0] == name.lower()]:
             del _batches[key]
+
+
+CONNECTOR = Connector(
+    "memory",
+    validate,
+    read,
+    write=write,
+    overwrites=True,
+    open_batches=open_batches,
+    takes_updates=True,
+)

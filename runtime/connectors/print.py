@@ -7,6 +7,7 @@ Values are spelled as Java spells them: NULL is `null`, timestamps without zone 
 from __future__ import annotations
 
 import datetime as dt
+import sys
 from decimal import Decimal
 from typing import TextIO
 
@@ -22,24 +23,45 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from runtime.connectors.options import option_values
+from runtime.connectors.columns import check_columns
+from runtime.connectors.connector import Connector, WriteBatch
+from runtime.connectors.options.checks import check_options, idle_options, option_values
+from runtime.connectors.options.known import PRINT
+from runtime.spec.stream import ROW_KIND
 from runtime.spec.table import TableSpec
 
 _EPOCH = dt.datetime(1970, 1, 1)  # noqa: DTZ001  # wall-clock arithmetic
-_KEPT = (ArrayType, MapType, StructType, BinaryType, TimestampNTZType)
+_LEFT_TO_PYTHON = (ArrayType, MapType, StructType, BinaryType, TimestampNTZType)
 
 
-def print_rows(
-    dataframe: DataFrame, spec: TableSpec, output: TextIO, kind: str | None = None
-) -> int:
-    """Print every row and return how many there were; one partition at a time is in memory.
+def validate(spec: TableSpec) -> None:
+    """Check a print table: `print-identifier`, `standard-error`.
 
-    Args:
-        dataframe: the rows.
-        spec: the table, for its options.
-        output: where to.
-        kind: the first column, if it has the kind of change that a row is: +I, -U, +U.
+    Raises:
+        CatalogError: an option or a column is wrong.
     """
+    check_options(spec, PRINT)
+    check_columns(spec)
+
+
+def write(dataframe: DataFrame, spec: TableSpec, overwrite: bool) -> int:
+    """Print the rows of a batch; how many they are."""
+    return _print_rows(dataframe, spec, _output_of(spec))
+
+
+def open_batches(dataframe: DataFrame, spec: TableSpec, writer: str) -> WriteBatch:
+    """What prints the micro-batches of a stream, with the kind of each row if there is one."""
+    output = _output_of(spec)
+    return lambda rows, _: _print_rows(rows, spec, output)
+
+
+def _output_of(spec: TableSpec) -> TextIO:
+    is_error = option_values(spec).get("standard-error", "false").lower() == "true"
+    return sys.stderr if is_error else sys.stdout
+
+
+def _print_rows(dataframe: DataFrame, spec: TableSpec, output: TextIO) -> int:
+    """Print every row and return how many there were; one partition at a time is in memory."""
     identifier = option_values(spec).get("print-identifier", "")
     prefix = f"{identifier}> " if identifier else ""
     types = [field.dataType for field in dataframe.schema.fields]
@@ -48,11 +70,11 @@ def print_rows(
         *(_spelled(F.col(name), t) for name, t in zip(spelled.columns, types, strict=True))
     )
     n_rows = 0
-    skipped = 0 if kind is None else 1
+    has_kind = ROW_KIND in dataframe.columns
     for row in spelled.toLocalIterator():
         cells = [_top(value, t) for value, t in zip(row, types, strict=True)]
-        sign = "+I" if kind is None else cells[0]
-        output.write(f"{prefix}{sign}[{', '.join(cells[skipped:])}]\n")
+        kind = cells.pop(0) if has_kind else "+I"
+        output.write(f"{prefix}{kind}[{', '.join(cells)}]\n")
         n_rows += 1
     output.flush()
     return n_rows
@@ -62,7 +84,7 @@ def _spelled(column: Column, data_type: DataType) -> Column:
     """What Spark spells as Java does goes to Python as text; instants go as microseconds."""
     if isinstance(data_type, TimestampType):
         return F.unix_micros(column)
-    return column if isinstance(data_type, _KEPT) else column.cast("string")
+    return column if isinstance(data_type, _LEFT_TO_PYTHON) else column.cast("string")
 
 
 def _top(value: object, data_type: DataType) -> str:
@@ -134,3 +156,13 @@ def _double(value: float) -> str:
     text = "".join(map(str, digits)).rstrip("0") or "0"
     power = exponent + len(digits) - 1
     return f"{'-' if sign else ''}{text[0]}.{text[1:] or '0'}E{power}"
+
+
+CONNECTOR = Connector(
+    "print",
+    validate,
+    write=write,
+    open_batches=open_batches,
+    takes_updates=True,
+    idle_options=idle_options(PRINT),
+)

@@ -1,89 +1,62 @@
-"""Connectors: where tables come from. One file a connector; all are listed here.
-
-`print` and `blackhole` only take rows; their options are checked here like those of the others.
-"""
+"""All connectors in one table, and what is done with a table of any of them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
+from functools import partial
 
 from pyspark.sql import DataFrame, SparkSession
 
-from runtime.connectors import kafka, memory, sink_only, socket
-from runtime.connectors import spark as external
+from runtime.connectors import blackhole, data_source, kafka, memory, socket
+from runtime.connectors import print as print_connector
 from runtime.connectors.columns import add_computed
-from runtime.connectors.filesystem import read as filesystem
-from runtime.connectors.filesystem import stream as filesystem_stream
+from runtime.connectors.connector import Connector
+from runtime.connectors.filesystem import connector as filesystem
 from runtime.connectors.generated import datagen, nexmark
-from runtime.connectors.options import bad_option
-from runtime.errors import CatalogError, nearest
+from runtime.connectors.options.checks import bad_option
+from runtime.connectors.writing import as_declared
+from runtime.errors import AnalysisError, CatalogError, nearest
+from runtime.spark.errors import translated_errors
 from runtime.spec.table import LATE_ROWS, TableSpec
 
-__all__ = [
-    "CONNECTORS",
-    "Connector",
-    "has_end",
-    "idle_options",
-    "is_unbounded",
-    "read_stream",
-    "read_table",
-    "validate_table",
-]
-
-Validate = Callable[[TableSpec], None]
-Read = Callable[[SparkSession, TableSpec], DataFrame]
-
-
-@dataclass(frozen=True)
-class Connector:
-    """How tables of one connector are checked and read.
-
-    Attributes:
-        validate: checks what CREATE TABLE said.
-        read: the rows there are; None if it cannot be read, or not at rest.
-        stream: the rows as they come; None if it cannot be read so.
-        is_unbounded: whether a table is read without end unless told otherwise.
-        has_end: whether a table that is not unbounded can be read as a stream that ends.
-        idle_options: names of options, in lower case, that are let pass and change nothing.
-    """
-
-    validate: Validate
-    read: Read | None = None
-    stream: Read | None = None
-    is_unbounded: Callable[[TableSpec], bool] = lambda spec: False
-    has_end: bool = False
-    idle_options: frozenset[str] = frozenset()
-
-
 CONNECTORS: Mapping[str, Connector] = {
-    "filesystem": Connector(
-        filesystem.validate,
-        filesystem.read,
-        filesystem_stream.stream,
-        filesystem_stream.is_unbounded,
-        has_end=True,
-        idle_options=filesystem.IDLE_OPTIONS,
-    ),
-    "datagen": Connector(
-        datagen.validate, datagen.read, datagen.stream, datagen.is_unbounded, has_end=True
-    ),
-    "kafka": Connector(
-        kafka.validate,
-        kafka.read,
-        kafka.stream,
-        kafka.is_unbounded,
-        idle_options=kafka.IDLE_OPTIONS,
-    ),
-    "socket": Connector(socket.validate, None, socket.stream, lambda spec: True),
-    "spark": Connector(external.validate, external.read, external.stream, external.is_unbounded),
-    "nexmark": Connector(
-        nexmark.validate, nexmark.read, nexmark.stream, nexmark.is_unbounded, has_end=True
-    ),
-    "memory": Connector(memory.validate, memory.read),
-    "print": Connector(sink_only.validate_print, idle_options=sink_only.IDLE_OPTIONS),
-    "blackhole": Connector(sink_only.validate_blackhole),
+    connector.name: connector
+    for connector in (
+        filesystem.CONNECTOR,
+        datagen.CONNECTOR,
+        kafka.CONNECTOR,
+        socket.CONNECTOR,
+        data_source.CONNECTOR,
+        nexmark.CONNECTOR,
+        memory.CONNECTOR,
+        print_connector.CONNECTOR,
+        blackhole.CONNECTOR,
+    )
 }
+
+
+def connector_of(spec: TableSpec) -> Connector:
+    """The connector of a table.
+
+    Raises:
+        CatalogError: there is none of that name.
+    """
+    found = CONNECTORS.get(spec.connector.lower())
+    if found is None:
+        meant = nearest(spec.connector, CONNECTORS)
+        raise CatalogError(
+            f"table `{spec.name}`: there is no connector '{spec.connector}'",
+            subjects=(f"'{spec.connector}'", spec.name),
+            hint=f"did you mean '{meant}'?" if meant else f"there are {', '.join(CONNECTORS)}",
+        )
+    return found
+
+
+def connectors_that(can: Callable[[Connector], object]) -> str:
+    """The names of the connectors that can do something, for a hint."""
+    return ", ".join(name for name, connector in CONNECTORS.items() if can(connector))
 
 
 def validate_table(spec: TableSpec) -> None:
@@ -93,34 +66,48 @@ def validate_table(spec: TableSpec) -> None:
         CatalogError: the connector, an option, or a column is wrong; the message names it and
             what is nearest to it.
     """
-    _connector(spec).validate(_own_options(spec))
+    connector_of(spec).validate(_own_options(spec))
 
 
 def idle_options(spec: TableSpec) -> tuple[str, ...]:
     """The options of a table that are let pass and change nothing, as they are written."""
-    idle = _connector(spec).idle_options
+    idle = connector_of(spec).idle_options
     return tuple(name for name, _ in spec.options if name.lower() in idle)
+
+
+def is_unbounded(spec: TableSpec) -> bool:
+    """Whether the table is unbounded, unless a run is told to be a batch."""
+    return connector_of(spec).is_unbounded(spec)
+
+
+def streams_bounded(spec: TableSpec) -> bool:
+    """Whether the table is bounded and can be read as a stream that ends."""
+    return connector_of(spec).streams_bounded and not is_unbounded(spec)
 
 
 def read_table(spark: SparkSession, spec: TableSpec) -> DataFrame:
     """The table as a DataFrame with the declared columns in their order, computed ones included.
 
     Raises:
-        CatalogError: the table is declared wrongly, or its data has other columns.
+        CatalogError: the table is declared wrongly, its data has other columns, or it cannot be
+            read in batch.
         ExecutionError: the data is not there or cannot be read.
+        SetupError: a package of Spark's is missing.
     """
-    connector = _connector(spec)
+    connector = connector_of(spec)
     spec = _own_options(spec)
     connector.validate(spec)
     if connector.read is None and connector.stream is not None:
         raise CatalogError(
-            f"table `{spec.name}` has no end: connector '{spec.connector}' is read as a stream",
+            f"table `{spec.name}` is unbounded: connector '{spec.connector}' is read as a stream",
             subjects=(f"'{spec.connector}'", spec.name),
             hint="SET 'execution.runtime-mode' = 'automatic'",
         )
     if connector.read is None:
-        raise _only_takes_rows(spec)
-    return add_computed(connector.read(spark, spec), spec)
+        raise _only_a_sink(spec)
+    # with the statement at hand, the caller can say more than `translate`
+    with explained_errors(connector, spec) if connector.explain else nullcontext():
+        return add_computed(connector.read(spark, spec), spec)
 
 
 def read_stream(spark: SparkSession, spec: TableSpec) -> DataFrame:
@@ -132,27 +119,70 @@ def read_stream(spark: SparkSession, spec: TableSpec) -> DataFrame:
         ExecutionError: the data is not there or cannot be read.
         SetupError: a package of Spark's is missing.
     """
-    connector = _connector(spec)
+    connector = connector_of(spec)
     spec = _own_options(spec)
     connector.validate(spec)
     if connector.stream is None:
-        raise _only_takes_rows(spec)
-    return add_computed(connector.stream(spark, spec), spec)
+        raise _only_a_sink(spec)
+    with explained_errors(connector, spec) if connector.explain else nullcontext():
+        return add_computed(connector.stream(spark, spec), spec)
 
 
-def is_unbounded(spec: TableSpec) -> bool:
-    """Whether the table is read without end, unless a run is told to be a batch."""
-    return _connector(spec).is_unbounded(spec)
+def check_writable(spec: TableSpec, *, overwrite: bool) -> None:
+    """Check that a table can be written, in batch or by a stream, before anything runs.
+
+    Raises:
+        CatalogError: it is declared wrongly, or is only a source.
+        AnalysisError: its rows cannot be replaced.
+    """
+    validate_table(spec)
+    connector = connector_of(spec)
+    if connector.write is None:
+        raise CatalogError(
+            f"table `{spec.name}` cannot be written: connector '{connector.name}' is only a source",
+            subjects=(spec.name, f"'{connector.name}'"),
+            hint=f"insert into a table of {connectors_that(lambda c: c.write)}",
+        )
+    if overwrite and not connector.overwrites:
+        raise AnalysisError(
+            f"INSERT OVERWRITE of `{spec.name}`: connector '{connector.name}' cannot replace rows",
+            subjects=(spec.name,),
+            hint="write INSERT INTO",
+        )
 
 
-def has_end(spec: TableSpec) -> bool:
-    """Whether the table can be read as a stream that ends."""
-    return _connector(spec).has_end and not is_unbounded(spec)
+def write_table(dataframe: DataFrame, spec: TableSpec, overwrite: bool) -> int | None:
+    """Write all rows of `dataframe` to a table and return how many there were, if that is known.
+
+    Columns go by position and are cast to the declared types. A job that fails leaves nothing that
+    a reader would see.
+
+    Args:
+        dataframe: the rows.
+        spec: the table.
+        overwrite: replace what is there; of a partitioned table, the partitions that get rows.
+
+    Raises:
+        CatalogError: the table is declared wrongly, or is only a source.
+        AnalysisError: its rows cannot be replaced.
+        ExecutionError: the query or the writing failed.
+    """
+    check_writable(spec, overwrite=overwrite)
+    connector = connector_of(spec)
+    assert connector.write is not None, "check_writable() has seen to it"
+    with explained_errors(connector, spec):
+        return connector.write(as_declared(dataframe, spec), spec, overwrite)
+
+
+def explained_errors(connector: Connector, spec: TableSpec) -> AbstractContextManager[None]:
+    """Raise what goes wrong in the block as what it means for a table of a connector."""
+    explain = connector.explain
+    return translated_errors() if explain is None else translated_errors(partial(explain, spec))
 
 
 def _own_options(spec: TableSpec) -> TableSpec:
     """The table without the option that is no matter of its connector."""
-    if _connector(spec).stream is None:
+    if connector_of(spec).stream is None:
         return spec
     said = [value for name, value in spec.options if name.lower() == LATE_ROWS]
     if len(said) > 1:
@@ -167,21 +197,9 @@ def _own_options(spec: TableSpec) -> TableSpec:
     return replace(spec, options=tuple(o for o in spec.options if o[0].lower() != LATE_ROWS))
 
 
-def _only_takes_rows(spec: TableSpec) -> CatalogError:
+def _only_a_sink(spec: TableSpec) -> CatalogError:
     return CatalogError(
-        f"table `{spec.name}` cannot be read: connector '{spec.connector}' only takes rows",
+        f"table `{spec.name}` cannot be read: connector '{spec.connector}' is only a sink",
         subjects=(f"'{spec.connector}'", spec.name),
         hint="INSERT INTO writes to it",
     )
-
-
-def _connector(spec: TableSpec) -> Connector:
-    found = CONNECTORS.get(spec.connector.lower())
-    if found is None:
-        meant = nearest(spec.connector, CONNECTORS)
-        raise CatalogError(
-            f"table `{spec.name}`: there is no connector '{spec.connector}'",
-            subjects=(f"'{spec.connector}'", spec.name),
-            hint=f"did you mean '{meant}'?" if meant else f"there are {', '.join(CONNECTORS)}",
-        )
-    return found

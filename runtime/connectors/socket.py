@@ -9,31 +9,15 @@ from __future__ import annotations
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from runtime.connectors.columns import (
-    check_columns,
-    declared_schema,
-    physical_columns,
-    unsupported_metadata,
-)
-from runtime.connectors.filesystem.formats import FLINK_OPTIONS, format_option_names
-from runtime.connectors.kafka_formats import decoded
-from runtime.connectors.options import (
-    Option,
-    bad_option,
-    check_options,
-    one_of,
-    option_values,
-    whole_number,
-)
+from runtime.connectors.columns import check_columns, declared_schema, physical_columns
+from runtime.connectors.connector import Connector
+from runtime.connectors.messages import decoded
+from runtime.connectors.options.checks import bad_option, check_options, option_values
+from runtime.connectors.options.formats import FLINK_OPTIONS, format_option_names
+from runtime.connectors.options.known import SOCKET
 from runtime.errors import CatalogError
 from runtime.spark.errors import translate
 from runtime.spec.table import TableSpec
-
-_OPTIONS = {
-    "hostname": Option(required=True),
-    "port": Option(whole_number(1, 65535), required=True),
-    "format": Option(one_of("text", "json", "csv")),
-}
 
 
 def validate(spec: TableSpec) -> None:
@@ -44,10 +28,8 @@ def validate(spec: TableSpec) -> None:
     """
     by_format = {k: v for options in FLINK_OPTIONS.values() for k, v in options.items()}
     names = [n for f in ("json", "csv") for n in format_option_names(f) if "." in n]
-    check_options(spec, {**_OPTIONS, **by_format}, names)
+    check_options(spec, {**SOCKET, **by_format}, names)
     check_columns(spec)
-    if error := unsupported_metadata(spec):
-        raise error
     physical = physical_columns(spec)
     if not physical:
         raise bad_option(spec, "it needs columns", "for example (line STRING)")
@@ -60,20 +42,21 @@ def validate(spec: TableSpec) -> None:
 
 
 def stream(spark: SparkSession, spec: TableSpec) -> DataFrame:
-    """The lines as they come.
-
-    Raises:
-        SqlwinError: nobody listens there.
-    """
+    """The lines as they come."""
     values = option_values(spec)
     options = {"host": values["hostname"], "port": values["port"]}
     file_format = values.get("format", "text").lower()
     schema = declared_schema(spec, physical_columns(spec))
-    try:
-        lines = spark.readStream.format("socket").options(**options).load()
-        lines, fields = decoded(
-            lines, F.col("value"), schema, "raw" if file_format == "text" else file_format, spec
-        )
-    except Exception as error:
-        raise translate(error) from error
+    lines = spark.readStream.format("socket").options(**options).load()
+    message_format = "raw" if file_format == "text" else file_format
+    lines, fields = decoded(lines, F.col("value"), schema, message_format, spec)
     return lines.select(*(column.alias(name) for name, column in fields.items()))
+
+
+CONNECTOR = Connector(
+    "socket",
+    validate,
+    stream=stream,
+    is_unbounded=lambda spec: True,
+    explain=lambda spec, error: translate(error),
+)

@@ -13,8 +13,9 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 
-from runtime.connectors.late_rows import LateTable, Write, tasks_told
-from runtime.connectors.stream_sinks import StreamRun, batch_writer, for_each
+from runtime.connectors.connector import WriteBatch
+from runtime.connectors.late_rows import LateTable, tasks_told
+from runtime.connectors.stream_sinks import StreamRun, for_each, open_batches
 from runtime.spec.table import TableSpec
 
 
@@ -54,7 +55,7 @@ def start_writing_set(rows: DataFrame, parts: Sequence[SetPart], run: StreamRun)
     """
     # told apart, if some should be in one directory
     writers = [
-        batch_writer(part.none, part.spec, f"{run.writer}i{number}")
+        open_batches(part.none, part.spec, f"{run.writer}i{number}")
         for number, part in enumerate(parts)
     ]
     late_writers = [
@@ -100,10 +101,10 @@ def start_writing_set(rows: DataFrame, parts: Sequence[SetPart], run: StreamRun)
     return for_each(rows, run, told_to_tasks)
 
 
-def _late_writer(part: SetPart, writer: str) -> Write | None:
+def _late_writer(part: SetPart, writer: str) -> WriteBatch | None:
     """What writes a part's late rows, of the rows of all; None: they are dropped."""
     late, late_rows, none = part.late, part.late_rows, part.none_late
     if late is None or late_rows is None or none is None:
         return None
-    write = batch_writer(late.rows(none), late.spec, writer)
+    write = open_batches(late.rows(none), late.spec, writer)
     return lambda found, batch: write(late.rows(late_rows(found)), batch)

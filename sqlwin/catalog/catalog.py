@@ -21,7 +21,7 @@ from planner.plan import Plan
 from planner.sql.build import empty_relation, identifier, select_all_from, to_sql
 from runtime.connectors import memory
 from runtime.connectors.columns import proctime_columns
-from runtime.connectors.registry import has_end, is_unbounded, read_stream, read_table
+from runtime.connectors.registry import is_unbounded, read_stream, read_table, streams_bounded
 from runtime.errors import AnalysisError, CatalogError, ErrorKind, SqlwinError, nearest
 from runtime.local.arrow_scan import scan_source
 from runtime.scan.metadata import find_stream_source
@@ -289,7 +289,7 @@ class SessionCatalog:
     def _is_streamed(self, spec: TableSpec) -> bool:
         if self._mode == "batch":
             return False
-        return is_unbounded(spec) or (self._mode == "streaming" and has_end(spec))
+        return is_unbounded(spec) or (self._mode == "streaming" and streams_bounded(spec))
 
     def scan_source(self, name: Name, columns: Schema) -> ScanSource | str:
         """The files of a kept table as the Arrow scan reads them. See `planner.catalog.Catalog`."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pyspark.sql import DataFrame, SparkSession
 
-from runtime.connectors.registry import validate_table
+from runtime.connectors.registry import check_writable, validate_table
 from runtime.errors import AnalysisError, CatalogError
 from runtime.spec.table import TableColumn, TableSpec
 from sqlwin.catalog.catalog import SessionCatalog, View, type_ddl
@@ -29,11 +29,14 @@ class Definitions:
             rows: what CREATE TABLE AS SELECT fills it with; it brings the columns.
 
         Raises:
-            CatalogError: the name is taken, or an option is missing, unknown or wrong.
+            CatalogError: the name is taken, an option is missing, unknown or wrong, or the table
+                is to be filled and is only a source.
         """
         self._refuse_spark_view(statement.name, statement.if_not_exists or statement.or_replace)
         spec = self._spec(statement, rows)
         validate_table(spec)
+        if rows is not None:
+            check_writable(spec, overwrite=False)
         added = self._catalog.add(
             statement.name,
             spec,

@@ -14,7 +14,7 @@ import click
 
 from sqlwin.cli.app import main
 from sqlwin.config.settings import SETTINGS, Setting, Type
-from sqlwin.help.connectors import CONNECTORS, FORMAT_OPTIONS, ConnectorHelp, OptionHelp
+from sqlwin.help.connectors import ABILITIES, CONNECTORS, FORMAT_OPTIONS, ConnectorHelp, OptionHelp
 from sqlwin.help.examples import STATEMENTS
 from sqlwin.help.functions import AGGREGATES, GROUP_WINDOWS, WINDOWS, describe_function
 from sqlwin.repl.commands import help_lines
@@ -168,9 +168,13 @@ def _connectors() -> Iterator[str]:
     yield "## Connectors\n"
     yield "`WITH ('connector' = '...', ...)` of CREATE TABLE.\n"
     yield _table(
-        ("connector", "reads", "streams", "writes", "what it is"),
+        ("connector", *ABILITIES, "what it is"),
         (
-            (f"`{c.name}`", _yes(c.reads), _yes(c.streams), _yes(c.writes), c.summary)
+            (
+                f"`{c.name}`",
+                *(_yes(word in c.can) for word in ABILITIES),
+                c.summary,
+            )
             for c in CONNECTORS.values()
         ),
     )
@@ -185,7 +189,7 @@ def _connector(connector: ConnectorHelp) -> Iterator[str]:
     if connector.options:
         yield _options(connector.options)
     if connector.name == "filesystem":
-        from runtime.connectors.filesystem.formats import SPARK_OPTIONS
+        from runtime.connectors.options.formats import SPARK_OPTIONS
 
         for format_, options in FORMAT_OPTIONS.items():
             yield f"With `'format' = '{format_}'`:\n"

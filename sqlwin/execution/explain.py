@@ -69,6 +69,7 @@ class Explanations:
             case Query():
                 query, sink = statement.ast, None
             case Insert():
+                target_of(self._plans.catalog, statement)
                 query, sink = statement.ast, (".".join(statement.name), statement.overwrite)
             case CreateTable() if statement.as_query is not None and not analyze:
                 query, sink = statement.as_query, (".".join(statement.name), False)
@@ -123,6 +124,8 @@ class Explanations:
     def _documents_together(self, inserts: Sequence[Insert], analyze: bool) -> list[Json]:
         """Documents of INSERTs that share what they can; in texts a shared part stands once."""
         drawn: set[int] = set()
+        for insert in inserts:
+            target_of(self._plans.catalog, insert)
         plans = self._plans.plans_together(inserts)
         documents = [
             query_document(plan, insert.text, self._plans.time_zone, drawn)

@@ -13,7 +13,7 @@ from sqlglot import exp
 
 from planner.sql.build import identifier, to_sql
 from planner.sql.table_options import position_of_option
-from runtime.connectors.sinks import write_table
+from runtime.connectors.registry import check_writable, write_table
 from runtime.errors import AnalysisError, CatalogError, SqlwinError, nearest
 from runtime.spec.stream import ROW_KIND
 from runtime.spec.table import TableColumn, TableSpec
@@ -45,10 +45,12 @@ def target_of(catalog: SessionCatalog, insert: Insert) -> TableSpec | None:
     """The session table that an INSERT writes to, with the options that it gives; None for Spark's.
 
     Raises:
-        CatalogError: the name is no table's, or an option is wrong.
-        AnalysisError: a table of Spark's is given options.
+        CatalogError: the name is no table's, the table is only a source, or an option is wrong.
+        AnalysisError: the table's rows cannot be replaced, or one of Spark's is given options.
     """
     table = insert_target(catalog, insert.name)
+    if table is not None:
+        check_writable(table, overwrite=insert.overwrite)
     if insert.options is None:
         return table
     try:

@@ -13,6 +13,7 @@ from planner.optimizer import Options, ParallelismOptions
 from planner.plan import Draft, Plan, draft_plan, plan_together
 from planner.streams.tables import streams_of
 from runtime.batch.execute import ExecutionOptions, dataframe
+from runtime.connectors.registry import connector_of
 from runtime.errors import SqlwinError
 from runtime.frames.scan_counts import ScanCounts, StatementScanCounts
 from runtime.spark.session import is_remote
@@ -33,9 +34,6 @@ from sqlwin.execution.streams.options import foreign_options, stream_options
 from sqlwin.execution.streams.registry import Streams
 from sqlwin.parser.positions import relocate
 from sqlwin.statements.parse import Insert
-
-# Whose rows of a micro-batch cannot be written but by Spark's own streaming sink
-_ONLY_STREAMED = ("spark",)
 
 
 class Plans:
@@ -184,7 +182,7 @@ class Plans:
             return "the windows of the stream come out more than once"
         if not isinstance(entry, TableSpec):
             return "the stream goes into a table of Spark's, which Spark writes by itself"
-        if entry.connector.lower() in _ONLY_STREAMED:
+        if connector_of(entry).open_batches is None:
             connector = f"connector '{entry.connector}'"
             return f"the stream goes into {connector}, which Spark writes by itself"
         if general_windows(draft.physical, self.catalog):

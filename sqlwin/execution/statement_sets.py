@@ -13,7 +13,7 @@ from planner.lowering.stream.statement_set import shared_stream_groups
 from planner.plan import Plan
 from runtime.batch.execute import dataframe
 from runtime.batch.shared import SharedPartials, first_reader, read_by_several
-from runtime.connectors.sinks import write_table
+from runtime.connectors.registry import write_table
 from runtime.errors import SqlwinError
 from runtime.frames.meter import Meter
 from runtime.spark.jobs import Outcome, run_side_by_side
@@ -49,6 +49,7 @@ class Inserts:
 
     def insert(self, statement: Insert) -> Result:
         """Run an INSERT; over a stream, start it."""
+        target_of(self._plans.catalog, statement)  # refused before anything runs
         plan = self._plans.plan(statement.ast, statement.text)
         if self._plans.is_stream(plan):
             stream = self._start_insert(plan, statement, self._target(statement))

@@ -1,12 +1,23 @@
 """What WITH (...) of CREATE TABLE takes, as help: light to load, for completion and the reference.
 
-`runtime.connectors.registry` checks and reads; a test keeps the two alike.
+The options are those that the connectors check, `runtime.connectors.options.known`; a test asks
+the connectors whether they read, stream and write.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import chain
+
+from runtime.connectors.options import known
+from runtime.connectors.options.checks import switch
+from runtime.connectors.options.formats import FLINK_OPTIONS, FORMATS
+from runtime.connectors.options.known import Options
+from runtime.spec.table import LATE_ROWS
+
+# What tables of a connector may be able to do
+ABILITIES = ("reads", "streams", "writes")
 
 
 @dataclass(frozen=True)
@@ -33,137 +44,67 @@ class ConnectorHelp:
     Attributes:
         name: the value of 'connector'.
         summary: what it is, one line.
-        reads: whether its tables can be queried.
-        streams: whether they can be read as a stream.
-        writes: whether rows can be inserted into them.
+        can: those of ABILITIES that its tables have.
         options: what it takes.
         example: a statement that makes a table.
     """
 
     name: str
     summary: str
-    reads: bool
-    streams: bool
-    writes: bool
+    can: tuple[str, ...]
     options: tuple[OptionHelp, ...]
     example: str
 
 
-_BOOLEAN = ("true", "false")
-FORMATS = ("parquet", "csv", "json", "orc", "avro", "text")
-KAFKA_FORMATS = ("json", "csv", "raw", "avro")
-_STARTUP = ("earliest-offset", "latest-offset", "group-offsets", "timestamp", "specific-offsets")
-_BOUNDED = ("unbounded", "latest-offset", "timestamp")
-SPARK_FORMATS = ("delta", "iceberg", "jdbc", "kafka", "parquet", "csv", "json", "orc", "text")
+_LATE_ROWS = OptionHelp(
+    LATE_ROWS, "where rows too late for all their windows go: a table, or drop, the default"
+)
+
+
+def _helped(options: Options, prefix: str = "") -> Iterator[OptionHelp]:
+    """The options that have help; the others are second spellings."""
+    for name, option in options.items():
+        if option.doc:
+            yield OptionHelp(prefix + name, option.doc, option.values, option.required)
+
 
 # Options of a format of files, by the format
 FORMAT_OPTIONS: Mapping[str, tuple[OptionHelp, ...]] = {
     "csv": (
-        OptionHelp("csv.field-delimiter", "what stands between fields; a comma unless set"),
-        OptionHelp("csv.quote-character", 'what fields are quoted with; " unless set'),
-        OptionHelp("csv.disable-quote-character", "no field is quoted", _BOOLEAN),
-        OptionHelp("csv.escape-character", "what makes the next character mean itself"),
-        OptionHelp("csv.null-literal", "the text that is read and written as NULL"),
-        OptionHelp("csv.ignore-parse-errors", "fields that do not fit are NULL", _BOOLEAN),
-        OptionHelp("csv.allow-comments", "lines that begin with # are skipped", _BOOLEAN),
-        OptionHelp("header", "the first line holds the names of the columns", _BOOLEAN),
+        *_helped(FLINK_OPTIONS["csv"]),
+        *_helped({"header": switch("the first line holds the names of the columns")}),
     ),
-    "json": (
-        OptionHelp("json.ignore-parse-errors", "broken lines are left out", _BOOLEAN),
-        OptionHelp("json.fail-on-missing-field", "only false: a missing field is NULL", ("false",)),
-        OptionHelp(
-            "json.timestamp-format.standard",
-            "how timestamps are written: 2024-01-01 10:00:00, or with a T",
-            ("SQL", "ISO-8601"),
-        ),
-        OptionHelp("json.encode.ignore-null-fields", "NULLs are not written", _BOOLEAN),
-    ),
+    "json": tuple(_helped(FLINK_OPTIONS["json"])),
 }
 
-# Of whatever can be a stream
-_LATE_ROWS = OptionHelp(
-    "late-rows", "where rows too late for all their windows go: a table, or drop, the default"
-)
-_NO_EFFECT = "Flink's; no effect"
+
+def _connector(
+    name: str, summary: str, can: str, options: Iterator[OptionHelp], example: str
+) -> ConnectorHelp:
+    words = tuple(can.split())
+    # whatever can be a stream has late rows
+    shared = (_LATE_ROWS,) if "streams" in words else ()
+    return ConnectorHelp(name, summary, words, (*options, *shared), example)
+
 
 CONNECTORS: Mapping[str, ConnectorHelp] = {
     each.name: each
     for each in (
-        ConnectorHelp(
+        _connector(
             "filesystem",
             "files, directories and globs of Parquet, CSV, JSON, ORC, Avro or text",
-            True,
-            True,
-            True,
-            (
-                OptionHelp(
-                    "path", "a file, a directory or a glob, here or on s3a://, hdfs://", (), True
-                ),
-                OptionHelp("format", "the format, unless the path's suffix says it", FORMATS),
-                OptionHelp(
-                    "source.path.regex-pattern", "reads files whose absolute path matches it"
-                ),
-                OptionHelp("sink.parallelism", "how many tasks write"),
-                OptionHelp(
-                    "source.monitor-interval",
-                    "how often to look for new files: makes the table a stream without end",
-                ),
-                OptionHelp("max-files-per-trigger", "files that a micro-batch takes at most"),
-                OptionHelp("max-bytes-per-trigger", "bytes that a micro-batch takes at most"),
-                OptionHelp("latest-first", "a stream takes the newest files first", _BOOLEAN),
-                OptionHelp("max-file-age", "older files are left out of a stream"),
-                OptionHelp(
-                    "file-name-only", "a file that was moved counts as the same one", _BOOLEAN
-                ),
-                OptionHelp(
-                    "clean-source",
-                    "what becomes of files that were read",
-                    ("off", "delete", "archive"),
-                ),
-                OptionHelp("source-archive-dir", "where clean-source = archive moves files"),
-                OptionHelp("sink.rolling-policy.file-size", _NO_EFFECT),
-                OptionHelp("sink.rolling-policy.rollover-interval", _NO_EFFECT),
-                OptionHelp("sink.rolling-policy.check-interval", _NO_EFFECT),
-                OptionHelp("sink.rolling-policy.inactivity-interval", _NO_EFFECT),
-                OptionHelp("auto-compaction", _NO_EFFECT, _BOOLEAN),
-                OptionHelp("compaction.file-size", _NO_EFFECT),
-                OptionHelp("sink.partition-commit.trigger", _NO_EFFECT),
-                OptionHelp("sink.partition-commit.delay", _NO_EFFECT),
-                OptionHelp("sink.partition-commit.watermark-time-zone", _NO_EFFECT),
-                OptionHelp("sink.partition-commit.policy.kind", _NO_EFFECT),
-                OptionHelp("sink.partition-commit.success-file.name", _NO_EFFECT),
-                OptionHelp("partition.time-extractor.kind", _NO_EFFECT),
-                OptionHelp("partition.time-extractor.timestamp-pattern", _NO_EFFECT),
-                _LATE_ROWS,
-            ),
+            "reads streams writes",
+            _helped(known.FILESYSTEM),
             """CREATE TABLE flights WITH (
   'connector' = 'filesystem',
   'path' = 'queries/data/flights.parquet'
 );""",
         ),
-        ConnectorHelp(
+        _connector(
             "datagen",
             "made-up rows, the same ones for the same seed",
-            True,
-            True,
-            False,
-            (
-                OptionHelp("number-of-rows", "how many rows; without it, a stream without end"),
-                OptionHelp("rows-per-second", "how many rows a second in a stream"),
-                OptionHelp("rows-per-batch", "how many rows a micro-batch of a stream has"),
-                OptionHelp("seed", "a whole number; another one gives other rows"),
-                OptionHelp("scan.parallelism", "how many tasks make rows"),
-                OptionHelp("fields.<field>.kind", "how values are made", ("random", "sequence")),
-                OptionHelp("fields.<field>.min", "the least value"),
-                OptionHelp("fields.<field>.max", "the greatest value"),
-                OptionHelp("fields.<field>.length", "of strings, bytes and arrays"),
-                OptionHelp("fields.<field>.var-len", "lengths vary up to length", _BOOLEAN),
-                OptionHelp("fields.<field>.start", "the first value of a sequence"),
-                OptionHelp("fields.<field>.end", "the last value of a sequence"),
-                OptionHelp("fields.<field>.max-past", "how far before now times may be"),
-                OptionHelp("fields.<field>.null-rate", "the share of NULLs, from 0 to 1"),
-                _LATE_ROWS,
-            ),
+            "reads streams",
+            chain(_helped(known.DATAGEN), _helped(known.DATAGEN_FIELD, "fields.<field>.")),
             """CREATE TABLE bids (
   ts TIMESTAMP(3), price DOUBLE, item STRING
 ) WITH (
@@ -171,42 +112,11 @@ CONNECTORS: Mapping[str, ConnectorHelp] = {
   'fields.price.min' = '1', 'fields.price.max' = '500', 'fields.item.length' = '2'
 );""",
         ),
-        ConnectorHelp(
+        _connector(
             "kafka",
             "topics of Apache Kafka",
-            True,
-            True,
-            True,
-            (
-                OptionHelp("topic", "the topic; several with ; between them"),
-                OptionHelp("topic-pattern", "a pattern of the topics to read"),
-                OptionHelp("properties.bootstrap.servers", "the servers: host:9092", (), True),
-                OptionHelp("properties.<key>", "a property of Kafka's own client"),
-                OptionHelp("format", "of the values", KAFKA_FORMATS),
-                OptionHelp("value.format", "the same as format", KAFKA_FORMATS),
-                OptionHelp("key.format", "of the keys", KAFKA_FORMATS),
-                OptionHelp("key.fields", "columns that are in the key, with ; between them"),
-                OptionHelp("key.fields-prefix", "what their names begin with in the table"),
-                OptionHelp(
-                    "value.fields-include", "whether values hold them too", ("ALL", "EXCEPT_KEY")
-                ),
-                OptionHelp("scan.startup.mode", "where reading begins", _STARTUP),
-                OptionHelp("scan.startup.specific-offsets", "partition:0,offset:42;..."),
-                OptionHelp("scan.startup.timestamp-millis", "for the mode timestamp"),
-                OptionHelp("scan.bounded.mode", "where reading ends", _BOUNDED),
-                OptionHelp("scan.bounded.timestamp-millis", "for the mode timestamp"),
-                OptionHelp("scan.topic-partition-discovery.interval", _NO_EFFECT),
-                OptionHelp("scan.parallelism", _NO_EFFECT),
-                OptionHelp("sink.partitioner", _NO_EFFECT),
-                OptionHelp("sink.parallelism", _NO_EFFECT),
-                OptionHelp(
-                    "sink.delivery-guarantee",
-                    "Spark's sink gives at-least-once; exactly-once is refused",
-                    ("at-least-once", "none"),
-                ),
-                OptionHelp("sink.transactional-id-prefix", "Flink's; no effect"),
-                _LATE_ROWS,
-            ),
+            "reads streams writes",
+            _helped(known.KAFKA),
             """CREATE TABLE bids (
   ts TIMESTAMP(3), item STRING, price DOUBLE,
   WATERMARK FOR ts AS ts - INTERVAL '5' SECONDS
@@ -216,97 +126,55 @@ CONNECTORS: Mapping[str, ConnectorHelp] = {
   'scan.startup.mode' = 'earliest-offset'
 );""",
         ),
-        ConnectorHelp(
+        _connector(
             "nexmark",
             "the persons, auctions and bids of the benchmark Nexmark, made by event number",
-            True,
-            True,
-            False,
-            (
-                OptionHelp("events.num", "how many events; 0, as by default, makes no end"),
-                OptionHelp("first-event.rate", "events a second of event time"),
-                OptionHelp("next-event.rate", "the same rate"),
-                OptionHelp("person.proportion", "persons among events"),
-                OptionHelp("auction.proportion", "auctions among events"),
-                OptionHelp("bid.proportion", "bids among events"),
-                OptionHelp("person.avg-size", "bytes of a person"),
-                OptionHelp("auction.avg-size", "bytes of an auction"),
-                OptionHelp("bid.avg-size", "bytes of a bid"),
-                OptionHelp("bid.hot-ratio.auctions", "how many bids are on hot auctions"),
-                OptionHelp("bid.hot-ratio.bidders", "how many bids are of hot bidders"),
-                OptionHelp("auction.hot-ratio.sellers", "how many auctions are of hot sellers"),
-                OptionHelp("base-time", "when the first event happens"),
-                OptionHelp("seed", "a whole number; another one gives other events"),
-                OptionHelp("rows-per-batch", "events that a micro-batch of a finite table has"),
-                OptionHelp("scan.parallelism", "how many tasks make events"),
-                _LATE_ROWS,
-            ),
+            "reads streams",
+            _helped(known.NEXMARK),
             """CREATE TABLE nexmark (
   event_type INT,
   bid ROW<auction BIGINT, price BIGINT, `dateTime` TIMESTAMP(3)>,
   ts AS bid.`dateTime`
 ) WITH ('connector' = 'nexmark', 'events.num' = '100000', 'first-event.rate' = '1000');""",
         ),
-        ConnectorHelp(
+        _connector(
             "socket",
             "lines from a TCP server, to try things out",
-            True,
-            True,
-            False,
-            (
-                OptionHelp("hostname", "where the server is", (), True),
-                OptionHelp("port", "its port", (), True),
-                OptionHelp("format", "of a line", ("text", "json", "csv")),
-                _LATE_ROWS,
-            ),
+            "reads streams",
+            _helped(known.SOCKET),
             """CREATE TABLE lines (line STRING) WITH (
   'connector' = 'socket', 'hostname' = 'localhost', 'port' = '9999'
 );""",
         ),
-        ConnectorHelp(
+        _connector(
             "memory",
             "rows kept in memory, to look at and to test with",
-            True,
-            False,
-            True,
-            (),
+            "reads writes",
+            _helped({}),
             """CREATE TABLE kept (item STRING, n BIGINT) WITH ('connector' = 'memory');""",
         ),
-        ConnectorHelp(
+        _connector(
             "spark",
             "any data source that Spark knows, with that source's own options",
-            True,
-            True,
-            True,
-            (
-                OptionHelp("format", "the name of the data source", SPARK_FORMATS, True),
-                _LATE_ROWS,
-            ),
+            "reads streams writes",
+            _helped(known.SPARK),
             """CREATE TABLE orders WITH (
   'connector' = 'spark', 'format' = 'jdbc',
   'url' = 'jdbc:postgresql://host/db', 'dbtable' = 'orders'
 );""",
         ),
-        ConnectorHelp(
+        _connector(
             "print",
             "prints rows, as Flink's print sink does",
-            False,
-            False,
-            True,
-            (
-                OptionHelp("print-identifier", "stands before each row"),
-                OptionHelp("standard-error", "prints there", _BOOLEAN),
-                OptionHelp("sink.parallelism", _NO_EFFECT),
-            ),
+            "writes",
+            _helped(known.PRINT),
             """CREATE TABLE printed (item STRING, n BIGINT) WITH ('connector' = 'print');""",
         ),
-        ConnectorHelp(
+        _connector(
             "blackhole",
             "takes rows and forgets them",
-            False,
-            False,
-            True,
-            (),
+            "writes",
+            _helped({}),
             """CREATE TABLE nowhere (item STRING, n BIGINT) WITH ('connector' = 'blackhole');""",
         ),
     )

@@ -1,15 +1,11 @@
-"""The connector 'filesystem': files, directories and globs of Parquet, CSV, JSON, ORC, Avro, text.
-
-Columns are found by name in any case, except in CSV without a header, where they stand in order.
-JSON has no fixed columns: one that a line lacks is NULL. Parquet, ORC and Avro type their columns;
-a declared type may be wider than the file's, but a value never changes.
-"""
+"""Reading files in batch: their schema, and the declared columns out of what they hold."""
 
 from __future__ import annotations
 
 import json
 import os
 import re
+from functools import partial
 
 from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, DataFrameReader, SparkSession
@@ -17,22 +13,13 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StringType, StructField, StructType
 
 from runtime.connectors.columns import (
-    check_columns,
     declared_schema,
     declared_type,
     find_column,
     physical_columns,
     pick,
-    unsupported_metadata,
 )
-from runtime.connectors.filesystem.formats import (
-    FLINK_OPTIONS,
-    FORMATS,
-    SELF_DESCRIBING,
-    format_of,
-    format_option_names,
-    spark_options,
-)
+from runtime.connectors.connector import AVRO_PACKAGE, missing_package
 from runtime.connectors.filesystem.nanoseconds import has_nanoseconds, read_nanoseconds
 from runtime.connectors.filesystem.paths import (
     data_files,
@@ -41,22 +28,10 @@ from runtime.connectors.filesystem.paths import (
     missing_path,
     path_for_spark,
 )
-from runtime.connectors.options import (
-    Option,
-    bad_option,
-    boolean,
-    check_options,
-    duration,
-    idle_options,
-    one_of,
-    option_values,
-    pattern,
-    unknown_option,
-    whole_number,
-)
-from runtime.connectors.packages import AVRO, missing_package
-from runtime.errors import CatalogError, ExecutionError, SqlwinError, nearest
-from runtime.spark.errors import translate
+from runtime.connectors.options.checks import bad_option, option_values
+from runtime.connectors.options.formats import SELF_DESCRIBING, format_of, spark_options
+from runtime.errors import CatalogError, ExecutionError, SqlwinError
+from runtime.spark.errors import translate, translated_errors
 from runtime.spec.table import TableColumn, TableSpec
 
 METADATA = {
@@ -67,94 +42,6 @@ METADATA = {
 }
 # Lines of a JSON file that are looked at for the spelling of its field names
 _SAMPLED_LINES = 100
-
-# These tell a stream when to look for files. Those about files that are written are of Flink's way
-# of it: here a micro-batch writes files of its own, which are complete when they can be seen.
-_STREAMING_ONLY = {
-    "source.monitor-interval": Option(duration),
-    "max-files-per-trigger": Option(whole_number(1)),
-    "maxFilesPerTrigger": Option(whole_number(1)),
-    "max-bytes-per-trigger": Option(),
-    "maxBytesPerTrigger": Option(),
-    "latest-first": Option(boolean),
-    "latestFirst": Option(boolean),
-    "max-file-age": Option(),
-    "maxFileAge": Option(),
-    "file-name-only": Option(boolean),
-    "fileNameOnly": Option(boolean),
-    "clean-source": Option(one_of("archive", "delete", "off")),
-    "cleanSource": Option(one_of("archive", "delete", "off")),
-    "source-archive-dir": Option(),
-    "sourceArchiveDir": Option(),
-    "sink.rolling-policy.file-size": Option(has_effect=False),
-    "sink.rolling-policy.rollover-interval": Option(duration, has_effect=False),
-    "sink.rolling-policy.check-interval": Option(duration, has_effect=False),
-    "sink.rolling-policy.inactivity-interval": Option(duration, has_effect=False),
-    "auto-compaction": Option(boolean, has_effect=False),
-    "compaction.file-size": Option(has_effect=False),
-    "sink.partition-commit.trigger": Option(has_effect=False),
-    "sink.partition-commit.delay": Option(duration, has_effect=False),
-    "sink.partition-commit.watermark-time-zone": Option(has_effect=False),
-    "sink.partition-commit.policy.kind": Option(has_effect=False),
-    "sink.partition-commit.success-file.name": Option(has_effect=False),
-    "partition.time-extractor.kind": Option(has_effect=False),
-    "partition.time-extractor.timestamp-pattern": Option(has_effect=False),
-}
-_OPTIONS = {
-    "path": Option(required=True),
-    "format": Option(),
-    "source.path.regex-pattern": Option(pattern),
-    "sink.parallelism": Option(whole_number(1)),
-    **_STREAMING_ONLY,
-}
-IDLE_OPTIONS = idle_options(_OPTIONS)
-
-
-def validate(spec: TableSpec) -> None:
-    """Check the options and columns of a filesystem table; whether files are there is not checked.
-
-    Raises:
-        CatalogError: an option or a column is wrong.
-    """
-    values = option_values(spec)
-    file_format = format_of(values)
-    if file_format is None:
-        if "path" not in values:
-            raise bad_option(spec, "option 'path' is missing", subjects=("'path'",))
-        raise bad_option(
-            spec,
-            f"option 'format' is missing, and '{values['path']}' does not say it",
-            f"'format' = one of {', '.join(FORMATS)}",
-            subjects=(f"'{values['path']}'", "'format'"),
-        )
-    if file_format not in FORMATS:
-        meant = nearest(file_format, FORMATS)
-        raise bad_option(
-            spec,
-            f"there is no format '{values['format']}'",
-            f"did you mean '{meant}'?" if meant else f"there are {', '.join(FORMATS)}",
-            subjects=(f"'{values['format']}'",),
-        )
-    own = FLINK_OPTIONS.get(file_format, {})
-    names = format_option_names(file_format)
-    for name, _ in spec.options:
-        prefix = name.lower().split(".")[0]
-        # An option of another format is a mistake even where its name alone is right.
-        if prefix in FORMATS and prefix != file_format:
-            known = [n for n in (*own, *names) if n.startswith(file_format)]
-            raise unknown_option(spec, name, known)
-    check_options(spec, {**_OPTIONS, **own}, names)
-    check_columns(spec)
-    if error := unsupported_metadata(spec, list(METADATA)):
-        raise error
-    physical = physical_columns(spec)
-    if file_format == "text" and spec.columns:
-        types = {(c.type or "").lower() for c in physical}
-        if len(physical) != 1 or types != {"string"}:
-            raise CatalogError(
-                f"table `{spec.name}`: format 'text' has one column, of type STRING",
-                subjects=("'text'", spec.name),
-            )
 
 
 def read(spark: SparkSession, spec: TableSpec) -> DataFrame:
@@ -177,7 +64,7 @@ def read(spark: SparkSession, spec: TableSpec) -> DataFrame:
         return spark.createDataFrame([], declared_schema(spec, physical_columns(spec)))
     reader = spark.read.format(file_format).options(**options)
     origin = local or values["path"]
-    try:
+    with translated_errors(partial(explain, spec, origin)):
         if file_format == "parquet" and files and has_nanoseconds(files[0]):
             dataframe = read_nanoseconds(reader, files[0], paths)
         elif not spec.columns:
@@ -189,10 +76,6 @@ def read(spark: SparkSession, spec: TableSpec) -> DataFrame:
             dataframe = reader.schema(schema).load(paths)
             if options.get("mode") == "PERMISSIVE" and file_format == "json":
                 dataframe = without_broken_lines(reader, spec, schema, paths)
-    except SqlwinError:
-        raise
-    except Exception as error:
-        raise explained(error, spec, origin) from error
     if not spec.columns:
         return dataframe
     # Positional formats were given the declared names; all others are looked up by name.
@@ -352,12 +235,12 @@ def without_broken_lines(
     return dataframe.filter(kept if found_any is None else kept | found_any).drop(broken)
 
 
-def explained(error: Exception, spec: TableSpec, origin: str) -> SqlwinError:
+def explain(spec: TableSpec, origin: str, error: Exception) -> SqlwinError:
     """What is wrong with the files at `origin`."""
     if not isinstance(error, PySparkException):
         return translate(error)
     if error.getCondition() == "AVRO_DATA_SOURCE_NOT_ENABLED":
-        return missing_package(spec, "reads Avro", AVRO)
+        return missing_package(spec, "reads Avro", AVRO_PACKAGE)
     if error.getCondition() == "UNABLE_TO_INFER_SCHEMA":
         return CatalogError(
             f"table `{spec.name}`: {origin} holds no file to take the columns from",

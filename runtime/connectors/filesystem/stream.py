@@ -7,6 +7,7 @@ under another name, or in another directory, and then moves them in.
 from __future__ import annotations
 
 import os
+from functools import partial
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
@@ -14,7 +15,6 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from runtime.connectors.columns import declared_schema, physical_columns
-from runtime.connectors.filesystem.formats import SELF_DESCRIBING, format_of, spark_options
 from runtime.connectors.filesystem.nanoseconds import has_nanoseconds
 from runtime.connectors.filesystem.paths import (
     data_files,
@@ -26,14 +26,16 @@ from runtime.connectors.filesystem.paths import (
 from runtime.connectors.filesystem.read import (
     brought_columns,
     column_of,
-    explained,
+    explain,
     file_path,
     schema_to_read,
     with_partition_types,
     without_broken_lines,
 )
-from runtime.connectors.options import duration_us, option_values
-from runtime.errors import CatalogError, SqlwinError
+from runtime.connectors.options.checks import duration_us, option_values
+from runtime.connectors.options.formats import SELF_DESCRIBING, format_of, spark_options
+from runtime.errors import CatalogError
+from runtime.spark.errors import translated_errors
 from runtime.spec.table import TableSpec
 
 # Options of Spark's file source for streams, by their names here
@@ -98,7 +100,7 @@ def stream(spark: SparkSession, spec: TableSpec) -> DataFrame:
             subjects=(spec.name,),
             hint="SET 'execution.runtime-mode' = 'batch', or write the files in microseconds",
         )
-    try:
+    with translated_errors(partial(explain, spec, origin)):
         schema = _schema(spark, spec, file_format, options, path, is_empty=files == [])
         reader: Any = spark.readStream.format(file_format)
         reader = reader.options(**options, **stream_options(spec))
@@ -106,10 +108,6 @@ def stream(spark: SparkSession, spec: TableSpec) -> DataFrame:
             dataframe = without_broken_lines(reader, spec, schema, path)
         else:
             dataframe = reader.schema(schema).load(path)
-    except SqlwinError:
-        raise
-    except Exception as error:
-        raise explained(error, spec, origin) from error
     if (regex := values.get("source.path.regex-pattern")) is not None:
         # As in Flink, the pattern is for the whole absolute path.
         name = F.regexp_replace(file_path(dataframe), "^file:/+", "/")

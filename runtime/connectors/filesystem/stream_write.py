@@ -14,15 +14,22 @@ from functools import partial
 
 from pyspark.sql import DataFrame, DataFrameWriter
 
-from runtime.connectors.counting import count_written
-from runtime.connectors.filesystem.formats import format_of
+from runtime.connectors.connector import WriteBatch
 from runtime.connectors.filesystem.paths import local_path
 from runtime.connectors.filesystem.write import check_directory, partition_columns, writer_options
-from runtime.connectors.options import option_values
+from runtime.connectors.options.checks import option_values
+from runtime.connectors.options.formats import format_of
+from runtime.connectors.writing import as_declared, count_written
 from runtime.errors import ExecutionError
 from runtime.files import Files
 from runtime.spark.files import files_at
 from runtime.spec.table import TableSpec
+
+
+def open_batches(dataframe: DataFrame, spec: TableSpec, writer: str) -> WriteBatch:
+    """What writes the micro-batches of a stream, each once, and tells how many rows they have."""
+    sink = FileSink(dataframe, spec, writer)
+    return lambda rows, batch: sink.write(as_declared(rows, spec), batch)
 
 
 class FileSink:

@@ -11,11 +11,11 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, DataFrameWriter
 
 from runtime.connectors.columns import find_column
-from runtime.connectors.counting import count_written
-from runtime.connectors.filesystem.formats import format_of, spark_options, written_timestamps
+from runtime.connectors.connector import AVRO_PACKAGE, missing_package
 from runtime.connectors.filesystem.paths import is_glob, local_path
-from runtime.connectors.options import option_values
-from runtime.connectors.packages import AVRO, missing_package
+from runtime.connectors.options.checks import option_values
+from runtime.connectors.options.formats import format_of, spark_options, written_timestamps
+from runtime.connectors.writing import count_written
 from runtime.errors import CatalogError, ExecutionError
 from runtime.spec.table import TableSpec
 
@@ -62,7 +62,7 @@ def write_files(dataframe: DataFrame, spec: TableSpec, overwrite: bool) -> int:
         return count()
     except PySparkException as error:
         if error.getCondition() == "AVRO_DATA_SOURCE_NOT_ENABLED":
-            raise missing_package(spec, "writes Avro", AVRO) from error
+            raise missing_package(spec, "writes Avro", AVRO_PACKAGE) from error
         raise
     except OSError as error:
         raise ExecutionError(f"cannot write to {values['path']}: {error.strerror}") from error

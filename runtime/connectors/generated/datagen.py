@@ -26,46 +26,23 @@ from runtime.connectors.columns import (
     check_columns,
     declared_type,
     physical_columns,
-    unsupported_metadata,
 )
+from runtime.connectors.connector import Connector
 from runtime.connectors.generated.generators import Field, Rows, expression, sequence_length
 from runtime.connectors.generated.row_numbers import Pace, row_numbers
-from runtime.connectors.options import (
-    Option,
+from runtime.connectors.options.checks import (
     bad_option,
-    boolean,
     check_options,
-    duration,
-    fraction,
-    one_of,
     option_values,
     unknown_option,
-    whole_number,
 )
+from runtime.connectors.options.known import DATAGEN, DATAGEN_FIELD
 from runtime.errors import CatalogError, nearest
 from runtime.spec.table import TableSpec
 
 # As in Flink
 _ROWS_PER_SECOND = "10000"
 _ROWS_PER_BATCH = "100000"
-_OPTIONS = {
-    "number-of-rows": Option(whole_number(0)),
-    "rows-per-second": Option(whole_number(1)),
-    "rows-per-batch": Option(whole_number(1)),
-    "seed": Option(whole_number(-(2**63))),
-    "scan.parallelism": Option(whole_number(1)),
-}
-_FIELD_OPTIONS = {
-    "kind": Option(one_of("random", "sequence")),
-    "min": Option(),
-    "max": Option(),
-    "length": Option(whole_number(1, 2**31 - 1)),
-    "var-len": Option(boolean),
-    "start": Option(),
-    "end": Option(),
-    "max-past": Option(duration),
-    "null-rate": Option(fraction),
-}
 
 
 def validate(spec: TableSpec) -> None:
@@ -82,17 +59,15 @@ def validate(spec: TableSpec) -> None:
             hint=f"CREATE TABLE {spec.name} (id BIGINT, ...) WITH ('connector' = 'datagen', ...)",
         )
     check_columns(spec)
-    if error := unsupported_metadata(spec):
-        raise error
-    known = dict(_OPTIONS)
+    known = dict(DATAGEN)
     columns = {column.name.lower(): column.name for column in physical}
     for name, _ in spec.options:
         if not name.lower().startswith("fields."):
             continue
         parts = name.split(".")
         column, attribute = parts[1], parts[-1].lower()
-        if len(parts) < 3 or attribute not in _FIELD_OPTIONS:
-            raise unknown_option(spec, name, [f"fields.{column}.{key}" for key in _FIELD_OPTIONS])
+        if len(parts) < 3 or attribute not in DATAGEN_FIELD:
+            raise unknown_option(spec, name, [f"fields.{column}.{key}" for key in DATAGEN_FIELD])
         if column.lower() not in columns:
             meant = nearest(column, columns.values())
             raise bad_option(
@@ -101,7 +76,7 @@ def validate(spec: TableSpec) -> None:
                 f"did you mean 'fields.{meant}.{attribute}'?" if meant else None,
                 subjects=(f"'{name}'", column),
             )
-        known[name] = _FIELD_OPTIONS[attribute]
+        known[name] = DATAGEN_FIELD[attribute]
     check_options(spec, known)
 
 
@@ -207,3 +182,6 @@ def _prefixes(field: Field) -> Iterator[str]:
         below = [(f.name, f.dataType) for f in field.type.fields]
     for name, data_type in below:
         yield from _prefixes(field.child(name, data_type))
+
+
+CONNECTOR = Connector("datagen", validate, read, stream, is_unbounded, streams_bounded=True)

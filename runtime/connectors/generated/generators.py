@@ -26,7 +26,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from runtime.connectors.options import bad_option, duration_us
+from runtime.connectors.options.checks import bad_option, duration_us
 from runtime.errors import CatalogError
 from runtime.spec.table import TableSpec
 

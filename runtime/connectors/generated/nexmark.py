@@ -23,41 +23,17 @@ from runtime.connectors.columns import (
     check_columns,
     declared_type,
     physical_columns,
-    unsupported_metadata,
 )
+from runtime.connectors.connector import Connector
 from runtime.connectors.generated.nexmark_events import Market, fields, numbered
 from runtime.connectors.generated.row_numbers import Pace, row_numbers
-from runtime.connectors.options import (
-    Option,
-    bad_option,
-    check_options,
-    option_values,
-    whole_number,
-)
+from runtime.connectors.options.checks import bad_option, check_options, option_values
+from runtime.connectors.options.known import NEXMARK
 from runtime.errors import CatalogError, nearest
 from runtime.spec.table import TableSpec
 
-_COUNT = Option(whole_number(1, 2**31 - 1))
 _RATE, _ROWS_PER_BATCH = "10000", "100000"
 _BASE_TIME = "2015-07-15 00:00:00"
-_OPTIONS = {
-    "events.num": Option(whole_number(0)),
-    "first-event.rate": _COUNT,
-    "next-event.rate": _COUNT,
-    "person.proportion": _COUNT,
-    "auction.proportion": _COUNT,
-    "bid.proportion": _COUNT,
-    "person.avg-size": _COUNT,
-    "auction.avg-size": _COUNT,
-    "bid.avg-size": _COUNT,
-    "bid.hot-ratio.auctions": _COUNT,
-    "bid.hot-ratio.bidders": _COUNT,
-    "auction.hot-ratio.sellers": _COUNT,
-    "base-time": Option(),
-    "seed": Option(whole_number(-(2**63))),
-    "rows-per-batch": _COUNT,
-    "scan.parallelism": _COUNT,
-}
 _KINDS = ("person", "auction", "bid")
 _TIMES = ("dateTime", "expires")
 _SCHEMA = {
@@ -78,14 +54,11 @@ def validate(spec: TableSpec) -> None:
     Raises:
         CatalogError: an option or a column is wrong.
     """
-    if physical_columns(spec):
-        check_columns(spec)
-    if error := unsupported_metadata(spec):
-        raise error
+    check_columns(spec)
     for column in physical_columns(spec):
         if column.name.lower() not in _SCHEMA:
             raise _no_such(spec, f"column `{column.name}`", column.name, list(_SCHEMA))
-    check_options(spec, _OPTIONS)
+    check_options(spec, NEXMARK)
     values = option_values(spec)
     first = values.get("first-event.rate", _RATE)
     if int(values.get("next-event.rate", first)) != int(first):
@@ -237,3 +210,6 @@ def _no_such(spec: TableSpec, what: str, name: str, known: list[str]) -> Catalog
 
 def _quoted(name: str) -> str:
     return "`" + name.replace("`", "``") + "`"
+
+
+CONNECTOR = Connector("nexmark", validate, read, stream, is_unbounded, streams_bounded=True)

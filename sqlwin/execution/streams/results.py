@@ -8,7 +8,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from sqlglot import exp
 
-from runtime.connectors.stream_sinks import KIND_COLUMN, Take
+from runtime.connectors.stream_sinks import Take
+from runtime.connectors.writing import KIND_COLUMN
 from runtime.streaming.status import remarks
 from sqlwin.execution.lowered import LoweredStream
 from sqlwin.execution.planning import Plans

@@ -1,15 +1,16 @@
 from __future__ import annotations
 
-import io
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
-from runtime.connectors.registry import read_table
-from runtime.connectors.sinks import write_table
-from runtime.errors import CatalogError, ExecutionError
+from runtime.connectors.registry import CONNECTORS, check_writable, read_table, write_table
+from runtime.connectors.stream_sinks import check_sink
+from runtime.errors import AnalysisError, CatalogError, ExecutionError, SqlwinError
+from runtime.spec.table import TableSpec
 from tests.runtime.connectors.tables import table
 
 
@@ -100,15 +101,14 @@ def test_json_timestamps_are_written_as_asked(spark: SparkSession, tmp_path: Pat
     assert rows(spark, spec) == [tuple(spark.sql(query).first())]
 
 
-def test_print_writes_rows_as_flink_does(spark: SparkSession):
-    output = io.StringIO()
+def test_print_writes_rows_as_flink_does(spark: SparkSession, capsys):
     query = """
         SELECT 1, 'x', NULL, true, 1.50BD, 1e10D, CAST(0.1 AS FLOAT), DATE'2024-01-02',
                TIMESTAMP_NTZ'2024-01-02 10:00:00', TIMESTAMP_NTZ'2024-01-02 10:00:01.5',
                TIMESTAMP'2024-01-02 10:00:00Z', array(1.0D, NULL), map('k', 1), X'01FF',
                named_struct('a', 1, 'b', TIMESTAMP'2024-01-02 10:00:00.000001Z')"""
-    assert write_table(spark.sql(query), table("print", print_identifier="ID"), False, output) == 1
-    assert output.getvalue() == (
+    assert write_table(spark.sql(query), table("print", print_identifier="ID"), False) == 1
+    assert capsys.readouterr().out == (
         "ID> +I[1, x, null, true, 1.50, 1.0E10, 0.1, 2024-01-02, 2024-01-02T10:00, "
         "2024-01-02T10:00:01.500, 2024-01-02T10:00:00Z, [1.0, null], {k=1}, [1, -1], "
         "+I[1, 2024-01-02T10:00:00.000001Z]]\n"
@@ -135,6 +135,71 @@ def test_any_source_of_spark_can_be_written(spark: SparkSession, tmp_path: Path)
     assert rows(spark, spec) == [(0,), (1,), (2,)]
 
 
-def test_made_up_tables_cannot_be_written(spark: SparkSession):
-    with pytest.raises(CatalogError, match="only makes rows"):
-        write_table(spark.range(1), table("datagen", "a BIGINT", number_of_rows="1"), False)
+# A table of each connector that can be written
+WRITTEN = {
+    "filesystem": table("filesystem", "a BIGINT", path="t.parquet"),
+    "kafka": table(
+        "kafka", "a BIGINT", topic="t", format="json", properties__bootstrap__servers="nowhere:9092"
+    ),
+    "spark": table("spark", "a BIGINT", format="orc", path="t"),
+    "memory": table("memory", "a BIGINT"),
+    "print": table("print", "a BIGINT"),
+    "blackhole": table("blackhole", "a BIGINT"),
+}
+ONLY_SOURCES = {
+    "datagen": table("datagen", "a BIGINT", number_of_rows="1"),
+    "nexmark": table("nexmark", "event_type INT", events__num="1"),
+    "socket": table("socket", "a STRING", hostname="localhost", port="9999"),
+}
+
+
+def in_directory(spec: TableSpec, directory: Path) -> TableSpec:
+    options = tuple((k, f"{directory}/{v}" if k == "path" else v) for k, v in spec.options)
+    return replace(spec, options=options)
+
+
+@pytest.mark.parametrize("name", CONNECTORS)
+def test_every_connector_writes_or_refuses_in_batch_and_as_a_stream(
+    name: str, spark: SparkSession, tmp_path: Path
+) -> None:
+    connector = CONNECTORS[name]
+    can_stream = connector.open_batches is not None or connector.write_stream is not None
+    assert (connector.write is not None) == can_stream == (name in WRITTEN)
+    if name in ONLY_SOURCES:
+        refusal = f"table `t` cannot be written: connector '{name}' is only a source"
+        spec = ONLY_SOURCES[name]
+        for write in (
+            lambda: write_table(spark.range(1), spec, overwrite=False),
+            lambda: write_table(spark.range(1), spec, overwrite=True),
+            lambda: check_writable(spec, overwrite=False),
+            lambda: check_sink(spec, overwrite=False, emits_updates=False),
+        ):
+            with pytest.raises(CatalogError, match=refusal) as caught:
+                write()
+            assert "insert into a table of filesystem, kafka, spark" in str(caught.value.hint)
+        return
+    spec = in_directory(WRITTEN[name], tmp_path)
+    check_sink(spec, overwrite=False, emits_updates=False)
+    if name == "kafka":
+        with pytest.raises(SqlwinError, match="table `t`: "):
+            write_table(spark.range(3), spec, overwrite=False)
+        return
+    assert write_table(spark.range(3), spec, overwrite=False) == 3
+    if connector.read is not None:
+        assert rows(spark, spec) == [(0,), (1,), (2,)]
+
+
+@pytest.mark.parametrize("name", WRITTEN)
+def test_every_sink_replaces_its_rows_or_refuses_to(
+    name: str, spark: SparkSession, tmp_path: Path
+) -> None:
+    spec = in_directory(WRITTEN[name], tmp_path)
+    if not CONNECTORS[name].overwrites:
+        refusal = f"INSERT OVERWRITE of `t`: connector '{name}' cannot replace rows"
+        with pytest.raises(AnalysisError, match=refusal) as caught:
+            write_table(spark.range(1), spec, overwrite=True)
+        assert caught.value.hint == "write INSERT INTO"
+        return
+    write_table(spark.range(3), spec, overwrite=False)
+    write_table(spark.range(7, 8), spec, overwrite=True)
+    assert rows(spark, spec) == [(7,)]

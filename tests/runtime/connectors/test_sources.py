@@ -12,7 +12,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from runtime.connectors.columns import proctime_columns
-from runtime.connectors.options import duration_us
+from runtime.connectors.options.checks import duration_us
 from runtime.connectors.registry import read_table, validate_table
 from runtime.errors import CatalogError, ExecutionError, SetupError, SqlwinError
 from runtime.spark.errors import translate
@@ -423,5 +423,5 @@ def test_any_source_of_spark_can_be_a_table(spark: SparkSession, parquet: str, t
 
 
 def test_tables_that_only_take_rows_cannot_be_read(spark: SparkSession):
-    with pytest.raises(CatalogError, match="connector 'print' only takes rows"):
+    with pytest.raises(CatalogError, match="connector 'print' is only a sink"):
         read_table(spark, table("print", "a INT"))

@@ -1,24 +1,21 @@
 """The reference says everything that the program takes, and nothing else."""
 
-import importlib
-import pkgutil
 import re
 
 import duckdb
 import pytest
 
-import runtime.connectors
 import sqlwin.statements.nodes as nodes
 from planner.aggregates.functions import MERGEABLE_FUNCTIONS
 from planner.binder import group_windows
-from runtime.connectors.filesystem.formats import FLINK_OPTIONS, FORMATS
-from runtime.connectors.options import Option
+from runtime.connectors.options import known
+from runtime.connectors.options.checks import Option
+from runtime.connectors.options.formats import FLINK_OPTIONS
 from runtime.connectors.registry import CONNECTORS as RUN
 from sqlwin.cli.reference import ENVIRONMENT, reference
 from sqlwin.config.settings import SETTINGS
 from sqlwin.help import aggregate_pictures
-from sqlwin.help.connectors import CONNECTORS, FORMAT_OPTIONS, options_of, values_of
-from sqlwin.help.connectors import FORMATS as HELPED_FORMATS
+from sqlwin.help.connectors import CONNECTORS, options_of, values_of
 from sqlwin.help.examples import STATEMENTS
 from sqlwin.help.functions import AGGREGATES, FUNCTIONS, GROUP_WINDOWS, WINDOWS, describe_function
 from sqlwin.help.pictures import aligned, picture, sessions
@@ -44,50 +41,42 @@ def test_every_connector_has_help_in_sqlwin_help():
     assert set(CONNECTORS) == set(RUN), "sqlwin/help/connectors.py has the help"
     for name, connector in RUN.items():
         can_be_read = connector.read is not None or connector.stream is not None
-        assert CONNECTORS[name].reads == can_be_read
-        assert CONNECTORS[name].streams == (connector.stream is not None)
+        can = {
+            "reads": can_be_read,
+            "streams": connector.stream is not None,
+            "writes": connector.write is not None,
+        }
+        assert CONNECTORS[name].can == tuple(word for word, holds in can.items() if holds)
 
 
 def options_in_code() -> dict[str, list[Option]]:
-    """The tables of options of all modules in `runtime.connectors`."""
+    """The tables of options of all connectors and formats."""
+    tables = [*FLINK_OPTIONS.values()]
+    tables += [
+        held for name, held in vars(known).items() if name.isupper() and isinstance(held, dict)
+    ]
     found: dict[str, list[Option]] = {}
-    for module in pkgutil.walk_packages(runtime.connectors.__path__, "runtime.connectors."):
-        names = vars(importlib.import_module(module.name))
-        for table, held in names.items():
-            if (
-                isinstance(held, dict)
-                and held
-                and all(isinstance(o, Option) for o in held.values())
-            ):
-                prefix = "fields.<field>." if "FIELD" in table else ""
-                for name, option in held.items():
-                    found.setdefault(prefix + name, []).append(option)
+    for table in tables:
+        for name, option in table.items():
+            found.setdefault(name, []).append(option)
     return found
 
 
-def options_in_help() -> dict[str, tuple[str, ...]]:
-    helped = [option for connector in CONNECTORS.values() for option in connector.options]
-    helped += [option for options in FORMAT_OPTIONS.values() for option in options]
-    return {option.name: option.values for option in helped}
-
-
-def test_every_option_of_a_connector_has_help_in_sqlwin_help():
-    in_code = {*options_in_code(), *(name for own in FLINK_OPTIONS.values() for name in own)}
-    in_code = {name for name in in_code if name.islower()}  # the others are Spark's spellings
-    missing = sorted(in_code - set(options_in_help()))
-    assert missing == [], "sqlwin/help/connectors.py lacks help"
+def test_every_option_of_a_connector_has_help():
+    lacking = [
+        name
+        for name, options in options_in_code().items()
+        # the others are Spark's spellings
+        if name.islower() and not all(option.doc for option in options)
+    ]
+    assert lacking == [], "runtime/connectors/options/known.py lacks help"
 
 
 def test_the_values_that_help_names_are_right():
-    in_code = options_in_code()
-    for own in FLINK_OPTIONS.values():
-        for name, option in own.items():
-            in_code.setdefault(name, []).append(option)
-    for name, values in options_in_help().items():
-        for value in values:
-            checks = [option.check(value) for option in in_code.get(name, [Option()])]
-            assert None in checks, (name, value)
-    assert HELPED_FORMATS == FORMATS
+    for name, options in options_in_code().items():
+        for option in options:
+            for value in option.values:
+                assert option.check(value) is None, (name, value)
 
 
 def test_options_depend_on_what_is_given_already():

@@ -1,4 +1,4 @@
-"""Messages of Kafka to columns and back: formats json, csv, raw and avro."""
+"""Messages to columns and back: formats json, csv, raw and avro."""
 
 from __future__ import annotations
 
@@ -7,13 +7,12 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import BinaryType, StringType, StructField, StructType
 
-from runtime.connectors.filesystem.formats import spark_options, written_timestamps
-from runtime.connectors.options import bad_option
-from runtime.connectors.packages import AVRO, missing_package
-from runtime.errors import CatalogError, SetupError
+from runtime.connectors.connector import AVRO_PACKAGE, missing_package
+from runtime.connectors.options.checks import bad_option
+from runtime.connectors.options.formats import spark_options, written_timestamps
+from runtime.errors import CatalogError
 from runtime.spec.table import TableSpec
 
-FORMATS = ("json", "csv", "raw", "avro")
 _BROKEN = "_sqlwin_broken"
 
 
@@ -26,7 +25,7 @@ def decoded(
         messages: rows with the message, of which those that cannot be read may be left out.
         message: the message, a BINARY column of `messages`.
         schema: the fields.
-        file_format: one of FORMATS.
+        file_format: one of MESSAGE_FORMATS.
         spec: the table, for its options of that format.
 
     Returns:
@@ -91,7 +90,7 @@ def encoded(fields: list[str], file_format: str, rows: DataFrame, spec: TableSpe
 
             return to_avro(value)
         except (PySparkException, TypeError) as error:
-            raise missing_package(spec, "writes Avro", AVRO) from error
+            raise missing_package(spec, "writes Avro", AVRO_PACKAGE) from error
     options = {**written_timestamps(spec, file_format), **spark_options(spec, file_format)}
     options.pop("mode", None)
     return F.to_json(value, options) if file_format == "json" else F.to_csv(value, options)
@@ -107,12 +106,8 @@ def _from_avro(spark: SparkSession, message: Column, schema: StructType, spec: T
         avro = converters.toAvroType(java_schema, False, "record", "").toString()
     except (TypeError, PySparkException) as error:
         # A name that the JVM does not have is a package to py4j, which cannot be called.
-        raise _no_avro(spec) from error
+        raise missing_package(spec, "reads Avro", AVRO_PACKAGE) from error
     return from_avro(message, avro)
-
-
-def _no_avro(spec: TableSpec) -> SetupError:
-    return missing_package(spec, "reads Avro", AVRO)
 
 
 def _ddl(schema: StructType) -> str:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from runtime.connectors.options import Option, boolean, one_character, one_of
+from runtime.connectors.options.checks import Option, choice, one_character, switch
 from runtime.spec.table import TableSpec
 
+# Of files; those of messages
 FORMATS = ("parquet", "csv", "json", "orc", "avro", "text")
+MESSAGE_FORMATS = ("json", "csv", "raw", "avro")
 # Formats whose files name and type their columns.
 SELF_DESCRIBING = ("parquet", "orc", "avro")
 
@@ -26,20 +28,22 @@ _COMPRESSIONS = (".gz", ".bz2", ".zst", ".snappy", ".lz4", ".deflate")
 
 FLINK_OPTIONS: Mapping[str, Mapping[str, Option]] = {
     "csv": {
-        "csv.field-delimiter": Option(),
-        "csv.quote-character": Option(one_character),
-        "csv.disable-quote-character": Option(boolean),
-        "csv.escape-character": Option(one_character),
-        "csv.null-literal": Option(),
-        "csv.ignore-parse-errors": Option(boolean),
-        "csv.allow-comments": Option(boolean),
+        "csv.field-delimiter": Option("what stands between fields; a comma unless set"),
+        "csv.quote-character": Option('what fields are quoted with; " unless set', one_character),
+        "csv.disable-quote-character": switch("no field is quoted"),
+        "csv.escape-character": Option("what makes the next character mean itself", one_character),
+        "csv.null-literal": Option("the text that is read and written as NULL"),
+        "csv.ignore-parse-errors": switch("fields that do not fit are NULL"),
+        "csv.allow-comments": switch("lines that begin with # are skipped"),
     },
     "json": {
-        "json.ignore-parse-errors": Option(boolean),
+        "json.ignore-parse-errors": switch("broken lines are left out"),
         # A field that a line lacks is NULL; it cannot be made an error.
-        "json.fail-on-missing-field": Option(one_of("false")),
-        "json.timestamp-format.standard": Option(one_of("sql", "iso-8601")),
-        "json.encode.ignore-null-fields": Option(boolean),
+        "json.fail-on-missing-field": choice("only false: a missing field is NULL", "false"),
+        "json.timestamp-format.standard": choice(
+            "how timestamps are written: 2024-01-01 10:00:00, or with a T", "SQL", "ISO-8601"
+        ),
+        "json.encode.ignore-null-fields": switch("NULLs are not written"),
     },
 }
 _EVERY_FORMAT = (

@@ -22,24 +22,47 @@ _UNITS_US = {
 _UNIT_US = {label: us for labels, us in _UNITS_US.items() for label in labels.split()} | {"": 1_000}
 
 
+Check = Callable[[str], str | None]
+
+
 @dataclass(frozen=True)
 class Option:
     """An option of a connector.
 
     Attributes:
+        doc: what it is for, one line of help; empty for a second spelling.
         check: returns what a value must be ("true or false") if it is not that, else None.
+        values: values it takes, for help, if they are few.
         required: the table is not complete without it.
         has_effect: whether it changes anything here; some of Flink's are only let pass.
     """
 
-    check: Callable[[str], str | None] = lambda value: None
+    doc: str = ""
+    check: Check = lambda value: None
+    values: tuple[str, ...] = ()
     required: bool = False
     has_effect: bool = True
 
 
-def one_of(*values: str) -> Callable[[str], str | None]:
+def choice(doc: str, *values: str) -> Option:
+    """An option with one of `values`, in any case."""
+    return Option(doc, one_of(*values), values)
+
+
+def switch(doc: str) -> Option:
+    """An option that is true or false."""
+    return choice(doc, "true", "false")
+
+
+def without_effect(check: Check = lambda value: None, values: tuple[str, ...] = ()) -> Option:
+    """An option of Flink's that is let pass and changes nothing."""
+    return Option("Flink's; no effect", check, values, has_effect=False)
+
+
+def one_of(*values: str) -> Check:
     """A check that the value is one of `values`, in any case."""
-    return lambda value: None if value.lower() in values else " or ".join(values)
+    folded = [value.lower() for value in values]
+    return lambda value: None if value.lower() in folded else " or ".join(values)
 
 
 def boolean(value: str) -> str | None:
@@ -47,7 +70,7 @@ def boolean(value: str) -> str | None:
     return one_of("true", "false")(value)
 
 
-def whole_number(least: int, most: int = 2**63 - 1) -> Callable[[str], str | None]:
+def whole_number(least: int, most: int = 2**63 - 1) -> Check:
     """A check for a whole number from `least` to `most`."""
 
     def check(value: str) -> str | None:
@@ -131,7 +154,7 @@ def check_options(spec: TableSpec, known: Mapping[str, Option], other: Iterable[
             raise bad_option(
                 spec,
                 f"option '{name}' is missing",
-                f"WITH (..., '{name}' = '...') sets it",
+                f"WITH (..., '{name}' = '...') sets it: {option.doc}",
                 subjects=(f"'{name}'",),
             )
 

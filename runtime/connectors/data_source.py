@@ -7,22 +7,19 @@ from __future__ import annotations
 
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-from runtime.connectors.columns import (
-    check_columns,
-    declared_schema,
-    physical_columns,
-    pick,
-    unsupported_metadata,
-)
-from runtime.connectors.options import bad_option, boolean, option_values
+from runtime.connectors.columns import check_columns, declared_schema, physical_columns, pick
+from runtime.connectors.connector import Connector
+from runtime.connectors.options.checks import bad_option, boolean, option_values
+from runtime.connectors.writing import as_declared, count_written
 from runtime.errors import SqlwinError
 from runtime.spark.errors import translate
 from runtime.spec.table import LATE_ROWS, TableSpec
 
 # Formats whose columns have only the types that they are given
 _UNTYPED = ("csv", "json", "text", "xml")
-# Sources without an end, which cannot be read in any other way
+# Unbounded sources, which cannot be read in any other way
 _ONLY_STREAMS = ("rate", "rate-micro-batch", "socket")
 _UNBOUNDED = "source.unbounded"
 _OURS = ("format", "spark.format", _UNBOUNDED, LATE_ROWS)
@@ -51,8 +48,6 @@ def validate(spec: TableSpec) -> None:
             subjects=("'format'",),
         )
     check_columns(spec)
-    if error := unsupported_metadata(spec):
-        raise error
 
 
 def source_format(spec: TableSpec) -> tuple[str, dict[str, str]]:
@@ -72,56 +67,76 @@ def stream(spark: SparkSession, spec: TableSpec) -> DataFrame:
     """What the data source gives as a stream, with the physical columns of `spec` if it has any.
 
     Raises:
-        SqlwinError: Spark cannot load it, or its columns are not those declared.
+        CatalogError: its columns are not those declared.
     """
     name, options = source_format(spec)
     reader = spark.readStream.format(name).options(**options)
+    if not spec.columns or name.lower() in (*_ONLY_STREAMS, "kafka"):
+        return _declared_columns(reader.load(), spec, name)
     try:
-        if spec.columns and name.lower() not in (*_ONLY_STREAMS, "kafka"):
-            try:
-                dataframe = reader.schema(declared_schema(spec, physical_columns(spec))).load()
-            except PySparkException:
-                # Most tables of a lake bring their columns and take none.
-                dataframe = spark.readStream.format(name).options(**options).load()
-        else:
-            dataframe = reader.load()
-    except Exception as error:
-        raise _named(translate(error), spec) from error
-    if not spec.columns:
-        return dataframe
-    origin = f"the {name} source"
-    return dataframe.select(*(pick(dataframe, spec, c, origin) for c in physical_columns(spec)))
+        dataframe = reader.schema(declared_schema(spec, physical_columns(spec))).load()
+    except PySparkException:
+        # Most tables of a lake bring their columns and take none.
+        dataframe = spark.readStream.format(name).options(**options).load()
+    return _declared_columns(dataframe, spec, name)
 
 
 def read(spark: SparkSession, spec: TableSpec) -> DataFrame:
     """What the data source gives, with the physical columns of `spec` if it declares any.
 
     Raises:
-        SqlwinError: Spark cannot load it, or its columns are not those declared.
+        CatalogError: its columns are not those declared.
     """
     name, options = source_format(spec)
     declared = declared_schema(spec, physical_columns(spec))
     reader = spark.read.format(name).options(**options)
+    if spec.columns and name.lower() in _UNTYPED:
+        return _declared_columns(reader.schema(declared).load(), spec, name)
     try:
-        dataframe = (
-            reader.schema(declared).load()
-            if spec.columns and name.lower() in _UNTYPED
-            else reader.load()
-        )
-    except Exception as error:
-        condition = error.getCondition() if isinstance(error, PySparkException) else None
-        # Some sources have no columns but those that they are told to have.
-        if not spec.columns or "SCHEMA" not in (condition or ""):
-            raise _named(translate(error), spec) from error
-        try:
-            dataframe = reader.schema(declared).load()
-        except Exception as second:
-            raise _named(translate(second), spec) from second
+        dataframe = reader.load()
+    except PySparkException as error:
+        # Some sources have no columns but those that they are given.
+        if not spec.columns or "SCHEMA" not in (error.getCondition() or ""):
+            raise
+        dataframe = reader.schema(declared).load()
+    return _declared_columns(dataframe, spec, name)
+
+
+def _declared_columns(dataframe: DataFrame, spec: TableSpec, name: str) -> DataFrame:
     if not spec.columns:
         return dataframe
     origin = f"the {name} source"
     return dataframe.select(*(pick(dataframe, spec, c, origin) for c in physical_columns(spec)))
 
 
-def _named(error: SqlwinError, spec: TableSpec) -> SqlwinError:
-    return error.about(f"table `{spec.name}`", spec.name)
+def write(dataframe: DataFrame, spec: TableSpec, overwrite: bool) -> int:
+    """Hand the rows of a batch to the data source; how many they are."""
+    name, options = source_format(spec)
+    with count_written(dataframe) as (counted, count):
+        writer = counted.write.format(name).options(**options)
+        writer.mode("overwrite" if overwrite else "append").save()
+    return count()
+
+
+def write_stream(dataframe: DataFrame, spec: TableSpec) -> DataStreamWriter:
+    """The data source's own streaming sink."""
+    name, options = source_format(spec)
+    return as_declared(dataframe, spec).writeStream.format(name).options(**options)
+
+
+def _explain(spec: TableSpec, error: Exception) -> SqlwinError:
+    """An error of the data source, with the name of the table."""
+    return translate(error).about(f"table `{spec.name}`", spec.name)
+
+
+CONNECTOR = Connector(
+    "spark",
+    validate,
+    read,
+    stream,
+    is_unbounded,
+    write=write,
+    overwrites=True,
+    write_stream=write_stream,
+    explain=_explain,
+)

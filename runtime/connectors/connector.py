@@ -1,0 +1,82 @@
+"""What a connector is: how tables of it are checked, read and written."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import pyspark
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+from runtime.errors import SetupError, SqlwinError
+from runtime.spec.table import TableSpec
+
+# Parts of Spark that are not in PySpark's own package
+KAFKA_PACKAGE = "spark-sql-kafka-0-10"
+AVRO_PACKAGE = "spark-avro"
+# Spark 4 is built with Scala 2.13 alone
+_SCALA = "2.13"
+
+Validate = Callable[[TableSpec], None]
+Read = Callable[[SparkSession, TableSpec], DataFrame]
+# Rows, their table, and whether they replace those that are there; gives how many, if that is known
+Write = Callable[[DataFrame, TableSpec, bool], int | None]
+# A micro-batch and its number; gives how many rows it has, if that is known
+WriteBatch = Callable[[DataFrame, int], int | None]
+# A DataFrame with the columns of the micro-batches, their table, and a name that tells the stream
+# from others, the same after a restart
+OpenBatches = Callable[[DataFrame, TableSpec, str], WriteBatch]
+WriteStream = Callable[[DataFrame, TableSpec], DataStreamWriter]
+Explain = Callable[[TableSpec, Exception], SqlwinError]
+
+
+@dataclass(frozen=True)
+class Connector:
+    """How tables of one connector are checked, read and written, in batch and as a stream.
+
+    A connector that has `write` also has one of `open_batches` and `write_stream`, or both; one
+    that lacks it has neither: it is only a source.
+
+    Attributes:
+        name: the value of 'connector'.
+        validate: checks what CREATE TABLE said, without looking at data.
+        read: the rows there are; None if it cannot be read, or only as a stream.
+        stream: the rows as they come; None if it cannot be read so.
+        is_unbounded: whether a table is unbounded, unless a run is told to be a batch.
+        streams_bounded: whether a bounded table can be read as a stream that ends.
+        write: writes the rows of a batch; None if it cannot be written.
+        overwrites: whether `write` can replace the rows that are there.
+        open_batches: makes what writes the micro-batches of a stream one by one; None if Spark
+            alone can write them.
+        write_stream: Spark's own streaming sink, which is taken where nothing else is written
+            beside it.
+        takes_updates: whether rows may come that replace others.
+        idle_options: names of options, in lower case, that are let pass and change nothing.
+        explain: what an error of Spark's means for a table of it; None: nothing special.
+    """
+
+    name: str
+    validate: Validate
+    read: Read | None = None
+    stream: Read | None = None
+    is_unbounded: Callable[[TableSpec], bool] = lambda spec: False
+    streams_bounded: bool = False
+    write: Write | None = None
+    overwrites: bool = False
+    open_batches: OpenBatches | None = None
+    write_stream: WriteStream | None = None
+    takes_updates: bool = False
+    idle_options: frozenset[str] = frozenset()
+    explain: Explain | None = None
+
+
+def missing_package(spec: TableSpec, what: str, package: str) -> SetupError:
+    """The error for a table that needs a package which is not there, with its Maven coordinate."""
+    coordinate = f"org.apache.spark:{package}_{_SCALA}:{pyspark.__version__}"
+    return SetupError(
+        f"table `{spec.name}`: Spark {what} only with a package of its own",
+        subjects=(spec.name,),
+        hint=f"start with --conf spark.jars.packages={coordinate} "
+        f"(spark-submit and pyspark: --packages {coordinate})",
+    )

@@ -1,0 +1,90 @@
+"""The connector 'filesystem': files, directories and globs of Parquet, CSV, JSON, ORC, Avro, text.
+
+Columns are found by name in any case, except in CSV without a header, where they stand in order.
+JSON has no fixed columns: one that a line lacks is NULL. Parquet, ORC and Avro type their columns;
+a declared type may be wider than the file's, but a value never changes.
+"""
+
+from __future__ import annotations
+
+from runtime.connectors.columns import check_columns, physical_columns
+from runtime.connectors.connector import Connector
+from runtime.connectors.filesystem.read import METADATA, read
+from runtime.connectors.filesystem.stream import is_unbounded, stream
+from runtime.connectors.filesystem.stream_write import open_batches
+from runtime.connectors.filesystem.write import write_files
+from runtime.connectors.options.checks import (
+    bad_option,
+    check_options,
+    idle_options,
+    option_values,
+    unknown_option,
+)
+from runtime.connectors.options.formats import (
+    FLINK_OPTIONS,
+    FORMATS,
+    format_of,
+    format_option_names,
+)
+from runtime.connectors.options.known import FILESYSTEM
+from runtime.errors import CatalogError, nearest
+from runtime.spec.table import TableSpec
+
+
+def validate(spec: TableSpec) -> None:
+    """Check the options and columns of a filesystem table; whether files are there is not checked.
+
+    Raises:
+        CatalogError: an option or a column is wrong.
+    """
+    values = option_values(spec)
+    file_format = format_of(values)
+    if file_format is None:
+        if "path" not in values:
+            raise bad_option(spec, "option 'path' is missing", subjects=("'path'",))
+        raise bad_option(
+            spec,
+            f"option 'format' is missing, and '{values['path']}' does not say it",
+            f"'format' = one of {', '.join(FORMATS)}",
+            subjects=(f"'{values['path']}'", "'format'"),
+        )
+    if file_format not in FORMATS:
+        meant = nearest(file_format, FORMATS)
+        raise bad_option(
+            spec,
+            f"there is no format '{values['format']}'",
+            f"did you mean '{meant}'?" if meant else f"there are {', '.join(FORMATS)}",
+            subjects=(f"'{values['format']}'",),
+        )
+    own = FLINK_OPTIONS.get(file_format, {})
+    names = format_option_names(file_format)
+    for name, _ in spec.options:
+        prefix = name.lower().split(".")[0]
+        # An option of another format is a mistake even where its name alone is right.
+        if prefix in FORMATS and prefix != file_format:
+            known = [n for n in (*own, *names) if n.startswith(file_format)]
+            raise unknown_option(spec, name, known)
+    check_options(spec, {**FILESYSTEM, **own}, names)
+    check_columns(spec, list(METADATA))
+    physical = physical_columns(spec)
+    if file_format == "text" and spec.columns:
+        types = {(c.type or "").lower() for c in physical}
+        if len(physical) != 1 or types != {"string"}:
+            raise CatalogError(
+                f"table `{spec.name}`: format 'text' has one column, of type STRING",
+                subjects=("'text'", spec.name),
+            )
+
+
+CONNECTOR = Connector(
+    "filesystem",
+    validate,
+    read,
+    stream,
+    is_unbounded,
+    streams_bounded=True,
+    write=write_files,
+    overwrites=True,
+    open_batches=open_batches,
+    idle_options=idle_options(FILESYSTEM),
+)

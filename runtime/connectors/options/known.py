@@ -1,0 +1,162 @@
+"""The options of each connector, with their help. Imports no Spark, so that help is light to load.
+
+`<field>` stands for the name of a column, `<key>` for any name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from runtime.connectors.options.checks import (
+    Option,
+    boolean,
+    choice,
+    duration,
+    fraction,
+    one_of,
+    pattern,
+    switch,
+    whole_number,
+    without_effect,
+)
+from runtime.connectors.options.formats import FORMATS, MESSAGE_FORMATS
+
+Options = Mapping[str, Option]
+
+# Spark's spellings of the options of its file source are taken too.
+FILESYSTEM: Options = {
+    "path": Option("a file, a directory or a glob, here or on s3a://, hdfs://", required=True),
+    "format": Option("the format, unless the path's suffix says it", values=FORMATS),
+    "source.path.regex-pattern": Option("reads files whose absolute path matches it", pattern),
+    "sink.parallelism": Option("how many tasks write", whole_number(1)),
+    "source.monitor-interval": Option(
+        "how often to look for new files: makes the table unbounded", duration
+    ),
+    "max-files-per-trigger": Option("files that a micro-batch takes at most", whole_number(1)),
+    "maxFilesPerTrigger": Option(check=whole_number(1)),
+    "max-bytes-per-trigger": Option("bytes that a micro-batch takes at most"),
+    "maxBytesPerTrigger": Option(),
+    "latest-first": switch("a stream takes the newest files first"),
+    "latestFirst": Option(check=boolean),
+    "max-file-age": Option("older files are left out of a stream"),
+    "maxFileAge": Option(),
+    "file-name-only": switch("a file that was moved counts as the same one"),
+    "fileNameOnly": Option(check=boolean),
+    "clean-source": choice("what becomes of files that were read", "off", "delete", "archive"),
+    "cleanSource": Option(check=one_of("archive", "delete", "off")),
+    "source-archive-dir": Option("where clean-source = archive moves files"),
+    "sourceArchiveDir": Option(),
+    # About Flink's way of writing files: here a micro-batch writes files of its own, which are
+    # complete when they can be seen.
+    "sink.rolling-policy.file-size": without_effect(),
+    "sink.rolling-policy.rollover-interval": without_effect(duration),
+    "sink.rolling-policy.check-interval": without_effect(duration),
+    "sink.rolling-policy.inactivity-interval": without_effect(duration),
+    "auto-compaction": without_effect(boolean, ("true", "false")),
+    "compaction.file-size": without_effect(),
+    "sink.partition-commit.trigger": without_effect(),
+    "sink.partition-commit.delay": without_effect(duration),
+    "sink.partition-commit.watermark-time-zone": without_effect(),
+    "sink.partition-commit.policy.kind": without_effect(),
+    "sink.partition-commit.success-file.name": without_effect(),
+    "partition.time-extractor.kind": without_effect(),
+    "partition.time-extractor.timestamp-pattern": without_effect(),
+}
+
+DATAGEN: Options = {
+    "number-of-rows": Option("how many rows; without it, an unbounded stream", whole_number(0)),
+    "rows-per-second": Option("how many rows a second in a stream", whole_number(1)),
+    "rows-per-batch": Option("how many rows a micro-batch of a stream has", whole_number(1)),
+    "seed": Option("a whole number; another one gives other rows", whole_number(-(2**63))),
+    "scan.parallelism": Option("how many tasks make rows", whole_number(1)),
+}
+# Of a column, by what stands behind `fields.<field>.`
+DATAGEN_FIELD: Options = {
+    "kind": choice("how values are made", "random", "sequence"),
+    "min": Option("the least value"),
+    "max": Option("the greatest value"),
+    "length": Option("of strings, bytes and arrays", whole_number(1, 2**31 - 1)),
+    "var-len": switch("lengths vary up to length"),
+    "start": Option("the first value of a sequence"),
+    "end": Option("the last value of a sequence"),
+    "max-past": Option("how far before now times may be", duration),
+    "null-rate": Option("the share of NULLs, from 0 to 1", fraction),
+}
+
+KAFKA: Options = {
+    "topic": Option("the topic; several with ; between them"),
+    "topic-pattern": Option("a pattern of the topics to read", pattern),
+    "properties.bootstrap.servers": Option("the servers: host:9092", required=True),
+    "properties.<key>": Option("a property of Kafka's own client"),
+    "format": Option("of the values", values=MESSAGE_FORMATS),
+    "value.format": Option("the same as format", values=MESSAGE_FORMATS),
+    "key.format": Option("of the keys", values=MESSAGE_FORMATS),
+    "key.fields": Option("columns that are in the key, with ; between them"),
+    "key.fields-prefix": Option("what their names begin with in the table"),
+    "value.fields-include": choice("whether values hold them too", "ALL", "EXCEPT_KEY"),
+    "scan.startup.mode": choice(
+        "where reading begins",
+        "earliest-offset",
+        "latest-offset",
+        "group-offsets",
+        "timestamp",
+        "specific-offsets",
+    ),
+    "scan.startup.specific-offsets": Option("partition:0,offset:42;..."),
+    "scan.startup.timestamp-millis": Option("for the mode timestamp", whole_number(0)),
+    "scan.bounded.mode": choice("where reading ends", "unbounded", "latest-offset", "timestamp"),
+    "scan.bounded.timestamp-millis": Option("for the mode timestamp", whole_number(0)),
+    # How Flink discovers, commits and sets the parallelism; Spark has its own ways
+    "scan.topic-partition-discovery.interval": without_effect(duration),
+    "scan.parallelism": without_effect(whole_number(1)),
+    "sink.partitioner": without_effect(),
+    "sink.parallelism": without_effect(whole_number(1)),
+    "sink.delivery-guarantee": Option(
+        "Spark's sink gives at-least-once; exactly-once is refused",
+        one_of("at-least-once", "exactly-once", "none"),
+        ("at-least-once", "none"),
+    ),
+    "sink.transactional-id-prefix": without_effect(),
+}
+
+_COUNT = whole_number(1, 2**31 - 1)
+NEXMARK: Options = {
+    "events.num": Option("how many events; 0, the default: unbounded", whole_number(0)),
+    "first-event.rate": Option("events a second of event time", _COUNT),
+    "next-event.rate": Option("the same rate", _COUNT),
+    "person.proportion": Option("persons among events", _COUNT),
+    "auction.proportion": Option("auctions among events", _COUNT),
+    "bid.proportion": Option("bids among events", _COUNT),
+    "person.avg-size": Option("bytes of a person", _COUNT),
+    "auction.avg-size": Option("bytes of an auction", _COUNT),
+    "bid.avg-size": Option("bytes of a bid", _COUNT),
+    "bid.hot-ratio.auctions": Option("how many bids are on hot auctions", _COUNT),
+    "bid.hot-ratio.bidders": Option("how many bids are of hot bidders", _COUNT),
+    "auction.hot-ratio.sellers": Option("how many auctions are of hot sellers", _COUNT),
+    "base-time": Option("when the first event happens"),
+    "seed": Option("a whole number; another one gives other events", whole_number(-(2**63))),
+    "rows-per-batch": Option("events that a micro-batch of a bounded table has", _COUNT),
+    "scan.parallelism": Option("how many tasks make events", _COUNT),
+}
+
+SOCKET: Options = {
+    "hostname": Option("where the server is", required=True),
+    "port": Option("its port", whole_number(1, 65535), required=True),
+    "format": choice("of a line", "text", "json", "csv"),
+}
+
+# The others are the data source's own.
+SPARK: Options = {
+    "format": Option(
+        "the name of the data source",
+        values=("delta", "iceberg", "jdbc", "kafka", "parquet", "csv", "json", "orc", "text"),
+        required=True,
+    ),
+    "source.unbounded": switch("whether it is read as a stream; rate and socket always are"),
+}
+
+PRINT: Options = {
+    "print-identifier": Option("stands before each row"),
+    "standard-error": switch("prints there"),
+    "sink.parallelism": without_effect(whole_number(1)),
+}

@@ -1,0 +1,64 @@
+"""What connectors do alike with the rows that they write."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from pyspark.sql import DataFrame, Observation
+from pyspark.sql import functions as F
+
+from runtime.connectors.columns import declared_type, physical_columns
+from runtime.errors import CatalogError
+from runtime.spec.stream import ROW_KIND
+from runtime.spec.table import TableSpec
+
+# The column of a row kind, where a user or a table sees it; Flink's client calls it so
+KIND_COLUMN = "op"
+
+
+def as_declared(dataframe: DataFrame, spec: TableSpec) -> DataFrame:
+    """The columns under the names and types that `spec` declares, by position.
+
+    Raises:
+        CatalogError: there are more or fewer columns than the table has.
+    """
+    declared = physical_columns(spec)
+    if not declared:
+        return dataframe
+    if len(dataframe.columns) != len(declared):
+        raise CatalogError(
+            f"table `{spec.name}` has {len(declared)} columns to be written, "
+            f"the query gives {len(dataframe.columns)}",
+            subjects=(spec.name,),
+        )
+    found = [(field.name, field.dataType.simpleString()) for field in dataframe.schema.fields]
+    if found == [(c.name, declared_type(spec, c).simpleString()) for c in declared]:
+        return dataframe
+    names = [f"_{position}" for position in range(len(declared))]
+    # Names may come twice in a query; positions do not.
+    numbered = dataframe.toDF(*names)
+    return numbered.select(
+        *(
+            F.col(name).cast(declared_type(spec, column)).alias(column.name)
+            for name, column in zip(names, declared, strict=True)
+        )
+    )
+
+
+def with_named_kind(rows: DataFrame) -> DataFrame:
+    """The rows of a stream with the column of their kind, if they have one, as KIND_COLUMN."""
+    if ROW_KIND not in rows.columns:
+        return rows
+    return rows.withColumnRenamed(ROW_KIND, KIND_COLUMN)
+
+
+@contextmanager
+def count_written(dataframe: DataFrame) -> Iterator[tuple[DataFrame, Callable[[], int]]]:
+    """The DataFrame to write in this context, and a function that then tells its rows.
+
+    The function must not be called if the writing failed: it would wait for a run that never was.
+    """
+    observation = Observation("sqlwin_rows")
+    counted = dataframe.observe(observation, F.count(F.lit(1)).alias("n_rows"))
+    yield counted, lambda: int(observation.get["n_rows"])
