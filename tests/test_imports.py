@@ -68,7 +68,7 @@ MAY_IMPORT = {
     "planner": "planner.binder planner.catalog planner.lowering planner.nodes planner.optimizer "
     "planner.rules planner.sql planner.streams runtime.errors runtime.spec sqlglot",
     # -- sqlwin: sessions, statements, and what users see --
-    "sqlwin.config": "runtime",
+    "sqlwin.config": "planner.sql runtime",
     "sqlwin.parser": "planner.sql runtime sqlglot",
     "sqlwin.statements": "planner.sql runtime runtime.spec sqlwin.parser sqlglot",
     "sqlwin.catalog": "planner planner.aggregates planner.catalog planner.sql runtime "

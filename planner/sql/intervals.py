@@ -11,7 +11,8 @@ from planner.sql.nodes import MultiUnitInterval
 from planner.sql.render import SparkSql
 from runtime.errors import AnalysisError
 
-_US = {
+# Units of fixed length in microseconds, those of the calendar in months, and all of them
+US_OF_UNIT = {
     "NANOSECOND": Fraction(1, 1000),
     "MICROSECOND": Fraction(1),
     "MILLISECOND": Fraction(1_000),
@@ -22,7 +23,7 @@ _US = {
     "WEEK": Fraction(604_800_000_000),
 }
 _MONTHS = {"MONTH": 1, "QUARTER": 3, "YEAR": 12}
-_UNITS = frozenset(_US) | frozenset(_MONTHS)
+UNITS = frozenset(US_OF_UNIT) | frozenset(_MONTHS)
 
 # The fields of `INTERVAL '1 02:03:04.5' DAY TO SECOND`: what stands before each, and its bound
 # where it is not the first one.
@@ -240,8 +241,8 @@ def _of_unit(interval: exp.Interval, number: Fraction, unit: str) -> _Exact:
     name = _unit(unit)
     if name in _MONTHS:
         return _Exact(months=number * _MONTHS[name])
-    if name in _US:
-        return _Exact(us=number * _US[name])
+    if name in US_OF_UNIT:
+        return _Exact(us=number * US_OF_UNIT[name])
     raise AnalysisError(
         f"`{_sql(interval)}`: unknown unit {unit}",
         subjects=(_sql(interval),),
@@ -252,7 +253,7 @@ def _of_unit(interval: exp.Interval, number: Fraction, unit: str) -> _Exact:
 
 def _unit(text: str) -> str:
     upper = text.upper()
-    return upper[:-1] if upper.endswith("S") and upper[:-1] in _UNITS else upper
+    return upper[:-1] if upper.endswith("S") and upper[:-1] in UNITS else upper
 
 
 def _range(interval: exp.Interval, text: str, span: exp.IntervalSpan) -> _Exact:

@@ -13,7 +13,7 @@ from sqlwin.display.progress import ProgressBar
 from sqlwin.execution.explain_formats import render
 from sqlwin.parser.parser import tokenize
 from sqlwin.statements.parse import Explain, SparkStatement, StatementText, parse_statement, split
-from sqlwin.statements.split import is_word
+from sqlwin.statements.tokens import is_word
 
 if TYPE_CHECKING:
     from sqlwin.session import Session

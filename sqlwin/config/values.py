@@ -5,17 +5,21 @@ from __future__ import annotations
 import zoneinfo
 from fractions import Fraction
 
+from planner.sql.intervals import US_OF_UNIT
 from runtime.errors import AnalysisError, nearest
 
-# Flink's labels, in microseconds; a number without one counts milliseconds
-_DURATION_UNITS = {
-    **dict.fromkeys(("ns", "nano", "nanos", "nanosecond", "nanoseconds"), Fraction(1, 1000)),
-    **dict.fromkeys(("us", "µs", "micro", "micros", "microsecond", "microseconds"), Fraction(1)),
-    **dict.fromkeys(("", "ms", "milli", "millis", "millisecond", "milliseconds"), Fraction(1_000)),
-    **dict.fromkeys(("s", "sec", "secs", "second", "seconds"), Fraction(1_000_000)),
-    **dict.fromkeys(("m", "min", "mins", "minute", "minutes"), Fraction(60_000_000)),
-    **dict.fromkeys(("h", "hour", "hours"), Fraction(3_600_000_000)),
-    **dict.fromkeys(("d", "day", "days"), Fraction(86_400_000_000)),
+# Flink's labels; a number without one counts milliseconds
+_LABELS = {
+    "NANOSECOND": "ns nano nanos nanosecond nanoseconds",
+    "MICROSECOND": "us µs micro micros microsecond microseconds",
+    "MILLISECOND": "ms milli millis millisecond milliseconds",
+    "SECOND": "s sec secs second seconds",
+    "MINUTE": "m min mins minute minutes",
+    "HOUR": "h hour hours",
+    "DAY": "d day days",
+}
+_DURATION_UNITS = {"": US_OF_UNIT["MILLISECOND"]} | {
+    label: US_OF_UNIT[unit] for unit, labels in _LABELS.items() for label in labels.split()
 }
 
 _MEMORY_UNITS = {

@@ -6,7 +6,6 @@ import os
 import secrets
 import stat
 from pathlib import Path
-from types import TracebackType
 from typing import TextIO
 
 from runtime.errors import ExecutionError, SetupError
@@ -51,12 +50,7 @@ class AtomicFile:
     def __enter__(self) -> AtomicFile:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.discard()
 
     def write(self, text: str) -> None:

@@ -7,13 +7,11 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from types import TracebackType
-from typing import TypeVar
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn
 
-T = TypeVar("T")
+from sqlwin.display.status_line import T, waiting_for
 
 # What is over sooner needs no bar
 DELAY_SECONDS = 0.5
@@ -112,12 +110,7 @@ class ProgressBar:
             self._thread.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._closed.set()
         self._erase()
         # The thread is not joined: it may be in a call to a Spark that no longer answers.
@@ -140,13 +133,7 @@ class ProgressBar:
 
     def watched(self, items: Iterator[T], label: str) -> Iterator[T]:
         """The same items, with the bar shown while the next one is being made."""
-        while True:
-            with self.waiting(label):
-                try:
-                    item = next(items)
-                except StopIteration:
-                    return
-            yield item
+        return waiting_for(items, lambda: self.waiting(label))
 
     def _erase(self) -> None:
         with self._lock:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import TypeVar
 
 from rich.console import Console
@@ -14,6 +14,19 @@ from rich.text import Text
 T = TypeVar("T")
 
 POLL_SECONDS = 0.5
+
+
+def waiting_for(
+    items: Iterator[T], waiting: Callable[[], AbstractContextManager[None]]
+) -> Iterator[T]:
+    """The same items; the next one is made within a block of `waiting`."""
+    while True:
+        with waiting():
+            try:
+                item = next(items)
+            except StopIteration:
+                return
+        yield item
 
 
 class StatusLine:
@@ -61,13 +74,7 @@ class StatusLine:
 
     def watched(self, items: Iterator[T]) -> Iterator[T]:
         """The same items, with the line shown while the next one is being made."""
-        while True:
-            with self.waiting():
-                try:
-                    item = next(items)
-                except StopIteration:
-                    return
-            yield item
+        return waiting_for(items, self.waiting)
 
     def _erase(self) -> None:
         with self._lock:

@@ -7,13 +7,11 @@ import re
 from sqlglot import exp
 from sqlglot.tokenizer_core import Token, TokenType
 
+from planner.sql.intervals import UNITS
 from planner.sql.nodes import MultiUnitInterval
 from sqlwin.parser.base import STRINGS, TokenParser
 
-SINGULAR_UNITS = frozenset(
-    "YEAR QUARTER MONTH WEEK DAY HOUR MINUTE SECOND MILLISECOND MICROSECOND NANOSECOND".split()
-)
-UNITS = SINGULAR_UNITS | {f"{unit}S" for unit in SINGULAR_UNITS}
+_UNITS = UNITS | {f"{unit}S" for unit in UNITS}
 
 
 def parse_interval(parser: TokenParser) -> exp.Expr | None:
@@ -42,7 +40,7 @@ def parse_interval(parser: TokenParser) -> exp.Expr | None:
 def parse_interval_type(parser: TokenParser) -> exp.DataType:
     """`INTERVAL DAY(3) TO SECOND(6)` as a type."""
     parser._advance()
-    if parser._curr.text.upper() not in UNITS:
+    if parser._curr.text.upper() not in _UNITS:
         return exp.DataType(this=exp.DType.INTERVAL)
     return exp.DataType(this=exp.Interval(unit=_parse_unit(parser)))
 
@@ -58,7 +56,7 @@ def _is_value(parser: TokenParser) -> bool:
     if i >= len(tokens) or tokens[i].token_type not in (*STRINGS, TokenType.NUMBER):
         return False
     # `interval - 4` is a difference, `INTERVAL - 4 DAYS` is none
-    return i + 1 < len(tokens) and tokens[i + 1].text.upper() in UNITS
+    return i + 1 < len(tokens) and tokens[i + 1].text.upper() in _UNITS
 
 
 def _starts_part(parser: TokenParser) -> bool:
@@ -69,7 +67,7 @@ def _starts_part(parser: TokenParser) -> bool:
         parser._curr.token_type in (*STRINGS, TokenType.NUMBER)
         and i + 1 < len(tokens)
         and tokens[i + 1].token_type not in STRINGS
-        and tokens[i + 1].text.upper() in UNITS
+        and tokens[i + 1].text.upper() in _UNITS
     )
 
 
@@ -89,7 +87,7 @@ def _parse_part(parser: TokenParser) -> exp.Interval:
         value = parser.span(exp.Neg(this=value), first)
     unit: exp.Expr | None = None
     is_unit = parser._curr.token_type not in (*STRINGS, TokenType.IDENTIFIER)
-    if is_unit and parser._curr.text.upper() in UNITS:
+    if is_unit and parser._curr.text.upper() in _UNITS:
         unit = _parse_unit(parser)
     elif not isinstance(value, exp.Literal) or not value.is_string:
         wanted: Token | None = parser._curr or None
@@ -107,7 +105,7 @@ def _parse_unit(parser: TokenParser) -> exp.Expr:
     unit = _parse_one_unit(parser)
     if parser._curr.text.upper() == "TO":
         following = parser._next.text.upper()
-        if following not in UNITS:
+        if following not in _UNITS:
             parser.fail(
                 "an INTERVAL of two units needs the second one after TO",
                 parser._next or None,

@@ -15,6 +15,7 @@ from sqlglot.errors import ParseError, TokenError
 from sqlglot.parsers.spark import SparkParser
 from sqlglot.tokenizer_core import Token, TokenType
 
+from planner.sql.intervals import UNITS
 from planner.sql.nodes import TABLE_OPTIONS, WindowFunctionCall
 from planner.sql.render import (
     IS_NOT,
@@ -28,7 +29,7 @@ from sqlwin.parser.base import STRINGS, TokenParser
 from sqlwin.parser.errors import skip_comments
 from sqlwin.parser.functions import parse_keyword_call
 from sqlwin.parser.hints import read_hints, table_options
-from sqlwin.parser.intervals import SINGULAR_UNITS, parse_interval, parse_interval_type
+from sqlwin.parser.intervals import parse_interval, parse_interval_type
 from sqlwin.parser.other_dialects import read_emit, refuse_ported, refuse_version
 from sqlwin.parser.signatures import SIGNATURES, misspelt_window_call
 from sqlwin.parser.types import BARE_TYPES, as_spark_type, parse_bare_type, parse_row_type
@@ -38,7 +39,7 @@ from sqlwin.parser.window_functions import is_window_function, parse_window_func
 _FUNCTIONS_OF_UNITS = frozenset(
     "timestampadd timestampdiff dateadd date_add datediff date_diff".split()
 )
-_UNITS = SINGULAR_UNITS - {"NANOSECOND"} | {"DAYOFYEAR"}
+_UNITS = UNITS - {"NANOSECOND"} | {"DAYOFYEAR"}
 
 # `DATE '2024-01-31'`, `X '1F'`
 _TYPED_LITERALS = frozenset({"X", "DATE", "TIMESTAMP", "TIMESTAMP_NTZ", "TIMESTAMP_LTZ", "TIME"})

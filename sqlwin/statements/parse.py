@@ -9,6 +9,7 @@ from typing import Any, NoReturn
 from sqlglot.tokenizer_core import Token, TokenType
 
 from runtime.errors import Position, SqlSyntaxError, SqlwinError
+from sqlwin.parser.base import STRINGS
 from sqlwin.parser.hints import after_hints
 from sqlwin.parser.parser import SqlWinParser, parser_of, tokenize
 from sqlwin.parser.signatures import SIGNATURES, holds_window_function
@@ -86,8 +87,6 @@ _CLAUSES_OF_SPARK_VIEWS = ("USING", "TBLPROPERTIES", "WITH")
 # What Flink takes behind EXECUTE, and means no more than it does alone
 _EXECUTED = ("INSERT", "SELECT", "WITH")
 
-_STRINGS = (TokenType.STRING, TokenType.RAW_STRING)
-
 
 def parse_statement(text: str, offset: int = 0) -> Statement:
     """The statement that `text` holds; a semicolon may end it.
@@ -155,7 +154,7 @@ class _Reader:
         if self._is("BEGIN"):
             return SparkStatement(self.text, self.offset)  # one of Spark's blocks, semicolons in it
         self._refuse_second_statement()
-        reader = readers.get(first.text.upper()) if first.token_type not in _STRINGS else None
+        reader = readers.get(first.text.upper()) if first.token_type not in STRINGS else None
         statement = reader() if reader is not None else None
         return statement if statement is not None else self._to_spark()
 
@@ -307,7 +306,7 @@ class _Reader:
                     rest = rest[1:]
                 if not rest and len(self.tokens) == 2:
                     return kind(self.text, self.offset)
-                if len(rest) == 1 and rest[0].token_type in _STRINGS:
+                if len(rest) == 1 and rest[0].token_type in STRINGS:
                     return kind(self.text, self.offset, self._string(rest[0]))
                 return None
         if len(self.tokens) == 2 and (self._is("STREAMS", at=1) or self._is("JOBS", at=1)):
@@ -325,7 +324,7 @@ class _Reader:
                 hint="STOP STREAM 1, or STOP STREAM name; SHOW STREAMS lists them",
             )
         rest = self.tokens[2:]
-        is_string = rest[0].token_type in _STRINGS
+        is_string = rest[0].token_type in STRINGS
         name = self._string(rest[0]) if is_string else self._slice(rest)
         return StopStream(self.text, self.offset, name)
 
@@ -380,12 +379,12 @@ class _Reader:
         hint = "SET 'key' = 'value'"
         if not tokens:
             self._fail("a setting needs a name", self.tokens[0], hint=hint)
-        if len(tokens) == 1 and tokens[0].token_type in _STRINGS:
+        if len(tokens) == 1 and tokens[0].token_type in STRINGS:
             return self._string(tokens[0])
         for before, after in pairwise(tokens):
             if before.end + 1 != after.start:
                 self._fail("the name of a setting has no blanks in it", after, hint=hint)
-        is_quoted = any(token.token_type in _STRINGS for token in tokens)
+        is_quoted = any(token.token_type in STRINGS for token in tokens)
         if is_quoted:
             self._fail("the name of a setting is quoted whole or not at all", tokens[0], hint=hint)
         return (
@@ -399,7 +398,7 @@ class _Reader:
         return any(token.token_type == TokenType.IDENTIFIER for token in tokens)
 
     def _value(self, tokens: Sequence[Token]) -> str:
-        if len(tokens) == 1 and tokens[0].token_type in _STRINGS:
+        if len(tokens) == 1 and tokens[0].token_type in STRINGS:
             return self._string(tokens[0])
         return self._slice(tokens) if tokens else ""
 
@@ -415,7 +414,7 @@ class _Reader:
             return None
         for i, token in enumerate(tokens):
             is_name = token.token_type == TokenType.IDENTIFIER or (
-                token.token_type not in _STRINGS and token.text[:1].isidentifier()
+                token.token_type not in STRINGS and token.text[:1].isidentifier()
             )
             if token.token_type != TokenType.DOT if i % 2 else not is_name:
                 return None

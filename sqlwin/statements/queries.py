@@ -7,10 +7,11 @@ from typing import Any
 from sqlglot import exp
 from sqlglot.tokenizer_core import TokenType
 
+from sqlwin.parser.base import STRINGS
 from sqlwin.parser.hints import table_options
 from sqlwin.parser.parser import SqlWinParser, read_query, to_spark
 
-_LITERALS = (TokenType.STRING, TokenType.RAW_STRING, TokenType.NUMBER)
+_LITERALS = (*STRINGS, TokenType.NUMBER)
 
 
 class NotOurs(Exception):

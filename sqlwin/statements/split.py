@@ -7,11 +7,10 @@ from dataclasses import dataclass
 from sqlglot.tokenizer_core import Token, TokenType
 
 from runtime.errors import SqlSyntaxError
+from sqlwin.parser.base import STRINGS
 from sqlwin.parser.hints import after_hints
 from sqlwin.parser.parser import tokenize
 from sqlwin.statements.tokens import is_word, statement_set_body
-
-__all__ = ["StatementText", "is_word", "split", "words"]
 
 # `END IF`, `END WHILE`: they end what BEGIN did not begin
 _ENDS_OF_OTHERS = ("IF", "WHILE", "REPEAT", "LOOP", "FOR")
@@ -69,8 +68,7 @@ def words(text: str) -> set[str]:
         tokens = tokenize(text)
     except SqlSyntaxError:
         return set()
-    strings = (TokenType.STRING, TokenType.RAW_STRING)
-    return {token.text.lower() for token in tokens if token.token_type not in strings}
+    return {token.text.lower() for token in tokens if token.token_type not in STRINGS}
 
 
 def _end_of_statement(tokens: list[Token], first: int) -> int:

@@ -6,7 +6,9 @@ from collections.abc import Iterator
 
 from sqlglot.tokenizer_core import Token, TokenType
 
-_QUOTED = (TokenType.STRING, TokenType.RAW_STRING, TokenType.IDENTIFIER)
+from sqlwin.parser.base import STRINGS
+
+_QUOTED = (*STRINGS, TokenType.IDENTIFIER)
 
 
 def is_word(tokens: list[Token], i: int, *texts: str) -> bool:
