@@ -8,7 +8,7 @@ import pytest
 from pyspark.sql import SparkSession
 from sqlglot import exp
 
-from planner.sql.nodes import WindowFunction, position_of
+from planner.sql.nodes import WindowFunctionCall, position_of
 from runtime.errors import SqlSyntaxError
 from sqlwin.parser.parser import parse_query, to_spark, tokenize
 from sqlwin.parser.strings import string_value
@@ -16,8 +16,8 @@ from sqlwin.parser.strings import string_value
 SIZE = "INTERVAL '10' MINUTE"
 
 
-def window_function(from_clause: str) -> WindowFunction:
-    node = parse_query(f"SELECT * FROM {from_clause}").find(WindowFunction)
+def window_function(from_clause: str) -> WindowFunctionCall:
+    node = parse_query(f"SELECT * FROM {from_clause}").find(WindowFunctionCall)
     assert node is not None
     return node
 
@@ -259,7 +259,7 @@ def test_window_functions_stand_wherever_tables_do() -> None:
         f"a IN (SELECT a FROM {call}) UNION ALL SELECT * FROM {call} LATERAL VIEW explode(xs) e AS v"
     )
     tree = parse_query(sql)
-    assert len(list(tree.find_all(WindowFunction))) == 7
+    assert len(list(tree.find_all(WindowFunctionCall))) == 7
     assert to_spark(tree) == sql
 
 
@@ -268,7 +268,7 @@ def test_every_argument_knows_its_place() -> None:
         "SELECT *\nFROM TABLE(CUMULATE(TABLE bids, DESCRIPTOR(ts), INTERVAL '1' MINUTE,\n"
         "  INTERVAL '1' HOUR * 2, - INTERVAL '5' SECOND(3)))"
     )
-    node = parse_query(sql).find(WindowFunction)
+    node = parse_query(sql).find(WindowFunctionCall)
     assert node is not None
 
     def text(part: exp.Expr) -> str:

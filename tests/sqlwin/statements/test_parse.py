@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from planner.sql.nodes import WindowFunction, position_of
+from planner.sql.nodes import WindowFunctionCall, position_of
 from runtime.errors import SqlSyntaxError
 from runtime.spec.table import TableColumn, Watermark
 from sqlwin.parser.parser import to_spark
@@ -357,7 +357,7 @@ def test_create_table_as_keeps_the_places_of_its_query() -> None:
     text = f"CREATE OR REPLACE TABLE a WITH ('k' = 'v') AS SELECT * FROM {TUMBLE}"
     table = parse_statement(text)
     assert isinstance(table, CreateTable) and table.or_replace and table.as_query is not None
-    function = table.as_query.find(WindowFunction)
+    function = table.as_query.find(WindowFunctionCall)
     assert function is not None
     position = position_of(function, text)
     assert position is not None and position.offset == text.index(TUMBLE)
@@ -417,7 +417,7 @@ def test_create_view_keeps_its_query_as_written() -> None:
     assert (view.name, view.columns, view.comment) == (("a", "v"), ("x", "y"), "c")
     assert (view.or_replace, view.temporary, view.if_not_exists) == (True, True, False)
     assert view.query_text == f"SELECT *, 1 FROM {TUMBLE}"
-    assert view.ast.find(WindowFunction) is not None
+    assert view.ast.find(WindowFunctionCall) is not None
 
 
 def test_execute_before_a_statement_is_passed_over() -> None:
