@@ -8,7 +8,7 @@ from datetime import timedelta
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
-from planner.explain.document import document
+from planner.explain.document import Document, QueryDocument, to_json
 from runtime.compute.user_aggregates import UserDefinedAggregateFunction
 from runtime.errors import AnalysisError, SqlwinError
 from runtime.frames.user_functions import register_aggregate, register_scalar
@@ -139,17 +139,27 @@ class Session:
             raise AnalysisError(
                 f"there is no explain mode `{mode}`", hint=f"the modes are: {', '.join(MODES)}"
             )
-        return Explanation(document(self.explain_queries(sql, file, analyze=analyze)), mode)
+        return Explanation(Document(self.query_documents(sql, file, analyze=analyze)), mode)
 
     def explain_queries(
         self, sql: str, file: str | None = None, *, analyze: bool = False
     ) -> list[dict[str, Any]]:
-        """What `explain` shows, as data: a document for each query and INSERT, see docs/explain.md.
+        """What `explain` shows, as JSON: an object for each query and INSERT, see docs/explain.md.
 
         Raises:
             SqlwinError: the SQL is wrong, or a run fails.
         """
-        queries = []
+        return [to_json(query) for query in self.query_documents(sql, file, analyze=analyze)]
+
+    def query_documents(
+        self, sql: str, file: str | None = None, *, analyze: bool = False
+    ) -> tuple[QueryDocument, ...]:
+        """What `explain` shows, as documents.
+
+        Raises:
+            SqlwinError: the SQL is wrong, or a run fails.
+        """
+        queries: list[QueryDocument] = []
         for part in _parts(sql, file):
             try:
                 statement = parse_statement(part.text)
@@ -165,7 +175,7 @@ class Session:
                     self._runner.run(statement)
             except SqlwinError as error:
                 raise ScriptPlace(part, sql, file).placed(error) from error
-        return queries
+        return tuple(queries)
 
     def register(
         self,

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
 
+from planner.explain.document import Analysis, Figures, QueryDocument, Tree
 from planner.explain.figures import counted, seconds_text, size_text
 from planner.explain.stream_analysis import stream_ended, stream_lines
 
@@ -16,82 +16,81 @@ _LOOP = "WholeStageCodegen"
 _STAGE_HEADS = ("stage", "tasks", "task time", "median", "slowest", "skew", "shuffled", "operators")
 
 
-def analysis_text(query: dict[str, Any]) -> str:
+def analysis_text(query: QueryDocument) -> str:
     """The section that EXPLAIN ANALYZE adds; empty if the query was not run.
 
     Args:
         query: the query's document.
     """
-    analysis = query["analysis"]
-    if analysis is None:
+    analysis = query.analysis
+    if analysis is None or query.trees is None:
         return ""
-    rows = analysis["rows_out"]
+    tree = query.trees.physical
+    rows = analysis.rows_out
     ended = f", {counted(rows, 'rows')}" if rows is not None else ""
-    if analysis["stream"] is None:
-        begin = f"finished in {seconds_text(analysis['seconds'])}{ended}"
+    if analysis.stream is None:
+        begin = f"finished in {seconds_text(analysis.seconds)}{ended}"
     else:
-        begin = stream_ended(analysis)
+        begin = stream_ended(analysis, analysis.stream)
     lines = ["== Execution ==", begin, ""]
-    lines += _table(_HEADS, _operators(query), n_left=1)
+    lines += _table(_HEADS, _operators(tree, analysis), n_left=1)
     notes = list(_notes(analysis))
     if notes:
         lines += ["", *notes]
-    own = _spark_operators(query)
+    own = _spark_operators(tree, analysis)
     if own:
         lines += ["", *_table(_SPARK_HEADS, own, n_left=1, last_left=True), "", *_LOOPS]
-    facts = list(_facts(query))
+    facts = list(_facts(tree, analysis))
     if facts:
         lines += ["", *facts]
-    if analysis["stream"] is not None:
-        lines += ["", *stream_lines(analysis)]
-    if analysis["stages"]:
-        lines += ["", *_table(_STAGE_HEADS, _stages(query), n_left=0, last_left=True)]
+    if analysis.stream is not None:
+        lines += ["", *stream_lines(analysis.stream, analysis.seconds)]
+    if analysis.stages:
+        lines += ["", *_table(_STAGE_HEADS, _stages(tree, analysis), n_left=0, last_left=True)]
     return "\n".join(lines) + "\n"
 
 
-def _operators(query: dict[str, Any]) -> list[list[str]]:
-    tree = query["trees"]["physical"]
-    operators = {each["id"]: each for each in tree["operators"]}
-    figures = query["analysis"]["operators"]
+def _operators(tree: Tree, analysis: Analysis) -> list[list[str]]:
+    operators = tree.by_id
     rows: list[list[str]] = []
 
     def add(name: str, head: str, margin: str) -> None:
-        found = figures[name]
+        found = analysis.operators[name]
         rows.append(
             [
-                head + operators[name]["name"],
-                _number(found["rows_in"]),
-                _number(found["rows_out"]),
-                "" if found["bytes_out"] is None else size_text(found["bytes_out"]),
+                head + operators[name].name,
+                _number(found.rows_in),
+                _number(found.rows_out),
+                "" if found.bytes_out is None else size_text(found.bytes_out),
                 _time(found),
                 _memory(found),
             ]
         )
-        inputs = operators[name]["inputs"]
+        inputs = operators[name].inputs
         for source in inputs:
             last = source == inputs[-1]
             add(source, margin + ("+- " if last else ":- "), margin + ("   " if last else ":  "))
 
-    add(tree["root"], "", "")
+    add(tree.root, "", "")
     return rows
 
 
-def _time(figures: dict[str, Any]) -> str:
-    if figures["seconds"] is None:
+def _time(figures: Figures) -> str:
+    if figures.seconds is None:
         return ""
-    return seconds_text(figures["seconds"]) + ("*" if figures["seconds_with_input"] else "")
+    return seconds_text(figures.seconds) + ("*" if figures.seconds_with_input else "")
 
 
-def _memory(figures: dict[str, Any]) -> str:
-    if not figures["peak_memory_bytes"]:
+def _memory(figures: Figures) -> str:
+    if not figures.peak_memory_bytes:
         return ""
-    mark = " JVM" if figures["peak_memory_of"] == "jvm" else ""
-    return size_text(figures["peak_memory_bytes"]) + mark
+    mark = " JVM" if figures.peak_memory_of == "jvm" else ""
+    return size_text(figures.peak_memory_bytes) + mark
 
 
-def _notes(analysis: dict[str, Any]) -> Iterator[str]:
+def _notes(analysis: Analysis) -> Iterator[str]:
     """What marks in the table mean."""
-    if any(each["seconds_with_input"] for each in analysis["operators"].values()):
+    if any(each.seconds_with_input for each in analysis.operators.values()):
         yield "* Spark's clock, which also runs while the input of the operator is computed"
 
 
@@ -102,62 +101,64 @@ _LOOPS = (
 )
 
 
-def _spark_operators(query: dict[str, Any]) -> list[list[str]]:
+def _spark_operators(tree: Tree, analysis: Analysis) -> list[list[str]]:
     """What Spark ran of our operators, but for stages of Python: those are our operators."""
-    names = {each["id"]: each["name"] for each in query["trees"]["physical"]["operators"]}
+    names = {each.id: each.name for each in tree.operators}
     rows = []
-    for each in query["analysis"]["spark_operators"]:
-        is_measured = any(each[key] is not None for key in ("rows_out", "seconds", "memory_bytes"))
-        is_shown = is_measured or each["in_loop"]
-        if each["operator"] is None or each["name"] == _COUNTS or not is_shown:
+    for each in analysis.spark_operators:
+        is_measured = any(
+            figure is not None for figure in (each.rows_out, each.seconds, each.memory_bytes)
+        )
+        is_shown = is_measured or each.in_loop
+        if each.operator is None or each.name == _COUNTS or not is_shown:
             continue
-        name = _LOOP if each["name"].startswith(_LOOP) else each["name"]
+        name = _LOOP if each.name.startswith(_LOOP) else each.name
         rows.append(
             [
-                "  " * each["in_loop"] + name,
-                _number(each["rows_out"]),
-                "" if each["seconds"] is None else seconds_text(each["seconds"]),
-                size_text(each["memory_bytes"]) if each["memory_bytes"] else "",
-                names[each["operator"]],
+                "  " * each.in_loop + name,
+                _number(each.rows_out),
+                "" if each.seconds is None else seconds_text(each.seconds),
+                size_text(each.memory_bytes) if each.memory_bytes else "",
+                names[each.operator],
             ]
         )
     return rows
 
 
-def _facts(query: dict[str, Any]) -> list[str]:
+def _facts(tree: Tree, analysis: Analysis) -> list[str]:
     """What was saved, and rows that are in no window."""
     found = []
-    for each in query["trees"]["physical"]["operators"]:
-        figures = query["analysis"]["operators"][each["id"]]
-        if figures["reduction"] is not None:
+    for each in tree.operators:
+        figures = analysis.operators[each.id]
+        rows_in, rows_out = figures.rows_in, figures.rows_out
+        if figures.reduction is not None and rows_in is not None and rows_out is not None:
             found.append(
-                f"{each['name']}: {counted(figures['rows_in'], 'rows')} became "
-                f"{counted(figures['rows_out'], 'partials')}, "
-                f"{figures['reduction']:,.1f} rows a partial"
+                f"{each.name}: {counted(rows_in, 'rows')} became {counted(rows_out, 'partials')}, "
+                f"{figures.reduction:,.1f} rows a partial"
             )
-        dropped = figures["counters"].get("rows_without_time", 0)
+        dropped = figures.counters.get("rows_without_time", 0)
         if dropped:
-            found.append(f"{each['name']}: {counted(dropped, 'rows')} without a time left out")
-        filtered = figures["counters"].get("rows_filtered_out", 0)
+            found.append(f"{each.name}: {counted(dropped, 'rows')} without a time left out")
+        filtered = figures.counters.get("rows_filtered_out", 0)
         if filtered:
-            found.append(f"{each['name']}: {counted(filtered, 'rows')} filtered out")
+            found.append(f"{each.name}: {counted(filtered, 'rows')} filtered out")
     return found
 
 
-def _stages(query: dict[str, Any]) -> list[list[str]]:
-    names = {each["id"]: each["name"] for each in query["trees"]["physical"]["operators"]}
+def _stages(tree: Tree, analysis: Analysis) -> list[list[str]]:
+    names = {each.id: each.name for each in tree.operators}
     return [
         [
-            str(stage["id"]),
-            f"{stage['tasks']:,}",
-            seconds_text(stage["seconds"]),
-            "" if stage["median_seconds"] is None else seconds_text(stage["median_seconds"]),
-            "" if stage["slowest_seconds"] is None else seconds_text(stage["slowest_seconds"]),
-            "" if stage["skew"] is None else f"{stage['skew']:.1f}x",
-            size_text(stage["shuffle_write_bytes"]),
-            ", ".join(dict.fromkeys(names[name] for name in stage["operators"])) or "Spark's alone",
+            str(stage.id),
+            f"{stage.tasks:,}",
+            seconds_text(stage.seconds),
+            "" if stage.median_seconds is None else seconds_text(stage.median_seconds),
+            "" if stage.slowest_seconds is None else seconds_text(stage.slowest_seconds),
+            "" if stage.skew is None else f"{stage.skew:.1f}x",
+            size_text(stage.shuffle_write_bytes),
+            ", ".join(dict.fromkeys(names[name] for name in stage.operators)) or "Spark's alone",
         ]
-        for stage in query["analysis"]["stages"]
+        for stage in analysis.stages
     ]
 
 

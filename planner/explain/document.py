@@ -1,189 +1,382 @@
-"""EXPLAIN as data: one JSON document, from which the diagrams and the page are drawn.
+"""EXPLAIN as data, from which every form of it is made; as JSON its schema is in docs/explain.md.
 
-The schema is in docs/explain.md; `DOCUMENT_VERSION` grows when something in it changes meaning.
+Fields have the names and the order of the JSON. `DOCUMENT_VERSION` grows when something in it
+changes meaning.
 """
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable, Sequence
-from typing import Any
-
-from planner.explain.format import Operator
-from planner.explain.operators import drawn_inputs, logical_operators, physical_operators
-from planner.explain.text import explain, idle_rules
-from planner.explain.window_uses import window_uses
-from planner.explain.windows import months_parameters, window_parameters
-from planner.nodes.logical import Node
-from planner.nodes.physical import SharedExchange
-from planner.optimizer import TraceEntry
-from planner.plan import Plan
-from planner.rules import LOGICAL_STAGES, PHYSICAL_STAGES, SCAN_STAGES, SHARING_RULE
-from runtime.spec.windows import window_kind
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, is_dataclass
+from typing import Any, Literal
 
 DOCUMENT_VERSION = 1
 
-Json = dict[str, Any]
+
+@dataclass(frozen=True)
+class Document:
+    """What some statements would do or did."""
+
+    queries: tuple[QueryDocument, ...]
+    version: int = DOCUMENT_VERSION
+
+    @property
+    def text(self) -> str:
+        """The explanations of all statements as text."""
+        return "\n".join(query.text for query in self.queries)
 
 
-def document(queries: Sequence[Json]) -> Json:
-    """The document of some statements, each as `query_document` or `foreign_document` made it."""
-    return {"version": DOCUMENT_VERSION, "queries": list(queries)}
+@dataclass(frozen=True)
+class QueryDocument:
+    """One query or INSERT.
 
-
-def query_document(
-    plan: Plan, statement: str, time_zone: str, drawn: set[int] | None = None
-) -> Json:
-    """One statement's plan: text, trees, windows, rules; JSON values only.
-
-    Args:
-        plan: the plan.
+    Attributes:
         statement: the SQL text.
+        text: the same explanation as text.
         time_zone: the session's zone, on whose clock windows over TIMESTAMP_LTZ are.
-        drawn: which shared exchanges other plans' texts show already, as `explain` takes it.
+        trees: the plans; None for a statement of Spark's alone.
+        windows: where the physical plan makes windows.
+        rules: what rules did.
+        analysis: what a run measured, with EXPLAIN ANALYZE.
     """
-    ids = operator_ids(plan.physical)
-    return {
-        "statement": statement,
-        "text": explain(plan, drawn),
-        "time_zone": time_zone,
-        "trees": {
-            "bound": _tree(plan.bound, logical_operators, "b"),
-            "logical": _tree(plan.logical, logical_operators, "l"),
-            "physical": _tree(plan.physical, physical_operators, "p"),
-        },
-        "windows": _windows(plan.physical, ids),
-        "rules": _rules(plan),
-        "analysis": None,
-    }
+
+    statement: str
+    text: str
+    time_zone: str | None = None
+    trees: Trees | None = None
+    windows: tuple[WindowEntry, ...] = ()
+    rules: Rules = field(default_factory=lambda: Rules())
+    analysis: Analysis | None = None
 
 
-def foreign_document(statement: str, text: str) -> Json:
-    """A statement of Spark's alone: only the text of Spark's own EXPLAIN."""
-    return {
-        "statement": statement,
-        "text": text,
-        "time_zone": None,
-        "trees": None,
-        "windows": [],
-        "rules": {"applied": [], "refused": [], "left_to_spark": [], "idle": []},
-        "analysis": None,
-    }
+@dataclass(frozen=True)
+class Trees:
+    """The plan as the query says it, after the rules, and as it runs."""
+
+    bound: Tree
+    logical: Tree
+    physical: Tree
 
 
-def operator_ids(plan: Node) -> dict[int, list[str]]:
-    """Ids of the operators of each node of a physical plan, by `id(node)`, as in the document.
+@dataclass(frozen=True)
+class Tree:
+    """A plan; operators from the top, the first is the root."""
 
-    A node that stands in the plan twice has the ids of its first place.
+    root: str
+    operators: tuple[OperatorEntry, ...]
+
+    @property
+    def by_id(self) -> dict[str, OperatorEntry]:
+        """The operators by their ids, from the top."""
+        return {each.id: each for each in self.operators}
+
+
+@dataclass(frozen=True)
+class OperatorEntry:
+    """An operator of a plan.
+
+    Attributes:
+        id: such as `p3`.
+        name: such as `Exchange`.
+        attributes: what it does.
+        text: the line of the text.
+        inputs: ids of the operators below.
+        columns: what it yields; None inside of a step of several operators.
     """
-    ids: dict[int, list[str]] = {}
-    n_operators = 0
 
-    def walk(node: Node) -> None:
-        nonlocal n_operators
-        if isinstance(node, SharedExchange) and id(node) in ids:
-            return
-        count = len(physical_operators(node))
-        ids.setdefault(id(node), [f"p{n_operators + i}" for i in range(count)])
-        n_operators += count
-        for child in drawn_inputs(node):
-            walk(child)
-
-    walk(plan)
-    return ids
+    id: str
+    name: str
+    attributes: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    text: str = ""
+    inputs: tuple[str, ...] = ()
+    columns: tuple[ColumnEntry, ...] | None = None
 
 
-def _tree(root: Node, describe: Callable[[Node], list[Operator]], prefix: str) -> Json:
-    operators: list[Json] = []
-    shared: dict[int, str] = {}
+@dataclass(frozen=True)
+class ColumnEntry:
+    """A column, with Spark's type."""
 
-    def add(node: Node) -> str:
-        if isinstance(node, SharedExchange):
-            if id(node) not in shared:
-                shared[id(node)] = f"{prefix}{len(operators)}"
-                added(node)
-            return shared[id(node)]
-        return added(node)
-
-    def added(node: Node) -> str:
-        chain = describe(node)
-        first = len(operators)
-        for i, each in enumerate(chain):
-            operators.append(
-                {
-                    "id": f"{prefix}{first + i}",
-                    "name": each.name,
-                    "attributes": {key: list(values) for key, values in each.attributes},
-                    "text": str(each),
-                    "inputs": [f"{prefix}{first + i + 1}"] if i < len(chain) - 1 else [],
-                    "columns": _columns(node) if i == 0 else None,
-                }
-            )
-        last = operators[-1]
-        last["inputs"] = [add(child) for child in drawn_inputs(node)]
-        return f"{prefix}{first}"
-
-    root_id = add(root)
-    return {"root": root_id, "operators": operators}
+    name: str
+    type: str
+    nullable: bool
 
 
-def _columns(node: Node) -> list[Json]:
-    return [{"name": c.name, "type": c.type, "nullable": c.nullable} for c in node.schema]
+@dataclass(frozen=True)
+class WindowEntry:
+    """A window where the physical plan uses it.
+
+    Attributes:
+        operator: id of the operator that makes windows.
+        kind: TUMBLE, HOP, CUMULATE, SESSION.
+        parameters_us: in microseconds.
+        parameters_months: those of calendar windows.
+        time_column: the column that windows are put on.
+        time_type: its type.
+        slice_widths_us: in turn; none where rows are copied.
+        slices_per_window: at most.
+        copies: windows that a row is copied into at most; None where slices are merged.
+        text: lines of the text.
+    """
+
+    operator: str
+    kind: str
+    parameters_us: Mapping[str, int]
+    parameters_months: Mapping[str, int]
+    time_column: str | None
+    time_type: str | None
+    slice_widths_us: tuple[int, ...]
+    slices_per_window: int | None
+    copies: int | None
+    text: tuple[str, ...]
 
 
-def _windows(physical: Node, ids: dict[int, list[str]]) -> list[Json]:
-    found = []
-    for use in window_uses(physical):
-        window = use.window
-        found.append(
-            {
-                "operator": ids[id(use.node)][0],
-                "kind": window_kind(window),
-                "parameters_us": window_parameters(window),
-                "parameters_months": months_parameters(window),
-                "time_column": use.time_column,
-                "time_type": getattr(use.node, "time_type", None),
-                "slice_widths_us": list(use.slice_widths_us),
-                "slices_per_window": (
-                    getattr(window, "slices_per_window", None) if use.slice_widths_us else None
-                ),
-                "copies": use.copies,
-                "text": list(use.lines),
-            }
-        )
-    return found
+@dataclass(frozen=True)
+class Rules:
+    """What rules did; `left_to_spark` says why window blocks are not planned here."""
+
+    applied: tuple[AppliedRule, ...] = ()
+    refused: tuple[RefusedRule, ...] = ()
+    left_to_spark: tuple[str, ...] = ()
+    idle: tuple[RuleEntry, ...] = ()
 
 
-def _rules(plan: Plan) -> Json:
-    entries = plan.trace.entries
-    return {
-        "applied": [_entry(entry) for entry in entries if entry.reason is None],
-        "refused": [_entry(entry) for entry in entries if entry.reason is not None],
-        "left_to_spark": list(plan.notes),
-        "idle": [{"rule": name, "summary": rule_summary(name)} for name in idle_rules(plan)],
-    }
+@dataclass(frozen=True)
+class RuleEntry:
+    """A rule, by the name that sqlwin.optimizer.disabled-rules takes."""
+
+    rule: str
+    summary: str
 
 
-def _entry(entry: TraceEntry) -> Json:
-    found = {"rule": entry.rule, "summary": rule_summary(entry.rule), "node": entry.node}
-    return found if entry.reason is None else {**found, "reason": entry.reason}
+@dataclass(frozen=True)
+class AppliedRule(RuleEntry):
+    """A rule that rewrote a node."""
+
+    node: str
 
 
-def rule_summary(name: str) -> str:
-    """What a rule does, in a sentence."""
-    return _SUMMARIES[name]
+@dataclass(frozen=True)
+class RefusedRule(AppliedRule):
+    """A rule that left a node as it was, and why."""
+
+    reason: str
 
 
-def _summary(rule: Callable[..., object]) -> str:
-    """The first line of a rule's docstring."""
-    return (inspect.getdoc(rule) or "").split("\n\n")[0].replace("\n", " ")
+# -- EXPLAIN ANALYZE -----------------------------------------------------------------------------
 
 
-_SUMMARIES = {
-    **{
-        rule.__name__: _summary(rule)
-        for stage in (*LOGICAL_STAGES, *PHYSICAL_STAGES, *SCAN_STAGES)
-        for rule in stage.rules
-    },
-    SHARING_RULE.__name__: _summary(SHARING_RULE),
-}
+@dataclass(frozen=True)
+class Analysis:
+    """What a run measured.
+
+    Attributes:
+        seconds: how long it took.
+        rows_out: rows of the result.
+        operators: by id of the physical operator.
+        stages: of a stream, those of all micro-batches that ran the same operators as one.
+        spark_operators: what Spark ran, from the top.
+        stream: what a stream did beside that.
+    """
+
+    seconds: float
+    rows_out: int | None
+    operators: Mapping[str, Figures]
+    stages: tuple[StageEntry, ...]
+    spark_operators: tuple[SparkOperator, ...]
+    stream: StreamAnalysis | None = None
+
+
+@dataclass(frozen=True)
+class Figures:
+    """What was measured at an operator; None where nothing was.
+
+    Attributes:
+        rows_in: rows that it took.
+        rows_out: rows, partials or windows that it gave.
+        unit_out: which of these.
+        reduction: rows in a partial of a local aggregate.
+        blobs_out: Arrow blobs that it gave.
+        bytes_out: their size, compressed as they travel.
+        seconds: in the operator's own code, all tasks added up.
+        seconds_with_input: whether they are Spark's, which count while the input is computed too.
+        peak_memory_bytes: what `peak_memory_of` says.
+        peak_memory_of: `worker`: resident set of the largest Python worker; `jvm`: the most memory
+            that the operator held in a task of Spark's.
+        counters: rows that were left out, by reason.
+        task_rows_in: how rows fell to tasks.
+    """
+
+    rows_in: int | None = None
+    rows_out: int | None = None
+    unit_out: Literal["rows", "partials", "windows"] = "rows"
+    reduction: float | None = None
+    blobs_out: int | None = None
+    bytes_out: int | None = None
+    seconds: float | None = None
+    seconds_with_input: bool = False
+    peak_memory_bytes: int | None = None
+    peak_memory_of: Literal["worker", "jvm"] | None = None
+    counters: Mapping[str, int] = field(default_factory=dict)
+    task_rows_in: TaskRows | None = None
+
+
+@dataclass(frozen=True)
+class TaskRows:
+    """Rows that tasks took."""
+
+    min: int
+    median: float
+    max: int
+
+
+@dataclass(frozen=True)
+class StageEntry:
+    """A stage of Spark's, or those of several micro-batches.
+
+    Attributes:
+        id: Spark's number, of the first one.
+        operators: ids of the operators that ran in it, in the order of the data.
+        tasks: how many.
+        seconds: run time, all tasks added up.
+        median_seconds: of a task.
+        slowest_seconds: of a task.
+        skew: the slowest task against the median one.
+        input_bytes: read from files by Spark.
+        shuffle_read_bytes: read from shuffles.
+        shuffle_write_bytes: written to shuffles.
+        spilled_bytes: that went to disk for lack of memory.
+        peak_memory_bytes: execution memory in the JVM, of a task.
+    """
+
+    id: int
+    operators: tuple[str, ...]
+    tasks: int
+    seconds: float
+    median_seconds: float | None
+    slowest_seconds: float | None
+    skew: float | None
+    input_bytes: int
+    shuffle_read_bytes: int
+    shuffle_write_bytes: int
+    spilled_bytes: int
+    peak_memory_bytes: int
+
+
+@dataclass(frozen=True)
+class SparkOperator:
+    """A node of a plan that Spark ran.
+
+    Attributes:
+        name: Spark's.
+        operator: id of the operator that it is part of; None if of a stage of Python, or of none.
+        in_loop: compiled into the WholeStageCodegen that stands before it.
+        rows_out: rows that it gave.
+        seconds: what its clocks tell; that of a loop runs from its first row to its last.
+        memory_bytes: the most that it held in a task.
+        spilled_bytes: that went to disk.
+        metrics: as Spark prints them.
+    """
+
+    name: str
+    operator: str | None
+    in_loop: bool
+    rows_out: int | None
+    seconds: float | None
+    memory_bytes: int | None
+    spilled_bytes: int | None
+    metrics: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class StreamAnalysis:
+    """What a stream did while it ran; `ended` says why the run ended."""
+
+    ended: StreamEnd
+    rows_in: int
+    micro_batches: MicroBatches
+    window_operators: tuple[WindowOperatorEntry, ...]
+
+
+StreamEnd = Literal["input", "time", "interrupt"]
+
+
+@dataclass(frozen=True)
+class MicroBatches:
+    """The micro-batches of a run.
+
+    Attributes:
+        count: how many.
+        seconds: of all.
+        median_seconds: of one.
+        slowest_seconds: of one.
+        phases: seconds by what Spark did in them.
+        state_commit_seconds: writing the state, all tasks added up.
+    """
+
+    count: int
+    seconds: float
+    median_seconds: float | None
+    slowest_seconds: float | None
+    phases: Mapping[str, float]
+    state_commit_seconds: float
+
+
+@dataclass(frozen=True)
+class SourceEntry:
+    """The watermark of a source, in microseconds since 1970 on the windows' clock."""
+
+    name: str
+    watermark_us: int | None
+    is_at_end_of_input: bool
+    is_idle: bool
+
+
+@dataclass(frozen=True)
+class WindowOperatorEntry:
+    """A window operator of a stream at the end of a run.
+
+    Attributes:
+        number: in the order of the data's way, as in the text.
+        watermark_us: microseconds since 1970 on the windows' clock; None before the first row.
+        is_at_end_of_input: the watermark is beyond all times.
+        sources: the watermarks that it follows.
+        late_rows: dropped.
+        rows_without_time: dropped.
+        state_rows: partials in state in the end.
+        state_bytes: their size.
+        most_state_rows: the most after any micro-batch.
+        most_state_bytes: likewise.
+        next_window_end_us: the end of the next window to close.
+    """
+
+    number: int
+    watermark_us: int | None
+    is_at_end_of_input: bool
+    sources: tuple[SourceEntry, ...]
+    late_rows: int
+    rows_without_time: int
+    state_rows: int
+    state_bytes: int
+    most_state_rows: int
+    most_state_bytes: int
+    next_window_end_us: int | None
+
+
+# -- JSON ----------------------------------------------------------------------------------------
+
+
+def to_json(part: Document | QueryDocument) -> dict[str, Any]:
+    """A document, or one statement's, as values that `json` writes."""
+    if isinstance(part, Document):
+        return {"version": part.version, "queries": [to_json(query) for query in part.queries]}
+    return {each.name: _json(getattr(part, each.name)) for each in fields(part)}
+
+
+def _json(value: object) -> object:
+    if is_dataclass(value):
+        return {each.name: _json(getattr(value, each.name)) for each in fields(value)}
+    if isinstance(value, Mapping):
+        return {key: _json(each) for key, each in value.items()}
+    if isinstance(value, tuple):
+        return [_json(each) for each in value]
+    return value

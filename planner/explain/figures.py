@@ -1,26 +1,6 @@
-"""Figures of EXPLAIN ANALYZE as people read them, out of the JSON document."""
+"""Figures of EXPLAIN ANALYZE as people read them."""
 
 from __future__ import annotations
-
-from typing import Any
-
-
-def figures(query: dict[str, Any], operator_id: str) -> dict[str, Any]:
-    """What was measured at an operator; empty if the query was not run."""
-    analysis = query["analysis"]
-    found: dict[str, Any] = analysis["operators"].get(operator_id, {}) if analysis else {}
-    return found
-
-
-def edge_label(query: dict[str, Any], source: str) -> str:
-    """What went from an operator to the one above: `9,812 partials, 187.4 KiB`; maybe nothing."""
-    measured = figures(query, source)
-    parts = []
-    if measured.get("rows_out") is not None:
-        parts.append(counted(measured["rows_out"], measured.get("unit_out", "rows")))
-    if measured.get("bytes_out") is not None:
-        parts.append(size_text(measured["bytes_out"]))
-    return ", ".join(parts)
 
 
 def counted(number: int, unit: str) -> str:

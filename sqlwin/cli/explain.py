@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from planner.explain.document import document, foreign_document
+from planner.explain.document import Document, QueryDocument
 from runtime.errors import SqlwinError
 from sqlwin.console.scripts import Script
 from sqlwin.display.progress import ProgressBar
@@ -48,7 +48,7 @@ def explain_scripts(
     Raises:
         SqlwinError: the SQL is wrong, or a run fails.
     """
-    found: list[dict[str, Any]] = []
+    found: list[QueryDocument] = []
     for script in scripts:
         with _placed(script, script.text, 0):
             pieces = split(script.text)
@@ -56,7 +56,7 @@ def explain_scripts(
             with bar.waiting("Running" if analyze else "Planning"):
                 queries = _queries(session, script, piece, analyze)
             found += queries
-            text = render(document(queries), "text").strip("\n")
+            text = Document(queries).text.strip("\n")
             if text and mode == "text":
                 title = f"-- line {piece.line}\n" if len(pieces) > 1 or len(scripts) > 1 else ""
                 yield f"{title}{text}\n"
@@ -66,29 +66,29 @@ def explain_scripts(
             continue
         break
     if found and mode != "text":
-        yield render(document(found), mode)
+        yield render(Document(tuple(found)), mode)
 
 
 def _queries(
     session: Session, script: Script, piece: StatementText, analyze: bool
-) -> list[dict[str, Any]]:
+) -> tuple[QueryDocument, ...]:
     """What there is to explain of one statement; empty if it was executed instead."""
     with _placed(script, piece.text, piece.offset):
         statement = parse_statement(piece.text)
         inner = statement.statement if isinstance(statement, Explain) else statement
         if not isinstance(inner, SparkStatement) or _prepares(inner.text):
-            return session.explain_queries(piece.text, analyze=analyze)
+            return session.query_documents(piece.text, analyze=analyze)
     prefix = "" if inner is not statement else "EXPLAIN "
     text = prefix + piece.text
     with _placed(script, text, piece.offset - len(prefix)):
         (result,) = session.execute(text)
         explained = result.text or "\n".join(str(row[0]) for row in result.rows)
-        return [foreign_document(piece.text, explained)]
+        return (QueryDocument(piece.text, explained),)
 
 
-def _was_interrupted(query: dict[str, Any]) -> bool:
-    stream = query["analysis"] and query["analysis"]["stream"]
-    return bool(stream and stream["ended"] == "interrupt")
+def _was_interrupted(query: QueryDocument) -> bool:
+    stream = query.analysis.stream if query.analysis else None
+    return stream is not None and stream.ended == "interrupt"
 
 
 def _prepares(text: str) -> bool:

@@ -7,12 +7,21 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
-from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
 from planner.explain.analysis import analysis_text
-from planner.explain.document import operator_ids
+from planner.explain.build import operator_ids
+from planner.explain.document import (
+    Analysis,
+    Figures,
+    OperatorEntry,
+    QueryDocument,
+    SparkOperator,
+    StageEntry,
+    TaskRows,
+    Tree,
+)
 from planner.lowering.batch import lower
 from planner.nodes.logical import Node, Sink
 from runtime.batch.execute import ExecutionOptions, dataframe
@@ -23,7 +32,6 @@ from runtime.spark.session import is_remote
 from runtime.spark.status import SparkFigures, StageFigures, Watch
 from runtime.spec.steps import Step
 
-Json = dict[str, Any]
 Watched = Callable[[int], AbstractContextManager[None]]
 
 # Operators that give as many rows as they take
@@ -35,16 +43,16 @@ _AGGREGATES = ("HashAggregate", "WindowAggregate", "LocalWindowAggregate")
 
 
 def analyzed(
-    query: Json,
+    query: QueryDocument,
     physical: Node,
     spark: SparkSession,
     options: ExecutionOptions,
     run: Callable[[DataFrame], object],
-) -> Json:
+) -> QueryDocument:
     """The document of a query with the figures of a run.
 
     Args:
-        query: the document, as `planner.explain.document.query_document` made it.
+        query: the document, as `planner.explain.build.query_document` made it.
         physical: the physical plan that it tells of.
         spark: the session.
         options: how the plan is spread over tasks.
@@ -67,17 +75,16 @@ def analyzed(
     with watch.running():
         run(frame)
     seconds = time.perf_counter() - begun
-    return _with_analysis(
-        query, analysis_document(query, meter.results(), watch.figures(), seconds)
-    )
+    tree = physical_tree(query)
+    return with_analysis(query, run_figures(tree, meter.results(), watch.figures(), seconds))
 
 
 def analyzed_together(
-    queries: Sequence[Json],
+    queries: Sequence[QueryDocument],
     physical: Sequence[Node],
     spark: SparkSession,
     run: Callable[[Sequence[Step], Meter, Watched], object],
-) -> list[Json]:
+) -> list[QueryDocument]:
     """The documents of INSERTs that run together, with the figures of a run.
 
     What several share is counted once, and told in the document of the first one that reads it.
@@ -123,8 +130,8 @@ def analyzed_together(
             if label.startswith(prefix)
         }
         figures = _labelled(watches[number].figures(), prefix)
-        analysis = analysis_document(query, mine, figures, ended[number])
-        documents.append(_with_analysis(query, analysis))
+        analysis = run_figures(physical_tree(query), mine, figures, ended[number])
+        documents.append(with_analysis(query, analysis))
     return documents
 
 
@@ -139,10 +146,16 @@ def _labelled(figures: SparkFigures, prefix: str) -> SparkFigures:
     return SparkFigures(tuple(nodes), tuple(stages))
 
 
-def _with_analysis(query: Json, analysis: Json) -> Json:
-    found = {**query, "analysis": analysis}
-    found["text"] = query["text"] + "\n" + analysis_text(found)
-    return found
+def physical_tree(query: QueryDocument) -> Tree:
+    """The plan that runs, of a query that has one."""
+    assert query.trees is not None
+    return query.trees.physical
+
+
+def with_analysis(query: QueryDocument, analysis: Analysis) -> QueryDocument:
+    """The document with what a run measured, in its text too."""
+    found = replace(query, analysis=analysis)
+    return replace(found, text=f"{query.text}\n{analysis_text(found)}")
 
 
 def refuse_remote(spark: SparkSession) -> None:
@@ -163,55 +176,50 @@ def without_results(frame: DataFrame) -> None:
     frame.write.format("noop").mode("overwrite").save()
 
 
-def analysis_document(
-    query: Json,
+def run_figures(
+    tree: Tree,
     measured: dict[str, Measured],
     spark: SparkFigures,
     seconds: float,
     *,
     is_stream: bool = False,
-) -> Json:
-    """What goes under `analysis` in the document of a query.
+) -> Analysis:
+    """What a run measured.
 
     Args:
-        query: the document of the query.
+        tree: the physical plan.
         measured: what was counted, by id of the operator.
         spark: what Spark measured.
         seconds: how long the run took, from the first job to the last row.
         is_stream: whether it reads what sqlwin adds to a stream too.
     """
-    operators = {each["id"]: each for each in query["trees"]["physical"]["operators"]}
-    found = {each: _figures(measured.get(each)) for each in operators}
+    operators = tree.by_id
+    found = {name: _figures(measured.get(name)) for name in operators}
     _add_units(found, operators)
     _add_exchanges(found, operators)
     if not is_stream:
         _add_scans(found, operators, spark)
     _add_spark_operators(found, operators, spark)
     _add_preserved(found, operators)
-    for name, figures in found.items():
-        _add_rows_in(name, figures, found, operators)
-    tree = list(operators.values())
-    stages = [
-        _stage(stage) | {"operators": list(stage_operators(stage, measured, spark, found, tree))}
-        for stage in spark.stages
-    ]
-    root = found[_top(query)]
-    return {
-        "seconds": seconds,
-        "rows_out": root["rows_out"],
-        "operators": found,
-        "stages": stages,
-        "spark_operators": [_spark_node(node, operators) for node in spark.nodes],
-        "stream": None,
-    }
+    _add_rows_in(found, operators)
+    return Analysis(
+        seconds,
+        found[_top(tree)].rows_out,
+        found,
+        tuple(
+            stage_entry([stage], stage_operators(stage, measured, spark, found, tree))
+            for stage in spark.stages
+        ),
+        tuple(_spark_operator(node, operators) for node in spark.nodes),
+    )
 
 
 def stage_operators(
     stage: StageFigures,
     measured: Mapping[str, Measured],
     spark: SparkFigures,
-    found: dict[str, Json],
-    tree: Sequence[Json],
+    found: Mapping[str, Figures],
+    tree: Tree,
 ) -> tuple[str, ...]:
     """The operators that ran in a stage, as far as Spark tells, in the order of the data.
 
@@ -220,95 +228,76 @@ def stage_operators(
         measured: what was counted, by id of the operator.
         spark: what Spark measured.
         found: the figures of operators.
-        tree: the operators, from the top.
+        tree: the physical plan.
     """
-    operators = {each["id"]: each for each in tree}
+    operators = tree.by_id
     groups = {node.label for node in spark.nodes}
     ran = {label for label, each in measured.items() if stage.id in each.stages}
     for label in stage.labels & operators.keys():
         ran |= set(_in_group(label, operators, groups, found))
-    return tuple(name for name in reversed(operators) if name in ran)
+    return tuple(name for name in reversed(list(operators)) if name in ran)
 
 
-def _top(query: Json) -> str:
+def _top(tree: Tree) -> str:
     """The operator whose rows are the query's: the last one, or the one below the sink."""
-    tree = query["trees"]["physical"]
-    operators = {each["id"]: each for each in tree["operators"]}
-    root = operators[tree["root"]]
-    return str(root["inputs"][0] if root["name"] == "Sink" else root["id"])
+    root = tree.by_id[tree.root]
+    return root.inputs[0] if root.name == "Sink" else root.id
 
 
-def _figures(measured: Measured | None) -> Json:
-    found: Json = {
-        "rows_in": None,
-        "rows_out": None,
-        "unit_out": "rows",
-        "reduction": None,
-        "blobs_out": None,
-        "bytes_out": None,
-        "seconds": None,
-        "seconds_with_input": False,
-        "peak_memory_bytes": None,
-        "peak_memory_of": None,
-        "counters": {},
-        "task_rows_in": None,
-    }
+def _figures(measured: Measured | None) -> Figures:
     if measured is None:
-        return found
-    found |= {
-        "rows_in": measured.rows_in,
-        "rows_out": measured.rows_out,
-        "seconds": measured.seconds,
-        "peak_memory_bytes": measured.peak_memory_bytes,
-        "peak_memory_of": "worker" if measured.peak_memory_bytes else None,
-        "counters": measured.counters,
-    }
-    if measured.blobs_out:
-        found |= {"blobs_out": measured.blobs_out, "bytes_out": measured.bytes_out}
-    if measured.task_rows_in:
-        rows = measured.task_rows_in
-        found["task_rows_in"] = {
-            "min": min(rows),
-            "median": statistics.median(rows),
-            "max": max(rows),
-        }
-    return found
+        return Figures()
+    rows = measured.task_rows_in
+    return Figures(
+        rows_in=measured.rows_in,
+        rows_out=measured.rows_out,
+        blobs_out=measured.blobs_out or None,
+        bytes_out=measured.bytes_out if measured.blobs_out else None,
+        seconds=measured.seconds,
+        peak_memory_bytes=measured.peak_memory_bytes,
+        peak_memory_of="worker" if measured.peak_memory_bytes else None,
+        counters=measured.counters,
+        task_rows_in=TaskRows(min(rows), statistics.median(rows), max(rows)) if rows else None,
+    )
 
 
-def _add_units(found: dict[str, Json], operators: dict[str, Json]) -> None:
+def _add_units(found: dict[str, Figures], operators: Mapping[str, OperatorEntry]) -> None:
     """Partials from a local aggregate up to the global one, whatever stands between them."""
-    for name in reversed(operators):
+    for name in reversed(list(operators)):
         operator = operators[name]
-        below = [found[source]["unit_out"] for source in operator["inputs"]]
-        if operator["name"].startswith("Global"):
-            unit = "windows"
-        else:
-            unit = "partials" if "Local" in operator["name"] or "partials" in below else "rows"
-        found[name]["unit_out"] = unit
+        below = [found[source].unit_out for source in operator.inputs]
+        if operator.name.startswith("Global"):
+            found[name] = replace(found[name], unit_out="windows")
+        elif "Local" in operator.name or "partials" in below:
+            found[name] = replace(found[name], unit_out="partials")
 
 
-def _add_exchanges(found: dict[str, Json], operators: dict[str, Json]) -> None:
+def _add_exchanges(found: dict[str, Figures], operators: Mapping[str, OperatorEntry]) -> None:
     """An exchange below which the blobs are made already hands them on."""
     for name, operator in operators.items():
-        if "carries" in operator["attributes"] and found[name]["rows_out"] is None:
-            (source,) = operator["inputs"]
-            below = found[source]
-            same = ("rows_out", "blobs_out", "bytes_out")
-            found[name] |= {key: below[key] for key in same}
+        if "carries" in operator.attributes and found[name].rows_out is None:
+            below = found[operator.inputs[0]]
+            found[name] = replace(
+                found[name],
+                rows_out=below.rows_out,
+                blobs_out=below.blobs_out,
+                bytes_out=below.bytes_out,
+            )
 
 
-def _add_scans(found: dict[str, Json], operators: dict[str, Json], spark: SparkFigures) -> None:
+def _add_scans(
+    found: dict[str, Figures], operators: Mapping[str, OperatorEntry], spark: SparkFigures
+) -> None:
     """Rows that tables gave, where Spark read them."""
-    ours = [name for name, each in operators.items() if each["name"] == "TableSourceScan"]
+    ours = [name for name, each in operators.items() if each.name == "TableSourceScan"]
     theirs = [node for node in spark.nodes if node.name.startswith(_SPARK_SCANS)]
     if len(ours) == len(theirs):
         for name, node in zip(ours, theirs, strict=True):
-            if found[name]["rows_out"] is None:
-                found[name]["rows_out"] = node.rows_out
+            _set_rows_out(found, name, node.rows_out)
 
 
 def _add_spark_operators(
-    found: dict[str, Json], operators: dict[str, Json], spark: SparkFigures
+    found: dict[str, Figures], operators: Mapping[str, OperatorEntry], spark: SparkFigures
 ) -> None:
     """Time and memory of aggregates and sorts that Spark carries out."""
     groups: dict[str, list[SparkNode]] = {}
@@ -317,118 +306,132 @@ def _add_spark_operators(
     for label in groups.keys() & operators.keys():
         ours = [operators[name] for name in _in_group(label, operators, set(groups), found)]
         _add_aggregates(found, ours, groups[label])
-        sorts = [each["id"] for each in ours if each["name"] == "Sort"]
+        sorts = [each.id for each in ours if each.name == "Sort"]
         theirs = [node for node in groups[label] if node.name == "Sort"]
         if len(sorts) == len(theirs):
             for name, node in zip(sorts, theirs, strict=True):
-                _add_spark_time(found[name], [node], "sort time", with_input=False)
+                found[name] = _with_spark_time(found[name], [node], "sort time", with_input=False)
 
 
 def _in_group(
-    label: str, operators: dict[str, Json], groups: set[str], found: dict[str, Json]
+    label: str,
+    operators: Mapping[str, OperatorEntry],
+    groups: set[str],
+    found: Mapping[str, Figures],
 ) -> Iterator[str]:
     """An operator whose rows were observed, and those below it that Spark ran together with it."""
     yield label
-    for source in operators[label]["inputs"]:
-        if source not in groups and found[source]["seconds"] is None:
+    for source in operators[label].inputs:
+        if source not in groups and found[source].seconds is None:
             yield from _in_group(source, operators, groups, found)
 
 
 def _add_aggregates(
-    found: dict[str, Json], operators: Sequence[Json], nodes: Sequence[SparkNode]
+    found: dict[str, Figures], operators: Sequence[OperatorEntry], nodes: Sequence[SparkNode]
 ) -> None:
     """Figures of aggregates, of which Spark makes a partial and a final one each."""
-    ours = [each["id"] for each in operators if each["name"] in _AGGREGATES]
+    ours = [each.id for each in operators if each.name in _AGGREGATES]
     theirs = [node for node in nodes if node.name in _SPARK_AGGREGATES]
     if ours and len(theirs) == 2 * len(ours):
         for i, name in enumerate(ours):
             pair = theirs[2 * i : 2 * i + 2]
             # Spark's clock runs while an aggregate takes its input
-            _add_spark_time(found[name], pair, "time in aggregation build", with_input=True)
+            metric = "time in aggregation build"
+            found[name] = _with_spark_time(found[name], pair, metric, with_input=True)
 
 
-def _add_spark_time(
-    figures: Json, nodes: Sequence[SparkNode], metric: str, *, with_input: bool
-) -> None:
-    figures["seconds"] = sum(amount(node.metrics.get(metric)) for node in nodes)
-    figures["seconds_with_input"] = with_input
+def _with_spark_time(
+    figures: Figures, nodes: Sequence[SparkNode], metric: str, *, with_input: bool
+) -> Figures:
+    seconds = sum(amount(node.metrics.get(metric)) for node in nodes)
+    figures = replace(figures, seconds=seconds, seconds_with_input=with_input)
     peak = max(int(most(node.metrics.get("peak memory"))) for node in nodes)
-    if peak:
-        figures |= {"peak_memory_bytes": peak, "peak_memory_of": "jvm"}
+    return replace(figures, peak_memory_bytes=peak, peak_memory_of="jvm") if peak else figures
 
 
-def _add_preserved(found: dict[str, Json], operators: dict[str, Json]) -> None:
+def _set_rows_out(found: dict[str, Figures], name: str, rows_out: int | None) -> None:
+    """What an operator gave, if that is not known yet."""
+    if found[name].rows_out is None:
+        found[name] = replace(found[name], rows_out=rows_out)
+
+
+def _add_preserved(found: dict[str, Figures], operators: Mapping[str, OperatorEntry]) -> None:
     """What counts its input tells of the operator below; what hands on every row, of both ends."""
     for name, operator in operators.items():
-        taken = found[name]["rows_in"]
-        if taken is not None and len(operator["inputs"]) == 1:
-            (below,) = operator["inputs"]
-            if found[below]["rows_out"] is None:
-                found[below]["rows_out"] = taken
-    for name in reversed(operators):
-        source = _preserved(operators[name])
-        if source is not None and found[name]["rows_out"] is None:
-            found[name]["rows_out"] = found[source]["rows_out"]
+        taken = found[name].rows_in
+        if taken is not None and len(operator.inputs) == 1:
+            _set_rows_out(found, operator.inputs[0], taken)
+    for name in reversed(list(operators)):
+        if (source := _preserved(operators[name])) is not None:
+            _set_rows_out(found, name, found[source].rows_out)
     for name in operators:
-        source = _preserved(operators[name])
-        if source is not None and found[source]["rows_out"] is None:
-            found[source]["rows_out"] = found[name]["rows_out"]
+        if (source := _preserved(operators[name])) is not None:
+            _set_rows_out(found, source, found[name].rows_out)
 
 
-def _preserved(operator: Json) -> str | None:
+def _preserved(operator: OperatorEntry) -> str | None:
     """The input of an operator that hands on every row."""
-    plain_calc = operator["name"] == "Calc" and "where" not in operator["attributes"]
-    if (operator["name"] in _PRESERVING or plain_calc) and len(operator["inputs"]) == 1:
-        return str(operator["inputs"][0])
+    plain_calc = operator.name == "Calc" and "where" not in operator.attributes
+    if (operator.name in _PRESERVING or plain_calc) and len(operator.inputs) == 1:
+        return operator.inputs[0]
     return None
 
 
-def _add_rows_in(
-    name: str, figures: Json, found: dict[str, Json], operators: dict[str, Json]
-) -> None:
-    inputs = [found[source]["rows_out"] for source in operators[name]["inputs"]]
-    if figures["rows_in"] is None and inputs and None not in inputs:
-        figures["rows_in"] = sum(inputs)
-    rows_in, rows_out = figures["rows_in"], figures["rows_out"]
-    if "Local" in operators[name]["name"] and rows_in is not None and rows_out:
-        figures["reduction"] = rows_in / rows_out
+def _add_rows_in(found: dict[str, Figures], operators: Mapping[str, OperatorEntry]) -> None:
+    for name, operator in operators.items():
+        figures = found[name]
+        given = [found[source].rows_out for source in operator.inputs]
+        known = [n_rows for n_rows in given if n_rows is not None]
+        if figures.rows_in is None and known and len(known) == len(given):
+            figures = replace(figures, rows_in=sum(known))
+        if "Local" in operator.name and figures.rows_in is not None and figures.rows_out:
+            figures = replace(figures, reduction=figures.rows_in / figures.rows_out)
+        found[name] = figures
 
 
-def _stage(stage: StageFigures) -> Json:
-    seconds = stage.task_seconds
-    return {
-        "id": stage.id,
-        "operators": [],
-        "tasks": len(seconds),
-        "seconds": sum(seconds),
-        "median_seconds": statistics.median(seconds) if seconds else None,
-        "slowest_seconds": max(seconds, default=None),
-        "skew": stage.skew,
-        "input_bytes": stage.input_bytes,
-        "shuffle_read_bytes": stage.shuffle_read_bytes,
-        "shuffle_write_bytes": stage.shuffle_write_bytes,
-        "spilled_bytes": stage.spilled_bytes,
-        "peak_memory_bytes": stage.peak_memory_bytes,
-    }
+def stage_entry(stages: Sequence[StageFigures], operators: tuple[str, ...]) -> StageEntry:
+    """A stage of the document.
+
+    Args:
+        stages: the stage; of a stream, those of several micro-batches.
+        operators: ids of the operators that ran in it.
+    """
+    seconds = [each for stage in stages for each in stage.task_seconds]
+    skews = [stage.skew for stage in stages if stage.skew is not None]
+    return StageEntry(
+        stages[0].id,
+        operators,
+        len(seconds),
+        sum(seconds),
+        statistics.median(seconds) if seconds else None,
+        max(seconds, default=None),
+        # within a micro-batch: one that brings more rows than another is not skew
+        statistics.median(skews) if skews else None,
+        sum(stage.input_bytes for stage in stages),
+        sum(stage.shuffle_read_bytes for stage in stages),
+        sum(stage.shuffle_write_bytes for stage in stages),
+        sum(stage.spilled_bytes for stage in stages),
+        max(stage.peak_memory_bytes for stage in stages),
+    )
 
 
-def _operator_of(node: SparkNode, operators: dict[str, Json]) -> str | None:
+def _operator_of(node: SparkNode, operators: Mapping[str, OperatorEntry]) -> str | None:
     """The operator that a node is part of: what feeds a stage of Python is the one below that."""
     if node.label in operators:
         return node.label
-    below = operators[node.feeds]["inputs"] if node.feeds in operators else []
-    return str(below[0]) if len(below) == 1 else None
+    below = operators[node.feeds].inputs if node.feeds in operators else ()
+    return below[0] if len(below) == 1 else None
 
 
-def _spark_node(node: SparkNode, operators: dict[str, Json]) -> Json:
+def _spark_operator(node: SparkNode, operators: Mapping[str, OperatorEntry]) -> SparkOperator:
     metrics = {name: " ".join(text.split()) for name, text in sorted(node.metrics.items())}
-    return {
-        "name": node.name.strip(),
-        "operator": _operator_of(node, operators),
-        "in_loop": node.in_loop,
-        "rows_out": node.rows_out,
-        "seconds": node.seconds,
-        "memory_bytes": node.memory_bytes,
-        "spilled_bytes": node.spilled_bytes,
-        "metrics": metrics,
-    }
+    return SparkOperator(
+        node.name.strip(),
+        _operator_of(node, operators),
+        node.in_loop,
+        node.rows_out,
+        node.seconds,
+        node.memory_bytes,
+        node.spilled_bytes,
+        metrics,
+    )

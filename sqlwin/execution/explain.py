@@ -7,7 +7,8 @@ from dataclasses import replace
 
 from pyspark.sql import DataFrame
 
-from planner.explain.document import operator_ids, query_document
+from planner.explain.build import operator_ids, query_document
+from planner.explain.document import QueryDocument
 from planner.explain.streams import explain_reader, explain_shared
 from planner.lowering.stream.statement_set import (
     StreamSetSteps,
@@ -20,7 +21,6 @@ from runtime.errors import SqlwinError
 from runtime.frames.meter import Meter
 from runtime.spec.steps import Step
 from sqlwin.execution.analyze import (
-    Json,
     Watched,
     analyzed,
     analyzed_together,
@@ -57,7 +57,7 @@ class Explanations:
         self._plans = plans
         self._inserts = inserts
 
-    def documents(self, statement: Statement, analyze: bool = False) -> list[Json]:
+    def documents(self, statement: Statement, analyze: bool = False) -> list[QueryDocument]:
         """Plans as documents: of a query, a CREATE TABLE AS, each INSERT of a statement set.
 
         Args:
@@ -97,7 +97,9 @@ class Explanations:
         with self._plans.errors_of(statement.text):
             return [analyzed(found, plan.physical, self._plans.spark, options, run)]
 
-    def _of_stream(self, found: Json, plan: Plan, statement: Statement, analyze: bool) -> Json:
+    def _of_stream(
+        self, found: QueryDocument, plan: Plan, statement: Statement, analyze: bool
+    ) -> QueryDocument:
         """The document of a query over streams, with what its operators keep, or its figures."""
         plans, spark = self._plans, self._plans.spark
         measuring = None
@@ -108,7 +110,8 @@ class Explanations:
         # EXPLAIN shows the table on top; a stream is the same with it or without
         plan = replace(plan, physical=whole.input) if isinstance(whole, Sink) else plan
         lowered = plans.lower_stream(plan, measuring)
-        found["text"] += "\n" + lowered.explained(planned_options(spark, plans.config))
+        section = lowered.explained(planned_options(spark, plans.config))
+        found = replace(found, text=f"{found.text}\n{section}")
         if measuring is None:
             return found
         sink: StreamSink = Discard()
@@ -121,7 +124,7 @@ class Explanations:
                 found, spark, stream, measuring.meter, seconds, self.take_interrupt
             )
 
-    def _documents_together(self, inserts: Sequence[Insert], analyze: bool) -> list[Json]:
+    def _documents_together(self, inserts: Sequence[Insert], analyze: bool) -> list[QueryDocument]:
         """Documents of INSERTs that share what they can; in texts a shared part stands once."""
         drawn: set[int] = set()
         for insert in inserts:
@@ -133,10 +136,12 @@ class Explanations:
         ]
         if not analyze:
             names = [".".join(insert.name) for insert in inserts]
-            sections = self._stream_sections(names, plans)
-            for document, section in zip(documents, sections, strict=True):
-                document["text"] += f"\n{section}" if section else ""
-            return documents
+            return [
+                replace(document, text=f"{document.text}\n{section}") if section else document
+                for document, section in zip(
+                    documents, self._stream_sections(names, plans), strict=True
+                )
+            ]
         if any(self._plans.is_stream(plan) for plan in plans):
             each = [self.documents(insert, analyze) for insert in inserts]
             return [document for documents in each for document in documents]

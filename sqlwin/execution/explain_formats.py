@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 from planner.explain.diagrams import dot, mermaid
+from planner.explain.document import Document, to_json
 from runtime.errors import AnalysisError
 from sqlwin.display.plan_page import plan_frame, plan_page
 
@@ -16,34 +17,34 @@ class Explanation(str):
     """EXPLAIN as a string, which a notebook shows as its picture.
 
     Attributes:
-        document: the explanation as data, see docs/explain.md.
+        document: the explanation as JSON, see docs/explain.md.
     """
 
     document: dict[str, Any]
 
-    def __new__(cls, document: dict[str, Any], mode: str) -> Explanation:
+    def __new__(cls, document: Document, mode: str) -> Explanation:
         """The document in one of `MODES`."""
         made = super().__new__(cls, render(document, mode))
-        made.document = document
+        made.document = to_json(document)
         return made
 
     def _repr_html_(self) -> str:
         return plan_frame(self.document)
 
 
-def render(document: dict[str, Any], mode: str) -> str:
+def render(document: Document, mode: str) -> str:
     """A document of EXPLAIN in one of `MODES`.
 
     Raises:
         AnalysisError: there is nothing to draw.
     """
     if mode == "text":
-        return "\n".join(query["text"] for query in document["queries"])
+        return document.text
     if mode == "json":
-        return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
+        return json.dumps(to_json(document), indent=2, ensure_ascii=False) + "\n"
     if mode == "html":
-        return plan_page(document)
-    if not any(query["trees"] for query in document["queries"]):
+        return plan_page(to_json(document))
+    if not any(query.trees for query in document.queries):
         raise AnalysisError(
             f"there is no plan to draw as {mode}",
             hint="statements of Spark alone have a text only: --format text",

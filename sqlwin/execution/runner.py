@@ -11,7 +11,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from sqlglot import exp
 
-from planner.explain.document import document
+from planner.explain.document import Document, to_json
 from planner.plan import Plan
 from runtime.errors import SqlwinError
 from runtime.spark.errors import translated_errors
@@ -144,8 +144,9 @@ class Runner:
     def _explain_statement(self, statement: Explain) -> Result:
         if isinstance(statement.statement, SparkStatement):
             return self._spark_statement(statement.text)
-        queries = self.explanations.documents(statement.statement, "ANALYZE" in statement.details)
-        text = "\n".join(query["text"] for query in queries)
+        analyzes = "ANALYZE" in statement.details
+        document = Document(tuple(self.explanations.documents(statement.statement, analyzes)))
+        text = document.text
         notes = []
         for detail in statement.details:
             if detail in _SPARK_DETAILS and isinstance(statement.statement, Query):
@@ -154,11 +155,11 @@ class Runner:
             elif detail == "CHANGELOG_MODE":
                 text += "\n== Changelog Mode ==\nin batch every operator only inserts: [I]\n"
             elif detail == "JSON_EXECUTION_PLAN":
-                text += f"\n== Physical Execution Plan ==\n{render(document(queries), 'json')}"
+                text += f"\n== Physical Execution Plan ==\n{render(document, 'json')}"
             elif detail != "ANALYZE":
                 notes.append(f"EXPLAIN {detail} has nothing to add to the plan of a batch query")
         return Result(
-            statement.text, "explain", text=text, notes=tuple(notes), document=document(queries)
+            statement.text, "explain", text=text, notes=tuple(notes), document=to_json(document)
         )
 
     def _query(self, query: exp.Query, text: str) -> Result:

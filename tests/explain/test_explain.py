@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import sqlwin
-from planner.explain.document import document
+from planner.explain.document import Document, to_json
 from sqlwin.execution.explain_formats import render
 from tests import goldens
 from tests.explain.documents import check_document
@@ -29,9 +29,9 @@ def test_plan_is_the_golden_one(case: Path, flights: sqlwin.Session, update_gold
     texts = []
     for strategy in strategies:
         flights.execute(f"SET 'table.optimizer.agg-phase-strategy' = '{strategy}'")
-        queries = flights.explain_queries(sql)
-        check_document(document(queries))
-        explained = render(document(queries), "text")
+        document = Document(flights.query_documents(sql))
+        check_document(to_json(document))
+        explained = render(document, "text")
         texts.append(f"-- table.optimizer.agg-phase-strategy = {strategy}\n{explained}")
     flights.execute("RESET 'table.optimizer.agg-phase-strategy'")
     head = f"-- made from {case.name} by `make goldens`\n"

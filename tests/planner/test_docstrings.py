@@ -21,7 +21,7 @@ from sqlglot.schema import MappingSchema
 import planner
 from planner.binder.binder import bind
 from planner.catalog import Schema, StreamTable
-from planner.explain.document import rule_summary
+from planner.explain.build import rule_summary
 from planner.explain.operators import logical_operators, physical_operators
 from planner.explain.text import tree
 from planner.lowering.to_physical import to_physical

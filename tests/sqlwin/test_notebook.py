@@ -10,14 +10,14 @@ import pytest
 from IPython.core.error import UsageError
 from IPython.testing.globalipapp import start_ipython
 
-from planner.explain.document import document, foreign_document
+from planner.explain.document import Document, QueryDocument, to_json
 from runtime.errors import AnalysisError, Position
 from sqlwin import notebook
 from sqlwin.display.html_table import MOST_ROWS, html_table
 from sqlwin.execution.explain_formats import Explanation
 from sqlwin.result import OpenStream, Result
 
-DOCUMENT = document([foreign_document("SELECT 1", "the plan")])
+DOCUMENT = Document((QueryDocument("SELECT 1", "the plan"),))
 
 
 def table(n_rows: int) -> pa.Table:
@@ -75,14 +75,14 @@ def test_no_rows_are_a_table_of_names():
 
 def test_messages_and_plans_have_a_form_of_their_own():
     assert Result("SET", "ok", "OK <b>")._repr_html_() == "<pre>OK &lt;b&gt;</pre>"
-    found = Result("EXPLAIN", "explain", text="plan", document=DOCUMENT)._repr_html_()
+    found = Result("EXPLAIN", "explain", text="plan", document=to_json(DOCUMENT))._repr_html_()
     assert found.startswith("<iframe srcdoc=")
 
 
 def test_an_explanation_is_a_string_that_a_notebook_shows_as_a_picture():
     found = Explanation(DOCUMENT, "text")
     assert found == "the plan"
-    assert found.document is DOCUMENT
+    assert found.document == to_json(DOCUMENT)
     assert found._repr_html_().startswith("<iframe srcdoc=")
 
 

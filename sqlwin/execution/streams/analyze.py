@@ -18,7 +18,18 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from planner.explain.analysis import analysis_text
+from planner.explain.document import (
+    Figures,
+    MicroBatches,
+    OperatorEntry,
+    QueryDocument,
+    SourceEntry,
+    StageEntry,
+    StreamAnalysis,
+    StreamEnd,
+    Tree,
+    WindowOperatorEntry,
+)
 from runtime.errors import ExecutionError
 from runtime.frames.meter import Measured, Meter
 from runtime.local.progress import SOURCE_ROWS
@@ -28,7 +39,13 @@ from runtime.spark.status import SparkFigures, StageFigures, Watch
 from runtime.streaming.heartbeat import is_heartbeat
 from runtime.streaming.source_reads import rows_read
 from runtime.streaming.status import OperatorStatus, counted_rows, state_sizes
-from sqlwin.execution.analyze import Json, analysis_document, stage_operators
+from sqlwin.execution.analyze import (
+    physical_tree,
+    run_figures,
+    stage_entry,
+    stage_operators,
+    with_analysis,
+)
 from sqlwin.execution.streams.handle import Stream, apart
 
 _POLL_SECONDS = 0.2
@@ -52,19 +69,19 @@ _PHASES = {
 
 
 def analyzed_stream(
-    query: Json,
+    query: QueryDocument,
     spark: SparkSession,
     stream: Stream | str,
     meter: Meter,
     seconds: float | None,
     take_interrupt: Callable[[], bool],
-) -> Json:
+) -> QueryDocument:
     """The document of a streaming query with the figures of a run.
 
     Ctrl-C ends the run, and the figures are those up to then.
 
     Args:
-        query: the document, as `planner.explain.document.query_document` made it.
+        query: the document, as `planner.explain.build.query_document` made it.
         spark: the session.
         stream: the stream, which runs already; a text if there is nothing to run.
         meter: what counts in it.
@@ -96,8 +113,8 @@ def _run(
     reports: _Reports,
     seconds: float | None,
     take_interrupt: Callable[[], bool],
-) -> str:
-    """Let a stream run; what ended it: `input`, `time` or `interrupt`."""
+) -> StreamEnd:
+    """Let a stream run; what ended it."""
     until = None if seconds is None else time.monotonic() + seconds
     try:
         while not stream.wait(_POLL_SECONDS):
@@ -167,36 +184,39 @@ class _Reports:
 
 
 def _document(
-    query: Json,
+    query: QueryDocument,
     spark: SparkSession,
     stream: Stream,
     meter: Meter,
     reports: _Reports,
-    end: tuple[str, float],
-) -> Json:
+    end: tuple[StreamEnd, float],
+) -> QueryDocument:
     reports.take(stream)
     ended, seconds = end
     figures = Watch(spark, stream.run_id).micro_batches(_MOST_BATCHES)
     figures = replace(figures, nodes=tuple(_of_query(figures.nodes)))
     batches = list(reports.batches.values())
-    tree = query["trees"]["physical"]["operators"]
-    measured = _measured(meter.results(), batches, {each["id"]: each for each in tree})
-    found = analysis_document(query, measured, replace(figures, stages=()), seconds, is_stream=True)
-    found["stages"] = _stages(measured, figures, found["operators"], tree)
-    if found["rows_out"] is None:
-        found["rows_out"] = stream.run.n_rows
-    found["stream"] = {
-        "ended": ended,
-        "rows_in": _rows_in(found, tree, batches, figures.nodes if ended == "input" else ()),
-        "micro_batches": _micro_batches(batches),
-        "window_operators": [
-            _window_operator(number, status, batches)
-            for number, status in enumerate(stream.status().operators)
-        ],
-    }
-    document = {**query, "analysis": found}
-    document["text"] = query["text"] + "\n" + analysis_text(document)
-    return document
+    tree = physical_tree(query)
+    measured = _measured(meter.results(), batches, tree.by_id)
+    found = run_figures(tree, measured, replace(figures, stages=()), seconds, is_stream=True)
+    all_nodes = figures.nodes if ended == "input" else ()
+    return with_analysis(
+        query,
+        replace(
+            found,
+            rows_out=stream.run.n_rows if found.rows_out is None else found.rows_out,
+            stages=tuple(_stages(measured, figures, found.operators, tree)),
+            stream=StreamAnalysis(
+                ended,
+                _rows_in(found.operators, tree, batches, all_nodes),
+                _micro_batches(batches),
+                tuple(
+                    _window_operator(number, status, batches)
+                    for number, status in enumerate(stream.status().operators)
+                ),
+            ),
+        ),
+    )
 
 
 def _of_query(nodes: Sequence[SparkNode]) -> Iterator[SparkNode]:
@@ -213,7 +233,7 @@ def _of_query(nodes: Sequence[SparkNode]) -> Iterator[SparkNode]:
 
 
 def _measured(
-    measured: dict[str, Measured], batches: list[_Batch], operators: Mapping[str, Json]
+    measured: dict[str, Measured], batches: list[_Batch], operators: Mapping[str, OperatorEntry]
 ) -> dict[str, Measured]:
     """What was counted by id of the operator, with the rows that only micro-batches tell."""
     found = {label: each for label, each in measured.items() if label}
@@ -224,10 +244,10 @@ def _measured(
         # tasks also count rows that only tell a watermark, and those of a micro-batch cut short
         found[label] = replace(found.get(label, Measured()), rows_out=n_rows)
     for label, each in measured.items():
-        if label not in operators or not operators[label]["inputs"]:
+        if label not in operators or not operators[label].inputs:
             continue
-        below = operators[label]["inputs"][0]
-        if operators[label]["name"].startswith("Local"):
+        below = operators[label].inputs[0]
+        if operators[label].name.startswith("Local"):
             _add_scans(found, label, each, operators)
             # all rows that come out of what is below go into the partials
             if found.get(below, Measured()).rows_out is None:
@@ -238,7 +258,7 @@ def _measured(
 
 
 def _add_scans(
-    found: dict[str, Measured], label: str, local: Measured, operators: Mapping[str, Json]
+    found: dict[str, Measured], label: str, local: Measured, operators: Mapping[str, OperatorEntry]
 ) -> None:
     """Rows of the tables below a local stage, where they are as many as its sources."""
     scans = _scans_below(label, operators)
@@ -255,11 +275,11 @@ def _add_scans(
             found[scan] = Measured(rows_out=n_rows)
 
 
-def _scans_below(label: str, operators: Mapping[str, Json]) -> list[str]:
+def _scans_below(label: str, operators: Mapping[str, OperatorEntry]) -> list[str]:
     """Tables that a local stage reads with no other window operator in between."""
     found: list[str] = []
-    for below in operators[label]["inputs"]:
-        name = operators[below]["name"]
+    for below in operators[label].inputs:
+        name = operators[below].name
         if name == "TableSourceScan":
             found.append(below)
         elif not name.startswith("Global"):
@@ -268,14 +288,13 @@ def _scans_below(label: str, operators: Mapping[str, Json]) -> list[str]:
 
 
 def _rows_in(
-    found: Json, tree: list[Json], batches: list[_Batch], nodes: Sequence[SparkNode]
+    found: Mapping[str, Figures], tree: Tree, batches: list[_Batch], nodes: Sequence[SparkNode]
 ) -> int:
     """Rows that the tables gave; `nodes` are those of all micro-batches, or none."""
-    scans = [
-        found["operators"][o["id"]]["rows_out"] for o in tree if o["name"] == "TableSourceScan"
-    ]
-    if scans and None not in scans:
-        return sum(scans)
+    scans = [found[each.id].rows_out for each in tree.operators if each.name == "TableSourceScan"]
+    known = [n_rows for n_rows in scans if n_rows is not None]
+    if scans and len(known) == len(scans):
+        return sum(known)
     # Spark's reports count the rows twice that it joins with those of a bounded table
     read = [node.rows_out or 0 for node in nodes if node.name.startswith("MicroBatchScan")]
     if read and len(batches) <= _MOST_BATCHES and not any(batch.reads_files for batch in batches):
@@ -283,74 +302,57 @@ def _rows_in(
     return sum(batch.n_rows for batch in batches)
 
 
-def _micro_batches(batches: list[_Batch]) -> Json:
+def _micro_batches(batches: list[_Batch]) -> MicroBatches:
     seconds = [batch.seconds for batch in batches]
     phases: dict[str, float] = {}
     for batch in batches:
         for name, spent in batch.phases.items():
             phases[name] = phases.get(name, 0.0) + spent
-    return {
-        "count": len(batches),
-        "seconds": sum(seconds),
-        "median_seconds": statistics.median(seconds) if seconds else None,
-        "slowest_seconds": max(seconds, default=None),
-        "phases": phases,
-        "state_commit_seconds": sum(batch.commit_seconds for batch in batches),
-    }
+    return MicroBatches(
+        len(batches),
+        sum(seconds),
+        statistics.median(seconds) if seconds else None,
+        max(seconds, default=None),
+        phases,
+        sum(batch.commit_seconds for batch in batches),
+    )
 
 
-def _window_operator(number: int, status: OperatorStatus, batches: list[_Batch]) -> Json:
+def _window_operator(
+    number: int, status: OperatorStatus, batches: list[_Batch]
+) -> WindowOperatorEntry:
     sizes = [size for batch in batches if (size := batch.state[number]) is not None]
-    return {
-        "number": number,
-        **_watermark(status.watermark_us),
-        "sources": [
-            {"name": s.name, **_watermark(s.watermark_us), "is_idle": s.is_idle}
+    return WindowOperatorEntry(
+        number,
+        *_watermark(status.watermark_us),
+        sources=tuple(
+            SourceEntry(s.name, *_watermark(s.watermark_us), is_idle=s.is_idle)
             for s in status.sources
-        ],
-        "late_rows": status.n_late,
-        "rows_without_time": status.n_null_times,
-        "state_rows": status.n_rows,
-        "state_bytes": status.n_bytes,
-        "most_state_rows": max((rows for rows, _ in sizes), default=0),
-        "most_state_bytes": max((n_bytes for _, n_bytes in sizes), default=0),
-        "next_window_end_us": status.next_window_end_us,
-    }
+        ),
+        late_rows=status.n_late,
+        rows_without_time=status.n_null_times,
+        state_rows=status.n_rows,
+        state_bytes=status.n_bytes,
+        most_state_rows=max((rows for rows, _ in sizes), default=0),
+        most_state_bytes=max((n_bytes for _, n_bytes in sizes), default=0),
+        next_window_end_us=status.next_window_end_us,
+    )
 
 
-def _watermark(time_us: int | None) -> Json:
+def _watermark(time_us: int | None) -> tuple[int | None, bool]:
+    """A watermark, and whether it is that of the end of the input."""
     is_final = time_us is not None and time_us >= _END_US
-    return {"watermark_us": None if is_final else time_us, "is_at_end_of_input": is_final}
+    return None if is_final else time_us, is_final
 
 
 def _stages(
-    measured: Mapping[str, Measured], spark: SparkFigures, found: Json, tree: Sequence[Json]
-) -> list[Json]:
+    measured: Mapping[str, Measured], spark: SparkFigures, found: Mapping[str, Figures], tree: Tree
+) -> list[StageEntry]:
     """Stages of all micro-batches that ran the same operators, as one, in the order of the data."""
     groups: dict[tuple[str, ...], list[StageFigures]] = {}
     for stage in spark.stages:
         ran = stage_operators(stage, measured, spark, found, tree)
         groups.setdefault(ran, []).append(stage)
-    places = {each["id"]: place for place, each in enumerate(reversed(tree))}
+    places = {each.id: place for place, each in enumerate(reversed(tree.operators))}
     ordered = sorted(groups.items(), key=lambda group: [places[label] for label in group[0]])
-    return [_stage(labels, stages) for labels, stages in ordered]
-
-
-def _stage(labels: tuple[str, ...], stages: list[StageFigures]) -> Json:
-    seconds = [each for stage in stages for each in stage.task_seconds]
-    skews = [stage.skew for stage in stages if stage.skew is not None]
-    return {
-        "id": stages[0].id,
-        "operators": list(labels),
-        "tasks": len(seconds),
-        "seconds": sum(seconds),
-        "median_seconds": statistics.median(seconds) if seconds else None,
-        "slowest_seconds": max(seconds, default=None),
-        # within a micro-batch: one that brings more rows than another is not skew
-        "skew": statistics.median(skews) if skews else None,
-        "input_bytes": sum(stage.input_bytes for stage in stages),
-        "shuffle_read_bytes": sum(stage.shuffle_read_bytes for stage in stages),
-        "shuffle_write_bytes": sum(stage.shuffle_write_bytes for stage in stages),
-        "spilled_bytes": sum(stage.spilled_bytes for stage in stages),
-        "peak_memory_bytes": max((stage.peak_memory_bytes for stage in stages), default=0),
-    }
+    return [stage_entry(stages, labels) for labels, stages in ordered]

@@ -17,7 +17,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from planner.explain.document import foreign_document
+from planner.explain.document import QueryDocument
 from runtime.errors import AnalysisError, ExecutionError, Position, SetupError
 from sqlwin.execution.streams.registry import Streams
 from sqlwin.statements.parse import split
@@ -128,14 +128,14 @@ class FakeSession:
         self.executed.append(script)
         return [FakeResult(script, "explain", text=f"Spark's plan of {script}")]
 
-    def explain_queries(self, sql: str, *, analyze: bool = False) -> list[dict[str, Any]]:
+    def query_documents(self, sql: str, *, analyze: bool = False) -> tuple[QueryDocument, ...]:
         if "nope" in sql:
             position = Position.at(sql, sql.index("nope"), 4)
             raise AnalysisError("no column nope", position=position, sql=sql)
         if sql.startswith(("SELECT", "INSERT")):
-            return [foreign_document(sql, f"{'Run' if analyze else 'Plan'} of {sql}\n")]
+            return (QueryDocument(sql, f"{'Run' if analyze else 'Plan'} of {sql}\n"),)
         self.executed.append(sql)
-        return []
+        return ()
 
     def _execute(self, text: str, script: str, file: str | None) -> FakeResult:
         word, _, rest = text.partition(" ")

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from planner.explain.document import document, foreign_document
+from planner.explain.document import QueryDocument, to_json
 from planner.explain.windows import months_parameters, window_parameters
 from runtime.compute.windows.aligned import slice_assigner
 from runtime.spec.windows import (
@@ -95,13 +95,13 @@ def query(statement: str = "SELECT 1", **parts: Any) -> dict[str, Any]:
         "left_to_spark": [],
         "idle": [{"rule": "prune_it", "summary": "Prune it."}],
     }
-    found = {**foreign_document(statement, "text"), "rules": rules}
+    found = {**to_json(QueryDocument(statement, "text")), "rules": rules}
     return {**found, "trees": dict.fromkeys(("bound", "logical", "physical"), tree), **parts}
 
 
 def written(directory: Path, *queries: dict[str, Any]) -> Path:
     path = directory / "plan.html"
-    path.write_text(plan_page(document(queries)), encoding="utf-8")
+    path.write_text(plan_page({"version": 1, "queries": queries}), encoding="utf-8")
     return path
 
 
@@ -298,7 +298,7 @@ def test_rules_are_shown_with_their_reasons(browser: Any, tmp_path: Path) -> Non
 
 def test_sql_cannot_break_out_of_the_page(browser: Any, tmp_path: Path) -> None:
     statement = "SELECT '</script><script>hacked = 1</script><!-- /*document*/ <b>' AS `</style>`"
-    page = written(tmp_path, query(statement), foreign_document(statement, statement))
+    page = written(tmp_path, query(statement), to_json(QueryDocument(statement, statement)))
     with opened(browser, page) as tab:
         assert tab.evaluate("typeof hacked") == "undefined"
         assert tab.locator(".statement").all_inner_texts() == [statement, statement]
@@ -362,7 +362,7 @@ def test_without_scripts_the_text_is_there(browser: Any, tmp_path: Path) -> None
 
 def test_in_a_notebook_the_page_is_in_a_frame_of_its_own(browser: Any, tmp_path: Path) -> None:
     page = tmp_path / "notebook.html"
-    frame = plan_frame(document([query('a "b"')]))
+    frame = plan_frame({"version": 1, "queries": [query('a "b"')]})
     page.write_text(f"<style>* {{ color: red }}</style>{frame}")
     with opened(browser, page) as tab:
         inside = tab.frame_locator("iframe")

@@ -9,10 +9,11 @@ import pytest
 from py4j.protocol import Py4JJavaError
 
 from planner.explain.analysis import analysis_text
+from planner.explain.document import Analysis, OperatorEntry, QueryDocument, Tree, Trees
 from runtime.frames.meter import Measured
 from runtime.spark.nodes import SparkNode, added_up, plan_nodes, that_ran
 from runtime.spark.status import SparkFigures, StageFigures, _labels, _stage
-from sqlwin.execution.analyze import analysis_document
+from sqlwin.execution.analyze import run_figures
 from sqlwin.execution.streams.analyze import _of_query
 
 PLAN = {
@@ -26,17 +27,17 @@ PLAN = {
 }
 
 
-def query() -> dict[str, Any]:
+def tree() -> Tree:
     """A chain of operators."""
     names = list(PLAN.items())
     operators = [
-        {"id": each, "name": name, "inputs": [b for b, _ in names[i + 1 : i + 2]], "attributes": {}}
+        OperatorEntry(each, name, inputs=tuple(below for below, _ in names[i + 1 : i + 2]))
         for i, (each, name) in enumerate(names)
     ]
-    return {"trees": {"physical": {"root": "p0", "operators": operators}}, "analysis": None}
+    return Tree("p0", tuple(operators))
 
 
-def figures(*nodes: SparkNode) -> dict[str, Any]:
+def analysis(*nodes: SparkNode) -> Analysis:
     measured = {
         "p0": Measured(rows_out=7),
         "p1": Measured(rows_out=7),
@@ -44,7 +45,12 @@ def figures(*nodes: SparkNode) -> dict[str, Any]:
         "p4": Measured(12, 12, seconds=0.25, peak_memory_bytes=90 << 20),
         "p5": Measured(rows_out=12),
     }
-    return analysis_document(query(), measured, SparkFigures(nodes, ()), 1.0)
+    return run_figures(tree(), measured, SparkFigures(nodes, ()), 1.0)
+
+
+def text_of(analysis: Analysis) -> str:
+    trees = Trees(tree(), tree(), tree())
+    return analysis_text(QueryDocument("SELECT 1", "", trees=trees, analysis=analysis))
 
 
 def spread(total: str, most: str = "1 ms") -> str:
@@ -70,37 +76,36 @@ AGGREGATES = [
 
 
 def test_a_sort_of_spark_has_the_time_it_sorted_for_and_what_it_held() -> None:
-    [sort] = [figures(SORT)["operators"]["p0"]]
-    assert (sort["seconds"], sort["seconds_with_input"]) == (0.03, False)
-    assert (sort["peak_memory_bytes"], sort["peak_memory_of"]) == (2 << 20, "jvm")
+    sort = analysis(SORT).operators["p0"]
+    assert (sort.seconds, sort.seconds_with_input) == (0.03, False)
+    assert (sort.peak_memory_bytes, sort.peak_memory_of) == (2 << 20, "jvm")
 
 
 def test_an_aggregate_of_spark_has_both_halves_and_a_clock_that_ran_while_its_input_came() -> None:
-    found = figures(SORT, *AGGREGATES)["operators"]
+    found = analysis(SORT, *AGGREGATES).operators
     local = found["p5"]
-    assert (local["seconds"], local["seconds_with_input"]) == (3.0, True)
-    assert (local["peak_memory_bytes"], local["peak_memory_of"]) == (256 << 10, "jvm")
-    assert found["p2"]["peak_memory_of"] == "worker"
-    assert found["p1"]["seconds"] is found["p1"]["peak_memory_of"] is None
+    assert (local.seconds, local.seconds_with_input) == (3.0, True)
+    assert (local.peak_memory_bytes, local.peak_memory_of) == (256 << 10, "jvm")
+    assert found["p2"].peak_memory_of == "worker"
+    assert found["p1"].seconds is found["p1"].peak_memory_of is None
 
 
 def test_sorts_that_spark_adds_elsewhere_are_nobodys() -> None:
     inside = SparkNode("Sort", "Sort [bucket]", {"sort time": "5 s"}, "")
     two = [SORT, SparkNode("Sort", "Sort [x]", {"sort time": "5 s"}, "p0")]
-    assert figures(inside)["operators"]["p0"]["seconds"] is None
-    assert figures(*two)["operators"]["p0"]["seconds"] is None
+    assert analysis(inside).operators["p0"].seconds is None
+    assert analysis(*two).operators["p0"].seconds is None
 
 
 def test_what_an_operator_counts_as_its_input_tells_of_the_one_below() -> None:
-    found = figures()["operators"]
-    assert found["p3"]["rows_out"] == 9
-    assert found["p3"]["rows_in"] == 12
+    found = analysis().operators
+    assert found["p3"].rows_out == 9
+    assert found["p3"].rows_in == 12
 
 
 def test_the_text_says_whose_clock_and_whose_memory_it_is() -> None:
-    explained = query()
-    explained["analysis"] = figures(SORT, *AGGREGATES)
-    lines = [" ".join(line.split()) for line in analysis_text(explained).splitlines()]
+    text = text_of(analysis(SORT, *AGGREGATES))
+    lines = [" ".join(line.split()) for line in text.splitlines()]
     assert any(line.startswith("Sort ") and line.endswith(" 30 ms 2.0 MiB JVM") for line in lines)
     assert any(line.endswith(" 3.00 s* 256.0 KiB JVM") for line in lines)
     assert any(line.endswith(" 500 ms 100.0 MiB") for line in lines)
@@ -303,9 +308,7 @@ def test_the_text_shows_what_spark_ran_of_each_operator() -> None:
         SparkNode("Union", "", {}, "p5"),
         SparkNode("Scan parquet", "", {"number of output rows": "12"}, feeds="p5"),
     ]
-    explained = query()
-    explained["analysis"] = figures(*nodes)
-    text = analysis_text(explained)
+    text = text_of(analysis(*nodes))
     lines = [" ".join(line.split()) for line in text.splitlines()]
     head = lines.index("Spark's operators rows out time memory part of")
     assert lines[head + 1 : head + 6] == [
@@ -322,15 +325,11 @@ def test_the_text_shows_what_spark_ran_of_each_operator() -> None:
 def test_a_stage_lists_all_operators_that_it_carried_out() -> None:
     stage = StageFigures(3, (1.0, 3.0), 0, 0, 0, 0, 0, frozenset({"p0", "p5"}))
     measured = {"p2": Measured(9, 7, seconds=0.5, stages=(3,)), "p5": Measured(rows_out=12)}
-    explained = query()
-    explained["analysis"] = analysis_document(
-        explained, measured, SparkFigures((SORT, *AGGREGATES), (stage,)), 1.0
-    )
-    [found] = explained["analysis"]["stages"]
+    found = run_figures(tree(), measured, SparkFigures((SORT, *AGGREGATES), (stage,)), 1.0)
     # p1 and p6 were not counted apart from p0 and p5
-    assert found["operators"] == ["p6", "p5", "p2", "p1", "p0"]
+    assert found.stages[0].operators == ("p6", "p5", "p2", "p1", "p0")
     assert (
-        analysis_text(explained)
+        text_of(found)
         .rstrip()
         .endswith("TableSourceScan, LocalWindowAggregate, GlobalWindowAggregate, Calc, Sort")
     )
