@@ -18,12 +18,12 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructField, StructType
 
-from runtime.batch.one_shuffle import OneShuffle
 from runtime.compute.kernels.roll_up import roll_up_levels
 from runtime.frames.blobs import bucket_blobs, large_tables, place_blobs
 from runtime.frames.meter import Wrap, as_it_is
 from runtime.frames.scan_counts import ScanCounter
 from runtime.local.arrow_scan import Cut, scan, scan_partials_schema
+from runtime.spark.one_shuffle import OneShuffle, one_shuffle
 from runtime.spark.session import is_remote
 from runtime.spark.workers import prepare_worker
 from runtime.spec.exchange import GlobalStep, SharedExchangeStep, SharedSlicesStep, SliceLevel
@@ -57,11 +57,17 @@ class SharedPartials:
         kept: which of them several jobs read.
         begins_early: whether they are computed, if possible, from the first time that they are
             read on, while further statements are still being planned.
+        shuffled: the rows behind a shuffle that runs once; None where Spark cannot do that, and
+            its cache takes their place.
     """
 
     def __init__(
-        self, kept: Set[SharedExchangeStep] = frozenset(), begins_early: bool = False
+        self,
+        kept: Set[SharedExchangeStep] = frozenset(),
+        begins_early: bool = False,
+        shuffled: Callable[[DataFrame], OneShuffle | None] = one_shuffle,
     ) -> None:
+        self._shuffled = shuffled
         self._kept = kept
         self._begins_early = begins_early
         self._known: dict[SharedExchangeStep, SharedBlobs] = {}
@@ -121,9 +127,10 @@ class SharedPartials:
     def _keep(self, step: SharedExchangeStep, blobs: SharedBlobs) -> SharedBlobs:
         if step not in self._kept:
             return blobs
-        if blobs.places is None:
-            return replace(blobs, frame=blobs.frame.persist())
-        shuffle = self._shuffles[step] = OneShuffle(blobs.frame)
+        shuffle = None if blobs.places is None else self._shuffled(blobs.frame)
+        if shuffle is None:
+            return replace(blobs, frame=blobs.frame.persist(), places=None)
+        self._shuffles[step] = shuffle
         if self._begins_early:
             shuffle.begin()
         return blobs

@@ -3,6 +3,11 @@
 Spark runs the stage before a shuffle once for all jobs over the same RDD, also where they come at
 the same time, and keeps the shuffle's files for as long as the RDD lives. So nothing has to be
 cached: not the rows, and not the partitions that nobody reads a second time.
+
+Spark has no public way to do so. This goes by classes and methods of its own that were seen in
+Spark 4.3: `QueryExecution.prepareExecutedPlan`, `classic.SparkSession.setActiveSession`,
+`ShuffledRowRDD`, `SparkContext.submitMapStage`, `PartitionPruningRDD.create`,
+`SparkSession.internalCreateDataFrame`. Where one is missing, whoever asks does without.
 """
 
 from __future__ import annotations
@@ -10,7 +15,28 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from py4j.protocol import Py4JError
 from pyspark.sql import DataFrame
+
+from runtime.logs import append_trace
+
+# What py4j and Python raise for a class or a method that is not there
+_MISSING = (AttributeError, TypeError, Py4JError)
+
+
+def one_shuffle(rows: DataFrame) -> OneShuffle | None:
+    """The rows behind their shuffle; None, and a line in the log, where Spark cannot do that.
+
+    Args:
+        rows: as for `OneShuffle`.
+    """
+    try:
+        shuffle = OneShuffle(rows)
+        shuffle.rows(())  # what reads them is there too
+    except _MISSING as error:
+        append_trace("no shuffle is shared by several jobs", repr(error))
+        return None
+    return shuffle
 
 
 class OneShuffle:
@@ -41,8 +67,14 @@ class OneShuffle:
         """Let Spark run the stage before the shuffle now, without waiting for it.
 
         Jobs that ask for rows meanwhile wait for that stage instead of running it. What it fails
-        with, they fail with.
+        with, they fail with. Where Spark cannot do that, they run it.
         """
+        try:
+            self._begin()
+        except _MISSING as error:
+            append_trace("a shared shuffle is not begun early", repr(error))
+
+    def _begin(self) -> None:
         rdd = self._rdd
         while rdd.getClass().getSimpleName() != "ShuffledRowRDD":
             before = rdd.dependencies()

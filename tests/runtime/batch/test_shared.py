@@ -1,0 +1,49 @@
+"""Partials that several jobs read, from a shuffle that runs once or from Spark's cache."""
+
+import pytest
+
+from runtime.batch.execute import ExecutionOptions, dataframe
+from runtime.batch.shared import SharedPartials
+from runtime.local.arrow_scan import scan_source
+from runtime.spark.one_shuffle import one_shuffle
+from runtime.spec.aggregates import Merge, MergeOp, WindowAggregation
+from runtime.spec.exchange import GlobalStep, SharedExchangeStep, SharedSlicesStep, SliceLevel
+from runtime.spec.expressions import ColumnRef
+from runtime.spec.local import PartialColumns, ScanLocalStep
+from runtime.spec.table import Column
+from runtime.spec.windows import Tumble
+
+pytestmark = pytest.mark.spark
+
+SECOND = 1_000_000
+COUNT = Merge(("n",), MergeOp.COUNT)
+
+
+@pytest.mark.parametrize("shuffled", [one_shuffle, lambda rows: None], ids=["shuffle", "cache"])
+def test_windows_are_the_same_where_no_shuffle_can_be_shared(spark, tmp_path, shuffled):
+    path = str(tmp_path / "events")
+    rows = "SELECT timestamp_ntz'2026-01-01' + make_interval(0,0,0,0,0,0,id) AS ts, id % 3 AS k"
+    spark.sql(f"{rows} FROM range(600)").write.parquet(path)
+    source = scan_source(spark, path, [Column("ts", "timestamp_ntz"), Column("k", "bigint")])
+    local = ScanLocalStep(
+        source, Tumble(10 * SECOND), "ts", ColumnRef("ts", "timestamp_ntz"), "timestamp_ntz", "UTC",
+        (), (("k", ColumnRef("k", "bigint")),), (PartialColumns(COUNT, ()),), "slice",
+    )  # fmt: skip
+    levels = (
+        SliceLevel(10 * SECOND, 0, columns=("n",)),
+        SliceLevel(60 * SECOND, 0, 0, True, ("n",)),
+    )
+    exchange = SharedExchangeStep(local, ("k",), "slice", (COUNT,), levels)
+    columns = (("k", "k"), ("slice", "slice"), ("n", "n"))
+    steps = [
+        GlobalStep(
+            SharedSlicesStep(exchange, number, columns),
+            WindowAggregation(Tumble(level.width_us), ("k",), "slice", (COUNT,)),
+        )
+        for number, level in enumerate(levels)
+    ]
+    with SharedPartials(frozenset([exchange]), begins_early=True, shuffled=shuffled) as shared:
+        frames = [dataframe(spark, step, ExecutionOptions(2, 4), shared) for step in steps]
+        fine, coarse = (sorted(row.n for row in frame.collect()) for frame in frames)
+    assert fine == [3] * 120 + [4] * 60
+    assert coarse == [20] * 30
