@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from hypothesis import settings
@@ -81,17 +82,37 @@ def session(spark: SparkSession) -> sqlwin.Session:
     return sqlwin.connect(spark)
 
 
-@pytest.fixture
-def fresh_session(spark: SparkSession) -> Iterator[sqlwin.Session]:
-    """A session of the test's own; tables and settings end with it."""
-    zone = spark.conf.get("spark.sql.session.timeZone")
-    own = sqlwin.connect(spark)
-    yield own
-    own.streams.stop_all()
+def drop_views(spark: SparkSession) -> None:
     for view in spark.catalog.listTables():
         if view.isTemporary:
             spark.catalog.dropTempView(view.name)
+
+
+@pytest.fixture
+def fresh_session(spark: SparkSession) -> Iterator[sqlwin.Session]:
+    """A session of the test's own, without the views that tests before it left in Spark."""
+    zone = spark.conf.get("spark.sql.session.timeZone")
+    drop_views(spark)
+    own = sqlwin.connect(spark)
+    yield own
+    own.streams.stop_all()
+    drop_views(spark)
     spark.conf.set("spark.sql.session.timeZone", str(zone))
+
+
+@pytest.fixture
+def commands(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Commands that run in this process have views and settings of their own, but this Spark."""
+    import runtime.spark.jvm
+
+    connect = sqlwin.connect
+
+    def connect_anew(*_: Any, settings: dict[str, str] | None = None, **__: Any) -> sqlwin.Session:
+        return connect(spark.newSession(), settings=settings)
+
+    monkeypatch.setattr(sqlwin, "connect", connect_anew)
+    # The JVM is the suite's, and does not end with a command
+    monkeypatch.setattr(runtime.spark.jvm, "let_jvm_end", lambda: False)
 
 
 @pytest.fixture

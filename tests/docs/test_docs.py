@@ -15,10 +15,8 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
-from pyspark.sql import SparkSession
 from rich.console import Console
 
-import runtime.spark.jvm
 import sqlwin
 from sqlwin.cli.app import main
 from sqlwin.display.table import write_table
@@ -56,21 +54,13 @@ def test_a_block_with_a_file_is_that_file(page: str, update_goldens: bool) -> No
 )
 def test_outputs_on_a_page_are_what_the_blocks_and_commands_print(
     page: str,
-    spark: SparkSession,
+    commands: None,
     update_goldens: bool,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.chdir(ROOT)
     monkeypatch.setenv("COLUMNS", "200")
-    monkeypatch.setattr(runtime.spark.jvm, "let_jvm_end", lambda: False)
-    connect = sqlwin.connect
-
-    def connect_anew(*_: Any, settings: dict[str, str] | None = None, **__: Any) -> sqlwin.Session:
-        # Its own views and settings, as a process of its own would have them
-        return connect(spark.newSession(), settings=settings)
-
-    monkeypatch.setattr(sqlwin, "connect", connect_anew)
     text = pages.read(page)
     actual = dict(outputs(text, tmp_path))
     pages.check(page, text, actual, update_goldens)

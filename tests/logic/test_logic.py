@@ -38,7 +38,6 @@ def test_every_record_of_a_file_holds(
     update_goldens: bool,
 ) -> None:
     pq.write_table(windows.rows(), tmp_path / "data.parquet")
-    fresh_session.spark.catalog.dropTempView("data")  # of a test before, if it left one
     fresh_session.execute(
         "CREATE TABLE data WITH ('connector' = 'filesystem', 'format' = 'parquet', "
         f"'path' = '{tmp_path / 'data.parquet'}')"

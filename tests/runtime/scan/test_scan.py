@@ -41,12 +41,6 @@ def source_of(path, *columns):
     return source
 
 
-def reason_for(path, *columns):
-    source = find_source(str(path), [str(path)], columns)
-    assert isinstance(source, NotScannable)
-    return source.reason
-
-
 def ref(column):
     return ColumnRef(column.name, column.type)
 

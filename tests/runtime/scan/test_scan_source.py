@@ -9,17 +9,11 @@ from runtime.scan.files import NotScannable
 from runtime.scan.metadata import find_source
 from runtime.scan.read import read_batches
 from runtime.scan.splits import plan_splits
-from runtime.spec.scan import ScanSource
 from runtime.spec.table import Column
+from tests.runtime.scan.test_scan import source_of
 
 TS = Column("ts", "timestamp_ntz")
 NUMBER = Column("i", "int")
-
-
-def source_of(path, *columns):
-    source = find_source(str(path), [str(path)], columns)
-    assert isinstance(source, ScanSource), source
-    return source
 
 
 def reason_for(path, *columns):

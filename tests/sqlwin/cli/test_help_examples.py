@@ -6,15 +6,11 @@ import re
 import shlex
 import subprocess
 from pathlib import Path
-from typing import Any
 
 import click
 import pytest
 from click.testing import CliRunner
-from pyspark.sql import SparkSession
 
-import runtime.spark.jvm
-import sqlwin
 from sqlwin.cli.app import main
 from tests.goldens import ROOT
 
@@ -48,18 +44,10 @@ def test_the_prompt_takes_what_the_example_says(example: str) -> None:
 
 @pytest.mark.parametrize("example", sorted({e for e in EXAMPLES if " repl" not in e}))
 def test_the_example_runs(
-    example: str, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    example: str, commands: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "queries").symlink_to(ROOT / "queries")
     monkeypatch.chdir(tmp_path)
-    # The JVM is the suite's, and does not end with a command
-    monkeypatch.setattr(runtime.spark.jvm, "let_jvm_end", lambda: False)
-    connect = sqlwin.connect
-
-    def connect_anew(*, settings: dict[str, Any], **_: Any) -> sqlwin.Session:
-        return connect(spark.newSession(), settings=settings)
-
-    monkeypatch.setattr(sqlwin, "connect", connect_anew)
     handed_on = ""
     for part in example.replace("\\\n", " ").split(" | "):
         program, *arguments = shlex.split(part)

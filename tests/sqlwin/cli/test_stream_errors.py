@@ -5,29 +5,18 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
-from pyspark.sql import SparkSession
 
-import runtime.spark.jvm
-import sqlwin
 from sqlwin.cli.app import main
 
 Run = Callable[[str], Result]
 
 
 @pytest.fixture
-def run(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
+def run(commands: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
     """Runs a script as a process of its own would, but for Spark, which is there already."""
-    connect = sqlwin.connect
-
-    def connect_anew(*_: Any, settings: dict[str, str] | None = None, **__: Any) -> sqlwin.Session:
-        return connect(spark.newSession(), settings=settings)
-
-    monkeypatch.setattr(runtime.spark.jvm, "let_jvm_end", lambda: False)
-    monkeypatch.setattr(sqlwin, "connect", connect_anew)
     monkeypatch.chdir(tmp_path)
     events = tmp_path / "in"
     events.mkdir()
