@@ -41,14 +41,14 @@ class StreamReader:
     Attributes:
         name: what it is for, in messages: the table that its windows go to.
         aggregation: TUMBLE, HOP or CUMULATE over slices that are finer than its own.
-        slices: the widest slices of one width that its own are made of.
+        slices: the widest slices of one width that its own are made of; None of the only one.
         columns: keys, slice end and partial columns: the name of each among the shared ones, and
             the one that `aggregation` gives it.
     """
 
     name: str
     aggregation: WindowAggregation
-    slices: Tumble
+    slices: Tumble | None
     columns: tuple[tuple[str, str], ...]
 
 

@@ -28,11 +28,10 @@ from runtime.local.messages import (
     decode,
 )
 from runtime.spark.workers import prepare_worker
-from runtime.spec.windows import SessionWindow
 from runtime.streaming.general.key_group import GeneralGroup, GeneralSpec
-from runtime.streaming.operators.session import SessionOperator
-from runtime.streaming.operators.shared import SharedOperator, SharedOperatorSpec
-from runtime.streaming.operators.window import MicroBatch, OperatorSpec, Status, WindowOperator
+from runtime.streaming.operators.base import KeyGroupOperator, MicroBatch, Status
+from runtime.streaming.operators.session import SessionOperator, SessionSpec
+from runtime.streaming.operators.window import WindowOperator, WindowSpec
 from runtime.streaming.state.blobs import BlobStore
 from runtime.streaming.status import STATUS, STATUS_DDL
 from runtime.streaming.wall_clock import wall_watermark_us
@@ -40,12 +39,12 @@ from runtime.streaming.watermarks import is_idle
 
 _MS = 1_000
 
-# `windows`: a blob of windows; NULL in the row that ends a key group's micro-batch, which has the
-# watermark that the group tells. With a watermark it is a blob of late rows, which missed that one.
-OUTPUT_DDL = f"windows binary, watermark_us bigint, `{STATUS}` {STATUS_DDL}"
+OperatorSpec = WindowSpec | SessionSpec | GeneralSpec
 
-# The same with the number of the reader whose windows or late rows these are, or how it stands.
-SHARED_OUTPUT_DDL = f"reader int, {OUTPUT_DDL}"
+# `windows`: a blob of windows; NULL in the row that ends a key group's micro-batch, which has its
+# status and the watermark that it emits. With a watermark it is a blob of late rows, which missed
+# that one. `reader`: the number of the window aggregation whose windows, late rows or status it is.
+OUTPUT_DDL = f"reader int, windows binary, watermark_us bigint, `{STATUS}` {STATUS_DDL}"
 
 
 @dataclass(frozen=True)
@@ -58,7 +57,7 @@ class ProcessorSpec:
         time_zone: the zone of the wall clock that windows are on.
     """
 
-    operator: OperatorSpec | GeneralSpec | SharedOperatorSpec
+    operator: OperatorSpec
     time_types: tuple[str, ...]
     time_zone: str
 
@@ -135,22 +134,20 @@ class WindowProcessor(StatefulProcessor):
         """Called by Spark at the end; there is nothing to close."""
 
     def _run(self, batch: MicroBatch) -> Iterator[Row]:
-        store = _MapStateStore(self._blobs)
-        spec = self._spec.operator
-        assert not isinstance(spec, SharedOperatorSpec)
-        operator = _operator(spec, store)
-        for result in operator.process(batch):
+        operator = _operator(self._spec.operator, _MapStateStore(self._blobs))
+        for output in operator.process(batch):
+            result, reader = output.result, output.reader
             if isinstance(result, Status):
-                told = self._status(result, batch.clock_us)
-                yield Row(windows=None, watermark_us=result.told_us, **{STATUS: told})
+                status = self._status(result, batch.clock_us)
+                yield _row(reader, None, result.emitted_us, status)
                 continue
             if isinstance(result, LateRows):
-                yield from _late_rows(result)
+                yield from _late_rows(result, reader)
                 continue
             if self._figures is not None:
                 self._figures.add(rows_out=result.num_rows)
             for piece in pieces(pa.Table.from_batches([result])):
-                yield Row(windows=to_blob(piece), watermark_us=None, **{STATUS: None})
+                yield _row(reader, to_blob(piece), None)
 
     def _on_wall_clock(self, seen: SourceProgress) -> SourceProgress:
         """What a task saw, on the clock that windows are on."""
@@ -189,38 +186,26 @@ class WindowProcessor(StatefulProcessor):
         )
 
 
-class SharedProcessor(WindowProcessor):
-    """The same where several window aggregations read the slices."""
-
-    def _run(self, batch: MicroBatch) -> Iterator[Row]:
-        spec = self._spec.operator
-        assert isinstance(spec, SharedOperatorSpec)
-        for each in SharedOperator(spec, _MapStateStore(self._blobs)).process(batch):
-            reader, result = each.reader, each.result
-            if isinstance(result, Status):
-                told = self._status(result, batch.clock_us)
-                yield Row(reader=reader, windows=None, watermark_us=None, **{STATUS: told})
-                continue
-            missed = result.watermark_us if isinstance(result, LateRows) else None
-            table = result.rows if isinstance(result, LateRows) else pa.Table.from_batches([result])
-            for piece in pieces(table):
-                blob = to_blob(piece)
-                yield Row(reader=reader, windows=blob, watermark_us=missed, **{STATUS: None})
+def _row(
+    reader: int, windows: bytes | None, watermark_us: int | None, status: Row | None = None
+) -> Row:
+    """A row of OUTPUT_DDL."""
+    return Row(reader=reader, windows=windows, watermark_us=watermark_us, **{STATUS: status})
 
 
-def _late_rows(late: LateRows) -> Iterator[Row]:
+def _late_rows(late: LateRows, reader: int = 0) -> Iterator[Row]:
     for piece in pieces(late.rows):
-        yield Row(windows=to_blob(piece), watermark_us=late.watermark_us, **{STATUS: None})
+        yield _row(reader, to_blob(piece), late.watermark_us)
 
 
-def _operator(
-    spec: OperatorSpec | GeneralSpec, store: BlobStore
-) -> WindowOperator | SessionOperator | GeneralGroup:
-    if isinstance(spec, GeneralSpec):
-        return GeneralGroup(spec, store)
-    if isinstance(spec.aggregation.window, SessionWindow):
-        return SessionOperator(spec, store)
-    return WindowOperator(spec, store)
+def _operator(spec: OperatorSpec, store: BlobStore) -> KeyGroupOperator:
+    match spec:
+        case GeneralSpec():
+            return GeneralGroup(spec, store)
+        case SessionSpec():
+            return SessionOperator(spec, store)
+        case WindowSpec():
+            return WindowOperator(spec, store)
 
 
 class _MapStateStore:

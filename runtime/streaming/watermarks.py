@@ -81,8 +81,8 @@ def closed_until_us(watermark_us: int | None, allowed_lateness_us: int) -> int |
     return ends_passed_us(watermark_us - allowed_lateness_us)
 
 
-def told_by_sessions_us(watermarks: Watermarks) -> int | None:
-    """What an operator of windows that merge tells: no session to come has its time up to here.
+def emitted_by_sessions_us(watermarks: Watermarks) -> int | None:
+    """The watermark behind windows that merge: no session to come has its time up to here.
 
     A session closes when the watermark has reached its end, and its window_time is the end - 1 ms.
     """

@@ -28,9 +28,9 @@ from runtime.streaming.execute.steps import (
     streaming_dataframe,
     watermark_rules,
 )
-from runtime.streaming.operators.shared import SharedOperatorSpec
+from runtime.streaming.operators.window import WindowSpec
 from runtime.streaming.options import StreamOptions
-from runtime.streaming.processor import SHARED_OUTPUT_DDL, ProcessorSpec, SharedProcessor
+from runtime.streaming.processor import OUTPUT_DDL, ProcessorSpec, WindowProcessor
 from runtime.streaming.state.shared_slices import SharedSpec
 from runtime.streaming.status import observed
 
@@ -52,15 +52,14 @@ class SharedWindows:
 
     def of(self, rows: DataFrame, reader: int) -> DataFrame:
         """The windows of a reader among the rows of a micro-batch."""
-        is_own = (F.col("reader") == reader) & F.col("watermark_us").isNull()
         schema = self.schemas[reader]
-        own = rows.where(is_own & F.col("windows").isNotNull()).select("windows")
+        own = _blobs(rows, reader).where(F.col("watermark_us").isNull()).select("windows")
         return own.mapInArrow(_decode(schema), schema)
 
     def late_of(self, rows: DataFrame, reader: int) -> DataFrame:
         """The late rows of a reader among them, as `late` has them."""
         assert self.late is not None
-        own = rows.where((F.col("reader") == reader) & F.col("watermark_us").isNotNull())
+        own = _blobs(rows, reader).where(F.col("watermark_us").isNotNull())
         return own.select("windows", "watermark_us").mapInArrow(_decode_late(self.late), self.late)
 
     def none_of(self, spark: SparkSession, reader: int) -> DataFrame:
@@ -91,7 +90,7 @@ def shared_windows(
     )
     plan = stage.plan
     keys = tuple(name for name, _ in local.keys)
-    operator = SharedOperatorSpec(
+    operator = WindowSpec(
         SharedSpec(step.readers, keys, local.slice_end, merged_partials(plan)),
         ROW_COUNT,
         len(local.sources),
@@ -99,9 +98,9 @@ def shared_windows(
         run=secrets.token_hex(4),
     )
     types = tuple(source.time_type for source in local.sources)
-    processor = SharedProcessor(ProcessorSpec(operator, types, local.time_zone))
+    processor = WindowProcessor(ProcessorSpec(operator, types, local.time_zone))
     told = stage.messages.groupBy("key_group").transformWithState(
-        processor, SHARED_OUTPUT_DDL, "Append", "None"
+        processor, OUTPUT_DDL, "Append", "None"
     )
     for number in range(len(step.readers)):
         told = observed(told, number, F.col("reader") == number)
@@ -128,6 +127,10 @@ def of_windows(step: Step, windows: DataFrame, bounded: Bounded) -> DataFrame:
                 return bounded(windows.sparkSession, below)
 
     return child(step)
+
+
+def _blobs(rows: DataFrame, reader: int) -> DataFrame:
+    return rows.where((F.col("reader") == reader) & F.col("windows").isNotNull())
 
 
 def _windows_schema(partials: StructType, reader: StreamReader) -> StructType:

@@ -42,10 +42,12 @@ from runtime.spec.stream_steps import (
 from runtime.spec.windows import SessionWindow
 from runtime.streaming.execute.local_stage import local_stage
 from runtime.streaming.execute.whole_windows import join, rank, regroup
+from runtime.streaming.operators.session import SessionSpec
 from runtime.streaming.operators.updates import FireRule, UpdateRules
-from runtime.streaming.operators.window import OperatorSpec
+from runtime.streaming.operators.window import WindowSpec
 from runtime.streaming.options import Firing, StreamOptions
 from runtime.streaming.processor import OUTPUT_DDL, ProcessorSpec, WindowProcessor
+from runtime.streaming.state.shared_slices import one_reader
 from runtime.streaming.status import ROWS_METRIC, observed
 from runtime.streaming.watermarks import WatermarkRules
 
@@ -141,7 +143,7 @@ def _windows(
     plan = stage.plan
     aggregation = with_spark_tables(spark, step.aggregation)
     processor = ProcessorSpec(
-        _operator(local, aggregation, plan, options), _time_types(local), local.time_zone
+        _operator_spec(local, aggregation, plan, options), _time_types(local), local.time_zone
     )
     tasks = None if meter is None else meter.tasks(step.label)
     told = stage.messages.groupBy("key_group").transformWithState(
@@ -156,12 +158,17 @@ def _windows(
     return told.mapInArrow(decode, _with_marks(windows, stage.late_row))
 
 
-def _operator(
+def _operator_spec(
     local: StreamLocalStep,
     aggregation: WindowAggregation,
     plan: LocalPlan,
     options: StreamOptions,
-) -> OperatorSpec:
+) -> SessionSpec | WindowSpec:
+    partials, rules = merged_partials(plan), watermark_rules(local, options)
+    by_clock, run = "proctime" in _time_types(local), secrets.token_hex(4)
+    n_sources = len(local.sources)
+    if isinstance(aggregation.window, SessionWindow):
+        return SessionSpec(aggregation, partials, ROW_COUNT, n_sources, rules, by_clock, run)
     updates = None
     if options.emits_updates:
         updates = UpdateRules(
@@ -170,16 +177,8 @@ def _operator(
             _rule(options.late_fire),
             ROW_KIND,
         )
-    return OperatorSpec(
-        aggregation,
-        merged_partials(plan),
-        ROW_COUNT,
-        len(local.sources),
-        watermark_rules(local, options),
-        updates,
-        "proctime" in _time_types(local),
-        run=secrets.token_hex(4),
-    )
+    shared = one_reader(aggregation, partials)
+    return WindowSpec(shared, ROW_COUNT, n_sources, rules, updates, by_clock, run)
 
 
 def watermark_rules(local: StreamLocalStep, options: StreamOptions) -> WatermarkRules:

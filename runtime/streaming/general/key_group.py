@@ -17,6 +17,7 @@ from __future__ import annotations
 import pickle
 from collections.abc import Iterable, Iterator
 from dataclasses import astuple, dataclass
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -28,28 +29,14 @@ from runtime.spec.windows import WINDOW_TIME_LAG_US
 from runtime.streaming.general import Emission, GeneralWindowOperator, WindowJob
 from runtime.streaming.general.operator import OperatorState
 from runtime.streaming.general.rows import own_key, results_batch
-from runtime.streaming.operators.window import MicroBatch, Status
-from runtime.streaming.state.blobs import (
-    BlobStore,
-    checked,
-    decode_facts,
-    encode_facts,
-    versioned,
-)
+from runtime.streaming.operators.base import Emitted, KeyGroupOperator, MicroBatch, Output
+from runtime.streaming.state.blobs import BlobStore, checked, versioned
 from runtime.streaming.wall_clock import wall_watermark_us
-from runtime.streaming.watermarks import (
-    WatermarkRules,
-    Watermarks,
-    advance,
-    told_by_sessions_us,
-    watermark_facts,
-    watermarks_of,
-)
+from runtime.streaming.watermarks import WatermarkRules, Watermarks, emitted_by_sessions_us
 
 # The column with the cell of a row.
 CELL = "$cell"
 CELLS_PER_GROUP = 64
-_FACTS = "facts"
 _MAX_RESULTS = 4096
 _MAX_ROWS = 1024
 
@@ -65,7 +52,7 @@ class GeneralSpec:
         n_sources: how many sources tell watermarks.
         rules: how these make the operator's watermark.
         time_zone: the zone of the wall clock that windows are on.
-        run: as in `runtime.streaming.operators.window.OperatorSpec`.
+        run: as in `runtime.streaming.operators.base.KeyGroupSpec`.
     """
 
     job: WindowJob
@@ -94,7 +81,7 @@ class Cell:
     n_bytes: int
 
 
-class GeneralGroup:
+class GeneralGroup(KeyGroupOperator):
     """The general window operator of one key group.
 
     Args:
@@ -103,24 +90,12 @@ class GeneralGroup:
     """
 
     def __init__(self, spec: GeneralSpec, store: BlobStore) -> None:
+        super().__init__(spec, store)
         self._spec = spec
-        self._store = store
-        blob = store.get(_FACTS)
-        facts = {} if blob is None else decode_facts(blob)
-        self._watermarks = watermarks_of(facts, spec.n_sources, spec.run)
-        self._cells = {int(n): Cell(*cell) for n, cell in facts.get("cells", {}).items()}
+        self._cells = {int(n): Cell(*cell) for n, cell in self._known.get("cells", {}).items()}
 
-    def process(self, batch: MicroBatch) -> Iterator[pa.RecordBatch | Status]:
-        """Take a micro-batch in: results as batches, and at the very end the status.
-
-        The tables of the micro-batch hold rows with TIME and CELL. The state is written when the
-        iterator is exhausted, and not before.
-
-        Raises:
-            ExecutionError: a result does not fit the columns.
-        """
-        before = self._watermarks
-        after = advance(before, batch.progress, self._spec.rules, batch.clock_us)
+    def _emit(self, batch: MicroBatch, before: Watermarks, after: Watermarks) -> Emitted:
+        # the tables of the micro-batch hold rows with TIME and CELL
         clock_us = None
         if batch.clock_us is not None:
             clock_us = wall_watermark_us(batch.clock_us, self._spec.time_zone)
@@ -136,9 +111,7 @@ class GeneralGroup:
             yield from self._results(found)
             n_late += operator.state.n_late
             self._close(number, operator.state)
-        self._watermarks = after
-        self._write_facts()
-        yield self._status(n_late, batch)
+        return [n_late]
 
     def _run(
         self,
@@ -170,17 +143,20 @@ class GeneralGroup:
     def _followed(self, watermarks: Watermarks) -> int | None:
         """The watermark by which windows close and rows are late."""
         merges = self._spec.job.assigner.merges
-        return told_by_sessions_us(watermarks) if merges else watermarks.combined_us
+        return emitted_by_sessions_us(watermarks) if merges else watermarks.combined_us
 
-    def _results(self, emissions: Iterable[Emission]) -> Iterator[pa.RecordBatch]:
+    def _results(self, emissions: Iterable[Emission]) -> Iterator[Output]:
         waiting: list[Emission] = []
         for emission in emissions:
             waiting.append(emission)
             if len(waiting) == _MAX_RESULTS:
-                yield results_batch(waiting, len(self._spec.keys), self._spec.schema)
+                yield self._batch(waiting)
                 waiting = []
         if waiting:
-            yield results_batch(waiting, len(self._spec.keys), self._spec.schema)
+            yield self._batch(waiting)
+
+    def _batch(self, emissions: list[Emission]) -> Output:
+        return Output(results_batch(emissions, len(self._spec.keys), self._spec.schema))
 
     # -- state -----------------------------------------------------------------------------------
 
@@ -216,27 +192,21 @@ class GeneralGroup:
             state.event_timers.next_us, state.clock_timers.next_us, len(state.contents), len(blob)
         )
 
-    def _write_facts(self) -> None:
-        facts = {
-            **watermark_facts(self._watermarks, self._spec.run),
-            "cells": {str(number): astuple(cell) for number, cell in self._cells.items()},
-        }
-        self._store.put(_FACTS, encode_facts(facts))
+    def _facts(self) -> dict[str, Any]:
+        return {"cells": {str(number): astuple(cell) for number, cell in self._cells.items()}}
 
-    def _status(self, n_late: int, batch: MicroBatch) -> Status:
-        cells = list(self._cells.values())
-        events = [c.next_event_us for c in cells if c.next_event_us is not None]
-        clocks = [c.next_clock_us for c in cells if c.next_clock_us is not None]
-        due = clocks if self._spec.job.by_clock else events
-        return Status(
-            self._watermarks,
-            n_late,
-            batch.n_null_times,
-            sum(cell.n_windows for cell in cells),
-            sum(cell.n_bytes for cell in cells),
-            min(due) + WINDOW_TIME_LAG_US if due else None,
-            told_us=self._followed(self._watermarks),
-        )
+    def _size(self) -> tuple[int, int]:
+        cells = self._cells.values()
+        return sum(cell.n_windows for cell in cells), sum(cell.n_bytes for cell in cells)
+
+    def _next_window_end_us(self, reader: int) -> int | None:
+        by_clock = self._spec.job.by_clock
+        timers = [c.next_clock_us if by_clock else c.next_event_us for c in self._cells.values()]
+        due = [time_us for time_us in timers if time_us is not None]
+        return min(due) + WINDOW_TIME_LAG_US if due else None
+
+    def _emitted_us(self, watermarks: Watermarks) -> int | None:
+        return self._followed(watermarks)
 
 
 def _reached(timer_us: int | None, now_us: int | None) -> bool:

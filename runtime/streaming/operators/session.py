@@ -1,7 +1,7 @@
 """The window operator for SESSION: open sessions in state, sessions out once none can join them.
 
-The twin of `operators.window` for windows that rows make and merge. One operator is the
-state of one key group, which holds whole partitions; a micro-batch is seen as a whole:
+The twin of `operators.window` for windows that rows make and merge. A key group holds whole
+partitions; a micro-batch is seen as a whole:
 
 1. its partials and those in state are cut into sessions. A session that was to end no later than
    the watermark at the end of the micro-batch before holds only new rows, and they are late:
@@ -9,10 +9,10 @@ state of one key group, which holds whole partitions; a micro-batch is seen as a
    rows, is part of that session (Flink's rule for merging windows: what counts is the end of the
    merged window). Where late rows are kept, the rows that may be late come beside their partials,
    and those that are go out again as they came;
-2. the watermark moves on, and every session whose end it has reached is put out and forgotten.
+2. the watermark moves on, and every session whose end it has reached is emitted and forgotten.
    That is 1 ms later than other windows fire: a row at the very end of a session is part of it,
-   as in a batch, and may come as long as the watermark has not reached it. Whoever follows is told
-   a watermark 1 ms behind, so that results, whose window_time is the end - 1 ms, are not late;
+   as in a batch, and may come as long as the watermark has not reached it. Whoever follows gets a
+   watermark 1 ms behind, so that results, whose window_time is the end - 1 ms, are not late;
 3. what is left of a session becomes one partial for each key.
 
 State is read only where a session can end or a row can be late: until then new partials are put
@@ -22,7 +22,8 @@ beside what is there.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import astuple, dataclass
+from dataclasses import astuple, dataclass, field
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -39,26 +40,39 @@ from runtime.compute.kernels.compact import merge_equal_slices
 from runtime.compute.kernels.keys import encode_keys
 from runtime.compute.kernels.session import find_sessions, merge_sessions
 from runtime.local.messages import LateRows
+from runtime.spec.aggregates import Accumulator, WindowAggregation
 from runtime.spec.stream import LATE_ROW, TIME
 from runtime.spec.windows import FIRST_TIME, LAST_TIME, SessionWindow
-from runtime.streaming.operators.window import MicroBatch, OperatorSpec, Status
-from runtime.streaming.state.blobs import (
-    BlobStore,
-    decode_facts,
-    decode_table,
-    encode_facts,
-    encode_state,
-)
-from runtime.streaming.watermarks import (
-    advance,
-    told_by_sessions_us,
-    watermark_facts,
-    watermarks_of,
-)
+from runtime.streaming.operators.base import Emitted, KeyGroupOperator, MicroBatch, Output
+from runtime.streaming.state.blobs import BlobStore, decode_table, encode_state
+from runtime.streaming.watermarks import WatermarkRules, Watermarks, emitted_by_sessions_us
 
-_FACTS = "facts"
 # More chunks than this are made one when the next one comes.
 _MANY_CHUNKS = 16
+
+
+@dataclass(frozen=True)
+class SessionSpec:
+    """What a session operator does; the same for all key groups.
+
+    Attributes:
+        aggregation: window, keys, what is merged.
+        partials: the accumulators by their partial columns, as the local stage makes them.
+        row_count: the name of a partial column with the number of rows, BIGINT, behind the
+            accumulators' columns.
+        n_sources: how many sources have watermarks.
+        rules: how these make the operator's watermark.
+        by_clock: whether the rows' time is the processing time: then none is late.
+        run: tells this run of the stream from others, in which nobody watched the sources.
+    """
+
+    aggregation: WindowAggregation
+    partials: tuple[Accumulator, ...]
+    row_count: str
+    n_sources: int
+    rules: WatermarkRules = field(default_factory=WatermarkRules)
+    by_clock: bool = False
+    run: str = ""
 
 
 @dataclass(frozen=True)
@@ -85,43 +99,30 @@ class SessionChunk:
         return f"s{self.number}"
 
 
-class SessionOperator:
+class SessionOperator(KeyGroupOperator):
     """The session operator of one key group.
 
     Args:
-        spec: what it does; the window is a SESSION, and each session is put out once.
+        spec: what it does; the window is a SESSION, and each session is emitted once.
         store: its state.
     """
 
-    def __init__(self, spec: OperatorSpec, store: BlobStore) -> None:
+    def __init__(self, spec: SessionSpec, store: BlobStore) -> None:
+        super().__init__(spec, store)
         window = spec.aggregation.window
         assert isinstance(window, SessionWindow)
-        assert spec.updates is None
         self._spec = spec
         self._window = window
-        self._store = store
-        blob = store.get(_FACTS)
-        facts = {} if blob is None else decode_facts(blob)
-        self._watermarks = watermarks_of(facts, spec.n_sources, spec.run)
-        self._chunks = [SessionChunk(*chunk) for chunk in facts.get("chunks", ())]
+        self._chunks = [SessionChunk(*chunk) for chunk in self._known.get("chunks", ())]
         self._next_number = 1 + max((chunk.number for chunk in self._chunks), default=-1)
 
-    def process(self, batch: MicroBatch) -> Iterator[pa.RecordBatch | LateRows | Status]:
-        """Take a micro-batch in: sessions as batches, and at the very end the status.
-
-        The state is written when the iterator is exhausted, and not before.
-
-        Raises:
-            ExecutionError: a sum overflows its type.
-        """
-        closed = self._watermarks.combined_us
-        after = advance(self._watermarks, batch.progress, self._spec.rules, batch.clock_us)
-        fires = after.combined_us
+    def _emit(self, batch: MicroBatch, before: Watermarks, after: Watermarks) -> Emitted:
+        closed, fires = before.combined_us, after.combined_us
         tables = [table for table in batch.partials if table.num_rows]
         new = pa.concat_tables(tables) if tables else None
-        now = self._watermarks.fired_until_us()
+        now = before.fired_until_us()
         if new is not None and self._spec.by_clock and now is not None:
-            # a clock tells a watermark 1 ms behind; a row there would touch a session that is out
+            # the watermark is 1 ms behind; a row there would touch a session that was emitted
             new = _not_before(new, now)
         n_late = 0
         if fires is not None and self._earliest_end(new) <= fires:
@@ -138,13 +139,11 @@ class SessionOperator:
                     if candidates is not None:
                         yield from _late(candidates, (end_us <= closed).take(of_candidate), closed)
                 has_ended = (end_us <= fires).take(session)
-                yield from self._put_out(table, has_ended & ~is_late)
+                yield from self._sessions_out(table, has_ended & ~is_late)
                 self._keep(table, ~has_ended, first_us.take(session))
         elif new is not None:
             self._append(new.drop_columns([self._spec.row_count]))
-        self._watermarks = after
-        self._write_facts()
-        yield self._status(n_late, batch)
+        return [n_late]
 
     def _earliest_end(self, new: pa.Table | None) -> int:
         """No session ends before."""
@@ -192,9 +191,10 @@ class SessionOperator:
         found = find_sessions(partition, first_us, last_us, self._window.gap_us)
         return found.of_partial(), found.last_us + self._window.gap_us, found.first_us
 
-    def _put_out(self, table: pa.Table, has_ended: BoolArray) -> Iterator[pa.RecordBatch]:
+    def _sessions_out(self, table: pa.Table, has_ended: BoolArray) -> Iterator[Output]:
         if has_ended.any():
-            yield from merge_sessions(table.filter(pa.array(has_ended)), self._spec.aggregation)
+            ended = table.filter(pa.array(has_ended))
+            yield from map(Output, merge_sessions(ended, self._spec.aggregation))
 
     def _keep(self, table: pa.Table, is_open: BoolArray, session_first_us: Int64Array) -> None:
         """One partial for each session and key of those that are still open."""
@@ -239,33 +239,28 @@ class SessionOperator:
             self._chunks.remove(chunk)
         return tables
 
-    def _write_facts(self) -> None:
-        facts = {
-            **watermark_facts(self._watermarks, self._spec.run),
-            "chunks": [astuple(chunk) for chunk in self._chunks],
-        }
-        self._store.put(_FACTS, encode_facts(facts))
+    def _facts(self) -> dict[str, Any]:
+        return {"chunks": [astuple(chunk) for chunk in self._chunks]}
 
-    def _status(self, n_late: int, batch: MicroBatch) -> Status:
-        # A session may go on for longer than its partials in state tell.
-        next_end = self._earliest_end(None) if self._chunks else None
-        reached = self._watermarks.combined_us
-        if next_end is not None and reached is not None:
-            next_end = max(next_end, reached + 1)
-        return Status(
-            self._watermarks,
-            n_late,
-            batch.n_null_times,
-            sum(chunk.n_rows for chunk in self._chunks),
-            sum(chunk.n_bytes for chunk in self._chunks),
-            next_end,
-            told_us=told_by_sessions_us(self._watermarks),
-        )
+    def _size(self) -> tuple[int, int]:
+        n_rows = sum(chunk.n_rows for chunk in self._chunks)
+        return n_rows, sum(chunk.n_bytes for chunk in self._chunks)
+
+    def _next_window_end_us(self, reader: int) -> int | None:
+        if not self._chunks:
+            return None
+        # a session may go on for longer than its partials in state say
+        next_end, reached = self._earliest_end(None), self._watermarks.combined_us
+        return next_end if reached is None else max(next_end, reached + 1)
+
+    def _emitted_us(self, watermarks: Watermarks) -> int | None:
+        return emitted_by_sessions_us(watermarks)
 
 
-def _late(candidates: pa.Table, is_late: BoolArray, missed_us: int) -> Iterator[LateRows]:
+def _late(candidates: pa.Table, is_late: BoolArray, missed_us: int) -> Iterator[Output]:
     if is_late.any():
-        yield LateRows(candidates.select([LATE_ROW]).filter(pa.array(is_late)), missed_us)
+        rows = candidates.select([LATE_ROW]).filter(pa.array(is_late))
+        yield Output(LateRows(rows, missed_us))
 
 
 def _not_before(table: pa.Table, time_us: int) -> pa.Table:

@@ -1,17 +1,16 @@
 """The window operator: slices in state, windows out as the watermark passes their ends.
 
-One operator is the state of one key group. It sees a micro-batch as a whole and takes the steps
-that Flink's slicing window operator takes row by row (AbstractSliceSyncStateWindowAggProcessor):
+It serves one window aggregation, or several that read the same slices: the INSERTs of a set. For
+each of these readers it takes the steps that Flink's slicing window operator takes row by row
+(AbstractSliceSyncStateWindowAggProcessor):
 
-1. partials of slices whose windows are all closed are late: dropped and counted, in rows. What
-   decides is the watermark at the end of the micro-batch before, so that a row is late or not
-   whatever else comes with it. Where late rows are kept, the rows that may be late come beside
-   their partials, and those that are go out again as they came;
+1. partials of slices whose windows are all closed are late: dropped and counted, in rows. Where
+   late rows are kept, the rows that may be late come beside their partials, and those that are go
+   out again as they came;
 2. the watermark moves on;
-3. every window whose end it passed is put out;
-4. slices that no open window needs are freed, and what is left of the new ones is kept.
-
-Nothing here knows of Spark: state is behind `BlobStore`, results are record batches.
+3. every window whose end it passed is emitted;
+4. slices that no open window needs are freed, and what is left of the new ones is kept; once for
+   all readers, see `runtime.streaming.state.shared_slices`.
 """
 
 from __future__ import annotations
@@ -23,47 +22,34 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from runtime.compute.kernels.columns import Int64Array, int64_values, one_chunk
+from runtime.compute.kernels.columns import BoolArray, Int64Array, int64_values, one_chunk
 from runtime.compute.kernels.merge import merge_slices
-from runtime.compute.windows.aligned import slice_assigner
-from runtime.local.messages import SLICE_END, LateRows, Progress
-from runtime.spec.aggregates import Accumulator, WindowAggregation
+from runtime.local.messages import SLICE_END, LateRows
 from runtime.spec.stream import FINAL_US, LATE_ROW
-from runtime.spec.windows import CalendarCumulate, Cumulate, SessionWindow
+from runtime.streaming.operators.base import Emitted, KeyGroupOperator, MicroBatch, Output
 from runtime.streaming.operators.updates import Moment, UpdateLog, UpdateRules
-from runtime.streaming.state.blobs import BlobStore, decode_facts, encode_facts
-from runtime.streaming.state.slices import SliceState, slab_us
-from runtime.streaming.watermarks import (
-    WatermarkRules,
-    Watermarks,
-    advance,
-    closed_until_us,
-    watermark_facts,
-    watermarks_of,
-)
-
-_FACTS = "facts"
-_NO_ENDS: Int64Array = np.zeros(0, np.int64)
+from runtime.streaming.state.blobs import BlobStore
+from runtime.streaming.state.shared_slices import Reader, SharedSlices, SharedSpec
+from runtime.streaming.watermarks import WatermarkRules, Watermarks, closed_until_us
 
 
 @dataclass(frozen=True)
-class OperatorSpec:
-    """What an operator does; the same for all key groups.
+class WindowSpec:
+    """What a window operator does; the same for all key groups.
 
     Attributes:
-        aggregation: window, keys, what is merged.
-        partials: the accumulators by their partial columns, as the local stage makes them.
+        shared: the readers and the partials that they share.
         row_count: the name of a partial column with the number of rows, BIGINT, behind the
             accumulators' columns.
-        n_sources: how many sources tell watermarks.
+        n_sources: how many sources have watermarks.
         rules: how these make the operator's watermark.
-        updates: when windows are put out again; None: each once.
-        by_clock: whether the rows' time is the clock's when they are processed: then none is late.
-        run: tells this run of the stream from others, in which nobody listened to the sources.
+        updates: when windows are emitted again, of the only reader; None: each once.
+        by_clock: whether the time of the only reader's rows is the processing time: then none is
+            late.
+        run: tells this run of the stream from others, in which nobody watched the sources.
     """
 
-    aggregation: WindowAggregation
-    partials: tuple[Accumulator, ...]
+    shared: SharedSpec
     row_count: str
     n_sources: int
     rules: WatermarkRules = field(default_factory=WatermarkRules)
@@ -72,50 +58,11 @@ class OperatorSpec:
     run: str = ""
 
 
-@dataclass(frozen=True)
-class MicroBatch:
-    """What a key group gets in a micro-batch.
-
-    Attributes:
-        partials: tables of partials: keys, slice end, accumulators, row count.
-        progress: what each task saw of each source.
-        n_null_times: rows that were dropped because they have no time.
-        clock_us: the clock, microseconds since 1970 in UTC.
-        candidates: rows of the partials that may be late, all that are among them: tables of
-            SLICE_END and LATE_ROW; of a SESSION, of its partition columns, TIME and LATE_ROW.
-    """
-
-    partials: Sequence[pa.Table]
-    progress: Sequence[Progress]
-    n_null_times: int = 0
-    clock_us: int | None = None
-    candidates: Sequence[pa.Table] = ()
+# Partials with the set of readers for whom they are not late
+_Accepted = Sequence[tuple[int, pa.Table]]
 
 
-@dataclass(frozen=True)
-class Status:
-    """How an operator stands at the end of a micro-batch.
-
-    Attributes:
-        watermarks: how far it and its sources have got.
-        n_late: rows dropped in this micro-batch because all their windows were closed.
-        n_null_times: rows dropped in it because they have no time.
-        n_rows: partials in state.
-        n_bytes: the size of their blobs.
-        next_window_end_us: the end of the next window that waits for the watermark, if any does.
-        told_us: the watermark of what the operator puts out, for whoever follows.
-    """
-
-    watermarks: Watermarks
-    n_late: int
-    n_null_times: int
-    n_rows: int
-    n_bytes: int
-    next_window_end_us: int | None
-    told_us: int | None
-
-
-class WindowOperator:
+class WindowOperator(KeyGroupOperator):
     """The window operator of one key group.
 
     Args:
@@ -123,58 +70,42 @@ class WindowOperator:
         store: its state.
     """
 
-    def __init__(self, spec: OperatorSpec, store: BlobStore) -> None:
-        window = spec.aggregation.window
-        assert not isinstance(window, SessionWindow)
+    def __init__(self, spec: WindowSpec, store: BlobStore) -> None:
+        super().__init__(spec, store)
         self._spec = spec
-        self._is_cumulate = isinstance(window, Cumulate | CalendarCumulate)
-        self._assigner = slice_assigner(window)
-        self._store = store
-        blob = store.get(_FACTS)
-        facts = {} if blob is None else decode_facts(blob)
-        self._watermarks = watermarks_of(facts, spec.n_sources, spec.run)
-        self._slices = SliceState(
-            store,
-            facts.get("slices"),
-            self._assigner,
-            slab_us(window),
-            len(spec.aggregation.keys),
-            spec.aggregation.slice_end,
-            spec.partials,
-        )
+        # of one reader the slices are there by themselves, without the set of readers
+        self._has_levels = len(spec.shared.readers) > 1
+        assert not self._has_levels or (spec.updates is None and not spec.by_clock)
+        levels = self._known.get("levels")
+        if not self._has_levels and self._known.get("slices"):
+            levels = [[1, self._known["slices"]]]
+        self._slices = SharedSlices(spec.shared, store, levels)
         self._updates = None
         if spec.updates is not None:
-            self._updates = UpdateLog(spec.updates, spec.aggregation, store, facts.get("updates"))
+            aggregation = spec.shared.readers[0].aggregation
+            self._updates = UpdateLog(spec.updates, aggregation, store, self._known.get("updates"))
 
-    def process(self, batch: MicroBatch) -> Iterator[pa.RecordBatch | LateRows | Status]:
-        """Take a micro-batch in: windows as batches, and at the very end the status.
-
-        The state is written when the iterator is exhausted, and not before.
-
-        Raises:
-            ExecutionError: a sum overflows its type.
-        """
-        before = self._watermarks
-        closed = self._closed_until(before)
-        yield from self._late(batch.candidates, before, closed)
-        accepted, n_rows, n_late = self._accepted(batch.partials, closed)
-        after = advance(before, batch.progress, self._spec.rules, batch.clock_us)
-        oldest, newest = self._reach(accepted)
-        if oldest is not None and newest is not None:
-            moment = Moment(
-                oldest,
-                newest,
-                (before.fired_until_us(), _or_never(after.fired_until_us())),
-                (closed, self._closed_until(after)),
-                n_rows,
-                self._has_late(accepted, before.fired_until_us()),
-                batch.clock_us,
-            )
-            yield from self._fire(accepted, moment)
-        self._keep(accepted, self._closed_until(after))
-        self._watermarks = after
-        self._write_facts()
-        yield self._status(n_late, batch)
+    def _emit(self, batch: MicroBatch, before: Watermarks, after: Watermarks) -> Emitted:
+        closed = self._closed_until(before), self._closed_until(after)
+        yield from self._late(batch.candidates, before, closed[0])
+        accepted, n_late, n_new = self._accepted(batch.partials, closed[0])
+        for number in range(len(self._slices.readers)):
+            new = [table for members, table in accepted if members >> number & 1]
+            first, last = self._window_ends(number, new)
+            if len(first):
+                moment = Moment(
+                    int(first.min()),
+                    int(last.max()),
+                    (before.fired_until_us(), _or_never(after.fired_until_us())),
+                    closed,
+                    n_new,
+                    self._has_late(new, before.fired_until_us()),
+                    batch.clock_us,
+                )
+                for windows in self._fire(number, new, moment):
+                    yield Output(windows, number)
+        self._slices.keep(accepted, closed[1])
+        return n_late
 
     def _closed_until(self, watermarks: Watermarks) -> int | None:
         """Windows that end no later than this take no rows any more."""
@@ -183,128 +114,137 @@ class WindowOperator:
 
     def _late(
         self, candidates: Sequence[pa.Table], before: Watermarks, closed: int | None
-    ) -> Iterator[LateRows]:
-        """The rows among candidates that are late, by the rule for partials in `_accepted`."""
+    ) -> Iterator[Output]:
+        """The rows among candidates that are late, for each reader for which they are."""
         if closed is None or before.combined_us is None:
             return
         for table in candidates:
             ends = int64_values(one_chunk(table.column(SLICE_END)))
-            is_late = self._assigner.last_window_end(ends) <= closed
-            if is_late.any():
-                rows = table.select([LATE_ROW]).filter(pa.array(is_late))
-                yield LateRows(rows, before.combined_us)
+            for number, reader in enumerate(self._slices.readers):
+                is_late = _is_late(reader, ends, closed)
+                if is_late.any():
+                    rows = table.select([LATE_ROW]).filter(pa.array(is_late))
+                    yield Output(LateRows(rows, before.combined_us), number)
 
     def _accepted(
         self, tables: Sequence[pa.Table], closed: int | None
-    ) -> tuple[list[pa.Table], int, int]:
-        """(partials of which some window is open, without row counts; of so many rows; other rows).
-
-        Of a CUMULATE window's rows that come when their own step is closed, the first open step
-        takes account: its windows are the open ones of theirs.
-        """
-        accepted: list[pa.Table] = []
-        n_accepted = n_late = 0
+    ) -> tuple[_Accepted, list[int], int]:
+        """(partials of which some window is open, late rows of each reader, rows of the first)."""
+        accepted: list[tuple[int, pa.Table]] = []
+        n_late = [0] * len(self._slices.readers)
+        n_rows = 0
         for table in tables:
-            n_rows = int64_values(one_chunk(table.column(self._spec.row_count)))
-            n_accepted += int(n_rows.sum())
+            counts = int64_values(one_chunk(table.column(self._spec.row_count)))
+            n_rows += int(counts.sum())
+            plain = table.drop_columns([self._spec.row_count])
             if closed is not None and table.num_rows:
-                ends = self._ends([table])
-                if self._spec.by_clock and (ends <= closed).any():
-                    # the clock was set back: they count in the windows of now, which are open
-                    ends = np.maximum(ends, self._assigner.next_window_end(closed))
-                    table = self._with_ends(table, ends)
-                is_late = self._assigner.last_window_end(ends) <= closed
-                if is_late.any():
-                    n_late += int(n_rows[is_late].sum())
-                    table, ends = table.filter(pa.array(~is_late)), ends[~is_late]
-                if self._is_cumulate and (ends <= closed).any():
-                    first_open = self._assigner.next_window_end(closed)
-                    table = self._with_ends(table, np.maximum(ends, first_open))
-            if table.num_rows:
-                accepted.append(table.drop_columns([self._spec.row_count]))
-        return accepted, n_accepted - n_late, n_late
+                plain = self._moved(plain, closed)
+                ends = self._ends(plain)
+                for number, reader in enumerate(self._slices.readers):
+                    is_late = _is_late(reader, ends, closed)
+                    if is_late.any():
+                        n_late[number] += int(counts[is_late].sum())
+            accepted += self._slices.placed(plain, closed, self._slices.everybody)
+        return accepted, n_late, n_rows - n_late[0]
 
-    def _with_ends(self, table: pa.Table, ends: Int64Array) -> pa.Table:
-        index = table.schema.get_field_index(self._spec.aggregation.slice_end)
+    def _moved(self, table: pa.Table, closed: int) -> pa.Table:
+        """Partials of one reader, some of closed slices moved on to the next one that is open.
+
+        By processing time all are, if the clock was set back. Of a CUMULATE window's rows that come
+        when their own step is closed, the first open step takes account: its windows are the open
+        ones of theirs.
+        """
+        reader = self._slices.readers[0]
+        if self._has_levels or not (self._spec.by_clock or reader.grows):
+            return table
+        ends = self._ends(table)
+        is_moved = ends <= closed
+        if not self._spec.by_clock:
+            is_moved &= reader.last_window_end(ends) > closed
+        if not is_moved.any():
+            return table
+        ends = np.where(is_moved, np.maximum(ends, reader.assigner.next_window_end(closed)), ends)
+        index = table.schema.get_field_index(self._spec.shared.slice_end)
         return table.set_column(index, table.schema.field(index), pa.array(ends))
 
-    def _fire(self, accepted: list[pa.Table], moment: Moment) -> Iterator[pa.RecordBatch]:
-        """The windows whose ends the watermark passed, and others that are due."""
+    def _fire(
+        self, number: int, new: Sequence[pa.Table], moment: Moment
+    ) -> Iterator[pa.RecordBatch]:
+        """The windows of a reader whose ends the watermark passed, and others that are due."""
         if self._updates is not None:
-            yield from self._updates.fire(lambda ends: self._windows(accepted, ends), moment)
+            yield from self._updates.fire(lambda ends: self._windows(number, new, ends), moment)
             return
         fired, fires = moment.fired_us
         after = moment.oldest_us - 1 if fired is None else fired
-        yield from self._windows(accepted, (after, min(fires, moment.newest_us)))
+        yield from self._windows(number, new, (after, min(fires, moment.newest_us)))
 
-    def _windows(self, accepted: list[pa.Table], ends: tuple[int, int]) -> Iterator[pa.RecordBatch]:
-        """The windows with an end above the first and up to the second of `ends`."""
-        if self._assigner.next_window_end(ends[0]) > ends[1]:
+    def _windows(
+        self, number: int, new: Sequence[pa.Table], ends: tuple[int, int]
+    ) -> Iterator[pa.RecordBatch]:
+        """The windows of a reader with an end above the first and up to the second of `ends`."""
+        reader = self._slices.readers[number]
+        if reader.assigner.next_window_end(ends[0]) > ends[1]:
             return
-        tables = [*self._slices.read(ends[1]), *accepted]
+        tables = list(self._slices.read(number, *ends))
+        tables += [reader.own_table(table, self._spec.shared.slice_end) for table in new]
         if tables:
-            yield from merge_slices(
-                pa.concat_tables(tables), self._spec.aggregation, window_ends=ends
-            )
+            aggregation = reader.spec.aggregation
+            yield from merge_slices(pa.concat_tables(tables), aggregation, window_ends=ends)
 
-    def _reach(self, accepted: list[pa.Table]) -> tuple[int | None, int | None]:
-        """The ends of the oldest and of the newest window of any slice, kept or new."""
-        ends = [self._slices.ends(), self._ends(accepted)]
-        slices = np.concatenate([each for each in ends if len(each)] or [_NO_ENDS])
-        if len(slices) == 0:
-            return None, None
-        oldest = self._assigner.first_window_end(slices).min()
-        newest = self._assigner.last_window_end(slices).max()
-        return int(oldest), int(newest)
+    def _window_ends(
+        self, number: int, new: Sequence[pa.Table] = ()
+    ) -> tuple[Int64Array, Int64Array]:
+        """The first and the last window end of what a reader reads, by chunks and new partials."""
+        reader = self._slices.readers[number]
+        first, last = self._slices.chunk_ends(number)
+        ends = [self._ends(table) for table in new]
+        return (
+            reader.first_window_end(np.concatenate([first, *ends])),
+            reader.last_window_end(np.concatenate([last, *ends])),
+        )
 
-    def _has_late(self, accepted: list[pa.Table], fired: int | None) -> bool:
-        """Whether a new row is in a window that has fired."""
+    def _has_late(self, new: Sequence[pa.Table], fired: int | None) -> bool:
+        """Whether a new row is in a window that has fired, where that is emitted again."""
         if fired is None or self._updates is None:
             return False
-        return bool((self._assigner.first_window_end(self._ends(accepted)) <= fired).any())
+        reader = self._slices.readers[0]
+        return any((reader.first_window_end(self._ends(table)) <= fired).any() for table in new)
 
-    def _ends(self, tables: list[pa.Table]) -> Int64Array:
-        name = self._spec.aggregation.slice_end
-        parts = [int64_values(one_chunk(table.column(name))) for table in tables]
-        return np.concatenate(parts) if parts else _NO_ENDS
+    def _ends(self, table: pa.Table) -> Int64Array:
+        return int64_values(one_chunk(table.column(self._spec.shared.slice_end)))
 
-    def _keep(self, accepted: list[pa.Table], closed: int | None) -> None:
-        """Free what is closed, keep what is not."""
-        if closed is not None:
-            self._slices.expire(closed)
-        if accepted:
-            table = pa.concat_tables(accepted)
-            if closed is not None:
-                is_open = self._assigner.last_window_end(self._ends([table])) > closed
-                table = table.filter(pa.array(is_open))
-            self._slices.append(table)
-        if closed is not None and self._is_cumulate and self._assigner.is_shared:
-            self._slices.cumulate(self._assigner.previous_window_end(closed))
-
-    def _write_facts(self) -> None:
-        facts: dict[str, Any] = {
-            **watermark_facts(self._watermarks, self._spec.run),
-            "slices": self._slices.facts(),
-        }
+    def _facts(self) -> dict[str, Any]:
+        levels = self._slices.facts()
+        if self._has_levels:
+            return {"levels": levels}
+        facts: dict[str, Any] = {"slices": levels[0][1] if levels else []}
         if self._updates is not None:
             facts["updates"] = self._updates.facts()
-        self._store.put(_FACTS, encode_facts(facts))
+        return facts
 
-    def _status(self, n_late: int, batch: MicroBatch) -> Status:
+    def _size(self) -> tuple[int, int]:
+        return self._slices.n_rows, self._slices.n_bytes
+
+    def _next_window_end_us(self, reader: int) -> int | None:
+        first, last = self._window_ends(reader)
+        closed = self._closed_until(self._watermarks)
+        # others may still need what this reader has emitted, or what is in none of its windows
+        is_waiting = (first <= last) & (last > _or_never(closed))
+        if not is_waiting.any():
+            return None
+        next_end = int(first[is_waiting].min())
         fired = self._watermarks.fired_until_us()
-        kept = self._slices.ends()
-        next_end = int(self._assigner.first_window_end(kept).min()) if len(kept) else None
-        if next_end is not None and fired is not None:
-            next_end = max(next_end, self._assigner.next_window_end(fired))
-        return Status(
-            self._watermarks,
-            n_late,
-            batch.n_null_times,
-            self._slices.n_rows,
-            self._slices.n_bytes,
-            next_end,
-            told_us=self._watermarks.combined_us,
-        )
+        if fired is None:
+            return next_end
+        return max(next_end, self._slices.readers[reader].assigner.next_window_end(fired))
+
+
+def _is_late(reader: Reader, ends: Int64Array, closed: int) -> BoolArray:
+    """Whether all windows of a reader with slices of these ends are closed."""
+    last = reader.last_window_end(ends)
+    # rows in a gap between windows are in none, and so late for none
+    is_late: BoolArray = (last <= closed) & (reader.first_window_end(ends) <= last)
+    return is_late
 
 
 def _or_never(time_us: int | None) -> int:

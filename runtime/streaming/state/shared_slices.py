@@ -1,4 +1,4 @@
-"""The slices of a key group that several window aggregations read, in state once.
+"""The slices of a key group, in state once for all window aggregations that read them.
 
 A slice is kept as long as any reader has a window open that it is in. It is as fine as the readers
 that still need it ask for: slices that are left to wide windows alone are merged into wide slices.
@@ -13,7 +13,7 @@ number whose bits are the readers' numbers.
       |::::::::::::::|                                        left to TUMBLE 1 h: 1 h wide
 
 What a CUMULATE window holds so far is one slice. It takes a slice to itself as soon as the step
-that it is in has closed.
+that it is in has closed. A reader by itself has one level, of its own slices.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ import pyarrow as pa
 
 from runtime.compute.kernels.columns import BoolArray, Int64Array, int64_values, one_chunk
 from runtime.compute.windows.aligned import SliceAssigner, slice_assigner
-from runtime.spec.aggregates import Accumulator
+from runtime.spec.aggregates import Accumulator, WindowAggregation
 from runtime.spec.stream_steps import StreamReader
-from runtime.spec.windows import Cumulate, SessionWindow, Tumble
+from runtime.spec.windows import CalendarCumulate, Cumulate, SessionWindow, Tumble
 from runtime.streaming.state.blobs import BlobStore
 from runtime.streaming.state.slices import SliceState, slab_us
 
@@ -58,24 +58,34 @@ class SharedSpec:
     partials: tuple[Accumulator, ...]
 
 
+def one_reader(aggregation: WindowAggregation, partials: tuple[Accumulator, ...]) -> SharedSpec:
+    """What a window aggregation shares with none: partials of its own, on its own slices."""
+    keys, slice_end = aggregation.keys, aggregation.slice_end
+    names = (*keys, slice_end, *(name for each in partials for name in each.columns))
+    reader = StreamReader("", aggregation, None, tuple((name, name) for name in names))
+    return SharedSpec((reader,), keys, slice_end, partials)
+
+
 class Reader:
-    """The windows of one aggregation, told from slices that may be finer than its own.
+    """The windows of one aggregation, of slices that may be finer than its own.
 
     Args:
         spec: the aggregation.
+        is_alone: whether there is no other, so that the slices are its own.
     """
 
-    def __init__(self, spec: StreamReader) -> None:
+    def __init__(self, spec: StreamReader, is_alone: bool) -> None:
         window = spec.aggregation.window
         assert not isinstance(window, SessionWindow)
         self.spec = spec
+        self.is_alone = is_alone
         self.assigner = slice_assigner(window)
-        self.grows = isinstance(window, Cumulate) and self.assigner.is_shared
+        self.grows = isinstance(window, Cumulate | CalendarCumulate) and self.assigner.is_shared
         self.slab_us = slab_us(window)
 
     def own_end(self, slice_end: Int64Array) -> Int64Array:
         """The end of the slice of its own that each slice is in."""
-        return self.assigner.slice_end(slice_end - 1)
+        return slice_end if self.is_alone else self.assigner.slice_end(slice_end - 1)
 
     def first_window_end(self, slice_end: Int64Array) -> Int64Array:
         """See `SliceAssigner`."""
@@ -87,6 +97,8 @@ class Reader:
 
     def own_table(self, table: pa.Table, slice_end: str) -> pa.Table:
         """Shared partials under the names and on the slices of the aggregation."""
+        if self.is_alone:
+            return table
         ends = pa.array(self.own_end(_ends(table, slice_end)))
         columns = [
             ends if name == slice_end else table.column(name) for name, _ in self.spec.columns
@@ -106,7 +118,7 @@ class SharedSlices:
     def __init__(self, spec: SharedSpec, store: BlobStore, facts: list[Any] | None) -> None:
         self._spec = spec
         self._store = store
-        self.readers = [Reader(reader) for reader in spec.readers]
+        self.readers = [Reader(reader, len(spec.readers) == 1) for reader in spec.readers]
         self.everybody = (1 << len(spec.readers)) - 1
         self._growing = sum(1 << i for i, reader in enumerate(self.readers) if reader.grows)
         self._levels: dict[int, _Level] = {
@@ -174,11 +186,13 @@ class SharedSlices:
                         yield alone, table.filter(pa.array(is_apart))
                         is_needed &= ~is_apart
             needed_by |= np.where(is_needed, alone, 0)
+        if len(needed_by) and (needed_by == needed_by[0]).all():
+            if needed_by[0]:
+                yield self._home(int(needed_by[0]), among), table
+            return
         for members in np.unique(needed_by).tolist():
             if members:
-                is_theirs = needed_by == members
-                part = table if is_theirs.all() else table.filter(pa.array(is_theirs))
-                yield self._home(members, among), part
+                yield self._home(members, among), table.filter(pa.array(needed_by == members))
 
     def keep(self, accepted: Sequence[tuple[int, pa.Table]], closed_us: int | None) -> None:
         """Free what is closed, merge what is left to wider windows, keep what is new.
@@ -237,10 +251,13 @@ class SharedSlices:
         there it may have to itself.
         """
         together = members | (among & ~self._growing)
+        if together == members:
+            return members
         return together if self._slices(together) == self._slices(members) else members
 
     def _slices(self, members: int) -> Tumble:
-        return common_slices(tuple(self._spec.readers[n].slices for n in _numbers(members)))
+        slices = [self._spec.readers[number].slices for number in _numbers(members)]
+        return common_slices(tuple(each for each in slices if each is not None))
 
     def _level(self, members: int, facts: list[Any] | None) -> _Level:
         """The level of some readers."""
@@ -258,7 +275,8 @@ class SharedSlices:
         state = SliceState(
             self._store, facts, assigner, slab, len(spec.keys), spec.slice_end, partials
         )
-        return _Level(assigner, columns, spec.slice_end, state)
+        is_own = readers[0].is_alone
+        return _Level(None if is_own else assigner, columns, spec.slice_end, state)
 
 
 @dataclass(frozen=True)
@@ -266,13 +284,13 @@ class _Level:
     """The slices of some readers.
 
     Attributes:
-        assigner: tells the slices.
+        assigner: of the slices; None: all partials are on them already.
         columns: the columns that any of the readers reads.
         slice_end: the slice end column.
         state: where they are kept.
     """
 
-    assigner: SliceAssigner
+    assigner: SliceAssigner | None
     columns: tuple[str, ...]
     slice_end: str
     state: SliceState
@@ -280,6 +298,9 @@ class _Level:
     def append(self, tables: Sequence[pa.Table]) -> None:
         """Keep partials of slices that are as fine or finer."""
         table = pa.concat_tables([table.select(self.columns) for table in tables])
+        if self.assigner is None:
+            self.state.append(table)
+            return
         ends = self.assigner.slice_end(_ends(table, self.slice_end) - 1)
         index = table.schema.get_field_index(self.slice_end)
         self.state.append(table.set_column(index, table.schema.field(index), pa.array(ends)))

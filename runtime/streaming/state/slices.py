@@ -146,33 +146,15 @@ class SliceState:
         """The size of their blobs."""
         return sum(chunk.n_bytes for chunk in self._chunks())
 
-    def ends(self) -> Int64Array:
-        """The oldest and the newest slice end of every chunk."""
-        return np.array([[c.first_us, c.last_us] for c in self._chunks()], np.int64).ravel()
-
-    def read(self, window_end_us: int) -> list[pa.Table]:
-        """The partials of all slices of windows that end at `window_end_us` or before.
-
-        Chunks are read as a whole, so those of some later slices come with them.
-        """
-        first, _ = self.chunk_ends()
-        return self.tables(self._windows.first_window_end(first) <= window_end_us)
-
     def chunk_ends(self) -> tuple[Int64Array, Int64Array]:
         """The oldest slice end of each chunk, and the newest."""
-        ends = self.ends().reshape(-1, 2)
+        ends = np.array([[c.first_us, c.last_us] for c in self._chunks()], np.int64).reshape(-1, 2)
         return ends[:, 0], ends[:, 1]
 
     def tables(self, is_read: BoolArray) -> list[pa.Table]:
         """The partials of some chunks, by their places in `chunk_ends`."""
         chunks = self._chunks()
         return [self._table(chunks[place]) for place in np.flatnonzero(is_read).tolist()]
-
-    def take(self, is_taken: BoolArray) -> list[pa.Table]:
-        """The same, and they are kept no longer."""
-        tables = self.tables(is_taken)
-        self.remove(is_taken)
-        return tables
 
     def remove(self, is_removed: BoolArray) -> None:
         """Drop some chunks, by their places in `chunk_ends`."""
@@ -200,11 +182,6 @@ class SliceState:
                 self._write(slab, self._merged([*self._taken(slab, small), part]))
             else:
                 self._write(slab, self._merged([part]))
-
-    def expire(self, closed_until_us: int) -> None:
-        """Drop the slices of which no window ends after `closed_until_us`."""
-        _, last = self.chunk_ends()
-        self.remove(self._windows.last_window_end(last) <= closed_until_us)
 
     def cumulate(self, until_us: int) -> None:
         """Make one slice, ending at `until_us`, of all slices up to there.

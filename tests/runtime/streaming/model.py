@@ -17,7 +17,9 @@ from runtime.compute.buffer import Rows, WindowBuffer
 from runtime.local.messages import MESSAGE_SCHEMA, EndOfInput, SourceProgress, decode
 from runtime.spec.aggregates import Merge, MergeOp, WindowAggregation
 from runtime.spec.windows import Cumulate, Hop, Tumble
-from runtime.streaming.operators.window import MicroBatch, OperatorSpec, Status, WindowOperator
+from runtime.streaming.operators.base import MicroBatch, Status
+from runtime.streaming.operators.window import WindowOperator, WindowSpec
+from runtime.streaming.state.shared_slices import one_reader
 from runtime.streaming.watermarks import WatermarkRules
 from tests.reference import windows_of
 
@@ -107,9 +109,8 @@ class Stream:
         `watermark` is the highest of source 0; `progress` replaces it: (source, highest, lowest),
         or END.
         """
-        spec = OperatorSpec(
-            aggregation(self.window),
-            PARTIALS,
+        spec = WindowSpec(
+            one_reader(aggregation(self.window), PARTIALS),
             "$rows",
             self.n_sources,
             self.rules,
@@ -126,7 +127,8 @@ class Stream:
         batch = MicroBatch(
             partials(self.window, list(rows)), seen, 0, None if clock is None else clock * MS
         )
-        *windows, self.status = WindowOperator(spec, self.store).process(batch)
+        found = [each.result for each in WindowOperator(spec, self.store).process(batch)]
+        *windows, self.status = found
         self.n_late += self.status.n_late
         return [row for each in windows for row in result_rows(each)]
 

@@ -31,7 +31,7 @@ from runtime.streaming.general import (
 )
 from runtime.streaming.general.key_group import CELL, GeneralGroup, GeneralSpec
 from runtime.streaming.general.rows import results_batch
-from runtime.streaming.operators.window import MicroBatch, Status
+from runtime.streaming.operators.base import MicroBatch, Status
 from runtime.streaming.watermarks import WatermarkRules
 from tests.runtime.streaming.model import Memory
 
@@ -80,7 +80,8 @@ class Group:
             [table[: len(rows) // 2], table[len(rows) // 2 :]], progress or [], 0, clock_us
         )
         found: list[tuple[Any, ...]] = []
-        for result in GeneralGroup(self._spec, self.store).process(micro):
+        for output in GeneralGroup(self._spec, self.store).process(micro):
+            result = output.result
             if isinstance(result, Status):
                 self.status = result
                 continue

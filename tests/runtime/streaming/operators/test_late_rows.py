@@ -13,13 +13,10 @@ from runtime.local.stream_stage import LocalPlan, LocalStage
 from runtime.spec.aggregates import Merge, MergeOp
 from runtime.spec.stream import FINAL_US, KEEP, LATE_ROW, SOURCE, TIME, WATERMARK
 from runtime.spec.windows import Cumulate, Hop, Tumble
+from runtime.streaming.operators.base import MicroBatch, Status
 from runtime.streaming.operators.updates import UpdateRules
-from runtime.streaming.operators.window import (
-    MicroBatch,
-    OperatorSpec,
-    Status,
-    WindowOperator,
-)
+from runtime.streaming.operators.window import WindowOperator, WindowSpec
+from runtime.streaming.state.shared_slices import one_reader
 from runtime.streaming.watermarks import WatermarkRules, closed_until_us
 from tests.reference import windows_of
 from tests.runtime.streaming.model import (
@@ -57,7 +54,9 @@ class Stream:
         )  # fmt: skip
         updates = UpdateRules(lateness * MS, None, None, "$row_kind") if lateness else None
         rules = WatermarkRules()
-        self.spec = OperatorSpec(aggregation(window), PARTIALS, "$rows", 1, rules, updates)
+        self.spec = WindowSpec(
+            one_reader(aggregation(window), PARTIALS), "$rows", 1, rules, updates
+        )
         self.lateness = lateness
         self.knows = knows
         self.store = Memory()
@@ -84,7 +83,7 @@ class Stream:
         progress = [] if mark is None else [SourceProgress(0, mark, mark, len(rows))]
         found = []
         batch = MicroBatch(partials, progress, candidates=candidates)
-        for out in WindowOperator(self.spec, self.store).process(batch):
+        for out in (o.result for o in WindowOperator(self.spec, self.store).process(batch)):
             if isinstance(out, LateRows):
                 assert out.rows.column_names == [LATE_ROW]
                 missed = out.watermark_us // MS

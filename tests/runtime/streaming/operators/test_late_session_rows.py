@@ -14,8 +14,8 @@ from runtime.local.stream_stage import LocalPlan, LocalStage
 from runtime.spec.aggregates import Merge, MergeOp, WindowAggregation
 from runtime.spec.stream import FINAL_US, KEEP, LATE_ROW, SOURCE, TIME, WATERMARK
 from runtime.spec.windows import FIRST_TIME, LAST_TIME, SessionWindow
-from runtime.streaming.operators.session import SessionOperator
-from runtime.streaming.operators.window import MicroBatch, OperatorSpec, Status
+from runtime.streaming.operators.base import MicroBatch, Status
+from runtime.streaming.operators.session import SessionOperator, SessionSpec
 from runtime.streaming.watermarks import closed_until_us
 from tests.runtime.streaming.model import MS, Memory, decoded
 
@@ -46,7 +46,7 @@ class Stream:
             ((), (TIME,), (TIME,), ()), (None,) * 4, SCHEMA, 1, GROUPS, keeps_late_rows=True,
         )  # fmt: skip
         aggregation = WindowAggregation(window, KEYS, "$slice_end", PARTIALS[:1])
-        self.spec = OperatorSpec(aggregation, PARTIALS, "$rows", 1)
+        self.spec = SessionSpec(aggregation, PARTIALS, "$rows", 1)
         self.knows = knows
         self.stores = {group: Memory() for group in GROUPS}
         self.watermark = None
@@ -74,7 +74,8 @@ class Stream:
         for group in GROUPS:
             self.n_carried += sum(table.num_rows for table in candidates[group])
             batch = MicroBatch(partials[group], progress, candidates=candidates[group])
-            for out in SessionOperator(self.spec, self.stores[group]).process(batch):
+            operator = SessionOperator(self.spec, self.stores[group])
+            for out in (each.result for each in operator.process(batch)):
                 if isinstance(out, LateRows):
                     assert out.rows.column_names == [LATE_ROW]
                     missed = out.watermark_us // MS

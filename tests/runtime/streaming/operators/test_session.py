@@ -13,8 +13,8 @@ from runtime.local.messages import EndOfInput, SourceProgress
 from runtime.spec.aggregates import Merge, MergeOp, WindowAggregation
 from runtime.spec.stream import FINAL_US
 from runtime.spec.windows import FIRST_TIME, LAST_TIME, SessionWindow
-from runtime.streaming.operators.session import SessionOperator
-from runtime.streaming.operators.window import MicroBatch, OperatorSpec, Status
+from runtime.streaming.operators.base import MicroBatch, Status
+from runtime.streaming.operators.session import SessionOperator, SessionSpec
 from tests.runtime.streaming.model import MS, Memory
 
 GAP = 10
@@ -62,13 +62,14 @@ class Stream:
         """{(key, page, start, end, n, largest)}."""
         window = SessionWindow(GAP * MS, self.partition)
         aggregation = WindowAggregation(window, ("key", "page"), "$slice_end", PARTIALS[:2])
-        spec = OperatorSpec(aggregation, PARTIALS, "$rows", 1, by_clock=self.by_clock)
+        spec = SessionSpec(aggregation, PARTIALS, "$rows", 1, by_clock=self.by_clock)
         us = FINAL_US if watermark == "end" else watermark and watermark * MS
         progress = []
         if watermark is not None:
             progress = [EndOfInput() if us == FINAL_US else SourceProgress(0, us, us, 1)]
         batch = MicroBatch(partials(window, list(rows)), progress)
-        *sessions, self.status = SessionOperator(spec, self.store).process(batch)
+        found = [each.result for each in SessionOperator(spec, self.store).process(batch)]
+        *sessions, self.status = found
         self.n_late += self.status.n_late
         found = [tuple(row.values()) for each in sessions for row in each.to_pylist()]
         result = {(k, p, _ms(start), _ms(end), n, m) for k, p, start, end, n, m in found}
@@ -101,12 +102,14 @@ def test_a_row_at_the_very_end_of_a_session_is_part_of_it_until_the_watermark_is
 def test_results_are_not_late_by_the_watermark_told_before_them():
     stream = Stream()
     stream.micro_batch([("a", "x", 0, 1)], 9)
-    assert stream.status.told_us < 9 * MS  # the session's window_time, with which it may yet come
+    assert (
+        stream.status.emitted_us < 9 * MS
+    )  # the session's window_time, with which it may yet come
     assert stream.status.watermarks.combined_us == 9 * MS
     assert stream.micro_batch([], 10) == {("a", "x", 0, 10, 1, 1)}
-    assert stream.status.told_us == 9 * MS
+    assert stream.status.emitted_us == 9 * MS
     stream.micro_batch([], "end")
-    assert stream.status.told_us == FINAL_US
+    assert stream.status.emitted_us == FINAL_US
 
 
 def test_a_row_makes_two_open_sessions_one():

@@ -15,8 +15,8 @@ from runtime.spec.aggregates import WindowAggregation
 from runtime.spec.stream import FINAL_US, LATE_ROW
 from runtime.spec.stream_steps import StreamReader
 from runtime.spec.windows import Cumulate, Hop, Tumble
-from runtime.streaming.operators.shared import SharedOperator, SharedOperatorSpec
-from runtime.streaming.operators.window import MicroBatch, Status
+from runtime.streaming.operators.base import MicroBatch, Status
+from runtime.streaming.operators.window import WindowOperator, WindowSpec
 from runtime.streaming.state.shared_slices import SharedSpec, common_slices
 from tests.reference import windows_of
 from tests.runtime.streaming.model import (
@@ -78,7 +78,7 @@ class Shared:
         shared = SharedSpec(self.readers, KEYS, "$slice_end", PARTIALS)
         mark = None if watermark is None else watermark * MS
         progress = [] if mark is None else [SourceProgress(0, mark, mark, 1)]
-        return self._process(SharedOperatorSpec(shared, "$rows", 1), rows, progress)
+        return self._process(WindowSpec(shared, "$rows", 1), rows, progress)
 
     def _process(self, spec, rows, progress):
         assigner = slice_assigner(self.slices)
@@ -88,7 +88,7 @@ class Shared:
         batch = MicroBatch(partials(self.slices, list(rows)), progress, candidates=[every])
         found = [[] for _ in self.readers]
         self.status = []
-        for each in SharedOperator(spec, self.store).process(batch):
+        for each in WindowOperator(spec, self.store).process(batch):
             if isinstance(each.result, Status):
                 assert each.reader == len(self.status)
                 self.status.append(each.result)
@@ -104,7 +104,7 @@ class Shared:
     def end(self):
         """The end of input."""
         shared = SharedSpec(self.readers, KEYS, "$slice_end", PARTIALS)
-        return self._process(SharedOperatorSpec(shared, "$rows", 1), [], [EndOfInput()])
+        return self._process(WindowSpec(shared, "$rows", 1), [], [EndOfInput()])
 
     @property
     def n_rows(self):

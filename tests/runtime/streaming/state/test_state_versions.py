@@ -8,7 +8,8 @@ import pytest
 from runtime.compute.arrow.blobs import to_blob
 from runtime.spec.windows import Cumulate, Hop, Tumble
 from runtime.streaming.state import slices as slice_state
-from tests.runtime.streaming.model import MS, Stream
+from runtime.streaming.state.blobs import decode_facts, encode_facts
+from tests.runtime.streaming.model import MS, SCHEMA, Stream
 
 S = 1000 * MS
 
@@ -42,3 +43,40 @@ def test_slices_that_an_earlier_version_wrote_count_in_their_windows(window, mon
     assert len(wanted) > 20
     assert versions == {2, 3}
     assert sorted(found) == sorted(wanted)
+
+
+def test_slices_of_one_reader_are_read_and_written_as_an_operator_of_one_reader_has_them():
+    """The facts that a checkpoint has, which a version before or after this one reads."""
+    window = Tumble(60 * S)
+    table = pa.table(
+        {
+            "key": ["a", "b"],
+            "$slice_end": [60 * S, 60 * S],
+            "n": [2, 1],
+            "total": [7, 9],
+            "largest": [4, 9],
+        },
+        SCHEMA.remove(len(SCHEMA) - 1),
+    )
+    stream = Stream(window)
+    stream.store.blobs["chunk"] = as_before(table)
+    chunk = ["chunk", 2, len(stream.store.blobs["chunk"]), 60 * S, 60 * S]
+    stream.store.blobs["facts"] = encode_facts(
+        {
+            "watermark": 10 * S,
+            "sources": [[10 * S, None]],
+            "run": "",
+            "slices": [[60 * S, 0, [chunk]]],
+        }
+    )
+    assert stream.micro_batch([("a", 20_000, 1), ("c", 70_000, 3)], 20_000) == []
+    assert stream.status.n_rows == 4
+    facts = decode_facts(stream.store.blobs["facts"])
+    assert set(facts) == {"watermark", "sources", "run", "slices"}
+    slabs = {end: [each[0] for each in chunks] for end, _, chunks in facts["slices"]}
+    assert list(map(len, slabs.values())) == [2, 1]
+    assert slabs[60 * S][0] == "chunk"
+    assert sorted(stream.micro_batch([], 60_000)) == [
+        ("a", 0, 60_000, 3, 8, 4),
+        ("b", 0, 60_000, 1, 9, 9),
+    ]

@@ -1,0 +1,179 @@
+"""What all window operators have in common: a key group's state, its watermark, its status.
+
+An operator is made anew for every micro-batch, over what the one before left in state. It sees the
+micro-batch as a whole: what is late is decided by the watermark at the end of the micro-batch
+before, so that a row is late or not whatever else comes with it. Nothing here knows of Spark:
+state is behind `BlobStore`, results are record batches.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Generator, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import pyarrow as pa
+
+from runtime.local.messages import LateRows, Progress
+from runtime.streaming.state.blobs import BlobStore, decode_facts, encode_facts
+from runtime.streaming.watermarks import (
+    WatermarkRules,
+    Watermarks,
+    advance,
+    watermark_facts,
+    watermarks_of,
+)
+
+_FACTS = "facts"
+
+
+@dataclass(frozen=True)
+class MicroBatch:
+    """What a key group gets in a micro-batch.
+
+    Attributes:
+        partials: tables of partials: keys, slice end, accumulators, row count.
+        progress: what each task saw of each source.
+        n_null_times: rows that were dropped because they have no time.
+        clock_us: the processing time, microseconds since 1970 in UTC.
+        candidates: rows of the partials that may be late, all that are among them; see
+            `LateCandidates`.
+    """
+
+    partials: Sequence[pa.Table]
+    progress: Sequence[Progress]
+    n_null_times: int = 0
+    clock_us: int | None = None
+    candidates: Sequence[pa.Table] = ()
+
+
+@dataclass(frozen=True)
+class Status:
+    """How an operator stands at the end of a micro-batch.
+
+    Attributes:
+        watermarks: how far it and its sources have got.
+        n_late: rows dropped in this micro-batch because all their windows were closed.
+        n_null_times: rows dropped in it because they have no time.
+        n_rows: partials in state.
+        n_bytes: the size of their blobs.
+        next_window_end_us: the end of the next window that waits for the watermark, if any does.
+        emitted_us: the watermark of what the operator emits, for whoever follows.
+    """
+
+    watermarks: Watermarks
+    n_late: int
+    n_null_times: int
+    n_rows: int
+    n_bytes: int
+    next_window_end_us: int | None
+    emitted_us: int | None
+
+
+@dataclass(frozen=True)
+class Output:
+    """A result of an operator.
+
+    Attributes:
+        result: some windows, rows that are late for all of them, or the status.
+        reader: whose result it is, where several window aggregations read one state.
+    """
+
+    result: pa.RecordBatch | LateRows | Status
+    reader: int = 0
+
+
+# What a micro-batch emits; returns for each reader how many rows were late.
+Emitted = Generator[Output, None, Sequence[int]]
+
+
+class KeyGroupSpec(Protocol):
+    """What the specs of all operators have.
+
+    Attributes:
+        n_sources: how many sources have watermarks.
+        rules: how these make the operator's watermark.
+        run: tells this run of the stream from others, in which nobody watched the sources.
+    """
+
+    @property
+    def n_sources(self) -> int: ...  # noqa: D102
+
+    @property
+    def rules(self) -> WatermarkRules: ...  # noqa: D102
+
+    @property
+    def run(self) -> str: ...  # noqa: D102
+
+
+class KeyGroupOperator(ABC):
+    """An operator of one key group.
+
+    Args:
+        spec: what it does.
+        store: its state.
+    """
+
+    def __init__(self, spec: KeyGroupSpec, store: BlobStore) -> None:
+        self._common = spec
+        self._store = store
+        blob = store.get(_FACTS)
+        self._known: dict[str, Any] = {} if blob is None else decode_facts(blob)
+        self._watermarks = watermarks_of(self._known, spec.n_sources, spec.run)
+
+    def process(self, batch: MicroBatch) -> Iterator[Output]:
+        """Take a micro-batch in: windows and late rows, and at the very end the status.
+
+        The state is written when the iterator is exhausted, and not before.
+
+        Raises:
+            ExecutionError: a sum overflows its type, a result does not fit the columns.
+        """
+        before = self._watermarks
+        after = advance(before, batch.progress, self._common.rules, batch.clock_us)
+        n_late = yield from self._emit(batch, before, after)
+        self._watermarks = after
+        facts = {**watermark_facts(after, self._common.run), **self._facts()}
+        self._store.put(_FACTS, encode_facts(facts))
+        for reader, n_rows in enumerate(n_late):
+            yield Output(self._status(reader, n_rows, batch), reader)
+
+    @abstractmethod
+    def _emit(self, batch: MicroBatch, before: Watermarks, after: Watermarks) -> Emitted:
+        """Windows and late rows of a micro-batch; state but for the facts is written behind them.
+
+        Args:
+            batch: the micro-batch.
+            before: the watermarks at its start, by which rows are late.
+            after: those at its end, by which windows fire.
+        """
+
+    @abstractmethod
+    def _facts(self) -> dict[str, Any]:
+        """What is to be remembered beside the watermarks, as JSON has it."""
+
+    @abstractmethod
+    def _size(self) -> tuple[int, int]:
+        """(partials in state, the size of their blobs)."""
+
+    @abstractmethod
+    def _next_window_end_us(self, reader: int) -> int | None:
+        """The end of the next window that waits for the watermark, if any does."""
+
+    def _emitted_us(self, watermarks: Watermarks) -> int | None:
+        """The watermark of what the operator emits."""
+        return watermarks.combined_us
+
+    def _status(self, reader: int, n_late: int, batch: MicroBatch) -> Status:
+        # the size of a state that several read counts once
+        n_rows, n_bytes = (0, 0) if reader else self._size()
+        return Status(
+            self._watermarks,
+            n_late,
+            batch.n_null_times,
+            n_rows,
+            n_bytes,
+            self._next_window_end_us(reader),
+            self._emitted_us(self._watermarks),
+        )
