@@ -9,6 +9,8 @@ from functools import cache
 from pathlib import Path
 
 _KEPT_SECONDS = 7 * 24 * 3600
+# (log file, title) of what is logged once
+_logged: set[tuple[Path, str]] = set()
 
 
 @cache
@@ -35,6 +37,14 @@ def append_trace(title: str, trace: str) -> None:
             log.write(f"{time.strftime('%Y-%m-%d %H:%M:%S')} ERROR sqlwin: {title}\n{trace}\n")
     except OSError:
         return
+
+
+def append_once(title: str, trace: str) -> None:
+    """Add a trace to the log file unless it has one of that title already."""
+    key = log_file(), title
+    if key not in _logged:
+        _logged.add(key)
+        append_trace(title, trace)
 
 
 def _own_directory() -> Path:

@@ -26,6 +26,8 @@ from runtime.compute.arrow.blobs import to_blob
 from runtime.connectors.writing import KIND_COLUMN
 from runtime.errors import ExecutionError
 from runtime.frames.scan_counts import StatementScanCounts
+from runtime.spark.private import unless_missing
+from runtime.spark.session import is_remote
 from runtime.spec.stream import ROW_KIND
 from sqlwin.display.html_table import MOST_ROWS, html_table
 from sqlwin.display.plan_page import plan_frame
@@ -263,11 +265,15 @@ def _serialized(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 def _most_rows(frame: DataFrame) -> float:
     """How many rows the plan lets through at most, as a LIMIT or a global aggregate tells."""
-    plan = getattr(frame, "_jdf", None)
-    if plan is None:
-        return inf  # over Spark Connect the plan is on the server
-    bound = plan.queryExecution().optimizedPlan().maxRows()
-    return float(bound.get()) if bound.isDefined() else inf
+    if is_remote(frame.sparkSession):
+        return inf  # the plan is on the server
+
+    def bound() -> float:
+        # private, seen in Spark 4.3
+        most = frame._jdf.queryExecution().optimizedPlan().maxRows()
+        return float(most.get()) if most.isDefined() else inf
+
+    return unless_missing("small results come in as many pieces as large ones", bound, inf)
 
 
 def arrow_ready(frame: DataFrame) -> DataFrame:

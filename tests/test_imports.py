@@ -74,7 +74,7 @@ MAY_IMPORT = {
     "sqlwin.catalog": "planner planner.aggregates planner.catalog planner.sql runtime "
     "runtime.connectors runtime.connectors.filesystem runtime.local runtime.scan runtime.spark "
     "runtime.spec runtime.streaming sqlwin.parser sqlwin.statements pyarrow pyspark sqlglot",
-    "sqlwin.display": "runtime plotext py4j pyarrow pyspark rich",
+    "sqlwin.display": "runtime runtime.spark plotext py4j pyarrow pyspark rich",
     "sqlwin.execution": "planner planner.catalog planner.explain planner.lowering planner.nodes "
     "planner.optimizer planner.sql planner.streams runtime runtime.batch runtime.compute "
     "runtime.connectors runtime.connectors.filesystem runtime.frames runtime.local "

@@ -1,4 +1,8 @@
-"""Window aggregations as Spark has them: the schema of the windows, the tables of its estimates."""
+"""Window aggregations as Spark has them: the schema of the windows, the tables of its estimates.
+
+Private API, seen in Spark 4.3: `HyperLogLogPlusPlusHelper`. Where it is missing, estimates are made
+as over Spark Connect, by an estimator that needs no tables.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +15,7 @@ from pyspark.sql.pandas.types import from_arrow_type
 from pyspark.sql.types import DataType, StructField, StructType, TimestampNTZType
 
 from runtime.compute.arrow.types import arrow_type
+from runtime.spark.private import unless_missing
 from runtime.spark.session import is_remote
 from runtime.spec.aggregates import Accumulator, ApproxCountDistinct, WindowAggregation, WithResult
 
@@ -53,7 +58,13 @@ def with_spark_tables(spark: SparkSession, aggregation: WindowAggregation) -> Wi
 def _with_tables(spark: SparkSession, accumulator: Accumulator) -> Accumulator:
     if not isinstance(accumulator, ApproxCountDistinct) or accumulator.tables:
         return accumulator
-    return replace(accumulator, tables=_tables(spark.sparkContext._jvm, accumulator.precision))
+    precision = accumulator.precision
+    tables = unless_missing(
+        "APPROX_COUNT_DISTINCT goes without Spark's tables",
+        lambda: _tables(spark.sparkContext._jvm, precision),
+        (),
+    )
+    return replace(accumulator, tables=tables)
 
 
 @cache

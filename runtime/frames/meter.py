@@ -24,6 +24,7 @@ from pyspark.sql import functions as F
 
 from runtime.compute.arrow.blobs import from_blobs
 from runtime.compute.counters import counting
+from runtime.spark.private import unless_missing
 
 ArrowFunction = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 Wrap = Callable[[ArrowFunction], ArrowFunction]
@@ -171,8 +172,13 @@ def _added_up(tasks: dict[tuple[int, int], dict[str, float]]) -> Measured:
 
 def _rows_if_known(observation: Observation) -> int | None:
     """The rows that were observed; None if Spark left the observation out of its plan."""
-    known: Any = observation._jo
-    if known is None or not known.future().isCompleted():
+
+    def is_known() -> bool:
+        # private, seen in PySpark 4.3: `get` would wait for ever
+        known: Any = observation._jo
+        return known is not None and bool(known.future().isCompleted())
+
+    if not unless_missing("observed rows are unknown", is_known, False):
         return None
     return int(observation.get["rows"])
 

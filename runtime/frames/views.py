@@ -8,6 +8,7 @@ from itertools import count
 
 from pyspark.sql import DataFrame, SparkSession
 
+from runtime.spark.session import is_remote
 from runtime.spec.steps import SqlStep, Step
 
 # Makes the DataFrame of a step that reads no stream
@@ -53,6 +54,6 @@ def _drop_views(spark: SparkSession, views: list[str]) -> None:
 
     Over Spark Connect a DataFrame is analysed again when it runs, so there the views stay.
     """
-    if hasattr(spark, "_jsparkSession"):
+    if not is_remote(spark):
         for view in views:
             spark.catalog.dropTempView(view)

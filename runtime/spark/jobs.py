@@ -1,4 +1,8 @@
-"""Groups of Spark jobs that run side by side, and can be cancelled alone."""
+"""Groups of Spark jobs that run side by side, and can be cancelled alone.
+
+Private API, seen in Spark 4.3: the JVM's `SparkContext.cancelJobGroupAndFutureJobs`. Where it is
+missing, the jobs of a group that run are cancelled, and later ones are not.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +19,7 @@ from pyspark.sql import SparkSession
 from pyspark.util import InheritableThread
 
 from runtime.errors import QueryCancelled
+from runtime.spark.private import unless_missing
 
 T = TypeVar("T")
 
@@ -40,10 +45,19 @@ def cancel_group(spark: Any, group: str) -> bool:
     try:
         if context is None:
             spark.interruptTag(group)
-        else:
-            context._jsc.sc().cancelJobGroupAndFutureJobs(group)
+        elif not unless_missing(
+            "later jobs of a cancelled group are not cancelled",
+            lambda: _cancel_group_and_future_jobs(context, group),
+            False,
+        ):
+            context.cancelJobGroup(group)
     except (Py4JError, PySparkException, OSError):
         return False
+    return True
+
+
+def _cancel_group_and_future_jobs(context: Any, group: str) -> bool:
+    context._jsc.sc().cancelJobGroupAndFutureJobs(group)
     return True
 
 

@@ -1,4 +1,9 @@
-"""The nodes of plans that Spark ran, with its metrics of them."""
+"""The nodes of plans that Spark ran, with its metrics of them.
+
+Private APIs, seen in Spark 4.3: `SQLAppStatusStore.executionMetrics` and `planGraph`, and Scala's
+texts of `SQLPlanMetric` and `SparkPlanGraphEdge`. `runtime.spark.status` guards the calls; a metric
+whose text is another one is left out.
+"""
 
 from __future__ import annotations
 

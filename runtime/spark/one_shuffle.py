@@ -15,13 +15,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from py4j.protocol import Py4JError
 from pyspark.sql import DataFrame
 
-from runtime.logs import append_trace
-
-# What py4j and Python raise for a class or a method that is not there
-_MISSING = (AttributeError, TypeError, Py4JError)
+from runtime.spark.private import unless_missing
 
 
 def one_shuffle(rows: DataFrame) -> OneShuffle | None:
@@ -30,13 +26,13 @@ def one_shuffle(rows: DataFrame) -> OneShuffle | None:
     Args:
         rows: as for `OneShuffle`.
     """
-    try:
+
+    def made() -> OneShuffle:
         shuffle = OneShuffle(rows)
         shuffle.rows(())  # what reads them is there too
-    except _MISSING as error:
-        append_trace("no shuffle is shared by several jobs", repr(error))
-        return None
-    return shuffle
+        return shuffle
+
+    return unless_missing("no shuffle is shared by several jobs", made, None)
 
 
 class OneShuffle:
@@ -69,10 +65,7 @@ class OneShuffle:
         Jobs that ask for rows meanwhile wait for that stage instead of running it. What it fails
         with, they fail with. Where Spark cannot do that, they run it.
         """
-        try:
-            self._begin()
-        except _MISSING as error:
-            append_trace("a shared shuffle is not begun early", repr(error))
+        unless_missing("a shared shuffle is not begun early", self._begin, None)
 
     def _begin(self) -> None:
         rdd = self._rdd

@@ -27,7 +27,7 @@ def start_workers(spark: SparkSession) -> threading.Thread | None:
     Returns:
         The thread that waits for the workers; None where they are not on this machine.
     """
-    context: SparkContext | None = getattr(spark, "_sc", None)
+    context: SparkContext | None = getattr(spark, "sparkContext", None)
     if context is None or not is_local(spark):
         return None
     cores = context.defaultParallelism

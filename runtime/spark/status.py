@@ -1,4 +1,9 @@
-"""What Spark itself measured of a statement, from the status stores of its driver."""
+"""What Spark itself measured of a statement, from the status stores of its driver.
+
+Private APIs, seen in Spark 4.3: `SharedState.statusStore`, `SparkContext.statusStore` with
+`lastStageAttempt`, `taskList` and `operationGraphForStage`, `LiveListenerBus.waitUntilEmpty`, and
+those of `runtime.spark.nodes`. Where one is missing, the figures that it gives are left out.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +19,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
 from runtime.spark.nodes import SparkNode, added_up, has_figures, listed, plan_nodes, that_ran
+from runtime.spark.private import unless_missing
 
 # A stage of more tasks is summarised from this many
 _MOST_TASKS = 10_000
@@ -89,7 +95,7 @@ class Watch:
     def figures(self) -> SparkFigures:
         """What was measured of a batch. Waits until Spark's own records are complete."""
         executions = self._executions()
-        plans = [plan_nodes(self._store(), each.executionId()) for each in executions]
+        plans = self._plans(executions)
         return SparkFigures(
             tuple(that_ran([node for plan in plans for node in plan])),
             self._stages(executions, plans),
@@ -101,9 +107,13 @@ class Watch:
         Args:
             last: how many micro-batches, the latest ones.
         """
-        store = self._store()
-        executions = [e for e in self._executions() if has_figures(store, e.executionId())][-last:]
-        plans = [plan_nodes(store, each.executionId()) for each in executions]
+
+        def with_figures() -> list[Any]:
+            store = self._store()
+            return [e for e in self._executions() if has_figures(store, e.executionId())][-last:]
+
+        executions = unless_missing("nothing is known of micro-batches in Spark", with_figures, [])
+        plans = self._plans(executions)
         return SparkFigures(tuple(added_up(plans)), self._stages(executions, plans))
 
     def _store(self) -> Any:
@@ -111,20 +121,40 @@ class Watch:
 
     def _executions(self) -> list[Any]:
         """What ran, as soon as all of it is recorded."""
-        self._spark.sparkContext._jsc.sc().listenerBus().waitUntilEmpty(_MOST_WAIT_MS)
-        executions = listed(self._store().executionsList())
-        return [each for each in executions if self._token in str(each.description())]
+
+        def wait() -> None:
+            bus = self._spark.sparkContext._jsc.sc().listenerBus()
+            bus.waitUntilEmpty(_MOST_WAIT_MS)
+
+        def own() -> list[Any]:
+            executions = listed(self._store().executionsList())
+            return [each for each in executions if self._token in str(each.description())]
+
+        unless_missing("Spark's figures may be incomplete", wait, None)
+        return unless_missing("Spark's figures are unknown", own, [])
+
+    def _plans(self, executions: Sequence[Any]) -> list[list[SparkNode]]:
+        """The nodes of each execution; none where Spark does not give them."""
+
+        def plans() -> list[list[SparkNode]]:
+            return [plan_nodes(self._store(), each.executionId()) for each in executions]
+
+        nothing: list[list[SparkNode]] = [[] for _ in executions]
+        return unless_missing("the nodes of Spark's plans are unknown", plans, nothing)
 
     def _stages(
         self, executions: Sequence[Any], plans: Sequence[Sequence[SparkNode]]
     ) -> tuple[StageFigures, ...]:
-        store: Any = self._spark.sparkContext._jsc.sc().statusStore()
-        labels: dict[int, frozenset[str]] = {}
-        for execution, nodes in zip(executions, plans, strict=True):
-            for stage in (int(s) for s in execution.stages().mkString(",").split(",") if s):
-                labels[stage] = labels.get(stage, frozenset()) | _labels(store, stage, nodes)
-        stages = (_stage(store, *each) for each in sorted(labels.items()))
-        return tuple(stage for stage in stages if stage is not None)
+        def stages() -> tuple[StageFigures, ...]:
+            store: Any = self._spark.sparkContext._jsc.sc().statusStore()
+            labels: dict[int, frozenset[str]] = {}
+            for execution, nodes in zip(executions, plans, strict=True):
+                for stage in (int(s) for s in execution.stages().mkString(",").split(",") if s):
+                    labels[stage] = labels.get(stage, frozenset()) | _labels(store, stage, nodes)
+            found = (_stage(store, *each) for each in sorted(labels.items()))
+            return tuple(stage for stage in found if stage is not None)
+
+        return unless_missing("Spark's stages are unknown", stages, ())
 
 
 def _labels(store: Any, stage_id: int, nodes: Sequence[SparkNode]) -> frozenset[str]:

@@ -1,4 +1,8 @@
-"""How many rows a stream has read, each once: Spark counts every reading, and files as rows."""
+"""How many rows a stream has read, each once: Spark counts every reading, and files as rows.
+
+Private API, seen in Spark 4.3: `analyzed().collectLeaves()` and the classes of its leaves that read
+streams. Where one is missing, rows count as often as Spark counts them.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +13,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from runtime.local.messages import MessageKind
+from runtime.spark.private import unless_missing
 from runtime.streaming.heartbeat import is_heartbeat
 
 _READ_METRIC = "sqlwin.read."
@@ -31,8 +36,16 @@ def reads_of_sources(dataframe: DataFrame) -> tuple[int, ...]:
 
     Returns:
         For each source, in the order of Spark's progress, how many readings there are of the same
-        rows, by this source and by others; PATHS if it has no rows.
+        rows, by this source and by others; PATHS if it has no rows. Empty if that is unknown.
     """
+    return unless_missing(
+        "rows that a stream reads several times count several times",
+        lambda: _reads_of_sources(dataframe),
+        (),
+    )
+
+
+def _reads_of_sources(dataframe: DataFrame) -> tuple[int, ...]:
     found = dataframe._jdf.queryExecution().analyzed().collectLeaves()
     every = [found.apply(position) for position in range(found.size())]
     leaves = [leaf for leaf in every if leaf.getClass().getSimpleName() in _RELATIONS]

@@ -1,8 +1,13 @@
-"""How far the jobs of Spark that run at the moment have got."""
+"""How far the jobs of Spark that run at the moment have got.
+
+Private API, seen in Spark 4.3: `SparkContext.statusStore` with `lastStageAttempt`. Where it is
+missing, a statement runs without its progress.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import cached_property
 from typing import Any
 
 from sqlwin.display.progress import Counts, StageCounts, TaskCounts
@@ -20,8 +25,7 @@ def spark_task_counts(spark: Any, rows_scanned: Callable[[], int] = lambda: 0) -
     context = getattr(spark, "sparkContext", None)
     if context is None:
         return None
-    store = context._jsc.sc().statusStore()
-    return _SparkTasks(context.statusTracker(), store, rows_scanned).counts
+    return _SparkTasks(context, rows_scanned).counts
 
 
 class _SparkTasks:
@@ -32,14 +36,13 @@ class _SparkTasks:
     stage that is complete, which tells them from stages that still wait.
 
     Args:
-        tracker: knows which jobs and stages there are.
-        store: knows what becomes of stages.
+        context: knows which jobs and stages there are, and what becomes of them.
         rows_scanned: how many rows have been read that Spark knows nothing of.
     """
 
-    def __init__(self, tracker: Any, store: Any, rows_scanned: Callable[[], int]) -> None:
-        self._tracker = tracker
-        self._store = store
+    def __init__(self, context: Any, rows_scanned: Callable[[], int]) -> None:
+        self._context = context
+        self._tracker = context.statusTracker()
         self._rows_scanned = rows_scanned
         # what each stage computes, those that are complete apart
         self._data: dict[int, str] = {}
@@ -47,12 +50,16 @@ class _SparkTasks:
 
     def counts(self) -> TaskCounts | None:
         """What runs; None if nothing does, or if Spark can no longer be asked."""
-        from py4j.protocol import Py4JError
+        from runtime.spark.private import unless_missing
 
         try:
-            return self._counts()
-        except (Py4JError, OSError):
+            return unless_missing("the progress of jobs is unknown", self._counts, None)
+        except OSError:
             return None
+
+    @cached_property
+    def _store(self) -> Any:
+        return self._context._jsc.sc().statusStore()
 
     def _counts(self) -> TaskCounts | None:
         stages_done = stages = tasks_done = tasks = rows_read = 0

@@ -5,6 +5,8 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from types import SimpleNamespace
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -57,3 +59,27 @@ class _Ended:
 
     def stop(self, *, at_once: bool) -> None:
         assert at_once
+
+
+class _Unbounded:
+    """A DataFrame of one partition, of which Spark does not say how many rows it has at most."""
+
+    schema = SimpleNamespace(fields=())
+    sparkSession = SimpleNamespace()
+
+    def withColumns(self, columns: object) -> _Unbounded:
+        return self
+
+    def mapInArrow(self, function: Any, schema: str) -> _Unbounded:
+        self._function = function
+        return self
+
+    def toLocalIterator(self, *, prefetchPartitions: bool) -> Iterator[SimpleNamespace]:
+        batch = pa.record_batch({"n": [1, 2]})
+        for each in self._function([batch]):
+            yield SimpleNamespace(batch=each.column(0)[0].as_py())
+
+
+def test_rows_come_where_spark_does_not_say_how_many_there_are_at_most() -> None:
+    result = Result("", "query", dataframe=_Unbounded())  # type: ignore[arg-type]
+    assert [batch.to_pydict() for batch in result.batches()] == [{"n": [1, 2]}]

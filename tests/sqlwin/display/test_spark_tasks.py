@@ -87,3 +87,12 @@ def test_a_stage_that_an_earlier_job_has_run_does_not_count_again() -> None:
 
 def test_spark_connect_tells_of_no_tasks() -> None:
     assert spark_task_counts(SimpleNamespace()) is None
+
+
+def test_without_its_store_of_stages_spark_tells_of_no_tasks() -> None:
+    spark = FakeSpark()
+    spark.stages = {1: (4, 2, 2, "ACTIVE", 30, "1")}
+    spark.jobs = {0: [1]}
+    spark._jsc = SimpleNamespace(sc=SimpleNamespace)  # type: ignore[assignment]
+    counts = spark_task_counts(spark)
+    assert counts is not None and counts() is None

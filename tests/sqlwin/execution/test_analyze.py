@@ -333,3 +333,9 @@ def test_a_stage_lists_all_operators_that_it_carried_out() -> None:
         .rstrip()
         .endswith("TableSourceScan, LocalWindowAggregate, GlobalWindowAggregate, Calc, Sort")
     )
+
+
+def test_what_sqlwin_counts_stays_where_spark_measured_nothing() -> None:
+    found = analysis()
+    assert (found.rows_out, found.stages, found.spark_operators) == (7, (), ())
+    assert found.operators["p2"].rows_in == 9
