@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from collections.abc import Iterator, Sequence
 
-from planner.explain.document import Analysis, Figures, QueryDocument, Tree
-from planner.explain.figures import counted, seconds_text, size_text
-from planner.explain.stream_analysis import stream_ended, stream_lines
+from planner.explain.document import (
+    Analysis,
+    Figures,
+    MicroBatches,
+    QueryDocument,
+    SourceEntry,
+    StreamAnalysis,
+    Tree,
+    WindowOperatorEntry,
+)
 
 _HEADS = ("operator", "rows in", "rows out", "bytes out", "task time", "peak memory")
 _SPARK_HEADS = ("Spark's operators", "rows out", "time", "memory", "part of")
@@ -31,7 +39,7 @@ def analysis_text(query: QueryDocument) -> str:
     if analysis.stream is None:
         begin = f"finished in {seconds_text(analysis.seconds)}{ended}"
     else:
-        begin = stream_ended(analysis, analysis.stream)
+        begin = _stream_ended(analysis, analysis.stream)
     lines = ["== Execution ==", begin, ""]
     lines += _table(_HEADS, _operators(tree, analysis), n_left=1)
     notes = list(_notes(analysis))
@@ -44,7 +52,7 @@ def analysis_text(query: QueryDocument) -> str:
     if facts:
         lines += ["", *facts]
     if analysis.stream is not None:
-        lines += ["", *stream_lines(analysis.stream, analysis.seconds)]
+        lines += ["", *_stream_lines(analysis.stream, analysis.seconds)]
     if analysis.stages:
         lines += ["", *_table(_STAGE_HEADS, _stages(tree, analysis), n_left=0, last_left=True)]
     return "\n".join(lines) + "\n"
@@ -179,3 +187,131 @@ def _table(
             cells.append(cell.ljust(width) if is_text else cell.rjust(width))
         lines.append("  ".join(cells).rstrip())
     return lines
+
+
+# -- of a stream ---------------------------------------------------------------------------------
+
+_ENDS = {
+    "input": "ran to the end of its input",
+    "time": "ran for the time that sqlwin.analyze.duration gives",
+    "interrupt": "ran until it was interrupted",
+}
+_EPOCH = dt.datetime(1970, 1, 1)  # noqa: DTZ001  # wall-clock arithmetic
+
+
+def _stream_ended(analysis: Analysis, stream: StreamAnalysis) -> str:
+    """What ended the run, and how much it did."""
+    parts = [
+        f"{_ENDS[stream.ended]}: {seconds_text(analysis.seconds)}",
+        _batches(stream.micro_batches.count),
+        f"{counted(stream.rows_in, 'rows')} in",
+    ]
+    if analysis.rows_out is not None:
+        parts.append(f"{counted(analysis.rows_out, 'rows')} out")
+    return ", ".join(parts)
+
+
+def _batches(number: int) -> str:
+    return "1 micro-batch" if number == 1 else f"{number:,} micro-batches"
+
+
+def _stream_lines(stream: StreamAnalysis, seconds: float) -> Iterator[str]:
+    """Watermarks, state and late rows of its window operators, and what micro-batches did."""
+    for operator in stream.window_operators:
+        yield from _window_operator(operator)
+    yield from _micro_batches(stream.micro_batches, seconds)
+
+
+def _window_operator(operator: WindowOperatorEntry) -> Iterator[str]:
+    yield f"StreamWindowOperator(number=[{operator.number}]):"
+    several = ""
+    if len(operator.sources) > 1:
+        watermarks = [
+            f"{s.name} {_watermark(s)}{' (idle)' if s.is_idle else ''}" for s in operator.sources
+        ]
+        several = f"; {', '.join(watermarks)}"
+    yield f"  watermark: {_watermark(operator)}{several}"
+    most = f"{counted(operator.most_state_rows, 'partials')}, "
+    most += size_text(operator.most_state_bytes)
+    last = f"{counted(operator.state_rows, 'partials')}, {size_text(operator.state_bytes)}"
+    yield f"  state: {most} at most; {last} in the end"
+    yield f"  late: {counted(operator.late_rows, 'rows')} dropped"
+    if operator.rows_without_time:
+        yield f"  without a time: {counted(operator.rows_without_time, 'rows')} dropped"
+    if operator.next_window_end_us is not None:
+        yield f"  the next window to close ends at {_clock(operator.next_window_end_us)}"
+
+
+def _micro_batches(batches: MicroBatches, seconds: float) -> Iterator[str]:
+    if batches.median_seconds is None or batches.slowest_seconds is None:
+        yield "no micro-batch was done before the end"
+        return
+    busy = f"busy for {seconds_text(batches.seconds)} of {seconds_text(seconds)}"
+    yield (
+        f"micro-batches: {busy}; median {seconds_text(batches.median_seconds)}, "
+        f"slowest {seconds_text(batches.slowest_seconds)}"
+    )
+    phases = sorted(batches.phases.items(), key=lambda phase: -phase[1])
+    yield f"  {', '.join(f'{name} {seconds_text(spent)}' for name, spent in phases)}"
+    if batches.state_commit_seconds:
+        commit = seconds_text(batches.state_commit_seconds)
+        yield f"  of computing, tasks spent {commit} on writing the state"
+
+
+def _watermark(of: WindowOperatorEntry | SourceEntry) -> str:
+    return "at the end of the input" if of.is_at_end_of_input else _clock(of.watermark_us)
+
+
+def _clock(time_us: int | None) -> str:
+    if time_us is None:
+        return "none yet"
+    try:
+        found = _EPOCH + dt.timedelta(microseconds=time_us)
+    except OverflowError:
+        return str(time_us)
+    return found.isoformat(" ", "milliseconds" if found.microsecond else "seconds")
+
+
+# -- figures as text -----------------------------------------------------------------------------
+
+
+def counted(number: int, unit: str) -> str:
+    """`1 row`, `12,345 partials`.
+
+    Example:
+        >>> counted(1, "rows"), counted(12345, "partials")
+        ('1 row', '12,345 partials')
+    """
+    return f"{number:,} {unit[:-1] if number == 1 else unit}"
+
+
+def size_text(n_bytes: int) -> str:
+    """Bytes with a binary unit.
+
+    Example:
+        >>> [size_text(n) for n in (0, 1023, 1536, 5 * 2**30)]
+        ['0 B', '1,023 B', '1.5 KiB', '5.0 GiB']
+    """
+    if n_bytes < 1024:
+        return f"{n_bytes:,} B"
+    size = float(n_bytes)
+    for unit in ("KiB", "MiB", "GiB"):
+        size /= 1024
+        if size < 1024:
+            return f"{size:.1f} {unit}"
+    return f"{size / 1024:,.1f} TiB"
+
+
+def seconds_text(seconds: float) -> str:
+    """A time with a unit that suits it.
+
+    Example:
+        >>> [seconds_text(s) for s in (0.0004, 0.25, 3.14159, 75)]
+        ['0 ms', '250 ms', '3.14 s', '1 min 15 s']
+    """
+    if seconds < 0.9995:
+        return f"{seconds * 1000:.0f} ms"
+    if seconds < 59.995:
+        return f"{seconds:.2f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes:,} min {rest:02d} s"

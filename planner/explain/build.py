@@ -18,11 +18,10 @@ from planner.explain.document import (
     Trees,
     WindowEntry,
 )
-from planner.explain.format import Operator
+from planner.explain.operator_text import Operator
 from planner.explain.operators import drawn_inputs, logical_operators, physical_operators
 from planner.explain.text import explain, idle_rules
-from planner.explain.window_uses import window_uses
-from planner.explain.windows import months_parameters, window_parameters
+from planner.explain.windows import months_parameters, window_parameters, window_uses
 from planner.nodes.logical import Node
 from planner.nodes.physical import SharedExchange
 from planner.plan import Plan

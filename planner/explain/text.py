@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from planner.explain.format import Operator
+from planner.explain.operator_text import Operator
 from planner.explain.operators import drawn_inputs, logical_operators, physical_operators
-from planner.explain.window_uses import window_uses
+from planner.explain.windows import window_uses
 from planner.nodes.logical import Node
 from planner.nodes.physical import SharedExchange
 from planner.plan import Plan

@@ -1,15 +1,24 @@
-"""Windows and their parameters as EXPLAIN shows them."""
+"""Windows as EXPLAIN shows them: as text, their parameters, and what each one of a plan costs."""
 
 from __future__ import annotations
 
-from dataclasses import fields
+from collections.abc import Iterator
+from dataclasses import dataclass, fields
 
-from planner.nodes.logical import AttachedWindow
+from planner.nodes.logical import AttachedWindow, Expand, Node, WindowTableFunction
+from planner.nodes.physical import (
+    GlobalWindowAggregate,
+    OnePhaseWindowAggregate,
+    SharedExchange,
+    SharedSlices,
+)
 from planner.sql.intervals import render_duration, render_months
 from runtime.spec.windows import (
+    DAY_US,
     CalendarCumulate,
     CalendarHop,
     CalendarTumble,
+    CalendarWindow,
     Cumulate,
     Hop,
     SessionWindow,
@@ -74,3 +83,175 @@ def attached_text(window: AttachedWindow) -> str:
         shown = [("win_time", window.time)]
     texts = [f"{key}=[{name}]" for key, name in shown if name is not None]
     return window_text(window.spec, ", ".join(texts))
+
+
+# -- what the windows of a plan cost: slices, copies, what travels -------------------------------
+
+
+@dataclass(frozen=True)
+class WindowUse:
+    """A window where a plan uses it.
+
+    Attributes:
+        node: the node that makes windows.
+        window: the window.
+        time_column: the column that windows are put on; None where rows carry slices already.
+        lines: the text of EXPLAIN; none for nodes that have nothing to say.
+        slice_widths_us: the widths of slices, in turn; empty where rows are copied instead.
+        copies: into how many windows a row is copied at most; None where slices are merged.
+    """
+
+    node: Node
+    window: Window
+    time_column: str | None
+    lines: tuple[str, ...]
+    slice_widths_us: tuple[int, ...] = ()
+    copies: int | None = None
+
+
+def window_uses(plan: Node) -> Iterator[WindowUse]:
+    """The windows of a physical plan, from the top.
+
+    A node below another one with the same window (the local stage of an aggregate) is no use of
+    its own.
+    """
+    yield from _uses(plan, None)
+
+
+def _uses(node: Node, above: Window | None) -> Iterator[WindowUse]:
+    if isinstance(node, SharedExchange):
+        # what is below puts rows into slices, not into windows
+        for child in _local(node).inputs:
+            yield from _uses(child, None)
+        return
+    window: Window | None = getattr(node, "window", None)
+    if window is not None and window != above:
+        yield _use(node, window)
+    for child in node.inputs:
+        yield from _uses(child, window if window is not None else above)
+
+
+def _use(node: Node, window: Window) -> WindowUse:
+    time_column = getattr(node, "time_column", None)
+    if isinstance(node, GlobalWindowAggregate):
+        lines = tuple(_slices(node))
+        local = _local(node.input)
+        return WindowUse(
+            node, window, getattr(local, "time_column", None), lines, slice_widths_us(window)
+        )
+    if isinstance(node, OnePhaseWindowAggregate | WindowTableFunction):
+        text = window_text(window, f"time_col=[{time_column}]")
+        line = f"{text}: {_copies_text(window)}"
+        return WindowUse(node, window, time_column, (line,), copies=_copies(window))
+    return WindowUse(node, window, time_column, (), slice_widths_us(window))
+
+
+def _local(exchange: Node) -> Node:
+    """The local stage below an exchange."""
+    node = exchange.inputs[0]
+    while isinstance(node, SharedExchange | Expand):
+        node = node.input
+    return node
+
+
+def slice_widths_us(window: Window) -> tuple[int, ...]:
+    """The widths of a window's slices, in turn: two for HOP whose size is no multiple of slide."""
+    if isinstance(window, Hop) and window.size_us % window.slide_us:
+        rest = window.size_us % window.slide_us
+        return tuple(sorted((rest, window.slide_us - rest), reverse=True))
+    if isinstance(window, CalendarWindow):
+        return ()
+    width: int | None = getattr(window, "slice_width_us", None)
+    return () if width is None else (width,)
+
+
+def _calendar_width(window: CalendarWindow) -> str:
+    """The widths of slices that months make uneven, as text."""
+    if isinstance(window, CalendarTumble):
+        return render_months(window.size_months)
+    if isinstance(window, CalendarCumulate):
+        if window.step_us:
+            less = "" if DAY_US % window.step_us == 0 else ", the last of a window maybe less"
+            return render_duration(window.step_us) + less
+        return render_months(window.step_months)
+    widths = slice_widths_us(Hop(window.slide_months, window.size_months))
+    return " and ".join(map(render_months, widths)) + (" in turn" if len(widths) > 1 else "")
+
+
+def _slices(node: GlobalWindowAggregate) -> Iterator[str]:
+    window, local = node.window, node.input.inputs[0]
+    if isinstance(window, SessionWindow):
+        yield from _session_pieces(node, window)
+        return
+    widths, count = slice_widths_us(window), str(window.slices_per_window)
+    width = " and ".join(render_duration(w) for w in widths)
+    if len(widths) > 1:
+        width += " in turn"
+    if isinstance(window, CalendarWindow):
+        width = _calendar_width(window)
+    yield f"{window_text(window, f'slice_end=[{node.slice_end}]')}:"
+    yield f"  slice width: {width}"
+    plural = "slice" if count == "1" else "slices"
+    up_to = "up to " if isinstance(window, Cumulate | CalendarCumulate) else ""
+    yield f"  a window is put together from {up_to}{count} {plural}; each row is aggregated once"
+    if isinstance(local, SharedExchange):
+        yield f"  {_sharing(node.input, local)}"
+    columns = ", ".join(c.name for c in node.input.schema)
+    yield f"  the exchange carries one row per key and non-empty slice: {columns}"
+    if isinstance(window, Hop) and window.slide_us > window.size_us:
+        yield (
+            "  advice: the slide is longer than the size, so rows in the gaps belong to no "
+            "window; the order of arguments is slide, size"
+        )
+
+
+def _session_pieces(node: GlobalWindowAggregate, window: SessionWindow) -> Iterator[str]:
+    yield f"{window_text(window, f'slice_end=[{node.slice_end}]')}:"
+    yield (
+        f"  rows of one key and one piece of {render_duration(window.gap_us)} are surely in one "
+        "session; each row is aggregated once"
+    )
+    yield "  sessions are put together from such pieces, by the times of their first and last rows"
+    columns = ", ".join(c.name for c in node.input.schema)
+    yield f"  the exchange carries one row per key and non-empty piece: {columns}"
+    others = [key for key in node.keys if key not in window.partition]
+    if others:
+        yield (
+            f"  sessions are of all rows{_of_partition(window)}; inside each the rows are grouped "
+            f"by {', '.join(others)}"
+        )
+
+
+def _of_partition(window: SessionWindow) -> str:
+    return f" of one {', '.join(window.partition)}" if window.partition else ""
+
+
+def _sharing(reader: Node, shared: SharedExchange) -> str:
+    assert isinstance(reader, SharedSlices)
+    level = shared.levels[reader.level]
+    if level.source is None:
+        return f"the slices are read by other windows too (reuse_id=[{shared.number}])"
+    finer = render_duration(shared.levels[level.source].width_us)
+    return f"the slices are rolled up from those of {finer} (reuse_id=[{shared.number}])"
+
+
+def _copies(window: Window) -> int:
+    if isinstance(window, SessionWindow):
+        return 1
+    if isinstance(window, Hop):
+        return -(-window.size_us // window.slide_us)
+    if isinstance(window, CalendarHop):
+        return -(-window.size_months // window.slide_months)
+    return window.slices_per_window
+
+
+def _copies_text(window: Window) -> str:
+    if isinstance(window, SessionWindow):
+        return (
+            f"every row is in one session; the rows{_of_partition(window)} are sorted by time in "
+            "one task"
+        )
+    count = _copies(window)
+    if count == 1:
+        return "every row is in one window at most"
+    return f"every row is copied into up to {count:,} windows"

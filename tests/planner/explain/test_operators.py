@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from sqlglot import exp
 
 from planner.explain.operators import logical_operators, physical_operators
-from planner.explain.window_uses import slice_widths_us, window_uses
-from planner.explain.windows import window_text
+from planner.explain.windows import slice_widths_us, window_text, window_uses
 from planner.nodes.logical import NamedExpr, TableScan, UnaryNode, WindowKey
 from runtime.spec.table import Column
 from runtime.spec.windows import Cumulate, Hop, SessionWindow, Tumble, Window

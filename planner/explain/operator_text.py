@@ -1,0 +1,177 @@
+"""An operator of a plan, the parts of its line as text, and what the fields of any node say."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, fields, is_dataclass
+from typing import Any
+
+from sqlglot import exp
+
+from planner.aggregates.recipes import AggregatePlan
+from planner.nodes.logical import AggregateCall, NamedExpr, Node, WindowKey
+from planner.sql.build import to_sql
+from planner.sql.intervals import render_duration
+from planner.sql.render import quote_string
+from runtime.spec.aggregates import (
+    Accumulator,
+    ApproxCountDistinct,
+    ApproxPercentile,
+    Distinct,
+    ListAgg,
+    Merge,
+    MergeMoments,
+    Pick,
+    UserDefined,
+    WithResult,
+)
+from runtime.spec.scan import ScanSource
+from runtime.spec.windows import window_kind
+
+
+@dataclass(frozen=True)
+class Operator:
+    """One line of a plan.
+
+    Attributes:
+        name: such as `GlobalWindowAggregate`.
+        attributes: what it does: a name, and one text or several.
+    """
+
+    name: str
+    attributes: tuple[tuple[str, tuple[str, ...]], ...] = ()
+
+    def __str__(self) -> str:
+        """The line as EXPLAIN prints it: `Limit(offset=[5], fetch=[10])`."""
+        inside = ", ".join(f"{key}=[{', '.join(values)}]" for key, values in self.attributes)
+        return f"{self.name}({inside})"
+
+
+def operator(name: str, **attributes: str | Iterable[str] | None) -> Operator:
+    """An operator; attributes that are None or hold nothing are left out.
+
+    Example:
+        >>> str(operator("Limit", offset=None, fetch="10"))
+        'Limit(fetch=[10])'
+    """
+    given: list[tuple[str, tuple[str, ...]]] = []
+    for key, value in attributes.items():
+        texts = (value,) if isinstance(value, str) else tuple(value or ())
+        if texts:
+            given.append((key, texts))
+    return Operator(name, tuple(given))
+
+
+def unquoted(expr: exp.Expr) -> str:
+    """Text without the back quotes that the planner puts around names, for reading."""
+
+    def bare(node: exp.Expr) -> exp.Expr:
+        if isinstance(node, exp.Identifier):
+            return exp.Identifier(this=node.name, quoted=False)
+        return node
+
+    return to_sql(expr.copy().transform(bare, copy=False))
+
+
+def item_text(item: NamedExpr) -> str:
+    """An expression with its name, unless it is a column of that name."""
+    text = unquoted(item.expr)
+    return text if text == item.name else f"{text} AS {item.name}"
+
+
+def merge_text(plan: AggregatePlan) -> str:
+    """How the partials of an aggregate merge: `SUM($0), MAX($1) AS $2`."""
+    merges = []
+    for acc in plan.accumulators:
+        name = f" AS {acc.output.name}" if isinstance(acc, WithResult) else ""
+        args, distinct = list(acc.columns), ""
+        if isinstance(acc, ListAgg):
+            args += [quote_string(acc.separator)] if acc.separator else []
+            distinct = "DISTINCT " if acc.is_unique else ""
+        merges.append(f"{_merge_name(acc)}({distinct}{', '.join(args)}){name}")
+    return ", ".join(merges)
+
+
+def _merge_name(accumulator: Accumulator) -> str:
+    match accumulator:
+        case Merge():
+            return accumulator.op.upper()
+        case Distinct():
+            return f"{accumulator.op.upper()}_DISTINCT"
+        case Pick():
+            return "LAST" if accumulator.is_last else "FIRST"
+        case MergeMoments():
+            return "MOMENTS"
+        case ApproxCountDistinct():
+            return "APPROX_COUNT_DISTINCT"
+        case ApproxPercentile():
+            return "APPROX_PERCENTILE"
+        case UserDefined():
+            return "USER"
+    return type(accumulator).__name__.upper()
+
+
+def call_texts(calls: Iterable[AggregateCall]) -> list[str]:
+    """Aggregate calls with their names: `COUNT(*) AS n`."""
+    return [f"{call.text} AS {call.name}" for call in calls]
+
+
+def window_key_texts(keys: Iterable[WindowKey]) -> list[str]:
+    """Window columns as Flink prints them: `start('w$) AS window_start`."""
+    return [f"{key.role}('w$) AS {key.name}" for key in keys]
+
+
+# -- nodes that have no form of their own --------------------------------------------------------
+
+_FIELD_NAMES = {"keys": "groupBy", "key_exprs": "groupBy", "window_keys": "windows"}
+
+
+def operator_by_fields(prefix: str, node: Node) -> Operator:
+    """Every field that says something, but not the inputs."""
+    attributes: dict[str, list[str]] = {}
+    for each in fields(node):
+        value = getattr(node, each.name)
+        if each.name == "schema" or not each.repr or value in (None, (), "", False):
+            continue
+        texts = _value_texts(each.name, value)
+        if texts:
+            attributes.setdefault(_FIELD_NAMES.get(each.name, _camel(each.name)), texts)
+    return operator(prefix + type(node).__name__, **attributes)
+
+
+def _value_texts(name: str, value: Any) -> list[str]:
+    match value:
+        case Node():
+            return []
+        case tuple() | list() | frozenset():
+            return [text for each in value for text in _value_texts(name, each)]
+        case NamedExpr():
+            return [item_text(value)]
+        case AggregateCall():
+            return call_texts([value])
+        case WindowKey():
+            return window_key_texts([value])
+        case AggregatePlan():
+            return [merge_text(value)] if value.accumulators else []
+        case exp.Expr():
+            return [unquoted(value)]
+        case ScanSource():
+            return [value.path]
+        case bool():
+            return ["true" if value else "false"]
+        case int() if name.endswith("_us"):
+            return [render_duration(value)]
+    if is_dataclass(value) and type(value).__module__.startswith("runtime."):
+        parts = []
+        for each in fields(value):
+            inner = getattr(value, each.name)
+            texts = _value_texts(each.name, inner) if inner else []
+            if texts:
+                parts.append(f"{each.name.removesuffix('_us')}=[{', '.join(texts)}]")
+        return [f"{window_kind(value)}({', '.join(parts)})"]
+    return [str(value)]
+
+
+def _camel(name: str) -> str:
+    first, *rest = name.removesuffix("_us").split("_")
+    return first + "".join(word.capitalize() for word in rest)
