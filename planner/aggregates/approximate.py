@@ -33,7 +33,7 @@ _RANK_BITS = 6
 _ACCURACY = 10_000
 _RANKED = frozenset("tinyint smallint int bigint float double date timestamp timestamp_ntz".split())
 
-# Spark's hash of the argument, by which partials of registers are told from other sets
+# Spark's hash of the argument, which distinguishes partials of registers from other sets
 HASH = "XXHASH64"
 
 

@@ -160,7 +160,7 @@ def _count_distinct(call: AggregateCall) -> AggregatePlan | NotMergeable:
 
 
 def _sum_distinct(call: AggregateCall) -> AggregatePlan | NotMergeable:
-    """SUM(DISTINCT), of values that are told apart before they are added."""
+    """SUM(DISTINCT), which adds each distinct value once."""
     values = _number_set(call)
     if isinstance(values, NotMergeable):
         return values
@@ -193,7 +193,7 @@ def _number_set(call: AggregateCall) -> Partial | NotMergeable:
     if not (_is_summable(call.type) or _has_average(call.type)):
         return NotMergeable(f"{call.function}(DISTINCT) of {call.type} has no accumulator")
     if call.type == "double" and not all(map(_is_exact_or_double, call.arg_types)):
-        # before the values are told apart, as Spark does it: '1' and '1.0' are the same number
+        # before the distinct values are found, as Spark does it: '1' and '1.0' are the same number
         args = tuple(_double(arg) for arg in call.args)
         call = replace(call, args=args, arg_types=("double",))
     return _value_set(call)

@@ -40,7 +40,7 @@ def to_arrow_expression(
 
     Args:
         expr: a tree as the parser `SqlWin` reads it: functions are `exp.Anonymous`. Spark has
-            analysed the query that it is part of, so what Spark refuses need not be told apart.
+            analysed the query that it is part of, so what Spark refuses does not occur here.
         schema: the columns that `expr` reads.
         session_time_zone: `spark.sql.session.timeZone`, for timestamps written as text.
         has_tables: whether what stands before a point may be a table.

@@ -1,4 +1,4 @@
-"""Spark's numeric types, and the casts between plain types that the Arrow scan carries out."""
+"""Spark's numeric types, and the casts between plain types that the Arrow scan does."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ class GroupingBlock:
     Attributes:
         groupings: the grouping sets, where GROUP BY has them.
         key_names: the names of the keys, by their canonical texts.
-        bits: by the same texts, what tells whether grouping sets leave a key out of a row.
+        bits: by the same texts, whether grouping sets leave a key out of a row.
     """
 
     def __init__(

@@ -118,7 +118,7 @@ class Sides:
     def join(self, parts: list[exp.Expr], spans: list[Span | None]) -> WindowJoin | str:
         """The node of a join on these conditions, or why it is none of windows.
 
-        `spans` tells where each of the conditions stands.
+        `spans` says where each of the conditions is in the text.
         """
         left_window = self.left.attached
         right_window = renamed_windows(self.right.attached, self.right_names.items())

@@ -59,8 +59,8 @@ def distinct_as_grouping(select: exp.Select, attached: AttachedWindow | None) ->
 
     Args:
         select: the SELECT; it is not changed.
-        attached: the windows of the rows, if they have any; what is selected must tell one from
-            another.
+        attached: the windows of the rows, if they have any; what is selected must identify
+            one.
 
     Returns:
         The same rows by GROUP BY; None if it is no such SELECT.
@@ -77,7 +77,7 @@ def distinct_as_grouping(select: exp.Select, attached: AttachedWindow | None) ->
         return None
     grouped = select.copy()
     grouped.set("distinct", None)
-    # a constant tells no rows apart, and a number would name an item by its place
+    # a constant distinguishes no rows, and a number would name an item by its place
     keys = [item.copy() for item in items if item.find(exp.Column)]
     grouped.set("group", exp.Group(expressions=keys))
     return grouped
@@ -249,7 +249,7 @@ def _aggregate(
 
 
 def _values_to_type(call: AggregateCall) -> tuple[exp.Expr, ...]:
-    """The arguments whose types matter and the call's own does not tell: those behind DISTINCT."""
+    """The arguments whose types matter and do not follow from the call's: those behind DISTINCT."""
     has_star = any(arg.find(exp.Star) for arg in call.args)
     if call.function == "APPROX_COUNT_DISTINCT":
         return call.args[:1]

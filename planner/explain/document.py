@@ -271,7 +271,7 @@ class SparkOperator:
         operator: id of the operator that it is part of; None if of a stage of Python, or of none.
         in_loop: compiled into the WholeStageCodegen that stands before it.
         rows_out: rows that it gave.
-        seconds: what its clocks tell; that of a loop runs from its first row to its last.
+        seconds: what its timers say; that of a loop runs from its first row to its last.
         memory_bytes: the most that it held in a task.
         spilled_bytes: that went to disk.
         metrics: as Spark prints them.

@@ -175,7 +175,7 @@ def physical_operators(node: Node) -> list[Operator]:
                     "Exchange",
                     distribution=_hash(node.keys),
                     carries="Arrow blobs",
-                    **_spread(node),
+                    **_parallelism(node),
                 )
             ]
         case SharedExchange():
@@ -185,7 +185,7 @@ def physical_operators(node: Node) -> list[Operator]:
                     distribution=_hash(node.keys),
                     carries="Arrow blobs",
                     slices=_levels(node.levels),
-                    **_spread(node),
+                    **_parallelism(node),
                     reuse_id=str(node.number),
                 )
             ]
@@ -316,9 +316,9 @@ def _partials(plans: tuple[AggregatePlan, ...]) -> list[str]:
     ]
 
 
-def _spread(node: Exchange | SharedExchange) -> dict[str, str]:
-    spread = {"partitions": node.partitions, "buckets": node.buckets}
-    return {name: str(number) for name, number in spread.items() if number is not None}
+def _parallelism(node: Exchange | SharedExchange) -> dict[str, str]:
+    numbers = {"partitions": node.partitions, "buckets": node.buckets}
+    return {name: str(number) for name, number in numbers.items() if number is not None}
 
 
 def _levels(levels: tuple[SliceLevel, ...]) -> list[str]:

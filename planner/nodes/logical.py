@@ -94,7 +94,7 @@ class TableScan(Node):
 
 @dataclass(frozen=True)
 class SqlQuery(Node):
-    """A query that Spark SQL carries out as it is, over the relations named in `relations`."""
+    """A query that Spark SQL runs as it is, over the relations named in `relations`."""
 
     query: exp.Query
     relations: tuple[tuple[str, Node], ...] = ()
@@ -270,7 +270,7 @@ class AttachedWindow:
         return None
 
     def identified_by(self, roles: frozenset[str]) -> bool:
-        """Whether these columns tell one window from another.
+        """Whether these columns identify a window.
 
         The end of a window does; the start does for all but CUMULATE, whose windows share it.
         """

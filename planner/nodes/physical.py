@@ -138,8 +138,8 @@ class Exchange(UnaryNode):
 class SharedExchange(UnaryNode):
     """Partials that several window aggregates read, brought to the task that owns their key.
 
-    One node with several parents: in a plan, or in the plans of a statement set. `number` tells
-    those of a statement apart. `accumulators` say how partials are rolled up to wider slices,
+    One node with several parents: in a plan, or in the plans of a statement set. `number`
+    identifies it in a statement. `accumulators` say how partials are rolled up to wider slices,
     `windows` are those of the aggregates. `partitions` and `buckets` are as in `Exchange`.
     """
 

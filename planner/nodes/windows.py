@@ -1,4 +1,4 @@
-"""Which columns of a node tell the window of a row, and which windows those are.
+"""Which columns of a node identify the window of a row, and which windows those are.
 
 The model is Flink's RelMdWindowProperties: window columns keep their meaning through projections,
 renames, filters, aggregations by them, and joins that keep every row of their side.
@@ -59,7 +59,7 @@ def window_properties(node: Node) -> AttachedWindow | None:
 
 
 def identifies_window(attached: AttachedWindow, names: Iterable[str]) -> bool:
-    """Whether columns of these names tell one window from another. See `identified_by`."""
+    """Whether columns of these names identify a window, as `identified_by` has it."""
     roles = {attached.role_of(name) for name in names}
     return attached.identified_by(frozenset(role for role in roles if role is not None))
 
@@ -99,7 +99,7 @@ def renamed_windows(
 def query_properties(
     query: exp.Expr, relations: Mapping[str, Node], ctes: Mapping[str, exp.Expr] | None = None
 ) -> AttachedWindow | None:
-    """The window columns of a query that Spark carries out over some relations."""
+    """The window columns of a query that Spark runs over some relations."""
     query = query.unnest() if isinstance(query, exp.Subquery) else query
     if isinstance(query, exp.Union):
         return _union_properties(query, relations, ctes or {})
@@ -164,7 +164,7 @@ def _union_properties(
 
 
 def _column_names(query: exp.Expr, relations: Mapping[str, Node]) -> list[str] | None:
-    """The columns of a query in order; None if they cannot be told from its text."""
+    """The columns of a query in order; None if its text does not say them."""
     query = query.unnest() if isinstance(query, exp.Subquery) else query
     if isinstance(query, exp.Union):
         return _column_names(query.this, relations)

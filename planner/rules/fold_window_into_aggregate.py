@@ -106,7 +106,7 @@ def _cut_apart(keys: tuple[NamedExpr, ...], windowed: WindowTableFunction) -> st
 
 
 def _unidentified(keys: tuple[WindowKey, ...], windowed: WindowTableFunction) -> str | None:
-    """Why the keys do not tell one window from another, if they do not.
+    """Why the keys do not identify a window, if they do not.
 
     The end of a window identifies it; the start does for all but CUMULATE, whose windows share it.
     """

@@ -21,7 +21,7 @@ def push_rank_into_local_aggregate(node: Node, options: Options) -> Node | Refus
     unless
 
     - what rows are ranked by or in is computed after they are buffered;
-    - the window is SESSION: every row tells how long the session is.
+    - the window is SESSION: the length of a session depends on all of its rows.
 
     A row has no better rank in a window than among the rows of its slice in one task and
     micro-batch, so those behind the N-th there neither travel nor are buffered. Flink's window

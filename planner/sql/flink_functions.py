@@ -118,8 +118,8 @@ def _is_rounding(call: KeywordCall) -> bool:
 def round_time(call: KeywordCall, type_: str, sql: str) -> None:
     """Write one of `rounded_times` as Spark has it, in the tree itself.
 
-    Times stay what they are: a wall clock is rounded on the wall clock, an instant on the clock of
-    the session's time zone.
+    Times stay what they are: a wall clock is rounded as it is, an instant on the wall clock of the
+    session's time zone.
 
     Args:
         call: the call.

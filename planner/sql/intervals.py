@@ -116,7 +116,7 @@ def is_in_weeks(expr: exp.Expr) -> bool:
 
 
 def render_months(months: int) -> str:
-    """A number of months as people write it.
+    """A number of months with its units.
 
     Example:
         >>> [render_months(months) for months in (1, 3, 12, 18, -24)]
@@ -129,7 +129,7 @@ def render_months(months: int) -> str:
 
 
 def render_duration(us: int) -> str:
-    """A duration as people write it.
+    """An exact duration with its units.
 
     Example:
         >>> [render_duration(us) for us in (600_000_000, 5_400_000_000, 1_500, 0)]

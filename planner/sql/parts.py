@@ -65,7 +65,7 @@ def _said(node: exp.Expr) -> set[str]:
 
 
 def probe(select: exp.Select, item: exp.Expr) -> exp.Select:
-    """`SELECT item` from what a SELECT reads, for Spark to tell names and types."""
+    """`SELECT item` from what a SELECT reads, for Spark to give names and types."""
     made = exp.Select(expressions=[item])
     for clause in _INPUT:
         value = select.args.get(clause)

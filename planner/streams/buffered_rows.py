@@ -37,7 +37,7 @@ def buffered_rows(windowed: WindowTableFunction, needed: frozenset[str] | None) 
     Args:
         windowed: the function.
         needed: the columns that are read above, in lower case; None: all. The others are no
-            columns of the result, but for those that tell windows and sessions apart.
+            columns of the result, but for those that identify windows and sessions.
     """
     schema = windowed.schema
     if needed is not None:

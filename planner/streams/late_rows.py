@@ -69,7 +69,7 @@ def late_source(plan: Node, catalog: Catalog) -> LateSource | None:
     """The table under a plan's window operators whose late rows go to a side output, if any.
 
     Raises:
-        StreamRefusal: there is one, and its late rows could not be told or brought to the sink.
+        StreamRefusal: there is one whose late rows could not be recognized or brought to the sink.
     """
     found: dict[str, tuple[exp.Table, StreamTable]] = {}
     for operator in _nodes(plan, GlobalWindowAggregate):

@@ -130,7 +130,7 @@ def check_keys(keys: tuple[NamedExpr, ...], schema: Schema) -> None:
 
 
 def check_flat(name: str, schema: Schema, clause: str, place: Span | None) -> None:
-    """Refuse a column of a nested type where rows are told apart by it.
+    """Refuse a column of a nested type where rows are grouped, ordered or compared by it.
 
     Raises:
         StreamRefusal: it is of such a type.

@@ -22,7 +22,7 @@ from runtime.errors import AnalysisError
 from sqlwin.display.formats import Write
 from sqlwin.display.notation import is_number, people_texts
 
-# More lines, bars and charts than these nobody can tell apart
+# More lines, bars and charts than these are hard to distinguish
 MOST_LINES = 8
 MOST_BARS = 30
 MOST_CHARTS = 4
@@ -108,7 +108,7 @@ def _first_rows(
             break
     if not n_rows:
         return None, False
-    # names may occur twice, and places tell columns apart
+    # names may occur twice, places do not
     return pa.Table.from_batches(taken).rename_columns(list(columns)), n_rows > MOST_ROWS
 
 
@@ -123,7 +123,7 @@ def _time_column(table: pa.Table) -> int | None:
 
 
 def _seconds(column: pa.ChunkedArray) -> list[float | None]:
-    """Seconds since 1970 on the clock that the column shows."""
+    """Seconds since 1970 of the wall clock that the column shows."""
     if column.type.tz is not None:
         column = pc.local_timestamp(column)
     micros = column.cast(pa.timestamp("us")).cast(pa.int64()).to_pylist()

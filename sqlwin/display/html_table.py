@@ -24,7 +24,7 @@ def html_table(
 
     Args:
         columns: names of the columns.
-        batches: the rows; one more than `MOST_ROWS` tells that there are more.
+        batches: the rows; one more than `MOST_ROWS` shows that there are more.
         count: what stands below; None: how many rows there are.
     """
     cells: list[list[str | None]] = [[] for _ in columns]

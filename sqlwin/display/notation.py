@@ -1,6 +1,6 @@
 """Any Arrow array as text, in the three notations of the result formats.
 
-| value | for people (table, Markdown) | CSV | JSON |
+| value | to read (table, Markdown) | CSV | JSON |
 | --- | --- | --- | --- |
 | timestamp | `2013-01-01 05:15:00` | `2013-01-01T05:15:00` | the same as a string |
 | timestamp with time zone | local time | `2013-01-01T05:15:00+01:00` | the same as a string |
@@ -129,7 +129,7 @@ def is_variant(data_type: pa.DataType) -> bool:
 
 
 def _flat_texts(array: pa.Array) -> pa.Array:
-    """What is the same for people and in CSV."""
+    """What is the same in tables and in CSV."""
     data_type = array.type
     if types.is_floating(data_type):
         return scalars.float_texts(array)

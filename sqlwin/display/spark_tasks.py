@@ -33,7 +33,7 @@ class _SparkTasks:
 
     A query runs as several jobs, and each names the stages of those before it among its own. They
     are not run again, and would stay at no task done for ever; but they read the same data as a
-    stage that is complete, which tells them from stages that still wait.
+    stage that is complete, which distinguishes them from stages that still wait.
 
     Args:
         context: knows which jobs and stages there are, and what becomes of them.

@@ -1,4 +1,4 @@
-"""Rows of a stream as a table for people, line by line as they come."""
+"""Rows of a stream as a table to read, line by line as they come."""
 
 from __future__ import annotations
 

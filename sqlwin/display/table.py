@@ -1,4 +1,4 @@
-"""Results as a table for people: aligned, fitted to the terminal, cut after some rows."""
+"""Results as a table to read: aligned, fitted to the terminal, cut after some rows."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def write_table(
 
     Args:
         columns: names of the columns.
-        batches: the result. No more is taken from it than tells whether there are more rows.
+        batches: the result. No more is taken from it than shows whether there are more rows.
         console: where to; its width is kept to if it is a terminal.
         max_rows: the most rows shown; None shows all.
         total_rows: rows in all, if known.

@@ -53,9 +53,9 @@ def analyzed(
 
     Args:
         query: the document, as `planner.explain.build.query_document` made it.
-        physical: the physical plan that it tells of.
+        physical: the physical plan that it describes.
         spark: the session.
-        options: how the plan is spread over tasks.
+        options: the parallelism of the plan.
         run: computes all rows.
 
     Raises:
@@ -87,11 +87,11 @@ def analyzed_together(
 ) -> list[QueryDocument]:
     """The documents of INSERTs that run together, with the figures of a run.
 
-    What several share is counted once, and told in the document of the first one that reads it.
+    What several share is counted once, and shown in the document of the first one that reads it.
 
     Args:
         queries: the documents.
-        physical: the physical plans that they tell of.
+        physical: the physical plans that they describe.
         spark: the session.
         run: writes all rows: from the steps of each INSERT, measured, with their jobs watched.
 
@@ -221,7 +221,7 @@ def stage_operators(
     found: Mapping[str, Figures],
     tree: Tree,
 ) -> tuple[str, ...]:
-    """The operators that ran in a stage, as far as Spark tells, in the order of the data.
+    """The operators that ran in a stage, as far as Spark says, in the order of the data.
 
     Args:
         stage: the stage.
@@ -356,7 +356,7 @@ def _set_rows_out(found: dict[str, Figures], name: str, rows_out: int | None) ->
 
 
 def _add_preserved(found: dict[str, Figures], operators: Mapping[str, OperatorEntry]) -> None:
-    """What counts its input tells of the operator below; what hands on every row, of both ends."""
+    """Rows taken are what the operator below gave; some operators keep the number."""
     for name, operator in operators.items():
         taken = found[name].rows_in
         if taken is not None and len(operator.inputs) == 1:

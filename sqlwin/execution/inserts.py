@@ -183,7 +183,7 @@ def _are_declared(rows: DataFrame, declared: list[TableColumn], given: dict[str,
 def insert_rows(
     rows: DataFrame, table: TableSpec, columns: tuple[str, ...], overwrite: bool
 ) -> int | None:
-    """Write a query's rows to a session table; how many, if the connector tells."""
+    """Write a query's rows to a session table; how many, if the connector says so."""
     return write_table(arranged(rows, table, columns), table, overwrite)
 
 

@@ -1,9 +1,10 @@
 """The rows that a window operator reads from streams, with their watermarks in band.
 
-A row tells its table's watermark whether a filter keeps it or not. So in what lies between a table
-and a window operator a condition does not drop rows: it makes KEEP false, and what is computed is
-computed where KEEP is true. Where the text in between does more than filter and compute, the rows
-come from that text as it is, and the watermarks from the tables once more, with UNION ALL.
+A row carries its table's watermark whether a filter keeps it or not. So in what lies between a
+table and a window operator a condition does not drop rows: it makes KEEP false, and what is
+computed is computed where KEEP is true. Where the text in between does more than filter and
+compute, the rows come from that text as it is, and the watermarks from the tables once more, with
+UNION ALL.
 """
 
 from __future__ import annotations
@@ -79,9 +80,9 @@ class StreamRows:
 
     Args:
         operators: lowers other nodes.
-        catalog: tells which tables are streams.
+        catalog: says which tables are streams.
         late: the table whose rows come with LATE_ROW, if there is one.
-        more: further columns that windows tell in band.
+        more: further columns that windows carry in band.
 
     Attributes:
         has_operator: whether one of the sources is another window operator.
@@ -121,7 +122,7 @@ class StreamRows:
 
         Args:
             node: what the operator reads.
-            time_column: the column that its windows are on; None: they are on the clock.
+            time_column: the column that its windows are on; None: processing time.
             followed: tables whose watermarks are waited for too, though their rows are not read.
             place: where the query names that column.
 
@@ -324,7 +325,7 @@ class StreamRows:
         """The node as it is, and the watermarks of its tables beside its rows."""
         result = self._unaccompanied(node)
         if self._marks.by_clock:
-            # the clock is told by every row, so that no table need be read once more
+            # every row carries its processing time, so no table need be read once more
             for _, stream in stream_tables(node, self._catalog):
                 self._marks.number(StreamSource(stream.name, "proctime"))
             return result
@@ -372,7 +373,7 @@ class StreamRows:
         return exp.Union(this=rows, expression=marks, distinct=False)
 
     def _unaccompanied(self, node: Node) -> exp.Query:
-        """The node's rows, which tell no watermark."""
+        """The node's rows, which carry no watermark."""
         told: list[exp.Expr] = [
             alias(exp.true(), KEEP),
             alias(cast_as(exp.Null(), "int"), SOURCE),

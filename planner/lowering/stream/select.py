@@ -17,7 +17,7 @@ _GENERATORS = frozenset("EXPLODE EXPLODE_OUTER POSEXPLODE POSEXPLODE_OUTER INLIN
 
 
 def numbered(select: exp.Select, number: exp.Expr) -> exp.Select:
-    """A SELECT whose rows tell the watermark of the source of this number."""
+    """A SELECT whose rows carry the watermark of the source of this number."""
     told = {KEEP: column(KEEP), SOURCE: number, WATERMARK: column(WATERMARK)}
     kept = {i.alias_or_name: i for i in select.expressions if i.alias_or_name in told}
     told[KEEP] = kept[KEEP].unalias()
@@ -38,7 +38,7 @@ def select_carried(
     source: exp.Expr | None = None,
     more: tuple[str, ...] = (),
 ) -> exp.Select:
-    """A SELECT over carried rows: `items` and what is told in band, `more` columns of it too.
+    """A SELECT over carried rows: `items`, KEEP, SOURCE, WATERMARK, and `more` of such columns.
 
     A row that the condition drops leaves LATE_ROW, so that those with KEEP = FALSE that have it are
     late for an operator below.

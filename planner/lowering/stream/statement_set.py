@@ -55,7 +55,7 @@ def lower_stream_set(
     Args:
         plans: the physical plans.
         names: the tables that they write.
-        catalog: tells which tables are streams, and their watermarks.
+        catalog: says which tables are streams, and their watermarks.
         time_zone: the session's.
 
     Raises:
@@ -87,7 +87,7 @@ def _reader(node: GlobalWindowAggregate, name: str) -> StreamReader:
 def _reader_in(plan: Node, catalog: Catalog) -> GlobalWindowAggregate | None:
     """The window aggregate of a plan that reads shared slices of a stream."""
     if isinstance(plan, GlobalWindowAggregate) and isinstance(plan.input, SharedSlices):
-        # those of tables at rest are shared as in a batch
+        # those of bounded tables are shared as in a batch
         return plan if streams_of(plan, catalog) else None
     return next(filter(None, (_reader_in(child, catalog) for child in plan.inputs)), None)
 

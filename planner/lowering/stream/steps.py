@@ -97,7 +97,7 @@ def lower_stream(
 
     Args:
         plan: the physical plan.
-        catalog: tells which tables are streams, and their watermarks.
+        catalog: says which tables are streams, and their watermarks.
         time_zone: the session's.
         emits_updates: whether results can come more than once; ROW_KIND then comes first.
         refusals: what rules had against what they are for.
@@ -138,9 +138,9 @@ def lower_stream_rows(
 
     Args:
         plan: the physical plan.
-        catalog: tells which tables are streams, and their watermarks.
+        catalog: says which tables are streams, and their watermarks.
         time_zone: the session's.
-        time: name and type of the column that windows will be on; None: they are on the clock.
+        time: name and type of the column that windows will be on; None: processing time.
         refusals: why the optimizer left window aggregates in one phase.
         notes: why what is about windows was left to Spark.
 
@@ -165,7 +165,7 @@ def lower_stream_rows(
 
 
 def lower_local(local: LocalWindowAggregate, catalog: Catalog, time_zone: str) -> StreamLocalStep:
-    """The local stage of window aggregates that are put out once, with its watermarks.
+    """The local stage of window aggregates that are emitted once, with its watermarks.
 
     Where a table has `late-rows`, its late rows are kept.
 
@@ -200,7 +200,7 @@ class _StreamLowering(Lowering):
     def query(self, node: Node) -> exp.Query:
         """The node as Spark SQL over streams; what is not SQL in it becomes a named step."""
         if not isinstance(node, TableScan) and not streams_of(node, self._catalog):
-            # what is at rest is read with each micro-batch: its rows are not counted
+            # a bounded table is read with each micro-batch: its rows are not counted
             return self.named(lower(node))
         refused = refused_node(node)
         if refused is not None:
@@ -244,7 +244,7 @@ class _StreamLowering(Lowering):
     def with_late_rows(self, node: Node) -> SqlStep:
         """The node's columns, ROW_KIND before them if there is one, then KEEP, WATERMARK, LATE_ROW.
 
-        Rows with KEEP = FALSE are late if they have LATE_ROW, and else tell a watermark.
+        Rows with KEEP = FALSE are late if they have LATE_ROW, and else carry a watermark.
         """
         kind = (ROW_KIND,) if self._emits_updates else ()
         rows = StreamRows(self, self._catalog, self._late, kind)
@@ -257,7 +257,7 @@ class _StreamLowering(Lowering):
         )
 
     def operator(self, node: GlobalWindowAggregate) -> tuple[exp.Select, StreamSource]:
-        """The windows of an operator, with what it tells in band, and itself as a source."""
+        """The windows of an operator, with its control columns, and itself as a source."""
         exchange = node.input
         assert isinstance(exchange, Exchange)
         refused = refused_node(exchange.input)

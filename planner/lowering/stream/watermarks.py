@@ -1,4 +1,4 @@
-"""The sources of watermarks of a window operator, and the watermark that a row of one tells."""
+"""The sources of watermarks of a window operator, and the watermark that a row of one carries."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from runtime.spec.table import Column
 
 
 class StreamMarks:
-    """What the rows for one window operator tell in band.
+    """The control columns of the rows for one window operator: SOURCE and WATERMARK.
 
     Args:
-        catalog: tells the types of columns.
+        catalog: says the types of columns.
 
     Attributes:
         sources: the sources, by the numbers in SOURCE.

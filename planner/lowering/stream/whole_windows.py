@@ -1,7 +1,7 @@
 """Nodes over whole windows on streams: the same window grouped again, Top-N, first and last, joins.
 
 All results of a window come in one micro-batch, so that these keep no state. The rows of a window
-are brought to one task, with the rows that tell the watermark, and Arrow computes them there.
+are brought to one task, with the rows that carry the watermark, and Arrow computes them there.
 """
 
 from __future__ import annotations
@@ -257,7 +257,7 @@ class _Lowering:
         return self._told(_columns(node.schema), joined, keep), source
 
     def _condition(self, node: WindowJoin) -> Expression | None:
-        """What ON says beside equal columns, where rows that find no partner come out too.
+        """What ON says beside equal columns, where rows that find no partner are emitted too.
 
         An inner join can be filtered behind, by Spark.
         """
@@ -275,10 +275,10 @@ class _Lowering:
         return condition
 
     def _in_step(self, node: Node) -> AbstractContextManager[None]:
-        """Let what is below put out a window in the same micro-batch, whatever tables it reads.
+        """Let what is below emit a window in the same micro-batch, whatever tables it reads.
 
         Raises:
-            StreamRefusal: some of it goes by the clock, and some by watermarks.
+            StreamRefusal: some of it is on processing time, and some on watermarks.
         """
         clocks = _clocks(node, self._catalog)
         if _CLOCK in clocks and len(clocks) > 1:
@@ -292,7 +292,7 @@ class _Lowering:
         return self._lowerings.following(tuple(stream_tables(node, self._catalog)))
 
     def _rows(self, node: Node, place: Span | None) -> tuple[exp.Query, StreamSource | None]:
-        """Whole windows with what is told in band, for what stands at a place of the text."""
+        """Whole windows with the control columns, for what stands at a place of the text."""
         if not comes_whole(node, self._catalog):
             raise rows_not_buffered(
                 self._lowerings.refusals,
@@ -313,7 +313,7 @@ class _Lowering:
     def _told(
         self, items: tuple[NamedExpr, ...], rows: exp.Query, condition: exp.Expr | None = None
     ) -> exp.Select:
-        """A SELECT over rows with what is told in band."""
+        """A SELECT over rows with the control columns."""
         keep: exp.Expr = column(KEEP)
         if condition is not None:
             keep = exp.And(this=keep, expression=condition)
@@ -328,7 +328,7 @@ class _Lowering:
         )
 
 
-# The sides whose rows do not come out by themselves: a condition on one of them can be below
+# The sides whose rows are not emitted by themselves: a condition on one of them can be below
 _FILTERED = {
     "LeftOuter": (False, True),
     "RightOuter": (True, False),
@@ -358,7 +358,7 @@ _INTEGERS = frozenset({"tinyint", "smallint", "int", "bigint"})
 
 
 def _clocks(node: Node, catalog: Catalog) -> frozenset[str]:
-    """What the windows of a node wait for: streams, or the clock."""
+    """What the windows of a node wait for: streams, or processing time."""
     if isinstance(node, LocalWindowAggregate):
         if is_processing_time(node.input, node.time_column, catalog):
             return frozenset({_CLOCK})

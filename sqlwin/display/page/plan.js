@@ -427,9 +427,9 @@ const ENDS = {
   interrupt: "ran until it was interrupted",
 };
 
-function watermark(told) {
-  if (told.is_at_end_of_input) return "at the end of the input";
-  return told.watermark_us === null ? "none yet" : clock.instant(told.watermark_us);
+function watermark(entry) {
+  if (entry.is_at_end_of_input) return "at the end of the input";
+  return entry.watermark_us === null ? "none yet" : clock.instant(entry.watermark_us);
 }
 
 function terms(pairs) {

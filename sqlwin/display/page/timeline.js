@@ -134,7 +134,7 @@ const windows = (() => {
   return { of, ofUse, sessions, mod };
 })();
 
-/* Times and durations as people read them. */
+/* Times and durations as text. */
 const clock = (() => {
   const SECOND = 1e6, MINUTE = 60 * SECOND, HOUR = 60 * MINUTE, DAY = 24 * HOUR;
   const MONTHS = "Jan Feb Mar Apr May Jun Jul Aug Sep Oct Nov Dec".split(" ");
@@ -243,7 +243,7 @@ function timeline(host, use) {
 
   const x = (t) => ((t - from) / (to - from)) * width;
   const between = ([a, b]) => `[${show(a)}, ${show(b)})`;
-  // what tells the ends of slices and windows apart
+  // what decides how finely the ends of slices and windows are shown
   const widths = gap ? [gap / 20] : [grid.width, grid.stride, use.parameters_us.offset || 0];
   const isDaily = isMonthly ? !windows.mod(use.parameters_us.offset || 0, clock.DAY) : widths.every((w) => w % clock.DAY === 0);
   const finest = Math.min(...[60e6, 1e6, 1e3, 1].filter((g) => g === 1 || widths.every((w) => w % g === 0)).slice(0, 1));
@@ -384,7 +384,7 @@ function timeline(host, use) {
     slider.value = Math.round(((chosen - low) / (high - low)) * 1000);
     slider.setAttribute("aria-valuetext", showRow(chosen));
     output.textContent = showRow(chosen);
-    answer.innerHTML = told();
+    answer.innerHTML = described();
     svg.setAttribute("aria-label", answer.textContent);
   }
 
@@ -398,7 +398,7 @@ function timeline(host, use) {
   const sharing = (slice) => grid.windowsOf(slice[0]);
 
   /* Where the chosen row goes, in words. */
-  function told() {
+  function described() {
     if (gap) {
       const all = windows.sessions([...SAMPLE, chosen], gap);
       const own = all.find(([a, b]) => a <= chosen && chosen < b);

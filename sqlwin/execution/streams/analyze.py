@@ -53,7 +53,7 @@ _POLL_SECONDS = 0.2
 _MOST_BATCHES = 100
 # A watermark this high comes from the end of the input alone
 _END_US = 2**61
-# What reads the end of the input and the clock, and puts them beside the rows
+# What reads the end of the input and processing time, and adds them to the rows
 _ADDED = re.compile(r"-1 AS \$source|^FileScan json \[watermark_us#|RatePerMicroBatch|^Union")
 # What Spark does in a micro-batch, by its names, in words
 _PHASES = {
@@ -126,7 +126,7 @@ def _run(
                 return "time"
     except KeyboardInterrupt as interrupt:
         if getattr(interrupt, "number", signal.SIGINT) != signal.SIGINT:
-            raise  # the process is told to end
+            raise  # a signal to end the process
         return "interrupt"
     return "input"
 
@@ -155,7 +155,7 @@ class _Reports:
         """Add what is new."""
         for progress in stream.query.recentProgress:
             number = int(progress["batchId"])
-            # others tell that nothing was to be done
+            # others report that nothing was to be done
             if "addBatch" in progress["durationMs"] and number not in self.batches:
                 self.batches[number] = self._batch(progress, stream)
 
@@ -165,7 +165,7 @@ class _Reports:
         for name, word in _PHASES.items():
             if name in durations:
                 phases[word] = phases.get(word, 0.0) + durations[name] / 1_000
-        # what tells the end of the input and the clock is read too, but is no row
+        # control messages are read too: the end of the input, processing time
         end_of_input = stream.checkpoint.end_of_input
 
         def is_own(source: Mapping[str, Any]) -> bool:
@@ -235,13 +235,13 @@ def _of_query(nodes: Sequence[SparkNode]) -> Iterator[SparkNode]:
 def _measured(
     measured: dict[str, Measured], batches: list[_Batch], operators: Mapping[str, OperatorEntry]
 ) -> dict[str, Measured]:
-    """What was counted by id of the operator, with the rows that only micro-batches tell."""
+    """What was counted by id of the operator, with the rows that only micro-batches report."""
     found = {label: each for label, each in measured.items() if label}
     counted: Counter[str] = Counter()
     for batch in batches:
         counted.update(batch.counted)
     for label, n_rows in counted.items():
-        # tasks also count rows that only tell a watermark, and those of a micro-batch cut short
+        # tasks also count rows that only carry a watermark, and those of a micro-batch cut short
         found[label] = replace(found.get(label, Measured()), rows_out=n_rows)
     for label, each in measured.items():
         if label not in operators or not operators[label].inputs:
@@ -249,7 +249,7 @@ def _measured(
         below = operators[label].inputs[0]
         if operators[label].name.startswith("Local"):
             _add_scans(found, label, each, operators)
-            # all rows that come out of what is below go into the partials
+            # all rows that the operator below emits go into the partials
             if found.get(below, Measured()).rows_out is None:
                 found[below] = Measured(rows_out=each.rows_in)
         kept = {k: v for k, v in each.counters.items() if not k.startswith(SOURCE_ROWS)}

@@ -321,7 +321,7 @@ def tally_batches(spark: SparkSession, run_id: str, tally: Tally) -> None:
     Args:
         spark: the session that the stream runs in.
         run_id: Spark's name of the run.
-        tally: what is added to, for as long as somebody holds it.
+        tally: what is added to, for as long as it is referenced.
     """
     listener = _listeners.get(spark)
     if listener is None:

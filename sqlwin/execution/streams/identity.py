@@ -17,7 +17,7 @@ from sqlwin.catalog.catalog import Registered, entry_name
 from sqlwin.execution.lowered import LoweredStream
 
 # Of a plan's text: its parallelism, which a checkpoint keeps itself
-_SPREAD = re.compile(r", (?:partitions|buckets)=\[\d+\]")
+_PARALLELISM = re.compile(r", (?:partitions|buckets)=\[\d+\]")
 # and how what INSERTs share is numbered in their set
 _NUMBER = re.compile(r", reuse_id=\[\d+\]")
 # Options that a statement gives to tables: some may change, see `_FREE_OPTIONS`
@@ -66,7 +66,7 @@ def plan_text(plans: Sequence[Plan]) -> str:
     """What a stream computes, an operator a line; of several INSERTs one below the other."""
     # whoever reads the files, the checkpoint is the same
     by_spark = [replace(plan, physical=with_rows_by_spark(plan.physical)) for plan in plans]
-    texts = [without_options(_SPREAD.sub("", physical_text(plan))) for plan in by_spark]
+    texts = [without_options(_PARALLELISM.sub("", physical_text(plan))) for plan in by_spark]
     if len(texts) == 1:
         return texts[0]
     numbered = enumerate(texts, start=1)

@@ -21,7 +21,7 @@ KEY_GROUPS_PER_PARTITION = 2
 
 _SHUFFLE_PARTITIONS = "spark.sql.shuffle.partitions"
 # Spark sends rows to Python in batches of so many at most, or of 64 MB. Those that it takes by
-# itself are small for what is done with each, so they are larger here unless somebody chose.
+# itself are small for what is done with each, so they are larger here unless they are set.
 _ARROW_ROWS = "spark.sql.execution.arrow.maxRecordsPerBatch"
 _SPARKS_ARROW_ROWS = "10000"
 _OUR_ARROW_ROWS = "100000"

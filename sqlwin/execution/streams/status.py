@@ -140,7 +140,7 @@ def status_line(stream: Stream) -> str:
 
 
 def _lag(watermark_us: int | None) -> str:
-    """How far a watermark is behind the clock, where it is anywhere near it."""
+    """How far a watermark is behind processing time, where it is less than a week."""
     if watermark_us is None:
         return ""
     lag_us = time.time_ns() // 1_000 - watermark_us
