@@ -264,7 +264,7 @@ def _serialized(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 def _most_rows(frame: DataFrame) -> float:
-    """How many rows the plan lets through at most, as a LIMIT or a global aggregate tells."""
+    """How many rows the plan lets through at most, as a LIMIT or a global aggregate bounds them."""
     if is_remote(frame.sparkSession):
         return inf  # the plan is on the server
 

@@ -24,8 +24,8 @@ Read = Callable[[SparkSession, TableSpec], DataFrame]
 Write = Callable[[DataFrame, TableSpec, bool], int | None]
 # A micro-batch and its number; gives how many rows it has, if that is known
 WriteBatch = Callable[[DataFrame, int], int | None]
-# A DataFrame with the columns of the micro-batches, their table, and a name that tells the stream
-# from others, the same after a restart
+# A DataFrame with the columns of the micro-batches, their table, and a name that identifies the
+# stream, the same after a restart
 OpenBatches = Callable[[DataFrame, TableSpec, str], WriteBatch]
 WriteStream = Callable[[DataFrame, TableSpec], DataStreamWriter]
 Explain = Callable[[TableSpec, Exception], SqlwinError]
@@ -43,7 +43,7 @@ class Connector:
         validate: checks what CREATE TABLE said, without looking at data.
         read: the rows there are; None if it cannot be read, or only as a stream.
         stream: the rows as they come; None if it cannot be read so.
-        is_unbounded: whether a table is unbounded, unless a run is told to be a batch.
+        is_unbounded: whether a table is unbounded, unless a run is set to be a batch.
         streams_bounded: whether a bounded table can be read as a stream that ends.
         write: writes the rows of a batch; None if it cannot be written.
         overwrites: whether `write` can replace the rows that are there.

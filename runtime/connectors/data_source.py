@@ -1,6 +1,6 @@
 """The connector 'spark': any data source that Spark knows, by its name, with its own options.
 
-`'source.unbounded' = 'true'` reads it as a stream; sources that are nothing else need not be told.
+`'source.unbounded' = 'true'` reads it as a stream; sources that are only streams need no option.
 """
 
 from __future__ import annotations

@@ -120,7 +120,7 @@ class LateWriter:
         self._write_late = write_late
 
     def write(self, rows: DataFrame, batch: int, query: StreamingQuery | None) -> int | None:
-        """Write a micro-batch; how many results it has, if the sink tells.
+        """Write a micro-batch; how many results it has, if the sink counts them.
 
         Args:
             rows: all rows of the micro-batch.

@@ -54,7 +54,7 @@ def write(dataframe: DataFrame, spec: TableSpec, overwrite: bool) -> int:
 
 
 def open_batches(dataframe: DataFrame, spec: TableSpec, writer: str) -> WriteBatch:
-    """What adds the rows of a stream's micro-batches, each once, and tells how many they are."""
+    """What adds the rows of a stream's micro-batches, each once, and returns how many they are."""
     name = spec.name.lower()
 
     def write_batch(rows: DataFrame, batch: int) -> int:

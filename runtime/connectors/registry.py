@@ -76,7 +76,7 @@ def idle_options(spec: TableSpec) -> tuple[str, ...]:
 
 
 def is_unbounded(spec: TableSpec) -> bool:
-    """Whether the table is unbounded, unless a run is told to be a batch."""
+    """Whether the table is unbounded, unless a run is set to be a batch."""
     return connector_of(spec).is_unbounded(spec)
 
 

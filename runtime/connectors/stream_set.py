@@ -47,13 +47,13 @@ def start_writing_set(rows: DataFrame, parts: Sequence[SetPart], run: StreamRun)
         rows: `reader` INT, the position of a part, `windows`, NULL where there is nothing, and
             `watermark_us`, not NULL where these are late rows.
         parts: the tables.
-        run: how to start it; `run.written` counts the rows of each part. `run.late` tells of one
+        run: how to start it; `run.written` counts the rows of each part. `run.late` is of one
             part's late rows, where parts have any.
 
     Raises:
         SqlwinError: Spark or a sink refuses it.
     """
-    # told apart, if some should be in one directory
+    # kept apart, if some should be in one directory
     writers = [
         open_batches(part.none, part.spec, f"{run.writer}i{number}")
         for number, part in enumerate(parts)
@@ -71,9 +71,9 @@ def start_writing_set(rows: DataFrame, parts: Sequence[SetPart], run: StreamRun)
         found.persist()
         try:
             # a row is a blob of windows: they are few
-            told = found.where(F.col("windows").isNotNull()).select("reader", is_late).collect()
-            with_rows = {row.reader for row in told if not row.is_late}
-            with_late = {row.reader for row in told if row.is_late}
+            kinds = found.where(F.col("windows").isNotNull()).select("reader", is_late).collect()
+            with_rows = {row.reader for row in kinds if not row.is_late}
+            with_late = {row.reader for row in kinds if row.is_late}
             counts = [
                 # a first micro-batch may be one that was cut short: what it left is replaced
                 writer(part.rows(found), batch) if is_first or number in with_rows else 0

@@ -35,8 +35,8 @@ class StreamRun:
         name: what Spark calls it.
         checkpoint: Spark's checkpoint directory.
         trigger_us: the time from the start of a micro-batch to that of the next; 0: none.
-        writer: tells the stream from others that write to the same place.
-        n_rows: rows written in this run; None if the sink does not tell.
+        writer: identifies the stream among others that write to the same place.
+        n_rows: rows written in this run; None if the sink does not count them.
         written: the same for each table, where there are several.
         reads: how often each of its sources is read, see `reads_of_sources`.
         error: what a micro-batch failed with, as it was raised: Spark keeps its text alone.
@@ -87,7 +87,7 @@ def start_writing(
     """Start a stream into a table.
 
     Args:
-        rows: what the stream computes, late rows too where `run.late` tells where they go.
+        rows: what the stream computes, late rows too where `run.late` says where they go.
         arrange: makes the table's columns of the results, in their order; ROW_KIND stays first
             where rows replace others.
         spec: the table, found right by `check_sink`.
@@ -145,14 +145,14 @@ def open_batches(dataframe: DataFrame, spec: TableSpec, writer: str) -> WriteBat
 def _for_each_with_late(rows: DataFrame, run: StreamRun, write: WriteBatch) -> StreamingQuery:
     """Start a stream that writes its results with `write`, and its late rows to their table."""
     assert run.late is not None
-    # told apart from the results, if they should be in one directory
+    # kept apart from the results, if they should be in one directory
     write_late = open_batches(run.late.rows(rows), run.late.spec, f"{run.writer}late")
     writer = LateWriter(run.late, write, write_late)
     return for_each(rows, run, lambda found, batch: writer.write(found, batch, run.query))
 
 
 def for_each(dataframe: DataFrame, run: StreamRun, write: WriteBatch) -> StreamingQuery:
-    """Start a stream whose micro-batches go to a function, which tells how many rows they had."""
+    """Start a stream whose micro-batches go to a function, which returns how many rows they had."""
 
     def counted(rows: DataFrame, batch: int) -> None:
         try:

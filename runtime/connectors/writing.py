@@ -55,7 +55,7 @@ def with_named_kind(rows: DataFrame) -> DataFrame:
 
 @contextmanager
 def count_written(dataframe: DataFrame) -> Iterator[tuple[DataFrame, Callable[[], int]]]:
-    """The DataFrame to write in this context, and a function that then tells its rows.
+    """The DataFrame to write in this context, and a function that then counts its rows.
 
     The function must not be called if the writing failed: it would wait for a run that never was.
     """

@@ -34,7 +34,7 @@ class ScanCounter:
     accumulator: Accumulator[_Counts]
 
     def record(self, split: int, n_rows: int, n_null_times: int) -> None:
-        """Tell how many rows a split has, and how many that passed the filters had no time."""
+        """Report how many rows a split has, and how many that passed the filters had no time."""
         self.accumulator.add({(self.scan, split): (n_rows, n_null_times)})
 
 
@@ -79,8 +79,8 @@ class StatementScanCounts:
     def null_times(self) -> list[tuple[str, int]]:
         """(time column, rows without a time) of each scan that dropped any, as far as it has run.
 
-        Scans of one statement that dropped as many for the same column are told once: they are as
-        good as sure to be of the same rows.
+        Scans of one statement that dropped as many for the same column are reported once: they are
+        as good as sure to be of the same rows.
         """
         counts = [(column, self._session.rows_of(each)[1]) for column, each in self._counters]
         return list(dict.fromkeys(pair for pair in counts if pair[1]))

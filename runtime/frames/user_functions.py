@@ -1,4 +1,4 @@
-"""Functions that people wrote in Python, made known to Spark's SQL."""
+"""User-defined functions in Python, made known to Spark's SQL."""
 
 from __future__ import annotations
 

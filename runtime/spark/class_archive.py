@@ -3,7 +3,7 @@
 Java calls it a dynamic class data sharing archive. It fits one Java and one class path, to the
 last byte and order, so its name is a hash of both. It is made once, by `runtime.spark.warm_up` in
 a process of its own after a first run of the command line, and only ever used whole: a seal
-beside it tells the size and time of what was written, since Java 17 crashes on a file cut short.
+beside it holds the size and time of what was written, since Java 17 crashes on a file cut short.
 
 In the cache directory of the user, for each archive:
 
@@ -196,7 +196,7 @@ def move(written: Path, path: Path) -> None:
 
 
 def seal_path(archive: Path) -> Path:
-    """The file that tells what the archive has to look like."""
+    """The file that says what the archive has to look like."""
     return archive.with_suffix(".seal")
 
 

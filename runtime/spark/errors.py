@@ -24,13 +24,13 @@ from runtime.errors import (
 )
 from runtime.logs import append_trace, log_file
 from runtime.spark.messages import (
-    Told,
+    ErrorText,
     condition_in,
+    error_text,
     first_sentence,
     names_in,
     plain_name,
     plain_path,
-    tell,
 )
 
 _CATALOG = {
@@ -69,13 +69,13 @@ class Failure:
     java_class: str = ""
 
 
-_CANCELLED = Told("the query was cancelled")
+_CANCELLED = ErrorText("the query was cancelled")
 # What a thread of the JVM raises that is interrupted while it reads or writes
 _INTERRUPTED = ("java.io.InterruptedIOException", "java.nio.channels.ClosedByInterruptException")
 
 
 def translate(error: BaseException, sql: str | None = None) -> SqlwinError:
-    """What `error` means to the person who wrote `sql`.
+    """What `error` means to the user who wrote `sql`.
 
     Args:
         error: anything that PySpark, py4j or a source raised; an error of sqlwin's own is kept.
@@ -87,22 +87,22 @@ def translate(error: BaseException, sql: str | None = None) -> SqlwinError:
     if isinstance(error, KeyboardInterrupt):
         return ExecutionError("interrupted")
     chain = _chain(error)
-    told = _python_error(chain) or _machine_error(error, chain) or _file_error(chain)
-    if told is not None:
-        failed = QueryCancelled if told == _CANCELLED else ExecutionError
-        return _placed(_made(failed, told), chain, sql)
+    text = _python_error(chain) or _machine_error(error, chain) or _file_error(chain)
+    if text is not None:
+        failed = QueryCancelled if text == _CANCELLED else ExecutionError
+        return _placed(_made(failed, text), chain, sql)
     for failure in chain:
-        if failure.condition and (told := tell(failure.condition, failure.parameters)):
-            return _placed(_made(_class(error, failure), told), chain, sql)
+        if failure.condition and (text := error_text(failure.condition, failure.parameters)):
+            return _placed(_made(_class(error, failure), text), chain, sql)
     for failure in chain:
         if failure.condition and failure.condition not in ("STREAM_FAILED", "TASK_WRITE_FAILED"):
             # Bugs of Spark's and conditions without a name of their own are unknown.
             if failure.condition.startswith(("INTERNAL_ERROR", "_LEGACY")):
                 break
-            told = first_sentence(failure.text)
+            text = first_sentence(failure.text)
             if "SUBQUERY" in failure.condition:
-                told = told._replace(kind=ErrorKind.SUBQUERY)
-            return _placed(_made(_class(error, failure), told), chain, sql)
+                text = text._replace(kind=ErrorKind.SUBQUERY)
+            return _placed(_made(_class(error, failure), text), chain, sql)
     return _unknown(error, chain)
 
 
@@ -125,9 +125,9 @@ def translated_errors(to: Callable[[Exception], SqlwinError] = translate) -> Ite
 
 
 def is_interruption(error: BaseException | None) -> bool:
-    """Whether an error may come of nothing but that Spark was told to stop what ran.
+    """Whether an error may come of nothing but that Spark was asked to stop what ran.
 
-    It tells little where nobody stopped anything: some file systems call a timeout an interruption.
+    It means little where nothing was stopped: some file systems call a timeout an interruption.
     """
     if error is None or isinstance(error, SqlwinError):
         return isinstance(error, QueryCancelled)
@@ -137,14 +137,14 @@ def is_interruption(error: BaseException | None) -> bool:
     return is_cut or _machine_error(error, chain) == _CANCELLED
 
 
-def _made(class_: type[SqlwinError], told: Told) -> SqlwinError:
-    """The error, with what its message names: Spark tells that in its text alone."""
+def _made(class_: type[SqlwinError], text: ErrorText) -> SqlwinError:
+    """The error, with what its message names: Spark has that in its text alone."""
     names: tuple[str, ...] = ()
-    if issubclass(class_, AnalysisError) or "`" in told.message:
-        names = names_in(told.message)
-    if told.subject is not None:
-        names = (told.subject, *(name for name in names if name != told.subject))
-    return class_(told.message, hint=told.hint, kind=told.kind, subjects=names)
+    if issubclass(class_, AnalysisError) or "`" in text.message:
+        names = names_in(text.message)
+    if text.subject is not None:
+        names = (text.subject, *(name for name in names if name != text.subject))
+    return class_(text.message, hint=text.hint, kind=text.kind, subjects=names)
 
 
 def _class(error: BaseException, failure: Failure) -> type[SqlwinError]:
@@ -156,20 +156,20 @@ def _class(error: BaseException, failure: Failure) -> type[SqlwinError]:
 
 
 def _unknown(error: BaseException, chain: Sequence[Failure]) -> SqlwinError:
-    told = [first_sentence(failure.text).message for failure in chain]
+    texts = [first_sentence(failure.text).message for failure in chain]
     # "Job aborted" and the like say nothing: the innermost cause that says something does.
-    telling = [text for text in told if text and "aborted" not in text]
-    message = (telling or told or [type(error).__name__])[-1]
+    informative = [text for text in texts if text and "aborted" not in text]
+    message = (informative or texts or [type(error).__name__])[-1]
     trace = "".join(traceback.format_exception(error))
     append_trace(message, f"{trace}\n" + "\n".join(failure.text for failure in chain))
     hint = f"the full report is in {log_file()}"
-    return _made(ExecutionError, Told(message or type(error).__name__, hint))
+    return _made(ExecutionError, ErrorText(message or type(error).__name__, hint))
 
 
 # Errors of certain kinds -------------------------------------------------------------------------
 
 
-def _python_error(chain: Sequence[Failure]) -> Told | None:
+def _python_error(chain: Sequence[Failure]) -> ErrorText | None:
     """What a Python function or an operator of sqlwin's raised in a worker."""
     for failure in chain:
         text = failure.parameters.get("traceback", "") or failure.text
@@ -185,49 +185,53 @@ def _python_error(chain: Sequence[Failure]) -> Told | None:
                 if not following.strip() or _JAVA_FRAME.match(following):
                     break
                 rest.append(following.strip())
-            return _told_by_python(match.group(1), match.group(2), match.group(3) or "", rest)
+            return _text_by_python(match.group(1), match.group(2), match.group(3) or "", rest)
     return None
 
 
-def _told_by_python(module: str, name: str, message: str, rest: Sequence[str]) -> Told:
+def _text_by_python(module: str, name: str, message: str, rest: Sequence[str]) -> ErrorText:
     if module == "runtime.errors.":
-        return Told(message, rest[-1] if rest else None)
+        return ErrorText(message, rest[-1] if rest else None)
     if name == "MemoryError":
-        return Told("a Python worker ran out of memory", "use more, and so smaller, partitions")
+        return ErrorText(
+            "a Python worker ran out of memory", "use more, and so smaller, partitions"
+        )
     if name == "ModuleNotFoundError":
-        return Told(f"{message} in a Python worker", "install it where Spark's executors run")
-    return Told(f"{name}: {message}" if message else name)
+        return ErrorText(f"{message} in a Python worker", "install it where Spark's executors run")
+    return ErrorText(f"{name}: {message}" if message else name)
 
 
-def _machine_error(error: BaseException, chain: Sequence[Failure]) -> Told | None:
+def _machine_error(error: BaseException, chain: Sequence[Failure]) -> ErrorText | None:
     """What befell the processes, not the query: killed, out of memory, cancelled."""
     if isinstance(error, (Py4JNetworkError, ConnectionError)) or (
         isinstance(error, Py4JError)
         and not isinstance(error, Py4JJavaError)
         and "Answer from Java side is empty" in str(error)
     ):
-        return Told("the connection to Spark is lost: its JVM has died", f"its log is {log_file()}")
+        return ErrorText(
+            "the connection to Spark is lost: its JVM has died", f"its log is {log_file()}"
+        )
     text = "\n".join(f"{failure.java_class} {failure.text}" for failure in chain)
     if "SPARK_JOB_CANCELLED" in text or "java.lang.InterruptedException" in text:
         return _CANCELLED
     if "OutOfMemoryError" in text or "UNABLE_TO_ACQUIRE_MEMORY" in text:
-        return Told(
+        return ErrorText(
             "Spark ran out of memory",
             "give it more: --conf spark.driver.memory=8g (spark.executor.memory on a cluster)",
         )
     if "No space left on device" in text:
-        return Told(
+        return ErrorText(
             "there is no space left on the device", "spark.local.dir names another directory"
         )
     if "Python worker exited unexpectedly" in text or "Fatal Python error" in text:
         append_trace("a Python worker crashed", text)
         found = re.search(r"Fatal Python error: ([^\n]+)", text)
         why = f": {found.group(1).strip()}" if found else ""
-        return Told(f"a Python worker crashed{why}", f"the full report is in {log_file()}")
+        return ErrorText(f"a Python worker crashed{why}", f"the full report is in {log_file()}")
     return None
 
 
-def _file_error(chain: Sequence[Failure]) -> Told | None:
+def _file_error(chain: Sequence[Failure]) -> ErrorText | None:
     """A file that cannot be read: which, and what is wrong with it."""
     for number, failure in enumerate(chain):
         condition = failure.condition or ""
@@ -237,20 +241,20 @@ def _file_error(chain: Sequence[Failure]) -> Told | None:
         causes = chain[number + 1 :]
         match condition.partition(".")[2]:
             case "CANNOT_READ_FILE_FOOTER":
-                return Told(f"{path} is not a Parquet or ORC file, or it is corrupt")
+                return ErrorText(f"{path} is not a Parquet or ORC file, or it is corrupt")
             case "FILE_NOT_EXIST":
-                return Told(f"{path} vanished while it was read")
+                return ErrorText(f"{path} vanished while it was read")
             case "PARQUET_COLUMN_DATA_TYPE_MISMATCH":
                 column = plain_name(failure.parameters["column"].strip("[]"))
                 actual, expected = (failure.parameters[k] for k in ("actualType", "expectedType"))
-                return Told(f"column {column} of {path} is {actual}, not {expected}")
+                return ErrorText(f"column {column} of {path} is {actual}, not {expected}")
         malformed = [c for c in causes if "MALFORMED_" in (c.condition or "")]
         why = first_sentence(causes[-1].text).message if causes else "it is corrupt"
         if malformed:
             name = "json" if ".json" in path else "csv"
             ignore = f"'{name}.ignore-parse-errors' = 'true' turns what cannot be read into NULL"
-            return Told(f"{path} has a record that does not fit the columns: {why}", ignore)
-        return Told(f"cannot read {path}: {why}")
+            return ErrorText(f"{path} has a record that does not fit the columns: {why}", ignore)
+        return ErrorText(f"cannot read {path}: {why}")
     return None
 
 

@@ -40,7 +40,7 @@ def begin_group(spark: Any, group: str) -> None:
 
 
 def cancel_group(spark: Any, group: str) -> bool:
-    """Cancel the jobs of `group`, those that would follow too; False if Spark cannot be told."""
+    """Cancel the jobs of `group`, those that would follow too; False if Spark is out of reach."""
     context = getattr(spark, "sparkContext", None)
     try:
         if context is None:
@@ -196,7 +196,7 @@ def _tag_jobs(spark: SparkSession, tag: str) -> None:
 
 def _cancel_tagged(spark: SparkSession, tag: str) -> None:
     context = getattr(spark, "sparkContext", None)
-    # Where Spark cannot be told any more, what runs fails by itself.
+    # Where Spark is out of reach, what runs fails by itself.
     with contextlib.suppress(Py4JError, PySparkException, OSError):
         if context is None:
             spark.interruptTag(tag)

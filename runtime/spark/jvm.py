@@ -73,7 +73,7 @@ _SECRET = re.compile(r"secret|password|token|access[.]?key|credential", re.IGNOR
 _CLASS_SHARING = re.compile(r"-Xshare|SharedArchive|ArchiveClasses|SharedClassList")
 _LOG_SETTINGS = Path(__file__).parent / "conf" / "log4j2.properties"
 
-# The pipe whose end tells the JVM to go: it must live as long as this process.
+# The pipe whose end makes the JVM exit: it must live as long as this process.
 _jvm: subprocess.Popen[bytes] | None = None
 
 
@@ -135,12 +135,12 @@ def end_jvm(seconds: float) -> int | None:
 
 
 def let_jvm_end() -> bool:
-    """Tell the JVM to exit in its own way, as it does when Python ends, and go on at once.
+    """Let the JVM exit in its own way, as it does when Python ends, and go on at once.
 
     For a process that ends now: Spark stops and cleans up behind its back.
 
     Returns:
-        Whether there was a JVM started from here to be told.
+        Whether there was a JVM started from here.
     """
     if _jvm is None or _jvm.stdin is None or _jvm.poll() is not None:
         return False

@@ -1,7 +1,7 @@
 """Spark's error conditions in plain words.
 
 Spark names every error by a condition (its error-conditions.json lists them) with parameters.
-Those that people meet often are told here in one line, with what would be right; the rest keep
+Those that users meet often have one line here, with what would be right; the rest keep
 Spark's own first sentence.
 """
 
@@ -16,7 +16,7 @@ from urllib.parse import unquote
 from runtime.errors import ErrorKind, nearest
 
 
-class Told(NamedTuple):
+class ErrorText(NamedTuple):
     """What is wrong in plain words.
 
     Attributes:
@@ -51,7 +51,7 @@ def condition_in(text: str) -> str | None:
     return match.group(1) if match else None
 
 
-def first_sentence(text: str) -> Told:
+def first_sentence(text: str) -> ErrorText:
     """A message of Spark's without condition, class name, SQLSTATE and plan, in one line."""
     while True:
         bare = _CONDITION.sub("", _CLASS.sub("", text.strip()))
@@ -66,14 +66,14 @@ def first_sentence(text: str) -> Told:
     # After the first line come plans, stacks, and advice about Spark's own settings.
     line = next((line.strip() for line in text.splitlines() if line.strip()), "")
     line = line.rstrip(".:; ")
-    return Told((line[:1].lower() + line[1:] if line[1:2].islower() else line), hint)
+    return ErrorText((line[:1].lower() + line[1:] if line[1:2].islower() else line), hint)
 
 
-def tell(condition: str, parameters: Mapping[str, str]) -> Told | None:
+def error_text(condition: str, parameters: Mapping[str, str]) -> ErrorText | None:
     """What `condition` means in plain words; None if Spark's own words must do."""
-    told = _WORDS.get(condition) or _WORDS.get(condition.split(".")[0])
+    made = _WORDS.get(condition) or _WORDS.get(condition.split(".")[0])
     try:
-        return told(parameters) if told else None
+        return made(parameters) if made else None
     except KeyError:
         # Parameters come and go between releases of Spark.
         return None
@@ -91,7 +91,7 @@ def names_in(message: str) -> tuple[str, ...]:
 
 
 def plain_name(quoted: str) -> str:
-    """A name as a person would write it: `spark_catalog`.`default`.`t` is `t`."""
+    """A name as users write it: `spark_catalog`.`default`.`t` is `t`."""
     parts = _QUOTED.findall(quoted) or [quoted.strip('"')]
     if parts[:2] == ["spark_catalog", "default"] and len(parts) == 3:
         parts = parts[2:]
@@ -99,7 +99,7 @@ def plain_name(quoted: str) -> str:
 
 
 def plain_path(uri: str) -> str:
-    """A file as a person would name it: file:///a%20b is /a b."""
+    """A file as users name it: file:///a%20b is /a b."""
     match = re.match(r"file:(?://)?(/.*)", uri)
     return unquote(match.group(1)) if match else uri
 
@@ -129,44 +129,44 @@ def _last(name: str) -> str:
     return name.strip("`").split(".")[-1].strip("`").lower()
 
 
-def _unknown(kind: ErrorKind, what: str, quoted: str, hint: str | None) -> Told:
+def _unknown(kind: ErrorKind, what: str, quoted: str, hint: str | None) -> ErrorText:
     """A name that stands for nothing."""
     name = plain_name(quoted)
-    return Told(f"{what} {name} does not exist", hint, kind, name.strip("`"))
+    return ErrorText(f"{what} {name} does not exist", hint, kind, name.strip("`"))
 
 
-def _column(p: Mapping[str, str]) -> Told:
+def _column(p: Mapping[str, str]) -> ErrorText:
     return _unknown(
         ErrorKind.UNKNOWN_COLUMN, "column", p["objectName"], _did_you_mean(p["objectName"], p)
     )
 
 
-def _field(p: Mapping[str, str]) -> Told:
+def _field(p: Mapping[str, str]) -> ErrorText:
     where = plain_name(p["columnPath"])
-    return Told(
+    return ErrorText(
         f"{where} has no field {plain_name(p['fieldName'])}", _did_you_mean(p["fieldName"], p)
     )
 
 
-def _struct_field(p: Mapping[str, str]) -> Told:
-    return Told(
+def _struct_field(p: Mapping[str, str]) -> ErrorText:
+    return ErrorText(
         f"there is no field {plain_name(p['fieldName'])}",
         f"the fields are {_names(p['fields'])}",
     )
 
 
-def _table(p: Mapping[str, str]) -> Told:
+def _table(p: Mapping[str, str]) -> ErrorText:
     return _unknown(
         ErrorKind.UNKNOWN_TABLE, "table", p["relationName"], "SHOW TABLES lists those that do"
     )
 
 
-def _catalog(p: Mapping[str, str]) -> Told:
+def _catalog(p: Mapping[str, str]) -> ErrorText:
     hint = "--conf spark.sql.catalog.NAME=CLASS adds one"
     return _unknown(ErrorKind.UNKNOWN_CATALOG, "catalog", p["catalogName"], hint)
 
 
-def _name_below_catalog(p: Mapping[str, str]) -> Told:
+def _name_below_catalog(p: Mapping[str, str]) -> ErrorText:
     """The first part of a name is no catalog, so Spark asks its own one, and that refuses."""
     first = _QUOTED.findall(p["identifier"])[0]
     if first.lower() == _OWN_CATALOG:
@@ -174,7 +174,7 @@ def _name_below_catalog(p: Mapping[str, str]) -> Told:
     return _catalog({"catalogName": f"`{first}`"})
 
 
-def _database_below_catalog(p: Mapping[str, str]) -> Told:
+def _database_below_catalog(p: Mapping[str, str]) -> ErrorText:
     """The same of the name of a database."""
     first = _QUOTED.findall(p["namespace"])[0]
     if first.lower() == _OWN_CATALOG:
@@ -182,7 +182,7 @@ def _database_below_catalog(p: Mapping[str, str]) -> Told:
     return _catalog({"catalogName": f"`{first}`"})
 
 
-def _database(p: Mapping[str, str]) -> Told:
+def _database(p: Mapping[str, str]) -> ErrorText:
     name = p["schemaName"].removeprefix("`spark_catalog`.")
     return _unknown(
         ErrorKind.UNKNOWN_DATABASE, "database", name, "SHOW DATABASES lists those that do"
@@ -200,51 +200,57 @@ _FLINKS_FUNCTIONS = {
 }
 
 
-def _function(p: Mapping[str, str]) -> Told:
+def _function(p: Mapping[str, str]) -> ErrorText:
     name = p["routineName"]
     known = _FLINKS_FUNCTIONS.get(plain_name(name).strip("`").lower())
     hint = "SHOW FUNCTIONS lists all" if known is None else f"Spark's is {known}"
     return _unknown(ErrorKind.UNKNOWN_FUNCTION, "function", name, hint)
 
 
-def _argument_count(p: Mapping[str, str]) -> Told:
+def _argument_count(p: Mapping[str, str]) -> ErrorText:
     name, expected, actual = plain_name(p["functionName"]), p["expectedNum"], p["actualNum"]
-    return Told(f"{name} takes {expected} arguments, not {actual}")
+    return ErrorText(f"{name} takes {expected} arguments, not {actual}")
 
 
-def _ambiguous(p: Mapping[str, str]) -> Told:
-    return Told(f"column {plain_name(p['name'])} is ambiguous", f"say {_or(p['referenceNames'])}")
+def _ambiguous(p: Mapping[str, str]) -> ErrorText:
+    return ErrorText(
+        f"column {plain_name(p['name'])} is ambiguous", f"say {_or(p['referenceNames'])}"
+    )
 
 
 def _or(listed: str) -> str:
     return _names(listed).replace(", ", " or ")
 
 
-def _not_grouped(p: Mapping[str, str]) -> Told:
+def _not_grouped(p: Mapping[str, str]) -> ErrorText:
     expression = plain_type(p["expression"])
-    return Told(
+    return ErrorText(
         f"`{expression}` is neither grouped by nor aggregated",
         f"add it to GROUP BY, or take any_value({expression})",
     )
 
 
-def _no_group_by(_: Mapping[str, str]) -> Told:
-    return Told(
+def _no_group_by(_: Mapping[str, str]) -> ErrorText:
+    return ErrorText(
         "columns stand beside an aggregate function, but there is no GROUP BY",
         "add GROUP BY with the columns, or OVER () after the function",
     )
 
 
-def _where_aggregate(p: Mapping[str, str]) -> Told:
-    return Told(f"{p['expressionList']} cannot stand in WHERE", "HAVING filters after aggregation")
+def _where_aggregate(p: Mapping[str, str]) -> ErrorText:
+    return ErrorText(
+        f"{p['expressionList']} cannot stand in WHERE", "HAVING filters after aggregation"
+    )
 
 
-def _nested_aggregate(_: Mapping[str, str]) -> Told:
-    return Told("an aggregate function stands inside another one", "aggregate in a subquery first")
+def _nested_aggregate(_: Mapping[str, str]) -> ErrorText:
+    return ErrorText(
+        "an aggregate function stands inside another one", "aggregate in a subquery first"
+    )
 
 
-def _union_columns(p: Mapping[str, str]) -> Told:
-    return Told(
+def _union_columns(p: Mapping[str, str]) -> ErrorText:
+    return ErrorText(
         f"{p['operator']} of {p['firstNumColumns']} and {p['invalidNumColumns']} columns",
         "both sides need the same number of columns",
     )
@@ -258,53 +264,55 @@ _KEYWORDS = (
 )
 
 
-def _syntax(p: Mapping[str, str]) -> Told:
+def _syntax(p: Mapping[str, str]) -> ErrorText:
     word = p["error"].strip("'")
     close = nearest(word, _KEYWORDS) if word.isalpha() and word.upper() not in _KEYWORDS else None
     said = f"syntax error at or near {p['error']}{p.get('hint', '')}"
-    return Told(said, f"did you mean {close}?" if close else None)
+    return ErrorText(said, f"did you mean {close}?" if close else None)
 
 
-def _typed_literal(p: Mapping[str, str]) -> Told:
-    return Told(f"{p['value']} is not a valid {plain_type(p['valueType'])}")
+def _typed_literal(p: Mapping[str, str]) -> ErrorText:
+    return ErrorText(f"{p['value']} is not a valid {plain_type(p['valueType'])}")
 
 
-def _cast(p: Mapping[str, str]) -> Told:
-    return Told(f"cannot cast {plain_type(p['srcType'])} to {plain_type(p['targetType'])}")
+def _cast(p: Mapping[str, str]) -> ErrorText:
+    return ErrorText(f"cannot cast {plain_type(p['srcType'])} to {plain_type(p['targetType'])}")
 
 
-def _input_type(p: Mapping[str, str]) -> Told:
-    return Told(
+def _input_type(p: Mapping[str, str]) -> ErrorText:
+    return ErrorText(
         f"{plain_type(p['inputSql'])} is {plain_type(p['inputType'])}, but "
         f"{plain_type(p['sqlExpr'])} needs {plain_type(p['requiredType']).strip('()')} there",
         None,
     )
 
 
-def _operand_types(p: Mapping[str, str]) -> Told:
+def _operand_types(p: Mapping[str, str]) -> ErrorText:
     left, right = plain_type(p["left"]), plain_type(p["right"])
-    return Told(f"{plain_type(p['sqlExpr'])} mixes {left} and {right}", "cast one of the two")
+    return ErrorText(f"{plain_type(p['sqlExpr'])} mixes {left} and {right}", "cast one of the two")
 
 
-def _bad_value(p: Mapping[str, str]) -> Told:
+def _bad_value(p: Mapping[str, str]) -> ErrorText:
     value, target = p["expression"], plain_type(p["targetType"])
-    return Told(f"{value} is not a valid {target}", "try_cast gives NULL instead")
+    return ErrorText(f"{value} is not a valid {target}", "try_cast gives NULL instead")
 
 
-def _too_big(p: Mapping[str, str]) -> Told:
+def _too_big(p: Mapping[str, str]) -> ErrorText:
     value, target = p["value"], plain_type(p["targetType"])
-    return Told(f"{value} does not fit {target}", "try_cast gives NULL instead")
+    return ErrorText(f"{value} does not fit {target}", "try_cast gives NULL instead")
 
 
-def _divide(_: Mapping[str, str]) -> Told:
-    return Told("division by zero", "try_divide, or NULLIF around the divisor, gives NULL instead")
+def _divide(_: Mapping[str, str]) -> ErrorText:
+    return ErrorText(
+        "division by zero", "try_divide, or NULLIF around the divisor, gives NULL instead"
+    )
 
 
-def _overflow(p: Mapping[str, str]) -> Told:
+def _overflow(p: Mapping[str, str]) -> ErrorText:
     found = re.search(r"'(try_\w+)'", p.get("alternative", ""))
     alternative = found.group(1) if found else None
     what = p["message"].rstrip(". ")
-    return Told(
+    return ErrorText(
         "a number overflowed" if what in ("overflow", "Overflow") else what,
         f"cast to DECIMAL first, or {alternative} gives NULL instead"
         if alternative
@@ -312,53 +320,57 @@ def _overflow(p: Mapping[str, str]) -> Told:
     )
 
 
-def _binary_overflow(p: Mapping[str, str]) -> Told:
-    return Told(
+def _binary_overflow(p: Mapping[str, str]) -> ErrorText:
+    return ErrorText(
         f"{p['value1']} {p['symbol']} {p['value2']} overflows",
         f"cast to a wider type first, or {p['functionName'].strip('`')} gives NULL instead",
     )
 
 
-def _raised(p: Mapping[str, str]) -> Told:
-    return Told(p["errorMessage"])
+def _raised(p: Mapping[str, str]) -> ErrorText:
+    return ErrorText(p["errorMessage"])
 
 
-def _scalar_subquery(_: Mapping[str, str]) -> Told:
-    return Told(
+def _scalar_subquery(_: Mapping[str, str]) -> ErrorText:
+    return ErrorText(
         "a subquery that stands for one value gave more than one row", "LIMIT 1, or aggregate"
     )
 
 
-def _no_path(p: Mapping[str, str]) -> Told:
-    return Told(f"{plain_path(p['path'])} does not exist")
+def _no_path(p: Mapping[str, str]) -> ErrorText:
+    return ErrorText(f"{plain_path(p['path'])} does not exist")
 
 
-def _path_exists(p: Mapping[str, str]) -> Told:
-    return Told(f"{plain_path(p['outputPath'])} exists already")
+def _path_exists(p: Mapping[str, str]) -> ErrorText:
+    return ErrorText(f"{plain_path(p['outputPath'])} exists already")
 
 
-def _own_target(_: Mapping[str, str]) -> Told:
-    return Told("the query reads what it would overwrite", "write to another table first")
+def _own_target(_: Mapping[str, str]) -> ErrorText:
+    return ErrorText("the query reads what it would overwrite", "write to another table first")
 
 
-def _no_schema(p: Mapping[str, str]) -> Told:
-    return Told(f"there is no {p['format']} file to take the columns from", "declare the columns")
+def _no_schema(p: Mapping[str, str]) -> ErrorText:
+    return ErrorText(
+        f"there is no {p['format']} file to take the columns from", "declare the columns"
+    )
 
 
-def _no_provider(p: Mapping[str, str]) -> Told:
+def _no_provider(p: Mapping[str, str]) -> ErrorText:
     name = p.get("provider", "").rsplit(".", 1)[-1]
-    return Told(f"there is no data source `{name}`", "it may need --conf spark.jars.packages=...")
+    return ErrorText(
+        f"there is no data source `{name}`", "it may need --conf spark.jars.packages=..."
+    )
 
 
-def _illegal_parquet(p: Mapping[str, str]) -> Told:
-    return Told(f"Spark has no type for Parquet's {p['parquetType']}")
+def _illegal_parquet(p: Mapping[str, str]) -> ErrorText:
+    return ErrorText(f"Spark has no type for Parquet's {p['parquetType']}")
 
 
-def _static_setting(p: Mapping[str, str]) -> Told:
-    return Told(f"{p['config']} can only be set when Spark starts", "give it as --conf")
+def _static_setting(p: Mapping[str, str]) -> ErrorText:
+    return ErrorText(f"{p['config']} can only be set when Spark starts", "give it as --conf")
 
 
-_WORDS: Mapping[str, Callable[[Mapping[str, str]], Told]] = {
+_WORDS: Mapping[str, Callable[[Mapping[str, str]], ErrorText]] = {
     "UNRESOLVED_COLUMN": _column,
     "UNRESOLVED_FIELD": _field,
     "FIELD_NOT_FOUND": _struct_field,

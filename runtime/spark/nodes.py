@@ -80,13 +80,13 @@ class SparkNode:
 
     @property
     def seconds(self) -> float | None:
-        """What its clocks tell, if it has any; a loop's runs from its beginning to its end."""
+        """The sum of its clocks, if it has any; a loop's runs from its beginning to its end."""
         found = [amount(self.metrics[name]) for name in _CLOCKS if name in self.metrics]
         return sum(found) if found else None
 
     @property
     def memory_bytes(self) -> int | None:
-        """The most memory that it held in a task, if it tells."""
+        """The most memory that it held in a task, if known."""
         # what an Exchange calls so goes to disk
         is_held = self.name.startswith("Broadcast")
         names = (*_MEMORY, *(["data size"] if is_held else []))
@@ -95,7 +95,7 @@ class SparkNode:
 
     @property
     def spilled_bytes(self) -> int | None:
-        """Bytes that went to disk for lack of memory, if it tells."""
+        """Bytes that went to disk for lack of memory, if known."""
         return self._whole("spill size")
 
     def _whole(self, *names: str) -> int | None:
@@ -117,7 +117,7 @@ def amount(text: str | None) -> float:
 
 
 def most(text: str | None) -> float:
-    """What a metric is in the task where it is the largest; its amount if that is not told."""
+    """What a metric is in the task where it is the largest; its amount if that is unknown."""
     spread = _SPREAD.search((text or "").split("\n")[-1])
     return amount(spread[1]) if spread else amount(text)
 
@@ -235,7 +235,7 @@ _Key = tuple[str, str, tuple[str, ...], int]
 
 
 def _keys(plan: Sequence[SparkNode]) -> Iterator[_Key]:
-    """What tells the nodes of a plan apart, also from one planning to the next."""
+    """What the nodes of a plan differ in, also from one planning to the next."""
     seen: Counter[tuple[str, str, tuple[str, ...]]] = Counter()
     loop: tuple[str, ...] = ()
     for i, node in enumerate(plan):

@@ -88,7 +88,7 @@ class OneShuffle:
         """The rows of some partitions, or of all: a task for each."""
         rdd = self._rdd
         if partitions is not None:
-            # A set in Scala is a function that tells whether something is in it
+            # A set in Scala is a function from an item to whether it is in the set
             chosen = self._jvm.PythonUtils.toSeq(list(partitions)).toSet()
             rdd = self._jvm.org.apache.spark.rdd.PartitionPruningRDD.create(rdd, chosen)
         session = self._spark._jsparkSession

@@ -1,4 +1,4 @@
-"""What a Python worker of Spark's is told before it computes."""
+"""What is set up in a Python worker of Spark before it computes."""
 
 from __future__ import annotations
 

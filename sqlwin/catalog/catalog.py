@@ -1,7 +1,8 @@
 """Tables and views of a session, and what the planner asks about them.
 
-Kept tables and views live in the session. To Spark they are shown as temporary views of the same
-name, made anew for each statement that names them, so that files written in between are seen.
+Session tables and views last as long as the session. To Spark they are shown as temporary views of
+the same name, made anew for each statement that names them, so that files written in between are
+seen.
 """
 
 from __future__ import annotations
@@ -74,7 +75,7 @@ class Registered:
         dataframe: the rows.
         watermark: how late they may come; counts if it is a stream.
         made_by: what makes the DataFrame anew for each stream that reads it, since windows in it
-            have to hear of the end of the input and tell how they stand.
+            have to know the end of the input and to report how they stand.
     """
 
     name: Name
@@ -232,7 +233,7 @@ class SessionCatalog:
         self._aggregates.pop(name.lower(), None)
 
     def with_options(self, name: Name, options: Sequence[tuple[str, str]]) -> Name:
-        """A kept table with some options changed. See `planner.catalog.Catalog`."""
+        """A session table with some options changed. See `planner.catalog.Catalog`."""
         entry = self.entry(name)
         if not isinstance(entry, TableSpec):
             self.analyze(select_all_from(_relation(name)), {})  # it may not be there at all
@@ -249,12 +250,12 @@ class SessionCatalog:
         return self._changed.has_view(name)
 
     def connector(self, name: Name) -> str | None:
-        """The connector of a kept table, or None."""
+        """The connector of a session table, or None."""
         entry = self.entry(name)
         return entry.connector if isinstance(entry, TableSpec) else None
 
     def relation(self, name: Name) -> str | None:
-        """The name under which Spark sees a kept table now, or None for names of Spark's own.
+        """The name under which Spark sees a session table now, or None for names of Spark's own.
 
         A table of Spark's own below Flink's default catalog is known to Spark without that.
         """
@@ -292,7 +293,7 @@ class SessionCatalog:
         return is_unbounded(spec) or (self._mode == "streaming" and streams_bounded(spec))
 
     def scan_source(self, name: Name, columns: Schema) -> ScanSource | str:
-        """The files of a kept table as the Arrow scan reads them. See `planner.catalog.Catalog`."""
+        """The files of a session table as the Arrow scan reads them: `planner.catalog.Catalog`."""
         entry = self.entry(name)
         if self.stream(name) is not None:
             return f"{'.'.join(name)} is a stream"
@@ -305,7 +306,7 @@ class SessionCatalog:
         return source if isinstance(source, ScanSource) else source.reason
 
     def computed_columns(self, name: Name) -> Mapping[str, exp.Expr]:
-        """The computed columns of a kept table. See `planner.catalog.Catalog`."""
+        """The computed columns of a session table. See `planner.catalog.Catalog`."""
         entry = self.entry(name)
         if not isinstance(entry, TableSpec):
             return {}
@@ -379,7 +380,7 @@ class SessionCatalog:
     # -- towards Spark -------------------------------------------------------------------------
 
     def start_statement(self, mode: str) -> None:
-        """From here on kept tables are read anew: files may have come.
+        """From here on session tables are read anew: files may have come.
 
         Args:
             mode: `automatic`: tables without an end are streams; `streaming`: all that can be;
@@ -391,7 +392,7 @@ class SessionCatalog:
         self._analyzed.clear()
 
     def show_all(self, words: set[str]) -> None:
-        """Show Spark every kept table and view whose name is among the words of a statement."""
+        """Show Spark every session table and view whose name is among the words of a statement."""
         for key, entry in list(self._entries.items()):
             if key[-1] in words and key not in self._shown:
                 self._show(key, entry)

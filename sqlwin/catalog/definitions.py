@@ -8,7 +8,7 @@ from runtime.connectors.registry import check_writable, validate_table
 from runtime.errors import AnalysisError, CatalogError
 from runtime.spec.table import TableColumn, TableSpec
 from sqlwin.catalog.catalog import SessionCatalog, View, type_ddl
-from sqlwin.catalog.options import idle_remarks
+from sqlwin.catalog.options import idle_notes
 from sqlwin.statements.parse import CreateTable, CreateView
 
 
@@ -22,7 +22,7 @@ class Definitions:
     def create_table(
         self, statement: CreateTable, rows: DataFrame | None = None
     ) -> tuple[str, tuple[str, ...]]:
-        """Keep a table; what to tell about it, and remarks.
+        """Add a session table; the message about it, and notes.
 
         Args:
             statement: CREATE TABLE.
@@ -45,10 +45,10 @@ class Definitions:
         )
         if not added:
             return f"`{spec.name}` exists already, nothing to do", ()
-        return "OK", idle_remarks(spec)
+        return "OK", idle_notes(spec)
 
     def create_view(self, statement: CreateView) -> str:
-        """Keep a view; what to tell about it.
+        """Add a view; the message about it.
 
         Raises:
             CatalogError: the name is taken.
@@ -71,7 +71,7 @@ class Definitions:
         return "OK" if added else f"`{name}` exists already, nothing to do"
 
     def _refuse_spark_view(self, name: tuple[str, ...], is_allowed: bool) -> None:
-        """A kept table is shown to Spark as a temporary view: it must not hide another one."""
+        """A session table is shown to Spark as a temporary view: it must not hide another one."""
         if len(name) > 1 or is_allowed or self._catalog.entry(name) is not None:
             return
         if any(

@@ -27,7 +27,7 @@ _WORDS_OF_TYPES = re.compile(r"(?<![`\w])\w+\b(?![^`:<>,()]*[`:])")
 
 
 def show_tables(catalog: SessionCatalog, spark: SparkSession, like: str | None) -> pa.Table:
-    """Names of all tables and views: kept ones first, then those of Spark's current database."""
+    """Names of all tables and views: the session's, then those of Spark's current database."""
     kept = [".".join(entry_name(entry)) for entry in [*catalog.tables(), *catalog.views()]]
     others = [
         t.name
@@ -59,7 +59,7 @@ def show_functions(spark: SparkSession, like: str | None) -> pa.Table:
 
 
 def describe(catalog: SessionCatalog, name: Name, spark: SparkSession) -> pa.Table:
-    """Columns of a kept table or view: name, type, null, key, extras, watermark."""
+    """Columns of a session table or view: name, type, null, key, extras, watermark."""
     relation = catalog.relation(name)
     assert relation is not None
     fields = spark.table(relation).schema.fields
@@ -88,7 +88,7 @@ def describe(catalog: SessionCatalog, name: Name, spark: SparkSession) -> pa.Tab
 
 
 def show_create_table(catalog: SessionCatalog, name: Name) -> pa.Table:
-    """The statement that would make a kept table or view again."""
+    """The statement that would make a session table or view again."""
     entry = catalog.entry(name)
     assert entry is not None
     return pa.table({"create statement": pa.array([_create_statement(entry)], pa.string())})

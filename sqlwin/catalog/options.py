@@ -1,4 +1,4 @@
-"""Options that a query gives to a table in place of those of CREATE TABLE, and remarks on hints."""
+"""Options that a query gives to a table in place of those of CREATE TABLE, and notes on hints."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ def with_options(spec: TableSpec, options: Sequence[tuple[str, str]]) -> TableSp
 
 @dataclass(frozen=True)
 class ChangedTable:
-    """A kept table as a statement reads it that gives it other options.
+    """A session table as a statement reads it that gives it other options.
 
     Attributes:
-        spec: the table, under a name that tells the options.
+        spec: the table, under a name that has the options.
         view: the name by which Spark knows it.
     """
 
@@ -70,10 +70,10 @@ class ChangedTables:
             CatalogError: there is no such option, or a value is wrong.
         """
         changed = with_options(spec, options)
-        told = ", ".join(f"{quote_string(key)} = {quote_string(value)}" for key, value in options)
+        pairs = ", ".join(f"{quote_string(key)} = {quote_string(value)}" for key, value in options)
         # as plans and errors show it
-        name = f"{spec.name} /*+ OPTIONS({told}) */"
-        digest = hashlib.sha256(told.encode()).hexdigest()[:12]
+        name = f"{spec.name} /*+ OPTIONS({pairs}) */"
+        digest = hashlib.sha256(pairs.encode()).hexdigest()[:12]
         found = ChangedTable(replace(changed, name=name), f"{view}__options_{digest}")
         # a text of Spark's names the view
         self._by_name |= {name.lower(): found, found.view: found}
@@ -81,7 +81,7 @@ class ChangedTables:
         return found
 
     def named(self, name: str) -> ChangedTable | None:
-        """The one of a name that tells the options, or of a view, in any case; None: none is."""
+        """The one of a name that has the options, or of a view, in any case; None: none is."""
         return self._by_name.get(name.lower())
 
     def has_view(self, name: str) -> bool:
@@ -96,8 +96,8 @@ class ChangedTables:
         return list(forgotten)
 
 
-def idle_remarks(spec: TableSpec, among: Collection[str] | None = None) -> tuple[str, ...]:
-    """One remark for all options that are let pass, so that Flink's scripts run, and do nothing.
+def idle_notes(spec: TableSpec, among: Collection[str] | None = None) -> tuple[str, ...]:
+    """One note for all options that are let pass, so that Flink's scripts run, and do nothing.
 
     Args:
         spec: the table.
@@ -113,17 +113,17 @@ def idle_remarks(spec: TableSpec, among: Collection[str] | None = None) -> tuple
     return (f"table `{spec.name}`: {', '.join(names)} {are} no effect here",)
 
 
-def hint_remarks(
+def hint_notes(
     query: exp.Expr, table_named: Callable[[tuple[str, ...]], object]
 ) -> tuple[str, ...]:
-    """What to tell about the hints of a statement that change nothing.
+    """Notes on the hints of a statement that change nothing.
 
     Args:
         query: the statement's query, as it was read.
-        table_named: what is kept under a name.
+        table_named: the session's table or view of a name.
     """
     left_out: dict[str, None] = {}
-    told: list[str] = []
+    notes: list[str] = []
     for node in query.walk():
         left_out |= dict.fromkeys(node.meta.get(LEFT_OUT_HINTS, ()))
         if not isinstance(node, exp.Table) or TABLE_OPTIONS not in node.meta:
@@ -131,14 +131,14 @@ def hint_remarks(
         spec = table_named(tuple(part.name for part in node.parts))
         if isinstance(spec, TableSpec):
             pairs = node.meta[TABLE_OPTIONS].pairs
-            told += idle_remarks(with_options(spec, pairs), [key for key, _ in pairs])
+            notes += idle_notes(with_options(spec, pairs), [key for key, _ in pairs])
     flinks = [name for name in left_out if name in FLINK_HINTS]
     if flinks:
         are = "is a hint" if len(flinks) == 1 else "are hints"
-        told.append(f"{', '.join(flinks)} {are} of Flink's runtime, without effect here")
+        notes.append(f"{', '.join(flinks)} {are} of Flink's runtime, without effect here")
     for name in left_out:
         if name not in FLINK_HINTS:
             close = nearest(name, SPARK_HINTS)
             meant = f"; did you mean {close}?" if close else ""
-            told.append(f"there is no hint {name}, so it has no effect{meant}")
-    return tuple(dict.fromkeys(told))
+            notes.append(f"there is no hint {name}, so it has no effect{meant}")
+    return tuple(dict.fromkeys(notes))

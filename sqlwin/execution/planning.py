@@ -19,7 +19,7 @@ from runtime.frames.scan_counts import ScanCounts, StatementScanCounts
 from runtime.spark.session import is_remote
 from runtime.spec.table import TableSpec
 from sqlwin.catalog.catalog import SessionCatalog, View
-from sqlwin.catalog.options import hint_remarks
+from sqlwin.catalog.options import hint_notes
 from sqlwin.config.config import Config
 from sqlwin.execution.errors import StatementErrors
 from sqlwin.execution.lowered import (
@@ -194,7 +194,7 @@ class Plans:
             draft = draft_plan(query, text, self.catalog, self._planner_options(), sink)
         except SqlwinError as error:
             raise relocate(error, text) from error
-        self.add_notes(hint_remarks(query, self.catalog.entry))
+        self.add_notes(hint_notes(query, self.catalog.entry))
         return draft
 
     def _planner_options(self) -> Options:

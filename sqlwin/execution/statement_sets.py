@@ -19,7 +19,7 @@ from runtime.frames.meter import Meter
 from runtime.spark.jobs import Outcome, run_side_by_side
 from runtime.spec.steps import Step
 from runtime.spec.table import TableSpec
-from sqlwin.catalog.options import idle_remarks
+from sqlwin.catalog.options import idle_notes
 from sqlwin.execution.inserts import arranged, hold_ups, insert_into_spark, target_of
 from sqlwin.execution.lowered import lower_set
 from sqlwin.execution.planning import Plans
@@ -44,7 +44,7 @@ class Inserts:
         """The session table that an INSERT writes to, or None for Spark's."""
         table = target_of(self._plans.catalog, insert)
         if table is not None and insert.options is not None:
-            self._plans.add_notes(idle_remarks(table, [key for key, _ in insert.options.pairs]))
+            self._plans.add_notes(idle_notes(table, [key for key, _ in insert.options.pairs]))
         return table
 
     def insert(self, statement: Insert) -> Result:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from runtime.errors import CatalogError, ErrorKind, Position, SqlwinError
-from runtime.spark.messages import Told, names_in, tell
+from runtime.spark.messages import ErrorText, error_text, names_in
 
 LONG = "SELECT " + ", ".join(f"column_{i}" for i in range(40)) + " FROM flights"
 
@@ -43,20 +43,20 @@ def test_tabs_before_the_place_are_kept() -> None:
 
 
 def test_a_mistyped_keyword_gets_the_word_that_was_meant() -> None:
-    told = [tell("PARSE_SYNTAX_ERROR", {"error": f"'{word}'"}) for word in ("SELEC", "x")]
-    assert told == [
-        Told("syntax error at or near 'SELEC'", "did you mean SELECT?"),
-        Told("syntax error at or near 'x'"),
+    texts = [error_text("PARSE_SYNTAX_ERROR", {"error": f"'{word}'"}) for word in ("SELEC", "x")]
+    assert texts == [
+        ErrorText("syntax error at or near 'SELEC'", "did you mean SELECT?"),
+        ErrorText("syntax error at or near 'x'"),
     ]
 
 
 def test_a_name_below_an_unknown_catalog_tells_of_the_catalog() -> None:
     condition = "REQUIRES_SINGLE_PART_NAMESPACE"
-    told = [
-        tell(condition, {"sessionCatalog": "spark_catalog", "identifier": name})
+    texts = [
+        error_text(condition, {"sessionCatalog": "spark_catalog", "identifier": name})
         for name in ("`no``cat`.`db`.`t`", "`default_catalog`.`db`.`t`")
     ]
-    assert [(each.message, each.kind, each.subject) for each in filter(None, told)] == [
+    assert [(each.message, each.kind, each.subject) for each in filter(None, texts)] == [
         ("catalog `no`cat` does not exist", ErrorKind.UNKNOWN_CATALOG, "no`cat"),
         (
             "table `default_catalog.db.t` does not exist",
@@ -67,10 +67,11 @@ def test_a_name_below_an_unknown_catalog_tells_of_the_catalog() -> None:
 
 
 def test_a_function_of_flinks_gets_the_name_that_spark_has_for_it() -> None:
-    told = [
-        tell("UNRESOLVED_ROUTINE", {"routineName": f"`{name}`"}) for name in ("SPLIT_INDEX", "nope")
+    texts = [
+        error_text("UNRESOLVED_ROUTINE", {"routineName": f"`{name}`"})
+        for name in ("SPLIT_INDEX", "nope")
     ]
-    assert [each[:2] for each in filter(None, told)] == [
+    assert [each[:2] for each in filter(None, texts)] == [
         (
             "function `SPLIT_INDEX` does not exist",
             "Spark's is SPLIT_PART(text, delimiter, n), which counts from 1",

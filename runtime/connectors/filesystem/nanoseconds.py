@@ -1,7 +1,7 @@
 """Parquet timestamps in nanoseconds, which pandas and Arrow write and Spark does not read.
 
 Spark refuses a file with such a column as long as it looks at the file's schema itself, but reads
-the column as BIGINT when told to. So the schema is taken with Arrow, and the microsecond that each
+the column as BIGINT when asked to. So the schema is taken with Arrow, and the microsecond that each
 value lies in becomes the timestamp; without a setting of the session's being changed.
 """
 

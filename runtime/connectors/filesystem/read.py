@@ -198,7 +198,7 @@ def _schema_by_header(
 
 
 def _sampled_fields(spark: SparkSession, options: dict[str, str], paths: list[str]) -> list[str]:
-    """The names of fields in the first lines: Spark tells them apart by case, SQL does not."""
+    """The names of fields in the first lines: in Spark their case matters, in SQL it does not."""
     text = {
         name: options[name]
         for name in ("lineSep", "basePath", "pathGlobFilter", "recursiveFileLookup")

@@ -1,10 +1,10 @@
 """Files from a stream: every row once, whatever is killed when, and plain files for any reader.
 
 A micro-batch is written to a hidden directory first. Its files then move below the table's path,
-under names that tell the stream and the micro-batch. A micro-batch that was cut short is computed
-again by Spark, from the same input and the same state; what it had moved already is deleted
-first. So no log of valid files is needed, as Spark's own sink has it: every file that a reader
-sees counts, batch and stream may write to one directory, and so may several streams.
+under names that identify the stream and the micro-batch. A micro-batch that was cut short is
+computed again by Spark, from the same input and the same state; what it had moved already is
+deleted first. So no log of valid files is needed, as Spark's own sink has it: every file that a
+reader sees counts, batch and stream may write to one directory, and so may several streams.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from runtime.spec.table import TableSpec
 
 
 def open_batches(dataframe: DataFrame, spec: TableSpec, writer: str) -> WriteBatch:
-    """What writes the micro-batches of a stream, each once, and tells how many rows they have."""
+    """What writes the micro-batches of a stream, each once, and returns how many rows they have."""
     sink = FileSink(dataframe, spec, writer)
     return lambda rows, batch: sink.write(as_declared(rows, spec), batch)
 
@@ -38,7 +38,7 @@ class FileSink:
     Args:
         dataframe: the stream, for its session and columns.
         spec: the table.
-        writer: what tells this stream from others that write there, the same after a restart.
+        writer: identifies this stream among others that write there, the same after a restart.
 
     Raises:
         CatalogError: the path is a file or a glob, or no column is left beside the partitions.

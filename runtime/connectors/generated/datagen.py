@@ -3,9 +3,9 @@
 Every value is a function of (seed, column, row number), worked out by Spark's own expressions: so
 neither the number of partitions nor the order in which they run changes a row.
 
-Options: `number-of-rows` (without it, and without a sequence, rows have no end); `rows-per-second`
-(how fast rows without end come, 10000 unless told; no bound on a finite run); `rows-per-batch` (how
-many of a finite table make a micro-batch); `seed`; and for a field f: `fields.f.kind` (random,
+Options: `number-of-rows` (without it, and without a sequence, the table is unbounded);
+`rows-per-second` (of an unbounded table, 10000 by default); `rows-per-batch` (how many rows of a
+bounded table make a micro-batch); `seed`; and for a field f: `fields.f.kind` (random,
 sequence), `.min`, `.max` (numbers; also dates and timestamps), `.length` (strings, bytes, arrays),
 `.var-len`, `.start`, `.end` (of a sequence; for timestamps the first and the last row's),
 `.max-past` (dates and timestamps: how far before now), `.null-rate`. Fields of a row are
@@ -81,7 +81,7 @@ def validate(spec: TableSpec) -> None:
 
 
 def is_unbounded(spec: TableSpec) -> bool:
-    """Whether the rows have no end: their number is not given, and no sequence ends."""
+    """Whether the rows are unbounded: their number is not given, and no sequence ends."""
     values = option_values(spec)
     return "number-of-rows" not in values and not any(
         name.startswith("fields.") and name.endswith(".kind") and value.lower() == "sequence"
@@ -113,7 +113,7 @@ def read(spark: SparkSession, spec: TableSpec) -> DataFrame:
 
 
 def stream(spark: SparkSession, spec: TableSpec) -> DataFrame:
-    """The rows as a stream: so many a second if they have no end, else so many a micro-batch.
+    """The rows as a stream: so many a second if they are unbounded, else so many a micro-batch.
 
     Raises:
         CatalogError: an option does not fit the type of its column.

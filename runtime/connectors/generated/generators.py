@@ -49,7 +49,7 @@ class Rows:
     """What all fields of one table share.
 
     Attributes:
-        n_rows: how many rows there are; None: no end.
+        n_rows: how many rows there are; None: unbounded.
         seed: what random values start from.
         now: SQL for the microseconds since 1970 (UTC) that `max-past` counts back from.
     """
@@ -63,7 +63,7 @@ class Rows:
 class Field:
     """A field to be made: its place in the table, its type, and the options of the table.
 
-    `salt` is SQL text that tells the elements of an array apart.
+    `salt` is SQL text that differs between the elements of an array.
     """
 
     spec: TableSpec

@@ -4,12 +4,12 @@ Columns, any of them and in any order: `event_type` (0 person, 1 auction, 2 bid)
 `auction`, `bid`, of which the one that the event is about is not NULL; of a row's fields only those
 declared are made. Without declared columns the table has all of them.
 
-Options, as Flink's connector of that name has them: `events.num` (0, as by default: no end),
+Options, as Flink's connector of that name has them: `events.num` (0, as by default: unbounded),
 `first-event.rate` and `next-event.rate` (events a second of event time; one rate),
 `person.proportion`, `auction.proportion`, `bid.proportion`, `bid.hot-ratio.auctions`,
 `bid.hot-ratio.bidders`, `auction.hot-ratio.sellers`, `person.avg-size`, `auction.avg-size`,
 `bid.avg-size`. Ours: `base-time` (that of the first event), `seed`, `rows-per-batch` (how many
-events of a finite table make a micro-batch). Events without end come at the rate of the clock too.
+events of a bounded table make a micro-batch). Unbounded events come at that rate.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def validate(spec: TableSpec) -> None:
 
 
 def is_unbounded(spec: TableSpec) -> bool:
-    """Whether the events have no end."""
+    """Whether the events are unbounded."""
     return _n_events(spec) is None
 
 
@@ -80,7 +80,7 @@ def read(spark: SparkSession, spec: TableSpec) -> DataFrame:
     """The events, with the physical columns of `spec`.
 
     Raises:
-        CatalogError: they have no end, or a column has a field or a type that events lack.
+        CatalogError: they are unbounded, or a column has a field or a type that events lack.
     """
     n_events = _n_events(spec)
     if n_events is None:
@@ -97,7 +97,7 @@ def read(spark: SparkSession, spec: TableSpec) -> DataFrame:
 
 
 def stream(spark: SparkSession, spec: TableSpec) -> DataFrame:
-    """The events as a stream: at their rate if they have no end, else so many a micro-batch.
+    """The events as a stream: at their rate if they are unbounded, else so many a micro-batch.
 
     Raises:
         CatalogError: a column has a field or a type that events lack.

@@ -32,7 +32,7 @@ class Pace:
     Attributes:
         per_second: rows a second; None: as many as are asked for.
         per_batch: rows a micro-batch where no second counts.
-        n_rows: how many there are; None: no end.
+        n_rows: how many there are; None: unbounded.
     """
 
     per_second: int | None

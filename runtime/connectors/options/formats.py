@@ -143,7 +143,7 @@ def _json_options(flink: Mapping[str, str]) -> dict[str, str]:
 
 
 def written_timestamps(spec: TableSpec, file_format: str) -> dict[str, str]:
-    """How timestamps are written as text; either spelling is read without being told.
+    """How timestamps are written as text; either spelling is read without an option.
 
     Spark alone would cut them off after the millisecond.
     """

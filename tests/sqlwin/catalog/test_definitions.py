@@ -31,7 +31,7 @@ def files(*options: str, rest: str = "") -> str:
 
 
 @pytest.mark.parametrize(
-    ("options", "remarks"),
+    ("options", "notes"),
     [
         ((), ()),
         (("'source.monitor-interval' = '1 s'",), ()),
@@ -48,10 +48,10 @@ def files(*options: str, rest: str = "") -> str:
         ),
     ],
 )
-def test_one_remark_names_all_options_that_change_nothing(
-    options: tuple[str, ...], remarks: tuple[str, ...]
+def test_one_note_names_all_options_that_change_nothing(
+    options: tuple[str, ...], notes: tuple[str, ...]
 ) -> None:
-    assert told(files(*options)) == ("OK", remarks)
+    assert told(files(*options)) == ("OK", notes)
 
 
 def test_it_is_not_made_again_of_a_table_that_is_there() -> None:

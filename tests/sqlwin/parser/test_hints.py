@@ -15,7 +15,7 @@ from planner.sql.nodes import LEFT_OUT_HINTS, TABLE_OPTIONS
 from runtime.errors import AnalysisError, SqlwinError
 from runtime.spec.table import TableColumn, TableSpec
 from sqlwin.catalog.catalog import SessionCatalog
-from sqlwin.catalog.options import hint_remarks, with_options
+from sqlwin.catalog.options import hint_notes, with_options
 from sqlwin.execution.streams.identity import without_options
 from sqlwin.parser.parser import parse_query
 from sqlwin.statements.parse import (
@@ -104,12 +104,12 @@ def test_what_has_no_effect_is_told() -> None:
         "SELECT /*+ STATE_TTL('a' = '1d'), NEST_LOOP(a), BRODCAST(a) */ * "
         "FROM files /*+ OPTIONS('auto-compaction' = 'true', 'header' = 'true') */"
     )
-    assert hint_remarks(tree, lambda name: FILES) == (
+    assert hint_notes(tree, lambda name: FILES) == (
         "table `files`: 'auto-compaction' is an option of Flink's and has no effect here",
         "STATE_TTL, NEST_LOOP are hints of Flink's runtime, without effect here",
         "there is no hint BRODCAST, so it has no effect; did you mean BROADCAST?",
     )
-    assert hint_remarks(parse_query("SELECT /*+ BROADCAST(a) */ * FROM a"), lambda name: None) == ()
+    assert hint_notes(parse_query("SELECT /*+ BROADCAST(a) */ * FROM a"), lambda name: None) == ()
 
 
 def test_options_take_the_place_of_those_of_the_table_in_any_case_of_their_names() -> None:
