@@ -43,35 +43,40 @@ class Inserts:
     def _target(self, insert: Insert) -> TableSpec | None:
         """The session table that an INSERT writes to, or None for Spark's."""
         table = target_of(self._plans.catalog, insert)
+        self._add_notes(insert, table)
+        return table
+
+    def _add_notes(self, insert: Insert, table: TableSpec | None) -> None:
+        """Note the options that an INSERT gives to its table and that do nothing."""
         if table is not None and insert.options is not None:
             self._plans.add_notes(idle_notes(table, [key for key, _ in insert.options.pairs]))
-        return table
 
     def insert(self, statement: Insert) -> Result:
         """Run an INSERT; over a stream, start it."""
-        target_of(self._plans.catalog, statement)  # refused before anything runs
+        table = target_of(self._plans.catalog, statement)  # refused before anything runs
         plan = self._plans.plan(statement.ast, statement.text)
+        self._add_notes(statement, table)
         if self._plans.is_stream(plan):
-            stream = self._start_insert(plan, statement, self._target(statement))
+            stream = self._start_insert(plan, statement, table)
             started = [(".".join(statement.name), stream)]
             return insert_result(statement.text, started, waits=self.waits())
-        return self.write(statement, self._plans.dataframe(self._plans.lower(plan)))
+        rows = self._plans.dataframe(self._plans.lower(plan))
+        return self._write(statement, self._fitted(statement, rows, table), table)
 
     def write(self, statement: Insert, rows: DataFrame) -> Result:
         """Write the rows of an INSERT's query to its table."""
-        return self._write(statement, self._fitted(statement, rows))
-
-    def _fitted(self, statement: Insert, rows: DataFrame) -> DataFrame:
-        """The rows of an INSERT as its table takes them."""
         table = self._target(statement)
+        return self._write(statement, self._fitted(statement, rows, table), table)
+
+    def _fitted(self, statement: Insert, rows: DataFrame, table: TableSpec | None) -> DataFrame:
+        """The rows of an INSERT as its table takes them."""
         if table is None:
             return rows
         with self._plans.errors_of(statement.text):
             return arranged(rows, table, statement.columns, statement.static)
 
-    def _write(self, statement: Insert, rows: DataFrame) -> Result:
+    def _write(self, statement: Insert, rows: DataFrame, table: TableSpec | None) -> Result:
         """Write the rows of an INSERT, which fit, to its table."""
-        table = self._target(statement)
         name = ".".join(statement.name)
         with self._plans.errors_of(statement.text):
             if table is not None:
@@ -189,13 +194,14 @@ class Inserts:
             SqlwinError: one is wrong, and none has run; or one failed, the hint has the rest.
         """
         plans = self._plans
-        targets = [(insert.name, self._target(insert)) for insert in inserts]
+        tables = [self._target(insert) for insert in inserts]
+        targets = [(insert.name, table) for insert, table in zip(inserts, tables, strict=True)]
         after = hold_ups(targets, [insert.ast for insert in inserts], plans.catalog)
         kept = read_by_several(steps)
         with SharedPartials(kept, begins_early=meter is None and not any(after)) as shared:
             rows = [
-                self._insert_rows(insert, step, shared, meter)
-                for insert, step in zip(inserts, steps, strict=True)
+                self._insert_rows(insert, step, table, shared, meter)
+                for insert, step, table in zip(inserts, steps, tables, strict=True)
             ]
             reader = first_reader(steps, kept)
             if reader is not None and meter is not None:
@@ -206,7 +212,7 @@ class Inserts:
                 def write() -> Result:
                     plans.describe_job(inserts[number].text)
                     with watched(number):
-                        return self._write(inserts[number], rows[number])
+                        return self._write(inserts[number], rows[number], tables[number])
 
                 return write
 
@@ -231,13 +237,18 @@ class Inserts:
             raise _with_progress(reader, inserts, outcomes) from error
 
     def _insert_rows(
-        self, insert: Insert, step: Step, shared: SharedPartials, meter: Meter | None
+        self,
+        insert: Insert,
+        step: Step,
+        table: TableSpec | None,
+        shared: SharedPartials,
+        meter: Meter | None,
     ) -> DataFrame:
         """The rows of an INSERT of a statement set, found to fit its table."""
         options = replace(self._plans.execution_options(), meter=meter)
         with self._plans.errors_of(insert.text):
             rows = dataframe(self._plans.spark, step, options, shared)
-        return self._fitted(insert, rows)
+        return self._fitted(insert, rows, table)
 
 
 def _first_failed(outcomes: Sequence[Outcome[Result]]) -> int | None:
