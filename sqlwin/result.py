@@ -146,8 +146,8 @@ class Result:
         if self.open_stream is not None:
             if not self.open_stream.is_bounded:
                 raise ExecutionError(
-                    "this query's rows have no end",
-                    hint="batches() gives them as they come; INSERT INTO keeps them",
+                    "this query is unbounded",
+                    hint="batches() gives its rows as they come; INSERT INTO keeps them",
                 )
             return [row for batch in self.batches() for row in _rows_of(batch)]
         if self.dataframe is not None:

@@ -101,8 +101,8 @@ def read(spark: SparkSession, spec: TableSpec) -> DataFrame:
     if n_rows is None:
         raise bad_option(
             spec,
-            "option 'number-of-rows' is missing: rows without end need a streaming run",
-            "WITH (..., 'number-of-rows' = '1000') makes a finite table; "
+            "option 'number-of-rows' is missing: unbounded rows need a streaming run",
+            "WITH (..., 'number-of-rows' = '1000') makes a bounded table; "
             "SET 'execution.runtime-mode' = 'automatic' lets it stream",
             subjects=("'number-of-rows'",),
         )

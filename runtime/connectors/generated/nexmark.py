@@ -86,8 +86,8 @@ def read(spark: SparkSession, spec: TableSpec) -> DataFrame:
     if n_events is None:
         raise bad_option(
             spec,
-            "option 'events.num' is missing: events without end need a streaming run",
-            "WITH (..., 'events.num' = '100000') makes a finite table; "
+            "option 'events.num' is missing: unbounded events need a streaming run",
+            "WITH (..., 'events.num' = '100000') makes a bounded table; "
             "SET 'execution.runtime-mode' = 'automatic' lets it stream",
             subjects=("'events.num'",),
         )

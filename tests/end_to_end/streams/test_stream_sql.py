@@ -183,7 +183,7 @@ def test_rows_without_end_come_batch_by_batch_and_stop_when_no_more_are_wanted(
     (result,) = fresh_session.execute("SELECT id FROM endless")
     assert sum(batch.num_rows for batch in result.batches(limit=100)) == 100
     assert fresh_session.streams.running() == []
-    with pytest.raises(sqlwin.SqlwinError, match="this query's rows have no end"):
+    with pytest.raises(sqlwin.SqlwinError, match="this query is unbounded"):
         _ = result.rows
 
 
@@ -220,7 +220,7 @@ def test_a_single_file_is_streamed_too(fresh_session: sqlwin.Session, tmp_path: 
                INSERT OVERWRITE f SELECT id FROM orders""",
             "INSERT OVERWRITE of `f` cannot take a stream",
         ),
-        (BATCH + ENDLESS + "SELECT * FROM endless", "rows without end need a streaming run"),
+        (BATCH + ENDLESS + "SELECT * FROM endless", "unbounded rows need a streaming run"),
         (
             BATCH + """CREATE TABLE s (l STRING)
                  WITH ('connector' = 'socket', 'hostname' = 'h', 'port' = '1');
