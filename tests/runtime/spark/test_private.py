@@ -43,7 +43,7 @@ class WithoutPrivate:
 
 
 @pytest.fixture
-def spark() -> Any:
+def bare() -> Any:
     return WithoutPrivate()
 
 
@@ -65,28 +65,28 @@ def test_other_errors_are_not_taken_for_it() -> None:
         unless_missing("no figure", ask, None)
 
 
-def test_no_shuffle_is_shared(spark: Any, log: Path) -> None:
-    assert one_shuffle(SimpleNamespace(sparkSession=spark)) is None  # type: ignore[arg-type]
+def test_no_shuffle_is_shared(bare: Any, log: Path) -> None:
+    assert one_shuffle(SimpleNamespace(sparkSession=bare)) is None  # type: ignore[arg-type]
     assert "no shuffle is shared by several jobs" in log.read_text()
 
 
-def test_figures_of_spark_are_left_out(spark: Any, log: Path) -> None:
-    assert Watch(spark).figures() == Watch(spark).micro_batches(3) == SparkFigures((), ())
+def test_figures_of_spark_are_left_out(bare: Any, log: Path) -> None:
+    assert Watch(bare).figures() == Watch(bare).micro_batches(3) == SparkFigures((), ())
     assert "Spark's figures are unknown" in log.read_text()
 
 
-def test_plans_are_left_out_and_stages_stay(spark: Any, log: Path) -> None:
+def test_plans_are_left_out_and_stages_stay(bare: Any, log: Path) -> None:
     def listed(*items: object) -> SimpleNamespace:
         return SimpleNamespace(size=lambda: len(items), apply=lambda i: items[i])
 
-    watch = Watch(spark, "mine")
+    watch = Watch(bare, "mine")
     execution = SimpleNamespace(
         description=lambda: "[mine]",
         executionId=lambda: 7,
         stages=lambda: SimpleNamespace(mkString=lambda separator: "3"),
     )
     of_sql = SimpleNamespace(executionsList=lambda: listed(execution))
-    spark._jsparkSession.sharedState = lambda: SimpleNamespace(statusStore=lambda: of_sql)
+    bare._jsparkSession.sharedState = lambda: SimpleNamespace(statusStore=lambda: of_sql)
     metrics = SimpleNamespace(executorRunTime=lambda: 1500)
     task = SimpleNamespace(
         status=lambda: "SUCCESS",
@@ -105,7 +105,7 @@ def test_plans_are_left_out_and_stages_stay(spark: Any, log: Path) -> None:
         taskList=lambda *_: listed(task),
         operationGraphForStage=lambda number: SimpleNamespace(rootCluster=lambda: clusters),
     )
-    spark._jsc = SimpleNamespace(sc=lambda: SimpleNamespace(statusStore=lambda: of_stages))
+    bare._jsc = SimpleNamespace(sc=lambda: SimpleNamespace(statusStore=lambda: of_stages))
     figures = watch.figures()
     assert figures.nodes == ()
     assert [(each.id, each.task_seconds, each.input_bytes) for each in figures.stages] == [
@@ -114,18 +114,18 @@ def test_plans_are_left_out_and_stages_stay(spark: Any, log: Path) -> None:
     assert "the nodes of Spark's plans are unknown" in log.read_text()
 
 
-def test_the_jobs_of_a_group_that_run_are_cancelled(spark: Any, log: Path) -> None:
-    assert cancel_group(spark, "mine")
-    assert spark.cancelled == ["mine"]
+def test_the_jobs_of_a_group_that_run_are_cancelled(bare: Any, log: Path) -> None:
+    assert cancel_group(bare, "mine")
+    assert bare.cancelled == ["mine"]
 
 
-def test_rows_of_a_stream_count_as_spark_counts_them(spark: Any, log: Path) -> None:
-    reads = reads_of_sources(SimpleNamespace(sparkSession=spark))  # type: ignore[arg-type]
+def test_rows_of_a_stream_count_as_spark_counts_them(bare: Any, log: Path) -> None:
+    reads = reads_of_sources(SimpleNamespace(sparkSession=bare))  # type: ignore[arg-type]
     assert reads == ()
     assert rows_read({"numInputRows": 8, "sources": [{"numInputRows": 8}]}, reads) == 8
 
 
-def test_estimates_go_without_tables_of_spark(spark: Any, log: Path) -> None:
+def test_estimates_go_without_tables_of_spark(bare: Any, log: Path) -> None:
     estimate = ApproxCountDistinct("n", "n", 9)
     aggregation = WindowAggregation(Tumble(1), (), "slice", (estimate,))
-    assert with_spark_tables(spark, aggregation) == aggregation
+    assert with_spark_tables(bare, aggregation) == aggregation
