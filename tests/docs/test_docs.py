@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import re
 import shlex
 from collections.abc import Iterator
 from pathlib import Path
@@ -36,6 +37,12 @@ def test_every_block_of_a_page_tells_what_gives_it(page: str) -> None:
     for block in pages.blocks(pages.read(page)):
         assert block.origin, f"{page}, line {block.line}: what gives this block?"
         assert set(block.varying) <= set(pages.VARYING), f"{page}, line {block.line}"
+
+
+@pytest.mark.parametrize("page", [*PAGES, "ARCHITECTURE.md", "CONTRIBUTING.md"])
+def test_every_place_of_the_code_that_a_page_names_is_there(page: str) -> None:
+    named = re.findall(r"`((?:sqlwin|planner|runtime|tests|queries)/[\w./]*)`", pages.read(page))
+    assert [place for place in named if not (ROOT / place).exists()] == []
 
 
 @pytest.mark.parametrize("page", PAGES)
