@@ -223,7 +223,8 @@ def number_ticks(low: float, high: float, most: int) -> tuple[list[float], list[
         ['7']
     """
     least = (high - low) / most
-    if not 0 < least < math.inf:
+    # below that, the powers of ten are beyond the range of floats
+    if not 1e-300 < least < math.inf:
         return [low], [f"{low:,.6g}"]
     power = math.floor(math.log10(least))
     step = next(n for n in (1, 2, 5, 10) if n * 10.0**power >= least * (1 - 1e-9))

@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from runtime.errors import AnalysisError
@@ -135,6 +135,7 @@ def test_ticks_stand_at_round_times():
     st.floats(-1e300, 1e300),
     st.integers(2, 8),
 )
+@example(0.0, 9.7e-309, 2)
 def test_numbers_of_the_axis_are_between_its_ends_and_differ(one: float, other: float, most: int):
     low, high = sorted((one, other))
     places, texts = number_ticks(low, high, most)
