@@ -30,7 +30,7 @@ def explain_stream(step: Step, key_groups: int, watermark_policy: str) -> str:
     lines = ["== Stream =="]
     operators = list(_operators(step))
     if not operators:
-        lines.append("no window operator: rows come out as they come in, nothing is kept")
+        lines.append("no window operator: rows are emitted as they come in, without state")
     for operator in operators:
         if isinstance(operator, StreamWindowStep):
             lines += _lines(operator, key_groups, watermark_policy)
@@ -62,7 +62,7 @@ def explain_shared(
         _key_groups(local, key_groups),
         f"  state: one partial for each key and live slice of {width}, in wider slices where only "
         f"wider windows still need it: {_kept(local)}",
-        "  a window comes out when the watermark reaches its end",
+        "  a window is emitted when the watermark reaches its end",
     ]
     for reader in step.readers:
         window = reader.aggregation.window
@@ -125,25 +125,25 @@ def _lines(step: StreamWindowStep, key_groups: int, policy: str) -> Iterator[str
     window = window_text(local.window, f"time_col=[{local.time_column}]")
     yield f"StreamWindowOperator(number=[{step.number}], window=[{window}]):"
     yield _watermark(local, policy)
-    if _by_clock(local):
-        late, comes = "no row is late", "clock"
+    if _is_on_processing_time(local):
+        late, followed = "no row is late", "processing time"
     else:
-        late, comes = _late(local.window, local.late_rows), "watermark"
+        late, followed = _late(local.window, local.late_rows), "the watermark"
     yield _key_groups(local, key_groups)
     yield f"  state: {_state(local.window)}: {_kept(local)}"
     if local.first is not None:
         rank = f"{local.first.function} in their slice is above {local.first.last}"
         yield f"  left out where they are read: rows whose {rank}"
-    yield f"  a window comes out when the {comes} reaches its end; {late}"
+    yield f"  a window is emitted when {followed} reaches its end; {late}"
 
 
-def _by_clock(local: StreamLocalStep) -> bool:
+def _is_on_processing_time(local: StreamLocalStep) -> bool:
     return any(source.time_type == "proctime" for source in local.sources)
 
 
 def _watermark(local: StreamLocalStep, policy: str) -> str:
-    if _by_clock(local):
-        return "  watermark: the clock"
+    if _is_on_processing_time(local):
+        return "  watermark: processing time"
     which = {"min": "the smallest", "max": "the largest"}[policy]
     several = f", {which} of them" if len(local.sources) > 1 else ""
     return f"  watermark: of {', '.join(s.name for s in local.sources)}{several}; never falls"
@@ -182,4 +182,4 @@ def _late(window: Window, target: str | None) -> str:
         return f"a row that can join no open session is late: {fate}"
     if window.slices_per_window == 1:
         return f"a row that comes after that is late: {fate}"
-    return f"a row is late, {fate}, when all windows of its slice are out"
+    return f"a row is late, {fate}, when all windows of its slice are emitted"

@@ -52,7 +52,7 @@ def push_rank_into_local_aggregate(node: Node, options: Options) -> Node | Refus
     if path is None or path.local.first is not None:
         return None
     if isinstance(path.local.window, SessionWindow):
-        return Refusal("what rows a session has tells how long it is")
+        return Refusal("the length of a session depends on all of its rows")
     by = tuple(path.key(name) for name in node.partition_by)
     orders = []
     for ordered in _order_by(node):

@@ -42,7 +42,7 @@ def is_processing_time(
     if len(found) > 1:
         raise StreamRefusal(
             f"`{column}` is processing time in one part of this UNION ALL and event time in "
-            "another, so that no watermark tells when a window is complete",
+            "another, so that no watermark says when a window is complete",
             "take the same kind of time from all of them",
             place,
             subjects=(column,),

@@ -179,7 +179,7 @@ class Plans:
         """Why an INSERT, if it is one from a stream, cannot share that with others of its set."""
         entry = self.catalog.entry(insert.name)
         if self.emits_updates:
-            return "the windows of the stream come out more than once"
+            return "the windows of the stream are emitted more than once"
         if not isinstance(entry, TableSpec):
             return "the stream goes into a table of Spark's, which Spark writes by itself"
         if connector_of(entry).open_batches is None:

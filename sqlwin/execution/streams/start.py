@@ -59,7 +59,7 @@ def start_stream(plans: Plans, lowered: LoweredStream, sink: StreamSink, text: s
             raise AnalysisError(
                 f"EXPLAIN ANALYZE cannot keep the late rows that go to `{first_late.spec.name}`",
                 subjects=(first_late.spec.name,),
-                hint="run the INSERT, and SHOW STREAMS tells how it stands",
+                hint="run the INSERT, and SHOW STREAMS shows how far it is",
             )
         identity = identity_of(lowered, chosen)
         inserts = sink.names if isinstance(sink, IntoTables) else ()

@@ -230,8 +230,8 @@ def test_explain_says_that_windows_wait_for_the_clock(
         "FROM TABLE(TUMBLE(TABLE events, DESCRIPTOR(pt), INTERVAL '1' MINUTE)) "
         "GROUP BY k, window_start, window_end"
     )
-    assert "  watermark: the clock\n" in result.text
-    assert "a window comes out when the clock reaches its end; no row is late" in result.text
+    assert "  watermark: processing time\n" in result.text
+    assert "a window is emitted when processing time reaches its end; no row is late" in result.text
 
 
 @pytest.mark.long

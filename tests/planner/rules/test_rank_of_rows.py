@@ -100,7 +100,7 @@ def test_all_rows_of_sessions_are_kept() -> None:
     window = SessionWindow(MINUTE_US, ("k",))
     plan, refused = optimized(ranked(windowed(window, "ts", "k", "v"), window))
     assert first(plan) is None
-    assert refused == ["what rows a session has tells how long it is"]
+    assert refused == ["the length of a session depends on all of its rows"]
 
 
 def test_ranks_of_aggregates_and_of_tables_at_rest_are_not_concerned() -> None:

@@ -249,11 +249,11 @@ SharedWindowOperator(reuse_id=[1], inserts=[minutes, moving, hours]):
   key groups: 4, by k
   state: one partial for each key and live slice of 1 min, in wider slices where only wider \
 windows still need it: k, $slice_end, s$0, m$0
-  a window comes out when the watermark reaches its end
+  a window is emitted when the watermark reaches its end
   minutes: TUMBLE(time_col=[ts], size=[1 min]): a row that comes after that is late: dropped \
 and counted
   moving: HOP(time_col=[ts], size=[5 min], slide=[1 min]): a row is late, dropped and counted, \
-when all windows of its slice are out
+when all windows of its slice are emitted
   hours: CUMULATE(time_col=[ts], max_size=[1 h], step=[10 min]): a row is late, dropped and \
-counted, when all windows of its slice are out
+counted, when all windows of its slice are emitted
 """
