@@ -7,10 +7,11 @@ from collections.abc import Callable, Iterable, Iterator
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructField, StructType, TimestampNTZType
 
-from runtime.compute.arrow.blobs import from_blobs, pieces, split_by_bucket
+from runtime.compute.arrow.blobs import pieces, split_by_bucket
 from runtime.compute.kernels.columns import one_chunk
 from runtime.compute.kernels.keys import bucket_of
 from runtime.errors import AnalysisError
@@ -22,14 +23,13 @@ from runtime.local.stream_plan import CLOCK_SQL
 from runtime.spark.workers import prepare_worker
 from runtime.spec.stream import CLOCK, KEEP, SOURCE, TIME, WATERMARK
 from runtime.spec.stream_steps import StreamRowsStep
-from runtime.streaming.execute.steps import check_zone, set_state_store, streaming_dataframe
+from runtime.streaming.execute.output import MARKS, decoded, operator_output, watermark_rules
+from runtime.streaming.execute.steps import streaming_dataframe
 from runtime.streaming.general import WindowJob
 from runtime.streaming.general.key_group import CELL, CELLS_PER_GROUP, GeneralSpec
 from runtime.streaming.options import StreamOptions
-from runtime.streaming.processor import OUTPUT_DDL, ProcessorSpec, WindowProcessor
 from runtime.streaming.state.key_groups import key_group_numbers
 from runtime.streaming.status import observed
-from runtime.streaming.watermarks import WatermarkRules
 
 _OWN = (KEEP, SOURCE, WATERMARK, TIME)
 
@@ -63,7 +63,6 @@ def general_stream(
     Raises:
         AnalysisError: the time zone is not known to Python.
     """
-    set_state_store(spark)
     has_clock = general_goes_by_clock(step, job, options)
     with temporary_view(spark, streaming_dataframe(spark, step.input, options, bounded)) as source:
         rows = spark.sql(_rows_sql(step, spark.table(source).columns, source, has_clock))
@@ -73,13 +72,19 @@ def general_stream(
     result = StructType([*own, *bounds, *output])
     schema = to_arrow_schema(result, timezone="UTC")
     numbers = tuple(key_group_numbers(options.key_groups if keys else 1, options.partitions))
-    spec = _processor(step, keys, job, schema, options)
-    told = (
-        rows.mapInArrow(_to_groups(keys, len(step.sources), numbers), MESSAGE_DDL)
-        .groupBy("key_group")
-        .transformWithState(WindowProcessor(spec), OUTPUT_DDL, "Append", "None")
+    operator = GeneralSpec(
+        job,
+        keys,
+        schema,
+        len(step.sources),
+        watermark_rules(step, options),
+        step.time_zone,
+        run=secrets.token_hex(4),
     )
-    return observed(told, number).mapInArrow(_decode(schema), result)
+    messages = rows.mapInArrow(_to_groups(keys, len(step.sources), numbers), MESSAGE_DDL)
+    emitted = observed(operator_output(messages, operator, step), number)
+    results = decoded(emitted.where(F.col("windows").isNotNull()), result)
+    return results.drop(*(mark.name for mark in MARKS))
 
 
 def general_goes_by_clock(step: StreamRowsStep, job: WindowJob, options: StreamOptions) -> bool:
@@ -103,26 +108,6 @@ def _rows_sql(step: StreamRowsStep, columns: list[str], source: str, has_clock: 
         *([f"{CLOCK_SQL} AS {quoted(CLOCK)}"] if has_clock else []),
     ]
     return f"SELECT {', '.join(items)} FROM {source}"
-
-
-def _processor(
-    step: StreamRowsStep,
-    keys: tuple[str, ...],
-    job: WindowJob,
-    schema: pa.Schema,
-    options: StreamOptions,
-) -> ProcessorSpec:
-    types = tuple(source.time_type for source in step.sources)
-    check_zone(types, step.time_zone)
-    rules = WatermarkRules(
-        options.watermark_policy,
-        None if step.is_cascade else options.idle_timeout_us,
-        None if step.is_cascade else options.max_jump_us,
-    )
-    spec = GeneralSpec(
-        job, keys, schema, len(step.sources), rules, step.time_zone, run=secrets.token_hex(4)
-    )
-    return ProcessorSpec(spec, types, step.time_zone)
 
 
 def _to_groups(
@@ -151,20 +136,6 @@ def _to_groups(
         yield progress.control()
 
     return run
-
-
-def _decode(
-    schema: pa.Schema,
-) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """Blobs of results to rows."""
-
-    def decode(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        prepare_worker()
-        for batch in batches:
-            for blob in batch.column("windows").drop_null():
-                yield from from_blobs([blob.as_buffer()], schema).to_batches()
-
-    return decode
 
 
 def check_general_key(name: str, type_: str) -> None:

@@ -3,34 +3,24 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
-import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_type
+from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import BooleanType, LongType, StructField, StructType
 
-from runtime.compute.arrow.blobs import from_blobs
-from runtime.compute.arrow.types import arrow_type
 from runtime.frames.aggregations import windows_schema
 from runtime.frames.views import Bounded, sql_dataframe
 from runtime.local.stream_stage import ROW_COUNT
-from runtime.spark.workers import prepare_worker
 from runtime.spec.steps import BatchWindowsStep, SqlStep, Step
 from runtime.spec.stream import KEEP, LATE_ROW, WATERMARK
 from runtime.spec.stream_steps import StreamReader, StreamSharedStep
 from runtime.streaming.execute.local_stage import local_stage
-from runtime.streaming.execute.steps import (
-    merged_partials,
-    set_state_store,
-    streaming_dataframe,
-    watermark_rules,
-)
+from runtime.streaming.execute.output import MARKS, decoded, operator_output, watermark_rules
+from runtime.streaming.execute.steps import merged_partials, streaming_dataframe
 from runtime.streaming.operators.window import WindowSpec
 from runtime.streaming.options import StreamOptions
-from runtime.streaming.processor import OUTPUT_DDL, ProcessorSpec, WindowProcessor
 from runtime.streaming.state.shared_slices import SharedSpec
 from runtime.streaming.status import observed
 
@@ -53,14 +43,15 @@ class SharedWindows:
     def of(self, rows: DataFrame, reader: int) -> DataFrame:
         """The windows of a reader among the rows of a micro-batch."""
         schema = self.schemas[reader]
-        own = _blobs(rows, reader).where(F.col("watermark_us").isNull()).select("windows")
-        return own.mapInArrow(_decode(schema), schema)
+        own = _blobs(rows, reader).where(F.col("watermark_us").isNull())
+        return decoded(own, schema).drop(*(mark.name for mark in MARKS))
 
     def late_of(self, rows: DataFrame, reader: int) -> DataFrame:
         """The late rows of a reader among them, as `late` has them."""
         assert self.late is not None
         own = _blobs(rows, reader).where(F.col("watermark_us").isNotNull())
-        return own.select("windows", "watermark_us").mapInArrow(_decode_late(self.late), self.late)
+        late = decoded(own, StructType(), self.late[LATE_ROW].dataType)
+        return late.select(*self.late.names)
 
     def none_of(self, spark: SparkSession, reader: int) -> DataFrame:
         """The windows of a micro-batch without any: for what their columns are."""
@@ -84,7 +75,6 @@ def shared_windows(
     """
     local = step.input
     assert not options.emits_updates, "what comes more than once is not shared"
-    set_state_store(spark)
     stage = local_stage(
         spark, local, lambda below: streaming_dataframe(spark, below, options, bounded), options
     )
@@ -97,13 +87,9 @@ def shared_windows(
         watermark_rules(local, options),
         run=secrets.token_hex(4),
     )
-    types = tuple(source.time_type for source in local.sources)
-    processor = WindowProcessor(ProcessorSpec(operator, types, local.time_zone))
-    told = stage.messages.groupBy("key_group").transformWithState(
-        processor, OUTPUT_DDL, "Append", "None"
-    )
+    output = operator_output(stage.messages, operator, local)
     for number in range(len(step.readers)):
-        told = observed(told, number, F.col("reader") == number)
+        output = observed(output, number, F.col("reader") == number)
     partials = from_arrow_schema(plan.schema, prefer_timestamp_ntz=True)
     schemas = tuple(_windows_schema(partials, reader) for reader in step.readers)
     late = None
@@ -111,7 +97,7 @@ def shared_windows(
         assert stage.late_row is not None
         fields = [(LATE_ROW, stage.late_row), (KEEP, BooleanType())]
         late = StructType([StructField(*each) for each in (*fields, (WATERMARK, LongType()))])
-    return SharedWindows(told.select("reader", "windows", "watermark_us"), schemas, late)
+    return SharedWindows(output.select("reader", "windows", "watermark_us"), schemas, late)
 
 
 def of_windows(step: Step, windows: DataFrame, bounded: Bounded) -> DataFrame:
@@ -137,47 +123,3 @@ def _windows_schema(partials: StructType, reader: StreamReader) -> StructType:
     own = [StructField(name, partials[shared].dataType) for shared, name in reader.columns]
     windows = windows_schema(StructType(own), reader.aggregation)
     return StructType([StructField(field.name, field.dataType) for field in windows])
-
-
-def _decode(
-    schema: StructType,
-) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """Blobs of windows to rows."""
-    types = [arrow_type(field.dataType.simpleString()) for field in schema]
-    names = schema.names
-
-    def decode(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        prepare_worker()
-        for batch in batches:
-            for blob in batch.column(0):
-                for part in from_blobs([blob.as_buffer()]).to_batches():
-                    columns = [
-                        column if column.type == type_ else column.cast(type_)
-                        for column, type_ in zip(part.columns, types, strict=True)
-                    ]
-                    yield pa.RecordBatch.from_arrays(columns, names=names)
-
-    return decode
-
-
-def _decode_late(
-    schema: StructType,
-) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """Blobs of late rows, with the watermark that they missed, to rows."""
-    type_ = to_arrow_type(schema[LATE_ROW].dataType, timezone="UTC")
-    names = schema.names
-
-    def decode(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        prepare_worker()
-        for batch in batches:
-            for blob, missed in zip(batch.column(0), batch.column(1), strict=True):
-                for part in from_blobs([blob.as_buffer()]).to_batches():
-                    late, n_rows = part.column(0), part.num_rows
-                    columns = [
-                        late if late.type == type_ else late.cast(type_),
-                        pa.repeat(False, n_rows),
-                        pa.repeat(missed, n_rows),
-                    ]
-                    yield pa.RecordBatch.from_arrays(columns, names=names)
-
-    return decode

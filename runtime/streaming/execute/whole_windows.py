@@ -9,7 +9,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_type
-from pyspark.sql.types import BooleanType, IntegerType, LongType, StructField, StructType
+from pyspark.sql.types import IntegerType, StructField, StructType
 
 from runtime.frames.aggregations import windows_schema, with_spark_tables
 from runtime.frames.meter import Wrap
@@ -18,8 +18,9 @@ from runtime.frames.wall_clock import quoted
 from runtime.local.stream_plan import local_plan, local_sql
 from runtime.spark.workers import prepare_worker
 from runtime.spec.steps import Step
-from runtime.spec.stream import KEEP, LATE_ROW, SOURCE, WATERMARK
+from runtime.spec.stream import KEEP, LATE_ROW
 from runtime.spec.stream_steps import StreamJoinStep, StreamRankStep, StreamRegroupStep
+from runtime.streaming.execute.output import MARKS
 from runtime.streaming.operators.whole_windows import (
     IS_LEFT,
     Batches,
@@ -31,7 +32,6 @@ from runtime.streaming.operators.whole_windows import (
 )
 
 _WINDOW = "$window"
-_TOLD = (KEEP, SOURCE, WATERMARK)
 
 Child = Callable[[Step], DataFrame]
 
@@ -99,9 +99,9 @@ def _spread(rows: DataFrame, by: tuple[str, ...], partitions: int) -> DataFrame:
 
 
 def _own_fields(rows: DataFrame) -> list[StructField]:
-    """The columns of a DataFrame without what is told in band, all nullable."""
-    told = (*_TOLD, LATE_ROW)
-    return [StructField(f.name, f.dataType) for f in rows.schema if f.name not in told]
+    """The columns of a DataFrame without what travels in band, all nullable."""
+    others = (*(mark.name for mark in MARKS), LATE_ROW)
+    return [StructField(f.name, f.dataType) for f in rows.schema if f.name not in others]
 
 
 def _evaluated(
@@ -111,14 +111,9 @@ def _evaluated(
     if LATE_ROW in rows.columns:
         own.append(StructField(LATE_ROW, rows.schema[LATE_ROW].dataType))
     arrow = pa.schema([(f.name, to_arrow_type(f.dataType, timezone="UTC")) for f in own])
-    told = [
-        StructField(KEEP, BooleanType()),
-        StructField(SOURCE, IntegerType()),
-        StructField(WATERMARK, LongType()),
-    ]
 
     def run(batches: Batches) -> Iterator[pa.RecordBatch]:
         prepare_worker()
         yield from evaluate_windows(batches, arrow, evaluate)
 
-    return rows.mapInArrow(wrap(run), StructType([*own, *told]))
+    return rows.mapInArrow(wrap(run), StructType([*own, *MARKS]))

@@ -1,0 +1,142 @@
+"""What a window operator emits as DataFrames: its query, and its blobs as rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql.pandas.types import to_arrow_type
+from pyspark.sql.types import (
+    BooleanType,
+    DataType,
+    IntegerType,
+    LongType,
+    StructField,
+    StructType,
+)
+
+from runtime.compute.arrow.blobs import from_blobs
+from runtime.errors import AnalysisError
+from runtime.frames.meter import TaskFigures
+from runtime.scan.wall_clock import is_known_zone
+from runtime.spark.workers import prepare_worker
+from runtime.spec.local import StreamLocalStep
+from runtime.spec.stream import KEEP, LATE_ROW, SOURCE, WATERMARK
+from runtime.spec.stream_steps import StreamRowsStep
+from runtime.streaming.options import StreamOptions
+from runtime.streaming.processor import OUTPUT_DDL, OperatorSpec, ProcessorSpec, WindowProcessor
+from runtime.streaming.watermarks import WatermarkRules
+
+# State on disk; with a log of changes in place of a snapshot each micro-batch ends sooner.
+_STATE_SETTINGS = {
+    "spark.sql.streaming.stateStore.providerClass": (
+        "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+    ),
+    "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
+}
+# What travels in band beside the columns of rows.
+MARKS = (
+    StructField(KEEP, BooleanType()),
+    StructField(SOURCE, IntegerType()),
+    StructField(WATERMARK, LongType()),
+)
+
+
+def operator_output(
+    messages: DataFrame,
+    operator: OperatorSpec,
+    step: StreamLocalStep | StreamRowsStep,
+    figures: TaskFigures | None = None,
+) -> DataFrame:
+    """What an operator emits, as OUTPUT_DDL has it.
+
+    Args:
+        messages: rows of MESSAGE_DDL.
+        operator: the operator.
+        step: what makes the messages.
+        figures: where its tasks put what they count; None where nobody asked.
+
+    Raises:
+        AnalysisError: a source has instants, and the time zone is known to Java only.
+    """
+    types = tuple(source.time_type for source in step.sources)
+    if any(type_ != "timestamp_ntz" for type_ in types) and not is_known_zone(step.time_zone):
+        raise AnalysisError(
+            f"the time zone {step.time_zone} is known to Java only",
+            hint="SET 'table.local-time-zone' to a region such as Europe/Berlin",
+        )
+    for key, value in _STATE_SETTINGS.items():
+        messages.sparkSession.conf.set(key, value)
+    processor = WindowProcessor(ProcessorSpec(operator, types, step.time_zone), figures)
+    groups = messages.groupBy("key_group")
+    return groups.transformWithState(processor, OUTPUT_DDL, "Append", "None")
+
+
+def watermark_rules(
+    step: StreamLocalStep | StreamRowsStep, options: StreamOptions
+) -> WatermarkRules:
+    """How the operator behind a step makes its watermark of those of its sources."""
+    is_bare = step.is_cascade
+    if isinstance(step, StreamLocalStep):
+        # a clock is never idle, nor does it jump
+        is_bare |= any(source.time_type == "proctime" for source in step.sources)
+    return WatermarkRules(
+        options.watermark_policy,
+        None if is_bare else options.idle_timeout_us,
+        None if is_bare else options.max_jump_us,
+    )
+
+
+def decoded(output: DataFrame, columns: StructType, late: DataType | None = None) -> DataFrame:
+    """The rows in what an operator emits.
+
+    Args:
+        output: rows with `windows` and `watermark_us`, as OUTPUT_DDL has them.
+        columns: the columns of a result.
+        late: the type of late rows; None: there are none.
+
+    Returns:
+        The columns, all nullable, LATE_ROW if there are late rows, MARKS. A late row has the
+        watermark that it missed; a row of a status has nothing but the watermark.
+    """
+    own = [StructField(field.name, field.dataType) for field in columns]
+    if late is not None:
+        own.append(StructField(LATE_ROW, late))
+    types = [to_arrow_type(field.dataType, timezone="UTC") for field in own]
+    schema = StructType([*own, *MARKS])
+    names = schema.names
+
+    def batch_of(arrays: list[pa.Array], is_kept: bool, marks: pa.Array) -> pa.RecordBatch:
+        n_rows = len(marks)
+        source = pa.repeat(pa.scalar(0, pa.int32()), n_rows)
+        plain = [
+            array if array.type == type_ else array.cast(type_)
+            for array, type_ in zip(arrays, types, strict=True)
+        ]
+        return pa.RecordBatch.from_arrays(
+            [*plain, pa.repeat(is_kept, n_rows), source, marks], names=names
+        )
+
+    def part_of(part: pa.RecordBatch, missed: pa.Scalar) -> pa.RecordBatch:
+        n_rows = part.num_rows
+        if missed.is_valid:
+            nulls = [pa.nulls(n_rows, type_) for type_ in types[:-1]]
+            return batch_of([*nulls, part.column(0)], False, pa.repeat(missed, n_rows))
+        unset = [pa.nulls(n_rows, types[-1])] if late is not None else []
+        return batch_of([*part.columns, *unset], True, pa.nulls(n_rows, pa.int64()))
+
+    def decode(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        prepare_worker()
+        for batch in batches:
+            blobs = batch.column("windows")
+            marks = batch.column("watermark_us")
+            for blob, mark in zip(blobs, marks, strict=True):
+                if blob.is_valid:
+                    for part in from_blobs([blob.as_buffer()]).to_batches():
+                        yield part_of(part, mark)
+            marks = marks.filter(blobs.is_null())
+            if len(marks):
+                yield batch_of([pa.nulls(len(marks), t) for t in types], False, marks)
+
+    return output.mapInArrow(decode, schema)
