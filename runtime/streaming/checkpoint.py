@@ -2,10 +2,10 @@
 
     sqlwin.json     what the stream computes, the number of its key groups, whether it has ended
     spark/          Spark's checkpoint: offsets, commits, state
-    end-of-input/   a file in here tells the stream that its input has ended
+    end-of-input/   a file in here says that the input has ended
 
 Of INSERTs that one stream runs together the first has the checkpoint. The others have a directory
-each with nothing but a file that tells where:
+each with nothing but a file that says where:
 
     set.json        the directory of the checkpoint that the INSERT is part of
 
@@ -52,8 +52,8 @@ class Checkpoint:
     Attributes:
         directory: where it is.
         key_groups: groups of keys that the state is cut into.
-        partitions: tasks that they are spread over.
-        writer: what tells the stream's files from those of others.
+        partitions: tasks that they are distributed over.
+        writer: what distinguishes the stream's files from those of others.
         has_ended: whether the input ended, and all windows were closed, in an earlier run.
         is_new: whether the stream starts from nothing.
     """
@@ -232,7 +232,7 @@ def _drop_leftovers(files: Files, checkpoint: Checkpoint) -> None:
 
 
 def end_input(files: Files, checkpoint: Checkpoint) -> None:
-    """Tell the stream that no more rows come: at the next micro-batch all windows close."""
+    """Say to the stream that no more rows come: at the next micro-batch all windows close."""
     files.write_text(f"{checkpoint.end_of_input}/end.json", '{"watermark_us": 0}\n')
 
 
@@ -252,7 +252,7 @@ def difference(old: Identity, new: Identity) -> str | None:
             if was != is_ and kind == "setting":
                 return f"'{name}' was '{was or 'off'}' and is '{is_ or 'off'}'"
             if was is None or is_ is None:
-                continue  # the plan tells it better
+                continue  # the plan says it better
             if was != is_:
                 return f"table `{name}` has changed: {_first_change(was, is_)}"
     if old.plan != new.plan:

@@ -1,11 +1,11 @@
-"""What lets an operator that goes by the clock be called when no rows come.
+"""What lets an operator on processing time be called when no rows come.
 
 Spark runs a micro-batch when a source has something new. Its own means to run one without, timers
 of processing time, has two faults: with them a query under `availableNow` never ends, since a
 further micro-batch is due after each; and they wake those keys alone that set one, so that key
 groups would not advance in lockstep. So a source of our own has one row in every micro-batch, and
-the clock goes with the rows: it is the time at which the micro-batch began, which is in Spark's
-checkpoint, and the same when the micro-batch is computed again.
+processing time goes with the rows: it is the time at which the micro-batch began, which is in
+Spark's checkpoint, and the same when the micro-batch is computed again.
 """
 
 from __future__ import annotations

@@ -9,10 +9,10 @@ from runtime.streaming.own_sources import OwnSources
 
 @dataclass(frozen=True)
 class Firing:
-    """When windows are put out beside the moment at which the watermark passes their end.
+    """When windows are emitted beside the moment at which the watermark passes their end.
 
     Attributes:
-        delay_us: every so often by the clock, if rows came; 0: with every micro-batch that
+        delay_us: every so often in processing time, if rows came; 0: with every micro-batch that
             brought rows; None: never.
         rows: whenever so many rows of a key group's window came; None: never.
     """
@@ -33,16 +33,16 @@ class StreamOptions:
     Attributes:
         key_groups: how many groups of keys the state is cut into; fixed at the first start and
             kept with the checkpoint.
-        partitions: over how many tasks they are spread; Spark fixes it at the first start.
-        own_sources: what ends the input and tells the clock.
-        idle_timeout_us: a source without rows for so long by the clock does not hold back the
+        partitions: the parallelism of the operators; Spark fixes it at the first start.
+        own_sources: what ends the input and brings processing time.
+        idle_timeout_us: a source without rows for so long does not hold back the
             others; None: it does.
         watermark_policy: `min` or `max` of the sources' watermarks.
         max_jump_us: how far one micro-batch may move a source's watermark; None: any distance.
-        allowed_lateness_us: for so long after its end a window is put out again with rows that
+        allowed_lateness_us: for so long after its end a window is emitted again with rows that
             come late.
-        early_fire: windows are put out before their end too.
-        late_fire: how often windows with late rows are put out again within the allowed
+        early_fire: windows are emitted before their end too.
+        late_fire: how often windows with late rows are emitted again within the allowed
             lateness; off: with every micro-batch that brought some.
     """
 
@@ -58,5 +58,5 @@ class StreamOptions:
 
     @property
     def emits_updates(self) -> bool:
-        """Whether a window can be put out more than once: rows then carry a row kind."""
+        """Whether a window can be emitted more than once: rows then carry a row kind."""
         return self.allowed_lateness_us > 0 or self.early_fire.is_on

@@ -1,7 +1,7 @@
-"""Sources of our own beside those of a query: what ends its input, and what tells the clock.
+"""Sources of our own beside those of a query: what ends its input, and what brings processing time.
 
 Spark asks its sources one after the other what is new, and a file can come in between. So operators
-whose windows are joined would hear of the end in different micro-batches if each had a source: all
+whose windows are joined would see the end in different micro-batches if each had a source: all
 of a query read the same streaming DataFrame, which is one source to Spark however often it is read.
 """
 
@@ -41,9 +41,9 @@ class OwnSources:
         return self._paths[table]
 
     def beside(self, rows: DataFrame, *, is_cascade: bool, has_clock: bool) -> DataFrame:
-        """Rows with what is told in band, and beside them what comes from these sources.
+        """Rows with what travels in band, and beside them what comes from these sources.
 
-        That is the end of input when it has come, of which a cascade hears from the operator below;
+        That is the end of input when it has come, which a cascade gets from the operator below;
         and with `has_clock`, for which the rows have CLOCK, a row in every micro-batch.
         """
         if self._end_of_input is not None and not is_cascade:
@@ -60,11 +60,11 @@ class OwnSources:
 
 
 def _with(rows: DataFrame, source: DataFrame, watermark: Column, has_clock: bool) -> DataFrame:
-    """Rows, and for each row of a source one that tells something of all sources."""
-    told = source.select(
+    """Rows, and for each row of a source one with a mark of all sources."""
+    marks = source.select(
         F.lit(False).alias(KEEP),
         F.lit(ALL_SOURCES).alias(SOURCE),
         watermark.alias(WATERMARK),
         *([F.expr(CLOCK_SQL).alias(CLOCK)] if has_clock else []),
     )
-    return rows.unionByName(told, allowMissingColumns=True)
+    return rows.unionByName(marks, allowMissingColumns=True)

@@ -67,7 +67,7 @@ class WindowProcessor(StatefulProcessor):
 
     Args:
         spec: what it does.
-        figures: where it puts what it counts, if somebody measures.
+        figures: where it puts what it counts, if anything is measured.
     """
 
     def __init__(self, spec: ProcessorSpec, figures: TaskFigures | None = None) -> None:
@@ -150,7 +150,7 @@ class WindowProcessor(StatefulProcessor):
                 yield _row(reader, to_blob(piece), None)
 
     def _on_wall_clock(self, seen: SourceProgress) -> SourceProgress:
-        """What a task saw, on the clock that windows are on."""
+        """What a task saw, on the wall clock that windows are on."""
         high, low = seen.highest_us, seen.lowest_us
         if high is None or low is None or self._spec.time_types[seen.source] != "timestamp":
             return seen
@@ -160,7 +160,7 @@ class WindowProcessor(StatefulProcessor):
         )
 
     def _clock_watermarks(self, clock_us: int) -> list[SourceProgress]:
-        """The watermarks of sources whose time is the clock's: no row comes from before now."""
+        """The watermarks of sources on processing time: no row comes from before now."""
         now = wall_watermark_us(clock_us, self._spec.time_zone) - _MS
         return [
             SourceProgress(source, now, now, 0)

@@ -71,9 +71,9 @@ def _behind(leaf: object) -> object:
 
 
 def read_counted(messages: DataFrame, number: int, table: str) -> DataFrame:
-    """Messages of a stage that reads files itself, without those that tell how many rows it read.
+    """Messages of a stage that reads files itself, without those that say how many rows it read.
 
-    These are told to the driver.
+    These reach the driver as a metric.
 
     Args:
         messages: rows of MESSAGE_DDL.
@@ -82,8 +82,8 @@ def read_counted(messages: DataFrame, number: int, table: str) -> DataFrame:
     """
     is_count = F.col("kind") == int(MessageKind.ROWS_READ)
     n_rows = F.sum(F.when(is_count, F.col("n_rows")))
-    told = messages.observe(f"{_READ_METRIC}{number}.{table}", n_rows.alias("rows"))
-    return told.where(~is_count)
+    counted = messages.observe(f"{_READ_METRIC}{number}.{table}", n_rows.alias("rows"))
+    return counted.where(~is_count)
 
 
 def rows_read(
@@ -94,7 +94,7 @@ def rows_read(
     Args:
         progress: Spark's report of it.
         reads: how often each source is read, see `reads_of_sources`; empty: as Spark counts.
-        is_own: whether a source in the report is one whose rows tell something, and are no rows.
+        is_own: whether a source in the report is one whose rows are control messages only.
     """
     sources = progress.get("sources") or ()
     times = reads if len(reads) == len(sources) else [1] * len(sources)

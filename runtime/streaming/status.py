@@ -1,6 +1,6 @@
-"""How a running stream stands: what its operators and Spark tell, and what it means.
+"""How a running stream stands: what its operators and Spark report, and what it means.
 
-A window operator puts out, at the end of each micro-batch, one row a key group with its status in
+A window operator emits, at the end of each micro-batch, one row a key group with its status in
 the column STATUS. `observed` turns these into a metric that Spark brings to the driver, which costs
 no pass of its own; `stream_status` reads it out of the query's progress.
 """
@@ -92,13 +92,13 @@ class StreamStatus:
     operators: tuple[OperatorStatus, ...] = ()
 
 
-def observed(dataframe: DataFrame, number: int, is_told: Column | None = None) -> DataFrame:
-    """The same rows, whose column STATUS is told to the driver with every micro-batch.
+def observed(dataframe: DataFrame, number: int, is_counted: Column | None = None) -> DataFrame:
+    """The same rows, whose column STATUS is reported to the driver with every micro-batch.
 
     Args:
-        dataframe: what a window operator puts out.
-        number: tells the operators of a query apart, from 0 in the order of the data's way.
-        is_told: whether a row counts; None: all do.
+        dataframe: what a window operator emits.
+        number: that of the operator in the query, from 0 in the order of the data's way.
+        is_counted: whether a row counts; None: all do.
     """
     merges = {
         "watermark_us": F.max,
@@ -110,11 +110,11 @@ def observed(dataframe: DataFrame, number: int, is_told: Column | None = None) -
         "next_window_end_us": F.min,
     }
 
-    def told(name: str) -> Column:
+    def status(name: str) -> Column:
         column = F.col(f"`{STATUS}`.{name}")
-        return column if is_told is None else F.when(is_told, column)
+        return column if is_counted is None else F.when(is_counted, column)
 
-    metrics = [merge(told(name)).alias(name) for name, merge in merges.items()]
+    metrics = [merge(status(name)).alias(name) for name, merge in merges.items()]
     return dataframe.observe(f"{_METRIC}{number}", *metrics)
 
 
@@ -150,7 +150,7 @@ def stream_status(
     tally: Tally,
     reads: Sequence[int] = (),
 ) -> StreamStatus:
-    """What the progress of a query tells.
+    """What the progress of a query says.
 
     Args:
         progress: Spark's reports of the micro-batches that it has kept, which are added to `tally`.
@@ -185,7 +185,7 @@ def silence(status: StreamStatus, n_rows: int | None) -> str:
 
     Args:
         status: how the stream stands.
-        n_rows: rows put out so far, if known.
+        n_rows: rows emitted so far, if known.
     """
     if status.batch is None:
         return "the first micro-batch is not done yet"
@@ -199,8 +199,8 @@ def silence(status: StreamStatus, n_rows: int | None) -> str:
     if dropped and not n_rows:
         return f"all rows were dropped: {dropped}"
     if status.operators:
-        return "no window waits: all that have rows are closed and put out"
-    return "rows are put out as they come" if status.n_input_rows else "no rows come in"
+        return "no window waits: all that have rows are closed and emitted"
+    return "rows are emitted as they come" if status.n_input_rows else "no rows come in"
 
 
 def _waits(operator: OperatorStatus) -> str:
@@ -231,7 +231,7 @@ def held_back_by(operator: OperatorStatus) -> str | None:
         return None
     reached = {source.watermark_us for source in awake}
     if len(awake) > 1 and len(reached) == 1 and None not in reached:
-        # equally far, as sources on the clock always are
+        # equally far, as sources on processing time always are
         return None
     behind = min(awake, key=lambda s: -(2**63) if s.watermark_us is None else s.watermark_us)
     return f"`{behind.name}`"
@@ -245,8 +245,8 @@ def dropped_rows(status: StreamStatus) -> str:
     return ", ".join(parts)
 
 
-def remarks(status: StreamStatus, late_table: str | None = None) -> tuple[str, ...]:
-    """What a person should know at the end of a run, by Flink's names of these figures.
+def status_notes(status: StreamStatus, late_table: str | None = None) -> tuple[str, ...]:
+    """What users should know at the end of a run, by Flink's names of these figures.
 
     Args:
         status: how the stream stands.
@@ -266,7 +266,7 @@ def remarks(status: StreamStatus, late_table: str | None = None) -> tuple[str, .
 
 
 def clock(time_us: int | None) -> str:
-    """A time on a window's clock, as a person reads it."""
+    """A time on the wall clock of a window, as text."""
     if time_us is None:
         return "-"
     if time_us >= _END_US:
@@ -313,12 +313,12 @@ def counted_rows(progress: Mapping[str, Any]) -> dict[str, int]:
 
 
 def state_sizes(progress: Mapping[str, Any], n_operators: int) -> list[tuple[int, int] | None]:
-    """(partials, bytes) in the state of each window operator after a micro-batch, where told."""
+    """(partials, bytes) in the state of each window operator after a micro-batch, where known."""
     found: list[tuple[int, int] | None] = []
     for number in range(n_operators):
         metric = _metric(progress, number)
-        told = metric is not None and metric.get("n_rows") is not None
-        found.append((metric["n_rows"], metric["n_bytes"] or 0) if metric and told else None)
+        is_known = metric is not None and metric.get("n_rows") is not None
+        found.append((metric["n_rows"], metric["n_bytes"] or 0) if metric and is_known else None)
     return found
 
 

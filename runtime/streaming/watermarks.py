@@ -14,7 +14,7 @@ from typing import Any
 from runtime.local.messages import EndOfInput, Progress
 from runtime.spec.stream import FINAL_US
 
-# fired(E) is watermark >= E - 1 ms: a watermark tells that no row up to and with it will come.
+# fired(E) is watermark >= E - 1 ms: a watermark says that no row up to and with it will come.
 FIRE_LAG_US = 1_000
 
 
@@ -100,7 +100,7 @@ def advance(
         before: those at its start.
         progress: what the tasks saw.
         rules: how sources are combined.
-        clock_us: the clock, if the rules ask for it.
+        clock_us: the processing time, if the rules ask for it.
     """
     sources = [
         source if source.clock_us is not None else replace(source, clock_us=clock_us)
@@ -144,13 +144,13 @@ def is_idle(source: SourceWatermark, rules: WatermarkRules, clock_us: int | None
 def _combined(
     sources: list[SourceWatermark], rules: WatermarkRules, clock_us: int | None
 ) -> int | None:
-    told = [source.watermark_us for source in sources if source.watermark_us is not None]
+    known = [source.watermark_us for source in sources if source.watermark_us is not None]
     if rules.policy == "max":
-        return max(told, default=None)
+        return max(known, default=None)
     active = [source for source in sources if not is_idle(source, rules, clock_us)]
     if not active:
-        # there is nobody left to wait for (Flink's StatusWatermarkValve does the same)
-        return max(told, default=None)
+        # there is none left to wait for (Flink's StatusWatermarkValve does the same)
+        return max(known, default=None)
     watermarks = [source.watermark_us for source in active]
     known = [watermark for watermark in watermarks if watermark is not None]
     # a source that has said nothing holds the others back
@@ -158,7 +158,7 @@ def _combined(
 
 
 def watermark_facts(watermarks: Watermarks, run: str) -> dict[str, Any]:
-    """What an operator is to remember of its watermarks, as JSON has it; `run` tells runs apart."""
+    """What an operator is to remember of its watermarks, as JSON has it; `run` names the run."""
     return {
         "watermark": watermarks.combined_us,
         "sources": [astuple(source) for source in watermarks.sources],
@@ -168,8 +168,8 @@ def watermark_facts(watermarks: Watermarks, run: str) -> dict[str, Any]:
 
 def watermarks_of(facts: Mapping[str, Any], n_sources: int, run: str) -> Watermarks:
     """What `watermark_facts` said; for how long a source is silent counts from a run's start."""
-    told = facts.get("sources") or [(None, None)] * n_sources
-    sources = [SourceWatermark(*source) for source in told]
+    known = facts.get("sources") or [(None, None)] * n_sources
+    sources = [SourceWatermark(*source) for source in known]
     if facts.get("run", "") != run:
         sources = [replace(source, clock_us=None) for source in sources]
     return Watermarks(tuple(sources), facts.get("watermark"))

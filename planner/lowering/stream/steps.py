@@ -314,7 +314,7 @@ class _StreamLowering(Lowering):
         query = rows.carried(local.input, local.time_column, self._followed, place)
         if self._emits_updates and isinstance(local.window, SessionWindow):
             raise StreamRefusal(
-                "a SESSION is put out once: it knows no early firing and no allowed lateness",
+                "a SESSION is emitted once: it knows no early firing and no allowed lateness",
                 NO_UPDATES,
                 local.place,
             )

@@ -49,11 +49,11 @@ def general_stream(
     Args:
         spark: the session.
         step: the rows.
-        keys: the columns by which rows are told apart, maybe none.
+        keys: the key columns, maybe none.
         job: what to do; it has to be something that can be pickled.
         output: the columns of a result.
         options: how the stream runs.
-        number: tells the window operators of a query apart.
+        number: that of the operator in the query.
         bounded: makes DataFrames of the steps that read no stream.
 
     Returns:
@@ -88,14 +88,14 @@ def general_stream(
 
 
 def general_goes_by_clock(step: StreamRowsStep, job: WindowJob, options: StreamOptions) -> bool:
-    """Whether a job asks for the clock, with rows or without."""
+    """Whether a job needs processing time, with rows or without."""
     by_clock = any(source.time_type == "proctime" for source in step.sources)
     may_wait = options.idle_timeout_us is not None and not step.is_cascade
     return by_clock or may_wait or job.needs_clock
 
 
 def _rows_sql(step: StreamRowsStep, columns: list[str], source: str, has_clock: bool) -> str:
-    """The rows with TIME; nothing is evaluated in rows that only tell a watermark."""
+    """The rows with TIME; nothing is evaluated in rows with nothing but a watermark."""
     keep = quoted(KEEP)
     time = "0L" if step.time is None else wall_clock_us_sql(*step.time)
     own = [quoted(name) for name in columns if name not in _OWN]
@@ -127,8 +127,8 @@ def _to_groups(
                 continue
             columns = [one_chunk(timed.column(key)) for key in keys]
             cells = bucket_of(columns, timed.num_rows, len(numbers) * CELLS_PER_GROUP)
-            told = [n for n in (KEEP, SOURCE, WATERMARK, CLOCK) if n in timed.schema.names]
-            rows = pa.Table.from_batches([timed]).drop_columns(told)
+            marks = [n for n in (KEEP, SOURCE, WATERMARK, CLOCK) if n in timed.schema.names]
+            rows = pa.Table.from_batches([timed]).drop_columns(marks)
             rows = rows.append_column(CELL, pa.array(cells % CELLS_PER_GROUP, pa.int32()))
             for group, part in split_by_bucket(rows, cells // CELLS_PER_GROUP):
                 for piece in pieces(pa.Table.from_batches([part])):
@@ -139,7 +139,7 @@ def _to_groups(
 
 
 def check_general_key(name: str, type_: str) -> None:
-    """Refuse a key that rows which come later could not be told by.
+    """Refuse a key by which later rows could not be matched.
 
     Args:
         name: the key column.
@@ -152,7 +152,7 @@ def check_general_key(name: str, type_: str) -> None:
         ("array", "map", "struct", "variant", "interval")
     ):
         raise AnalysisError(
-            f"the key `{name}` is {type_}, by which rows of a stream cannot be told apart",
+            f"the key `{name}` is {type_}, which cannot be a key of a stream",
             subjects=(name,),
             hint="CAST it to DECIMAL or STRING, or take a part of it",
         )

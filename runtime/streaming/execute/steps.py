@@ -86,7 +86,7 @@ def streaming_dataframe(
 
 
 def counted(dataframe: DataFrame, label: str) -> DataFrame:
-    """The same rows; how many there are is told with every micro-batch, see `counted_rows`."""
+    """The same rows, whose number each micro-batch reports; see `counted_rows`."""
     is_row = F.col(f"`{KEEP}`") if KEEP in dataframe.columns else F.lit(True)
     return dataframe.observe(f"{ROWS_METRIC}{label}", F.count_if(is_row).alias("rows"))
 
@@ -106,7 +106,7 @@ def _windows(
     local = step.input
     if isinstance(local.window, SessionWindow) and options.emits_updates:
         raise AnalysisError(
-            "a SESSION is put out once: it knows no early firing and no allowed lateness",
+            "a SESSION is emitted once: it knows no early firing and no allowed lateness",
             hint="RESET 'table.exec.emit.allow-lateness' and 'table.exec.emit.early-fire.enabled'",
         )
     wrap = _wrap(meter, local.label)

@@ -45,7 +45,7 @@ def regroup(
         spark: the session.
         step: the step.
         child: makes DataFrames of other steps.
-        partitions: over how many tasks rows are spread.
+        partitions: the parallelism.
         wrap: measures a Python stage.
 
     Raises:
@@ -60,18 +60,18 @@ def regroup(
     partials = from_arrow_schema(plan.schema, prefer_timestamp_ntz=True)
     bounds = (step.aggregation.window_start, step.aggregation.window_end)
     fields = [f for f in windows_schema(partials, step.aggregation) if f.name not in bounds]
-    spread = _spread(rows, step.aggregation.keys, partitions)
+    exchanged = _exchanged(rows, step.aggregation.keys, partitions)
     aggregation = with_spark_tables(spark, step.aggregation)
     evaluate = partial(regrouped, plan=plan, aggregation=aggregation)
-    return _evaluated(spread, fields, evaluate, wrap)
+    return _evaluated(exchanged, fields, evaluate, wrap)
 
 
 def rank(step: StreamRankStep, child: Child, partitions: int, wrap: Wrap) -> DataFrame:
     """Results of windows ranked; see StreamRankStep. Arguments as in `regroup`."""
     rows = child(step.input)
     fields = [*_own_fields(rows), StructField(step.rank_column, IntegerType())]
-    spread = rows if step.is_spread else _spread(rows, step.by, partitions)
-    return _evaluated(spread, fields, partial(ranked, step=step), wrap)
+    exchanged = rows if step.is_spread else _exchanged(rows, step.by, partitions)
+    return _evaluated(exchanged, fields, partial(ranked, step=step), wrap)
 
 
 def join(step: StreamJoinStep, child: Child, partitions: int, wrap: Wrap) -> DataFrame:
@@ -85,16 +85,16 @@ def join(step: StreamJoinStep, child: Child, partitions: int, wrap: Wrap) -> Dat
     for position, rows in enumerate((left, right)):
         window = F.xxhash64(*(F.col(quoted(pair[position])) for pair in step.window_keys))
         sides.append(rows.withColumn(IS_LEFT, F.lit(position == 0)).withColumn(_WINDOW, window))
-    # the left tells the watermark
+    # the left brings the watermark
     needed = F.col(quoted(KEEP))
     if LATE_ROW in right.columns:
         needed |= F.col(quoted(LATE_ROW)).isNotNull()
     both = sides[0].unionByName(sides[1].where(needed), allowMissingColumns=True)
     evaluate = partial(joined, step=step, right_columns=[f.name for f in right_fields])
-    return _evaluated(_spread(both, (_WINDOW,), partitions), fields, evaluate, wrap)
+    return _evaluated(_exchanged(both, (_WINDOW,), partitions), fields, evaluate, wrap)
 
 
-def _spread(rows: DataFrame, by: tuple[str, ...], partitions: int) -> DataFrame:
+def _exchanged(rows: DataFrame, by: tuple[str, ...], partitions: int) -> DataFrame:
     return rows.repartition(partitions, *(F.col(quoted(name)) for name in by))
 
 

@@ -37,9 +37,9 @@ def general_windows(
 
     Args:
         rows: the rows.
-        keys: the columns by which they are told apart, maybe none.
+        keys: the key columns, maybe none.
         time: name and type of the time column, `timestamp` or `timestamp_ntz`; None: windows are
-            on the clock, which stands at the moment the query starts.
+            on processing time, which stands at the moment the query starts.
         job: what to do; it has to be something that can be pickled.
         output: the columns of a result.
 

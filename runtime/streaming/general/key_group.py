@@ -1,6 +1,6 @@
 """The general window operator on a stream: the state of one key group, cell by cell.
 
-The keys of a group are spread over cells by their hash. A cell is one pickled state of
+The keys of a group are distributed over cells by their hash. A cell is one pickled state of
 `runtime.streaming.general`, read and written as a whole and only if a row has come for it or a
 timer is due; so a micro-batch costs what it touches, and one cell at a time is in memory.
 
@@ -8,7 +8,7 @@ Rows of a micro-batch are taken in the order of their times, each with the water
 it as far as the micro-batch moves it. So none is made late by another of the same micro-batch, and
 rows that come in order give what the same rows give in a batch. A row is late by the watermark at
 the end of the micro-batch before, as it is for the operator on slices. Windows that merge
-follow a watermark 1 ms behind, and tell that one: a row at the very end of a session is part of it,
+follow a watermark 1 ms behind, and emit that one: a row at the very end of a session is part of it,
 and may come as long as the watermark has not reached it (`runtime.streaming.operators.session`).
 """
 
@@ -48,8 +48,8 @@ class GeneralSpec:
     Attributes:
         job: windows, triggers and functions.
         keys: the key columns.
-        schema: what is put out: the keys, `window_start`, `window_end`, the columns of a result.
-        n_sources: how many sources tell watermarks.
+        schema: what is emitted: the keys, `window_start`, `window_end`, the columns of a result.
+        n_sources: how many sources have watermarks.
         rules: how these make the operator's watermark.
         time_zone: the zone of the wall clock that windows are on.
         run: as in `runtime.streaming.operators.base.KeyGroupSpec`.
@@ -70,7 +70,7 @@ class Cell:
 
     Attributes:
         next_event_us: its next timer by the watermark.
-        next_clock_us: its next timer by the clock, on the wall.
+        next_clock_us: its next timer of processing time, on the wall clock.
         n_windows: how many windows it keeps something of.
         n_bytes: the size of its blob.
     """

@@ -23,10 +23,10 @@ class WindowJob:
     Attributes:
         assigner: which windows rows belong to.
         function: what is computed of a window.
-        trigger: when it is put out; None: when the watermark, or the clock, passes its end.
-        evictor: drops rows when it is put out; then a window keeps all its rows.
+        trigger: when it is emitted; None: when the watermark, or processing time, passes its end.
+        evictor: drops rows when it is emitted; then a window keeps all its rows.
         allowed_lateness_us: for so long after its end a window is kept for late rows.
-        by_clock: whether windows are on the clock; else on the rows' time.
+        by_clock: whether windows are on processing time; else on the rows' time.
     """
 
     assigner: Assigner
@@ -38,7 +38,7 @@ class WindowJob:
 
     @property
     def needs_clock(self) -> bool:
-        """Whether it is to be called when the clock reaches a time, rows or none."""
+        """Whether it is to be called when processing time reaches a time, rows or none."""
         return self.by_clock or (self.trigger is not None and self.trigger.needs_clock)
 
     def __post_init__(self) -> None:
@@ -47,7 +47,8 @@ class WindowJob:
             raise AnalysisError("a negative allowed lateness", hint="give zero or more")
         if self.allowed_lateness_us and self.by_clock:
             raise AnalysisError(
-                "windows on the clock know no late rows", hint="leave the allowed lateness out"
+                "windows on processing time know no late rows",
+                hint="leave the allowed lateness out",
             )
 
 
@@ -69,9 +70,9 @@ class OperatorState:
         memories: what the trigger remembers, by key and window.
         merging: the open windows of each key, if windows merge.
         event_timers: timers by the watermark.
-        clock_timers: timers by the clock.
+        clock_timers: timers of processing time.
         watermark_us: the watermark.
-        clock_us: the clock.
+        clock_us: the processing time.
         n_late: rows dropped because all their windows were gone.
     """
 
@@ -116,7 +117,7 @@ class GeneralWindowOperator:
         Args:
             key: the row's key, which can be hashed.
             value: the row.
-            time_us: its time; where windows are on the clock, the clock's.
+            time_us: its time; the processing time where windows are on that.
         """
         is_skipped = True
         for assigned in self._job.assigner.windows(value, time_us):
@@ -135,7 +136,7 @@ class GeneralWindowOperator:
             if contents is None:
                 contents = self._function.create()
             self.state.contents[key, name] = self._function.add(contents, (value, time_us))
-            context = _Context(self.state, (key, window))
+            context = _WindowContext(self.state, (key, window))
             verdict = self._trigger.on_row(value, time_us, window, context)
             yield from self._obey(verdict, key, window, name)
             self._set_clean_up(key, window)
@@ -153,7 +154,7 @@ class GeneralWindowOperator:
             yield from self._on_timer(time_us, key, window, is_clock=False)
 
     def on_clock(self, clock_us: int) -> Iterator[Emission]:
-        """The clock moves on."""
+        """Processing time moves on."""
         if clock_us <= self.state.clock_us:
             return
         self.state.clock_us = clock_us
@@ -161,7 +162,7 @@ class GeneralWindowOperator:
             yield from self._on_timer(time_us, key, window, is_clock=True)
 
     def on_end(self) -> Iterator[Emission]:
-        """The end of input: the last watermark, and for windows on the clock the last moment."""
+        """The end of input: the last watermark, or the last processing time too."""
         yield from self.on_watermark(FOREVER_US)
         if self._job.by_clock:
             yield from self.on_clock(FOREVER_US)
@@ -175,7 +176,7 @@ class GeneralWindowOperator:
             if merging is None or window not in merging.kept_as:
                 return  # a timer of a window that has become part of another
             name = merging.kept_as[window]
-        context = _Context(self.state, (key, window))
+        context = _WindowContext(self.state, (key, window))
         if is_clock:
             verdict = self._trigger.on_clock(time_us, window, context)
         else:
@@ -216,10 +217,10 @@ class GeneralWindowOperator:
             for part in parts:
                 owner = (key, part)
                 memories.append(dict(self.state.memories.get(owner, {})))
-                self._trigger.clear(part, _Context(self.state, owner))
+                self._trigger.clear(part, _WindowContext(self.state, owner))
                 self.state.memories.pop(owner, None)
                 self._timers.forget(self._clean_up_us(part), owner)
-            self._trigger.on_merge(merged, memories, _Context(self.state, (key, merged)))
+            self._trigger.on_merge(merged, memories, _WindowContext(self.state, (key, merged)))
             kept = [self.state.contents.pop((key, each), None) for each in (name, *others)]
             together = None
             for contents in kept:
@@ -264,13 +265,13 @@ class GeneralWindowOperator:
 
     def _forget(self, key: Any, window: TimeWindow, name: TimeWindow) -> None:
         self.state.contents.pop((key, name), None)
-        self._trigger.clear(window, _Context(self.state, (key, window)))
+        self._trigger.clear(window, _WindowContext(self.state, (key, window)))
         self.state.memories.pop((key, window), None)
         if self._job.assigner.merges:
             self._retire(key, window, self.state.merging[key])
 
 
-class _Context:
+class _WindowContext:
     """A TriggerContext: one window of one key."""
 
     def __init__(self, state: OperatorState, owner: Owner) -> None:

@@ -1,4 +1,4 @@
-"""What the general window operator puts out, as Arrow: keys, window bounds, columns of results."""
+"""What the general window operator emits, as Arrow: keys, window bounds, columns of results."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""When a window is put out, and when its contents are dropped.
+"""When a window is emitted, and when its contents are dropped.
 
-A trigger is told of every row and of the timers it set, and answers with a Verdict. What it has to
-remember of a window it keeps in the context's `memory`, a dictionary of the window's own; it must
-hold nothing itself, since it serves all windows.
+A trigger is called with every row and by the timers it set, and answers with a Verdict. What it
+has to remember of a window it keeps in the context's `memory`, a dictionary of the window's own;
+it must hold nothing itself, since it serves all windows.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class TriggerContext(Protocol):
     Attributes:
         memory: what the trigger remembers of the window.
         watermark_us: the watermark.
-        clock_us: the clock.
+        clock_us: the processing time.
     """
 
     memory: dict[str, Any]
@@ -40,7 +40,7 @@ class TriggerContext(Protocol):
         """Call `on_event_time` once the watermark reaches this time."""
 
     def at_clock(self, time_us: int) -> None:
-        """Call `on_clock` once the clock reaches this time."""
+        """Call `on_clock` once processing time reaches this time."""
 
     def forget_event_time(self, time_us: int) -> None:
         """Take `at_event_time` back."""
@@ -50,11 +50,11 @@ class TriggerContext(Protocol):
 
 
 class Trigger(ABC):
-    """When a window is put out. Methods that are not overridden want nothing."""
+    """When a window is emitted. Methods that are not overridden want nothing."""
 
     @property
     def needs_clock(self) -> bool:
-        """Whether it asks for times of the clock."""
+        """Whether it sets timers of processing time."""
         return type(self).on_clock is not Trigger.on_clock
 
     @abstractmethod
@@ -68,7 +68,7 @@ class Trigger(ABC):
         return CONTINUE
 
     def on_clock(self, time_us: int, window: TimeWindow, context: TriggerContext) -> Verdict:
-        """The clock has reached a time asked for."""
+        """Processing time has reached a time asked for."""
         return CONTINUE
 
     def on_merge(
@@ -119,7 +119,7 @@ class EventTimeTrigger(Trigger):
 
 
 class ProcessingTimeTrigger(Trigger):
-    """Fires when the clock reaches the window's last time."""
+    """Fires when processing time reaches the window's last time."""
 
     def on_row(
         self, value: Any, time_us: int, window: TimeWindow, context: TriggerContext
@@ -196,7 +196,7 @@ class ContinuousTrigger(Trigger):
 
     Attributes:
         interval_us: the interval.
-        by_clock: whether it goes by the clock; else by the watermark.
+        by_clock: whether it fires in processing time; else by the watermark.
     """
 
     interval_us: int

@@ -38,7 +38,7 @@ GLOBAL_WINDOW = TimeWindow(-FOREVER_US, FOREVER_US)
 
 
 class Verdict(Flag):
-    """What a trigger wants: put the window out, drop its contents, both or nothing."""
+    """What a trigger wants: emit the window, drop its contents, both or nothing."""
 
     CONTINUE = 0
     FIRE = 1

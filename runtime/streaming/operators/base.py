@@ -94,7 +94,7 @@ class KeyGroupSpec(Protocol):
     Attributes:
         n_sources: how many sources have watermarks.
         rules: how these make the operator's watermark.
-        run: tells this run of the stream from others, in which nobody watched the sources.
+        run: the name of this run of the stream, unlike those in which nobody watched the sources.
     """
 
     @property

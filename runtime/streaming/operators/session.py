@@ -63,7 +63,7 @@ class SessionSpec:
         n_sources: how many sources have watermarks.
         rules: how these make the operator's watermark.
         by_clock: whether the rows' time is the processing time: then none is late.
-        run: tells this run of the stream from others, in which nobody watched the sources.
+        run: the name of this run of the stream, unlike those in which nobody watched the sources.
     """
 
     aggregation: WindowAggregation
@@ -80,7 +80,7 @@ class SessionChunk:
     """A blob of partials in state.
 
     Attributes:
-        number: tells it from others.
+        number: its own among them.
         n_rows: how many partials it has.
         n_bytes: the size of the blob.
         first_us: the earliest first time of a partial.
@@ -200,7 +200,7 @@ class SessionOperator(KeyGroupOperator):
         """One partial for each session and key of those that are still open."""
         if not is_open.any():
             return
-        # Sessions of a partition differ in their first time, so that it can tell them apart.
+        # Sessions of a partition differ in their first time, which distinguishes them.
         name = self._spec.aggregation.slice_end
         index = table.schema.get_field_index(name)
         first = from_buffer(session_first_us, None, pa.int64(), len(session_first_us))

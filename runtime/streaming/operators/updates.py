@@ -1,8 +1,8 @@
-"""Results that are put out more than once: before a window's end, and again for late rows.
+"""Results that are emitted more than once: before a window's end, and again for late rows.
 
-What was put out last of each open window is kept, and compared with what the window holds now: a
+What was emitted last of each open window is kept, and compared with what the window holds now: a
 new result is +I, a changed one takes the old back (-U) and gives the new (+U), an equal one
-nothing. When to compare is a matter of the clock and of how many rows came.
+nothing. When to compare is a matter of processing time and of how many rows came.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from runtime.spec.aggregates import WindowAggregation
 from runtime.spec.stream import FINAL_US
 from runtime.streaming.state.blobs import BlobStore, decode_table, encode_state
 
-# Puts out the windows with an end above the first and up to the second.
+# Emits the windows with an end above the first and up to the second.
 Windows = Callable[[tuple[int, int]], Iterator[pa.RecordBatch]]
 
 INSERT, UPDATE_BEFORE, UPDATE_AFTER = "+I", "-U", "+U"
@@ -30,7 +30,7 @@ INSERT, UPDATE_BEFORE, UPDATE_AFTER = "+I", "-U", "+U"
 
 @dataclass(frozen=True)
 class FireRule:
-    """See `runtime.streaming.options.Firing`."""
+    """When windows fire by rule, as `runtime.streaming.options.Firing` has it."""
 
     delay_us: int | None = None
     rows: int | None = None
@@ -38,12 +38,12 @@ class FireRule:
 
 @dataclass(frozen=True)
 class UpdateRules:
-    """When windows are put out again.
+    """When windows are emitted again.
 
     Attributes:
         allowed_lateness_us: for so long after the watermark passed its end a window takes rows.
-        early: windows are put out before their end; None: not.
-        late: how often windows that take late rows are put out; None: with every micro-batch.
+        early: windows are emitted before their end; None: not.
+        late: how often windows that take late rows are emitted; None: with every micro-batch.
         row_kind: the name of the column that is put before the others, STRING.
     """
 
@@ -55,7 +55,7 @@ class UpdateRules:
 
 @dataclass(frozen=True)
 class Moment:
-    """A micro-batch, as far as it matters for what is put out.
+    """A micro-batch, as far as it matters for what is emitted.
 
     Attributes:
         oldest_us: the end of the oldest window of any slice.
@@ -64,7 +64,7 @@ class Moment:
         closed_us: up to which end they take no rows, before and after it.
         n_new: how many rows came.
         has_late: whether any of them is in a window that has fired.
-        clock_us: the clock.
+        clock_us: the processing time.
     """
 
     oldest_us: int
@@ -77,10 +77,10 @@ class Moment:
 
 
 class UpdateLog:
-    """What one key group has put out of the windows that can change.
+    """What one key group has emitted of the windows that can change.
 
     Args:
-        rules: when windows are put out again.
+        rules: when windows are emitted again.
         aggregation: the aggregation, for the names of keys and window.
         store: where the results are kept.
         facts: what `facts` said at the end of the last micro-batch; None at first.
@@ -115,7 +115,7 @@ class UpdateLog:
         }
 
     def fire(self, windows: Windows, moment: Moment) -> Iterator[pa.RecordBatch]:
-        """Put out what is due.
+        """Emit what is due.
 
         Yields:
             Batches of the windows' columns behind a column with the kind of the change.
@@ -167,7 +167,7 @@ class UpdateLog:
     def _is_late_due(self, moment: Moment) -> bool:
         if not self._has_late:
             return False
-        # before windows are closed for good, what came late is told
+        # before windows are closed for good, what came late is emitted
         last_chance = moment.closed_us[0] != moment.closed_us[1]
         rule = self._rules.late or FireRule(delay_us=0)
         return last_chance or self._is_due(rule, self._late_at, moment)

@@ -1,9 +1,9 @@
 """What is computed from whole windows, a micro-batch at a time and without state.
 
-All results of a window come out of its operator in one micro-batch. A task that has all rows of
+All results of a window leave its operator in one micro-batch. A task that has all rows of
 some windows, or of some windows and keys, can group, rank and join them; what it holds in memory
-is what those windows put out in this micro-batch. Rows that only tell a watermark pass, so that
-operators behind still hear of it.
+is what those windows emit in this micro-batch. Rows with nothing but a watermark pass, so that
+operators behind still get it.
 """
 
 from __future__ import annotations
@@ -149,7 +149,7 @@ def joined(table: pa.Table, step: StreamJoinStep, right_columns: Sequence[str]) 
     """Both sides' rows joined; NULL equals nothing.
 
     Args:
-        table: the rows of both sides, told apart by IS_LEFT; NULL in the other side's columns.
+        table: the rows of both sides, marked by IS_LEFT; NULL in the other side's columns.
         step: the join.
         right_columns: the columns that are the right side's.
     """

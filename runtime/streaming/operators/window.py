@@ -29,7 +29,7 @@ from runtime.spec.stream import FINAL_US, LATE_ROW
 from runtime.streaming.operators.base import Emitted, KeyGroupOperator, MicroBatch, Output
 from runtime.streaming.operators.updates import Moment, UpdateLog, UpdateRules
 from runtime.streaming.state.blobs import BlobStore
-from runtime.streaming.state.shared_slices import Reader, SharedSlices, SharedSpec
+from runtime.streaming.state.shared_slices import Reader, SharedSpec, SliceLevels
 from runtime.streaming.watermarks import WatermarkRules, Watermarks, closed_until_us
 
 
@@ -46,7 +46,7 @@ class WindowSpec:
         updates: when windows are emitted again, of the only reader; None: each once.
         by_clock: whether the time of the only reader's rows is the processing time: then none is
             late.
-        run: tells this run of the stream from others, in which nobody watched the sources.
+        run: the name of this run of the stream, unlike those in which nobody watched the sources.
     """
 
     shared: SharedSpec
@@ -79,7 +79,7 @@ class WindowOperator(KeyGroupOperator):
         levels = self._known.get("levels")
         if not self._has_levels and self._known.get("slices"):
             levels = [[1, self._known["slices"]]]
-        self._slices = SharedSlices(spec.shared, store, levels)
+        self._slices = SliceLevels(spec.shared, store, levels)
         self._updates = None
         if spec.updates is not None:
             aggregation = spec.shared.readers[0].aggregation
@@ -144,13 +144,13 @@ class WindowOperator(KeyGroupOperator):
                     is_late = _is_late(reader, ends, closed)
                     if is_late.any():
                         n_late[number] += int(counts[is_late].sum())
-            accepted += self._slices.placed(plain, closed, self._slices.everybody)
+            accepted += self._slices.placed(plain, closed, self._slices.all_readers)
         return accepted, n_late, n_rows - n_late[0]
 
     def _moved(self, table: pa.Table, closed: int) -> pa.Table:
         """Partials of one reader, some of closed slices moved on to the next one that is open.
 
-        By processing time all are, if the clock was set back. Of a CUMULATE window's rows that come
+        In processing time all are, if the clock was set back. Of a CUMULATE window's rows that come
         when their own step is closed, the first open step takes account: its windows are the open
         ones of theirs.
         """

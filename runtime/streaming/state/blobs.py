@@ -69,7 +69,7 @@ def decode_facts(blob: bytes) -> dict[str, Any]:
 
 
 def versioned(contents: bytes) -> bytes:
-    """A blob of these contents, which tells its version."""
+    """A blob of these contents, with its version in front."""
     return bytes([_VERSION]) + contents
 
 

@@ -88,11 +88,11 @@ class Reader:
         return slice_end if self.is_alone else self.assigner.slice_end(slice_end - 1)
 
     def first_window_end(self, slice_end: Int64Array) -> Int64Array:
-        """See `SliceAssigner`."""
+        """The end of the first window of its own that each slice is in."""
         return self.assigner.first_window_end(self.own_end(slice_end))
 
     def last_window_end(self, slice_end: Int64Array) -> Int64Array:
-        """See `SliceAssigner`."""
+        """The end of the last window of its own that each slice is in."""
         return self.assigner.last_window_end(self.own_end(slice_end))
 
     def own_table(self, table: pa.Table, slice_end: str) -> pa.Table:
@@ -106,7 +106,7 @@ class Reader:
         return pa.table(columns, [own for _, own in self.spec.columns])
 
 
-class SharedSlices:
+class SliceLevels:
     """The live slices of one key group.
 
     Args:
@@ -119,7 +119,7 @@ class SharedSlices:
         self._spec = spec
         self._store = store
         self.readers = [Reader(reader, len(spec.readers) == 1) for reader in spec.readers]
-        self.everybody = (1 << len(spec.readers)) - 1
+        self.all_readers = (1 << len(spec.readers)) - 1
         self._growing = sum(1 << i for i, reader in enumerate(self.readers) if reader.grows)
         self._levels: dict[int, _Level] = {
             members: self._level(members, of_level) for members, of_level in facts or ()

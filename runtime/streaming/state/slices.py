@@ -24,7 +24,7 @@ from runtime.spec.windows import AlignedWindow
 from runtime.streaming.state.blobs import BlobStore, decode_table, encode_state
 from runtime.streaming.state.table_cache import TableCache, unique_name
 
-# A window's slices are spread over about so many slabs. With more of them slices are freed sooner:
+# A window's slices lie in about so many slabs. With more of them slices are freed sooner:
 # they stay for a slab's length after the last window that needs them. With fewer a micro-batch
 # that brings many slices writes fewer blobs, each of which costs calls to the JVM.
 _SLABS_PER_WINDOW = 8
@@ -84,7 +84,7 @@ class WindowEnds(Protocol):
 
 
 def slab_us(window: AlignedWindow) -> int:
-    """How much time the slices of a chunk may be spread over."""
+    """How much time the slices of a chunk may cover."""
     return max(
         slice_assigner(window).window_end_stride_us,
         window.slice_width_us * -(-window.slices_per_window // _SLABS_PER_WINDOW),
@@ -98,7 +98,7 @@ class SliceState:
         store: where they are kept.
         facts: what `facts` said at the end of the last micro-batch; None at first.
         windows: the windows that slices are in.
-        slab_us: how much time the slices of a chunk may be spread over.
+        slab_us: how much time the slices of a chunk may cover.
         n_keys: how many columns of the partials are keys.
         slice_end: the name of the slice end column, int64 microseconds.
         accumulators: the accumulators by their partial columns.

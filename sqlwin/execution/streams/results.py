@@ -10,7 +10,7 @@ from sqlglot import exp
 
 from runtime.connectors.stream_sinks import Take
 from runtime.connectors.writing import KIND_COLUMN
-from runtime.streaming.status import remarks
+from runtime.streaming.status import status_notes
 from sqlwin.execution.lowered import LoweredStream
 from sqlwin.execution.planning import Plans
 from sqlwin.execution.streams.handle import Stream, StreamPart
@@ -70,7 +70,7 @@ class StreamQuery:
         return tuple(
             text
             for stream in self._started
-            for text in remarks(stream.status(), stream.setup.late_table)
+            for text in status_notes(stream.status(), stream.setup.late_table)
         )
 
     def result(self, take_interrupt: Callable[[], bool]) -> Result:
@@ -123,7 +123,7 @@ def insert_result(
                 written = "done" if count is None else f"{count:,} row{'' if count == 1 else 's'}"
                 messages.append(f"INSERT INTO {name}: {written}")
                 counts.append(count)
-                found = remarks(part.status(), stream.setup.late_table)
+                found = status_notes(part.status(), stream.setup.late_table)
                 notes += (
                     [f"{name}: {each}" for each in found] if isinstance(part, StreamPart) else found
                 )

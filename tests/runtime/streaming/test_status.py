@@ -13,9 +13,9 @@ from runtime.streaming.status import (
     StreamStatus,
     Tally,
     clock,
-    remarks,
     silence,
     span,
+    status_notes,
     stream_status,
 )
 
@@ -73,8 +73,8 @@ def operator(*sources: SourceStatus, **fields: Any) -> OperatorStatus:
         ),
         ([operator(source("a", None))], "there is no watermark yet: no row with a time has come from `a`"),
         ([operator(source("a", HOUR), n_late=5, n_null_times=1)], "all rows were dropped: 5 late, 1 without a time"),
-        ([operator(source("a", MAX))], "no window waits: all that have rows are closed and put out"),
-        ([], "rows are put out as they come"),
+        ([operator(source("a", MAX))], "no window waits: all that have rows are closed and emitted"),
+        ([], "rows are emitted as they come"),
     ],
 )  # fmt: skip
 def test_silence_is_explained(operators: list[OperatorStatus], said: str) -> None:
@@ -114,7 +114,7 @@ def test_status_is_read_from_the_progress_of_all_micro_batches() -> None:
     (found,) = status.operators
     assert (status.batch, status.rows_per_second, status.batch_seconds) == (2, 12.5, 0.4)
     assert (found.watermark_us, found.n_late, found.n_null_times) == (7, 5, 3)
-    assert remarks(status) == (
+    assert status_notes(status) == (
         "5 rows came when all their windows had closed (numLateRecordsDropped)",
         "3 rows have no time and so no window (numNullRowTimeRecordsDropped)",
     )
