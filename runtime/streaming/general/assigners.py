@@ -40,7 +40,7 @@ class AlignedAssigner(Assigner):
         self._slices = slice_assigner(window)
 
     def windows(self, value: Any, time_us: int) -> list[TimeWindow]:
-        """See Assigner."""
+        """All windows whose slices hold the time."""
         _, ends = self._slices.window_ends(np.array([time_us], np.int64))
         starts = self._slices.window_start(ends)
         return [TimeWindow(*bounds) for bounds in zip(starts.tolist(), ends.tolist(), strict=True)]
@@ -58,7 +58,7 @@ class SessionAssigner(Assigner):
     merges = True
 
     def windows(self, value: Any, time_us: int) -> list[TimeWindow]:
-        """See Assigner.
+        """One window from the row's time, as long as its gap.
 
         Raises:
             AnalysisError: the gap of a row is not above zero.
@@ -73,5 +73,5 @@ class GlobalAssigner(Assigner):
     """One window for everything: without a trigger of its own it never fires before the end."""
 
     def windows(self, value: Any, time_us: int) -> list[TimeWindow]:
-        """See Assigner."""
+        """The one window."""
         return [GLOBAL_WINDOW]

@@ -35,7 +35,7 @@ class CountEvictor(Evictor):
     after: bool = False
 
     def keep(self, rows: list[Row], window: TimeWindow) -> list[Row]:
-        """See Evictor."""
+        """The last rows to come."""
         return rows[-self.n_rows :] if self.n_rows else []
 
 
@@ -47,7 +47,7 @@ class TimeEvictor(Evictor):
     after: bool = False
 
     def keep(self, rows: list[Row], window: TimeWindow) -> list[Row]:
-        """See Evictor."""
+        """The rows near the newest time, wherever they are."""
         newest_us = max((time_us for _, time_us in rows), default=0)
         return [row for row in rows if row[1] > newest_us - self.size_us]
 
@@ -66,5 +66,5 @@ class DeltaEvictor(Evictor):
     after: bool = False
 
     def keep(self, rows: list[Row], window: TimeWindow) -> list[Row]:
-        """See Evictor."""
+        """The rows near the last one to come."""
         return [row for row in rows if self.distance(row[0], rows[-1][0]) < self.threshold]

@@ -48,19 +48,19 @@ class ReduceFunction(WindowFunction):
     process: Process | None = None
 
     def create(self) -> Any:
-        """See WindowFunction."""
+        """An empty list; with a row it has one value."""
         return []
 
     def add(self, contents: Any, row: Row) -> Any:
-        """See WindowFunction."""
+        """The value and the row, reduced."""
         return [self.reduce(contents[0], row[0]) if contents else row[0]]
 
     def merge(self, first: Any, second: Any) -> Any:
-        """See WindowFunction."""
+        """Both values, reduced; one may be missing."""
         return [self.reduce(first[0], second[0])] if first and second else first or second
 
     def results(self, key: Any, window: TimeWindow, contents: Any) -> Iterable[Any]:
-        """See WindowFunction."""
+        """The value, or what `process` makes of it."""
         return contents if self.process is None else self.process(key, window, contents[0])
 
 
@@ -83,19 +83,19 @@ class AggregateFunction(WindowFunction):
     process: Process | None = None
 
     def create(self) -> Any:
-        """See WindowFunction."""
+        """A new accumulator."""
         return self.zero()
 
     def add(self, contents: Any, row: Row) -> Any:
-        """See WindowFunction."""
+        """The accumulator with one more row, without its time."""
         return self.accumulate(contents, row[0])
 
     def merge(self, first: Any, second: Any) -> Any:
-        """See WindowFunction."""
+        """Two accumulators, combined."""
         return self.combine(first, second)
 
     def results(self, key: Any, window: TimeWindow, contents: Any) -> Iterable[Any]:
-        """See WindowFunction."""
+        """The finished value, or what `process` makes of it."""
         value = contents if self.finish is None else self.finish(contents)
         return [value] if self.process is None else self.process(key, window, value)
 
@@ -111,20 +111,20 @@ class WholeWindowFunction(WindowFunction):
     process: Process
 
     def create(self) -> Any:
-        """See WindowFunction."""
+        """No rows."""
         return []
 
     def add(self, contents: Any, row: Row) -> Any:
-        """See WindowFunction."""
+        """The same list with one more row, without its time."""
         contents.append(row[0])
         return contents
 
     def merge(self, first: Any, second: Any) -> Any:
-        """See WindowFunction."""
+        """The rows of both."""
         return first + second
 
     def results(self, key: Any, window: TimeWindow, contents: Any) -> Iterable[Any]:
-        """See WindowFunction."""
+        """What `process` makes of a copy of the rows."""
         return self.process(key, window, list(contents))
 
 
@@ -135,20 +135,20 @@ class EvictingFunction(WindowFunction):
     inner: WindowFunction
 
     def create(self) -> Any:
-        """See WindowFunction."""
+        """No rows."""
         return []
 
     def add(self, contents: Any, row: Row) -> Any:
-        """See WindowFunction."""
+        """The same list with one more row and its time."""
         contents.append(row)
         return contents
 
     def merge(self, first: Any, second: Any) -> Any:
-        """See WindowFunction."""
+        """The rows of both."""
         return first + second
 
     def results(self, key: Any, window: TimeWindow, contents: Any) -> Iterable[Any]:
-        """See WindowFunction."""
+        """What `inner` makes of the rows that are left."""
         inner = self.inner.create()
         for row in contents:
             inner = self.inner.add(inner, row)

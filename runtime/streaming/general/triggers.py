@@ -95,26 +95,26 @@ class EventTimeTrigger(Trigger):
     def on_row(
         self, value: Any, time_us: int, window: TimeWindow, context: TriggerContext
     ) -> Verdict:
-        """See Trigger."""
+        """Fires for a late row; else sets the timer of the window's last time."""
         if window.last_us <= context.watermark_us:
             return FIRE
         context.at_event_time(window.last_us)
         return CONTINUE
 
     def on_event_time(self, time_us: int, window: TimeWindow, context: TriggerContext) -> Verdict:
-        """See Trigger."""
+        """Fires at the window's last time."""
         return FIRE if time_us == window.last_us else CONTINUE
 
     def on_merge(
         self, window: TimeWindow, memories: list[dict[str, Any]], context: TriggerContext
     ) -> None:
-        """See Trigger."""
+        """Sets the timer of the merged window."""
         # a merged window that is over already fires with the row that merged it
         if window.last_us > context.watermark_us:
             context.at_event_time(window.last_us)
 
     def clear(self, window: TimeWindow, context: TriggerContext) -> None:
-        """See Trigger."""
+        """Takes that timer back."""
         context.forget_event_time(window.last_us)
 
 
@@ -124,23 +124,23 @@ class ProcessingTimeTrigger(Trigger):
     def on_row(
         self, value: Any, time_us: int, window: TimeWindow, context: TriggerContext
     ) -> Verdict:
-        """See Trigger."""
+        """Sets the timer of the window's last time."""
         context.at_clock(window.last_us)
         return CONTINUE
 
     def on_clock(self, time_us: int, window: TimeWindow, context: TriggerContext) -> Verdict:
-        """See Trigger."""
+        """Fires at the window's last time."""
         return FIRE if time_us == window.last_us else CONTINUE
 
     def on_merge(
         self, window: TimeWindow, memories: list[dict[str, Any]], context: TriggerContext
     ) -> None:
-        """See Trigger."""
+        """Sets the timer of the merged window."""
         if window.last_us > context.clock_us:
             context.at_clock(window.last_us)
 
     def clear(self, window: TimeWindow, context: TriggerContext) -> None:
-        """See Trigger."""
+        """Takes that timer back."""
         context.forget_clock(window.last_us)
 
 
@@ -153,7 +153,7 @@ class CountTrigger(Trigger):
     def on_row(
         self, value: Any, time_us: int, window: TimeWindow, context: TriggerContext
     ) -> Verdict:
-        """See Trigger."""
+        """Counts, and fires when there are enough."""
         count = context.memory.get("count", 0) + 1
         context.memory["count"] = 0 if count >= self.n_rows else count
         return FIRE if count >= self.n_rows else CONTINUE
@@ -161,7 +161,7 @@ class CountTrigger(Trigger):
     def on_merge(
         self, window: TimeWindow, memories: list[dict[str, Any]], context: TriggerContext
     ) -> None:
-        """See Trigger."""
+        """Adds the counts up, without firing."""
         context.memory["count"] = sum(memory.get("count", 0) for memory in memories)
 
 
@@ -180,7 +180,7 @@ class DeltaTrigger(Trigger):
     def on_row(
         self, value: Any, time_us: int, window: TimeWindow, context: TriggerContext
     ) -> Verdict:
-        """See Trigger."""
+        """Fires if the row is far from the last that fired; the first does not."""
         if "last" not in context.memory:
             context.memory["last"] = value
             return CONTINUE
@@ -204,13 +204,13 @@ class ContinuousTrigger(Trigger):
 
     @property
     def needs_clock(self) -> bool:
-        """See Trigger."""
+        """Whether it fires in processing time."""
         return self.by_clock
 
     def on_row(
         self, value: Any, time_us: int, window: TimeWindow, context: TriggerContext
     ) -> Verdict:
-        """See Trigger."""
+        """Sets the timers; fires for a late row."""
         if not self.by_clock and window.last_us <= context.watermark_us:
             return FIRE
         if self.by_clock:
@@ -221,7 +221,7 @@ class ContinuousTrigger(Trigger):
         return CONTINUE
 
     def on_event_time(self, time_us: int, window: TimeWindow, context: TriggerContext) -> Verdict:
-        """See Trigger."""
+        """Fires, and sets the next timer."""
         if self.by_clock:
             return CONTINUE
         if time_us == window.last_us:
@@ -235,7 +235,7 @@ class ContinuousTrigger(Trigger):
         return FIRE
 
     def on_clock(self, time_us: int, window: TimeWindow, context: TriggerContext) -> Verdict:
-        """See Trigger."""
+        """The same in processing time."""
         if not self.by_clock:
             return CONTINUE
         if time_us == window.last_us:
@@ -250,7 +250,7 @@ class ContinuousTrigger(Trigger):
     def on_merge(
         self, window: TimeWindow, memories: list[dict[str, Any]], context: TriggerContext
     ) -> None:
-        """See Trigger."""
+        """Goes on with the earliest of the timers."""
         times = [memory["next"] for memory in memories if "next" in memory]
         if not self.by_clock and window.last_us > context.watermark_us:
             context.at_event_time(window.last_us)
@@ -261,7 +261,7 @@ class ContinuousTrigger(Trigger):
             (context.at_clock if self.by_clock else context.at_event_time)(min(times))
 
     def clear(self, window: TimeWindow, context: TriggerContext) -> None:
-        """See Trigger."""
+        """Takes both timers back."""
         forget_end = context.forget_clock if self.by_clock else context.forget_event_time
         forget_end(window.last_us)
         if "next" in context.memory:
@@ -297,13 +297,13 @@ class EarlyAndLateTrigger(Trigger):
 
     @property
     def needs_clock(self) -> bool:
-        """See Trigger."""
+        """Whether one of the two does."""
         return any(part is not None and part.needs_clock for part in (self.early, self.late))
 
     def on_row(
         self, value: Any, time_us: int, window: TimeWindow, context: TriggerContext
     ) -> Verdict:
-        """See Trigger."""
+        """Asks the trigger whose turn it is."""
         if window.last_us > context.watermark_us:
             context.at_event_time(window.last_us)
             if self.early is None:
@@ -314,7 +314,7 @@ class EarlyAndLateTrigger(Trigger):
         return _fires(self.late.on_row(value, time_us, window, context))
 
     def on_event_time(self, time_us: int, window: TimeWindow, context: TriggerContext) -> Verdict:
-        """See Trigger."""
+        """Fires at the window's last time, from which on it is the late one's turn."""
         if time_us == window.last_us:
             if self.early is not None:
                 self.early.clear(window, context)
@@ -327,7 +327,7 @@ class EarlyAndLateTrigger(Trigger):
         return _fires(part.on_event_time(time_us, window, context))
 
     def on_clock(self, time_us: int, window: TimeWindow, context: TriggerContext) -> Verdict:
-        """See Trigger."""
+        """Asks the trigger whose turn it is."""
         part = self.early if window.last_us > context.watermark_us else self.late
         if part is None:
             return CONTINUE
@@ -336,7 +336,7 @@ class EarlyAndLateTrigger(Trigger):
     def on_merge(
         self, window: TimeWindow, memories: list[dict[str, Any]], context: TriggerContext
     ) -> None:
-        """See Trigger."""
+        """Sets the timer of the merged window; the trigger whose turn it is merges."""
         if window.last_us > context.watermark_us:
             context.at_event_time(window.last_us)
         part = self.early if window.last_us > context.watermark_us else self.late
@@ -344,7 +344,7 @@ class EarlyAndLateTrigger(Trigger):
             part.on_merge(window, memories, context)
 
     def clear(self, window: TimeWindow, context: TriggerContext) -> None:
-        """See Trigger."""
+        """Clears both."""
         context.forget_event_time(window.last_us)
         for part in (self.early, self.late):
             if part is not None:
@@ -359,31 +359,31 @@ class PurgingTrigger(Trigger):
 
     @property
     def needs_clock(self) -> bool:
-        """See Trigger."""
+        """Whether the inner one does."""
         return self.inner.needs_clock
 
     def on_row(
         self, value: Any, time_us: int, window: TimeWindow, context: TriggerContext
     ) -> Verdict:
-        """See Trigger."""
+        """The inner one's answer; FIRE becomes FIRE_AND_PURGE."""
         return _purging(self.inner.on_row(value, time_us, window, context))
 
     def on_event_time(self, time_us: int, window: TimeWindow, context: TriggerContext) -> Verdict:
-        """See Trigger."""
+        """The inner one's answer; FIRE becomes FIRE_AND_PURGE."""
         return _purging(self.inner.on_event_time(time_us, window, context))
 
     def on_clock(self, time_us: int, window: TimeWindow, context: TriggerContext) -> Verdict:
-        """See Trigger."""
+        """The inner one's answer; FIRE becomes FIRE_AND_PURGE."""
         return _purging(self.inner.on_clock(time_us, window, context))
 
     def on_merge(
         self, window: TimeWindow, memories: list[dict[str, Any]], context: TriggerContext
     ) -> None:
-        """See Trigger."""
+        """The inner one merges."""
         self.inner.on_merge(window, memories, context)
 
     def clear(self, window: TimeWindow, context: TriggerContext) -> None:
-        """See Trigger."""
+        """Clears the inner one."""
         self.inner.clear(window, context)
 
 
