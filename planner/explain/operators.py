@@ -137,7 +137,7 @@ def physical_operators(node: Node) -> list[Operator]:
                 operator(
                     "ArrowScanLocalWindowAggregate",
                     table=node.scan.table.name,
-                    fields=[column.name for column in node.scan.step.source.columns],
+                    fields=[column.name for column in node.scan.files.columns],
                     where=_condition(node.conditions) if node.conditions else None,
                     groupBy=_names(node.keys),
                     window=window_text(node.window, f"time_col=[{node.time_column}]"),

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from planner.explain.windows import window_text
 from planner.sql.intervals import render_duration
-from runtime.spec.local import StreamLocalStep
+from runtime.spec.local import SparkRows, StreamLocalStep
 from runtime.spec.steps import ExpandStep, MeasuredStep, SqlStep, Step
 from runtime.spec.stream_steps import (
     StreamJoinStep,
@@ -67,7 +67,7 @@ def explain_shared(
     for reader in step.readers:
         window = reader.aggregation.window
         text = window_text(window, f"time_col=[{local.time_column}]")
-        lines.append(f"  {reader.name}: {text}: {_late(window, local.late_rows)}")
+        lines.append(f"  {reader.name}: {text}: {_late(window, local.mode.late_rows)}")
     return "\n".join(lines) + "\n"
 
 
@@ -89,11 +89,9 @@ def _operators(step: Step) -> Iterator[StreamStep]:
                 yield from _operators(child)
         case ExpandStep() | MeasuredStep():
             yield from _operators(step.input)
-        case StreamWindowStep():
-            yield from _operators(step.input.input)
-            yield step
-        case StreamRegroupStep():
-            yield from _operators(step.input.input)
+        case StreamWindowStep() | StreamRegroupStep():
+            if isinstance(step.input.source, SparkRows):
+                yield from _operators(step.input.source.input)
             yield step
         case StreamRankStep():
             yield from _operators(step.input)
@@ -128,31 +126,31 @@ def _lines(step: StreamWindowStep, key_groups: int, policy: str) -> Iterator[str
     if _is_on_processing_time(local):
         late, followed = "no row is late", "processing time"
     else:
-        late, followed = _late(local.window, local.late_rows), "the watermark"
+        late, followed = _late(local.window, local.mode.late_rows), "the watermark"
     yield _key_groups(local, key_groups)
     yield f"  state: {_state(local.window)}: {_kept(local)}"
-    if local.first is not None:
-        rank = f"{local.first.function} in their slice is above {local.first.last}"
+    if local.mode.first is not None:
+        rank = f"{local.mode.first.function} in their slice is above {local.mode.first.last}"
         yield f"  left out where they are read: rows whose {rank}"
     yield f"  a window is emitted when {followed} reaches its end; {late}"
 
 
 def _is_on_processing_time(local: StreamLocalStep) -> bool:
-    return any(source.time_type == "proctime" for source in local.sources)
+    return any(source.time_type == "proctime" for source in local.mode.sources)
 
 
 def _watermark(local: StreamLocalStep, policy: str) -> str:
     if _is_on_processing_time(local):
         return "  watermark: processing time"
     which = {"min": "the smallest", "max": "the largest"}[policy]
-    several = f", {which} of them" if len(local.sources) > 1 else ""
-    return f"  watermark: of {', '.join(s.name for s in local.sources)}{several}; never falls"
+    several = f", {which} of them" if len(local.mode.sources) > 1 else ""
+    return f"  watermark: of {', '.join(s.name for s in local.mode.sources)}{several}; never falls"
 
 
 def _key_groups(local: StreamLocalStep, key_groups: int) -> str:
-    if local.first is not None and not local.first.by:
+    if local.mode.first is not None and not local.mode.first.by:
         return "  key groups: 1, because all rows of a window are ranked together"
-    keys = local.first.by if local.first is not None else [name for name, _ in local.keys]
+    keys = local.mode.first.by if local.mode.first is not None else local.keys
     if not keys:
         return "  key groups: 1, because there is no key"
     return f"  key groups: {key_groups}, by {', '.join(keys)}"
@@ -160,8 +158,8 @@ def _key_groups(local: StreamLocalStep, key_groups: int) -> str:
 
 def _kept(local: StreamLocalStep) -> str:
     """The columns of the state."""
-    columns = [column for partial in local.partials for column in partial.columns]
-    return ", ".join([*(name for name, _ in local.keys), local.slice_end, *columns])
+    columns = [column for partial in local.source.partials for column in partial.columns]
+    return ", ".join([*local.keys, local.slice_end, *columns])
 
 
 def _state(window: Window) -> str:

@@ -50,7 +50,18 @@ from planner.sql.build import (
 )
 from runtime.spec.aggregates import WindowAggregation
 from runtime.spec.exchange import ExchangeStep, GlobalStep, SharedExchangeStep, SharedSlicesStep
-from runtime.spec.local import ArrowLocalStep, LocalStep, ScanLocalStep, SqlPartial
+from runtime.spec.local import (
+    ArrowBuffer,
+    Catalyst,
+    CatalystStep,
+    FileScan,
+    LocalStep,
+    RowsLocalStep,
+    ScanLocalStep,
+    SparkRows,
+    SqlPartial,
+    is_local,
+)
 from runtime.spec.steps import ExpandStep, MeasuredStep, SqlStep, Step
 from runtime.spec.windows import Window
 
@@ -58,7 +69,7 @@ from runtime.spec.windows import Window
 START, END, TIME = "$window_start", "$window_end", "$window_time"
 
 
-LocalStages = LocalStep | ScanLocalStep | ArrowLocalStep | SqlStep | MeasuredStep
+LocalStages = CatalystStep | ScanLocalStep | RowsLocalStep | SqlStep | MeasuredStep
 
 # Operators of a node, by `id(node)`, from the top
 Labels = Mapping[int, Sequence[str]]
@@ -240,7 +251,11 @@ class Lowering:
             assert isinstance(shared, SharedExchange)
             local = self._local_step(shared.input)
             # share_window_slices leaves out aggregates that are merged behind the exchange only
-            assert not isinstance(local, ArrowLocalStep)
+            assert (
+                is_local(local, SparkRows, Catalyst)
+                or is_local(local, FileScan, ArrowBuffer)
+                or isinstance(local, SqlStep | MeasuredStep)
+            )
             step = SharedExchangeStep(
                 local,
                 shared.keys,
@@ -263,38 +278,21 @@ class Lowering:
             name = "__sqlwin_partials__"
             expanded = expand_query(local, exp.Subquery(this=select_all_from(relation(name))))
             below = self._local_step(local.input)
-            assert isinstance(below, LocalStep)  # a scan hands on blobs, not rows
+            assert is_local(below, SparkRows, Catalyst)  # a scan hands on blobs, not rows
             step = SqlStep(to_sql(expanded), ((name, below),))
             return MeasuredStep(step, self.label(local)) if self.labels else step
         if isinstance(local, ScanLocalWindowAggregate):
             return replace(scan_step(local), label=self.label(local))
         assert isinstance(local, LocalWindowAggregate)
+        input_ = Lowering(self.labels).step(local.input)
+        keys = tuple((key.name, to_sql(key.expr)) for key in local.keys)
+        of = (local.window, local.time_column, local.time_type, local.slice_end, self.label(local))
         if any(plan.call.user is not None for plan in local.plans):
-            return ArrowLocalStep(
-                Lowering(self.labels).step(local.input),
-                local.window,
-                local.time_column,
-                local.time_type,
-                tuple((key.name, to_sql(key.expr)) for key in local.keys),
-                row_partials(local.plans),
-                local.slice_end,
-                self.label(local),
-            )
-        partials = tuple(
-            SqlPartial(partial.name, to_sql(partial.expr), partial.struct_fields)
-            for plan in local.plans
-            for partial in plan.partials
-        )
-        return LocalStep(
-            Lowering(self.labels).step(local.input),
-            local.window,
-            local.time_column,
-            local.time_type,
-            tuple((key.name, to_sql(key.expr)) for key in local.keys),
-            partials,
-            local.slice_end,
-            self.label(local),
-        )
+            rows = SparkRows(keys, row_partials(local.plans), input_)
+            return LocalStep(rows, ArrowBuffer(), *of)
+        partials = (partial for plan in local.plans for partial in plan.partials)
+        sql = (SqlPartial(each.name, to_sql(each.expr), each.struct_fields) for each in partials)
+        return LocalStep(SparkRows(keys, (), input_), Catalyst(tuple(sql)), *of)
 
 
 def _items(items: tuple[NamedExpr, ...]) -> list[exp.Expr]:

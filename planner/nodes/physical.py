@@ -24,7 +24,14 @@ from planner.sql.nodes import Span
 from runtime.spec.aggregates import Accumulator
 from runtime.spec.exchange import SliceLevel
 from runtime.spec.expressions import Expression
-from runtime.spec.local import PartialColumns, ScanLocalStep, StreamScan
+from runtime.spec.local import (
+    ArrowBuffer,
+    FileScan,
+    FileStreamScan,
+    LocalStep,
+    PartialColumns,
+    ScanLocalStep,
+)
 from runtime.spec.ranks import FirstRows
 from runtime.spec.scan import ScanSource
 from runtime.spec.windows import Window
@@ -95,17 +102,9 @@ class ScanLocalWindowAggregate(Node):
 
 def scan_step(node: ScanLocalWindowAggregate) -> ScanLocalStep:
     """What the runtime does for a local aggregate that reads files itself."""
-    return ScanLocalStep(
-        node.source,
-        node.window,
-        node.time_column,
-        node.time,
-        node.time_type,
-        node.time_zone,
-        node.filters,
-        node.keys,
-        node.partials,
-        node.slice_end,
+    files = FileScan(node.keys, node.partials, node.source, node.time, node.time_zone, node.filters)
+    return LocalStep(
+        files, ArrowBuffer(), node.window, node.time_column, node.time_type, node.slice_end
     )
 
 
@@ -114,10 +113,12 @@ class StreamScanLocalWindowAggregate(LocalWindowAggregate):
     """A local aggregate over a stream of files that reads each file itself when it has come.
 
     What it reads in place of is still its input: which streams there are is seen there.
-    `conditions` are the filters as the query says them, for EXPLAIN.
+    `conditions` are the filters as the query says them, for EXPLAIN; the watermark of a row is
+    `delay_us` before its time.
     """
 
-    scan: StreamScan = field(kw_only=True)
+    scan: FileStreamScan = field(kw_only=True)
+    delay_us: int = field(kw_only=True)
     conditions: tuple[exp.Expr, ...] = field(kw_only=True)
 
 

@@ -14,13 +14,12 @@ from planner.nodes.physical import (
     LocalWindowAggregate,
     ScanLocalWindowAggregate,
     StreamScanLocalWindowAggregate,
-    scan_step,
 )
 from planner.optimizer import Options, Refusal
 from planner.sql.build import column
 from planner.streams.delay import plain_delay_us
 from runtime.spec.expressions import ColumnRef, Expression, column_refs
-from runtime.spec.local import PartialColumns, StreamScan
+from runtime.spec.local import FileStreamScan, PartialColumns
 from runtime.spec.scan import StreamFiles
 from runtime.spec.table import Column
 
@@ -104,7 +103,8 @@ def _scanned(node: LocalWindowAggregate, catalog: Catalog, zone: str) -> Node | 
         return Refusal("the watermark is not the time column, or a fixed time before it")
     return StreamScanLocalWindowAggregate(
         **{each.name: getattr(node, each.name) for each in fields(node)},
-        scan=StreamScan(scan_step(scan), found.table, delay),
+        scan=FileStreamScan(keys, partials, found.source, time, zone, rows.filters, found.table),
+        delay_us=delay,
         conditions=scan.conditions,
     )
 

@@ -18,7 +18,15 @@ from runtime.local.arrow_scan import scan_partials, scan_partials_schema
 from runtime.local.catalyst import local_aggregate_sql
 from runtime.local.spark_rows import arrow_local, arrow_local_sql
 from runtime.spec.exchange import ExchangeStep, GlobalStep, SharedExchangeStep, SharedSlicesStep
-from runtime.spec.local import ArrowLocalStep, LocalStep, ScanLocalStep
+from runtime.spec.local import (
+    ArrowBuffer,
+    Catalyst,
+    FileScan,
+    LocalStep,
+    ScanLocalStep,
+    SparkRows,
+    is_local,
+)
 from runtime.spec.scan import DEFAULT_BUFFER_BYTES
 from runtime.spec.steps import ExpandStep, MeasuredStep, SqlStep, Step
 
@@ -80,8 +88,8 @@ class _Building:
             case ExpandStep():
                 with temporary_view(self.spark, self.dataframe(step.input)) as source:
                     return self.spark.sql(expand_sql(step, source))
-            case LocalStep():
-                with temporary_view(self.spark, self.dataframe(step.input)) as source:
+            case LocalStep() if is_local(step, SparkRows, Catalyst):
+                with temporary_view(self.spark, self.dataframe(step.source.input)) as source:
                     partials = self.spark.sql(local_aggregate_sql(step, source))
                 return self._observed(partials, step.label)
             case MeasuredStep():
@@ -99,15 +107,16 @@ class _Building:
             return global_aggregate(blobs, schema, aggregation, wrap, exchanged)
         local, keys = exchanged.input, exchanged.keys
         partitions, buckets = _spread(self.spark, exchanged, options)
-        if isinstance(local, ScanLocalStep):
+        if is_local(local, FileScan, ArrowBuffer):
             scan, read, counter = self._scan(local)
             blobs = scan_partials(self.spark, scan, keys, buckets, partitions, read, counter)
             return global_aggregate(blobs, scan_partials_schema(local), aggregation, wrap)
-        if isinstance(local, ArrowLocalStep):
-            with temporary_view(self.spark, self.dataframe(local.input)) as source:
+        if is_local(local, SparkRows, ArrowBuffer):
+            local = replace(local, mode=ArrowBuffer(options.buffer_bytes))
+            with temporary_view(self.spark, self.dataframe(local.source.input)) as source:
                 rows = self.spark.sql(arrow_local_sql(local, source))
-            spread = (keys, buckets, partitions, options.buffer_bytes)
-            blobs, schema = arrow_local(rows, local, *spread, options.wrap(local.label))
+            wrap_rows = options.wrap(local.label)
+            blobs, schema = arrow_local(rows, local, keys, buckets, partitions, wrap_rows)
             return global_aggregate(blobs, schema, aggregation, wrap)
         partials = self.dataframe(local)
         cut = options.wrap(exchanged.label)
@@ -119,7 +128,7 @@ class _Building:
     def _shared_blobs(self, step: SharedExchangeStep) -> SharedBlobs:
         options = self.options
         partitions, buckets = _spread(self.spark, step, options)
-        if isinstance(step.input, ScanLocalStep):
+        if is_local(step.input, FileScan, ArrowBuffer):
             is_kept = self.shared.is_kept(step)
             scan, read, counter = self._scan(step.input)
             step = replace(step, input=scan)
@@ -132,7 +141,7 @@ class _Building:
         """The step with what options say about it; what measures it; what counts rows in it."""
         counts = self.options.scan_counts
         counter = counts.counter(step.time_column) if counts is not None else None
-        step = replace(step, buffer_bytes=self.options.buffer_bytes)
+        step = replace(step, mode=ArrowBuffer(self.options.buffer_bytes))
         return step, self.options.wrap(step.label), counter
 
     def _observed(self, frame: DataFrame, label: str) -> DataFrame:

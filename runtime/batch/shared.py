@@ -27,7 +27,7 @@ from runtime.spark.one_shuffle import OneShuffle, one_shuffle
 from runtime.spark.session import is_remote
 from runtime.spark.workers import prepare_worker
 from runtime.spec.exchange import GlobalStep, SharedExchangeStep, SharedSlicesStep, SliceLevel
-from runtime.spec.local import ArrowLocalStep, LocalStep, ScanLocalStep
+from runtime.spec.local import ArrowBuffer, FileScan, LocalStep, SparkRows, is_local
 from runtime.spec.scan import DEFAULT_BUFFER_BYTES
 from runtime.spec.steps import ExpandStep, MeasuredStep, SqlStep, Step
 
@@ -176,11 +176,10 @@ def _shared_in(step: Step) -> Iterator[SharedExchangeStep]:
             local = step.input.input
             if isinstance(local, SharedExchangeStep):
                 local = local.input
-            if isinstance(local, ArrowLocalStep):
-                yield from _shared_in(local.input)
-            elif not isinstance(local, ScanLocalStep):
-                yield from _shared_in(local)
-        case ExpandStep() | LocalStep() | MeasuredStep():
+            yield from _shared_in(local)
+        case LocalStep(source=SparkRows() as rows):
+            yield from _shared_in(rows.input)
+        case ExpandStep() | MeasuredStep():
             yield from _shared_in(step.input)
 
 
@@ -205,7 +204,7 @@ def scan_shared(
         is_kept: whether several jobs read the blobs; then levels are in partitions of their own.
     """
     local = step.input
-    assert isinstance(local, ScanLocalStep)
+    assert is_local(local, FileScan, ArrowBuffer)
     blobs = scan(spark, local, _cut_levels(step, buckets), _BLOB_DDL, wrap, counter)
     schema = scan_partials_schema(local)
     if not is_kept:

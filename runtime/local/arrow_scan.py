@@ -135,7 +135,7 @@ def scan(
         counter: what counts the rows that are read, and those without a time.
     """
     n_cores = spark.sparkContext.defaultParallelism
-    splits = plan_splits(step.source, step.filters, n_cores * _SPLITS_PER_CORE)
+    splits = plan_splits(step.source.files, step.source.filters, n_cores * _SPLITS_PER_CORE)
     numbers = spark.range(0, len(splits), 1, max(1, len(splits)))
     return numbers.mapInArrow(wrap(_scan(step, splits, cut, counter)), schema)
 

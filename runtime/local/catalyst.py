@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from runtime.compute.windows.aligned import slice_assigner
 from runtime.frames.wall_clock import quoted, wall_clock_us_sql
-from runtime.spec.local import LocalStep, SqlPartial
+from runtime.spec.local import CatalystStep, SqlPartial
 from runtime.spec.windows import FIRST_TIME, LAST_TIME, SessionWindow, local_window
 
 
-def local_aggregate_sql(step: LocalStep, source: str) -> str:
+def local_aggregate_sql(step: CatalystStep, source: str) -> str:
     """Spark SQL that aggregates the relation `source` into partials."""
     time_us = wall_clock_us_sql(step.time_column, step.time_type)
     slice_end = slice_assigner(local_window(step.window)).slice_end_sql(quoted("$time_us"))
@@ -21,22 +21,22 @@ def local_aggregate_sql(step: LocalStep, source: str) -> str:
         f"(SELECT *, {time_us} AS {quoted('$time_us')} FROM {source} "
         f"WHERE {quoted(step.time_column)} IS NOT NULL)"
     )
-    keys = [f"{sql} AS {quoted(name)}" for name, sql in step.keys]
-    partials = [f"{partial.sql} AS {quoted(partial.name)}" for partial in step.partials]
+    keys = [f"{sql} AS {quoted(name)}" for name, sql in step.source.keys]
+    partials = [f"{partial.sql} AS {quoted(partial.name)}" for partial in step.mode.partials]
     times = []
     if isinstance(step.window, SessionWindow):
         time = quoted("$time_us")
         partials += [f"MIN({time}) AS {quoted(FIRST_TIME)}", f"MAX({time}) AS {quoted(LAST_TIME)}"]
         times = [quoted(FIRST_TIME), quoted(LAST_TIME)]
-    groups = ", ".join([sql for _, sql in step.keys] + [quoted(step.slice_end)])
+    groups = ", ".join([sql for _, sql in step.source.keys] + [quoted(step.slice_end)])
     grouped = (
         f"SELECT {', '.join([*keys, quoted(step.slice_end), *partials])} FROM ({sliced}) "
         f"GROUP BY {groups}"
     )
-    if not any(partial.fields for partial in step.partials):
+    if not any(partial.fields for partial in step.mode.partials):
         return grouped
-    columns = [quoted(name) for name, _ in step.keys] + [quoted(step.slice_end)]
-    columns += [column for partial in step.partials for column in _flat(partial)]
+    columns = [quoted(name) for name in step.keys] + [quoted(step.slice_end)]
+    columns += [column for partial in step.mode.partials for column in _flat(partial)]
     columns += times
     return f"SELECT {', '.join(columns)} FROM ({grouped})"
 

@@ -20,9 +20,9 @@ from runtime.spec.windows import FIRST_TIME, LAST_TIME, SessionWindow, local_win
 
 def partial_schema(step: ScanLocalStep) -> pa.Schema:
     """The partials as Arrow has them: keys, slice end, partial columns."""
-    fields = [pa.field(name, arrow_type(key.type)) for name, key in step.keys]
+    fields = [pa.field(name, arrow_type(key.type)) for name, key in step.source.keys]
     fields.append(pa.field(step.slice_end, pa.int64(), nullable=False))
-    for partial in step.partials:
+    for partial in step.source.partials:
         types = partial_types(partial.into, [arg.type for arg in partial.args])
         fields += map(pa.field, partial.columns, types)
     if isinstance(step.window, SessionWindow):
@@ -44,16 +44,16 @@ class LocalStage:
         self.n_rows = 0
         self._step = step
         self._rows = ScanRows(step)
-        accumulators: tuple[Accumulator, ...] = tuple(partial.into for partial in step.partials)
+        accumulators: tuple[Accumulator, ...] = step.accumulators
         if isinstance(step.window, SessionWindow):
             accumulators += (Merge((FIRST_TIME,), MergeOp.MIN), Merge((LAST_TIME,), MergeOp.MAX))
         self._buffer = WindowBuffer(
             local_window(step.window),
-            tuple(name for name, _ in step.keys),
+            step.keys,
             step.slice_end,
             accumulators,
             partial_schema(step),
-            step.buffer_bytes,
+            step.mode.buffer_bytes,
         )
 
     @property
@@ -68,7 +68,7 @@ class LocalStage:
             ExecutionError: a file cannot be read, an expression or a sum fails.
         """
         rows = self._rows
-        for batch in read_batches(split, self._step.source, rows.dictionaries):
+        for batch in read_batches(split, self._step.source.files, rows.dictionaries):
             self.n_rows += batch.num_rows
             count("rows_scanned", batch.num_rows)
             values = rows.values(rows.counted(batch))

@@ -22,21 +22,21 @@ from runtime.frames.meter import Wrap, as_it_is
 from runtime.frames.wall_clock import quoted, wall_clock_us_sql
 from runtime.spark.workers import prepare_worker
 from runtime.spec.aggregates import Accumulator, Merge, MergeOp
-from runtime.spec.local import ArrowLocalStep
+from runtime.spec.local import RowsLocalStep
 from runtime.spec.windows import FIRST_TIME, LAST_TIME, SessionWindow, local_window
 
 _TIME = "$time_us"
 
 
-def arrow_local_sql(step: ArrowLocalStep, source: str) -> str:
+def arrow_local_sql(step: RowsLocalStep, source: str) -> str:
     """Spark SQL of what the stage reads: the time, then keys, arguments and conditions.
 
     An argument is not evaluated where its FILTER does not hold: it could fail there.
     """
     time = wall_clock_us_sql(step.time_column, step.time_type)
     items = [f"{time} AS {quoted(_TIME)}"]
-    items += [f"{sql} AS {quoted(name)}" for name, sql in step.keys]
-    for number, partial in enumerate(step.partials):
+    items += [f"{sql} AS {quoted(name)}" for name, sql in step.source.keys]
+    for number, partial in enumerate(step.source.partials):
         condition = partial.condition
         for place, arg in enumerate(partial.args):
             value = arg if condition is None else f"CASE WHEN {condition} THEN {arg} END"
@@ -48,11 +48,10 @@ def arrow_local_sql(step: ArrowLocalStep, source: str) -> str:
 
 def arrow_local(
     rows: DataFrame,
-    step: ArrowLocalStep,
+    step: RowsLocalStep,
     keys: tuple[str, ...],
     buckets: int,
     partitions: int,
-    buffer_bytes: int,
     wrap: Wrap = as_it_is,
 ) -> tuple[DataFrame, StructType]:
     """Blobs of partials, in the partition of their bucket, and the schema of the rows inside.
@@ -63,7 +62,6 @@ def arrow_local(
         keys: the columns that decide on the bucket.
         buckets: how many buckets of keys there are.
         partitions: how many tasks they are spread over.
-        buffer_bytes: how much a task's buffer of partials may hold.
         wrap: what the stage is wrapped in, to measure it.
 
     Raises:
@@ -71,14 +69,14 @@ def arrow_local(
     """
     types = {field.name: field.dataType.simpleString() for field in rows.schema.fields}
     schema = _partial_schema(step, types)
-    stage = wrap(_stage(step, schema, keys, buckets, buffer_bytes))
+    stage = wrap(_stage(step, schema, keys, buckets))
     return place_blobs(rows.mapInArrow(stage, BLOB_DDL), partitions), from_arrow_schema(schema)
 
 
-def _partial_schema(step: ArrowLocalStep, types: dict[str, str]) -> pa.Schema:
-    fields = [pa.field(name, arrow_type(types[name])) for name, _ in step.keys]
+def _partial_schema(step: RowsLocalStep, types: dict[str, str]) -> pa.Schema:
+    fields = [pa.field(name, arrow_type(types[name])) for name in step.keys]
     fields.append(pa.field(step.slice_end, pa.int64(), nullable=False))
-    for number, partial in enumerate(step.partials):
+    for number, partial in enumerate(step.source.partials):
         args = [types[_argument(number, place)] for place in range(len(partial.args))]
         fields += map(pa.field, partial.columns, partial_types(partial.into, args))
     if isinstance(step.window, SessionWindow):
@@ -87,20 +85,19 @@ def _partial_schema(step: ArrowLocalStep, types: dict[str, str]) -> pa.Schema:
 
 
 def _stage(
-    step: ArrowLocalStep,
+    step: RowsLocalStep,
     schema: pa.Schema,
     keys: tuple[str, ...],
     buckets: int,
-    buffer_bytes: int,
 ) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    accumulators: list[Accumulator] = [partial.into for partial in step.partials]
+    accumulators: list[Accumulator] = [partial.into for partial in step.source.partials]
     args = [
         tuple(_argument(number, place) for place in range(len(partial.args)))
-        for number, partial in enumerate(step.partials)
+        for number, partial in enumerate(step.source.partials)
     ]
     conditions = [
         None if partial.condition is None else _condition(number)
-        for number, partial in enumerate(step.partials)
+        for number, partial in enumerate(step.source.partials)
     ]
     if isinstance(step.window, SessionWindow):
         accumulators += [Merge((FIRST_TIME,), MergeOp.MIN), Merge((LAST_TIME,), MergeOp.MAX)]
@@ -109,14 +106,14 @@ def _stage(
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         prepare_worker()
-        names = tuple(name for name, _ in step.keys)
+        names = step.keys
         buffer = WindowBuffer(
             local_window(step.window),
             names,
             step.slice_end,
             tuple(accumulators),
             schema,
-            buffer_bytes,
+            step.mode.buffer_bytes,
         )
         for batch in batches:
             rows = Rows(

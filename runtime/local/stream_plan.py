@@ -12,7 +12,7 @@ from runtime.compute.kernels.partial_types import partial_types
 from runtime.frames.wall_clock import quoted, wall_clock_us_sql
 from runtime.local.stream_stage import NOT_KEPT, ROW_COUNT, LocalPlan
 from runtime.spec.aggregates import Accumulator, Merge, MergeOp
-from runtime.spec.local import StreamLocalStep, StreamScan
+from runtime.spec.local import FileScan, LocalStep, SparkRows, Streaming, StreamLocalStep
 from runtime.spec.stream import ALL_SOURCES, CLOCK, KEEP, LATE_ROW, SOURCE, TIME, WATERMARK
 from runtime.spec.windows import FIRST_TIME, LAST_TIME, SessionWindow
 
@@ -36,7 +36,9 @@ class LocalSql:
 CLOCK_SQL = "UNIX_MICROS(CURRENT_TIMESTAMP())"
 
 
-def local_sql(step: StreamLocalStep, source: str, has_clock: bool = False) -> LocalSql:
+def local_sql(
+    step: LocalStep[SparkRows, Streaming], source: str, has_clock: bool = False
+) -> LocalSql:
     """Spark SQL over the relation `source`.
 
     Nothing is evaluated in rows that only tell a watermark, nor an argument where its FILTER does
@@ -55,7 +57,7 @@ def local_sql(step: StreamLocalStep, source: str, has_clock: bool = False) -> Lo
         return name
 
     args, conditions = [], []
-    for partial in step.partials:
+    for partial in step.source.partials:
         only_if = keep
         condition = None
         if partial.condition is not None:
@@ -70,9 +72,9 @@ def local_sql(step: StreamLocalStep, source: str, has_clock: bool = False) -> Lo
         f"CAST({quoted(SOURCE)} AS INT) AS {quoted(SOURCE)}",
         quoted(WATERMARK),
         f"CASE WHEN {keep} THEN {time} END AS {quoted(TIME)}",
-        *(f"CASE WHEN {keep} THEN {sql} END AS {quoted(name)}" for name, sql in step.keys),
+        *(f"CASE WHEN {keep} THEN {sql} END AS {quoted(name)}" for name, sql in step.source.keys),
         *(f"{sql} AS {quoted(name)}" for name, sql in columns.items()),
-        *([quoted(LATE_ROW)] if step.carries_late_rows else []),
+        *([quoted(LATE_ROW)] if step.mode.carries_late_rows else []),
         *([f"{CLOCK_SQL} AS {quoted(CLOCK)}"] if has_clock else []),
     ]
     return LocalSql(f"SELECT {', '.join(items)} FROM {source}", tuple(args), tuple(conditions))
@@ -81,9 +83,9 @@ def local_sql(step: StreamLocalStep, source: str, has_clock: bool = False) -> Lo
 def time_key(step: StreamLocalStep) -> str | None:
     """The key that is the very time that windows are on, if there is one."""
     time = (step.time_column.lower(), quoted(step.time_column).lower())
-    if step.time_type != "timestamp_ntz":
+    if step.time_type != "timestamp_ntz" or not isinstance(step.source, SparkRows):
         return None
-    return next((name for name, sql in step.keys if sql.lower() in time), None)
+    return next((name for name, sql in step.source.keys if sql.lower() in time), None)
 
 
 def sent_columns(
@@ -112,16 +114,15 @@ def sent_columns(
     return [told.get(name, quoted(name)) for name in columns if name not in left_out]
 
 
-def scan_columns(step: StreamLocalStep, scan: StreamScan) -> tuple[LocalSql, dict[str, str]]:
+def scan_columns(scan: FileScan) -> tuple[LocalSql, dict[str, str]]:
     """What `local_sql` tells of rows that no SQL evaluates, but the stage itself.
 
     Returns:
         Names of arguments and conditions, without a text; the types of all columns.
     """
-    types = {name: key.type for name, key in scan.step.keys}
+    types = {name: key.type for name, key in scan.keys}
     args, conditions = [], []
-    for number, (partial, row) in enumerate(zip(scan.step.partials, step.partials, strict=True)):
-        assert partial.into == row.into, "both are of the same accumulator"
+    for number, partial in enumerate(scan.partials):
         names = tuple(f"$arg{number}_{i}" for i in range(len(partial.args)))
         types |= {name: arg.type for name, arg in zip(names, partial.args, strict=True)}
         args.append(names)
@@ -143,14 +144,13 @@ def local_plan(
     Raises:
         AnalysisError: an argument is of a type that its function does not take.
     """
-    fields = [pa.field(name, arrow_type(types[name])) for name, _ in step.keys]
+    fields = [pa.field(name, arrow_type(types[name])) for name in step.keys]
     fields.append(pa.field(step.slice_end, pa.int64(), nullable=False))
-    accumulators: list[Accumulator] = []
+    accumulators: list[Accumulator] = list(step.accumulators)
     args, conditions = list(sql.args), list(sql.conditions)
-    for partial, names in zip(step.partials, sql.args, strict=True):
-        accumulators.append(partial.into)
-        own = partial_types(partial.into, [types[name] for name in names])
-        fields += map(pa.field, partial.columns, own)
+    for into, names in zip(step.accumulators, sql.args, strict=True):
+        own = partial_types(into, [types[name] for name in names])
+        fields += map(pa.field, into.columns, own)
     if isinstance(step.window, SessionWindow):
         accumulators += [Merge((FIRST_TIME,), MergeOp.MIN), Merge((LAST_TIME,), MergeOp.MAX)]
         fields += [pa.field(name, pa.int64(), nullable=False) for name in (FIRST_TIME, LAST_TIME)]
@@ -160,17 +160,17 @@ def local_plan(
     fields.append(pa.field(ROW_COUNT, pa.int64()))
     return LocalPlan(
         step.window,
-        tuple(name for name, _ in step.keys),
+        step.keys,
         step.slice_end,
         tuple(accumulators),
         (*args, ()),
         (*conditions, None),
         pa.schema(fields),
-        len(step.sources),
+        len(step.mode.sources),
         numbers,
-        keeps_late_rows=step.late_rows is not None,
-        carries_late_rows=step.carries_late_rows,
-        delay_us=step.delay_us,
-        first=step.first,
+        keeps_late_rows=step.mode.late_rows is not None,
+        carries_late_rows=step.mode.carries_late_rows,
+        delay_us=step.mode.delay_us,
+        first=step.mode.first,
         time_key=time_key(step),
     )

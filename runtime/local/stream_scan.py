@@ -19,7 +19,7 @@ from runtime.local.progress import SOURCE_ROWS
 from runtime.local.stream_stage import LocalPlan, LocalStage, received
 from runtime.scan.rows import ScanRows
 from runtime.scan.stream_files import read_stream_file
-from runtime.spec.local import StreamScan
+from runtime.spec.local import FileStreamScan, LocalStep, Streaming
 
 # The path of a file, in rows that bring one
 PATH = "$path"
@@ -30,13 +30,15 @@ class ScanStage:
 
     Args:
         plan: what is done with the rows.
-        scan: how they are read.
+        step: how they are read; it has a delay.
     """
 
-    def __init__(self, plan: LocalPlan, scan: StreamScan) -> None:
+    def __init__(self, plan: LocalPlan, step: LocalStep[FileStreamScan, Streaming]) -> None:
         self._plan = plan
-        self._scan = scan
-        self._rows = ScanRows(scan.step)
+        assert step.mode.delay_us is not None
+        self._delay_us = step.mode.delay_us
+        self._files = step.source.files
+        self._rows = ScanRows(step)
         self._local = LocalStage(plan)
 
     def run(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -58,7 +60,7 @@ class ScanStage:
             if control.num_rows:
                 self._local.progress.observe(received(control, delay_us=0))
             for path in paths.drop_null().to_pylist():
-                for rows in read_stream_file(path, self._scan.step.source, self._rows.dictionaries):
+                for rows in read_stream_file(path, self._files, self._rows.dictionaries):
                     n_read += rows.num_rows
                     yield from self._add(rows)
         if n_read:
@@ -75,8 +77,8 @@ class ScanStage:
         highest = lowest = None
         if n_timed:
             bounds = pc.min_max(pa.array(int64_values(times.drop_null())))
-            lowest = bounds["min"].as_py() - self._scan.delay_us
-            highest = bounds["max"].as_py() - self._scan.delay_us
+            lowest = bounds["min"].as_py() - self._delay_us
+            highest = bounds["max"].as_py() - self._delay_us
         counted = self._rows.counted(batch)
         n_null_times = self._rows.n_null_times - before
         count("rows_in", counted.num_rows + n_null_times)

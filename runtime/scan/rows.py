@@ -11,7 +11,7 @@ from runtime.compute.kernels.columns import BoolArray, Int64Array, int64_values,
 from runtime.scan.wall_clock import wall_clock_us
 from runtime.spec.aggregates import CollectSet
 from runtime.spec.expressions import Call, ColumnRef, Constant, Expression, can_fail, columns_of
-from runtime.spec.local import ScanLocalStep
+from runtime.spec.local import ArrowBuffer, FileScan, LocalStep, Streaming
 from runtime.spec.windows import SessionWindow
 
 # The column with the rows' time where it is computed
@@ -30,8 +30,8 @@ class ScanRows:
         n_null_times: how many rows that passed the filters had no time, and were dropped.
     """
 
-    def __init__(self, step: ScanLocalStep) -> None:
-        self.dictionaries = _dictionary_columns(step)
+    def __init__(self, step: LocalStep[FileScan, ArrowBuffer | Streaming]) -> None:
+        self.dictionaries = _dictionary_columns(step.source)
         self.n_null_times = 0
         self._step = step
 
@@ -41,14 +41,14 @@ class ScanRows:
         Raises:
             ExecutionError: the time cannot be computed.
         """
-        time = self._step.time
+        time = self._step.source.time
         if isinstance(time, ColumnRef) or TIME in batch.schema.names:
             return batch
         return batch.append_column(TIME, evaluate(time, batch))
 
     def times(self, batch: pa.RecordBatch) -> pa.Array:
         """The times of rows that are `timed`, timestamps."""
-        time = self._step.time
+        time = self._step.source.time
         return batch.column(time.name if isinstance(time, ColumnRef) else TIME)
 
     def counted(self, batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -58,8 +58,8 @@ class ScanRows:
             ExecutionError: a filter or the time cannot be computed.
         """
         step = self._step
-        if step.filters:
-            mask = filter_mask(step.filters, batch)
+        if step.source.filters:
+            mask = filter_mask(step.source.filters, batch)
             if mask.true_count < batch.num_rows:
                 count("rows_filtered_out", batch.num_rows - mask.true_count)
                 batch = batch.filter(mask)
@@ -89,23 +89,23 @@ class ScanRows:
 
         args = [
             [value(_guarded(arg, partial.condition)) for arg in partial.args]
-            for partial in step.partials
+            for partial in step.source.partials
         ]
         conditions = [
             None if partial.condition is None else _mask(value(partial.condition))
-            for partial in step.partials
+            for partial in step.source.partials
         ]
         time_us = self._time_us(batch)
         if isinstance(step.window, SessionWindow):
             times = pa.array(time_us)
             args += [[times], [times]]
             conditions += [None, None]
-        return Rows(time_us, [value(key) for _, key in step.keys], args, conditions)
+        return Rows(time_us, [value(key) for _, key in step.source.keys], args, conditions)
 
     def _time_us(self, batch: pa.RecordBatch) -> Int64Array:
         time_us = int64_values(self.times(batch))
         if self._step.time_type == "timestamp":
-            return wall_clock_us(time_us, self._step.time_zone)
+            return wall_clock_us(time_us, self._step.source.time_zone)
         return time_us
 
 
@@ -121,11 +121,11 @@ def _mask(condition: pa.Array) -> BoolArray:
     return mask
 
 
-def _dictionary_columns(step: ScanLocalStep) -> frozenset[str]:
+def _dictionary_columns(scan: FileScan) -> frozenset[str]:
     """Keys and DISTINCT values that nothing else reads."""
-    told_apart = [key for _, key in step.keys]
-    read = [*step.filters, step.time]
-    for partial in step.partials:
+    told_apart = [key for _, key in scan.keys]
+    read = [*scan.filters, scan.time]
+    for partial in scan.partials:
         (told_apart if isinstance(partial.into, CollectSet) else read).extend(partial.args)
         read += [] if partial.condition is None else [partial.condition]
     read += [expression for expression in told_apart if not isinstance(expression, ColumnRef)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from runtime.spec.aggregates import Accumulator, WindowAggregation
-from runtime.spec.local import ArrowLocalStep, LocalStep, ScanLocalStep
+from runtime.spec.local import CatalystStep, RowsLocalStep, ScanLocalStep
 from runtime.spec.steps import MeasuredStep, SqlStep, Step
 
 
@@ -18,7 +18,7 @@ class ExchangeStep:
     partitions.
     """
 
-    input: LocalStep | ScanLocalStep | ArrowLocalStep | SqlStep | MeasuredStep
+    input: CatalystStep | ScanLocalStep | RowsLocalStep | SqlStep | MeasuredStep
     keys: tuple[str, ...]
     label: str = ""
     partitions: int | None = None
@@ -60,7 +60,7 @@ class SharedExchangeStep:
         buckets: of keys among them; as in `ExchangeStep`.
     """
 
-    input: LocalStep | ScanLocalStep | SqlStep | MeasuredStep
+    input: CatalystStep | ScanLocalStep | SqlStep | MeasuredStep
     keys: tuple[str, ...]
     slice_end: str
     accumulators: tuple[Accumulator, ...]

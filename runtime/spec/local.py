@@ -1,9 +1,9 @@
-"""The local stage: rows to partials, by whom and of what."""
+"""The local stage: rows to partials, of which source and in which mode."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Generic, TypeVar
+from typing import Generic, TypeAlias, TypeGuard, TypeVar
 
 from runtime.spec.aggregates import Accumulator
 from runtime.spec.expressions import Expression
@@ -16,33 +16,6 @@ from runtime.spec.windows import Window
 
 # How an expression is written: Spark SQL (str), Expression, or what the planner has
 E = TypeVar("E")
-
-
-@dataclass(frozen=True)
-class SqlPartial:
-    """A partial: `sql` aggregates rows; a struct is taken apart into `fields` (o, v)."""
-
-    name: str
-    sql: str
-    fields: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
-class LocalStep(Step):
-    """Rows to partials: keys, `slice_end` as BIGINT microseconds, partial columns.
-
-    For sessions slices are their cells, and FIRST_TIME and LAST_TIME stand last.
-    Here and below, `label` is the operator under which EXPLAIN ANALYZE counts.
-    """
-
-    input: Step
-    window: Window
-    time_column: str
-    time_type: str
-    keys: tuple[tuple[str, str], ...]
-    partials: tuple[SqlPartial, ...]
-    slice_end: str
-    label: str = ""
 
 
 @dataclass(frozen=True)
@@ -71,117 +44,162 @@ class PartialColumns(Generic[E]):
 
 
 @dataclass(frozen=True)
-class ArrowLocalStep:
-    """Rows to partials in Python, where Spark SQL cannot pre-aggregate them.
+class LocalSource(Generic[E]):
+    """Where the rows come from, and what is evaluated of them.
 
     Attributes:
-        input: the rows.
-        window: the window.
-        time_column: the column that windows are computed on; rows where it is NULL are dropped.
-        time_type: `timestamp_ntz` or `timestamp`.
-        keys: name and Spark SQL of each group key.
-        partials: the accumulators' partial columns.
-        slice_end: the name of the slice end column.
-        label: the name under which EXPLAIN ANALYZE counts.
-    """
-
-    input: Step
-    window: Window
-    time_column: str
-    time_type: str
-    keys: tuple[tuple[str, str], ...]
-    partials: tuple[PartialColumns[str], ...]
-    slice_end: str
-    label: str = ""
-
-
-@dataclass(frozen=True)
-class ScanLocalStep:
-    """Rows of files to partials: keys, `slice_end` as BIGINT microseconds, partial columns.
-
-    For sessions slices are their cells, and FIRST_TIME and LAST_TIME stand last.
-
-    Attributes:
-        source: the files.
-        window: the window.
-        time_column: what the query calls the column that windows are on.
-        time: what that column is made of.
-        time_type: `timestamp_ntz` or `timestamp`; rows with a NULL time are dropped.
-        time_zone: the session's zone, on whose wall clock a `timestamp` is sliced.
-        filters: conditions of which all must be TRUE for a row to count.
         keys: name and expression of each group key.
         partials: the accumulators' partial columns.
-        slice_end: the name of the slice end column.
-        buffer_bytes: how much a task's buffer of partials may hold.
-        label: the operator under which EXPLAIN ANALYZE counts.
     """
 
-    source: ScanSource
-    window: Window
-    time_column: str
-    time: Expression
-    time_type: str
-    time_zone: str
-    filters: tuple[Expression, ...]
-    keys: tuple[tuple[str, Expression], ...]
-    partials: tuple[PartialColumns[Expression], ...]
-    slice_end: str
-    buffer_bytes: int = DEFAULT_BUFFER_BYTES
-    label: str = ""
+    keys: tuple[tuple[str, E], ...]
+    partials: tuple[PartialColumns[E], ...]
 
 
 @dataclass(frozen=True)
-class StreamScan:
-    """How the local stage of a stream reads new files itself.
+class SparkRows(LocalSource[str]):
+    """Rows of Spark, which evaluates the expressions.
 
     Attributes:
-        step: what is made of their rows.
-        table: the table that they are of.
-        delay_us: how far the watermark of a row is before its time.
-    """
-
-    step: ScanLocalStep
-    table: TableSpec
-    delay_us: int
-
-
-@dataclass(frozen=True)
-class StreamLocalStep:
-    """Rows of a micro-batch to partials and to watermarks.
-
-    Attributes:
-        input: rows with KEEP, SOURCE and WATERMARK beside their own columns.
-        sources: the sources, by the number that SOURCE has.
-        window: the window.
-        time_column: the column that windows are computed on.
-        time_type: `timestamp_ntz` or `timestamp`.
-        keys: name and Spark SQL of each group key.
-        partials: the accumulators' partial columns.
-        slice_end: the name of the slice end column.
-        time_zone: the zone on whose wall clock the windows of instants are.
-        is_cascade: whether the input is another window operator, whose rows tell the watermark.
-        label: under which name EXPLAIN ANALYZE counts; empty if it does not.
-        late_rows: the table for rows of the input that are too late; None: they are dropped.
-        carries_late_rows: whether rows come and go with LATE_ROW.
-        delay_us: the watermark of every row that is kept is so far before its time; None: it has
-            to come with the row.
-        first: the keys are rows, of which a window puts out the first ones; None: all.
-        scan: how the stage reads files itself, in place of `input`; None: it does not.
+        input: the rows; for a stream with KEEP, SOURCE and WATERMARK beside their own columns.
     """
 
     input: Step
+
+
+@dataclass(frozen=True)
+class FileScan(LocalSource[Expression]):
+    """Rows of files, which tasks read themselves.
+
+    Attributes:
+        files: the files.
+        time: what the time column is made of; rows where it is NULL are dropped.
+        time_zone: the session's zone, on whose wall clock a `timestamp` is sliced.
+        filters: conditions of which all must be TRUE for a row to count.
+    """
+
+    files: ScanSource
+    time: Expression
+    time_zone: str
+    filters: tuple[Expression, ...]
+
+
+@dataclass(frozen=True)
+class FileStreamScan(FileScan):
+    """Rows of files that come as a stream; `files` names the columns, but no file.
+
+    Attributes:
+        table: the table that the files are of.
+    """
+
+    table: TableSpec
+
+
+@dataclass(frozen=True)
+class SqlPartial:
+    """A partial: `sql` aggregates rows; a struct is taken apart into `fields` (o, v)."""
+
+    name: str
+    sql: str
+    fields: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Catalyst:
+    """Spark SQL aggregates rows of Spark; it computes `partials`, and those of the source are none.
+
+    Partials are rows of Spark too.
+    """
+
+    partials: tuple[SqlPartial, ...]
+
+
+@dataclass(frozen=True)
+class ArrowBuffer:
+    """A Python worker aggregates rows in a buffer, and hands on blobs of partials.
+
+    Attributes:
+        buffer_bytes: how much a task's buffer of partials may hold.
+    """
+
+    buffer_bytes: int = DEFAULT_BUFFER_BYTES
+
+
+@dataclass(frozen=True)
+class Streaming:
+    """A Python worker aggregates the rows of a micro-batch; messages carry partials and watermarks.
+
+    Attributes:
+        sources: the sources, by the number that SOURCE has.
+        time_zone: the zone on whose wall clock the windows of instants are.
+        is_cascade: whether the input is another window operator, whose rows carry the watermark.
+        late_rows: the table for rows of the input that are too late; None: they are dropped.
+        carries_late_rows: whether rows come and go with LATE_ROW.
+        delay_us: the watermark of every row that counts is so far before its time; None: it has
+            to come with the row.
+        first: the keys are rows, of which a window emits the first ones; None: all.
+    """
+
     sources: tuple[StreamSource, ...]
-    window: Window
-    time_column: str
-    time_type: str
-    keys: tuple[tuple[str, str], ...]
-    partials: tuple[PartialColumns[str], ...]
-    slice_end: str
     time_zone: str
     is_cascade: bool = False
-    label: str = ""
     late_rows: str | None = None
     carries_late_rows: bool = False
     delay_us: int | None = None
     first: FirstRows | None = None
-    scan: StreamScan | None = None
+
+
+Source_co = TypeVar("Source_co", bound=SparkRows | FileScan, covariant=True)
+Mode_co = TypeVar("Mode_co", bound=Catalyst | ArrowBuffer | Streaming, covariant=True)
+Source = TypeVar("Source", bound=SparkRows | FileScan)
+Mode = TypeVar("Mode", bound=Catalyst | ArrowBuffer | Streaming)
+
+
+@dataclass(frozen=True)
+class LocalStep(Step, Generic[Source_co, Mode_co]):
+    """Rows to partials: keys, `slice_end` as BIGINT microseconds, partial columns.
+
+    For sessions slices are their cells, and FIRST_TIME and LAST_TIME stand last.
+
+    Attributes:
+        source: the rows, and the expressions over them.
+        mode: what aggregates them, and how partials travel.
+        window: the window.
+        time_column: the column that windows are on; rows where it is NULL are dropped.
+        time_type: `timestamp_ntz` or `timestamp`.
+        slice_end: the name of the slice end column.
+        label: the operator under which EXPLAIN ANALYZE counts; empty if it does not.
+    """
+
+    source: Source_co
+    mode: Mode_co
+    window: Window
+    time_column: str
+    time_type: str
+    slice_end: str
+    label: str = ""
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """The names of the group keys."""
+        return tuple(name for name, _ in self.source.keys)
+
+    @property
+    def accumulators(self) -> tuple[Accumulator, ...]:
+        """What aggregates rows in Python; none for Catalyst."""
+        return tuple(partial.into for partial in self.source.partials)
+
+
+CatalystStep: TypeAlias = LocalStep[SparkRows, Catalyst]
+RowsLocalStep: TypeAlias = LocalStep[SparkRows, ArrowBuffer]
+ScanLocalStep: TypeAlias = LocalStep[FileScan, ArrowBuffer]
+StreamLocalStep: TypeAlias = LocalStep[SparkRows | FileStreamScan, Streaming]
+
+
+def is_local(
+    step: object, source: type[Source], mode: type[Mode]
+) -> TypeGuard[LocalStep[Source, Mode]]:
+    """Whether a step is a local step of such a source and in such a mode."""
+    if not isinstance(step, LocalStep):
+        return False
+    return isinstance(step.source, source) and isinstance(step.mode, mode)

@@ -7,7 +7,7 @@ from typing import TypeAlias
 
 from runtime.spec.aggregates import WindowAggregation
 from runtime.spec.expressions import Expression
-from runtime.spec.local import StreamLocalStep
+from runtime.spec.local import LocalStep, SparkRows, Streaming, StreamLocalStep
 from runtime.spec.ranks import RankOrder
 from runtime.spec.steps import Step
 from runtime.spec.stream import StreamSource
@@ -79,7 +79,7 @@ class StreamRegroupStep(Step):
         label: under which name EXPLAIN ANALYZE counts; empty if it does not.
     """
 
-    input: StreamLocalStep
+    input: LocalStep[SparkRows, Streaming]
     aggregation: WindowAggregation
     label: str = ""
 

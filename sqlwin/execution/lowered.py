@@ -173,7 +173,7 @@ def lower_query(
         plan.sql,
     )
     operators = {step.number: step.input for step in window_steps(steps.rows)}
-    names = [tuple(s.name for s in operators[number].sources) for number in sorted(operators)]
+    names = [tuple(s.name for s in operators[number].mode.sources) for number in sorted(operators)]
     general = general_windows(plan.physical, catalog)
     names += [tuple(windows.source_names()) for _, windows in general]
     sources = _sources(plan, catalog)
@@ -220,7 +220,7 @@ def lower_set(
         tuple(plans),
         steps,
         (local,),
-        (tuple(source.name for source in local.sources),) * len(plans),
+        (tuple(source.name for source in local.mode.sources),) * len(plans),
         sources,
         not any(map(_is_unbounded, sources)),
         tuple(late),
@@ -271,11 +271,12 @@ def _is_unbounded(source: TableSpec | Registered) -> bool:
 def _late_output(steps: StreamSteps) -> LateOutput | StreamRefusal | None:
     if steps.late is None or isinstance(steps.late, StreamRefusal):
         return steps.late
-    found = [step for step in window_steps(steps.late) if step.input.late_rows is not None]
+    found = [step for step in window_steps(steps.late) if step.input.mode.late_rows is not None]
     if not found:
         return None
-    sources = tuple(source for step in found for source in step.input.sources)
-    return LateOutput(str(found[0].input.late_rows), sources, tuple(step.number for step in found))
+    modes = [step.input.mode for step in found]
+    sources = tuple(source for mode in modes for source in mode.sources)
+    return LateOutput(str(modes[0].late_rows), sources, tuple(step.number for step in found))
 
 
 def _refusals(plan: Plan) -> tuple[str, ...]:

@@ -34,7 +34,7 @@ from runtime.spec.aggregates import (
     WindowAggregation,
 )
 from runtime.spec.expressions import Call, ColumnRef, Constant, Expression
-from runtime.spec.local import PartialColumns, ScanLocalStep
+from runtime.spec.local import ArrowBuffer, FileScan, LocalStep, PartialColumns, ScanLocalStep
 from runtime.spec.scan import ScanSource
 from runtime.spec.table import Column
 from runtime.spec.windows import AlignedWindow, Cumulate, Hop, Tumble
@@ -135,10 +135,8 @@ def _step(
     read = {"ts", "key", "price"} | ({"val"} if partials is SUMS else set())
     columns = tuple(column for column in source.columns if column.name in read)
     source = ScanSource(source.path, source.files, columns)
-    return ScanLocalStep(
-        source, window, "ts", ColumnRef("ts", "timestamp_ntz"), "timestamp_ntz", "UTC", (),
-        (("key", key),), partials, "slice",
-    )  # fmt: skip
+    scan = FileScan((("key", key),), partials, source, ColumnRef("ts", "timestamp_ntz"), "UTC", ())
+    return LocalStep(scan, ArrowBuffer(), window, "ts", "timestamp_ntz", "slice")
 
 
 def _n_read(source: ScanSource) -> int:
@@ -149,7 +147,9 @@ def _n_read(source: ScanSource) -> int:
 
 def _partials(step: ScanLocalStep) -> pa.Table:
     tables = [
-        table for split in plan_splits(step.source, (), 4) for table in LocalStage(step).run(split)
+        table
+        for split in plan_splits(step.source.files, (), 4)
+        for table in LocalStage(step).run(split)
     ]
     return pa.concat_tables(tables)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, fields, is_dataclass, replace
+from dataclasses import dataclass, fields, is_dataclass
 from typing import Any
 
 from sqlglot import exp
@@ -50,7 +50,7 @@ from planner.streams.refusals import (
     rows_not_buffered,
 )
 from planner.streams.tables import stream_named, stream_tables, streams_of
-from runtime.spec.local import StreamLocalStep
+from runtime.spec.local import FileStreamScan, LocalStep, SparkRows, Streaming, StreamLocalStep
 from runtime.spec.steps import ExpandStep, MeasuredStep, SqlStep, Step
 from runtime.spec.stream import KEEP, LATE_ROW, ROW_KIND, SOURCE, WATERMARK, StreamSource
 from runtime.spec.stream_steps import StreamRowsStep, StreamWindowStep
@@ -326,26 +326,30 @@ class _StreamLowering(Lowering):
                 local.place,
             )
         is_one = rows.are_carried and len(rows.sources) == 1
-        scan = local.scan if isinstance(local, StreamScanLocalWindowAggregate) and is_one else None
-        if scan is not None:
-            scan = replace(scan, step=replace(scan.step, label=self.label(local)))
-        return StreamLocalStep(
-            self.sql_step(query),
-            tuple(rows.sources),
+        source: SparkRows | FileStreamScan
+        delay_us: int | None
+        if is_one and isinstance(local, StreamScanLocalWindowAggregate):
+            source, delay_us = local.scan, local.delay_us
+        else:
+            keys = tuple((key.name, to_sql(key.expr)) for key in local.keys)
+            source = SparkRows(keys, row_partials(local.plans), self.sql_step(query))
+            delay_us = wall_clock_delay_us(local, self._catalog) if is_one else None
+        return LocalStep(
+            source,
+            Streaming(
+                tuple(rows.sources),
+                self._time_zone,
+                is_cascade=all(each.name.startswith(OPERATOR) for each in rows.sources),
+                late_rows=self._late.target if self._late and rows.has_late_rows else None,
+                carries_late_rows=self._late is not None,
+                delay_us=delay_us,
+                first=local.first,
+            ),
             local.window,
             local.time_column,
             local.time_type,
-            tuple((key.name, to_sql(key.expr)) for key in local.keys),
-            row_partials(local.plans),
             local.slice_end,
-            self._time_zone,
-            is_cascade=all(source.name.startswith(OPERATOR) for source in rows.sources),
-            label=self.label(local),
-            late_rows=self._late.target if self._late and rows.has_late_rows else None,
-            carries_late_rows=self._late is not None,
-            delay_us=wall_clock_delay_us(local, self._catalog) if is_one else None,
-            first=local.first,
-            scan=scan,
+            self.label(local),
         )
 
     def _check(self, node: SqlQuery) -> None:

@@ -57,7 +57,7 @@ from planner.streams.refusals import (
 from planner.streams.tables import comes_whole, stream_tables, streams_of
 from runtime.spec.aggregates import WindowAggregation
 from runtime.spec.expressions import Expression
-from runtime.spec.local import StreamLocalStep
+from runtime.spec.local import LocalStep, SparkRows, Streaming
 from runtime.spec.steps import MeasuredStep, SqlStep, Step
 from runtime.spec.stream import KEEP, LATE_ROW, SOURCE, WATERMARK, StreamSource
 from runtime.spec.stream_steps import StreamJoinStep, StreamRankStep, StreamRegroupStep
@@ -152,17 +152,18 @@ class _Lowering:
             expressions=[exp.Star(), alias(exp.Var(this=EPOCH), _AT)],
             from_=exp.From(this=exp.Subquery(this=rows)),
         )
-        local = StreamLocalStep(
-            self._lowerings.sql_step(timed),
-            () if source is None else (source,),
+        keys = tuple((key.name, to_sql(key.expr)) for key in node.keys)
+        local = LocalStep(
+            SparkRows(keys, row_partials(shared), self._lowerings.sql_step(timed)),
+            Streaming(
+                () if source is None else (source,),
+                self._time_zone,
+                carries_late_rows=self._late is not None,
+            ),
             _ONE_WINDOW,
             _AT,
             "timestamp_ntz",
-            tuple((key.name, to_sql(key.expr)) for key in node.keys),
-            row_partials(shared),
             _SLICE_END,
-            self._time_zone,
-            carries_late_rows=self._late is not None,
         )
         aggregation = WindowAggregation(
             _ONE_WINDOW,

@@ -19,7 +19,14 @@ from runtime.local.stream_plan import LocalSql, local_plan, local_sql, scan_colu
 from runtime.local.stream_scan import PATH, ScanStage
 from runtime.local.stream_stage import LocalPlan, LocalStage, received
 from runtime.spark.workers import prepare_worker
-from runtime.spec.local import StreamLocalStep, StreamScan
+from runtime.spec.local import (
+    FileStreamScan,
+    LocalStep,
+    SparkRows,
+    Streaming,
+    StreamLocalStep,
+    is_local,
+)
 from runtime.spec.steps import Step
 from runtime.spec.stream import FINAL_US, KEEP, LATE_ROW, SOURCE, TIME, WATERMARK
 from runtime.streaming.options import StreamOptions
@@ -69,19 +76,20 @@ def local_stage(
     Raises:
         AnalysisError: a type is not known to the window operator.
     """
-    if local.scan is not None:
-        return _scan_stage(spark, local, local.scan, options, number, wrap)
-    with temporary_view(spark, child(local.input)) as source:
+    if is_local(local, FileStreamScan, Streaming):
+        return _scan_stage(spark, local, options, number, wrap)
+    assert is_local(local, SparkRows, Streaming)
+    with temporary_view(spark, child(local.source.input)) as source:
         has_clock = goes_by_clock(local, options)
         sql = local_sql(local, source, has_clock)
         rows = spark.sql(sql.text)
     if not has_clock and wrap is as_it_is:
         # whoever measures is told of all rows
         rows = rows.where(f"`{KEEP}` OR `{WATERMARK}` IS NOT NULL")
-    rows = options.own_sources.beside(rows, is_cascade=local.is_cascade, has_clock=has_clock)
+    rows = options.own_sources.beside(rows, is_cascade=local.mode.is_cascade, has_clock=has_clock)
     types = {field.name: field.dataType.simpleString() for field in rows.schema}
     plan = _local_plan(local, sql, types, options)
-    has_watermark = local.delay_us is None
+    has_watermark = local.mode.delay_us is None
     sent = sent_columns(rows.columns, has_watermark=has_watermark, time_key=plan.time_key)
     late = rows.schema[LATE_ROW].dataType if plan.carries_late_rows else None
     told = rows.selectExpr(*sent).mapInArrow(wrap(_run_local(plan, number)), MESSAGE_DDL)
@@ -90,17 +98,16 @@ def local_stage(
 
 def _scan_stage(
     spark: SparkSession,
-    local: StreamLocalStep,
-    scan: StreamScan,
+    local: LocalStep[FileStreamScan, Streaming],
     options: StreamOptions,
     number: int,
     wrap: Wrap,
 ) -> RunningStage:
     """The same where it reads the files itself."""
-    names, types = scan_columns(local, scan)
+    names, types = scan_columns(local.source)
     plan = _local_plan(local, names, types, options)
     has_clock = goes_by_clock(local, options)
-    paths = options.own_sources.paths(spark, scan.table).select(
+    paths = options.own_sources.paths(spark, local.source.table).select(
         F.col("path").alias(PATH),
         F.lit(False).alias(KEEP),
         F.lit(0).alias(SOURCE),
@@ -108,15 +115,15 @@ def _scan_stage(
     )
     rows = options.own_sources.beside(paths, is_cascade=False, has_clock=has_clock)
     sent = sent_columns(rows.columns, has_watermark=False)
-    told = rows.selectExpr(*sent).mapInArrow(wrap(_run_scan(plan, scan)), MESSAGE_DDL)
-    return RunningStage(read_counted(told, number, scan.table.name), plan)
+    told = rows.selectExpr(*sent).mapInArrow(wrap(_run_scan(plan, local)), MESSAGE_DDL)
+    return RunningStage(read_counted(told, number, local.source.table.name), plan)
 
 
 def goes_by_clock(step: StreamLocalStep, options: StreamOptions) -> bool:
     """Whether an operator asks for the clock, with rows or without."""
-    if step.is_cascade:
+    if step.mode.is_cascade:
         return False
-    by_clock = any(source.time_type == "proctime" for source in step.sources)
+    by_clock = any(source.time_type == "proctime" for source in step.mode.sources)
     delays = [options.early_fire.delay_us, options.late_fire.delay_us]
     fires = options.emits_updates and any(delays)
     return by_clock or options.idle_timeout_us is not None or fires
@@ -149,14 +156,14 @@ def _run_local(
 
 
 def _run_scan(
-    plan: LocalPlan, scan: StreamScan
+    plan: LocalPlan, local: LocalStep[FileStreamScan, Streaming]
 ) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """The same for a stage that reads files itself: paths to messages for the key groups."""
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         prepare_worker()
         pa.set_io_thread_count(1)
-        yield from ScanStage(plan, scan).run(batches)
+        yield from ScanStage(plan, local).run(batches)
 
     return run
 

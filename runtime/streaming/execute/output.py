@@ -21,7 +21,7 @@ from runtime.errors import AnalysisError
 from runtime.frames.meter import TaskFigures
 from runtime.scan.wall_clock import is_known_zone
 from runtime.spark.workers import prepare_worker
-from runtime.spec.local import StreamLocalStep
+from runtime.spec.local import Streaming
 from runtime.spec.stream import KEEP, LATE_ROW, SOURCE, WATERMARK
 from runtime.spec.stream_steps import StreamRowsStep
 from runtime.streaming.options import StreamOptions
@@ -46,7 +46,7 @@ MARKS = (
 def operator_output(
     messages: DataFrame,
     operator: OperatorSpec,
-    step: StreamLocalStep | StreamRowsStep,
+    step: Streaming | StreamRowsStep,
     figures: TaskFigures | None = None,
 ) -> DataFrame:
     """What an operator emits, as OUTPUT_DDL has it.
@@ -73,12 +73,10 @@ def operator_output(
     return groups.transformWithState(processor, OUTPUT_DDL, "Append", "None")
 
 
-def watermark_rules(
-    step: StreamLocalStep | StreamRowsStep, options: StreamOptions
-) -> WatermarkRules:
+def watermark_rules(step: Streaming | StreamRowsStep, options: StreamOptions) -> WatermarkRules:
     """How the operator behind a step makes its watermark of those of its sources."""
     is_bare = step.is_cascade
-    if isinstance(step, StreamLocalStep):
+    if isinstance(step, Streaming):
         # a clock is never idle, nor does it jump
         is_bare |= any(source.time_type == "proctime" for source in step.sources)
     return WatermarkRules(

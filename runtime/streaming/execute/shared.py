@@ -79,15 +79,14 @@ def shared_windows(
         spark, local, lambda below: streaming_dataframe(spark, below, options, bounded), options
     )
     plan = stage.plan
-    keys = tuple(name for name, _ in local.keys)
     operator = WindowSpec(
-        SharedSpec(step.readers, keys, local.slice_end, merged_partials(plan)),
+        SharedSpec(step.readers, local.keys, local.slice_end, merged_partials(plan)),
         ROW_COUNT,
-        len(local.sources),
-        watermark_rules(local, options),
+        len(local.mode.sources),
+        watermark_rules(local.mode, options),
         run=secrets.token_hex(4),
     )
-    output = operator_output(stage.messages, operator, local)
+    output = operator_output(stage.messages, operator, local.mode)
     for number in range(len(step.readers)):
         output = observed(output, number, F.col("reader") == number)
     partials = from_arrow_schema(plan.schema, prefer_timestamp_ntz=True)

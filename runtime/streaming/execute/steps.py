@@ -114,7 +114,7 @@ def _windows(
     aggregation = with_spark_tables(spark, step.aggregation)
     operator = _operator_spec(local, aggregation, stage.plan, options)
     tasks = None if meter is None else meter.tasks(step.label)
-    output = observed(operator_output(stage.messages, operator, local, tasks), step.number)
+    output = observed(operator_output(stage.messages, operator, local.mode, tasks), step.number)
     partials = from_arrow_schema(stage.plan.schema, prefer_timestamp_ntz=True)
     windows = windows_schema(partials, step.aggregation)
     if options.emits_updates:
@@ -128,9 +128,9 @@ def _operator_spec(
     plan: LocalPlan,
     options: StreamOptions,
 ) -> SessionSpec | WindowSpec:
-    partials, n_sources, run = merged_partials(plan), len(local.sources), secrets.token_hex(4)
-    by_clock = any(source.time_type == "proctime" for source in local.sources)
-    rules = watermark_rules(local, options)
+    partials, n_sources, run = merged_partials(plan), len(local.mode.sources), secrets.token_hex(4)
+    by_clock = any(source.time_type == "proctime" for source in local.mode.sources)
+    rules = watermark_rules(local.mode, options)
     if isinstance(aggregation.window, SessionWindow):
         return SessionSpec(aggregation, partials, ROW_COUNT, n_sources, rules, by_clock, run)
     updates = None

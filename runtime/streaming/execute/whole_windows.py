@@ -52,7 +52,7 @@ def regroup(
         AnalysisError: an argument is of a type that its function does not take.
     """
     local = step.input
-    with temporary_view(spark, child(local.input)) as source:
+    with temporary_view(spark, child(local.source.input)) as source:
         sql = local_sql(local, source)
         rows = spark.sql(sql.text)
     types = {field.name: field.dataType.simpleString() for field in rows.schema}

@@ -54,7 +54,7 @@ def _kinds_of_state(lowered: LoweredStream, options: StreamOptions) -> dict[str,
         "early firing or allowed lateness": options.emits_updates and bool(stages),
         "idle timeout or firing after a delay": any(
             goes_by_clock(stage, options)
-            and all(source.time_type != "proctime" for source in stage.sources)
+            and all(source.time_type != "proctime" for source in stage.mode.sources)
             for stage in stages
         )
         or (options.idle_timeout_us is not None and bool(lowered.general_windows)),

@@ -9,7 +9,7 @@ from runtime.spark.one_shuffle import one_shuffle
 from runtime.spec.aggregates import Merge, MergeOp, WindowAggregation
 from runtime.spec.exchange import GlobalStep, SharedExchangeStep, SharedSlicesStep, SliceLevel
 from runtime.spec.expressions import ColumnRef
-from runtime.spec.local import PartialColumns, ScanLocalStep
+from runtime.spec.local import ArrowBuffer, FileScan, LocalStep, PartialColumns
 from runtime.spec.table import Column
 from runtime.spec.windows import Tumble
 
@@ -25,10 +25,9 @@ def test_windows_are_the_same_where_no_shuffle_can_be_shared(spark, tmp_path, sh
     rows = "SELECT timestamp_ntz'2026-01-01' + make_interval(0,0,0,0,0,0,id) AS ts, id % 3 AS k"
     spark.sql(f"{rows} FROM range(600)").write.parquet(path)
     source = scan_source(spark, path, [Column("ts", "timestamp_ntz"), Column("k", "bigint")])
-    local = ScanLocalStep(
-        source, Tumble(10 * SECOND), "ts", ColumnRef("ts", "timestamp_ntz"), "timestamp_ntz", "UTC",
-        (), (("k", ColumnRef("k", "bigint")),), (PartialColumns(COUNT, ()),), "slice",
-    )  # fmt: skip
+    keys, time = (("k", ColumnRef("k", "bigint")),), ColumnRef("ts", "timestamp_ntz")
+    scan = FileScan(keys, (PartialColumns(COUNT, ()),), source, time, "UTC", ())
+    local = LocalStep(scan, ArrowBuffer(), Tumble(10 * SECOND), "ts", "timestamp_ntz", "slice")
     levels = (
         SliceLevel(10 * SECOND, 0, columns=("n",)),
         SliceLevel(60 * SECOND, 0, 0, True, ("n",)),

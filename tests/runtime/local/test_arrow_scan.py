@@ -9,7 +9,15 @@ from runtime.scan.files import NotScannable
 from runtime.spec.aggregates import Merge, MergeOp, Pick, WindowAggregation
 from runtime.spec.exchange import ExchangeStep, GlobalStep
 from runtime.spec.expressions import Call, ColumnRef, Constant
-from runtime.spec.local import LocalStep, PartialColumns, ScanLocalStep, SqlPartial
+from runtime.spec.local import (
+    ArrowBuffer,
+    Catalyst,
+    FileScan,
+    LocalStep,
+    PartialColumns,
+    SparkRows,
+    SqlPartial,
+)
 from runtime.spec.steps import SqlStep
 from runtime.spec.table import Column
 from runtime.spec.windows import Hop
@@ -85,10 +93,9 @@ def by_catalyst(spark, path, time, keys):
         else SqlPartial(into.columns[0], sql)
         for n, (into, _, sql) in enumerate(PARTIALS)
     )
-    local = LocalStep(
-        SqlStep(f"SELECT * FROM parquet.`{path}` WHERE {BIG}"), WINDOW, time.name, time.type,
-        tuple((f"{name}$", sql) for name, _, sql in keys), partials, "slice",
-    )  # fmt: skip
+    below = SqlStep(f"SELECT * FROM parquet.`{path}` WHERE {BIG}")
+    rows = SparkRows(tuple((f"{name}$", sql) for name, _, sql in keys), (), below)
+    local = LocalStep(rows, Catalyst(partials), WINDOW, time.name, time.type, "slice")
     names = tuple(f"{name}$" for name, _, _ in keys)
     step = GlobalStep(ExchangeStep(local, names), aggregation(names))
     return dataframe(spark, step, ExecutionOptions(2, 4))
@@ -98,12 +105,11 @@ def by_scan(spark, path, time, keys, zone, buffer_bytes):
     source = scan_source(spark, path, [Column(c.name, c.type) for c in COLUMNS])
     assert not isinstance(source, NotScannable), source
     partials = tuple(PartialColumns(into, args) for into, args, _ in PARTIALS)
-    step = ScanLocalStep(
-        source, WINDOW, time.name, ColumnRef(time.name, time.type), time.type, zone,
-        (Call(">", (NUMBER, Constant(50, "int")), "boolean"),),
-        tuple((f"{name}$", expression) for name, expression, _ in keys), partials, "slice",
-        buffer_bytes,
+    scan = FileScan(
+        tuple((f"{name}$", expression) for name, expression, _ in keys), partials, source,
+        ColumnRef(time.name, time.type), zone, (Call(">", (NUMBER, Constant(50, "int")), "boolean"),),
     )  # fmt: skip
+    step = LocalStep(scan, ArrowBuffer(buffer_bytes), WINDOW, time.name, time.type, "slice")
     names = tuple(f"{name}$" for name, _, _ in keys)
     blobs = scan_partials(spark, step, names, 4, 2)
     return global_aggregate(blobs, scan_partials_schema(step), aggregation(names))

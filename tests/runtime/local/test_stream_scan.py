@@ -25,14 +25,8 @@ from runtime.local.stream_scan import PATH, ScanStage
 from runtime.local.stream_stage import NOT_KEPT, LocalStage
 from runtime.spec.aggregates import Merge, MergeOp
 from runtime.spec.expressions import Call, ColumnRef, Constant
-from runtime.spec.local import (
-    PartialColumns,
-    ScanLocalStep,
-    StreamLocalStep,
-    StreamScan,
-)
+from runtime.spec.local import FileStreamScan, LocalStep, PartialColumns, Streaming
 from runtime.spec.scan import ScanSource
-from runtime.spec.steps import SqlStep
 from runtime.spec.stream import ALL_SOURCES, KEEP, SOURCE, TIME, WATERMARK, StreamSource
 from runtime.spec.table import Column, TableSpec
 from runtime.spec.windows import FIRST_TIME, LAST_TIME, Hop, SessionWindow, Window
@@ -52,33 +46,24 @@ def ref(column: Column) -> ColumnRef:
     return ColumnRef(column.name, column.type)
 
 
-def scan_of(window: Window, columns=COLUMNS, time=TS, zone="UTC") -> StreamScan:
+def step_of(window: Window, columns=COLUMNS, time=TS, zone="UTC"):
     """COUNT(*), SUM(v) FILTER (WHERE v > 0) by k, of rows WHERE v <> 5."""
     positive = Call(">", (ref(VALUE), Constant(0, "bigint")), "boolean")
     not_five = Call("<>", (ref(VALUE), Constant(5, "bigint")), "boolean")
-    step = ScanLocalStep(
-        ScanSource("t", (), columns), window, "ts", ref(time), time.type, zone, (not_five,),
-        (("k", ref(KEY)),),
-        (
-            PartialColumns(Merge(("n",), MergeOp.COUNT), ()),
-            PartialColumns(Merge(("total",), MergeOp.SUM), (ref(VALUE),), positive),
-        ),
-        "$slice_end",
+    partials = (
+        PartialColumns(Merge(("n",), MergeOp.COUNT), ()),
+        PartialColumns(Merge(("total",), MergeOp.SUM), (ref(VALUE),), positive),
+    )
+    scan = FileStreamScan(
+        (("k", ref(KEY)),), partials, ScanSource("t", (), columns), ref(time), zone, (not_five,),
+        TableSpec("t", "filesystem"),
     )  # fmt: skip
-    return StreamScan(step, TableSpec("t", "filesystem"), DELAY_US)
+    streaming = Streaming((StreamSource("t", time.type),), zone, delay_us=DELAY_US)
+    return LocalStep(scan, streaming, window, "ts", time.type, "$slice_end")
 
 
-def plan_of(scan: StreamScan):
-    step = StreamLocalStep(
-        SqlStep("", ()), (StreamSource("t", scan.step.time_type),), scan.step.window, "ts",
-        scan.step.time_type, (("k", "k"),),
-        (
-            PartialColumns(Merge(("n",), MergeOp.COUNT), ()),
-            PartialColumns(Merge(("total",), MergeOp.SUM), ("v",), "v > 0"),
-        ),
-        "$slice_end", scan.step.time_zone, delay_us=DELAY_US, scan=scan,
-    )  # fmt: skip
-    names, types = scan_columns(step, scan)
+def plan_of(step):
+    names, types = scan_columns(step.source)
     return local_plan(step, names, types, GROUPS)
 
 
@@ -142,8 +127,8 @@ ROWS = st.lists(
 @given(files=st.lists(ROWS, min_size=1, max_size=3), window=st.sampled_from([HOP, GAP]))
 @settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_files_are_worth_what_their_rows_are(files, window: Window, tmp_path: Path) -> None:
-    scan = scan_of(window)
-    plan = plan_of(scan)
+    step = step_of(window)
+    plan = plan_of(step)
     tables, paths = [], []
     for number, rows in enumerate(files):
         columns = list(zip(*rows, strict=True)) or [(), (), ()]
@@ -151,7 +136,7 @@ def test_files_are_worth_what_their_rows_are(files, window: Window, tmp_path: Pa
         tables.append(pa.table(arrays, schema=SCHEMA))
         paths.append(str(tmp_path / f"{number}.parquet"))
         pq.write_table(tables[-1], paths[-1], row_group_size=11)
-    found = told(ScanStage(plan, scan).run([sent(*((path, 0, None) for path in paths))]))
+    found = told(ScanStage(plan, step).run([sent(*((path, 0, None) for path in paths))]))
     n_rows = sum(table.num_rows for table in tables)
     batch = as_spark_sends(pa.concat_tables(tables), plan)
     wanted = told(LocalStage(plan).run([batch]))
@@ -161,9 +146,9 @@ def test_files_are_worth_what_their_rows_are(files, window: Window, tmp_path: Pa
 def test_rows_that_bring_no_file_tell_what_they_tell(tmp_path: Path) -> None:
     path = str(tmp_path / "one.parquet")
     pq.write_table(pa.table([[50, 61], ["a", "b"], [1, 5]], schema=SCHEMA), path)
-    scan = scan_of(HOP)
+    step = step_of(HOP)
     batches = [sent((None, ALL_SOURCES, 1), (path, 0, None)), sent((None, ALL_SOURCES, 1))]
-    partials, control, n_read = told(ScanStage(plan_of(scan), scan).run(batches))
+    partials, control, n_read = told(ScanStage(plan_of(step), step).run(batches))
     assert list(partials.values()) == [{("a", 55): {"n": 1, "total": 1, "$rows": 1}}]
     # the row that is filtered out tells its watermark
     own = SourceProgress(0, 61 - DELAY_US, 50 - DELAY_US, 2)
@@ -179,8 +164,8 @@ def test_windows_of_instants_are_on_the_wall_clock_and_their_watermarks_are_not(
     path = str(tmp_path / "one.parquet")
     schema = SCHEMA.set(0, pa.field("ts", pa.timestamp("us", "UTC")))
     pq.write_table(pa.table([[10 * hour], ["a"], [1]], schema=schema), path)
-    scan = scan_of(Hop(hour, 2 * hour), (time, KEY, VALUE), time, "Asia/Tokyo")
-    partials, control, _ = told(ScanStage(plan_of(scan), scan).run([sent((path, 0, None))]))
+    step = step_of(Hop(hour, 2 * hour), (time, KEY, VALUE), time, "Asia/Tokyo")
+    partials, control, _ = told(ScanStage(plan_of(step), step).run([sent((path, 0, None))]))
     assert [place for rows in partials.values() for place in rows] == [("a", 20 * hour)]
     mark = 10 * hour - DELAY_US
     assert control[3] == [SourceProgress(0, mark, mark, 1)]
@@ -194,9 +179,9 @@ def test_a_column_that_a_file_lacks_is_null_in_it(missing: str, tmp_path: Path) 
     position = SCHEMA.get_field_index(missing)
     nulls = pa.nulls(3, SCHEMA.field(missing).type)
     pq.write_table(rows.set_column(position, SCHEMA.field(missing), nulls), full)
-    scan = scan_of(HOP)
+    step = step_of(HOP)
     found, wanted = (
-        told(ScanStage(plan_of(scan), scan).run([sent((path, 0, None))]))
+        told(ScanStage(plan_of(step), step).run([sent((path, 0, None))]))
         for path in (lacking, full)
     )
     assert found == wanted
@@ -206,8 +191,8 @@ def test_a_column_that_a_file_lacks_is_null_in_it(missing: str, tmp_path: Path) 
 def test_a_file_with_no_column_of_the_table_has_rows_without_a_time(tmp_path: Path) -> None:
     path = str(tmp_path / "other.parquet")
     pq.write_table(pa.table({"x": [1, 2]}), path)
-    scan = scan_of(HOP)
-    partials, control, n_read = told(ScanStage(plan_of(scan), scan).run([sent((path, 0, None))]))
+    step = step_of(HOP)
+    partials, control, n_read = told(ScanStage(plan_of(step), step).run([sent((path, 0, None))]))
     assert (partials, n_read) == ({}, 2)
     assert [kind for rows in control.values() for kind in rows] == [NoRows()] * len(GROUPS)
 
@@ -229,9 +214,9 @@ def test_a_file_with_other_types_is_refused_with_the_way_out(
 ) -> None:
     path = str(tmp_path / "other.parquet")
     pq.write_table(table, path)
-    scan = scan_of(HOP)
+    step = step_of(HOP)
     with pytest.raises(ExecutionError) as caught:
-        list(ScanStage(plan_of(scan), scan).run([sent((path, 0, None))]))
+        list(ScanStage(plan_of(step), step).run([sent((path, 0, None))]))
     assert said in caught.value.message
     assert caught.value.message.endswith(f" in {path}")
     assert "'push_local_aggregate_into_scan' has Spark read the files" in str(caught.value.hint)
@@ -240,9 +225,9 @@ def test_a_file_with_other_types_is_refused_with_the_way_out(
 def test_what_is_no_parquet_file_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "text.parquet"
     path.write_text("no Parquet")
-    scan = scan_of(HOP)
+    step = step_of(HOP)
     with pytest.raises(ExecutionError) as caught:
-        list(ScanStage(plan_of(scan), scan).run([sent((str(path), 0, None))]))
+        list(ScanStage(plan_of(step), step).run([sent((str(path), 0, None))]))
     assert caught.value.message.startswith(f"pyarrow cannot open {path}: ")
 
 
@@ -252,8 +237,8 @@ def test_many_rows_are_read_in_batches_and_told_once(tmp_path: Path) -> None:
     times = pa.array(np.arange(n_rows) // 1000, pa.timestamp("us"))
     keys = pa.array(np.array(["a", "b"])[np.arange(n_rows) % 2])
     pq.write_table(pa.table([times, keys, pa.array(np.ones(n_rows, "int64"))], schema=SCHEMA), path)
-    scan = scan_of(HOP)
-    partials, control, n_read = told(ScanStage(plan_of(scan), scan).run([sent((path, 0, None))]))
+    step = step_of(HOP)
+    partials, control, n_read = told(ScanStage(plan_of(step), step).run([sent((path, 0, None))]))
     assert n_read == n_rows
     highest = (n_rows - 1) // 1000 - DELAY_US
     assert control[5] == [SourceProgress(0, highest, -DELAY_US, n_rows)]

@@ -24,7 +24,7 @@ from runtime.scan.read import BATCH_ROWS, read_batches
 from runtime.scan.splits import plan_splits
 from runtime.spec.aggregates import Merge, MergeOp, WindowAggregation
 from runtime.spec.expressions import Call, ColumnRef, Constant
-from runtime.spec.local import PartialColumns, ScanLocalStep
+from runtime.spec.local import ArrowBuffer, FileScan, LocalStep, PartialColumns
 from runtime.spec.scan import ScanSource
 from runtime.spec.table import Column
 from runtime.spec.windows import Tumble
@@ -57,23 +57,21 @@ COUNT = partial("n", "count")
 
 
 def step_of(source, partials=(COUNT,), keys=(), filters=(), window=None, time=TS, zone="UTC"):
-    return ScanLocalStep(
-        source, window or Tumble(10 * SECOND), time.name, ref(time), time.type, zone, tuple(filters),
-        tuple(keys), tuple(partials), "slice",
-    )  # fmt: skip
+    scan = FileScan(tuple(keys), tuple(partials), source, ref(time), zone, tuple(filters))
+    window = window or Tumble(10 * SECOND)
+    return LocalStep(scan, ArrowBuffer(), window, time.name, time.type, "slice")
 
 
 def run(step, n_splits=3):
     """The merged result, a row for each key and slice: keys, slice end, results."""
     tables = []
-    for split in plan_splits(step.source, step.filters, n_splits, least_bytes=1):
+    for split in plan_splits(step.source.files, step.source.filters, n_splits, least_bytes=1):
         tables += LocalStage(step).run(split)
     return merge(tables, step)
 
 
 def merge(tables, step):
-    keys = tuple(name for name, _ in step.keys)
-    spec = WindowAggregation(step.window, keys, "slice", tuple(p.into for p in step.partials))
+    spec = WindowAggregation(step.window, step.keys, "slice", step.accumulators)
     table = pa.concat_tables([partial_schema(step).empty_table(), *tables])
     rows = [row for batch in merge_slices(table, spec) for row in batch.to_pylist()]
     for row in rows:
@@ -175,7 +173,7 @@ def test_partition_columns_come_from_the_names_of_directories(tmp_path):
     assert counts.keys() == {(1, "a:b"), (2, "x"), (None, "x")}
     only_second = step_of(source, filters=[compare("=", day, 2)], window=Tumble(1000 * SECOND))
     assert [
-        part.file for split in plan_splits(source, only_second.filters, 9) for part in split
+        part.file for split in plan_splits(source, only_second.source.filters, 9) for part in split
     ] == [source.files[1]]
     assert run(only_second)[0][-1] == counts[2, "x"]
 
@@ -186,7 +184,7 @@ def test_rows_without_a_time_are_dropped_and_counted(tmp_path):
         pa.table({"ts": times, "i": pa.array([1, 2, 3, 4, None], pa.int32())}), tmp_path / "f"
     )
     step = step_of(source_of(tmp_path, TS, NUMBER), filters=[compare(">", NUMBER, 1)])
-    (split,) = plan_splits(step.source, step.filters, 1)
+    (split,) = plan_splits(step.source.files, step.source.filters, 1)
     stage = LocalStage(step)
     (table,) = stage.run(split)
     assert table["n"].to_pylist() == [1]
@@ -402,7 +400,7 @@ def test_memory_does_not_grow_with_the_row_groups_that_were_read(tmp_path):
 def test_a_file_that_changed_since_the_plan_is_an_error(tmp_path):
     write_files(tmp_path, random.Random(1))
     step = step_of(source_of(tmp_path, TS))
-    (split,) = plan_splits(step.source, [], 1)
+    (split,) = plan_splits(step.source.files, [], 1)
     pq.write_table(random_table(random.Random(2), 10), tmp_path / "part-1.parquet")
     with pytest.raises(ExecutionError, match=r"part-1\.parquet was changed"):
         list(LocalStage(step).run(split))

@@ -19,6 +19,7 @@ from planner.optimizer import Options
 from planner.rules.split_window_aggregate import split_window_aggregate
 from planner.sql.build import column
 from runtime.errors import AnalysisError
+from runtime.spec.local import LocalStep
 from runtime.spec.steps import SqlStep
 from runtime.spec.stream import LATE_ROW
 from runtime.spec.stream_steps import StreamRankStep, StreamWindowStep
@@ -83,9 +84,10 @@ def without_window(node):
 
 def steps_in(step, kind):
     found = [step] if isinstance(step, kind) else []
+    step = step.source if isinstance(step, LocalStep) else step
     below = dict(step.inputs).values() if isinstance(step, SqlStep) else [step.input]
     for each in below:
-        if hasattr(each, "input") or isinstance(each, SqlStep):
+        if hasattr(each, "input") or isinstance(each, LocalStep | SqlStep):
             found += steps_in(each, kind)
     return found
 
@@ -94,8 +96,8 @@ def kept(plan):
     """{number of an operator: where rows that are late for it go}; all let others' rows pass."""
     step = lower_stream(plan, Catalog(), "UTC").whole
     operators = steps_in(step, StreamWindowStep)
-    assert all(each.input.carries_late_rows for each in operators)
-    return {each.number: each.input.late_rows for each in operators}
+    assert all(each.input.mode.carries_late_rows for each in operators)
+    return {each.number: each.input.mode.late_rows for each in operators}
 
 
 @pytest.mark.parametrize("window", [Tumble(MINUTE), SessionWindow(MINUTE, ("k",))])

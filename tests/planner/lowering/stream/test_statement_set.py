@@ -182,8 +182,8 @@ def test_windows_whose_late_rows_are_kept_share_slices_and_bring_whole_rows():
     )
     assert notes == [[None], [None]]
     step = lower_stream_set(after, ["minutes", "hours"], catalog, "UTC").shared
-    assert (step.input.late_rows, step.input.carries_late_rows) == ("too_late", True)
-    assert LATE_ROW in step.input.input.sql
+    assert (step.input.mode.late_rows, step.input.mode.carries_late_rows) == ("too_late", True)
+    assert LATE_ROW in step.input.source.input.sql
     told = explain_shared(step, 1, 8, "min").splitlines()
     assert told[-1].endswith(
         "a row that comes after that is late: counted, and written to too_late"
@@ -216,7 +216,7 @@ def test_each_insert_computes_its_rows_of_the_windows_of_a_micro_batch():
     assert [reader.name for reader in steps.shared.readers] == ["a", "b"]
     assert [reader.slices for reader in steps.shared.readers] == [Tumble(MINUTE)] * 2
     # the same sum is computed once, and has the name that each gave it
-    assert [partial.columns for partial in steps.shared.input.partials] == [("s$0",)]
+    assert [partial.columns for partial in steps.shared.input.source.partials] == [("s$0",)]
     assert dict(steps.shared.readers[1].columns)["s$0"] == "t$0"
     assert steps.shared.readers[1].aggregation.window == Hop(MINUTE, 5 * MINUTE)
     for number, step in enumerate(steps.results):
