@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -15,7 +16,8 @@ from pyspark.sql import DataFrame
 
 import sqlwin
 import sqlwin.execution.streams.handle
-from runtime.connectors import memory
+from runtime.connectors.connector import Connector
+from runtime.connectors.registry import CONNECTORS
 from runtime.connectors.stream_sinks import StreamRun
 from runtime.errors import ExecutionError, SqlwinError
 from runtime.files import LocalFiles
@@ -186,7 +188,8 @@ def test_a_stream_that_is_cut_short_resumes_with_the_rows_of_the_interrupted_mic
         raise AssertionError("nobody has stopped it")
 
     with monkeypatch.context() as patched:
-        patched.setattr(memory, "write_batch", write_slowly)
+        slow = replace(CONNECTORS["memory"], open_batches=lambda *_: write_slowly)
+        patched.setitem(cast(dict[str, Connector], CONNECTORS), "memory", slow)
         (result,) = fresh_session.execute(insert)
         assert result.stream is not None
         assert is_writing.wait(60)
