@@ -15,7 +15,12 @@ from sqlglot.dialects.spark import Spark
 from sqlglot.generator import Generator
 from sqlglot.generators.spark import SparkGenerator
 
-from planner.sql.nodes import KeywordCall, MultiUnitInterval, UserAggregateCall, WindowFunctionCall
+from planner.sql.nodes import (
+    KeywordCall,
+    MultiUnitInterval,
+    UserAggregateCall,
+    WindowFunctionCall,
+)
 
 # Set by the parser in `meta`: the source text of a literal, and the value it stands for. A rule
 # may put another value into a literal; its source text is then no longer its text.

@@ -26,7 +26,12 @@ from runtime.connectors.columns import (
 )
 from runtime.connectors.connector import KAFKA_PACKAGE, Connector, WriteBatch, missing_package
 from runtime.connectors.messages import decoded, encoded
-from runtime.connectors.options.checks import bad_option, check_options, idle_options, option_values
+from runtime.connectors.options.checks import (
+    bad_option,
+    check_options,
+    idle_options,
+    option_values,
+)
 from runtime.connectors.options.formats import FLINK_OPTIONS, MESSAGE_FORMATS, format_option_names
 from runtime.connectors.options.known import KAFKA
 from runtime.connectors.writing import as_declared, count_written

@@ -17,7 +17,12 @@ from pyspark.sql.types import DataType, StructField, StructType, TimestampNTZTyp
 from runtime.compute.arrow.types import arrow_type
 from runtime.spark.private import unless_missing
 from runtime.spark.session import is_remote
-from runtime.spec.aggregates import Accumulator, ApproxCountDistinct, WindowAggregation, WithResult
+from runtime.spec.aggregates import (
+    Accumulator,
+    ApproxCountDistinct,
+    WindowAggregation,
+    WithResult,
+)
 
 # Table 0 is that of precision 4.
 _LEAST_PRECISION = 4

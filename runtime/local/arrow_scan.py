@@ -17,7 +17,7 @@ from runtime.connectors.filesystem.paths import expand, local_path
 from runtime.frames.blobs import BLOB_DDL, bucket_blobs, place_blobs
 from runtime.frames.meter import Wrap, as_it_is
 from runtime.frames.scan_counts import ScanCounter
-from runtime.local.scan_task import LocalStage, partial_schema
+from runtime.local.scan_task import ScanTask, scan_schema
 from runtime.scan.files import NotScannable
 from runtime.scan.metadata import find_source
 from runtime.scan.splits import Split, plan_splits
@@ -142,7 +142,7 @@ def scan(
 
 def scan_partials_schema(step: ScanLocalStep) -> StructType:
     """The rows inside the blobs, as Spark has them."""
-    return from_arrow_schema(partial_schema(step), prefer_timestamp_ntz=True)
+    return from_arrow_schema(scan_schema(step), prefer_timestamp_ntz=True)
 
 
 def _scan(
@@ -153,7 +153,7 @@ def _scan(
         pa.set_io_thread_count(1)
         for batch in batches:
             for number in batch.column(0).to_pylist():
-                stage = LocalStage(step)
+                stage = ScanTask(step)
                 for table in stage.run(splits[number]):
                     yield from cut(table)
                 if counter is not None:

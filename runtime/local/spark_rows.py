@@ -13,17 +13,15 @@ from pyspark.sql import DataFrame
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
-from runtime.compute.arrow.types import arrow_type
 from runtime.compute.buffer import Rows, WindowBuffer
-from runtime.compute.kernels.columns import BoolArray, int64_values, one_chunk
-from runtime.compute.kernels.partial_types import partial_types
+from runtime.compute.kernels.columns import int64_values, mask_of
 from runtime.frames.blobs import BLOB_DDL, bucket_blobs, place_blobs
 from runtime.frames.meter import Wrap, as_it_is
 from runtime.frames.wall_clock import quoted, wall_clock_us_sql
+from runtime.local.partials import partial_schema, session_times
 from runtime.spark.workers import prepare_worker
-from runtime.spec.aggregates import Accumulator, Merge, MergeOp
 from runtime.spec.local import RowsLocalStep
-from runtime.spec.windows import FIRST_TIME, LAST_TIME, SessionWindow, local_window
+from runtime.spec.windows import local_window
 
 _TIME = "$time_us"
 
@@ -68,20 +66,10 @@ def arrow_local(
         ExecutionError: an argument is of a type that its function does not take.
     """
     types = {field.name: field.dataType.simpleString() for field in rows.schema.fields}
-    schema = _partial_schema(step, types)
+    args = [[types[name] for name in names] for names in _arguments(step)]
+    schema = partial_schema(step, [types[name] for name in step.keys], args)
     stage = wrap(_stage(step, schema, keys, buckets))
     return place_blobs(rows.mapInArrow(stage, BLOB_DDL), partitions), from_arrow_schema(schema)
-
-
-def _partial_schema(step: RowsLocalStep, types: dict[str, str]) -> pa.Schema:
-    fields = [pa.field(name, arrow_type(types[name])) for name in step.keys]
-    fields.append(pa.field(step.slice_end, pa.int64(), nullable=False))
-    for number, partial in enumerate(step.source.partials):
-        args = [types[_argument(number, place)] for place in range(len(partial.args))]
-        fields += map(pa.field, partial.columns, partial_types(partial.into, args))
-    if isinstance(step.window, SessionWindow):
-        fields += [pa.field(name, pa.int64(), nullable=False) for name in (FIRST_TIME, LAST_TIME)]
-    return pa.schema(fields)
 
 
 def _stage(
@@ -90,19 +78,14 @@ def _stage(
     keys: tuple[str, ...],
     buckets: int,
 ) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    accumulators: list[Accumulator] = [partial.into for partial in step.source.partials]
-    args = [
-        tuple(_argument(number, place) for place in range(len(partial.args)))
-        for number, partial in enumerate(step.source.partials)
-    ]
+    times = session_times(step)
+    args = [*_arguments(step), *((_TIME,) for _ in times)]
+    conditions: list[str | None]
     conditions = [
         None if partial.condition is None else _condition(number)
         for number, partial in enumerate(step.source.partials)
     ]
-    if isinstance(step.window, SessionWindow):
-        accumulators += [Merge((FIRST_TIME,), MergeOp.MIN), Merge((LAST_TIME,), MergeOp.MAX)]
-        args += [(_TIME,), (_TIME,)]
-        conditions += [None, None]
+    conditions += [None for _ in times]
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         prepare_worker()
@@ -111,7 +94,7 @@ def _stage(
             local_window(step.window),
             names,
             step.slice_end,
-            tuple(accumulators),
+            (*step.accumulators, *times),
             schema,
             step.mode.buffer_bytes,
         )
@@ -120,7 +103,7 @@ def _stage(
                 int64_values(batch.column(_TIME)),
                 [batch.column(name) for name in names],
                 [[batch.column(name) for name in of_one] for of_one in args],
-                [None if name is None else _mask(batch.column(name)) for name in conditions],
+                [None if name is None else mask_of(batch.column(name)) for name in conditions],
             )
             for table in buffer.add(rows):
                 yield bucket_blobs(table, keys, buckets)
@@ -130,14 +113,17 @@ def _stage(
     return run
 
 
+def _arguments(step: RowsLocalStep) -> list[tuple[str, ...]]:
+    """For each accumulator the columns with its arguments."""
+    return [
+        tuple(_argument(number, place) for place in range(len(partial.args)))
+        for number, partial in enumerate(step.source.partials)
+    ]
+
+
 def _argument(number: int, place: int) -> str:
     return f"$arg{number}_{place}"
 
 
 def _condition(number: int) -> str:
     return f"$if{number}"
-
-
-def _mask(condition: pa.Array) -> BoolArray:
-    mask: BoolArray = one_chunk(condition).fill_null(False).to_numpy(zero_copy_only=False)
-    return mask

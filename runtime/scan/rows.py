@@ -7,7 +7,7 @@ import pyarrow as pa
 from runtime.compute.arrow.evaluate import evaluate, filter_mask
 from runtime.compute.buffer import Rows
 from runtime.compute.counters import count
-from runtime.compute.kernels.columns import BoolArray, Int64Array, int64_values, one_chunk
+from runtime.compute.kernels.columns import Int64Array, int64_values, mask_of
 from runtime.scan.wall_clock import wall_clock_us
 from runtime.spec.aggregates import CollectSet
 from runtime.spec.expressions import Call, ColumnRef, Constant, Expression, can_fail, columns_of
@@ -92,7 +92,7 @@ class ScanRows:
             for partial in step.source.partials
         ]
         conditions = [
-            None if partial.condition is None else _mask(value(partial.condition))
+            None if partial.condition is None else mask_of(value(partial.condition))
             for partial in step.source.partials
         ]
         time_us = self._time_us(batch)
@@ -114,11 +114,6 @@ def _guarded(arg: Expression, condition: Expression | None) -> Expression:
     if condition is None or not can_fail(arg):
         return arg
     return Call("case", (condition, arg, Constant(None, arg.type)), arg.type)
-
-
-def _mask(condition: pa.Array) -> BoolArray:
-    mask: BoolArray = one_chunk(condition).fill_null(False).to_numpy(zero_copy_only=False)
-    return mask
 
 
 def _dictionary_columns(scan: FileScan) -> frozenset[str]:

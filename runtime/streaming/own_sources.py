@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import LongType
 
 from runtime.connectors.filesystem.stream import stream_paths
-from runtime.local.stream_plan import CLOCK_SQL
+from runtime.local.streaming.plan import CLOCK_SQL
 from runtime.spec.stream import ALL_SOURCES, CLOCK, KEEP, SOURCE, WATERMARK
 from runtime.spec.table import TableSpec
 from runtime.streaming.heartbeat import heartbeats

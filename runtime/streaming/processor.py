@@ -16,7 +16,7 @@ from pyspark.sql.streaming.stateful_processor import (
 
 from runtime.compute.arrow.blobs import pieces, to_blob
 from runtime.frames.meter import TaskFigures
-from runtime.local.messages import (
+from runtime.local.streaming.messages import (
     EndOfInput,
     LateCandidates,
     LateRows,

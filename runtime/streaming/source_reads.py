@@ -12,7 +12,7 @@ from typing import Any
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from runtime.local.messages import MessageKind
+from runtime.local.streaming.messages import MessageKind
 from runtime.spark.private import unless_missing
 from runtime.streaming.heartbeat import is_heartbeat
 

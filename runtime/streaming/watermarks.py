@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import astuple, dataclass, replace
 from typing import Any
 
-from runtime.local.messages import EndOfInput, Progress
+from runtime.local.streaming.messages import EndOfInput, Progress
 from runtime.spec.stream import FINAL_US
 
 # fired(E) is watermark >= E - 1 ms: a watermark says that no row up to and with it will come.

@@ -14,7 +14,13 @@ import click
 
 from sqlwin.cli.app import main
 from sqlwin.config.settings import SETTINGS, Setting, Type
-from sqlwin.help.connectors import ABILITIES, CONNECTORS, FORMAT_OPTIONS, ConnectorHelp, OptionHelp
+from sqlwin.help.connectors import (
+    ABILITIES,
+    CONNECTORS,
+    FORMAT_OPTIONS,
+    ConnectorHelp,
+    OptionHelp,
+)
 from sqlwin.help.examples import STATEMENTS
 from sqlwin.help.functions import AGGREGATES, GROUP_WINDOWS, WINDOWS, describe_function
 from sqlwin.repl.commands import help_lines

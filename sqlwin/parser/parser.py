@@ -17,13 +17,7 @@ from sqlglot.tokenizer_core import Token, TokenType
 
 from planner.sql.intervals import UNITS
 from planner.sql.nodes import TABLE_OPTIONS, WindowFunctionCall
-from planner.sql.render import (
-    IS_NOT,
-    NO_PAREN_FUNCTIONS,
-    RAW,
-    SparkSql,
-    SparkSqlGenerator,
-)
+from planner.sql.render import IS_NOT, NO_PAREN_FUNCTIONS, RAW, SparkSql, SparkSqlGenerator
 from runtime.errors import Position, SqlSyntaxError, nearest
 from sqlwin.parser.base import STRINGS, TokenParser
 from sqlwin.parser.errors import skip_comments

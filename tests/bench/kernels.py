@@ -19,7 +19,7 @@ from runtime.compute.arrow.blobs import from_blobs, pieces, to_blob
 from runtime.compute.arrow.packed import pack, unpack
 from runtime.compute.kernels.keys import bucket_of
 from runtime.compute.kernels.merge import merge_slices
-from runtime.local.scan_task import LocalStage
+from runtime.local.scan_task import ScanTask
 from runtime.scan.metadata import find_source
 from runtime.scan.read import read_batches
 from runtime.scan.splits import plan_splits
@@ -149,7 +149,7 @@ def _partials(step: ScanLocalStep) -> pa.Table:
     tables = [
         table
         for split in plan_splits(step.source.files, (), 4)
-        for table in LocalStage(step).run(split)
+        for table in ScanTask(step).run(split)
     ]
     return pa.concat_tables(tables)
 

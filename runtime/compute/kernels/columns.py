@@ -211,3 +211,9 @@ def _fixed_width(column: pa.Array, dtype: Any) -> AnyArray:
         return np.zeros(len(column), dtype=dtype)
     width = np.dtype(dtype)
     return np.frombuffer(buffer, width, len(column), column.offset * width.itemsize)
+
+
+def mask_of(condition: pa.Array) -> BoolArray:
+    """Where a BOOLEAN column is TRUE; NULL counts as FALSE."""
+    mask: BoolArray = one_chunk(condition).fill_null(False).to_numpy(zero_copy_only=False)
+    return mask

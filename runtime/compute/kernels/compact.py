@@ -4,13 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from runtime.compute.kernels.columns import (
-    from_buffer,
-    int64_values,
-    of_type,
-    one_chunk,
-    ranks,
-)
+from runtime.compute.kernels.columns import from_buffer, int64_values, of_type, one_chunk, ranks
 from runtime.compute.kernels.grouping import MAX_CELLS, group_cells
 from runtime.compute.kernels.key_digits import key_digits
 from runtime.compute.kernels.partials import merge_partials

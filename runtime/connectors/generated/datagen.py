@@ -22,11 +22,7 @@ from collections.abc import Iterator
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import ArrayType, DataType, StructType
 
-from runtime.connectors.columns import (
-    check_columns,
-    declared_type,
-    physical_columns,
-)
+from runtime.connectors.columns import check_columns, declared_type, physical_columns
 from runtime.connectors.connector import Connector
 from runtime.connectors.generated.generators import Field, Rows, expression, sequence_length
 from runtime.connectors.generated.row_numbers import Pace, row_numbers

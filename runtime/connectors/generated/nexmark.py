@@ -19,11 +19,7 @@ import datetime as dt
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import DataType, StructType, TimestampType
 
-from runtime.connectors.columns import (
-    check_columns,
-    declared_type,
-    physical_columns,
-)
+from runtime.connectors.columns import check_columns, declared_type, physical_columns
 from runtime.connectors.connector import Connector
 from runtime.connectors.generated.nexmark_events import Market, fields, numbered
 from runtime.connectors.generated.row_numbers import Pace, row_numbers

@@ -17,9 +17,9 @@ from runtime.compute.kernels.keys import bucket_of
 from runtime.errors import AnalysisError
 from runtime.frames.views import Bounded, temporary_view
 from runtime.frames.wall_clock import quoted, wall_clock_us_sql
-from runtime.local.messages import MESSAGE_DDL, Partials, encode
-from runtime.local.progress import TaskProgress
-from runtime.local.stream_plan import CLOCK_SQL
+from runtime.local.streaming.messages import MESSAGE_DDL, Partials, encode
+from runtime.local.streaming.plan import CLOCK_SQL
+from runtime.local.streaming.progress import TaskProgress
 from runtime.spark.workers import prepare_worker
 from runtime.spec.stream import CLOCK, KEEP, SOURCE, TIME, WATERMARK
 from runtime.spec.stream_steps import StreamRowsStep

@@ -14,10 +14,16 @@ from pyspark.sql.types import DataType, LongType
 
 from runtime.frames.meter import Wrap, as_it_is
 from runtime.frames.views import temporary_view
-from runtime.local.messages import MESSAGE_DDL
-from runtime.local.stream_plan import LocalSql, local_plan, local_sql, scan_columns, sent_columns
-from runtime.local.stream_scan import PATH, ScanStage
-from runtime.local.stream_stage import LocalPlan, LocalStage, received
+from runtime.local.streaming.messages import MESSAGE_DDL
+from runtime.local.streaming.plan import (
+    LocalSql,
+    local_plan,
+    local_sql,
+    scan_columns,
+    sent_columns,
+)
+from runtime.local.streaming.scan import PATH, ScanStage
+from runtime.local.streaming.stage import LocalPlan, LocalStage, received
 from runtime.spark.workers import prepare_worker
 from runtime.spec.local import (
     FileStreamScan,

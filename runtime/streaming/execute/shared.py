@@ -12,7 +12,7 @@ from pyspark.sql.types import BooleanType, LongType, StructField, StructType
 
 from runtime.frames.aggregations import windows_schema
 from runtime.frames.views import Bounded, sql_dataframe
-from runtime.local.stream_stage import ROW_COUNT
+from runtime.local.streaming.stage import ROW_COUNT
 from runtime.spec.steps import BatchWindowsStep, SqlStep, Step
 from runtime.spec.stream import KEEP, LATE_ROW, WATERMARK
 from runtime.spec.stream_steps import StreamReader, StreamSharedStep

@@ -15,7 +15,7 @@ from runtime.frames.aggregations import windows_schema, with_spark_tables
 from runtime.frames.expand import expand_sql
 from runtime.frames.meter import Meter, Wrap, as_it_is
 from runtime.frames.views import Bounded, sql_dataframe, temporary_view
-from runtime.local.stream_stage import ROW_COUNT, LocalPlan
+from runtime.local.streaming.stage import ROW_COUNT, LocalPlan
 from runtime.spec.aggregates import Accumulator, WindowAggregation
 from runtime.spec.local import StreamLocalStep
 from runtime.spec.steps import ExpandStep, MeasuredStep, SqlStep, Step

@@ -15,7 +15,7 @@ from runtime.frames.aggregations import windows_schema, with_spark_tables
 from runtime.frames.meter import Wrap
 from runtime.frames.views import temporary_view
 from runtime.frames.wall_clock import quoted
-from runtime.local.stream_plan import local_plan, local_sql
+from runtime.local.streaming.plan import local_plan, local_sql
 from runtime.spark.workers import prepare_worker
 from runtime.spec.steps import Step
 from runtime.spec.stream import KEEP, LATE_ROW

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 
-from runtime.local.messages import LateRows, Progress
+from runtime.local.streaming.messages import LateRows, Progress
 from runtime.streaming.state.blobs import BlobStore, decode_facts, encode_facts
 from runtime.streaming.watermarks import (
     WatermarkRules,

@@ -39,7 +39,7 @@ from runtime.compute.kernels.columns import (
 from runtime.compute.kernels.compact import merge_equal_slices
 from runtime.compute.kernels.keys import encode_keys
 from runtime.compute.kernels.session import find_sessions, merge_sessions
-from runtime.local.messages import LateRows
+from runtime.local.streaming.messages import LateRows
 from runtime.spec.aggregates import Accumulator, WindowAggregation
 from runtime.spec.stream import LATE_ROW, TIME
 from runtime.spec.windows import FIRST_TIME, LAST_TIME, SessionWindow

@@ -18,10 +18,10 @@ import pyarrow.compute as pc
 from runtime.compute.arrow.evaluate import filter_mask
 from runtime.compute.buffer import Rows, WindowBuffer
 from runtime.compute.counters import count
-from runtime.compute.kernels.columns import normalise_floats, one_chunk
+from runtime.compute.kernels.columns import mask_of, normalise_floats, one_chunk
 from runtime.compute.kernels.merge import merge_slices
 from runtime.compute.kernels.ranks import order_codes, ranked_rows
-from runtime.local.stream_stage import LocalPlan, row_mask
+from runtime.local.streaming.stage import LocalPlan
 from runtime.spec.aggregates import WindowAggregation
 from runtime.spec.expressions import Expression, columns_of
 from runtime.spec.stream import KEEP, LATE_ROW, SOURCE, WATERMARK
@@ -121,7 +121,7 @@ def regrouped(table: pa.Table, plan: LocalPlan, aggregation: WindowAggregation) 
             np.zeros(batch.num_rows, np.int64),
             [batch.column(name) for name in plan.keys],
             [[batch.column(name) for name in args] for args in plan.args],
-            [None if name is None else row_mask(batch.column(name)) for name in plan.conditions],
+            [None if name is None else mask_of(batch.column(name)) for name in plan.conditions],
         )
         partials += buffer.add(rows)
     partials += buffer.flush()

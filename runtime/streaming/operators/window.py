@@ -24,7 +24,7 @@ import pyarrow as pa
 
 from runtime.compute.kernels.columns import BoolArray, Int64Array, int64_values, one_chunk
 from runtime.compute.kernels.merge import merge_slices
-from runtime.local.messages import SLICE_END, LateRows
+from runtime.local.streaming.messages import SLICE_END, LateRows
 from runtime.spec.stream import FINAL_US, LATE_ROW
 from runtime.streaming.operators.base import Emitted, KeyGroupOperator, MicroBatch, Output
 from runtime.streaming.operators.updates import Moment, UpdateLog, UpdateRules

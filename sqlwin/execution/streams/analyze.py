@@ -32,7 +32,7 @@ from planner.explain.document import (
 )
 from runtime.errors import ExecutionError
 from runtime.frames.meter import Measured, Meter
-from runtime.local.progress import SOURCE_ROWS
+from runtime.local.streaming.progress import SOURCE_ROWS
 from runtime.spark.nodes import SparkNode
 from runtime.spark.session import forget_connection
 from runtime.spark.status import SparkFigures, StageFigures, Watch

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from runtime.compute.arrow.evaluate import filter_mask
 from runtime.compute.kernels.merge import merge_slices
 from runtime.errors import ExecutionError
-from runtime.local.scan_task import LocalStage, partial_schema
+from runtime.local.scan_task import ScanTask, scan_schema
 from runtime.scan.files import NotScannable
 from runtime.scan.metadata import find_source, find_stream_source
 from runtime.scan.read import BATCH_ROWS, read_batches
@@ -66,13 +66,13 @@ def run(step, n_splits=3):
     """The merged result, a row for each key and slice: keys, slice end, results."""
     tables = []
     for split in plan_splits(step.source.files, step.source.filters, n_splits, least_bytes=1):
-        tables += LocalStage(step).run(split)
+        tables += ScanTask(step).run(split)
     return merge(tables, step)
 
 
 def merge(tables, step):
     spec = WindowAggregation(step.window, step.keys, "slice", step.accumulators)
-    table = pa.concat_tables([partial_schema(step).empty_table(), *tables])
+    table = pa.concat_tables([scan_schema(step).empty_table(), *tables])
     rows = [row for batch in merge_slices(table, spec) for row in batch.to_pylist()]
     for row in rows:
         row.pop("window_start")
@@ -185,7 +185,7 @@ def test_rows_without_a_time_are_dropped_and_counted(tmp_path):
     )
     step = step_of(source_of(tmp_path, TS, NUMBER), filters=[compare(">", NUMBER, 1)])
     (split,) = plan_splits(step.source.files, step.source.filters, 1)
-    stage = LocalStage(step)
+    stage = ScanTask(step)
     (table,) = stage.run(split)
     assert table["n"].to_pylist() == [1]
     assert stage.n_null_times == 2
@@ -403,7 +403,7 @@ def test_a_file_that_changed_since_the_plan_is_an_error(tmp_path):
     (split,) = plan_splits(step.source.files, [], 1)
     pq.write_table(random_table(random.Random(2), 10), tmp_path / "part-1.parquet")
     with pytest.raises(ExecutionError, match=r"part-1\.parquet was changed"):
-        list(LocalStage(step).run(split))
+        list(ScanTask(step).run(split))
 
 
 def test_a_stream_of_files_is_scanned_if_those_that_are_there_fit(tmp_path):

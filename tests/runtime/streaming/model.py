@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from runtime.compute.buffer import Rows, WindowBuffer
-from runtime.local.messages import MESSAGE_SCHEMA, EndOfInput, SourceProgress, decode
+from runtime.local.streaming.messages import MESSAGE_SCHEMA, EndOfInput, SourceProgress, decode
 from runtime.spec.aggregates import Merge, MergeOp, WindowAggregation
 from runtime.spec.windows import Cumulate, Hop, Tumble
 from runtime.streaming.operators.base import MicroBatch, Status

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from runtime.errors import ExecutionError
-from runtime.local.messages import EndOfInput, Progress, SourceProgress
+from runtime.local.streaming.messages import EndOfInput, Progress, SourceProgress
 from runtime.spec.stream import TIME
 from runtime.spec.windows import Hop, Tumble
 from runtime.streaming.general import (

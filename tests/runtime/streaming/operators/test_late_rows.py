@@ -8,8 +8,8 @@ import pyarrow.compute as pc
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runtime.local.messages import LateCandidates, LateRows, Partials, SourceProgress
-from runtime.local.stream_stage import LocalPlan, LocalStage
+from runtime.local.streaming.messages import LateCandidates, LateRows, Partials, SourceProgress
+from runtime.local.streaming.stage import LocalPlan, LocalStage
 from runtime.spec.aggregates import Merge, MergeOp
 from runtime.spec.stream import FINAL_US, KEEP, LATE_ROW, SOURCE, TIME, WATERMARK
 from runtime.spec.windows import Cumulate, Hop, Tumble

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from runtime.compute.kernels.keys import bucket_of
-from runtime.local.messages import LateCandidates, LateRows, Partials, SourceProgress
-from runtime.local.stream_stage import LocalPlan, LocalStage
+from runtime.local.streaming.messages import LateCandidates, LateRows, Partials, SourceProgress
+from runtime.local.streaming.stage import LocalPlan, LocalStage
 from runtime.spec.aggregates import Merge, MergeOp, WindowAggregation
 from runtime.spec.stream import FINAL_US, KEEP, LATE_ROW, SOURCE, TIME, WATERMARK
 from runtime.spec.windows import FIRST_TIME, LAST_TIME, SessionWindow

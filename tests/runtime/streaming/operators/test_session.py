@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from runtime.compute.buffer import Rows, WindowBuffer
-from runtime.local.messages import EndOfInput, SourceProgress
+from runtime.local.streaming.messages import EndOfInput, SourceProgress
 from runtime.spec.aggregates import Merge, MergeOp, WindowAggregation
 from runtime.spec.stream import FINAL_US
 from runtime.spec.windows import FIRST_TIME, LAST_TIME, SessionWindow

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from planner.nodes.slice_levels import grid_of
 from runtime.compute.windows.aligned import slice_assigner
-from runtime.local.messages import SLICE_END, EndOfInput, LateRows, SourceProgress
+from runtime.local.streaming.messages import SLICE_END, EndOfInput, LateRows, SourceProgress
 from runtime.spec.aggregates import WindowAggregation
 from runtime.spec.stream import FINAL_US, LATE_ROW
 from runtime.spec.stream_steps import StreamReader

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from planner.arrow.expressions import to_arrow_expression
 from runtime.compute.kernels.ranks import order_codes, ranked_rows
-from runtime.local.stream_stage import ROW_COUNT, LocalPlan
+from runtime.local.streaming.stage import ROW_COUNT, LocalPlan
 from runtime.spec.aggregates import Merge, MergeOp, WindowAggregation
 from runtime.spec.ranks import RankOrder
 from runtime.spec.stream import KEEP, LATE_ROW, SOURCE, WATERMARK

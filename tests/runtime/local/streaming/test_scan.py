@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from runtime.errors import ExecutionError
-from runtime.local.messages import (
+from runtime.local.streaming.messages import (
     EndOfInput,
     Message,
     NoRows,
@@ -20,9 +20,9 @@ from runtime.local.messages import (
     RowsRead,
     SourceProgress,
 )
-from runtime.local.stream_plan import local_plan, scan_columns
-from runtime.local.stream_scan import PATH, ScanStage
-from runtime.local.stream_stage import NOT_KEPT, LocalStage
+from runtime.local.streaming.plan import local_plan, scan_columns
+from runtime.local.streaming.scan import PATH, ScanStage
+from runtime.local.streaming.stage import NOT_KEPT, LocalStage
 from runtime.spec.aggregates import Merge, MergeOp
 from runtime.spec.expressions import Call, ColumnRef, Constant
 from runtime.spec.local import FileStreamScan, LocalStep, PartialColumns, Streaming

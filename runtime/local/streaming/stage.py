@@ -17,23 +17,15 @@ import pyarrow.compute as pc
 from runtime.compute.arrow.blobs import pieces, split_by_bucket
 from runtime.compute.buffer import Rows, WindowBuffer
 from runtime.compute.counters import count
-from runtime.compute.kernels.columns import BoolArray, int64_values, one_chunk
+from runtime.compute.kernels.columns import int64_values, mask_of, one_chunk
 from runtime.compute.kernels.keys import bucket_of
 from runtime.compute.windows.aligned import slice_assigner
-from runtime.local.first_rows import FirstRowsOfSlices
-from runtime.local.messages import SLICE_END, LateCandidates, LateRows, Partials, encode
-from runtime.local.progress import TaskProgress
+from runtime.local.streaming.first_rows import FirstRowsOfSlices
+from runtime.local.streaming.messages import SLICE_END, LateCandidates, LateRows, Partials, encode
+from runtime.local.streaming.progress import TaskProgress
 from runtime.spec.aggregates import Accumulator
 from runtime.spec.ranks import FirstRows
-from runtime.spec.stream import (
-    ALL_SOURCES,
-    FINAL_US,
-    KEEP,
-    LATE_ROW,
-    SOURCE,
-    TIME,
-    WATERMARK,
-)
+from runtime.spec.stream import ALL_SOURCES, FINAL_US, KEEP, LATE_ROW, SOURCE, TIME, WATERMARK
 from runtime.spec.windows import SessionWindow, Window, local_window
 
 # How rows that are not kept say so on their way here: their source subtracted from this, which is
@@ -171,7 +163,7 @@ class LocalStage:
             int64_values(batch.column(TIME)),
             [batch.column(name) for name in plan.keys],
             [[batch.column(name) for name in args] for args in plan.args],
-            [None if name is None else row_mask(batch.column(name)) for name in plan.conditions],
+            [None if name is None else mask_of(batch.column(name)) for name in plan.conditions],
         )
 
     def _maybe_late(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
@@ -282,9 +274,3 @@ def _is_late(batch: pa.RecordBatch) -> pa.Array:
 def _plain(column: pa.Array, type_: pa.DataType) -> pa.Array:
     array = one_chunk(column)
     return array if array.type == type_ else array.cast(type_)
-
-
-def row_mask(condition: pa.Array) -> BoolArray:
-    """True where a condition holds."""
-    mask: BoolArray = one_chunk(condition).fill_null(False).to_numpy(zero_copy_only=False)
-    return mask

@@ -14,9 +14,9 @@ import pyarrow.compute as pc
 
 from runtime.compute.counters import count
 from runtime.compute.kernels.columns import int64_values
-from runtime.local.messages import RowsRead, encode
-from runtime.local.progress import SOURCE_ROWS
-from runtime.local.stream_stage import LocalPlan, LocalStage, received
+from runtime.local.streaming.messages import RowsRead, encode
+from runtime.local.streaming.progress import SOURCE_ROWS
+from runtime.local.streaming.stage import LocalPlan, LocalStage, received
 from runtime.scan.rows import ScanRows
 from runtime.scan.stream_files import read_stream_file
 from runtime.spec.local import FileStreamScan, LocalStep, Streaming

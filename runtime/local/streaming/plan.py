@@ -7,14 +7,12 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from runtime.compute.arrow.types import arrow_type
-from runtime.compute.kernels.partial_types import partial_types
 from runtime.frames.wall_clock import quoted, wall_clock_us_sql
-from runtime.local.stream_stage import NOT_KEPT, ROW_COUNT, LocalPlan
-from runtime.spec.aggregates import Accumulator, Merge, MergeOp
+from runtime.local.partials import partial_schema, session_times
+from runtime.local.streaming.stage import NOT_KEPT, ROW_COUNT, LocalPlan
+from runtime.spec.aggregates import Merge, MergeOp
 from runtime.spec.local import FileScan, LocalStep, SparkRows, Streaming, StreamLocalStep
 from runtime.spec.stream import ALL_SOURCES, CLOCK, KEEP, LATE_ROW, SOURCE, TIME, WATERMARK
-from runtime.spec.windows import FIRST_TIME, LAST_TIME, SessionWindow
 
 
 @dataclass(frozen=True)
@@ -41,7 +39,7 @@ def local_sql(
 ) -> LocalSql:
     """Spark SQL over the relation `source`.
 
-    Nothing is evaluated in rows that only tell a watermark, nor an argument where its FILTER does
+    Nothing is evaluated in rows that only carry a watermark, nor an argument where its FILTER does
     not hold: either could fail. `has_clock` adds the column CLOCK.
     """
     keep = quoted(KEEP)
@@ -106,16 +104,16 @@ def sent_columns(
     """
     keep, source, time, mark = map(quoted, (KEEP, SOURCE, TIME, WATERMARK))
     number = f"COALESCE({source}, {ALL_SOURCES})"
-    told = {
+    packed = {
         SOURCE: f"CASE WHEN {keep} THEN {number} ELSE {NOT_KEPT} - {number} END AS {source}",
         TIME: f"CASE WHEN {keep} THEN {time} ELSE {mark} END AS {time}",
     }
     left_out = {KEEP, time_key} if has_watermark else {KEEP, time_key, WATERMARK}
-    return [told.get(name, quoted(name)) for name in columns if name not in left_out]
+    return [packed.get(name, quoted(name)) for name in columns if name not in left_out]
 
 
 def scan_columns(scan: FileScan) -> tuple[LocalSql, dict[str, str]]:
-    """What `local_sql` tells of rows that no SQL evaluates, but the stage itself.
+    """What `local_sql` says of rows that no SQL evaluates, but the stage itself.
 
     Returns:
         Names of arguments and conditions, without a text; the types of all columns.
@@ -144,28 +142,17 @@ def local_plan(
     Raises:
         AnalysisError: an argument is of a type that its function does not take.
     """
-    fields = [pa.field(name, arrow_type(types[name])) for name in step.keys]
-    fields.append(pa.field(step.slice_end, pa.int64(), nullable=False))
-    accumulators: list[Accumulator] = list(step.accumulators)
-    args, conditions = list(sql.args), list(sql.conditions)
-    for into, names in zip(step.accumulators, sql.args, strict=True):
-        own = partial_types(into, [types[name] for name in names])
-        fields += map(pa.field, into.columns, own)
-    if isinstance(step.window, SessionWindow):
-        accumulators += [Merge((FIRST_TIME,), MergeOp.MIN), Merge((LAST_TIME,), MergeOp.MAX)]
-        fields += [pa.field(name, pa.int64(), nullable=False) for name in (FIRST_TIME, LAST_TIME)]
-        args += [(TIME,), (TIME,)]
-        conditions += [None, None]
-    accumulators.append(Merge((ROW_COUNT,), MergeOp.COUNT))
-    fields.append(pa.field(ROW_COUNT, pa.int64()))
+    times = session_times(step)
+    arg_types = [[types[name] for name in names] for names in sql.args]
+    schema = partial_schema(step, [types[name] for name in step.keys], arg_types)
     return LocalPlan(
         step.window,
         step.keys,
         step.slice_end,
-        tuple(accumulators),
-        (*args, ()),
-        (*conditions, None),
-        pa.schema(fields),
+        (*step.accumulators, *times, Merge((ROW_COUNT,), MergeOp.COUNT)),
+        (*sql.args, *((TIME,) for _ in times), ()),
+        (*sql.conditions, *(None for _ in times), None),
+        schema.append(pa.field(ROW_COUNT, pa.int64())),
         len(step.mode.sources),
         numbers,
         keeps_late_rows=step.mode.late_rows is not None,

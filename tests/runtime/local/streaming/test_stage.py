@@ -5,7 +5,7 @@ from typing import get_args
 import pyarrow as pa
 import pytest
 
-from runtime.local.messages import (
+from runtime.local.streaming.messages import (
     EndOfInput,
     LateCandidates,
     LateRows,
@@ -19,7 +19,7 @@ from runtime.local.messages import (
     SourceProgress,
     encode,
 )
-from runtime.local.stream_stage import NOT_KEPT, LocalPlan, LocalStage, received
+from runtime.local.streaming.stage import NOT_KEPT, LocalPlan, LocalStage, received
 from runtime.spec.aggregates import Merge, MergeOp
 from runtime.spec.stream import ALL_SOURCES, CLOCK, KEEP, SOURCE, TIME, WATERMARK
 from runtime.spec.windows import Hop

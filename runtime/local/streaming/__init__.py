@@ -1,0 +1,1 @@
+"""The local stage of streams: rows to partials and control messages."""
