@@ -26,13 +26,13 @@ _JOINS = {
 }
 
 
-def expand_query(node: Expand, source: exp.Subquery, told: Sequence[str] = ()) -> exp.Select:
+def expand_query(node: Expand, source: exp.Subquery, control: Sequence[str] = ()) -> exp.Select:
     """Spark SQL for grouping sets: an id for each row and set, keys by CASE on it.
 
     Args:
         node: the grouping sets.
         source: the rows.
-        told: columns beside the node's own.
+        control: control columns beside the node's own.
     """
     ids = [exp.Cast(this=literal(i), to=exp.DataType.build("bigint")) for i in node.ids]
     source.set("alias", exp.TableAlias(this=identifier("$input")))
@@ -52,7 +52,7 @@ def expand_query(node: Expand, source: exp.Subquery, told: Sequence[str] = ()) -
     )
     keys = {key.name: _kept(key, node) for key in node.keys}
     items: list[exp.Expr] = [alias(keys.get(c.name, column(c.name)), c.name) for c in node.schema]
-    items += [column(name) for name in told]
+    items += [column(name) for name in control]
     return exp.Select(expressions=items, from_=exp.From(this=source))
 
 
@@ -68,13 +68,13 @@ def _kept(key: NamedExpr, node: Expand) -> exp.Expr:
     return exp.Case(ifs=[exp.If(this=chosen, true=key.expr.copy())])
 
 
-def repeated_rows(rows: exp.Query, node: WindowRows, told: Sequence[str] = ()) -> exp.Select:
+def repeated_rows(rows: exp.Query, node: WindowRows, control: Sequence[str] = ()) -> exp.Select:
     """Rows as often as they were counted; those without a count once.
 
     Args:
         rows: the counted rows.
         node: what they are.
-        told: columns beside the node's own.
+        control: control columns beside the node's own.
     """
     copies = column(node.copies)
     several = exp.GT(this=copies, expression=literal(1))
@@ -83,7 +83,7 @@ def repeated_rows(rows: exp.Query, node: WindowRows, told: Sequence[str] = ()) -
     one_each = exp.Anonymous(
         this="EXPLODE_OUTER", expressions=[exp.Case(ifs=[exp.If(this=several, true=array)])]
     )
-    items: list[exp.Expr] = [column(name) for name in (*(c.name for c in node.schema), *told)]
+    items: list[exp.Expr] = [column(name) for name in (*(c.name for c in node.schema), *control)]
     repeated = exp.Select(
         expressions=[*items, alias(one_each, "$copy")], from_=exp.From(this=exp.Subquery(this=rows))
     )

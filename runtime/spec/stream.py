@@ -1,7 +1,7 @@
 """What rows of a stream carry beside their own columns.
 
 They have the watermark in band, under the names below. So a row that a filter drops, and a row that
-only tells how far an operator has got, still tells it.
+only carries the watermark of an operator, still carries it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ CLOCK = "$clock_us"
 # `late-rows` that are kept; above it in those that were too late, with KEEP = FALSE, where
 # WATERMARK is the one that they missed. These pass whatever follows.
 LATE_ROW = "$late_row"
-# The kind of change of a result that can be put out again: +I, -U, +U.
+# The kind of change of a result that can be emitted again: +I, -U, +U.
 ROW_KIND = "$row_kind"
 
 

@@ -19,12 +19,12 @@ class StreamWindowStep(Step):
     """The window operator: partials into state, windows out as the watermark passes their ends.
 
     Its rows are keys, window start and end, merged columns, and KEEP, SOURCE, WATERMARK; with
-    KEEP = FALSE one row a key group and micro-batch that tells the operator's watermark.
+    KEEP = FALSE one row a key group and micro-batch with the operator's watermark.
 
     Attributes:
         input: the local stage.
         aggregation: what is merged.
-        number: tells the operators of a query apart, from 0 in the order of the data's way.
+        number: the number of the operator in its query, from 0 in the order of the data's way.
         label: under which name EXPLAIN ANALYZE counts; empty if it does not.
     """
 
@@ -113,7 +113,7 @@ class StreamRankStep(Step):
 
 @dataclass(frozen=True)
 class StreamJoinStep(Step):
-    """Results of equal windows joined; both sides put out a window in the same micro-batch.
+    """Results of equal windows joined; both sides emit a window in the same micro-batch.
 
     Yields the columns of the left, then, but for LeftSemi and LeftAnti, those of the right, then
     KEEP, SOURCE, WATERMARK; rows with KEEP = FALSE of the left pass.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-# The option of a table, of whatever connector, that tells where late rows of it go
+# The option of a table, of whatever connector, with the side output for its late rows
 LATE_ROWS = "late-rows"
 
 

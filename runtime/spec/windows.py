@@ -81,7 +81,7 @@ class SessionWindow:
 
     Attributes:
         gap_us: the gap.
-        partition: names of the columns by which rows are told apart first: each combination of
+        partition: names of the columns that partition the rows: each combination of
             their values has sessions of its own.
     """
 

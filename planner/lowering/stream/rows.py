@@ -52,7 +52,7 @@ from planner.streams.refusals import JOIN, StreamRefusal
 from planner.streams.tables import stream_named, stream_tables
 from runtime.spec.stream import KEEP, LATE_ROW, SOURCE, WATERMARK, StreamSource
 
-_TOLD = (KEEP, SOURCE, WATERMARK)
+_CONTROL = (KEEP, SOURCE, WATERMARK)
 
 # What a window operator is called as a source, before its number
 OPERATOR = "window operator"
@@ -182,15 +182,17 @@ class StreamRows:
                 return numbered(select, self._marks.number(origin))
             case WindowRows():
                 inner = self._carry(node.input)
-                return None if inner is None else repeated_rows(inner, node, (*_TOLD, *self._more))
+                return (
+                    None if inner is None else repeated_rows(inner, node, (*_CONTROL, *self._more))
+                )
             case Expand():
                 inner = self._carry(node.input)
                 if inner is None or any(is_complex(key.expr) for key in node.keys):
                     return None
                 keys = tuple(NamedExpr(key.name, guarded(key.expr)) for key in node.keys)
                 guarded_node = replace(node, keys=keys)
-                told = (*_TOLD, *(name for name in self._more if name != LATE_ROW))
-                expanded = expand_query(guarded_node, exp.Subquery(this=inner), told)
+                control = (*_CONTROL, *(name for name in self._more if name != LATE_ROW))
+                expanded = expand_query(guarded_node, exp.Subquery(this=inner), control)
                 if self._late is not None:
                     # a row is late once, for whatever sets it is grouped by
                     is_first = exp.EQ(this=column(node.id_column), expression=literal(node.ids[0]))
@@ -342,8 +344,8 @@ class StreamRows:
         """
         if self._marks.by_clock or all(_is_operator(source) for source in self.sources):
             return query
-        told = (*_TOLD, *self._more)
-        names = [*(column(c.name) for c in node.schema), *(column(name) for name in told)]
+        control = (*_CONTROL, *self._more)
+        names = [*(column(c.name) for c in node.schema), *(column(name) for name in control)]
         for place in followed:
             if place[1].name in {source.name for source in self.sources}:
                 continue
@@ -374,14 +376,14 @@ class StreamRows:
 
     def _unaccompanied(self, node: Node) -> exp.Query:
         """The node's rows, which carry no watermark."""
-        told: list[exp.Expr] = [
+        control: list[exp.Expr] = [
             alias(exp.true(), KEEP),
             alias(cast_as(exp.Null(), "int"), SOURCE),
             alias(null_watermark(), WATERMARK),
             *self._no_late_row(),
         ]
         return exp.Select(
-            expressions=[*(column(c.name) for c in node.schema), *told],
+            expressions=[*(column(c.name) for c in node.schema), *control],
             from_=exp.From(this=exp.Subquery(this=self._operators.query(node))),
         )
 

@@ -18,11 +18,11 @@ _GENERATORS = frozenset("EXPLODE EXPLODE_OUTER POSEXPLODE POSEXPLODE_OUTER INLIN
 
 def numbered(select: exp.Select, number: exp.Expr) -> exp.Select:
     """A SELECT whose rows carry the watermark of the source of this number."""
-    told = {KEEP: column(KEEP), SOURCE: number, WATERMARK: column(WATERMARK)}
-    kept = {i.alias_or_name: i for i in select.expressions if i.alias_or_name in told}
-    told[KEEP] = kept[KEEP].unalias()
-    items = [item for item in select.expressions if item.alias_or_name not in told]
-    select.set("expressions", items + [alias(e, name) for name, e in told.items()])
+    control = {KEEP: column(KEEP), SOURCE: number, WATERMARK: column(WATERMARK)}
+    kept = {i.alias_or_name: i for i in select.expressions if i.alias_or_name in control}
+    control[KEEP] = kept[KEEP].unalias()
+    items = [item for item in select.expressions if item.alias_or_name not in control]
+    select.set("expressions", items + [alias(e, name) for name, e in control.items()])
     return select
 
 
@@ -52,9 +52,9 @@ def select_carried(
     if condition is not None:
         known = exp.Anonymous(this="COALESCE", expressions=[condition.copy(), exp.false()])
         keep = exp.And(this=keep, expression=known)
-    told: dict[str, exp.Expr] = {name: column(name) for name in (SOURCE, WATERMARK, *more)}
+    control: dict[str, exp.Expr] = {name: column(name) for name in (SOURCE, WATERMARK, *more)}
     changed = {KEEP: keep}
-    if condition is not None and LATE_ROW in told:
+    if condition is not None and LATE_ROW in control:
         has_passed = exp.Or(this=exp.Not(this=column(KEEP)), expression=keep.expression.copy())
         changed[LATE_ROW] = exp.Case(ifs=[exp.If(this=has_passed, true=column(LATE_ROW))])
     if len(items) == 1 and isinstance(items[0], exp.Star):
@@ -62,7 +62,10 @@ def select_carried(
             star = exp.Star(**{"except_": [identifier(name) for name in changed]})
             items = [star, *(alias(value, name) for name, value in changed.items())]
     else:
-        items = [*items, *(alias(e, name) for name, e in {KEEP: keep, **told, **changed}.items())]
+        items = [
+            *items,
+            *(alias(e, name) for name, e in {KEEP: keep, **control, **changed}.items()),
+        ]
     subquery = exp.Subquery(this=inner)
     if table_alias is not None:
         subquery.set("alias", table_alias.copy())

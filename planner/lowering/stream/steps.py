@@ -249,9 +249,9 @@ class _StreamLowering(Lowering):
         kind = (ROW_KIND,) if self._emits_updates else ()
         rows = StreamRows(self, self._catalog, self._late, kind)
         query = rows.windows(node)
-        told = [column(name) for name in (KEEP, WATERMARK, LATE_ROW)]
+        control = [column(name) for name in (KEEP, WATERMARK, LATE_ROW)]
         left_out = [identifier(name) for name in (*kind, KEEP, SOURCE, WATERMARK, LATE_ROW)]
-        items = [*map(column, kind), exp.Star(**{"except_": left_out}), *told]
+        items = [*map(column, kind), exp.Star(**{"except_": left_out}), *control]
         return self.sql_step(
             exp.Select(expressions=items, from_=exp.From(this=exp.Subquery(this=query)))
         )
@@ -273,12 +273,12 @@ class _StreamLowering(Lowering):
         )
         windows = {key.name: window_column(key, node.time_type) for key in node.window_keys}
         items = [alias(windows.get(c.name, column(c.name)), c.name) for c in node.schema]
-        told = [column(name) for name in (KEEP, SOURCE, WATERMARK)]
+        control = [column(name) for name in (KEEP, SOURCE, WATERMARK)]
         if self._late is not None:
-            told.append(column(LATE_ROW))
+            control.append(column(LATE_ROW))
         kind = [column(ROW_KIND)] if self._emits_updates else []
         select = exp.Select(
-            expressions=[*kind, *items, *told],
+            expressions=[*kind, *items, *control],
             from_=exp.From(this=exp.Subquery(this=merged)),
         )
         return select, StreamSource(f"{OPERATOR} {number}", "timestamp_ntz")

@@ -318,12 +318,12 @@ class _Lowering:
         keep: exp.Expr = column(KEEP)
         if condition is not None:
             keep = exp.And(this=keep, expression=condition)
-        told = (SOURCE, WATERMARK, *(() if self._late is None else (LATE_ROW,)))
+        control = (SOURCE, WATERMARK, *(() if self._late is None else (LATE_ROW,)))
         return exp.Select(
             expressions=[
                 *(alias(item.expr, item.name) for item in items),
                 alias(keep, KEEP),
-                *map(column, told),
+                *map(column, control),
             ],
             from_=exp.From(this=exp.Subquery(this=rows)),
         )

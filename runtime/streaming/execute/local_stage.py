@@ -39,10 +39,10 @@ from runtime.streaming.options import StreamOptions
 from runtime.streaming.source_reads import read_counted
 from runtime.streaming.state.key_groups import key_group_numbers
 
-# The local property of Spark's jobs that tells tasks which rows can be late: those of which no
+# The local property of Spark's jobs in which tasks see which rows can be late: those of which no
 # window ends after a time. Where it is not set, any row may be.
 CLOSED_UNTIL = "sqlwin.closed-until"
-# By these of Spark's own a job of a micro-batch is told from others
+# What Spark sets on the jobs of a micro-batch, and on no others
 _OF_MICRO_BATCH = ("sql.streaming.queryId", "streaming.sql.batchId")
 
 
@@ -51,7 +51,7 @@ class RunningStage:
     """A local stage at work.
 
     Attributes:
-        messages: what it tells the key groups, rows of MESSAGE_DDL.
+        messages: what it sends to the key groups, rows of MESSAGE_DDL.
         plan: what it does.
         late_row: the type of LATE_ROW; None: rows do not come with it.
     """
@@ -90,7 +90,7 @@ def local_stage(
         sql = local_sql(local, source, has_clock)
         rows = spark.sql(sql.text)
     if not has_clock and wrap is as_it_is:
-        # whoever measures is told of all rows
+        # what is measured counts all rows
         rows = rows.where(f"`{KEEP}` OR `{WATERMARK}` IS NOT NULL")
     rows = options.own_sources.beside(rows, is_cascade=local.mode.is_cascade, has_clock=has_clock)
     types = {field.name: field.dataType.simpleString() for field in rows.schema}
@@ -98,8 +98,8 @@ def local_stage(
     has_watermark = local.mode.delay_us is None
     sent = sent_columns(rows.columns, has_watermark=has_watermark, time_key=plan.time_key)
     late = rows.schema[LATE_ROW].dataType if plan.carries_late_rows else None
-    told = rows.selectExpr(*sent).mapInArrow(wrap(_run_local(plan, number)), MESSAGE_DDL)
-    return RunningStage(told, plan, late)
+    messages = rows.selectExpr(*sent).mapInArrow(wrap(_run_local(plan, number)), MESSAGE_DDL)
+    return RunningStage(messages, plan, late)
 
 
 def _scan_stage(
@@ -121,8 +121,8 @@ def _scan_stage(
     )
     rows = options.own_sources.beside(paths, is_cascade=False, has_clock=has_clock)
     sent = sent_columns(rows.columns, has_watermark=False)
-    told = rows.selectExpr(*sent).mapInArrow(wrap(_run_scan(plan, local)), MESSAGE_DDL)
-    return RunningStage(read_counted(told, number, local.source.table.name), plan)
+    messages = rows.selectExpr(*sent).mapInArrow(wrap(_run_scan(plan, local)), MESSAGE_DDL)
+    return RunningStage(read_counted(messages, number, local.source.table.name), plan)
 
 
 def goes_by_clock(step: StreamLocalStep, options: StreamOptions) -> bool:
@@ -181,15 +181,15 @@ def closed_until_text(context: SparkContext, closed_us: Mapping[int, int]) -> st
         context: Spark's.
         closed_us: what was closed for operators, by their numbers.
     """
-    told = [str(context.getLocalProperty(name)) for name in _OF_MICRO_BATCH]
-    return json.dumps([told, list(closed_us.items())])
+    own = [str(context.getLocalProperty(name)) for name in _OF_MICRO_BATCH]
+    return json.dumps([own, list(closed_us.items())])
 
 
 def known_closed_us(context: TaskContext, number: int) -> int | None:
-    """What CLOSED_UNTIL tells a task of an operator and its own micro-batch; None: nothing."""
+    """What CLOSED_UNTIL holds for a task of an operator and its own micro-batch; None: nothing."""
     text = context.getLocalProperty(CLOSED_UNTIL)
     if not text:
         return None
-    told, closed_us = json.loads(text)
+    of_job, closed_us = json.loads(text)
     own = [context.getLocalProperty(name) for name in _OF_MICRO_BATCH]
-    return dict(closed_us).get(number) if None not in own and told == own else None
+    return dict(closed_us).get(number) if None not in own and of_job == own else None
