@@ -39,7 +39,7 @@ COLUMNS = tuple(Column(name, type_) for name, type_ in TYPES.items())
 
 
 class Catalog:
-    """The tables `trips` and `rides`; names and types of queries are told as sqlglot infers them."""
+    """The tables `trips` and `rides`; names and types of queries are as sqlglot infers them."""
 
     def view(self, name: tuple[str, ...]) -> None:
         return None

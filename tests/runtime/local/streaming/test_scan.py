@@ -76,7 +76,7 @@ def sent(*rows) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(arrays, names=[PATH, SOURCE, TIME])
 
 
-def told(messages):
+def received_from(messages):
     """(merged partials by key group, control messages by key group, how many rows were read)."""
     partials: dict[int, dict[tuple[str, int], dict[str, int | None]]] = {}
     control: dict[int, list[Message]] = {}
@@ -136,10 +136,10 @@ def test_files_are_worth_what_their_rows_are(files, window: Window, tmp_path: Pa
         tables.append(pa.table(arrays, schema=SCHEMA))
         paths.append(str(tmp_path / f"{number}.parquet"))
         pq.write_table(tables[-1], paths[-1], row_group_size=11)
-    found = told(ScanStage(plan, step).run([sent(*((path, 0, None) for path in paths))]))
+    found = received_from(ScanStage(plan, step).run([sent(*((path, 0, None) for path in paths))]))
     n_rows = sum(table.num_rows for table in tables)
     batch = as_spark_sends(pa.concat_tables(tables), plan)
-    wanted = told(LocalStage(plan).run([batch]))
+    wanted = received_from(LocalStage(plan).run([batch]))
     assert found == (*wanted[:2], n_rows)
 
 
@@ -148,7 +148,7 @@ def test_rows_that_bring_no_file_tell_what_they_tell(tmp_path: Path) -> None:
     pq.write_table(pa.table([[50, 61], ["a", "b"], [1, 5]], schema=SCHEMA), path)
     step = step_of(HOP)
     batches = [sent((None, ALL_SOURCES, 1), (path, 0, None)), sent((None, ALL_SOURCES, 1))]
-    partials, control, n_read = told(ScanStage(plan_of(step), step).run(batches))
+    partials, control, n_read = received_from(ScanStage(plan_of(step), step).run(batches))
     assert list(partials.values()) == [{("a", 55): {"n": 1, "total": 1, "$rows": 1}}]
     # the row that is filtered out tells its watermark
     own = SourceProgress(0, 61 - DELAY_US, 50 - DELAY_US, 2)
@@ -165,7 +165,9 @@ def test_windows_of_instants_are_on_the_wall_clock_and_their_watermarks_are_not(
     schema = SCHEMA.set(0, pa.field("ts", pa.timestamp("us", "UTC")))
     pq.write_table(pa.table([[10 * hour], ["a"], [1]], schema=schema), path)
     step = step_of(Hop(hour, 2 * hour), (time, KEY, VALUE), time, "Asia/Tokyo")
-    partials, control, _ = told(ScanStage(plan_of(step), step).run([sent((path, 0, None))]))
+    partials, control, _ = received_from(
+        ScanStage(plan_of(step), step).run([sent((path, 0, None))])
+    )
     assert [place for rows in partials.values() for place in rows] == [("a", 20 * hour)]
     mark = 10 * hour - DELAY_US
     assert control[3] == [SourceProgress(0, mark, mark, 1)]
@@ -181,7 +183,7 @@ def test_a_column_that_a_file_lacks_is_null_in_it(missing: str, tmp_path: Path) 
     pq.write_table(rows.set_column(position, SCHEMA.field(missing), nulls), full)
     step = step_of(HOP)
     found, wanted = (
-        told(ScanStage(plan_of(step), step).run([sent((path, 0, None))]))
+        received_from(ScanStage(plan_of(step), step).run([sent((path, 0, None))]))
         for path in (lacking, full)
     )
     assert found == wanted
@@ -192,7 +194,9 @@ def test_a_file_with_no_column_of_the_table_has_rows_without_a_time(tmp_path: Pa
     path = str(tmp_path / "other.parquet")
     pq.write_table(pa.table({"x": [1, 2]}), path)
     step = step_of(HOP)
-    partials, control, n_read = told(ScanStage(plan_of(step), step).run([sent((path, 0, None))]))
+    partials, control, n_read = received_from(
+        ScanStage(plan_of(step), step).run([sent((path, 0, None))])
+    )
     assert (partials, n_read) == ({}, 2)
     assert [kind for rows in control.values() for kind in rows] == [NoRows()] * len(GROUPS)
 
@@ -238,7 +242,9 @@ def test_many_rows_are_read_in_batches_and_told_once(tmp_path: Path) -> None:
     keys = pa.array(np.array(["a", "b"])[np.arange(n_rows) % 2])
     pq.write_table(pa.table([times, keys, pa.array(np.ones(n_rows, "int64"))], schema=SCHEMA), path)
     step = step_of(HOP)
-    partials, control, n_read = told(ScanStage(plan_of(step), step).run([sent((path, 0, None))]))
+    partials, control, n_read = received_from(
+        ScanStage(plan_of(step), step).run([sent((path, 0, None))])
+    )
     assert n_read == n_rows
     highest = (n_rows - 1) // 1000 - DELAY_US
     assert control[5] == [SourceProgress(0, highest, -DELAY_US, n_rows)]
