@@ -274,7 +274,9 @@ class Session:
         from sqlwin.windows import us
 
         lateness_us = us(allowed_lateness) if allowed_lateness else 0
-        job = WindowJob(window, function, trigger, evictor, lateness_us, by_clock=time is None)
+        job = WindowJob(
+            window, function, trigger, evictor, lateness_us, is_processing_time=time is None
+        )
         table = data if isinstance(data, str) else self._given(data, time, watermark)
         windows = GeneralWindows(
             self._runner, f"SELECT * FROM {table}", tuple(keys), time, job, output

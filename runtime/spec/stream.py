@@ -21,7 +21,7 @@ FINAL_US = (1 << 63) - 1
 # BIGINT microseconds on the windows' clock; NULL in a row without a time.
 TIME = "$time_us"
 # BIGINT microseconds since 1970 in UTC: when the micro-batch began, where an operator asks for it.
-CLOCK = "$clock_us"
+PROCESSING_TIME = "$clock_us"
 # STRUCT: the row as its table has it. Below a window operator in all rows of a table with
 # `late-rows` that are kept; above it in those that were too late, with KEEP = FALSE, where
 # WATERMARK is the one that they missed. These pass whatever follows.

@@ -12,8 +12,8 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import LongType
 
 from runtime.connectors.filesystem.stream import stream_paths
-from runtime.local.streaming.plan import CLOCK_SQL
-from runtime.spec.stream import ALL_SOURCES, CLOCK, KEEP, SOURCE, WATERMARK
+from runtime.local.streaming.plan import PROCESSING_TIME_SQL
+from runtime.spec.stream import ALL_SOURCES, KEEP, PROCESSING_TIME, SOURCE, WATERMARK
 from runtime.spec.table import TableSpec
 from runtime.streaming.heartbeat import heartbeats
 
@@ -40,31 +40,34 @@ class OwnSources:
             self._paths[table] = stream_paths(spark, table)
         return self._paths[table]
 
-    def beside(self, rows: DataFrame, *, is_cascade: bool, has_clock: bool) -> DataFrame:
+    def beside(self, rows: DataFrame, *, is_cascade: bool, has_processing_time: bool) -> DataFrame:
         """Rows with what travels in band, and beside them what comes from these sources.
 
         That is the end of input when it has come, which a cascade gets from the operator below;
-        and with `has_clock`, for which the rows have CLOCK, a row in every micro-batch.
+        and with `has_processing_time`, for which the rows have PROCESSING_TIME, a row in every
+        micro-batch.
         """
         if self._end_of_input is not None and not is_cascade:
             if self._ends is None:
                 reader = rows.sparkSession.readStream.schema(_END_OF_INPUT_DDL)
                 self._ends = reader.json(self._end_of_input)
             watermark = F.coalesce(F.col("watermark_us"), F.lit(0))
-            rows = _with(rows, self._ends, watermark, has_clock)
-        if has_clock:
+            rows = _with(rows, self._ends, watermark, has_processing_time)
+        if has_processing_time:
             if self._ticks is None:
                 self._ticks = heartbeats(rows.sparkSession)
-            rows = _with(rows, self._ticks, F.lit(None).cast(LongType()), has_clock)
+            rows = _with(rows, self._ticks, F.lit(None).cast(LongType()), has_processing_time)
         return rows
 
 
-def _with(rows: DataFrame, source: DataFrame, watermark: Column, has_clock: bool) -> DataFrame:
+def _with(
+    rows: DataFrame, source: DataFrame, watermark: Column, has_processing_time: bool
+) -> DataFrame:
     """Rows, and for each row of a source one with a mark of all sources."""
     marks = source.select(
         F.lit(False).alias(KEEP),
         F.lit(ALL_SOURCES).alias(SOURCE),
         watermark.alias(WATERMARK),
-        *([F.expr(CLOCK_SQL).alias(CLOCK)] if has_clock else []),
+        *([F.expr(PROCESSING_TIME_SQL).alias(PROCESSING_TIME)] if has_processing_time else []),
     )
     return rows.unionByName(marks, allowMissingColumns=True)

@@ -110,7 +110,7 @@ class WindowProcessor(StatefulProcessor):
                 case NullTimes(n_rows):
                     n_null_times += n_rows
         if clock_us is not None:
-            progress += self._clock_watermarks(clock_us)
+            progress += self._processing_time_watermarks(clock_us)
         results = self._run(MicroBatch(partials, progress, n_null_times, clock_us, candidates))
         if self._figures is None:
             yield from results
@@ -159,7 +159,7 @@ class WindowProcessor(StatefulProcessor):
             seen, highest_us=wall_watermark_us(high, zone), lowest_us=wall_watermark_us(low, zone)
         )
 
-    def _clock_watermarks(self, clock_us: int) -> list[SourceProgress]:
+    def _processing_time_watermarks(self, clock_us: int) -> list[SourceProgress]:
         """The watermarks of sources on processing time: no row comes from before now."""
         now = wall_watermark_us(clock_us, self._spec.time_zone) - _MS
         return [

@@ -130,8 +130,10 @@ class StreamRows:
             StreamRefusal: a stream has no watermark, or `time_column` is not what it follows.
         """
         if time_column is not None:
-            self._marks.by_clock = is_processing_time(node, time_column, self._catalog, place)
-        if time_column is not None and not self._marks.by_clock:
+            self._marks.is_processing_time = is_processing_time(
+                node, time_column, self._catalog, place
+            )
+        if time_column is not None and not self._marks.is_processing_time:
             check_time(node, time_column, self._catalog, place)
         query = self._carry(node)
         self.are_carried = query is not None
@@ -230,7 +232,7 @@ class StreamRows:
         if self._late is not None:
             items.append(alias(self._late.row(stream), LATE_ROW))
             is_its_table = stream.name == self._late.table
-            self.has_late_rows |= is_its_table and not self._marks.by_clock
+            self.has_late_rows |= is_its_table and not self._marks.is_processing_time
         return exp.Select(expressions=items, from_=exp.From(this=exp.Subquery(this=query)))
 
     # -- texts ---------------------------------------------------------------------------------
@@ -326,7 +328,7 @@ class StreamRows:
     def _beside(self, node: Node) -> exp.Query:
         """The node as it is, and the watermarks of its tables beside its rows."""
         result = self._unaccompanied(node)
-        if self._marks.by_clock:
+        if self._marks.is_processing_time:
             # every row carries its processing time, so no table need be read once more
             for _, stream in stream_tables(node, self._catalog):
                 self._marks.number(StreamSource(stream.name, "proctime"))
@@ -342,7 +344,7 @@ class StreamRows:
 
         What reads the results of other operators follows what these follow.
         """
-        if self._marks.by_clock or all(_is_operator(source) for source in self.sources):
+        if self._marks.is_processing_time or all(_is_operator(source) for source in self.sources):
             return query
         control = (*_CONTROL, *self._more)
         names = [*(column(c.name) for c in node.schema), *(column(name) for name in control)]

@@ -21,13 +21,13 @@ class StreamMarks:
 
     Attributes:
         sources: the sources, by the numbers in SOURCE.
-        by_clock: whether the windows are on processing time: then no watermark follows the rows.
+        is_processing_time: whether the windows are on it: then no watermark follows the rows.
     """
 
     def __init__(self, catalog: Catalog) -> None:
         self._catalog = catalog
         self.sources: list[StreamSource] = []
-        self.by_clock = False
+        self.is_processing_time = False
 
     def number(self, source: StreamSource) -> exp.Expr:
         """The number of a new source."""
@@ -40,13 +40,13 @@ class StreamMarks:
         Raises:
             StreamRefusal: its watermark follows a column that it has not.
         """
-        if self.by_clock or stream.watermark is None:
+        if self.is_processing_time or stream.watermark is None:
             return StreamSource(stream.name, "proctime")
         return StreamSource(stream.name, self._time(stream, scan).type)
 
     def watermark(self, stream: StreamTable, scan: exp.Query) -> exp.Expr:
         """BIGINT microseconds of a row's watermark; NULL for processing time."""
-        if self.by_clock or stream.watermark is None:
+        if self.is_processing_time or stream.watermark is None:
             return null_watermark()
         expression = f"({stream.watermark.expression})"
         if self._time(stream, scan).type == "timestamp":

@@ -12,7 +12,15 @@ from runtime.local.partials import partial_schema, session_times
 from runtime.local.streaming.stage import NOT_KEPT, ROW_COUNT, LocalPlan
 from runtime.spec.aggregates import Merge, MergeOp
 from runtime.spec.local import FileScan, LocalStep, SparkRows, Streaming, StreamLocalStep
-from runtime.spec.stream import ALL_SOURCES, CLOCK, KEEP, LATE_ROW, SOURCE, TIME, WATERMARK
+from runtime.spec.stream import (
+    ALL_SOURCES,
+    KEEP,
+    LATE_ROW,
+    PROCESSING_TIME,
+    SOURCE,
+    TIME,
+    WATERMARK,
+)
 
 
 @dataclass(frozen=True)
@@ -31,16 +39,16 @@ class LocalSql:
 
 
 # When the micro-batch began, which Spark keeps in the checkpoint
-CLOCK_SQL = "UNIX_MICROS(CURRENT_TIMESTAMP())"
+PROCESSING_TIME_SQL = "UNIX_MICROS(CURRENT_TIMESTAMP())"
 
 
 def local_sql(
-    step: LocalStep[SparkRows, Streaming], source: str, has_clock: bool = False
+    step: LocalStep[SparkRows, Streaming], source: str, has_processing_time: bool = False
 ) -> LocalSql:
     """Spark SQL over the relation `source`.
 
     Nothing is evaluated in rows that only carry a watermark, nor an argument where its FILTER does
-    not hold: either could fail. `has_clock` adds the column CLOCK.
+    not hold: either could fail. `has_processing_time` adds the column PROCESSING_TIME.
     """
     keep = quoted(KEEP)
     time = wall_clock_us_sql(step.time_column, step.time_type)
@@ -73,7 +81,7 @@ def local_sql(
         *(f"CASE WHEN {keep} THEN {sql} END AS {quoted(name)}" for name, sql in step.source.keys),
         *(f"{sql} AS {quoted(name)}" for name, sql in columns.items()),
         *([quoted(LATE_ROW)] if step.mode.carries_late_rows else []),
-        *([f"{CLOCK_SQL} AS {quoted(CLOCK)}"] if has_clock else []),
+        *([f"{PROCESSING_TIME_SQL} AS {quoted(PROCESSING_TIME)}"] if has_processing_time else []),
     ]
     return LocalSql(f"SELECT {', '.join(items)} FROM {source}", tuple(args), tuple(conditions))
 

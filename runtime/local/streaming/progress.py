@@ -18,7 +18,7 @@ from runtime.local.streaming.messages import (
     SourceProgress,
     encode,
 )
-from runtime.spec.stream import ALL_SOURCES, CLOCK, KEEP, SOURCE, TIME, WATERMARK
+from runtime.spec.stream import ALL_SOURCES, KEEP, PROCESSING_TIME, SOURCE, TIME, WATERMARK
 
 # How many rows came from the source of this number, where somebody measures.
 SOURCE_ROWS = "rows_of_source_"
@@ -43,8 +43,8 @@ class TaskProgress:
 
     def observe(self, batch: pa.RecordBatch) -> None:
         """Note the watermarks of rows, how many rows each source had, and the processing time."""
-        if self._now_us is None and CLOCK in batch.schema.names:
-            self._now_us = batch.column(CLOCK)[0].as_py()
+        if self._now_us is None and PROCESSING_TIME in batch.schema.names:
+            self._now_us = batch.column(PROCESSING_TIME)[0].as_py()
         # rows that come without a watermark have no source either
         sources = int64_values(batch.column(SOURCE).fill_null(ALL_SOURCES))
         kept = batch.column(KEEP).to_numpy(zero_copy_only=False)

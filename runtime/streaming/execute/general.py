@@ -18,10 +18,10 @@ from runtime.errors import AnalysisError
 from runtime.frames.views import Bounded, temporary_view
 from runtime.frames.wall_clock import quoted, wall_clock_us_sql
 from runtime.local.streaming.messages import MESSAGE_DDL, Partials, encode
-from runtime.local.streaming.plan import CLOCK_SQL
+from runtime.local.streaming.plan import PROCESSING_TIME_SQL
 from runtime.local.streaming.progress import TaskProgress
 from runtime.spark.workers import prepare_worker
-from runtime.spec.stream import CLOCK, KEEP, SOURCE, TIME, WATERMARK
+from runtime.spec.stream import KEEP, PROCESSING_TIME, SOURCE, TIME, WATERMARK
 from runtime.spec.stream_steps import StreamRowsStep
 from runtime.streaming.execute.output import MARKS, decoded, operator_output, watermark_rules
 from runtime.streaming.execute.steps import streaming_dataframe
@@ -63,10 +63,12 @@ def general_stream(
     Raises:
         AnalysisError: the time zone is not known to Python.
     """
-    has_clock = general_goes_by_clock(step, job, options)
+    has_processing_time = general_needs_processing_time(step, job, options)
     with temporary_view(spark, streaming_dataframe(spark, step.input, options, bounded)) as source:
-        rows = spark.sql(_rows_sql(step, spark.table(source).columns, source, has_clock))
-    rows = options.own_sources.beside(rows, is_cascade=step.is_cascade, has_clock=has_clock)
+        rows = spark.sql(_rows_sql(step, spark.table(source).columns, source, has_processing_time))
+    rows = options.own_sources.beside(
+        rows, is_cascade=step.is_cascade, has_processing_time=has_processing_time
+    )
     bounds = [StructField(name, TimestampNTZType()) for name in ("window_start", "window_end")]
     own = [StructField(key, rows.schema[key].dataType) for key in keys]
     result = StructType([*own, *bounds, *output])
@@ -87,14 +89,18 @@ def general_stream(
     return results.drop(*(mark.name for mark in MARKS))
 
 
-def general_goes_by_clock(step: StreamRowsStep, job: WindowJob, options: StreamOptions) -> bool:
+def general_needs_processing_time(
+    step: StreamRowsStep, job: WindowJob, options: StreamOptions
+) -> bool:
     """Whether a job needs processing time, with rows or without."""
-    by_clock = any(source.time_type == "proctime" for source in step.sources)
+    is_processing_time = any(source.time_type == "proctime" for source in step.sources)
     may_wait = options.idle_timeout_us is not None and not step.is_cascade
-    return by_clock or may_wait or job.needs_clock
+    return is_processing_time or may_wait or job.needs_processing_time
 
 
-def _rows_sql(step: StreamRowsStep, columns: list[str], source: str, has_clock: bool) -> str:
+def _rows_sql(
+    step: StreamRowsStep, columns: list[str], source: str, has_processing_time: bool
+) -> str:
     """The rows with TIME; nothing is evaluated in rows with nothing but a watermark."""
     keep = quoted(KEEP)
     time = "0L" if step.time is None else wall_clock_us_sql(*step.time)
@@ -105,7 +111,7 @@ def _rows_sql(step: StreamRowsStep, columns: list[str], source: str, has_clock: 
         quoted(WATERMARK),
         f"CASE WHEN {keep} THEN {time} END AS {quoted(TIME)}",
         *own,
-        *([f"{CLOCK_SQL} AS {quoted(CLOCK)}"] if has_clock else []),
+        *([f"{PROCESSING_TIME_SQL} AS {quoted(PROCESSING_TIME)}"] if has_processing_time else []),
     ]
     return f"SELECT {', '.join(items)} FROM {source}"
 
@@ -127,7 +133,9 @@ def _to_groups(
                 continue
             columns = [one_chunk(timed.column(key)) for key in keys]
             cells = bucket_of(columns, timed.num_rows, len(numbers) * CELLS_PER_GROUP)
-            marks = [n for n in (KEEP, SOURCE, WATERMARK, CLOCK) if n in timed.schema.names]
+            marks = [
+                n for n in (KEEP, SOURCE, WATERMARK, PROCESSING_TIME) if n in timed.schema.names
+            ]
             rows = pa.Table.from_batches([timed]).drop_columns(marks)
             rows = rows.append_column(CELL, pa.array(cells % CELLS_PER_GROUP, pa.int32()))
             for group, part in split_by_bucket(rows, cells // CELLS_PER_GROUP):

@@ -86,13 +86,15 @@ def local_stage(
         return _scan_stage(spark, local, options, number, wrap)
     assert is_local(local, SparkRows, Streaming)
     with temporary_view(spark, child(local.source.input)) as source:
-        has_clock = goes_by_clock(local, options)
-        sql = local_sql(local, source, has_clock)
+        has_processing_time = needs_processing_time(local, options)
+        sql = local_sql(local, source, has_processing_time)
         rows = spark.sql(sql.text)
-    if not has_clock and wrap is as_it_is:
+    if not has_processing_time and wrap is as_it_is:
         # what is measured counts all rows
         rows = rows.where(f"`{KEEP}` OR `{WATERMARK}` IS NOT NULL")
-    rows = options.own_sources.beside(rows, is_cascade=local.mode.is_cascade, has_clock=has_clock)
+    rows = options.own_sources.beside(
+        rows, is_cascade=local.mode.is_cascade, has_processing_time=has_processing_time
+    )
     types = {field.name: field.dataType.simpleString() for field in rows.schema}
     plan = _local_plan(local, sql, types, options)
     has_watermark = local.mode.delay_us is None
@@ -112,27 +114,29 @@ def _scan_stage(
     """The same where it reads the files itself."""
     names, types = scan_columns(local.source)
     plan = _local_plan(local, names, types, options)
-    has_clock = goes_by_clock(local, options)
+    has_processing_time = needs_processing_time(local, options)
     paths = options.own_sources.paths(spark, local.source.table).select(
         F.col("path").alias(PATH),
         F.lit(False).alias(KEEP),
         F.lit(0).alias(SOURCE),
         *(F.lit(None).cast(LongType()).alias(name) for name in (WATERMARK, TIME)),
     )
-    rows = options.own_sources.beside(paths, is_cascade=False, has_clock=has_clock)
+    rows = options.own_sources.beside(
+        paths, is_cascade=False, has_processing_time=has_processing_time
+    )
     sent = sent_columns(rows.columns, has_watermark=False)
     messages = rows.selectExpr(*sent).mapInArrow(wrap(_run_scan(plan, local)), MESSAGE_DDL)
     return RunningStage(read_counted(messages, number, local.source.table.name), plan)
 
 
-def goes_by_clock(step: StreamLocalStep, options: StreamOptions) -> bool:
-    """Whether an operator asks for the clock, with rows or without."""
+def needs_processing_time(step: StreamLocalStep, options: StreamOptions) -> bool:
+    """Whether an operator needs processing time, with rows or without."""
     if step.mode.is_cascade:
         return False
-    by_clock = any(source.time_type == "proctime" for source in step.mode.sources)
+    is_processing_time = any(source.time_type == "proctime" for source in step.mode.sources)
     delays = [options.early_fire.delay_us, options.late_fire.delay_us]
     fires = options.emits_updates and any(delays)
-    return by_clock or options.idle_timeout_us is not None or fires
+    return is_processing_time or options.idle_timeout_us is not None or fires
 
 
 def _local_plan(

@@ -129,10 +129,12 @@ def _operator_spec(
     options: StreamOptions,
 ) -> SessionSpec | WindowSpec:
     partials, n_sources, run = merged_partials(plan), len(local.mode.sources), secrets.token_hex(4)
-    by_clock = any(source.time_type == "proctime" for source in local.mode.sources)
+    is_processing_time = any(source.time_type == "proctime" for source in local.mode.sources)
     rules = watermark_rules(local.mode, options)
     if isinstance(aggregation.window, SessionWindow):
-        return SessionSpec(aggregation, partials, ROW_COUNT, n_sources, rules, by_clock, run)
+        return SessionSpec(
+            aggregation, partials, ROW_COUNT, n_sources, rules, is_processing_time, run
+        )
     updates = None
     if options.emits_updates:
         updates = UpdateRules(
@@ -142,7 +144,7 @@ def _operator_spec(
             ROW_KIND,
         )
     shared = one_reader(aggregation, partials)
-    return WindowSpec(shared, ROW_COUNT, n_sources, rules, updates, by_clock, run)
+    return WindowSpec(shared, ROW_COUNT, n_sources, rules, updates, is_processing_time, run)
 
 
 def merged_partials(plan: LocalPlan) -> tuple[Accumulator, ...]:

@@ -85,8 +85,8 @@ def _emissions(job: WindowJob, key: Any, table: pa.Table) -> Iterator[Emission]:
     operator = GeneralWindowOperator(job)
     for batch in table.select(inside).to_batches(max_chunksize=1024):
         for value, time_us in zip(batch.to_pylist(), times_us, strict=False):
-            if job.by_clock:
-                yield from operator.on_clock(time_us)
+            if job.is_processing_time:
+                yield from operator.on_processing_time(time_us)
                 yield from operator.on_row(key, value, time_us)
                 continue
             # a window that ends right here is still open: the row may make a session longer

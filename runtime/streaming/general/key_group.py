@@ -120,13 +120,13 @@ class GeneralGroup(KeyGroupOperator):
         after: Watermarks,
         clock_us: int | None,
     ) -> Iterator[Emission]:
-        by_clock = self._spec.job.by_clock
+        is_processing_time = self._spec.job.is_processing_time
         reached_us = self._followed(after)
         if clock_us is not None:
-            yield from operator.on_clock(clock_us)
+            yield from operator.on_processing_time(clock_us)
         for row, time_us in () if rows is None else _values(rows):
             key = own_key(tuple(row[name] for name in self._spec.keys))
-            if by_clock:
+            if is_processing_time:
                 assert clock_us is not None
                 yield from operator.on_row(key, row, clock_us)
                 continue
@@ -200,8 +200,10 @@ class GeneralGroup(KeyGroupOperator):
         return sum(cell.n_windows for cell in cells), sum(cell.n_bytes for cell in cells)
 
     def _next_window_end_us(self, reader: int) -> int | None:
-        by_clock = self._spec.job.by_clock
-        timers = [c.next_clock_us if by_clock else c.next_event_us for c in self._cells.values()]
+        is_processing_time = self._spec.job.is_processing_time
+        timers = [
+            c.next_clock_us if is_processing_time else c.next_event_us for c in self._cells.values()
+        ]
         due = [time_us for time_us in timers if time_us is not None]
         return min(due) + WINDOW_TIME_LAG_US if due else None
 

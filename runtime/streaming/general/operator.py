@@ -26,7 +26,7 @@ class WindowJob:
         trigger: when it is emitted; None: when the watermark, or processing time, passes its end.
         evictor: drops rows when it is emitted; then a window keeps all its rows.
         allowed_lateness_us: for so long after its end a window is kept for late rows.
-        by_clock: whether windows are on processing time; else on the rows' time.
+        is_processing_time: whether windows are on processing time; else on the rows' time.
     """
 
     assigner: Assigner
@@ -34,18 +34,20 @@ class WindowJob:
     trigger: Trigger | None = None
     evictor: Evictor | None = None
     allowed_lateness_us: int = 0
-    by_clock: bool = False
+    is_processing_time: bool = False
 
     @property
-    def needs_clock(self) -> bool:
+    def needs_processing_time(self) -> bool:
         """Whether it is to be called when processing time reaches a time, rows or none."""
-        return self.by_clock or (self.trigger is not None and self.trigger.needs_clock)
+        return self.is_processing_time or (
+            self.trigger is not None and self.trigger.needs_processing_time
+        )
 
     def __post_init__(self) -> None:
         """Refuse what makes no sense together."""
         if self.allowed_lateness_us < 0:
             raise AnalysisError("a negative allowed lateness", hint="give zero or more")
-        if self.allowed_lateness_us and self.by_clock:
+        if self.allowed_lateness_us and self.is_processing_time:
             raise AnalysisError(
                 "windows on processing time know no late rows",
                 hint="leave the allowed lateness out",
@@ -108,7 +110,7 @@ class GeneralWindowOperator:
         if job.evictor is not None:
             self._function = EvictingFunction(job.function)
         self._trigger: Trigger = job.trigger or (
-            ProcessingTimeTrigger() if job.by_clock else EventTimeTrigger()
+            ProcessingTimeTrigger() if job.is_processing_time else EventTimeTrigger()
         )
 
     def on_row(self, key: Any, value: Any, time_us: int) -> Iterator[Emission]:
@@ -151,24 +153,24 @@ class GeneralWindowOperator:
             return
         self.state.watermark_us = watermark_us
         for time_us, (key, window) in self.state.event_timers.due(watermark_us):
-            yield from self._on_timer(time_us, key, window, is_clock=False)
+            yield from self._on_timer(time_us, key, window, in_processing_time=False)
 
-    def on_clock(self, clock_us: int) -> Iterator[Emission]:
+    def on_processing_time(self, clock_us: int) -> Iterator[Emission]:
         """Processing time moves on."""
         if clock_us <= self.state.clock_us:
             return
         self.state.clock_us = clock_us
         for time_us, (key, window) in self.state.clock_timers.due(clock_us):
-            yield from self._on_timer(time_us, key, window, is_clock=True)
+            yield from self._on_timer(time_us, key, window, in_processing_time=True)
 
     def on_end(self) -> Iterator[Emission]:
         """The end of input: the last watermark, or the last processing time too."""
         yield from self.on_watermark(FOREVER_US)
-        if self._job.by_clock:
-            yield from self.on_clock(FOREVER_US)
+        if self._job.is_processing_time:
+            yield from self.on_processing_time(FOREVER_US)
 
     def _on_timer(
-        self, time_us: int, key: Any, window: TimeWindow, is_clock: bool
+        self, time_us: int, key: Any, window: TimeWindow, in_processing_time: bool
     ) -> Iterator[Emission]:
         name = window
         if self._job.assigner.merges:
@@ -177,12 +179,14 @@ class GeneralWindowOperator:
                 return  # a timer of a window that has become part of another
             name = merging.kept_as[window]
         context = _WindowContext(self.state, (key, window))
-        if is_clock:
-            verdict = self._trigger.on_clock(time_us, window, context)
+        if in_processing_time:
+            verdict = self._trigger.on_processing_time(time_us, window, context)
         else:
             verdict = self._trigger.on_event_time(time_us, window, context)
         yield from self._obey(verdict, key, window, name)
-        if is_clock == self._job.by_clock and time_us == self._clean_up_us(window):
+        if in_processing_time == self._job.is_processing_time and time_us == self._clean_up_us(
+            window
+        ):
             self._forget(key, window, name)
 
     def _obey(
@@ -244,11 +248,11 @@ class GeneralWindowOperator:
 
     @property
     def _timers(self) -> Timers:
-        return self.state.clock_timers if self._job.by_clock else self.state.event_timers
+        return self.state.clock_timers if self._job.is_processing_time else self.state.event_timers
 
     def _clean_up_us(self, window: TimeWindow) -> int:
         """When a window is forgotten."""
-        if self._job.by_clock:
+        if self._job.is_processing_time:
             return window.last_us
         return min(window.last_us + self._job.allowed_lateness_us, FOREVER_US)
 
@@ -256,10 +260,13 @@ class GeneralWindowOperator:
         self._timers.set(self._clean_up_us(window), (key, window))
 
     def _is_late(self, window: TimeWindow) -> bool:
-        return not self._job.by_clock and self._clean_up_us(window) <= self.state.watermark_us
+        return (
+            not self._job.is_processing_time
+            and self._clean_up_us(window) <= self.state.watermark_us
+        )
 
     def _is_row_late(self, time_us: int) -> bool:
-        if self._job.by_clock:
+        if self._job.is_processing_time:
             return False
         return time_us + self._job.allowed_lateness_us <= self.state.watermark_us
 
@@ -279,16 +286,16 @@ class _WindowContext:
         self._owner = owner
         self.memory = state.memories.setdefault(owner, {})
         self.watermark_us = state.watermark_us
-        self.clock_us = state.clock_us
+        self.processing_time_us = state.clock_us
 
     def at_event_time(self, time_us: int) -> None:
         self._state.event_timers.set(time_us, self._owner)
 
-    def at_clock(self, time_us: int) -> None:
+    def at_processing_time(self, time_us: int) -> None:
         self._state.clock_timers.set(time_us, self._owner)
 
     def forget_event_time(self, time_us: int) -> None:
         self._state.event_timers.forget(time_us, self._owner)
 
-    def forget_clock(self, time_us: int) -> None:
+    def forget_processing_time(self, time_us: int) -> None:
         self._state.clock_timers.forget(time_us, self._owner)

@@ -29,33 +29,33 @@ class TriggerContext(Protocol):
     Attributes:
         memory: what the trigger remembers of the window.
         watermark_us: the watermark.
-        clock_us: the processing time.
+        processing_time_us: the processing time.
     """
 
     memory: dict[str, Any]
     watermark_us: int
-    clock_us: int
+    processing_time_us: int
 
     def at_event_time(self, time_us: int) -> None:
         """Call `on_event_time` once the watermark reaches this time."""
 
-    def at_clock(self, time_us: int) -> None:
-        """Call `on_clock` once processing time reaches this time."""
+    def at_processing_time(self, time_us: int) -> None:
+        """Call `on_processing_time` once processing time reaches this time."""
 
     def forget_event_time(self, time_us: int) -> None:
         """Take `at_event_time` back."""
 
-    def forget_clock(self, time_us: int) -> None:
-        """Take `at_clock` back."""
+    def forget_processing_time(self, time_us: int) -> None:
+        """Take `at_processing_time` back."""
 
 
 class Trigger(ABC):
     """When a window is emitted. Methods that are not overridden want nothing."""
 
     @property
-    def needs_clock(self) -> bool:
+    def needs_processing_time(self) -> bool:
         """Whether it sets timers of processing time."""
-        return type(self).on_clock is not Trigger.on_clock
+        return type(self).on_processing_time is not Trigger.on_processing_time
 
     @abstractmethod
     def on_row(
@@ -67,7 +67,9 @@ class Trigger(ABC):
         """The watermark has reached a time asked for, by this trigger or for the clean-up."""
         return CONTINUE
 
-    def on_clock(self, time_us: int, window: TimeWindow, context: TriggerContext) -> Verdict:
+    def on_processing_time(
+        self, time_us: int, window: TimeWindow, context: TriggerContext
+    ) -> Verdict:
         """Processing time has reached a time asked for."""
         return CONTINUE
 
@@ -125,10 +127,12 @@ class ProcessingTimeTrigger(Trigger):
         self, value: Any, time_us: int, window: TimeWindow, context: TriggerContext
     ) -> Verdict:
         """Sets the timer of the window's last time."""
-        context.at_clock(window.last_us)
+        context.at_processing_time(window.last_us)
         return CONTINUE
 
-    def on_clock(self, time_us: int, window: TimeWindow, context: TriggerContext) -> Verdict:
+    def on_processing_time(
+        self, time_us: int, window: TimeWindow, context: TriggerContext
+    ) -> Verdict:
         """Fires at the window's last time."""
         return FIRE if time_us == window.last_us else CONTINUE
 
@@ -136,12 +140,12 @@ class ProcessingTimeTrigger(Trigger):
         self, window: TimeWindow, memories: list[dict[str, Any]], context: TriggerContext
     ) -> None:
         """Sets the timer of the merged window."""
-        if window.last_us > context.clock_us:
-            context.at_clock(window.last_us)
+        if window.last_us > context.processing_time_us:
+            context.at_processing_time(window.last_us)
 
     def clear(self, window: TimeWindow, context: TriggerContext) -> None:
         """Takes that timer back."""
-        context.forget_clock(window.last_us)
+        context.forget_processing_time(window.last_us)
 
 
 @dataclass(frozen=True)
@@ -196,25 +200,25 @@ class ContinuousTrigger(Trigger):
 
     Attributes:
         interval_us: the interval.
-        by_clock: whether it fires in processing time; else by the watermark.
+        processing_time: whether it fires in processing time; else by the watermark.
     """
 
     interval_us: int
-    by_clock: bool = False
+    processing_time: bool = False
 
     @property
-    def needs_clock(self) -> bool:
+    def needs_processing_time(self) -> bool:
         """Whether it fires in processing time."""
-        return self.by_clock
+        return self.processing_time
 
     def on_row(
         self, value: Any, time_us: int, window: TimeWindow, context: TriggerContext
     ) -> Verdict:
         """Sets the timers; fires for a late row."""
-        if not self.by_clock and window.last_us <= context.watermark_us:
+        if not self.processing_time and window.last_us <= context.watermark_us:
             return FIRE
-        if self.by_clock:
-            self._ask_clock(window, context.clock_us, context)
+        if self.processing_time:
+            self._ask_processing_time(window, context.processing_time_us, context)
             return CONTINUE
         context.at_event_time(window.last_us)
         self._ask(window, time_us, context)
@@ -222,7 +226,7 @@ class ContinuousTrigger(Trigger):
 
     def on_event_time(self, time_us: int, window: TimeWindow, context: TriggerContext) -> Verdict:
         """Fires, and sets the next timer."""
-        if self.by_clock:
+        if self.processing_time:
             return CONTINUE
         if time_us == window.last_us:
             return FIRE
@@ -234,17 +238,19 @@ class ContinuousTrigger(Trigger):
             self._ask(window, time_us, context)
         return FIRE
 
-    def on_clock(self, time_us: int, window: TimeWindow, context: TriggerContext) -> Verdict:
+    def on_processing_time(
+        self, time_us: int, window: TimeWindow, context: TriggerContext
+    ) -> Verdict:
         """The same in processing time."""
-        if not self.by_clock:
+        if not self.processing_time:
             return CONTINUE
         if time_us == window.last_us:
             return FIRE
         if time_us != context.memory.get("next"):
             return CONTINUE
         del context.memory["next"]
-        if context.clock_us < FOREVER_US:
-            self._ask_clock(window, time_us, context)
+        if context.processing_time_us < FOREVER_US:
+            self._ask_processing_time(window, time_us, context)
         return FIRE
 
     def on_merge(
@@ -252,20 +258,28 @@ class ContinuousTrigger(Trigger):
     ) -> None:
         """Goes on with the earliest of the timers."""
         times = [memory["next"] for memory in memories if "next" in memory]
-        if not self.by_clock and window.last_us > context.watermark_us:
+        if not self.processing_time and window.last_us > context.watermark_us:
             context.at_event_time(window.last_us)
-        if self.by_clock and window.last_us > context.clock_us:
-            context.at_clock(window.last_us)
+        if self.processing_time and window.last_us > context.processing_time_us:
+            context.at_processing_time(window.last_us)
         if times:
             context.memory["next"] = min(times)
-            (context.at_clock if self.by_clock else context.at_event_time)(min(times))
+            (context.at_processing_time if self.processing_time else context.at_event_time)(
+                min(times)
+            )
 
     def clear(self, window: TimeWindow, context: TriggerContext) -> None:
         """Takes both timers back."""
-        forget_end = context.forget_clock if self.by_clock else context.forget_event_time
+        forget_end = (
+            context.forget_processing_time if self.processing_time else context.forget_event_time
+        )
         forget_end(window.last_us)
         if "next" in context.memory:
-            forget = context.forget_clock if self.by_clock else context.forget_event_time
+            forget = (
+                context.forget_processing_time
+                if self.processing_time
+                else context.forget_event_time
+            )
             forget(context.memory["next"])
 
     def _ask(self, window: TimeWindow, time_us: int, context: TriggerContext) -> None:
@@ -274,13 +288,15 @@ class ContinuousTrigger(Trigger):
             context.memory["next"] = next_us
             context.at_event_time(next_us)
 
-    def _ask_clock(self, window: TimeWindow, time_us: int, context: TriggerContext) -> None:
+    def _ask_processing_time(
+        self, window: TimeWindow, time_us: int, context: TriggerContext
+    ) -> None:
         next_us = time_us - time_us % self.interval_us + self.interval_us
         if time_us < window.last_us:
-            context.at_clock(window.last_us)
+            context.at_processing_time(window.last_us)
         if "next" not in context.memory:
             context.memory["next"] = next_us
-            context.at_clock(next_us)
+            context.at_processing_time(next_us)
 
 
 @dataclass(frozen=True)
@@ -296,9 +312,11 @@ class EarlyAndLateTrigger(Trigger):
     late: Trigger | None = None
 
     @property
-    def needs_clock(self) -> bool:
+    def needs_processing_time(self) -> bool:
         """Whether one of the two does."""
-        return any(part is not None and part.needs_clock for part in (self.early, self.late))
+        return any(
+            part is not None and part.needs_processing_time for part in (self.early, self.late)
+        )
 
     def on_row(
         self, value: Any, time_us: int, window: TimeWindow, context: TriggerContext
@@ -326,12 +344,14 @@ class EarlyAndLateTrigger(Trigger):
             return CONTINUE
         return _fires(part.on_event_time(time_us, window, context))
 
-    def on_clock(self, time_us: int, window: TimeWindow, context: TriggerContext) -> Verdict:
+    def on_processing_time(
+        self, time_us: int, window: TimeWindow, context: TriggerContext
+    ) -> Verdict:
         """Asks the trigger whose turn it is."""
         part = self.early if window.last_us > context.watermark_us else self.late
         if part is None:
             return CONTINUE
-        return _fires(part.on_clock(time_us, window, context))
+        return _fires(part.on_processing_time(time_us, window, context))
 
     def on_merge(
         self, window: TimeWindow, memories: list[dict[str, Any]], context: TriggerContext
@@ -358,9 +378,9 @@ class PurgingTrigger(Trigger):
     inner: Trigger
 
     @property
-    def needs_clock(self) -> bool:
+    def needs_processing_time(self) -> bool:
         """Whether the inner one does."""
-        return self.inner.needs_clock
+        return self.inner.needs_processing_time
 
     def on_row(
         self, value: Any, time_us: int, window: TimeWindow, context: TriggerContext
@@ -372,9 +392,11 @@ class PurgingTrigger(Trigger):
         """The inner one's answer; FIRE becomes FIRE_AND_PURGE."""
         return _purging(self.inner.on_event_time(time_us, window, context))
 
-    def on_clock(self, time_us: int, window: TimeWindow, context: TriggerContext) -> Verdict:
+    def on_processing_time(
+        self, time_us: int, window: TimeWindow, context: TriggerContext
+    ) -> Verdict:
         """The inner one's answer; FIRE becomes FIRE_AND_PURGE."""
-        return _purging(self.inner.on_clock(time_us, window, context))
+        return _purging(self.inner.on_processing_time(time_us, window, context))
 
     def on_merge(
         self, window: TimeWindow, memories: list[dict[str, Any]], context: TriggerContext

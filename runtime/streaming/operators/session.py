@@ -62,7 +62,7 @@ class SessionSpec:
             accumulators' columns.
         n_sources: how many sources have watermarks.
         rules: how these make the operator's watermark.
-        by_clock: whether the rows' time is the processing time: then none is late.
+        is_processing_time: whether the rows' time is the processing time: then none is late.
         run: the name of this run of the stream, unlike those in which nobody watched the sources.
     """
 
@@ -71,7 +71,7 @@ class SessionSpec:
     row_count: str
     n_sources: int
     rules: WatermarkRules = field(default_factory=WatermarkRules)
-    by_clock: bool = False
+    is_processing_time: bool = False
     run: str = ""
 
 
@@ -121,7 +121,7 @@ class SessionOperator(KeyGroupOperator):
         tables = [table for table in batch.partials if table.num_rows]
         new = pa.concat_tables(tables) if tables else None
         now = before.fired_until_us()
-        if new is not None and self._spec.by_clock and now is not None:
+        if new is not None and self._spec.is_processing_time and now is not None:
             # the watermark is 1 ms behind; a row there would touch a session that was emitted
             new = _not_before(new, now)
         n_late = 0

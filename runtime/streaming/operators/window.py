@@ -44,8 +44,7 @@ class WindowSpec:
         n_sources: how many sources have watermarks.
         rules: how these make the operator's watermark.
         updates: when windows are emitted again, of the only reader; None: each once.
-        by_clock: whether the time of the only reader's rows is the processing time: then none is
-            late.
+        is_processing_time: whether the time of the only reader's rows is it: then none is late.
         run: the name of this run of the stream, unlike those in which nobody watched the sources.
     """
 
@@ -54,7 +53,7 @@ class WindowSpec:
     n_sources: int
     rules: WatermarkRules = field(default_factory=WatermarkRules)
     updates: UpdateRules | None = None
-    by_clock: bool = False
+    is_processing_time: bool = False
     run: str = ""
 
 
@@ -75,7 +74,7 @@ class WindowOperator(KeyGroupOperator):
         self._spec = spec
         # of one reader the slices are there by themselves, without the set of readers
         self._has_levels = len(spec.shared.readers) > 1
-        assert not self._has_levels or (spec.updates is None and not spec.by_clock)
+        assert not self._has_levels or (spec.updates is None and not spec.is_processing_time)
         levels = self._known.get("levels")
         if not self._has_levels and self._known.get("slices"):
             levels = [[1, self._known["slices"]]]
@@ -155,11 +154,11 @@ class WindowOperator(KeyGroupOperator):
         ones of theirs.
         """
         reader = self._slices.readers[0]
-        if self._has_levels or not (self._spec.by_clock or reader.grows):
+        if self._has_levels or not (self._spec.is_processing_time or reader.grows):
             return table
         ends = self._ends(table)
         is_moved = ends <= closed
-        if not self._spec.by_clock:
+        if not self._spec.is_processing_time:
             is_moved &= reader.last_window_end(ends) > closed
         if not is_moved.any():
             return table

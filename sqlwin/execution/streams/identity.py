@@ -11,7 +11,7 @@ from planner.nodes.physical import with_rows_by_spark
 from planner.plan import Plan
 from runtime.spec.table import TableSpec
 from runtime.streaming.checkpoint import Identity
-from runtime.streaming.execute.local_stage import goes_by_clock
+from runtime.streaming.execute.local_stage import needs_processing_time
 from runtime.streaming.options import StreamOptions
 from sqlwin.catalog.catalog import Registered, entry_name
 from sqlwin.execution.lowered import LoweredStream
@@ -53,7 +53,7 @@ def _kinds_of_state(lowered: LoweredStream, options: StreamOptions) -> dict[str,
     kinds = {
         "early firing or allowed lateness": options.emits_updates and bool(stages),
         "idle timeout or firing after a delay": any(
-            goes_by_clock(stage, options)
+            needs_processing_time(stage, options)
             and all(source.time_type != "proctime" for source in stage.mode.sources)
             for stage in stages
         )

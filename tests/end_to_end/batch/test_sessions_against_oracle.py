@@ -162,7 +162,7 @@ def test_conditions_on_rows_come_after_the_sessions_and_conditions_on_partitions
         assert ("take rows out of the middle of sessions" in session.explain(query)) is stays
 
 
-def test_sessions_of_instants_go_by_the_wall_clock(session: Any, tmp_path: Path) -> None:
+def test_sessions_of_instants_are_on_the_wall_clock(session: Any, tmp_path: Path) -> None:
     #  1:59 and 3:00 in New York are one minute apart on 10 March 2024, but 61 on the wall clock;
     #  on 3 November 1:10 comes a second time after 1:50, 40 minutes before it on the wall clock
     instants = ["2024-03-10T06:59", "2024-03-10T07:00", "2024-11-03T05:50", "2024-11-03T06:10"]

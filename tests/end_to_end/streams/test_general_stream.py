@@ -182,7 +182,7 @@ def test_what_a_stream_cannot_do_is_said(fresh_session: sqlwin.Session) -> None:
 
 
 @pytest.mark.long
-def test_windows_on_the_clock_close_without_rows(
+def test_windows_on_processing_time_close_without_rows(
     fresh_session: sqlwin.Session, tmp_path: Path
 ) -> None:
     write(tmp_path / "in", BATCHES[0])

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import sqlwin
-from tests.end_to_end.streams.test_clock import STREAMING, table, write
+from tests.end_to_end.streams.test_processing_time import STREAMING, table, write
 from tests.marks import long_among
 
 WINDOWS = """(SELECT k, window_start, window_end, COUNT(*) AS n

@@ -1,4 +1,4 @@
-"""Which time columns are the clock's, wherever a query has them from."""
+"""Which time columns are processing time, wherever a query has them from."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Catalog:
         return None if proctime is None else StreamTable(name[-1], None, proctime)
 
 
-def is_clock(sql: str, name: str, **relations: Any) -> bool:
+def is_on_processing_time(sql: str, name: str, **relations: Any) -> bool:
     catalog: Any = Catalog()
     return is_processing_time(SqlQuery((), bound(sql), tuple(relations.items())), name, catalog)
 
@@ -50,7 +50,7 @@ def bound(sql: str) -> Any:
     ],
 )
 def test_processing_time_is_followed_to_where_it_comes_from(sql: str, name: str) -> None:
-    assert is_clock(sql, name)
+    assert is_on_processing_time(sql, name)
 
 
 @pytest.mark.parametrize(
@@ -63,19 +63,19 @@ def test_processing_time_is_followed_to_where_it_comes_from(sql: str, name: str)
         ("SELECT CAST('2026-01-01' AS TIMESTAMP) AS pt FROM clicks", "pt"),
     ],
 )
-def test_other_times_are_not_the_clocks(sql: str, name: str) -> None:
-    assert not is_clock(sql, name)
+def test_other_times_are_no_processing_time(sql: str, name: str) -> None:
+    assert not is_on_processing_time(sql, name)
 
 
-def test_nodes_of_a_plan_hand_the_clock_on() -> None:
+def test_nodes_of_a_plan_hand_processing_time_on() -> None:
     catalog: Any = Catalog()
     scan = TableScan((), "clicks", bound("SELECT * FROM clicks"))
     renamed = Project((), Filter((), scan, ()), (NamedExpr("at", column("pt")),))
     assert is_processing_time(renamed, "at", catalog)
-    assert is_clock("SELECT at AS t FROM below", "t", below=renamed)
+    assert is_on_processing_time("SELECT at AS t FROM below", "t", below=renamed)
     assert not is_processing_time(renamed, "pt", catalog)
 
 
 def test_two_kinds_of_time_in_one_column_are_refused() -> None:
     with pytest.raises(AnalysisError, match="`t` is processing time in one part"):
-        is_clock("SELECT pt AS t FROM clicks UNION ALL SELECT ts FROM orders", "t")
+        is_on_processing_time("SELECT pt AS t FROM clicks UNION ALL SELECT ts FROM orders", "t")

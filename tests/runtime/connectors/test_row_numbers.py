@@ -7,7 +7,7 @@ from runtime.connectors.generated.row_numbers import MOST_SECONDS, Pace, RowNumb
 SECOND = 1_000_000
 
 
-def test_rows_without_end_come_by_the_clock() -> None:
+def test_unbounded_rows_come_at_their_pace() -> None:
     pace = Pace(per_second=100, per_batch=7, n_rows=None)
     assert pace.due(0, 0, 0) == 0
     assert pace.due(0, 0, SECOND // 2) == 50

@@ -100,7 +100,7 @@ class Stream:
     store: Memory = field(default_factory=Memory)
     status: Status | None = None
     n_late: int = 0
-    by_clock: bool = False
+    is_processing_time: bool = False
     run: str = ""
 
     def micro_batch(self, rows=(), watermark=None, clock=None, progress=None):
@@ -115,7 +115,7 @@ class Stream:
             self.n_sources,
             self.rules,
             self.updates,
-            self.by_clock,
+            self.is_processing_time,
             self.run,
         )
         if progress is None:

@@ -124,7 +124,7 @@ def test_windows_of_another_table_beside_them_keep_none():
     }
 
 
-def test_windows_by_the_clock_beside_them_keep_none():
+def test_windows_on_processing_time_beside_them_keep_none():
     sides = {"a": windows(scan("t")), "b": windows(scan("clock"))}
     assert kept(named("SELECT * FROM a UNION ALL SELECT * FROM b", **sides)) == {
         0: "too_late",

@@ -158,12 +158,14 @@ def test_what_must_stay_a_stream_of_its_own_says_why(plan, reason):
     assert reason in notes[0][0]
 
 
-def test_clocks_updates_and_tables_at_rest_keep_streams_apart():
-    over_clock = [window_aggregate(w, over=scan("clock")) for w in (Tumble(MINUTE), Tumble(HOUR))]
+def test_processing_time_updates_and_bounded_tables_keep_streams_apart():
+    on_processing_time = [
+        window_aggregate(w, over=scan("clock")) for w in (Tumble(MINUTE), Tumble(HOUR))
+    ]
     pair = [window_aggregate(Tumble(MINUTE)), window_aggregate(Tumble(HOUR))]
     at_rest = window_aggregate(Tumble(MINUTE), over=scan("names"))
     for found, reason in (
-        (shared(*over_clock), "the windows of the stream are on processing time"),
+        (shared(*on_processing_time), "the windows of the stream are on processing time"),
         (shared(*pair, apart=("it goes elsewhere", None)), "it goes elsewhere"),
         (
             shared(*pair, at_rest),

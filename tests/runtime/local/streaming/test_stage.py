@@ -21,7 +21,7 @@ from runtime.local.streaming.messages import (
 )
 from runtime.local.streaming.stage import NOT_KEPT, LocalPlan, LocalStage, received
 from runtime.spec.aggregates import Merge, MergeOp
-from runtime.spec.stream import ALL_SOURCES, CLOCK, KEEP, SOURCE, TIME, WATERMARK
+from runtime.spec.stream import ALL_SOURCES, KEEP, PROCESSING_TIME, SOURCE, TIME, WATERMARK
 from runtime.spec.windows import Hop
 from tests.runtime.streaming.model import decoded
 
@@ -121,7 +121,7 @@ def test_a_row_without_a_source_counts_and_is_no_sign_of_life_of_any():
 
 def test_every_key_group_gets_the_processing_time():
     beat = batch([(False, ALL_SOURCES, None, None, None, None, None)])
-    beat = beat.append_column(CLOCK, pa.array([1_700_000_000_000_000]))
+    beat = beat.append_column(PROCESSING_TIME, pa.array([1_700_000_000_000_000]))
     now = ProcessingTime(1_700_000_000_000_000)
     assert list(decoded(LocalStage(PLAN).run([beat]))) == [(3, now), (5, now), (8, now)]
 

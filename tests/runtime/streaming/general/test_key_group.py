@@ -207,8 +207,8 @@ def test_late_rows_within_the_allowed_lateness_put_a_window_out_again() -> None:
     assert group.status.n_late == 1
 
 
-def test_windows_on_the_clock_close_when_it_is_time_rows_or_none() -> None:
-    group = Group(WindowJob(AlignedAssigner(Tumble(10 * MS)), VALUES, by_clock=True))
+def test_windows_on_processing_time_close_when_it_is_time_rows_or_none() -> None:
+    group = Group(WindowJob(AlignedAssigner(Tumble(10 * MS)), VALUES, is_processing_time=True))
     assert group.batch([("a", 500, 1), ("b", 0, 2)], clock=12) == []
     assert group.status is not None
     assert group.batch([("a", -7, 3)], clock=18) == []
@@ -218,11 +218,11 @@ def test_windows_on_the_clock_close_when_it_is_time_rows_or_none() -> None:
     assert set(group.store.blobs) == {"facts"}
 
 
-def test_a_trigger_on_the_clock_wakes_windows_of_event_time() -> None:
-    early = EarlyAndLateTrigger(early=ContinuousTrigger(100 * MS, by_clock=True))
+def test_a_trigger_on_processing_time_wakes_windows_of_event_time() -> None:
+    early = EarlyAndLateTrigger(early=ContinuousTrigger(100 * MS, processing_time=True))
     job = WindowJob(AlignedAssigner(Tumble(10 * MS)), VALUES, early)
-    assert job.needs_clock
-    assert not JOBS["early by count"].needs_clock
+    assert job.needs_processing_time
+    assert not JOBS["early by count"].needs_processing_time
     group = Group(job)
     assert group.batch([("a", 3, 1)], clock=1_020) == []
     assert group.status is not None

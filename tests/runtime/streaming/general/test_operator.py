@@ -62,7 +62,7 @@ class Script:
         return self.step(lambda operator: operator.on_watermark(time * MS))
 
     def clock(self, time):
-        return self.step(lambda operator: operator.on_clock(time * MS))
+        return self.step(lambda operator: operator.on_processing_time(time * MS))
 
     def end(self):
         return self.step(lambda operator: operator.on_end())
@@ -189,8 +189,8 @@ def test_a_continuous_trigger_fires_at_every_interval_of_the_watermark():
     assert script.is_empty()
 
 
-def test_a_continuous_trigger_may_go_by_the_clock():
-    script = Script(tumble(100), SUM, trigger=ContinuousTrigger(30 * MS, by_clock=True))
+def test_a_continuous_trigger_may_be_on_processing_time():
+    script = Script(tumble(100), SUM, trigger=ContinuousTrigger(30 * MS, processing_time=True))
     script.clock(1000)
     script.row(1, 5)
     assert script.clock(1019) == []
@@ -207,8 +207,8 @@ def test_early_results_then_the_result_then_late_ones():
     assert script.is_empty()
 
 
-def test_windows_on_the_clock_fire_by_the_clock_and_at_the_end_of_input():
-    script = Script(tumble(), by_clock=True)
+def test_windows_on_processing_time_fire_when_it_is_time_and_at_the_end_of_input():
+    script = Script(tumble(), is_processing_time=True)
     script.row(1, 3)
     assert script.watermark(1000) == []
     assert script.clock(9) == [("a", 0, 10, [1])]
@@ -273,9 +273,9 @@ def test_triggers_that_cannot_merge_say_so():
         script.row(1, 5)
 
 
-def test_lateness_of_windows_on_the_clock_is_an_error():
+def test_lateness_of_windows_on_processing_time_is_an_error():
     with pytest.raises(AnalysisError, match="know no late rows"):
-        Script(tumble(), by_clock=True, allowed_lateness_us=1)
+        Script(tumble(), is_processing_time=True, allowed_lateness_us=1)
 
 
 class Model:

@@ -56,13 +56,15 @@ class Stream:
     store: Memory = field(default_factory=Memory)
     status: Status | None = None
     n_late: int = 0
-    by_clock: bool = False
+    is_processing_time: bool = False
 
     def micro_batch(self, rows=(), watermark=None):
         """{(key, page, start, end, n, largest)}."""
         window = SessionWindow(GAP * MS, self.partition)
         aggregation = WindowAggregation(window, ("key", "page"), "$slice_end", PARTIALS[:2])
-        spec = SessionSpec(aggregation, PARTIALS, "$rows", 1, by_clock=self.by_clock)
+        spec = SessionSpec(
+            aggregation, PARTIALS, "$rows", 1, is_processing_time=self.is_processing_time
+        )
         us = FINAL_US if watermark == "end" else watermark and watermark * MS
         progress = []
         if watermark is not None:
@@ -130,7 +132,7 @@ def test_a_late_row_that_reaches_an_open_session_is_part_of_it():
 
 
 def test_a_clock_that_is_set_back_makes_no_row_late():
-    stream = Stream(by_clock=True)
+    stream = Stream(is_processing_time=True)
     assert stream.micro_batch([("a", "x", 20, 1)], 19) == set()
     assert stream.micro_batch([], 40) == {("a", "x", 20, 30, 1, 1)}
     stream.micro_batch([("a", "x", 7, 2), ("a", "x", 8, 3)], 7)

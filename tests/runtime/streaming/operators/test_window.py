@@ -166,7 +166,7 @@ def test_a_pause_between_two_runs_is_not_silence():
 
 
 def test_a_clock_that_is_set_back_makes_no_row_late():
-    stream = Stream(Tumble(10 * S), by_clock=True)
+    stream = Stream(Tumble(10 * S), is_processing_time=True)
     stream.micro_batch([("a", 25_000, 5)], 24_999)
     assert stream.micro_batch([("a", 31_000, 1)], 30_999) == [("a", 20_000, 30_000, 1, 5, 5)]
     stream.micro_batch([("a", 12_000, 7)], 11_999)

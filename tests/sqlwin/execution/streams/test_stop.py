@@ -133,7 +133,7 @@ def test_nor_is_it_one_where_spark_takes_the_interruption_for_a_failure(
     assert stopped.wait()
 
 
-def test_input_by_the_clock_that_ends_interrupts_a_micro_batch_and_has_ended(
+def test_input_on_processing_time_that_ends_interrupts_a_micro_batch_and_has_ended(
     tmp_path: Path,
 ) -> None:
     run = StreamRun(**cast(Any, RUN))

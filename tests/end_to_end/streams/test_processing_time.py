@@ -1,4 +1,4 @@
-"""What goes by the clock, on streams that run: it is time alone that brings rows out."""
+"""What is on processing time, on streams that run: it is time alone that brings rows out."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def test_a_window_of_processing_time_closes_when_its_time_is_over_though_no_rows
 
 @pytest.mark.long
 @pytest.mark.parametrize("window", ["HOP", "SESSION"])
-def test_finite_input_by_the_clock_ends_and_all_windows_come_out(
+def test_finite_input_on_processing_time_ends_and_all_windows_come_out(
     window: str, fresh_session: sqlwin.Session, tmp_path: Path
 ) -> None:
     write(tmp_path / "in", (1, "a"), (2, "b"), (3, "a"))
@@ -173,7 +173,7 @@ def test_group_windows_take_processing_time_on_the_wall_clock_of_the_session(
 
 
 @pytest.mark.long
-def test_a_micro_batch_that_is_computed_again_has_the_clock_that_it_had(
+def test_a_micro_batch_that_is_computed_again_has_the_processing_time_that_it_had(
     fresh_session: sqlwin.Session, tmp_path: Path
 ) -> None:
     write(tmp_path / "in", (1, "a"), (2, "b"))
@@ -202,7 +202,7 @@ def test_a_micro_batch_that_is_computed_again_has_the_clock_that_it_had(
 
 
 @pytest.mark.long
-def test_windows_of_different_sources_can_be_joined_for_all_follow_the_same_clock(
+def test_windows_of_different_sources_can_be_joined_on_processing_time(
     fresh_session: sqlwin.Session, tmp_path: Path
 ) -> None:
     write(tmp_path / "a", (1, "a"), (2, "b"), (3, "a"))
@@ -221,7 +221,7 @@ def test_windows_of_different_sources_can_be_joined_for_all_follow_the_same_cloc
     assert sorted(map(tuple, result.rows)) == [("a", 2, 1), ("b", 1, None)]
 
 
-def test_explain_says_that_windows_wait_for_the_clock(
+def test_explain_says_that_windows_wait_for_processing_time(
     fresh_session: sqlwin.Session, tmp_path: Path
 ) -> None:
     *_, result = fresh_session.execute(
@@ -260,7 +260,7 @@ def test_windows_of_processing_time_that_are_held_close_in_the_next_run(
 
 
 @pytest.mark.long
-def test_a_query_by_the_clock_ends_under_sparks_available_now(
+def test_a_query_on_processing_time_ends_under_sparks_available_now(
     fresh_session: sqlwin.Session, tmp_path: Path
 ) -> None:
     for second in range(3):
@@ -320,7 +320,7 @@ def test_a_silent_source_holds_the_others_back_for_the_timeout_and_no_longer(
 
 
 @pytest.mark.long
-def test_early_and_late_firing_go_by_the_clock(
+def test_early_and_late_firing_are_on_processing_time(
     fresh_session: sqlwin.Session, tmp_path: Path
 ) -> None:
     write(tmp_path / "in", (1, "a"), (2, "a"))
