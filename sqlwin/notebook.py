@@ -133,5 +133,5 @@ def _show(result: Result, *, is_chart: bool, is_notebook: bool) -> None:
         write_table(result.columns, result.batches(DEFAULT_MAX_ROWS + 1), Console(highlight=False))
     else:
         print(result.text or result.message)
-    for note in result.remarks:
+    for note in result.notes:
         print(f"note: {note}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import queue
 import threading
+import warnings
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
@@ -79,7 +80,7 @@ class Result:
         text: the explanation of kind `explain`.
         document: the same as data, see docs/explain.md.
         row_count: how many rows an INSERT wrote, if known.
-        notes: what there is to say beside its rows.
+        statement_notes: what is known beside its rows before these are computed; see `notes`.
         errors: translates what the rows fail with when they are asked for.
         scan_counts: where rows are counted while they are read.
         open_stream: a query over streams; `rows` and `batches` run it.
@@ -94,25 +95,31 @@ class Result:
     text: str = ""
     document: dict[str, Any] | None = None
     row_count: int | None = None
-    notes: tuple[str, ...] = ()
+    statement_notes: tuple[str, ...] = ()
     errors: StatementErrors | None = None
     scan_counts: StatementScanCounts | None = None
     open_stream: OpenStream | None = None
     stream: Stream | None = None
 
     @property
-    def remarks(self) -> tuple[str, ...]:
-        """The notes, and what is only known once the rows have been computed."""
+    def notes(self) -> tuple[str, ...]:
+        """What there is to say beside the rows; some of it only once they have been computed."""
         if self.open_stream is not None:
-            return self.notes + self.open_stream.notes()
+            return self.statement_notes + self.open_stream.notes()
         if self.scan_counts is None:
-            return self.notes
+            return self.statement_notes
         dropped = tuple(
             f"{n_rows:,} row{'' if n_rows == 1 else 's'} whose `{column}` is NULL "
             f"{'is' if n_rows == 1 else 'are'} in no window (numNullRowTimeRecordsDropped)"
             for column, n_rows in self.scan_counts.null_times()
         )
-        return self.notes + dropped
+        return self.statement_notes + dropped
+
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        """The notes, by a deprecated name."""
+        warnings.warn("Result.remarks is Result.notes", DeprecationWarning, stacklevel=2)
+        return self.notes
 
     @property
     def query(self) -> StreamingQuery | None:
@@ -247,7 +254,7 @@ def _rows_of(batch: pa.RecordBatch) -> Iterator[Row]:
 
 
 def _as_collected(value: Any) -> Any:
-    """The value as Spark's `collect` has it: instants on the local clock, without a zone."""
+    """The value as Spark's `collect` has it: instants on the wall clock, without a zone."""
     if isinstance(value, datetime) and value.tzinfo is not None:
         return value.astimezone().replace(tzinfo=None)
     if isinstance(value, list):

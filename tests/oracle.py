@@ -1,6 +1,6 @@
 """Brute force: every row into its windows by definition, then a plain GROUP BY, all in DuckDB.
 
-Nothing here knows about slices. Times are BIGINT microseconds, windows are told by the formulas of
+Nothing here knows about slices. Times are BIGINT microseconds, windows are found by the formulas of
 the Flink documentation with a true floor.
 """
 

@@ -37,7 +37,7 @@ def query_document(
     Args:
         plan: the plan.
         statement: the SQL text.
-        time_zone: the session's zone, on whose clock windows over TIMESTAMP_LTZ are.
+        time_zone: the session's zone, on whose wall clock windows over TIMESTAMP_LTZ are.
         drawn: which shared exchanges other plans' texts show already, as `explain` takes it.
     """
     return QueryDocument(

@@ -33,7 +33,7 @@ class QueryDocument:
     Attributes:
         statement: the SQL text.
         text: the same explanation as text.
-        time_zone: the session's zone, on whose clock windows over TIMESTAMP_LTZ are.
+        time_zone: the session's zone, on whose wall clock windows over TIMESTAMP_LTZ are.
         trees: the plans; None for a statement of Spark's alone.
         windows: where the physical plan makes windows.
         rules: what rules did.
@@ -323,7 +323,7 @@ class MicroBatches:
 
 @dataclass(frozen=True)
 class SourceEntry:
-    """The watermark of a source, in microseconds since 1970 on the windows' clock."""
+    """The watermark of a source, in microseconds since 1970 on the windows' wall clock."""
 
     name: str
     watermark_us: int | None
@@ -337,7 +337,7 @@ class WindowOperatorEntry:
 
     Attributes:
         number: in the order of the data's way, as in the text.
-        watermark_us: microseconds since 1970 on the windows' clock; None before the first row.
+        watermark_us: microseconds since 1970 on the windows' wall clock; None before the first row.
         is_at_end_of_input: the watermark is beyond all times.
         sources: the watermarks that it follows.
         late_rows: dropped.

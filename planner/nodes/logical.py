@@ -245,7 +245,7 @@ class WindowRows(UnaryNode):
 class AttachedWindow:
     """Windows that rows carry already, in columns of these names; None for one that is lost.
 
-    `times` are the columns that are still times of the window's clock: the time column that
+    `times` are the columns that are still times on the window's wall clock: the time column that
     windows were put on, and the window's own time.
     """
 

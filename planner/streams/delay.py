@@ -22,7 +22,7 @@ from runtime.spec.table import Watermark
 def wall_clock_delay_us(local: LocalWindowAggregate, catalog: Catalog) -> int | None:
     """How far the watermark of each row is before the time that it is windowed by, `delay_us`.
 
-    None for instants too, whose windows are on another clock than their watermarks.
+    None for instants too, whose windows are on the wall clock and their watermarks are not.
     """
     return delay_us(local, catalog) if local.time_type == "timestamp_ntz" else None
 

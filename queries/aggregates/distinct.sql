@@ -1,5 +1,5 @@
 -- COUNT, SUM and AVG of DISTINCT values, exact, over windows that overlap 288 times: a day of
--- departures that slides by five minutes, and to how many places it goes. Values are told apart
+-- departures that slides by five minutes, and to how many places it goes. Values are distinguished
 -- in the scan and counted once for each stretch of windows that they are in.
 CREATE TABLE flights WITH (
   'connector' = 'filesystem',

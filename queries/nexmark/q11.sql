@@ -1,4 +1,4 @@
--- Nexmark q11, user sessions: how many bids a person made in each session of activity.
+-- Nexmark q11, user sessions: how many bids a bidder made in each session of activity.
 -- Session windows in the old spelling: GROUP BY SESSION(time, gap).
 CREATE TABLE nexmark (
   event_type INT,

@@ -1,5 +1,5 @@
--- Nexmark q12, processing-time windows: how many bids a person made in each ten seconds of the clock.
--- In batch all rows have one processing time, that of the statement; in a stream windows close by the clock.
+-- Nexmark q12, processing-time windows: how many bids a bidder made in each ten seconds of processing time.
+-- In batch all rows have one processing time, that of the statement; in a stream windows close as it passes.
 CREATE TABLE nexmark (
   event_type INT,
   bid ROW<auction BIGINT, bidder BIGINT, price BIGINT, channel VARCHAR, url VARCHAR, `dateTime` TIMESTAMP(3), extra VARCHAR>,

@@ -1,5 +1,5 @@
 -- Windows in the style of Flink before 1.13: the window stands in GROUP BY, and functions such as
--- TUMBLE_START tell its bounds. The second query puts windows of a week over those of a day.
+-- TUMBLE_START give its bounds. The second query puts windows of a week over those of a day.
 -- SQL of this style runs as it is; it becomes the table functions, slices and all.
 CREATE TABLE flights WITH (
   'connector' = 'filesystem',

@@ -1,4 +1,4 @@
--- Allowed lateness: a window is put out when the watermark passes its end, and again when rows come
+-- Allowed lateness: a window is emitted when the watermark passes its end, and again when rows come
 -- that are late by no more than ten minutes. What was said before is taken back (-U) and said anew (+U).
 SET 'execution.runtime-mode' = 'streaming';
 SET 'table.exec.emit.allow-lateness' = '10 min';

@@ -1,4 +1,4 @@
--- What was sold today, up to now: CUMULATE puts out a running total every six hours and starts anew at
+-- What was sold today, up to now: CUMULATE emits a running total every six hours and starts anew at
 -- midnight. The input ends, and is streamed all the same: the end of input closes the last windows.
 SET 'execution.runtime-mode' = 'streaming';
 

@@ -1,5 +1,5 @@
--- A dashboard that never ends: requests come in by the clock, a thousand a second, and every two seconds
--- the last ten are put out. Nothing says that this is a stream but the source, which has no end.
+-- A dashboard that never ends: requests come in at a pace, a thousand a second, and every two seconds
+-- the last ten are emitted. Nothing says that this is a stream but the source, which is unbounded.
 -- Runs until Ctrl-C.
 CREATE TABLE requests (
   page INT,

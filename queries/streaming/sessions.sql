@@ -1,4 +1,4 @@
--- Visits: a user's clicks belong together until nothing comes for five minutes. A session is put out
+-- Visits: a user's clicks belong together until nothing comes for five minutes. A session is emitted
 -- when the watermark has passed its end, five minutes after its last click: sessions that are open are
 -- kept in state. Some clicks come three minutes late, and join a session that is open, or two of them;
 -- some come half an hour late, when the visit is over, and go to the table that 'late-rows' names.

@@ -1,4 +1,4 @@
--- Windows over instants (TIMESTAMP_LTZ) follow the local clock of table.local-time-zone. The night of
+-- Windows over instants (TIMESTAMP_LTZ) follow the wall clock of table.local-time-zone. The night of
 -- 9 March 2013 lacked an hour in New York, and a day of 23 hours is still one window; the window
 -- columns show local time, window_time is the last instant of the window.
 SET 'table.local-time-zone' = 'America/New_York';

@@ -51,7 +51,7 @@ class Rows:
     """Rows of which every one counts; all arrays are of one length.
 
     Attributes:
-        time_us: the time on the windows' clock.
+        time_us: the time on the windows' wall clock.
         keys: the key columns, dictionary-encoded or not.
         args: the arguments of each accumulator; those of a `set` dictionary-encoded or not.
         conditions: the FILTER of each accumulator; None: all rows take part.
@@ -223,7 +223,7 @@ class WindowBuffer:
         """Whether the runs have slices in common to an extent that merging could pay.
 
         Of a slice, at most the partials and values that are not in its largest run can go: a bound
-        that is cheap, and tells at once for rows that come in the order of time.
+        that is cheap, and decides at once for rows that come in the order of time.
         """
         if len(self._runs) < 2:
             return False

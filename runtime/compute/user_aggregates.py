@@ -22,7 +22,7 @@ class UserDefinedAggregateFunction(ABC):
 
     All of its methods work on many groups at once.
 
-    A group is the rows of one key in one slice of time; merged groups make windows. `groups` tells
+    A group is the rows of one key in one slice of time; merged groups make windows. `groups` says
     the group of each row, from 0 to `n_groups` - 1, in no particular order. What `accumulate` and
     `merge` return has one value for each of `n_groups` groups, also for those that have no row, as
     Arrow or NumPy arrays.

@@ -127,7 +127,7 @@ class LateWriter:
             batch: its number.
             query: the stream, once it is known.
         """
-        with tasks_told(rows.sparkSession, self._late, batch, query):
+        with closed_until_sent(rows.sparkSession, self._late, batch, query):
             # two jobs read it, and the state may be written by one alone
             rows.persist()
             try:
@@ -141,7 +141,7 @@ class LateWriter:
 
 
 @contextmanager
-def tasks_told(
+def closed_until_sent(
     spark: SparkSession, late: LateTable, batch: int, query: StreamingQuery | None
 ) -> Iterator[None]:
     """Let the tasks of a micro-batch know which rows can be late, as far as the driver does.
@@ -165,7 +165,7 @@ def tasks_told(
 def closed_before(late: LateTable, batch: int, query: StreamingQuery | None) -> dict[int, int]:
     """Windows of operators that end no later were closed when a micro-batch began.
 
-    Operators of which that is not known are not in it. For the arguments see `tasks_told`.
+    Operators of which that is not known are not in it. For the arguments see `closed_until_sent`.
     """
     if batch == 0:
         return dict.fromkeys(late.operators, -FINAL_US)

@@ -115,7 +115,7 @@ def _java(value: object, data_type: DataType) -> str:
         case (bool(), _):
             return "true" if value else "false"
         case (dt.datetime(), TimestampType()):
-            # PySpark gives instants on the clock of this process.
+            # PySpark gives instants on the wall clock of this process.
             return _instant(value.astimezone(dt.UTC).replace(tzinfo=None))
         case (dt.datetime(), _):
             return _local(value)

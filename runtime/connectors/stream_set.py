@@ -14,7 +14,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 
 from runtime.connectors.connector import WriteBatch
-from runtime.connectors.late_rows import LateTable, tasks_told
+from runtime.connectors.late_rows import LateTable, closed_until_sent
 from runtime.connectors.stream_sinks import StreamRun, for_each, open_batches
 from runtime.spec.table import TableSpec
 
@@ -92,13 +92,13 @@ def start_writing_set(rows: DataFrame, parts: Sequence[SetPart], run: StreamRun)
         known = [count for count in counts if count is not None]
         return sum(known) if len(known) == len(counts) else None
 
-    def told_to_tasks(found: DataFrame, batch: int) -> int | None:
+    def counted_with_closed(found: DataFrame, batch: int) -> int | None:
         if run.late is None:
             return write(found, batch)
-        with tasks_told(found.sparkSession, run.late, batch, run.query):
+        with closed_until_sent(found.sparkSession, run.late, batch, run.query):
             return write(found, batch)
 
-    return for_each(rows, run, told_to_tasks)
+    return for_each(rows, run, counted_with_closed)
 
 
 def _late_writer(part: SetPart, writer: str) -> WriteBatch | None:

@@ -114,7 +114,7 @@ def register_aggregate(
 def _arrow_udf(function: Callable[..., Any], returns: DataType, kind: Any) -> Any:
     with warnings.catch_warnings():
         # PySpark would rather read the kind off type hints, which no hint for any number of
-        # columns can tell; nor do its stubs have an overload for that.
+        # columns can show; nor do its stubs have an overload for that.
         warnings.simplefilter("ignore", UserWarning)
         return cast(Any, arrow_udf)(function, returnType=returns, functionType=kind)
 

@@ -42,7 +42,7 @@ def find_source(
     between calendars or refuse is left to Spark.
 
     Args:
-        path: what the person wrote.
+        path: what the user wrote.
         roots: the absolute local paths that it stands for.
         columns: the columns needed, with Spark's names and types. Those that directories name
             become partition columns.
@@ -80,7 +80,7 @@ def find_stream_source(
     source names no files, for it goes to every task of every micro-batch.
 
     Args:
-        path: what the person wrote.
+        path: what the user wrote.
         roots: the absolute local paths that it stands for.
         columns: as in `find_source`.
     """

@@ -25,8 +25,8 @@ class ScanRows:
         step: the step.
 
     Attributes:
-        dictionaries: names of columns of strings or binaries that are only told apart: their codes
-            will do.
+        dictionaries: names of columns of strings or binaries that are only distinguished: their
+            codes will do.
         n_null_times: how many rows that passed the filters had no time, and were dropped.
     """
 
@@ -118,15 +118,15 @@ def _guarded(arg: Expression, condition: Expression | None) -> Expression:
 
 def _dictionary_columns(scan: FileScan) -> frozenset[str]:
     """Keys and DISTINCT values that nothing else reads."""
-    told_apart = [key for _, key in scan.keys]
+    distinguished = [key for _, key in scan.keys]
     read = [*scan.filters, scan.time]
     for partial in scan.partials:
-        (told_apart if isinstance(partial.into, CollectSet) else read).extend(partial.args)
+        (distinguished if isinstance(partial.into, CollectSet) else read).extend(partial.args)
         read += [] if partial.condition is None else [partial.condition]
-    read += [expression for expression in told_apart if not isinstance(expression, ColumnRef)]
+    read += [expression for expression in distinguished if not isinstance(expression, ColumnRef)]
     names = {
         expression.name
-        for expression in told_apart
+        for expression in distinguished
         if isinstance(expression, ColumnRef) and expression.type in ("string", "binary")
     }
     return frozenset(names.difference(*map(columns_of, read)))

@@ -20,7 +20,7 @@ class FirstRows:
 
     Attributes:
         by: the columns in which rows are ranked, beside their windows; key groups are theirs, so
-            that rows that are ranked together come out together.
+            that rows that are ranked together are emitted together.
         order: what ranks them.
         function: ROW_NUMBER, RANK or DENSE_RANK.
         last: the last rank that is wanted, from 1.

@@ -26,7 +26,7 @@ class ScanSource:
     """Files that the Arrow scan reads with Spark's meaning.
 
     Attributes:
-        path: what the person wrote, for messages and EXPLAIN.
+        path: what the user wrote, for messages and EXPLAIN.
         files: the files, in the order of their paths.
         columns: the columns needed, as the files have them; `column.field` of structs.
         partition_columns: the columns needed that stand in the names of directories.

@@ -14,11 +14,11 @@ KEEP = "$keep"
 SOURCE = "$source"
 # In SOURCE of a row that says something of all sources: with a WATERMARK, that the input has ended.
 ALL_SOURCES = -1
-# BIGINT microseconds: the row's watermark on the clock of its source; NULL where there is none.
+# BIGINT microseconds: the row's watermark of its source; NULL where there is none.
 WATERMARK = "$watermark"
 # The watermark after the end of input: no window ends later.
 FINAL_US = (1 << 63) - 1
-# BIGINT microseconds on the windows' clock; NULL in a row without a time.
+# BIGINT microseconds on the windows' wall clock; NULL in a row without a time.
 TIME = "$time_us"
 # BIGINT microseconds since 1970 in UTC: when the micro-batch began, where an operator asks for it.
 PROCESSING_TIME = "$clock_us"

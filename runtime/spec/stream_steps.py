@@ -68,7 +68,7 @@ class StreamSharedStep:
 
 @dataclass(frozen=True)
 class StreamRegroupStep(Step):
-    """Results of windows grouped once more, by columns that tell their windows apart.
+    """Results of windows grouped once more, by columns that identify their windows.
 
     All results of a window come in one micro-batch, so that nothing is kept. Its rows are the keys,
     the merged columns, and KEEP, SOURCE, WATERMARK; rows with KEEP = FALSE pass.
@@ -144,9 +144,9 @@ class StreamRowsStep:
     Attributes:
         input: rows with KEEP, SOURCE and WATERMARK beside their own columns.
         sources: the sources, by the number that SOURCE has.
-        time: name and type of the column that windows are on; None: they are on the clock.
+        time: name and type of the column that windows are on; None: processing time.
         time_zone: the zone on whose wall clock the windows of instants are.
-        is_cascade: whether the input is another window operator, whose rows tell the watermark.
+        is_cascade: whether the input is another window operator, whose rows carry the watermark.
     """
 
     input: Step

@@ -1,7 +1,7 @@
 """Windows: what the planner hands to the runtime of them.
 
-All times are int64 microseconds since 1970-01-01 00:00 on the clock that windows are computed on:
-the wall clock for TIMESTAMP_NTZ columns, the local wall clock for TIMESTAMP_LTZ columns.
+All times are int64 microseconds since 1970-01-01 00:00 on the wall clock of the windows:
+as it is written for TIMESTAMP_NTZ columns, the local wall clock for TIMESTAMP_LTZ columns.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The watermark of an operator, from those of its sources.
 
-All times are int64 microseconds on the windows' clock, but for those that say "clock": the
-computer's clock, in microseconds since 1970 in UTC. Everything here is a function of what came
+All times are int64 microseconds on the windows' wall clock, but for `clock_us`: processing
+time, in microseconds since 1970 in UTC. Everything here is a function of what came
 before: all key groups get the same messages and so come to the same watermark.
 """
 

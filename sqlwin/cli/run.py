@@ -67,7 +67,7 @@ class ScriptPresenter:
             click.echo(result.message + seconds, err=True)
         else:
             self._show_rows(result, started)
-        for note in result.remarks:
+        for note in result.notes:
             click.echo(f"note: {note}", err=True)
 
     def _show_rows(self, result: Result, started: float) -> None:

@@ -80,7 +80,7 @@ class Runner:
         """
         self._plans.begin(statement.text)
         result = self._run(statement)
-        return replace(result, notes=(*self._plans.notes, *result.notes))
+        return replace(result, statement_notes=(*self._plans.notes, *result.statement_notes))
 
     @property
     def rows_scanned(self) -> int:
@@ -159,7 +159,11 @@ class Runner:
             elif detail != "ANALYZE":
                 notes.append(f"EXPLAIN {detail} has nothing to add to the plan of a batch query")
         return Result(
-            statement.text, "explain", text=text, notes=tuple(notes), document=to_json(document)
+            statement.text,
+            "explain",
+            text=text,
+            statement_notes=tuple(notes),
+            document=to_json(document),
         )
 
     def _query(self, query: exp.Query, text: str) -> Result:
@@ -172,7 +176,7 @@ class Runner:
             "query",
             dataframe=self._plans.dataframe(lowered),
             errors=self._plans.errors_of(text),
-            notes=self._notes(),
+            statement_notes=self._notes(),
             scan_counts=self._plans.scan_counts,
         )
 
@@ -226,7 +230,7 @@ class Runner:
             stream = start_stream(self._plans, lowered, IntoTable(table), statement.text)
             started = [(".".join(statement.name), stream)]
             result = insert_result(statement.text, started, waits=self._inserts.waits())
-            return replace(result, notes=(*notes, *result.notes))
+            return replace(result, statement_notes=(*notes, *result.statement_notes))
         try:
             with self._plans.errors_of(statement.text):
                 count = insert_rows(rows, table, (), overwrite=False)
@@ -238,7 +242,7 @@ class Runner:
             "insert",
             message,
             row_count=count,
-            notes=notes,
+            statement_notes=notes,
             scan_counts=self._plans.scan_counts,
         )
 
@@ -334,7 +338,7 @@ def _spark_plan(rows: DataFrame, mode: str) -> str:
 
 
 def _ok(statement: Statement, message: str, notes: tuple[str, ...] = ()) -> Result:
-    return Result(statement.text, "ok", message, notes=notes)
+    return Result(statement.text, "ok", message, statement_notes=notes)
 
 
 def _settings_table(rows: list[tuple[str, str]]) -> pa.Table:

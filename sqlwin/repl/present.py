@@ -82,7 +82,7 @@ class PromptPresenter:
             self._show_table(result, started)
         else:
             self._show_text(result, started)
-        for note in result.remarks:
+        for note in result.notes:
             self._say(f"note: {note}", dim=True)
 
     def show_end(self) -> None:

@@ -47,7 +47,7 @@ class Case:
 
     @property
     def is_of_values(self) -> bool:
-        """Whether values are told apart."""
+        """Whether values are distinguished."""
         return self.distinct or self.approximate
 
     def rows_for(self, rows: int, most_copies: int) -> int:
@@ -162,7 +162,7 @@ MATRIX = [
     Case("HOP", 60, 1, approximate=True),
 ]
 
-# What runs unless told otherwise: each window once, and what may go wrong with HOP.
+# What runs by default: each window once, and what may go wrong with HOP.
 HEADLINES = [
     case
     for case in MATRIX

@@ -56,7 +56,7 @@ def main() -> None:
     few, few_texts = (_first(each, options.per_batch * 2) for each in (files, texts))
     table = Table("engine", "files", "s", "rows/s", "times sqlwin's", title=f"{case.name}")
 
-    def told(engine: str, format_: str, seconds: float, own: float | None = None) -> None:
+    def report(engine: str, format_: str, seconds: float, own: float | None = None) -> None:
         ratio = "" if own is None else f"{own / seconds:.2f}"
         cells = (engine, format_, f"{seconds:.1f}", f"{options.rows / seconds:,.0f}", ratio)
         console.print(" | ".join(cells))
@@ -69,7 +69,7 @@ def main() -> None:
             run(ENGINES["sqlwin"], session, case, warm_up)
             outcome = run(ENGINES["sqlwin"], session, case, chosen)
             seconds[chosen.format], digest = outcome.seconds, outcome.digest
-            told("sqlwin", chosen.format, outcome.seconds)
+            report("sqlwin", chosen.format, outcome.seconds)
     with tempfile.TemporaryDirectory(prefix="flink-") as scratch:
         found = _flink_digest(options, case, texts, few_texts, Path(scratch))
         if not same(digest, found):
@@ -79,7 +79,7 @@ def main() -> None:
             if has_checkpoints:
                 arguments += ["--checkpoints", f"{scratch}/checkpoints"]
             took = _flink(options, case, texts, few_texts, arguments)
-            told(f"Flink, {name}", "csv", took, seconds["csv"])
+            report(f"Flink, {name}", "csv", took, seconds["csv"])
     console.print(table)
 
 

@@ -1,7 +1,7 @@
 """A window aggregation in Flink itself, over the CSV files of a benchmark; run by Flink's Python.
 
 A program by itself: nothing of the project is imported, so that it runs where there is nothing but
-the package `apache-flink`. What it tells is a line of JSON behind `RESULT`: the seconds from the
+the package `apache-flink`. What it reports is a line of JSON behind `RESULT`: the seconds from the
 submission of the job to its end.
 """
 
@@ -13,7 +13,7 @@ from pyflink.table import EnvironmentSettings, TableEnvironment
 
 
 def main() -> None:
-    """Run the job, once on a few rows and then on all, and tell how long it took."""
+    """Run the job, once on a few rows and then on all, and report how long it took."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--input", required=True, help="a directory of CSV files")
     parser.add_argument("--warm-up", required=True, help="another one, with less in it")

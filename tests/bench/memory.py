@@ -1,6 +1,6 @@
 """How much memory the processes of a run hold: the Python workers, and the JVM below this process.
 
-Linux alone tells.
+Linux alone reports.
 """
 
 from __future__ import annotations

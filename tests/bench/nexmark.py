@@ -2,12 +2,12 @@
 
 The events are written to Parquet files once. Engines read the same files, as many a micro-batch,
 keep their state in RocksDB with a log of changes, wait for the same watermark and throw their rows
-away. What comes out is summed up on the way, and compared with what DuckDB makes of the query's
+away. Results are summed up on the way, and compared with what DuckDB makes of the query's
 definition before a time is printed. Windows that are open when the input is used up stay open.
 
 Each engine takes two micro-batches of each query first, which are not timed. Events a second and
 times of micro-batches leave out the first micro-batch too, which compiles the plan. The state is
-spread over a task a core, as that of streams that sqlwin starts. The state is told in rows of the state store, at most (of sqlwin
+spread over a task a core, as that of streams that sqlwin starts. The state is reported in rows of the state store, at most (of sqlwin
 these are blobs of many rows), and in bytes that were written to it over the whole run.
 
 sqlwin runs the texts in `queries/nexmark`, of q7 the one by rank: no stream can join windows with

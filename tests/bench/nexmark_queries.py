@@ -1,7 +1,7 @@
 """Nexmark's window queries as streams over files, in the words of each engine.
 
 Events are made once, by the connector `nexmark`, in the order of their numbers: whole persons,
-auctions and bids, of which a query reads what it needs. What a run puts out is summed up in SQL
+auctions and bids, of which a query reads what it needs. What a run emits is summed up in SQL
 that Spark and DuckDB both read, so that a result is compared with the query's definition too.
 """
 
@@ -62,7 +62,7 @@ class Query:
     ends: str
 
     def digest(self, to_millis: str) -> list[str]:
-        """Aggregates that tell one result from another.
+        """Aggregates that distinguish one result from another.
 
         Args:
             to_millis: SQL for the milliseconds since 1970 of the column `{}`.

@@ -35,8 +35,8 @@ _QUERY = """
 def run(session: sqlwin.Session, minutes: float, rate: int, keys: int, console: Console) -> None:
     """HOP 5 s / 1 min over `datagen`; a line a minute.
 
-    What each line tells: rows read so far; of the last micro-batch its rows, seconds, how far its
-    watermark is behind the clock; what is in state; resident memory of the JVM, and of the Python
+    What each line reports: rows read so far; of the last micro-batch its rows, seconds, how far its
+    watermark is behind processing time; what is in state; resident memory of the JVM, and of the Python
     workers together; the cores that were busy since the line before; late rows.
 
     Args:

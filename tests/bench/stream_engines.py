@@ -54,7 +54,7 @@ class Outcome:
     """What a run gave, took and kept.
 
     Attributes:
-        digest: of the rows that came out.
+        digest: of the rows that were emitted.
         n_rows: rows that came in.
         seconds: from the start of the query to its end.
         batch_seconds: of each micro-batch with rows but the first, which compiles the plan.
@@ -120,7 +120,7 @@ def measure(
 
     Args:
         rows: the streaming DataFrame.
-        digest: aggregates in Spark SQL that tell one result from another.
+        digest: aggregates in Spark SQL that distinguish one result from another.
         state_bytes: the state's size by the checkpoint and the progress of each micro-batch.
     """
     observed = [F.expr(each).alias(f"d{i}") for i, each in enumerate(digest)]

@@ -2,8 +2,8 @@
 
 All engines read the same files, as many a micro-batch, keep their state in RocksDB with a log of
 changes, wait for the same watermark and throw their rows away. Each runs on two micro-batches before
-it is timed. What comes out is summed up on the way, and compared before a time is printed. Windows
-that are open when the input is used up stay in state: so much is the state that is told, its keys
+it is timed. Results are summed up on the way, and compared before a time is printed. Windows
+that are open when the input is used up stay in state: so much is the state that is reported, its keys
 and values in bytes, besides the most rows that the state store had. Times of micro-batches leave
 out the first one, which compiles the plan.
 
@@ -87,12 +87,12 @@ def _case(
     own: dict[int, Outcome] = {}
     for each in {files.n_rows: files, fewer.n_rows: fewer} if peers else {files.n_rows: files}:
         chosen = files if each == files.n_rows else fewer
-        own[each] = _told(session, case, "sqlwin", chosen, None, table, console)
+        own[each] = _reported(session, case, "sqlwin", chosen, None, table, console)
     for name in peers:
-        _told(session, case, name, fewer, own[fewer.n_rows], table, console)
+        _reported(session, case, name, fewer, own[fewer.n_rows], table, console)
 
 
-def _told(
+def _reported(
     session: sqlwin.Session,
     case: Case,
     name: str,

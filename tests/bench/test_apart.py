@@ -33,7 +33,7 @@ def test_an_engine_runs_in_another_process_until_it_is_closed() -> None:
         os.kill(int(pid), 0)
 
 
-def test_what_fails_in_an_engine_is_told_by_its_name() -> None:
+def test_what_fails_in_an_engine_is_reported_by_its_name() -> None:
     away = apart(partial(engine, "too much"))
     with pytest.raises(EngineFailed, match="ArithmeticError"):
         away.run()

@@ -45,13 +45,13 @@ PAGES = sorted(
 _TYPED = ("sh", "console", "sql", "python")
 # What differs from run to run. Anything else in a block is compared letter by letter.
 VARYING = {
-    # a moment: streams over the clock, watermarks
+    # a moment: streams on processing time, watermarks
     "time": r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(?:\.\d{1,6})?",
     # how long something took, or how far a watermark is behind
     "duration": r"\d+ (?:h|min) \d\d (?:min|s)|\d+(?:\.\d+)? m?s\b",
     # memory, state, data
     "bytes": r"[\d,]+(?:\.\d+)? (?:[kM]?B|[KMG]iB)\b",
-    # rows by the clock: how many came until a moment
+    # rows at a pace: how many came until a moment
     "number": r"(?<![\w.])\d[\d,]*(?:\.\d+)?(?![\w.])",
     # the number that Spark gave a stage, at the start of a line
     "stage": r"(?m)^ *\d+(?= )",
@@ -61,7 +61,7 @@ VARYING = {
     "skew": r"\d+\.\d+x",
     # what micro-batches spent their time on, the longest first
     "phase": r"\b(?:computing|planning|writing the log|looking for input)(?= <duration>| \d)",
-    # drawn by the clock
+    # drawn at a pace
     "spinner": r"[⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏]",
 }
 _BLOCK = re.compile(
@@ -82,7 +82,7 @@ class Block:
         language: as it stands behind the fence.
         text: its lines.
         line: of the page, from 1.
-        origin: how it comes about: a word such as `run`, or `output`, `typed`; empty: not told.
+        origin: how it comes about: a word such as `run`, or `output`, `typed`; empty: not said.
         command: what stands behind that word.
         fields: the lines of the comment below its first one.
         start: where in the page its text starts.

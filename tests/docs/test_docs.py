@@ -1,6 +1,6 @@
 """The README and the pages of docs/: what stands in their blocks is what a run gives.
 
-How a block says what it comes from is told in `tests.docs.pages`. `--update-goldens` rewrites the
+How a block says what it comes from is described in `tests.docs.pages`. `--update-goldens` rewrites the
 blocks that are not right.
 """
 

@@ -83,7 +83,7 @@ def at_the_prompt(
                 enter(prompt, typed(block)[0][:-1])
                 prompt.type(block.fields["typed"])
                 for _ in range(10):
-                    # the menu opens anew, with the columns that Spark has told of meanwhile
+                    # the menu opens anew, with the columns that Spark has given meanwhile
                     time.sleep(2)
                     prompt.type(" \x7f")
                 prompt.shows(block.text.splitlines()[-2].strip())

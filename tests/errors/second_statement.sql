@@ -1,4 +1,4 @@
--- the place is told in the whole file
+-- the place is given in the whole file
 SET 'table.optimizer.agg-phase-strategy' = 'AUTO';
 
 SELECT window_end, COUNT(*)

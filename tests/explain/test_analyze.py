@@ -66,7 +66,7 @@ def test_the_arrow_scan_counts_rows_partials_and_windows(flights: sqlwin.Session
     scan = found["ArrowScanLocalWindowAggregate"]
     assert scan["rows_in"] == expected["rows"]
     assert scan["counters"]["rows_filtered_out"] == expected["rows"] - expected["kept"]
-    # every task puts out each key and slice once; this file is one split
+    # every task emits each key and slice once; this file is one split
     assert scan["rows_out"] == found["Exchange"]["rows_out"] == expected["slices"]
     assert scan["reduction"] == pytest.approx(expected["rows"] / expected["slices"])
     merged = found["GlobalWindowAggregate"]
@@ -147,7 +147,7 @@ def test_insert_writes_its_rows_and_a_select_leaves_nothing(
     assert "== Execution ==" in result.text
 
 
-def test_a_run_that_fails_is_told_like_any_other(flights: sqlwin.Session) -> None:
+def test_a_run_that_fails_is_reported_like_any_other(flights: sqlwin.Session) -> None:
     with pytest.raises(SqlwinError, match=r"(?i)division by zero"):
         flights.explain("SELECT flight / (flight - flight) FROM flights", analyze=True)
 

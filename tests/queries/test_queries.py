@@ -19,7 +19,7 @@ HERE = Path(__file__).parent
 EVERY_QUERY = sorted(
     path for path in (goldens.ROOT / "queries").rglob("*.sql") if path.parent.name != "nexmark"
 )
-# Streams whose input has no end say so in their first lines
+# Streams whose input is unbounded say so in their first lines
 ENDLESS = [path for path in EVERY_QUERY if "-- Runs until Ctrl-C." in path.read_text()]
 QUERIES = [path for path in EVERY_QUERY if path not in ENDLESS]
 LONG = [

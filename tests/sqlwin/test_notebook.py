@@ -30,7 +30,7 @@ class FakeSession:
             at = Position.at(script, script.index("nope"), 4)
             raise AnalysisError("no column nope", position=at, sql=script)
         yield Result("SET", "ok", "OK")
-        yield Result(script, "table", table=table(2), notes=("mind this",))
+        yield Result(script, "table", table=table(2), statement_notes=("mind this",))
 
     def explain(self, sql: str, *, analyze: bool) -> Explanation:
         return Explanation(DOCUMENT, "text")
@@ -54,7 +54,7 @@ def shown(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     return found
 
 
-def test_a_result_is_a_table_with_numbers_at_the_right_and_null_told_apart():
+def test_a_result_is_a_table_with_numbers_at_the_right_and_null_distinguished():
     found = Result("SELECT", "table", table=table(3))._repr_html_()
     assert "a&lt;b</td>" in found
     assert found.count(">NULL</span>") == 2
@@ -86,7 +86,7 @@ def test_an_explanation_is_a_string_that_a_notebook_shows_as_a_picture():
     assert found._repr_html_().startswith("<iframe srcdoc=")
 
 
-def test_the_magic_shows_every_result_and_its_remarks(
+def test_the_magic_shows_every_result_and_its_notes(
     shell: Any, shown: list[Any], capsys: pytest.CaptureFixture[str]
 ) -> None:
     shell.run_cell_magic("sqlwin", "", "SET 'a' = 'b'; SELECT 1")

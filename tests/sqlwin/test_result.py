@@ -44,7 +44,7 @@ def test_instants_of_a_stream_are_on_the_local_clock_as_those_that_spark_collect
 
 
 class _Ended:
-    """Starts a stream that has put out a table and ended."""
+    """Starts a stream that has emitted a table and ended."""
 
     def __init__(self, table: pa.Table) -> None:
         self._table = table

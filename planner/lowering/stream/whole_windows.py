@@ -178,7 +178,7 @@ class _Lowering:
         )
         finishes = {plan.call.name: plan.finish for plan in shared}
         items = tuple(NamedExpr(c.name, finishes.get(c.name, column(c.name))) for c in node.schema)
-        return self._told(items, grouped), source
+        return self._select(items, grouped), source
 
     def rank(
         self,
@@ -213,7 +213,7 @@ class _Lowering:
             self._lowerings.label(node),
             is_spread=chooses_first_rows(node),
         )
-        return self._told(_columns(node.schema), self._lowerings.named(step)), source
+        return self._select(_columns(node.schema), self._lowerings.named(step)), source
 
     def join(self, node: WindowJoin) -> tuple[exp.Select, StreamSource | None]:
         node = _with_one_sided_conditions_below(node)
@@ -236,7 +236,7 @@ class _Lowering:
         if source is None or other is None:
             raise StreamRefusal(
                 "a join of windows on a stream takes window aggregations, filters and projections",
-                f"join tables at rest after the join of the windows; {BATCH}",
+                f"join bounded tables after the join of the windows; {BATCH}",
                 node.place,
             )
         step = StreamJoinStep(
@@ -250,12 +250,12 @@ class _Lowering:
         )
         joined = self._lowerings.named(step)
         if node.condition is None or condition is not None:
-            return self._told(_columns(node.schema), joined), source
+            return self._select(_columns(node.schema), joined), source
         holds = exp.Case(
             ifs=[exp.If(this=column(KEEP), true=node.condition.copy())], default=exp.false()
         )
         keep = exp.Anonymous(this="COALESCE", expressions=[holds, exp.false()])
-        return self._told(_columns(node.schema), joined, keep), source
+        return self._select(_columns(node.schema), joined, keep), source
 
     def _condition(self, node: WindowJoin) -> Expression | None:
         """What ON says beside equal columns, where rows that find no partner are emitted too.
@@ -281,12 +281,12 @@ class _Lowering:
         Raises:
             StreamRefusal: some of it is on processing time, and some on watermarks.
         """
-        clocks = _clocks(node, self._catalog)
-        if _CLOCK in clocks and len(clocks) > 1:
-            others = ", ".join(sorted(clocks - {_CLOCK}))
+        awaited = _awaited(node, self._catalog)
+        if _PROCESSING_TIME in awaited and len(awaited) > 1:
+            others = ", ".join(sorted(awaited - {_PROCESSING_TIME}))
             raise StreamRefusal(
-                f"windows on {_CLOCK} and windows on the watermark of {others} do not come out at "
-                "the same time",
+                f"windows on {_PROCESSING_TIME} and windows on the watermark of {others} are not "
+                "emitted at the same time",
                 f"put all of them on PROCTIME(), or none; {BATCH}",
                 node.place,
             )
@@ -311,7 +311,7 @@ class _Lowering:
             query = self._lowerings.named(step)
         return query, rows.sources[0] if len(rows.sources) == 1 else None
 
-    def _told(
+    def _select(
         self, items: tuple[NamedExpr, ...], rows: exp.Query, condition: exp.Expr | None = None
     ) -> exp.Select:
         """A SELECT over rows with the control columns."""
@@ -354,18 +354,18 @@ def _with_one_sided_conditions_below(node: WindowJoin) -> WindowJoin:
     return replace(node, left=left, right=right, condition=conjunction(rest))
 
 
-_CLOCK = "the clock"
+_PROCESSING_TIME = "processing time"
 _INTEGERS = frozenset({"tinyint", "smallint", "int", "bigint"})
 
 
-def _clocks(node: Node, catalog: Catalog) -> frozenset[str]:
+def _awaited(node: Node, catalog: Catalog) -> frozenset[str]:
     """What the windows of a node wait for: streams, or processing time."""
     if isinstance(node, LocalWindowAggregate):
         if is_processing_time(node.input, node.time_column, catalog):
-            return frozenset({_CLOCK})
-        below = frozenset[str]().union(*(_clocks(n, catalog) for n in node.inputs))
+            return frozenset({_PROCESSING_TIME})
+        below = frozenset[str]().union(*(_awaited(n, catalog) for n in node.inputs))
         return below or frozenset(stream.name for stream in streams_of(node, catalog))
-    return frozenset[str]().union(*(_clocks(n, catalog) for n in node.inputs))
+    return frozenset[str]().union(*(_awaited(n, catalog) for n in node.inputs))
 
 
 def _columns(schema: Schema) -> tuple[NamedExpr, ...]:

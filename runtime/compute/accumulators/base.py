@@ -22,7 +22,7 @@ class State:
     Attributes:
         values: the arrays that the accumulator's own combine works on.
         n_valid: how many values that are not NULL went into each group; None if no value that
-            went in was NULL, or if `values` tell by themselves.
+            went in was NULL, or if `values` show it themselves.
         lookup: what `values` are codes of, if they are.
     """
 

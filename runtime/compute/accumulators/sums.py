@@ -1,6 +1,6 @@
 """SUM and COUNT: exact for integers and decimals, additions only for floating point.
 
-Integers are added as int64 where nothing can overflow, which a look at the largest value tells.
+Integers are added as int64 where nothing can overflow, which a look at the largest value shows.
 Else each value is split into limbs of 32 bits, the topmost signed, which are summed separately as
 int64: 2**31 rows fit before a limb overflows, and carries are only propagated at the end. So an
 overflow is an error where a result is too large, never where only an intermediate sum is.

@@ -45,7 +45,7 @@ def is_in(value: Datum, members: Sequence[pa.Scalar]) -> Datum:
         return is_in(pa.array([value], value.type), members)[0]
     values = pa.array(known, value.type)
     if pa.types.is_floating(value.type):
-        # Hashing tells -0.0 from 0.0, and one NaN from another.
+        # Hashing distinguishes -0.0 from 0.0, and one NaN from another.
         zero = pa.scalar(0.0, value.type)
         found = pc.or_(
             pc.is_in(pc.add(value, zero), value_set=pc.add(values, zero)),

@@ -320,7 +320,7 @@ def _joined(planes: _Bytes) -> _Bytes:
 def _are_equal(left: Int64Array, right: Int64Array) -> bool:
     if len(left) != len(right):
         return False
-    # mostly the first value tells
+    # mostly the first value decides
     return len(left) == 0 or bool(left[0] == right[0] and (left == right).all())
 
 

@@ -161,8 +161,8 @@ class _Merged:
             if isinstance(each, OfValues):
                 name = each.columns[0]
                 if name not in values:
-                    told_apart = not isinstance(each, ListAgg)
-                    lists = value_lists(columns[0], are_told_apart=told_apart)
+                    is_set = not isinstance(each, ListAgg)
+                    lists = value_lists(columns[0], are_distinguished=is_set)
                     values[name] = lists.of_slices(order, group)
                 continue
             merge = accumulator(each, [plain_type(column.type) for column in columns])

@@ -111,8 +111,8 @@ def group_slices(
         columns = [table.column(name) for name in each.columns]
         if isinstance(each, OfValues):
             if each.columns[0] not in lists:
-                told_apart = not isinstance(each, ListAgg)
-                lists[each.columns[0]] = value_lists(columns[0], are_told_apart=told_apart)
+                is_set = not isinstance(each, ListAgg)
+                lists[each.columns[0]] = value_lists(columns[0], are_distinguished=is_set)
             continue
         accumulators.append(accumulator(each, [plain_type(column.type) for column in columns]))
         states.append(accumulators[-1].from_arrow(columns))
@@ -156,7 +156,7 @@ def _parts(
 ) -> Iterator[tuple[int, int]]:
     """(first row, row behind the last) of parts of some `PART_ROWS` rows, cut between keys.
 
-    Values in lists, of which `values_before` tells how many stand before each row, count as rows.
+    Values in lists, of which `values_before` says how many stand before each row, count as rows.
     """
     start = 0
     while start < len(cell):

@@ -34,7 +34,7 @@ def slice_slots(
     into equal pieces of which every slice is made, and the assigner is asked once for each piece.
 
     Args:
-        time_us: times on the windows' clock, in any order.
+        time_us: times on the windows' wall clock, in any order.
         window: the window.
         assigner: its slice assigner.
 

@@ -158,7 +158,7 @@ def _kept(
 
     The first of a group is kept too, so that nothing is uncertain about values that come before it.
     Which value is kept before another is known for all of them at once; which of them are reached
-    from the last of their group is told by following twice as many steps each time.
+    from the last of their group is found by following twice as many steps each time.
     """
     up_to = np.cumsum(weight)
     end = np.cumsum(n_items)

@@ -7,9 +7,9 @@ window of N values is off by at most N / accuracy, however many slices it has; a
 have fewer than twice as many values as the accuracy, nothing is left out and the result is exact.
 
 A window's values are a range of its key's, which lie slice by slice. Which value of a range has a
-given rank is told by a wavelet matrix (Claude, Navarro, Ordonez: The wavelet matrix, 2015): for
+given rank is found by a wavelet matrix (Claude, Navarro, Ordonez: The wavelet matrix, 2015): for
 each bit of the values' numbers, from the highest, the values with a 0 go before those with a 1, and
-running sums tell how much weight of a range went where. So a rank costs a step a bit, for all
+running sums show how much weight of a range went where. So a rank costs a step a bit, for all
 windows at once, whatever they overlap.
 """
 
@@ -73,7 +73,7 @@ def percentile_ranks(n: Int64Array, percentage: float, accuracy: int) -> Int64Ar
     """The rank, from 1, of the value that is the percentile among `n`; 1 where there are none.
 
     As Spark's: the first or the last value where the percentage is closer to 0 or 1 than the
-    accuracy tells apart, else the one behind which `percentage` of the values lie.
+    accuracy distinguishes, else the one behind which `percentage` of the values lie.
     """
     if percentage <= 1 / accuracy:
         return np.ones(len(n), np.int64)

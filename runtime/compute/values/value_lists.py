@@ -91,17 +91,19 @@ class ValueLists:
         )
 
 
-def value_lists(column: pa.Array | pa.ChunkedArray, *, are_told_apart: bool = True) -> ValueLists:
+def value_lists(
+    column: pa.Array | pa.ChunkedArray, *, are_distinguished: bool = True
+) -> ValueLists:
     """Take a column of lists apart.
 
     Args:
         column: lists of any flat type, or of structs of flat types, without NULLs in them; a
             list that is NULL has no values.
-        are_told_apart: whether the codes are needed; if not, all of them are 0.
+        are_distinguished: whether the codes are needed; if not, all of them are 0.
     """
     offset = running_sums(list_lengths(column))
     values = one_chunk(pc.list_flatten(column))
-    code, n_codes = _number(values) if are_told_apart else (np.zeros(len(values), np.int64), 1)
+    code, n_codes = _number(values) if are_distinguished else (np.zeros(len(values), np.int64), 1)
     return ValueLists(offset, code, n_codes, values)
 
 

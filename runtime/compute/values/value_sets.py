@@ -43,7 +43,7 @@ def sets_of_rows(
     Args:
         groups: the groups of the rows.
         args: the arguments, each a value a row, dictionary-encoded or not; of several the tuples
-            are told apart. Rows where one is NULL have no value.
+            are distinguished. Rows where one is NULL have no value.
         condition: which rows take part; None: all.
         type_: of the result: lists of the argument's type, or of structs of the arguments'.
     """

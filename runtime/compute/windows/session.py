@@ -5,7 +5,7 @@
                                             18 and 28 lie exactly the gap apart: one session
 
 A session begins with its first row and ends the gap after its last. All times are int64
-microseconds on the clock of windows, which for a TIMESTAMP_LTZ column is the local wall clock.
+microseconds on the wall clock of windows, which for a TIMESTAMP_LTZ column is the local wall clock.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ from runtime.spec.windows import AlignedWindow
 
 
 class FirstRowsOfSlices:
-    """Chooses among the rows of one task, as they come and once more when they are put out.
+    """Chooses among the rows of one task, as they come and once more when they are emitted.
 
     A row that goes is counted in one of its slice that stays, for rows that turn out to be late
     are counted.

@@ -68,7 +68,7 @@ class ScanStage:
         yield from self._local.finish()
 
     def _add(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-        """Rows of a file: all tell their watermark, those that count and have a time add up."""
+        """Rows of a file: all carry their watermark, those that count and have a time add up."""
         count(f"{SOURCE_ROWS}0", batch.num_rows)
         batch = self._rows.timed(batch)
         times = self._rows.times(batch)

@@ -80,7 +80,7 @@ class LocalPlan:
         if isinstance(self.window, SessionWindow):
             # the key group of a session is that of its partition, whatever other keys there are
             return self.window.partition
-        # rows that are ranked together come out together
+        # rows that are ranked together are emitted together
         return self.keys if self.first is None else self.first.by
 
 

@@ -77,7 +77,7 @@ def watermark_rules(step: Streaming | StreamRowsStep, options: StreamOptions) ->
     """How the operator behind a step makes its watermark of those of its sources."""
     is_bare = step.is_cascade
     if isinstance(step, Streaming):
-        # a clock is never idle, nor does it jump
+        # processing time is never idle, nor does it jump
         is_bare |= any(source.time_type == "proctime" for source in step.sources)
     return WatermarkRules(
         options.watermark_policy,

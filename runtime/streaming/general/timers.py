@@ -15,7 +15,7 @@ Owner = tuple[Any, TimeWindow]
 
 @dataclass
 class Timers:
-    """Timers on one clock.
+    """Timers of event time or of processing time.
 
     A queue and a set: the set says which timers stand, the queue in which order they come; what
     was taken back is still in the queue, and skipped there.

@@ -264,7 +264,7 @@ def _late(candidates: pa.Table, is_late: BoolArray, missed_us: int) -> Iterator[
 
 
 def _not_before(table: pa.Table, time_us: int) -> pa.Table:
-    """Partials of which no time is before one: rows on a clock that was set back are of now."""
+    """Partials of which no time is before one: where time was set back, rows are of now."""
     for name in (FIRST_TIME, LAST_TIME):
         index = table.schema.get_field_index(name)
         times = pa.array(np.maximum(_times(table, name), time_us))

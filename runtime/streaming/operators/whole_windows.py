@@ -70,7 +70,7 @@ def evaluate_windows(
             columns = [pa.nulls(n_passing, field.type) for field in schema]
             if has_late:
                 columns[-1] = passing.column(LATE_ROW)
-            yield _told(columns, schema, passing.column(WATERMARK))
+            yield _with_marks(columns, schema, passing.column(WATERMARK))
     n_kept = sum(batch.num_rows for batch in kept)
     count("rows_in", n_kept)
     if n_kept == 0:
@@ -83,10 +83,12 @@ def evaluate_windows(
         ]
         if has_late:
             columns.append(pa.nulls(part.num_rows, schema.field(LATE_ROW).type))
-        yield _told(columns, schema, None)
+        yield _with_marks(columns, schema, None)
 
 
-def _told(columns: list[pa.Array], schema: pa.Schema, marks: pa.Array | None) -> pa.RecordBatch:
+def _with_marks(
+    columns: list[pa.Array], schema: pa.Schema, marks: pa.Array | None
+) -> pa.RecordBatch:
     n_rows = len(columns[0]) if columns else 0
     source = pa.repeat(pa.scalar(0, pa.int32()), n_rows)
     watermark = pa.nulls(n_rows, pa.int64()) if marks is None else marks

@@ -298,7 +298,7 @@ function sentence(use, query) {
     // sessions, and calendar windows, whose slices are of uneven widths
     found.push(...use.text.slice(1, 3).map((line) => `${line.trim().replace(/^./, (c) => c.toUpperCase())}.`));
   }
-  if (use.time_column) found.push(`Time is ${use.time_column}${use.time_type === "timestamp" ? `, on the clock of ${query.time_zone}` : ""}.`);
+  if (use.time_column) found.push(`Time is ${use.time_column}${use.time_type === "timestamp" ? `, on the wall clock of ${query.time_zone}` : ""}.`);
   return found.join(" ");
 }
 

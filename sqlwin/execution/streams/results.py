@@ -143,7 +143,7 @@ def insert_result(
         "insert",
         "\n".join(messages),
         row_count=total,
-        notes=tuple(dict.fromkeys(notes)),
+        statement_notes=tuple(dict.fromkeys(notes)),
         stream=running,
     )
 

@@ -1,4 +1,4 @@
-"""Functions and aggregates of people's own in SQL: rows in, rows out."""
+"""User-defined functions and aggregates in SQL: rows in, rows out."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from runtime.errors import AnalysisError, SqlwinError
 from tests.runtime.compute import user_functions
 from tests.runtime.compute.user_functions import Longest, WeightedMean
 
-# Workers do not have this folder: as with a script of a person's, the classes go along.
+# Workers do not have this folder: as with a user's script, the classes go along.
 cloudpickle.register_pickle_by_value(user_functions)
 
 
@@ -125,7 +125,7 @@ def test_what_goes_wrong_in_a_function_is_one_line(session: sqlwin.Session) -> N
         (lambda s: s.register_function("f", 5, returns="int"), "function f got 5, which cannot"),
     ],
 )
-def test_what_cannot_be_registered_is_told(register, message, session: sqlwin.Session) -> None:
+def test_what_cannot_be_registered_is_an_error(register, message, session: sqlwin.Session) -> None:
     with pytest.raises(AnalysisError) as error:
         register(session)
     assert error.value.message.startswith(message)

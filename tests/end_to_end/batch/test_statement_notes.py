@@ -1,4 +1,4 @@
-"""What a batch statement tells once it has run, and how it is spread."""
+"""What a batch statement reports once it has run, and how it is spread."""
 
 from __future__ import annotations
 
@@ -29,23 +29,23 @@ def events(session: Any, tmp_path: Path) -> Any:
     return session
 
 
-def test_rows_without_a_time_are_told_once_the_rows_were_fetched(events: Any) -> None:
+def test_rows_without_a_time_are_reported_once_the_rows_were_fetched(events: Any) -> None:
     (result,) = events.execute(QUERY)
-    assert result.remarks == ()
+    assert result.notes == ()
     assert len(result.rows) == 10
     # 9 of the 10 rows without a time pass the filter
-    told = "9 rows whose `ts` is NULL are in no window (numNullRowTimeRecordsDropped)"
-    assert result.remarks == (told,)
+    note = "9 rows whose `ts` is NULL are in no window (numNullRowTimeRecordsDropped)"
+    assert result.notes == (note,)
     assert sum(batch.num_rows for batch in result.batches()) == 10
-    assert result.remarks == (told,)
+    assert result.notes == (note,)
 
 
-def test_rows_without_a_time_are_told_with_an_insert(events: Any) -> None:
+def test_rows_without_a_time_are_reported_with_an_insert(events: Any) -> None:
     insert = f"INSERT INTO sink SELECT window_start, n FROM ({QUERY})"
     (result,) = events.execute(insert)
-    assert [note.split()[0] for note in result.remarks] == ["9"]
+    assert [note.split()[0] for note in result.notes] == ["9"]
     (result,) = events.execute(insert.replace("k > 0", "k % 10 > 0"))
-    assert result.remarks == ()
+    assert result.notes == ()
 
 
 def test_rows_that_the_scan_reads_are_counted_once_for_all_inserts_of_a_set(events: Any) -> None:

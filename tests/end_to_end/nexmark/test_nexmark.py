@@ -116,7 +116,7 @@ def test_only_declared_fields_are_made_and_the_number_of_tasks_changes_nothing(
         ("(bid STRING)", "'events.num' = '5'", "column `bid` of table `t` is STRING"),
     ],
 )  # fmt: skip
-def test_what_the_generator_does_not_make_is_told(
+def test_what_the_generator_does_not_make_is_reported(
     columns: str, options: str, message: str, fresh_session: sqlwin.Session
 ) -> None:
     with_options = ", ".join(filter(None, ["'connector' = 'nexmark'", options]))

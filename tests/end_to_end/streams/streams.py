@@ -1,4 +1,4 @@
-"""SQL over streams of files, for tests: what a query puts out, micro-batch by micro-batch."""
+"""SQL over streams of files, for tests: what a query emits, micro-batch by micro-batch."""
 
 from __future__ import annotations
 
@@ -103,14 +103,14 @@ class Running:
         self._n_seen = 0
 
     def wait(self):
-        """Until all files have been read: what came out since the last time, sorted."""
+        """Until all files have been read: what was emitted since the last time, sorted."""
         self.query.processAllAvailable()
         new = self.batches[self._n_seen :]
         self._n_seen = len(self.batches)
         return sorted((row for batch in new for row in batch), key=str)
 
     def end(self):
-        """The end of input: what comes out then, sorted."""
+        """The end of input: what is emitted then, sorted."""
         (self._sentinel / "end.json").write_text('{"watermark_us": 1}\n')
         return self.wait()
 

@@ -219,7 +219,7 @@ def test_a_file_of_other_types_stops_the_stream_which_goes_on_with_spark(
     ],
     ids=["late rows", "another option", "pattern"],
 )
-def test_what_spark_reads_itself_is_told_with_the_reason(
+def test_what_spark_reads_itself_is_shown_with_the_reason(
     more: str, reason: str | None, directory: Path, fresh_session: sqlwin.Session
 ) -> None:
     fresh_session.execute(f"""

@@ -113,12 +113,12 @@ BATCHES = [
 def test_rows_too_late_for_every_window_go_to_their_table_also_after_a_restart(
     fresh_session: sqlwin.Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    told: list[dict[int, int]] = []
+    given: list[dict[int, int]] = []
     closed_before = runtime.connectors.late_rows.closed_before
 
     def recorded(*args: Any) -> dict[int, int]:
-        told.append(closed_before(*args))
-        return told[-1]
+        given.append(closed_before(*args))
+        return given[-1]
 
     monkeypatch.setattr(runtime.connectors.late_rows, "closed_before", recorded)
     without_x = insert(TUMBLE, "sensor <> 'x'")
@@ -134,8 +134,8 @@ def test_rows_too_late_for_every_window_go_to_their_table_also_after_a_restart(
         "1 row came when all their windows had closed and went to `too_late` (numLateRecordsDropped)"
     )
     # in the first micro-batch nothing can be late, in the second what ends up to 12 s
-    assert told == [{0: -FINAL_US}, {0: us(12.001)}]
-    told.clear()
+    assert given == [{0: -FINAL_US}, {0: us(12.001)}]
+    given.clear()
     write(tmp_path / "in", BATCHES[2], [(5.0, "c", 12)])
     *_, second = fresh_session.execute(f"SET 'execution.runtime-mode' = 'streaming'; {without_x}")
     assert late_rows(fresh_session) == [
@@ -145,8 +145,8 @@ def test_rows_too_late_for_every_window_go_to_their_table_also_after_a_restart(
         late(5, "c", 12, 45),
     ]
     assert second.notes[0].startswith("3 rows came")
-    # at first nothing but the state tells a new run which rows are late
-    assert told == [{}, {0: us(45.001)}]
+    # at first nothing but the state shows a new run which rows are late
+    assert given == [{}, {0: us(45.001)}]
     totals = [("A", at(10), 1), ("A", at(20), 1), ("A", at(30), 2), ("B", at(20), 1)]
     assert rows(fresh_session, "totals") == totals
 
@@ -357,8 +357,8 @@ def test_each_insert_of_a_set_writes_its_own_late_rows_and_tells_that_they_are_i
     # the first two share one stream, whose rows the third does not read as they do
     assert sorted(len(s.setup.inserts) for s in fresh_session.streams.all()) == [0, 2]
     came = [note for note in result.notes if "no time" not in note]
-    told = [note.split(" came")[0] for note in came]
-    assert told == ["totals: 4 rows", "moving: 1 row", "1 row"]
+    given = [note.split(" came")[0] for note in came]
+    assert given == ["totals: 4 rows", "moving: 1 row", "1 row"]
 
 
 @pytest.mark.long
@@ -366,7 +366,7 @@ def test_tasks_carry_no_rows_that_the_driver_knows_are_not_late(
     fresh_session: sqlwin.Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write(tmp_path / "in", *BATCHES[:2])
-    # what it would not say: then the operator hears of no late row
+    # what it would not say: then the operator receives no late row
     monkeypatch.setattr(runtime.connectors.late_rows, "closed_before", lambda *_: {0: -FINAL_US})
     *_, result = fresh_session.execute(tables(tmp_path) + insert(TUMBLE))
     assert result.notes[0].startswith("1 row came")

@@ -1,4 +1,4 @@
-"""What ends the input and tells the clock: one source of a query, however many operators it has."""
+"""What ends the input and gives processing time: one source of a query, however many operators it has."""
 
 from __future__ import annotations
 

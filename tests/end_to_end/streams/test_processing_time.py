@@ -168,7 +168,7 @@ def test_group_windows_take_processing_time_on_the_wall_clock_of_the_session(
     assert n == 3
     assert start.date() in (before.date(), after.date())
     assert start.time() == dt.time(0)
-    # it is the time at which the row was put out
+    # it is the time at which the row was emitted
     assert before - dt.timedelta(seconds=1) <= now.astimezone() <= after
 
 

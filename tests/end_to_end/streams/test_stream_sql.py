@@ -1,4 +1,4 @@
-"""Streams from SQL, end to end: sources, sinks, modes, checkpoints, what a person sees."""
+"""Streams from SQL, end to end: sources, sinks, modes, checkpoints, what a user sees."""
 
 from __future__ import annotations
 
@@ -165,8 +165,8 @@ def test_a_source_without_end_runs_until_it_is_stopped(fresh_session: sqlwin.Ses
     deadline = time.monotonic() + 120
     while not rows(fresh_session, "SELECT id FROM kept") and time.monotonic() < deadline:
         time.sleep(0.3)
-    (told,) = fresh_session.execute("SHOW STREAMS")[0].rows
-    assert (told.name, told.state, told.into) == ("kept", "running", "kept")
+    (shown,) = fresh_session.execute("SHOW STREAMS")[0].rows
+    assert (shown.name, shown.state, shown.into) == ("kept", "running", "kept")
     (stopped,) = fresh_session.execute("STOP STREAM kept")
     assert "is stopped" in stopped.message
     assert "execution.checkpointing.dir" in stopped.notes[0]

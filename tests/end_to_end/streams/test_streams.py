@@ -113,7 +113,7 @@ QUERIES = {
         SELECT k, v, window_end
         FROM TABLE(HOP(TABLE events, DESCRIPTOR(ts), INTERVAL '1' MINUTE, INTERVAL '2' MINUTES))
         WHERE v > 900""",
-    "a join with a table at rest": """
+    "a join with a bounded table": """
         SELECT name, window_end, COUNT(*) AS n
         FROM TABLE(TUMBLE(
           (SELECT e.ts, n.name FROM events e JOIN names n ON e.k = n.k),
@@ -304,7 +304,10 @@ def test_allowed_lateness_puts_a_window_out_again(streams):
             "INTERVAL '1' MINUTE, INTERVAL '5' MINUTES)) GROUP BY window_start",
             "identifies no window",
         ),
-        (SIDES.format("JOIN", "clock", ""), "the clock and windows on the watermark of events"),
+        (
+            SIDES.format("JOIN", "clock", ""),
+            "processing time and windows on the watermark of events",
+        ),
         (
             SIDES.format("LEFT JOIN", "events", "AND FORMAT_NUMBER(a.s, 1) > '1' || b.s"),
             "cannot be evaluated with all rows of a window",

@@ -102,7 +102,7 @@ def test_several_columns_count_where_none_of_them_is_null():
     [
         ("SUM", "bigint", "tinyint", "`x`", "bigint"),
         ("SUM", "double", "double", "`x`", "double"),
-        # '1' and '1.0' are one number, so the values are numbers before they are told apart.
+        # '1' and '1.0' are one number, so the values are numbers before they are distinguished.
         ("SUM", "double", "string", "CAST(`x` AS DOUBLE)", "double"),
         ("SUM", "double", "float", "CAST(`x` AS DOUBLE)", "double"),
         ("AVG", "double", "bigint", "`x`", "double"),

@@ -1,4 +1,4 @@
-"""GROUP BY TUMBLE(...) becomes a window table function, and what is wrong with it is told."""
+"""GROUP BY TUMBLE(...) becomes a window table function, and what is wrong with it is an error."""
 
 from __future__ import annotations
 
@@ -150,7 +150,7 @@ def test_subqueries_keep_their_own_group_windows() -> None:
         (f"SELECT 1 FROM t GROUP BY CUMULATE(ts, {HOUR}, {HOUR})", "no form", "TABLE(CUMULATE"),
     ],
 )
-def test_what_is_wrong_is_told_with_the_way_out(sql: str, message: str, hint: str) -> None:
+def test_what_is_wrong_is_reported_with_the_way_out(sql: str, message: str, hint: str) -> None:
     error = error_of(sql)
     assert message in error.message
     assert error.hint is not None and hint in error.hint

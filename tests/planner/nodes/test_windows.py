@@ -68,7 +68,7 @@ def test_other_unions_have_none(sql: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("window", "is_told"),
+    ("window", "is_identified"),
     [
         (Tumble(60), True),
         (Hop(20, 60), True),
@@ -78,8 +78,8 @@ def test_other_unions_have_none(sql: str) -> None:
     ],
 )
 def test_the_start_tells_all_windows_apart_but_those_that_grow(
-    window: Window, is_told: bool
+    window: Window, is_identified: bool
 ) -> None:
     attached = AttachedWindow(window, *COLUMNS[1:])
-    assert identifies_window(attached, ["k", "WINDOW_START"]) == is_told
+    assert identifies_window(attached, ["k", "WINDOW_START"]) == is_identified
     assert identifies_window(attached, ["window_end"])

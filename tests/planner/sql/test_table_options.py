@@ -1,4 +1,4 @@
-"""What is wrong with options behind a table's name is told where it stands."""
+"""What is wrong with options behind a table's name is reported where it stands."""
 
 from __future__ import annotations
 

@@ -74,7 +74,7 @@ def picked(rows, pick):
     if not rows:
         return None
     best = pick(o for o, _ in nulls_first)
-    # None and a value are told apart before they are compared.
+    # None and a value are distinguished before they are compared.
     return pick(v for o, v in nulls_first if o == best)[1]
 
 

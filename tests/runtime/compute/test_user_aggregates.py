@@ -1,4 +1,4 @@
-"""Aggregates of people's own on slices: the same as on the rows of each window."""
+"""User-defined aggregates on slices: the same as on the rows of each window."""
 
 from __future__ import annotations
 
@@ -126,13 +126,13 @@ class Wrong(UserDefinedAggregateFunction):
         (None, "Wrong.accumulate returned no dict"),
     ],
 )
-def test_what_an_aggregate_returns_wrongly_is_told(answer, message):
+def test_what_an_aggregate_returns_wrongly_is_an_error(answer, message):
     with pytest.raises(ExecutionError) as error:
         accumulated(Wrong(answer), np.array([0, 1]), 2, [pa.array([5, 6])])
     assert str(error.value).startswith(message)
 
 
-def test_what_an_aggregate_raises_is_told_with_its_method():
+def test_what_an_aggregate_raises_is_reported_with_its_method():
     with pytest.raises(ExecutionError, match=r"Wrong\.merge failed: ZeroDivisionError: no luck"):
         merged(Wrong({}), np.array([0]), 1, [pa.array([5])])
     with pytest.raises(ExecutionError, match=r"Wrong\.finish returned 1 values as its"):

@@ -1,4 +1,4 @@
-"""Aggregates as people would write them, for tests."""
+"""Aggregates as users would write them, for tests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Flink's options of Kafka tables, and what Spark is told by them."""
+"""Flink's options of Kafka tables, and the options that Spark gets for them."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_properties_go_to_kafka_and_topics_to_spark() -> None:
 
 
 @pytest.mark.parametrize(
-    ("mode", "told"),
+    ("mode", "options"),
     [
         ({"scan__startup__mode": "earliest-offset"}, {"startingOffsets": "earliest"}),
         ({"scan__startup__mode": "latest-offset"}, {"startingOffsets": "latest"}),
@@ -64,9 +64,9 @@ def test_properties_go_to_kafka_and_topics_to_spark() -> None:
     ],
 )
 def test_a_stream_starts_where_the_startup_mode_says(
-    mode: dict[str, str], told: dict[str, str]
+    mode: dict[str, str], options: dict[str, str]
 ) -> None:
-    assert starts(**mode) == told
+    assert starts(**mode) == options
 
 
 def test_a_batch_reads_all_there_is_up_to_the_bound() -> None:

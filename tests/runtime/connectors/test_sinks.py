@@ -115,7 +115,7 @@ def test_print_writes_rows_as_flink_does(spark: SparkSession, capsys):
     )
 
 
-def test_print_goes_to_standard_error_if_told_so(spark: SparkSession, capsys):
+def test_print_goes_to_standard_error_if_its_option_says_so(spark: SparkSession, capsys):
     write_table(spark.range(1), table("print", standard_error="true"), overwrite=False)
     write_table(spark.range(5, 6), table("print"), overwrite=False)
     captured = capsys.readouterr()

@@ -1,4 +1,4 @@
-"""Files of a micro-batch get names that tell whose they are, and go if it is computed again."""
+"""Files of a micro-batch get names that say whose they are, and go if it is computed again."""
 
 from __future__ import annotations
 

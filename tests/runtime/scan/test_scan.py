@@ -125,7 +125,7 @@ def write_files(directory: Path, rng, n_files=3, n_rows=300, row_group_size=70):
     return directory
 
 
-# -- what comes out -----------------------------------------------------------------------------
+# -- the results -------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("n_splits", [1, 2, 50])

@@ -146,7 +146,7 @@ def test_an_unknown_column_is_named_with_those_that_are_like_it(spark: SparkSess
         ),
     ],
 )
-def test_errors_of_spark_are_told_in_plain_words(spark: SparkSession, sql, kind, message):
+def test_errors_of_spark_are_worded_in_plain_words(spark: SparkSession, sql, kind, message):
     error = failing(spark, sql)
     assert (type(error), error.message) == (kind, message)
 

@@ -104,7 +104,7 @@ class Stream:
     run: str = ""
 
     def micro_batch(self, rows=(), watermark=None, clock=None, progress=None):
-        """What comes out, sorted: (key, start, end, n, total, largest), times in ms.
+        """What is emitted, sorted: (key, start, end, n, total, largest), times in ms.
 
         `watermark` is the highest of source 0; `progress` replaces it: (source, highest, lowest),
         or END.

@@ -70,7 +70,7 @@ def test_a_new_checkpoint_takes_what_is_set_and_an_old_one_keeps_its_own(tmp_pat
         ),
     ],
 )
-def test_a_changed_query_is_refused_and_told_what_has_changed(
+def test_a_changed_query_is_refused_with_what_has_changed(
     changed: Identity, reason: str, tmp_path: Path
 ) -> None:
     opened(tmp_path / "c")
@@ -135,12 +135,12 @@ def test_a_checkpoint_without_our_file_is_refused(tmp_path: Path) -> None:
         opened(tmp_path / "c")
 
 
-def test_the_end_of_input_is_told_by_a_file_and_kept_in_mind(tmp_path: Path) -> None:
+def test_the_end_of_input_is_a_file_and_remembered(tmp_path: Path) -> None:
     checkpoint = opened(tmp_path / "c")
     assert list(Path(checkpoint.end_of_input).iterdir()) == []
     end_input(FILES, checkpoint)
-    (told,) = Path(checkpoint.end_of_input).glob("*.json")
-    assert told.read_text().endswith("}\n")
+    (mark,) = Path(checkpoint.end_of_input).glob("*.json")
+    assert mark.read_text().endswith("}\n")
     assert not opened(tmp_path / "c").has_ended
     mark_ended(FILES, checkpoint, QUERY)
     assert opened(tmp_path / "c").has_ended

@@ -150,7 +150,7 @@ def test_rows_of_a_source_that_is_read_several_times_count_once() -> None:
     assert rows((2, 1, 1), bids, asks, beat) == (37, 18.5)
     # two sources that read the same, one of them twice
     assert rows((3, 3), bids, reported("bids", 30)) == pytest.approx((30, 15.0))
-    # a plan that does not tell of them all is not gone by
+    # a plan that does not show them all is not gone by
     assert rows((2,), bids, asks) == (67, 33.5)
 
 

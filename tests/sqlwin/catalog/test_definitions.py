@@ -1,4 +1,4 @@
-"""What CREATE TABLE tells beside that it is done."""
+"""What CREATE TABLE notes beside that it is done."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from sqlwin.statements.parse import CreateTable, parse_statement
 SPARK = cast(Any, SimpleNamespace(catalog=SimpleNamespace(listTables=list)))
 
 
-def told(*scripts: str) -> tuple[str, tuple[str, ...]]:
-    """What the last of some CREATE TABLE statements tells."""
+def reported(*scripts: str) -> tuple[str, tuple[str, ...]]:
+    """Message and notes of the last of some CREATE TABLE statements."""
     definitions = Definitions(SPARK, SessionCatalog(SPARK, cast(Any, None)))
     found = ("", ())
     for script in scripts:
@@ -51,9 +51,9 @@ def files(*options: str, rest: str = "") -> str:
 def test_one_note_names_all_options_that_change_nothing(
     options: tuple[str, ...], notes: tuple[str, ...]
 ) -> None:
-    assert told(files(*options)) == ("OK", notes)
+    assert reported(files(*options)) == ("OK", notes)
 
 
 def test_it_is_not_made_again_of_a_table_that_is_there() -> None:
     table = files("'auto-compaction' = 'true'", rest="IF NOT EXISTS")
-    assert told(table, table) == ("`t` exists already, nothing to do", ())
+    assert reported(table, table) == ("`t` exists already, nothing to do", ())

@@ -57,10 +57,6 @@ class FakeResult:
     open_stream: None = None
 
     @property
-    def remarks(self):
-        return self.notes
-
-    @property
     def rows(self) -> list[tuple[Any, ...]]:
         return [tuple(row.values()) for batch in self.data for row in batch.to_pylist()]
 
@@ -83,7 +79,7 @@ class FakeResult:
             time.sleep(0.01)
 
 
-# What SHOW TABLES, SHOW FUNCTIONS and DESCRIBE tell
+# What SHOW TABLES, SHOW FUNCTIONS and DESCRIBE show
 TABLES = {
     "bids": [("ts", "TIMESTAMP"), ("item", "STRING"), ("price", "DOUBLE")],
     "my table": [("a b", "INT")],

@@ -17,7 +17,7 @@ from tests.goldens import ROOT
 
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 # Where a command begins: a line of a block, behind a prompt or a pipe too; `in a sentence`; in a
-# comment that tells what gives a block
+# comment that says what gives a block
 _BEGINS = re.compile(r"^ *(?:\$ |[\w -]+ \| )?(?=sqlwin )|^<!-- \w+: (?=sqlwin )", re.MULTILINE)
 _IN_TEXT = re.compile(r"(?<!`)`(sqlwin [^`\n]+)`(?!`)")
 _BLOCK = re.compile(r"^```(?:sh|console|text)?\n(.*?)^```$", re.MULTILINE | re.DOTALL)

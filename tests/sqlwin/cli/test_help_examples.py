@@ -19,9 +19,9 @@ pytestmark = pytest.mark.long
 
 def examples(command: click.Command) -> list[str]:
     """The examples of a help: each begins as far in as the first, and goes on further in."""
-    told = (command.help or "").partition("Examples")[2].partition("\n")[2].split("\n\n")[0]
-    margin = " " * (len(told) - len(told.lstrip(" ")))
-    return re.split(rf"\n{margin}(?! )", told.removeprefix(margin).rstrip())
+    text = (command.help or "").partition("Examples")[2].partition("\n")[2].split("\n\n")[0]
+    margin = " " * (len(text) - len(text.lstrip(" ")))
+    return re.split(rf"\n{margin}(?! )", text.removeprefix(margin).rstrip())
 
 
 EXAMPLES = [example for command in (main, *main.commands.values()) for example in examples(command)]

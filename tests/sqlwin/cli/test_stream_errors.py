@@ -99,7 +99,7 @@ def test_a_row_that_cannot_be_read_fails_the_run_and_leaves_no_half_of_its_micro
     assert "2.json has a record that does not fit the columns" in first + rest[0]
 
 
-def test_an_error_in_a_value_is_told_where_it_is_computed(run: Run) -> None:
+def test_an_error_in_a_value_is_reported_where_it_is_computed(run: Run) -> None:
     result = run(EVENTS + COUNT.replace("COUNT(*)", "SUM(10 DIV v)"))
     assert result.exit_code == 3
     assert written() == []
@@ -108,7 +108,7 @@ def test_an_error_in_a_value_is_told_where_it_is_computed(run: Run) -> None:
 
 
 @pytest.mark.parametrize(
-    ("script", "code", "told"),
+    ("script", "code", "reported"),
     [
         (
             EVENTS.replace(", WATERMARK FOR ts AS ts", "") + COUNT,
@@ -134,12 +134,12 @@ def test_an_error_in_a_value_is_told_where_it_is_computed(run: Run) -> None:
     ],
     ids=["no watermark", "watermark of text", "no time", "no updates", "no directory"],
 )
-def test_what_is_wrong_is_told_with_its_place_and_nothing_is_written(
-    script: str, code: int, told: str, run: Run
+def test_what_is_wrong_is_reported_with_its_place_and_nothing_is_written(
+    script: str, code: int, reported: str, run: Run
 ) -> None:
     result = run(script)
     assert result.exit_code == code, result.stderr
-    assert told in result.stderr
+    assert reported in result.stderr
     assert written() == []
     if code == 1:
         assert "  at job.sql, line " in result.stderr

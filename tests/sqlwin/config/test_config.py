@@ -86,14 +86,14 @@ def test_a_misspelt_time_zone_gets_the_nearest_one() -> None:
         "execution.checkpointing.timeout",
     ],
 )
-def test_flinks_other_settings_are_taken_with_a_remark(key: str) -> None:
+def test_flinks_other_settings_are_taken_with_a_note(key: str) -> None:
     config = Config()
     (note,) = config.set(key, "5 s")
     assert note == f"'{key}' is a setting of Flink's and has no effect here"
     assert (key, "5 s") in config.items()
 
 
-def test_queries_stream_where_a_source_has_no_end_unless_they_are_told_otherwise() -> None:
+def test_queries_stream_where_a_source_is_unbounded_unless_set_otherwise() -> None:
     config = Config()
     assert config.get("execution.runtime-mode") == "automatic"
     assert config.set("execution.runtime-mode", "STREAMING") == ()

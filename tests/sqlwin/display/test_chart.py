@@ -1,4 +1,4 @@
-"""Charts of results: what is drawn, told by the text on the screen."""
+"""Charts of results: what is drawn, read from the text on the screen."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def test_null_and_nan_leave_no_point():
     assert "nothing but NULL" in drawn(columns)
 
 
-def test_more_keys_than_can_be_told_apart_are_counted():
+def test_more_keys_than_can_be_distinguished_are_counted():
     keys: list[str | None] = [f"key{i:02}" for i in range(MOST_LINES + 3)]
     text = drawn(windows(5, keys))
     assert "and 3 more keys, of smaller values" in text

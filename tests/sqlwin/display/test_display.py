@@ -419,7 +419,7 @@ def test_the_bar_shows_rows_read_and_a_line_for_each_stage_where_several_run(mon
 def test_the_time_left_follows_from_the_tasks_that_were_done():
     left = TimeLeft()
     assert left.seconds(TaskCounts(0, 1, 0, 100), 10.0) is None
-    assert left.seconds(TaskCounts(0, 1, 1, 100), 15.0) is None  # one task tells little
+    assert left.seconds(TaskCounts(0, 1, 1, 100), 15.0) is None  # one task shows little
     assert left.seconds(TaskCounts(0, 1, 20, 100), 20.0) == 40.0
     # another stage begins: the guess begins anew
     assert left.seconds(TaskCounts(1, 2, 100, 150), 30.0) is None

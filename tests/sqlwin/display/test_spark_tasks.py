@@ -1,4 +1,4 @@
-"""How far jobs have got, from what Spark tells of its stages."""
+"""How far jobs have got, from what Spark reports of its stages."""
 
 from __future__ import annotations
 

@@ -137,9 +137,9 @@ def test_the_example_of_a_function_is_read_and_uses_it(name):
     function = FUNCTIONS[name]
     assert name in function.example
     assert type(parse_statement(function.example)).__name__ == "Query"
-    told = describe_function(name.lower())
+    text = describe_function(name.lower())
     for part in (function.signature, function.summary[1:], "─", "Example:"):
-        assert part in told
+        assert part in text
 
 
 @pytest.mark.parametrize("name", sorted(AGGREGATES))

@@ -99,7 +99,7 @@ def test_hints_on_queries_go_to_spark_where_spark_has_them() -> None:
     assert to_sql(parse_query("SELECT /*+ STATE_TTL('a' = '1d') */ k FROM a")) == "SELECT k FROM a"
 
 
-def test_what_has_no_effect_is_told() -> None:
+def test_what_has_no_effect_is_noted() -> None:
     tree = parse_query(
         "SELECT /*+ STATE_TTL('a' = '1d'), NEST_LOOP(a), BRODCAST(a) */ * "
         "FROM files /*+ OPTIONS('auto-compaction' = 'true', 'header' = 'true') */"

@@ -400,7 +400,7 @@ def test_results_may_be_asked_for_when_windows_close_as_they_come_then(words: st
         ),
     ],
 )
-def test_words_with_another_spelling_here_are_told_it(sql: str, at: str, hint: str) -> None:
+def test_words_with_another_spelling_here_have_it_as_a_hint(sql: str, at: str, hint: str) -> None:
     error = error_of(sql)
     assert error.position is not None and error.hint is not None
     found = sql[error.position.offset : error.position.offset + error.position.length]

@@ -1,4 +1,4 @@
-"""A terminal with the prompt in it, and what a person sees there."""
+"""A terminal with the prompt in it, and what a user sees there."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ PROMPT = "sqlwin>"
 
 
 class Screen(pyte.HistoryScreen):
-    """What a person sees, and what has moved out of sight above."""
+    """What a user sees, and what has moved out of sight above."""
 
     def __init__(self, size: tuple[int, int], answer: Callable[[str], object]) -> None:
         super().__init__(size[1], size[0], history=1000, ratio=0.5)

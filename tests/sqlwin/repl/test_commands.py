@@ -119,7 +119,7 @@ def test_a_file_is_edited_in_place_and_taken_to_the_prompt(terminal, tmp_path):
     assert (tmp_path / "new.sql").read_text() == "rows 9;\n"
 
 
-def test_an_editor_that_fails_is_told_and_nothing_is_lost(terminal):
+def test_an_editor_that_fails_is_reported_and_nothing_is_lost(terminal):
     prompt = terminal(VISUAL="no-such-editor")
     prompt.run("rows 2;")
     prompt.see("2 rows (", PROMPT)

@@ -245,7 +245,7 @@ def test_the_argument_at_the_cursor_is_known():
     assert call_at("SELECT upper(") is None
 
 
-def test_kinds_are_told_from_the_text_alone():
+def test_kinds_are_found_from_the_text_alone():
     assert context_at("DROP TABLE IF EXISTS ").kind is Kind.TABLE
     assert context_at("INSERT INTO t ").kind is Kind.WORDS
     assert context_at("SELECT 1 LIMIT ").kind is Kind.NOTHING

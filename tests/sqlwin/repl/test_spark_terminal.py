@@ -95,8 +95,8 @@ def test_a_stream_is_a_table_that_grows_as_windows_close_and_q_stops_it(prompt: 
     prompt.shows("· watermark ")
     prompt.shows("q stops")
     prompt.type("q")
-    told = prompt.see(" rows in all (", PROMPT)
-    assert "· watermark " in told and "q stops" not in told and "stopping" not in told
+    seen = prompt.see(" rows in all (", PROMPT)
+    assert "· watermark " in seen and "q stops" not in seen and "stopping" not in seen
 
 
 def test_ctrl_c_stops_a_stream_and_keeps_what_was_typed(prompt: Terminal) -> None:

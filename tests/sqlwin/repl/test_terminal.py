@@ -75,10 +75,10 @@ def test_an_error_shows_the_caret_under_the_line_and_the_prompt_comes_back(promp
 
 def test_of_a_line_that_is_wider_than_the_screen_the_part_with_the_error_is_shown(prompt):
     prompt.type("ok; " * 40 + "wrong here;\r")
-    told = prompt.see(
+    seen = prompt.see(
         "at line 1, column 161", "…", "wrong here", "^^^^^^^^^^", "Columns: a, b.", PROMPT
     )
-    line, carets = told.split("column 161")[1].splitlines()[1:3]
+    line, carets = seen.split("column 161")[1].splitlines()[1:3]
     assert line.index("wrong here") == carets.index("^")
     assert max(len(line), len(carets)) <= prompt.screen.columns
 
@@ -166,7 +166,7 @@ def test_what_is_given_is_run_first(terminal, tmp_path):
     other.leave()
 
 
-def test_an_error_in_a_file_that_is_run_first_is_told_and_the_prompt_stays(terminal, tmp_path):
+def test_an_error_in_a_file_that_is_run_first_is_shown_and_the_prompt_stays(terminal, tmp_path):
     (tmp_path / "first.sql").write_text("ok;\nwrong here;")
     prompt = terminal("--file", "first.sql")
     prompt.see("no column nope", "first.sql, line 2", "1 statement run")
@@ -174,7 +174,7 @@ def test_an_error_in_a_file_that_is_run_first_is_told_and_the_prompt_stays(termi
     prompt.see("2 rows (")
 
 
-def test_a_failed_start_is_told_with_the_statement_and_tried_again(terminal):
+def test_a_failed_start_is_shown_with_the_statement_and_tried_again(terminal):
     prompt = terminal(FAKE_START_ERROR="no Java was found")
     prompt.shows("Spark did not start")
     prompt.run("rows 1;")

@@ -84,7 +84,7 @@ def test_a_column_named_begin_or_end_is_no_block() -> None:
     assert len(split("SELECT begin, t.end FROM t; SELECT 2; SELECT 3")) == 3
 
 
-def test_a_string_that_is_not_closed_is_told_with_its_place_in_the_script() -> None:
+def test_a_string_that_is_not_closed_is_reported_with_its_place_in_the_script() -> None:
     with pytest.raises(SqlSyntaxError) as caught:
         split("SELECT 1;\nSELECT 'a;\n")
     assert caught.value.position is not None

@@ -186,8 +186,8 @@ def test_windows_whose_late_rows_are_kept_share_slices_and_bring_whole_rows():
     step = lower_stream_set(after, ["minutes", "hours"], catalog, "UTC").shared
     assert (step.input.mode.late_rows, step.input.mode.carries_late_rows) == ("too_late", True)
     assert LATE_ROW in step.input.source.input.sql
-    told = explain_shared(step, 1, 8, "min").splitlines()
-    assert told[-1].endswith(
+    lines = explain_shared(step, 1, 8, "min").splitlines()
+    assert lines[-1].endswith(
         "a row that comes after that is late: counted, and written to too_late"
     )
 

@@ -96,7 +96,7 @@ def test_a_partial_inside_another_does_not_end_the_session():
     assert (found.first_us.tolist(), found.last_us.tolist()) == ([0], [55])
 
 
-def test_partitions_far_apart_in_time_are_told_apart():
+def test_partitions_far_apart_in_time_are_distinguished():
     # times and partitions do not fit into one number of 64 bits
     late = 2**61
     partition = np.arange(200).repeat(2)
@@ -173,7 +173,7 @@ def test_sessions_are_of_the_partition_and_groups_of_all_keys(partition, data):
 
 
 @given(data=st.data())
-def test_distinct_values_are_told_apart_inside_sessions(data):
+def test_distinct_values_are_distinguished_inside_sessions(data):
     key = st.sampled_from(["a", "b"])
     lists = st.lists(st.integers(0, 4), max_size=3)
     rows = data.draw(st.lists(st.tuples(st.tuples(key), times, lists), max_size=20))

@@ -165,7 +165,7 @@ TYPES = {
 
 @pytest.mark.parametrize("type_", TYPES)
 @given(data=st.data())
-def test_values_of_every_type_are_told_apart(type_, data):
+def test_values_of_every_type_are_distinguished(type_, data):
     arrow_type, value = TYPES[type_]
     window = data.draw(st.sampled_from([Hop(3, 10), Cumulate(3, 12), Tumble(10)]))
     key_types, key = KEYS["string"]

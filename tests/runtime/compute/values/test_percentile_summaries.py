@@ -20,20 +20,20 @@ def plain(lists):
 
 
 def assert_within_promise(summary, values, accuracy):
-    """Every rank is told too low by at most one part in `accuracy`, and never too high."""
+    """Every rank is given too low by at most one part in `accuracy`, and never too high."""
     values = np.sort(values)
     kept = [item["value"] for item in summary]
     weights = np.cumsum([item["weight"] for item in summary])
     assert kept == sorted(kept)
     assert weights[-1] == len(values)
     assert set(kept) <= set(values.tolist())
-    # just before and at every value; of equal ones that are kept, the last has told of them all
+    # just before and at every value; of equal ones that are kept, the last counts them all
     for side in ("left", "right"):
         rank = np.searchsorted(values, values, side)
         place = np.searchsorted(kept, values, side)
-        told = np.where(place > 0, weights[place - 1], 0)
-        assert (told <= rank).all()
-        assert (rank - told <= len(values) / accuracy).all()
+        given = np.where(place > 0, weights[place - 1], 0)
+        assert (given <= rank).all()
+        assert (rank - given <= len(values) / accuracy).all()
 
 
 @settings(max_examples=50)
@@ -97,7 +97,7 @@ def test_few_values_are_kept_as_they_are_when_summaries_merge():
     assert all(w == 1 and s == 0 for each in plain(merged) for _, w, s in each)
 
 
-def test_a_run_of_values_is_told_by_its_last_one():
+def test_a_run_of_values_is_described_by_its_last_one():
     found = summaries([0] * 12, np.arange(12.0), 3)
     assert plain(found) == [[(0.0, 1, 0), (3.0, 3, 0), (7.0, 4, 0), (11.0, 4, 0)]]
 

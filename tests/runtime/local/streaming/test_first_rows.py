@@ -46,7 +46,7 @@ def table(rows: list[tuple[object, ...]]) -> pa.Table:
 
 
 def top(rows: pa.Table, first: FirstRows, by: list[str]) -> list[tuple[int, int]]:
-    """(the value of the first order column's code, rank) of what a window puts out, rows copied."""
+    """(the value of the first order column's code, rank) of what a window emits, rows copied."""
     copied = rows.take(pa.array(np.repeat(np.arange(rows.num_rows), rows.column("rows"))))
     orders = [
         order_codes(copied.column(o.column), o.is_descending, o.nulls_first) for o in first.order

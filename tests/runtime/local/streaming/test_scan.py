@@ -68,7 +68,7 @@ def plan_of(step):
 
 
 def sent(*rows) -> pa.RecordBatch:
-    """(path, source, watermark) of rows that bring a file or tell something, as Spark sends them."""
+    """(path, source, watermark) of rows that bring a file or a message, as Spark sends them."""
     columns = list(zip(*rows, strict=True))
     numbers = [NOT_KEPT - source for source in columns[1]]
     arrays = [pa.array(columns[0], pa.string()), pa.array(numbers, pa.int32())]
@@ -150,7 +150,7 @@ def test_rows_that_bring_no_file_tell_what_they_tell(tmp_path: Path) -> None:
     batches = [sent((None, ALL_SOURCES, 1), (path, 0, None)), sent((None, ALL_SOURCES, 1))]
     partials, control, n_read = received_from(ScanStage(plan_of(step), step).run(batches))
     assert list(partials.values()) == [{("a", 55): {"n": 1, "total": 1, "$rows": 1}}]
-    # the row that is filtered out tells its watermark
+    # the row that is filtered out carries its watermark
     own = SourceProgress(0, 61 - DELAY_US, 50 - DELAY_US, 2)
     assert control == {group: [own, EndOfInput()] for group in GROUPS}
     assert n_read == 2
@@ -235,7 +235,7 @@ def test_what_is_no_parquet_file_is_refused(tmp_path: Path) -> None:
     assert caught.value.message.startswith(f"pyarrow cannot open {path}: ")
 
 
-def test_many_rows_are_read_in_batches_and_told_once(tmp_path: Path) -> None:
+def test_many_rows_are_read_in_batches_and_reported_once(tmp_path: Path) -> None:
     n_rows = 1 << 21
     path = str(tmp_path / "many.parquet")
     times = pa.array(np.arange(n_rows) // 1000, pa.timestamp("us"))

@@ -63,7 +63,7 @@ class Group:
         clock: int | None = None,
         progress: list[Progress] | None = None,
     ) -> list[tuple[Any, ...]]:
-        """Rows (key, time, value); what comes out as (key, start, end, values)."""
+        """Rows (key, time, value); results as (key, start, end, values)."""
         marks = [(time - self._delay) * MS for _, time, _ in rows]
         if progress is None and marks:
             progress = [SourceProgress(0, max(marks), min(marks), len(rows))]

@@ -1,4 +1,4 @@
-"""Rows that are late for all their windows come out of the operator as they came, and no others."""
+"""Rows that are late for all their windows leave the operator as they came, and no others."""
 
 from dataclasses import replace
 
@@ -189,7 +189,7 @@ def test_late_rows_are_those_of_which_every_window_is_closed(window, lateness, k
 def test_a_row_that_was_late_for_an_operator_below_passes_and_tells_no_watermark():
     stream = Stream(Tumble(10 * S))
     plan = replace(stream.plan, keeps_late_rows=False, carries_late_rows=True)
-    # a result, a row that tells how far the operator below has got, two rows that were late for it
+    # a result, a row that says how far the operator below has got, two rows that were late for it
     batch = _batch([("a", 1000, 1), ("a", 0, 0), ("b", 2000, 2), ("c", 3000, 3)])
     columns = dict(zip(batch.schema.names, batch.columns, strict=True))
     columns[KEEP] = pa.array([True, False, False, False])

@@ -1,4 +1,4 @@
-"""Rows that no open session takes in come out of the session operator as they came, and no others."""
+"""Rows that no open session takes in leave the session operator as they came, and no others."""
 
 from collections import defaultdict
 

@@ -1,4 +1,4 @@
-"""The session operator micro-batch by micro-batch: which sessions come out, which rows are late."""
+"""The session operator micro-batch by micro-batch: which sessions are emitted, which rows are late."""
 
 from collections import defaultdict
 from dataclasses import dataclass, field
@@ -101,7 +101,7 @@ def test_a_row_at_the_very_end_of_a_session_is_part_of_it_until_the_watermark_is
     assert stream.n_late == 0
 
 
-def test_results_are_not_late_by_the_watermark_told_before_them():
+def test_results_are_not_late_by_the_watermark_received_before_them():
     stream = Stream()
     stream.micro_batch([("a", "x", 0, 1)], 9)
     assert (

@@ -69,12 +69,12 @@ class Shared:
         self.slices = common_slices(tuple(r.slices for r in self.readers))
         self.store = Memory()
         self.n_late = [0] * len(self.readers)
-        # of each reader the rows that came out late, with the watermark that they missed
+        # of each reader the rows that were late, with the watermark that they missed
         self.late = [[] for _ in self.readers]
         self.status = []
 
     def micro_batch(self, rows=(), watermark=None):
-        """What comes out of each reader, sorted."""
+        """What each reader emits, sorted."""
         shared = SharedSpec(self.readers, KEYS, "$slice_end", PARTIALS)
         mark = None if watermark is None else watermark * MS
         progress = [] if mark is None else [SourceProgress(0, mark, mark, 1)]
@@ -152,9 +152,11 @@ def test_every_reader_gives_what_it_gives_alone(windows):
         some = [(str(random.integers(3)), int(at), int(random.integers(9))) for at in times]
         found = shared.micro_batch(some, time - 2_000)
         assert found == [sorted(each.micro_batch(some, time - 2_000)) for each in alone]
-        told = [each.status for each in alone]
-        assert [s.n_late for s in shared.status] == [s.n_late for s in told]
-        assert [s.next_window_end_us for s in shared.status] == [s.next_window_end_us for s in told]
+        statuses = [each.status for each in alone]
+        assert [s.n_late for s in shared.status] == [s.n_late for s in statuses]
+        assert [s.next_window_end_us for s in shared.status] == [
+            s.next_window_end_us for s in statuses
+        ]
     assert shared.end() == [sorted(each.end()) for each in alone]
 
 

@@ -1,4 +1,4 @@
-"""The window operator micro-batch by micro-batch: which windows come out, which rows are late."""
+"""The window operator micro-batch by micro-batch: which windows are emitted, which rows are late."""
 
 import pytest
 from hypothesis import given, settings

@@ -116,7 +116,7 @@ def test_a_micro_batch_that_the_stop_interrupts_is_no_failure(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize(
-    "told",
+    "error",
     [
         "Py4JJavaError: java.lang.InterruptedException",
         "java.nio.channels.ClosedByInterruptException",
@@ -125,9 +125,9 @@ def test_a_micro_batch_that_the_stop_interrupts_is_no_failure(tmp_path: Path) ->
     ],
 )
 def test_nor_is_it_one_where_spark_takes_the_interruption_for_a_failure(
-    told: str, tmp_path: Path
+    error: str, tmp_path: Path
 ) -> None:
-    stopped = stream(Query(lambda: failed_query(told)), StreamRun(**cast(Any, RUN)), tmp_path)
+    stopped = stream(Query(lambda: failed_query(error)), StreamRun(**cast(Any, RUN)), tmp_path)
     stopped.stop()
     assert stopped.state is StreamState.STOPPED
     assert stopped.wait()

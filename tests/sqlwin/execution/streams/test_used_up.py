@@ -1,4 +1,4 @@
-"""When finite input is used up, though the clock is due a micro-batch after each."""
+"""When finite input is used up, though processing time is due a micro-batch after each."""
 
 from __future__ import annotations
 
