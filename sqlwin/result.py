@@ -6,7 +6,7 @@ import html
 import queue
 import threading
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from math import inf
@@ -23,9 +23,9 @@ from pyspark.sql.types import (
     YearMonthIntervalType,
 )
 
-from runtime.compute.arrow.blobs import to_blob
 from runtime.connectors.writing import KIND_COLUMN
 from runtime.errors import ExecutionError
+from runtime.frames.blobs import row_blobs
 from runtime.frames.scan_counts import StatementScanCounts
 from runtime.spark.private import unless_missing
 from runtime.spark.session import is_remote
@@ -185,10 +185,10 @@ class Result:
             frame = frame if limit is None else frame.limit(limit)
             yield from self._run(frame.toArrow).to_batches()
             return
-        blobs = frame.mapInArrow(_serialized, "batch binary")
+        blobs = row_blobs(frame)
         rows = self._run(lambda: blobs.toLocalIterator(prefetchPartitions=True))
         while (row := self._run(lambda: next(rows, None))) is not None:
-            yield from pa.ipc.open_stream(row.batch)
+            yield from pa.ipc.open_stream(row.rows)
 
     def _repr_html_(self) -> str:
         """What a notebook shows: a table of the first rows, a plan's picture, a message."""
@@ -262,12 +262,6 @@ def _as_collected(value: Any) -> Any:
     if isinstance(value, dict):
         return {name: _as_collected(each) for name, each in value.items()}
     return value
-
-
-def _serialized(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    for batch in batches:
-        if batch.num_rows:
-            yield pa.RecordBatch.from_pydict({"batch": pa.array([to_blob(batch)], pa.binary())})
 
 
 def _most_rows(frame: DataFrame) -> float:

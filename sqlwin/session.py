@@ -269,9 +269,9 @@ class Session:
             SqlwinError: a column is not there, or the arguments do not fit each other.
         """
         # only here: what streams need takes its time to import
+        from runtime.spec.intervals import length_us as us
         from runtime.streaming.general import WindowJob
         from sqlwin.execution.general_windows import GeneralWindows
-        from sqlwin.windows import us
 
         lateness_us = us(allowed_lateness) if allowed_lateness else 0
         job = WindowJob(

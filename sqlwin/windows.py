@@ -24,12 +24,8 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
-from sqlglot import exp
-
-from planner.binder.window_function import window_of
-from planner.sql.intervals import fold_interval
-from planner.sql.nodes import WindowFunctionCall
-from runtime.errors import AnalysisError
+# Functions of users name this module in the workers, which have neither sqlglot nor the planner
+from runtime.spec.intervals import length_us as us
 from runtime.spec.windows import SessionWindow
 from runtime.streaming.general import (
     AggregateFunction,
@@ -121,24 +117,6 @@ def everything() -> Assigner:
     return GlobalAssigner()
 
 
-def us(length: Length) -> int:
-    """A length of time in microseconds, as triggers and evictors take it.
-
-    Raises:
-        AnalysisError: the text is no length of time, or in months, which have no fixed length.
-
-    Example:
-        >>> us("1 hour 30 minutes")
-        5400000000
-    """
-    if isinstance(length, timedelta):
-        return length // timedelta(microseconds=1)
-    value = fold_interval(_interval(length))
-    if value.months:
-        raise AnalysisError(f"'{length}' has no fixed length", hint="give it in days or less")
-    return value.us
-
-
 def _aligned(kind: str, **lengths: Length | None) -> Assigner:
     window = _window(kind, **lengths)
     assert not isinstance(window, SessionWindow)
@@ -146,11 +124,14 @@ def _aligned(kind: str, **lengths: Length | None) -> Assigner:
 
 
 def _window(kind: str, **lengths: Length | None) -> Any:
-    given = {name: _interval(length) for name, length in lengths.items() if length is not None}
+    from sqlglot import exp
+
+    from planner.binder.window_function import window_of
+    from planner.sql.nodes import WindowFunctionCall
+
+    def interval(length: Length) -> exp.Interval:
+        text = f"{us(length)} microseconds" if isinstance(length, timedelta) else length
+        return exp.Interval(this=exp.Literal.string(text))
+
+    given = {name: interval(length) for name, length in lengths.items() if length is not None}
     return window_of(WindowFunctionCall(this=exp.Var(this=kind), **given), "")
-
-
-def _interval(length: Length) -> exp.Interval:
-    if isinstance(length, timedelta):
-        length = f"{us(length)} microseconds"
-    return exp.Interval(this=exp.Literal.string(length))

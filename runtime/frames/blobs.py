@@ -1,4 +1,4 @@
-"""How partials travel: as few, large Arrow blobs, one or more for each bucket of keys."""
+"""How rows and partials travel: as few, large Arrow blobs, of partials for each bucket of keys."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 import pyarrow as pa
 from pyspark.sql import DataFrame
 
-from runtime.compute.arrow.blobs import split_by_bucket, to_blobs
+from runtime.compute.arrow.blobs import split_by_bucket, to_blob, to_blobs
 from runtime.compute.kernels.keys import bucket_of
 
 # Spark spends 6 ms and more on a megabyte between two Python tasks, LZ4 one to halve it.
@@ -15,6 +15,7 @@ _COMPRESSION = "lz4"
 
 BLOB_DDL = "bucket int, partials binary"
 _BLOB_SCHEMA = pa.schema([("bucket", pa.int32()), ("partials", pa.binary())])
+_ROWS_DDL = "rows binary"
 
 
 def bucket_blobs(table: pa.Table, keys: tuple[str, ...], buckets: int) -> pa.RecordBatch:
@@ -33,6 +34,17 @@ def place_blobs(blobs: DataFrame, partitions: int) -> DataFrame:
     Columns `bucket` INT and `partials` BINARY, an Arrow IPC stream.
     """
     return blobs.repartitionById(partitions, blobs.bucket).sortWithinPartitions("bucket")
+
+
+def row_blobs(rows: DataFrame) -> DataFrame:
+    """All rows, in the column `rows`: an Arrow IPC stream for each batch that Spark makes."""
+
+    def serialized(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            if batch.num_rows:
+                yield pa.RecordBatch.from_pydict({"rows": pa.array([to_blob(batch)], pa.binary())})
+
+    return rows.mapInArrow(serialized, _ROWS_DDL)
 
 
 def large_tables(batches: Iterable[pa.RecordBatch], enough_bytes: int) -> Iterator[pa.Table]:

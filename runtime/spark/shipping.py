@@ -12,13 +12,17 @@ import zipfile
 from functools import cache
 from pathlib import Path
 
+from pyspark import SparkFiles
 from pyspark.sql import SparkSession
 
 from runtime.spark.session import is_local, is_remote
 
 _PACKAGE = Path(__file__).resolve().parents[1]
+# What functions of users may name beside this package: `from sqlwin import windows`
+NAMED_BY_USERS = ("sqlwin/__init__.py", "sqlwin/windows.py")
 # The oldest time that a zip file can hold: the same sources give the same bytes.
 _NO_TIME = (1980, 1, 1, 0, 0, 0)
+_PYTHON_ARCHIVES = (".zip", ".egg", ".jar")
 
 _shipped: set[str] = set()
 
@@ -38,19 +42,43 @@ def ship_code(spark: SparkSession) -> None:
         spark.addArtifacts(str(code_archive()), pyfile=True)
     elif not (is_local(spark) and _workers_have_it()):
         spark.sparkContext.addPyFile(str(code_archive()))
+        import_what_was_sent(spark)
     _shipped.add(session)
+
+
+def import_what_was_sent(spark: SparkSession) -> None:
+    """Let Python workers on the driver import what was sent to the executors.
+
+    Before a stream runs, Spark has a Python on the driver unpickle its operators, and does not
+    tell that one of files that were sent: PYTHONPATH does. On executors its places are not there.
+    To be called before a stream starts: users send files of their own.
+    """
+    if is_remote(spark):
+        return
+    root = Path(SparkFiles.getRootDirectory())
+    sent = sorted(root.iterdir())
+    if not sent:
+        return
+    environment = spark.sparkContext.environment
+    places = environment.get("PYTHONPATH", "").split(os.pathsep)
+    places += map(str, [root, *(path for path in sent if path.suffix in _PYTHON_ARCHIVES)])
+    environment["PYTHONPATH"] = os.pathsep.join(dict.fromkeys(filter(None, places)))
 
 
 @cache
 def code_archive() -> Path:
     """A zip file of the package's Python sources, there until this process ends."""
+    for place in _PACKAGE.parents:
+        if place.is_file():  # it came in an archive itself
+            return place
     directory = Path(tempfile.mkdtemp(prefix="sqlwin-code-"))
     atexit.register(shutil.rmtree, directory, ignore_errors=True)
     archive = directory / "sqlwin_runtime.zip"
+    root = _PACKAGE.parent
+    named = [root / name for name in NAMED_BY_USERS]
     with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as out:
-        for path in sorted(_PACKAGE.rglob("*.py")):
-            name = path.relative_to(_PACKAGE.parent).as_posix()
-            entry = zipfile.ZipInfo(name, _NO_TIME)
+        for path in sorted([*_PACKAGE.rglob("*.py"), *(each for each in named if each.is_file())]):
+            entry = zipfile.ZipInfo(path.relative_to(root).as_posix(), _NO_TIME)
             entry.compress_type = zipfile.ZIP_DEFLATED
             out.writestr(entry, path.read_bytes())
     return archive

@@ -5,8 +5,8 @@ from __future__ import annotations
 import zoneinfo
 from fractions import Fraction
 
-from planner.sql.intervals import US_OF_UNIT
 from runtime.errors import AnalysisError, nearest
+from runtime.spec.intervals import US_OF_UNIT
 
 # Flink's labels; a number without one counts milliseconds
 _LABELS = {

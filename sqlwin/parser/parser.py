@@ -15,10 +15,10 @@ from sqlglot.errors import ParseError, TokenError
 from sqlglot.parsers.spark import SparkParser
 from sqlglot.tokenizer_core import Token, TokenType
 
-from planner.sql.intervals import UNITS
 from planner.sql.nodes import TABLE_OPTIONS, WindowFunctionCall
 from planner.sql.render import IS_NOT, NO_PAREN_FUNCTIONS, RAW, SparkSql, SparkSqlGenerator
 from runtime.errors import Position, SqlSyntaxError, nearest
+from runtime.spec.intervals import UNITS
 from sqlwin.parser.base import STRINGS, TokenParser
 from sqlwin.parser.errors import skip_comments
 from sqlwin.parser.functions import parse_keyword_call

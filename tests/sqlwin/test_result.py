@@ -77,7 +77,7 @@ class _Unbounded:
     def toLocalIterator(self, *, prefetchPartitions: bool) -> Iterator[SimpleNamespace]:
         batch = pa.record_batch({"n": [1, 2]})
         for each in self._function([batch]):
-            yield SimpleNamespace(batch=each.column(0)[0].as_py())
+            yield SimpleNamespace(rows=each.column(0)[0].as_py())
 
 
 def test_rows_come_where_spark_does_not_say_how_many_there_are_at_most() -> None:

@@ -20,6 +20,7 @@ from runtime.compute.arrow.blobs import from_blobs
 from runtime.errors import AnalysisError
 from runtime.frames.meter import TaskFigures
 from runtime.scan.wall_clock import is_known_zone
+from runtime.spark.shipping import import_what_was_sent
 from runtime.spark.workers import prepare_worker
 from runtime.spec.local import Streaming
 from runtime.spec.stream import KEEP, LATE_ROW, SOURCE, WATERMARK
@@ -68,6 +69,7 @@ def operator_output(
         )
     for key, value in _STATE_SETTINGS.items():
         messages.sparkSession.conf.set(key, value)
+    import_what_was_sent(messages.sparkSession)
     processor = WindowProcessor(ProcessorSpec(operator, types, step.time_zone), figures)
     groups = messages.groupBy("key_group")
     return groups.transformWithState(processor, OUTPUT_DDL, "Append", "None")

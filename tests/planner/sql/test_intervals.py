@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from planner.sql.intervals import IntervalValue, fold_interval, render_duration
+from planner.sql.intervals import fold_interval, render_duration
 from runtime.errors import AnalysisError
+from runtime.spec.intervals import IntervalValue
 from sqlwin.parser.parser import parse_query
 
 MINUTE = 60_000_000

@@ -26,7 +26,7 @@ from runtime.spark.session import (
     start_session,
     stream_partitions,
 )
-from runtime.spark.shipping import code_archive, ship_code
+from runtime.spark.shipping import code_archive
 from tests.goldens import ROOT
 
 
@@ -71,15 +71,44 @@ def test_a_query_leaves_no_directory_behind(spark: SparkSession, tmp_path, monke
     assert os.listdir(tmp_path) == []
 
 
-def test_the_code_that_is_shipped_is_this_package_alone_and_always_the_same(spark: SparkSession):
-    ship_code(spark)
+def test_the_code_that_is_shipped_is_the_runtime_and_always_the_same():
     first = code_archive().read_bytes()
     code_archive.cache_clear()
     archive = code_archive()
     assert archive.read_bytes() == first
     names = zipfile.ZipFile(archive).namelist()
     assert "runtime/spec/windows.py" in names
-    assert {Path(name).parts[0] for name in names} == {"runtime"}
+    others = [name for name in names if Path(name).parts[0] != "runtime"]
+    # what functions of users may name
+    assert others == ["sqlwin/__init__.py", "sqlwin/windows.py"]
+
+
+# Imports all that is shipped where there is nothing else of this project
+IMPORT_ALL = """
+import importlib, sys, zipfile
+archive = sys.argv[1]
+sys.path.insert(0, archive)
+class Refuse:
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] in ("planner", "sqlglot", "pandas", "click", "rich", "duckdb"):
+            raise ModuleNotFoundError(name)
+sys.meta_path.insert(0, Refuse())
+for name in sorted(zipfile.ZipFile(archive).namelist()):
+    if "runtime/spark/" not in name:
+        importlib.import_module(name.removesuffix(".py").removesuffix("/__init__").replace("/", "."))
+from sqlwin import windows
+assert windows.us("1 hour 30 minutes") == 5_400_000_000
+print(sys.modules["runtime.spec"].__file__.startswith(archive))
+"""
+
+
+def test_what_is_shipped_needs_nothing_that_is_not():
+    environment = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
+    command = [sys.executable, "-P", "-c", IMPORT_ALL, str(code_archive())]
+    done = subprocess.run(
+        command, env=environment, capture_output=True, text=True, timeout=120, check=False
+    )
+    assert done.stdout == "True\n", done.stderr
 
 
 def failing(spark: SparkSession, sql: str) -> SqlwinError:

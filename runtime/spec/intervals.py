@@ -1,0 +1,160 @@
+"""Lengths of time: units, and texts such as `1 day 2 hours`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+from fractions import Fraction
+
+from runtime.errors import AnalysisError
+
+# Units of fixed length in microseconds, those of the calendar in months, and all of them
+US_OF_UNIT = {
+    "NANOSECOND": Fraction(1, 1000),
+    "MICROSECOND": Fraction(1),
+    "MILLISECOND": Fraction(1_000),
+    "SECOND": Fraction(1_000_000),
+    "MINUTE": Fraction(60_000_000),
+    "HOUR": Fraction(3_600_000_000),
+    "DAY": Fraction(86_400_000_000),
+    "WEEK": Fraction(604_800_000_000),
+}
+_MONTHS = {"MONTH": 1, "QUARTER": 3, "YEAR": 12}
+UNITS = frozenset(US_OF_UNIT) | frozenset(_MONTHS)
+
+_INT64 = 2**63
+
+
+@dataclass(frozen=True)
+class IntervalValue:
+    """A span of time: calendar months, and microseconds on top."""
+
+    months: int
+    us: int
+
+
+@dataclass(frozen=True)
+class ExactInterval:
+    """An interval before rounding errors could come in: `whole` checks for them at the end."""
+
+    months: Fraction = Fraction(0)
+    us: Fraction = Fraction(0)
+
+    def __add__(self, other: ExactInterval) -> ExactInterval:
+        return ExactInterval(self.months + other.months, self.us + other.us)
+
+    def times(self, factor: Fraction) -> ExactInterval:
+        """The interval so many times."""
+        return ExactInterval(self.months * factor, self.us * factor)
+
+    def whole(self, shown: str) -> IntervalValue:
+        """The interval in whole months and microseconds.
+
+        Args:
+            shown: what messages call it.
+
+        Raises:
+            AnalysisError: it is finer than a microsecond, or longer than 64 bits of them.
+        """
+        if self.us.denominator != 1:
+            raise AnalysisError(f"`{shown}` is finer than a microsecond", subjects=(shown,))
+        if self.months.denominator != 1:
+            raise AnalysisError(f"`{shown}` is no whole number of months", subjects=(shown,))
+        if abs(self.us) >= _INT64 or abs(self.months) >= _INT64:
+            raise AnalysisError(f"`{shown}` is too long an interval", subjects=(shown,))
+        return IntervalValue(int(self.months), int(self.us))
+
+
+def length_us(length: str | timedelta) -> int:
+    """A length of time in microseconds, as triggers and evictors take it.
+
+    Raises:
+        AnalysisError: the text is no length of time, or in months, which have no fixed length.
+
+    Example:
+        >>> length_us("1 hour 30 minutes")
+        5400000000
+    """
+    if isinstance(length, timedelta):
+        return length // timedelta(microseconds=1)
+    shown = f"INTERVAL '{length}'"
+    value = interval_of_text(length, shown).whole(shown)
+    if value.months:
+        raise AnalysisError(f"'{length}' has no fixed length", hint="give it in days or less")
+    return value.us
+
+
+def interval_of_text(text: str, shown: str) -> ExactInterval:
+    """`1 day -2 hours`: numbers and units in one string, of which `shown` is the literal.
+
+    Raises:
+        AnalysisError: it is none.
+    """
+    words = text.split()
+    if words and words[0].lower() == "interval":
+        words = words[1:]
+    hint = "for example INTERVAL '10' MINUTE or INTERVAL '1 day 2 hours'"
+    if len(words) < 2:
+        raise AnalysisError(f"`{shown}` has no unit", subjects=(shown,), hint=hint)
+    total = ExactInterval()
+    i = 0
+    while i < len(words):
+        sign = Fraction(1)
+        if words[i] in ("+", "-") and i + 1 < len(words):  # `- 2 hours`
+            sign = Fraction(-1 if words[i] == "-" else 1)
+            i += 1
+        number = decimal(words[i])
+        if number is None:
+            raise AnalysisError(
+                f"`{shown}`: '{words[i]}' is no number",
+                subjects=(f"'{words[i]}'", shown),
+                hint=hint,
+            )
+        if i + 1 == len(words):
+            raise AnalysisError(f"`{shown}`: {words[i]} has no unit", subjects=(shown,), hint=hint)
+        total += interval_of_unit(number, words[i + 1], shown).times(sign)
+        i += 2
+    return total
+
+
+def interval_of_unit(number: Fraction, unit: str, shown: str) -> ExactInterval:
+    """So many of a unit, in any case, singular or plural.
+
+    Raises:
+        AnalysisError: there is no such unit.
+    """
+    name = unit_name(unit)
+    if name in _MONTHS:
+        return ExactInterval(months=number * _MONTHS[name])
+    if name in US_OF_UNIT:
+        return ExactInterval(us=number * US_OF_UNIT[name])
+    raise AnalysisError(
+        f"`{shown}`: unknown unit {unit}",
+        subjects=(shown,),
+        hint="the units are YEAR, QUARTER, MONTH, WEEK, DAY, HOUR, MINUTE, SECOND, MILLISECOND "
+        "and MICROSECOND",
+    )
+
+
+def unit_name(text: str) -> str:
+    """A unit as UNITS has it; other text in capitals."""
+    upper = text.upper()
+    return upper[:-1] if upper.endswith("S") and upper[:-1] in UNITS else upper
+
+
+def decimal(text: str) -> Fraction | None:
+    """A number such as 10, -4 or .5, exactly; None if it is none."""
+    sign, digits = split_sign(text.strip())
+    whole, _, fraction = digits.partition(".")
+    if not (whole + fraction) or not (whole + fraction).isascii():
+        return None
+    if not (whole + fraction).isdigit():
+        return None
+    return sign * Fraction(int(whole + fraction), 10 ** len(fraction))
+
+
+def split_sign(text: str) -> tuple[Fraction, str]:
+    """The sign of a number, 1 or -1, and what follows it."""
+    if text[:1] in ("+", "-"):
+        return Fraction(-1 if text[0] == "-" else 1), text[1:].lstrip()
+    return Fraction(1), text
