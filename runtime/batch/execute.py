@@ -2,31 +2,24 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 from pyspark.sql import DataFrame, SparkSession
 
-from runtime.batch.exchange import exchange
 from runtime.batch.global_aggregate import global_aggregate
-from runtime.batch.shared import SharedBlobs, SharedPartials, exchange_shared, scan_shared
+from runtime.batch.local_stage import LocalStage, local_stage
+from runtime.batch.shared import SharedBlobs, SharedPartials, shared_blobs
 from runtime.frames.aggregations import with_spark_tables
+from runtime.frames.blobs import BLOB_DDL, bucket_cut, place_blobs
 from runtime.frames.expand import expand_sql
 from runtime.frames.meter import Meter, Wrap, as_it_is
-from runtime.frames.scan_counts import ScanCounter, StatementScanCounts
+from runtime.frames.scan_counts import StatementScanCounts
 from runtime.frames.views import sql_dataframe, temporary_view
-from runtime.local.arrow_scan import scan_partials, scan_partials_schema
 from runtime.local.catalyst import local_aggregate_sql
-from runtime.local.spark_rows import arrow_local, arrow_local_sql
+from runtime.spec.aggregates import Accumulator
 from runtime.spec.exchange import ExchangeStep, GlobalStep, SharedExchangeStep, SharedSlicesStep
-from runtime.spec.local import (
-    ArrowBuffer,
-    Catalyst,
-    FileScan,
-    LocalStep,
-    ScanLocalStep,
-    SparkRows,
-    is_local,
-)
+from runtime.spec.local import Catalyst, LocalStep, SparkRows, is_local
 from runtime.spec.scan import DEFAULT_BUFFER_BYTES
 from runtime.spec.steps import ExpandStep, MeasuredStep, SqlStep, Step
 
@@ -100,49 +93,29 @@ class _Building:
 
     def _windows(self, step: GlobalStep) -> DataFrame:
         exchanged, options = step.input, self.options
-        wrap = options.wrap(step.label)
         aggregation = with_spark_tables(self.spark, step.aggregation)
+        level = None
         if isinstance(exchanged, SharedSlicesStep):
+            level = exchanged
             blobs, schema = self.shared.read(exchanged, self._shared_blobs)
-            return global_aggregate(blobs, schema, aggregation, wrap, exchanged)
-        local, keys = exchanged.input, exchanged.keys
-        partitions, buckets = _spread(self.spark, exchanged, options)
-        if is_local(local, FileScan, ArrowBuffer):
-            scan, read, counter = self._scan(local)
-            blobs = scan_partials(self.spark, scan, keys, buckets, partitions, read, counter)
-            return global_aggregate(blobs, scan_partials_schema(local), aggregation, wrap)
-        if is_local(local, SparkRows, ArrowBuffer):
-            local = replace(local, mode=ArrowBuffer(options.buffer_bytes))
-            with temporary_view(self.spark, self.dataframe(local.source.input)) as source:
-                rows = self.spark.sql(arrow_local_sql(local, source))
-            wrap_rows = options.wrap(local.label)
-            blobs, schema = arrow_local(rows, local, keys, buckets, partitions, wrap_rows)
-            return global_aggregate(blobs, schema, aggregation, wrap)
-        partials = self.dataframe(local)
-        cut = options.wrap(exchanged.label)
-        blobs = exchange(
-            partials, keys, buckets, partitions, cut, options.buffer_bytes, aggregation.accumulators
-        )
-        return global_aggregate(blobs, partials.schema, aggregation, wrap)
+        else:
+            partitions, buckets = _spread(self.spark, exchanged, options)
+            local = self._local_stage(exchanged, aggregation.accumulators)
+            cut = bucket_cut(exchanged.keys, buckets)
+            blobs = place_blobs(local.cut(cut, BLOB_DDL, options.wrap), partitions)
+            schema = local.schema
+        return global_aggregate(blobs, schema, aggregation, options.wrap(step.label), level)
 
     def _shared_blobs(self, step: SharedExchangeStep) -> SharedBlobs:
-        options = self.options
-        partitions, buckets = _spread(self.spark, step, options)
-        if is_local(step.input, FileScan, ArrowBuffer):
-            is_kept = self.shared.is_kept(step)
-            scan, read, counter = self._scan(step.input)
-            step = replace(step, input=scan)
-            return scan_shared(self.spark, step, buckets, partitions, read, counter, is_kept)
-        partials = self.dataframe(step.input)
-        cut = options.wrap(step.label)
-        return exchange_shared(partials, step, buckets, partitions, cut, options.buffer_bytes)
+        partitions, buckets = _spread(self.spark, step, self.options)
+        local, is_kept = self._local_stage(step), self.shared.is_kept(step)
+        return shared_blobs(local, step, buckets, partitions, self.options.wrap, is_kept)
 
-    def _scan(self, step: ScanLocalStep) -> tuple[ScanLocalStep, Wrap, ScanCounter | None]:
-        """The step with what options say about it; what measures it; what counts rows in it."""
-        counts = self.options.scan_counts
-        counter = counts.counter(step.time_column) if counts is not None else None
-        step = replace(step, mode=ArrowBuffer(self.options.buffer_bytes))
-        return step, self.options.wrap(step.label), counter
+    def _local_stage(
+        self, step: ExchangeStep | SharedExchangeStep, accumulators: Sequence[Accumulator] = ()
+    ) -> LocalStage:
+        buffer_bytes, counts = self.options.buffer_bytes, self.options.scan_counts
+        return local_stage(self.spark, step, self.dataframe, buffer_bytes, counts, accumulators)
 
     def _observed(self, frame: DataFrame, label: str) -> DataFrame:
         if self.options.meter is None or not label:

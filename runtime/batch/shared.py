@@ -18,17 +18,15 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructField, StructType
 
+from runtime.batch.local_stage import LocalStage
 from runtime.compute.kernels.roll_up import roll_up_levels
-from runtime.frames.blobs import bucket_blobs, large_tables, place_blobs
-from runtime.frames.meter import Wrap, as_it_is
-from runtime.frames.scan_counts import ScanCounter
-from runtime.local.arrow_scan import Cut, scan, scan_partials_schema
+from runtime.frames.blobs import bucket_blobs, place_blobs
+from runtime.frames.meter import Wrap
+from runtime.local.stage import Cut
 from runtime.spark.one_shuffle import OneShuffle, one_shuffle
 from runtime.spark.session import is_remote
-from runtime.spark.workers import prepare_worker
 from runtime.spec.exchange import GlobalStep, SharedExchangeStep, SharedSlicesStep, SliceLevel
 from runtime.spec.local import ArrowBuffer, FileScan, LocalStep, SparkRows, is_local
-from runtime.spec.scan import DEFAULT_BUFFER_BYTES
 from runtime.spec.steps import ExpandStep, MeasuredStep, SqlStep, Step
 
 _BLOB_DDL = "level int, bucket int, partials binary"
@@ -183,35 +181,32 @@ def _shared_in(step: Step) -> Iterator[SharedExchangeStep]:
             yield from _shared_in(step.input)
 
 
-def scan_shared(
-    spark: SparkSession,
+def shared_blobs(
+    local: LocalStage,
     step: SharedExchangeStep,
     buckets: int,
     partitions: int,
-    wrap: Wrap = as_it_is,
-    counter: ScanCounter | None = None,
-    is_kept: bool = False,
+    wrap: Callable[[str], Wrap],
+    is_kept: bool,
 ) -> SharedBlobs:
-    """Blobs of all levels from a local stage in the scan.
+    """Blobs of all levels, in the partition of their bucket.
 
     Args:
-        spark: the session.
-        step: what to read, aggregate and roll up.
+        local: the local stage.
+        step: what is rolled up.
         buckets: how many buckets of keys there are.
         partitions: how many tasks they are spread over.
-        wrap: what the stage is wrapped in, to measure it.
-        counter: what counts the rows that are read, and those without a time.
-        is_kept: whether several jobs read the blobs; then levels are in partitions of their own.
+        wrap: gives what a stage of a name is wrapped in, to measure it.
+        is_kept: whether several jobs read the blobs; then levels of a scan are in partitions of
+            their own.
     """
-    local = step.input
-    assert is_local(local, FileScan, ArrowBuffer)
-    blobs = scan(spark, local, _cut_levels(step, buckets), _BLOB_DDL, wrap, counter)
-    schema = scan_partials_schema(local)
-    if not is_kept:
-        return SharedBlobs(place_blobs(blobs, partitions), schema)
-    places = _places(step.levels, partitions, min(partitions, _coarse_partitions(spark)))
+    blobs = local.cut(_level_cut(step, buckets), _BLOB_DDL, wrap)
+    if not is_kept or not is_local(step.input, FileScan, ArrowBuffer):
+        return SharedBlobs(place_blobs(blobs, partitions), local.schema)
+    coarse = min(partitions, _coarse_partitions(blobs.sparkSession))
+    places = _places(step.levels, partitions, coarse)
     placed = blobs.repartitionById(places[-1].stop, _place(places)).sortWithinPartitions("bucket")
-    return SharedBlobs(placed, schema, places)
+    return SharedBlobs(placed, local.schema, places)
 
 
 def _places(levels: Sequence[SliceLevel], finest: int, coarse: int) -> tuple[range, ...]:
@@ -235,29 +230,6 @@ def _place(places: Sequence[range]) -> Column:
     return place
 
 
-def exchange_shared(
-    partials: DataFrame,
-    step: SharedExchangeStep,
-    buckets: int,
-    partitions: int,
-    wrap: Wrap = as_it_is,
-    buffer_bytes: int = DEFAULT_BUFFER_BYTES,
-) -> SharedBlobs:
-    """Blobs of all levels from rows of partials, in the partition of their bucket.
-
-    Arguments as for `runtime.batch.exchange.exchange`.
-    """
-    cut = _cut_levels(step, buckets)
-
-    def cut_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        prepare_worker()
-        for table in large_tables(batches, buffer_bytes):
-            yield from cut(table)
-
-    blobs = partials.mapInArrow(wrap(cut_batches), _BLOB_DDL)
-    return SharedBlobs(place_blobs(blobs, partitions), partials.schema)
-
-
 def level_blobs(batches: Iterable[pa.RecordBatch], level: int) -> Iterator[tuple[int, memoryview]]:
     """(bucket, blob) of one level, one by one; the rows come sorted by bucket."""
     for batch in batches:
@@ -268,7 +240,7 @@ def level_blobs(batches: Iterable[pa.RecordBatch], level: int) -> Iterator[tuple
                 yield bucket, blob.as_buffer()
 
 
-def _cut_levels(step: SharedExchangeStep, buckets: int) -> Cut:
+def _level_cut(step: SharedExchangeStep, buckets: int) -> Cut:
     """Partials rolled up to every level and cut into blobs for the buckets."""
     keys, slice_end = step.keys, step.slice_end
     accumulators, levels = step.accumulators, step.levels

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
@@ -26,6 +26,17 @@ def bucket_blobs(table: pa.Table, keys: tuple[str, ...], buckets: int) -> pa.Rec
     numbers = pa.array([bucket for bucket, _ in parts], pa.int32())
     blobs = to_blobs((part for _, part in parts), _COMPRESSION)
     return pa.RecordBatch.from_arrays([numbers, blobs], schema=_BLOB_SCHEMA)
+
+
+def bucket_cut(
+    keys: tuple[str, ...], buckets: int
+) -> Callable[[pa.Table], Iterator[pa.RecordBatch]]:
+    """Cuts tables of partials as `bucket_blobs`."""
+
+    def cut(table: pa.Table) -> Iterator[pa.RecordBatch]:
+        yield bucket_blobs(table, keys, buckets)
+
+    return cut
 
 
 def place_blobs(blobs: DataFrame, partitions: int) -> DataFrame:

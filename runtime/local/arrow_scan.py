@@ -9,15 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import pyarrow as pa
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.pandas.types import from_arrow_schema
-from pyspark.sql.types import StructType
+from pyspark.sql import SparkSession
 
 from runtime.connectors.filesystem.paths import expand, local_path
-from runtime.frames.blobs import BLOB_DDL, bucket_blobs, place_blobs
-from runtime.frames.meter import Wrap, as_it_is
+from runtime.frames.meter import ArrowFunction
 from runtime.frames.scan_counts import ScanCounter
-from runtime.local.scan_task import ScanTask, scan_schema
+from runtime.local.scan_rows import ScanRows
+from runtime.local.stage import BufferPlan, Cut, aggregate
 from runtime.scan.files import NotScannable
 from runtime.scan.metadata import find_source
 from runtime.scan.splits import Split, plan_splits
@@ -30,8 +28,6 @@ from runtime.spec.table import Column
 
 # The files of a path, below some roots, for some columns
 Find = Callable[[str, Sequence[str], Sequence[Column]], ScanSource | NotScannable]
-# From a table of partials to rows of blobs
-Cut = Callable[[pa.Table], Iterator[pa.RecordBatch]]
 
 # More splits than cores, so that a slow one does not hold up the rest for long.
 _SPLITS_PER_CORE = 3
@@ -80,83 +76,44 @@ def scan_source(
     return find(path, expand(root), columns)
 
 
-def scan_partials(
-    spark: SparkSession,
-    step: ScanLocalStep,
-    keys: tuple[str, ...],
-    buckets: int,
-    partitions: int,
-    wrap: Wrap = as_it_is,
-    counter: ScanCounter | None = None,
-) -> DataFrame:
-    """Blobs of partials, in the partition of their bucket, sorted by bucket.
+def planned_splits(spark: SparkSession, step: ScanLocalStep) -> list[Split]:
+    """The splits of a scan, some for each core.
 
     The footers of the files are read here, on the driver; row groups in which the filters can be
     true for no row make no splits.
 
-    Args:
-        spark: the session.
-        step: what to read and aggregate.
-        keys: the columns that decide on the bucket.
-        buckets: how many buckets of keys there are.
-        partitions: how many tasks they are spread over.
-        wrap: what the stage is wrapped in, to measure it.
-        counter: what counts the rows that are read, and those without a time.
-
-    Returns:
-        As `runtime.frames.blobs.place_blobs`.
-
     Raises:
         ExecutionError: a file is no longer what it was when the query was planned.
     """
-
-    def cut(table: pa.Table) -> Iterator[pa.RecordBatch]:
-        yield bucket_blobs(table, keys, buckets)
-
-    return place_blobs(scan(spark, step, cut, BLOB_DDL, wrap, counter), partitions)
+    n_splits = spark.sparkContext.defaultParallelism * _SPLITS_PER_CORE
+    return plan_splits(step.source.files, step.source.filters, n_splits)
 
 
-def scan(
-    spark: SparkSession,
+def split_partials(
     step: ScanLocalStep,
+    plan: BufferPlan,
+    splits: Sequence[Split],
+    counter: ScanCounter | None,
     cut: Cut,
-    schema: str,
-    wrap: Wrap = as_it_is,
-    counter: ScanCounter | None = None,
-) -> DataFrame:
-    """What `cut` makes of the partials of each split, as it is; else as `scan_partials`.
+) -> ArrowFunction:
+    """What a task makes of the numbers of its splits, one to a row.
 
     Args:
-        spark: the session.
-        step: what to read and aggregate.
-        cut: from a table of partials to rows of blobs.
-        schema: the columns of those rows.
-        wrap: what the stage is wrapped in, to measure it.
+        step: what to read and evaluate.
+        plan: what to aggregate.
+        splits: all splits.
         counter: what counts the rows that are read, and those without a time.
+        cut: what becomes of a table of partials.
     """
-    n_cores = spark.sparkContext.defaultParallelism
-    splits = plan_splits(step.source.files, step.source.filters, n_cores * _SPLITS_PER_CORE)
-    numbers = spark.range(0, len(splits), 1, max(1, len(splits)))
-    return numbers.mapInArrow(wrap(_scan(step, splits, cut, counter)), schema)
 
-
-def scan_partials_schema(step: ScanLocalStep) -> StructType:
-    """The rows inside the blobs, as Spark has them."""
-    return from_arrow_schema(scan_schema(step), prefer_timestamp_ntz=True)
-
-
-def _scan(
-    step: ScanLocalStep, splits: list[Split], cut: Cut, counter: ScanCounter | None
-) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def scan(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         prepare_worker()
         pa.set_io_thread_count(1)
         for batch in batches:
             for number in batch.column(0).to_pylist():
-                stage = ScanTask(step)
-                for table in stage.run(splits[number]):
-                    yield from cut(table)
+                rows = ScanRows(step)
+                yield from aggregate(plan, map(plan.rows, rows.of_split(splits[number])), cut)
                 if counter is not None:
-                    counter.record(number, stage.n_rows, stage.n_null_times)
+                    counter.record(number, rows.n_rows, rows.n_null_times)
 
     return scan

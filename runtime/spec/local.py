@@ -8,7 +8,7 @@ from typing import Generic, TypeAlias, TypeGuard, TypeVar
 from runtime.spec.aggregates import Accumulator
 from runtime.spec.expressions import Expression
 from runtime.spec.ranks import FirstRows
-from runtime.spec.scan import DEFAULT_BUFFER_BYTES, ScanSource
+from runtime.spec.scan import ScanSource
 from runtime.spec.steps import Step
 from runtime.spec.stream import StreamSource
 from runtime.spec.table import TableSpec
@@ -116,13 +116,7 @@ class Catalyst:
 
 @dataclass(frozen=True)
 class ArrowBuffer:
-    """A Python worker aggregates rows in a buffer, and hands on blobs of partials.
-
-    Attributes:
-        buffer_bytes: how much a task's buffer of partials may hold.
-    """
-
-    buffer_bytes: int = DEFAULT_BUFFER_BYTES
+    """A Python worker aggregates rows in a buffer, and hands on blobs of partials."""
 
 
 @dataclass(frozen=True)

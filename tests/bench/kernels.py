@@ -19,7 +19,8 @@ from runtime.compute.arrow.blobs import from_blobs, pieces, to_blob
 from runtime.compute.arrow.packed import pack, unpack
 from runtime.compute.kernels.keys import bucket_of
 from runtime.compute.kernels.merge import merge_slices
-from runtime.local.scan_task import ScanTask
+from runtime.local.scan_rows import ScanRows, scan_projection
+from runtime.local.stage import aggregate, buffer_plan
 from runtime.scan.metadata import find_source
 from runtime.scan.read import read_batches
 from runtime.scan.splits import plan_splits
@@ -146,12 +147,10 @@ def _n_read(source: ScanSource) -> int:
 
 
 def _partials(step: ScanLocalStep) -> pa.Table:
-    tables = [
-        table
-        for split in plan_splits(step.source.files, (), 4)
-        for table in ScanTask(step).run(split)
-    ]
-    return pa.concat_tables(tables)
+    plan = buffer_plan(step, *scan_projection(step.source))
+    splits, rows = plan_splits(step.source.files, (), 4), ScanRows(step)
+    columns = (each for split in splits for each in rows.of_split(split))
+    return pa.Table.from_batches(aggregate(plan, map(plan.rows, columns), pa.Table.to_batches))
 
 
 def _cut(table: pa.Table) -> Any:

@@ -45,8 +45,10 @@ class FirstRowsOfSlices:
         # rows of a slice that went as they came, by its end
         self._gone: dict[int, int] = {}
 
-    def among(self, rows: Rows) -> Rows:
-        """The rows that no N others of their slice are ahead of, of one at least."""
+    def among(self, rows: Rows | pa.RecordBatch) -> Rows | pa.RecordBatch:
+        """The rows that no N others of their slice are ahead of; a message as it is."""
+        if isinstance(rows, pa.RecordBatch) or len(rows.time_us) == 0:
+            return rows
         slot, slot_end = slice_slots(rows.time_us, self._window, self._assigner)
         columns = dict(zip(self._keys, rows.keys, strict=True))
         places = _first_places(self._first, slot, columns)

@@ -7,17 +7,17 @@ micro-batch that is computed again. A task reads those that it was given, one af
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from runtime.compute.buffer import Rows
 from runtime.compute.counters import count
 from runtime.compute.kernels.columns import int64_values
+from runtime.local.scan_rows import ScanRows
 from runtime.local.streaming.messages import RowsRead, encode
 from runtime.local.streaming.progress import SOURCE_ROWS
 from runtime.local.streaming.stage import LocalPlan, LocalStage, received
-from runtime.scan.rows import ScanRows
 from runtime.scan.stream_files import read_stream_file
 from runtime.spec.local import FileStreamScan, LocalStep, Streaming
 
@@ -51,8 +51,9 @@ class ScanStage:
         Raises:
             ExecutionError: a file cannot be read, an expression fails, a sum overflows its type.
         """
-        for name in ("rows_in", "rows_out", "blobs_out", "bytes_out"):
-            count(name, 0)
+        return self._local.messages(self._rows_of(batches))
+
+    def _rows_of(self, batches: Iterable[pa.RecordBatch]) -> Iterator[Rows | pa.RecordBatch]:
         n_read = 0
         for batch in batches:
             paths = batch.column(PATH)
@@ -62,13 +63,14 @@ class ScanStage:
             for path in paths.drop_null().to_pylist():
                 for rows in read_stream_file(path, self._files, self._rows.dictionaries):
                     n_read += rows.num_rows
-                    yield from self._add(rows)
+                    counted = self._observed(rows)
+                    if counted.num_rows:
+                        yield self._plan.buffer.rows(self._rows.columns(counted))
         if n_read:
             yield encode([(self._plan.numbers[0], RowsRead(n_read))])
-        yield from self._local.finish()
 
-    def _add(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-        """Rows of a file: all carry their watermark, those that count and have a time add up."""
+    def _observed(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Rows of a file, of which all carry their watermark: those that count and have a time."""
         count(f"{SOURCE_ROWS}0", batch.num_rows)
         batch = self._rows.timed(batch)
         times = self._rows.times(batch)
@@ -83,8 +85,4 @@ class ScanStage:
         n_null_times = self._rows.n_null_times - before
         count("rows_in", counted.num_rows + n_null_times)
         self._local.progress.observe_totals(n_timed + n_null_times, n_null_times, highest, lowest)
-        if counted.num_rows:
-            rows = self._rows.values(counted)
-            # the last accumulator counts rows
-            args, conditions = [*rows.args, []], [*rows.conditions, None]
-            yield from self._local.add(replace(rows, args=args, conditions=conditions))
+        return counted

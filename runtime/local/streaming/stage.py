@@ -15,18 +15,18 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from runtime.compute.arrow.blobs import pieces, split_by_bucket
-from runtime.compute.buffer import Rows, WindowBuffer
+from runtime.compute.buffer import Rows
 from runtime.compute.counters import count
-from runtime.compute.kernels.columns import int64_values, mask_of, one_chunk
+from runtime.compute.kernels.columns import int64_values, one_chunk
 from runtime.compute.kernels.keys import bucket_of
 from runtime.compute.windows.aligned import slice_assigner
+from runtime.local.stage import BufferPlan, aggregate
 from runtime.local.streaming.first_rows import FirstRowsOfSlices
 from runtime.local.streaming.messages import SLICE_END, LateCandidates, LateRows, Partials, encode
 from runtime.local.streaming.progress import TaskProgress
-from runtime.spec.aggregates import Accumulator
 from runtime.spec.ranks import FirstRows
 from runtime.spec.stream import ALL_SOURCES, FINAL_US, KEEP, LATE_ROW, SOURCE, TIME, WATERMARK
-from runtime.spec.windows import SessionWindow, Window, local_window
+from runtime.spec.windows import SessionWindow, local_window
 
 # How rows that are not kept say so on their way here: their source subtracted from this, which is
 # below all sources.
@@ -40,16 +40,9 @@ class LocalPlan:
     """What the local stage does.
 
     Attributes:
-        window: the window.
-        keys: the key columns.
-        slice_end: the name of the slice end column.
-        partials: the accumulators by their partial columns, the row count last.
-        args: for each accumulator the columns with its arguments.
-        conditions: for each accumulator the BOOLEAN column with its FILTER, if it has one.
-        schema: the partials: keys, slice end, accumulators.
+        buffer: what is aggregated, the row count last.
         n_sources: how many sources there are.
         numbers: the key groups' numbers.
-        buffer_bytes: how much the buffer of partials may hold.
         keeps_late_rows: whether rows that may be late go to the key groups too, as LATE_ROW.
         carries_late_rows: whether rows come with LATE_ROW, and those that were late for an operator
             below are among them.
@@ -58,16 +51,9 @@ class LocalPlan:
         time_key: the key that is the time itself and does not come beside it.
     """
 
-    window: Window
-    keys: tuple[str, ...]
-    slice_end: str
-    partials: tuple[Accumulator, ...]
-    args: tuple[tuple[str, ...], ...]
-    conditions: tuple[str | None, ...]
-    schema: pa.Schema
+    buffer: BufferPlan
     n_sources: int
     numbers: tuple[int, ...]
-    buffer_bytes: int = 64 << 20
     keeps_late_rows: bool = False
     carries_late_rows: bool = False
     delay_us: int | None = None
@@ -77,11 +63,11 @@ class LocalPlan:
     @property
     def grouped_by(self) -> tuple[str, ...]:
         """The columns of which the values are spread over key groups."""
-        if isinstance(self.window, SessionWindow):
+        if isinstance(self.buffer.window, SessionWindow):
             # the key group of a session is that of its partition, whatever other keys there are
-            return self.window.partition
+            return self.buffer.window.partition
         # rows that are ranked together are emitted together
-        return self.keys if self.first is None else self.first.by
+        return self.buffer.keys if self.first is None else self.first.by
 
 
 class LocalStage:
@@ -99,19 +85,12 @@ class LocalStage:
         self._plan = plan
         self._closed_until_us = closed_until_us
         self._n_messages = 0
-        self._buffer = WindowBuffer(
-            local_window(plan.window),
-            plan.keys,
-            plan.slice_end,
-            plan.partials,
-            plan.schema,
-            plan.buffer_bytes,
-        )
         self.progress = TaskProgress(plan.n_sources, plan.numbers)
         self._first = None
         if plan.first is not None:
+            window = local_window(plan.buffer.window)
             self._first = FirstRowsOfSlices(
-                plan.first, local_window(plan.window), plan.keys, plan.slice_end, ROW_COUNT
+                plan.first, window, plan.buffer.keys, plan.buffer.slice_end, ROW_COUNT
             )
 
     def run(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -120,8 +99,24 @@ class LocalStage:
         Raises:
             ExecutionError: a sum overflows its type.
         """
+        return self.messages(self._rows_and_late_rows(batches))
+
+    def messages(self, source: Iterable[Rows | pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Messages of MESSAGE_SCHEMA: partials of rows, what is a message already, progress.
+
+        Raises:
+            ExecutionError: the source fails, or a sum overflows its type.
+        """
         for name in ("rows_in", "rows_out", "blobs_out", "bytes_out"):
             count(name, 0)
+        rows = source if self._first is None else map(self._first.among, source)
+        yield from aggregate(self._plan.buffer, rows, self._partials)
+        yield self.progress.control()
+
+    def _rows_and_late_rows(
+        self, batches: Iterable[pa.RecordBatch]
+    ) -> Iterator[Rows | pa.RecordBatch]:
+        """The rows that count and have a time, and messages with those that are or may be late."""
         for batch in batches:
             if batch.num_rows == 0:
                 continue
@@ -136,40 +131,12 @@ class LocalStage:
                 continue
             if self._plan.keeps_late_rows:
                 yield from self._maybe_late(batch)
-            yield from self.add(self._rows(batch))
-        yield from self.finish()
-
-    def add(self, rows: Rows) -> Iterator[pa.RecordBatch]:
-        """Aggregate rows; messages of what the buffer cannot hold.
-
-        Raises:
-            ExecutionError: a sum overflows its type.
-        """
-        if self._first is not None and len(rows.time_us):
-            rows = self._first.among(rows)
-        for table in self._buffer.add(rows):
-            yield from self._messages(table)
-
-    def finish(self) -> Iterator[pa.RecordBatch]:
-        """What is left in the buffer, and the control messages."""
-        for table in self._buffer.flush():
-            yield from self._messages(table)
-        yield self.progress.control()
-
-    def _rows(self, batch: pa.RecordBatch) -> Rows:
-        """The rows that count and have a time, for the buffer."""
-        plan = self._plan
-        return Rows(
-            int64_values(batch.column(TIME)),
-            [batch.column(name) for name in plan.keys],
-            [[batch.column(name) for name in args] for args in plan.args],
-            [None if name is None else mask_of(batch.column(name)) for name in plan.conditions],
-        )
+            yield self._plan.buffer.rows(batch)
 
     def _maybe_late(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         """The rows of which no window may be open."""
-        if isinstance(self._plan.window, SessionWindow):
-            return self._maybe_late_for_sessions(batch, self._plan.window)
+        if isinstance(self._plan.buffer.window, SessionWindow):
+            return self._maybe_late_for_sessions(batch, self._plan.buffer.window)
         return self._maybe_late_for_slices(batch)
 
     def _maybe_late_for_sessions(
@@ -181,7 +148,7 @@ class LocalStage:
         is_candidate = int64_values(batch.column(TIME)) <= newest_us
         if not is_candidate.any():
             return
-        schema = self._plan.schema
+        schema = self._plan.buffer.schema
         columns = {
             name: _plain(batch.column(name), schema.field(name).type) for name in window.partition
         }
@@ -192,7 +159,7 @@ class LocalStage:
 
     def _maybe_late_for_slices(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         """To any key group: all have one watermark."""
-        assigner = slice_assigner(local_window(self._plan.window))
+        assigner = slice_assigner(local_window(self._plan.buffer.window))
         ends = assigner.slice_end(int64_values(batch.column(TIME)))
         newest = assigner.last_window_end(ends)
         # a row in a gap between windows is in none, and so late for none
@@ -218,7 +185,7 @@ class LocalStage:
         self._n_messages += 1
         return numbers[self._n_messages % len(numbers)]
 
-    def _messages(self, table: pa.Table) -> Iterator[pa.RecordBatch]:
+    def _partials(self, table: pa.Table) -> Iterator[pa.RecordBatch]:
         """Partials, in one message or more for each key group that has any."""
         if self._first is not None:
             table = self._first.of(table)

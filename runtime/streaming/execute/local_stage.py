@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 import pyarrow as pa
 from pyspark import SparkContext, TaskContext
@@ -14,14 +15,10 @@ from pyspark.sql.types import DataType, LongType
 
 from runtime.frames.meter import Wrap, as_it_is
 from runtime.frames.views import temporary_view
+from runtime.local.projection import Projection, spark_types
+from runtime.local.scan_rows import scan_projection
 from runtime.local.streaming.messages import MESSAGE_DDL
-from runtime.local.streaming.plan import (
-    LocalSql,
-    local_plan,
-    local_sql,
-    scan_columns,
-    sent_columns,
-)
+from runtime.local.streaming.plan import local_plan, local_sql, sent_columns
 from runtime.local.streaming.scan import PATH, ScanStage
 from runtime.local.streaming.stage import LocalPlan, LocalStage, received
 from runtime.spark.workers import prepare_worker
@@ -87,16 +84,15 @@ def local_stage(
     assert is_local(local, SparkRows, Streaming)
     with temporary_view(spark, child(local.source.input)) as source:
         has_processing_time = needs_processing_time(local, options)
-        sql = local_sql(local, source, has_processing_time)
-        rows = spark.sql(sql.text)
+        sql, columns = local_sql(local, source, has_processing_time)
+        rows = spark.sql(sql)
     if not has_processing_time and wrap is as_it_is:
         # what is measured counts all rows
         rows = rows.where(f"`{KEEP}` OR `{WATERMARK}` IS NOT NULL")
     rows = options.own_sources.beside(
         rows, is_cascade=local.mode.is_cascade, has_processing_time=has_processing_time
     )
-    types = {field.name: field.dataType.simpleString() for field in rows.schema}
-    plan = _local_plan(local, sql, types, options)
+    plan = _local_plan(local, columns, spark_types(rows), options)
     has_watermark = local.mode.delay_us is None
     sent = sent_columns(rows.columns, has_watermark=has_watermark, time_key=plan.time_key)
     late = rows.schema[LATE_ROW].dataType if plan.carries_late_rows else None
@@ -112,8 +108,7 @@ def _scan_stage(
     wrap: Wrap,
 ) -> RunningStage:
     """The same where it reads the files itself."""
-    names, types = scan_columns(local.source)
-    plan = _local_plan(local, names, types, options)
+    plan = _local_plan(local, *scan_projection(local.source), options)
     has_processing_time = needs_processing_time(local, options)
     paths = options.own_sources.paths(spark, local.source.table).select(
         F.col("path").alias(PATH),
@@ -140,9 +135,9 @@ def needs_processing_time(step: StreamLocalStep, options: StreamOptions) -> bool
 
 
 def _local_plan(
-    step: StreamLocalStep, sql: LocalSql, types: dict[str, str], options: StreamOptions
+    step: StreamLocalStep, columns: Projection[Any], types: dict[str, str], options: StreamOptions
 ) -> LocalPlan:
-    plan = local_plan(step, sql, types, ())
+    plan = local_plan(step, columns, types, ())
     n_groups = options.key_groups if plan.grouped_by else 1
     return replace(plan, numbers=tuple(key_group_numbers(n_groups, options.partitions)))
 

@@ -89,7 +89,7 @@ def shared_windows(
     output = operator_output(stage.messages, operator, local.mode)
     for number in range(len(step.readers)):
         output = observed(output, number, F.col("reader") == number)
-    partials = from_arrow_schema(plan.schema, prefer_timestamp_ntz=True)
+    partials = from_arrow_schema(plan.buffer.schema, prefer_timestamp_ntz=True)
     schemas = tuple(_windows_schema(partials, reader) for reader in step.readers)
     late = None
     if plan.keeps_late_rows:

@@ -115,7 +115,7 @@ def _windows(
     operator = _operator_spec(local, aggregation, stage.plan, options)
     tasks = None if meter is None else meter.tasks(step.label)
     output = observed(operator_output(stage.messages, operator, local.mode, tasks), step.number)
-    partials = from_arrow_schema(stage.plan.schema, prefer_timestamp_ntz=True)
+    partials = from_arrow_schema(stage.plan.buffer.schema, prefer_timestamp_ntz=True)
     windows = windows_schema(partials, step.aggregation)
     if options.emits_updates:
         windows = StructType([StructField(ROW_KIND, StringType()), *windows])
@@ -149,7 +149,7 @@ def _operator_spec(
 
 def merged_partials(plan: LocalPlan) -> tuple[Accumulator, ...]:
     """The accumulators of a local stage but for the count of rows."""
-    return tuple(each for each in plan.partials if each.columns != (ROW_COUNT,))
+    return tuple(each for each in plan.buffer.accumulators if each.columns != (ROW_COUNT,))
 
 
 def _rule(firing: Firing) -> FireRule | None:

@@ -15,7 +15,9 @@ from runtime.frames.aggregations import windows_schema, with_spark_tables
 from runtime.frames.meter import Wrap
 from runtime.frames.views import temporary_view
 from runtime.frames.wall_clock import quoted
-from runtime.local.streaming.plan import local_plan, local_sql
+from runtime.local.projection import spark_types
+from runtime.local.stage import buffer_plan
+from runtime.local.streaming.plan import local_sql
 from runtime.spark.workers import prepare_worker
 from runtime.spec.steps import Step
 from runtime.spec.stream import KEEP, LATE_ROW
@@ -53,10 +55,9 @@ def regroup(
     """
     local = step.input
     with temporary_view(spark, child(local.source.input)) as source:
-        sql = local_sql(local, source)
-        rows = spark.sql(sql.text)
-    types = {field.name: field.dataType.simpleString() for field in rows.schema}
-    plan = local_plan(local, sql, types, (0,))
+        sql, columns = local_sql(local, source)
+        rows = spark.sql(sql)
+    plan = buffer_plan(local, columns, spark_types(rows))
     partials = from_arrow_schema(plan.schema, prefer_timestamp_ntz=True)
     bounds = (step.aggregation.window_start, step.aggregation.window_end)
     fields = [f for f in windows_schema(partials, step.aggregation) if f.name not in bounds]

@@ -16,17 +16,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from runtime.compute.arrow.evaluate import filter_mask
-from runtime.compute.buffer import Rows, WindowBuffer
 from runtime.compute.counters import count
-from runtime.compute.kernels.columns import mask_of, normalise_floats, one_chunk
+from runtime.compute.kernels.columns import normalise_floats, one_chunk
 from runtime.compute.kernels.merge import merge_slices
 from runtime.compute.kernels.ranks import order_codes, ranked_rows
-from runtime.local.streaming.stage import LocalPlan
+from runtime.local.stage import BufferPlan, aggregate
 from runtime.spec.aggregates import WindowAggregation
 from runtime.spec.expressions import Expression, columns_of
-from runtime.spec.stream import KEEP, LATE_ROW, SOURCE, WATERMARK
+from runtime.spec.stream import KEEP, LATE_ROW, SOURCE, TIME, WATERMARK
 from runtime.spec.stream_steps import StreamJoinStep, StreamRankStep
-from runtime.spec.windows import local_window
 
 IntArray = npt.NDArray[np.int64]
 
@@ -98,7 +96,7 @@ def _with_marks(
     )
 
 
-def regrouped(table: pa.Table, plan: LocalPlan, aggregation: WindowAggregation) -> pa.Table:
+def regrouped(table: pa.Table, plan: BufferPlan, aggregation: WindowAggregation) -> pa.Table:
     """Rows grouped by the plan's keys; at least one row.
 
     Args:
@@ -109,25 +107,15 @@ def regrouped(table: pa.Table, plan: LocalPlan, aggregation: WindowAggregation) 
     Raises:
         ExecutionError: a sum overflows its type.
     """
-    buffer = WindowBuffer(
-        local_window(plan.window),
-        plan.keys,
-        plan.slice_end,
-        plan.partials,
-        plan.schema,
-        plan.buffer_bytes,
-    )
-    partials: list[pa.Table] = []
-    for batch in table.to_batches():
-        rows = Rows(
-            np.zeros(batch.num_rows, np.int64),
-            [batch.column(name) for name in plan.keys],
-            [[batch.column(name) for name in args] for args in plan.args],
-            [None if name is None else mask_of(batch.column(name)) for name in plan.conditions],
+    rows = (
+        plan.rows(
+            dict(zip(batch.schema.names, batch.columns, strict=True))
+            | {TIME: pa.repeat(pa.scalar(0, pa.int64()), batch.num_rows)}
         )
-        partials += buffer.add(rows)
-    partials += buffer.flush()
-    return pa.Table.from_batches(list(merge_slices(pa.concat_tables(partials), aggregation)))
+        for batch in table.to_batches()
+    )
+    batches = list(aggregate(plan, rows, pa.Table.to_batches))
+    return pa.Table.from_batches(list(merge_slices(pa.Table.from_batches(batches), aggregation)))
 
 
 def ranked(table: pa.Table, step: StreamRankStep) -> pa.Table:

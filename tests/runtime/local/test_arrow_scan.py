@@ -3,8 +3,7 @@
 import pytest
 
 from runtime.batch.execute import ExecutionOptions, dataframe
-from runtime.batch.global_aggregate import global_aggregate
-from runtime.local.arrow_scan import scan_partials, scan_partials_schema, scan_source
+from runtime.local.arrow_scan import scan_source
 from runtime.scan.files import NotScannable
 from runtime.spec.aggregates import Merge, MergeOp, Pick, WindowAggregation
 from runtime.spec.exchange import ExchangeStep, GlobalStep
@@ -109,10 +108,10 @@ def by_scan(spark, path, time, keys, zone, buffer_bytes):
         tuple((f"{name}$", expression) for name, expression, _ in keys), partials, source,
         ColumnRef(time.name, time.type), zone, (Call(">", (NUMBER, Constant(50, "int")), "boolean"),),
     )  # fmt: skip
-    step = LocalStep(scan, ArrowBuffer(buffer_bytes), WINDOW, time.name, time.type, "slice")
+    step = LocalStep(scan, ArrowBuffer(), WINDOW, time.name, time.type, "slice")
     names = tuple(f"{name}$" for name, _, _ in keys)
-    blobs = scan_partials(spark, step, names, 4, 2)
-    return global_aggregate(blobs, scan_partials_schema(step), aggregation(names))
+    step = GlobalStep(ExchangeStep(step, names), aggregation(names))
+    return dataframe(spark, step, ExecutionOptions(2, 4, buffer_bytes=buffer_bytes))
 
 
 @pytest.mark.parametrize("time", [TS, WALL], ids=["timestamp", "timestamp_ntz"])

@@ -17,7 +17,8 @@ from hypothesis import strategies as st
 from runtime.compute.arrow.evaluate import filter_mask
 from runtime.compute.kernels.merge import merge_slices
 from runtime.errors import ExecutionError
-from runtime.local.scan_task import ScanTask, scan_schema
+from runtime.local.scan_rows import ScanRows, scan_projection
+from runtime.local.stage import aggregate, buffer_plan
 from runtime.scan.files import NotScannable
 from runtime.scan.metadata import find_source, find_stream_source
 from runtime.scan.read import BATCH_ROWS, read_batches
@@ -62,17 +63,23 @@ def step_of(source, partials=(COUNT,), keys=(), filters=(), window=None, time=TS
     return LocalStep(scan, ArrowBuffer(), window, time.name, time.type, "slice")
 
 
+def partials_of(step, rows, split):
+    plan = buffer_plan(step, *scan_projection(step.source))
+    yield from aggregate(plan, map(plan.rows, rows.of_split(split)), pa.Table.to_batches)
+
+
 def run(step, n_splits=3):
     """The merged result, a row for each key and slice: keys, slice end, results."""
     tables = []
     for split in plan_splits(step.source.files, step.source.filters, n_splits, least_bytes=1):
-        tables += ScanTask(step).run(split)
+        tables += partials_of(step, ScanRows(step), split)
     return merge(tables, step)
 
 
 def merge(tables, step):
     spec = WindowAggregation(step.window, step.keys, "slice", step.accumulators)
-    table = pa.concat_tables([scan_schema(step).empty_table(), *tables])
+    schema = buffer_plan(step, *scan_projection(step.source)).schema
+    table = pa.Table.from_batches(tables, schema)
     rows = [row for batch in merge_slices(table, spec) for row in batch.to_pylist()]
     for row in rows:
         row.pop("window_start")
@@ -185,10 +192,10 @@ def test_rows_without_a_time_are_dropped_and_counted(tmp_path):
     )
     step = step_of(source_of(tmp_path, TS, NUMBER), filters=[compare(">", NUMBER, 1)])
     (split,) = plan_splits(step.source.files, step.source.filters, 1)
-    stage = ScanTask(step)
-    (table,) = stage.run(split)
+    rows = ScanRows(step)
+    (table,) = partials_of(step, rows, split)
     assert table["n"].to_pylist() == [1]
-    assert stage.n_null_times == 2
+    assert rows.n_null_times == 2
 
 
 def test_an_argument_fails_only_in_rows_that_its_filter_lets_through(tmp_path):
@@ -403,7 +410,7 @@ def test_a_file_that_changed_since_the_plan_is_an_error(tmp_path):
     (split,) = plan_splits(step.source.files, [], 1)
     pq.write_table(random_table(random.Random(2), 10), tmp_path / "part-1.parquet")
     with pytest.raises(ExecutionError, match=r"part-1\.parquet was changed"):
-        list(ScanTask(step).run(split))
+        list(partials_of(step, ScanRows(step), split))
 
 
 def test_a_stream_of_files_is_scanned_if_those_that_are_there_fit(tmp_path):

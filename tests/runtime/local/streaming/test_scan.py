@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from runtime.errors import ExecutionError
+from runtime.local.scan_rows import scan_projection
 from runtime.local.streaming.messages import (
     EndOfInput,
     Message,
@@ -20,7 +21,7 @@ from runtime.local.streaming.messages import (
     RowsRead,
     SourceProgress,
 )
-from runtime.local.streaming.plan import local_plan, scan_columns
+from runtime.local.streaming.plan import local_plan
 from runtime.local.streaming.scan import PATH, ScanStage
 from runtime.local.streaming.stage import NOT_KEPT, LocalStage
 from runtime.spec.aggregates import Merge, MergeOp
@@ -63,8 +64,7 @@ def step_of(window: Window, columns=COLUMNS, time=TS, zone="UTC"):
 
 
 def plan_of(step):
-    names, types = scan_columns(step.source)
-    return local_plan(step, names, types, GROUPS)
+    return local_plan(step, *scan_projection(step.source), GROUPS)
 
 
 def sent(*rows) -> pa.RecordBatch:
@@ -107,10 +107,9 @@ def as_spark_sends(table: pa.Table, plan) -> pa.RecordBatch:
         WATERMARK: pa.array([None if t is None else t - DELAY_US for t in times], pa.int64()),
         TIME: pa.array([t if k else None for t, k in zip(times, keep, strict=True)], pa.int64()),
         "k": pa.array([row["k"] for row in rows], pa.string()),
-        "$arg1_0": pa.array([row["v"] for row in rows], pa.int64()),
-        "$if1": pa.array([(row["v"] or 0) > 0 for row in rows], pa.bool_()),
+        plan.buffer.args[1][0]: pa.array([row["v"] for row in rows], pa.int64()),
+        plan.buffer.conditions[1]: pa.array([(row["v"] or 0) > 0 for row in rows], pa.bool_()),
     }
-    assert {name for names in plan.args for name in names} <= {*columns}
     return pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
 
 

@@ -5,6 +5,7 @@ from typing import get_args
 import pyarrow as pa
 import pytest
 
+from runtime.local.stage import BufferPlan
 from runtime.local.streaming.messages import (
     EndOfInput,
     LateCandidates,
@@ -35,17 +36,19 @@ SCHEMA = pa.schema(
     ]
 )
 PLAN = LocalPlan(
-    Hop(5, 20),
-    ("key",),
-    "$slice_end",
-    (
-        Merge(("n",), MergeOp.COUNT),
-        Merge(("total",), MergeOp.SUM),
-        Merge(("$rows",), MergeOp.COUNT),
+    BufferPlan(
+        Hop(5, 20),
+        ("key",),
+        "$slice_end",
+        (
+            Merge(("n",), MergeOp.COUNT),
+            Merge(("total",), MergeOp.SUM),
+            Merge(("$rows",), MergeOp.COUNT),
+        ),
+        ((), ("$arg0",), ()),
+        (None, "$if1", None),
+        SCHEMA,
     ),
-    ((), ("$arg0",), ()),
-    (None, "$if1", None),
-    SCHEMA,
     2,
     (3, 5, 8),
 )

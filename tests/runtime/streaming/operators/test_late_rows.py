@@ -8,6 +8,7 @@ import pyarrow.compute as pc
 from hypothesis import given
 from hypothesis import strategies as st
 
+from runtime.local.stage import BufferPlan
 from runtime.local.streaming.messages import LateCandidates, LateRows, Partials, SourceProgress
 from runtime.local.streaming.stage import LocalPlan, LocalStage
 from runtime.spec.aggregates import Merge, MergeOp
@@ -49,8 +50,10 @@ class Stream:
     def __init__(self, window, lateness=0, *, knows=True):
         accumulators = (*PARTIALS, Merge(("$rows",), MergeOp.COUNT))
         self.plan = LocalPlan(
-            window, KEYS, "$slice_end", accumulators, ((), ("value",), ("value",), ()),
-            (None,) * 4, SCHEMA, 1, (0,), keeps_late_rows=True,
+            BufferPlan(
+                window, KEYS, "$slice_end", accumulators, ((), ("value",), ("value",), ()),
+                (None,) * 4, SCHEMA,
+            ), 1, (0,), keeps_late_rows=True,
         )  # fmt: skip
         updates = UpdateRules(lateness * MS, None, None, "$row_kind") if lateness else None
         rules = WatermarkRules()

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from runtime.compute.kernels.keys import bucket_of
+from runtime.local.stage import BufferPlan
 from runtime.local.streaming.messages import LateCandidates, LateRows, Partials, SourceProgress
 from runtime.local.streaming.stage import LocalPlan, LocalStage
 from runtime.spec.aggregates import Merge, MergeOp, WindowAggregation
@@ -42,8 +43,10 @@ class Stream:
     def __init__(self, partition=("key",), *, knows=True):
         window = SessionWindow(GAP * MS, partition)
         self.plan = LocalPlan(
-            window, KEYS, "$slice_end", (*PARTIALS, Merge(('$rows',), MergeOp.COUNT)),
-            ((), (TIME,), (TIME,), ()), (None,) * 4, SCHEMA, 1, GROUPS, keeps_late_rows=True,
+            BufferPlan(
+                window, KEYS, "$slice_end", (*PARTIALS, Merge(('$rows',), MergeOp.COUNT)),
+                ((), (TIME,), (TIME,), ()), (None,) * 4, SCHEMA,
+            ), 1, GROUPS, keeps_late_rows=True,
         )  # fmt: skip
         aggregation = WindowAggregation(window, KEYS, "$slice_end", PARTIALS[:1])
         self.spec = SessionSpec(aggregation, PARTIALS, "$rows", 1)

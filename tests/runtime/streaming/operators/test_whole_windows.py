@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from planner.arrow.expressions import to_arrow_expression
 from runtime.compute.kernels.ranks import order_codes, ranked_rows
-from runtime.local.streaming.stage import ROW_COUNT, LocalPlan
+from runtime.local.stage import BufferPlan
 from runtime.spec.aggregates import Merge, MergeOp, WindowAggregation
 from runtime.spec.ranks import RankOrder
 from runtime.spec.stream import KEEP, LATE_ROW, SOURCE, WATERMARK
@@ -168,17 +168,16 @@ def test_rows_without_a_pair_of_which_the_condition_is_true_stay_alone(
 
 
 def test_rows_of_a_window_are_grouped_again() -> None:
-    plan = LocalPlan(
+    plan = BufferPlan(
         Tumble(3_600_000_000),
         ("window_end", "k"),
         "$slice_end",
         (
             Merge(("s",), MergeOp.SUM),
             Merge(("m",), MergeOp.MAX),
-            Merge((ROW_COUNT,), MergeOp.COUNT),
         ),
-        (("v",), ("v",), ()),
-        (None, "if", None),
+        (("v",), ("v",)),
+        (None, "if"),
         pa.schema(
             [
                 ("window_end", pa.timestamp("us")),
@@ -186,11 +185,8 @@ def test_rows_of_a_window_are_grouped_again() -> None:
                 ("$slice_end", pa.int64()),
                 ("s", pa.int64()),
                 ("m", pa.int64()),
-                (ROW_COUNT, pa.int64()),
             ]
         ),
-        1,
-        (0,),
     )
     rows = [(10, "a", 1, True), (10, None, 2, True), (20, "a", 4, None), (10, "a", 8, False)]
     ends, keys, values, ifs = zip(*rows, strict=True)
@@ -202,7 +198,7 @@ def test_rows_of_a_window_are_grouped_again() -> None:
             "if": pa.array(ifs),
         }
     )
-    aggregation = WindowAggregation(plan.window, plan.keys, "$slice_end", plan.partials[:2])
+    aggregation = WindowAggregation(plan.window, plan.keys, "$slice_end", plan.accumulators)
     found = regrouped(table, plan, aggregation).select(["k", "s", "m"]).to_pylist()
     assert sorted(map(str, (tuple(row.values()) for row in found))) == [
         "('a', 4, None)",

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pyarrow as pa
 
 from runtime.compute.arrow.evaluate import evaluate, filter_mask
-from runtime.compute.buffer import Rows
 from runtime.compute.counters import count
-from runtime.compute.kernels.columns import Int64Array, int64_values, mask_of
+from runtime.compute.kernels.columns import int64_values
+from runtime.local.projection import Projection, projection
+from runtime.scan.read import read_batches
+from runtime.scan.splits import Split
 from runtime.scan.wall_clock import wall_clock_us
 from runtime.spec.aggregates import CollectSet
 from runtime.spec.expressions import Call, ColumnRef, Constant, Expression, can_fail, columns_of
 from runtime.spec.local import ArrowBuffer, FileScan, LocalStep, Streaming
-from runtime.spec.windows import SessionWindow
+from runtime.spec.stream import TIME
 
-# The column with the rows' time where it is computed
-TIME = "$time"
+# The column with the rows' time, a timestamp, where it is computed
+_TIMESTAMP = "$time"
 
 
 class ScanRows:
@@ -27,29 +31,46 @@ class ScanRows:
     Attributes:
         dictionaries: names of columns of strings or binaries that are only distinguished: their
             codes will do.
+        n_rows: how many rows of splits were read.
         n_null_times: how many rows that passed the filters had no time, and were dropped.
     """
 
     def __init__(self, step: LocalStep[FileScan, ArrowBuffer | Streaming]) -> None:
         self.dictionaries = _dictionary_columns(step.source)
+        self.n_rows = 0
         self.n_null_times = 0
         self._step = step
+        self._items = scan_projection(step.source)[0].items
+
+    def of_split(self, split: Split) -> Iterator[dict[str, pa.Array]]:
+        """The rows of a split that count, as `columns`, batch by batch.
+
+        Raises:
+            ExecutionError: a file cannot be read, or an expression fails.
+        """
+        for batch in read_batches(split, self._step.source.files, self.dictionaries):
+            self.n_rows += batch.num_rows
+            count("rows_scanned", batch.num_rows)
+            columns = self.columns(self.counted(batch))
+            del batch  # or it would still be held while the next one is read
+            yield columns
+            del columns
 
     def timed(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """The rows, with TIME if windows are on no column of theirs.
+        """The rows, with one of their time if windows are on no column of theirs.
 
         Raises:
             ExecutionError: the time cannot be computed.
         """
         time = self._step.source.time
-        if isinstance(time, ColumnRef) or TIME in batch.schema.names:
+        if isinstance(time, ColumnRef) or _TIMESTAMP in batch.schema.names:
             return batch
-        return batch.append_column(TIME, evaluate(time, batch))
+        return batch.append_column(_TIMESTAMP, evaluate(time, batch))
 
     def times(self, batch: pa.RecordBatch) -> pa.Array:
         """The times of rows that are `timed`, timestamps."""
         time = self._step.source.time
-        return batch.column(time.name if isinstance(time, ColumnRef) else TIME)
+        return batch.column(time.name if isinstance(time, ColumnRef) else _TIMESTAMP)
 
     def counted(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """The rows that pass the filters and have a time, `timed`.
@@ -71,42 +92,27 @@ class ScanRows:
             batch = batch.filter(times.is_valid())
         return batch
 
-    def values(self, batch: pa.RecordBatch) -> Rows:
-        """Times, keys, arguments and conditions of rows that are `counted`.
+    def columns(self, batch: pa.RecordBatch) -> dict[str, pa.Array]:
+        """TIME, keys, arguments and conditions of rows that are `counted`.
 
         Raises:
             ExecutionError: an expression fails.
         """
-        step = self._step
-        values: dict[Expression, pa.Array] = {}
-
-        def value(expression: Expression) -> pa.Array:
-            if isinstance(expression, ColumnRef):
-                return batch.column(expression.name)
-            if expression not in values:
-                values[expression] = evaluate(expression, batch)
-            return values[expression]
-
-        args = [
-            [value(_guarded(arg, partial.condition)) for arg in partial.args]
-            for partial in step.source.partials
-        ]
-        conditions = [
-            None if partial.condition is None else mask_of(value(partial.condition))
-            for partial in step.source.partials
-        ]
-        time_us = self._time_us(batch)
-        if isinstance(step.window, SessionWindow):
-            times = pa.array(time_us)
-            args += [[times], [times]]
-            conditions += [None, None]
-        return Rows(time_us, [value(key) for _, key in step.source.keys], args, conditions)
-
-    def _time_us(self, batch: pa.RecordBatch) -> Int64Array:
         time_us = int64_values(self.times(batch))
         if self._step.time_type == "timestamp":
-            return wall_clock_us(time_us, self._step.source.time_zone)
-        return time_us
+            time_us = wall_clock_us(time_us, self._step.source.time_zone)
+        return {TIME: pa.array(time_us)} | {
+            name: batch.column(expression.name)
+            if isinstance(expression, ColumnRef)
+            else evaluate(expression, batch)
+            for name, expression in self._items
+        }
+
+
+def scan_projection(scan: FileScan) -> tuple[Projection[Expression], dict[str, str]]:
+    """What is evaluated of the rows of files, and the types of the columns."""
+    found = projection(scan, _guarded)
+    return found, {name: expression.type for name, expression in found.items}
 
 
 def _guarded(arg: Expression, condition: Expression | None) -> Expression:

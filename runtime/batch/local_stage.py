@@ -1,0 +1,132 @@
+"""The local stage of a batch: partials in the tasks of a DataFrame, whatever makes them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.sql.types import StructType
+
+from runtime.compute.values.percentiles import condensed
+from runtime.frames.blobs import large_tables
+from runtime.frames.meter import ArrowFunction, Wrap
+from runtime.frames.scan_counts import StatementScanCounts
+from runtime.frames.views import temporary_view
+from runtime.frames.wall_clock import quoted
+from runtime.local.arrow_scan import planned_splits, split_partials
+from runtime.local.projection import select_items, spark_types, sql_projection
+from runtime.local.scan_rows import scan_projection
+from runtime.local.stage import BufferPlan, Cut, aggregate, buffer_plan
+from runtime.spark.workers import prepare_worker
+from runtime.spec.aggregates import Accumulator, ApproxPercentile
+from runtime.spec.exchange import ExchangeStep, SharedExchangeStep
+from runtime.spec.local import ArrowBuffer, FileScan, SparkRows, is_local
+from runtime.spec.steps import Step
+
+
+@dataclass(frozen=True)
+class LocalStage:
+    """Tables of partials in the tasks of a DataFrame.
+
+    Attributes:
+        input: what Spark hands to the tasks.
+        run: what a task makes of that, cut as what is given says.
+        schema: the rows of the tables.
+        label: the operator under which EXPLAIN ANALYZE counts.
+    """
+
+    input: DataFrame
+    run: Callable[[Cut], ArrowFunction]
+    schema: StructType
+    label: str
+
+    def cut(self, cut: Cut, ddl: str, wrap: Callable[[str], Wrap]) -> DataFrame:
+        """What `cut` makes of the tables: rows of `ddl`, measured by what `wrap` gives."""
+        return self.input.mapInArrow(wrap(self.label)(self.run(cut)), ddl)
+
+
+def local_stage(
+    spark: SparkSession,
+    exchange: ExchangeStep | SharedExchangeStep,
+    child: Callable[[Step], DataFrame],
+    buffer_bytes: int,
+    scan_counts: StatementScanCounts | None,
+    accumulators: Sequence[Accumulator] = (),
+) -> LocalStage:
+    """The local stage below an exchange.
+
+    Args:
+        spark: the session.
+        exchange: the exchange.
+        child: makes DataFrames of other steps.
+        buffer_bytes: how much a task may hold of partials before it sends them.
+        scan_counts: where scans count their rows.
+        accumulators: what reads the partials; of those that Spark SQL makes, lists of values are
+            thinned out for percentiles.
+
+    Raises:
+        AnalysisError: an argument is of a type that its function does not take.
+        ExecutionError: a file is no longer what it was when the query was planned.
+    """
+    step = exchange.input
+    if is_local(step, FileScan, ArrowBuffer):
+        plan = buffer_plan(step, *scan_projection(step.source), buffer_bytes)
+        splits = planned_splits(spark, step)
+        numbers = spark.range(0, len(splits), 1, max(1, len(splits)))
+        counter = None if scan_counts is None else scan_counts.counter(step.time_column)
+        scan = partial(split_partials, step, plan, splits, counter)
+        return LocalStage(numbers, scan, _spark_schema(plan), step.label)
+    if is_local(step, SparkRows, ArrowBuffer):
+        columns = sql_projection(step)
+        with temporary_view(spark, child(step.source.input)) as source:
+            rows = spark.sql(
+                f"SELECT {select_items(columns)} FROM {source} "
+                f"WHERE {quoted(step.time_column)} IS NOT NULL"
+            )
+        plan = buffer_plan(step, columns, spark_types(rows), buffer_bytes)
+        return LocalStage(rows, partial(_of_rows, plan), _spark_schema(plan), step.label)
+    rows = child(step)
+    run = partial(_of_partials, buffer_bytes, accumulators)
+    return LocalStage(rows, run, rows.schema, exchange.label)
+
+
+def _of_rows(plan: BufferPlan, cut: Cut) -> ArrowFunction:
+    """Rows of Spark that a buffer aggregates."""
+
+    def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        prepare_worker()
+        yield from aggregate(plan, map(plan.rows, batches), cut)
+
+    return run
+
+
+def _of_partials(enough_bytes: int, accumulators: Sequence[Accumulator], cut: Cut) -> ArrowFunction:
+    """Rows of Spark that are partials already, so many bytes at a time."""
+
+    def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        prepare_worker()
+        for table in large_tables(batches, enough_bytes):
+            yield from cut(_thinned_out(table, accumulators))
+
+    return run
+
+
+def _thinned_out(table: pa.Table, accumulators: Sequence[Accumulator]) -> pa.Table:
+    """The partials with the values for percentiles as few as the accuracy allows."""
+    accuracies: dict[str, int] = {}
+    for each in accumulators:
+        if isinstance(each, ApproxPercentile):
+            (name,) = each.columns
+            accuracies[name] = max(each.accuracy, accuracies.get(name, 0))
+    for name, accuracy in accuracies.items():
+        position = table.schema.get_field_index(name)
+        table = table.set_column(position, name, condensed(table.column(name), accuracy))
+    return table
+
+
+def _spark_schema(plan: BufferPlan) -> StructType:
+    return from_arrow_schema(plan.schema, prefer_timestamp_ntz=True)

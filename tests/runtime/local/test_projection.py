@@ -1,0 +1,51 @@
+"""What Spark evaluates for a buffer: each thing once, and only where it counts."""
+
+from runtime.local.projection import sql_projection
+from runtime.spec.aggregates import Merge, MergeOp
+from runtime.spec.local import ArrowBuffer, LocalStep, PartialColumns, SparkRows
+from runtime.spec.steps import SqlStep
+from runtime.spec.windows import Tumble
+
+TIME = "((`ts` - TIMESTAMP_NTZ'1970-01-01 00:00:00') DIV INTERVAL '0.000001' SECOND)"
+
+
+def step_of(*partials):
+    columns = tuple(
+        PartialColumns(Merge((f"p{number}",), MergeOp.SUM), args, condition)
+        for number, (args, condition) in enumerate(partials)
+    )
+    rows = SparkRows((("k", "`key`"),), columns, SqlStep("SELECT 1"))
+    return LocalStep(rows, ArrowBuffer(), Tumble(10), "ts", "timestamp_ntz", "slice")
+
+
+def test_an_argument_is_evaluated_where_its_filter_holds():
+    found = sql_projection(step_of((("`v`",), "`v` > 0"), ((), "`v` > 0")))
+    assert found.items == (
+        ("$time_us", TIME),
+        ("k", "`key`"),
+        ("$arg1", "CASE WHEN `v` > 0 THEN `v` END"),
+        ("$if2", "`v` > 0"),
+    )
+    assert found.args == (("$arg1",), ())
+    assert found.conditions == ("$if2", "$if2")
+
+
+def test_nothing_is_evaluated_in_rows_that_do_not_count():
+    found = sql_projection(step_of((("`v`",), "a OR b")), "`$keep`")
+    assert [sql for _, sql in found.items] == [
+        f"CASE WHEN `$keep` THEN {TIME} END",
+        "CASE WHEN `$keep` THEN `key` END",
+        "CASE WHEN `$keep` AND (a OR b) THEN `v` END",
+        "CASE WHEN `$keep` THEN a OR b END",
+    ]
+
+
+def test_what_is_the_same_is_one_column():
+    found = sql_projection(step_of((("`v`", "`key`"), None), (("`v`",), None)))
+    assert [name for name, _ in found.items] == ["$time_us", "k", "$arg1"]
+    assert found.args == (("$arg1", "k"), ("$arg1",))
+
+
+def test_what_is_drawn_is_drawn_wherever_it_stands():
+    found = sql_projection(step_of((("RAND()", "rand()"), None), (("RAND()",), None)))
+    assert found.args == (("$arg1", "$arg2"), ("$arg3",))
