@@ -32,6 +32,7 @@ from runtime.spark.session import is_remote
 from runtime.spark.status import SparkFigures, StageFigures, Watch
 from runtime.spec.steps import Step
 
+# What jobs of an INSERT, by its number, run in
 Watched = Callable[[int], AbstractContextManager[None]]
 
 # Operators that give as many rows as they take

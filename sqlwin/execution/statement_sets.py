@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from dataclasses import replace
 
 from pyspark.sql import DataFrame
@@ -20,6 +20,7 @@ from runtime.spark.jobs import Outcome, run_side_by_side
 from runtime.spec.steps import Step
 from runtime.spec.table import TableSpec
 from sqlwin.catalog.options import idle_notes
+from sqlwin.execution.analyze import Watched
 from sqlwin.execution.inserts import arranged, hold_ups, insert_into_spark, target_of
 from sqlwin.execution.lowered import lower_set
 from sqlwin.execution.planning import Plans
@@ -29,9 +30,6 @@ from sqlwin.execution.streams.sinks import IntoTables, into_table
 from sqlwin.execution.streams.start import start_stream
 from sqlwin.result import Result
 from sqlwin.statements.parse import Insert, StatementSet
-
-# What jobs of an INSERT, by its number, run in
-Watched = Callable[[int], AbstractContextManager[None]]
 
 
 class Inserts:

@@ -16,7 +16,7 @@ from runtime.errors import ExecutionError
 
 
 @dataclass(frozen=True)
-class State:
+class AccumulatorState:
     """The accumulator of each group, spread over arrays of one length.
 
     Attributes:
@@ -47,11 +47,11 @@ class ColumnarAccumulator(ABC):
     """
 
     @abstractmethod
-    def from_arrow(self, columns: Sequence[pa.Array | pa.ChunkedArray]) -> State:
+    def from_arrow(self, columns: Sequence[pa.Array | pa.ChunkedArray]) -> AccumulatorState:
         """The state of each row of the partial columns."""
 
     @abstractmethod
-    def to_arrow(self, state: State) -> list[pa.Array]:
+    def to_arrow(self, state: AccumulatorState) -> list[pa.Array]:
         """The accumulator's output columns, of the types of the partial ones.
 
         Raises:
@@ -59,30 +59,32 @@ class ColumnarAccumulator(ABC):
         """
 
     @abstractmethod
-    def identity(self, state: State) -> State:
+    def identity(self, state: AccumulatorState) -> AccumulatorState:
         """The one-row state that changes nothing when combined with a row of `state`."""
 
     @abstractmethod
-    def combine(self, left: State, right: State) -> State:
+    def combine(self, left: AccumulatorState, right: AccumulatorState) -> AccumulatorState:
         """Row by row, the state of both sides' values together."""
 
     @abstractmethod
-    def reduce_runs(self, state: State, run_starts: Int64Array) -> State:
+    def reduce_runs(self, state: AccumulatorState, run_starts: Int64Array) -> AccumulatorState:
         """One row for each run of rows: all its rows combined.
 
         `run_starts` are the first rows of the runs, ascending, the first of them 0.
         """
 
     @abstractmethod
-    def scan(self, state: State, segments: Segments, reverse: bool = False) -> State:
+    def scan(
+        self, state: AccumulatorState, segments: Segments, reverse: bool = False
+    ) -> AccumulatorState:
         """Each row combined with all before it in its segment; with all behind it if `reverse`."""
 
-    def take(self, state: State, index: Int64Array | slice) -> State:
+    def take(self, state: AccumulatorState, index: Int64Array | slice) -> AccumulatorState:
         """The rows of `state` at `index`."""
         n_valid = None if state.n_valid is None else _rows(state.n_valid, index)
         return replace(state, values=tuple(_rows(v, index) for v in state.values), n_valid=n_valid)
 
-    def concat(self, first: State, second: State) -> State:
+    def concat(self, first: AccumulatorState, second: AccumulatorState) -> AccumulatorState:
         """The rows of `first`, then those of `second`."""
         values = tuple(
             np.concatenate(pair) for pair in zip(first.values, second.values, strict=True)
@@ -97,7 +99,7 @@ class InvertibleAccumulator(ColumnarAccumulator):
     """An accumulator whose `combine` can be undone exactly: integers, never floating point."""
 
     @abstractmethod
-    def subtract(self, whole: State, part: State) -> State:
+    def subtract(self, whole: AccumulatorState, part: AccumulatorState) -> AccumulatorState:
         """The state that gives `whole` when combined with `part`."""
 
 
@@ -110,13 +112,13 @@ class ElementwiseAccumulator(ColumnarAccumulator):
     def identity_value(self, array: AnyArray) -> Any:
         """What changes nothing when `ufunc` combines it with an element of `array`."""
 
-    def identity(self, state: State) -> State:
+    def identity(self, state: AccumulatorState) -> AccumulatorState:
         """See ColumnarAccumulator."""
         values = tuple(np.full(1, self.identity_value(v), v.dtype) for v in state.values)
         n_valid = None if state.n_valid is None else np.zeros(1, np.int64)
         return replace(state, values=values, n_valid=n_valid)
 
-    def combine(self, left: State, right: State) -> State:
+    def combine(self, left: AccumulatorState, right: AccumulatorState) -> AccumulatorState:
         """See ColumnarAccumulator."""
         with np.errstate(all="ignore"):
             pairs = zip(left.values, right.values, strict=True)
@@ -126,7 +128,7 @@ class ElementwiseAccumulator(ColumnarAccumulator):
             n_valid = n_valid + right.n_valid
         return replace(left, values=values, n_valid=n_valid)
 
-    def reduce_runs(self, state: State, run_starts: Int64Array) -> State:
+    def reduce_runs(self, state: AccumulatorState, run_starts: Int64Array) -> AccumulatorState:
         """See ColumnarAccumulator."""
         if len(run_starts) == len(state):
             return state
@@ -135,7 +137,9 @@ class ElementwiseAccumulator(ColumnarAccumulator):
         n_valid = None if state.n_valid is None else np.add.reduceat(state.n_valid, run_starts)
         return replace(state, values=values, n_valid=n_valid)
 
-    def scan(self, state: State, segments: Segments, reverse: bool = False) -> State:
+    def scan(
+        self, state: AccumulatorState, segments: Segments, reverse: bool = False
+    ) -> AccumulatorState:
         """See ColumnarAccumulator."""
         n_valid = state.n_valid
         if n_valid is not None:
@@ -158,7 +162,7 @@ def without_nulls(values: AnyArray, valid: BoolArray | None, instead: Any) -> An
 
 
 def count_valid(valid: BoolArray | None) -> Int64Array | None:
-    """`State.n_valid` of single rows."""
+    """`AccumulatorState.n_valid` of single rows."""
     return None if valid is None else valid.astype(np.int64)
 
 

@@ -8,9 +8,9 @@ import numpy as np
 import pyarrow as pa
 
 from runtime.compute.accumulators.base import (
+    AccumulatorState,
     ColumnarAccumulator,
     ElementwiseAccumulator,
-    State,
     count_valid,
     unsupported,
     without_nulls,
@@ -41,14 +41,14 @@ class BitFold(ElementwiseAccumulator):
         self.ufunc, self._identity = _UFUNCS[kind]
         self._type = type_
 
-    def from_arrow(self, columns: Sequence[pa.Array | pa.ChunkedArray]) -> State:
+    def from_arrow(self, columns: Sequence[pa.Array | pa.ChunkedArray]) -> AccumulatorState:
         """See ColumnarAccumulator."""
         column = one_chunk(columns[0])
         valid = validity(column)
         values = without_nulls(int64_values(column), valid, self._identity)
-        return State((values,), count_valid(valid))
+        return AccumulatorState((values,), count_valid(valid))
 
-    def to_arrow(self, state: State) -> list[pa.Array]:
+    def to_arrow(self, state: AccumulatorState) -> list[pa.Array]:
         """See ColumnarAccumulator."""
         return [int64_array(state.values[0], state.valid, self._type)]
 

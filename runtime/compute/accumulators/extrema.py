@@ -9,9 +9,9 @@ import numpy as np
 import pyarrow as pa
 
 from runtime.compute.accumulators.base import (
+    AccumulatorState,
     ColumnarAccumulator,
     ElementwiseAccumulator,
-    State,
     count_valid,
     without_nulls,
 )
@@ -47,16 +47,16 @@ class _Extremum(ElementwiseAccumulator):
 class IntegerExtremum(_Extremum):
     """MIN or MAX of what is stored as integers: numbers, booleans, dates, times, intervals."""
 
-    def from_arrow(self, columns: Sequence[pa.Array | pa.ChunkedArray]) -> State:
+    def from_arrow(self, columns: Sequence[pa.Array | pa.ChunkedArray]) -> AccumulatorState:
         """See ColumnarAccumulator."""
         column = one_chunk(columns[0])
         valid = validity(column)
         values = int64_values(column)
-        return State(
+        return AccumulatorState(
             (without_nulls(values, valid, self.identity_value(values)),), count_valid(valid)
         )
 
-    def to_arrow(self, state: State) -> list[pa.Array]:
+    def to_arrow(self, state: AccumulatorState) -> list[pa.Array]:
         """See ColumnarAccumulator."""
         return [int64_array(state.values[0], state.valid, self._type)]
 
@@ -76,16 +76,16 @@ class DoubleExtremum(_Extremum):
         """See ElementwiseAccumulator."""
         return -np.inf if self._is_max else np.nan
 
-    def from_arrow(self, columns: Sequence[pa.Array | pa.ChunkedArray]) -> State:
+    def from_arrow(self, columns: Sequence[pa.Array | pa.ChunkedArray]) -> AccumulatorState:
         """See ColumnarAccumulator."""
         column = one_chunk(columns[0])
         valid = validity(column)
         values = float64_values(column)
-        return State(
+        return AccumulatorState(
             (without_nulls(values, valid, self.identity_value(values)),), count_valid(valid)
         )
 
-    def to_arrow(self, state: State) -> list[pa.Array]:
+    def to_arrow(self, state: AccumulatorState) -> list[pa.Array]:
         """See ColumnarAccumulator."""
         return [float64_array(state.values[0], state.valid, self._type)]
 
@@ -97,7 +97,7 @@ class RankedExtremum(_Extremum):
     Decimals that fit int64 are compared as they are, without `lookup`.
     """
 
-    def from_arrow(self, columns: Sequence[pa.Array | pa.ChunkedArray]) -> State:
+    def from_arrow(self, columns: Sequence[pa.Array | pa.ChunkedArray]) -> AccumulatorState:
         """See ColumnarAccumulator."""
         column = one_chunk(columns[0])
         if pa.types.is_decimal128(column.type):
@@ -107,9 +107,9 @@ class RankedExtremum(_Extremum):
         rank, ascending = ranks(column)
         if not self._is_max:
             rank = np.where(rank == 0, INT64.max, rank)
-        return State((rank,), None, (ascending,))
+        return AccumulatorState((rank,), None, (ascending,))
 
-    def to_arrow(self, state: State) -> list[pa.Array]:
+    def to_arrow(self, state: AccumulatorState) -> list[pa.Array]:
         """See ColumnarAccumulator."""
         values: Int64Array = state.values[0]
         if not state.lookup:
@@ -122,7 +122,7 @@ class RankedExtremum(_Extremum):
     def _fits_int64(words: Int64Array) -> bool:
         return np.array_equal(words[:, 1], words[:, 0] >> 63)
 
-    def _from_narrow_decimals(self, column: pa.Array) -> State | None:
+    def _from_narrow_decimals(self, column: pa.Array) -> AccumulatorState | None:
         valid = validity(column)
         words = decimal_words(column)
         if valid is not None:
@@ -131,7 +131,7 @@ class RankedExtremum(_Extremum):
             return None
         values = np.ascontiguousarray(words[:, 0])
         values = without_nulls(values, valid, self.identity_value(values))
-        return State((values,), count_valid(valid))
+        return AccumulatorState((values,), count_valid(valid))
 
 
 def extremum_accumulator(kind: str, type_: pa.DataType) -> ColumnarAccumulator:

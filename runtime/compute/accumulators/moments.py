@@ -6,10 +6,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
-from runtime.compute.accumulators.base import ColumnarAccumulator, State, without_nulls
+from runtime.compute.accumulators.base import AccumulatorState, ColumnarAccumulator, without_nulls
 from runtime.compute.accumulators.segments import Segments
 from runtime.compute.kernels.columns import (
     AnyArray,
@@ -21,8 +20,6 @@ from runtime.compute.kernels.columns import (
     one_chunk,
     validity,
 )
-
-Float64Array = npt.NDArray[np.float64]
 
 
 class Moments(ColumnarAccumulator):
@@ -36,15 +33,15 @@ class Moments(ColumnarAccumulator):
     def __init__(self, types: Sequence[pa.DataType]) -> None:
         self._types = tuple(types)
 
-    def from_arrow(self, columns: Sequence[pa.Array | pa.ChunkedArray]) -> State:
+    def from_arrow(self, columns: Sequence[pa.Array | pa.ChunkedArray]) -> AccumulatorState:
         """See ColumnarAccumulator."""
         count, mean, m2 = (one_chunk(column) for column in columns)
         n = without_nulls(int64_values(count), validity(count), 0)
         means = np.where(n > 0, without_nulls(float64_values(mean), validity(mean), 0.0), 0.0)
         m2s = np.where(n > 0, without_nulls(float64_values(m2), validity(m2), 0.0), 0.0)
-        return State((n, means, m2s))
+        return AccumulatorState((n, means, m2s))
 
-    def to_arrow(self, state: State) -> list[pa.Array]:
+    def to_arrow(self, state: AccumulatorState) -> list[pa.Array]:
         """See ColumnarAccumulator."""
         n, mean, m2 = state.values
         valid = None if np.all(n > 0) else n > 0
@@ -54,15 +51,15 @@ class Moments(ColumnarAccumulator):
             float64_array(m2, valid, self._types[2]),
         ]
 
-    def identity(self, state: State) -> State:
+    def identity(self, state: AccumulatorState) -> AccumulatorState:
         """See ColumnarAccumulator."""
-        return State((np.zeros(1, np.int64), np.zeros(1), np.zeros(1)))
+        return AccumulatorState((np.zeros(1, np.int64), np.zeros(1), np.zeros(1)))
 
-    def combine(self, left: State, right: State) -> State:
+    def combine(self, left: AccumulatorState, right: AccumulatorState) -> AccumulatorState:
         """See ColumnarAccumulator."""
-        return State(_combine(left.values, right.values))
+        return AccumulatorState(_combine(left.values, right.values))
 
-    def reduce_runs(self, state: State, run_starts: Int64Array) -> State:
+    def reduce_runs(self, state: AccumulatorState, run_starts: Int64Array) -> AccumulatorState:
         """See ColumnarAccumulator."""
         # Pairs of neighbours, then pairs of pairs: about as many combines as there are rows.
         n_rows = len(state)
@@ -79,7 +76,9 @@ class Moments(ColumnarAccumulator):
             run_starts, n_rows = pair_starts, len(first)
         return state
 
-    def scan(self, state: State, segments: Segments, reverse: bool = False) -> State:
+    def scan(
+        self, state: AccumulatorState, segments: Segments, reverse: bool = False
+    ) -> AccumulatorState:
         """See ColumnarAccumulator."""
         values = segments.scan(state.values, (0, 0.0, 0.0), _scan_rows, reverse)
         return replace(state, values=tuple(values))

@@ -7,7 +7,11 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 
-from runtime.compute.accumulators.base import ElementwiseAccumulator, State, without_nulls
+from runtime.compute.accumulators.base import (
+    AccumulatorState,
+    ElementwiseAccumulator,
+    without_nulls,
+)
 from runtime.compute.accumulators.extrema import INT64
 from runtime.compute.kernels.columns import (
     AnyArray,
@@ -41,7 +45,7 @@ class FirstOrLast(ElementwiseAccumulator):
         """See ElementwiseAccumulator."""
         return INT64.min if self._is_last else INT64.max
 
-    def from_arrow(self, columns: Sequence[pa.Array | pa.ChunkedArray]) -> State:
+    def from_arrow(self, columns: Sequence[pa.Array | pa.ChunkedArray]) -> AccumulatorState:
         """See ColumnarAccumulator."""
         arrays = [one_chunk(column) for column in columns]
         order: Int64Array = np.zeros(len(arrays[0]), np.int64)
@@ -59,9 +63,9 @@ class FirstOrLast(ElementwiseAccumulator):
             order, _ = _dense(order)
         codes = order * len(ascending) + value
         codes = without_nulls(codes, validity(arrays[0]), self.identity_value(codes))
-        return State((codes,), None, (ascending,))
+        return AccumulatorState((codes,), None, (ascending,))
 
-    def to_arrow(self, state: State) -> list[pa.Array]:
+    def to_arrow(self, state: AccumulatorState) -> list[pa.Array]:
         """See ColumnarAccumulator."""
         codes: Int64Array = state.values[0]
         (ascending,) = state.lookup

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from runtime.compute.kernels.columns import AnyArray, Int64Array
 
 # Turns each row of equally shaped matrices into its running combine, in place.
-ScanRows = Callable[[Sequence[AnyArray]], None]
+RunningCombine = Callable[[Sequence[AnyArray]], None]
 
 # Below this width a call per column beats numpy's accumulate, which pays some 10 ns a row.
 _FEW_COLUMNS = 16
@@ -54,7 +54,7 @@ class Segments:
         self,
         arrays: Sequence[AnyArray],
         identities: Sequence[Any],
-        scan_rows: ScanRows,
+        scan_rows: RunningCombine,
         reverse: bool,
     ) -> list[AnyArray]:
         """Inclusive running combine inside each segment, from its end if `reverse`.
@@ -118,7 +118,7 @@ class Segments:
         return blocks, size, position
 
 
-def accumulate_rows(ufunc: np.ufunc) -> ScanRows:
+def accumulate_rows(ufunc: np.ufunc) -> RunningCombine:
     """The running `ufunc` of each row."""
 
     def scan_rows(matrices: Sequence[AnyArray]) -> None:

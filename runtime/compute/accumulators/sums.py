@@ -15,10 +15,10 @@ import numpy as np
 import pyarrow as pa
 
 from runtime.compute.accumulators.base import (
+    AccumulatorState,
     ColumnarAccumulator,
     ElementwiseAccumulator,
     InvertibleAccumulator,
-    State,
     count_valid,
     unsupported,
     without_nulls,
@@ -58,16 +58,16 @@ class IntegerSum(ElementwiseAccumulator, InvertibleAccumulator):
         self._type = type_
         self._column = column
 
-    def from_arrow(self, columns: Sequence[pa.Array | pa.ChunkedArray]) -> State:
+    def from_arrow(self, columns: Sequence[pa.Array | pa.ChunkedArray]) -> AccumulatorState:
         """See ColumnarAccumulator."""
         column = one_chunk(columns[0])
         valid = validity(column)
         values = without_nulls(int64_values(column), valid, 0)
         if _sums_fit(values):
-            return State((values,), count_valid(valid))
-        return State((values & _LIMB_MASK, values >> _LIMB_BITS), count_valid(valid))
+            return AccumulatorState((values,), count_valid(valid))
+        return AccumulatorState((values & _LIMB_MASK, values >> _LIMB_BITS), count_valid(valid))
 
-    def to_arrow(self, state: State) -> list[pa.Array]:
+    def to_arrow(self, state: AccumulatorState) -> list[pa.Array]:
         """See ColumnarAccumulator."""
         if len(state.values) == 1:
             sums: Int64Array = state.values[0]
@@ -85,7 +85,9 @@ class IntegerSum(ElementwiseAccumulator, InvertibleAccumulator):
         """See ElementwiseAccumulator."""
         return 0
 
-    def scan(self, state: State, segments: Segments, reverse: bool = False) -> State:
+    def scan(
+        self, state: AccumulatorState, segments: Segments, reverse: bool = False
+    ) -> AccumulatorState:
         """See ColumnarAccumulator."""
         n_valid = state.n_valid
         if n_valid is not None:
@@ -93,7 +95,7 @@ class IntegerSum(ElementwiseAccumulator, InvertibleAccumulator):
         values = tuple(segments.scan_sums(v, reverse) for v in state.values)
         return replace(state, values=values, n_valid=n_valid)
 
-    def subtract(self, whole: State, part: State) -> State:
+    def subtract(self, whole: AccumulatorState, part: AccumulatorState) -> AccumulatorState:
         """See InvertibleAccumulator."""
         values = tuple(a - b for a, b in zip(whole.values, part.values, strict=True))
         n_valid = whole.n_valid
@@ -105,7 +107,7 @@ class IntegerSum(ElementwiseAccumulator, InvertibleAccumulator):
 class RoundedIntegerSum(IntegerSum):
     """SUM of integers as DOUBLE: added exactly, then rounded; it cannot overflow."""
 
-    def to_arrow(self, state: State) -> list[pa.Array]:
+    def to_arrow(self, state: AccumulatorState) -> list[pa.Array]:
         """See ColumnarAccumulator."""
         *low, high = state.values if len(state.values) == 1 else _carry(state.values)
         sums = high.astype(np.float64)
@@ -117,7 +119,7 @@ class RoundedIntegerSum(IntegerSum):
 class Count(IntegerSum):
     """The sum of counts: 0, not NULL, for a group in which nothing was counted."""
 
-    def from_arrow(self, columns: Sequence[pa.Array | pa.ChunkedArray]) -> State:
+    def from_arrow(self, columns: Sequence[pa.Array | pa.ChunkedArray]) -> AccumulatorState:
         """See ColumnarAccumulator."""
         return replace(super().from_arrow(columns), n_valid=None)
 
@@ -128,7 +130,7 @@ class DecimalSum(IntegerSum):
     Values: one array where unscaled values and their sums fit int64, else four limbs.
     """
 
-    def from_arrow(self, columns: Sequence[pa.Array | pa.ChunkedArray]) -> State:
+    def from_arrow(self, columns: Sequence[pa.Array | pa.ChunkedArray]) -> AccumulatorState:
         """See ColumnarAccumulator."""
         column = one_chunk(columns[0])
         valid = validity(column)
@@ -137,16 +139,16 @@ class DecimalSum(IntegerSum):
         high = without_nulls(words[:, 1], valid, 0)
         n_valid = count_valid(valid)
         if np.array_equal(high, low >> 63) and _sums_fit(low):
-            return State((np.ascontiguousarray(low),), n_valid)
+            return AccumulatorState((np.ascontiguousarray(low),), n_valid)
         limbs = (
             low & _LIMB_MASK,
             (low >> _LIMB_BITS) & _LIMB_MASK,
             high & _LIMB_MASK,
             high >> _LIMB_BITS,
         )
-        return State(limbs, n_valid)
+        return AccumulatorState(limbs, n_valid)
 
-    def to_arrow(self, state: State) -> list[pa.Array]:
+    def to_arrow(self, state: AccumulatorState) -> list[pa.Array]:
         """See ColumnarAccumulator."""
         if len(state.values) == 1:
             low: Int64Array = state.values[0]
@@ -174,13 +176,15 @@ class DoubleSum(ElementwiseAccumulator):
     def __init__(self, type_: pa.DataType) -> None:
         self._type = type_
 
-    def from_arrow(self, columns: Sequence[pa.Array | pa.ChunkedArray]) -> State:
+    def from_arrow(self, columns: Sequence[pa.Array | pa.ChunkedArray]) -> AccumulatorState:
         """See ColumnarAccumulator."""
         column = one_chunk(columns[0])
         valid = validity(column)
-        return State((without_nulls(float64_values(column), valid, -0.0),), count_valid(valid))
+        return AccumulatorState(
+            (without_nulls(float64_values(column), valid, -0.0),), count_valid(valid)
+        )
 
-    def to_arrow(self, state: State) -> list[pa.Array]:
+    def to_arrow(self, state: AccumulatorState) -> list[pa.Array]:
         """See ColumnarAccumulator."""
         return [float64_array(state.values[0], state.valid, self._type)]
 

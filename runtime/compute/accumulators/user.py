@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 
-from runtime.compute.accumulators.base import ColumnarAccumulator, State
+from runtime.compute.accumulators.base import AccumulatorState, ColumnarAccumulator
 from runtime.compute.accumulators.segments import Segments
 from runtime.compute.kernels.columns import Int64Array, one_chunk
 from runtime.compute.user_aggregates import (
@@ -21,8 +21,8 @@ from runtime.compute.user_aggregates import (
 class UserAccumulator(ColumnarAccumulator):
     """Calls the aggregate's own `merge`, for many groups at once.
 
-    `State.lookup` holds the fields of states, `State.values` which of them a row has: so rows are
-    picked without copying states, and put together when they are merged.
+    `lookup` of an AccumulatorState holds the fields of states, `values` which of them a row has: so
+    rows are picked without copying states, and put together when they are merged.
 
     Args:
         aggregate: the aggregate.
@@ -31,26 +31,26 @@ class UserAccumulator(ColumnarAccumulator):
     def __init__(self, aggregate: UserDefinedAggregateFunction) -> None:
         self._aggregate = aggregate
 
-    def from_arrow(self, columns: Sequence[pa.Array | pa.ChunkedArray]) -> State:
+    def from_arrow(self, columns: Sequence[pa.Array | pa.ChunkedArray]) -> AccumulatorState:
         """See ColumnarAccumulator."""
         return _state([one_chunk(column) for column in columns])
 
-    def to_arrow(self, state: State) -> list[pa.Array]:
+    def to_arrow(self, state: AccumulatorState) -> list[pa.Array]:
         """The results, in one column."""
         return [finished(self._aggregate, _fields(state))]
 
-    def identity(self, state: State) -> State:
+    def identity(self, state: AccumulatorState) -> AccumulatorState:
         """See ColumnarAccumulator."""
         nothing = [field.slice(0, 0) for field in state.lookup]
         return self._merged(no_groups(), 1, nothing)
 
-    def combine(self, left: State, right: State) -> State:
+    def combine(self, left: AccumulatorState, right: AccumulatorState) -> AccumulatorState:
         """See ColumnarAccumulator."""
         group = np.arange(len(left))
         both = _concatenated(_fields(left), _fields(right))
         return self._merged(np.concatenate((group, group)), len(left), both)
 
-    def reduce_runs(self, state: State, run_starts: Int64Array) -> State:
+    def reduce_runs(self, state: AccumulatorState, run_starts: Int64Array) -> AccumulatorState:
         """See ColumnarAccumulator."""
         if len(run_starts) == len(state):
             return state
@@ -58,7 +58,9 @@ class UserAccumulator(ColumnarAccumulator):
         groups = np.repeat(np.arange(len(run_starts)), lengths)
         return self._merged(groups, len(run_starts), _fields(state))
 
-    def scan(self, state: State, segments: Segments, reverse: bool = False) -> State:
+    def scan(
+        self, state: AccumulatorState, segments: Segments, reverse: bool = False
+    ) -> AccumulatorState:
         """See ColumnarAccumulator.
 
         In steps of 1, 2, 4 ... rows, each of which merges all rows with those so far away (Hillis
@@ -75,23 +77,25 @@ class UserAccumulator(ColumnarAccumulator):
             all_fields = _concatenated(_fields(state), _fields(further))
             values = np.arange(len(state))
             values[rows] = len(state) + np.arange(len(rows))
-            state = State((values,), None, tuple(all_fields))
+            state = AccumulatorState((values,), None, tuple(all_fields))
             distance *= 2
         return state
 
-    def concat(self, first: State, second: State) -> State:
+    def concat(self, first: AccumulatorState, second: AccumulatorState) -> AccumulatorState:
         """See ColumnarAccumulator."""
         return _state(_concatenated(_fields(first), _fields(second)))
 
-    def _merged(self, groups: Int64Array, n_groups: int, fields: Sequence[pa.Array]) -> State:
+    def _merged(
+        self, groups: Int64Array, n_groups: int, fields: Sequence[pa.Array]
+    ) -> AccumulatorState:
         return _state(merged(self._aggregate, groups, n_groups, fields))
 
 
-def _state(fields: Sequence[pa.Array]) -> State:
-    return State((np.arange(len(fields[0])),), None, tuple(fields))
+def _state(fields: Sequence[pa.Array]) -> AccumulatorState:
+    return AccumulatorState((np.arange(len(fields[0])),), None, tuple(fields))
 
 
-def _fields(state: State) -> list[pa.Array]:
+def _fields(state: AccumulatorState) -> list[pa.Array]:
     index = pa.array(state.values[0])
     return [field.take(index) for field in state.lookup]
 

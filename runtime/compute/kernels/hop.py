@@ -19,10 +19,10 @@ from __future__ import annotations
 import numpy as np
 
 from runtime.compute.accumulators import (
+    AccumulatorState,
     ColumnarAccumulator,
     InvertibleAccumulator,
     Segments,
-    State,
 )
 from runtime.compute.accumulators.segments import run_starts
 from runtime.compute.kernels.columns import Int64Array
@@ -51,7 +51,7 @@ class HopCombiner:
             for each, state in zip(slices.accumulators, slices.states, strict=True)
         ]
 
-    def states(self, oldest_slice: Int64Array, newest_slice: Int64Array) -> list[State]:
+    def states(self, oldest_slice: Int64Array, newest_slice: Int64Array) -> list[AccumulatorState]:
         """The state of each accumulator for some windows.
 
         Args:
@@ -73,13 +73,13 @@ class HopCombiner:
 class _RunningDifference:
     """Sums over ranges of slices, as differences of one running sum over all slices."""
 
-    def __init__(self, accumulator: InvertibleAccumulator, state: State) -> None:
+    def __init__(self, accumulator: InvertibleAccumulator, state: AccumulatorState) -> None:
         self._accumulator = accumulator
         whole = Segments(np.zeros(1, np.int64), len(state))
         running = accumulator.scan(state, whole)
         self._running = accumulator.concat(accumulator.identity(state), running)
 
-    def between(self, first: Int64Array, last: Int64Array) -> State:
+    def between(self, first: Int64Array, last: Int64Array) -> AccumulatorState:
         """The states of slices first .. last, both included."""
         take = self._accumulator.take
         return self._accumulator.subtract(take(self._running, last + 1), take(self._running, first))
@@ -91,13 +91,15 @@ class _PrefixAndSuffix:
     Behind the last slice stands the identity.
     """
 
-    def __init__(self, accumulator: ColumnarAccumulator, state: State, blocks: Segments) -> None:
+    def __init__(
+        self, accumulator: ColumnarAccumulator, state: AccumulatorState, blocks: Segments
+    ) -> None:
         self._accumulator = accumulator
         identity = accumulator.identity(state)
         self._prefix = accumulator.concat(accumulator.scan(state, blocks), identity)
         self._suffix = accumulator.concat(accumulator.scan(state, blocks, reverse=True), identity)
 
-    def combined(self, suffix_at: Int64Array, prefix_at: Int64Array) -> State:
+    def combined(self, suffix_at: Int64Array, prefix_at: Int64Array) -> AccumulatorState:
         """The suffixes at some slices combined with the prefixes at others."""
         take = self._accumulator.take
         return self._accumulator.combine(

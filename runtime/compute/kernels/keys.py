@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from runtime.compute.kernels.columns import (
     Int64Array,
+    UInt64Array,
     distinct_codes,
     float64_values,
     int64_values,
@@ -19,8 +20,6 @@ from runtime.compute.kernels.columns import (
     one_chunk,
     validity,
 )
-
-UInt64Array = npt.NDArray[np.uint64]
 
 _MAX_CODE = 2**63 - 1
 _NULL_HASH = np.uint64(0x9E3779B97F4A7C15)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 import pyarrow as pa
 
-from runtime.compute.accumulators import Segments, State
+from runtime.compute.accumulators import AccumulatorState, Segments
 from runtime.compute.arrow.types import arrow_type
 from runtime.compute.kernels.columns import Int64Array, from_buffer
 from runtime.compute.kernels.hop import HopCombiner
@@ -29,7 +29,7 @@ from runtime.spec.windows import (
 WINDOW_BOUND_TYPE = pa.timestamp("us")
 
 # (the oldest and the newest slice of each window) -> state of each accumulator
-_Combine = Callable[[Int64Array, Int64Array], list[State]]
+_Combine = Callable[[Int64Array, Int64Array], list[AccumulatorState]]
 
 
 def output_schema(input_schema: pa.Schema, spec: WindowAggregation) -> pa.Schema:
@@ -176,7 +176,7 @@ def _combiner(slices: Slices, window: AlignedWindow, assigner: SliceAssigner) ->
         pairs = zip(slices.accumulators, states, strict=True)
         states = [accumulator.scan(state, segments) for accumulator, state in pairs]
 
-    def combine(_: Int64Array, newest_slice: Int64Array) -> list[State]:
+    def combine(_: Int64Array, newest_slice: Int64Array) -> list[AccumulatorState]:
         pairs = zip(slices.accumulators, states, strict=True)
         return [accumulator.take(state, newest_slice) for accumulator, state in pairs]
 

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from runtime.compute.accumulators import ColumnarAccumulator, State, accumulator
+from runtime.compute.accumulators import AccumulatorState, ColumnarAccumulator, accumulator
 from runtime.compute.accumulators.base import ElementwiseAccumulator
 from runtime.compute.accumulators.extrema import INT64
 from runtime.compute.kernels.columns import (
@@ -132,7 +132,9 @@ def merge_partials(
     return merge.to_arrow(_reduce(merge, merge.from_arrow(columns), groups))
 
 
-def _reduce(merge: ColumnarAccumulator, state: State, groups: Groups) -> State:
+def _reduce(
+    merge: ColumnarAccumulator, state: AccumulatorState, groups: Groups
+) -> AccumulatorState:
     """One row of state for each group."""
     if not isinstance(merge, ElementwiseAccumulator):
         order, starts = groups.runs()

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from runtime.compute.accumulators import Segments, State, accumulator
+from runtime.compute.accumulators import AccumulatorState, Segments, accumulator
 from runtime.compute.accumulators.segments import accumulate_rows, run_starts
 from runtime.compute.kernels.columns import Int64Array, from_buffer, int64_values, one_chunk
 from runtime.compute.kernels.grouping import SortedGroups
@@ -152,7 +152,7 @@ class _Merged:
         self, table: pa.Table, spec: WindowAggregation, order: Int64Array, starts: Int64Array
     ) -> None:
         self._spec = spec
-        self._states: list[State] = []
+        self._states: list[AccumulatorState] = []
         self._accumulators = []
         values: dict[str, SliceValues] = {}
         group = np.repeat(np.arange(len(starts)), np.diff(starts, append=len(order)))

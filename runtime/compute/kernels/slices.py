@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from runtime.compute.accumulators import ColumnarAccumulator, State, accumulator
+from runtime.compute.accumulators import AccumulatorState, ColumnarAccumulator, accumulator
 from runtime.compute.accumulators.segments import run_starts
 from runtime.compute.kernels.columns import Int64Array, distinct_codes, int64_values, one_chunk
 from runtime.compute.kernels.keys import encode_keys
@@ -52,7 +52,7 @@ class Slices:
     last_window: Int64Array
     window_origin: int
     accumulators: list[ColumnarAccumulator]
-    states: list[State]
+    states: list[AccumulatorState]
     values: dict[str, SliceValues]
 
     def __len__(self) -> int:

@@ -26,14 +26,14 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
-from runtime.compute.accumulators import State
+from runtime.compute.accumulators import AccumulatorState
 from runtime.compute.accumulators.segments import run_starts
 from runtime.compute.accumulators.sums import exact_sum_accumulator
 from runtime.compute.arrow.types import arrow_type
 from runtime.compute.kernels.columns import (
+    Float64Array,
     Int64Array,
     float64_array,
     float64_values,
@@ -57,8 +57,6 @@ from runtime.spec.aggregates import (
     MergeOp,
     OfValues,
 )
-
-Float64Array = npt.NDArray[np.float64]
 
 
 class KeyedPieces(Protocol):
@@ -307,7 +305,7 @@ class _ExactSum(DistinctAggregate):
         self._left = self._by_slice(state, stretches.leaves, count.n_slices)
 
     @staticmethod
-    def _by_slice(state: State, row: Int64Array, n_slices: int) -> State:
+    def _by_slice(state: AccumulatorState, row: Int64Array, n_slices: int) -> AccumulatorState:
         """The running sums over slices, modulo 2**64, in row n of the slices before slice n."""
         sums = []
         for values in state.values:

@@ -12,10 +12,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from runtime.compute.kernels.columns import Int64Array, from_buffer, validity
+from runtime.compute.kernels.columns import Float64Array, Int64Array, from_buffer, validity
 from runtime.compute.values.xxhash64 import xxhash64
-
-Float64Array = npt.NDArray[np.float64]
 
 RANK_BITS = 6
 # Ranks up to this are added up in units of 2**-_COARSE_BITS, the others in units of 2**-_FINE_BITS:

@@ -8,11 +8,11 @@ ones, timestamps and decimals of up to 18 digits as eight.
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from runtime.compute.kernels.columns import (
     Int64Array,
+    UInt64Array,
     decimal_words,
     distinct_codes,
     float64_values,
@@ -21,8 +21,6 @@ from runtime.compute.kernels.columns import (
     is_variable_width,
     normalise_floats,
 )
-
-UInt64Array = npt.NDArray[np.uint64]
 
 _SEED = np.uint64(42)
 _P1 = np.uint64(0x9E3779B185EBCA87)
