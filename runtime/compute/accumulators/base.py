@@ -113,13 +113,11 @@ class ElementwiseAccumulator(ColumnarAccumulator):
         """What changes nothing when `ufunc` combines it with an element of `array`."""
 
     def identity(self, state: AccumulatorState) -> AccumulatorState:
-        """See ColumnarAccumulator."""
         values = tuple(np.full(1, self.identity_value(v), v.dtype) for v in state.values)
         n_valid = None if state.n_valid is None else np.zeros(1, np.int64)
         return replace(state, values=values, n_valid=n_valid)
 
     def combine(self, left: AccumulatorState, right: AccumulatorState) -> AccumulatorState:
-        """See ColumnarAccumulator."""
         with np.errstate(all="ignore"):
             pairs = zip(left.values, right.values, strict=True)
             values = tuple(self.ufunc(a, b) for a, b in pairs)
@@ -129,7 +127,6 @@ class ElementwiseAccumulator(ColumnarAccumulator):
         return replace(left, values=values, n_valid=n_valid)
 
     def reduce_runs(self, state: AccumulatorState, run_starts: Int64Array) -> AccumulatorState:
-        """See ColumnarAccumulator."""
         if len(run_starts) == len(state):
             return state
         with np.errstate(all="ignore"):
@@ -140,7 +137,6 @@ class ElementwiseAccumulator(ColumnarAccumulator):
     def scan(
         self, state: AccumulatorState, segments: Segments, reverse: bool = False
     ) -> AccumulatorState:
-        """See ColumnarAccumulator."""
         n_valid = state.n_valid
         if n_valid is not None:
             n_valid = segments.scan_sums(n_valid, reverse)

@@ -42,18 +42,15 @@ class BitFold(ElementwiseAccumulator):
         self._type = type_
 
     def from_arrow(self, columns: Sequence[pa.Array | pa.ChunkedArray]) -> AccumulatorState:
-        """See ColumnarAccumulator."""
         column = one_chunk(columns[0])
         valid = validity(column)
         values = without_nulls(int64_values(column), valid, self._identity)
         return AccumulatorState((values,), count_valid(valid))
 
     def to_arrow(self, state: AccumulatorState) -> list[pa.Array]:
-        """See ColumnarAccumulator."""
         return [int64_array(state.values[0], state.valid, self._type)]
 
     def identity_value(self, array: AnyArray) -> int:
-        """See ElementwiseAccumulator."""
         return self._identity
 
 

@@ -40,7 +40,6 @@ class _Extremum(ElementwiseAccumulator):
         self.ufunc = np.maximum if is_max else np.minimum
 
     def identity_value(self, array: AnyArray) -> Any:
-        """See ElementwiseAccumulator."""
         return INT64.min if self._is_max else INT64.max
 
 
@@ -48,7 +47,6 @@ class IntegerExtremum(_Extremum):
     """MIN or MAX of what is stored as integers: numbers, booleans, dates, times, intervals."""
 
     def from_arrow(self, columns: Sequence[pa.Array | pa.ChunkedArray]) -> AccumulatorState:
-        """See ColumnarAccumulator."""
         column = one_chunk(columns[0])
         valid = validity(column)
         values = int64_values(column)
@@ -57,7 +55,6 @@ class IntegerExtremum(_Extremum):
         )
 
     def to_arrow(self, state: AccumulatorState) -> list[pa.Array]:
-        """See ColumnarAccumulator."""
         return [int64_array(state.values[0], state.valid, self._type)]
 
 
@@ -73,11 +70,9 @@ class DoubleExtremum(_Extremum):
         self.ufunc = np.maximum if is_max else np.fmin
 
     def identity_value(self, array: AnyArray) -> float:
-        """See ElementwiseAccumulator."""
         return -np.inf if self._is_max else np.nan
 
     def from_arrow(self, columns: Sequence[pa.Array | pa.ChunkedArray]) -> AccumulatorState:
-        """See ColumnarAccumulator."""
         column = one_chunk(columns[0])
         valid = validity(column)
         values = float64_values(column)
@@ -86,7 +81,6 @@ class DoubleExtremum(_Extremum):
         )
 
     def to_arrow(self, state: AccumulatorState) -> list[pa.Array]:
-        """See ColumnarAccumulator."""
         return [float64_array(state.values[0], state.valid, self._type)]
 
 
@@ -98,7 +92,6 @@ class RankedExtremum(_Extremum):
     """
 
     def from_arrow(self, columns: Sequence[pa.Array | pa.ChunkedArray]) -> AccumulatorState:
-        """See ColumnarAccumulator."""
         column = one_chunk(columns[0])
         if pa.types.is_decimal128(column.type):
             narrow = self._from_narrow_decimals(column)
@@ -110,7 +103,6 @@ class RankedExtremum(_Extremum):
         return AccumulatorState((rank,), None, (ascending,))
 
     def to_arrow(self, state: AccumulatorState) -> list[pa.Array]:
-        """See ColumnarAccumulator."""
         values: Int64Array = state.values[0]
         if not state.lookup:
             return [decimal_array(values, values >> 63, state.valid, self._type)]

@@ -34,7 +34,6 @@ class Moments(ColumnarAccumulator):
         self._types = tuple(types)
 
     def from_arrow(self, columns: Sequence[pa.Array | pa.ChunkedArray]) -> AccumulatorState:
-        """See ColumnarAccumulator."""
         count, mean, m2 = (one_chunk(column) for column in columns)
         n = without_nulls(int64_values(count), validity(count), 0)
         means = np.where(n > 0, without_nulls(float64_values(mean), validity(mean), 0.0), 0.0)
@@ -42,7 +41,6 @@ class Moments(ColumnarAccumulator):
         return AccumulatorState((n, means, m2s))
 
     def to_arrow(self, state: AccumulatorState) -> list[pa.Array]:
-        """See ColumnarAccumulator."""
         n, mean, m2 = state.values
         valid = None if np.all(n > 0) else n > 0
         return [
@@ -52,15 +50,12 @@ class Moments(ColumnarAccumulator):
         ]
 
     def identity(self, state: AccumulatorState) -> AccumulatorState:
-        """See ColumnarAccumulator."""
         return AccumulatorState((np.zeros(1, np.int64), np.zeros(1), np.zeros(1)))
 
     def combine(self, left: AccumulatorState, right: AccumulatorState) -> AccumulatorState:
-        """See ColumnarAccumulator."""
         return AccumulatorState(_combine(left.values, right.values))
 
     def reduce_runs(self, state: AccumulatorState, run_starts: Int64Array) -> AccumulatorState:
-        """See ColumnarAccumulator."""
         # Pairs of neighbours, then pairs of pairs: about as many combines as there are rows.
         n_rows = len(state)
         while len(run_starts) < n_rows:
@@ -79,7 +74,6 @@ class Moments(ColumnarAccumulator):
     def scan(
         self, state: AccumulatorState, segments: Segments, reverse: bool = False
     ) -> AccumulatorState:
-        """See ColumnarAccumulator."""
         values = segments.scan(state.values, (0, 0.0, 0.0), _scan_rows, reverse)
         return replace(state, values=tuple(values))
 

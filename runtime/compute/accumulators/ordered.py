@@ -42,11 +42,9 @@ class FirstOrLast(ElementwiseAccumulator):
         self.ufunc = np.maximum if is_last else np.minimum
 
     def identity_value(self, array: AnyArray) -> int:
-        """See ElementwiseAccumulator."""
         return INT64.min if self._is_last else INT64.max
 
     def from_arrow(self, columns: Sequence[pa.Array | pa.ChunkedArray]) -> AccumulatorState:
-        """See ColumnarAccumulator."""
         arrays = [one_chunk(column) for column in columns]
         order: Int64Array = np.zeros(len(arrays[0]), np.int64)
         n_order = 1
@@ -66,7 +64,6 @@ class FirstOrLast(ElementwiseAccumulator):
         return AccumulatorState((codes,), None, (ascending,))
 
     def to_arrow(self, state: AccumulatorState) -> list[pa.Array]:
-        """See ColumnarAccumulator."""
         codes: Int64Array = state.values[0]
         (ascending,) = state.lookup
         rank = np.where(codes == self.identity_value(codes), 0, codes % len(ascending))

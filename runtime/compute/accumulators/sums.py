@@ -59,7 +59,6 @@ class IntegerSum(ElementwiseAccumulator, InvertibleAccumulator):
         self._column = column
 
     def from_arrow(self, columns: Sequence[pa.Array | pa.ChunkedArray]) -> AccumulatorState:
-        """See ColumnarAccumulator."""
         column = one_chunk(columns[0])
         valid = validity(column)
         values = without_nulls(int64_values(column), valid, 0)
@@ -68,7 +67,6 @@ class IntegerSum(ElementwiseAccumulator, InvertibleAccumulator):
         return AccumulatorState((values & _LIMB_MASK, values >> _LIMB_BITS), count_valid(valid))
 
     def to_arrow(self, state: AccumulatorState) -> list[pa.Array]:
-        """See ColumnarAccumulator."""
         if len(state.values) == 1:
             sums: Int64Array = state.values[0]
         else:
@@ -82,13 +80,11 @@ class IntegerSum(ElementwiseAccumulator, InvertibleAccumulator):
             raise _overflow(_TYPE_NAMES.get(str(self._type), "BIGINT"), self._column) from None
 
     def identity_value(self, array: AnyArray) -> int:
-        """See ElementwiseAccumulator."""
         return 0
 
     def scan(
         self, state: AccumulatorState, segments: Segments, reverse: bool = False
     ) -> AccumulatorState:
-        """See ColumnarAccumulator."""
         n_valid = state.n_valid
         if n_valid is not None:
             n_valid = segments.scan_sums(n_valid, reverse)
@@ -96,7 +92,6 @@ class IntegerSum(ElementwiseAccumulator, InvertibleAccumulator):
         return replace(state, values=values, n_valid=n_valid)
 
     def subtract(self, whole: AccumulatorState, part: AccumulatorState) -> AccumulatorState:
-        """See InvertibleAccumulator."""
         values = tuple(a - b for a, b in zip(whole.values, part.values, strict=True))
         n_valid = whole.n_valid
         if n_valid is not None and part.n_valid is not None:
@@ -108,7 +103,6 @@ class RoundedIntegerSum(IntegerSum):
     """SUM of integers as DOUBLE: added exactly, then rounded; it cannot overflow."""
 
     def to_arrow(self, state: AccumulatorState) -> list[pa.Array]:
-        """See ColumnarAccumulator."""
         *low, high = state.values if len(state.values) == 1 else _carry(state.values)
         sums = high.astype(np.float64)
         for limb in reversed(low):
@@ -120,7 +114,6 @@ class Count(IntegerSum):
     """The sum of counts: 0, not NULL, for a group in which nothing was counted."""
 
     def from_arrow(self, columns: Sequence[pa.Array | pa.ChunkedArray]) -> AccumulatorState:
-        """See ColumnarAccumulator."""
         return replace(super().from_arrow(columns), n_valid=None)
 
 
@@ -131,7 +124,6 @@ class DecimalSum(IntegerSum):
     """
 
     def from_arrow(self, columns: Sequence[pa.Array | pa.ChunkedArray]) -> AccumulatorState:
-        """See ColumnarAccumulator."""
         column = one_chunk(columns[0])
         valid = validity(column)
         words = decimal_words(column)
@@ -149,7 +141,6 @@ class DecimalSum(IntegerSum):
         return AccumulatorState(limbs, n_valid)
 
     def to_arrow(self, state: AccumulatorState) -> list[pa.Array]:
-        """See ColumnarAccumulator."""
         if len(state.values) == 1:
             low: Int64Array = state.values[0]
             high = low >> 63
@@ -177,7 +168,6 @@ class DoubleSum(ElementwiseAccumulator):
         self._type = type_
 
     def from_arrow(self, columns: Sequence[pa.Array | pa.ChunkedArray]) -> AccumulatorState:
-        """See ColumnarAccumulator."""
         column = one_chunk(columns[0])
         valid = validity(column)
         return AccumulatorState(
@@ -185,11 +175,9 @@ class DoubleSum(ElementwiseAccumulator):
         )
 
     def to_arrow(self, state: AccumulatorState) -> list[pa.Array]:
-        """See ColumnarAccumulator."""
         return [float64_array(state.values[0], state.valid, self._type)]
 
     def identity_value(self, array: AnyArray) -> float:
-        """See ElementwiseAccumulator."""
         # 0.0 would turn a sum of -0.0 into 0.0.
         return -0.0
 

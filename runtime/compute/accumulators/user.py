@@ -32,7 +32,6 @@ class UserAccumulator(ColumnarAccumulator):
         self._aggregate = aggregate
 
     def from_arrow(self, columns: Sequence[pa.Array | pa.ChunkedArray]) -> AccumulatorState:
-        """See ColumnarAccumulator."""
         return _state([one_chunk(column) for column in columns])
 
     def to_arrow(self, state: AccumulatorState) -> list[pa.Array]:
@@ -40,18 +39,15 @@ class UserAccumulator(ColumnarAccumulator):
         return [finished(self._aggregate, _fields(state))]
 
     def identity(self, state: AccumulatorState) -> AccumulatorState:
-        """See ColumnarAccumulator."""
         nothing = [field.slice(0, 0) for field in state.lookup]
         return self._merged(no_groups(), 1, nothing)
 
     def combine(self, left: AccumulatorState, right: AccumulatorState) -> AccumulatorState:
-        """See ColumnarAccumulator."""
         group = np.arange(len(left))
         both = _concatenated(_fields(left), _fields(right))
         return self._merged(np.concatenate((group, group)), len(left), both)
 
     def reduce_runs(self, state: AccumulatorState, run_starts: Int64Array) -> AccumulatorState:
-        """See ColumnarAccumulator."""
         if len(run_starts) == len(state):
             return state
         lengths = np.diff(run_starts, append=len(state))
@@ -82,7 +78,6 @@ class UserAccumulator(ColumnarAccumulator):
         return state
 
     def concat(self, first: AccumulatorState, second: AccumulatorState) -> AccumulatorState:
-        """See ColumnarAccumulator."""
         return _state(_concatenated(_fields(first), _fields(second)))
 
     def _merged(

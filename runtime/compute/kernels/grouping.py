@@ -58,7 +58,6 @@ class CellGroups(Groups):
         self.cells = np.flatnonzero(self._n_rows)
 
     def reduce(self, ufunc: np.ufunc, values: AnyArray, identity: Any) -> AnyArray:
-        """See Groups."""
         with np.errstate(all="ignore"):
             if ufunc is np.add and values.dtype == np.float64:
                 of_cell = np.bincount(self._cell, weights=values, minlength=self._n_cells)
@@ -69,20 +68,17 @@ class CellGroups(Groups):
         return reduced
 
     def count(self, valid: BoolArray | None) -> Int64Array:
-        """See Groups."""
         if valid is None:
             return self._n_rows[self.cells]
         of_cell = np.bincount(self._cell, weights=valid, minlength=self._n_cells)
         return of_cell[self.cells].astype(np.int64)
 
     def of_row(self) -> Int64Array:
-        """See Groups."""
         group_of_cell = np.empty(self._n_cells, np.int64)
         group_of_cell[self.cells] = np.arange(len(self.cells))
         return group_of_cell[self._cell]
 
     def runs(self) -> tuple[Int64Array, Int64Array]:
-        """See Groups."""
         order, ordered = _sort(self._cell, self._n_cells)
         return order, run_starts(ordered[1:] != ordered[:-1])
 
@@ -96,27 +92,23 @@ class SortedGroups(Groups):
         self.cells = ordered[self._starts]
 
     def reduce(self, ufunc: np.ufunc, values: AnyArray, identity: Any) -> AnyArray:
-        """See Groups."""
         with np.errstate(all="ignore"):
             reduced: AnyArray = ufunc.reduceat(values[self._order], self._starts)
         return reduced
 
     def count(self, valid: BoolArray | None) -> Int64Array:
-        """See Groups."""
         if valid is None:
             return np.diff(self._starts, append=len(self._order))
         counts: Int64Array = np.add.reduceat(valid[self._order].astype(np.int64), self._starts)
         return counts
 
     def of_row(self) -> Int64Array:
-        """See Groups."""
         groups = np.empty(len(self._order), np.int64)
         n_rows = np.diff(self._starts, append=len(self._order))
         groups[self._order] = np.repeat(np.arange(len(self._starts)), n_rows)
         return groups
 
     def runs(self) -> tuple[Int64Array, Int64Array]:
-        """See Groups."""
         return self._order, self._starts
 
 
@@ -127,19 +119,15 @@ class SingleRows(Groups):
         self.cells = np.arange(n_rows)
 
     def reduce(self, ufunc: np.ufunc, values: AnyArray, identity: Any) -> AnyArray:
-        """See Groups."""
         return values
 
     def count(self, valid: BoolArray | None) -> Int64Array:
-        """See Groups."""
         return np.ones(len(self), np.int64) if valid is None else valid.astype(np.int64)
 
     def of_row(self) -> Int64Array:
-        """See Groups."""
         return self.cells
 
     def runs(self) -> tuple[Int64Array, Int64Array]:
-        """See Groups."""
         return self.cells, self.cells
 
 

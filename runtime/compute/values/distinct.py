@@ -195,7 +195,6 @@ class _Count(DistinctAggregate):
     def of_windows(
         self, first_window: int, oldest_slice: Int64Array, newest_slice: Int64Array
     ) -> pa.Array:
-        """See DistinctAggregate."""
         return int64_array(self.between(oldest_slice, newest_slice), None, pa.int64())
 
 
@@ -238,7 +237,6 @@ class _ApproximateCount(DistinctAggregate):
     def of_windows(
         self, first_window: int, oldest_slice: Int64Array, newest_slice: Int64Array
     ) -> pa.Array:
-        """See DistinctAggregate."""
         in_use, coarse, fine = (
             entered.take(newest_slice + 1) - left.take(oldest_slice)
             for entered, left in zip(self._entered, self._left, strict=True)
@@ -261,7 +259,6 @@ class _ApproximatePercentile(DistinctAggregate):
     def of_windows(
         self, first_window: int, oldest_slice: Int64Array, newest_slice: Int64Array
     ) -> pa.Array:
-        """See DistinctAggregate."""
         counts = self._percentiles.counts(oldest_slice, newest_slice)
         is_empty = counts == 0
         found = []
@@ -288,7 +285,6 @@ class _JoinedTexts(DistinctAggregate):
     def of_windows(
         self, first_window: int, oldest_slice: Int64Array, newest_slice: Int64Array
     ) -> pa.Array:
-        """See DistinctAggregate."""
         return self._texts.joined(oldest_slice, newest_slice, self._separator, self._is_unique)
 
 
@@ -317,7 +313,6 @@ class _ExactSum(DistinctAggregate):
     def of_windows(
         self, first_window: int, oldest_slice: Int64Array, newest_slice: Int64Array
     ) -> pa.Array:
-        """See DistinctAggregate."""
         take = self._sum.take
         sums = self._sum.subtract(
             take(self._entered, newest_slice + 1), take(self._left, oldest_slice)
@@ -342,7 +337,6 @@ class _DoubleSum(DistinctAggregate):
     def of_windows(
         self, first_window: int, oldest_slice: Int64Array, newest_slice: Int64Array
     ) -> pa.Array:
-        """See DistinctAggregate."""
         place = np.arange(first_window, first_window + len(newest_slice))
         sums = self._sums.take(np.searchsorted(self._places, place, side="right") - 1)
         is_valid = self._count.between(oldest_slice, newest_slice) > 0

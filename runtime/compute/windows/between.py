@@ -22,54 +22,41 @@ class WindowsBetween(SliceAssigner):
         self.is_shared = assigner.is_shared
 
     def slice_end(self, time_us: Int64Array) -> Int64Array:
-        """See SliceAssigner."""
         return self._all.slice_end(time_us)
 
     def slice_end_sql(self, time_us_sql: str) -> str:
-        """See SliceAssigner."""
         return self._all.slice_end_sql(time_us_sql)
 
     def first_window_end(self, slice_end: Int64Array) -> Int64Array:
-        """See SliceAssigner."""
         return np.maximum(self._all.first_window_end(slice_end), self._first)
 
     def last_window_end(self, slice_end: Int64Array) -> Int64Array:
-        """See SliceAssigner."""
         return np.minimum(self._all.last_window_end(slice_end), self._last)
 
     def window_start(self, window_end: Int64Array) -> Int64Array:
-        """See SliceAssigner."""
         return self._all.window_start(window_end)
 
     def window_start_sql(self, window_end_sql: str) -> str:
-        """See SliceAssigner."""
         return self._all.window_start_sql(window_end_sql)
 
     def previous_window_end(self, time_us: int) -> int:
-        """See SliceAssigner."""
         return self._all.previous_window_end(min(time_us, self._last))
 
     def window_number(self, window_end: Int64Array) -> Int64Array:
-        """See SliceAssigner."""
         return self._all.window_number(window_end)
 
     def window_end_of(self, number: Int64Array) -> Int64Array:
-        """See SliceAssigner."""
         return self._all.window_end_of(number)
 
     def block(self, slice_end: Int64Array) -> Int64Array:
-        """See SliceAssigner."""
         return self._all.block(slice_end)
 
     def next_window_end(self, time_us: int) -> int:
-        """See SliceAssigner."""
         return self._all.next_window_end(max(time_us, self._first - 1))
 
     def expired_slices(self, window_end: int) -> Int64Array:
-        """See SliceAssigner."""
         return self._all.expired_slices(window_end)
 
     def window_ends_sql(self, time_us_sql: str) -> str:
-        """See SliceAssigner."""
         ends = self._all.window_ends_sql(time_us_sql)
         return f"filter({ends}, e -> e BETWEEN {self._first}L AND {self._last}L)"

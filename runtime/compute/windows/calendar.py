@@ -81,61 +81,48 @@ class CalendarSlices(SliceAssigner):
         self.is_shared = over_months.is_shared
 
     def slice_end(self, time_us: Int64Array) -> Int64Array:
-        """See SliceAssigner."""
         return self._months.start(self._inner.slice_end(self._months.of(time_us)))
 
     def slice_end_sql(self, time_us_sql: str) -> str:
-        """See SliceAssigner."""
         return self._months.start_sql(self._inner.slice_end_sql(self._months.of_sql(time_us_sql)))
 
     def first_window_end(self, slice_end: Int64Array) -> Int64Array:
-        """See SliceAssigner."""
         return self._months.start(self._inner.first_window_end(self._months.of(slice_end)))
 
     def last_window_end(self, slice_end: Int64Array) -> Int64Array:
-        """See SliceAssigner."""
         return self._months.start(self._inner.last_window_end(self._months.of(slice_end)))
 
     def window_start(self, window_end: Int64Array) -> Int64Array:
-        """See SliceAssigner."""
         return self._months.start(self._inner.window_start(self._months.of(window_end)))
 
     def window_start_sql(self, window_end_sql: str) -> str:
-        """See SliceAssigner."""
         month = self._months.of_sql(window_end_sql)
         return self._months.start_sql(self._inner.window_start_sql(month))
 
     def next_window_end(self, time_us: int) -> int:
-        """See SliceAssigner."""
         (month,) = self._months.of(np.array([time_us])).tolist()
         (end,) = self._months.start(np.array([self._inner.next_window_end(month)])).tolist()
         return int(end)
 
     def previous_window_end(self, time_us: int) -> int:
-        """See SliceAssigner."""
         (month,) = self._months.of(np.array([time_us])).tolist()
         (end,) = self._months.start(np.array([self._inner.previous_window_end(month)])).tolist()
         return int(end)
 
     def window_number(self, window_end: Int64Array) -> Int64Array:
-        """See SliceAssigner."""
         return self._inner.window_number(self._months.of(window_end))
 
     def window_end_of(self, number: Int64Array) -> Int64Array:
-        """See SliceAssigner."""
         return self._months.start(self._inner.window_end_of(number))
 
     def block(self, slice_end: Int64Array) -> Int64Array:
-        """See SliceAssigner."""
         return self._inner.block(self._months.of(slice_end))
 
     def expired_slices(self, window_end: int) -> Int64Array:
-        """See SliceAssigner."""
         (month,) = self._months.of(np.array([window_end])).tolist()
         return self._months.start(self._inner.expired_slices(month))
 
     def window_ends_sql(self, time_us_sql: str) -> str:
-        """See SliceAssigner."""
         months = self._inner.window_ends_sql(self._months.of_sql(time_us_sql))
         return f"TRANSFORM({months}, m -> {self._months.start_sql('m')})"
 
@@ -157,7 +144,6 @@ class CalendarStepSlices(SliceAssigner):
         self.is_shared = self._most_steps > 1
 
     def slice_end(self, time_us: Int64Array) -> Int64Array:
-        """See SliceAssigner."""
         start, end = self._bounds(self._period(time_us))
         slice_end: Int64Array = np.minimum(
             time_us - (time_us - start) % self._step + self._step, end
@@ -165,46 +151,37 @@ class CalendarStepSlices(SliceAssigner):
         return slice_end
 
     def slice_end_sql(self, time_us_sql: str) -> str:
-        """See SliceAssigner."""
         start, end = self._bounds_sql(time_us_sql)
         in_step = f"PMOD(({time_us_sql}) - {start}, {self._step}L)"
         return f"LEAST(({time_us_sql}) - {in_step} + {self._step}L, {end})"
 
     def first_window_end(self, slice_end: Int64Array) -> Int64Array:
-        """See SliceAssigner."""
         return slice_end
 
     def last_window_end(self, slice_end: Int64Array) -> Int64Array:
-        """See SliceAssigner."""
         return self._bounds(self._period(slice_end - 1))[1]
 
     def window_start(self, window_end: Int64Array) -> Int64Array:
-        """See SliceAssigner."""
         return self._bounds(self._period(window_end - 1))[0]
 
     def window_start_sql(self, window_end_sql: str) -> str:
-        """See SliceAssigner."""
         return self._bounds_sql(f"({window_end_sql}) - 1L")[0]
 
     def next_window_end(self, time_us: int) -> int:
-        """See SliceAssigner."""
         return int(self.slice_end(np.array([time_us]))[0])
 
     def previous_window_end(self, time_us: int) -> int:
-        """See SliceAssigner."""
         start, _ = self._bounds(self._period(np.array([time_us])))
         # of the first step it is the start, where the largest window before ends
         return time_us - (time_us - int(start[0])) % self._step
 
     def window_number(self, window_end: Int64Array) -> Int64Array:
-        """See SliceAssigner."""
         period = self._period(window_end - 1)
         start, end = self._bounds(period)
         steps_after = self._n_steps(end - start) - self._n_steps(window_end - start)
         return (period + 1) * self._most_steps - 1 - steps_after
 
     def window_end_of(self, number: Int64Array) -> Int64Array:
-        """See SliceAssigner."""
         period = number // self._most_steps
         start, end = self._bounds(period)
         steps_after = self._most_steps - 1 - number % self._most_steps
@@ -213,11 +190,9 @@ class CalendarStepSlices(SliceAssigner):
         return window_end
 
     def block(self, slice_end: Int64Array) -> Int64Array:
-        """See SliceAssigner."""
         return self._period(slice_end - 1)
 
     def expired_slices(self, window_end: int) -> Int64Array:
-        """See SliceAssigner."""
         start, end = self._bounds(self._period(np.array([window_end - 1])))
         if window_end < end[0]:
             return np.array([], dtype=np.int64)
@@ -225,7 +200,6 @@ class CalendarStepSlices(SliceAssigner):
         return np.append(steps, window_end)
 
     def window_ends_sql(self, time_us_sql: str) -> str:
-        """See SliceAssigner."""
         start, end = self._bounds_sql(time_us_sql)
         first = f"(({time_us_sql}) - {start}) DIV {self._step}L"
         last = f"({end} - {start} - 1L) DIV {self._step}L"

@@ -36,23 +36,18 @@ class _EvenWindowEnds(SliceAssigner):
     """A window end, modulo the stride."""
 
     def next_window_end(self, time_us: int) -> int:
-        """See SliceAssigner."""
         return _next(time_us, self._end_offset, self.window_end_stride_us)
 
     def previous_window_end(self, time_us: int) -> int:
-        """See SliceAssigner."""
         return self.next_window_end(time_us) - self.window_end_stride_us
 
     def window_number(self, window_end: Int64Array) -> Int64Array:
-        """See SliceAssigner."""
         return (window_end - self._end_offset) // self.window_end_stride_us
 
     def window_end_of(self, number: Int64Array) -> Int64Array:
-        """See SliceAssigner."""
         return number * self.window_end_stride_us + self._end_offset
 
     def block(self, slice_end: Int64Array) -> Int64Array:
-        """See SliceAssigner."""
         return slice_end // self.block_us
 
 
@@ -66,35 +61,27 @@ class TumbleSlices(_EvenWindowEnds):
         self.is_shared = False
 
     def slice_end(self, time_us: Int64Array) -> Int64Array:
-        """See SliceAssigner."""
         return _floor(time_us, self._offset, self._size) + self._size
 
     def slice_end_sql(self, time_us_sql: str) -> str:
-        """See SliceAssigner."""
         return _next_sql(time_us_sql, self._offset, self._size)
 
     def first_window_end(self, slice_end: Int64Array) -> Int64Array:
-        """See SliceAssigner."""
         return slice_end
 
     def last_window_end(self, slice_end: Int64Array) -> Int64Array:
-        """See SliceAssigner."""
         return slice_end
 
     def window_start(self, window_end: Int64Array) -> Int64Array:
-        """See SliceAssigner."""
         return window_end - self._size
 
     def window_start_sql(self, window_end_sql: str) -> str:
-        """See SliceAssigner."""
         return f"({window_end_sql}) - {self._size}L"
 
     def expired_slices(self, window_end: int) -> Int64Array:
-        """See SliceAssigner."""
         return np.array([window_end], dtype=np.int64)
 
     def window_ends_sql(self, time_us_sql: str) -> str:
-        """See SliceAssigner."""
         return f"array({self.slice_end_sql(time_us_sql)})"
 
 
@@ -117,7 +104,6 @@ class HopSlices(_EvenWindowEnds):
         self.is_shared = window.size_us > window.slide_us
 
     def slice_end(self, time_us: Int64Array) -> Int64Array:
-        """See SliceAssigner."""
         phase = (time_us - self._start_offset) % self._slide
         slice_start = time_us - phase
         if self._rest == 0:
@@ -125,30 +111,24 @@ class HopSlices(_EvenWindowEnds):
         return slice_start + np.where(phase < self._rest, self._rest, self._slide)
 
     def slice_end_sql(self, time_us_sql: str) -> str:
-        """See SliceAssigner."""
         next_start = _next_sql(time_us_sql, self._start_offset, self._slide)
         if self._rest == 0:
             return next_start
         return f"least({next_start}, {_next_sql(time_us_sql, self._end_offset, self._slide)})"
 
     def first_window_end(self, slice_end: Int64Array) -> Int64Array:
-        """See SliceAssigner."""
         return _floor(slice_end - 1, self._end_offset, self._slide) + self._slide
 
     def last_window_end(self, slice_end: Int64Array) -> Int64Array:
-        """See SliceAssigner."""
         return _floor(slice_end - 1, self._start_offset, self._slide) + self._size
 
     def window_start(self, window_end: Int64Array) -> Int64Array:
-        """See SliceAssigner."""
         return window_end - self._size
 
     def window_start_sql(self, window_end_sql: str) -> str:
-        """See SliceAssigner."""
         return f"({window_end_sql}) - {self._size}L"
 
     def expired_slices(self, window_end: int) -> Int64Array:
-        """See SliceAssigner."""
         window_start = window_end - self._size
         ends = [window_start + self._rest] if self._rest else []
         if self._slide <= self._size:
@@ -156,7 +136,6 @@ class HopSlices(_EvenWindowEnds):
         return np.array(ends, dtype=np.int64)
 
     def window_ends_sql(self, time_us_sql: str) -> str:
-        """See SliceAssigner."""
         first = _next_sql(time_us_sql, self._end_offset, self._slide)
         last = f"{_floor_sql(time_us_sql, self._start_offset, self._slide)} + {self._size}L"
         windows = f"sequence({first}, {last}, {self._slide}L)"
@@ -179,31 +158,24 @@ class CumulateSlices(_EvenWindowEnds):
         self.is_shared = window.size_us > window.step_us
 
     def slice_end(self, time_us: Int64Array) -> Int64Array:
-        """See SliceAssigner."""
         return _floor(time_us, self._offset % self._step, self._step) + self._step
 
     def slice_end_sql(self, time_us_sql: str) -> str:
-        """See SliceAssigner."""
         return _next_sql(time_us_sql, self._offset % self._step, self._step)
 
     def first_window_end(self, slice_end: Int64Array) -> Int64Array:
-        """See SliceAssigner."""
         return slice_end
 
     def last_window_end(self, slice_end: Int64Array) -> Int64Array:
-        """See SliceAssigner."""
         return self.window_start(slice_end) + self._size
 
     def window_start(self, window_end: Int64Array) -> Int64Array:
-        """See SliceAssigner."""
         return _floor(window_end - 1, self._offset, self._size)
 
     def window_start_sql(self, window_end_sql: str) -> str:
-        """See SliceAssigner."""
         return _floor_sql(f"({window_end_sql}) - 1L", self._offset, self._size)
 
     def expired_slices(self, window_end: int) -> Int64Array:
-        """See SliceAssigner."""
         following = window_end - self._offset
         if following % self._size:
             return np.array([], dtype=np.int64)
@@ -211,7 +183,6 @@ class CumulateSlices(_EvenWindowEnds):
         return np.arange(start, window_end + 1, self._step, dtype=np.int64)
 
     def window_ends_sql(self, time_us_sql: str) -> str:
-        """See SliceAssigner."""
         first = self.slice_end_sql(time_us_sql)
         return (
             f"sequence({first}, {_next_sql(time_us_sql, self._offset, self._size)}, {self._step}L)"
