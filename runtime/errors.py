@@ -9,6 +9,8 @@ from enum import Enum
 from typing import ClassVar
 from unicodedata import east_asian_width
 
+from runtime.redaction import DEFAULT, Mask
+
 
 @dataclass(frozen=True)
 class Position:
@@ -86,6 +88,11 @@ class SqlwinError(Exception):
         subjects: what of the SQL it is about, the most telling first, as SQL spells it: a name, an
             expression, an option or value in quotes. Where no position is known, the first one
             that the text holds is pointed at.
+
+    What looks secret is masked in the message, the hint and the report.
+
+    Attributes:
+        mask: what does, beside the message and the hint as they were given.
     """
 
     default_kind: ClassVar[ErrorKind] = ErrorKind.ANALYSIS
@@ -101,13 +108,15 @@ class SqlwinError(Exception):
         kind: ErrorKind | None = None,
         subjects: tuple[str, ...] = (),
     ) -> None:
+        message = DEFAULT.text(message)
         super().__init__(message)
+        self.mask: Mask = DEFAULT
         self.message = message
         self.kind = kind or self.default_kind
         self.subjects = subjects
         self.position = position
         self.sql = sql
-        self.hint = hint
+        self.hint = None if hint is None else DEFAULT.text(hint)
         self.file = file
 
     @property
@@ -145,21 +154,32 @@ class SqlwinError(Exception):
 
     def report(self, width: int | None = None) -> str:
         """The whole report, for a screen of so many columns; None: as wide as it is."""
-        lines = [self.message]
+        lines = [self.mask.text(self.message)]
         if self.position is not None and self.sql is not None:
             place = self.position
-            source = self.sql.splitlines() or [""]
-            line = source[min(place.line, len(source)) - 1]
+            line, column, length = self._shown_line(place, self.sql)
             where = f"line {place.line}, column {place.column}"
             lines.append(f"  at {self.file}, {where}" if self.file else f"  at {where}")
-            shown, at = _part_around(line, place.column - 1, None if width is None else width - 5)
-            carets = "".join("^" * _cells(c) for c in shown[at : at + place.length]) or "^"
+            shown, at = _part_around(line, column, None if width is None else width - 5)
+            carets = "".join("^" * _cells(c) for c in shown[at : at + length]) or "^"
             lines += [f"    {shown}", f"    {_margin(shown[:at])}{carets}"]
         elif self.file:
             lines.append(f"  in {self.file}")
         if self.hint:
-            lines.append(f"  {self.hint}")
+            lines.append(f"  {self.mask.text(self.hint)}")
         return "\n".join(lines)
+
+    def _shown_line(self, place: Position, sql: str) -> tuple[str, int, int]:
+        """The masked line of a place, and where in it that begins and how long it is."""
+        source = sql.splitlines() or [""]
+        number = min(place.line, len(source)) - 1
+        begin = sum(map(len, sql.splitlines(keepends=True)[:number]))
+        first = place.column - 1
+        # of the whole text, for a secret may have several lines
+        line, (start, end) = self.mask.part(
+            sql, begin, begin + len(source[number]), (first, first + place.length)
+        )
+        return line, start, end - start
 
 
 class SqlSyntaxError(SqlwinError):

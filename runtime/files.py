@@ -17,6 +17,9 @@ class Files(Protocol):
     def make_directory(self, path: str) -> None:
         """Make a directory, and those above it."""
 
+    def make_private(self, path: str) -> None:
+        """Let none but the owner see a file or directory, on a file system of this machine."""
+
     def read_text(self, path: str) -> str:
         """The UTF-8 text in a small file."""
 
@@ -43,6 +46,10 @@ class LocalFiles:
     def make_directory(self, path: str) -> None:
         """Make a directory, and those above it."""
         os.makedirs(path, exist_ok=True)
+
+    def make_private(self, path: str) -> None:
+        """Let none but the owner see a file or directory."""
+        os.chmod(path, 0o700 if os.path.isdir(path) else 0o600)
 
     def read_text(self, path: str) -> str:
         """The UTF-8 text in a small file."""

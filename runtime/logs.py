@@ -7,6 +7,9 @@ import tempfile
 import time
 from functools import cache
 from pathlib import Path
+from typing import BinaryIO
+
+from runtime.redaction import DEFAULT
 
 _KEPT_SECONDS = 7 * 24 * 3600
 # (log file, title) of what is logged once
@@ -30,11 +33,20 @@ def log_file() -> Path:
     return directory / f"spark-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}.log"
 
 
+def open_log() -> BinaryIO:
+    """The log file, to be written on; a new one is for its owner alone."""
+    return open(log_file(), "ab", opener=lambda path, flags: os.open(path, flags, 0o600))
+
+
 def append_trace(title: str, trace: str) -> None:
-    """Add a trace to the log file; a log that cannot be written must not hide the error itself."""
+    """Add a trace to the log file, without what looks secret.
+
+    A log that cannot be written must not hide the error itself.
+    """
     try:
-        with log_file().open("a", encoding="utf-8") as log:
-            log.write(f"{time.strftime('%Y-%m-%d %H:%M:%S')} ERROR sqlwin: {title}\n{trace}\n")
+        with open_log() as log:
+            text = f"{time.strftime('%Y-%m-%d %H:%M:%S')} ERROR sqlwin: {title}\n{trace}\n"
+            log.write(DEFAULT.text(text).encode("utf-8", errors="replace"))
     except OSError:
         return
 

@@ -98,8 +98,8 @@ class Session:
 
     def execute_iter(self, script: str, file: str | None = None) -> Iterator[Result]:
         """Run a script statement by statement, each when the next result is asked for."""
-        for part in _parts(script, file):
-            place = ScriptPlace(part, script, file)
+        for part in self._parts(script, file):
+            place = self._place(part, script, file)
             try:
                 result = self._runner.run(parse_statement(part.text))
                 yield _placed_result(result, place)
@@ -160,7 +160,8 @@ class Session:
             SqlwinError: the SQL is wrong, or a run fails.
         """
         queries: list[QueryDocument] = []
-        for part in _parts(sql, file):
+        for part in self._parts(sql, file):
+            place = self._place(part, sql, file)
             try:
                 statement = parse_statement(part.text)
                 inner, analyzes = statement, analyze
@@ -174,8 +175,24 @@ class Session:
                 else:
                     self._runner.run(statement)
             except SqlwinError as error:
-                raise ScriptPlace(part, sql, file).placed(error) from error
+                raise place.placed(error) from error
         return tuple(queries)
+
+    def _parts(self, script: str, file: str | None) -> list[StatementText]:
+        mask = self._runner.config.mask
+        mask.remember(script)
+        try:
+            return split(script)
+        except SqlwinError as error:
+            error.sql, error.file, error.mask = script, error.file or file, mask
+            raise
+
+    def _place(self, part: StatementText, script: str, file: str | None) -> ScriptPlace:
+        mask = self._runner.config.mask
+        if mask.more:
+            # a statement before this one may have set it
+            mask.remember(part.text)
+        return ScriptPlace(part, script, file, mask)
 
     def register(
         self,
@@ -339,14 +356,6 @@ class Session:
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-
-def _parts(script: str, file: str | None) -> list[StatementText]:
-    try:
-        return split(script)
-    except SqlwinError as error:
-        error.sql, error.file = script, error.file or file
-        raise
 
 
 def _placed_result(result: Result, place: ScriptPlace) -> Result:

@@ -6,9 +6,9 @@ changes meaning.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, is_dataclass
-from typing import Any, Literal
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields, is_dataclass, replace
+from typing import Any, Literal, cast
 
 DOCUMENT_VERSION = 1
 
@@ -360,6 +360,28 @@ class WindowOperatorEntry:
     most_state_rows: int
     most_state_bytes: int
     next_window_end_us: int | None
+
+
+# -- what is secret in it -------------------------------------------------------------------------
+
+
+def masked(document: QueryDocument, mask: Callable[[str], str]) -> QueryDocument:
+    """A document in which every text is what `mask` makes of it."""
+    return cast(QueryDocument, _masked(document, mask))
+
+
+def _masked(value: object, mask: Callable[[str], str]) -> object:
+    match value:
+        case str():
+            return mask(value)
+        case tuple():
+            return tuple(_masked(each, mask) for each in value)
+        case Mapping():
+            return {key: _masked(each, mask) for key, each in value.items()}
+    if is_dataclass(value) and not isinstance(value, type):
+        parts = {each.name: _masked(getattr(value, each.name), mask) for each in fields(value)}
+        return replace(value, **parts)
+    return value
 
 
 # -- JSON ----------------------------------------------------------------------------------------

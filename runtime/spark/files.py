@@ -45,6 +45,9 @@ class HadoopFiles:
         """Make a directory, and those above it."""
         self._system(path).mkdirs(self._path(path))
 
+    def make_private(self, path: str) -> None:
+        """Nothing: who may see what is a matter of the file system's own rules."""
+
     def read_text(self, path: str) -> str:
         """The UTF-8 text in a small file."""
         stream = self._system(path).open(self._path(path))

@@ -24,7 +24,8 @@ from pathlib import Path
 from pyspark.find_spark_home import _find_spark_home
 
 from runtime.errors import SetupError
-from runtime.logs import log_file
+from runtime.logs import log_file, open_log
+from runtime.redaction import DEFAULT
 from runtime.spark import class_archive
 from runtime.spark.java import JavaRuntime
 
@@ -67,8 +68,6 @@ _LATE_COMPILATION = (
     "-XX:Tier4CompileThreshold=150000",
     "-XX:Tier4BackEdgeThreshold=400000",
 )
-# Command lines can be read by everybody on the machine: these reach Spark by another way.
-_SECRET = re.compile(r"secret|password|token|access[.]?key|credential", re.IGNORECASE)
 # Whoever sets these has plans of their own.
 _CLASS_SHARING = re.compile(r"-Xshare|SharedArchive|ArchiveClasses|SharedClassList")
 _LOG_SETTINGS = Path(__file__).parent / "conf" / "log4j2.properties"
@@ -202,10 +201,11 @@ def _start(
     directory = Path(tempfile.mkdtemp(prefix="sqlwin-gateway-"))
     try:
         connection = directory / "connection"
-        with log_file().open("ab") as log:
+        with open_log() as log:
             written_before = log.tell()
+            command = _command(java, conf, archive, is_local=is_local)
             _jvm = subprocess.Popen(
-                _command(java, conf, archive, is_local=is_local),
+                _without_secrets(command, directory / "arguments"),
                 stdin=subprocess.PIPE,
                 stdout=log,
                 stderr=log,
@@ -234,12 +234,11 @@ def _start(
 def _command(
     java: JavaRuntime, conf: Mapping[str, str], archive: Path | None, *, is_local: bool
 ) -> list[str]:
-    submit_conf = [
-        part
-        for key, value in conf.items()
-        if not _SECRET.search(key)
-        for part in ("--conf", f"{key}={value}")
-    ]
+    pairs = [f"{key}={value}" for key, value in conf.items()]
+    if _has_spark_env(java):
+        # The script has nothing to hide them in. PySpark hands them over later.
+        pairs = [pair for pair in pairs if not _is_secret(pair)]
+    submit_conf = [part for pair in pairs for part in ("--conf", pair)]
     asked = shlex.split(os.environ.get("PYSPARK_SUBMIT_ARGS", "pyspark-shell"))
     log_flags = [
         f"-Dlog4j2.configurationFile={_LOG_SETTINGS.as_uri()}",
@@ -261,10 +260,38 @@ def _command(
         *(class_archive.use_options(archive) if archive is not None else ()),
         *shlex.split(settings.get("spark.driver.defaultJavaOptions", "")),
         *shlex.split(settings.get("spark.driver.extraJavaOptions", "")),
-        "org.apache.spark.deploy.SparkSubmit",
+        _MAIN_CLASS,
         *submit_conf,
         *asked,
     ]
+
+
+_MAIN_CLASS = "org.apache.spark.deploy.SparkSubmit"
+
+
+def _is_secret(argument: str) -> bool:
+    return DEFAULT.text(argument) != argument
+
+
+def _without_secrets(command: list[str], file: Path) -> list[str]:
+    """A command line without what looks secret, for everybody on the machine can read it.
+
+    Java takes its arguments from a file too. From the first secret on all stand there, since none
+    that follow the main class can be in a file of their own.
+
+    Args:
+        command: the command.
+        file: where to write the arguments, for the owner of this process alone.
+    """
+    first = next((i for i, part in enumerate(command) if _is_secret(part)), None)
+    if first is None or _MAIN_CLASS not in command:
+        return command
+    first = min(first, command.index(_MAIN_CLASS))
+    with open(file, "w", encoding="utf-8", opener=lambda p, f: os.open(p, f, 0o600)) as arguments:
+        for part in command[first:]:
+            escaped = part.replace("\\", "\\\\").replace('"', '\\"')
+            arguments.write('"' + escaped.replace("\n", "\\n").replace("\r", "\\r") + '"\n')
+    return [*command[:first], f"@{file}"]
 
 
 def _class_path(settings: Mapping[str, str]) -> list[str]:

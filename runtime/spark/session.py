@@ -23,6 +23,7 @@ from pyspark.sql import SparkSession
 
 from runtime.errors import SetupError, SqlwinError
 from runtime.logs import log_file
+from runtime.redaction import SPARK_REGEX, remember_settings
 from runtime.spark.errors import translate
 from runtime.spark.java import find_java
 from runtime.spark.jvm import configured_defaults, running_jvm
@@ -72,6 +73,7 @@ def start_session(
         "spark.master": master,
     }
     settings.setdefault("spark.app.name", "sqlwin")
+    remember_settings({**chosen, **settings})
     _use_this_python(is_local=local)
     builder = SparkSession.builder
     for key, value in settings.items():
@@ -163,6 +165,8 @@ def _defaults(master: str) -> dict[str, str]:
         "spark.driver.memory": f"{heap >> 20}m",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
+        # What Spark itself shows: its UI, its logs, SET and DESCRIBE of its own tables
+        "spark.redaction.regex": SPARK_REGEX,
         "spark.sql.adaptive.enabled": "true",
         "spark.sql.execution.arrow.pyspark.enabled": "true",
         ARROW_BYTES: SMALL_ARROW_BYTES,

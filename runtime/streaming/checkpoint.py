@@ -4,6 +4,9 @@
     spark/          Spark's checkpoint: offsets, commits, state
     end-of-input/   a file in here says that the input has ended
 
+Secrets among the options of tables are not in it, so that they may change. On this machine the
+directory is its owner's alone.
+
 Of INSERTs that one stream runs together the first has the checkpoint. The others have a directory
 each with nothing but a file that says where:
 
@@ -16,14 +19,19 @@ query would be read as if it were its own.
 from __future__ import annotations
 
 import json
+import re
 import secrets
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 
 from runtime.errors import ExecutionError, SetupError
 from runtime.files import Files
+from runtime.redaction import DEFAULT, Mask
 
 _FILE = "sqlwin.json"
+# Of what a table is
+_OPTION_STARTS = re.compile(r"\n(?='[^'\n]*' = ')")
+_OPTION = re.compile(r"'([^'\n]*)' = '(.*)'", re.DOTALL)
 _SET_FILE = "set.json"
 _VERSION = 1
 _ANOTHER = "take another 'execution.checkpointing.dir'"
@@ -77,11 +85,17 @@ class Checkpoint:
 
 
 def open_checkpoint(
-    files: Files, directory: str, identity: Identity, key_groups: int, partitions: int
+    files: Files,
+    directory: str,
+    identity: Identity,
+    key_groups: int,
+    partitions: int,
+    mask: Mask = DEFAULT,
 ) -> Checkpoint:
     """Make a checkpoint's directory, or use the one that is there.
 
-    One that another query left which never processed anything is taken over.
+    One that another query left which never processed anything is taken over. One that holds
+    secrets is written anew without.
 
     Args:
         files: the file system.
@@ -89,6 +103,7 @@ def open_checkpoint(
         identity: what the stream computes.
         key_groups: for a new one; one that is there keeps its own.
         partitions: likewise.
+        mask: what looks secret; `identity` holds none of it.
 
     Raises:
         ExecutionError: it is another query's, or none.
@@ -96,7 +111,7 @@ def open_checkpoint(
     """
     new = Checkpoint(directory, key_groups, partitions, secrets.token_hex(4))
     try:
-        return _opened(files, new, identity)
+        return _opened(files, new, identity, mask)
     except OSError as error:
         raise SetupError(
             f"no checkpoint can be kept in {directory}: {error.strerror or error}", hint=_WRITABLE
@@ -168,7 +183,7 @@ def _is_part(directory: str, part_of: str) -> ExecutionError:
     )
 
 
-def _opened(files: Files, new: Checkpoint, identity: Identity) -> Checkpoint:
+def _opened(files: Files, new: Checkpoint, identity: Identity, mask: Mask) -> Checkpoint:
     """The checkpoint that is there, or `new`."""
     directory = new.directory
     path = f"{directory}/{_FILE}"
@@ -180,7 +195,8 @@ def _opened(files: Files, new: Checkpoint, identity: Identity) -> Checkpoint:
         return _made(files, new, identity)
     try:
         found = json.loads(files.read_text(path))
-        old = Identity(**found["identity"])
+        written = Identity(**found["identity"])
+        old = without_secrets(written, mask)
         checkpoint = Checkpoint(
             directory,
             found["key_groups"],
@@ -200,15 +216,39 @@ def _opened(files: Files, new: Checkpoint, identity: Identity) -> Checkpoint:
             f"the checkpoint in {directory} is another query's: {change}",
             hint="undo it to resume, or start anew in another 'execution.checkpointing.dir'",
         )
+    if old != written:
+        _write(files, checkpoint, identity)
     files.make_directory(checkpoint.end_of_input)
     _drop_leftovers(files, checkpoint)
     return checkpoint
 
 
 def _made(files: Files, new: Checkpoint, identity: Identity) -> Checkpoint:
+    is_new = not files.exists(new.directory)
+    files.make_directory(new.directory)
+    if is_new:
+        files.make_private(new.directory)
     files.make_directory(new.end_of_input)
     _write(files, new, identity)
     return new
+
+
+def without_secrets(identity: Identity, mask: Mask) -> Identity:
+    """An identity without the options that look secret, and with none in the others."""
+    tables = {name: _without_secrets(text, mask) for name, text in identity.tables.items()}
+    return replace(identity, tables=tables)
+
+
+def _without_secrets(table: str, mask: Mask) -> str:
+    kept = []
+    # a value may have several lines
+    for part in _OPTION_STARTS.split(table):
+        option = _OPTION.fullmatch(part)
+        if option is None:
+            kept.append(part)
+        elif not mask.is_secret(option[1]):
+            kept.append(f"'{option[1]}' = '{mask.text(option[2])}'")
+    return "\n".join(kept)
 
 
 def _has_begun(files: Files, checkpoint: Checkpoint) -> bool:
@@ -288,4 +328,6 @@ def _write(files: Files, checkpoint: Checkpoint, identity: Identity) -> None:
         },
         indent=2,
     )
-    files.write_text(f"{checkpoint.directory}/{_FILE}", text + "\n")
+    path = f"{checkpoint.directory}/{_FILE}"
+    files.write_text(path, text + "\n")
+    files.make_private(path)

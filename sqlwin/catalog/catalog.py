@@ -25,6 +25,7 @@ from runtime.connectors.columns import proctime_columns
 from runtime.connectors.registry import is_unbounded, read_stream, read_table, streams_bounded
 from runtime.errors import AnalysisError, CatalogError, ErrorKind, SqlwinError, nearest
 from runtime.local.arrow_scan import scan_source
+from runtime.redaction import DEFAULT, Mask
 from runtime.scan.metadata import find_stream_source
 from runtime.spark.errors import translate, translated_errors
 from runtime.spec.aggregates import UserAggregate
@@ -93,10 +94,17 @@ class SessionCatalog:
     Args:
         spark: where other names are looked up, and where these are shown.
         view_dataframe: computes a view, for statements that go to Spark as they are.
+        mask: what looks secret now.
     """
 
-    def __init__(self, spark: SparkSession, view_dataframe: Callable[[View], DataFrame]) -> None:
+    def __init__(
+        self,
+        spark: SparkSession,
+        view_dataframe: Callable[[View], DataFrame],
+        mask: Callable[[], Mask] = lambda: DEFAULT,
+    ) -> None:
         self._spark = spark
+        self._mask = mask
         self._view_dataframe = view_dataframe
         self._entries: dict[Name, Entry] = {}
         self._changed = ChangedTables()
@@ -242,7 +250,7 @@ class SessionCatalog:
                 subjects=(".".join(name),),
                 hint="leave them out",
             )
-        changed = self._changed.add(entry, _spark_name(_key(name)), options)
+        changed = self._changed.add(entry, _spark_name(_key(name)), options, self._mask())
         return tuple(changed.spec.name.split("."))
 
     def is_changed_table(self, name: str) -> bool:

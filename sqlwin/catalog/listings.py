@@ -11,6 +11,7 @@ from pyspark.sql import SparkSession
 
 from planner.sql.build import to_sql
 from planner.sql.render import quote_string
+from runtime.redaction import Mask
 from runtime.spec.table import TableColumn, TableSpec
 from sqlwin.catalog.catalog import (
     Entry,
@@ -87,14 +88,26 @@ def describe(catalog: SessionCatalog, name: Name, spark: SparkSession) -> pa.Tab
     return pa.table({n: pa.array(c, pa.string()) for n, c in zip(names, columns, strict=True)})
 
 
-def show_create_table(catalog: SessionCatalog, name: Name) -> pa.Table:
-    """The statement that would make a session table or view again."""
+def show_create_table(catalog: SessionCatalog, name: Name, mask: Mask) -> pa.Table:
+    """The statement that would make a session table or view again, but for secrets."""
     entry = catalog.entry(name)
     assert entry is not None
-    return pa.table({"create statement": pa.array([_create_statement(entry)], pa.string())})
+    statement = mask.text(_create_statement(entry, mask))
+    return pa.table({"create statement": pa.array([statement], pa.string())})
 
 
-def _create_statement(entry: Entry) -> str:
+def masked(table: pa.Table, mask: Mask) -> pa.Table:
+    """A small table of text with what looks secret masked."""
+    columns = {
+        name: pa.array(
+            [value and mask.text(value) for value in table.column(name).to_pylist()], pa.string()
+        )
+        for name in table.column_names
+    }
+    return pa.table(columns)
+
+
+def _create_statement(entry: Entry, mask: Mask) -> str:
     name = ".".join(f"`{part}`" for part in entry_name(entry))
     if isinstance(entry, Registered):
         return f"-- {name} is a DataFrame registered from Python"
@@ -123,7 +136,8 @@ def _create_statement(entry: Entry) -> str:
     comment = f"\nCOMMENT {quote_string(entry.comment)}" if entry.comment else ""
     parts = ", ".join(f"`{column}`" for column in entry.partitioned_by)
     partitioned = f"\nPARTITIONED BY ({parts})" if parts else ""
-    options = [("connector", entry.connector), *entry.options]
+    options = [("connector", entry.connector)]
+    options += [(key, mask.value(key, value)) for key, value in entry.options]
     with_ = ",\n".join(f"  {quote_string(k)} = {quote_string(v)}" for k, v in options)
     return f"CREATE {temporary}TABLE {name}{body}{comment}{partitioned}\nWITH (\n{with_}\n)"
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import secrets
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 
@@ -12,6 +13,7 @@ from planner.sql.nodes import LEFT_OUT_HINTS, TABLE_OPTIONS
 from planner.sql.render import quote_string
 from runtime.connectors.registry import idle_options, validate_table
 from runtime.errors import CatalogError, nearest
+from runtime.redaction import Mask
 from runtime.spec.table import TableSpec
 from sqlwin.parser.hints import FLINK_HINTS, SPARK_HINTS
 
@@ -57,24 +59,36 @@ class ChangedTables:
     def __init__(self) -> None:
         self._by_name: dict[str, ChangedTable] = {}
         self._of_view: dict[str, dict[str, ChangedTable]] = {}
+        self._key = secrets.token_bytes(16)
 
-    def add(self, spec: TableSpec, view: str, options: Sequence[tuple[str, str]]) -> ChangedTable:
+    def add(
+        self, spec: TableSpec, view: str, options: Sequence[tuple[str, str]], mask: Mask
+    ) -> ChangedTable:
         """Keep a table with other options.
 
         Args:
             spec: the table as it was created.
             view: the name by which Spark knows that one.
             options: the options.
+            mask: which of them are secret, and not in its name.
 
         Raises:
             CatalogError: there is no such option, or a value is wrong.
         """
         changed = with_options(spec, options)
-        pairs = ", ".join(f"{quote_string(key)} = {quote_string(value)}" for key, value in options)
+        pairs = _pairs(options)
         # as plans and errors show it
-        name = f"{spec.name} /*+ OPTIONS({pairs}) */"
-        digest = hashlib.sha256(pairs.encode()).hexdigest()[:12]
-        found = ChangedTable(replace(changed, name=name), f"{view}__options_{digest}")
+        shown = _pairs([(key, mask.value(key, value)) for key, value in options])
+        name = f"{spec.name} /*+ OPTIONS({shown}) */"
+        # the name of a view is shown too, so that secrets cannot be guessed from it
+        key = self._key if shown != pairs else b""
+        digest = hashlib.blake2b(pairs.encode(), key=key, digest_size=6).hexdigest()
+        view_name = f"{view}__options_{digest}"
+        other = self._by_name.get(name.lower())
+        if other is not None and other.view != view_name:
+            # the same but for what is masked
+            name = f"{spec.name} /*+ OPTIONS({shown}, {digest}) */"
+        found = ChangedTable(replace(changed, name=name), view_name)
         # a text of Spark's names the view
         self._by_name |= {name.lower(): found, found.view: found}
         self._of_view.setdefault(view, {})[found.view] = found
@@ -94,6 +108,10 @@ class ChangedTables:
         for changed in forgotten.values():
             del self._by_name[changed.spec.name.lower()], self._by_name[changed.view]
         return list(forgotten)
+
+
+def _pairs(options: Sequence[tuple[str, str]]) -> str:
+    return ", ".join(f"{quote_string(key)} = {quote_string(value)}" for key, value in options)
 
 
 def idle_notes(spec: TableSpec, among: Collection[str] | None = None) -> tuple[str, ...]:

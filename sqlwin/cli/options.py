@@ -7,6 +7,8 @@ from typing import Any, TypeVar
 
 import click
 
+from runtime.redaction import DEFAULT
+
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 
@@ -22,7 +24,9 @@ def pairs(
     for value in values:
         key, equals, text = value.partition("=")
         if not equals or not key.strip():
-            raise click.BadParameter(f"{value!r} is not of the form key=value", ctx, param)
+            raise click.BadParameter(
+                f"{DEFAULT.text(value)!r} is not of the form key=value", ctx, param
+            )
         found.append((key.strip(), text.strip()))
     return found
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from runtime.errors import AnalysisError, CatalogError, nearest
+from runtime.redaction import Mask
 from sqlwin.config.settings import AUTO, DEFAULT, FLINK_PREFIXES, SETTINGS, Setting, Type
 from sqlwin.config.values import (
     parse_boolean,
@@ -13,6 +14,7 @@ from sqlwin.config.values import (
     parse_int,
     parse_list,
     parse_memory,
+    parse_pattern,
     parse_time_zone,
 )
 
@@ -84,10 +86,18 @@ class Config:
         """Whether a setting was given a value."""
         return key in self._texts
 
+    @property
+    def mask(self) -> Mask:
+        """What looks secret in this session."""
+        return Mask(str(self.get("sqlwin.redaction.regex")))
+
     def items(self) -> list[tuple[str, str]]:
-        """Settings by name with their values: those that have an effect, and all that were set."""
-        texts = {s.name: s.default for s in SETTINGS.values() if s.has_effect}
-        return sorted({**texts, **self._texts}.items())
+        """Settings by name with their values: those that have an effect, and all that were set.
+
+        Values that look secret are masked.
+        """
+        texts = {s.name: s.default for s in SETTINGS.values() if s.has_effect} | self._texts
+        return sorted((key, self.mask.value(key, text)) for key, text in texts.items())
 
     def spark_setting(self, key: str) -> tuple[str | None, str | None]:
         """The setting of Spark's that a key stands for, and its value; None for Spark's default.
@@ -158,5 +168,7 @@ def _value(setting: Setting, text: str) -> Value:
             return parse_list(text)
         case Type.TIME_ZONE:
             return parse_time_zone(setting.name, text)
+        case Type.PATTERN:
+            return parse_pattern(setting.name, text.strip())
         case Type.STRING:
             return text.strip()

@@ -23,6 +23,7 @@ class Type(StrEnum):
     MEMORY = "memory size"
     LIST = "list"
     TIME_ZONE = "time zone"
+    PATTERN = "regular expression"
 
 
 @dataclass(frozen=True)
@@ -141,6 +142,13 @@ SETTINGS: dict[str, Setting] = {
             Type.LIST,
             "",
             "names of planner rules that are left out, with commas between them",
+        ),
+        Setting(
+            "sqlwin.redaction.regex",
+            Type.PATTERN,
+            "",
+            "names of options and settings whose values are shown as ******, beside those such as "
+            "password, secret, token and key",
         ),
         Setting(
             "sqlwin.state.key-groups",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import zoneinfo
 from fractions import Fraction
 
@@ -48,6 +49,19 @@ def parse_duration(key: str, text: str) -> int:
     if us.denominator != 1:
         raise _wrong(key, text, "a duration of whole microseconds")
     return int(us)
+
+
+def parse_pattern(key: str, text: str) -> str:
+    """A regular expression, as text.
+
+    Raises:
+        AnalysisError: it is none.
+    """
+    try:
+        re.compile(text)
+    except re.error as error:
+        raise _wrong(key, text, f"a regular expression ({error})") from error
+    return text
 
 
 def parse_memory(key: str, text: str) -> int:

@@ -16,6 +16,7 @@ from typing import Any
 import click
 
 from runtime.errors import ExecutionError, SetupError, SqlwinError
+from runtime.redaction import DEFAULT
 
 SQL_IS_WRONG = 1
 FAILED_WHILE_RUNNING = 3
@@ -145,7 +146,7 @@ def say_unexpected(error: BaseException) -> None:
     """Say on stderr that an error came which nobody thought of, and where its trace is."""
     said = str(error).strip().splitlines() or ["no message"]
     say_error(
-        f"unexpected {type(error).__name__}: {said[0][:300]}\n"
+        f"unexpected {type(error).__name__}: {DEFAULT.text(said[0])[:300]}\n"
         f"  the full trace is in {write_trace(error)}"
     )
 
@@ -159,5 +160,5 @@ def write_trace(error: BaseException) -> str:
     with tempfile.NamedTemporaryFile(
         "w", encoding="utf-8", prefix="sqlwin-error-", suffix=".log", delete=False
     ) as log:
-        log.writelines(traceback.format_exception(error))
+        log.write(DEFAULT.text("".join(traceback.format_exception(error))))
     return log.name

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from types import TracebackType
 
 from runtime.errors import SqlwinError
+from runtime.redaction import DEFAULT, Mask
 from runtime.spark.errors import translate
 from sqlwin.catalog.catalog import SessionCatalog
 from sqlwin.parser.positions import point_at, relocate
@@ -20,14 +21,17 @@ class ScriptPlace:
         statement: the statement's text, and its offset in the script.
         script: the whole text.
         file: what errors call the script.
+        mask: what looks secret in it.
     """
 
     statement: StatementText
     script: str
     file: str | None
+    mask: Mask = DEFAULT
 
     def placed(self, error: SqlwinError) -> SqlwinError:
         """An error about the statement, with its place in the whole script."""
+        error.mask = self.mask
         text = self.statement.text
         if error.position is None:
             point_at(error, text)
@@ -51,11 +55,13 @@ class StatementErrors:
         text: the statement's text.
         catalog: the tables, for the nearest name to one that is unknown; None: none is looked for.
         place: where it stands in a script; None: errors are placed in the statement alone.
+        mask: what looks secret in it.
     """
 
     text: str
     catalog: SessionCatalog | None = None
     place: ScriptPlace | None = None
+    mask: Mask = DEFAULT
 
     def translated(self, error: BaseException) -> SqlwinError:
         """The error, one of Spark's in the user's words, with its place in the statement."""
@@ -64,6 +70,7 @@ class StatementErrors:
             if self.catalog is not None:
                 error = self.catalog.with_nearest_name(error)
         error = relocate(error, self.text)
+        error.mask = self.mask
         return error if self.place is None else self.place.placed(error)
 
     def __enter__(self) -> None:

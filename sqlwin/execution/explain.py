@@ -8,7 +8,7 @@ from dataclasses import replace
 from pyspark.sql import DataFrame
 
 from planner.explain.build import operator_ids, query_document
-from planner.explain.document import QueryDocument
+from planner.explain.document import QueryDocument, masked
 from planner.explain.streams import explain_reader, explain_shared
 from planner.lowering.stream.statement_set import (
     StreamSetSteps,
@@ -63,7 +63,14 @@ class Explanations:
         Args:
             statement: the statement.
             analyze: whether it is run, and the document holds what was measured.
+
+        Returns:
+            The documents, in which what looks secret is masked.
         """
+        mask = self._plans.config.mask.text
+        return [masked(document, mask) for document in self._documents(statement, analyze)]
+
+    def _documents(self, statement: Statement, analyze: bool) -> list[QueryDocument]:
         self._plans.start_statement()
         match statement:
             case Query():
@@ -143,7 +150,7 @@ class Explanations:
                 )
             ]
         if any(self._plans.is_stream(plan) for plan in plans):
-            each = [self.documents(insert, analyze) for insert in inserts]
+            each = [self._documents(insert, analyze) for insert in inserts]
             return [document for documents in each for document in documents]
 
         def run(steps: Sequence[Step], meter: Meter, watched: Watched) -> None:

@@ -53,7 +53,7 @@ class Plans:
     def __init__(self, spark: SparkSession, config: Config) -> None:
         self.spark = spark
         self.config = config
-        self.catalog = SessionCatalog(spark, self._view_dataframe)
+        self.catalog = SessionCatalog(spark, self._view_dataframe, lambda: config.mask)
         self.streams = Streams()
         self._session_scan_counts = None if is_remote(spark) else ScanCounts(spark.sparkContext)
         self.scan_counts: StatementScanCounts | None = None
@@ -161,14 +161,15 @@ class Plans:
 
     def errors_of(self, text: str) -> StatementErrors:
         """What translates the errors of a statement, of a block or those that come later."""
-        return StatementErrors(text, self.catalog)
+        return StatementErrors(text, self.catalog, mask=self.config.mask)
 
     def describe_job(self, text: str) -> None:
         """Spark's UI shows the statement beside its jobs."""
         if not is_remote(self.spark):
             name = self.config.get("pipeline.name")
             described = f"{name}: {text}" if name else text
-            self.spark.sparkContext.setJobDescription(" ".join(described.split())[:500])
+            shown = self.config.mask.text(described)
+            self.spark.sparkContext.setJobDescription(" ".join(shown.split())[:500])
 
     def _view_dataframe(self, view: View) -> DataFrame:
         query = self.catalog.view(view.name)

@@ -14,6 +14,7 @@ from sqlglot import exp
 from planner.explain.document import Document, to_json
 from planner.plan import Plan
 from runtime.errors import SqlwinError
+from runtime.redaction import remember_settings
 from runtime.spark.errors import translated_errors
 from runtime.spec.stream_steps import StreamRowsStep
 from sqlwin.catalog import listings
@@ -118,6 +119,7 @@ class Runner:
     def _show(self, statement: Statement) -> Result:
         """SHOW and DESCRIBE of what the session keeps; everything else is Spark's."""
         table: pa.Table | None = None
+        mask = self.config.mask
         match statement:
             case ShowTables():
                 table = listings.show_tables(self.catalog, self.spark, statement.like)
@@ -126,11 +128,12 @@ class Runner:
             case ShowFunctions():
                 table = listings.show_functions(self.spark, statement.like)
             case ShowCreateTable() if self.catalog.entry(statement.name) is not None:
-                table = listings.show_create_table(self.catalog, statement.name)
+                table = listings.show_create_table(self.catalog, statement.name, mask)
             case ShowStreams():
-                table = show_streams(self.streams)
+                table = listings.masked(show_streams(self.streams), mask)
             case Describe() if self.catalog.entry(statement.name) is not None:
                 table = listings.describe(self.catalog, statement.name, self.spark)
+                table = listings.masked(table, mask)
             case SparkStatement():
                 return self._spark_statement(statement.spark_text)
             case ShowCreateTable() | Describe():
@@ -151,7 +154,8 @@ class Runner:
         for detail in statement.details:
             if detail in _SPARK_DETAILS and isinstance(statement.statement, Query):
                 rows = self._plans.rows(statement.statement.ast, statement.statement.text)
-                text += f"\n== Spark's Plan, {detail} ==\n{_spark_plan(rows, detail.lower())}"
+                plan = self.config.mask.text(_spark_plan(rows, detail.lower()))
+                text += f"\n== Spark's Plan, {detail} ==\n{plan}"
             elif detail == "CHANGELOG_MODE":
                 text += "\n== Changelog Mode ==\nin batch every operator only inserts: [I]\n"
             elif detail == "JSON_EXECUTION_PLAN":
@@ -282,6 +286,7 @@ class Runner:
             SqlwinError: there is no such setting, or the value has no sense.
         """
         notes = self.config.set(key, value)
+        remember_settings({key: value}, self.config.mask)
         self._apply_to_spark(key)
         return notes
 
@@ -293,7 +298,7 @@ class Runner:
                 value = self.spark.conf.get(statement.key, None)
             else:
                 value = self.config.text(statement.key)
-            rows = [(statement.key, value or "")]
+            rows = [(statement.key, self.config.mask.value(statement.key, value or ""))]
             return Result(statement.text, "table", table=_settings_table(rows))
         notes = self.set(statement.key, statement.value)
         return _ok(statement, "OK", notes)

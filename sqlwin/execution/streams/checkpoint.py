@@ -12,6 +12,7 @@ from py4j.protocol import Py4JError
 
 from runtime.errors import Position, SetupError, SqlwinError
 from runtime.files import Files
+from runtime.redaction import Mask
 from runtime.spark.errors import translate
 from runtime.streaming.checkpoint import (
     Checkpoint,
@@ -73,7 +74,12 @@ def lasting_place(
 
 
 def opened_checkpoint(
-    files: Files, place: Place, identity: Identity, options: StreamOptions, text: str
+    files: Files,
+    place: Place,
+    identity: Identity,
+    options: StreamOptions,
+    text: str,
+    mask: Mask,
 ) -> Checkpoint:
     """The checkpoint of a place, new or one to go on from.
 
@@ -83,6 +89,7 @@ def opened_checkpoint(
         identity: what the stream computes.
         options: the parallelism of its state if the checkpoint is new.
         text: the statement, which an error has for a place.
+        mask: what looks secret.
 
     Raises:
         SqlwinError: it is another query's, or it cannot be kept there.
@@ -93,7 +100,7 @@ def opened_checkpoint(
         elif place.stays:
             check_no_member(files, place.directory)
         checkpoint = open_checkpoint(
-            files, place.directory, identity, options.key_groups, options.partitions
+            files, place.directory, identity, options.key_groups, options.partitions, mask
         )
         mark_members(files, place.directory, place.members)
     except (SqlwinError, Py4JError) as error:

@@ -9,8 +9,9 @@ from dataclasses import replace
 from planner.explain.text import physical_text
 from planner.nodes.physical import with_rows_by_spark
 from planner.plan import Plan
+from runtime.redaction import Mask
 from runtime.spec.table import TableSpec
-from runtime.streaming.checkpoint import Identity
+from runtime.streaming.checkpoint import Identity, without_secrets
 from runtime.streaming.execute.local_stage import needs_processing_time
 from runtime.streaming.options import StreamOptions
 from sqlwin.catalog.catalog import Registered, entry_name
@@ -30,18 +31,20 @@ _FREE_OPTIONS = frozenset(
 )
 
 
-def identity_of(lowered: LoweredStream, options: StreamOptions) -> Identity:
+def identity_of(lowered: LoweredStream, options: StreamOptions, mask: Mask) -> Identity:
     """What has to be the same for a stream to go on from a checkpoint.
 
     Args:
         lowered: the stream.
         options: how it runs; key groups and partitions do not matter.
+        mask: what looks secret, which may change from one start to the next.
     """
-    return Identity(
+    identity = Identity(
         plan=plan_text(lowered.plans),
         tables=described_tables(lowered.sources),
         settings={"table.local-time-zone": lowered.time_zone, **_kinds_of_state(lowered, options)},
     )
+    return without_secrets(identity, mask)
 
 
 def _kinds_of_state(lowered: LoweredStream, options: StreamOptions) -> dict[str, str]:

@@ -61,12 +61,12 @@ def start_stream(plans: Plans, lowered: LoweredStream, sink: StreamSink, text: s
                 subjects=(first_late.spec.name,),
                 hint="run the INSERT, and SHOW STREAMS shows how far it is",
             )
-        identity = identity_of(lowered, chosen)
+        identity = identity_of(lowered, chosen, config.mask)
         inserts = sink.names if isinstance(sink, IntoTables) else ()
         place = _place(plans, sink)
         files = files_at(spark, place.directory)
         planned = planned_options(spark, config)
-        checkpoint = opened_checkpoint(files, place, identity, planned, text)
+        checkpoint = opened_checkpoint(files, place, identity, planned, text, config.mask)
         if checkpoint.has_ended:
             return f"the input ended in an earlier run, with the checkpoint {place.directory}"
         options = replace(

@@ -9,6 +9,7 @@ import pytest
 
 from runtime.errors import ExecutionError, SetupError
 from runtime.files import LocalFiles
+from runtime.redaction import DEFAULT
 from runtime.streaming.checkpoint import (
     Checkpoint,
     Identity,
@@ -19,6 +20,7 @@ from runtime.streaming.checkpoint import (
     mark_ended,
     mark_members,
     open_checkpoint,
+    without_secrets,
 )
 
 FILES = LocalFiles()
@@ -171,3 +173,56 @@ def test_an_insert_with_a_checkpoint_of_its_own_joins_no_others(tmp_path: Path) 
     with pytest.raises(ExecutionError, match=r"days would begin anew in .*hours") as caught:
         check_members(FILES, hours, [hours, days])
     assert "share_window_slices" in str(caught.value.hint)
+
+
+SECRETS = """connector spark
+column k INT
+'url' = 'jdbc:postgresql://u:first@h/db?sslpassword=first'
+'password' = 'first'
+'properties.sasl.jaas.config' = 'Plain required
+ username="u"
+ password="first";'
+'dbtable' = 'rows'"""
+
+
+def with_table(text: str) -> Identity:
+    return replace(QUERY, tables={"t": text})
+
+
+def test_secrets_are_not_kept_and_may_change(tmp_path: Path) -> None:
+    kept = without_secrets(with_table(SECRETS), DEFAULT)
+    assert kept.tables["t"].splitlines()[2:] == [
+        "'url' = 'jdbc:postgresql://u:******@h/db?sslpassword=******'",
+        "'dbtable' = 'rows'",
+    ]
+    assert without_secrets(with_table(SECRETS.replace("first", "second")), DEFAULT) == kept
+    assert without_secrets(kept, DEFAULT) == kept
+    moved = without_secrets(with_table(SECRETS.replace("rows", "others")), DEFAULT)
+    begin(Path(opened(tmp_path / "a", kept).directory))
+    with pytest.raises(
+        ExecutionError, match="`'dbtable' = 'rows'` has become `'dbtable' = 'others'`"
+    ):
+        opened(tmp_path / "a", moved)
+
+
+def test_an_old_checkpoint_loses_its_secrets_when_it_is_resumed(tmp_path: Path) -> None:
+    path = tmp_path / "a" / "sqlwin.json"
+    first = opened(tmp_path / "a", with_table(SECRETS))
+    assert "first" in path.read_text()
+    begin(tmp_path / "a")
+    path.chmod(0o644)
+    again = opened(
+        tmp_path / "a", without_secrets(with_table(SECRETS.replace("first", "next")), DEFAULT)
+    )
+    assert not again.is_new
+    assert again.writer == first.writer
+    assert "first" not in path.read_text()
+    assert "next" not in path.read_text()
+    assert path.stat().st_mode & 0o777 == 0o600
+
+
+def test_a_checkpoint_is_its_owners_alone(tmp_path: Path) -> None:
+    opened(tmp_path / "a" / "b")
+    assert (tmp_path / "a" / "b").stat().st_mode & 0o777 == 0o700
+    assert (tmp_path / "a" / "b" / "sqlwin.json").stat().st_mode & 0o777 == 0o600
+    assert (tmp_path / "a").stat().st_mode & 0o777 != 0o700

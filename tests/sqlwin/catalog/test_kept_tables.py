@@ -7,6 +7,7 @@ from typing import Any, cast
 import pytest
 
 from runtime.errors import CatalogError
+from runtime.redaction import DEFAULT
 from runtime.spec.table import TableColumn, TableSpec
 from sqlwin.catalog.catalog import SessionCatalog
 from sqlwin.catalog.guards import refuse_kept_table
@@ -60,5 +61,5 @@ def test_other_statements_are_sparks(text: str) -> None:
     ],
 )
 def test_fields_of_a_type_are_shown_as_they_are_written(type_: str, shown: str) -> None:
-    (statement,) = show_create_table(catalog_with(type_), ("bids",)).column(0).to_pylist()
+    (statement,) = show_create_table(catalog_with(type_), ("bids",), DEFAULT).column(0).to_pylist()
     assert f"`a` {shown}\n" in statement
