@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -31,6 +32,21 @@ class Position:
         offset = max(0, min(offset, len(sql)))
         line_start = sql.rfind("\n", 0, offset) + 1
         return cls(sql.count("\n", 0, offset) + 1, offset - line_start + 1, offset, max(1, length))
+
+
+def place_of_word(word: str, before: str, sql: str) -> Position:
+    """Where `sql` holds `word` as often before as `before` does; its end if it has none.
+
+    Args:
+        word: a word of generated text that does not read.
+        before: what stands before it there.
+        sql: the text behind the generated one.
+    """
+    pattern = re.compile(rf"(?<!\w){re.escape(word)}(?!\w)", re.IGNORECASE)
+    places = [found.start() for found in pattern.finditer(sql)] if word.strip() else []
+    if not places:
+        return Position.at(sql, len(sql.rstrip()))
+    return Position.at(sql, places[min(len(pattern.findall(before)), len(places) - 1)], len(word))
 
 
 def _part_around(line: str, at: int, most: int | None) -> tuple[str, int]:

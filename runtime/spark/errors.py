@@ -21,6 +21,7 @@ from runtime.errors import (
     QueryCancelled,
     SqlSyntaxError,
     SqlwinError,
+    place_of_word,
 )
 from runtime.logs import append_trace, log_file
 from runtime.spark.messages import (
@@ -282,16 +283,21 @@ def _place(failure: Failure, sql: str) -> Position | None:
         if sql.count(text) == 1:
             return Position.at(sql, sql.index(text), len(text))
     match = _LINE_AND_COLUMN.search(failure.text)
+    is_syntax = failure.condition == "PARSE_SYNTAX_ERROR"
+    near = failure.parameters.get("error", "").strip("'")
     if match is None:
-        return None
+        return place_of_word(near, "", sql) if is_syntax else None
     line, column = int(match.group(1)), int(match.group(2))
     lines = sql.splitlines(keepends=True)
     # Spark repeats its text in the message; the place counts if that is `sql`.
-    if line > len(lines) or lines[line - 1].rstrip("\r\n") not in failure.text:
+    if line <= len(lines) and lines[line - 1].rstrip("\r\n") in failure.text:
+        offset = sum(map(len, lines[: line - 1])) + column
+        return Position.at(sql, offset, len(near) if sql.startswith(near, offset) else 1)
+    if not is_syntax:
         return None
-    near = failure.parameters.get("error", "").strip("'")
-    offset = sum(map(len, lines[: line - 1])) + column
-    return Position.at(sql, offset, len(near) if sql.startswith(near, offset) else 1)
+    given = failure.text.partition("== SQL ==\n")[2].splitlines()
+    before = [*given[: line - 1], *(row[:column] for row in given[line - 1 : line])]
+    return place_of_word(near, "\n".join(before), sql)
 
 
 # From Java and PySpark to plain data -------------------------------------------------------------

@@ -262,11 +262,15 @@ _KEYWORDS = (
     *("INSERT", "INTO", "JOIN", "LIMIT", "MERGE", "ORDER", "SELECT", "SHOW", "UNION", "UPDATE"),
     *("VALUES", "WHERE", "WINDOW", "WITH"),
 )
+# Words of SQL that are near to one of those and no mistake
+_ALL_KEYWORDS = frozenset({*_KEYWORDS, *"INT ROLLUP SET SETS USE WHEN".split()})
 
 
 def _syntax(p: Mapping[str, str]) -> ErrorText:
     word = p["error"].strip("'")
-    close = nearest(word, _KEYWORDS) if word.isalpha() and word.upper() not in _KEYWORDS else None
+    close = (
+        nearest(word, _KEYWORDS) if word.isalpha() and word.upper() not in _ALL_KEYWORDS else None
+    )
     said = f"syntax error at or near {p['error']}{p.get('hint', '')}"
     return ErrorText(said, f"did you mean {close}?" if close else None)
 

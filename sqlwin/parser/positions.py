@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sqlglot.errors import TokenError
 
-from runtime.errors import AnalysisError, Position, SqlwinError
+from runtime.errors import AnalysisError, Position, SqlSyntaxError, SqlwinError, place_of_word
 from sqlwin.parser.parser import SqlWin
 
 
@@ -31,10 +31,13 @@ def relocate(error: SqlwinError, sql: str) -> SqlwinError:
     if generated == sql:
         return error
     error.sql, error.position = sql, None
-    if generated is None or place is None or not isinstance(error, AnalysisError):
+    if generated is None or place is None:
         return error
     fragment = generated[place.offset : place.offset + place.length]
-    error.position = locate(fragment, sql)
+    if isinstance(error, AnalysisError):
+        error.position = locate(fragment, sql)
+    elif isinstance(error, SqlSyntaxError):
+        error.position = place_of_word(fragment, generated[: place.offset], sql)
     return error
 
 

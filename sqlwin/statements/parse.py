@@ -10,6 +10,7 @@ from sqlglot.tokenizer_core import Token, TokenType
 
 from runtime.errors import Position, SqlSyntaxError, SqlwinError
 from sqlwin.parser.base import STRINGS
+from sqlwin.parser.clauses import refuse_empty_clauses
 from sqlwin.parser.hints import after_hints
 from sqlwin.parser.parser import SqlWinParser, parser_of, tokenize
 from sqlwin.parser.signatures import SIGNATURES, holds_window_function
@@ -154,6 +155,7 @@ class _Reader:
         if self._is("BEGIN"):
             return SparkStatement(self.text, self.offset)  # one of Spark's blocks, semicolons in it
         self._refuse_second_statement()
+        refuse_empty_clauses(self.text, self.tokens)
         reader = readers.get(first.text.upper()) if first.token_type not in STRINGS else None
         statement = reader() if reader is not None else None
         return statement if statement is not None else self._to_spark()

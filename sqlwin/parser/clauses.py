@@ -1,0 +1,300 @@
+"""Refuses clauses, operators and lists that lack their content.
+
+An empty predicate in a template (`WHERE ${filter} ORDER BY k`) must not read the whole table. Yet
+sqlglot leaves much of it out in silence (`JOIN u ON`, `f(a, )`), and Spark takes the word of a
+clause for an alias where nothing follows (`FROM t WHERE` is `FROM t AS WHERE`). So the tokens are
+looked at before either reads them.
+
+It is one walk with one question: does something want content, or is there an operand? Words of
+clauses may also be names of columns (`offset` of Kafka, `on`, `from`). Where content is wanted they
+are names, unless what follows them shows that they open a clause; behind an operand they open one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, NoReturn
+
+from sqlglot.tokenizer_core import Token, TokenType
+
+from runtime.errors import Position, SqlSyntaxError
+
+T = TokenType
+
+
+class _Clause(NamedTuple):
+    """What a clause holds, and how one is written."""
+
+    content: str
+    example: str
+
+
+_CASE = _Clause("a value", "CASE WHEN v > 0 THEN 1 ELSE 0 END")
+_CLAUSES: dict[TokenType, _Clause] = {
+    T.SELECT: _Clause("columns", "SELECT k, v FROM t"),
+    T.FROM: _Clause("a table", "FROM t"),
+    T.JOIN: _Clause("a table", "JOIN u ON t.k = u.k"),
+    T.ON: _Clause("a condition", "ON t.k = u.k"),
+    T.USING: _Clause("columns in parentheses", "USING (k)"),
+    T.WHERE: _Clause("a condition", "WHERE v > 0"),
+    T.GROUP_BY: _Clause("columns", "GROUP BY k"),
+    T.HAVING: _Clause("a condition", "HAVING COUNT(*) > 1"),
+    T.QUALIFY: _Clause("a condition", "QUALIFY ROW_NUMBER() OVER (ORDER BY v) = 1"),
+    T.ORDER_BY: _Clause("columns", "ORDER BY k"),
+    T.SORT_BY: _Clause("columns", "SORT BY k"),
+    T.CLUSTER_BY: _Clause("columns", "CLUSTER BY k"),
+    T.DISTRIBUTE_BY: _Clause("columns", "DISTRIBUTE BY k"),
+    T.PARTITION_BY: _Clause("columns", "PARTITION BY k"),
+    T.LIMIT: _Clause("a number of rows", "LIMIT 10"),
+    T.OFFSET: _Clause("a number of rows", "OFFSET 10"),
+    T.FETCH: _Clause("a number of rows", "FETCH FIRST 10 ROWS ONLY"),
+    T.TABLE_SAMPLE: _Clause("a share of the rows", "TABLESAMPLE (10 PERCENT)"),
+    T.PIVOT: _Clause("its columns", "PIVOT (SUM(v) FOR k IN ('a', 'b'))"),
+    T.UNPIVOT: _Clause("its columns", "UNPIVOT (v FOR k IN (a, b))"),
+    T.WINDOW: _Clause("a name", "WINDOW w AS (PARTITION BY k ORDER BY v)"),
+    T.OVER: _Clause("a window", "OVER (PARTITION BY k ORDER BY v)"),
+    T.UNION: _Clause("a query", "SELECT ... UNION ALL SELECT ..."),
+    T.INTERSECT: _Clause("a query", "SELECT ... INTERSECT SELECT ..."),
+    T.EXCEPT: _Clause("a query", "SELECT ... EXCEPT SELECT ..."),
+    T.VALUES: _Clause("rows", "VALUES (1, 'a'), (2, 'b')"),
+    T.ALIAS: _Clause("a name", "SUM(v) AS total"),
+    T.IN: _Clause("values or a query", "k IN ('a', 'b')"),
+    T.WHEN: _CASE._replace(content="a condition"),
+    T.THEN: _CASE,
+    T.ELSE: _CASE,
+}
+
+_OPERATORS = frozenset(
+    {T.AND, T.OR, T.EQ, T.NEQ, T.LT, T.LTE, T.GT, T.GTE, T.NULLSAFE_EQ, T.PLUS, T.DASH, T.STAR,
+     T.SLASH, T.MOD, T.DIV, T.DPIPE, T.AMP, T.PIPE, T.CARET, T.LIKE, T.ILIKE, T.RLIKE, T.BETWEEN,
+     T.FARROW, T.IS}
+)  # fmt: skip
+_PREFIXES = frozenset({T.NOT, T.PLUS, T.DASH, T.TILDE})
+# Nobody calls a function or a column so
+_BINARY = _OPERATORS - _PREFIXES - {T.STAR, T.LIKE, T.ILIKE, T.RLIKE, T.DIV, T.IS, T.BETWEEN}
+# What may stand between a word that wants content and the content
+_BETWEEN = {
+    T.SELECT: frozenset({T.ALL, T.DISTINCT, T.HINT}),
+    T.UNION: frozenset({T.ALL, T.DISTINCT}),
+    T.INTERSECT: frozenset({T.ALL, T.DISTINCT}),
+    T.EXCEPT: frozenset({T.ALL, T.DISTINCT}),
+    T.FETCH: frozenset({T.FIRST, T.NEXT}),
+    T.IS: frozenset({T.NOT, T.DISTINCT}),
+}
+# Their parentheses hold something
+_FILLED = frozenset(
+    {T.WHERE, T.HAVING, T.QUALIFY, T.ON, T.USING, T.FROM, T.JOIN, T.VALUES, T.IN, T.AND, T.OR,
+     T.NOT, T.EXCEPT, T.TABLE_SAMPLE}
+)  # fmt: skip
+
+_OPENING = frozenset({T.L_PAREN, T.L_BRACKET})
+_CLOSING = frozenset({T.R_PAREN, T.R_BRACKET})
+_SET_OPERATIONS = frozenset({T.UNION, T.INTERSECT, T.EXCEPT})
+_JOIN_KINDS = frozenset(
+    {T.INNER, T.CROSS, T.LEFT, T.RIGHT, T.FULL, T.NATURAL, T.SEMI, T.ANTI, T.OUTER}
+)
+_CASE_PARTS = frozenset({T.WHEN, T.THEN, T.ELSE})
+# Words that nobody calls a column by without quotes ...
+_NO_NAMES = frozenset(
+    {T.WHERE, T.GROUP_BY, T.HAVING, T.QUALIFY, T.ORDER_BY, T.SORT_BY, T.CLUSTER_BY, T.SELECT,
+     T.DISTRIBUTE_BY, T.PARTITION_BY, T.JOIN, *_SET_OPERATIONS}
+)  # fmt: skip
+# ... but where one of these follows: it stands behind names alone
+_BEHIND_NAMES = _OPERATORS - _PREFIXES - {T.STAR} | {
+    T.DOT, T.COMMA, T.IN, T.ASC, T.DESC, T.DCOLON, T.L_BRACKET, T.FROM
+}  # fmt: skip
+# Open a clause behind FROM alone; before it they are aliases (`max(v) offset`)
+_BEHIND_FROM = frozenset(
+    {T.LIMIT, T.OFFSET, T.FETCH, T.ON, T.USING, T.TABLE_SAMPLE, T.PIVOT, T.UNPIVOT, T.WINDOW}
+)
+_NESTED_TYPES = frozenset({"ARRAY", "MAP", "STRUCT", "ROW", "MULTISET"})
+_QUERY_STARTS = frozenset({T.SELECT, T.FROM, T.VALUES})
+
+
+@dataclass
+class _Level:
+    """What is open: the statement, or a parenthesis in it.
+
+    Attributes:
+        opened_by: the word that wanted the parenthesis, if any.
+        wants: the number of the token that wants content; None behind an operand.
+        is_past_from: whether FROM stood before.
+        cases: how many CASE are open.
+        types: how many `<` of types are open.
+    """
+
+    opened_by: int | None
+    wants: int | None = None
+    is_past_from: bool = False
+    cases: int = 0
+    types: int = 0
+
+
+def refuse_empty_clauses(sql: str, tokens: Sequence[Token]) -> None:
+    """Refuse a clause, an operator or a list that lacks what comes next.
+
+    Args:
+        sql: the statement.
+        tokens: its tokens. A statement without a query is left to its own grammar.
+
+    Raises:
+        SqlSyntaxError: something is missing; the position is that of the word that wants it.
+    """
+    kinds = {token.token_type for token in tokens}
+    # a pattern of MATCH_RECOGNIZE has signs of its own
+    if kinds & _QUERY_STARTS and T.MATCH_RECOGNIZE not in kinds:
+        _Walk(sql, tokens).walk()
+
+
+class _Walk:
+    def __init__(self, sql: str, tokens: Sequence[Token]) -> None:
+        self.sql = sql
+        self.tokens = tokens
+        self.levels = [_Level(None)]
+        self.first_query = next(
+            i for i, token in enumerate(tokens) if token.token_type in _QUERY_STARTS
+        )
+
+    def walk(self) -> None:
+        """Look at all tokens."""
+        for i, token in enumerate(self.tokens):
+            level = self.levels[-1]
+            kind = token.token_type
+            if kind in _OPENING:
+                self.levels.append(_Level(level.wants, wants=i))
+            elif kind in _CLOSING:
+                self._close(i)
+            elif level.wants is None:
+                self._behind_operand(level, i, kind)
+            else:
+                self._where_wanted(level, i, kind)
+        self._check_content(self.levels[-1], len(self.tokens))
+
+    def _close(self, i: int) -> None:
+        level = self.levels[-1]
+        self._check_content(level, i)
+        if len(self.levels) == 1:
+            return  # closed too often, as the parser says
+        opener = level.opened_by
+        if level.wants is not None and opener is not None and self._type(opener) in _FILLED:
+            self._fail(opener, i)
+        self.levels.pop()
+        self.levels[-1].wants = None
+
+    def _check_content(self, level: _Level, i: int) -> None:
+        """Refuse what still wants content at `i`, where its level ends."""
+        if level.wants is not None and self._type(level.wants) not in _OPENING:
+            self._fail(level.wants, i)
+
+    def _behind_operand(self, level: _Level, i: int, kind: TokenType) -> None:
+        is_type = level.types and kind in (T.GT, T.LT)
+        if is_type or (kind == T.LT and i and self.tokens[i - 1].text.upper() in _NESTED_TYPES):
+            level.types += 1 if kind == T.LT else -1
+            level.wants = None
+            return
+        is_clause = kind in _CLAUSES
+        if kind in _BEHIND_FROM:
+            is_clause = level.is_past_from
+        elif kind in _CASE_PARTS:
+            is_clause = level.cases > 0
+        elif kind == T.SEMICOLON:
+            self.levels[-1] = _Level(None)
+        elif kind == T.END and level.cases:
+            level.cases -= 1
+        elif kind == T.CASE:
+            level.cases += 1
+        if kind == T.SELECT or kind in _SET_OPERATIONS:
+            level.is_past_from = False
+        elif kind == T.FROM:
+            level.is_past_from = True
+        if is_clause or kind in _OPERATORS or kind in (T.COMMA, T.DOT):
+            level.wants = i
+
+    def _where_wanted(self, level: _Level, i: int, kind: TokenType) -> None:
+        assert level.wants is not None
+        wants = self.tokens[level.wants].token_type
+        if kind in _BETWEEN.get(wants, ()) or kind in _PREFIXES:
+            if kind in _PREFIXES:
+                level.wants = i
+            return
+        if kind in _QUERY_STARTS and self._may_start_query(level.wants, i):
+            level.wants = i
+            level.is_past_from = kind == T.FROM
+            return
+        if wants in _OPENING and (kind in _CLAUSES and kind not in _BEHIND_FROM):
+            if not self._is_name(i):
+                level.wants = i  # FILTER (WHERE ...), OVER (PARTITION BY ...)
+                return
+        if wants == T.IS and kind == T.FROM and self._type(i - 1) == T.DISTINCT:
+            level.wants = i
+            return
+        if kind == T.VALUES and wants in (T.FROM, T.JOIN):
+            level.wants = i
+            return
+        if kind == T.COMMA and wants in _OPENING:
+            self._refuse(i, i, "there is nothing before this comma")
+        if kind in _BINARY and not self._is_absent(level, wants, i, kind):
+            self._refuse(i, i, f"there is nothing before {self._words(i)}")
+        if self._is_absent(level, wants, i, kind):
+            self._fail(level.wants, i)
+        level.wants = None
+        level.cases += kind == T.CASE
+
+    def _is_absent(self, level: _Level, wants: TokenType, i: int, kind: TokenType) -> bool:
+        """Whether the token at `i` is no content, but starts what comes behind it."""
+        if kind in (T.COMMA, T.SEMICOLON):
+            return True
+        if wants == T.DOT:
+            return kind == T.FROM and not self._is_name(i)
+        if kind in _CASE_PARTS or kind == T.END:
+            return level.cases > 0
+        if kind in (T.LIMIT, T.OFFSET):
+            return self._type(i + 1) in (T.NUMBER, T.ALL, T.PLACEHOLDER, T.PARAMETER)
+        if kind == T.ON:
+            return wants == T.JOIN and not self._is_name(i)
+        if kind in _JOIN_KINDS:
+            return self._type(i + 1) in (T.JOIN, *_JOIN_KINDS)
+        return (kind in _NO_NAMES or kind == T.FROM) and not self._is_name(i)
+
+    def _may_start_query(self, wants: int, i: int) -> bool:
+        """Whether a query may stand where the token at `wants` wants content."""
+        kind = self._type(wants)
+        if self._is_star_except(wants) or self._is_name(i):
+            return False
+        if kind == T.ALIAS and self._type(i) == T.FROM:
+            return i == self.first_query  # CREATE VIEW v AS FROM t SELECT k; `v AS FROM` is wrong
+        return kind in _OPENING or kind == T.ALIAS or kind in _SET_OPERATIONS
+
+    def _is_star_except(self, i: int) -> bool:
+        return i > 0 and self._type(i) == T.EXCEPT and self._type(i - 1) == T.STAR
+
+    def _words(self, i: int) -> str:
+        """The token at `i` for a message: words in capitals, signs in quotes."""
+        token = self.tokens[i]
+        words = " ".join(self.sql[token.start : token.end + 1].upper().split())
+        return words if words[0].isalpha() else f"`{words}`"
+
+    def _is_name(self, i: int) -> bool:
+        """Whether the word of a clause at `i` is a name, by what follows it."""
+        return self._type(i) != T.SELECT and self._type(i + 1) in _BEHIND_NAMES
+
+    def _type(self, i: int) -> TokenType | None:
+        return self.tokens[i].token_type if i < len(self.tokens) else None
+
+    def _fail(self, i: int, end: int) -> NoReturn:
+        """Refuse the token at `i`, whose content should stand before the token at `end`."""
+        kind = self.tokens[i].token_type
+        clause = _CLAUSES.get(kind)
+        if self._is_star_except(i):
+            clause = _Clause("columns in parentheses", "SELECT * EXCEPT (k) FROM t")
+        if clause is None:
+            what = "this comma" if kind == T.COMMA else self._words(i)
+            self._refuse(i, i, f"there is nothing behind {what}")
+        example = f"for example {clause.example}"
+        self._refuse(i, max(i, end - 1), f"{self._words(i)} needs {clause.content}", example)
+
+    def _refuse(self, first: int, last: int, message: str, hint: str | None = None) -> NoReturn:
+        start, end = self.tokens[first].start, self.tokens[last].end
+        position = Position.at(self.sql, start, end - start + 1)
+        raise SqlSyntaxError(message, position=position, sql=self.sql, hint=hint)
