@@ -45,6 +45,18 @@ _CATALOG = {
 _TRACEBACK = "Traceback (most recent call last):"
 # The last lines of a Python traceback: `package.NameError: message`, unindented.
 _RAISED = re.compile(r"^((?:\w+\.)*)(\w+)(?:: (.*))?$")
+# What workers need beside what is sent to them, by the name of its modules
+_PACKAGES = {"pyarrow": "pyarrow", "numpy": "numpy", "google": "protobuf"}
+WORKERS_HINT = (
+    f"pip install {' '.join(_PACKAGES.values())} there, or let PYSPARK_PYTHON name a Python of the "
+    "workers that has them"
+)
+_MODULE = re.compile(r"(?:No module named|from) '(\w+)")
+_VERSIONS = re.compile(
+    r"PYTHON_VERSION_MISMATCH\] Python in worker has different version: (\S+) than that in driver: "
+    r"([\d.]+\d)"
+)
+_NO_PROGRAM = re.compile(r'Cannot run program "([^"]+)"')
 _JAVA_FRAME = re.compile(r"^\s+at [\w$.<>/]+\(|^JVM stacktrace|^Caused by: |^\.\.\. \d+ more")
 _LINE_AND_COLUMN = re.compile(r"\(line (\d+), pos (\d+)\)")
 _MOST_CAUSES = 20
@@ -197,6 +209,17 @@ def _text_by_python(module: str, name: str, message: str, rest: Sequence[str]) -
         return ErrorText(
             "a Python worker ran out of memory", "use more, and so smaller, partitions"
         )
+    if found := _VERSIONS.search(message):
+        worker, driver = found.groups()
+        return ErrorText(
+            f"Spark's workers run Python {worker}, but the driver is Python {driver}",
+            f"let PYSPARK_PYTHON name a Python {driver} of the workers",
+        )
+    if name in ("ModuleNotFoundError", "ImportError"):
+        missing = _MODULE.search(message)
+        package = _PACKAGES.get(missing.group(1)) if missing else None
+        if package is not None:
+            return ErrorText(f"the Python of Spark's workers lacks {package}", WORKERS_HINT)
     if name == "ModuleNotFoundError":
         return ErrorText(f"{message} in a Python worker", "install it where Spark's executors run")
     return ErrorText(f"{name}: {message}" if message else name)
@@ -220,14 +243,25 @@ def _machine_error(error: BaseException, chain: Sequence[Failure]) -> ErrorText 
             "Spark ran out of memory",
             "give it more: --conf spark.driver.memory=8g (spark.executor.memory on a cluster)",
         )
+    if found := _NO_PROGRAM.search(text):
+        return ErrorText(
+            f"there is no {found.group(1)} where Spark starts its Python workers",
+            "let PYSPARK_PYTHON name a Python that is on every machine of the cluster",
+        )
+    # what YARN and Kubernetes are quoted with
+    if "spark.executor.memoryOverhead" in text or "OOMKilled" in text:
+        return ErrorText(
+            "the cluster killed an executor that took more memory than was asked for",
+            "ask for more beside the heap: --conf spark.executor.memoryOverhead=4g",
+        )
     if "No space left on device" in text:
         return ErrorText(
             "there is no space left on the device", "spark.local.dir names another directory"
         )
     if "Python worker exited unexpectedly" in text or "Fatal Python error" in text:
         append_trace("a Python worker crashed", text)
-        found = re.search(r"Fatal Python error: ([^\n]+)", text)
-        why = f": {found.group(1).strip()}" if found else ""
+        fatal = re.search(r"Fatal Python error: ([^\n]+)", text)
+        why = f": {fatal.group(1).strip()}" if fatal else ""
         return ErrorText(f"a Python worker crashed{why}", f"the full report is in {log_file()}")
     return None
 

@@ -11,7 +11,7 @@ import shutil
 import sys
 import tempfile
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, MutableMapping
 from contextlib import contextmanager
 from pathlib import Path
 from types import MappingProxyType
@@ -30,6 +30,8 @@ from runtime.spark.jvm import configured_defaults, running_jvm
 
 __all__ = ["is_local", "log_file", "quiet_python_loggers", "start_session"]
 
+# What PYSPARK_PYTHON was set to from here, by this process or the one that started it
+_CHOSEN_PYTHON = "SQLWIN_CHOSEN_PYTHON"
 _NO_CONF: Mapping[str, str] = MappingProxyType({})
 _GIB = 1 << 30
 # Above this a JVM's pointers grow from 4 to 8 bytes, so that more memory holds fewer objects.
@@ -38,6 +40,15 @@ _LARGEST_HEAP = 31 * _GIB
 ARROW_BYTES = "spark.sql.execution.arrow.maxBytesPerBatch"
 SMALL_ARROW_BYTES = "16m"
 _LOCAL_MASTER = re.compile(r"local(?:\[(\*|\d+)(?:,\s*\d+)?\])?")
+# What says how much an executor's container takes beside the heap
+_CONTAINER_MEMORY = (
+    "spark.executor.memoryOverhead",
+    "spark.executor.memoryOverheadFactor",
+    "spark.executor.pyspark.memory",
+    "spark.kubernetes.memoryOverheadFactor",
+)
+_SIZE = re.compile(r"(\d+)(?:([kmgt])i?b?)?")
+_KIB_OF_UNIT = {"k": 1, "m": 1 << 10, "g": 1 << 20, "t": 1 << 30}
 _NOISY_LOGGERS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
 
 
@@ -69,12 +80,13 @@ def start_session(
     local = _LOCAL_MASTER.fullmatch(master) is not None
     settings = {
         **{k: v for k, v in _defaults(master).items() if k not in chosen},
+        **memory_of_workers(master, {**chosen, **conf}),
         **conf,
         "spark.master": master,
     }
     settings.setdefault("spark.app.name", "sqlwin")
     remember_settings({**chosen, **settings})
-    _use_this_python(is_local=local)
+    choose_python(master, {**chosen, **settings}, os.environ)
     builder = SparkSession.builder
     for key, value in settings.items():
         builder = builder.config(key, value)
@@ -99,20 +111,8 @@ def is_local(spark: SparkSession) -> bool:
     return _LOCAL_MASTER.fullmatch(str(spark.sparkContext.master)) is not None
 
 
-def stream_partitions(spark: SparkSession) -> int:
-    """Over how many tasks the state of a stream is spread, if nobody says otherwise.
-
-    `spark.sql.shuffle.partitions`; but a task a core where that is what sqlwin itself has chosen:
-    each task commits its state in every micro-batch, and key groups are spread evenly over tasks.
-    """
-    partitions = int(str(spark.conf.get("spark.sql.shuffle.partitions")))
-    if not is_local(spark):
-        return partitions
-    cores = spark.sparkContext.defaultParallelism
-    return cores if partitions == _default_partitions(cores) else partitions
-
-
-def _default_partitions(cores: int) -> int:
+def default_partitions(cores: int) -> int:
+    """What sqlwin chooses for `spark.sql.shuffle.partitions` on one machine."""
     return 2 * cores
 
 
@@ -183,10 +183,31 @@ def _defaults(master: str) -> dict[str, str]:
     atexit.register(shutil.rmtree, warehouse, ignore_errors=True)
     return {
         **settings,
-        "spark.sql.shuffle.partitions": str(_default_partitions(cores)),
+        "spark.sql.shuffle.partitions": str(default_partitions(cores)),
         "spark.sql.catalogImplementation": "in-memory",
         "spark.sql.warehouse.dir": warehouse.as_uri(),
     }
+
+
+def memory_of_workers(master: str, conf: Mapping[str, str]) -> dict[str, str]:
+    """Memory for the Python workers of an executor, where its container bounds what all take.
+
+    YARN and Kubernetes kill a container that takes more than it asked for. By itself Spark asks for
+    a tenth of the heap beside it (on Kubernetes two fifths), whatever runs in there; a worker for
+    each core takes 400 to 900 MB (docs/performance.md). What a user says of it stays.
+
+    Args:
+        master: Spark's master URL.
+        conf: Spark's configuration, that of spark-defaults.conf too.
+    """
+    if not master.startswith(("yarn", "k8s:")) or any(key in conf for key in _CONTAINER_MEMORY):
+        return {}
+    heap = _SIZE.fullmatch(conf.get("spark.executor.memory", "1g").strip().lower())
+    cores = conf.get("spark.executor.cores", "1")
+    if heap is None or not cores.isdigit():
+        return {}  # Spark will say what is wrong with them
+    heap_mib = int(heap.group(1)) * _KIB_OF_UNIT[heap.group(2) or "m"] >> 10
+    return {_CONTAINER_MEMORY[0]: f"{max(384, heap_mib // 10) + 1024 * int(cores)}m"}
 
 
 def _cores() -> int:
@@ -195,11 +216,31 @@ def _cores() -> int:
     return os.cpu_count() or 1
 
 
-def _use_this_python(*, is_local: bool) -> None:
-    """Workers run what PYSPARK_PYTHON names when Spark starts; on a cluster that may differ."""
-    if is_local or "PYSPARK_PYTHON" not in os.environ:
-        os.environ["PYSPARK_PYTHON"] = sys.executable
-    os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+def choose_python(
+    master: str, conf: Mapping[str, str], environment: MutableMapping[str, str]
+) -> None:
+    """Say which Python workers run: PySpark reads PYSPARK_PYTHON when a session starts.
+
+    On this machine it is the one that runs here. On a cluster it is what `spark.pyspark.python` or
+    PYSPARK_PYTHON says, else `python3` there: where this one is on other machines nobody knows.
+
+    Args:
+        master: Spark's master URL.
+        conf: Spark's configuration, that of spark-defaults.conf too.
+        environment: the variables of this process.
+    """
+    named = conf.get("spark.pyspark.python")
+    if named is None and environment.get("PYSPARK_PYTHON") != environment.get(_CHOSEN_PYTHON):
+        named = environment.get("PYSPARK_PYTHON")
+    if _LOCAL_MASTER.fullmatch(master) or (named is None and master.startswith("local-cluster[")):
+        named = sys.executable
+        environment[_CHOSEN_PYTHON] = named
+    if named is None:
+        # an earlier session of this process was on this machine
+        environment.pop("PYSPARK_PYTHON", None)
+    else:
+        environment["PYSPARK_PYTHON"] = named
+    environment["PYSPARK_DRIVER_PYTHON"] = sys.executable
 
 
 def _session_beside(

@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 import sqlwin
-from runtime.spark.session import stream_partitions
+from runtime.spark.clusters import stream_partitions
 from runtime.streaming.status import Tally, stream_status
 from sqlwin.execution.streams.options import stream_settings
 from tests.bench.memory import cpu_seconds, jvms, resident, workers

@@ -20,7 +20,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import DataType, StructType
 
 import sqlwin
-from runtime.spark.session import stream_partitions
+from runtime.spark.clusters import stream_partitions
 from runtime.streaming.heartbeat import is_heartbeat
 from runtime.streaming.source_reads import reads_of_sources, rows_read
 from sqlwin.execution.streams.options import stream_settings

@@ -9,7 +9,8 @@ from pyspark.sql import SparkSession
 from pyspark.sql.conf import RuntimeConfig
 
 from runtime.connectors.filesystem.stream import monitor_interval_us
-from runtime.spark.session import ARROW_BYTES, SMALL_ARROW_BYTES, stream_partitions
+from runtime.spark.clusters import stream_partitions
+from runtime.spark.session import ARROW_BYTES, SMALL_ARROW_BYTES
 from runtime.spec.table import TableSpec
 from runtime.streaming.options import Firing, StreamOptions
 from sqlwin.catalog.catalog import Registered

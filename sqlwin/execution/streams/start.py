@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from runtime.connectors.stream_sinks import StreamRun
 from runtime.errors import AnalysisError
+from runtime.spark.clusters import check_workers
 from runtime.spark.files import files_at
 from runtime.spark.session import is_local
 from runtime.streaming.own_sources import OwnSources
@@ -53,6 +54,7 @@ def start_stream(plans: Plans, lowered: LoweredStream, sink: StreamSink, text: s
         spark, config = plans.spark, plans.config
         chosen = stream_options(config)
         check_sinks(sink, emits_updates=chosen.emits_updates)
+        check_workers(spark)
         late = late_tables(plans.catalog, lowered, sink, chosen)
         first_late = next((each for each in late if each is not None), None)
         if lowered.measuring is not None and first_late is not None:

@@ -24,7 +24,6 @@ from runtime.spark.session import (
     log_file,
     machine_memory,
     start_session,
-    stream_partitions,
 )
 from runtime.spark.shipping import code_archive
 from tests.goldens import ROOT
@@ -289,12 +288,3 @@ def test_executors_import_the_code_that_was_shipped(tmp_path: Path):
     )
     assert done.stdout.startswith("False "), done.stderr
     assert "sqlwin_runtime.zip/runtime/spec/__init__.py" in done.stdout
-
-
-def test_streams_take_a_task_a_core_unless_somebody_chose_another_number(spark: SparkSession):
-    assert stream_partitions(spark) == 3
-    other = start_session(conf={"spark.sql.shuffle.partitions": "4"})
-    assert other.sparkContext.defaultParallelism == 2
-    assert stream_partitions(other) == 2
-    other.conf.set("spark.sql.shuffle.partitions", "7")
-    assert stream_partitions(other) == 7

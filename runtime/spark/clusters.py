@@ -1,0 +1,154 @@
+"""Clusters: over how many cores their tasks run, and what the Python of their workers has."""
+
+from __future__ import annotations
+
+import re
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from pyspark.sql import SparkSession
+
+from runtime.errors import SetupError
+from runtime.spark.errors import WORKERS_HINT, translated_errors
+from runtime.spark.session import default_partitions, is_local, is_remote
+
+if TYPE_CHECKING:
+    from pyspark import SparkContext
+
+# What workers need, and the module by which a package is found. Spark has a jar on the path that
+# holds a directory google/protobuf.
+_MODULES = {"pyarrow": "pyarrow", "numpy": "numpy", "protobuf": "google.protobuf.descriptor"}
+_PARTITIONS = "spark.sql.shuffle.partitions"
+_LOCAL_CLUSTER = re.compile(r"local-cluster\[\s*(\d+)\s*,\s*(\d+)\s*,\s*\d+\s*\]")
+# Executors register one after the other: from then on no more are expected
+_SETTLED_SECONDS = 3.0
+_OLD_SECONDS = 30.0
+_MOST_SECONDS = 15.0
+
+_checked: set[tuple[str, tuple[str, ...]]] = set()
+
+
+def stream_partitions(spark: SparkSession) -> int:
+    """Over how many tasks the state of a stream is spread, if nobody says otherwise.
+
+    A task a core: each commits its state in every micro-batch, and key groups are spread evenly
+    over tasks. But `spark.sql.shuffle.partitions` where a user has set it, or where nobody knows
+    the cores (over Spark Connect, and where executors come and go without a bound); more than
+    that are never taken.
+    """
+    partitions = int(str(spark.conf.get(_PARTITIONS)))
+    if is_local(spark):
+        cores = spark.sparkContext.defaultParallelism
+        return cores if partitions == default_partitions(cores) else partitions
+    if is_remote(spark) or spark.conf.get(_PARTITIONS, None) is not None:
+        return partitions
+    known = _cores(spark.sparkContext)
+    return partitions if known is None else max(1, min(known, partitions))
+
+
+def _cores(context: SparkContext) -> int | None:
+    """How many cores the executors have together; None where that changes without a bound."""
+    conf = dict(context.getConf().getAll())
+    configured = configured_cores(str(context.master), conf)
+    if configured is not None:
+        return configured
+    if conf.get("spark.dynamicAllocation.enabled") == "true":
+        return None
+    return _registered_cores(context, int(conf.get("spark.cores.max", sys.maxsize)))
+
+
+def configured_cores(master: str, conf: Mapping[str, str]) -> int | None:
+    """How many cores the settings ask for; None if they don't say.
+
+    Args:
+        master: Spark's master URL.
+        conf: Spark's configuration.
+    """
+    if found := _LOCAL_CLUSTER.fullmatch(master):
+        return int(found.group(1)) * int(found.group(2))
+    if conf.get("spark.dynamicAllocation.enabled") == "true":
+        executors = conf.get("spark.dynamicAllocation.maxExecutors")
+    else:
+        executors = conf.get("spark.executor.instances")
+    # an executor of a standalone cluster takes all cores of its worker, others one
+    each = conf.get("spark.executor.cores", None if master.startswith("spark:") else "1")
+    if executors is None or each is None:
+        return None
+    return min(int(executors) * int(each), int(conf.get("spark.cores.max", sys.maxsize)))
+
+
+def _registered_cores(context: SparkContext, enough: int) -> int | None:
+    """The cores of the executors that are there, once it can be said that they all are."""
+    give_up = time.monotonic() + _MOST_SECONDS
+    age = time.time() - context.startTime / 1_000
+    settled = 0.0 if age > _OLD_SECONDS else _SETTLED_SECONDS
+    # private, seen in Spark 4.3; the driver is one of them
+    registered = context._jsc.sc().getExecutorMemoryStatus
+    n_executors, since = 0, time.monotonic()
+    while time.monotonic() < give_up:
+        now = registered().size() - 1
+        if now != n_executors:
+            n_executors, since = now, time.monotonic()
+        elif now and (time.monotonic() - since >= settled or _parallelism(context) >= enough):
+            return _parallelism(context)
+        time.sleep(0.1)
+    return None
+
+
+def _parallelism(context: SparkContext) -> int:
+    return int(context.defaultParallelism)
+
+
+def check_workers(spark: SparkSession, packages: Sequence[str] = tuple(_MODULES)) -> None:
+    """Check that the Python of a cluster's workers has what a stream needs, once an application.
+
+    A job without Arrow, so that it runs where pyarrow is missing: all that is missing comes in
+    one line, before anything is started or written. Executors that come later may still differ.
+
+    Raises:
+        SqlwinError: packages are missing, or the workers' Python is another version or not there.
+    """
+    if is_remote(spark) or is_local(spark):
+        return
+    context = spark.sparkContext
+    key = (str(context.applicationId), tuple(packages))
+    if key in _checked:
+        return
+    n_tasks = _parallelism(context)
+    numbers = context.parallelize(range(n_tasks), n_tasks)
+    with translated_errors():
+        found = numbers.mapPartitions(_lacking(packages)).collect()
+    for python, missing in sorted(found):
+        if missing:
+            raise SetupError(
+                f"Spark's workers run {python}, which lacks {_and(missing)}", hint=WORKERS_HINT
+            )
+    _checked.add(key)
+
+
+def _lacking(
+    packages: Sequence[str],
+) -> Callable[[Iterable[int]], Iterator[tuple[str, tuple[str, ...]]]]:
+    """What a worker says: its Python, and the packages that it lacks."""
+    modules = {package: _MODULES[package] for package in packages}
+
+    def run(_: Iterable[int]) -> Iterator[tuple[str, tuple[str, ...]]]:
+        # nothing of this module: what imports it needs more than a worker may have
+        import importlib.util
+        import sys
+
+        def has(module: str) -> bool:
+            try:
+                return importlib.util.find_spec(module) is not None
+            except ModuleNotFoundError:  # of a package above it
+                return False
+
+        yield sys.executable, tuple(name for name, module in modules.items() if not has(module))
+
+    return run
+
+
+def _and(names: Sequence[str]) -> str:
+    return " and ".join(filter(None, [", ".join(names[:-1]), names[-1]]))
