@@ -1,4 +1,4 @@
-.PHONY: install style types test test-core goldens reference bench check
+.PHONY: install style types test test-core versions goldens reference bench check
 
 install:
 	pip install -e '.[java,test,bench]'
@@ -10,6 +10,8 @@ test:
 	python -m pytest -q -n 2
 test-core:
 	python -m pytest -q -m "not spark and not cluster"
+versions:
+	.ci/versions
 goldens:
 	python -m pytest -q tests/explain tests/errors tests/queries tests/docs --long --update-goldens
 reference:

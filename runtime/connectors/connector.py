@@ -15,6 +15,8 @@ from runtime.spec.table import TableSpec
 # Parts of Spark that are not in PySpark's own package
 KAFKA_PACKAGE = "spark-sql-kafka-0-10"
 AVRO_PACKAGE = "spark-avro"
+# How Spark says that it is missing: 4.3, 4.2
+NO_AVRO = ("AVRO_DATA_SOURCE_NOT_ENABLED", "_LEGACY_ERROR_TEMP_1139")
 # Spark 4 is built with Scala 2.13 alone
 _SCALA = "2.13"
 

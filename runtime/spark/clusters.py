@@ -6,12 +6,14 @@ import re
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from pyspark.sql import SparkSession
 
 from runtime.errors import SetupError
 from runtime.spark.errors import WORKERS_HINT, translated_errors
+from runtime.spark.private import unless_missing
 from runtime.spark.session import default_partitions, is_local, is_remote
 
 if TYPE_CHECKING:
@@ -26,6 +28,8 @@ _LOCAL_CLUSTER = re.compile(r"local-cluster\[\s*(\d+)\s*,\s*(\d+)\s*,\s*\d+\s*\]
 _SETTLED_SECONDS = 3.0
 _OLD_SECONDS = 30.0
 _MOST_SECONDS = 15.0
+
+_UNKNOWN = "the state of a stream takes spark.sql.shuffle.partitions, not a task a core"
 
 _checked: set[tuple[str, tuple[str, ...]]] = set()
 
@@ -84,17 +88,22 @@ def _registered_cores(context: SparkContext, enough: int) -> int | None:
     give_up = time.monotonic() + _MOST_SECONDS
     age = time.time() - context.startTime / 1_000
     settled = 0.0 if age > _OLD_SECONDS else _SETTLED_SECONDS
-    # private, seen in Spark 4.3; the driver is one of them
-    registered = context._jsc.sc().getExecutorMemoryStatus
     n_executors, since = 0, time.monotonic()
     while time.monotonic() < give_up:
-        now = registered().size() - 1
+        now = unless_missing(_UNKNOWN, partial(_executors, context), None)
+        if now is None:
+            return None
         if now != n_executors:
             n_executors, since = now, time.monotonic()
         elif now and (time.monotonic() - since >= settled or _parallelism(context) >= enough):
             return _parallelism(context)
         time.sleep(0.1)
     return None
+
+
+def _executors(context: SparkContext) -> int:
+    # private, seen in Spark 4.3; the driver is one of them
+    return int(context._jsc.sc().getExecutorMemoryStatus().size()) - 1
 
 
 def _parallelism(context: SparkContext) -> int:

@@ -51,6 +51,10 @@ WORKERS_HINT = (
     f"pip install {' '.join(_PACKAGES.values())} there, or let PYSPARK_PYTHON name a Python of the "
     "workers that has them"
 )
+_NO_MODULE = (
+    "install it where Spark's executors run; a module of yours goes there by "
+    "session.spark.sparkContext.addPyFile"
+)
 _MODULE = re.compile(r"(?:No module named|from) '(\w+)")
 _VERSIONS = re.compile(
     r"PYTHON_VERSION_MISMATCH\] Python in worker has different version: (\S+) than that in driver: "
@@ -221,7 +225,7 @@ def _text_by_python(module: str, name: str, message: str, rest: Sequence[str]) -
         if package is not None:
             return ErrorText(f"the Python of Spark's workers lacks {package}", WORKERS_HINT)
     if name == "ModuleNotFoundError":
-        return ErrorText(f"{message} in a Python worker", "install it where Spark's executors run")
+        return ErrorText(f"{message} in a Python worker", _NO_MODULE)
     return ErrorText(f"{name}: {message}" if message else name)
 
 

@@ -19,7 +19,7 @@ from runtime.connectors.columns import (
     physical_columns,
     pick,
 )
-from runtime.connectors.connector import AVRO_PACKAGE, missing_package
+from runtime.connectors.connector import AVRO_PACKAGE, NO_AVRO, missing_package
 from runtime.connectors.filesystem.nanoseconds import has_nanoseconds, read_nanoseconds
 from runtime.connectors.filesystem.paths import (
     data_files,
@@ -239,7 +239,7 @@ def explain(spec: TableSpec, origin: str, error: Exception) -> SqlwinError:
     """What is wrong with the files at `origin`."""
     if not isinstance(error, PySparkException):
         return translate(error)
-    if error.getCondition() == "AVRO_DATA_SOURCE_NOT_ENABLED":
+    if error.getCondition() in NO_AVRO:
         return missing_package(spec, "reads Avro", AVRO_PACKAGE)
     if error.getCondition() == "UNABLE_TO_INFER_SCHEMA":
         return CatalogError(

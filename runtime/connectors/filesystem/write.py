@@ -11,7 +11,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, DataFrameWriter
 
 from runtime.connectors.columns import find_column
-from runtime.connectors.connector import AVRO_PACKAGE, missing_package
+from runtime.connectors.connector import AVRO_PACKAGE, NO_AVRO, missing_package
 from runtime.connectors.filesystem.paths import is_glob, local_path
 from runtime.connectors.options.checks import option_values
 from runtime.connectors.options.formats import format_of, spark_options, written_timestamps
@@ -61,7 +61,7 @@ def write_files(dataframe: DataFrame, spec: TableSpec, overwrite: bool) -> int:
                 writer.mode("overwrite" if overwrite else "append").save(path)
         return count()
     except PySparkException as error:
-        if error.getCondition() == "AVRO_DATA_SOURCE_NOT_ENABLED":
+        if error.getCondition() in NO_AVRO:
             raise missing_package(spec, "writes Avro", AVRO_PACKAGE) from error
         raise
     except OSError as error:
