@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from runtime.compute.arrow.evaluate import evaluate, filter_mask
 from runtime.compute.counters import count
-from runtime.compute.kernels.columns import int64_values
+from runtime.compute.kernels.columns import from_buffer, int64_values
 from runtime.local.projection import Projection, projection
 from runtime.scan.read import read_batches
 from runtime.scan.splits import Split
@@ -101,7 +101,7 @@ class ScanRows:
         time_us = int64_values(self.times(batch))
         if self._step.time_type == "timestamp":
             time_us = wall_clock_us(time_us, self._step.source.time_zone)
-        return {TIME: pa.array(time_us)} | {
+        return {TIME: from_buffer(time_us, None, pa.int64(), len(time_us))} | {
             name: batch.column(expression.name)
             if isinstance(expression, ColumnRef)
             else evaluate(expression, batch)

@@ -148,9 +148,13 @@ def _n_read(source: ScanSource) -> int:
 
 def _partials(step: ScanLocalStep) -> pa.Table:
     plan = buffer_plan(step, *scan_projection(step.source))
-    splits, rows = plan_splits(step.source.files, (), 4), ScanRows(step)
-    columns = (each for split in splits for each in rows.of_split(split))
-    return pa.Table.from_batches(aggregate(plan, map(plan.rows, columns), pa.Table.to_batches))
+    rows = ScanRows(step)
+    batches = [
+        batch
+        for split in plan_splits(step.source.files, (), 4)
+        for batch in aggregate(plan, map(plan.rows, rows.of_split(split)), pa.Table.to_batches)
+    ]
+    return pa.Table.from_batches(batches)
 
 
 def _cut(table: pa.Table) -> Any:
