@@ -59,11 +59,16 @@ class Refusal:
 
 @dataclass(frozen=True)
 class TraceEntry:
-    """What one rule did at one node: `reason` is None where it applied."""
+    """What one rule did at one node: `refusal` is None where it applied."""
 
     rule: str
     node: str
-    reason: str | None = None
+    refusal: Refusal | None = None
+
+    @property
+    def reason(self) -> str | None:
+        """Why the rule did not apply, in words."""
+        return None if self.refusal is None else self.refusal.reason
 
 
 @dataclass
@@ -72,18 +77,18 @@ class Trace:
 
     entries: list[TraceEntry] = field(default_factory=list)
 
-    def add(self, rule: str, node: Node, reason: str | None = None) -> None:
+    def add(self, rule: str, node: Node, refusal: Refusal | None = None) -> None:
         """Record an event, unless it is there already."""
         window = getattr(node, "window", None)
         kind = f"({window_kind(window)})" if window is not None else ""
-        entry = TraceEntry(rule, type(node).__name__ + kind, reason)
-        if entry not in self.entries or reason is None:
+        entry = TraceEntry(rule, type(node).__name__ + kind, refusal)
+        if entry not in self.entries or refusal is None:
             self.entries.append(entry)
 
     def add_disabled(self, rule: str) -> None:
         """Record that a setting has a rule left out."""
-        reason = "disabled by sqlwin.optimizer.disabled-rules"
-        self.entries.append(TraceEntry(rule, "any node", reason))
+        refusal = Refusal("disabled by sqlwin.optimizer.disabled-rules")
+        self.entries.append(TraceEntry(rule, "any node", refusal))
 
 
 Rule = Callable[[Node, Options], Node | Refusal | None]
@@ -133,7 +138,7 @@ def optimize_together(
                 for trace in traces:
                     trace.add_disabled(rule.__name__)
         for _ in range(_MAX_PASSES):
-            refusals: list[tuple[Trace, str, Node, str]] = []
+            refusals: list[tuple[Trace, str, Node, Refusal]] = []
             done: dict[int, Node] = {}
             after = [
                 _Pass(rules, options, trace, refusals, done).apply(plan)
@@ -145,8 +150,8 @@ def optimize_together(
         else:
             raise SchemaChangedError(f"stage {stage.name} does not come to rest")
         # only what was refused in the final plan is of interest
-        for trace, name, node, reason in refusals:
-            trace.add(name, node, reason)
+        for trace, name, node, refusal in refusals:
+            trace.add(name, node, refusal)
     return list(plans)
 
 
@@ -165,7 +170,7 @@ class _Pass:
     rules: Collection[Rule]
     options: Options
     trace: Trace
-    refusals: list[tuple[Trace, str, Node, str]]
+    refusals: list[tuple[Trace, str, Node, Refusal]]
     done: dict[int, Node]
 
     def apply(self, node: Node) -> Node:
@@ -180,7 +185,7 @@ class _Pass:
         for rule in self.rules:
             result = rule(node, self.options)
             if isinstance(result, Refusal):
-                self.refusals.append((self.trace, rule.__name__, node, result.reason))
+                self.refusals.append((self.trace, rule.__name__, node, result))
             elif result is not None:
                 _check_schema(rule, node, result)
                 self.trace.add(rule.__name__, node)

@@ -11,7 +11,7 @@ from planner.binder.binder import bind
 from planner.binder.strict_flink import check_plan
 from planner.catalog import Catalog
 from planner.lowering.to_physical import to_physical
-from planner.nodes.logical import Node, Sink
+from planner.nodes.logical import LeftToSpark, Node, Sink
 from planner.nodes.physical import SharedExchange
 from planner.optimizer import Options, Trace, optimize, optimize_together
 from planner.parallelism import with_parallelism
@@ -46,7 +46,7 @@ class Plan:
     logical: Node
     physical: Node
     trace: Trace
-    notes: tuple[str, ...]
+    notes: tuple[LeftToSpark, ...]
     is_rewritten: bool
     sql: str = ""
     rule_names: tuple[str, ...] = RULE_NAMES
@@ -73,7 +73,7 @@ class Draft:
     logical: Node
     physical: Node
     trace: Trace
-    notes: tuple[str, ...]
+    notes: tuple[LeftToSpark, ...]
     is_rewritten: bool
     sql: str
     sink: tuple[str, bool] | None

@@ -74,8 +74,8 @@ MAY_IMPORT = {
         "planner.sql planner.streams runtime.spec sqlglot"
     ),
     "planner.lowering": (
-        "planner.aggregates planner.arrow planner.catalog planner.nodes planner.sql "
-        "planner.streams runtime.spec sqlglot"
+        "planner.aggregates planner.arrow planner.catalog planner.nodes planner.optimizer "
+        "planner.sql planner.streams runtime.spec sqlglot"
     ),
     "planner.explain": (
         "planner planner.aggregates planner.nodes planner.rules planner.sql runtime.spec sqlglot"

@@ -33,7 +33,14 @@ from planner.binder.window_function import (
     window_of,
 )
 from planner.catalog import Catalog, Schema
-from planner.nodes.logical import Node, SqlQuery, TableScan, WindowColumns, WindowTableFunction
+from planner.nodes.logical import (
+    LeftToSpark,
+    Node,
+    SqlQuery,
+    TableScan,
+    WindowColumns,
+    WindowTableFunction,
+)
 from planner.nodes.windows import window_properties
 from planner.sql.build import is_whole_star, relation, select_all_from, to_sql
 from planner.sql.flink_functions import rewrite_functions, round_time, rounded_times
@@ -68,7 +75,7 @@ class Bound:
     """
 
     plan: Node
-    notes: tuple[str, ...]
+    notes: tuple[LeftToSpark, ...]
     is_rewritten: bool
 
 
@@ -107,7 +114,7 @@ class _Binder:
         self.sql = sql
         self.catalog = catalog
         self.nodes: dict[str, Node] = {}
-        self.notes: list[str] = []
+        self.notes: list[LeftToSpark] = []
         self.views: list[str] = []
         self.rewritten = False
 
@@ -173,7 +180,7 @@ class _Binder:
     def _lift_joins_and_ranks(self, query: exp.Select, scope: Scope) -> exp.Select:
         """The query with joins of windows and rankings inside windows as nodes of their own."""
         before = query
-        bound: exp.Select | str | None
+        bound: exp.Select | LeftToSpark | None
         while isinstance(bound := bind_join(query, self, scope), exp.Select):
             query = bound
         self._note(bound)
@@ -188,7 +195,7 @@ class _Binder:
         if query is not before:
             query = without_idle_ctes(query)
         regrouped = bind_regrouping(query, self, scope)
-        if regrouped is None or isinstance(regrouped, str):
+        if regrouped is None or isinstance(regrouped, LeftToSpark):
             self._note(regrouped)
             return query
         lifted = select_all_from(relation(self.placeholder(regrouped)))
@@ -226,7 +233,7 @@ class _Binder:
         except AnalysisError:
             return "timestamp"  # Spark will say what is wrong, or it is a column from outside
 
-    def _note(self, reason: str | None) -> None:
+    def _note(self, reason: LeftToSpark | None) -> None:
         if reason is not None:
             self.notes.append(reason)
 
@@ -252,7 +259,7 @@ class _Binder:
             self._put_placeholder(function, node)
             return self._lift_joins_and_ranks(query, scope)
         bound = bind_aggregation(grouped or query, function, node, self, scope)
-        if isinstance(bound, str):
+        if isinstance(bound, LeftToSpark):
             self.notes.append(bound)
             self._put_placeholder(function, node)
             return query

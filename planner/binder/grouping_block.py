@@ -10,7 +10,7 @@ from planner.aggregates.calls import aggregates_in, canonical, is_call, read_cal
 from planner.binder.grouping_sets import Groupings, groupings_of, has_groupings
 from planner.binder.relations import Relations
 from planner.catalog import Schema, column_named
-from planner.nodes.logical import Aggregate, AggregateCall, NamedExpr, Node
+from planner.nodes.logical import Aggregate, AggregateCall, LeftToSpark, NamedExpr, Node
 from planner.sql.build import alias, bare_column, column, is_number_literal, relation
 from planner.sql.nodes import placed_like
 
@@ -58,19 +58,19 @@ class GroupingBlock:
             if isinstance(item, exp.Alias)
         }
 
-    def refusal(self) -> str | None:
+    def refusal(self) -> LeftToSpark | None:
         """Why the block cannot become an Aggregate at all."""
         group = self.select.args.get("group")
         if group is not None and group.args.get("totals"):
-            return "WITH TOTALS is computed by Spark over rows"
+            return LeftToSpark("WITH TOTALS is computed by Spark over rows")
         if any(item.find(exp.Star) and not _only_counted_stars(item) for item in self.items):
-            return "the select list holds a *"
+            return LeftToSpark("the select list holds a *")
         for key in ("qualify", "windows", "distinct"):
             clause = self.select.args.get(key)
             if clause is not None and (key != "distinct" or clause.args.get("on")):
-                return f"{key.upper()} is computed by Spark over rows"
+                return LeftToSpark(f"{key.upper()} is computed by Spark over rows")
         if len(self.items) != len(self.schema):
-            return "the select list holds an expression that yields several columns"
+            return LeftToSpark("the select list holds an expression that yields several columns")
         return None
 
     def plain(self, expr: exp.Expr) -> exp.Expr:
@@ -91,7 +91,7 @@ class GroupingBlock:
 
         return expr.copy().transform(bare, copy=False)
 
-    def keys(self) -> list[NamedExpr] | str:
+    def keys(self) -> list[NamedExpr] | LeftToSpark:
         """The group keys, each under a name of its own."""
         group = self.select.args.get("group")
         if group is None:
@@ -106,7 +106,7 @@ class GroupingBlock:
         keys: dict[str, NamedExpr] = {}
         for expr in exprs:
             if expr.find(exp.Query):
-                return "a subquery stands in GROUP BY"
+                return LeftToSpark("a subquery stands in GROUP BY")
             known = column_named(self.windowed.schema, bare_column(expr) or "")
             name = known.name if known else f"$f{len(keys)}"
             keys.setdefault(canonical(expr), NamedExpr(name, expr))
@@ -149,7 +149,7 @@ class GroupingBlock:
         aggregate: Aggregate,
         relations: Relations,
         scope: Mapping[str, exp.CTE],
-    ) -> Node | str:
+    ) -> Node | LeftToSpark:
         """The SELECT around the aggregate: its items, HAVING, ORDER BY, LIMIT."""
         known = aggregate.column_names
         items = [
@@ -171,7 +171,7 @@ class GroupingBlock:
                 outer.set(clause, self.select.args[clause].copy())
         unknown = _unknown_columns(outer, known | {c.name.lower() for c in self.schema})
         if unknown:
-            return f"`{unknown}` is read outside of the aggregates that are known here"
+            return LeftToSpark(f"`{unknown}` is read outside of the aggregates that are known here")
         return relations.sql_query(outer, scope, self.schema)
 
     def _post(self, expr: exp.Expr) -> exp.Expr:

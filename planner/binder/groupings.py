@@ -11,7 +11,7 @@ from planner.aggregates.calls import canonical
 from planner.binder.grouping_sets import GROUPING_ID, Groupings, grouping_bit, never_grouped_away
 from planner.binder.relations import Relations
 from planner.catalog import Schema
-from planner.nodes.logical import Expand, Filter, NamedExpr, Node, WindowTableFunction
+from planner.nodes.logical import Expand, Filter, LeftToSpark, NamedExpr, Node, WindowTableFunction
 from planner.sql.build import alias, bare_column, column, column_names, relation, to_sql
 from runtime.spec.table import Column
 from runtime.spec.windows import SessionWindow
@@ -41,7 +41,7 @@ def expand_groupings(
     read: Iterable[exp.Expr],
     relations: Relations,
     scope: Mapping[str, exp.CTE],
-) -> ExpandedBlock | str:
+) -> ExpandedBlock | LeftToSpark:
     """Put an Expand below the windows of a block, as Flink does, or say why it cannot be.
 
     Args:
@@ -55,17 +55,21 @@ def expand_groupings(
     windowed = below.input if isinstance(below, Filter) else below
     assert isinstance(windowed, WindowTableFunction)
     if isinstance(windowed.window, SessionWindow):
-        return "several groupings of sessions are computed by Spark over rows"
+        return LeftToSpark("several groupings of sessions are computed by Spark over rows")
     windows = {c.name.lower() for c in windowed.schema[-3:]}
     bits: dict[str, exp.Expr] = {}
     own: list[int] = []
     for position, key in enumerate(keys):
         if (bare_column(key.expr) or "").lower() in windows:
             if not all(position in kept for kept in groupings.sets):
-                return f"there is a grouping without {key.name}: Spark computes it over rows"
+                return LeftToSpark(
+                    f"there is a grouping without {key.name}", "Spark computes it over rows"
+                )
             bits[canonical(key.expr)] = never_grouped_away()
         elif column_names(key.expr) & windows:
-            return f"the key {to_sql(key.expr)} reads a window column in a grouping set"
+            return LeftToSpark(
+                f"the key {to_sql(key.expr)} reads a window column in a grouping set"
+            )
         else:
             own.append(position)
     taken = {windowed.time_column.lower()}

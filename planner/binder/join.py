@@ -12,7 +12,7 @@ from sqlglot import exp
 from planner.binder.join_sides import Side, Sides
 from planner.binder.relations import Relations
 from planner.catalog import Schema
-from planner.nodes.logical import WindowJoin
+from planner.nodes.logical import LeftToSpark, WindowJoin
 from planner.nodes.windows import window_properties
 from planner.sql.build import alias, column, conjuncts, identifier, relation, select_all_from
 from planner.sql.nodes import position_of, span_of
@@ -36,7 +36,7 @@ _TYPES = {
 
 def bind_join(
     select: exp.Select, relations: Relations, scope: Mapping[str, exp.CTE]
-) -> exp.Select | str | None:
+) -> exp.Select | LeftToSpark | None:
     """The SELECT with the first of its joins as a WindowJoin.
 
     Returns:
@@ -55,17 +55,19 @@ def bind_join(
     join_type = _TYPES.get(" ".join(filter(None, (join.side, join.kind))).upper())
     if join_type is None or join.method not in ("", "NATURAL"):
         words = filter(None, (join.method, join.side, join.kind))
-        return f"a {' '.join(words)} JOIN of windows"
+        return LeftToSpark(f"a {' '.join(words)} JOIN of windows")
     if _nested_queries(select, source.this, *(j.this for j in joins)):
-        return "a subquery stands beside a join of windows"
+        return LeftToSpark("a subquery stands beside a join of windows")
     if left.attached.spec != right.attached.spec:
-        return "the two sides of a join have different windows"
+        return LeftToSpark("the two sides of a join have different windows")
     sides = Sides(left, right, join_type, _named_columns(join, left, right))
     _check_using(join, sides, relations.sql)
     if len(joins) > 1 and sides.using and join_type in ("RightOuter", "FullOuter"):
-        return f"USING in a {join.side} JOIN of windows with further relations behind it"
+        return LeftToSpark(
+            f"USING in a {join.side} JOIN of windows with further relations behind it"
+        )
     if any(other.method for other in joins[1:]):
-        return f"a {joins[1].method} JOIN behind a join of windows"
+        return LeftToSpark(f"a {joins[1].method} JOIN behind a join of windows")
     condition = join.args.get("on")
     parts = list(conjuncts(condition))
     is_comma = condition is None and not sides.using
@@ -75,12 +77,12 @@ def bind_join(
         parts = list(conjuncts(where.this if where is not None else None))
     resolved = [sides.resolve(part) for part in parts]
     if any(part is None for part in resolved):
-        return "ON of a join of windows reads a column that neither side has alone"
+        return LeftToSpark("ON of a join of windows reads a column that neither side has alone")
     named: list[exp.Identifier | None] = list(join.args.get("using") or [None] * len(sides.using))
     spans = [*(None if name is None else span_of(name) for name in named), *map(span_of, parts)]
     on = [part for part in resolved if part is not None]
     node = sides.join([*sides.equalities(), *on], spans)
-    if isinstance(node, str):
+    if isinstance(node, LeftToSpark):
         return node
     try:
         checked = relations.sql_query(select, scope).schema
@@ -167,7 +169,7 @@ def _above(
     relations: Relations,
     checked: Schema,
     has_moved_where: bool,
-) -> exp.Select | str:
+) -> exp.Select | LeftToSpark:
     """The SELECT over the join, its columns under the names that the join gives them."""
     result = select.copy()
     rest = result.args["joins"][1:]
@@ -185,9 +187,9 @@ def _above(
                 if rest and isinstance(inner, exp.Column):
                     items.append(item)  # the star of a relation that comes later
                     continue
-                return "the select list of a join of windows holds a * with more to it"
+                return LeftToSpark("the select list of a join of windows holds a * with more to it")
             if rest and isinstance(inner, exp.Star):
-                return "a * over a join of windows and further relations"
+                return LeftToSpark("a * over a join of windows and further relations")
             items += [_prefixed(star, prefix) for star in stars]
         else:
             items.append(item)
@@ -197,7 +199,7 @@ def _above(
     names = [c.name for c in checked]
     if all(not _is_star(item) for item in items):
         if len(names) != len(items):
-            return "the select list holds an expression that yields several columns"
+            return LeftToSpark("the select list holds an expression that yields several columns")
         result.set(
             "expressions",
             [

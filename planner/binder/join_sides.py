@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
-from planner.nodes.logical import AttachedWindow, NamedExpr, Node, Project, WindowJoin
+from planner.nodes.logical import AttachedWindow, LeftToSpark, NamedExpr, Node, Project, WindowJoin
 from planner.nodes.windows import renamed_windows
 from planner.sql.build import column, conjunction, function_call
 from planner.sql.nodes import Span, joined
@@ -115,7 +115,7 @@ class Sides:
         new.this.meta.update(parts[-1].meta)
         return exp.Dot.build([new, *(p.copy() for p in parts[1:])]) if len(parts) > 1 else new
 
-    def join(self, parts: list[exp.Expr], spans: list[Span | None]) -> WindowJoin | str:
+    def join(self, parts: list[exp.Expr], spans: list[Span | None]) -> WindowJoin | LeftToSpark:
         """The node of a join on these conditions, or why it is none of windows.
 
         `spans` says where each of the conditions is in the text.
@@ -138,8 +138,10 @@ class Sides:
         if not left_window.identified_by(frozenset(role for role, _ in windows)):
             ends = left_window.end or left_window.start or "window_end"
             if self.using:
-                return f"USING does not name {ends}: Spark joins all rows"
-            return f"ON does not say that {ends} of both sides is equal: Spark joins all rows"
+                return LeftToSpark(f"USING does not name {ends}", "Spark joins all rows")
+            return LeftToSpark(
+                f"ON does not say that {ends} of both sides is equal", "Spark joins all rows"
+            )
         left, right = self.left.node, self._renamed_right()
         semi = self.join_type in _LEFT_ALONE
         outer_left = self.join_type in ("RightOuter", "FullOuter")

@@ -12,7 +12,7 @@ from sqlglot import exp
 
 from planner.aggregates.calls import canonical
 from planner.binder.relations import Relations
-from planner.nodes.logical import NamedExpr, Node, Project, SqlQuery, WindowRank
+from planner.nodes.logical import LeftToSpark, NamedExpr, Node, Project, SqlQuery, WindowRank
 from planner.nodes.windows import identifies_window, window_properties
 from planner.sql.build import (
     alias,
@@ -40,7 +40,7 @@ class _RankRange:
 
 def bind_rank(
     outer: exp.Select, relations: Relations, scope: Mapping[str, exp.CTE]
-) -> exp.Select | str | None:
+) -> exp.Select | LeftToSpark | None:
     """The SELECT over a WindowRank, if `outer` chooses ranks of a query that ranks by window.
 
     Returns:
@@ -67,14 +67,20 @@ def bind_rank(
     function = over.this.name.upper()
     if not identifies_window(attached, partition):
         ends = attached.end or attached.start or "window_end"
-        return f"{function} ranks without {ends} in PARTITION BY: Spark ranks all rows"
+        return LeftToSpark(
+            f"{function} ranks without {ends} in PARTITION BY", "Spark ranks all rows"
+        )
     name = item.alias
     chosen = _chosen(outer, name, source.alias_or_name)
     if chosen is None:
-        return f"no condition says up to which {name} rows are wanted: Spark ranks all rows"
+        return LeftToSpark(
+            f"no condition says up to which {name} rows are wanted", "Spark ranks all rows"
+        )
     range_, rest = chosen
     if range_.last is None or range_.first > range_.last:
-        return f"no condition says up to which {name} rows are wanted: Spark ranks all rows"
+        return LeftToSpark(
+            f"no condition says up to which {name} rows are wanted", "Spark ranks all rows"
+        )
     windows = tuple(p for p in partition if attached.role_of(p) is not None)
     ranked: Node = WindowRank(
         (*node.schema, Column(name, "int", False)),

@@ -8,6 +8,7 @@ from sqlglot import exp
 
 from planner.binder.join import bind_join, side_of
 from planner.binder.relations import Relations
+from planner.nodes.logical import LeftToSpark
 from planner.sql.build import conjunction, conjuncts, identifier
 
 _INNER = "$inner"
@@ -15,7 +16,7 @@ _INNER = "$inner"
 
 def bind_semi_join(
     select: exp.Select, relations: Relations, scope: Mapping[str, exp.CTE]
-) -> exp.Select | str | None:
+) -> exp.Select | LeftToSpark | None:
     """The SELECT with one IN or EXISTS of its WHERE as a WindowJoin.
 
     NOT IN keeps its meaning where NULLs are compared: a row is dropped too where the comparison

@@ -29,6 +29,7 @@ from planner.nodes.logical import (
     AggregateCall,
     AttachedWindow,
     Filter,
+    LeftToSpark,
     NamedExpr,
     Node,
     WindowTableFunction,
@@ -89,7 +90,7 @@ def bind_aggregation(
     windowed: WindowTableFunction,
     relations: Relations,
     scope: Mapping[str, exp.CTE],
-) -> Node | str:
+) -> Node | LeftToSpark:
     """The nodes of a grouping block over `windowed`, or the reason why it stays with Spark.
 
     Raises:
@@ -102,7 +103,7 @@ def bind_aggregation(
 
 def bind_regrouping(
     select: exp.Select, relations: Relations, scope: Mapping[str, exp.CTE]
-) -> Node | str | None:
+) -> Node | LeftToSpark | None:
     """The nodes of a grouping block over windows of a stream that its rows carry already.
 
     A batch leaves such a block to Spark, which computes it as well; on a stream it never could.
@@ -137,7 +138,7 @@ def _bind_block(
     time_column: str,
     relations: Relations,
     scope: Mapping[str, exp.CTE],
-) -> Node | str:
+) -> Node | LeftToSpark:
     name = relations.placeholder(windowed)
     group = select.args.get("group")
     if group is not None and has_groupings(group):
@@ -157,16 +158,16 @@ def _bind_block(
     if reason:
         return reason
     keys = block.keys()
-    if isinstance(keys, str):
+    if isinstance(keys, LeftToSpark):
         return keys
     below = _filtered(select, block, relations, scope)
-    if isinstance(below, str):
+    if isinstance(below, LeftToSpark):
         return below
     calls = block.calls(keys)
     if block.groupings is not None:
         read = [call.expr for call in calls]
         expanded = expand_groupings(block.groupings, below, keys, read, relations, scope)
-        if isinstance(expanded, str):
+        if isinstance(expanded, LeftToSpark):
             return expanded
         below, keys = expanded.node, expanded.keys
         block.bits = expanded.bits
@@ -190,7 +191,7 @@ def _filtered(
     block: GroupingBlock,
     relations: Relations,
     scope: Mapping[str, exp.CTE],
-) -> Node | str:
+) -> Node | LeftToSpark:
     """WHERE: a Filter above the windows; what holds a subquery goes into the data below them."""
     where = select.args.get("where")
     parts = [block.plain(part) for part in conjuncts(where.this if where else None)]
@@ -199,12 +200,12 @@ def _filtered(
     windowed = block.windowed
     if nested:
         if not isinstance(windowed, WindowTableFunction):
-            return "a subquery stands in WHERE"
+            return LeftToSpark("a subquery stands in WHERE")
         window_columns = {c.name.lower() for c in windowed.schema[-3:]}
         if any(column_names(part) & window_columns for part in nested):
-            return "a subquery in WHERE reads window columns"
+            return LeftToSpark("a subquery in WHERE reads window columns")
         if isinstance(windowed.window, SessionWindow):
-            return "a subquery in WHERE would take rows out of the middle of sessions"
+            return LeftToSpark("a subquery in WHERE would take rows out of the middle of sessions")
         data = windowed.input
         query = exp.Select(
             expressions=[exp.Star()],

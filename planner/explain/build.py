@@ -140,7 +140,7 @@ def _rules(plan: Plan) -> Rules:
         else:
             refused.append(RefusedRule(entry.rule, summary, entry.node, entry.reason))
     idle = tuple(RuleEntry(name, rule_summary(name)) for name in idle_rules(plan))
-    return Rules(tuple(applied), tuple(refused), tuple(plan.notes), idle)
+    return Rules(tuple(applied), tuple(refused), tuple(map(str, plan.notes)), idle)
 
 
 def rule_summary(name: str) -> str:

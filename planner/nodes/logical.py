@@ -93,6 +93,22 @@ class TableScan(Node):
 
 
 @dataclass(frozen=True)
+class LeftToSpark:
+    """Why a block about windows stays in the text of a SqlQuery.
+
+    Attributes:
+        reason: what is in its way.
+        consequence: what Spark does then; empty if that is in the reason.
+    """
+
+    reason: str
+    consequence: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.reason}: {self.consequence}" if self.consequence else self.reason
+
+
+@dataclass(frozen=True)
 class SqlQuery(Node):
     """A query that Spark SQL runs as it is, over the relations named in `relations`."""
 

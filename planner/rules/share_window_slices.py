@@ -24,7 +24,7 @@ from planner.nodes.slice_levels import (
     is_cheaper_together,
     slice_levels,
 )
-from planner.optimizer import Options, Trace
+from planner.optimizer import Options, Refusal, Trace
 from planner.sql.build import column, column_names, to_sql
 from planner.sql.intervals import render_duration
 from planner.streams.sharing import MOST_READERS, MOST_SLICES, stream_obstacle
@@ -113,12 +113,12 @@ def share_window_slices(
             if len(plans) > 1 and statement.reads_stream(aggregation):
                 alone = "the other INSERTs read other rows"
                 reason = _obstacle(aggregation, statement) or alone
-                traces[aggregation.plan_number].add(name, aggregation.node, reason)
+                traces[aggregation.plan_number].add(name, aggregation.node, Refusal(reason))
             continue
         shared, refused = _compatible(over_same_rows, statement)
         groups += shared
         for aggregation, reason in refused:
-            traces[aggregation.plan_number].add(name, aggregation.node, reason)
+            traces[aggregation.plan_number].add(name, aggregation.node, Refusal(reason))
     for group in groups:
         for aggregation in group:
             traces[aggregation.plan_number].add(name, aggregation.node)

@@ -6,7 +6,7 @@ each as often as it was counted: with the slices, state and watermarks of any wi
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
@@ -24,11 +24,16 @@ from planner.nodes.logical import (
 )
 from planner.optimizer import Refusal
 from planner.sql.build import column, column_names, function_call, is_flat_type
-from planner.streams.tables import NOT_BUFFERED, comes_whole
+from planner.streams.tables import comes_whole
 from runtime.spec.table import Column
 from runtime.spec.windows import CalendarCumulate, Cumulate, SessionWindow, Window
 
 _COPIES = "$copies"
+
+
+@dataclass(frozen=True)
+class NotBuffered(Refusal):
+    """Rows of windows have a column that they cannot be buffered with."""
 
 
 def buffered_rows(windowed: WindowTableFunction, needed: frozenset[str] | None) -> Node | Refusal:
@@ -48,7 +53,10 @@ def buffered_rows(windowed: WindowTableFunction, needed: frozenset[str] | None) 
         schema = tuple(c for c in schema if c.name.lower() in wanted)
     for each in schema:
         if not is_flat_type(each.type):
-            return Refusal(f"{NOT_BUFFERED}; `{each.name}` is {each.type}")
+            return NotBuffered(
+                "rows of a stream's windows are buffered by numbers, strings, times and booleans; "
+                f"`{each.name}` is {each.type}"
+            )
     roles = [(each.name, windowed.columns.role_of(each.name)) for each in schema]
     count = function_call("COUNT", exp.Star())
     call = replace(read_call(count, _COPIES, windowed.time_column), type="bigint")

@@ -10,12 +10,13 @@ from planner.aggregates.calls import aggregates_in
 from planner.aggregates.functions import plan_aggregate
 from planner.aggregates.recipes import NotMergeable
 from planner.catalog import Schema
-from planner.nodes.logical import AggregateCall, NamedExpr, Node
+from planner.nodes.logical import AggregateCall, LeftToSpark, NamedExpr, Node
 from planner.nodes.physical import OnePhaseWindowAggregate
+from planner.optimizer import Refusal
 from planner.sql.build import is_flat_type
 from planner.sql.nodes import Span, span_of
 from planner.sql.places import Lead, lead, with_lead
-from planner.streams.tables import NOT_BUFFERED
+from planner.streams.buffered_rows import NotBuffered
 from runtime.errors import AnalysisError, ErrorKind, Position
 
 # The way out that is left to every query.
@@ -86,20 +87,20 @@ def refused_node(node: Node) -> StreamRefusal | None:
 
 
 def rows_not_buffered(
-    reasons: tuple[str, ...], otherwise: str, way_out: str, place: Span | None
+    refusals: tuple[Refusal, ...], otherwise: str, way_out: str, place: Span | None
 ) -> StreamRefusal:
     """The error for rows of windows that were not buffered until their windows close.
 
     Args:
-        reasons: what rules had against what they are for.
+        refusals: what rules had against what they are for.
         otherwise: what to say if that was not it.
         way_out: the hint that goes with it.
         place: the words to blame.
     """
-    for reason in reasons:
-        if reason.startswith(NOT_BUFFERED):
+    for refusal in refusals:
+        if isinstance(refusal, NotBuffered):
             leave_out = "name the columns that are needed, or parts of them, before the window"
-            return StreamRefusal(reason, f"{leave_out}; {BATCH}", place)
+            return StreamRefusal(refusal.reason, f"{leave_out}; {BATCH}", place)
     return StreamRefusal(otherwise, f"{way_out}; {BATCH}", place)
 
 
@@ -146,7 +147,7 @@ def check_flat(name: str, schema: Schema, clause: str, place: Span | None) -> No
 
 
 def refuse_stateful(
-    query: exp.Query, is_stream: Callable[[exp.Table], bool], notes: tuple[str, ...] = ()
+    query: exp.Query, is_stream: Callable[[exp.Table], bool], notes: tuple[LeftToSpark, ...] = ()
 ) -> None:
     """Let a text pass if Spark can compute it micro-batch by micro-batch.
 
@@ -220,10 +221,10 @@ def _refuse_clauses(query: exp.Expr) -> None:
 
 
 def _refuse_select(
-    select: exp.Select, is_stream: Callable[[exp.Table], bool], notes: tuple[str, ...]
+    select: exp.Select, is_stream: Callable[[exp.Table], bool], notes: tuple[LeftToSpark, ...]
 ) -> None:
     # why the rule that would do did not: it comes before what would do
-    missing = "".join(f"{note.partition(': Spark')[0]}: " for note in dict.fromkeys(notes))
+    missing = "".join(f"{note.reason}: " for note in dict.fromkeys(notes))
     if select.args.get("distinct") is not None:
         raise _refusal(
             "SELECT DISTINCT compares every row of a stream with all before it",

@@ -10,9 +10,6 @@ from planner.catalog import Catalog, StreamTable
 from planner.nodes.logical import Node, SqlQuery, TableScan, WindowAggregate
 from planner.nodes.physical import GlobalWindowAggregate
 
-# Why rows of windows cannot be buffered, before the column at fault is named
-NOT_BUFFERED = "rows of a stream's windows are buffered by numbers, strings, times and booleans"
-
 
 def streams_of(plan: Node, catalog: Catalog) -> tuple[StreamTable, ...]:
     """The streams that a plan reads, in the order of its leaves; none: it runs as a batch."""

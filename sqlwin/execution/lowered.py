@@ -17,6 +17,7 @@ from planner.lowering.stream.steps import (
     window_steps,
 )
 from planner.nodes.logical import Node, Sink
+from planner.optimizer import Refusal
 from planner.plan import Plan
 from planner.streams.refusals import StreamRefusal
 from planner.streams.tables import streams_of
@@ -279,6 +280,6 @@ def _late_output(steps: StreamSteps) -> LateOutput | StreamRefusal | None:
     return LateOutput(str(modes[0].late_rows), sources, tuple(step.number for step in found))
 
 
-def _refusals(plan: Plan) -> tuple[str, ...]:
+def _refusals(plan: Plan) -> tuple[Refusal, ...]:
     """Why rules have left things as they are."""
-    return tuple(e.reason for e in plan.trace.entries if e.reason is not None)
+    return tuple(e.refusal for e in plan.trace.entries if e.refusal is not None)

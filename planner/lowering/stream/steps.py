@@ -21,6 +21,7 @@ from planner.lowering.stream.rows import OPERATOR, StreamPlace, StreamRows
 from planner.lowering.stream.whole_windows import lower_whole_windows
 from planner.nodes.logical import (
     Aggregate,
+    LeftToSpark,
     Node,
     SqlQuery,
     TableScan,
@@ -36,6 +37,7 @@ from planner.nodes.physical import (
     LocalWindowAggregate,
     StreamScanLocalWindowAggregate,
 )
+from planner.optimizer import Refusal
 from planner.sql.build import alias, column, identifier, to_sql
 from planner.sql.nodes import span_of
 from planner.streams.delay import wall_clock_delay_us
@@ -88,9 +90,9 @@ def lower_stream(
     catalog: Catalog,
     time_zone: str,
     emits_updates: bool = False,
-    refusals: tuple[str, ...] = (),
+    refusals: tuple[Refusal, ...] = (),
     labels: Labels | None = None,
-    notes: tuple[str, ...] = (),
+    notes: tuple[LeftToSpark, ...] = (),
     sql: str = "",
 ) -> StreamSteps:
     """The steps that compute `plan` over streams.
@@ -131,8 +133,8 @@ def lower_stream_rows(
     catalog: Catalog,
     time_zone: str,
     time: tuple[str, str] | None,
-    refusals: tuple[str, ...] = (),
-    notes: tuple[str, ...] = (),
+    refusals: tuple[Refusal, ...] = (),
+    notes: tuple[LeftToSpark, ...] = (),
 ) -> StreamRowsStep:
     """The rows of `plan` with their watermarks, for an operator that takes them one by one.
 
@@ -182,9 +184,9 @@ class _StreamLowering(Lowering):
         catalog: Catalog,
         time_zone: str,
         emits_updates: bool,
-        refusals: tuple[str, ...],
+        refusals: tuple[Refusal, ...],
         labels: Labels,
-        notes: tuple[str, ...],
+        notes: tuple[LeftToSpark, ...],
         late: LateSource | None = None,
     ) -> None:
         super().__init__(labels)

@@ -32,6 +32,7 @@ from planner.nodes.logical import (
 )
 from planner.nodes.physical import GlobalWindowAggregate, LocalWindowAggregate
 from planner.nodes.windows import identifies_window, window_properties
+from planner.optimizer import Refusal
 from planner.sql.build import (
     alias,
     bare_column,
@@ -78,7 +79,7 @@ class Lowerings(Operators, Protocol):
         refusals: what rules had against what they are for.
     """
 
-    refusals: tuple[str, ...]
+    refusals: tuple[Refusal, ...]
 
     def named(self, step: Step) -> exp.Select:
         """All rows of a step."""

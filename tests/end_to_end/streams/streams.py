@@ -60,7 +60,7 @@ class Streams:
         """The steps of a query."""
         self._runner.catalog.start_statement("automatic")
         plan = self._runner.plan_of(parse_statement(sql))
-        refusals = tuple(e.reason for e in plan.trace.entries if e.reason)
+        refusals = tuple(e.refusal for e in plan.trace.entries if e.refusal)
         zone = str(self._spark.conf.get("spark.sql.session.timeZone"))
         updates = StreamOptions(1, 1, **options).emits_updates
         return lower_stream(plan.physical, self._runner.catalog, zone, updates, refusals).rows
