@@ -1,4 +1,8 @@
-"""What a statement gave."""
+"""What a statement gave.
+
+Private API, seen in Spark 4.3: `optimizedPlan().maxRows()`. Where it is missing, small results
+arrive in batches like large ones.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Messages to columns and back: formats json, csv, raw and avro."""
+"""Messages to columns and back: formats json, csv, raw and avro.
+
+Private APIs, seen in Spark 4.3: `parseDataType` of the JVM's session and `avro.SchemaConverters`.
+Where one is missing, format avro is refused.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Clusters: over how many cores their tasks run, and what the Python of their workers has."""
+"""Clusters: over how many cores their tasks run, and what the Python of their workers has.
+
+Private API, seen in Spark 4.3: `SparkContext.getExecutorMemoryStatus` of the JVM.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""What Spark raised, as an error that users can act on: no Java or Python trace, ever."""
+"""What Spark raised, as an error that users can act on: no Java or Python trace, ever.
+
+Private API, seen in PySpark 4.3: `_origin` of an exception of the JVM's. Where it is missing, the
+error's own text counts.
+"""
 
 from __future__ import annotations
 

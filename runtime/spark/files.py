@@ -1,4 +1,8 @@
-"""Small things with files wherever Spark can write them: HDFS, an object store, this machine."""
+"""Small things with files wherever Spark can write them: HDFS, an object store, this machine.
+
+Private APIs, seen in Spark 4.3: `SparkSession._jvm` and `SparkContext._jsc`, for Hadoop's
+file systems.
+"""
 
 from __future__ import annotations
 

@@ -5,6 +5,9 @@ command line together, asks for a module that some Java runtimes lack, and lets 
 the console. Here the command line is put together in Python and the JVM's output goes to the log
 file. PySpark then finds the JVM by PYSPARK_GATEWAY_PORT and PYSPARK_GATEWAY_SECRET, as it does
 when `spark-submit` has started Python.
+
+Private APIs, seen in PySpark 4.3: `_find_spark_home`, the variable _PYSPARK_DRIVER_CONN_INFO_PATH
+and the class `SparkSubmit`. Without them no JVM starts.
 """
 
 from __future__ import annotations

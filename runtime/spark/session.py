@@ -1,4 +1,7 @@
-"""The Spark session that sqlwin starts where it is given none."""
+"""The Spark session that sqlwin starts where it is given none.
+
+Private APIs, seen in PySpark 4.3: `SparkContext._active_spark_context` and `_gateway`.
+"""
 
 from __future__ import annotations
 

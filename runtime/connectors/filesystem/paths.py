@@ -1,4 +1,7 @@
-"""Paths in WITH options: relative ones, `~`, globs, and what is near a path that is not there."""
+"""Paths in WITH options: relative ones, `~`, globs, and what is near a path that is not there.
+
+Private API, seen in Spark 4.3: `SparkContext._jsc`, for the configuration of Hadoop's file systems.
+"""
 
 from __future__ import annotations
 

@@ -1,0 +1,71 @@
+"""Private parts of Spark: each module that calls one says so, and ARCHITECTURE.md lists it."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+# What leads from PySpark to the JVM, and what PySpark keeps of it
+HANDLES = frozenset(
+    "_jvm _jsc _jdf _jo _jc _sc _jsparkSession _jsparkContext _gateway _origin "
+    "_active_spark_context".split()
+)
+
+
+def calls_private_parts(source: str) -> bool:
+    """Whether a module reads one of the handles, or imports a private name of PySpark."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Attribute) and node.attr in HANDLES:
+            return True
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("pyspark"):
+            if any(alias.name.startswith("_") for alias in node.names):
+                return True
+    return False
+
+
+def sources() -> Iterator[tuple[str, str]]:
+    for package in ("runtime", "planner", "sqlwin"):
+        for path in sorted((ROOT / package).rglob("*.py")):
+            yield path.relative_to(ROOT).as_posix(), path.read_text()
+
+
+def listed() -> list[str]:
+    """The modules in the table of ARCHITECTURE.md."""
+    text = (ROOT / "ARCHITECTURE.md").read_text()
+    section = text.partition("## Private parts of Spark")[2].partition("\n## ")[0]
+    rows = [line.split("|")[1] for line in section.splitlines() if line.startswith("| `")]
+    return [module for row in rows for module in re.findall(r"`([^`]+)`", row)]
+
+
+CALLING = [module for module, source in sources() if calls_private_parts(source)]
+
+
+@pytest.mark.parametrize(
+    ("source", "calls"),
+    [
+        ("spark._jvm.java", True),
+        ("from pyspark.find_spark_home import _find_spark_home", True),
+        ("from pyspark.sql import DataFrame", False),
+        ("self._spark.sparkContext", False),
+    ],
+)
+def test_private_parts_are_found(source: str, calls: bool) -> None:
+    assert calls_private_parts(source) == calls
+
+
+def test_modules_that_call_private_parts_are_those_in_the_table() -> None:
+    missing = sorted(set(CALLING) - set(listed()))
+    assert not missing, f"not in the table of ARCHITECTURE.md: {missing}"
+    gone = [module for module in listed() if not (ROOT / module).is_file()]
+    assert not gone, f"in the table, and nowhere else: {gone}"
+
+
+@pytest.mark.parametrize("module", sorted({*CALLING, *listed()}))
+def test_a_module_says_in_which_spark_its_private_parts_were_seen(module: str) -> None:
+    doc = ast.get_docstring(ast.parse((ROOT / module).read_text())) or ""
+    assert re.search(r"seen in\s+(Py)?Spark\s+4\.\d", doc), f"{module} does not say it"
