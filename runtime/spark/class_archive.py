@@ -77,7 +77,7 @@ def is_switched_off() -> bool:
 def is_usable(archive: Path) -> bool:
     """Whether the archive is whole, as it was written, and nobody else's to write."""
     try:
-        return seal_path(archive).read_text() == _seal(archive) and all(
+        return seal_path(archive).read_text() == seal_of(archive) and all(
             map(_is_ours, (archive, archive.parent))
         )
     except OSError:
@@ -182,7 +182,7 @@ def publish(written: Path, archive: Path) -> None:
     discard(archive)
     move(written, archive)
     seal = temporary_path(seal_path(archive))
-    seal.write_text(_seal(archive))
+    seal.write_text(seal_of(archive))
     move(seal, seal_path(archive))
     archive.with_suffix(".tried").unlink(missing_ok=True)
     _remove_superseded(archive)
@@ -239,7 +239,8 @@ def _stamp(path: Path) -> str:
     return f"{path} {found.st_size} {found.st_mtime_ns}"
 
 
-def _seal(archive: Path) -> str:
+def seal_of(archive: Path) -> str:
+    """What stands in the seal of an archive that is whole: its size and time, and its base's."""
     return f"{_stamp(archive)}\n{_stamp(base_path(archive))}\n"
 
 

@@ -206,7 +206,7 @@ def _start(
         connection = directory / "connection"
         with open_log() as log:
             written_before = log.tell()
-            command = _command(java, conf, archive, is_local=is_local)
+            command = command_line(java, conf, archive, is_local=is_local)
             _jvm = subprocess.Popen(
                 _without_secrets(command, directory / "arguments"),
                 stdin=subprocess.PIPE,
@@ -234,9 +234,17 @@ def _start(
     return port, answer[8 : 8 + length].decode()
 
 
-def _command(
+def command_line(
     java: JavaRuntime, conf: Mapping[str, str], archive: Path | None, *, is_local: bool
 ) -> list[str]:
+    """The command that starts the JVM.
+
+    Args:
+        java: the Java runtime.
+        conf: Spark's options, secrets among them.
+        archive: the class archive to use, if any.
+        is_local: whether Spark's tasks run in this JVM.
+    """
     pairs = [f"{key}={value}" for key, value in conf.items()]
     if _has_spark_env(java):
         # The script has nothing to hide them in. PySpark hands them over later.

@@ -13,9 +13,6 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn
 
 from sqlwin.display.status_line import T, waiting_for
 
-# What is over sooner needs no bar
-DELAY_SECONDS = 0.5
-POLL_SECONDS = 0.2
 # Before so much is done, the time left is anybody's guess
 LEAST_TASKS = 2
 LEAST_SECONDS = 2.0
@@ -79,7 +76,7 @@ class TimeLeft:
 
 
 class ProgressBar:
-    """Shows a bar whenever the program waits for longer than `DELAY_SECONDS`.
+    """Shows a bar whenever the program waits for a while.
 
     The bar is on the screen only inside of `waiting` (or while `watched` fetches an item), so
     results and messages never mix with it. A thread draws it and asks Spark; the caller's thread
@@ -88,11 +85,22 @@ class ProgressBar:
     Args:
         console: where to draw; nothing is drawn if it is no terminal.
         enabled: False draws nothing either.
+        delay_seconds: what is over sooner needs no bar.
+        poll_seconds: how often it is drawn.
     """
 
-    def __init__(self, console: Console, *, enabled: bool = True) -> None:
+    def __init__(
+        self,
+        console: Console,
+        *,
+        enabled: bool = True,
+        delay_seconds: float = 0.5,
+        poll_seconds: float = 0.2,
+    ) -> None:
         self.counts: Counts | None = None
         self._console = console
+        self._delay_seconds = delay_seconds
+        self._poll_seconds = poll_seconds
         self._enabled = enabled and console.is_terminal and not console.is_dumb_terminal
         self._lock = threading.Lock()
         self._closed = threading.Event()
@@ -144,8 +152,8 @@ class ProgressBar:
                 self._stages.clear()
 
     def _run(self) -> None:
-        while not self._closed.wait(POLL_SECONDS):
-            if self._label is None or time.monotonic() - self._since < DELAY_SECONDS:
+        while not self._closed.wait(self._poll_seconds):
+            if self._label is None or time.monotonic() - self._since < self._delay_seconds:
                 continue
             counts = self.counts() if self.counts is not None else None
             with self._lock:

@@ -11,7 +11,7 @@ from runtime.compute.accumulators import AccumulatorState, Segments
 from runtime.compute.arrow.types import arrow_type
 from runtime.compute.kernels.columns import Int64Array, from_buffer
 from runtime.compute.kernels.hop import HopCombiner
-from runtime.compute.kernels.slices import Slices, group_slices, plain_type
+from runtime.compute.kernels.slices import PART_ROWS, Slices, group_slices, plain_type
 from runtime.compute.kernels.window_ranges import WindowRanges, cumulated_from
 from runtime.compute.values.distinct import distinct_aggregates
 from runtime.compute.windows.aligned import SliceAssigner, slice_assigner
@@ -67,6 +67,7 @@ def merge_slices(
     spec: WindowAggregation,
     max_rows: int = 65_536,
     window_ends: tuple[int, int] | None = None,
+    part_rows: int = PART_ROWS,
 ) -> Iterator[pa.RecordBatch]:
     """Put the windows of one bucket of keys together from the partials of slices.
 
@@ -83,6 +84,7 @@ def merge_slices(
         max_rows: the most rows in a batch.
         window_ends: (after, until): only windows whose end is above the first and at most the
             second, in microseconds; None: all.
+        part_rows: about how many rows of slices are worked on together.
 
     Yields:
         Batches of `output_schema`; none if there are no windows.
@@ -97,7 +99,7 @@ def merge_slices(
     if window_ends is not None:
         assigner = WindowsBetween(assigner, *window_ends)
     schema = output_schema(table.schema, spec)
-    for slices in group_slices(table, spec, assigner):
+    for slices in group_slices(table, spec, assigner, part_rows):
         yield from _windows(slices, spec.accumulators, window, assigner, schema, max_rows)
 
 

@@ -72,7 +72,10 @@ class Slices:
 
 
 def group_slices(
-    table: pa.Table, spec: WindowAggregation, assigner: SliceAssigner
+    table: pa.Table,
+    spec: WindowAggregation,
+    assigner: SliceAssigner,
+    part_rows: int = PART_ROWS,
 ) -> Iterator[Slices]:
     """Group the partials of one bucket by key and slice, some keys at a time.
 
@@ -84,6 +87,7 @@ def group_slices(
             slices count to the window's slice that they lie in.
         spec: which columns are keys, slice end and accumulators.
         assigner: the slice assigner of the window.
+        part_rows: about how many rows a part has.
 
     Yields:
         The slices that belong to some window; every key is in one part only.
@@ -94,7 +98,7 @@ def group_slices(
     first, last = assigner.first_window_end(slot_end), assigner.last_window_end(slot_end)
     in_window = first <= last
     if not in_window.all():
-        yield from group_slices(table.filter(pa.array(in_window[slot])), spec, assigner)
+        yield from group_slices(table.filter(pa.array(in_window[slot])), spec, assigner, part_rows)
         return
     first, last = assigner.window_number(first), assigner.window_number(last)
     origin = int(first.min())
@@ -102,7 +106,7 @@ def group_slices(
     codes, keys = encode_keys([table.column(key) for key in spec.keys], table.num_rows)
     n_keys, n_slots = len(keys[0]) if keys else 1, len(slot_end)
     cell = codes * n_slots + slot
-    order = _ascending(cell, n_keys * n_slots)
+    order = ascending_order(cell, n_keys * n_slots)
     if order is not None:
         cell = cell[order]
     accumulators, states = [], []
@@ -116,7 +120,7 @@ def group_slices(
             continue
         accumulators.append(accumulator(each, [plain_type(column.type) for column in columns]))
         states.append(accumulators[-1].from_arrow(columns))
-    for start, end in _parts(cell, n_slots, _values_before(lists, order)):
+    for start, end in _parts(cell, n_slots, _values_before(lists, order), part_rows):
         rows = slice(start, end) if order is None else order[start:end]
         part = cell[start:end] - cell[start] // n_slots * n_slots
         starts = run_starts(part[1:] != part[:-1])
@@ -152,17 +156,17 @@ def _values_before(lists: dict[str, ValueLists], order: Int64Array | None) -> In
 
 
 def _parts(
-    cell: Int64Array, n_slots: int, values_before: Int64Array | None
+    cell: Int64Array, n_slots: int, values_before: Int64Array | None, part_rows: int
 ) -> Iterator[tuple[int, int]]:
-    """(first row, row behind the last) of parts of some `PART_ROWS` rows, cut between keys.
+    """(first row, row behind the last) of parts of some `part_rows` rows, cut between keys.
 
     Values in lists, of which `values_before` says how many stand before each row, count as rows.
     """
     start = 0
     while start < len(cell):
-        last = min(start + PART_ROWS, len(cell)) - 1
+        last = min(start + part_rows, len(cell)) - 1
         if values_before is not None:
-            enough = int(values_before[start]) + PART_ROWS
+            enough = int(values_before[start]) + part_rows
             last = min(last, int(np.searchsorted(values_before, enough, side="right")) - 1)
         last_key = cell[last] // n_slots
         end = int(np.searchsorted(cell, (last_key + 1) * n_slots))
@@ -195,7 +199,7 @@ def _slots(slice_end: pa.ChunkedArray, assigner: SliceAssigner) -> tuple[Int64Ar
     return slot_of_code[codes], ends[order][begins]
 
 
-def _ascending(cell: Int64Array, n_cells: int) -> Int64Array | None:
+def ascending_order(cell: Int64Array, n_cells: int) -> Int64Array | None:
     """The order that sorts cells, which are 0 .. n_cells - 1; None if they are sorted."""
     n_rows = len(cell)
     n_runs = 1 + int(np.count_nonzero(cell[1:] < cell[:-1]))

@@ -27,13 +27,13 @@ class Streams:
         self._runner = session._runner
         self._spark = session.spark
         self._directory = directory
-        self._tables = {}
+        self.tables = {}
         self._n_files = 0
         self._plain_stream = self._runner.catalog.stream
         self._runner.catalog.stream = self._stream
 
     def _stream(self, name):
-        return self._tables.get(name[-1].lower())
+        return self.tables.get(name[-1].lower())
 
     def table(self, name, schema, watermark=None, expression=None, proctime=()):
         """An empty stream; `watermark` is the column, `expression` what follows it."""
@@ -41,7 +41,7 @@ class Streams:
         path.mkdir()
         reader = self._spark.readStream.schema(schema).option("maxFilesPerTrigger", 1)
         followed = Watermark(watermark, expression or watermark) if watermark else None
-        self._tables[name] = StreamTable(name, followed, frozenset(proctime))
+        self.tables[name] = StreamTable(name, followed, frozenset(proctime))
         entry = Registered((name,), reader.parquet(str(path)))
         self._runner.catalog.add((name,), entry, replace=True, if_not_exists=False)
 

@@ -149,7 +149,7 @@ def streams(fresh_session, tmp_path):
 
 def batch_rows(sql, parts, streams, session):
     """The rows of a query over all files at once; the streams are no more."""
-    streams._tables.clear()
+    streams.tables.clear()
     session.register("events", session.spark.createDataFrame(pa.concat_tables(parts)))
     return by_text(tuple(row) for row in session.sql(sql).collect())
 

@@ -111,13 +111,13 @@ def test_only_a_local_spark_with_its_own_jars_and_no_plans_of_the_users_has_one(
 def test_the_command_line_names_the_archive_only_if_there_is_one(cache: Path):
     java = JavaRuntime(Path(sys.executable), 17, bundled=False)
     archive = archive_in(cache)
-    command = spark_jvm._command(
+    command = spark_jvm.command_line(
         java, {"spark.driver.extraJavaOptions": "-ea"}, archive, is_local=True
     )
     own = command.index(f"-XX:SharedArchiveFile={archive}")
     # The user's options come later and win.
     assert own < command.index("-ea") < command.index("org.apache.spark.deploy.SparkSubmit")
-    assert not any("Shar" in part for part in spark_jvm._command(java, {}, None, is_local=True))
+    assert not any("Shar" in part for part in spark_jvm.command_line(java, {}, None, is_local=True))
 
 
 def test_few_cores_compile_late_where_spark_runs_here_and_the_users_options_win(monkeypatch):
@@ -126,7 +126,7 @@ def test_few_cores_compile_late_where_spark_runs_here_and_the_users_options_win(
 
     def thresholds(cores: int, *, is_local: bool) -> list[str]:
         monkeypatch.setattr(spark_jvm.os, "cpu_count", lambda: cores)
-        command = spark_jvm._command(java, options, None, is_local=is_local)
+        command = spark_jvm.command_line(java, options, None, is_local=is_local)
         return [part for part in command if part.startswith("-XX:Tier4Comp")]
 
     theirs = "-XX:Tier4CompileThreshold=1"
@@ -276,7 +276,7 @@ def test_the_run_after_the_first_one_maps_its_classes_and_survives_a_spoiled_arc
     # With a seal that fits, as if the disk had lost what was written: the JVM crashes on it.
     archive.chmod(0o600)
     os.truncate(archive, archive.stat().st_size // 2)
-    class_archive.seal_path(archive).write_text(class_archive._seal(archive))
+    class_archive.seal_path(archive).write_text(class_archive.seal_of(archive))
     assert class_archive.is_usable(archive)
     assert run_and_list_mapped_classes(work) == set()
     assert not class_archive.is_usable(archive)

@@ -219,11 +219,11 @@ def test_csv_reads_back(rows):
     assert read == [['"a"', "b,c"], *map(list, rows)]
 
 
-def test_json_is_valid_whatever_the_batches(monkeypatch):
-    monkeypatch.setattr(formats, "PIECE_ROWS", 2)
-    rows = batch(a=pa.array(range(5)))
+def test_json_is_valid_whatever_the_batches():
+    n_rows = 2 * formats.PIECE_ROWS + 1
+    rows = batch(a=pa.array(range(n_rows)))
     empty = rows.slice(0, 0)
-    expected = [{"a": i, "a_2": i} for i in range(5)]
+    expected = [{"a": i, "a_2": i} for i in range(n_rows)]
     twice = [pa.record_batch([b.column(0)] * 2, names=["a", "a"]) for b in (empty, rows, empty)]
     assert json.loads(written(write_json, ["a", "a"], *twice)) == expected
     assert written(write_json, ["a"]) == "[]\n"
@@ -375,15 +375,15 @@ def test_the_columns_that_are_shown_always_fit(sizes, available):
         assert layout.shown == tuple(range(len(natural)))
 
 
+AT_ONCE = {"delay_seconds": 0, "poll_seconds": 0.01}
+
 # -- progress ----------------------------------------------------------------------------------
 
 
-def test_the_bar_shows_tasks_while_waiting_and_is_erased_afterwards(monkeypatch):
-    monkeypatch.setattr("sqlwin.display.progress.DELAY_SECONDS", 0)
-    monkeypatch.setattr("sqlwin.display.progress.POLL_SECONDS", 0.01)
+def test_the_bar_shows_tasks_while_waiting_and_is_erased_afterwards():
     stream = io.StringIO()
     console = Console(file=stream, width=100, force_terminal=True)
-    with ProgressBar(console) as bar:
+    with ProgressBar(console, **AT_ONCE) as bar:
         bar.counts = lambda: TaskCounts(1, 3, 1_200, 4_000)
 
         def slow():
@@ -400,13 +400,11 @@ def test_the_bar_shows_tasks_while_waiting_and_is_erased_afterwards(monkeypatch)
         assert stream.getvalue().rstrip("\r").endswith("\x1b[2K")
 
 
-def test_the_bar_shows_rows_read_and_a_line_for_each_stage_where_several_run(monkeypatch):
-    monkeypatch.setattr("sqlwin.display.progress.DELAY_SECONDS", 0)
-    monkeypatch.setattr("sqlwin.display.progress.POLL_SECONDS", 0.01)
+def test_the_bar_shows_rows_read_and_a_line_for_each_stage_where_several_run():
     stream = io.StringIO()
     console = Console(file=stream, width=120, force_terminal=True)
     running = (StageCounts(7, 1, 4, 12_345), StageCounts(8, 0, 2))
-    with ProgressBar(console) as bar, bar.waiting("Running"):
+    with ProgressBar(console, **AT_ONCE) as bar, bar.waiting("Running"):
         bar.counts = lambda: TaskCounts(1, 3, 5, 10, 3_400_000, running)
         deadline = clock.monotonic() + 10
         while "stage 8" not in stream.getvalue() and clock.monotonic() < deadline:
@@ -426,13 +424,11 @@ def test_the_time_left_follows_from_the_tasks_that_were_done():
     assert left.seconds(TaskCounts(1, 2, 125, 150), 40.0) == 10.0
 
 
-def test_no_bar_is_drawn_in_a_pipe_or_if_it_is_not_wanted(monkeypatch):
-    monkeypatch.setattr("sqlwin.display.progress.DELAY_SECONDS", 0)
-    monkeypatch.setattr("sqlwin.display.progress.POLL_SECONDS", 0.01)
+def test_no_bar_is_drawn_in_a_pipe_or_if_it_is_not_wanted():
     for terminal, enabled in ((False, True), (True, False)):
         stream = io.StringIO()
         console = Console(file=stream, force_terminal=terminal)
-        with ProgressBar(console, enabled=enabled) as bar, bar.waiting("Running"):
+        with ProgressBar(console, enabled=enabled, **AT_ONCE) as bar, bar.waiting("Running"):
             clock.sleep(0.1)
         assert stream.getvalue() == ""
 

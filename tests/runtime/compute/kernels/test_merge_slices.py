@@ -9,7 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from runtime.compute.kernels.merge import empty_output, merge_slices, output_schema
-from runtime.compute.kernels.slices import _ascending
+from runtime.compute.kernels.slices import PART_ROWS, ascending_order
 from runtime.compute.windows.aligned import slice_assigner
 from runtime.errors import ExecutionError
 from runtime.spec.aggregates import Merge, MergeOp, WindowAggregation
@@ -88,10 +88,10 @@ def partials(window, key_types, rows, cases):
     return pa.table(columns)
 
 
-def merged(table, spec, key_types, cases, max_rows=65_536):
+def merged(table, spec, key_types, cases, max_rows=65_536, part_rows=PART_ROWS):
     """{(key, start, end): results}, checked for types, duplicates, batch sizes and validity."""
     found = {}
-    for batch in merge_slices(table, spec, max_rows):
+    for batch in merge_slices(table, spec, max_rows, part_rows=part_rows):
         batch.validate(full=True)
         assert batch.schema == output_schema(table.schema, spec)
         assert 0 < batch.num_rows <= max_rows
@@ -111,10 +111,10 @@ def merged(table, spec, key_types, cases, max_rows=65_536):
     return found
 
 
-def assert_as_brute_force(window, key_types, rows, cases, max_rows=65_536):
+def assert_as_brute_force(window, key_types, rows, cases, max_rows=65_536, part_rows=PART_ROWS):
     spec = aggregation(window, key_types, cases)
     table = partials(window, key_types, rows, cases)
-    found = merged(table, spec, key_types, cases, max_rows)
+    found = merged(table, spec, key_types, cases, max_rows, part_rows)
     expected = brute_force(window, rows, cases)
     assert set(found) == set(expected)
     wrong = [(w, found[w], expected[w]) for w in found if not all(map(same, found[w], expected[w]))]
@@ -156,10 +156,7 @@ def test_every_accumulator_merges_over_overlapping_windows(name, data):
 @pytest.mark.parametrize("density", [0.03, 0.3, 1.0])
 @pytest.mark.parametrize("is_sorted", [True, False], ids=["sorted", "shuffled"])
 @pytest.mark.parametrize("part_rows", [10, 1 << 17])
-def test_many_keys_with_few_and_with_many_slices(
-    window, density, is_sorted, part_rows, monkeypatch
-):
-    monkeypatch.setattr("runtime.compute.kernels.slices.PART_ROWS", part_rows)
+def test_many_keys_with_few_and_with_many_slices(window, density, is_sorted, part_rows):
     rng = np.random.default_rng(int(density * 100))
     cases = [CASES[n] for n in ("sum int64", "sum double", "min double", "max string")]
     n_times, n_keys = 40, 25
@@ -180,7 +177,7 @@ def test_many_keys_with_few_and_with_many_slices(
         )
         for cell in cells
     ]
-    assert_as_brute_force(window, (pa.string(),), rows, cases)
+    assert_as_brute_force(window, (pa.string(),), rows, cases, part_rows=part_rows)
 
 
 @pytest.mark.parametrize("n_cells", [300, 40_000, 1 << 20, 1 << 40, (1 << 62) + 1])
@@ -195,7 +192,7 @@ def test_cells_sort_whatever_their_range_and_order(n_cells, order):
         cells = np.concatenate(
             [np.sort(run) for run in np.split(cells, 1 if order == "ascending" else 10)]
         )
-    found = _ascending(cells, n_cells)
+    found = ascending_order(cells, n_cells)
     assert (found is None) == (order == "ascending")
     sorted_cells = cells if found is None else cells[found]
     assert sorted_cells.tolist() == sorted(cells.tolist())

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from runtime.compute.kernels.merge import merge_slices, output_schema
+from runtime.compute.kernels.slices import PART_ROWS
 from runtime.errors import ExecutionError
 from runtime.spec.aggregates import Distinct, Merge, MergeOp, WindowAggregation
 from runtime.spec.table import Column
@@ -47,11 +48,11 @@ def lists(window, key_types, rows, types):
     return pa.table(columns)
 
 
-def merged(table, window, n_keys, accumulators, max_rows=65_536):
+def merged(table, window, n_keys, accumulators, max_rows=65_536, part_rows=PART_ROWS):
     """{(key, start, end): results} in the order of the accumulators."""
     spec = WindowAggregation(window, tuple(f"k{i}" for i in range(n_keys)), "s", accumulators)
     found = {}
-    for batch in merge_slices(table, spec, max_rows):
+    for batch in merge_slices(table, spec, max_rows, part_rows=part_rows):
         batch.validate(full=True)
         assert batch.schema == output_schema(table.schema, spec)
         for row in zip(*(_plain(column) for column in batch.columns), strict=True):
@@ -183,8 +184,7 @@ def test_values_of_every_type_are_distinguished(type_, data):
 )
 @pytest.mark.parametrize("density", [0.03, 0.3, 1.0])
 @pytest.mark.parametrize("part_rows", [10, 1 << 17])
-def test_many_keys_with_rare_and_with_frequent_values(window, density, part_rows, monkeypatch):
-    monkeypatch.setattr("runtime.compute.kernels.slices.PART_ROWS", part_rows)
+def test_many_keys_with_rare_and_with_frequent_values(window, density, part_rows):
     rng = np.random.default_rng(int(density * 100))
     n_times, n_keys = 40, 25
     cells = rng.permutation(np.flatnonzero(rng.random(n_times * n_keys) < density))
@@ -202,7 +202,7 @@ def test_many_keys_with_rare_and_with_frequent_values(window, density, part_rows
     table = lists(window, (pa.string(),), rows, {"i": pa.int16(), "d": pa.float64()})
     accumulators = (sum_of("d", "double"), count_of("i"), sum_of("i", "double"))
     assert_same(
-        merged(table, window, 1, accumulators),
+        merged(table, window, 1, accumulators, part_rows=part_rows),
         expected(
             window,
             rows,
