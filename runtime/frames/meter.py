@@ -80,7 +80,7 @@ class Meter:
 
     def __init__(self, spark: SparkSession) -> None:
         nothing: _Records = {}
-        self._records = spark.sparkContext.accumulator(nothing, _LastWins())
+        self._records = spark.sparkContext.accumulator(nothing, LastWins())
         self._observations: list[tuple[str, Observation]] = []
 
     def wrap(self, label: str) -> Wrap:
@@ -88,7 +88,7 @@ class Meter:
         records = self._records
 
         def wrap(function: ArrowFunction) -> ArrowFunction:
-            return _measured(function, label, records)
+            return measured_stage(function, label, records)
 
         return wrap
 
@@ -186,18 +186,28 @@ def _rows_if_known(observation: Observation) -> int | None:
     return int(observation.get["rows"])
 
 
-class _LastWins(AccumulatorParam[_Records]):
+class LastWins(AccumulatorParam[_Records]):
     """Merges what tasks report; a task that ran again replaces what it said before."""
 
     def zero(self, value: _Records) -> _Records:
+        """Nothing reported."""
         return {}
 
     def addInPlace(self, value1: _Records, value2: _Records) -> _Records:
+        """What is reported by both; `value2` replaces what `value1` has of the same task."""
         value1.update(value2)
         return value1
 
 
-def _measured(function: ArrowFunction, label: str, records: Any) -> ArrowFunction:
+def measured_stage(function: ArrowFunction, label: str, records: Any) -> ArrowFunction:
+    """A Python stage that reports what its tasks do.
+
+    Args:
+        function: the stage.
+        label: the operator's, under which is counted.
+        records: Spark's accumulator of (label, stage, partition) to figures.
+    """
+
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         stage, partition = _place()
         counters: dict[str, int] = {}

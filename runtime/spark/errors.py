@@ -108,7 +108,7 @@ def translate(error: BaseException, sql: str | None = None) -> SqlwinError:
     if isinstance(error, KeyboardInterrupt):
         return ExecutionError("interrupted")
     chain = _chain(error)
-    text = _python_error(chain) or _machine_error(error, chain) or _file_error(chain)
+    text = worker_error(chain) or _machine_error(error, chain) or _file_error(chain)
     if text is not None:
         failed = QueryCancelled if text == _CANCELLED else ExecutionError
         return _placed(_made(failed, text), chain, sql)
@@ -190,7 +190,7 @@ def _unknown(error: BaseException, chain: Sequence[Failure]) -> SqlwinError:
 # Errors of certain kinds -------------------------------------------------------------------------
 
 
-def _python_error(chain: Sequence[Failure]) -> ErrorText | None:
+def worker_error(chain: Sequence[Failure]) -> ErrorText | None:
     """What a Python function or an operator of sqlwin's raised in a worker."""
     for failure in chain:
         text = failure.parameters.get("traceback", "") or failure.text

@@ -150,14 +150,16 @@ class Watch:
             labels: dict[int, frozenset[str]] = {}
             for execution, nodes in zip(executions, plans, strict=True):
                 for stage in (int(s) for s in execution.stages().mkString(",").split(",") if s):
-                    labels[stage] = labels.get(stage, frozenset()) | _labels(store, stage, nodes)
-            found = (_stage(store, *each) for each in sorted(labels.items()))
-            return tuple(stage for stage in found if stage is not None)
+                    labels[stage] = labels.get(stage, frozenset()) | labels_of_stage(
+                        store, stage, nodes
+                    )
+            figures = (stage_figures(store, *each) for each in sorted(labels.items()))
+            return tuple(stage for stage in figures if stage is not None)
 
         return unless_missing("Spark's stages are unknown", stages, ())
 
 
-def _labels(store: Any, stage_id: int, nodes: Sequence[SparkNode]) -> frozenset[str]:
+def labels_of_stage(store: Any, stage_id: int, nodes: Sequence[SparkNode]) -> frozenset[str]:
     """The operators whose nodes a stage carried out, by names that only one node has."""
     names = Counter(node.name.strip() for node in nodes)
     known = {node.name.strip(): node.label for node in nodes if names[node.name.strip()] == 1}
@@ -185,7 +187,7 @@ def _unless_gone(ask: Callable[[], Any]) -> Any:
         return None
 
 
-def _stage(store: Any, stage_id: int, labels: frozenset[str]) -> StageFigures | None:
+def stage_figures(store: Any, stage_id: int, labels: frozenset[str]) -> StageFigures | None:
     """A stage; None if it was skipped, its output being there from before, or is forgotten."""
     stage = _unless_gone(lambda: store.lastStageAttempt(stage_id))
     if stage is None or str(stage.status()) != "COMPLETE":

@@ -194,7 +194,7 @@ def _document(
     reports.take(stream)
     ended, seconds = end
     figures = Watch(spark, stream.run_id).micro_batches(_MOST_BATCHES)
-    figures = replace(figures, nodes=tuple(_of_query(figures.nodes)))
+    figures = replace(figures, nodes=tuple(nodes_of_query(figures.nodes)))
     batches = list(reports.batches.values())
     tree = physical_tree(query)
     measured = _measured(meter.results(), batches, tree.by_id)
@@ -219,7 +219,7 @@ def _document(
     )
 
 
-def _of_query(nodes: Sequence[SparkNode]) -> Iterator[SparkNode]:
+def nodes_of_query(nodes: Sequence[SparkNode]) -> Iterator[SparkNode]:
     """The nodes without those of sources that sqlwin adds, and without loops of these alone."""
     held: SparkNode | None = None
     for node in nodes:

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from runtime.compute.arrow.blobs import to_blob
 from runtime.compute.counters import count, counting
-from runtime.frames.meter import _LastWins, _measured
+from runtime.frames.meter import LastWins, measured_stage
 
 
 class Records:
@@ -19,7 +19,7 @@ class Records:
         self.value: dict[Any, Any] = {}
 
     def add(self, term: dict[Any, Any]) -> None:
-        self.value = _LastWins().addInPlace(self.value, term)
+        self.value = LastWins().addInPlace(self.value, term)
 
 
 def numbers(n_rows: int) -> pa.RecordBatch:
@@ -39,7 +39,7 @@ def test_rows_are_counted_and_results_stay_as_they_are():
         for batch in batches:
             yield batch.slice(0, batch.num_rows // 2)
 
-    results = list(_measured(halved, "p1", records)(iter([numbers(10), numbers(4)])))
+    results = list(measured_stage(halved, "p1", records)(iter([numbers(10), numbers(4)])))
     assert results == [numbers(5), numbers(2)]
     [(label, figures)] = [(key[0], value) for key, value in records.value.items()]
     assert label == "p1"
@@ -51,7 +51,7 @@ def test_rows_are_counted_and_results_stay_as_they_are():
 
 def test_of_blobs_the_partials_inside_are_counted():
     records = Records()
-    run = _measured(lambda batches: iter(batches), "p2", records)
+    run = measured_stage(lambda batches: iter(batches), "p2", records)
     assert len(list(run([blobs(3, 4), blobs()]))) == 2
     [figures] = records.value.values()
     assert (figures["rows_in"], figures["rows_out"], figures["blobs_out"]) == (7, 7, 2)
@@ -60,7 +60,7 @@ def test_of_blobs_the_partials_inside_are_counted():
 
 def test_a_task_that_is_stopped_has_reported_what_it_did_so_far():
     records = Records()
-    run = _measured(lambda batches: iter(batches), "p3", records)(iter([numbers(2)] * 9))
+    run = measured_stage(lambda batches: iter(batches), "p3", records)(iter([numbers(2)] * 9))
     next(run)
     run.close()
     [figures] = records.value.values()
@@ -68,7 +68,7 @@ def test_a_task_that_is_stopped_has_reported_what_it_did_so_far():
 
 
 def test_a_task_that_ran_twice_counts_once():
-    merged = _LastWins().addInPlace({("p", 1, 0): {"rows_in": 5}}, {("p", 1, 0): {"rows_in": 7}})
+    merged = LastWins().addInPlace({("p", 1, 0): {"rows_in": 5}}, {("p", 1, 0): {"rows_in": 7}})
     assert merged == {("p", 1, 0): {"rows_in": 7}}
 
 

@@ -17,7 +17,7 @@ from runtime.errors import (
     SqlSyntaxError,
     SqlwinError,
 )
-from runtime.spark.errors import Failure, _python_error, translate
+from runtime.spark.errors import Failure, translate, worker_error
 from runtime.spark.messages import ErrorText
 from runtime.spark.session import (
     is_local,
@@ -231,7 +231,7 @@ def test_the_exception_is_found_before_the_plan_that_follows_it():
         '  File "f.py", line 1, in f\nruntime.errors.ExecutionError: the state is corrupt\n'
         "\n=== Streaming Query ===\nProject: x\n"
     )
-    assert _python_error([Failure(text)]) == ErrorText("the state is corrupt")
+    assert worker_error([Failure(text)]) == ErrorText("the state is corrupt")
 
 
 def test_a_worker_that_crashes_is_no_stack_trace(spark: SparkSession):

@@ -12,9 +12,9 @@ from planner.explain.analysis import analysis_text
 from planner.explain.document import Analysis, OperatorEntry, QueryDocument, Tree, Trees
 from runtime.frames.meter import Measured
 from runtime.spark.nodes import SparkNode, added_up, plan_nodes, that_ran
-from runtime.spark.status import SparkFigures, StageFigures, _labels, _stage
+from runtime.spark.status import SparkFigures, StageFigures, labels_of_stage, stage_figures
 from sqlwin.execution.analyze import run_figures
-from sqlwin.execution.streams.analyze import _of_query
+from sqlwin.execution.streams.analyze import nodes_of_query
 
 PLAN = {
     "p0": "Sort",
@@ -186,9 +186,9 @@ def test_nodes_and_stages_belong_to_the_operators_that_are_observed_above_them()
         ("Sort", "", True),
         ("Union", "", False),
     ]
-    assert _labels(store, 1, nodes) == set()
-    assert _labels(store, 2, nodes) == {"p0", "1.p2"}
-    assert _labels(store, 3, nodes) == set(), "there are two nodes of that name"
+    assert labels_of_stage(store, 1, nodes) == set()
+    assert labels_of_stage(store, 2, nodes) == {"p0", "1.p2"}
+    assert labels_of_stage(store, 3, nodes) == set(), "there are two nodes of that name"
 
 
 class Missing(Py4JJavaError):
@@ -206,11 +206,11 @@ def test_a_stage_that_spark_has_forgotten_has_no_figures() -> None:
     store = Java()
     store.operationGraphForStage = gone("java.util.NoSuchElementException")
     store.lastStageAttempt = gone("java.util.NoSuchElementException")
-    assert _labels(store, 1, []) == set()
-    assert _stage(store, 1, frozenset()) is None
+    assert labels_of_stage(store, 1, []) == set()
+    assert stage_figures(store, 1, frozenset()) is None
     store.lastStageAttempt = gone("java.lang.IllegalStateException")
     with pytest.raises(Missing):
-        _stage(store, 1, frozenset())
+        stage_figures(store, 1, frozenset())
 
 
 def test_nodes_of_a_micro_batch_have_the_metrics_that_spark_prints_and_an_operator() -> None:
@@ -295,7 +295,7 @@ def test_sources_that_only_sqlwin_reads_are_left_out() -> None:
         SparkNode("Project", own, {}, in_loop=True),
         SparkNode("Scan json ", "FileScan json [watermark_us#3L] Batched: false", {}),
     ]
-    assert list(_of_query(nodes)) == [loop, project, scan]
+    assert list(nodes_of_query(nodes)) == [loop, project, scan]
 
 
 def test_the_text_shows_what_spark_ran_of_each_operator() -> None:
