@@ -115,7 +115,8 @@ MAY_IMPORT = {
     "sqlwin.notebook": "runtime sqlwin.display sqlwin.result sqlwin.session IPython pyarrow rich",
     "sqlwin.help": "runtime runtime.connectors.options runtime.spec",
     "sqlwin.console": (
-        "runtime runtime.spark sqlwin.display sqlwin.execution sqlwin.session click rich"
+        "runtime runtime.spark runtime.spec sqlwin.display sqlwin.execution sqlwin.session click "
+        "rich"
     ),
     "sqlwin.repl": (
         "planner.rules runtime runtime.spark sqlwin.config sqlwin.console sqlwin.display "

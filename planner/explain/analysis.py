@@ -15,6 +15,7 @@ from planner.explain.document import (
     Tree,
     WindowOperatorEntry,
 )
+from runtime.spec.intervals import seconds_text
 
 _HEADS = ("operator", "rows in", "rows out", "bytes out", "task time", "peak memory")
 _SPARK_HEADS = ("Spark's operators", "rows out", "time", "memory", "part of")
@@ -300,18 +301,3 @@ def size_text(n_bytes: int) -> str:
         if size < 1024:
             return f"{size:.1f} {unit}"
     return f"{size / 1024:,.1f} TiB"
-
-
-def seconds_text(seconds: float) -> str:
-    """A time with a unit that suits it.
-
-    Example:
-        >>> [seconds_text(s) for s in (0.0004, 0.25, 3.14159, 75)]
-        ['0 ms', '250 ms', '3.14 s', '1 min 15 s']
-    """
-    if seconds < 0.9995:
-        return f"{seconds * 1000:.0f} ms"
-    if seconds < 59.995:
-        return f"{seconds:.2f} s"
-    minutes, rest = divmod(round(seconds), 60)
-    return f"{minutes:,} min {rest:02d} s"

@@ -16,6 +16,7 @@ from typing import Any
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from runtime.spec.intervals import seconds_text
 from runtime.streaming.source_reads import as_dict, rows_read
 
 # The column of a window operator's output that holds its status; NULL in all rows but those.
@@ -208,9 +209,10 @@ def _waits(operator: OperatorStatus) -> str:
     assert end is not None
     if operator.watermark_us is None:
         return _no_watermark(operator)
+    ahead = seconds_text(abs(end - operator.watermark_us) / 1_000_000)
     text = (
         f"the next window to close ends at {clock(end)}; the watermark is at "
-        f"{clock(operator.watermark_us)}, {span(end - operator.watermark_us)} before it"
+        f"{clock(operator.watermark_us)}, {ahead} before it"
     )
     holding = held_back_by(operator)
     return text if holding is None else f"{text}, held back by {holding}"
@@ -276,18 +278,6 @@ def clock(time_us: int | None) -> str:
     except OverflowError:
         return str(time_us)
     return found.isoformat(" ", "milliseconds" if found.microsecond else "seconds")
-
-
-def span(time_us: int) -> str:
-    """A length of time in its two largest units: `2 h 05 min`, `3.5 s`."""
-    seconds = abs(time_us) / 1_000_000
-    if seconds < 60:
-        return f"{seconds:.1f} s" if seconds < 9.95 else f"{seconds:.0f} s"
-    minutes, rest = divmod(round(seconds), 60)
-    if minutes < 60:
-        return f"{minutes} min {rest:02d} s"
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours} h {minutes:02d} min" if hours < 48 else f"{hours // 24} d {hours % 24} h"
 
 
 def watermark_after(progress: Mapping[str, Any], number: int) -> int | None:

@@ -9,6 +9,8 @@ import time
 from functools import partial
 from typing import TYPE_CHECKING
 
+from runtime.spec.intervals import seconds_text
+
 if TYPE_CHECKING:
     from sqlwin.display.formats import Writer
 
@@ -55,11 +57,5 @@ def counted(n_rows: int) -> str:
 
 
 def elapsed(started: float) -> str:
-    """The time since `started`: `0.41 s`, `12.3 s`, `2 min 05 s`, `1 h 02 min`."""
-    seconds = time.monotonic() - started
-    if seconds < 59.95:
-        return f"{seconds:.2f} s" if seconds < 9.995 else f"{seconds:.1f} s"
-    minutes, rest = divmod(round(seconds), 60)
-    if minutes < 60:
-        return f"{minutes} min {rest:02d} s"
-    return f"{minutes // 60} h {minutes % 60:02d} min"
+    """The time since `started`, of `time.monotonic`."""
+    return seconds_text(time.monotonic() - started)

@@ -144,8 +144,9 @@ def _differ_below(plan: Node, other: Node) -> bool:
 
 
 def modules() -> list[str]:
-    """All modules of the planner."""
-    return [m.name for m in pkgutil.walk_packages(planner.__path__, "planner.")]
+    """All modules of the planner, and one below it with examples."""
+    found = pkgutil.walk_packages(planner.__path__, "planner.")
+    return [*(m.name for m in found), "runtime.spec.intervals"]
 
 
 def examples(module: str) -> list[doctest.DocTest]:

@@ -39,7 +39,11 @@ function seconds(s) {
   if (s < 0.9995) return `${Math.round(s * 1000)} ms`;
   if (s < 59.995) return `${s.toFixed(2)} s`;
   const whole = Math.round(s);
-  return `${number(Math.floor(whole / 60))} min ${String(whole % 60).padStart(2, "0")} s`;
+  const two = (n) => String(n % 60).padStart(2, "0");
+  const minutes = Math.floor(whole / 60);
+  if (minutes < 60) return `${minutes} min ${two(whole)} s`;
+  const hours = Math.floor(minutes / 60);
+  return hours < 48 ? `${hours} h ${two(minutes)} min` : `${number(Math.floor(hours / 24))} d ${hours % 24} h`;
 }
 
 /* -- the graph ------------------------------------------------------------------------------- */

@@ -7,7 +7,8 @@ from dataclasses import replace
 
 import pyarrow as pa
 
-from runtime.streaming.status import StreamStatus, clock, dropped_rows, silence, span
+from runtime.spec.intervals import seconds_text
+from runtime.streaming.status import StreamStatus, clock, dropped_rows, silence
 from sqlwin.execution.streams.handle import Stream, StreamState
 from sqlwin.execution.streams.registry import Streams
 
@@ -144,7 +145,9 @@ def _lag(watermark_us: int | None) -> str:
     if watermark_us is None:
         return ""
     lag_us = time.time_ns() // 1_000 - watermark_us
-    return f" ({span(lag_us)} behind)" if 0 <= lag_us < 7 * 86_400_000_000 else ""
+    return (
+        f" ({seconds_text(lag_us / 1_000_000)} behind)" if 0 <= lag_us < 7 * 86_400_000_000 else ""
+    )
 
 
 def _bytes(number: int) -> str:
