@@ -1,0 +1,132 @@
+"""Which files in the directory of a table count: those of micro-batches that are there in whole.
+
+A stream moves the files of a micro-batch one by one to where readers see them. What it has moved is
+in one small file beside them, which is replaced at once:
+
+    part-<writer>-<batch>-<number>.<suffix>    the files, maybe below partition directories
+    .sqlwin-<writer>.json                      the last micro-batch, its files, and whether they
+                                               are all there
+
+A file of a later micro-batch than the last one, or of the last one while it is not whole, does not
+count yet. Files of other names always do, and so do those of a writer that left no such file.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from runtime.errors import ExecutionError
+from runtime.files import Files
+
+_DATA_FILE = re.compile(r"part-([0-9a-z]+)-(\d{8,})-\d{5,}\..*")
+_COMMIT_FILE = re.compile(r"\.sqlwin-([0-9a-z]+)\.json")
+_VERSION = 1
+
+
+@dataclass(frozen=True)
+class Commit:
+    """How far a writer has come.
+
+    Attributes:
+        batch: the number of its last micro-batch.
+        is_whole: whether all files of that one are where readers see them.
+        files: these, below the table's directory; None: not known, though there may be some, of
+            later micro-batches too.
+    """
+
+    batch: int
+    is_whole: bool
+    files: tuple[str, ...] | None = ()
+
+
+# By writer
+Commits = Mapping[str, Commit]
+
+
+def read_commits(files: Files, directory: str) -> dict[str, Commit]:
+    """How far the writers of a directory have come; it need not be there, or one.
+
+    Raises:
+        ExecutionError: a file that says so cannot be read.
+        OSError: the file system is out of reach.
+    """
+    found = {}
+    for name in files.names_in(directory):
+        match = _COMMIT_FILE.fullmatch(name)
+        if match is not None:
+            found[match[1]] = _read(files, f"{directory}/{name}")
+    return found
+
+
+def read_commit(files: Files, directory: str, writer: str) -> Commit | None:
+    """How far a writer has come; None if it has not begun. Raises as `read_commits`."""
+    path = _path(directory, writer)
+    return _read(files, path) if files.exists(path) else None
+
+
+def write_commit(files: Files, directory: str, writer: str, commit: Commit) -> None:
+    """Say how far a writer has come."""
+    known = None if commit.files is None else list(commit.files)
+    text = {"version": _VERSION, "batch": commit.batch, "is_whole": commit.is_whole, "files": known}
+    files.write_text(_path(directory, writer), json.dumps(text) + "\n")
+
+
+def data_file(writer: str, batch: int, number: int, suffix: str) -> str:
+    """The name of a file of a micro-batch."""
+    return f"part-{writer}-{batch:08d}-{number:05d}{suffix}"
+
+
+def batch_of(path: str) -> tuple[str, int] | None:
+    """The writer and the micro-batch of a file; None if it is no stream's."""
+    match = _DATA_FILE.fullmatch(path.rpartition("/")[2])
+    return None if match is None else (match[1], int(match[2]))
+
+
+def counts(path: str, commits: Commits) -> bool:
+    """Whether a reader may see a file; `commits` were read before the directory was listed."""
+    written = batch_of(path)
+    commit = None if written is None else commits.get(written[0])
+    if written is None or commit is None:
+        return True
+    return written[1] < commit.batch or (written[1] == commit.batch and commit.is_whole)
+
+
+def committed_files(files: Files, directory: str, listed: Callable[[], list[str]]) -> list[str]:
+    """The files of a directory that count, of each micro-batch all or none.
+
+    Args:
+        files: the file system.
+        directory: the directory.
+        listed: lists the files below it.
+    """
+    commits = read_commits(files, directory)
+    while True:
+        found = listed()
+        writers = {written[0] for path in found for written in [batch_of(path)] if written}
+        # a writer may have begun since, and have had a part of its files listed
+        later = commits if writers <= commits.keys() else read_commits(files, directory)
+        if writers & later.keys() <= commits.keys():
+            return [path for path in found if counts(path, commits)]
+        commits = later
+
+
+def _path(directory: str, writer: str) -> str:
+    return f"{directory}/.sqlwin-{writer}.json"
+
+
+def _read(files: Files, path: str) -> Commit:
+    try:
+        found = json.loads(files.read_text(path))
+        known = found["files"]
+        return Commit(
+            int(found["batch"]), bool(found["is_whole"]), None if known is None else tuple(known)
+        )
+    except (ValueError, KeyError, TypeError) as error:
+        raise ExecutionError(
+            f"{path} cannot be read: {error}",
+            hint="it says which files of a stream count: start the stream again, or remove it "
+            "where all files count",
+        ) from error
