@@ -1,20 +1,23 @@
-"""Clusters: over how many cores their tasks run, and what the Python of their workers has.
+"""Clusters: over how many cores and on which hosts tasks run, and what their Python has.
 
-Private API, seen in Spark 4.3: `SparkContext.getExecutorMemoryStatus` of the JVM.
+Private API, seen in Spark 4.3: `SparkContext.getExecutorMemoryStatus` of the JVM, its status tracker
+and block manager.
 """
 
 from __future__ import annotations
 
 import re
+import socket
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import SparkSession
 
 from runtime.errors import SetupError
+from runtime.files import is_local_path
 from runtime.spark.errors import WORKERS_HINT, translated_errors
 from runtime.spark.private import unless_missing
 from runtime.spark.session import default_partitions, is_local, is_remote
@@ -33,6 +36,9 @@ _OLD_SECONDS = 30.0
 _MOST_SECONDS = 15.0
 
 _UNKNOWN = "the state of a stream takes spark.sql.shuffle.partitions, not a task a core"
+# Set in a Spark session by the setting of sqlwin's: local paths are the same files on all hosts
+SHARED_LOCAL_PATHS = "spark.sqlwin.sharedLocalPaths"
+SETTING = "sqlwin.shared-local-paths"
 
 _checked: set[tuple[str, tuple[str, ...]]] = set()
 
@@ -164,3 +170,87 @@ def _lacking(
 
 def _and(names: Sequence[str]) -> str:
     return " and ".join(filter(None, [", ".join(names[:-1]), names[-1]]))
+
+
+# -- hosts -----------------------------------------------------------------------------------------
+
+
+def check_seen_by_all(
+    spark: SparkSession,
+    path: str,
+    what: str,
+    hint: str,
+    hosts_of: Callable[[SparkSession], Iterable[str]] | None = None,
+) -> None:
+    """Check that what tasks write below a path is where the driver looks for it.
+
+    Args:
+        spark: the session.
+        path: a resolved path; one of another file system is right.
+        what: what is kept there, for the error.
+        hint: what to do about it.
+        hosts_of: the hosts of a session's executors, as Spark knows them.
+
+    Raises:
+        SetupError: it is on a disk of this machine, and executors run on others.
+    """
+    if is_remote(spark) or not is_local_path(path):
+        return
+    if str(spark.conf.get(SHARED_LOCAL_PATHS, "false")).lower() == "true":
+        return
+    others = other_hosts((hosts_of or executor_hosts)(spark))
+    if others:
+        named = ", ".join(others[:3]) + (", ..." if len(others) > 3 else "")
+        raise SetupError(
+            f"{what} cannot be in {path}: it is on a disk of this machine, and tasks run on "
+            f"{len(others)} other host{'s' if len(others) > 1 else ''} ({named})",
+            hint=f"{hint}; or SET '{SETTING}' = 'true' if all hosts have the same files there",
+        )
+
+
+def executor_hosts(spark: SparkSession) -> list[str]:
+    """The hosts of the executors of a session; none where the driver runs all tasks.
+
+    Where no executor has come yet, a task is run, which brings one.
+    """
+    context = spark.sparkContext
+    if str(context.master).startswith("local"):
+        return []
+    what = "a path on a disk of the driver's host is not found out where tasks run on others"
+    known = unless_missing(what, lambda: _known_hosts(context), None)
+    if known == []:
+        context.parallelize([0], 1).count()
+        known = _known_hosts(context)
+    return known or []
+
+
+def _known_hosts(context: Any) -> list[str]:
+    """The hosts of executors, without the driver's own entry."""
+    spark = context._jsc.sc()
+    found = [
+        (str(each.host()), int(each.port())) for each in spark.statusTracker().getExecutorInfos()
+    ]
+    driver = spark.env().blockManager().blockManagerId()
+    own = (str(driver.host()), int(driver.port()))
+    return sorted({host for host, port in found if (host, port) != own})
+
+
+def other_hosts(hosts: Iterable[str]) -> list[str]:
+    """Those of some hosts that are not this machine."""
+    return [host for host in dict.fromkeys(hosts) if not _is_this_machine(host)]
+
+
+def _is_this_machine(host: str) -> bool:
+    """Whether a name or an address is one of this machine's: it alone can listen there."""
+    try:
+        found = socket.getaddrinfo(host.strip("[]"), 0, type=socket.SOCK_STREAM)
+    except OSError:
+        return False
+    for family, kind, protocol, _, address in found:
+        try:
+            with socket.socket(family, kind, protocol) as listener:
+                listener.bind(address)
+        except OSError:
+            continue
+        return True
+    return False

@@ -151,6 +151,14 @@ SETTINGS: dict[str, Setting] = {
             "password, secret, token and key",
         ),
         Setting(
+            "sqlwin.shared-local-paths",
+            Type.BOOLEAN,
+            "false",
+            "whether paths without a file system of their own, such as NFS mounts, are the same "
+            "files on all hosts of the cluster",
+            spark_conf="spark.sqlwin.sharedLocalPaths",
+        ),
+        Setting(
             "sqlwin.state.key-groups",
             Type.INT_OR_AUTO,
             AUTO,

@@ -1,0 +1,50 @@
+"""Paths on the disks of hosts that are not the driver's."""
+
+from __future__ import annotations
+
+import socket
+
+import pytest
+from pyspark.sql import SparkSession
+
+from runtime.errors import SetupError
+from runtime.spark.clusters import (
+    SHARED_LOCAL_PATHS,
+    check_seen_by_all,
+    executor_hosts,
+    other_hosts,
+)
+
+# addresses that are set aside for documents, and nobody's
+ELSEWHERE = ["203.0.113.1", "203.0.113.2"]
+HERE = ["127.0.0.1", "localhost", socket.gethostname()]
+
+
+def test_a_host_is_this_machine_by_whatever_name() -> None:
+    assert other_hosts([*HERE, *ELSEWHERE]) == ELSEWHERE
+
+
+def test_a_driver_that_runs_all_tasks_has_no_other_hosts(spark: SparkSession) -> None:
+    assert executor_hosts(spark) == []
+
+
+def test_paths_of_this_machine_are_refused_where_tasks_run_on_others(spark: SparkSession) -> None:
+    own = spark.newSession()
+
+    def check(path: str, hosts: list[str]) -> None:
+        check_seen_by_all(own, path, "the files of `t`", "take hdfs://", lambda _: hosts)
+
+    check("/data/out", HERE)
+    check("hdfs://name/data/out", ELSEWHERE)
+    with pytest.raises(SetupError) as caught:
+        check("/data/out", ELSEWHERE)
+    assert caught.value.message == (
+        "the files of `t` cannot be in /data/out: it is on a disk of this machine, and tasks run "
+        "on 2 other hosts (203.0.113.1, 203.0.113.2)"
+    )
+    assert caught.value.hint == (
+        "take hdfs://; or SET 'sqlwin.shared-local-paths' = 'true' if all hosts have the same "
+        "files there"
+    )
+    own.conf.set(SHARED_LOCAL_PATHS, "true")
+    check("/data/out", ELSEWHERE)
