@@ -1,18 +1,46 @@
-"""Small things with files, on this machine; `runtime.spark.files` has the twin for elsewhere."""
+"""Small things with files, on this machine; `runtime.spark.files` has the twin for elsewhere.
+
+A path that the program works with itself is resolved: it is `/an/absolute/path` of this machine,
+or a URI with the scheme of another file system. What users write is resolved in one place,
+`runtime.spark.files.resolve`. Spark gets `as_uri` of it: a path without a scheme would be one of
+Spark's default file system, which need not be this machine's.
+"""
 
 from __future__ import annotations
 
+import glob
 import os
+import re
 import shutil
-from collections.abc import Iterator
-from typing import Protocol
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import BinaryIO, Protocol
+
+# So many files are renamed or deleted at a time: elsewhere each takes a round trip or more
+_AT_A_TIME = 16
+
+
+def is_local_path(path: str) -> bool:
+    """Whether a resolved path is one of this machine."""
+    return path.startswith("/")
+
+
+def as_uri(path: str) -> str:
+    """A resolved path with its scheme, as Spark takes it; nothing in it is escaped."""
+    return f"file://{path}" if is_local_path(path) else path
 
 
 class Files(Protocol):
-    """A file system. Paths are absolute."""
+    """A file system. Paths are resolved; what goes wrong is an OSError."""
 
     def exists(self, path: str) -> bool:
         """Whether there is a file or directory."""
+
+    def is_file(self, path: str) -> bool:
+        """Whether there is a file."""
+
+    def is_directory(self, path: str) -> bool:
+        """Whether there is a directory."""
 
     def make_directory(self, path: str) -> None:
         """Make a directory, and those above it."""
@@ -24,16 +52,25 @@ class Files(Protocol):
         """The UTF-8 text in a small file."""
 
     def write_text(self, path: str, text: str) -> None:
-        """Write a small file that appears in whole; one that is there is replaced."""
+        """Write a small file that appears in whole; one that is there is replaced at once."""
+
+    def open(self, path: str) -> BinaryIO:
+        """A file to be read at any place."""
 
     def rename(self, path: str, new: str) -> None:
-        """Give a file another name, which must be free; its directory is made."""
+        """Give a file or directory another name, which is free, in a directory that is there."""
 
     def delete(self, path: str) -> None:
         """Delete a file, or a directory with all that is in it, if it is there."""
 
+    def names_in(self, path: str) -> list[str]:
+        """The names of what is in a directory, in order; none if it is not there."""
+
     def files_below(self, path: str) -> Iterator[str]:
         """The files below a directory, by paths that start with `path`."""
+
+    def expand(self, pattern: str) -> list[str]:
+        """The files and directories that a path with wildcards stands for, in order."""
 
 
 class LocalFiles:
@@ -42,6 +79,14 @@ class LocalFiles:
     def exists(self, path: str) -> bool:
         """Whether there is a file or directory."""
         return os.path.exists(path)
+
+    def is_file(self, path: str) -> bool:
+        """Whether there is a file."""
+        return os.path.isfile(path)
+
+    def is_directory(self, path: str) -> bool:
+        """Whether there is a directory."""
+        return os.path.isdir(path)
 
     def make_directory(self, path: str) -> None:
         """Make a directory, and those above it."""
@@ -57,7 +102,7 @@ class LocalFiles:
             return file.read()
 
     def write_text(self, path: str, text: str) -> None:
-        """Write a small file that appears in whole; one that is there is replaced."""
+        """Write a small file that appears in whole; one that is there is replaced at once."""
         directory, name = os.path.split(path)
         temporary = os.path.join(directory, f".{name}.tmp")
         with open(temporary, "w", encoding="utf-8") as file:
@@ -66,9 +111,12 @@ class LocalFiles:
             os.fsync(file.fileno())
         os.replace(temporary, path)
 
+    def open(self, path: str) -> BinaryIO:
+        """A file to be read at any place."""
+        return open(path, "rb")
+
     def rename(self, path: str, new: str) -> None:
-        """Give a file another name, which must be free; its directory is made."""
-        os.makedirs(os.path.dirname(new), exist_ok=True)
+        """Give a file or directory another name, which is free, in a directory that is there."""
         os.rename(path, new)
 
     def delete(self, path: str) -> None:
@@ -78,9 +126,33 @@ class LocalFiles:
         elif os.path.lexists(path):
             os.unlink(path)
 
+    def names_in(self, path: str) -> list[str]:
+        """The names of what is in a directory, in order; none if it is not there."""
+        return sorted(os.listdir(path)) if os.path.isdir(path) else []
+
     def files_below(self, path: str) -> Iterator[str]:
         """The files below a directory, by paths that start with `path`."""
         for directory, below, names in os.walk(path):
             below.sort()
             for name in sorted(names):
                 yield os.path.join(directory, name)
+
+    def expand(self, pattern: str) -> list[str]:
+        """The files and directories that a path with wildcards stands for; {a,b} as in Hadoop."""
+        match = re.search(r"\{([^{}]*)\}", pattern)
+        if match is None:
+            return sorted(glob.glob(pattern))
+        before, after = pattern[: match.start()], pattern[match.end() :]
+        parts = match.group(1).split(",")
+        return sorted({found for part in parts for found in self.expand(before + part + after)})
+
+
+def for_each_file(action: Callable[[str], None], paths: Iterable[str]) -> None:
+    """Do something with many files, several at a time; the first error is raised at the end."""
+    every = list(paths)
+    if len(every) <= 1:
+        for path in every:
+            action(path)
+        return
+    with ThreadPoolExecutor(min(_AT_A_TIME, len(every))) as threads:
+        list(threads.map(action, every))

@@ -14,7 +14,9 @@ from runtime.connectors.connector import Connector
 from runtime.connectors.options.checks import bad_option, boolean, option_values
 from runtime.connectors.writing import as_declared, count_written
 from runtime.errors import SqlwinError
+from runtime.spark.clusters import check_seen_by_all
 from runtime.spark.errors import translate
+from runtime.spark.files import resolve
 from runtime.spec.table import LATE_ROWS, TableSpec
 
 # Formats whose columns have only the types that they are given
@@ -112,6 +114,7 @@ def _declared_columns(dataframe: DataFrame, spec: TableSpec, name: str) -> DataF
 def write(dataframe: DataFrame, spec: TableSpec, overwrite: bool) -> int:
     """Hand the rows of a batch to the data source; how many they are."""
     name, options = source_format(spec)
+    _check_shared(dataframe.sparkSession, spec, options)
     with count_written(dataframe) as (counted, count):
         writer = counted.write.format(name).options(**options)
         writer.mode("overwrite" if overwrite else "append").save()
@@ -121,7 +124,20 @@ def write(dataframe: DataFrame, spec: TableSpec, overwrite: bool) -> int:
 def write_stream(dataframe: DataFrame, spec: TableSpec) -> DataStreamWriter:
     """The data source's own streaming sink."""
     name, options = source_format(spec)
+    _check_shared(dataframe.sparkSession, spec, options)
     return as_declared(dataframe, spec).writeStream.format(name).options(**options)
+
+
+def _check_shared(spark: SparkSession, spec: TableSpec, options: dict[str, str]) -> None:
+    """Check that a path is not on a disk of this machine where tasks run on others."""
+    path = {key.lower(): value for key, value in options.items()}.get("path")
+    if path is not None:
+        check_seen_by_all(
+            spark,
+            resolve(spark, path),
+            f"the files of table `{spec.name}`",
+            "'path' takes a directory that all hosts see, such as hdfs:// or s3a://",
+        )
 
 
 def _explain(spec: TableSpec, error: Exception) -> SqlwinError:

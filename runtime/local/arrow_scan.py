@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
-from runtime.connectors.filesystem.paths import expand, local_path
+from runtime.connectors.filesystem.paths import expand
 from runtime.frames.meter import ArrowFunction
 from runtime.frames.scan_counts import ScanCounter
 from runtime.local.scan_rows import ScanRows
@@ -20,6 +20,7 @@ from runtime.scan.files import NotScannable
 from runtime.scan.metadata import find_source
 from runtime.scan.splits import Split, plan_splits
 from runtime.scan.wall_clock import is_known_zone
+from runtime.spark.files import local_path
 from runtime.spark.session import is_remote
 from runtime.spark.workers import prepare_worker
 from runtime.spec.local import ScanLocalStep

@@ -7,6 +7,8 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from runtime.commits import committed_files
+from runtime.files import LocalFiles
 from runtime.spec.scan import ScanFile
 from runtime.spec.table import Column
 
@@ -52,7 +54,15 @@ def list_files(roots: Sequence[str]) -> Listing | NotScannable:
                 files.append((root, ()))
         elif os.path.isdir(root):
             try:
-                files += _below(root, ())
+                partitions: _Partitions = {}
+
+                def below(root: str = root, found: _Partitions = partitions) -> list[str]:
+                    found.clear()
+                    found.update(_below(root, ()))
+                    return list(found)
+
+                shown = committed_files(LocalFiles(), root, below)
+                files += [(path, partitions[path]) for path in shown]
             except _OwnLayoutError as layout:
                 return NotScannable(str(layout))
             except OSError as error:
@@ -92,6 +102,10 @@ def partition_files(
             values.append(value)
         files.append(ScanFile(path, tuple(values)))
     return tuple(files)
+
+
+# What the names of directories above a file say, by its path
+_Partitions = dict[str, tuple[tuple[str, str], ...]]
 
 
 class _OwnLayoutError(Exception):

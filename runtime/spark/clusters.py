@@ -1,7 +1,7 @@
 """Clusters: over how many cores and on which hosts tasks run, and what their Python has.
 
-Private API, seen in Spark 4.3: `SparkContext.getExecutorMemoryStatus` of the JVM, its status tracker
-and block manager.
+Private API, seen in Spark 4.3: `SparkContext.getExecutorMemoryStatus` of the JVM, its status
+tracker and block manager.
 """
 
 from __future__ import annotations

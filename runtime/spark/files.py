@@ -1,23 +1,81 @@
-"""Small things with files wherever Spark can write them: HDFS, an object store, this machine.
+"""Where paths lead, and small things with files wherever Spark can write them.
 
-Private APIs, seen in Spark 4.3: `SparkSession._jvm` and `SparkContext._jsc`, for Hadoop's
-file systems.
+A path means what it means to the Spark session: without a scheme it is on the session's default
+file system (`fs.defaultFS`), and credentials are those of the session's configuration.
+
+Private APIs, seen in Spark 4.3: `SparkSession._jvm`, `SparkContext._jsc` and `_gateway`, for
+Hadoop's file systems, and `sessionState().newHadoopConf()` for their configuration.
 """
 
 from __future__ import annotations
 
+import errno
+import io
+import os
+import re
 from collections.abc import Iterator
-from typing import Any
+from contextlib import contextmanager
+from typing import Any, BinaryIO
 
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from runtime.errors import SetupError
-from runtime.files import Files, LocalFiles
+from runtime.files import Files, LocalFiles, is_local_path
+from runtime.spark.errors import translate
+from runtime.spark.private import unless_missing
 from runtime.spark.session import is_remote
+
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
+# With an empty authority or none: another machine's is not ours
+_LOCAL = re.compile(r"file:(?:///+|/(?!/))")
+# Read at once: the footer of most files
+_READ_BYTES = 1 << 16
+_ERROR_NUMBERS = {
+    "FileNotFoundException": errno.ENOENT,
+    "AccessControlException": errno.EACCES,
+    "AccessDeniedException": errno.EACCES,
+    "FileAlreadyExistsException": errno.EEXIST,
+}
+
+
+def resolve(spark: SparkSession, path: str) -> str:
+    """The absolute path, of this machine or a URI, that a path of a user's stands for.
+
+    A path without a scheme is on the session's default file system. Where that is this machine's,
+    it starts at the current directory, and `~` is the home directory; elsewhere it starts where
+    that file system says. Over Spark Connect a path is left to the server.
+
+    Raises:
+        SetupError: there is no such file system, or it cannot be reached.
+    """
+    if is_remote(spark):
+        return path
+    if _LOCAL.match(path):
+        return os.path.normpath("/" + path.removeprefix("file:").lstrip("/"))
+    if _SCHEME.match(path):
+        return path.rstrip("/")
+    conf = hadoop_conf(spark)
+    if str(conf.get("fs.defaultFS", "file:///")).startswith("file:"):
+        return os.path.normpath(os.path.join(os.getcwd(), os.path.expanduser(path)))
+    try:
+        found = _jvm(spark).org.apache.hadoop.fs.Path(path)
+        return str(found.getFileSystem(conf).makeQualified(found).toString())
+    except (Py4JError, PySparkException) as error:
+        raise SetupError(f"{path} cannot be found: {translate(error).message}") from error
+
+
+def local_path(spark: SparkSession, path: str) -> str | None:
+    """What a path of a user's stands for, if it is on this machine."""
+    if is_remote(spark):
+        return None
+    resolved = resolve(spark, path)
+    return resolved if is_local_path(resolved) else None
 
 
 def files_at(spark: SparkSession, path: str) -> Files:
-    """The file system that `path` is on: an absolute path of this machine, or a URI.
+    """The file system that a resolved path is on.
 
     Raises:
         SetupError: the session is one of Spark Connect, whose driver is out of reach.
@@ -27,72 +85,242 @@ def files_at(spark: SparkSession, path: str) -> Files:
             "streams are started where Spark's driver runs, not over Spark Connect",
             hint="use master= (--master) in place of remote= (--remote)",
         )
-    return LocalFiles() if path.startswith("/") else HadoopFiles(spark)
+    return LocalFiles() if is_local_path(path) else HadoopFiles(spark)
+
+
+def hadoop_conf(spark: SparkSession) -> Any:
+    """The configuration of file systems that Spark's readers and writers of a session have."""
+    return unless_missing(
+        "settings of a session about file systems are not known to sqlwin, those of Spark are",
+        lambda: spark._jsparkSession.sessionState().newHadoopConf(),
+        None,
+    ) or (spark.sparkContext._jsc.hadoopConfiguration())
 
 
 class HadoopFiles:
     """A file system of Hadoop's, as the Spark session's driver sees it; paths are URIs.
 
+    A small file is written under another name first. Where a file system cannot replace a file by
+    another one at once, the old one is deleted in between, and the new one lies beside it,
+    complete: whoever reads finishes what was begun.
+
     Args:
         spark: the session.
+        replaces: whether to ask the file system to replace a file at once.
     """
 
-    def __init__(self, spark: SparkSession) -> None:
-        self._jvm: Any = spark._jvm
-        self._conf: Any = spark.sparkContext._jsc.hadoopConfiguration()
+    def __init__(self, spark: SparkSession, *, replaces: bool = True) -> None:
+        self._replaces = replaces
+        self._jvm: Any = _jvm(spark)
+        self._conf: Any = hadoop_conf(spark)
+        self._gateway: Any = spark.sparkContext._gateway
 
     def exists(self, path: str) -> bool:
         """Whether there is a file or directory."""
-        return bool(self._system(path).exists(self._path(path)))
+        with _os_errors(path):
+            return self._is_there(path) or self._recovered(path)
+
+    def is_file(self, path: str) -> bool:
+        """Whether there is a file."""
+        with _os_errors(path):
+            return self._is_there(path) and bool(self._status(path).isFile())
+
+    def is_directory(self, path: str) -> bool:
+        """Whether there is a directory."""
+        with _os_errors(path):
+            return self._is_there(path) and bool(self._status(path).isDirectory())
 
     def make_directory(self, path: str) -> None:
         """Make a directory, and those above it."""
-        self._system(path).mkdirs(self._path(path))
+        with _os_errors(path):
+            if not self._system(path).mkdirs(self._path(path)):
+                raise OSError(errno.EIO, f"cannot make the directory {path}")
 
     def make_private(self, path: str) -> None:
         """Nothing: who may see what is a matter of the file system's own rules."""
 
     def read_text(self, path: str) -> str:
         """The UTF-8 text in a small file."""
-        stream = self._system(path).open(self._path(path))
-        try:
-            return bytes(stream.readAllBytes()).decode("utf-8")
-        finally:
-            stream.close()
+        with _os_errors(path):
+            if not self._is_there(path):
+                self._recovered(path)
+            stream = self._system(path).open(self._path(path))
+            try:
+                return bytes(stream.readAllBytes()).decode("utf-8")
+            finally:
+                stream.close()
 
     def write_text(self, path: str, text: str) -> None:
-        """Write a small file; one that is there is replaced."""
-        stream = self._system(path).create(self._path(path), True)
-        try:
-            stream.write(bytearray(text.encode("utf-8")))
-        finally:
-            stream.close()
+        """Write a small file that appears in whole; one that is there is replaced at once."""
+        unfinished = _beside(path, "tmp")
+        with _os_errors(path):
+            stream = self._system(path).create(self._path(unfinished), True)
+            try:
+                stream.write(bytearray(text.encode("utf-8")))
+            finally:
+                # an object store takes the file here
+                stream.close()
+        self.replace(unfinished, path)
+
+    def replace(self, path: str, new: str) -> None:
+        """Give a small file another name; a file of that name goes away."""
+        with _os_errors(new):
+            if not (self._replaces and self._replaced_at_once(path, new)):
+                complete = _beside(new, "new")
+                self._system(new).delete(self._path(complete), False)
+                self.rename(path, complete)
+                self._system(new).delete(self._path(new), False)
+                self.rename(complete, new)
+
+    def open(self, path: str) -> BinaryIO:
+        """A file to be read at any place."""
+        with _os_errors(path):
+            n_bytes = int(self._status(path).getLen())
+            stream = self._system(path).open(self._path(path))
+        return io.BufferedReader(_HadoopReader(path, stream, n_bytes), _READ_BYTES)
 
     def rename(self, path: str, new: str) -> None:
-        """Give a file another name, which must be free; its directory is made."""
-        system = self._system(path)
-        target = self._path(new)
-        system.mkdirs(target.getParent())
-        if not system.rename(self._path(path), target):
-            raise OSError(f"cannot rename {path} to {new}")
+        """Give a file or directory another name, which is free, in a directory that is there."""
+        with _os_errors(path):
+            if not self._system(path).rename(self._path(path), self._path(new)):
+                raise OSError(errno.EIO, f"cannot rename {path} to {new}")
 
     def delete(self, path: str) -> None:
         """Delete a file, or a directory with all that is in it, if it is there."""
-        self._system(path).delete(self._path(path), True)
+        with _os_errors(path):
+            if not self._system(path).delete(self._path(path), True) and self._is_there(path):
+                raise OSError(errno.EIO, f"cannot delete {path}")
+
+    def names_in(self, path: str) -> list[str]:
+        """The names of what is in a directory, in order; none if it is not there."""
+        with _os_errors(path):
+            if not self._is_there(path):
+                return []
+            found = self._system(path).listStatus(self._path(path))
+            return sorted(str(each.getPath().getName()) for each in found)
 
     def files_below(self, path: str) -> Iterator[str]:
         """The files below a directory, by paths that start with `path`."""
-        if not self.exists(path):
-            return
-        system, root = self._system(path), self._path(path)
-        base = str(system.getFileStatus(root).getPath().toUri().getPath()).rstrip("/")
-        found = system.listFiles(root, True)
-        while found.hasNext():
-            full = str(found.next().getPath().toUri().getPath())
+        with _os_errors(path):
+            if not self._is_there(path):
+                return
+            base = str(self._status(path).getPath().toUri().getPath()).rstrip("/")
+            found = self._system(path).listFiles(self._path(path), True)
+        while True:
+            with _os_errors(path):
+                if not found.hasNext():
+                    return
+                full = str(found.next().getPath().toUri().getPath())
             yield path.rstrip("/") + full.removeprefix(base)
 
+    def expand(self, pattern: str) -> list[str]:
+        """The files and directories that a path with wildcards stands for, in order."""
+        with _os_errors(pattern):
+            found = self._system(pattern).globStatus(self._path(pattern))
+            return sorted(str(each.getPath().toString()) for each in found or ())
+
+    def _replaced_at_once(self, path: str, new: str) -> bool:
+        """Rename a file over another one; False where the file system cannot."""
+        fs = self._jvm.org.apache.hadoop.fs
+        try:
+            context = fs.FileContext.getFileContext(self._path(new).toUri(), self._conf)
+        except (Py4JError, PySparkException) as error:
+            if "UnsupportedFileSystemException" not in str(error):
+                raise
+            return False
+        rename = getattr(fs, "Options$Rename")
+        options = self._gateway.new_array(rename, 1)
+        options[0] = rename.OVERWRITE
+        context.rename(self._path(path), self._path(new), options)
+        return True
+
+    def _recovered(self, path: str) -> bool:
+        """Finish what `replace` was kept from behind its deletion; whether there was anything."""
+        complete = _beside(path, "new")
+        if not self._is_there(complete):
+            return False
+        self.rename(complete, path)
+        return True
+
+    def _is_there(self, path: str) -> bool:
+        return bool(self._system(path).exists(self._path(path)))
+
+    def _status(self, path: str) -> Any:
+        return self._system(path).getFileStatus(self._path(path))
+
     def _path(self, path: str) -> Any:
-        return self._jvm.org.apache.hadoop.fs.Path(path)
+        # the root of a bucket needs its slash
+        rootless = re.fullmatch(r"[A-Za-z][A-Za-z0-9+.-]+://[^/]+", path)
+        return self._jvm.org.apache.hadoop.fs.Path(f"{path}/" if rootless else path)
 
     def _system(self, path: str) -> Any:
         return self._path(path).getFileSystem(self._conf)
+
+
+class _HadoopReader(io.RawIOBase):
+    """The bytes of a file of Hadoop's.
+
+    Args:
+        path: the file.
+        stream: Java's stream of it.
+        n_bytes: its length.
+    """
+
+    def __init__(self, path: str, stream: Any, n_bytes: int) -> None:
+        self._path = path
+        self._stream = stream
+        self._n_bytes = n_bytes
+        self._position = 0
+
+    def readable(self) -> bool:
+        """It is."""
+        return True
+
+    def seekable(self) -> bool:
+        """It is."""
+        return True
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        """Go on at another place."""
+        start = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self._n_bytes}
+        self._position = start[whence] + offset
+        return self._position
+
+    def tell(self) -> int:
+        """Where it goes on."""
+        return self._position
+
+    def readinto(self, buffer: Any) -> int:
+        """Fill a buffer; how many bytes there were for it."""
+        with _os_errors(self._path):
+            self._stream.seek(self._position)
+            found = bytes(self._stream.readNBytes(len(buffer)))
+        buffer[: len(found)] = found
+        self._position += len(found)
+        return len(found)
+
+    def close(self) -> None:
+        """Let go of the file."""
+        if not self.closed:
+            self._stream.close()
+        super().close()
+
+
+def _beside(path: str, what: str) -> str:
+    directory, _, name = path.rpartition("/")
+    return f"{directory}/.{name}.{what}"
+
+
+def _jvm(spark: SparkSession) -> Any:
+    return spark._jvm
+
+
+@contextmanager
+def _os_errors(path: str) -> Iterator[None]:
+    """Raise what Java raises about files as what Python does."""
+    try:
+        yield
+    except (Py4JError, PySparkException) as error:
+        text = str(error)
+        number = next((n for name, n in _ERROR_NUMBERS.items() if name in text), errno.EIO)
+        raise OSError(number, translate(error).message, path) from error

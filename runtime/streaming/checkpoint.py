@@ -25,7 +25,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 
 from runtime.errors import ExecutionError, SetupError
-from runtime.files import Files
+from runtime.files import Files, as_uri
 from runtime.redaction import DEFAULT, Mask
 
 _FILE = "sqlwin.json"
@@ -75,8 +75,13 @@ class Checkpoint:
 
     @property
     def spark_directory(self) -> str:
-        """What Spark is given as `checkpointLocation`."""
+        """The directory of what Spark keeps."""
         return f"{self.directory}/spark"
+
+    @property
+    def spark_location(self) -> str:
+        """The same as Spark is given it, as `checkpointLocation`."""
+        return as_uri(self.spark_directory)
 
     @property
     def end_of_input(self) -> str:

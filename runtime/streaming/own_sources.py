@@ -12,6 +12,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import LongType
 
 from runtime.connectors.filesystem.stream import stream_paths
+from runtime.files import as_uri
 from runtime.local.streaming.plan import PROCESSING_TIME_SQL
 from runtime.spec.stream import ALL_SOURCES, KEEP, PROCESSING_TIME, SOURCE, WATERMARK
 from runtime.spec.table import TableSpec
@@ -50,7 +51,7 @@ class OwnSources:
         if self._end_of_input is not None and not is_cascade:
             if self._ends is None:
                 reader = rows.sparkSession.readStream.schema(_END_OF_INPUT_DDL)
-                self._ends = reader.json(self._end_of_input)
+                self._ends = reader.json(as_uri(self._end_of_input))
             watermark = F.coalesce(F.col("watermark_us"), F.lit(0))
             rows = _with(rows, self._ends, watermark, has_processing_time)
         if has_processing_time:

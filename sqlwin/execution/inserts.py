@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import count
 
 from pyspark.sql import DataFrame, SparkSession
@@ -211,6 +210,7 @@ def hold_ups(
     targets: Sequence[tuple[Name, TableSpec | None]],
     queries: Sequence[exp.Query],
     catalog: SessionCatalog,
+    resolved: Callable[[str], str],
 ) -> list[set[int]]:
     """Which INSERTs have to wait for which earlier ones, where several run side by side.
 
@@ -221,12 +221,13 @@ def hold_ups(
         targets: the name of each INSERT's table, and the table if it is a session table.
         queries: what each one reads.
         catalog: where names are looked up.
+        resolved: the absolute path that a path of a table stands for.
 
     Returns:
         For each INSERT the numbers of those it waits for.
     """
-    written = [_place(name, table) for name, table in targets]
-    read = [_places_read(query, catalog) for query in queries]
+    written = [_place(name, table, resolved) for name, table in targets]
+    read = [_places_read(query, catalog, resolved) for query in queries]
     return [
         {
             i
@@ -237,7 +238,7 @@ def hold_ups(
     ]
 
 
-def _place(name: Name, table: TableSpec | None) -> str:
+def _place(name: Name, table: TableSpec | None, resolved: Callable[[str], str]) -> str:
     """What two tables have in common that keep their rows in the same place."""
     if table is not None:
         options, connector = table.option_map, table.connector.lower()
@@ -246,12 +247,13 @@ def _place(name: Name, table: TableSpec | None) -> str:
         for option in ("path", "topic"):
             if option in options:
                 place = options[option]
-                is_path = option == "path" and "://" not in place
-                return f"{option} {os.path.abspath(place) if is_path else place}"
+                return f"{option} {resolved(place) if option == 'path' else place}"
     return f"table {'.'.join(name).lower()}"
 
 
-def _places_read(query: exp.Query, catalog: SessionCatalog) -> set[str]:
+def _places_read(
+    query: exp.Query, catalog: SessionCatalog, resolved: Callable[[str], str]
+) -> set[str]:
     """The places of all tables below a query, views followed."""
     found: set[str] = set()
     seen: set[Name] = set()
@@ -263,7 +265,8 @@ def _places_read(query: exp.Query, catalog: SessionCatalog) -> set[str]:
                 continue
             seen.add(name)
             entry = catalog.entry(name)
-            found.add(_place(name, entry if isinstance(entry, TableSpec) else None))
+            spec = entry if isinstance(entry, TableSpec) else None
+            found.add(_place(name, spec, resolved))
             view = catalog.view(name)
             if view is not None:
                 pending.append(view)

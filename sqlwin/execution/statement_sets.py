@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
+from functools import partial
 
 from pyspark.sql import DataFrame
 
@@ -16,6 +17,7 @@ from runtime.batch.shared import SharedPartials, first_reader, read_by_several
 from runtime.connectors.registry import write_table
 from runtime.errors import SqlwinError
 from runtime.frames.meter import Meter
+from runtime.spark.files import resolve
 from runtime.spark.jobs import Outcome, run_side_by_side
 from runtime.spec.steps import Step
 from runtime.spec.table import TableSpec
@@ -194,7 +196,8 @@ class Inserts:
         plans = self._plans
         tables = [self._target(insert) for insert in inserts]
         targets = [(insert.name, table) for insert, table in zip(inserts, tables, strict=True)]
-        after = hold_ups(targets, [insert.ast for insert in inserts], plans.catalog)
+        queries = [insert.ast for insert in inserts]
+        after = hold_ups(targets, queries, plans.catalog, partial(resolve, plans.spark))
         kept = read_by_several(steps)
         with SharedPartials(kept, begins_early=meter is None and not any(after)) as shared:
             rows = [

@@ -15,10 +15,16 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import LongType, StructField, StructType
 
 from runtime.errors import CatalogError
+from runtime.files import is_local_path
 
 
 def has_nanoseconds(file: str) -> bool:
-    """Whether a column of a local Parquet file is a timestamp in nanoseconds."""
+    """Whether a column of a Parquet file is a timestamp in nanoseconds.
+
+    Of a file of another file system it is not known, and Spark says what it does not read.
+    """
+    if not is_local_path(file):
+        return False
     try:
         return any(map(_holds_nanoseconds, pq.read_schema(file).types))
     except (OSError, pa.ArrowException):

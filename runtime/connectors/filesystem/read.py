@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-import os
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
 
 from pyspark.errors import PySparkException
@@ -12,6 +13,7 @@ from pyspark.sql import Column, DataFrame, DataFrameReader, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StringType, StructField, StructType
 
+from runtime.commits import Commits, counts, read_commits
 from runtime.connectors.columns import (
     declared_schema,
     declared_type,
@@ -24,14 +26,16 @@ from runtime.connectors.filesystem.nanoseconds import has_nanoseconds, read_nano
 from runtime.connectors.filesystem.paths import (
     data_files,
     is_glob,
-    local_path,
     missing_path,
     path_for_spark,
 )
 from runtime.connectors.options.checks import bad_option, option_values
 from runtime.connectors.options.formats import SELF_DESCRIBING, format_of, spark_options
 from runtime.errors import CatalogError, ExecutionError, SqlwinError
+from runtime.files import Files, as_uri, is_local_path
 from runtime.spark.errors import translate, translated_errors
+from runtime.spark.files import files_at, resolve
+from runtime.spark.session import is_remote
 from runtime.spec.table import TableColumn, TableSpec
 
 METADATA = {
@@ -40,6 +44,8 @@ METADATA = {
     "file.size": "file_size",
     "file.modification-time": "file_modification_time",
 }
+# How often Spark may list a directory that streams write to meanwhile
+_ATTEMPTS = 3
 # Lines of a JSON file that are looked at for the spelling of its field names
 _SAMPLED_LINES = 100
 
@@ -55,18 +61,45 @@ def read(spark: SparkSession, spec: TableSpec) -> DataFrame:
     values = option_values(spec)
     file_format = format_of(values)
     assert file_format is not None, "validate() has seen to it"
-    options = spark_options(spec, file_format)
-    local = local_path(spark, values["path"])
-    paths = _paths(spec, local, values, options)
-    files = data_files(local) if local is not None else None
-    if files == [] and spec.columns and not any(c.metadata for c in spec.columns):
-        # A directory that nothing has been written to yet.
-        return spark.createDataFrame([], declared_schema(spec, physical_columns(spec)))
+    origin = resolve(spark, values["path"])
+    files = reachable_files(spark, spec, origin)
+    if files is None:
+        if "source.path.regex-pattern" in values:
+            raise _pattern_elsewhere(spec)
+        return _read(spark, spec, origin, spark_options(spec, file_format), [origin], None)
+    attempt = 0
+    while True:
+        attempt += 1
+        options = spark_options(spec, file_format)
+        with _reachable(spec, origin):
+            commits = read_commits(files, origin)
+            # Spark lists a directory itself; of one where that may be too early it gets the files
+            every = attempt > _ATTEMPTS or not all(commit.is_whole for commit in commits.values())
+            paths = _paths(spec, origin, files, values, options, commits, every=every)
+            first = next((f for f in data_files(origin, files) if counts(f, commits)), None)
+        if first is None and spec.columns and not any(c.metadata for c in spec.columns):
+            # A directory that nothing has been written to yet.
+            return spark.createDataFrame([], declared_schema(spec, physical_columns(spec)))
+        dataframe = _read(spark, spec, origin, options, paths, first)
+        if every or read_commits(files, origin) == commits:
+            return dataframe
+
+
+def _read(
+    spark: SparkSession,
+    spec: TableSpec,
+    origin: str,
+    options: dict[str, str],
+    paths: list[str],
+    first: str | None,
+) -> DataFrame:
+    """The files below `paths`, as Spark lists them now; `first` is one of them."""
+    file_format = format_of(option_values(spec))
+    assert file_format is not None, "validate() has seen to it"
     reader = spark.read.format(file_format).options(**options)
-    origin = local or values["path"]
     with translated_errors(partial(explain, spec, origin)):
-        if file_format == "parquet" and files and has_nanoseconds(files[0]):
-            dataframe = read_nanoseconds(reader, files[0], paths)
+        if file_format == "parquet" and first is not None and has_nanoseconds(first):
+            dataframe = read_nanoseconds(reader, first, paths)
         elif not spec.columns:
             dataframe = reader.load(paths)
         elif file_format in SELF_DESCRIBING:
@@ -80,6 +113,33 @@ def read(spark: SparkSession, spec: TableSpec) -> DataFrame:
         return dataframe
     # Positional formats were given the declared names; all others are looked up by name.
     return dataframe.select(*(column_of(dataframe, spec, c, origin) for c in brought_columns(spec)))
+
+
+def reachable_files(spark: SparkSession, spec: TableSpec, path: str) -> Files | None:
+    """The file system of a table's resolved path; None for that of a Spark Connect server.
+
+    Raises:
+        ExecutionError: the path is not there, or its file system is out of reach.
+    """
+    if is_remote(spark):
+        return None
+    files = files_at(spark, path)
+    with _reachable(spec, path):
+        if not is_glob(path, files) and not files.exists(path):
+            raise missing_path(path)
+    return files
+
+
+@contextmanager
+def _reachable(spec: TableSpec, path: str) -> Iterator[None]:
+    """Name the table and the path where a file system cannot be asked."""
+    try:
+        yield
+    except OSError as error:
+        raise ExecutionError(
+            f"table `{spec.name}`: cannot read {path}: {error.strerror or error}",
+            subjects=(spec.name,),
+        ) from error
 
 
 def brought_columns(spec: TableSpec) -> list[TableColumn]:
@@ -108,36 +168,48 @@ def _decoded_uri(value: Column) -> Column:
 
 
 def _paths(
-    spec: TableSpec, local: str | None, values: dict[str, str], options: dict[str, str]
+    spec: TableSpec,
+    path: str,
+    files: Files,
+    values: dict[str, str],
+    options: dict[str, str],
+    commits: Commits,
+    *,
+    every: bool,
 ) -> list[str]:
-    """What Spark's reader is to load."""
+    """What Spark's reader is to load of a resolved path: with `every`, file by file."""
     regex = values.get("source.path.regex-pattern")
-    if local is None:
-        if regex is not None:
-            raise bad_option(
-                spec,
-                "option 'source.path.regex-pattern' works for files of this machine only",
-                "use a glob in 'path', such as s3a://bucket/2024-*",
-                subjects=("'source.path.regex-pattern'",),
-            )
-        return [values["path"]]
-    if not is_glob(local) and not os.path.exists(local):
-        raise missing_path(local)
     if regex is not None:
+        if not is_local_path(path):
+            raise _pattern_elsewhere(spec)
         # As in Flink, the pattern is for the whole absolute path.
-        matching = [f for f in data_files(local) if re.fullmatch(regex, f)]
+        found = [f for f in data_files(path, files) if counts(f, commits)]
+        matching = [f for f in found if re.fullmatch(regex, f)]
         if not matching:
             raise ExecutionError(
-                f"no file below {local} matches '{regex}'",
+                f"no file below {path} matches '{regex}'",
                 hint="the pattern is for the whole absolute path, such as '.*/part-.*'",
             )
-        if os.path.isdir(local):
+        if files.is_directory(path):
             # So that partition directories below it keep their meaning.
-            options.setdefault("basePath", local)
-        return [path_for_spark(f) for f in matching]
-    if is_glob(local) and not data_files(local):
-        raise missing_path(local)
-    return [path_for_spark(local)]
+            options.setdefault("basePath", as_uri(path))
+        return [path_for_spark(f, files) for f in matching]
+    if every:
+        options.setdefault("basePath", as_uri(path))
+        found = [f for f in data_files(path, files) if counts(f, commits)]
+        return [path_for_spark(f, files) for f in found]
+    if is_glob(path, files) and next(data_files(path, files), None) is None:
+        raise missing_path(path)
+    return [path_for_spark(path, files)]
+
+
+def _pattern_elsewhere(spec: TableSpec) -> CatalogError:
+    return bad_option(
+        spec,
+        "option 'source.path.regex-pattern' works for files of this machine only",
+        "use a glob in 'path', such as s3a://bucket/2024-*",
+        subjects=("'source.path.regex-pattern'",),
+    )
 
 
 def with_partition_types(reader: DataFrameReader, spec: TableSpec, paths: list[str]) -> DataFrame:

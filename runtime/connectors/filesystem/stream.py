@@ -6,7 +6,6 @@ under another name, or in another directory, and then moves them in.
 
 from __future__ import annotations
 
-import os
 from functools import partial
 from typing import Any
 
@@ -16,18 +15,13 @@ from pyspark.sql.types import StructType
 
 from runtime.connectors.columns import declared_schema, physical_columns
 from runtime.connectors.filesystem.nanoseconds import has_nanoseconds
-from runtime.connectors.filesystem.paths import (
-    data_files,
-    is_glob,
-    local_path,
-    missing_path,
-    path_for_spark,
-)
+from runtime.connectors.filesystem.paths import data_files, path_for_spark
 from runtime.connectors.filesystem.read import (
     brought_columns,
     column_of,
     explain,
     file_path,
+    reachable_files,
     schema_to_read,
     with_partition_types,
     without_broken_lines,
@@ -35,7 +29,9 @@ from runtime.connectors.filesystem.read import (
 from runtime.connectors.options.checks import duration_us, option_values
 from runtime.connectors.options.formats import SELF_DESCRIBING, format_of, spark_options
 from runtime.errors import CatalogError
+from runtime.files import Files, is_local_path
 from runtime.spark.errors import translated_errors
+from runtime.spark.files import files_at, resolve
 from runtime.spec.table import TableSpec
 
 # Options of Spark's file source for streams, by their names here
@@ -88,20 +84,20 @@ def stream(spark: SparkSession, spec: TableSpec) -> DataFrame:
     file_format = format_of(values)
     assert file_format is not None, "validate() has seen to it"
     options = spark_options(spec, file_format)
-    local = local_path(spark, values["path"])
-    if local is not None and not is_glob(local) and not os.path.exists(local):
-        raise missing_path(local)
-    path = _directory_or_glob(local) if local is not None else values["path"]
-    origin = local or values["path"]
-    files = data_files(local) if local is not None else None
-    if file_format == "parquet" and files and has_nanoseconds(files[0]):
+    origin = resolve(spark, values["path"])
+    files = reachable_files(spark, spec, origin)
+    path = origin if files is None else _directory_or_glob(origin, files)
+    first = None if files is None else next(data_files(origin, files), None)
+    if file_format == "parquet" and first is not None and has_nanoseconds(first):
         raise CatalogError(
-            f"table `{spec.name}`: {files[0]} has times in nanoseconds, which streams do not read",
+            f"table `{spec.name}`: {first} has times in nanoseconds, which streams do not read",
             subjects=(spec.name,),
             hint="SET 'execution.runtime-mode' = 'batch', or write the files in microseconds",
         )
     with translated_errors(partial(explain, spec, origin)):
-        schema = _schema(spark, spec, file_format, options, path, is_empty=files == [])
+        schema = _schema(
+            spark, spec, file_format, options, path, files is not None and first is None
+        )
         reader: Any = spark.readStream.format(file_format)
         reader = reader.options(**options, **stream_options(spec))
         if file_format == "json" and options.get("mode") == "PERMISSIVE" and spec.columns:
@@ -128,10 +124,12 @@ def stream_paths(spark: SparkSession, spec: TableSpec) -> DataFrame:
         spec: a table whose path is on a local file system.
     """
     values = option_values(spec)
-    local = local_path(spark, values["path"])
-    assert local is not None, "other paths are read by Spark"
+    local = resolve(spark, values["path"])
+    assert is_local_path(local), "other paths are read by Spark"
     reader: Any = spark.readStream.format("binaryFile").schema(_FILES_DDL)
-    files = reader.options(**stream_options(spec)).load(_directory_or_glob(local))
+    files = reader.options(**stream_options(spec)).load(
+        _directory_or_glob(local, files_at(spark, local))
+    )
     path = F.regexp_replace("path", "^file:/+", "/")
     found: DataFrame = files.select(path.alias("path"))
     if (regex := values.get("source.path.regex-pattern")) is not None:
@@ -139,12 +137,12 @@ def stream_paths(spark: SparkSession, spec: TableSpec) -> DataFrame:
     return found
 
 
-def _directory_or_glob(path: str) -> str:
-    """A local path as a stream takes it: it watches directories, and files that match a glob."""
-    plain = path_for_spark(path)
-    if not os.path.isfile(path):
+def _directory_or_glob(path: str, files: Files) -> str:
+    """A resolved path as a stream takes it: it watches directories, and files of a glob."""
+    plain = path_for_spark(path, files)
+    if not files.is_file(path):
         return plain
-    directory, name = os.path.split(plain)
+    directory, _, name = plain.rpartition("/")
     first = next((i for i, c in enumerate(name) if c.isalnum()), None)
     if first is None:
         return plain

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import os
-import shutil
 import uuid
-from pathlib import Path
+from contextlib import suppress
 
 from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame, DataFrameWriter
+from pyspark.sql import DataFrame, DataFrameWriter, SparkSession
 
 from runtime.connectors.columns import find_column
 from runtime.connectors.connector import AVRO_PACKAGE, NO_AVRO, missing_package
-from runtime.connectors.filesystem.paths import is_glob, local_path
+from runtime.connectors.filesystem.paths import is_glob
 from runtime.connectors.options.checks import option_values
 from runtime.connectors.options.formats import format_of, spark_options, written_timestamps
 from runtime.connectors.writing import count_written
 from runtime.errors import CatalogError, ExecutionError
+from runtime.files import Files, as_uri, is_local_path
+from runtime.spark.clusters import check_seen_by_all
+from runtime.spark.files import files_at, resolve
+from runtime.spark.session import is_remote
 from runtime.spec.table import TableSpec
 
 # The reader's, and of no meaning or another one to the writer
@@ -26,9 +29,9 @@ _READER_ONLY = ("mode", "basePath", "enforceSchema", "inferSchema", "mergeSchema
 def write_files(dataframe: DataFrame, spec: TableSpec, overwrite: bool) -> int:
     """Write the rows below the table's path and return how many there were.
 
-    Spark's committer shows files only when all are written. Overwriting a directory of this
-    machine puts the new files beside the old ones first, so that what is there stays if the job
-    fails; and a query may read the very table that it overwrites.
+    Spark's committer shows files only when all are written. Overwriting a directory puts the new
+    one beside it first, so that what is there stays if the job fails; and a query may read the very
+    table that it overwrites.
 
     Raises:
         CatalogError: the path is a file or a glob, or no column is left beside the partitions.
@@ -39,9 +42,12 @@ def write_files(dataframe: DataFrame, spec: TableSpec, overwrite: bool) -> int:
     file_format = format_of(values)
     assert file_format is not None, "validate_table() has seen to it"
     partitions = partition_columns(dataframe, spec)
-    local = local_path(dataframe.sparkSession, values["path"])
-    if local is not None:
-        check_directory(local, spec)
+    spark = dataframe.sparkSession
+    path = resolve(spark, values["path"])
+    files = None if is_remote(spark) else files_at(spark, path)
+    if files is not None:
+        check_directory(path, spec, files)
+        check_shared(spark, path, spec)
     options = writer_options(spec, file_format)
     if partitions and overwrite:
         # As in Flink: partitions that get no rows stay.
@@ -54,18 +60,20 @@ def write_files(dataframe: DataFrame, spec: TableSpec, overwrite: bool) -> int:
             if partitions:
                 writer = writer.partitionBy(*partitions)
             swaps = overwrite and options.get("partitionOverwriteMode", "").lower() != "dynamic"
-            if local is not None and swaps and os.path.isdir(local):
-                _replace(writer, Path(local))
+            if files is not None and swaps and _can_swap(path, files):
+                _replace(writer, path, files)
             else:
-                path = local if local is not None else values["path"]
-                writer.mode("overwrite" if overwrite else "append").save(path)
+                location = path if files is None else as_uri(path)
+                writer.mode("overwrite" if overwrite else "append").save(location)
+        # executors may have come since
+        check_shared(spark, path, spec)
         return count()
     except PySparkException as error:
         if error.getCondition() in NO_AVRO:
             raise missing_package(spec, "writes Avro", AVRO_PACKAGE) from error
         raise
     except OSError as error:
-        raise ExecutionError(f"cannot write to {values['path']}: {error.strerror}") from error
+        raise unwritable(path, error) from error
 
 
 def writer_options(spec: TableSpec, file_format: str) -> dict[str, str]:
@@ -90,19 +98,43 @@ def partition_columns(dataframe: DataFrame, spec: TableSpec) -> list[str]:
     return names
 
 
-def check_directory(path: str, spec: TableSpec) -> None:
-    """Check that a local path can be a directory to write into.
+def check_shared(spark: SparkSession, path: str, spec: TableSpec) -> None:
+    """Check that a table's files are written where the driver sees them.
+
+    Raises:
+        SetupError: its resolved path is on a disk of this machine, and tasks run on others.
+    """
+    check_seen_by_all(
+        spark,
+        path,
+        f"the files of table `{spec.name}`",
+        "'path' takes a directory that all hosts see, such as hdfs:// or s3a://",
+    )
+
+
+def unwritable(path: str, error: OSError) -> ExecutionError:
+    """The error for a resolved path that cannot be written to."""
+    return ExecutionError(f"cannot write to {path}: {error.strerror or error}")
+
+
+def check_directory(path: str, spec: TableSpec, files: Files) -> None:
+    """Check that a resolved path can be a directory to write into.
 
     Raises:
         CatalogError: it is a file or a glob.
+        ExecutionError: its file system is out of reach.
     """
-    if is_glob(path):
+    try:
+        many, is_file = is_glob(path, files), files.is_file(path)
+    except OSError as error:
+        raise unwritable(path, error) from error
+    if many:
         raise CatalogError(
             f"table `{spec.name}` cannot be written: its path {path} stands for many files",
             subjects=(spec.name,),
             hint="INSERT writes into one directory",
         )
-    if os.path.isfile(path):
+    if is_file:
         raise CatalogError(
             f"table `{spec.name}` cannot be written: its path {path} is a file",
             subjects=(spec.name,),
@@ -110,26 +142,37 @@ def check_directory(path: str, spec: TableSpec) -> None:
         )
 
 
-def _replace(writer: DataFrameWriter, path: Path) -> None:
+def _can_swap(path: str, files: Files) -> bool:
+    """Whether there is a directory to put another one in the place of."""
+    above = path.rpartition("/")[0]
+    is_root = not above or above.endswith("/")
+    return not is_root and files.is_directory(path)
+
+
+def _replace(writer: DataFrameWriter, path: str, files: Files) -> None:
     """Write a directory anew and put it in the place of the old one when it is complete.
 
     If `path` is a symbolic link, the directory that it points to is replaced, not the link.
     """
-    path = path.resolve()
+    if is_local_path(path):
+        path = os.path.realpath(path)
     unique = uuid.uuid4().hex[:12]
+    above, _, name = path.rpartition("/")
     # Names with a dot in front are invisible to readers of the directory above.
-    new, old = (
-        path.with_name(f".{path.name}.{unique}"),
-        path.with_name(f".{path.name}.{unique}.old"),
-    )
+    new = f"{above}/.{name}.{unique}"
+    old = f"{new}.old"
     try:
-        writer.mode("errorifexists").save(str(new))
-        path.rename(old)
+        writer.mode("errorifexists").save(as_uri(new))
+        files.rename(path, old)
         try:
-            new.rename(path)
+            files.rename(new, path)
         except OSError:
-            old.rename(path)
+            files.rename(old, path)
             raise
-    finally:
-        shutil.rmtree(new, ignore_errors=True)
-    shutil.rmtree(old, ignore_errors=True)
+    except BaseException:
+        with suppress(OSError):
+            files.delete(new)
+        raise
+    # the rows are written: what is left of the old ones is in nobody's way
+    with suppress(OSError):
+        files.delete(old)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import re
+import secrets
 import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -24,8 +24,6 @@ from runtime.streaming.checkpoint import (
 )
 from runtime.streaming.options import StreamOptions
 
-_HADOOP_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
-
 
 @dataclass(frozen=True)
 class Place:
@@ -44,8 +42,15 @@ class Place:
     members: tuple[str, ...] = ()
 
 
-def temporary_place(name: str) -> Place:
-    """A new directory for the checkpoint of a stream that cannot be resumed."""
+def temporary_place(name: str, base: str | None = None) -> Place:
+    """A new directory for the checkpoint of a stream that cannot be resumed.
+
+    Args:
+        name: the stream's.
+        base: a resolved path to have it in; None: that of temporary files of this machine.
+    """
+    if base is not None:
+        return Place(f"{base}/.sqlwin-checkpoint-{secrets.token_hex(8)}", _slug(name), False)
     return Place(tempfile.mkdtemp(prefix="sqlwin-checkpoint-"), _slug(name), False)
 
 
@@ -55,16 +60,11 @@ def lasting_place(
     """The directory of a stream of a name.
 
     Args:
-        base: the directory of all checkpoints, of this machine or one of Hadoop's.
+        base: the directory of all checkpoints, a resolved path.
         name: the name.
         members: the names of INSERTs that the stream runs together, if they would have their own.
         in_use: whether a stream that runs keeps its checkpoint in a directory.
     """
-    if base.startswith("file:/"):
-        base = "/" + base.removeprefix("file:").lstrip("/")
-    if not _HADOOP_SCHEME.match(base):
-        base = os.path.abspath(os.path.expanduser(base))
-    base = base.rstrip("/")
     slug = _slug(name)
     unique, more = slug, 2
     while in_use(f"{base}/{unique}"):

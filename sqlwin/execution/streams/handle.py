@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 import threading
 import time
@@ -18,7 +19,7 @@ from pyspark.sql.streaming.listener import StreamingQueryListener
 from pyspark.sql.streaming.query import StreamingQuery
 
 from runtime.connectors.stream_sinks import StreamRun
-from runtime.files import Files
+from runtime.files import Files, is_local_path
 from runtime.spark.errors import is_interruption
 from runtime.streaming.checkpoint import Checkpoint, Identity, end_input, mark_ended
 from runtime.streaming.heartbeat import is_heartbeat
@@ -185,8 +186,13 @@ class Stream:
 
     def clean_up(self) -> None:
         """Remove the checkpoint of a stream that is over, unless it is kept."""
-        if not self.setup.keeps_checkpoint:
+        if self.setup.keeps_checkpoint:
+            return
+        if is_local_path(self.checkpoint.directory):
             shutil.rmtree(self.checkpoint.directory, ignore_errors=True)
+        else:
+            with contextlib.suppress(OSError):
+                self._files.delete(self.checkpoint.directory)
 
     def _is_active(self) -> bool:
         return bool(self.query.isActive)

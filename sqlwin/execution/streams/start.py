@@ -6,8 +6,8 @@ from dataclasses import replace
 
 from runtime.connectors.stream_sinks import StreamRun
 from runtime.errors import AnalysisError
-from runtime.spark.clusters import check_workers
-from runtime.spark.files import files_at
+from runtime.spark.clusters import check_seen_by_all, check_workers
+from runtime.spark.files import files_at, resolve
 from runtime.spark.session import is_local
 from runtime.streaming.own_sources import OwnSources
 from sqlwin.execution.lowered import LoweredStream
@@ -66,6 +66,12 @@ def start_stream(plans: Plans, lowered: LoweredStream, sink: StreamSink, text: s
         identity = identity_of(lowered, chosen, config.mask)
         inserts = sink.names if isinstance(sink, IntoTables) else ()
         place = _place(plans, sink)
+        check_seen_by_all(
+            spark,
+            place.directory,
+            "the checkpoint of a stream",
+            "SET 'execution.checkpointing.dir' to a directory that all hosts see, such as hdfs://",
+        )
         files = files_at(spark, place.directory)
         planned = planned_options(spark, config)
         checkpoint = opened_checkpoint(files, place, identity, planned, text, config.mask)
@@ -81,7 +87,7 @@ def start_stream(plans: Plans, lowered: LoweredStream, sink: StreamSink, text: s
         number = plans.streams.next_number()
         run = StreamRun(
             name=f"{place.name} ({number})",
-            checkpoint=checkpoint.spark_directory,
+            checkpoint=checkpoint.spark_location,
             trigger_us=0 if lowered.is_bounded else trigger_us(config, lowered.sources),
             writer=checkpoint.writer,
             late=first_late,
@@ -114,9 +120,13 @@ def _place(plans: Plans, sink: StreamSink) -> Place:
     inserts = sink.names if isinstance(sink, IntoTables) else ()
     name = chosen or (inserts or (sink.name,))[0]
     may_resume = not isinstance(sink, Discard)
-    base = str(plans.config.get("execution.checkpointing.dir")) if may_resume else ""
+    chosen_base = str(plans.config.get("execution.checkpointing.dir"))
+    base = chosen_base if may_resume else ""
+    if not may_resume and chosen_base and not is_local(plans.spark):
+        # the disk of this machine is not that of the tasks
+        return temporary_place(name, resolve(plans.spark, chosen_base))
     if not base:
         return temporary_place(name)
     # under a chosen name each INSERT would be found by itself too
     members = () if chosen else inserts
-    return lasting_place(base, name, members, plans.streams.name_in_use)
+    return lasting_place(resolve(plans.spark, base), name, members, plans.streams.name_in_use)

@@ -124,9 +124,9 @@ def test_options_of_flinks_that_change_nothing_are_let_pass_and_known() -> None:
         "filesystem",
         options=(
             ("path", "x.csv"),
-            ("Auto-Compaction", "true"),
+            ("Sink.Rolling-Policy.File-Size", "true"),
             ("source.monitor-interval", "1 s"),
         ),
     )
     validate_table(files)
-    assert idle_options(files) == ("Auto-Compaction",)
+    assert idle_options(files) == ("Sink.Rolling-Policy.File-Size",)

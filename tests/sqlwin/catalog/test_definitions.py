@@ -36,13 +36,18 @@ def files(*options: str, rest: str = "") -> str:
         ((), ()),
         (("'source.monitor-interval' = '1 s'",), ()),
         (
-            ("'auto-compaction' = 'true'",),
-            ("table `t`: 'auto-compaction' is an option of Flink's and has no effect here",),
+            ("'sink.rolling-policy.file-size' = '1mb'",),
+            (
+                "table `t`: 'sink.rolling-policy.file-size' is an option of Flink's and has no effect here",
+            ),
         ),
         (
-            ("'sink.partition-commit.trigger' = 'process-time'", "'auto-compaction' = 'true'"),
             (
-                "table `t`: 'sink.partition-commit.trigger', 'auto-compaction' are options of "
+                "'sink.partition-commit.trigger' = 'process-time'",
+                "'sink.rolling-policy.file-size' = '1mb'",
+            ),
+            (
+                "table `t`: 'sink.partition-commit.trigger', 'sink.rolling-policy.file-size' are options of "
                 "Flink's and have no effect here",
             ),
         ),
@@ -55,5 +60,5 @@ def test_one_note_names_all_options_that_change_nothing(
 
 
 def test_it_is_not_made_again_of_a_table_that_is_there() -> None:
-    table = files("'auto-compaction' = 'true'", rest="IF NOT EXISTS")
+    table = files("'sink.rolling-policy.file-size' = '1mb'", rest="IF NOT EXISTS")
     assert reported(table, table) == ("`t` exists already, nothing to do", ())

@@ -102,10 +102,10 @@ def test_hints_on_queries_go_to_spark_where_spark_has_them() -> None:
 def test_what_has_no_effect_is_noted() -> None:
     tree = parse_query(
         "SELECT /*+ STATE_TTL('a' = '1d'), NEST_LOOP(a), BRODCAST(a) */ * "
-        "FROM files /*+ OPTIONS('auto-compaction' = 'true', 'header' = 'true') */"
+        "FROM files /*+ OPTIONS('sink.rolling-policy.file-size' = '1mb', 'header' = 'true') */"
     )
     assert hint_notes(tree, lambda name: FILES) == (
-        "table `files`: 'auto-compaction' is an option of Flink's and has no effect here",
+        "table `files`: 'sink.rolling-policy.file-size' is an option of Flink's and has no effect here",
         "STATE_TTL, NEST_LOOP are hints of Flink's runtime, without effect here",
         "there is no hint BRODCAST, so it has no effect; did you mean BROADCAST?",
     )
@@ -216,12 +216,12 @@ def test_a_sink_takes_options_too(fresh_session: sqlwin.Session, tmp_path: Path)
         f"'path' = '{tmp_path}', 'format' = 'csv')"
     )
     insert = (
-        "INSERT INTO kept /*+ OPTIONS('csv.field-delimiter' = ';', 'auto-compaction' = 'true') */ "
+        "INSERT INTO kept /*+ OPTIONS('csv.field-delimiter' = ';', 'sink.rolling-policy.file-size' = '1mb') */ "
         "SELECT 1, 'a,b'"
     )
     (result,) = session.execute(insert)
     assert result.notes == (
-        "table `kept`: 'auto-compaction' is an option of Flink's and has no effect here",
+        "table `kept`: 'sink.rolling-policy.file-size' is an option of Flink's and has no effect here",
     )
     (file,) = tmp_path.glob("*.csv")
     assert file.read_text() == "1;a,b\n"

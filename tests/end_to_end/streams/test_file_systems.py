@@ -1,0 +1,165 @@
+"""Tables and checkpoints on a file system that is not this machine's: a path keeps its own.
+
+`viewfs` shows directories of this machine under names of its own, so that a path without its scheme
+is nowhere to be found.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import SparkSession
+
+import sqlwin
+from runtime.commits import Commit, write_commit
+from runtime.errors import ExecutionError
+from runtime.files import LocalFiles
+
+COUNTS = """
+    SELECT k, window_end, COUNT(*) FROM TABLE(TUMBLE(TABLE i, DESCRIPTOR(ts), INTERVAL '15' MINUTE))
+    GROUP BY k, window_start, window_end
+"""
+OUT = "CREATE TABLE {} (k BIGINT, e TIMESTAMP(3), n BIGINT) WITH ({}, 'path' = '{}')"
+FILES = "'connector' = 'filesystem', 'format' = '{}'"
+PARQUET = FILES.format("parquet")
+
+
+@pytest.fixture
+def elsewhere(spark: SparkSession, tmp_path: Path) -> Iterator[sqlwin.Session]:
+    """A session whose default file system is a `viewfs`, with `/data` and `/ck` on it."""
+    own = spark.newSession()
+    # Java keeps a file system for as long as it runs, so that each test has one of its own
+    default = f"viewfs://{tmp_path.name.replace('_', '-')}"
+    own.conf.set("fs.defaultFS", default)
+    for name in ("data", "ck"):
+        (tmp_path / name).mkdir()
+        own.conf.set(
+            f"fs.viewfs.mounttable.{default[9:]}.link./{name}", f"file://{tmp_path}/{name}"
+        )
+    write_minutes(tmp_path / "data" / "in" / "a.parquet", 0)
+    session = sqlwin.connect(own)
+    yield session
+    session.streams.stop_all()
+
+
+def write_minutes(path: Path, start: int) -> None:
+    """An hour of rows, one a minute, for three keys: 12 windows."""
+    path.parent.mkdir(exist_ok=True)
+    times = [dt.datetime(2024, 1, 1, start) + dt.timedelta(minutes=i) for i in range(60)]  # noqa: DTZ001
+    table = {"k": [i % 3 for i in range(60)], "ts": pa.array(times, pa.timestamp("us"))}
+    pq.write_table(pa.table(table), path)
+
+
+def source(path: str) -> str:
+    return f"""CREATE TABLE i (k BIGINT, ts TIMESTAMP(3), WATERMARK FOR ts AS ts)
+        WITH ({PARQUET}, 'path' = '{path}')"""
+
+
+def streaming(session: sqlwin.Session, base: str = "/ck") -> None:
+    default = session.spark.conf.get("fs.defaultFS")
+    session.execute("SET 'execution.runtime-mode' = 'streaming'")
+    session.execute(f"SET 'execution.checkpointing.dir' = '{base.format(default)}'")
+
+
+def total(session: sqlwin.Session, table: str = "o") -> tuple[int, int]:
+    """The rows of a table, and the sum of what they count."""
+    session.execute("SET 'execution.runtime-mode' = 'batch'")
+    (row,) = session.sql(f"SELECT COUNT(*) AS rows, SUM(n) AS n FROM {table}").collect()
+    return row[0], row[1]
+
+
+@pytest.mark.parametrize("base", ["{}/ck", "/ck"])
+def test_a_stream_into_the_default_file_system_loses_no_rows(
+    elsewhere: sqlwin.Session, tmp_path: Path, base: str
+) -> None:
+    elsewhere.execute(source("/data/in"))
+    elsewhere.execute(OUT.format("o", PARQUET, "/data/out"))
+    streaming(elsewhere, base)
+    elsewhere.execute(f"INSERT INTO o {COUNTS}")
+    rows = pq.read_table(list(map(str, (tmp_path / "data/out").glob("part-*.parquet"))))
+    assert (rows.num_rows, sum(rows["n"].to_pylist())) == (12, 60)
+    assert total(elsewhere) == (12, 60)
+    assert (tmp_path / "ck" / "o" / "sqlwin.json").exists()
+
+
+def test_a_path_of_this_machine_keeps_its_scheme(elsewhere: sqlwin.Session, tmp_path: Path) -> None:
+    # the scan of Arrow reads the files, the paths of which come from Spark
+    elsewhere.execute(source(f"file://{tmp_path}/data/in"))
+    elsewhere.execute(OUT.format("o", FILES.format("json"), f"file:{tmp_path}/data/out"))
+    streaming(elsewhere, f"file://{tmp_path}/ck")
+    elsewhere.execute(f"INSERT INTO o {COUNTS}")
+    assert total(elsewhere) == (12, 60)
+
+
+def test_a_checkpoint_elsewhere_goes_on_where_it_was(
+    elsewhere: sqlwin.Session, tmp_path: Path
+) -> None:
+    elsewhere.execute(source("/data/in"))
+    elsewhere.execute(OUT.format("o", PARQUET, "/data/out"))
+    streaming(elsewhere)
+    elsewhere.execute("SET 'sqlwin.end-of-input' = 'hold-windows'")
+    elsewhere.execute(f"INSERT INTO o {COUNTS}")
+    write_minutes(tmp_path / "data" / "in" / "b.parquet", 1)
+    elsewhere.execute("SET 'sqlwin.end-of-input' = 'close-windows'")
+    elsewhere.execute(f"INSERT INTO o {COUNTS}")
+    assert total(elsewhere) == (24, 120)
+
+
+def test_a_batch_writes_and_replaces_files_elsewhere(
+    elsewhere: sqlwin.Session, tmp_path: Path
+) -> None:
+    elsewhere.execute(source("/data/in"))
+    elsewhere.execute(OUT.format("o", PARQUET, "/data/out"))
+    elsewhere.execute(f"INSERT INTO o {COUNTS}")
+    assert total(elsewhere) == (12, 60)
+    # the very table that is replaced is read
+    elsewhere.execute("INSERT OVERWRITE o SELECT k, e, n + 1 FROM o WHERE k = 1")
+    assert total(elsewhere) == (4, 24)
+    assert [p.name for p in (tmp_path / "data").iterdir() if p.name.startswith(".")] == []
+
+
+def test_a_directory_elsewhere_without_files_has_no_rows(
+    elsewhere: sqlwin.Session, tmp_path: Path
+) -> None:
+    (tmp_path / "data" / "empty").mkdir()
+    elsewhere.execute(OUT.format("o", PARQUET, "/data/empty"))
+    assert elsewhere.sql("SELECT COUNT(*) AS n FROM o").collect() == [(0,)]
+    with pytest.raises(ExecutionError, match=r"viewfs://.*/data/none does not exist"):
+        elsewhere.execute(OUT.format("none", PARQUET, "/data/none") + "; SELECT * FROM none")
+
+
+@pytest.mark.parametrize("scan", ["", "push_local_aggregate_into_scan"])
+def test_a_query_beside_a_publish_sees_none_of_a_micro_batch_that_is_not_whole(
+    elsewhere: sqlwin.Session, tmp_path: Path, scan: str
+) -> None:
+    table = tmp_path / "data" / "table"
+    files = LocalFiles()
+    for batch in range(2):
+        write_minutes(table / f"part-0a-0000000{batch}-00000.parquet", batch)
+    write_commit(files, str(table), "0a", Commit(1, False, ("part-0a-00000001-00000.parquet",)))
+    elsewhere.execute(f"SET 'sqlwin.optimizer.disabled-rules' = '{scan}'")
+    elsewhere.execute(source(f"file://{table}"))
+    rows = elsewhere.sql(COUNTS).collect()
+    assert sum(row[2] for row in rows) == 60
+    write_commit(files, str(table), "0a", Commit(1, True))
+    assert sum(row[2] for row in elsewhere.sql(COUNTS).collect()) == 120
+
+
+def test_compaction_leaves_one_file_of_a_small_micro_batch_and_partition(
+    elsewhere: sqlwin.Session, tmp_path: Path
+) -> None:
+    elsewhere.execute(source("/data/in"))
+    elsewhere.execute(
+        "CREATE TABLE o (k BIGINT, e TIMESTAMP(3), n BIGINT) PARTITIONED BY (k) WITH "
+        f"({PARQUET}, 'path' = '/data/out', 'auto-compaction' = 'true')"
+    )
+    streaming(elsewhere)
+    elsewhere.execute(f"INSERT INTO o {COUNTS}")
+    assert total(elsewhere) == (12, 60)
+    batches = sorted(p.name.split("-")[2] for p in (tmp_path / "data/out").glob("k=*/part-*"))
+    assert [batches.count(batch) for batch in set(batches)] == [3] * len(set(batches))
