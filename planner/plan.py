@@ -10,9 +10,8 @@ from sqlglot import exp
 from planner.binder.binder import bind
 from planner.binder.strict_flink import check_plan
 from planner.catalog import Catalog
-from planner.lowering.to_physical import to_physical
 from planner.nodes.logical import LeftToSpark, Node, Sink
-from planner.nodes.physical import SharedExchange
+from planner.nodes.physical import SharedExchange, to_physical
 from planner.optimizer import Options, Trace, optimize, optimize_together
 from planner.parallelism import with_parallelism
 from planner.rules import (

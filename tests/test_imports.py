@@ -81,7 +81,7 @@ MAY_IMPORT = {
         "planner planner.aggregates planner.nodes planner.rules planner.sql runtime.spec sqlglot"
     ),
     "planner": (
-        "planner.binder planner.catalog planner.lowering planner.nodes planner.optimizer "
+        "planner.binder planner.catalog planner.nodes planner.optimizer "
         "planner.rules planner.streams runtime.spec sqlglot"
     ),
     # -- sqlwin: sessions, statements, and what users see --

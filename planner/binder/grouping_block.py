@@ -161,7 +161,7 @@ class GroupingBlock:
         )
         having = self.select.args.get("having")
         if having is not None:
-            condition = self._post(self._with_aliases(self.plain(having.this), known))
+            condition = self._post(self._with_aliases(self.plain(having.this)))
             outer.set("where", exp.Where(this=condition))
         for clause in ("order", "sort", "cluster", "distribute"):
             if self.select.args.get(clause):
@@ -198,7 +198,7 @@ class GroupingBlock:
             child.replace(self._post(child))
         return result
 
-    def _with_aliases(self, expr: exp.Expr, known: frozenset[str]) -> exp.Expr:
+    def _with_aliases(self, expr: exp.Expr) -> exp.Expr:
         """HAVING may use the names of the select list, WHERE may not."""
 
         def spelled_out(node: exp.Expr) -> exp.Expr:

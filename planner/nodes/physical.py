@@ -186,3 +186,24 @@ def with_rows_by_spark(node: Node) -> Node:
         return node
     plain = [each.name for each in fields(LocalWindowAggregate)]
     return LocalWindowAggregate(**{name: getattr(node, name) for name in plain})
+
+
+def to_physical(node: Node) -> Node:
+    """The physical plan: window aggregates in one phase, everything else as it is."""
+    inputs = tuple(to_physical(child) for child in node.inputs)
+    if any(new is not old for new, old in zip(inputs, node.inputs, strict=True)):
+        node = node.with_inputs(*inputs)
+    if isinstance(node, WindowAggregate):
+        return OnePhaseWindowAggregate(
+            node.schema,
+            node.input,
+            node.window,
+            node.time_column,
+            node.time_type,
+            node.keys,
+            node.window_keys,
+            node.calls,
+            place=node.place,
+            time_place=node.time_place,
+        )
+    return node

@@ -260,9 +260,9 @@ def messages(rows: DataFrame, spec: TableSpec) -> DataFrame:
     """Rows of a table as what Spark's Kafka sink takes: columns `key`, if there is one, `value`."""
     values = option_values(spec)
     key = _key_fields(spec)
-    columns = [encoded(_value_fields(spec), value_format(spec), rows, spec).alias("value")]
+    columns = [encoded(_value_fields(spec), value_format(spec), spec).alias("value")]
     if key:
-        columns.append(encoded(key, values["key.format"].lower(), rows, spec).alias("key"))
+        columns.append(encoded(key, values["key.format"].lower(), spec).alias("key"))
     return rows.select(*columns)
 
 

@@ -71,8 +71,8 @@ def decoded(
     return messages, {f.name: parsed[f.name] for f in schema.fields}
 
 
-def encoded(fields: list[str], file_format: str, rows: DataFrame, spec: TableSpec) -> Column:
-    """The message that holds the columns `fields` of `rows`.
+def encoded(fields: list[str], file_format: str, spec: TableSpec) -> Column:
+    """The message that holds the columns `fields` of rows.
 
     Raises:
         CatalogError: the columns do not fit the format.

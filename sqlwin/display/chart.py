@@ -20,7 +20,7 @@ from rich.text import Text
 
 from runtime.errors import AnalysisError
 from sqlwin.display.formats import Write
-from sqlwin.display.notation import is_number, people_texts
+from sqlwin.display.notation import is_number, shown_texts
 
 # More lines, bars and charts than these are hard to distinguish
 MOST_LINES = 8
@@ -133,7 +133,7 @@ def _seconds(column: pa.ChunkedArray) -> list[float | None]:
 def _keys(table: pa.Table, places: Sequence[int]) -> list[str]:
     if not places:
         return [""] * table.num_rows
-    texts = [people_texts(pa.concat_arrays(table.column(i).chunks)).to_pylist() for i in places]
+    texts = [shown_texts(pa.concat_arrays(table.column(i).chunks)).to_pylist() for i in places]
     rows = zip(*texts, strict=True)
     return [", ".join("NULL" if t is None else str(t) for t in row) for row in rows]
 

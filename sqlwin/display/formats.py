@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sqlwin.display.notation import csv_texts, is_number, json_objects, people_texts
+from sqlwin.display.notation import csv_texts, is_number, json_objects, shown_texts
 from sqlwin.display.scalars import TEXT, joined, literal
 
 PIECE_ROWS = 8192
@@ -99,7 +99,7 @@ def write_markdown(columns: Sequence[str], batches: Iterable[pa.RecordBatch], wr
         if not header_written:
             _markdown_header(columns, [is_number(a.type) for a in piece.columns], write)
             header_written = True
-        cells = [people_texts(array).to_pylist() for array in piece.columns]
+        cells = [shown_texts(array).to_pylist() for array in piece.columns]
         rows = zip(*cells, strict=True) if cells else [()] * piece.num_rows
         write("".join(_markdown_row(row) for row in rows))
         n_rows += piece.num_rows

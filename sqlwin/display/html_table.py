@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 
 import pyarrow as pa
 
-from sqlwin.display.notation import is_number, people_texts
+from sqlwin.display.notation import is_number, shown_texts
 
 MOST_ROWS = 50
 
@@ -34,7 +34,7 @@ def html_table(
         taken = batch.slice(0, MOST_ROWS + 1 - n_rows)
         n_rows += taken.num_rows
         for i, array in enumerate(taken.columns):
-            cells[i] += people_texts(array).to_pylist()
+            cells[i] += shown_texts(array).to_pylist()
             numeric[i] = is_number(array.type)
         if n_rows > MOST_ROWS:
             break

@@ -46,11 +46,11 @@ def is_text(data_type: pa.DataType) -> bool:
     )
 
 
-def people_texts(array: pa.Array, *, uniform: bool = False) -> pa.Array:
+def shown_texts(array: pa.Array, *, uniform: bool = False) -> pa.Array:
     """`array` as it is shown to users; `uniform` gives its times the same number of digits."""
     data_type = array.type
     if types.is_dictionary(data_type):
-        return people_texts(array.dictionary_decode(), uniform=uniform)
+        return shown_texts(array.dictionary_decode(), uniform=uniform)
     if types.is_timestamp(data_type):
         return scalars.timestamp_texts(array, separator=" ", with_offset=False, uniform=uniform)
     if types.is_time(data_type):
@@ -60,12 +60,12 @@ def people_texts(array: pa.Array, *, uniform: bool = False) -> pa.Array:
     if is_variant(data_type):
         return _variant_texts(array)
     if _is_list(data_type):
-        return _list_texts(array, _people_element, ", ")
+        return _list_texts(array, _shown_element, ", ")
     if types.is_map(data_type):
-        return _map_texts(array, _people_element, _people_element, ", ", " -> ")
+        return _map_texts(array, _shown_element, _shown_element, ", ", " -> ")
     if types.is_struct(data_type):
         names = [f"{field.name}: " for field in data_type]
-        return _struct_texts(array, names, _people_element, ", ")
+        return _struct_texts(array, names, _shown_element, ", ")
     return _flat_texts(array)
 
 
@@ -140,9 +140,9 @@ def _flat_texts(array: pa.Array) -> pa.Array:
     return scalars.other_texts(array)
 
 
-def _people_element(array: pa.Array) -> pa.Array:
+def _shown_element(array: pa.Array) -> pa.Array:
     """Elements of nested values: strings in SQL's quotes, so that they differ from NULL."""
-    text = people_texts(array)
+    text = shown_texts(array)
     if is_text(array.type):
         text = joined(literal("'"), pc.replace_substring(text, "'", "''"), literal("'"))
     return pc.fill_null(text, literal("NULL"))

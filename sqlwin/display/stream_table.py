@@ -9,7 +9,7 @@ from rich.cells import cell_len, set_cell_size
 from rich.console import Console
 from rich.text import Text
 
-from sqlwin.display.notation import is_number, people_texts
+from sqlwin.display.notation import is_number, shown_texts
 from sqlwin.display.table import MAX_CELL_WIDTH, one_line
 
 # Room for values that are longer than the first ones
@@ -61,7 +61,7 @@ def write_stream_table(
 
 
 def _texts(column: pa.Array) -> list[str | None]:
-    texts: list[str | None] = people_texts(column, uniform=False).to_pylist()
+    texts: list[str | None] = shown_texts(column, uniform=False).to_pylist()
     return texts
 
 

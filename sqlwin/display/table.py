@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from sqlwin.display.notation import is_number, is_text, people_texts
+from sqlwin.display.notation import is_number, is_text, shown_texts
 
 DEFAULT_MAX_ROWS = 40
 
@@ -200,7 +200,7 @@ def _column_cells(column: pa.ChunkedArray) -> list[str | None]:
     array = column.combine_chunks()
     # What is too large for one array stays in chunks
     chunks = array.chunks if isinstance(array, pa.ChunkedArray) else [array]
-    texts = [text for chunk in chunks for text in people_texts(chunk, uniform=True).to_pylist()]
+    texts = [text for chunk in chunks for text in shown_texts(chunk, uniform=True).to_pylist()]
     return [None if text is None else one_line(text) for text in texts]
 
 

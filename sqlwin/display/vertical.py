@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.text import Text
 
 from sqlwin.display.formats import pieces
-from sqlwin.display.notation import people_texts
+from sqlwin.display.notation import shown_texts
 from sqlwin.display.table import one_line
 
 
@@ -42,7 +42,7 @@ def write_vertical(
     room = max(20, console.width - name_width - 3) if console.is_terminal else None
     n_rows = 0
     for piece in pieces(batches):
-        cells = [people_texts(array, uniform=True).to_pylist() for array in piece.columns]
+        cells = [shown_texts(array, uniform=True).to_pylist() for array in piece.columns]
         for row in range(piece.num_rows):
             if max_rows is not None and n_rows == max_rows:
                 _print(console, Text(f"… more rows: {more}", style="dim"))

@@ -24,8 +24,8 @@ from planner.catalog import Schema, StreamTable
 from planner.explain.build import rule_summary
 from planner.explain.operators import logical_operators, physical_operators
 from planner.explain.text import tree
-from planner.lowering.to_physical import to_physical
 from planner.nodes.logical import Node
+from planner.nodes.physical import to_physical
 from planner.optimizer import Options, Stage, Trace, optimize_together
 from planner.rules import LOGICAL_STAGES, PHYSICAL_STAGES, RULE_NAMES, SCAN_STAGES, SHARING_RULE
 from planner.sql.build import to_sql

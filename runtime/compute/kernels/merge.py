@@ -56,12 +56,6 @@ def output_schema(input_schema: pa.Schema, spec: WindowAggregation) -> pa.Schema
     )
 
 
-def empty_output(input_schema: pa.Schema, spec: WindowAggregation) -> pa.RecordBatch:
-    """A batch of `output_schema` without rows."""
-    schema = output_schema(input_schema, spec)
-    return pa.RecordBatch.from_arrays([pa.array([], field.type) for field in schema], schema=schema)
-
-
 def merge_slices(
     table: pa.Table,
     spec: WindowAggregation,

@@ -108,7 +108,7 @@ def _read(
             schema = schema_to_read(spark, spec, file_format, options, paths)
             dataframe = reader.schema(schema).load(paths)
             if options.get("mode") == "PERMISSIVE" and file_format == "json":
-                dataframe = without_broken_lines(reader, spec, schema, paths)
+                dataframe = without_broken_lines(reader, schema, paths)
     if not spec.columns:
         return dataframe
     # Positional formats were given the declared names; all others are looked up by name.
@@ -239,7 +239,7 @@ def schema_to_read(
     """The schema that a format without types of its own is read with."""
     declared = declared_schema(spec, physical_columns(spec))
     if file_format == "csv" and options.get("header", "false").lower() == "true":
-        return _schema_by_header(spark, spec, declared, options, paths)
+        return _schema_by_header(spark, declared, options, paths)
     if file_format == "json" and options.get("multiLine", "false").lower() != "true":
         spelled = _sampled_fields(spark, options, paths)
         return StructType(
@@ -253,7 +253,6 @@ def schema_to_read(
 
 def _schema_by_header(
     spark: SparkSession,
-    spec: TableSpec,
     declared: StructType,
     options: dict[str, str],
     paths: list[str],
@@ -291,7 +290,7 @@ def _sampled_fields(spark: SparkSession, options: dict[str, str], paths: list[st
 
 
 def without_broken_lines(
-    reader: DataFrameReader, spec: TableSpec, schema: StructType, paths: list[str] | str
+    reader: DataFrameReader, schema: StructType, paths: list[str] | str
 ) -> DataFrame:
     """JSON whose broken lines are left out; a field that does not fit is NULL, as in Flink."""
     broken = "_sqlwin_broken_line"

@@ -101,7 +101,7 @@ def stream(spark: SparkSession, spec: TableSpec) -> DataFrame:
         reader: Any = spark.readStream.format(file_format)
         reader = reader.options(**options, **stream_options(spec))
         if file_format == "json" and options.get("mode") == "PERMISSIVE" and spec.columns:
-            dataframe = without_broken_lines(reader, spec, schema, path)
+            dataframe = without_broken_lines(reader, schema, path)
         else:
             dataframe = reader.schema(schema).load(path)
     if (regex := values.get("source.path.regex-pattern")) is not None:

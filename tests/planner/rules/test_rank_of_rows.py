@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from planner.lowering.to_physical import to_physical
 from planner.nodes.logical import Filter, NamedExpr, Node, Project, WindowDeduplicate, WindowRank
-from planner.nodes.physical import LocalWindowAggregate
+from planner.nodes.physical import LocalWindowAggregate, to_physical
 from planner.optimizer import Options, Trace, optimize
 from planner.rules import LOGICAL_STAGES, PHYSICAL_STAGES, SCAN_STAGES
 from planner.sql.build import column

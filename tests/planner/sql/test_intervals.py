@@ -120,5 +120,5 @@ def test_what_is_no_constant_interval_is_an_error(text: str, message: str) -> No
         (0, "0 ms"),
     ],
 )
-def test_durations_are_written_as_people_write_them(us: int, text: str) -> None:
+def test_durations_are_written_as_users_write_them(us: int, text: str) -> None:
     assert render_duration(us) == text

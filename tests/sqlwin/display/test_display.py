@@ -17,7 +17,7 @@ from rich.console import Console
 
 from sqlwin.display import formats
 from sqlwin.display.formats import write_csv, write_json, write_json_lines, write_markdown
-from sqlwin.display.notation import csv_texts, json_texts, people_texts, unique_names
+from sqlwin.display.notation import csv_texts, json_texts, shown_texts, unique_names
 from sqlwin.display.progress import ProgressBar, StageCounts, TaskCounts, TimeLeft
 from sqlwin.display.scalars import zone_of
 from sqlwin.display.table import GAP, fit_columns, write_table
@@ -45,7 +45,7 @@ def batch(**columns):
 
 
 @pytest.mark.parametrize(
-    ("array", "for_people", "in_csv", "in_json"),
+    ("array", "as_shown", "in_csv", "in_json"),
     [
         (
             stamps(NEW_YEAR, -1, None),
@@ -141,27 +141,25 @@ def batch(**columns):
     ],
     ids=lambda value: str(value.type) if isinstance(value, pa.Array) else "",
 )
-def test_a_value_has_one_text_for_people_one_in_csv_and_one_in_json(
-    array, for_people, in_csv, in_json
-):
+def test_a_value_has_one_text_as_shown_one_in_csv_and_one_in_json(array, as_shown, in_csv, in_json):
     # A slice of a longer array has offsets of its own
     longer = pa.concat_arrays([array, array]).slice(len(array))
     for values in (array, longer):
-        assert people_texts(values).to_pylist() == for_people
+        assert shown_texts(values).to_pylist() == as_shown
         assert csv_texts(values).to_pylist() == in_csv
         assert json_texts(values).to_pylist() == in_json
     assert json_texts(array.slice(0, 0)).to_pylist() == []
 
 
 def test_times_of_a_table_column_have_the_same_number_of_digits():
-    texts = people_texts(stamps(0, 1_500, None, 2_000), uniform=True).to_pylist()
+    texts = shown_texts(stamps(0, 1_500, None, 2_000), uniform=True).to_pylist()
     assert texts == [
         "1970-01-01 00:00:00.000000",
         "1970-01-01 00:00:00.001500",
         None,
         "1970-01-01 00:00:00.002000",
     ]
-    texts = people_texts(stamps(-1_000, 0), uniform=True).to_pylist()
+    texts = shown_texts(stamps(-1_000, 0), uniform=True).to_pylist()
     assert texts == ["1969-12-31 23:59:59.999", "1970-01-01 00:00:00.000"]
 
 
@@ -180,7 +178,7 @@ def test_zones_may_be_fixed_offsets_as_spark_spells_them(name):
 
 def test_a_zone_that_is_unknown_here_is_shown_in_utc_with_the_offset():
     assert zone_of("PST") is None
-    assert people_texts(stamps(0, tz="PST")).to_pylist() == ["1970-01-01 00:00:00+00:00"]
+    assert shown_texts(stamps(0, tz="PST")).to_pylist() == ["1970-01-01 00:00:00+00:00"]
 
 
 @given(st.lists(st.floats(allow_nan=False, allow_infinity=False), min_size=1))
