@@ -55,9 +55,9 @@ def _chosen(node: Node, options: ParallelismOptions) -> Node:
     scan = _scan_below(node.input)
     n_bytes = 0
     if scan is not None:
-        n_bytes = scan.source.n_rows * _row_bytes(scan)
+        n_bytes = scan.scan.files.n_rows * _row_bytes(scan)
         windows = node.windows if isinstance(node, SharedExchange) else (scan.window,)
-        wanted = max(_tasks(window, scan.source.n_rows, n_bytes) for window in windows)
+        wanted = max(_tasks(window, scan.scan.files.n_rows, n_bytes) for window in windows)
         partitions = partitions or min(wanted, options.most_partitions)
     partitions = partitions or options.most_partitions
     if buckets is None:
@@ -72,7 +72,7 @@ def _scan_below(node: Node) -> ScanLocalWindowAggregate | None:
         if len(node.inputs) != 1 or isinstance(node, GlobalWindowAggregate | WindowAggregate):
             return None
         node = node.inputs[0]
-    return node
+    return node if node.delay_us is None else None
 
 
 def _tasks(window: Window, n_rows: int, n_bytes: int) -> int:
@@ -83,7 +83,7 @@ def _tasks(window: Window, n_rows: int, n_bytes: int) -> int:
 
 
 def _row_bytes(scan: ScanLocalWindowAggregate) -> int:
-    return sum(_WIDTHS.get(column.type, _width(column.type)) for column in scan.source.columns)
+    return sum(_WIDTHS.get(column.type, _width(column.type)) for column in scan.scan.files.columns)
 
 
 def _width(type_: str) -> int:

@@ -123,7 +123,7 @@ def window_key_texts(keys: Iterable[WindowKey]) -> list[str]:
 
 # -- nodes that have no form of their own --------------------------------------------------------
 
-_FIELD_NAMES = {"keys": "groupBy", "key_exprs": "groupBy", "window_keys": "windows"}
+_FIELD_NAMES = {"keys": "groupBy", "window_keys": "windows"}
 
 
 def operator_by_fields(prefix: str, node: Node) -> Operator:

@@ -48,7 +48,6 @@ from planner.nodes.physical import (
     ScanLocalWindowAggregate,
     SharedExchange,
     SharedSlices,
-    StreamScanLocalWindowAggregate,
 )
 from planner.sql.build import bare_column, conjunction, star_leaves_out, to_sql
 from planner.sql.intervals import render_duration
@@ -93,7 +92,7 @@ def logical_operators(node: Node) -> list[Operator]:
 
 def drawn_inputs(node: Node) -> tuple[Node, ...]:
     """The inputs of a node that plans show: none of what a scan reads in place of."""
-    return () if isinstance(node, StreamScanLocalWindowAggregate) else node.inputs
+    return () if isinstance(node, ScanLocalWindowAggregate) else node.inputs
 
 
 def physical_operators(node: Node) -> list[Operator]:
@@ -132,41 +131,20 @@ def physical_operators(node: Node) -> list[Operator]:
                 # the rows of a group are in the task of their partition
                 return [aggregate, expanded, *_by_partition(node.window)]
             return [aggregate, operator("Exchange", distribution=_hash(names)), expanded]
-        case StreamScanLocalWindowAggregate():
-            return [
-                operator(
-                    "ArrowScanLocalWindowAggregate",
-                    table=node.scan.table.name,
-                    fields=[column.name for column in node.scan.files.columns],
-                    where=_condition(node.conditions) if node.conditions else None,
-                    groupBy=_names(node.keys),
-                    window=window_text(node.window, f"time_col=[{node.time_column}]"),
-                    keeps=None if node.first is None else _first(node.first, node.slice_end),
-                    select=[*_items(node.keys), *_partials(node.plans), _slice_end(node.slice_end)],
-                )
-            ]
         case LocalWindowAggregate():
+            scan = node if isinstance(node, ScanLocalWindowAggregate) else None
+            files = None if scan is None else scan.scan.files
+            read = () if files is None else (*files.columns, *files.partition_columns)
             return [
                 operator(
-                    "LocalWindowAggregate",
+                    "LocalWindowAggregate" if scan is None else "ArrowScanLocalWindowAggregate",
+                    table=None if scan is None else scan.table,
+                    fields=[column.name for column in read],
+                    where=_condition(scan.conditions) if scan and scan.conditions else None,
                     groupBy=_names(node.keys),
                     window=window_text(node.window, f"time_col=[{node.time_column}]"),
                     keeps=None if node.first is None else _first(node.first, node.slice_end),
                     select=[*_items(node.keys), *_partials(node.plans), _slice_end(node.slice_end)],
-                )
-            ]
-        case ScanLocalWindowAggregate():
-            columns = (*node.source.columns, *node.source.partition_columns)
-            keys = _items(node.key_exprs)
-            return [
-                operator(
-                    "ArrowScanLocalWindowAggregate",
-                    table=node.table,
-                    fields=[column.name for column in columns],
-                    where=_condition(node.conditions) if node.conditions else None,
-                    groupBy=_names(node.key_exprs),
-                    window=window_text(node.window, f"time_col=[{node.time_column}]"),
-                    select=[*keys, *_partials(node.plans), _slice_end(node.slice_end)],
                 )
             ]
         case Exchange():

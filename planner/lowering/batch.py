@@ -6,7 +6,6 @@ Neighbouring nodes that Spark SQL can do become one text, with subqueries where 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 
 from sqlglot import exp
 
@@ -37,7 +36,6 @@ from planner.nodes.physical import (
     ScanLocalWindowAggregate,
     SharedExchange,
     SharedSlices,
-    scan_step,
 )
 from planner.sql.build import (
     alias,
@@ -281,12 +279,12 @@ class Lowering:
             assert is_local(below, SparkRows, Catalyst)  # a scan hands on blobs, not rows
             step = SqlStep(to_sql(expanded), ((name, below),))
             return MeasuredStep(step, self.label(local)) if self.labels else step
-        if isinstance(local, ScanLocalWindowAggregate):
-            return replace(scan_step(local), label=self.label(local))
         assert isinstance(local, LocalWindowAggregate)
+        of = (local.window, local.time_column, local.time_type, local.slice_end, self.label(local))
+        if isinstance(local, ScanLocalWindowAggregate):
+            return LocalStep(local.scan, ArrowBuffer(), *of)
         input_ = Lowering(self.labels).step(local.input)
         keys = tuple((key.name, to_sql(key.expr)) for key in local.keys)
-        of = (local.window, local.time_column, local.time_type, local.slice_end, self.label(local))
         if any(plan.call.user is not None for plan in local.plans):
             rows = SparkRows(keys, row_partials(local.plans), input_)
             return LocalStep(rows, ArrowBuffer(), *of)

@@ -23,17 +23,8 @@ from planner.nodes.logical import (
 from planner.sql.nodes import Span
 from runtime.spec.aggregates import Accumulator
 from runtime.spec.exchange import SliceLevel
-from runtime.spec.expressions import Expression
-from runtime.spec.local import (
-    ArrowBuffer,
-    FileScan,
-    FileStreamScan,
-    LocalStep,
-    PartialColumns,
-    ScanLocalStep,
-)
+from runtime.spec.local import FileScan
 from runtime.spec.ranks import FirstRows
-from runtime.spec.scan import ScanSource
 from runtime.spec.windows import Window
 
 __all__ = [
@@ -48,7 +39,6 @@ __all__ = [
     "SharedSlices",
     "Sink",
     "SqlQuery",
-    "StreamScanLocalWindowAggregate",
     "TableScan",
     "WindowTableFunction",
 ]
@@ -77,49 +67,18 @@ class LocalWindowAggregate(UnaryNode):
 
 
 @dataclass(frozen=True)
-class ScanLocalWindowAggregate(Node):
-    """A local aggregate that reads the files of its table itself.
+class ScanLocalWindowAggregate(LocalWindowAggregate):
+    """A local aggregate that reads the files of its table itself, those of a stream as they come.
 
-    `filters`, `keys`, `partials` and `time` are what it evaluates; `conditions`, `key_exprs`,
-    `plans` and `time_column` are the same as the query says it, for EXPLAIN.
+    What it reads in place of is still its input: which streams there are is seen there. `scan` is
+    what it evaluates; `conditions` are the filters as the query says them, for EXPLAIN. The
+    watermark of a row of a stream is `delay_us` before its time.
     """
 
-    table: str
-    source: ScanSource
-    window: Window
-    time_column: str
-    time: Expression
-    time_type: str
-    time_zone: str
-    filters: tuple[Expression, ...]
-    conditions: tuple[exp.Expr, ...]
-    keys: tuple[tuple[str, Expression], ...]
-    key_exprs: tuple[NamedExpr, ...]
-    plans: tuple[AggregatePlan, ...]
-    partials: tuple[PartialColumns[Expression], ...]
-    slice_end: str
-
-
-def scan_step(node: ScanLocalWindowAggregate) -> ScanLocalStep:
-    """What the runtime does for a local aggregate that reads files itself."""
-    files = FileScan(node.keys, node.partials, node.source, node.time, node.time_zone, node.filters)
-    return LocalStep(
-        files, ArrowBuffer(), node.window, node.time_column, node.time_type, node.slice_end
-    )
-
-
-@dataclass(frozen=True)
-class StreamScanLocalWindowAggregate(LocalWindowAggregate):
-    """A local aggregate over a stream of files that reads each file itself when it has come.
-
-    What it reads in place of is still its input: which streams there are is seen there.
-    `conditions` are the filters as the query says them, for EXPLAIN; the watermark of a row is
-    `delay_us` before its time.
-    """
-
-    scan: FileStreamScan = field(kw_only=True)
-    delay_us: int = field(kw_only=True)
+    table: str = field(kw_only=True)
+    scan: FileScan = field(kw_only=True)
     conditions: tuple[exp.Expr, ...] = field(kw_only=True)
+    delay_us: int | None = field(default=None, kw_only=True)
 
 
 @dataclass(frozen=True)
@@ -182,7 +141,7 @@ def with_rows_by_spark(node: Node) -> Node:
     inputs = tuple(map(with_rows_by_spark, node.inputs))
     if any(new is not old for new, old in zip(inputs, node.inputs, strict=True)):
         node = node.with_inputs(*inputs)
-    if not isinstance(node, StreamScanLocalWindowAggregate):
+    if not isinstance(node, ScanLocalWindowAggregate) or node.delay_us is None:
         return node
     plain = [each.name for each in fields(LocalWindowAggregate)]
     return LocalWindowAggregate(**{name: getattr(node, name) for name in plain})

@@ -10,16 +10,12 @@ from planner.arrow.partials import arrow_partials
 from planner.arrow.scan_rows import RowsOfScan, rows_of_scan
 from planner.catalog import Catalog, Schema
 from planner.nodes.logical import Node
-from planner.nodes.physical import (
-    LocalWindowAggregate,
-    ScanLocalWindowAggregate,
-    StreamScanLocalWindowAggregate,
-)
+from planner.nodes.physical import LocalWindowAggregate, ScanLocalWindowAggregate
 from planner.optimizer import Options, Refusal
 from planner.sql.build import column
 from planner.streams.delay import plain_delay_us
 from runtime.spec.expressions import ColumnRef, Expression, column_refs
-from runtime.spec.local import FileStreamScan, PartialColumns
+from runtime.spec.local import FileScan, FileStreamScan, PartialColumns
 from runtime.spec.scan import StreamFiles
 from runtime.spec.table import Column
 
@@ -42,20 +38,18 @@ def push_local_aggregate_into_scan(node: Node, options: Options) -> Node | Refus
         ...     "GROUP BY window_start, window_end",
         ... )
         before:
-        Exchange(distribution=[single], carries=[Arrow blobs])
-        +- LocalWindowAggregate(window=[TUMBLE(time_col=[ts], size=[1 h])], select=[SUM(fare)
-             AS s$0, slice_end('w$) AS $slice_end])
-           +- Calc(select=[ts, fare])
-              +- TableSourceScan(table=[trips], connector=[filesystem], fields=[ts, city, fare])
+        LocalWindowAggregate(window=[TUMBLE(time_col=[ts], size=[1 h])], select=[SUM(fare) AS s$0,
+          slice_end('w$) AS $slice_end])
+        +- Calc(select=[ts, fare])
+           +- TableSourceScan(table=[trips], connector=[filesystem], fields=[ts, city, fare])
         after:
-        Exchange(distribution=[single], carries=[Arrow blobs])
-        +- ArrowScanLocalWindowAggregate(table=[trips], fields=[ts, fare],
-             window=[TUMBLE(time_col=[ts], size=[1 h])], select=[SUM(fare) AS s$0,
-             slice_end('w$) AS $slice_end])
+        ArrowScanLocalWindowAggregate(table=[trips], fields=[ts, fare],
+          window=[TUMBLE(time_col=[ts], size=[1 h])], select=[SUM(fare) AS s$0,
+          slice_end('w$) AS $slice_end])
     """
-    if not isinstance(node, LocalWindowAggregate) or options.catalog is None:
+    if not isinstance(node, LocalWindowAggregate) or isinstance(node, ScanLocalWindowAggregate):
         return None
-    if isinstance(node, StreamScanLocalWindowAggregate):
+    if options.catalog is None:
         return None
     try:
         return _scanned(node, options.catalog, options.time_zone)
@@ -77,35 +71,23 @@ def _scanned(node: LocalWindowAggregate, catalog: Catalog, zone: str) -> Node | 
     found = find(rows.table, columns)
     if isinstance(found, str):
         return Refusal(found)
-    scan = ScanLocalWindowAggregate(
-        node.schema,
-        ".".join(rows.table),
-        found.source if isinstance(found, StreamFiles) else found,
-        node.window,
-        node.time_column,
-        time,
-        node.time_type,
-        zone,
-        rows.filters,
-        rows.conditions,
-        keys,
-        node.keys,
-        node.plans,
-        partials,
-        node.slice_end,
-    )
+    name, delay_us = ".".join(rows.table), None
     if not isinstance(found, StreamFiles):
-        return scan
-    assert stream is not None
-    followed = stream.watermark
-    delay = None if followed is None else plain_delay_us(followed)
-    if followed is None or delay is None or rows.of_table[followed.column.lower()] != time:
-        return Refusal("the watermark is not the time column, or a fixed time before it")
-    return StreamScanLocalWindowAggregate(
+        scan = FileScan(keys, partials, found, time, zone, rows.filters)
+    else:
+        assert stream is not None
+        followed = stream.watermark
+        delay_us = None if followed is None else plain_delay_us(followed)
+        if followed is None or delay_us is None or rows.of_table[followed.column.lower()] != time:
+            return Refusal("the watermark is not the time column, or a fixed time before it")
+        name = found.table.name
+        scan = FileStreamScan(keys, partials, found.source, time, zone, rows.filters, found.table)
+    return ScanLocalWindowAggregate(
         **{each.name: getattr(node, each.name) for each in fields(node)},
-        scan=FileStreamScan(keys, partials, found.source, time, zone, rows.filters, found.table),
-        delay_us=delay,
-        conditions=scan.conditions,
+        table=name,
+        scan=scan,
+        conditions=rows.conditions,
+        delay_us=delay_us,
     )
 
 

@@ -11,6 +11,7 @@ from planner.nodes.physical import (
 from planner.optimizer import ParallelismOptions
 from planner.parallelism import with_parallelism
 from runtime.spec.expressions import ColumnRef
+from runtime.spec.local import FileScan
 from runtime.spec.scan import ScanSource
 from runtime.spec.table import Column
 from runtime.spec.windows import Hop, Tumble
@@ -22,9 +23,10 @@ COLUMNS = (Column("ts", "timestamp_ntz"), Column("key", "string"), Column("price
 
 def scan(n_rows, window=MINUTELY):
     source = ScanSource("events", (), COLUMNS, n_rows=n_rows)
+    files = FileScan((), (), source, ColumnRef("ts", "timestamp_ntz"), "UTC", ())
     return ScanLocalWindowAggregate(
-        (), "events", source, window, "ts", ColumnRef("ts", "timestamp_ntz"), "timestamp_ntz", "UTC",
-        (), (), (), (), (), (), "slice",
+        (), SqlQuery((), None), window, "ts", "timestamp_ntz", (), (), "slice",
+        table="events", scan=files, conditions=(),
     )  # fmt: skip
 
 

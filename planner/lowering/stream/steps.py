@@ -35,7 +35,7 @@ from planner.nodes.physical import (
     Exchange,
     GlobalWindowAggregate,
     LocalWindowAggregate,
-    StreamScanLocalWindowAggregate,
+    ScanLocalWindowAggregate,
 )
 from planner.optimizer import Refusal
 from planner.sql.build import alias, column, identifier, to_sql
@@ -330,7 +330,11 @@ class _StreamLowering(Lowering):
         is_one = rows.are_carried and len(rows.sources) == 1
         source: SparkRows | FileStreamScan
         delay_us: int | None
-        if is_one and isinstance(local, StreamScanLocalWindowAggregate):
+        if (
+            is_one
+            and isinstance(local, ScanLocalWindowAggregate)
+            and isinstance(local.scan, FileStreamScan)
+        ):
             source, delay_us = local.scan, local.delay_us
         else:
             keys = tuple((key.name, to_sql(key.expr)) for key in local.keys)
