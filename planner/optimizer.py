@@ -179,9 +179,7 @@ class _Pass:
         return self.done[id(node)]
 
     def _applied(self, node: Node) -> Node:
-        inputs = tuple(self.apply(child) for child in node.inputs)
-        if any(new is not old for new, old in zip(inputs, node.inputs, strict=True)):
-            node = node.with_inputs(*inputs)
+        node = node.with_each_input(self.apply)
         for rule in self.rules:
             result = rule(node, self.options)
             if isinstance(result, Refusal):

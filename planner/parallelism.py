@@ -38,9 +38,7 @@ def with_parallelism(plans: Sequence[Node], options: ParallelismOptions) -> list
 
     def chosen(node: Node) -> Node:
         if id(node) not in done:
-            inputs = tuple(chosen(child) for child in node.inputs)
-            changed = any(new is not old for new, old in zip(inputs, node.inputs, strict=True))
-            done[id(node)] = _chosen(node.with_inputs(*inputs) if changed else node, options)
+            done[id(node)] = _chosen(node.with_each_input(chosen), options)
         return done[id(node)]
 
     return [chosen(plan) for plan in plans]

@@ -6,6 +6,7 @@ they are in a node. A change to a plan makes new nodes.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Self
 
@@ -39,6 +40,13 @@ class Node:
         """The same node over other inputs."""
         assert not inputs
         return self
+
+    def with_each_input(self, change: Callable[[Node], Node]) -> Self:
+        """The same over changed inputs; the very node if none of them changes."""
+        inputs = tuple(map(change, self.inputs))
+        if all(new is old for new, old in zip(inputs, self.inputs, strict=True)):
+            return self
+        return self.with_inputs(*inputs)
 
     @property
     def column_names(self) -> frozenset[str]:

@@ -138,9 +138,7 @@ class GlobalWindowAggregate(UnaryNode):
 
 def with_rows_by_spark(node: Node) -> Node:
     """A plan over streams in which Spark reads all files: what it computes is the same."""
-    inputs = tuple(map(with_rows_by_spark, node.inputs))
-    if any(new is not old for new, old in zip(inputs, node.inputs, strict=True)):
-        node = node.with_inputs(*inputs)
+    node = node.with_each_input(with_rows_by_spark)
     if not isinstance(node, ScanLocalWindowAggregate) or node.delay_us is None:
         return node
     plain = [each.name for each in fields(LocalWindowAggregate)]
@@ -149,9 +147,7 @@ def with_rows_by_spark(node: Node) -> Node:
 
 def to_physical(node: Node) -> Node:
     """The physical plan: window aggregates in one phase, everything else as it is."""
-    inputs = tuple(to_physical(child) for child in node.inputs)
-    if any(new is not old for new, old in zip(inputs, node.inputs, strict=True)):
-        node = node.with_inputs(*inputs)
+    node = node.with_each_input(to_physical)
     if isinstance(node, WindowAggregate):
         return OnePhaseWindowAggregate(
             node.schema,

@@ -68,10 +68,8 @@ def narrow_window_rows(node: Node, options: Options) -> Node | None:
         return None
     if isinstance(node, Project) and isinstance(node.input, WindowTableFunction):
         return None
-    inputs = [_narrowed(child, needed) for child in node.inputs]
-    if all(new is old for new, old in zip(inputs, node.inputs, strict=True)):
-        return None
-    return node.with_inputs(*inputs)
+    narrowed = node.with_each_input(lambda child: _narrowed(child, needed))
+    return None if narrowed is node else narrowed
 
 
 def _narrowed(node: Node, needed: frozenset[str]) -> Node:
@@ -96,14 +94,12 @@ def _narrowed(node: Node, needed: frozenset[str]) -> Node:
                 below |= column_names(node.condition)
         case _:
             return node
-    inputs = [_narrowed(child, below) for child in node.inputs]
-    if all(new is old for new, old in zip(inputs, node.inputs, strict=True)):
-        return node
+    narrowed = node.with_each_input(lambda child: _narrowed(child, below))
     before = frozenset[str]().union(*(child.column_names for child in node.inputs))
-    after = frozenset[str]().union(*(child.column_names for child in inputs))
+    after = frozenset[str]().union(*(child.column_names for child in narrowed.inputs))
     gone = before - after
     schema = tuple(c for c in node.schema if c.name.lower() not in gone)
-    return replace(node, schema=schema).with_inputs(*inputs)
+    return node if narrowed is node else replace(narrowed, schema=schema)
 
 
 def _lower(names: tuple[str, ...]) -> frozenset[str]:

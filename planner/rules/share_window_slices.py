@@ -346,10 +346,7 @@ class _Rewriting:
         """The node with shared nodes below it."""
         place = self._place.get(id(node))
         if place is None:
-            inputs = tuple(self.of(child) for child in node.inputs)
-            if all(new is old for new, old in zip(inputs, node.inputs, strict=True)):
-                return node
-            return node.with_inputs(*inputs)
+            return node.with_each_input(self.of)
         number, position = place
         if number not in self._shared:
             self._shared[number] = self._share(number, self._groups[number])
