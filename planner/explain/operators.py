@@ -67,8 +67,6 @@ def logical_operators(node: Node) -> list[Operator]:
             return [operator("LogicalFilter", condition=_condition(node.conjuncts))]
         case Project():
             return [operator("LogicalProject", select=_items(node.items))]
-        case Expand():
-            return [operator("LogicalExpand", projects=_projects(node))]
         case WindowTableFunction():
             window = window_text(node.window, _time_of(node))
             return [operator("LogicalTableFunctionScan", window=window)]
@@ -77,17 +75,7 @@ def logical_operators(node: Node) -> list[Operator]:
             return [operator("LogicalAggregate", groupBy=by, select=select)]
         case WindowAggregate():
             return [_window_aggregate("LogicalWindowAggregate", node)]
-        case WindowRows():
-            return [_rows("LogicalWindowRows", node)]
-        case WindowRank():
-            return [_rank("LogicalWindowRank", node)]
-        case WindowDeduplicate():
-            return [_deduplicate("LogicalWindowDeduplicate", node)]
-        case WindowJoin():
-            return [_join("LogicalWindowJoin", node)]
-        case Sink():
-            return [operator("LogicalSink", table=node.table, overwrite=_overwrite(node))]
-    return [operator_by_fields("Logical", node)]
+    return [_same_operator(node, "Logical")]
 
 
 def drawn_inputs(node: Node) -> tuple[Node, ...]:
@@ -111,8 +99,6 @@ def physical_operators(node: Node) -> list[Operator]:
             return [operator("Calc", where=_condition(node.conjuncts))]
         case Project():
             return [operator("Calc", select=_items(node.items))]
-        case Expand():
-            return [operator("Expand", projects=_projects(node))]
         case WindowTableFunction():
             window = window_text(node.window, _time_of(node))
             return [operator("WindowTableFunction", window=window), *_by_partition(node.window)]
@@ -189,22 +175,60 @@ def physical_operators(node: Node) -> list[Operator]:
                     select=[*node.keys, *merged, *window_key_texts(node.window_keys)],
                 )
             ]
+        case WindowRank() | WindowDeduplicate():
+            distribution = _hash((*node.window_columns, *node.partition_by))
+            return [_same_operator(node, ""), operator("Exchange", distribution=distribution)]
+    return [_same_operator(node, "")]
+
+
+def _same_operator(node: Node, prefix: str) -> Operator:
+    """The operator of a node that is the same in a logical and in a physical plan.
+
+    Args:
+        node: the node.
+        prefix: `Logical`, or nothing for a physical plan.
+    """
+    match node:
+        case Expand():
+            return operator(f"{prefix}Expand", projects=_projects(node))
         case WindowRows():
-            return [_rows("WindowRows", node)]
+            names = [column.name for column in node.schema]
+            return operator(f"{prefix}WindowRows", select=names, copies=node.copies)
         case WindowRank():
-            distribution = _hash((*node.window_columns, *node.partition_by))
-            return [_rank("WindowRank", node), operator("Exchange", distribution=distribution)]
+            return operator(
+                f"{prefix}WindowRank",
+                window=attached_text(node.attached),
+                rankType=node.rank_type,
+                rankRange=[f"rankStart={node.rank_start}", f"rankEnd={node.rank_end}"],
+                partitionBy=node.partition_by,
+                orderBy=[unquoted(ordered) for ordered in node.order_by],
+                select=[column.name for column in node.schema],
+            )
         case WindowDeduplicate():
-            distribution = _hash((*node.window_columns, *node.partition_by))
-            return [
-                _deduplicate("WindowDeduplicate", node),
-                operator("Exchange", distribution=distribution),
-            ]
+            return operator(
+                f"{prefix}WindowDeduplicate",
+                window=attached_text(node.attached),
+                keep=node.keep,
+                partitionKeys=node.partition_by,
+                orderKey=node.order_key,
+                order="ROWTIME",
+            )
         case WindowJoin():
-            return [_join("WindowJoin", node)]
+            where = [f"{left} = {right}" for left, right in node.keys]
+            if node.condition is not None:
+                where.append(unquoted(node.condition))
+            return operator(
+                f"{prefix}WindowJoin",
+                leftWindow=attached_text(node.left_window),
+                rightWindow=attached_text(node.right_window),
+                joinType=node.join_type,
+                where=" AND ".join(where) or None,
+                select=[column.name for column in node.schema],
+            )
         case Sink():
-            return [operator("Sink", table=node.table, overwrite=_overwrite(node))]
-    return [operator_by_fields("", node)]
+            overwrite = "true" if node.overwrite else None
+            return operator(f"{prefix}Sink", table=node.table, overwrite=overwrite)
+    return operator_by_fields(prefix, node)
 
 
 # -- parts of an operator ------------------------------------------------------------------------
@@ -226,54 +250,12 @@ def _by_partition(window: Window) -> list[Operator]:
     return [operator("Exchange", distribution=_hash(window.partition))]
 
 
-def _rows(name: str, node: WindowRows) -> Operator:
-    names = [column.name for column in node.schema]
-    return operator(name, select=names, copies=node.copies)
-
-
-def _rank(name: str, node: WindowRank) -> Operator:
-    return operator(
-        name,
-        window=attached_text(node.attached),
-        rankType=node.rank_type,
-        rankRange=[f"rankStart={node.rank_start}", f"rankEnd={node.rank_end}"],
-        partitionBy=node.partition_by,
-        orderBy=[unquoted(ordered) for ordered in node.order_by],
-        select=[column.name for column in node.schema],
-    )
-
-
 def _first(first: FirstRows, slice_end: str) -> str:
     """Which rows of a slice are kept, as SQL would say it."""
     order = [f"{each.column}{' DESC' if each.is_descending else ''}" for each in first.order]
     by = ", ".join((slice_end, *first.by))
     return (
         f"{first.function}() OVER (PARTITION BY {by} ORDER BY {', '.join(order)}) <= {first.last}"
-    )
-
-
-def _deduplicate(name: str, node: WindowDeduplicate) -> Operator:
-    return operator(
-        name,
-        window=attached_text(node.attached),
-        keep=node.keep,
-        partitionKeys=node.partition_by,
-        orderKey=node.order_key,
-        order="ROWTIME",
-    )
-
-
-def _join(name: str, node: WindowJoin) -> Operator:
-    where = [f"{left} = {right}" for left, right in node.keys]
-    if node.condition is not None:
-        where.append(unquoted(node.condition))
-    return operator(
-        name,
-        leftWindow=attached_text(node.left_window),
-        rightWindow=attached_text(node.right_window),
-        joinType=node.join_type,
-        where=" AND ".join(where) or None,
-        select=[column.name for column in node.schema],
     )
 
 
@@ -312,10 +294,6 @@ def _levels(levels: tuple[SliceLevel, ...]) -> list[str]:
 
 def _slice_end(name: str) -> str:
     return f"slice_end('w$) AS {name}"
-
-
-def _overwrite(node: Sink) -> str | None:
-    return "true" if node.overwrite else None
 
 
 def _items(items: Iterable[NamedExpr]) -> list[str]:
