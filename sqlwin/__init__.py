@@ -41,9 +41,14 @@ def connect(
 ) -> Session:
     """A session, on the Spark session given or on one of its own.
 
+    Where Spark runs in this process, or spark-submit has started it, that one is taken, and left
+    running by `close`. Else it is started, and stopped when the last session is closed that was
+    made on it.
+
     Args:
-        spark: a Spark session; it is used as it is, and left running by `close`.
-        master: Spark's master URL for a session of its own; `local[*]` by default.
+        spark: a Spark session; it is used as it is, with its temporary views and settings.
+        master: Spark's master URL for a session of its own; by default what spark-defaults.conf
+            or PYSPARK_SUBMIT_ARGS say, else `local[*]`.
         conf: Spark's configuration for a session of its own.
         remote: `sc://host:port` of a Spark Connect server, in place of a master.
         settings: settings of sqlwin, as `SET 'key' = 'value'` takes them.
@@ -52,7 +57,7 @@ def connect(
         SqlwinError: no Java, no such cluster, an unknown setting.
     """
     # Spark takes a second to import: not before it is needed
-    from runtime.spark.session import start_session
+    from runtime.spark.session import own_session, spark_lock
     from sqlwin.session import Session
 
     if spark is not None:
@@ -61,9 +66,10 @@ def connect(
                 "connect() was given a Spark session and a way to start one",
                 hint="give either spark=, or master=, conf= and remote=",
             )
-        return Session(spark, owns_spark=False, settings=settings or {})
-    started = start_session(master, conf or {}, remote)
-    return Session(started, owns_spark=True, settings=settings or {})
+        return Session(spark, settings=settings or {})
+    with spark_lock:  # nobody stops it before the session has it
+        started = own_session(master, conf or {}, remote)
+        return Session(started, settings=settings or {})
 
 
 def load_ipython_extension(shell: Any) -> None:

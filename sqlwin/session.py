@@ -12,6 +12,7 @@ from planner.explain.document import Document, QueryDocument, to_json
 from runtime.compute.user_aggregates import UserDefinedAggregateFunction
 from runtime.errors import AnalysisError, SqlwinError
 from runtime.frames.user_functions import register_aggregate, register_scalar
+from runtime.spark.session import begin_use, end_use, spark_lock
 from runtime.spark.shipping import ship_code
 from runtime.spec.table import Watermark
 from sqlwin.catalog.catalog import Registered
@@ -36,24 +37,31 @@ __all__ = ["Result", "Session"]
 class Session:
     """Window SQL on a Spark session. Made by `sqlwin.connect`.
 
+    Threads may share a session: each statement runs in the thread that gives it. Tables, views
+    and settings belong to the session; what it changes in Spark (temporary views, Spark's
+    settings) belongs to the Spark session.
+
     Args:
-        spark: the Spark session to run on.
-        owns_spark: whether `close` stops it.
+        spark: the Spark session to run on. What `connect` has started ends with the last session
+            that uses it.
         settings: settings, as `SET 'key' = 'value'` takes them.
 
     Raises:
         SqlwinError: a setting is unknown or has no sense.
     """
 
-    def __init__(
-        self, spark: SparkSession, *, owns_spark: bool, settings: Mapping[str, str]
-    ) -> None:
+    def __init__(self, spark: SparkSession, *, settings: Mapping[str, str]) -> None:
         self._spark = spark
-        self._owns_spark = owns_spark
-        ship_code(spark)
-        self._runner = Runner(spark)
-        for key, value in settings.items():
-            self._runner.set(key, value)
+        self._is_user = begin_use(spark)
+        try:
+            with spark_lock:
+                ship_code(spark)
+                self._runner = Runner(spark)
+            for key, value in settings.items():
+                self._runner.set(key, value)
+        except BaseException:
+            self._leave_spark()
+            raise
 
     @property
     def spark(self) -> SparkSession:
@@ -171,7 +179,8 @@ class Session:
                 # with analyze, what fills a table for later statements has to run
                 fills = analyze and isinstance(statement, CreateTable)
                 if can_explain(inner) and not fills:
-                    queries += self._runner.explanations.documents(inner, analyzes)
+                    with self._runner.lock:
+                        queries += self._runner.explanations.documents(inner, analyzes)
                 else:
                     self._runner.run(statement)
             except SqlwinError as error:
@@ -226,9 +235,9 @@ class Session:
         if time_column is not None and watermark is not None:
             quoted = f"`{time_column.replace('`', '``')}`"
             late = Watermark(time_column, f"{quoted} - INTERVAL '{watermark}'")
-        self._runner.catalog.add(
-            (name,), Registered((name,), dataframe, late), replace=True, if_not_exists=False
-        )
+        entry = Registered((name,), dataframe, late)
+        with self._runner.lock:
+            self._runner.catalog.add((name,), entry, replace=True, if_not_exists=False)
 
     @property
     def rows_scanned(self) -> int:
@@ -294,16 +303,17 @@ class Session:
         job = WindowJob(
             window, function, trigger, evictor, lateness_us, is_processing_time=time is None
         )
-        table = data if isinstance(data, str) else self._given(data, time, watermark)
-        windows = GeneralWindows(
-            self._runner, f"SELECT * FROM {table}", tuple(keys), time, job, output
-        )
-        found = windows.dataframe()
-        if name is not None:
-            made_by = windows if found.isStreaming else None
-            entry = Registered((name,), found, made_by=made_by)
-            self._runner.catalog.add((name,), entry, replace=True, if_not_exists=False)
-        return found
+        with self._runner.lock:
+            table = data if isinstance(data, str) else self._given(data, time, watermark)
+            windows = GeneralWindows(
+                self._runner, f"SELECT * FROM {table}", tuple(keys), time, job, output
+            )
+            found = windows.dataframe()
+            if name is not None:
+                made_by = windows if found.isStreaming else None
+                entry = Registered((name,), found, made_by=made_by)
+                self._runner.catalog.add((name,), entry, replace=True, if_not_exists=False)
+            return found
 
     def _given(self, dataframe: DataFrame, time: str | None, watermark: str | None) -> str:
         """A name for a DataFrame that windows are put on."""
@@ -346,10 +356,17 @@ class Session:
         self._runner.catalog.add_aggregate(register_aggregate(self._spark, name, aggregate))
 
     def close(self) -> None:
-        """Stop the streams of this session, and Spark if the session started it."""
+        """Stop the streams of this session, and Spark if no other session uses it.
+
+        Spark goes on if it was not started by `sqlwin.connect`.
+        """
         self.streams.stop_all()
-        if self._owns_spark:
-            self._spark.stop()
+        self._leave_spark()
+
+    def _leave_spark(self) -> None:
+        is_user, self._is_user = self._is_user, False
+        if is_user:
+            end_use(self._spark)
 
     def __enter__(self) -> Session:
         return self

@@ -56,6 +56,8 @@ class Connector:
         takes_updates: whether rows may come that replace others.
         idle_options: names of options, in lower case, that are let pass and change nothing.
         explain: what an error of Spark's means for a table of it; None: nothing special.
+        keep: makes what a new table holds in this process, for as long as there is the table;
+            None: it holds nothing.
     """
 
     name: str
@@ -71,6 +73,7 @@ class Connector:
     takes_updates: bool = False
     idle_options: frozenset[str] = frozenset()
     explain: Explain | None = None
+    keep: Callable[[], object] | None = None
 
 
 def missing_package(spec: TableSpec, what: str, package: str) -> SetupError:

@@ -1,6 +1,6 @@
 """The connector 'memory': rows in this process, to look at and to test with.
 
-A table of it is there as long as the process; it is read as it stands at that moment.
+A table of it belongs to the session that made it. It is read as it stands at that moment.
 """
 
 from __future__ import annotations
@@ -14,12 +14,48 @@ from runtime.connectors.columns import check_columns, declared_schema, physical_
 from runtime.connectors.connector import Connector, WriteBatch
 from runtime.connectors.options.checks import check_options
 from runtime.connectors.writing import with_named_kind
+from runtime.errors import ExecutionError
 from runtime.spec.table import TableSpec
 
-_lock = threading.Lock()
-# Rows by the table's name; and by name and writer the number of a stream's last micro-batch
-_rows: dict[str, list[pa.Table]] = {}
-_batches: dict[tuple[str, str], int] = {}
+
+class MemoryRows:
+    """The rows of one table; threads may read and write them at once."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._tables: tuple[pa.Table, ...] = ()
+        # by the writer of a stream the number of its last micro-batch
+        self._batches: dict[str, int] = {}
+
+    def tables(self) -> tuple[pa.Table, ...]:
+        """What was written so far."""
+        return self._tables
+
+    def add(self, table: pa.Table, *, overwrite: bool = False) -> None:
+        """Add rows, or have them in place of those that are there."""
+        with self._lock:
+            self._tables = (table,) if overwrite else (*self._tables, table)
+
+    def add_batch(self, table: pa.Table, writer: str, batch: int) -> bool:
+        """Add the rows of a micro-batch of a stream; False if they are there already."""
+        with self._lock:
+            if self._batches.get(writer, -1) >= batch:
+                return False
+            self._batches[writer] = batch
+            self._tables = (*self._tables, table)
+            return True
+
+    def __reduce__(self) -> str:
+        """Refuse to be taken to another process, where nobody would see what is written.
+
+        Raises:
+            ExecutionError: always.
+        """
+        raise ExecutionError(
+            "a table of connector 'memory' is in the process of its session, and this would be "
+            "done in another one",
+            hint="take connector 'filesystem'",
+        )
 
 
 def validate(spec: TableSpec) -> None:
@@ -34,9 +70,7 @@ def validate(spec: TableSpec) -> None:
 
 def read(spark: SparkSession, spec: TableSpec) -> DataFrame:
     """The rows written so far."""
-    with _lock:
-        tables = list(_rows.get(spec.name.lower(), ()))
-    tables = [table for table in tables if table.num_rows]
+    tables = [table for table in _rows_of(spec).tables() if table.num_rows]
     schema = declared_schema(spec, physical_columns(spec))
     if not tables:
         return spark.createDataFrame([], schema)
@@ -47,34 +81,24 @@ def read(spark: SparkSession, spec: TableSpec) -> DataFrame:
 def write(dataframe: DataFrame, spec: TableSpec, overwrite: bool) -> int:
     """Add the rows of a batch; how many they are."""
     table = dataframe.toArrow()
-    with _lock:
-        there = [] if overwrite else _rows.get(spec.name.lower(), [])
-        _rows[spec.name.lower()] = [*there, table]
+    _rows_of(spec).add(table, overwrite=overwrite)
     return int(table.num_rows)
 
 
 def open_batches(dataframe: DataFrame, spec: TableSpec, writer: str) -> WriteBatch:
     """What adds the rows of a stream's micro-batches, each once, and returns how many they are."""
-    name = spec.name.lower()
+    kept = _rows_of(spec)
 
     def write_batch(rows: DataFrame, batch: int) -> int:
         table = with_named_kind(rows).toArrow()
-        with _lock:
-            if _batches.get((name, writer), -1) >= batch:
-                return 0
-            _batches[name, writer] = batch
-            _rows.setdefault(name, []).append(table)
-        return int(table.num_rows)
+        return int(table.num_rows) if kept.add_batch(table, writer, batch) else 0
 
     return write_batch
 
 
-def forget(name: str) -> None:
-    """Drop the rows of a table: it is made anew, or dropped."""
-    with _lock:
-        _rows.pop(name.lower(), None)
-        for key in [key for key in _batches if key[0] == name.lower()]:
-            del _batches[key]
+def _rows_of(spec: TableSpec) -> MemoryRows:
+    assert isinstance(spec.kept, MemoryRows), "keeping_rows() makes a table to read and write"
+    return spec.kept
 
 
 CONNECTOR = Connector(
@@ -85,4 +109,5 @@ CONNECTOR = Connector(
     overwrites=True,
     open_batches=open_batches,
     takes_updates=True,
+    keep=MemoryRows,
 )

@@ -69,6 +69,15 @@ def validate_table(spec: TableSpec) -> None:
     connector_of(spec).validate(_own_options(spec))
 
 
+def keeping_rows(spec: TableSpec) -> TableSpec:
+    """A table that is made now: what it holds in this process is empty, and nobody else's.
+
+    Whoever has the table has its rows; they go with the last one who does.
+    """
+    keep = connector_of(spec).keep
+    return spec if keep is None else replace(spec, kept=keep())
+
+
 def idle_options(spec: TableSpec) -> tuple[str, ...]:
     """The options of a table that are let pass and change nothing, as they are written."""
     idle = connector_of(spec).idle_options

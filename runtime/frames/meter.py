@@ -27,6 +27,7 @@ from pyspark.sql import functions as F
 
 from runtime.compute.arrow.blobs import from_blobs
 from runtime.compute.counters import counting
+from runtime.frames.scan_counts import new_accumulator
 from runtime.spark.private import unless_missing
 
 ArrowFunction = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
@@ -80,7 +81,7 @@ class Meter:
 
     def __init__(self, spark: SparkSession) -> None:
         nothing: _Records = {}
-        self._records = spark.sparkContext.accumulator(nothing, LastWins())
+        self._records = new_accumulator(spark.sparkContext, nothing, LastWins())
         self._observations: list[tuple[str, Observation]] = []
 
     def wrap(self, label: str) -> Wrap:

@@ -7,11 +7,24 @@ that replace one another, so that a task that runs twice counts once.
 
 from __future__ import annotations
 
+import threading
 from dataclasses import dataclass
 from itertools import count
+from typing import TypeVar
 
 from pyspark import SparkContext
 from pyspark.accumulators import Accumulator, AccumulatorParam
+
+T = TypeVar("T")
+
+_accumulators_lock = threading.Lock()
+
+
+def new_accumulator(context: SparkContext, zero: T, param: AccumulatorParam[T]) -> Accumulator[T]:
+    """An accumulator of Spark's, whose numbers PySpark hands out to one thread at a time only."""
+    with _accumulators_lock:
+        return context.accumulator(zero, param)
+
 
 # (number of the scan, number of the split) -> (rows, those without a time)
 _Counts = dict[tuple[int, int], tuple[int, int]]
@@ -42,7 +55,7 @@ class ScanCounts:
     """The counts of all scans of a session: one accumulator, since Spark never forgets one."""
 
     def __init__(self, context: SparkContext) -> None:
-        self._accumulator = context.accumulator({}, _LastCounts())
+        self._accumulator = new_accumulator(context, {}, _LastCounts())
         self._scans = count()
 
     def counter(self) -> ScanCounter:

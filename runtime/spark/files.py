@@ -74,17 +74,21 @@ def local_path(spark: SparkSession, path: str) -> str | None:
     return resolved if is_local_path(resolved) else None
 
 
-def files_at(spark: SparkSession, path: str) -> Files:
-    """The file system that a resolved path is on.
+def refuse_remote_streams(spark: SparkSession) -> None:
+    """Refuse to start a stream over Spark Connect, whose driver is out of reach.
 
     Raises:
-        SetupError: the session is one of Spark Connect, whose driver is out of reach.
+        SetupError: the session is one of Spark Connect.
     """
     if is_remote(spark):
         raise SetupError(
             "streams are started where Spark's driver runs, not over Spark Connect",
             hint="use master= (--master) in place of remote= (--remote)",
         )
+
+
+def files_at(spark: SparkSession, path: str) -> Files:
+    """The file system that a resolved path is on."""
     return LocalFiles() if is_local_path(path) else HadoopFiles(spark)
 
 

@@ -10,7 +10,7 @@ import contextlib
 import threading
 from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar, cast
 from uuid import uuid4
 
 from py4j.protocol import Py4JError
@@ -59,6 +59,20 @@ def cancel_group(spark: Any, group: str) -> bool:
 def _cancel_group_and_future_jobs(context: Any, group: str) -> bool:
     context._jsc.sc().cancelJobGroupAndFutureJobs(group)
     return True
+
+
+def run_interruptibly(spark: SparkSession, work: Callable[[], T]) -> T:
+    """Do what starts Spark jobs, in a thread of its own; an interruption of this one cancels them.
+
+    What interrupts this thread (Ctrl-C, a signal) is raised when the work has come to its end:
+    Spark then has taken back what it had written, and its answer is not mistaken for that to a
+    later call. See `run_side_by_side`.
+    """
+    (outcome,) = run_side_by_side(spark, [work], [set()])
+    if outcome.error is not None:
+        raise outcome.error
+    assert outcome.begun
+    return cast(T, outcome.value)
 
 
 @dataclass(frozen=True)
@@ -145,8 +159,11 @@ class _SideBySide(Generic[T]):
                     thread.join(_JOIN_S)
         except BaseException:
             self._stop()
-            for thread in started:
-                thread.join()
+            while any(thread.is_alive() for thread in started):
+                for thread in started:
+                    thread.join(_JOIN_S)
+                # one that was between two jobs has begun the next
+                _cancel_tagged(self._spark, self._tag)
             raise
         nothing: Outcome[T] = Outcome(begun=False)
         return [self._outcomes.get(i, nothing) for i in range(len(self._works))]

@@ -73,6 +73,18 @@ _LATE_COMPILATION = (
 )
 # Whoever sets these has plans of their own.
 _CLASS_SHARING = re.compile(r"-Xshare|SharedArchive|ArchiveClasses|SharedClassList")
+# Options of spark-submit that stand for a setting, and those without a value
+_SUBMIT_OPTIONS = {
+    "--master": "spark.master",
+    "--remote": "spark.remote",
+    "--name": "spark.app.name",
+    "--deploy-mode": "spark.submit.deployMode",
+    "--driver-memory": "spark.driver.memory",
+    "--driver-java-options": "spark.driver.extraJavaOptions",
+    "--driver-class-path": "spark.driver.extraClassPath",
+    "--driver-library-path": "spark.driver.extraLibraryPath",
+}
+_SUBMIT_FLAGS = ("--verbose", "-v", "--supervise", "--version", "--help", "-h", "--usage-error")
 _LOG_SETTINGS = Path(__file__).parent / "conf" / "log4j2.properties"
 
 # The pipe whose end makes the JVM exit: it must live as long as this process.
@@ -168,8 +180,24 @@ def archive_to_use(java: JavaRuntime, conf: Mapping[str, str], *, is_local: bool
 
 
 def configured_defaults() -> dict[str, str]:
-    """What the user's own spark-defaults.conf says, if there is one."""
-    path = _conf_directory() / "spark-defaults.conf"
+    """What the user's environment says of Spark's configuration, in the order of spark-submit.
+
+    PYSPARK_SUBMIT_ARGS wins over the file of properties that it names, or else over
+    spark-defaults.conf, and MASTER counts where nothing else names a master.
+
+    Raises:
+        SetupError: PYSPARK_SUBMIT_ARGS cannot be read, or its file.
+    """
+    submitted, file = _submit_arguments()
+    settings = {"spark.master": os.environ["MASTER"]} if os.environ.get("MASTER") else {}
+    if file is None:
+        return settings | _properties(_conf_directory() / "spark-defaults.conf") | submitted
+    if not file.is_file():
+        raise SetupError(f"PYSPARK_SUBMIT_ARGS names {file}, and there is no such file")
+    return settings | _properties(file) | submitted
+
+
+def _properties(path: Path) -> dict[str, str]:
     settings: dict[str, str] = {}
     if path.is_file():
         for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
@@ -177,6 +205,31 @@ def configured_defaults() -> dict[str, str]:
             if len(parts) == 2 and not parts[0].startswith("#"):
                 settings[parts[0]] = parts[1].strip()
     return settings
+
+
+def _submit_arguments() -> tuple[dict[str, str], Path | None]:
+    """The settings that PYSPARK_SUBMIT_ARGS has, and the file of properties that it names."""
+    text = os.environ.get("PYSPARK_SUBMIT_ARGS", "")
+    try:
+        words = shlex.split(text)
+    except ValueError as error:
+        raise SetupError(f"PYSPARK_SUBMIT_ARGS cannot be read: {error}") from error
+    settings: dict[str, str] = {}
+    file: Path | None = None
+    waiting = iter(words)
+    for word in waiting:
+        option, equals, value = word.partition("=")
+        if not option.startswith("-") or option in _SUBMIT_FLAGS:
+            continue
+        value = value if equals else next(waiting, "")
+        if option in ("--conf", "-c"):
+            key, _, value = value.partition("=")
+            settings[key] = value
+        elif option == "--properties-file":
+            file = Path(value)
+        elif option in _SUBMIT_OPTIONS:
+            settings[_SUBMIT_OPTIONS[option]] = value
+    return settings, file
 
 
 def _spark_home() -> Path:
@@ -228,6 +281,10 @@ def _start(
         answer = connection.read_bytes()
     except OSError as error:
         raise SetupError(f"Java did not start: {error}", hint=_hint()) from error
+    except KeyboardInterrupt:
+        if _jvm is not None:
+            _jvm.kill()  # nobody will connect to it
+        raise
     finally:
         shutil.rmtree(directory, ignore_errors=True)
     port, length = struct.unpack_from(">ii", answer)

@@ -6,20 +6,20 @@ Private APIs, seen in PySpark 4.3: `SparkContext._active_spark_context` and `_ga
 from __future__ import annotations
 
 import atexit
-import importlib.util
 import logging
 import os
 import re
 import shutil
 import sys
 import tempfile
+import threading
 import warnings
 from collections.abc import Iterator, Mapping, MutableMapping
 from contextlib import contextmanager
 from pathlib import Path
 from types import MappingProxyType
 
-from pyspark import SparkContext
+from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkException
 from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
@@ -27,6 +27,7 @@ from pyspark.sql import SparkSession
 from runtime.errors import SetupError, SqlwinError
 from runtime.logs import log_file
 from runtime.redaction import SPARK_REGEX, remember_settings
+from runtime.spark.connect import active_remote_session, connected_session
 from runtime.spark.errors import translate
 from runtime.spark.java import find_java
 from runtime.spark.jvm import configured_defaults, running_jvm
@@ -52,7 +53,75 @@ _CONTAINER_MEMORY = (
 )
 _SIZE = re.compile(r"(\d+)(?:([kmgt])i?b?)?")
 _KIB_OF_UNIT = {"k": 1, "m": 1 << 10, "g": 1 << 20, "t": 1 << 30}
+# What spark-submit itself or the JVM reads when it starts
+_NEEDED_AT_START = re.compile(
+    r"spark\.(driver\.(memory|memoryOverhead|cores|\w*JavaOptions|extra\w*Path)"
+    r"|submit\.|jars|archives|files)"
+)
+# What sqlwin chooses for a Spark that serves it alone
+_OF_A_PROGRAM = frozenset(
+    {
+        "spark.driver.memory",
+        "spark.ui.enabled",
+        "spark.sql.catalogImplementation",
+        "spark.sql.warehouse.dir",
+    }
+)
 _NOISY_LOGGERS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
+
+
+# Held by whoever starts or stops Spark, or changes who uses it
+spark_lock = threading.RLock()
+
+
+# By SparkContext, or session of Spark Connect, that sqlwin has started for itself: its users
+_n_users: dict[object, int] = {}
+
+
+def own_session(
+    master: str | None = None, conf: Mapping[str, str] = _NO_CONF, remote: str | None = None
+) -> SparkSession:
+    """A session as `start_session` gives it; what was started for it, `end_use` may stop.
+
+    What spark-submit has started goes on until its program ends.
+    """
+    with spark_lock:
+        before = {SparkContext._active_spark_context, _key(active_remote_session())}
+        session = start_session(master, conf, remote)
+        key = _key(session)
+        if key not in before and key not in _n_users and (is_remote(session) or not is_submitted()):
+            _n_users[key] = 0
+        return session
+
+
+def begin_use(spark: SparkSession) -> bool:
+    """Count a user of what `own_session` has started; whether `spark` is on it."""
+    with spark_lock:
+        key = _key(spark)
+        if key in _n_users:
+            _n_users[key] += 1
+        return key in _n_users
+
+
+def end_use(spark: SparkSession) -> None:
+    """Stop Spark when the last one leaves that `begin_use` has counted."""
+    with spark_lock:
+        key = _key(spark)
+        if key not in _n_users:
+            return
+        _n_users[key] -= 1
+        if _n_users[key] <= 0:
+            del _n_users[key]
+            # it may have been stopped, and started again, by somebody else
+            if is_remote(spark) or key is SparkContext._active_spark_context:
+                spark.stop()
+
+
+def _key(spark: SparkSession | None) -> object:
+    """What a session runs on; two of Spark Connect have nothing in common."""
+    if spark is None:
+        return None
+    return spark.session_id if is_remote(spark) else spark.sparkContext  # type: ignore[attr-defined]
 
 
 def start_session(
@@ -64,47 +133,123 @@ def start_session(
     beside those that exist, and `conf` may hold what can be set for a session alone.
 
     Args:
-        master: Spark's master URL; `local[*]` unless spark-defaults.conf says otherwise.
-        conf: Spark's configuration; it wins over what is chosen here.
+        master: Spark's master URL; `local[*]` unless spark-defaults.conf, PYSPARK_SUBMIT_ARGS or
+            spark-submit say otherwise.
+        conf: Spark's configuration; it wins over theirs and over what is chosen here.
         remote: the `sc://host:port` of a Spark Connect server, in place of a master.
 
     Raises:
         SetupError: no Java, no such cluster, a bad setting, packages missing.
     """
     quiet_python_loggers()
-    if remote is None and master is None:
-        remote = os.environ.get("SPARK_REMOTE")
-    if remote is not None:
-        return _connect(remote, master, conf)
-    if SparkContext._active_spark_context is not None:
-        return _session_beside(SparkContext._active_spark_context, master, conf)
+    remote = remote or conf.get("spark.remote")
+    said = conf.get("spark.master")
+    if remote and (master or said):
+        raise SetupError("master and remote exclude each other", hint="give one of them")
+    if master and said and master != said:
+        raise SetupError(
+            f"there are two masters: {master}, and {said} in the configuration",
+            hint="leave one of them out",
+        )
+    master = master or said
+    with spark_lock:
+        if remote:
+            return connected_session(remote, conf)
+        if SparkContext._active_spark_context is not None:
+            return _session_beside(SparkContext._active_spark_context, master, conf)
+        there = active_remote_session()
+        if there is not None and (master or conf):
+            raise SetupError(
+                "this process uses Spark Connect already, which takes no master and no settings",
+                hint="leave them out, or start another process",
+            )
+        if there is not None:
+            return there
+        elsewhere = None if master or is_submitted() else _remote_of_environment()
+        if elsewhere:
+            return connected_session(elsewhere, conf)
+        try:
+            if is_submitted():
+                return _submitted_session(master, conf)
+            return _new_session(master, conf)
+        except SqlwinError:
+            raise
+        except Exception as error:
+            cause = translate(error, None)
+            raise SetupError(f"Spark did not start: {cause.message}", hint=cause.hint) from error
+
+
+def _remote_of_environment() -> str | None:
+    """The Spark Connect server that the user's environment names."""
+    return os.environ.get("SPARK_REMOTE") or configured_defaults().get("spark.remote")
+
+
+def is_submitted() -> bool:
+    """Whether spark-submit has started this process, and with it Java."""
+    return "PYSPARK_GATEWAY_PORT" in os.environ
+
+
+def _new_session(master: str | None, conf: Mapping[str, str]) -> SparkSession:
+    """Start Spark, and Java if it does not run yet."""
     chosen = configured_defaults()
-    master = master or conf.get("spark.master") or chosen.get("spark.master") or "local[*]"
+    master = master or chosen.get("spark.master") or "local[*]"
     local = _LOCAL_MASTER.fullmatch(master) is not None
+    ours = {"spark.app.name": "sqlwin", **_defaults(master)}
     settings = {
-        **{k: v for k, v in _defaults(master).items() if k not in chosen},
+        **{k: v for k, v in ours.items() if k not in chosen},
         **memory_of_workers(master, {**chosen, **conf}),
         **conf,
         "spark.master": master,
     }
-    settings.setdefault("spark.app.name", "sqlwin")
     remember_settings({**chosen, **settings})
     choose_python(master, {**chosen, **settings}, os.environ)
+    if SparkContext._gateway is not None:
+        return _built(settings)
+    with running_jvm(find_java(), settings, is_local=local), _without_warnings():
+        return _built(settings)
+
+
+def _submitted_session(master: str | None, conf: Mapping[str, str]) -> SparkSession:
+    """The session of a program that spark-submit runs: on its master, with its configuration.
+
+    Raises:
+        SetupError: the program asks for another master, or for what Java had to be started with.
+    """
+    SparkContext._ensure_initialized()
+    submitted = dict(SparkConf().getAll())
+    remember_settings({**submitted, **conf})
+    at = submitted.get("spark.master", "local[*]")
+    if master is not None and master != at:
+        raise SetupError(
+            f"spark-submit runs this program with master {at}, not {master}",
+            hint=f"spark-submit --master {master}, or leave the master out here",
+        )
+    for key, value in conf.items():
+        if _NEEDED_AT_START.match(key) and submitted.get(key) != value:
+            raise SetupError(
+                f"{key} comes too late: spark-submit has started Java already",
+                hint=f"spark-submit --conf {key}=...",
+            )
+    ours = {k: v for k, v in _defaults(at).items() if k not in _OF_A_PROGRAM}
+    ours |= memory_of_workers(at, {**submitted, **conf})
+    choose_python(at, {**submitted, **conf}, os.environ)
+    with _without_warnings():
+        return _built({**{k: v for k, v in ours.items() if k not in submitted}, **conf})
+
+
+def _built(settings: Mapping[str, str]) -> SparkSession:
     builder = SparkSession.builder
     for key, value in settings.items():
         builder = builder.config(key, value)
+    # who names a master means that one; PySpark would take this
+    remote = os.environ.pop("SPARK_REMOTE", None)
+    # what a session of Spark Connect has left behind that is closed
+    os.environ.pop("SPARK_CONNECT_MODE_ENABLED", None)
     try:
-        if SparkContext._gateway is not None:
-            session = builder.getOrCreate()
-        else:
-            with running_jvm(find_java(), settings, is_local=local), _without_warnings():
-                session = builder.getOrCreate()
-    except SqlwinError:
-        raise
-    except Exception as error:
-        cause = translate(error, None)
-        raise SetupError(f"Spark did not start: {cause.message}", hint=cause.hint) from error
-    return session
+        return builder.getOrCreate()
+    finally:
+        if remote is not None:
+            os.environ["SPARK_REMOTE"] = remote
 
 
 def is_local(spark: SparkSession) -> bool:
@@ -265,27 +410,6 @@ def _session_beside(
                 hint="stop it first, or leave this setting out",
             ) from error
     return session
-
-
-def _connect(remote: str, master: str | None, conf: Mapping[str, str]) -> SparkSession:
-    if master is not None:
-        raise SetupError("master and remote exclude each other", hint="give one of them")
-    if not remote.startswith("sc://"):
-        raise SetupError(
-            f"{remote} is not the address of a Spark Connect server", hint="sc://host:15002"
-        )
-    if importlib.util.find_spec("grpc") is None:
-        raise SetupError(
-            "Spark Connect needs packages that are not installed",
-            hint="pip install 'pyspark[connect]'",
-        )
-    try:
-        builder = SparkSession.builder.remote(remote)
-        for key, value in conf.items():
-            builder = builder.config(key, value)
-        return builder.create()
-    except Exception as error:
-        raise SetupError(f"no Spark Connect server answers at {remote}") from error
 
 
 @contextmanager

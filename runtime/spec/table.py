@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 # The option of a table, of whatever connector, with the side output for its late rows
 LATE_ROWS = "late-rows"
@@ -46,6 +46,9 @@ class TableSpec:
     """A table of a connector: everything that CREATE TABLE said.
 
     An empty `columns` means: take the schema that the files or the source bring.
+
+    `kept` is what a table holds whose rows are in this process, see
+    `runtime.connectors.registry.keeping_rows`; it is no part of what was said.
     """
 
     name: str
@@ -57,6 +60,7 @@ class TableSpec:
     watermark: Watermark | None = None
     comment: str | None = None
     temporary: bool = False
+    kept: object = field(default=None, compare=False, repr=False)
 
     @property
     def late_rows(self) -> str | None:

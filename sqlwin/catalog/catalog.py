@@ -20,9 +20,14 @@ from planner.aggregates.user import with_filters_inside
 from planner.catalog import Schema, StreamTable
 from planner.plan import Plan
 from planner.sql.build import empty_relation, identifier, select_all_from, to_sql
-from runtime.connectors import memory
 from runtime.connectors.columns import proctime_columns
-from runtime.connectors.registry import is_unbounded, read_stream, read_table, streams_bounded
+from runtime.connectors.registry import (
+    is_unbounded,
+    keeping_rows,
+    read_stream,
+    read_table,
+    streams_bounded,
+)
 from runtime.errors import AnalysisError, CatalogError, ErrorKind, SqlwinError, nearest
 from runtime.local.arrow_scan import scan_source
 from runtime.redaction import DEFAULT, Mask
@@ -34,6 +39,7 @@ from runtime.spec.table import Column, TableSpec, Watermark
 from runtime.streaming.options import StreamOptions
 from sqlwin.catalog.options import ChangedTables
 from sqlwin.catalog.scannable import not_scannable
+from sqlwin.catalog.spark_views import SparkViews
 from sqlwin.parser.parser import parse_query
 from sqlwin.statements.nodes import DEFAULTS
 
@@ -91,10 +97,15 @@ Entry = TableSpec | View | Registered
 class SessionCatalog:
     """The session's tables and views by name; case does not matter.
 
+    Names may be looked up from any thread. What changes entries or shows them to Spark is called
+    by a thread that holds the lock of `views_in_spark`.
+
     Args:
         spark: where other names are looked up, and where these are shown.
         view_dataframe: computes a view, for statements that go to Spark as they are.
         mask: what looks secret now.
+        views_in_spark: the temporary views of the Spark session, and its lock; None: nobody else
+            uses the Spark session.
     """
 
     def __init__(
@@ -102,15 +113,17 @@ class SessionCatalog:
         spark: SparkSession,
         view_dataframe: Callable[[View], DataFrame],
         mask: Callable[[], Mask] = lambda: DEFAULT,
+        views_in_spark: SparkViews | None = None,
     ) -> None:
         self._spark = spark
         self._mask = mask
         self._view_dataframe = view_dataframe
-        self._entries: dict[Name, Entry] = {}
+        self.views_in_spark = views_in_spark or SparkViews()
+        # replaced as a whole, since other threads may look through it
+        self._entries: Mapping[Name, Entry] = {}
         self._changed = ChangedTables()
         self._mode = "automatic"
         self._shown: set[Name] = set()
-        self._ever_shown: set[Name] = set()
         # by text: INSERTs of a set ask the same of Spark, as long as it sees the same tables
         self._analyzed: dict[str, Schema] = {}
         self._aggregates: dict[str, UserAggregate] = {}
@@ -147,11 +160,12 @@ class SessionCatalog:
                 subjects=(".".join(name),),
                 hint="DROP it first, or write IF NOT EXISTS",
             )
-        self._entries[key] = entry
+        if isinstance(entry, TableSpec):
+            entry = keeping_rows(entry)
+        self._entries = {**self._entries, key: entry}
         self.n_changes += 1
         self._shown.discard(key)
         self._forget_changed(key)
-        memory.forget(".".join(name))
         return True
 
     def drop(self, name: Name, kind: str, *, if_exists: bool) -> bool:
@@ -173,10 +187,9 @@ class SessionCatalog:
                 hint=f"write DROP {found} {'.'.join(name)}",
             )
         key = _key(name)
-        del self._entries[key]
+        self._entries = {other: kept for other, kept in self._entries.items() if other != key}
         self.n_changes += 1
         self._shown.discard(key)
-        memory.forget(".".join(name))
         self._spark.catalog.dropTempView(_spark_name(key))
         self._forget_changed(key)
         return True
@@ -207,8 +220,8 @@ class SessionCatalog:
         return kept + [name for name in known if name not in kept]
 
     def was_shown(self, name: Name) -> bool:
-        """Whether Spark's temporary view of a name is one of this session's."""
-        return _key(name) in self._ever_shown
+        """Whether Spark's temporary view of a name shows a table of a session of sqlwin's."""
+        return self.views_in_spark.is_sqlwins(_spark_name(_key(name)))
 
     # -- as the planner asks -------------------------------------------------------------------
 
@@ -273,8 +286,7 @@ class SessionCatalog:
         if entry is None:
             is_below_defaults = len(key) < len(name)
             return name[-1] if is_below_defaults and self._is_sparks(name[-1]) else None
-        if key not in self._shown:
-            self._show(key, entry)
+        self._show(key, entry)
         return _spark_name(key)
 
     def _is_sparks(self, name: str) -> bool:
@@ -402,13 +414,16 @@ class SessionCatalog:
     def show_all(self, words: set[str]) -> None:
         """Show Spark every session table and view whose name is among the words of a statement."""
         for key, entry in list(self._entries.items()):
-            if key[-1] in words and key not in self._shown:
+            if key[-1] in words:
                 self._show(key, entry)
 
     def _show(self, key: Name, entry: Entry) -> None:
+        """Show Spark an entry, unless it sees it already."""
+        view = _spark_name(key)
+        if key in self._shown and self.views_in_spark.is_of(view, self):
+            return
         self._analyzed.clear()
         self._shown.add(key)
-        self._ever_shown.add(key)
         if isinstance(entry, TableSpec):
             read = read_stream if self._is_streamed(entry) else read_table
             dataframe = read(self._spark, entry)
@@ -416,7 +431,8 @@ class SessionCatalog:
             dataframe = self._view_dataframe(entry)
         else:
             dataframe = entry.dataframe
-        dataframe.createOrReplaceTempView(_spark_name(key))
+        dataframe.createOrReplaceTempView(view)
+        self.views_in_spark.show(view, self)
 
 
 def entry_name(entry: Entry) -> Name:

@@ -100,7 +100,7 @@ class ChangedTables:
 
     def has_view(self, name: str) -> bool:
         """Whether Spark knows one of them by this name."""
-        return any(name.lower() in found for found in self._of_view.values())
+        return any(name.lower() in found for found in list(self._of_view.values()))
 
     def forget(self, view: str) -> list[str]:
         """Forget those of a table that Spark knows by `view`; the names by which it knows them."""

@@ -98,7 +98,8 @@ class Explanations:
             if isinstance(statement, Insert):
                 self._inserts.write(statement, rows)
             else:
-                without_results(rows)
+                with self._plans.jobs_run():
+                    without_results(rows)
 
         options = self._plans.execution_options()
         with self._plans.errors_of(statement.text):
@@ -126,7 +127,7 @@ class Explanations:
             sink = into_table(statement, target_of(plans.catalog, statement))
         seconds = int(plans.config.get("sqlwin.analyze.duration")) / 1_000_000 or None
         stream = start_stream(plans, lowered, sink, statement.text)
-        with plans.errors_of(statement.text):
+        with plans.errors_of(statement.text), plans.jobs_run():
             return analyzed_stream(
                 found, spark, stream, measuring.meter, seconds, self.take_interrupt
             )

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from dataclasses import replace
 
 from pyspark.sql import DataFrame, SparkSession
@@ -16,10 +18,12 @@ from runtime.batch.execute import ExecutionOptions, dataframe
 from runtime.connectors.registry import connector_of
 from runtime.errors import SqlwinError
 from runtime.frames.scan_counts import ScanCounts, StatementScanCounts
+from runtime.spark.files import refuse_remote_streams
 from runtime.spark.session import is_remote
 from runtime.spec.table import TableSpec
 from sqlwin.catalog.catalog import SessionCatalog, View
 from sqlwin.catalog.options import hint_notes
+from sqlwin.catalog.spark_views import spark_views
 from sqlwin.config.config import Config
 from sqlwin.execution.errors import StatementErrors
 from sqlwin.execution.lowered import (
@@ -36,35 +40,60 @@ from sqlwin.parser.positions import relocate
 from sqlwin.statements.parse import Insert
 
 
+class _AtHand(threading.local):
+    """What a thread knows of its statement."""
+
+    scan_counts: StatementScanCounts | None = None
+    notes: tuple[str, ...] = ()
+
+
 class Plans:
     """The road from a query to its rows: planned, lowered, made a DataFrame.
 
-    It has what this takes: tables, settings, and where the rows of scans are counted.
+    It has what this takes: tables, settings, and where the rows of scans are counted. Threads may
+    run statements at the same time: each has a statement at hand of its own, and plans it while it
+    holds the lock.
 
     Attributes:
         spark: the session.
         config: the settings.
         catalog: the tables and views.
         streams: the streams that were started.
-        scan_counts: counts of the statement at hand; None where Spark cannot bring them.
-        notes: what there is to say about how the statement at hand is written.
+        lock: held while a statement is planned.
+        last_scan_counts: counts of the statement that was begun last, in whatever thread.
     """
 
     def __init__(self, spark: SparkSession, config: Config) -> None:
         self.spark = spark
         self.config = config
-        self.catalog = SessionCatalog(spark, self._view_dataframe, lambda: config.mask)
+        self.lock = spark_views(spark)
+        self.catalog = SessionCatalog(spark, self._view_dataframe, lambda: config.mask, self.lock)
         self.streams = Streams()
         self._session_scan_counts = None if is_remote(spark) else ScanCounts(spark.sparkContext)
-        self.scan_counts: StatementScanCounts | None = None
-        self.notes: tuple[str, ...] = ()
+        self.last_scan_counts: StatementScanCounts | None = None
+        self._at_hand = _AtHand()
+
+    @property
+    def scan_counts(self) -> StatementScanCounts | None:
+        """Counts of the statement at hand; None where Spark cannot bring them."""
+        return self._at_hand.scan_counts
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What there is to say about how the statement at hand is written."""
+        return self._at_hand.notes
+
+    def jobs_run(self) -> AbstractContextManager[None]:
+        """A block in which jobs run: meanwhile other threads may plan."""
+        return self.lock.released()
 
     def begin(self, text: str) -> None:
         """A statement begins: its counts are its own, and Spark's UI shows it beside its jobs."""
         self.start_statement()
-        self.notes = ()
+        self._at_hand.notes = ()
         if self._session_scan_counts is not None:
-            self.scan_counts = StatementScanCounts(self._session_scan_counts)
+            self._at_hand.scan_counts = StatementScanCounts(self._session_scan_counts)
+            self.last_scan_counts = self._at_hand.scan_counts
         self.describe_job(text)
 
     def start_statement(self) -> None:
@@ -73,7 +102,7 @@ class Plans:
 
     def add_notes(self, notes: Sequence[str]) -> None:
         """Add notes, each once."""
-        self.notes = tuple(dict.fromkeys((*self.notes, *notes)))
+        self._at_hand.notes = tuple(dict.fromkeys((*self.notes, *notes)))
 
     def plan(self, query: exp.Query, text: str, sink: tuple[str, bool] | None = None) -> Plan:
         """The plan of a query; `sink` is the table on top and whether it is overwritten."""
@@ -139,6 +168,7 @@ class Plans:
         """
         match lowered:
             case LoweredStream():
+                refuse_remote_streams(self.spark)
                 with self.errors_of(lowered.plans[0].sql):
                     # whoever starts it does so without sqlwin
                     return lowered.dataframe(self.spark, foreign_options(self.spark, self.config))

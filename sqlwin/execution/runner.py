@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
-import io
 from dataclasses import replace
+from typing import Any, cast
 
 import pyarrow as pa
 from pyspark.errors import PySparkException
@@ -13,9 +12,11 @@ from sqlglot import exp
 
 from planner.explain.document import Document, to_json
 from planner.plan import Plan
-from runtime.errors import SqlwinError
 from runtime.redaction import remember_settings
 from runtime.spark.errors import translated_errors
+from runtime.spark.jobs import run_interruptibly
+from runtime.spark.private import unless_missing
+from runtime.spark.session import is_remote
 from runtime.spec.stream_steps import StreamRowsStep
 from sqlwin.catalog import listings
 from sqlwin.catalog.catalog import Name
@@ -29,7 +30,7 @@ from sqlwin.execution.lowered import LoweredStream, lower_rows
 from sqlwin.execution.planning import Plans
 from sqlwin.execution.statement_sets import Inserts
 from sqlwin.execution.streams.handle import StreamState
-from sqlwin.execution.streams.results import StreamQuery, insert_result
+from sqlwin.execution.streams.results import StreamQuery
 from sqlwin.execution.streams.sinks import IntoTable
 from sqlwin.execution.streams.start import start_stream
 from sqlwin.execution.streams.status import resume_hint, show_streams
@@ -69,6 +70,7 @@ class Runner:
         self._plans = Plans(spark, self.config)
         self.catalog = self._plans.catalog
         self.streams = self._plans.streams
+        self.lock = self._plans.lock
         self._inserts = Inserts(self._plans)
         self.explanations = Explanations(self._plans, self._inserts)
         self._definitions = Definitions(spark, self.catalog)
@@ -79,14 +81,15 @@ class Runner:
         Raises:
             SqlwinError: it is wrong or fails; positions are those in the statement's text.
         """
-        self._plans.begin(statement.text)
-        result = self._run(statement)
-        return replace(result, statement_notes=(*self._plans.notes, *result.statement_notes))
+        with self.lock:
+            self._plans.begin(statement.text)
+            result = self._run(statement)
+            return replace(result, statement_notes=(*self._plans.notes, *result.statement_notes))
 
     @property
     def rows_scanned(self) -> int:
         """How many rows the scans of the statement at hand have read, as far as they have run."""
-        counts = self._plans.scan_counts
+        counts = self._plans.last_scan_counts
         return 0 if counts is None else counts.rows_read()
 
     def _run(self, statement: Statement) -> Result:
@@ -233,12 +236,14 @@ class Runner:
         if isinstance(lowered, LoweredStream):
             stream = start_stream(self._plans, lowered, IntoTable(table), statement.text)
             started = [(".".join(statement.name), stream)]
-            result = insert_result(statement.text, started, waits=self._inserts.waits())
+            result = self._inserts.started(statement.text, started)
             return replace(result, statement_notes=(*notes, *result.statement_notes))
         try:
-            with self._plans.errors_of(statement.text):
-                count = insert_rows(rows, table, (), overwrite=False)
-        except SqlwinError:
+            with self._plans.errors_of(statement.text), self._plans.jobs_run():
+                count = run_interruptibly(
+                    self.spark, lambda: insert_rows(rows, table, (), overwrite=False)
+                )
+        except BaseException:
             self.catalog.drop(statement.name, "TABLE", if_exists=True)
             raise
         return Result(
@@ -269,7 +274,8 @@ class Runner:
         stream = self.streams.find(statement.name)
         if stream.state is not StreamState.RUNNING:
             return _ok(statement, f"stream {stream.number} does not run: it is {stream.state}")
-        stream.stop()
+        with self._plans.jobs_run():
+            stream.stop()
         name = f"stream {stream.number} (`{stream.setup.name}`)"
         if failure := stream.failure():
             return _ok(statement, f"{name} has failed: {failure}", (resume_hint(stream),))
@@ -336,10 +342,20 @@ class Runner:
 
 def _spark_plan(rows: DataFrame, mode: str) -> str:
     """What Spark makes of a query, as its own EXPLAIN prints it."""
-    out = io.StringIO()
-    with contextlib.redirect_stdout(out):
-        rows.explain(mode=mode)
-    return out.getvalue()
+    return unless_missing(
+        "EXPLAIN without Spark's own plan", lambda: _explained(rows, mode), "not to be had\n"
+    )
+
+
+def _explained(rows: DataFrame, mode: str) -> str:
+    # `DataFrame.explain` prints it, among what other threads print meanwhile
+    spark = rows.sparkSession
+    if is_remote(spark):
+        text = rows._explain_string(mode=mode)  # type: ignore[operator]
+    else:
+        execution = rows._jdf.queryExecution()
+        text = cast(Any, spark)._jvm.PythonSQLUtils.explainString(execution, mode)
+    return f"{text}\n"
 
 
 def _ok(statement: Statement, message: str, notes: tuple[str, ...] = ()) -> Result:

@@ -18,7 +18,7 @@ from runtime.connectors.registry import write_table
 from runtime.errors import SqlwinError
 from runtime.frames.meter import Meter
 from runtime.spark.files import resolve
-from runtime.spark.jobs import Outcome, run_side_by_side
+from runtime.spark.jobs import Outcome, run_interruptibly, run_side_by_side
 from runtime.spec.steps import Step
 from runtime.spec.table import TableSpec
 from sqlwin.catalog.options import idle_notes
@@ -59,14 +59,14 @@ class Inserts:
         if self._plans.is_stream(plan):
             stream = self._start_insert(plan, statement, table)
             started = [(".".join(statement.name), stream)]
-            return insert_result(statement.text, started, waits=self.waits())
+            return self.started(statement.text, started)
         rows = self._plans.dataframe(self._plans.lower(plan))
-        return self._write(statement, self._fitted(statement, rows, table), table)
+        return self._write_alone(statement, self._fitted(statement, rows, table), table)
 
     def write(self, statement: Insert, rows: DataFrame) -> Result:
         """Write the rows of an INSERT's query to its table."""
         table = self._target(statement)
-        return self._write(statement, self._fitted(statement, rows, table), table)
+        return self._write_alone(statement, self._fitted(statement, rows, table), table)
 
     def _fitted(self, statement: Insert, rows: DataFrame, table: TableSpec | None) -> DataFrame:
         """The rows of an INSERT as its table takes them."""
@@ -74,6 +74,14 @@ class Inserts:
             return rows
         with self._plans.errors_of(statement.text):
             return arranged(rows, table, statement.columns, statement.static)
+
+    def _write_alone(self, statement: Insert, rows: DataFrame, table: TableSpec | None) -> Result:
+        """Write the rows of an INSERT, which fit; if this thread is interrupted, none are there."""
+        with self._plans.jobs_run():
+            result = run_interruptibly(
+                self._plans.spark, lambda: self._write(statement, rows, table)
+            )
+        return replace(result, scan_counts=self._plans.scan_counts)
 
     def _write(self, statement: Insert, rows: DataFrame, table: TableSpec | None) -> Result:
         """Write the rows of an INSERT, which fit, to its table."""
@@ -97,7 +105,6 @@ class Inserts:
             "insert",
             f"INSERT INTO {name}:{written or ' done'}",
             row_count=count,
-            scan_counts=self._plans.scan_counts,
         )
 
     def _start_insert(self, plan: Plan, statement: Insert, table: TableSpec | None) -> Stream | str:
@@ -144,9 +151,16 @@ class Inserts:
             return stream
         return [StreamPart(stream, number) for number in range(len(inserts))]
 
-    def waits(self) -> bool:
-        """Whether INSERT waits for unbounded streams."""
-        return bool(self._plans.config.get("table.dml-sync"))
+    def started(
+        self, text: str, started: Sequence[tuple[str, Stream | StreamPart | str]]
+    ) -> Result:
+        """What INSERTs from streams give, once those that are waited for are over.
+
+        See `insert_result`.
+        """
+        waits = bool(self._plans.config.get("table.dml-sync"))
+        with self._plans.jobs_run():
+            return insert_result(text, started, waits=waits)
 
     def run_set(self, statement: StatementSet) -> Result:
         """All INSERTs of a set; over bounded tables all are checked before the first one runs."""
@@ -159,7 +173,7 @@ class Inserts:
             started = self._start_set(statement, plans, tables)
             names = [".".join(insert.name) for insert in inserts]
             pairs = list(zip(names, started, strict=True))
-            return insert_result(statement.text, pairs, waits=self.waits())
+            return self.started(statement.text, pairs)
         if any(are_streams):
             results = [self.insert(insert) for insert in inserts]
         else:
@@ -218,7 +232,8 @@ class Inserts:
                 return write
 
             works = [work(number) for number in range(len(inserts))]
-            outcomes = run_side_by_side(plans.spark, works, after)
+            with plans.jobs_run():
+                outcomes = run_side_by_side(plans.spark, works, after)
         failed = _first_failed(outcomes)
         if failed is not None:
             raise _with_progress(failed, inserts, outcomes)
@@ -229,7 +244,7 @@ class Inserts:
     ) -> None:
         """Compute what INSERTs share; its error is that of the first reader."""
         try:
-            with watched(reader):
+            with watched(reader), self._plans.jobs_run():
                 shared.compute()
         except Exception as error:
             failed = self._plans.errors_of(inserts[reader].text).translated(error)

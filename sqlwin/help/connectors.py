@@ -148,7 +148,7 @@ CONNECTORS: Mapping[str, ConnectorHelp] = {
         ),
         _connector(
             "memory",
-            "rows kept in memory, to look at and to test with",
+            "rows in the memory of a session, to look at and to test with",
             "reads writes",
             _helped({}),
             """CREATE TABLE kept (item STRING, n BIGINT) WITH ('connector' = 'memory');""",

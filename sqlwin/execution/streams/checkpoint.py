@@ -55,7 +55,7 @@ def temporary_place(name: str, base: str | None = None) -> Place:
 
 
 def lasting_place(
-    base: str, name: str, members: Sequence[str], in_use: Callable[[str], bool]
+    base: str, name: str, members: Sequence[str], claim: Callable[[str], bool]
 ) -> Place:
     """The directory of a stream of a name.
 
@@ -63,11 +63,12 @@ def lasting_place(
         base: the directory of all checkpoints, a resolved path.
         name: the name.
         members: the names of INSERTs that the stream runs together, if they would have their own.
-        in_use: whether a stream that runs keeps its checkpoint in a directory.
+        claim: claims a directory unless a stream that runs keeps its checkpoint there; whether it
+            was to be had.
     """
     slug = _slug(name)
     unique, more = slug, 2
-    while in_use(f"{base}/{unique}"):
+    while not claim(f"{base}/{unique}"):
         unique, more = f"{slug}-{more}", more + 1
     alone = dict.fromkeys(f"{base}/{_slug(member)}" for member in members)
     return Place(f"{base}/{unique}", unique, True, tuple(alone))

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from itertools import count
+from weakref import WeakSet
 
 from runtime.errors import CatalogError, nearest
 from sqlwin.execution.streams.handle import Stream, StreamState
@@ -18,6 +22,10 @@ class Streams:
     def __init__(self) -> None:
         self._streams: dict[int, Stream] = {}
         self._numbers = count(1)
+        # directories of checkpoints, of streams that are being started
+        self._claimed: set[str] = set()
+        with _all_streams_lock:
+            _all_streams.add(self)
 
     def next_number(self) -> int:
         """A number for a new stream."""
@@ -51,9 +59,32 @@ class Streams:
         """Whether one may be running: Spark is not asked, so that a signal handler can ask."""
         return any(not stream.is_known_over for stream in self.all())
 
-    def name_in_use(self, directory: str) -> bool:
-        """Whether a running stream keeps its checkpoint in a directory."""
-        return any(stream.checkpoint.directory == directory for stream in self.running())
+    @contextmanager
+    def starting(self) -> Iterator[None]:
+        """A block in which a stream is started: what is claimed in it is let go at its end."""
+        try:
+            yield
+        finally:
+            self._claimed.clear()
+
+    def claim(self, directory: str) -> bool:
+        """Claim a directory for the checkpoint of a stream that is being started.
+
+        Returns:
+            Whether it was to be had: no stream of this process, of whatever session, keeps its
+            checkpoint there.
+        """
+        with _all_streams_lock:
+            if any(each._has_checkpoint(directory) for each in _all_streams):
+                return False
+            self._claimed.add(directory)
+            return True
+
+    def _has_checkpoint(self, directory: str) -> bool:
+        return directory in self._claimed or any(
+            stream.checkpoint.directory == directory and stream.state is StreamState.RUNNING
+            for stream in self.all()
+        )
 
     def find(self, name: str) -> Stream:
         """The stream of a number or a name; of a name the last one.
@@ -61,13 +92,13 @@ class Streams:
         Raises:
             CatalogError: there is none.
         """
-        for stream in reversed(self._streams.values()):
+        for stream in reversed(self.all()):
             if name in (str(stream.number), stream.setup.name):
                 return stream
-        for stream in reversed(self._streams.values()):
+        for stream in reversed(self.all()):
             if name in stream.setup.inserts:
                 return stream
-        known = [stream.setup.name for stream in self._streams.values()]
+        known = [stream.setup.name for stream in self.all()]
         close = nearest(name, known)
         raise CatalogError(
             f"there is no stream `{name}`",
@@ -80,6 +111,11 @@ class Streams:
         running = self.running()
         for stream in running:
             stream.stop()
-        for stream in self._streams.values():
+        for stream in self.all():
             stream.clean_up()
         return running
+
+
+# Those of all sessions of this process: two streams on one checkpoint would stop each other
+_all_streams: WeakSet[Streams] = WeakSet()
+_all_streams_lock = threading.Lock()

@@ -51,12 +51,13 @@ class StreamQuery:
         Raises:
             SqlwinError: it cannot be started.
         """
-        if self._plans.catalog.n_changes != self._n_changes:
-            self._plans.start_statement()
-            self._lowered = self._plans.lower_stream(self._plans.plan(self._query, self._text))
-            self._n_changes = self._plans.catalog.n_changes
         sink = TakeRows(lambda table: take(by_window(table)))
-        stream = start_stream(self._plans, self._lowered, sink, self._text)
+        with self._plans.lock:
+            if self._plans.catalog.n_changes != self._n_changes:
+                self._plans.start_statement()
+                self._lowered = self._plans.lower_stream(self._plans.plan(self._query, self._text))
+                self._n_changes = self._plans.catalog.n_changes
+            stream = start_stream(self._plans, self._lowered, sink, self._text)
         if isinstance(stream, Stream):
             self._started.append(stream)
         return stream

@@ -7,7 +7,7 @@ from dataclasses import replace
 from runtime.connectors.stream_sinks import StreamRun
 from runtime.errors import AnalysisError
 from runtime.spark.clusters import check_seen_by_all, check_workers
-from runtime.spark.files import files_at, resolve
+from runtime.spark.files import files_at, refuse_remote_streams, resolve
 from runtime.spark.session import is_local
 from runtime.streaming.own_sources import OwnSources
 from sqlwin.execution.lowered import LoweredStream
@@ -49,8 +49,9 @@ def start_stream(plans: Plans, lowered: LoweredStream, sink: StreamSink, text: s
         SqlwinError: the sink cannot take the rows, Spark refuses the query, or the checkpoint is
             another query's.
     """
+    refuse_remote_streams(plans.spark)
     errors = plans.errors_of(text)
-    with errors:
+    with errors, plans.streams.starting():
         spark, config = plans.spark, plans.config
         chosen = stream_options(config)
         check_sinks(sink, emits_updates=chosen.emits_updates)
@@ -129,4 +130,4 @@ def _place(plans: Plans, sink: StreamSink) -> Place:
         return temporary_place(name)
     # under a chosen name each INSERT would be found by itself too
     members = () if chosen else inserts
-    return lasting_place(resolve(plans.spark, base), name, members, plans.streams.name_in_use)
+    return lasting_place(resolve(plans.spark, base), name, members, plans.streams.claim)

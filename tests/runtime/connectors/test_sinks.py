@@ -7,7 +7,13 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from runtime.connectors.registry import CONNECTORS, check_writable, read_table, write_table
+from runtime.connectors.registry import (
+    CONNECTORS,
+    check_writable,
+    keeping_rows,
+    read_table,
+    write_table,
+)
 from runtime.connectors.stream_sinks import check_sink
 from runtime.errors import AnalysisError, CatalogError, ExecutionError, SqlwinError
 from runtime.spec.table import TableSpec
@@ -142,7 +148,7 @@ WRITTEN = {
         "kafka", "a BIGINT", topic="t", format="json", properties__bootstrap__servers="nowhere:9092"
     ),
     "spark": table("spark", "a BIGINT", format="orc", path="t"),
-    "memory": table("memory", "a BIGINT"),
+    "memory": keeping_rows(table("memory", "a BIGINT")),
     "print": table("print", "a BIGINT"),
     "blackhole": table("blackhole", "a BIGINT"),
 }

@@ -1,0 +1,120 @@
+"""Sessions on a Spark Connect server: reached within seconds, or refused with the address.
+
+Without this, Spark's client tries for ten minutes to reach a server, and says nothing meanwhile.
+"""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Mapping
+from importlib import import_module
+from typing import Any
+
+from pyspark import SparkContext
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from runtime.errors import SetupError
+from runtime.redaction import remember_settings
+
+_ANSWER_SECONDS = 5.0
+# Spark's own policy waits ten minutes for a server that has gone away. This one waits for one.
+_RETRIES: Mapping[str, Any] = {"max_retries": 8, "max_backoff": 15_000}
+
+
+def connected_session(remote: str, conf: Mapping[str, str]) -> SparkSession:
+    """A new session on a Spark Connect server.
+
+    Args:
+        remote: `sc://host:port`, with parameters as Spark takes them.
+        conf: settings of the session.
+
+    Raises:
+        SetupError: packages are missing, the address is none, no server answers there, or it does
+            not take a setting.
+    """
+    if not remote.startswith("sc://"):
+        raise SetupError(
+            f"{remote} is not the address of a Spark Connect server", hint="sc://host:15002"
+        )
+    remember_settings(conf)
+    context = SparkContext._active_spark_context
+    if context is not None:
+        raise SetupError(
+            f"Spark runs in this process already, with master {context.master}, and a Spark "
+            "Connect server cannot be used beside it",
+            hint="stop it first, or start another process",
+        )
+    address = _reached(remote)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            # not those that the caller has left in the builder's own options
+            session = SparkSession.builder.remote(remote).create()
+            retries: Any = import_module("pyspark.sql.connect.client.retries")
+            client: Any = getattr(session, "client")  # noqa: B009  # a remote session has one
+            client.set_retry_policies([retries.DefaultPolicy(**_RETRIES)])
+            found = session.version
+    except (PySparkException, OSError) as error:
+        said = str(error).strip().partition("\n")[0]
+        raise SetupError(f"the Spark Connect server at {address} refuses: {said}") from error
+    assert found
+    for key, value in conf.items():
+        if key == "spark.remote":
+            continue
+        try:
+            session.conf.set(key, value)
+        except PySparkException as error:
+            session.stop()
+            raise SetupError(
+                f"{key} cannot be set over Spark Connect: the server at {address} runs already",
+                hint="set it where the server is started, or leave it out",
+            ) from error
+    return session
+
+
+def active_remote_session() -> SparkSession | None:
+    """The Spark Connect session that this process uses already, if it does."""
+    if "SPARK_CONNECT_MODE_ENABLED" not in os.environ:
+        return None
+    remote: Any = import_module("pyspark.sql.connect.session")
+    found: SparkSession | None = remote.SparkSession.getActiveSession()
+    return found
+
+
+def _reached(remote: str) -> str:
+    """Wait for an answer from the server; its host and port.
+
+    Raises:
+        SetupError: there is none within seconds, or what it takes to ask is missing.
+    """
+    try:
+        grpc: Any = import_module("grpc")
+        # looks for all packages that Spark Connect needs
+        client: Any = import_module("pyspark.sql.connect.client.core")
+    except ImportError as error:
+        said = str(error).strip().partition("\n")[0]
+        raise SetupError(
+            f"Spark Connect needs packages that are not installed: {said}",
+            hint="pip install 'sqlwin[connect]'",
+        ) from error
+    try:
+        builder = client.DefaultChannelBuilder(remote)
+    except (PySparkException, ValueError) as error:
+        # parameters behind the semicolon may be a token
+        raise SetupError(
+            f"{remote.partition(';')[0]} is not the address of a Spark Connect server",
+            hint="sc://host:15002, and perhaps /;name=value;name=value",
+        ) from error
+    channel = builder.toChannel()
+    try:
+        grpc.channel_ready_future(channel).result(timeout=_ANSWER_SECONDS)
+    except grpc.FutureTimeoutError as error:
+        raise SetupError(
+            f"no Spark Connect server answers at {builder.endpoint}",
+            hint="it may not run, or not be reached from here: see sbin/start-connect-server.sh",
+        ) from error
+    finally:
+        channel.close()
+    return str(builder.endpoint)
