@@ -284,6 +284,8 @@ def _most_rows(frame: DataFrame) -> float:
 def arrow_ready(frame: DataFrame) -> DataFrame:
     """The rows with types that Arrow lacks turned into text."""
     odd = [field.name for field in frame.schema.fields if _lacks_arrow(field.dataType)]
+    if not odd:
+        return frame  # Spark Connect takes no empty dict
     return frame.withColumns({name: F.col(f"`{name}`").cast("string") for name in odd})
 
 

@@ -112,6 +112,7 @@ MAY_IMPORT = {
         "sqlwin.statements pyarrow pyspark"
     ),
     "sqlwin": "runtime runtime.compute runtime.spark sqlwin.notebook sqlwin.session pyspark",
+    "sqlwin.__main__": "sqlwin.cli",
     "sqlwin.notebook": "runtime sqlwin.display sqlwin.result sqlwin.session IPython pyarrow rich",
     "sqlwin.help": "runtime runtime.connectors.options runtime.spec",
     "sqlwin.console": (

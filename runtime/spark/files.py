@@ -21,7 +21,7 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from runtime.errors import SetupError
+from runtime.errors import ExecutionError, SetupError
 from runtime.files import Files, LocalFiles, is_local_path
 from runtime.spark.errors import translate
 from runtime.spark.private import unless_missing
@@ -49,8 +49,14 @@ def resolve(spark: SparkSession, path: str) -> str:
 
     Raises:
         SetupError: there is no such file system, or it cannot be reached.
+        ExecutionError: it is relative, and Spark Connect's server has another directory.
     """
     if is_remote(spark):
+        if not (path.startswith("/") or _SCHEME.match(path)):
+            raise ExecutionError(
+                f"the path {path} is relative, and over Spark Connect files are the server's",
+                hint="write an absolute path of the server's, or a URI such as s3a://bucket/...",
+            )
         return path
     if _LOCAL.match(path):
         return os.path.normpath("/" + path.removeprefix("file:").lstrip("/"))
