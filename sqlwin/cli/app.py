@@ -64,7 +64,7 @@ def main() -> None:
       1    the SQL is wrong
       2    the command line is wrong
       3    it failed while running
-      130  interrupted
+      130  interrupted (Ctrl-C); 143 by SIGTERM
     """  # noqa: D301 (click's mark is the character \b itself)
 
 

@@ -243,12 +243,15 @@ def cancel_jobs(session: Session) -> None:
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
 
+    from sqlwin.execution.streams.handle import apart
+
     context = getattr(session.spark, "sparkContext", None)
+    # The connection of this thread waits for the answer to what is to be cancelled
     try:
         if context is None:  # Spark Connect
-            session.spark.interruptAll()
+            apart(session.spark.interruptAll)
         else:
-            context.cancelAllJobs()
+            apart(context.cancelAllJobs)
     except (Py4JError, PySparkException, OSError) as error:
         # The session is closed next, which ends its jobs too.
         click.echo(f"could not cancel the running jobs: {type(error).__name__}", err=True)

@@ -20,6 +20,8 @@ from runtime.redaction import DEFAULT
 
 SQL_IS_WRONG = 1
 FAILED_WHILE_RUNNING = 3
+# What is said of a signal; of SIGHUP nothing, whose terminal is gone
+_SAID: dict[int, str] = {signal.SIGINT: "interrupted", signal.SIGTERM: "terminated"}
 # As of a program that does not mind the signal, so that `set -o pipefail` sees it
 READER_LEFT = 128 + signal.SIGPIPE
 
@@ -94,8 +96,8 @@ def _report(error: BaseException, stop: KeyboardInterrupt | None) -> int:
     """Say what happened; the exit code."""
     if stop is not None:
         number = stop.number if isinstance(stop, Stopped) else signal.SIGINT
-        if number == signal.SIGINT:
-            print("interrupted", file=sys.stderr)
+        if number in _SAID:
+            print(_SAID[number], file=sys.stderr)
         return 128 + number
     if isinstance(error, BrokenPipeError):
         # What is still in the buffer must not be tried again at exit.
