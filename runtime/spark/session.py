@@ -55,8 +55,8 @@ _SIZE = re.compile(r"(\d+)(?:([kmgt])i?b?)?")
 _KIB_OF_UNIT = {"k": 1, "m": 1 << 10, "g": 1 << 20, "t": 1 << 30}
 # What spark-submit itself or the JVM reads when it starts
 _NEEDED_AT_START = re.compile(
-    r"spark\.(driver\.(memory|memoryOverhead|cores|\w*JavaOptions|extra\w*Path)"
-    r"|submit\.|jars|archives|files)"
+    r"spark\.(driver\.(memory|memoryOverhead|cores|\w*JavaOptions|extra\w*Path)$"
+    r"|submit\.|jars(\.|$)|(archives|files)$)"
 )
 # What sqlwin chooses for a Spark that serves it alone
 _OF_A_PROGRAM = frozenset(
