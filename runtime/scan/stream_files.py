@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
@@ -22,6 +23,11 @@ _HINT = (
     "files; the stream goes on from its checkpoint"
 )
 
+_DELETED = (
+    "put it back; SET 'spark.sql.files.ignoreMissingFiles' = 'true' has Spark read the files, and "
+    "leaves out those that are gone"
+)
+
 
 def read_stream_file(
     path: str, source: ScanSource, dictionaries: frozenset[str]
@@ -40,6 +46,10 @@ def read_stream_file(
     """
     footer = open_footer(path)
     if isinstance(footer, NotScannable):
+        if not os.path.exists(path):
+            raise ExecutionError(f"{path} was deleted before the stream has read it", hint=_DELETED)
+        if "magic bytes" in footer.reason:
+            raise ExecutionError(f"cannot read {path}: it is no Parquet file, or it is cut short")
         raise ExecutionError(footer.reason, hint=_HINT)
     present = present_columns(footer, source.columns)
     misfit = find_misfit(path, footer, present)
