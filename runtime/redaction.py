@@ -53,15 +53,18 @@ _BESIDE = re.compile(
 )
 # A word before a text in quotes may be no name at all: `unexpected token 'FROM'`
 _SURE = re.compile(r"passw|pwd|secret|phrase|[._-]", re.IGNORECASE)
+# Lengths are bounded, or the time to search a long text would grow with its square
 _PLACES = (
     re.compile(r"-----BEGIN [A-Z ]*PRIVATE KEY-----(.*?)(?:-----END|\Z)", re.DOTALL),
     re.compile(
         r"authorization[\"']?\s*[:=]\s*[\"']?(?:(?:Bearer|Basic|Digest)\s+)?([^\s\"']+)", re.I
     ),
     # A password may have a slash in it that should have been escaped; a port has not
-    re.compile(r"://[^\s/?#'\"@:]*:(?!\d+[/?#])([^\s'\"@]+(?:@[^\s/?#'\"@]+(?=@))*)@"),
-    re.compile(r"https?://([^\s/?#'\"@:]+)@"),
-    re.compile(r"jdbc:oracle:\w+:[^\s/'\"@]+/([^\s'\"@]+)@"),
+    re.compile(
+        r"://[^\s/?#'\"@:]{0,99}:(?!\d+[/?#])([^\s'\"@]{1,499}(?:@[^\s/?#'\"@]{1,99}(?=@)){0,9})@"
+    ),
+    re.compile(r"https?://([^\s/?#'\"@:]{1,499})@"),
+    re.compile(r"jdbc:oracle:\w{1,99}:[^\s/'\"@]{1,99}/([^\s'\"@]{1,499})@"),
 )
 # What is shorter, or a plain name for a secret, stands in texts by chance
 _LEAST_REMEMBERED = 6

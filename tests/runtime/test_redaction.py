@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from runtime.errors import Position, SqlwinError
@@ -151,3 +153,10 @@ def test_a_secret_of_several_lines_is_masked_in_each() -> None:
     place = Position.at(sql, sql.index("'b'"), 3)
     report = SqlwinError("it is wrong", position=place, sql=sql).report()
     assert "    ******', 'b' = 'c')\n             ^^^" in report
+
+
+def test_a_long_text_is_searched_in_a_time_that_grows_with_it() -> None:
+    start = time.process_time()
+    for text in ("://a:", "jdbc:oracle:thin:x/", "password = '", "a.b-", "authorization: "):
+        DEFAULT.text(text * 5_000)
+    assert time.process_time() - start < 20
