@@ -284,9 +284,15 @@ def forget_connection(spark: SparkSession) -> None:
 
 
 def quiet_python_loggers() -> None:
-    """Keep PySpark from printing a line of JSON for every error that it raises anyway."""
+    """Keep PySpark from printing a line of JSON for every error that it raises anyway.
+
+    py4j prints the traces of sockets that an interruption has closed, where nobody chose a level.
+    """
     for name in _NOISY_LOGGERS:
         PySparkLogger.getLogger(name).setLevel(logging.CRITICAL)
+    py4j = logging.getLogger("py4j")
+    if py4j.level == logging.NOTSET:
+        py4j.setLevel(logging.CRITICAL)
 
 
 def machine_memory() -> int:
