@@ -10,13 +10,10 @@ several streams.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, DataFrameWriter
-from pyspark.sql import functions as F
 
 from runtime.commits import Commit, batch_of, data_file, read_commit, write_commit
 from runtime.connectors.connector import WriteBatch
@@ -62,8 +59,6 @@ class FileSink:
         self._options = writer_options(spec, self._format)
         self._parallelism = values.get("sink.parallelism")
         self._partitions = partition_columns(dataframe, spec)
-        self._compacts = values.get("auto-compaction", "false").lower() == "true"
-        self._file_size = re.sub(r"\s", "", values.get("compaction.file-size", "128mb"))
         self._path = resolve(dataframe.sparkSession, values["path"])
         self._files = files_at(dataframe.sparkSession, self._path)
         check_directory(self._path, spec, self._files)
@@ -77,8 +72,8 @@ class FileSink:
         hidden = f"{self._path}/.sqlwin-{self._writer}"
         try:
             self._files.delete(hidden)
-            with count_written(rows) as (counted, count), self._compacted(counted) as compacted:
-                self._save(compacted.write, as_uri(hidden))
+            with count_written(rows) as (counted, count):
+                self._save(counted.write, as_uri(hidden))
             # executors may have come since
             check_shared(rows.sparkSession, self._path, self._spec)
             n_rows = count()
@@ -95,40 +90,11 @@ class FileSink:
         except OSError as error:
             raise unwritable(self._path, error) from error
 
-    @contextmanager
-    def _compacted(self, rows: DataFrame) -> Iterator[DataFrame]:
-        """The rows, if it is asked for, in so few partitions that files are not small."""
-        if not self._compacts:
-            yield rows
-            return
-        chosen = {
-            "spark.sql.adaptive.enabled": "true",
-            # or small partitions would keep all cores busy
-            "spark.sql.adaptive.coalescePartitions.parallelismFirst": "false",
-            "spark.sql.adaptive.advisoryPartitionSizeInBytes": self._file_size,
-        }
-        conf = rows.sparkSession.conf
-        before = {key: conf.get(key, None) for key in chosen}
-        try:
-            for key, value in chosen.items():
-                conf.set(key, value)
-            yield rows.hint("rebalance", *(F.col(_quoted(name)) for name in self._partitions))
-        finally:
-            for key, old in before.items():
-                if old is None:
-                    conf.unset(key)
-                else:
-                    conf.set(key, old)
-
     def _save(self, writer: DataFrameWriter, path: str) -> None:
         writer = writer.format(self._format).options(**self._options).mode("overwrite")
         if self._partitions:
             writer = writer.partitionBy(*self._partitions)
         writer.save(path)
-
-
-def _quoted(name: str) -> str:
-    return "`" + name.replace("`", "``") + "`"
 
 
 def written_files(files: Files, hidden: str) -> list[str]:

@@ -109,12 +109,6 @@ def duration(value: str) -> str | None:
     return None if duration_us(value) is not None else "a duration such as '5 s' or '10 min'"
 
 
-def size(value: str) -> str | None:
-    """A check for a number of bytes such as `128 mb`."""
-    is_size = re.fullmatch(r"\s*[1-9]\d*\s*([kmgt]?b?)\s*", value, re.IGNORECASE)
-    return None if is_size else "a size such as 128 mb"
-
-
 def duration_us(value: str) -> int | None:
     """The microseconds of a duration in Flink's spelling, such as `10 min`; None if it is none."""
     match = _DURATION.fullmatch(value)

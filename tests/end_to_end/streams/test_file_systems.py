@@ -148,18 +148,3 @@ def test_a_query_beside_a_publish_sees_none_of_a_micro_batch_that_is_not_whole(
     assert sum(row[2] for row in rows) == 60
     write_commit(files, str(table), "0a", Commit(1, True))
     assert sum(row[2] for row in elsewhere.sql(COUNTS).collect()) == 120
-
-
-def test_compaction_leaves_one_file_of_a_small_micro_batch_and_partition(
-    elsewhere: sqlwin.Session, tmp_path: Path
-) -> None:
-    elsewhere.execute(source("/data/in"))
-    elsewhere.execute(
-        "CREATE TABLE o (k BIGINT, e TIMESTAMP(3), n BIGINT) PARTITIONED BY (k) WITH "
-        f"({PARQUET}, 'path' = '/data/out', 'auto-compaction' = 'true')"
-    )
-    streaming(elsewhere)
-    elsewhere.execute(f"INSERT INTO o {COUNTS}")
-    assert total(elsewhere) == (12, 60)
-    batches = sorted(p.name.split("-")[2] for p in (tmp_path / "data/out").glob("k=*/part-*"))
-    assert [batches.count(batch) for batch in set(batches)] == [3] * len(set(batches))
