@@ -44,7 +44,7 @@ from runtime.spec.aggregates import Accumulator, WindowAggregation
 from runtime.spec.stream import LATE_ROW, TIME
 from runtime.spec.windows import FIRST_TIME, LAST_TIME, SessionWindow
 from runtime.streaming.operators.base import Emitted, KeyGroupOperator, MicroBatch, Output
-from runtime.streaming.state.blobs import BlobStore, decode_table, encode_state
+from runtime.streaming.state.blobs import BlobStore, decode_table, encode_state, known_blob
 from runtime.streaming.watermarks import WatermarkRules, Watermarks, emitted_by_sessions_us
 
 # More chunks than this are made one when the next one comes.
@@ -232,9 +232,7 @@ class SessionOperator(KeyGroupOperator):
         """The tables of some chunks, which are removed."""
         tables = []
         for chunk in chunks:
-            blob = self._store.get(chunk.name)
-            assert blob is not None, f"the state lacks {chunk.name}"
-            tables.append(decode_table(blob))
+            tables.append(decode_table(known_blob(self._store, chunk.name)))
             self._store.remove(chunk.name)
             self._chunks.remove(chunk)
         return tables

@@ -20,7 +20,7 @@ from runtime.compute.kernels.columns import int64_values, one_chunk
 from runtime.compute.kernels.keys import encode_keys
 from runtime.spec.aggregates import WindowAggregation
 from runtime.spec.stream import FINAL_US
-from runtime.streaming.state.blobs import BlobStore, decode_table, encode_state
+from runtime.streaming.state.blobs import BlobStore, decode_table, encode_state, known_blob
 
 # Emits the windows with an end above the first and up to the second.
 Windows = Callable[[tuple[int, int]], Iterator[pa.RecordBatch]]
@@ -201,8 +201,8 @@ class UpdateLog:
         yield from table.combine_chunks().to_batches()
 
     def _read(self) -> pa.Table | None:
-        blobs = [self._store.get(f"u{number}") for number in range(self._n_blobs)]
-        tables = [decode_table(blob) for blob in blobs if blob is not None]
+        blobs = [known_blob(self._store, f"u{number}") for number in range(self._n_blobs)]
+        tables = [decode_table(blob) for blob in blobs]
         return pa.concat_tables(tables) if tables else None
 
     def _write(self, known: pa.Table | None) -> None:

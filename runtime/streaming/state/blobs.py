@@ -32,6 +32,22 @@ class BlobStore(Protocol):
         """Forget a blob; it need not exist."""
 
 
+def known_blob(store: BlobStore, name: str) -> bytes:
+    """A blob that was written and not removed since.
+
+    Raises:
+        ExecutionError: the state lacks it: what it held would be missing in the results.
+    """
+    blob = store.get(name)
+    if blob is None:
+        raise ExecutionError(
+            f"the state in the checkpoint is damaged: it lacks the blob {name}",
+            hint="restore the checkpoint's directory from a copy, or start anew in another "
+            "'execution.checkpointing.dir'",
+        )
+    return blob
+
+
 def encode_state(table: pa.Table) -> bytes:
     """A table as a blob that is kept, in as few bytes as can be had at little cost.
 

@@ -21,7 +21,7 @@ from runtime.compute.kernels.compact import merge_equal_slices
 from runtime.compute.windows.aligned import slice_assigner
 from runtime.spec.aggregates import Accumulator
 from runtime.spec.windows import AlignedWindow
-from runtime.streaming.state.blobs import BlobStore, decode_table, encode_state
+from runtime.streaming.state.blobs import BlobStore, decode_table, encode_state, known_blob
 from runtime.streaming.state.table_cache import TableCache, unique_name
 
 # A window's slices lie in about so many slabs. With more of them slices are freed sooner:
@@ -251,9 +251,7 @@ class SliceState:
     def _table(self, chunk: Chunk) -> pa.Table:
         table = CACHE.get(chunk.name)
         if table is None:
-            blob = self._store.get(chunk.name)
-            assert blob is not None, f"the state lacks {chunk.name}"
-            table = decode_table(blob)
+            table = decode_table(known_blob(self._store, chunk.name))
             CACHE.put(chunk.name, table)
         return table
 

@@ -1,0 +1,56 @@
+"""State that is missing is an error that names it, never a result without it."""
+
+import pytest
+
+from runtime.errors import ExecutionError
+from runtime.spec.windows import Cumulate, Hop, Tumble
+from runtime.streaming.operators.updates import UpdateRules
+from runtime.streaming.state import slices
+from tests.runtime.streaming.general.test_key_group import JOBS, Group
+from tests.runtime.streaming.model import MS, Stream
+from tests.runtime.streaming.operators.test_session import Stream as Sessions
+
+S = 1000 * MS
+
+
+def sliced(window, updates=None):
+    stream = Stream(window, updates=updates)
+    stream.micro_batch([("a", 1000, 5), ("b", 2000, 7)], 12_000 if updates else 2000)
+    slices.CACHE.clear()
+    return stream.store, lambda: stream.micro_batch([("a", 3000, 1)], 90_000)
+
+
+def of_session():
+    stream = Sessions()
+    stream.micro_batch([("a", "x", 1, 5), ("b", "x", 2, 7)], 2)
+    return stream.store, lambda: stream.micro_batch([("a", "x", 3, 1)], 900_000)
+
+
+def of_general():
+    group = Group(JOBS["tumble"])
+    group.batch([("a", 3, 1), ("b", 4, 2)])
+    return group.store, lambda: group.batch([("a", 50, 1), ("b", 50, 2)])
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        lambda: sliced(Tumble(10 * S)),
+        lambda: sliced(Hop(5 * S, 20 * S)),
+        lambda: sliced(Cumulate(5 * S, 20 * S)),
+        lambda: sliced(Tumble(10 * S), UpdateRules(3600 * S, None, None, "$row_kind")),
+        of_session,
+        of_general,
+    ],
+    ids=["tumble", "hop", "cumulate", "updates", "session", "general"],
+)
+def test_a_missing_blob_is_an_error_and_no_result_without_it(made):
+    names = [name for name in made()[0].blobs if name != "facts"]
+    assert names
+    for number in range(len(names)):
+        store, go_on = made()
+        # names are other ones each time
+        missing = [name for name in store.blobs if name != "facts"][number]
+        del store.blobs[missing]
+        with pytest.raises(ExecutionError, match=f"lacks the blob {missing}"):
+            go_on()
