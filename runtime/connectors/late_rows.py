@@ -5,7 +5,7 @@ a crash gives the same late rows: each sink writes both under the number of the 
 
 What decides is the state of the window operator alone. But its tasks need not carry every row as
 far as there if they know which can be late, and from the second micro-batch of a run on the driver
-does: Spark's report of the one before has the watermark.
+does: Spark's report of the one before says which windows are closed.
 """
 
 from __future__ import annotations
@@ -26,8 +26,7 @@ from runtime.frames.wall_clock import quoted
 from runtime.spec.stream import FINAL_US, KEEP, LATE_ROW, WATERMARK
 from runtime.spec.table import LATE_ROWS, TableSpec
 from runtime.streaming.execute.local_stage import CLOSED_UNTIL, closed_until_text
-from runtime.streaming.status import watermark_after
-from runtime.streaming.watermarks import closed_until_us
+from runtime.streaming.status import closed_after
 
 # Columns beside those of a late row's own table: the watermark that it missed, and whose windows
 # did not take it: the table that their results go to, or `select`
@@ -42,14 +41,12 @@ class LateTable:
     Attributes:
         spec: the table.
         arrange: makes its columns of those of a late row, MISSED and LATE_FOR.
-        allowed_lateness_us: for how long after their end windows take rows.
         late_for: what LATE_FOR has.
         operators: the numbers of the window operators that they come from.
     """
 
     spec: TableSpec
     arrange: Callable[[DataFrame], DataFrame]
-    allowed_lateness_us: int
     late_for: str
     operators: tuple[int, ...]
 
@@ -179,8 +176,7 @@ def closed_before(late: LateTable, batch: int, query: StreamingQuery | None) -> 
         if report["batchId"] == batch - 1:
             closed = {}
             for number in late.operators:
-                watermark_us = watermark_after(report, number)
-                closed_us = closed_until_us(watermark_us, late.allowed_lateness_us)
+                closed_us = closed_after(report, number)
                 if closed_us is not None:
                     closed[number] = closed_us
             return closed

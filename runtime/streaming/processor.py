@@ -183,6 +183,7 @@ class WindowProcessor(StatefulProcessor):
             n_rows=status.n_rows,
             n_bytes=status.n_bytes,
             next_window_end_us=status.next_window_end_us,
+            closed_us=status.closed_us,
         )
 
 

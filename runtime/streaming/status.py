@@ -24,7 +24,7 @@ STATUS = "$status"
 STATUS_DDL = (
     "struct<watermark_us: bigint, sources: array<struct<watermark_us: bigint, is_idle: boolean>>, "
     "n_late: bigint, n_null_times: bigint, n_rows: bigint, n_bytes: bigint, "
-    "next_window_end_us: bigint>"
+    "next_window_end_us: bigint, closed_us: bigint>"
 )
 _METRIC = "sqlwin.window."
 # Under this and the label of an operator its rows are counted, if they are
@@ -109,6 +109,7 @@ def observed(dataframe: DataFrame, number: int, is_counted: Column | None = None
         "n_rows": F.sum,
         "n_bytes": F.sum,
         "next_window_end_us": F.min,
+        "closed_us": F.max,
     }
 
     def status(name: str) -> Column:
@@ -280,16 +281,35 @@ def clock(time_us: int | None) -> str:
     return found.isoformat(" ", "milliseconds" if found.microsecond else "seconds")
 
 
-def watermark_after(progress: Mapping[str, Any], number: int) -> int | None:
-    """The watermark of a window operator after a micro-batch; None if there is none, or no report.
+def closed_after(progress: Mapping[str, Any], number: int) -> int | None:
+    """Windows of an operator that end no later take no rows after a micro-batch.
+
+    None if none is closed, or there is no report.
 
     Args:
         progress: Spark's report of the micro-batch.
         number: the operator's.
     """
     metric = _metric(progress, number)
-    found: int | None = None if metric is None else metric.get("watermark_us")
+    found: int | None = None if metric is None else metric.get("closed_us")
     return found
+
+
+def has_seen_end(progress: Sequence[Mapping[str, Any]], n_operators: int) -> bool:
+    """Whether the end of the input has closed the windows of all operators.
+
+    It may have in an earlier run: a micro-batch that only processing time is due for says so too.
+
+    Args:
+        progress: Spark's reports of micro-batches.
+        n_operators: how many window operators there are.
+    """
+    for report in reversed(progress):
+        metrics = [_metric(report, number) for number in range(n_operators)]
+        known = [metric for metric in metrics if metric is not None]
+        if known:
+            return all((metric.get("watermark_us") or 0) >= _END_US for metric in known)
+    return False
 
 
 def counted_rows(progress: Mapping[str, Any]) -> dict[str, int]:

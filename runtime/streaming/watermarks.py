@@ -24,7 +24,7 @@ class SourceWatermark:
 
     Attributes:
         watermark_us: the highest watermark so far; None before the first.
-        clock_us: when rows came last; at first, when the operator started.
+        clock_us: when rows with a watermark came last; at first, when the operator started.
     """
 
     watermark_us: int | None = None
@@ -79,6 +79,13 @@ def closed_until_us(watermark_us: int | None, allowed_lateness_us: int) -> int |
     if watermark_us is None or watermark_us == FINAL_US:
         return ends_passed_us(watermark_us)
     return ends_passed_us(watermark_us - allowed_lateness_us)
+
+
+def later_us(one_us: int | None, other_us: int | None) -> int | None:
+    """The later of two times; None is before all."""
+    if one_us is None or other_us is None:
+        return other_us if one_us is None else one_us
+    return max(one_us, other_us)
 
 
 def emitted_by_sessions_us(watermarks: Watermarks) -> int | None:

@@ -30,9 +30,14 @@ from runtime.streaming.general import Emission, GeneralWindowOperator, WindowJob
 from runtime.streaming.general.operator import OperatorState
 from runtime.streaming.general.rows import own_key, results_batch
 from runtime.streaming.operators.base import Emitted, KeyGroupOperator, MicroBatch, Output
-from runtime.streaming.state.blobs import BlobStore, checked, versioned
+from runtime.streaming.state.blobs import BlobStore, checked, known_blob, versioned
 from runtime.streaming.wall_clock import wall_watermark_us
-from runtime.streaming.watermarks import WatermarkRules, Watermarks, emitted_by_sessions_us
+from runtime.streaming.watermarks import (
+    WatermarkRules,
+    Watermarks,
+    emitted_by_sessions_us,
+    later_us,
+)
 
 # The column with the cell of a row.
 CELL = "$cell"
@@ -93,6 +98,9 @@ class GeneralGroup(KeyGroupOperator):
         super().__init__(spec, store)
         self._spec = spec
         self._cells = {int(n): Cell(*cell) for n, cell in self._known.get("cells", {}).items()}
+        # Another lateness than the last run's does not open what was closed. An older sqlwin did
+        # not write it.
+        self._closed_us: int | None = self._known.get("closed")
 
     def _emit(self, batch: MicroBatch, before: Watermarks, after: Watermarks) -> Emitted:
         # the tables of the micro-batch hold rows with TIME and CELL
@@ -111,6 +119,9 @@ class GeneralGroup(KeyGroupOperator):
             yield from self._results(found)
             n_late += operator.state.n_late
             self._close(number, operator.state)
+        if (reached_us := self._followed(after)) is not None:
+            lateness_us = 0 if after.is_final else self._spec.job.allowed_lateness_us
+            self._closed_us = later_us(self._closed_us, reached_us - lateness_us)
         return [n_late]
 
     def _run(
@@ -173,10 +184,9 @@ class GeneralGroup(KeyGroupOperator):
     def _open(self, number: int) -> GeneralWindowOperator:
         state = None
         if number in self._cells:
-            blob = self._store.get(f"c{number}")
-            assert blob is not None, f"the state lacks cell {number}"
+            blob = known_blob(self._store, f"c{number}")
             state = pickle.loads(memoryview(blob)[checked(blob) :])
-        return GeneralWindowOperator(self._spec.job, state)
+        return GeneralWindowOperator(self._spec.job, state, closed_us=self._closed_us)
 
     def _close(self, number: int, state: OperatorState) -> None:
         kept = (state.contents, state.merging, state.memories)
@@ -193,7 +203,8 @@ class GeneralGroup(KeyGroupOperator):
         )
 
     def _facts(self) -> dict[str, Any]:
-        return {"cells": {str(number): astuple(cell) for number, cell in self._cells.items()}}
+        cells = {str(number): astuple(cell) for number, cell in self._cells.items()}
+        return {"cells": cells, "closed": self._closed_us}
 
     def _size(self) -> tuple[int, int]:
         cells = self._cells.values()

@@ -76,6 +76,7 @@ class OperatorState:
         watermark_us: the watermark.
         clock_us: the processing time.
         n_late: rows dropped because all their windows were gone.
+        allowed_lateness_us: the lateness that timers for clean-up go by; None: not known.
     """
 
     contents: dict[Owner, Any] = field(default_factory=dict)
@@ -86,6 +87,7 @@ class OperatorState:
     watermark_us: int = -FOREVER_US
     clock_us: int = -FOREVER_US
     n_late: int = 0
+    allowed_lateness_us: int | None = None
 
 
 class GeneralWindowOperator:
@@ -95,6 +97,7 @@ class GeneralWindowOperator:
         job: what to do.
         state: where another operator of the same job has got.
         on_late: gets (key, value, time) of each row that is dropped as late.
+        closed_us: windows whose last time is no later are gone, whatever lateness is allowed now.
     """
 
     def __init__(
@@ -102,16 +105,22 @@ class GeneralWindowOperator:
         job: WindowJob,
         state: OperatorState | None = None,
         on_late: Callable[[Any, Any, int], None] | None = None,
+        closed_us: int | None = None,
     ) -> None:
         self.state = OperatorState() if state is None else state
         self._job = job
         self._on_late = on_late
+        self._closed_us = -FOREVER_US if closed_us is None else closed_us
         self._function = job.function
         if job.evictor is not None:
             self._function = EvictingFunction(job.function)
         self._trigger: Trigger = job.trigger or (
             ProcessingTimeTrigger() if job.is_processing_time else EventTimeTrigger()
         )
+        known_us = self.state.allowed_lateness_us
+        if known_us is not None and known_us != job.allowed_lateness_us:
+            self._change_lateness(known_us)
+        self.state.allowed_lateness_us = job.allowed_lateness_us
 
     def on_row(self, key: Any, value: Any, time_us: int) -> Iterator[Emission]:
         """Take a row in; gives what fires at once.
@@ -121,17 +130,17 @@ class GeneralWindowOperator:
             value: the row.
             time_us: its time; the processing time where windows are on that.
         """
-        is_skipped = True
+        is_skipped, is_late = True, False
         for assigned in self._job.assigner.windows(value, time_us):
             window, name = assigned, assigned
             if self._job.assigner.merges:
                 merging = self.state.merging.setdefault(key, MergingWindows())
                 window = self._merge(key, assigned, merging)
-                if self._is_late(window):
-                    self._retire(key, window, merging)
-                    continue
                 name = merging.kept_as[window]
-            elif self._is_late(window):
+            if self._is_late(window):
+                is_late = True
+                if self._job.assigner.merges:
+                    self._forget(key, window, name)
                 continue
             is_skipped = False
             contents = self.state.contents.get((key, name))
@@ -142,7 +151,7 @@ class GeneralWindowOperator:
             verdict = self._trigger.on_row(value, time_us, window, context)
             yield from self._obey(verdict, key, window, name)
             self._set_clean_up(key, window)
-        if is_skipped and self._is_row_late(time_us):
+        if is_skipped and (is_late or self._is_row_late(time_us)):
             self.state.n_late += 1
             if self._on_late is not None:
                 self._on_late(key, value, time_us)
@@ -238,12 +247,6 @@ class GeneralWindowOperator:
 
         return merging.add(window, on_merge)
 
-    def _retire(self, key: Any, window: TimeWindow, merging: MergingWindows) -> None:
-        """Forget a window that was late as soon as it was opened."""
-        merging.remove(window)
-        if not merging.kept_as:
-            del self.state.merging[key]
-
     # -- late rows and clean-up ----------------------------------------------------------------
 
     @property
@@ -260,10 +263,31 @@ class GeneralWindowOperator:
         self._timers.set(self._clean_up_us(window), (key, window))
 
     def _is_late(self, window: TimeWindow) -> bool:
-        return (
-            not self._job.is_processing_time
-            and self._clean_up_us(window) <= self.state.watermark_us
-        )
+        if self._job.is_processing_time:
+            return False
+        is_passed = self._clean_up_us(window) <= self.state.watermark_us
+        return is_passed or window.last_us <= self._closed_us
+
+    def _change_lateness(self, before_us: int) -> None:
+        """Windows are kept for as long as the job says now; those kept too long are forgotten."""
+        for time_us, (key, window) in list(self.state.event_timers.standing):
+            if time_us != min(window.last_us + before_us, FOREVER_US):
+                continue  # of a trigger
+            name: TimeWindow | None = window
+            if self._job.assigner.merges:
+                merging = self.state.merging.get(key)
+                name = None if merging is None else merging.kept_as.get(window)
+            if name is None:
+                continue
+            if self._clean_up_us(window) > time_us:
+                # a timer of the trigger may stand at the same time
+                self._set_clean_up(key, window)
+                continue
+            self.state.event_timers.forget(time_us, (key, window))
+            if self._is_late(window):
+                self._forget(key, window, name)
+            else:
+                self._set_clean_up(key, window)
 
     def _is_row_late(self, time_us: int) -> bool:
         if self._job.is_processing_time:
@@ -275,7 +299,10 @@ class GeneralWindowOperator:
         self._trigger.clear(window, _WindowContext(self.state, (key, window)))
         self.state.memories.pop((key, window), None)
         if self._job.assigner.merges:
-            self._retire(key, window, self.state.merging[key])
+            merging = self.state.merging[key]
+            merging.remove(window)
+            if not merging.kept_as:
+                del self.state.merging[key]
 
 
 class _WindowContext:

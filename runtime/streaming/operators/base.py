@@ -60,6 +60,7 @@ class Status:
         n_bytes: the size of their blobs.
         next_window_end_us: the end of the next window that waits for the watermark, if any does.
         emitted_us: the watermark of what the operator emits, for whoever follows.
+        closed_us: windows that end no later take no rows any more.
     """
 
     watermarks: Watermarks
@@ -69,6 +70,7 @@ class Status:
     n_bytes: int
     next_window_end_us: int | None
     emitted_us: int | None
+    closed_us: int | None
 
 
 @dataclass(frozen=True)
@@ -165,6 +167,10 @@ class KeyGroupOperator(ABC):
         """The watermark of what the operator emits."""
         return watermarks.combined_us
 
+    def _closed_until_us(self) -> int | None:
+        """Windows that end no later than this take no rows any more."""
+        return self._watermarks.fired_until_us()
+
     def _status(self, reader: int, n_late: int, batch: MicroBatch) -> Status:
         # the size of a state that several read counts once
         n_rows, n_bytes = (0, 0) if reader else self._size()
@@ -176,4 +182,5 @@ class KeyGroupOperator(ABC):
             n_bytes,
             self._next_window_end_us(reader),
             self._emitted_us(self._watermarks),
+            self._closed_until_us(),
         )

@@ -30,7 +30,7 @@ from runtime.streaming.operators.base import Emitted, KeyGroupOperator, MicroBat
 from runtime.streaming.operators.updates import Moment, UpdateLog, UpdateRules
 from runtime.streaming.state.blobs import BlobStore
 from runtime.streaming.state.shared_slices import Reader, SharedSpec, SliceLevels
-from runtime.streaming.watermarks import WatermarkRules, Watermarks, closed_until_us
+from runtime.streaming.watermarks import WatermarkRules, Watermarks, closed_until_us, later_us
 
 
 @dataclass(frozen=True)
@@ -80,12 +80,18 @@ class WindowOperator(KeyGroupOperator):
             levels = [[1, self._known["slices"]]]
         self._slices = SliceLevels(spec.shared, store, levels)
         self._updates = None
+        # With another lateness than the last run's the watermark does not say what was closed, and
+        # their slices are gone. An older sqlwin did not write it.
+        if "closed" in self._known:
+            self._closed_us: int | None = self._known["closed"]
+        else:
+            self._closed_us = self._passed_us(self._watermarks)
         if spec.updates is not None:
             aggregation = spec.shared.readers[0].aggregation
             self._updates = UpdateLog(spec.updates, aggregation, store, self._known.get("updates"))
 
     def _emit(self, batch: MicroBatch, before: Watermarks, after: Watermarks) -> Emitted:
-        closed = self._closed_until(before), self._closed_until(after)
+        closed = self._closed_us, later_us(self._closed_us, self._passed_us(after))
         yield from self._late(batch.candidates, before, closed[0])
         accepted, n_late, n_new = self._accepted(batch.partials, closed[0])
         for number in range(len(self._slices.readers)):
@@ -104,10 +110,14 @@ class WindowOperator(KeyGroupOperator):
                 for windows in self._fire(number, new, moment):
                     yield Output(windows, number)
         self._slices.keep(accepted, closed[1])
+        self._closed_us = closed[1]
         return n_late
 
-    def _closed_until(self, watermarks: Watermarks) -> int | None:
-        """Windows that end no later than this take no rows any more."""
+    def _closed_until_us(self) -> int | None:
+        return self._closed_us
+
+    def _passed_us(self, watermarks: Watermarks) -> int | None:
+        """Windows that end no later than this are closed by a watermark."""
         lateness = 0 if self._spec.updates is None else self._spec.updates.allowed_lateness_us
         return closed_until_us(watermarks.combined_us, lateness)
 
@@ -219,6 +229,7 @@ class WindowOperator(KeyGroupOperator):
         facts: dict[str, Any] = {"slices": levels[0][1] if levels else []}
         if self._updates is not None:
             facts["updates"] = self._updates.facts()
+            facts["closed"] = self._closed_us
         return facts
 
     def _size(self) -> tuple[int, int]:
@@ -226,9 +237,8 @@ class WindowOperator(KeyGroupOperator):
 
     def _next_window_end_us(self, reader: int) -> int | None:
         first, last = self._window_ends(reader)
-        closed = self._closed_until(self._watermarks)
         # others may still need what this reader has emitted, or what is in none of its windows
-        is_waiting = (first <= last) & (last > _or_never(closed))
+        is_waiting = (first <= last) & (last > _or_never(self._closed_us))
         if not is_waiting.any():
             return None
         next_end = int(first[is_waiting].min())

@@ -224,7 +224,7 @@ def _arranged(rows: DataFrame, sink: IntoTable) -> DataFrame:
 
 
 def late_tables(
-    catalog: SessionCatalog, lowered: LoweredStream, sink: StreamSink, options: StreamOptions
+    catalog: SessionCatalog, lowered: LoweredStream, sink: StreamSink
 ) -> tuple[LateTable | None, ...]:
     """For each plan of a stream the table that its late rows go to; None: they are dropped.
 
@@ -232,7 +232,6 @@ def late_tables(
         catalog: where tables are looked up.
         lowered: the stream.
         sink: where its rows go.
-        options: how its windows are emitted.
 
     Raises:
         SqlwinError: late rows cannot be kept, or not in that table.
@@ -245,7 +244,7 @@ def late_tables(
     elif isinstance(sink, IntoTables):
         tables = [each.table for each in sink.tables]
     return tuple(
-        _late_table(catalog, output, table, options)
+        _late_table(catalog, output, table)
         for output, table in zip(lowered.late, tables, strict=True)
     )
 
@@ -254,7 +253,6 @@ def _late_table(
     catalog: SessionCatalog,
     output: LateOutput | StreamRefusal | None,
     sink: TableSpec | None,
-    options: StreamOptions,
 ) -> LateTable | None:
     if output is None:
         return None
@@ -266,7 +264,6 @@ def _late_table(
     return LateTable(
         late,
         partial(_late_columns, table=late),
-        options.allowed_lateness_us,
         "select" if sink is None else sink.name,
         output.operators,
     )

@@ -56,7 +56,7 @@ def start_stream(plans: Plans, lowered: LoweredStream, sink: StreamSink, text: s
         chosen = stream_options(config)
         check_sinks(sink, emits_updates=chosen.emits_updates)
         check_workers(spark)
-        late = late_tables(plans.catalog, lowered, sink, chosen)
+        late = late_tables(plans.catalog, lowered, sink)
         first_late = next((each for each in late if each is not None), None)
         if lowered.measuring is not None and first_late is not None:
             raise AnalysisError(

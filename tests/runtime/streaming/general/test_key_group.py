@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -29,6 +30,7 @@ from runtime.streaming.general import (
     WholeWindowFunction,
     WindowJob,
 )
+from runtime.streaming.general.assigners import Assigner
 from runtime.streaming.general.key_group import CELL, GeneralGroup, GeneralSpec
 from runtime.streaming.general.rows import results_batch
 from runtime.streaming.operators.base import MicroBatch, Status
@@ -56,6 +58,10 @@ class Group:
         self.store = Memory()
         self._delay = delay
         self.status: Status | None = None
+
+    def takes(self, job: WindowJob) -> None:
+        """Go on with another job, as after a restart."""
+        self._spec = replace(self._spec, job=job)
 
     def batch(
         self,
@@ -250,3 +256,41 @@ def test_a_continuous_trigger_ends_with_the_input() -> None:
     rows = [("a", 3, 1), ("a", 25, 2)]
     found = at_once(WindowJob(GlobalAssigner(), VALUES, ContinuousTrigger(10 * MS)), rows)
     assert [values for *_, values in found] == [[1, 2], [1, 2], [1], [1]]
+
+
+@pytest.mark.parametrize("assigner", [JOBS["tumble"].assigner, SessionAssigner(10 * MS)], ids=repr)
+def test_a_closed_window_stays_so_with_more_lateness_and_an_open_one_is_open_for_longer(
+    assigner: Assigner,
+) -> None:
+    group = Group(WindowJob(assigner, VALUES, allowed_lateness_us=5 * MS))
+    group.batch([("a", 0, 1), ("a", 9, 2)])
+    # "b" is gone when the lateness is raised, "c" is open for 5 ms more
+    group.batch([("b", 0, 3), ("c", 40, 4), ("a", 53, 5)])
+    group.takes(WindowJob(assigner, VALUES, allowed_lateness_us=100 * MS))
+    assert group.batch([("b", 1, 6), ("a", 58, 7)]) == []
+    assert group.status is not None
+    assert group.status.n_late == 1
+    found = group.batch([("c", 41, 8), ("a", 90, 9)])
+    assert [values for key, *_, values in found if key == "c"] == [[4, 8]]
+    group.batch([("a", 400, 10)])
+    assert group.status.n_rows == 1
+    assert group.batch([("c", 42, 11)]) == []
+    assert group.status.n_late == 1
+    group.end()
+    assert set(group.store.blobs) == {"facts"}
+
+
+@pytest.mark.parametrize("assigner", [JOBS["tumble"].assigner, SessionAssigner(10 * MS)], ids=repr)
+def test_less_lateness_closes_what_was_open_and_leaves_nothing(assigner: Assigner) -> None:
+    group = Group(WindowJob(assigner, VALUES, allowed_lateness_us=1000 * MS))
+    group.batch([("a", 0, 1), ("b", 0, 2), ("c", 60, 3), ("a", 100, 4)])
+    group.takes(WindowJob(assigner, VALUES, allowed_lateness_us=50 * MS))
+    found = group.batch([("a", 3, 5), ("c", 61, 6)])
+    assert [(key, values) for key, *_, values in found] == [("c", [3, 6])]
+    assert group.status is not None
+    assert group.status.n_late == 1
+    group.takes(WindowJob(assigner, VALUES, allowed_lateness_us=1000 * MS))
+    assert group.batch([("b", 4, 7)]) == []
+    assert group.status.n_late == 1
+    group.end()
+    assert set(group.store.blobs) == {"facts"}
