@@ -66,7 +66,7 @@ class SourceProgress:
         source: the source's number.
         highest_us: the highest watermark of a row; None if no row had one.
         lowest_us: the lowest one.
-        n_rows: how many rows came.
+        n_rows: how many rows had a watermark.
     """
 
     source: int

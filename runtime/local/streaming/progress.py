@@ -47,7 +47,6 @@ class TaskProgress:
             self._now_us = batch.column(PROCESSING_TIME)[0].as_py()
         # rows that come without a watermark have no source either
         sources = int64_values(batch.column(SOURCE).fill_null(ALL_SOURCES))
-        kept = batch.column(KEEP).to_numpy(zero_copy_only=False)
         marks = batch.column(WATERMARK)
         has_mark = marks.is_valid().to_numpy(zero_copy_only=False)
         values = int64_values(marks)
@@ -57,7 +56,9 @@ class TaskProgress:
                 self._has_ended = self._has_ended or bool(has_mark[of_source].any())
                 continue
             count(f"{SOURCE_ROWS}{source}", int(of_source.sum()))
-            self._n_rows[source] += int((of_source & (kept | has_mark)).sum())
+            # a row without a time says nothing of its source: an operator that is joined with this
+            # one gets no mark of it, and would think the source idle
+            self._n_rows[source] += int((of_source & has_mark).sum())
             known = values[of_source & has_mark]
             if len(known):
                 self._widen(source, int(known.max()), int(known.min()))

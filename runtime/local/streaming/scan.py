@@ -84,5 +84,5 @@ class ScanStage:
         counted = self._rows.counted(batch)
         n_null_times = self._rows.n_null_times - before
         count("rows_in", counted.num_rows + n_null_times)
-        self._local.progress.observe_totals(n_timed + n_null_times, n_null_times, highest, lowest)
+        self._local.progress.observe_totals(n_timed, n_null_times, highest, lowest)
         return counted

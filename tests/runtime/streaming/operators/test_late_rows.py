@@ -209,5 +209,5 @@ def test_a_row_that_was_late_for_an_operator_below_passes_and_tells_no_watermark
     }
     (partials,) = (each for each in messages if isinstance(each, Partials))
     assert partials.rows.column("$rows").to_pylist() == [1]
-    assert messages[-1:] == [SourceProgress(0, 5, 5, 2)]
+    assert messages[-1:] == [SourceProgress(0, 5, 5, 1)]
     assert len(messages) == 4
