@@ -6,8 +6,9 @@ import contextlib
 import shutil
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any, TypeVar
@@ -19,11 +20,12 @@ from pyspark.sql.streaming.listener import StreamingQueryListener
 from pyspark.sql.streaming.query import StreamingQuery
 
 from runtime.connectors.stream_sinks import StreamRun
+from runtime.errors import ExecutionError
 from runtime.files import Files, is_local_path
-from runtime.spark.errors import is_interruption
+from runtime.spark.errors import is_interruption, translate
 from runtime.streaming.checkpoint import Checkpoint, Identity, end_input, mark_ended
 from runtime.streaming.heartbeat import is_heartbeat
-from runtime.streaming.status import StreamStatus, Tally, stream_status
+from runtime.streaming.status import StreamStatus, Tally, has_seen_end, stream_status
 from sqlwin.execution.errors import StatementErrors
 
 T = TypeVar("T")
@@ -230,18 +232,37 @@ class Stream:
         try:
             self._use_up_input()
             if self.setup.closes and self.query.isActive and not self._is_stopping:
-                end_input(self._files, self.checkpoint)
+                with self._writing_the_end():
+                    end_input(self._files, self.checkpoint)
                 self._use_up_input(end_was_sent=True)
             if self.query.isActive and not self._is_stopping:
-                self._has_ended = True
                 if self.setup.closes:
-                    mark_ended(self._files, self.checkpoint, self._identity)
+                    with self._writing_the_end():
+                        mark_ended(self._files, self.checkpoint, self._identity)
+                self._has_ended = True
                 self._cut()
-        except (PySparkException, OSError) as error:
+        except Exception as error:
+            # whatever it is: nobody else would end the stream
             if not self._is_stopping:
                 self._error = self._error or error
                 if self.query.isActive:
                     self._cut()
+
+    @contextmanager
+    def _writing_the_end(self) -> Iterator[None]:
+        """What goes wrong in the block is about the checkpoint.
+
+        Raises:
+            ExecutionError: the file system, this machine's or one of Hadoop's, takes no file.
+        """
+        try:
+            yield
+        except Exception as error:
+            cause = translate(error).message
+            raise ExecutionError(
+                f"the end of the input could not be kept in {self.checkpoint.directory}: {cause}",
+                hint="see to it that the directory can be written, and run the statement again",
+            ) from error
 
     def _use_up_input(self, end_was_sent: bool = False) -> None:
         """Wait until all that the sources have is processed and committed.
@@ -254,27 +275,32 @@ class Stream:
         waiter.start()
         while waiter.is_alive() and self.query.isActive:
             waiter.join(_POLL_SECONDS)
-            if has_used_up(self.query.recentProgress, since, end_was_sent):
+            if self._has_used_up(since, end_was_sent):
                 return
         waiter.join()
         if self._error is not None:
             raise self._error
 
+    def _has_used_up(self, since: object, end_was_sent: bool) -> bool:
+        progress = self.query.recentProgress
+        if end_was_sent and self.setup.source_names:
+            return has_seen_end(progress, len(self.setup.source_names))
+        return has_used_up(progress, since)
+
     def _process_available(self) -> None:
         try:
             self.query.processAllAvailable()
-        except PySparkException as error:
+        except Exception as error:
             # on processing time it may still wait when all is done
             if not self._has_ended:
                 self._error = self._error or error
 
 
-def has_used_up(progress: Sequence[Mapping[str, Any]], since: object, end_was_sent: bool) -> bool:
+def has_used_up(progress: Sequence[Mapping[str, Any]], since: object) -> bool:
     """Whether the micro-batches after `since` have read all that there was.
 
     Of a run that has just begun the first one may be that of an earlier run, computed again; so
-    it takes a second one that reads nothing. After the end of the input was sent, which is
-    something to read, one that reads nothing counts only after one that read it.
+    it takes a second one that reads nothing.
     """
     batches = [(p["batchId"], p["timestamp"]) for p in progress]
     new = progress[batches.index(since) + 1 :] if since in batches else progress
@@ -282,8 +308,7 @@ def has_used_up(progress: Sequence[Mapping[str, Any]], since: object, end_was_se
         any(s["startOffset"] != s["endOffset"] for s in p["sources"] if not is_heartbeat(s))
         for p in new
     ]
-    enough = any(read) if end_was_sent else len(read) > 1
-    return enough and not read[-1]
+    return len(read) > 1 and not read[-1]
 
 
 def apart(action: Callable[[], T]) -> T:
