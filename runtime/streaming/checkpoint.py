@@ -27,12 +27,14 @@ from dataclasses import asdict, dataclass, field, replace
 from runtime.errors import ExecutionError, SetupError
 from runtime.files import Files, as_uri
 from runtime.redaction import DEFAULT, Mask
+from runtime.streaming.damage import check_spark_files
 
 _FILE = "sqlwin.json"
 # Of what a table is
 _OPTION_STARTS = re.compile(r"\n(?='[^'\n]*' = ')")
 _OPTION = re.compile(r"'([^'\n]*)' = '(.*)'", re.DOTALL)
 _SET_FILE = "set.json"
+_END_MARK = "end-of-input/end.json"
 _VERSION = 1
 _ANOTHER = "take another 'execution.checkpointing.dir'"
 _WRITABLE = "SET 'execution.checkpointing.dir' to a directory that this program may write to"
@@ -223,8 +225,11 @@ def _opened(files: Files, new: Checkpoint, identity: Identity, mask: Mask) -> Ch
         )
     if old != written:
         _write(files, checkpoint, identity)
+    if not checkpoint.has_ended:
+        check_spark_files(files, directory)
     files.make_directory(checkpoint.end_of_input)
     _drop_leftovers(files, checkpoint)
+    _drop_unread_end(files, checkpoint)
     return checkpoint
 
 
@@ -276,9 +281,28 @@ def _drop_leftovers(files: Files, checkpoint: Checkpoint) -> None:
             files.delete(path)
 
 
+def _drop_unread_end(files: Files, checkpoint: Checkpoint) -> None:
+    """Remove the end mark of a run that was killed before Spark had read it.
+
+    More input may have come since, and would be late. This run writes the mark again when it has
+    used up all. The file is the first and only one of its source.
+    """
+    mark = _end_mark(checkpoint)
+    if checkpoint.has_ended or not files.exists(mark):
+        return
+    logs = files.files_below(f"{checkpoint.spark_directory}/sources")
+    begins = [path for path in logs if path.endswith("/0")]
+    if not any(f"/{_END_MARK}" in files.read_text(path) for path in begins):
+        files.delete(mark)
+
+
+def _end_mark(checkpoint: Checkpoint) -> str:
+    return f"{checkpoint.directory}/{_END_MARK}"
+
+
 def end_input(files: Files, checkpoint: Checkpoint) -> None:
     """Say to the stream that no more rows come: at the next micro-batch all windows close."""
-    files.write_text(f"{checkpoint.end_of_input}/end.json", '{"watermark_us": 0}\n')
+    files.write_text(_end_mark(checkpoint), '{"watermark_us": 0}\n')
 
 
 def mark_ended(files: Files, checkpoint: Checkpoint, identity: Identity) -> None:

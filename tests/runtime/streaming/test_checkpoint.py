@@ -36,8 +36,9 @@ def opened(directory: Path, identity: Identity = QUERY, key_groups: int = 8) -> 
 
 def begin(directory: Path) -> None:
     """Log the offsets of a first micro-batch."""
-    (directory / "spark/offsets").mkdir(parents=True)
-    (directory / "spark/offsets/0").touch()
+    (directory / "spark/offsets").mkdir(parents=True, exist_ok=True)
+    (directory / "spark/metadata").write_text('{"id":"aded9987"}')
+    (directory / "spark/offsets/0").write_text('v1\n{"batchWatermarkMs":0}\n-')
 
 
 def test_a_new_checkpoint_takes_what_is_set_and_an_old_one_keeps_its_own(tmp_path: Path) -> None:
@@ -121,15 +122,14 @@ def test_offsets_that_a_killed_run_did_not_finish_writing_do_not_stop_the_next_o
     assert list(offsets.iterdir()) == []
 
     # of a later micro-batch they are Spark's own matter
-    for name in ("0", ".1.53b1.tmp"):
-        (offsets / name).touch()
+    begin(tmp_path)
+    (offsets / ".1.53b1.tmp").touch()
     opened(tmp_path)
     assert sorted(path.name for path in offsets.iterdir()) == [".1.53b1.tmp", "0"]
 
 
 def test_a_checkpoint_without_our_file_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "c" / "spark" / "offsets").mkdir(parents=True)
-    (tmp_path / "c" / "spark" / "offsets" / "0").touch()
+    begin(tmp_path / "c")
     with pytest.raises(ExecutionError, match="is no checkpoint of sqlwin: sqlwin"):
         opened(tmp_path / "c")
     (tmp_path / "c" / "sqlwin.json").write_text("{")
@@ -226,3 +226,19 @@ def test_a_checkpoint_is_its_owners_alone(tmp_path: Path) -> None:
     assert (tmp_path / "a" / "b").stat().st_mode & 0o777 == 0o700
     assert (tmp_path / "a" / "b" / "sqlwin.json").stat().st_mode & 0o777 == 0o600
     assert (tmp_path / "a").stat().st_mode & 0o777 != 0o700
+
+
+def test_an_end_mark_that_was_never_read_is_removed_and_one_that_was_stays(tmp_path: Path) -> None:
+    checkpoint = opened(tmp_path)
+    begin(tmp_path)
+    mark = Path(checkpoint.end_of_input) / "end.json"
+    log = tmp_path / "spark/sources/1/0"
+    log.parent.mkdir(parents=True)
+    end_input(FILES, checkpoint)
+    log.write_text('v1\n{"path":"file:///in/a.parquet","timestamp":1,"batchId":0}')
+    opened(tmp_path)
+    assert not mark.exists()
+    end_input(FILES, checkpoint)
+    log.write_text(f'v1\n{{"path":"file://{mark}","timestamp":1,"batchId":0}}')
+    opened(tmp_path)
+    assert mark.exists()

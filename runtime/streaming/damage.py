@@ -1,0 +1,168 @@
+"""Looks a checkpoint over before Spark goes on from it: what is missing or cut short has a name.
+
+Spark would say `incomplete log file` without saying which; where a file is missing it may go on as
+if what is in it had never been, and read the same rows again.
+
+Spark's part of a checkpoint, as PySpark 4.3 was seen to write it:
+
+    metadata          {"id": ...}
+    offsets/N         of micro-batch N, before it runs: v1, settings, then a line for each source
+    commits/N         after it: v1, a line
+    sources/K/N       what source K reads, N being the `logOffset` of its line in an offsets file:
+                      v1, a line for each file; N.compact holds those up to N
+    state/K/P/V.*     operator K, task P; V is one more than the number of the micro-batch:
+                      V.zip is whole, V.changelog has what changed since V - 1
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from runtime.errors import ExecutionError
+from runtime.files import Files
+
+_RESTORE = (
+    "restore the directory from a copy, or start anew in another 'execution.checkpointing.dir'"
+)
+_STATE = re.compile(r"state/(\d+)/(\d+)/(?:[^/]+/)?(\d+)(?:_[^/.]+)?\.(zip|changelog)")
+
+
+def damaged(directory: str, path: str, what: str) -> ExecutionError:
+    """The error about a file of a checkpoint.
+
+    Args:
+        directory: the checkpoint's.
+        path: the file.
+        what: what is wrong with it.
+    """
+    return ExecutionError(f"the checkpoint in {directory} is damaged: {path} {what}", hint=_RESTORE)
+
+
+def check_spark_files(files: Files, directory: str) -> None:
+    """Check that Spark can go on from its part of a checkpoint in which a micro-batch began.
+
+    Args:
+        files: the file system.
+        directory: the checkpoint's.
+
+    Raises:
+        ExecutionError: a file is missing, or is not what Spark wrote.
+    """
+    _Look(files, directory).at_all()
+
+
+class _Look:
+    """A look at the files of a checkpoint.
+
+    Args:
+        files: the file system.
+        directory: the checkpoint's.
+    """
+
+    def __init__(self, files: Files, directory: str) -> None:
+        self._files = files
+        self._directory = directory
+        self._root = f"{directory}/spark/"
+        paths = files.files_below(self._root.rstrip("/"))
+        self._names = {path.removeprefix(self._root) for path in paths}
+
+    def at_all(self) -> None:
+        offsets, commits = self._numbers("offsets"), self._numbers("commits")
+        if not offsets and not commits:
+            return
+        self._json("metadata", self._text("metadata"))
+        started, committed = max(offsets, default=-1), max(commits, default=-1)
+        if committed > started:
+            raise self._damaged(f"offsets/{committed}", "is missing")
+        # the last but one is what Spark begins with, the last one is what it runs again
+        for number in range(max(0, started - 1), started + 1):
+            lines = self._log(f"offsets/{number}")
+            if number < started:
+                self._log(f"commits/{number}")
+            for source, line in enumerate(lines[1:]):
+                self._source(source, line, f"offsets/{number}")
+        if committed == started:
+            self._log(f"commits/{committed}")
+        if committed >= 0:
+            self._state(committed + 1)
+
+    def _source(self, number: int, line: str, named_in: str) -> None:
+        """Check the log of a source, if it is one of files."""
+        if not line.startswith("{"):
+            return
+        offset = self._json(named_in, line)
+        last = offset.get("logOffset") if isinstance(offset, dict) else None
+        if not isinstance(last, int) or last < 0:
+            return
+        below = f"sources/{number}/"
+        compacts = self._numbers(below.rstrip("/"), ".compact")
+        first = max((n for n in compacts if n <= last), default=None)
+        begin = 0 if first is None else first
+        if first is not None:
+            self._log(f"{below}{first}.compact")
+        for each in range(begin + (first is not None), last + 1):
+            self._log(f"{below}{each}")
+
+    def _state(self, version: int) -> None:
+        """Check that the state of this version can be put together, of all tasks that have any."""
+        found: dict[tuple[int, int], dict[int, set[str]]] = {}
+        for name in self._names:
+            if match := _STATE.fullmatch(name):
+                operator, task, of_version, kind = match.groups()
+                versions = found.setdefault((int(operator), int(task)), {})
+                versions.setdefault(int(of_version), set()).add(kind)
+        for operator in {operator for operator, _ in found}:
+            tasks = {task for of_operator, task in found if of_operator == operator}
+            for task in range(max(tasks) + 1):
+                self._versions(f"state/{operator}/{task}", found.get((operator, task), {}), version)
+
+    def _versions(self, below: str, versions: Mapping[int, set[str]], version: int) -> None:
+        while version > 0:
+            kinds = versions.get(version, set())
+            if not kinds:
+                raise self._damaged(f"{below}/{version}.changelog", "is missing")
+            if "zip" in kinds:
+                return
+            version -= 1
+
+    def _numbers(self, below: str, suffix: str = "") -> set[int]:
+        found: Iterable[str] = (
+            name.removeprefix(f"{below}/").removesuffix(suffix)
+            for name in self._names
+            if name.startswith(f"{below}/") and name.endswith(suffix)
+        )
+        return {int(name) for name in found if name.isdecimal()}
+
+    def _log(self, name: str) -> list[str]:
+        """The lines of a file of a log of Spark's but for the first, which has the version."""
+        version, *lines = self._text(name).splitlines() or [""]
+        if not re.fullmatch(r"v\d+", version):
+            raise self._damaged(name, "is not what Spark writes there")
+        for line in [*lines[:1], *lines[-1:]]:
+            # what a source has for an offset need not be JSON
+            if line.startswith(("{", "[")):
+                self._json(name, line)
+        return lines
+
+    def _json(self, name: str, text: str) -> Any:
+        try:
+            return json.loads(text)
+        except ValueError as error:
+            raise self._damaged(name, "is cut short, or is not what Spark wrote") from error
+
+    def _text(self, name: str) -> str:
+        if name not in self._names:
+            raise self._damaged(name, "is missing")
+        try:
+            text = self._files.read_text(f"{self._root}{name}")
+        except ValueError as error:
+            raise self._damaged(name, "is not text") from error
+        if not text.strip():
+            raise self._damaged(name, "is empty")
+        return text
+
+    def _damaged(self, name: str, what: str) -> ExecutionError:
+        return damaged(self._directory, f"{self._root}{name}", what)

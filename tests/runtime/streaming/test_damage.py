@@ -1,0 +1,116 @@
+"""Spark's files in a checkpoint are looked over: what is missing or cut short has a name."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from runtime.errors import ExecutionError
+from runtime.files import LocalFiles
+from runtime.streaming.damage import check_spark_files
+
+FILE = '{"path":"file:///in/a.parquet","timestamp":1795337414441,"batchId":0}'
+
+
+def made(directory: Path, started: int, committed: int) -> Path:
+    """Spark's directory of a checkpoint after some micro-batches; a file source, and another."""
+    spark = directory / "spark"
+    texts = {"metadata": '{"id":"aded9987-1c7d-44b5-ab1b-e058ab52649a"}'}
+    for number in range(started + 1):
+        offset = json.dumps({"logOffset": number})
+        conf = '{"batchWatermarkMs":0,"conf":{"spark.sql.shuffle.partitions":"2"}}'
+        texts[f"offsets/{number}"] = f"v1\n{conf}\n{offset}\n17:4"
+        is_whole = number % 10 == 9
+        texts[f"sources/0/{number}{'.compact' if is_whole else ''}"] = f"v1\n{FILE}"
+    for number in range(committed + 1):
+        texts[f"commits/{number}"] = 'v1\n{"nextBatchWatermarkMs":0}'
+        for task in (0, 1):
+            kind = "zip" if number % 3 == 0 else "changelog"
+            texts[f"state/0/{task}/{number + 1}.{kind}"] = "state"
+    for name, text in texts.items():
+        (spark / name).parent.mkdir(parents=True, exist_ok=True)
+        (spark / name).write_text(text)
+    return spark
+
+
+def check(directory: Path) -> None:
+    check_spark_files(LocalFiles(), str(directory))
+
+
+@pytest.mark.parametrize(("started", "committed"), [(0, -1), (0, 0), (1, 0), (12, 11), (12, 12)])
+def test_a_whole_checkpoint_passes(started: int, committed: int, tmp_path: Path) -> None:
+    made(tmp_path, started, committed)
+    check(tmp_path)
+
+
+def test_a_checkpoint_that_never_began_passes(tmp_path: Path) -> None:
+    check(tmp_path)
+    (tmp_path / "spark/offsets").mkdir(parents=True)
+    check(tmp_path)
+
+
+def test_what_spark_has_tidied_away_is_not_missed(tmp_path: Path) -> None:
+    spark = made(tmp_path, 12, 12)
+    for number in range(9):
+        (spark / f"sources/0/{number}").unlink()
+    for number in (0, 1, 2, 5, 7):
+        (spark / f"offsets/{number}").unlink()
+        (spark / f"commits/{number}").unlink()
+    for number in range(1, 10):
+        for task in (0, 1):
+            next((spark / f"state/0/{task}").glob(f"{number}.*")).unlink()
+    check(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["metadata", "offsets/11", "offsets/12", "commits/11", "commits/12", "sources/0/9.compact",
+     "sources/0/10", "sources/0/12"],
+)  # fmt: skip
+@pytest.mark.parametrize("damage", ["missing", "empty", "cut", "garbage"])
+def test_a_damaged_file_is_named(name: str, damage: str, tmp_path: Path) -> None:
+    path = made(tmp_path, 12, 12) / name
+    whole = path.read_bytes()
+    match damage:
+        case "missing":
+            path.unlink()
+        case "empty":
+            path.write_bytes(b"")
+        case "cut":
+            # at a line's end too
+            path.write_bytes(whole[: len(whole) - 2])
+        case _:
+            path.write_bytes(b"\x80\xff garbage" * 9)
+    if name == "commits/12" and damage == "missing":
+        # the micro-batch is computed again
+        return check(tmp_path)
+    if name == "offsets/12" and damage == "cut":
+        # what another source than one of files has written
+        return check(tmp_path)
+    with pytest.raises(ExecutionError) as caught:
+        check(tmp_path)
+    said = f"the checkpoint in {tmp_path} is damaged: {path} is "
+    assert caught.value.message.startswith(said)
+    assert caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("name", "needed"),
+    [("0/0/13.zip", True), ("0/1/13.zip", True), ("0/1/12.changelog", False)],
+)
+def test_missing_state_is_named(name: str, needed: bool, tmp_path: Path) -> None:
+    spark = made(tmp_path, 12, 12)
+    (spark / "state" / name).unlink()
+    if not needed:
+        return check(tmp_path)
+    with pytest.raises(ExecutionError, match=f"state/{name.rpartition('.')[0]}.* is missing"):
+        check(tmp_path)
+
+
+def test_a_gap_in_what_changed_is_named(tmp_path: Path) -> None:
+    spark = made(tmp_path, 11, 11)
+    (spark / "state/0/1/11.changelog").unlink()
+    with pytest.raises(ExecutionError, match=r"state/0/1/11\.changelog is missing"):
+        check(tmp_path)
