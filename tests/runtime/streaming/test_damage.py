@@ -86,11 +86,13 @@ def test_a_damaged_file_is_named(name: str, damage: str, tmp_path: Path) -> None
     if name == "commits/12" and damage == "missing":
         # the micro-batch is computed again
         return check(tmp_path)
-    if name == "offsets/12" and damage == "cut":
+    if name.startswith("offsets") and damage == "cut":
         # what another source than one of files has written
         return check(tmp_path)
     with pytest.raises(ExecutionError) as caught:
         check(tmp_path)
+    # whether the log was made compact there nobody knows then
+    path = path.with_suffix("") if damage == "missing" else path
     said = f"the checkpoint in {tmp_path} is damaged: {path} is "
     assert caught.value.message.startswith(said)
     assert caught.value.hint

@@ -1,0 +1,147 @@
+"""The driver killed at every point of a micro-batch and of the end: right rows, each once."""
+
+from __future__ import annotations
+
+import datetime as dt
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+import sqlwin
+from runtime.errors import ExecutionError
+from sqlwin.execution.streams import handle
+from tests.end_to_end.streams.faulty_stream import QUERIES, statements
+from tests.end_to_end.streams.killed_stream import SET_QUERIES
+from tests.end_to_end.streams.test_killed import LATE, write_input
+
+PROGRAM = Path(__file__).with_name("faulty_stream.py")
+N_FILES = 10
+# One kind of stream is killed at all points, the others at some that differ from kind to kind
+POINTS = {
+    "hop": [
+        "written:1",
+        "committed:1",
+        *(f"change:{number}" for number in range(1, 7)),
+        *("end:1", "ended:1", "closed:1"),
+    ],
+    "session": ["change:2", "written:1", "change:5", "ended:1"],
+    "top": ["change:3", "committed:1", "closed:1"],
+    "set": ["change:3", "change:6", "change:9", "change:12", "written:1", "closed:1"],
+}
+
+
+def run(directory: Path, kind: str, point: str) -> tuple[int, str]:
+    """Run the stream; its exit code and what it said."""
+    done = subprocess.run(
+        [sys.executable, str(PROGRAM), str(directory), kind, point],
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=240, check=False,
+        start_new_session=True,
+    )  # fmt: skip
+    return done.returncode, done.stdout
+
+
+def run_with_faults(directory: Path, kind: str, points: list[str]) -> None:
+    """Run to the end, killed at each of the points on the way, and when that is remembered."""
+    for point in [*points, "remembered:1"]:
+        code, said = run(directory, kind, point)
+        assert code == -signal.SIGKILL, f"{point} was not reached: {said}"
+    code, said = run(directory, kind, "none")
+    assert code == 0, said
+    assert "the input ended in an earlier run" in said
+
+
+def on_disk(directory: Path) -> int:
+    """Rows that other programs see below a path."""
+    files = directory.rglob("*.parquet")
+    shown = (f for f in files if not any(p.startswith((".", "_")) for p in f.parts))
+    return sum(pq.read_metadata(f).num_rows for f in shown)
+
+
+@pytest.mark.parametrize("name", ["end_input", "mark_ended"])
+@pytest.mark.parametrize("kind", ["hop", "clock"])
+def test_what_java_fails_with_at_the_end_fails_the_stream(
+    kind: str,
+    name: str,
+    fresh_session: sqlwin.Session,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    write_input(tmp_path, 1)
+
+    def fail(*_: object) -> None:
+        jvm: Any = fresh_session.spark._jvm
+        jvm.java.io.FileInputStream(str(tmp_path / "gone"))
+
+    monkeypatch.setattr(handle, name, fail)
+    setup, statement = statements(kind, tmp_path)
+    fresh_session.execute(
+        f"{setup} SET 'execution.runtime-mode' = 'streaming';"
+        f"SET 'execution.checkpointing.dir' = '{tmp_path}/checkpoint'"
+    )
+    with pytest.raises(ExecutionError) as caught:
+        fresh_session.execute(statement)
+    where = f"the end of the input could not be kept in {tmp_path}/checkpoint/totals: "
+    assert caught.value.message.startswith(where)
+    assert "java." not in caught.value.message
+    assert not fresh_session.streams.running()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", QUERIES)
+def test_a_stream_killed_at_every_point_writes_the_rows_of_the_batch(
+    kind: str, fresh_session: sqlwin.Session, tmp_path: Path
+) -> None:
+    late = write_input(tmp_path, N_FILES)
+    run_with_faults(tmp_path, kind, POINTS[kind])
+    fresh_session.execute("SET 'execution.runtime-mode' = 'batch'")
+    fresh_session.execute(statements(kind, tmp_path)[0])
+    batch = fresh_session.sql(QUERIES[kind]).collect()
+    wanted = sorted(tuple(row) for row in batch if row.k != LATE)
+    assert len(wanted) > 20
+    totals = fresh_session.sql("SELECT * FROM totals").collect()
+    assert sorted(tuple(row) for row in totals if row.k != LATE) == wanted
+    found = sorted(map(tuple, fresh_session.sql("SELECT * FROM too_late").collect()))
+    # rows that the query leaves out are late for nothing
+    assert found == ([] if kind == "top" else late)
+    assert on_disk(tmp_path / "out") == len(totals)
+    assert on_disk(tmp_path / "late") == len(found)
+
+
+@pytest.mark.slow
+def test_a_statement_set_killed_at_every_point_writes_the_rows_of_the_batch(
+    fresh_session: sqlwin.Session, tmp_path: Path
+) -> None:
+    late = write_input(tmp_path, N_FILES)
+    run_with_faults(tmp_path, "set", POINTS["set"])
+    fresh_session.execute("SET 'execution.runtime-mode' = 'batch'")
+    fresh_session.execute(statements("set", tmp_path)[0])
+    for name, query in SET_QUERIES.items():
+        wanted = sorted(tuple(row) for row in fresh_session.sql(query).collect() if row.k != LATE)
+        written = fresh_session.sql(f"SELECT * FROM {name}").collect()
+        assert sorted(tuple(row) for row in written if row.k != LATE) == wanted
+        assert on_disk(tmp_path / name) == len(written)
+    found: list[tuple[object, ...]] = sorted(
+        map(tuple, fresh_session.sql("SELECT * FROM too_late").collect())
+    )
+    wanted_late: list[tuple[str, int, dt.datetime]] = sorted(
+        (name, *row) for name in SET_QUERIES for row in late
+    )
+    assert found == wanted_late
+
+
+@pytest.mark.long
+def test_a_stream_on_processing_time_ends_though_it_was_killed_at_its_end(
+    fresh_session: sqlwin.Session, tmp_path: Path
+) -> None:
+    write_input(tmp_path, 2)
+    run_with_faults(tmp_path, "clock", ["ended:1", "closed:1"])
+    fresh_session.execute("SET 'execution.runtime-mode' = 'batch'")
+    fresh_session.execute(statements("clock", tmp_path)[0])
+    (written,) = fresh_session.sql("SELECT SUM(n), SUM(total) FROM totals").collect()
+    (read,) = fresh_session.sql("SELECT COUNT(*), SUM(v) FROM readings").collect()
+    assert tuple(written) == tuple(read)
