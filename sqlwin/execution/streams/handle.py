@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import shutil
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any, TypeVar
@@ -20,10 +20,11 @@ from pyspark.sql.streaming.listener import StreamingQueryListener
 from pyspark.sql.streaming.query import StreamingQuery
 
 from runtime.connectors.stream_sinks import StreamRun
-from runtime.errors import ExecutionError
+from runtime.errors import ExecutionError, SqlwinError
 from runtime.files import Files, is_local_path
 from runtime.spark.errors import is_interruption, translate
 from runtime.streaming.checkpoint import Checkpoint, Identity, end_input, mark_ended
+from runtime.streaming.damage import damaged
 from runtime.streaming.heartbeat import is_heartbeat
 from runtime.streaming.status import StreamStatus, Tally, has_seen_end, stream_status
 from sqlwin.execution.errors import StatementErrors
@@ -35,6 +36,8 @@ _POLL_SECONDS = 0.1
 GRACE_SECONDS = 60.0
 # What Spark says of a stream before it looks for its first rows
 _INITIALIZING = "Initializing"
+# What Spark says where a file of the state is not what it wrote
+_STATE_IS_DAMAGED = ("CANNOT_LOAD_STATE_STORE", "ChecksumException")
 
 
 class StreamState(StrEnum):
@@ -146,7 +149,7 @@ class Stream:
     def failure(self) -> str:
         """What it failed with, in one line; empty if it did not."""
         error = self._failure()
-        return "" if error is None else self.setup.errors.translated(error).message
+        return "" if error is None else self._translated(error).message
 
     def wait(self, seconds: float | None = None) -> bool:
         """Wait for its end, at most so long; whether it has come.
@@ -162,8 +165,19 @@ class Stream:
         self.is_known_over = True
         failure = self._failure()
         if failure is not None and not self._is_stopping:
-            raise self.setup.errors.translated(failure) from failure
+            raise self._translated(failure) from failure
         return True
+
+    def _translated(self, failure: BaseException) -> SqlwinError:
+        """What it failed with, in the user's words; of damaged state the file."""
+        text = f"{failure}\n{getattr(failure, '_stackTrace', '')}"
+        if any(sign in text for sign in _STATE_IS_DAMAGED):
+            directory = self.checkpoint.directory
+            state = f"{self.checkpoint.spark_directory}/state"
+            found = re.search(rf"{re.escape(state)}/[^\s,;:()\[\]]+", text)
+            path = state if found is None else found[0]
+            failure = damaged(directory, path, "cannot be read")
+        return self.setup.errors.translated(failure)
 
     def stop(self, *, at_once: bool = False, grace_s: float = GRACE_SECONDS) -> None:
         """Stop it when the micro-batch that is running is done, and tidy up.
@@ -248,7 +262,7 @@ class Stream:
                 if self.query.isActive:
                     self._cut()
 
-    @contextmanager
+    @contextlib.contextmanager
     def _writing_the_end(self) -> Iterator[None]:
         """What goes wrong in the block is about the checkpoint.
 
