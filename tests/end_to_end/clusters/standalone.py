@@ -1,0 +1,221 @@
+"""Spark's standalone master with two workers, whose Python has what sqlwin asks for and no more."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import textwrap
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pyspark
+
+from runtime.spark.java import find_java
+from tests.goldens import ROOT
+
+# Packages of workers, as `pip install` calls them, and what is copied of each
+NEEDED = ("pyarrow", "numpy", "protobuf")
+_DIRECTORIES = {
+    "pyarrow": ("pyarrow", "pyarrow.libs"),
+    "numpy": ("numpy", "numpy.libs"),
+    "protobuf": ("google/protobuf", "google/_upb"),
+}
+_START_SECONDS = 60
+
+
+def bare_python(directory: Path, packages: Sequence[str] = NEEDED) -> Path:
+    """A Python of this version, in a virtual environment with nothing but some packages.
+
+    They are links into the environment of the tests: nothing is fetched.
+    """
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(directory)], check=True)
+    (target,) = directory.glob("lib/python*/site-packages")
+    for package in packages:
+        for name in _DIRECTORIES[package]:
+            spec = importlib.util.find_spec(name.split("/")[0].split(".")[0])
+            assert spec is not None and spec.submodule_search_locations
+            source = Path(next(iter(spec.submodule_search_locations))).parent / name
+            if source.is_dir():
+                (target / name).parent.mkdir(exist_ok=True)
+                (target / name).symlink_to(source, target_is_directory=True)
+    return directory / "bin" / "python"
+
+
+def _free_port() -> int:
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return int(found.getsockname()[1])
+
+
+def _plain_environment() -> dict[str, str]:
+    """The environment without what would let a process find the code of these tests."""
+    dropped = ("PYTHONPATH", "VIRTUAL_ENV", "PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON")
+    return {name: value for name, value in os.environ.items() if name not in dropped}
+
+
+@contextmanager
+def _daemon(command: list[str], log: Path) -> Iterator[subprocess.Popen[bytes]]:
+    java = find_java()
+    home = Path(pyspark.__path__[0])
+    environment = {
+        **_plain_environment(),
+        "SPARK_HOME": str(home),
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        "SPARK_SCALA_VERSION": "2.13",
+        "JAVA_HOME": str(java.home),
+    }
+    jvm = [str(java.executable), "-Xmx256m", "-cp", str(home / "jars" / "*")]
+    with log.open("wb") as out:
+        process = subprocess.Popen(
+            [*jvm, *command],
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=out,
+            env=environment,
+            cwd=log.parent,
+            start_new_session=True,
+        )
+    try:
+        yield process
+    finally:
+        # executors are of its group; a worker that is asked to end ends them
+        process.terminate()
+        try:
+            process.wait(20)
+        except subprocess.TimeoutExpired:
+            pass
+        try:
+            os.killpg(process.pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+        process.wait()
+
+
+@contextmanager
+def standalone(directory: Path, workers: int = 2) -> Iterator[str]:
+    """A master and workers of one core each; its URL."""
+    port = _free_port()
+    url = f"spark://127.0.0.1:{port}"
+    deploy = "org.apache.spark.deploy"
+    listen = ["--host", "127.0.0.1", "--webui-port", "0"]
+    with ExitStack() as stack:
+        log = directory / "master.log"
+        stack.enter_context(_daemon([f"{deploy}.master.Master", *listen, "--port", str(port)], log))
+        _wait(lambda: "I have been elected leader" in log.read_text(), log)
+        for number in range(workers):
+            own = directory / f"worker-{number}.log"
+            place = ["-c", "1", "-m", "1200m", "-d", str(directory / f"worker-{number}")]
+            stack.enter_context(_daemon([f"{deploy}.worker.Worker", *listen, *place, url], own))
+        _wait(lambda: log.read_text().count("Registering worker") == workers, log)
+        yield url
+
+
+def _wait(is_so: Callable[[], bool], log: Path) -> None:
+    give_up = time.monotonic() + _START_SECONDS
+    while not is_so():
+        assert time.monotonic() < give_up, log.read_text()
+        time.sleep(0.05)
+
+
+# A driver takes pieces of Python, a line of JSON each, and answers with what `answer` is then
+_DRIVER = """
+import json, sys, traceback
+sys.path.insert(0, sys.argv[1])
+out = sys.stdout
+sys.stdout = sys.stderr
+import sqlwin
+options = json.loads(sys.argv[2])
+try:
+    session = sqlwin.connect(**options)
+except sqlwin.SqlwinError as error:
+    print(json.dumps({"error": str(error)}), file=out, flush=True)
+    sys.exit()
+print(json.dumps({"answer": "ready"}), file=out, flush=True)
+names = {"session": session, "spark": session.spark, "sqlwin": sqlwin}
+for line in sys.stdin:
+    names["answer"] = None
+    try:
+        exec(json.loads(line), names)
+        said = {"answer": names["answer"]}
+    except sqlwin.SqlwinError as error:
+        said = {"error": str(error)}
+    except BaseException:
+        said = {"trace": traceback.format_exc()}
+    print(json.dumps(said, default=str), file=out, flush=True)
+session.close()
+"""
+
+
+class Driver:
+    """A process with a sqlwin session on a cluster."""
+
+    def __init__(self, process: subprocess.Popen[str], log: Path) -> None:
+        self._process = process
+        self._log = log
+
+    def said(self) -> dict[str, Any]:
+        """What it says next: `answer`, or the `error` of sqlwin's."""
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        assert line, self._log.read_text()
+        found: dict[str, Any] = json.loads(line)
+        assert "trace" not in found, found["trace"]
+        return found
+
+    def run(self, code: str) -> Any:
+        """What a piece of Python puts into `answer`, as JSON has it (other values as text)."""
+        found = self.tell(code)
+        assert "error" not in found, found["error"]
+        return found["answer"]
+
+    def error(self, code: str) -> str:
+        """The error of sqlwin's that a piece of Python ends with."""
+        return str(self.tell(code)["error"])
+
+    def tell(self, code: str) -> dict[str, Any]:
+        assert self._process.stdin is not None
+        self._process.stdin.write(json.dumps(textwrap.dedent(code)) + "\n")
+        self._process.stdin.flush()
+        return self.said()
+
+
+@contextmanager
+def driver(
+    directory: Path, options: dict[str, Any], environment: dict[str, str]
+) -> Iterator[Driver]:
+    """A driver whose JVM does not find the code of these tests either.
+
+    Args:
+        directory: where it runs and logs.
+        options: of `sqlwin.connect`.
+        environment: variables besides those of this process.
+    """
+    log = directory / "driver.log"
+    with log.open("a") as errors:
+        process = subprocess.Popen(
+            [sys.executable, "-P", "-c", _DRIVER, str(ROOT), json.dumps(options)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            text=True,
+            cwd=directory,
+            env={**_plain_environment(), "SPARK_LOCAL_IP": "127.0.0.1", **environment},
+        )
+    try:
+        yield Driver(process, log)
+    finally:
+        assert process.stdin is not None
+        process.stdin.close()
+        try:
+            process.wait(60)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()

@@ -1,0 +1,234 @@
+"""sqlwin on a standalone cluster whose workers have pyarrow, numpy and protobuf alone."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from tests.end_to_end.clusters.standalone import Driver, bare_python, driver, standalone
+from tests.end_to_end.streams import killed_stream, test_streams
+from tests.goldens import ROOT
+
+pytestmark = [pytest.mark.cluster, pytest.mark.long]
+
+CONF = {
+    "spark.executor.memory": "900m",
+    "spark.driver.memory": "1g",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    "spark.executor.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+}
+# Rows of a query as text, sorted, whatever its mode
+ROWS = """
+def rows(sql, mode="batch"):
+    found = session.execute(f"SET 'execution.runtime-mode' = '{mode}'; {sql}")[-1].rows
+    return sorted(str(tuple(f"{v:.9g}" if isinstance(v, float) else v for v in r)) for r in found)
+"""
+FLIGHTS = f"'path' = '{ROOT}/queries/data/flights.parquet', 'format' = 'parquet'"
+
+
+@pytest.fixture(scope="module")
+def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with standalone(tmp_path_factory.mktemp("cluster")) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def cluster(url: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Driver]:
+    directory = tmp_path_factory.mktemp("driver")
+    python = bare_python(directory / "python")
+    with driver(directory, {"master": url, "conf": CONF}, {"PYSPARK_PYTHON": str(python)}) as found:
+        assert found.said() == {"answer": "ready"}
+        found.run(ROWS)
+        yield found
+
+
+def test_workers_have_nothing_of_the_tests(cluster: Driver) -> None:
+    found = cluster.run("""
+        def seen(_):
+            import importlib.util
+            names = ("pyarrow", "numpy", "pandas", "sqlglot", "planner", "duckdb", "sqlwin")
+            yield [name for name in names if importlib.util.find_spec(name)]
+        answer = spark.sparkContext.parallelize(range(2), 2).mapPartitions(seen).collect()
+    """)
+    # of sqlwin what functions of users may name
+    assert found == [["pyarrow", "numpy", "sqlwin"]] * 2
+
+
+def test_all_rows_of_a_batch(cluster: Driver) -> None:
+    cluster.run(f"""session.execute('''CREATE TABLE flights WITH ('connector' = 'filesystem',
+        {FLIGHTS})''')""")
+    found = cluster.run("""
+        result = session.execute('''SELECT origin, window_end, COUNT(*) AS n, AVG(dep_delay) AS a
+            FROM TABLE(HOP(TABLE flights, DESCRIPTOR(sched_dep), INTERVAL '12' HOURS, INTERVAL '1' DAY))
+            GROUP BY origin, window_start, window_end''')[-1]
+        batches = list(result.batches())
+        answer = [sum(b.num_rows for b in batches), sum(sum(b['n'].to_pylist()) for b in batches)]
+    """)
+    assert found == [2193, 2 * 336_776]
+
+
+def test_functions_of_users(cluster: Driver) -> None:
+    found = cluster.run("""
+        import pyarrow.compute as pc
+        from sqlwin import windows as w
+        session.register_function("twice", lambda v: pc.multiply(v, 2), "bigint")
+
+        class EveryThird(w.Trigger):
+            def on_row(self, row, window, context):
+                context.memory = (context.memory or 0) + 1
+                return w.Verdict(emit=context.memory % 3 == 0)
+            def on_event_time(self, *_):
+                return w.Verdict()
+
+        session.execute('''CREATE VIEW visits AS SELECT * FROM VALUES
+            ('ann', TIMESTAMP_NTZ'2024-02-28 10:01:00', 5), ('ann', TIMESTAMP_NTZ'2024-02-28 10:02:00', 1),
+            ('bob', TIMESTAMP_NTZ'2024-02-28 10:12:00', 2), ('ann', TIMESTAMP_NTZ'2024-02-28 10:04:00', 4)
+            AS v(visitor, ts, pages)''')
+        gaps = session.windows("visits", keys=["visitor"], time="ts",
+            window=w.session(lambda row: "1 minute" if row["pages"] > 4 else "90 seconds"),
+            function=w.WholeWindowFunction(lambda key, window, rows: [len(list(rows))]), output="n int")
+        answer = [rows("SELECT CAST(SUM(twice(pages)) AS INT) AS s FROM visits"),
+                  sorted((r.visitor, r.n) for r in gaps.collect())]
+    """)
+    assert found == [["(24,)"], [["ann", 1], ["ann", 2], ["bob", 1]]]
+
+
+def stream_files(directory: Path, parts: list[pa.Table]) -> str:
+    """The parts as files, each of which becomes a micro-batch."""
+    directory.mkdir()
+    for number, part in enumerate(parts):
+        path = directory / f"{number:03}.parquet"
+        pq.write_table(part, path)
+        # files are taken in the order of their times
+        os.utime(path, (1_700_000_000 + number,) * 2)
+    return f"""'connector' = 'filesystem', 'path' = '{directory}', 'format' = 'parquet',
+        'max-files-per-trigger' = '1'"""
+
+
+@pytest.fixture(scope="module")
+def events(cluster: Driver, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """The tables that `test_streams.QUERIES` read; `lts` has the watermark in `local_events`."""
+    parts = [test_streams.events(200, 300 * i, i) for i in range(3)]
+    options = stream_files(tmp_path_factory.mktemp("events") / "in", parts)
+    columns = "ts TIMESTAMP(6), lts TIMESTAMP_LTZ(6), k STRING, v BIGINT"
+    for name, time in (("events", "ts"), ("local_events", "lts")):
+        cluster.run(f"""session.execute('''CREATE TABLE {name} ({columns},
+            WATERMARK FOR {time} AS {time} - INTERVAL '5' SECONDS) WITH ({options})''')""")
+    cluster.run("""session.execute("CREATE VIEW names AS SELECT * FROM VALUES "
+        "('a', 'Anna'), ('b', 'Bert') AS n(k, name)")""")
+
+
+@pytest.mark.parametrize("name", test_streams.QUERIES)
+def test_each_stream_operator_gives_the_rows_of_the_batch(
+    name: str, cluster: Driver, events: None
+) -> None:
+    query = test_streams.QUERIES[name]
+    if name == "local time":
+        query = query.replace("TABLE events", "TABLE local_events")
+    found = cluster.run(f"""
+query = '''{query}'''
+answer = [rows(query, "streaming"), rows(query)]
+""")
+    assert len(found[1]) >= 3
+    assert found[0] == found[1]
+
+
+def test_general_windows_on_a_stream(cluster: Driver, events: None) -> None:
+    found = cluster.run("""
+        from sqlwin import windows as w
+        def counted(mode):
+            session.execute(f"SET 'execution.runtime-mode' = '{mode}'")
+            session.windows("events", keys=["k"], time="ts", window=w.session("6 seconds"),
+                function=w.WholeWindowFunction(lambda key, window, rows: [len(list(rows))]),
+                output="n bigint", name=f"counted_{mode}")
+            return f"SELECT * FROM counted_{mode}"
+        session.execute("CREATE TABLE kept (k STRING, s TIMESTAMP(6), e TIMESTAMP(6), n BIGINT) "
+            "WITH ('connector' = 'memory')")
+        session.execute("SET 'execution.runtime-mode' = 'streaming';")
+        session.execute("INSERT INTO kept " + counted("streaming"))
+        answer = [rows("SELECT * FROM kept"), rows(counted("batch"))]
+    """)
+    assert len(found[1]) > 10
+    assert found[0] == found[1]
+
+
+def test_a_module_of_the_users_goes_along(cluster: Driver, events: None, tmp_path: Path) -> None:
+    (tmp_path / "counting.py").write_text(
+        "def counted(key, window, rows): return [len(list(rows))]"
+    )
+    found = cluster.run(f"""
+        spark.sparkContext.addPyFile("{tmp_path}/counting.py")
+        import counting
+        session.execute("SET 'execution.runtime-mode' = 'streaming'")
+        session.windows("events", keys=["k"], time="ts", window=w.tumble("1 minute"),
+            function=w.WholeWindowFunction(counting.counted), output="n bigint", name="by_module")
+        session.execute("CREATE TABLE by_minute (k STRING, s TIMESTAMP(6), e TIMESTAMP(6), n BIGINT) "
+            "WITH ('connector' = 'memory')")
+        session.execute("INSERT INTO by_minute SELECT * FROM by_module")
+        answer = [rows("SELECT SUM(n) FROM by_minute"),
+                  rows("SELECT COUNT(*) FROM events WHERE ts IS NOT NULL")]
+    """)
+    assert found[0] == found[1]
+
+
+def test_generated_rows_and_processing_time(cluster: Driver) -> None:
+    found = cluster.run("""
+        session.execute('''CREATE TABLE made (k INT, at AS PROCTIME()) WITH ('connector' = 'datagen',
+            'number-of-rows' = '1000', 'rows-per-second' = '500', 'fields.k.min' = '0', 'fields.k.max' = '3')''')
+        answer = sum(int(r.split(",")[1].strip(")")) for r in rows('''SELECT window_end AS e, COUNT(*) AS n
+            FROM TABLE(TUMBLE(TABLE made, DESCRIPTOR(at), INTERVAL '1' SECOND))
+            GROUP BY window_start, window_end'''.replace("window_end AS e", "'w' AS e"), "streaming"))
+    """)
+    assert found == 1000
+
+
+def readings(*batches: list[tuple[int, int, int]]) -> list[pa.Table]:
+    """Of (second, key, value)."""
+    return [
+        pa.table(
+            {
+                "k": pa.array([k for _, k, _ in rows], pa.int32()),
+                "v": pa.array([v for _, _, v in rows], pa.int64()),
+                "ts": pa.array([s * 1_000_000 for s, _, _ in rows], pa.timestamp("us")),
+            }
+        )
+        for rows in batches
+    ]
+
+
+def test_a_statement_set_with_late_rows_and_its_state(cluster: Driver, tmp_path: Path) -> None:
+    parts = readings(
+        [(s, s % 3, s) for s in range(0, 1200, 7)],
+        [(s, s % 3, s) for s in range(1200, 2400, 7)],
+        [(30, 1, -1), (2000, 2, -2)],  # both too late for all windows but the widest
+        [(s, s % 3, s) for s in range(2400, 3000, 7)],
+    )
+    stream_files(tmp_path / "in", parts)
+    found = cluster.run(f"""
+tables = '''{killed_stream.set_tables(tmp_path)}'''
+session.execute(tables)
+session.execute("SET 'execution.runtime-mode' = 'streaming'; "
+                "SET 'execution.checkpointing.dir' = '{tmp_path}/checkpoint'")
+before = len(session.streams.all())
+(result,) = session.execute('''{killed_stream.statement_set()}''')
+answer = {{"message": result.message, "n_streams": len(session.streams.all()) - before}}
+for name in ("minutes", "moving", "so_far"):
+    answer[name] = rows(f"SELECT * FROM {{name}}")
+answer["late"] = rows("SELECT v, late_for FROM too_late")
+session.execute("RESET 'execution.checkpointing.dir'")
+""")
+    in_time = [row for part in (parts[0], parts[1], parts[3]) for row in part.to_pylist()]
+    # a row's value is its second
+    assert len(found["minutes"]) == len({(row["k"], row["v"] // 60) for row in in_time})
+    assert found["so_far"]
+    assert found["n_streams"] == 1
+    assert {row.split(",")[0].strip("(") for row in found["late"]} == {"-1", "-2"}
+    # a task a core, where Spark takes 200
+    (states,) = (tmp_path / "checkpoint").rglob("state")
+    assert {each.name for each in (states / "0").iterdir() if each.name.isdigit()} == {"0", "1"}
