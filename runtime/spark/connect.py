@@ -19,6 +19,8 @@ from runtime.errors import SetupError
 from runtime.redaction import remember_settings
 
 _ANSWER_SECONDS = 5.0
+# Settings that are no matter of a server: where it is, and the bar of a driver in this process
+_ELSEWHERE = ("spark.remote", "spark.ui.showConsoleProgress")
 # Spark's own policy waits ten minutes for a server that has gone away. This one waits for one.
 _RETRIES: Mapping[str, Any] = {"max_retries": 8, "max_backoff": 15_000}
 
@@ -61,7 +63,7 @@ def connected_session(remote: str, conf: Mapping[str, str]) -> SparkSession:
         raise SetupError(f"the Spark Connect server at {address} refuses: {said}") from error
     assert found
     for key, value in conf.items():
-        if key == "spark.remote":
+        if key in _ELSEWHERE:
             continue
         try:
             session.conf.set(key, value)

@@ -109,6 +109,8 @@ def _read(
             dataframe = reader.schema(schema).load(paths)
             if options.get("mode") == "PERMISSIVE" and file_format == "json":
                 dataframe = without_broken_lines(reader, schema, paths)
+        if is_remote(spark):
+            _ = dataframe.schema  # there the path is looked at when it is asked for, not before
     if not spec.columns:
         return dataframe
     # Positional formats were given the declared names; all others are looked up by name.
