@@ -51,6 +51,10 @@ def condition_in(text: str) -> str | None:
     return match.group(1) if match else None
 
 
+# Spark's number of a column, as in `k#17` and `v#18L`
+_COLUMN_NUMBER = re.compile(r"(?<=\w)#\d+L?\b")
+
+
 def first_sentence(text: str) -> ErrorText:
     """A message of Spark's without condition, class name, SQLSTATE and plan, in one line."""
     while True:
@@ -65,7 +69,7 @@ def first_sentence(text: str) -> ErrorText:
         text = _TRY.sub("", text, count=1)
     # After the first line come plans, stacks, and advice about Spark's own settings.
     line = next((line.strip() for line in text.splitlines() if line.strip()), "")
-    line = line.rstrip(".:; ")
+    line = _COLUMN_NUMBER.sub("", line.rstrip(".:; "))
     return ErrorText((line[:1].lower() + line[1:] if line[1:2].islower() else line), hint)
 
 

@@ -214,6 +214,8 @@ class _Walk:
     def _where_wanted(self, level: _Level, i: int, kind: TokenType) -> None:
         assert level.wants is not None
         wants = self.tokens[level.wants].token_type
+        if kind == T.STREAM and self._type(i + 1) == T.STAR:
+            return  # SELECT STREAM *, which is refused with what to write
         if kind in _BETWEEN.get(wants, ()) or kind in _PREFIXES:
             if kind in _PREFIXES:
                 level.wants = i

@@ -2,20 +2,46 @@
 
 from __future__ import annotations
 
+from typing import NoReturn
+
 from sqlglot import exp
 from sqlglot.tokenizer_core import Token, TokenType
 
 from planner.sql.nodes import BEHIND, Leniency
+from runtime.errors import SqlSyntaxError
 from sqlwin.parser.base import TokenParser
+
+
+class PortedSyntaxError(SqlSyntaxError):
+    """Words that another system has, and Spark neither: no use to ask it about them."""
+
+
+# By the word behind WINDOW, and what they are here
+_KSQL_WINDOWS_HERE = {
+    "TUMBLING": "TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '1' MINUTE)",
+    "HOPPING": "HOP(TABLE t, DESCRIPTOR(ts), INTERVAL '1' MINUTE, INTERVAL '1' HOUR)",
+    "SESSION": "SESSION(TABLE t PARTITION BY k, DESCRIPTOR(ts), INTERVAL '5' MINUTE)",
+}
+_KSQL_WINDOWS = [[word, "("] for word in _KSQL_WINDOWS_HERE]
 
 # EMIT of RisingWave and Timeplus where it asks for what windows do
 _EMITS_WHEN_CLOSED = ("ON WINDOW CLOSE", "AFTER WATERMARK", "AFTER WINDOW CLOSE")
 
 
+def is_emit(parser: TokenParser) -> bool:
+    """Whether EMIT with what it takes stands at the current token, and no alias of that name."""
+    following = parser._next.text.upper() if parser._next else ""
+    return (
+        parser._curr.token_type == TokenType.VAR
+        and parser._curr.text.upper() == "EMIT"
+        and following in ("ON", "AFTER", "CHANGES", "FINAL", "PERIODIC")
+    )
+
+
 def read_emit(parser: TokenParser, query: exp.Expr) -> None:
     """`EMIT ON WINDOW CLOSE` behind a query, which is when windows are emitted."""
     first = parser._curr
-    if first.token_type != TokenType.VAR or first.text.upper() != "EMIT":
+    if not is_emit(parser):
         return
     parser._advance()
     for words in _EMITS_WHEN_CLOSED:
@@ -25,10 +51,12 @@ def read_emit(parser: TokenParser, query: exp.Expr) -> None:
                 "nothing says when rows are emitted", first.start, last.end, "leave it out"
             )
             return
-    parser.fail(
+    _refuse(
+        parser,
         "EMIT takes ON WINDOW CLOSE, which is when windows are emitted anyway",
         first,
-        hint="for results before that SET 'table.exec.emit.early-fire.enabled' = 'true' and "
+        first,
+        "for results before that SET 'table.exec.emit.early-fire.enabled' = 'true' and "
         "'table.exec.emit.early-fire.delay' = '5 s'",
     )
 
@@ -41,21 +69,42 @@ def refuse_ported(parser: TokenParser, tokens: list[Token]) -> None:
     """
     words = [token.text.upper() for token in tokens]
     for i, token in enumerate(tokens):
+        if token.token_type == TokenType.WINDOW and words[i + 1 : i + 3] in _KSQL_WINDOWS:
+            _refuse(
+                parser,
+                f"WINDOW {words[i + 1]} is ksqlDB's: windows are functions in FROM here",
+                token,
+                tokens[i + 1],
+                f"read FROM {_KSQL_WINDOWS_HERE[words[i + 1]]} and GROUP BY window_start, "
+                "window_end",
+            )
+        if words[i : i + 2] == ["TIMESTAMP", "BY"] and i and tokens[i - 1].text != ",":
+            _refuse(
+                parser,
+                "TIMESTAMP BY is Stream Analytics': the time column is an argument of the window",
+                token,
+                tokens[i + 1],
+                "leave it out and read FROM TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '1' MINUTE); "
+                "WATERMARK FOR ts in CREATE TABLE says how late rows may come",
+            )
         following = words[i + 1 : i + 3]
         if token.token_type == TokenType.SELECT and following[:1] == ["STREAM"]:
             after = words[i + 3 : i + 4]
             if after == ["("] or [following[-1], *after] == ["*", "FROM"]:
-                parser.fail(
+                _refuse(
+                    parser,
                     "SELECT STREAM is Calcite's: whether a query streams is a setting here",
                     tokens[i + 1],
-                    hint="leave STREAM out; SET 'execution.runtime-mode' = 'streaming'",
+                    tokens[i + 1],
+                    "leave STREAM out; SET 'execution.runtime-mode' = 'streaming'",
                 )
         if words[i : i + 3] == ["SESSION", "WITH", "GAP"]:
-            parser.fail(
+            _refuse(
+                parser,
                 "SESSION WITH GAP is RisingWave's: sessions are windows here, not frames of OVER",
                 token,
                 tokens[i + 2],
-                hint="read FROM SESSION(TABLE t PARTITION BY k, DESCRIPTOR(ts), INTERVAL '5' "
+                "read FROM SESSION(TABLE t PARTITION BY k, DESCRIPTOR(ts), INTERVAL '5' "
                 "MINUTE) and aggregate by window_start, window_end",
             )
 
@@ -81,10 +130,16 @@ def refuse_version(parser: TokenParser, table: exp.Expr | None, first: int) -> N
         return  # Spark's words; it says itself what it does not take
     start = words.index("SYSTEM_TIME")
     behind_alias = [i for i, word in enumerate(words) if word == "AS" and i > start + 1]
-    parser.fail(
+    _refuse(
+        parser,
         "a table has no versions by the time of other rows here",
         read[start - 1],
         read[behind_alias[0] - 1] if behind_alias else read[-1],
-        hint="leave FOR SYSTEM_TIME AS OF out: a bounded table is joined as it is when the query "
+        "leave FOR SYSTEM_TIME AS OF out: a bounded table is joined as it is when the query "
         "runs, and on a stream as it is with each micro-batch, like Flink's lookup join",
     )
+
+
+def _refuse(parser: TokenParser, message: str, first: Token, last: Token, hint: str) -> NoReturn:
+    position = parser.place(first, last)
+    raise PortedSyntaxError(message, position=position, sql=parser.sql, hint=hint)

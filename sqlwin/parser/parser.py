@@ -6,6 +6,7 @@ their text (see `planner.sql.render`), so that Spark gets what the user wrote.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection
 from typing import Any, ClassVar, cast
 
@@ -21,13 +22,16 @@ from runtime.errors import Position, SqlSyntaxError, nearest
 from runtime.spec.intervals import UNITS
 from sqlwin.parser.base import STRINGS, TokenParser
 from sqlwin.parser.errors import skip_comments
+from sqlwin.parser.from_items import unwrap_from_items
 from sqlwin.parser.functions import parse_keyword_call
 from sqlwin.parser.hints import read_hints, table_options
 from sqlwin.parser.intervals import parse_interval, parse_interval_type
-from sqlwin.parser.other_dialects import read_emit, refuse_ported, refuse_version
+from sqlwin.parser.other_dialects import is_emit, read_emit, refuse_ported, refuse_version
 from sqlwin.parser.signatures import SIGNATURES, misspelt_window_call
 from sqlwin.parser.types import BARE_TYPES, as_spark_type, parse_bare_type, parse_row_type
 from sqlwin.parser.window_functions import is_window_function, parse_window_function
+
+_LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 
 # Functions whose first argument may be a unit of time, which is no column
 _FUNCTIONS_OF_UNITS = frozenset(
@@ -201,6 +205,9 @@ class SqlWinParser(TokenParser):
             table.pop_comments()
         return table
 
+    def _parse_table_alias(self, alias_tokens: Collection[TokenType] | None = None) -> Any:
+        return None if is_emit(self) else super()._parse_table_alias(alias_tokens)
+
     def _is_table_query(self) -> bool:
         return self._curr.token_type == TokenType.TABLE and (
             self._next.token_type == TokenType.IDENTIFIER
@@ -294,6 +301,13 @@ def tokenize(sql: str) -> list[Token]:
     Raises:
         SqlSyntaxError: a string, a quoted name or a comment is not closed.
     """
+    if (lone := _LONE_SURROGATE.search(sql)) is not None:
+        raise SqlSyntaxError(
+            "half of a surrogate pair stands here, which is no character",
+            position=Position.at(sql, lone.start()),
+            sql=_LONE_SURROGATE.sub("\ufffd", sql),
+            hint="read the text as UTF-8, and write characters beyond U+FFFF whole",
+        )
     tokenizer = SqlWin().tokenizer()
     try:
         tokens: list[Token] = tokenizer.tokenize(sql)
@@ -332,6 +346,7 @@ def read_query(parser: SqlWinParser) -> exp.Expr:
     if tree is None:
         parser.fail("expected a query", parser._curr)
     read_emit(parser, tree)
+    unwrap_from_items(tree, parser.sql)
     read_hints(tree, parser, parser._tokens[first : parser._index])
     return tree
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+import sqlglot
 from sqlglot import exp
 from sqlglot.tokenizer_core import Token, TokenType
 
 from planner.sql.flink_functions import rewrite_functions
+from planner.sql.render import SparkSql
 from runtime.errors import nearest
 from runtime.spec.table import TableColumn, Watermark
 from sqlwin.parser.base import read_options, read_string
@@ -279,6 +281,34 @@ def _check_names(
                 f"{clause} names `{token.text}`, which is no column of the table",
                 token,
                 hint=f"did you mean {close}?" if close else f"its columns: {', '.join(names)}",
+            )
+    _check_watermark(parser, elements)
+
+
+def _check_watermark(parser: SqlWinParser, elements: _Elements) -> None:
+    """The watermark is of a column of times, less what the listed columns give."""
+    watermark, token = elements.watermark, elements.watermark_token
+    if watermark is None or token is None:
+        return
+    columns = {column.name.lower(): column for column in elements.columns}
+    used = sqlglot.parse_one(watermark.expression, dialect=SparkSql)
+    for column in used.find_all(exp.Column):
+        if not column.table and column.name.lower() not in columns:
+            close = nearest(column.name, [each.name for each in elements.columns])
+            parser.fail(
+                f"the watermark of `{token.text}` names `{column.name}`, which is no column of "
+                "the table",
+                token,
+                hint=f"did you mean {close}?" if close else None,
+            )
+    for name in {watermark.column.lower(), watermark.expression.strip("`").lower()}:
+        type_ = columns[name].type if name in columns else None
+        if type_ is not None and not type_.upper().startswith("TIMESTAMP"):
+            parser.fail(
+                f"a watermark is a time, and `{name}` is {type_.upper()}",
+                token,
+                hint="declare it TIMESTAMP(3) or TIMESTAMP_LTZ(3), or make a column of it: "
+                f"ts AS TO_TIMESTAMP({name})",
             )
 
 

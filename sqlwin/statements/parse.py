@@ -12,6 +12,7 @@ from runtime.errors import Position, SqlSyntaxError, SqlwinError
 from sqlwin.parser.base import STRINGS
 from sqlwin.parser.clauses import refuse_empty_clauses
 from sqlwin.parser.hints import after_hints
+from sqlwin.parser.other_dialects import PortedSyntaxError
 from sqlwin.parser.parser import SqlWinParser, parser_of, tokenize
 from sqlwin.parser.signatures import SIGNATURES, holds_window_function
 from sqlwin.parser.strings import string_value
@@ -211,6 +212,8 @@ class _Reader:
             return parser_of().run(method, self.tokens, self.text)
         except NotOurs:
             return None
+        except PortedSyntaxError:
+            raise
         except SqlSyntaxError:
             if holds_window_function(self.tokens):
                 raise

@@ -12,6 +12,7 @@ from planner.sql.nodes import WindowFunctionCall, position_of
 from runtime.errors import SqlSyntaxError
 from sqlwin.parser.parser import parse_query, to_spark, tokenize
 from sqlwin.parser.strings import string_value
+from sqlwin.statements.parse import parse_statement
 
 SIZE = "INTERVAL '10' MINUTE"
 
@@ -260,7 +261,9 @@ def test_window_functions_stand_wherever_tables_do() -> None:
     )
     tree = parse_query(sql)
     assert len(list(tree.find_all(WindowFunctionCall))) == 7
-    assert to_spark(tree) == sql
+    # the parentheses of a join go
+    plain = sql.replace(f", ({call} AS x", f" CROSS JOIN {call} AS x")
+    assert to_spark(tree) == plain.replace("x.a = y.a) WHERE", "x.a = y.a WHERE")
 
 
 def test_every_argument_knows_its_place() -> None:
@@ -372,8 +375,18 @@ def test_comments_of_every_style_are_no_tokens() -> None:
 @pytest.mark.parametrize(
     "words", ["EMIT ON WINDOW CLOSE", "emit after watermark", "EMIT AFTER WINDOW CLOSE"]
 )
-def test_results_may_be_asked_for_when_windows_close_as_they_come_then(words: str) -> None:
-    query = "SELECT k, COUNT(*) AS n FROM t GROUP BY k"
+@pytest.mark.parametrize(
+    "query",
+    [
+        "SELECT k, COUNT(*) AS n FROM t GROUP BY k",
+        "SELECT k FROM t",
+        "SELECT * FROM TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '1' MINUTE))",
+        "SELECT * FROM TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '1' MINUTE) AS w",
+    ],
+)
+def test_results_may_be_asked_for_when_windows_close_as_they_come_then(
+    query: str, words: str
+) -> None:
     assert parse_query(f"{query} {words}") == parse_query(query)
 
 
@@ -398,9 +411,20 @@ def test_results_may_be_asked_for_when_windows_close_as_they_come_then(words: st
             "FOR SYSTEM_TIME AS OF PROCTIME()",
             "with each micro-batch",
         ),
+        (
+            "SELECT k, COUNT(*) FROM t WINDOW TUMBLING (SIZE 1 MINUTE) GROUP BY k",
+            "WINDOW TUMBLING",
+            "FROM TUMBLE(TABLE t,",
+        ),
+        ("SELECT k FROM t WINDOW HOPPING (SIZE 1 HOUR) GROUP BY k", "WINDOW HOPPING", "FROM HOP("),
+        ("SELECT k FROM t TIMESTAMP BY ts", "TIMESTAMP BY", "WATERMARK FOR ts in CREATE TABLE"),
     ],
 )
 def test_words_with_another_spelling_here_have_it_as_a_hint(sql: str, at: str, hint: str) -> None:
+    # with and without a window in the query
+    with pytest.raises(SqlSyntaxError) as caught:
+        parse_statement(sql)
+    assert caught.value.hint == error_of(sql).hint
     error = error_of(sql)
     assert error.position is not None and error.hint is not None
     found = sql[error.position.offset : error.position.offset + error.position.length]
@@ -414,6 +438,8 @@ def test_words_with_another_spelling_here_have_it_as_a_hint(sql: str, at: str, h
         "SELECT stream AS s FROM t",
         "SELECT a * stream, stream.x FROM t AS stream",
         "SELECT emit FROM t WHERE emit > 3",
+        "SELECT emit.k FROM t emit JOIN u ON emit.k = u.k",
+        "SELECT k, timestamp by FROM t",
         "SELECT session FROM t",
         "SELECT * FROM t FOR TIMESTAMP AS OF '2024-01-01'",
         "SELECT * FROM t TIMESTAMP AS OF CURRENT_DATE()",
@@ -421,3 +447,10 @@ def test_words_with_another_spelling_here_have_it_as_a_hint(sql: str, at: str, h
 )
 def test_these_words_are_names_elsewhere(sql: str) -> None:
     assert isinstance(parse_query(sql), exp.Select)
+
+
+def test_half_a_surrogate_pair_is_refused_with_its_place() -> None:
+    error = error_of("SELECT 'a\ud800b' AS x")
+    assert error.message == "half of a surrogate pair stands here, which is no character"
+    assert error.position is not None and error.position.column == 10
+    str(error).encode()

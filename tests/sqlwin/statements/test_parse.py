@@ -375,6 +375,17 @@ def test_create_table_as_keeps_the_places_of_its_query() -> None:
         ("(a)", "column `a` has no type", ")"),
         ("(a INT, A INT)", "column `A` is declared twice", "A"),
         ("(a INT, WATERMARK FOR b AS b)", "WATERMARK FOR names `b`", "b"),
+        ("(s STRING, WATERMARK FOR s AS s)", "a watermark is a time, and `s` is STRING", "s"),
+        (
+            "(t TIMESTAMP(3), s STRING, WATERMARK FOR t AS s)",
+            "a watermark is a time, and `s` is STRING",
+            "t",
+        ),
+        (
+            "(t TIMESTAMP(3), WATERMARK FOR t AS u - INTERVAL '1' SECOND)",
+            "the watermark of `t` names `u`, which is no column of the table",
+            "t",
+        ),
         (
             "(t TIMESTAMP(3), WATERMARK FOR t AS t, WATERMARK FOR t AS t)",
             "a table has one WATERMARK",

@@ -1,0 +1,105 @@
+"""Tables and joins in parentheses behind FROM, without them.
+
+`(a)` is `a`, `FROM (a JOIN b ON p) JOIN c` is `FROM a JOIN b ON p JOIN c`, and a join with an
+alias, `(a JOIN b ON p) AS w`, is a subquery. So what comes after the parser finds tables, window
+functions and queries in FROM.
+"""
+
+from __future__ import annotations
+
+from sqlglot import exp
+
+from planner.sql.nodes import WindowFunctionCall
+from runtime.errors import Position, SqlSyntaxError
+
+
+def unwrap_from_items(tree: exp.Expr, sql: str) -> None:
+    """Take the tables and joins in a query's FROM out of their parentheses, in place.
+
+    Args:
+        tree: the query.
+        sql: its text, for errors.
+
+    Raises:
+        SqlSyntaxError: a join in parentheses stands at the right of a join, one of the two is an
+            outer join or has USING, and it has no alias: that has no other spelling.
+    """
+    for select in tree.find_all(exp.Select):
+        joins: list[exp.Expr] = []
+        source = select.args.get("from_")
+        if source is not None and _is_wrapped(source.this):
+            first, joins = _opened(source.this, sql)
+            source.set("this", first)
+        joins += _flat(select.args.get("joins") or [], sql)
+        if joins:
+            select.set("joins", joins)
+
+
+def _is_wrapped(item: exp.Expr) -> bool:
+    """Whether an item of FROM is a table or a join in parentheses, and no query."""
+    if not isinstance(item, exp.Subquery) or item.args.get("pivots") or item.args.get("sample"):
+        return False
+    inner = item.this
+    if isinstance(inner, exp.Subquery):
+        return bool(inner.args.get("joins") or inner.alias) or _is_wrapped(inner)
+    return isinstance(inner, exp.Table | WindowFunctionCall)
+
+
+def _flat(joins: list[exp.Expr], sql: str) -> list[exp.Expr]:
+    """Joins without those in parentheses at their right."""
+    return [
+        each
+        for join in joins
+        for each in (_joined(join, sql) if _is_wrapped(join.this) else [join])
+    ]
+
+
+def _opened(item: exp.Expr, sql: str) -> tuple[exp.Expr, list[exp.Expr]]:
+    """The first relation in an item of FROM, and the joins that follow it there."""
+    own = _flat(item.args.get("joins") or [], sql)
+    item.set("joins", None)
+    if not _is_wrapped(item):
+        return item, own
+    alias = item.args.get("alias")
+    first, joins = _opened(item.this, sql)
+    if alias is None:
+        return first, [*joins, *own]
+    if joins or first.alias:
+        rows = exp.Select(expressions=[exp.Star()], from_=exp.From(this=first), joins=joins)
+        return exp.Subquery(this=rows, alias=alias), own
+    first.set("alias", alias)
+    return first, own
+
+
+def _joined(join: exp.Expr, sql: str) -> list[exp.Expr]:
+    """What joins with a join in parentheses: `JOIN (a JOIN b ON p) ON q`.
+
+    Of inner joins it is `CROSS JOIN a JOIN b ON p AND q`.
+    """
+    place = join.find(exp.Identifier)
+    first, joins = _opened(join.this, sql)
+    if not joins:
+        join.set("this", first)
+        return [join]
+    if not all(_is_inner(each) for each in (join, *joins)):
+        meta = place.meta if place is not None else {}
+        start = int(meta.get("start", len(sql.rstrip())))
+        length = int(meta.get("end", start)) - start + 1
+        raise SqlSyntaxError(
+            "a join in parentheses stands at the right of a join, and one of them is an outer "
+            "join or has USING",
+            position=Position.at(sql, start, length),
+            sql=sql,
+            hint="make it a subquery: JOIN (SELECT ... FROM a JOIN b ON ...) AS j ON ...",
+        )
+    last = joins[-1]
+    conditions = [each.args["on"] for each in (last, join) if each.args.get("on") is not None]
+    if conditions:
+        last.set("kind", None)
+        last.set("on", exp.and_(*conditions, copy=False) if conditions[1:] else conditions[0])
+    return [exp.Join(this=first, kind="CROSS"), *joins]
+
+
+def _is_inner(join: exp.Expr) -> bool:
+    is_plain = not any(join.args.get(key) for key in ("side", "method", "using"))
+    return is_plain and (join.args.get("kind") or "INNER") in ("INNER", "CROSS")
