@@ -55,6 +55,7 @@ ENVIRONMENT = (
     Variable("JAVA_HOME", "the Java to run Spark with, version 17 or later"),
     Variable("PAGER", "the pager of the prompt; less unless set, none if empty"),
     Variable("SPARK_REMOTE", "a Spark Connect server, as `--remote`"),
+    Variable("SQLWIN_CHOSEN_PYTHON", "set by sqlwin: the PYSPARK_PYTHON that it chose itself"),
     Variable("SQLWIN_CLASS_ARCHIVE", "`off` neither makes nor uses the archive of Spark's classes"),
     Variable("SQLWIN_DEBUG", "`1` shows the trace of an error that nobody thought of"),
     Variable("SQLWIN_HISTORY", "the file with the history of the prompt"),
