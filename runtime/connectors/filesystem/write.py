@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import time
 import uuid
 from contextlib import suppress
 
@@ -25,9 +24,6 @@ from runtime.spec.table import TableSpec
 
 # The reader's, and of no meaning or another one to the writer
 _READER_ONLY = ("mode", "basePath", "enforceSchema", "inferSchema", "mergeSchema", "pathGlobFilter")
-# How often what a failed write has left is removed, and how long it takes tasks to end
-_REMOVALS = 5
-_REMOVAL_S = 0.2
 
 
 def write_files(dataframe: DataFrame, spec: TableSpec, overwrite: bool) -> int:
@@ -174,11 +170,6 @@ def _replace(writer: DataFrameWriter, path: str, files: Files) -> None:
             files.rename(old, path)
             raise
     except BaseException:
-        # tasks that were cancelled make the directory again until they have ended
-        for _ in range(_REMOVALS):
-            with suppress(OSError):
-                files.delete(new)
-            time.sleep(_REMOVAL_S)
         with suppress(OSError):
             files.delete(new)
         raise
