@@ -87,6 +87,7 @@ class ErrorKind(Enum):
     OPTION = "option"
     STREAM = "unsupported on streams"
     EXECUTION = "execution"
+    OUTPUT = "output"
     CANCELLED = "cancelled"
     SETUP = "setup"
 

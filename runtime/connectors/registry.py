@@ -16,7 +16,7 @@ from runtime.connectors.connector import Connector
 from runtime.connectors.filesystem import connector as filesystem
 from runtime.connectors.generated import datagen, nexmark
 from runtime.connectors.options.checks import bad_option
-from runtime.connectors.writing import as_declared
+from runtime.connectors.writing import as_declared, naming_output
 from runtime.errors import AnalysisError, CatalogError, nearest
 from runtime.spark.errors import translated_errors
 from runtime.spec.table import LATE_ROWS, TableSpec
@@ -179,7 +179,7 @@ def write_table(dataframe: DataFrame, spec: TableSpec, overwrite: bool) -> int |
     check_writable(spec, overwrite=overwrite)
     connector = connector_of(spec)
     assert connector.write is not None, "check_writable() has seen to it"
-    with explained_errors(connector, spec):
+    with naming_output(spec), explained_errors(connector, spec):
         return connector.write(as_declared(dataframe, spec), spec, overwrite)
 
 

@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 from pyspark.sql import DataFrame, Observation
 from pyspark.sql import functions as F
 
 from runtime.connectors.columns import declared_type, physical_columns
-from runtime.errors import CatalogError
+from runtime.connectors.options.checks import option_values
+from runtime.errors import CatalogError, ExecutionError
+from runtime.spark.errors import NO_DIRECTORY, why_unwritable
 from runtime.spec.stream import ROW_KIND
 from runtime.spec.table import TableSpec
 
+_HINT = "its 'path' has to be a directory that this program may write to"
+_HINTS = {
+    "there is no space left on the device": "make room there, or give the table another 'path'"
+}
 # The column of a row kind, where a user or a table sees it; Flink's client calls it so
 KIND_COLUMN = "op"
 
@@ -51,6 +59,40 @@ def with_named_kind(rows: DataFrame) -> DataFrame:
     if ROW_KIND not in rows.columns:
         return rows
     return rows.withColumnRenamed(ROW_KIND, KIND_COLUMN)
+
+
+@contextmanager
+def naming_output(spec: TableSpec) -> Iterator[None]:
+    """Say of a place that cannot be written to which table's it is, and where.
+
+    Raises:
+        ExecutionError: it cannot.
+    """
+    try:
+        yield
+    except Exception as error:
+        why = why_unwritable(error)
+        if why is None:
+            raise
+        path = option_values(spec).get("path")
+        # Python's own errors say the path, as it was resolved
+        said = why.removeprefix("cannot write to ")
+        where = "" if path is None or said != why else f"{path}: "
+        if path is not None and why == NO_DIRECTORY:
+            said = _why_no_directory(path) or why
+        raise ExecutionError(
+            f"table `{spec.name}` cannot be written: {where}{said}",
+            subjects=(spec.name,),
+            hint=_HINTS.get(why, _HINT),
+        ) from error
+
+
+def _why_no_directory(path: str) -> str | None:
+    """Why a directory of this machine cannot be made, for Java does not say."""
+    there = Path(path.removeprefix("file:")).expanduser().absolute()
+    while not there.exists() and there != there.parent:
+        there = there.parent
+    return None if os.access(there, os.W_OK | os.X_OK) else f"permission denied in {there}"
 
 
 @contextmanager

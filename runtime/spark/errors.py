@@ -88,6 +88,7 @@ class Failure:
     parameters: Mapping[str, str] = field(default_factory=dict)
     fragments: tuple[Fragment, ...] = ()
     java_class: str = ""
+    stack: str = ""
 
 
 _CANCELLED = ErrorText("the query was cancelled")
@@ -108,7 +109,12 @@ def translate(error: BaseException, sql: str | None = None) -> SqlwinError:
     if isinstance(error, KeyboardInterrupt):
         return ExecutionError("interrupted")
     chain = _chain(error)
-    text = worker_error(chain) or _machine_error(error, chain) or _file_error(chain)
+    text = (
+        worker_error(chain)
+        or _machine_error(error, chain)
+        or _file_error(chain)
+        or _storage_error(chain)
+    )
     if text is not None:
         failed = QueryCancelled if text == _CANCELLED else ExecutionError
         return _placed(_made(failed, text), chain, sql)
@@ -125,6 +131,19 @@ def translate(error: BaseException, sql: str | None = None) -> SqlwinError:
                 text = text._replace(kind=ErrorKind.SUBQUERY)
             return _placed(_made(_class(error, failure), text), chain, sql)
     return _unknown(error, chain)
+
+
+def why_unwritable(error: BaseException) -> str | None:
+    """Why what a query writes to cannot be written to, if it failed for that."""
+    if isinstance(error, SqlwinError):
+        return error.message if error.kind is ErrorKind.OUTPUT else None
+    if isinstance(error, KeyboardInterrupt):
+        return None
+    chain = _chain(error)
+    if worker_error(chain) or _machine_error(error, chain) or _file_error(chain):
+        return None
+    found = _storage_error(chain)
+    return found.message if found is not None and found.kind is ErrorKind.OUTPUT else None
 
 
 @contextmanager
@@ -262,10 +281,6 @@ def _machine_error(error: BaseException, chain: Sequence[Failure]) -> ErrorText 
             "the cluster killed an executor that took more memory than was asked for",
             "ask for more beside the heap: --conf spark.executor.memoryOverhead=4g",
         )
-    if "No space left on device" in text:
-        return ErrorText(
-            "there is no space left on the device", "spark.local.dir names another directory"
-        )
     if "Python worker exited unexpectedly" in text or "Fatal Python error" in text:
         append_trace("a Python worker crashed", text)
         fatal = re.search(r"Fatal Python error: ([^\n]+)", text)
@@ -286,19 +301,99 @@ def _file_error(chain: Sequence[Failure]) -> ErrorText | None:
             case "CANNOT_READ_FILE_FOOTER":
                 return ErrorText(f"{path} is not a Parquet or ORC file, or it is corrupt")
             case "FILE_NOT_EXIST":
-                return ErrorText(f"{path} vanished while it was read")
+                return ErrorText(f"{path} was deleted while it was read", "run the query again")
             case "PARQUET_COLUMN_DATA_TYPE_MISMATCH":
                 column = plain_name(failure.parameters["column"].strip("[]"))
                 actual, expected = (failure.parameters[k] for k in ("actualType", "expectedType"))
                 return ErrorText(f"column {column} of {path} is {actual}, not {expected}")
         malformed = [c for c in causes if "MALFORMED_" in (c.condition or "")]
-        why = first_sentence(causes[-1].text).message if causes else "it is corrupt"
+        why = _why_unreadable(causes)
         if malformed:
             name = "json" if ".json" in path else "csv"
             ignore = f"'{name}.ignore-parse-errors' = 'true' turns what cannot be read into NULL"
             return ErrorText(f"{path} has a record that does not fit the columns: {why}", ignore)
         return ErrorText(f"cannot read {path}: {why}")
     return None
+
+
+# What readers of files say of one that is broken, in their own words
+_BROKEN = (
+    (re.compile(r"is not a Parquet file|Expected magic number"), "it is no Parquet file"),
+    (
+        re.compile(r"Unexpected end of (?:ZLIB )?input|EOFException|Premature EOF"),
+        "it is cut short",
+    ),
+    (re.compile(r"serialized data!|Struct: |@[0-9a-f]{5,}"), "it is corrupt"),
+)
+
+
+def _why_unreadable(causes: Sequence[Failure]) -> str:
+    if not causes:
+        return "it is corrupt"
+    last = causes[-1]
+    why = first_sentence(last.text).message
+    # an exception may come without a word
+    text = last.text or last.java_class
+    return next((said for broken, said in _BROKEN if broken.search(text)), why)
+
+
+NO_DIRECTORY = "the directory cannot be made"
+# What says that a place cannot be written to, and why not; the first that fits
+_STORAGE = {
+    "No space left on device": "there is no space left on the device",
+    "Disk quota exceeded": "the quota of the disk is used up",
+    "DSQuotaExceededException": "the quota of the directory is used up",
+    "File too large": "a file is larger than is allowed",
+    "Read-only file system": "the file system is read-only",
+    "Permission denied": "permission denied",
+    "AccessDeniedException": "permission denied",
+    "AccessControlException": "permission denied",
+    "Not a directory": "a file is where a directory should be",
+    "ParentNotDirectoryException": "a file is where a directory should be",
+    "Parent path is not a directory": "a file is where a directory should be",
+    "Mkdirs failed to create": NO_DIRECTORY,
+}
+# What of Spark's was at work: the innermost stands first in the stack below the reason
+_WRITERS = (
+    ("spill", ("Spill", "DiskBlock", "DiskStore", "ShuffleExternalSorter", "ShuffleWriter")),
+    ("spill", ("IndexShuffleBlockResolver", "blockmgr-", "ShuffleMapOutputWriter")),
+    ("checkpoint", ("CheckpointFileManager", "HDFSMetadataLog", "StateStore", "RocksDB")),
+    ("checkpoint", ("StreamingQueryCheckpoint", "StreamMetadata", "OffsetSeqLog", "CommitLog")),
+    ("output", ("TASK_WRITE_FAILED", "FileFormatWriter", "OutputCommitter", "OutputWriter")),
+    ("output", ("CommitProtocol",)),
+)
+
+
+def _storage_error(chain: Sequence[Failure]) -> ErrorText | None:
+    """A place that cannot be written to: a table's, the checkpoint's, or Spark's own."""
+    text = "\n".join(f"{f.condition} {f.java_class} {f.text}\n{f.stack}" for f in chain)
+    reason = next((mark for mark in _STORAGE if mark in text), None)
+    if reason is None:
+        return None
+    why = _STORAGE[reason]
+    what = _writer(text[text.index(reason) :]) or _writer(text)
+    if what == "spill":
+        return ErrorText(
+            f"Spark cannot write its temporary files: {why}",
+            "--conf spark.local.dir=... names another directory",
+        )
+    if what == "checkpoint":
+        return ErrorText(
+            f"the checkpoint cannot be written: {why}",
+            "when it can, the same statement goes on where it stopped",
+        )
+    if what == "output":
+        return ErrorText(why, kind=ErrorKind.OUTPUT)
+    is_full = "space" in why or "quota" in why
+    hint = "spark.local.dir names another directory" if is_full else None
+    return ErrorText(why, hint) if is_full else None
+
+
+def _writer(text: str) -> str | None:
+    places = [
+        (text.index(mark), what) for what, marks in _WRITERS for mark in marks if mark in text
+    ]
+    return min(places)[1] if places else None
 
 
 # Where in the SQL --------------------------------------------------------------------------------
@@ -389,4 +484,15 @@ def _failure(error: PySparkException, java_class: str = "") -> Failure:
         parameters=error.getMessageParameters() or {},
         fragments=tuple(fragments),
         java_class=java_class,
+        stack=_stacks(error),
     )
+
+
+def _stacks(error: BaseException) -> str:
+    """The stacks of an error of Java's and of its causes, as far as PySpark has brought them."""
+    stacks: list[str] = []
+    found: object = error
+    while isinstance(found, CapturedException) and len(stacks) < _MOST_CAUSES:
+        stacks.append(str(found._stackTrace))
+        found = found._cause
+    return "\n".join(stacks)

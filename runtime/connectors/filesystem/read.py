@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from fnmatch import fnmatch
 from functools import partial
 
 from pyspark.errors import PySparkException
@@ -44,6 +46,7 @@ METADATA = {
     "file.size": "file_size",
     "file.modification-time": "file_modification_time",
 }
+_SKIP_CORRUPT = "spark.sql.files.ignoreCorruptFiles"
 # How often Spark may list a directory that streams write to meanwhile
 _ATTEMPTS = 3
 # Lines of a JSON file that are looked at for the spelling of its field names
@@ -129,7 +132,44 @@ def reachable_files(spark: SparkSession, spec: TableSpec, path: str) -> Files | 
     with _reachable(spec, path):
         if not is_glob(path, files) and not files.exists(path):
             raise missing_path(path)
+    if is_local_path(path):
+        _refuse_empty_files(spark, spec, path)
     return files
+
+
+def _refuse_empty_files(spark: SparkSession, spec: TableSpec, path: str) -> None:
+    """Refuse files of this machine without a byte, in formats that know no such file.
+
+    Spark leaves them out without a word, and a stream never comes back to one that is filled later.
+
+    Raises:
+        ExecutionError: there is one.
+    """
+    values = option_values(spec)
+    file_format = format_of(values)
+    if file_format not in SELF_DESCRIBING:
+        return
+    options = spark_options(spec, file_format)
+    skips = options.get("ignoreCorruptFiles", spark.conf.get(_SKIP_CORRUPT, "false"))
+    if str(skips).lower() == "true":
+        return
+    regex, glob = values.get("source.path.regex-pattern"), options.get("pathGlobFilter", "*")
+    for file in data_files(path):
+        is_read = fnmatch(os.path.basename(file), glob) and (not regex or re.fullmatch(regex, file))
+        if is_read and _is_empty(file):
+            raise ExecutionError(
+                f"table `{spec.name}`: {file} is empty, which is no file of format {file_format}",
+                subjects=(spec.name,),
+                hint="delete it, and move files there when they are complete; "
+                f"SET '{_SKIP_CORRUPT}' = 'true' leaves out what cannot be read",
+            )
+
+
+def _is_empty(file: str) -> bool:
+    try:
+        return os.path.getsize(file) == 0
+    except FileNotFoundError:  # taken away since it was listed
+        return False
 
 
 @contextmanager

@@ -26,7 +26,7 @@ from runtime.connectors.filesystem.write import (
 )
 from runtime.connectors.options.checks import option_values
 from runtime.connectors.options.formats import format_of
-from runtime.connectors.writing import as_declared, count_written
+from runtime.connectors.writing import as_declared, count_written, naming_output
 from runtime.errors import ExecutionError
 from runtime.files import Files, as_uri, for_each_file
 from runtime.spark.files import files_at, resolve
@@ -35,8 +35,14 @@ from runtime.spec.table import TableSpec
 
 def open_batches(dataframe: DataFrame, spec: TableSpec, writer: str) -> WriteBatch:
     """What writes the micro-batches of a stream, each once, and returns how many rows they have."""
-    sink = FileSink(dataframe, spec, writer)
-    return lambda rows, batch: sink.write(as_declared(rows, spec), batch)
+    with naming_output(spec):
+        sink = FileSink(dataframe, spec, writer)
+
+    def write(rows: DataFrame, batch: int) -> int:
+        with naming_output(spec):
+            return sink.write(as_declared(rows, spec), batch)
+
+    return write
 
 
 class FileSink:

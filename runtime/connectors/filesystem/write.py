@@ -15,7 +15,7 @@ from runtime.connectors.filesystem.paths import is_glob
 from runtime.connectors.options.checks import option_values
 from runtime.connectors.options.formats import format_of, spark_options, written_timestamps
 from runtime.connectors.writing import count_written
-from runtime.errors import CatalogError, ExecutionError
+from runtime.errors import CatalogError, ErrorKind, ExecutionError
 from runtime.files import Files, as_uri, is_local_path
 from runtime.spark.clusters import check_seen_by_all
 from runtime.spark.files import files_at, resolve
@@ -114,7 +114,8 @@ def check_shared(spark: SparkSession, path: str, spec: TableSpec) -> None:
 
 def unwritable(path: str, error: OSError) -> ExecutionError:
     """The error for a resolved path that cannot be written to."""
-    return ExecutionError(f"cannot write to {path}: {error.strerror or error}")
+    message = f"cannot write to {path}: {error.strerror or error}"
+    return ExecutionError(message, kind=ErrorKind.OUTPUT)
 
 
 def check_directory(path: str, spec: TableSpec, files: Files) -> None:

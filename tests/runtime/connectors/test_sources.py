@@ -304,7 +304,7 @@ def test_a_directory_without_files_is_an_empty_table_if_its_columns_are_declared
 
 
 def test_avro_says_which_package_it_needs(spark: SparkSession, tmp_path: Path):
-    (tmp_path / "a.avro").touch()
+    (tmp_path / "a.avro").write_bytes(b"Obj\x01")
     with pytest.raises(SetupError) as caught:
         read_table(spark, table("filesystem", path=f"{tmp_path}/a.avro"))
     assert "spark.jars.packages=org.apache.spark:spark-avro_2.13:" in caught.value.hint
