@@ -226,13 +226,14 @@ def executor_hosts(spark: SparkSession) -> list[str]:
 
 def _known_hosts(context: Any) -> list[str]:
     """The hosts of executors, without the driver's own entry."""
-    spark = context._jsc.sc()
-    found = [
-        (str(each.host()), int(each.port())) for each in spark.statusTracker().getExecutorInfos()
-    ]
-    driver = spark.env().blockManager().blockManagerId()
-    own = (str(driver.host()), int(driver.port()))
-    return sorted({host for host, port in found if (host, port) != own})
+    tracker = context._jsc.sc().statusTracker()
+    found = [str(each.host()) for each in tracker.getExecutorInfos()]
+    # SparkEnv would say which entry is the driver's, but py4j cannot take it: on a cluster its
+    # methods name classes (protobuf's) that are not among Spark's jars, and the thread dies
+    own = context.getConf().get("spark.driver.host")
+    if own in found:
+        found.remove(own)
+    return sorted(set(found))
 
 
 def other_hosts(hosts: Iterable[str]) -> list[str]:
