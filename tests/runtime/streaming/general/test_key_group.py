@@ -258,7 +258,9 @@ def test_a_continuous_trigger_ends_with_the_input() -> None:
     assert [values for *_, values in found] == [[1, 2], [1, 2], [1], [1]]
 
 
-@pytest.mark.parametrize("assigner", [JOBS["tumble"].assigner, SessionAssigner(10 * MS)], ids=repr)
+@pytest.mark.parametrize(
+    "assigner", [JOBS["tumble"].assigner, SessionAssigner(10 * MS)], ids=["tumble", "session"]
+)
 def test_a_closed_window_stays_so_with_more_lateness_and_an_open_one_is_open_for_longer(
     assigner: Assigner,
 ) -> None:
@@ -280,7 +282,9 @@ def test_a_closed_window_stays_so_with_more_lateness_and_an_open_one_is_open_for
     assert set(group.store.blobs) == {"facts"}
 
 
-@pytest.mark.parametrize("assigner", [JOBS["tumble"].assigner, SessionAssigner(10 * MS)], ids=repr)
+@pytest.mark.parametrize(
+    "assigner", [JOBS["tumble"].assigner, SessionAssigner(10 * MS)], ids=["tumble", "session"]
+)
 def test_less_lateness_closes_what_was_open_and_leaves_nothing(assigner: Assigner) -> None:
     group = Group(WindowJob(assigner, VALUES, allowed_lateness_us=1000 * MS))
     group.batch([("a", 0, 1), ("b", 0, 2), ("c", 60, 3), ("a", 100, 4)])
