@@ -89,7 +89,7 @@ MAY_IMPORT = {
     "sqlwin.parser": "planner.sql runtime runtime.spec sqlglot",
     "sqlwin.statements": "planner.sql runtime runtime.spec sqlwin.parser sqlglot",
     "sqlwin.catalog": (
-        "planner planner.aggregates planner.catalog planner.sql runtime runtime.connectors "
+        "planner.aggregates planner.catalog planner.sql runtime runtime.connectors "
         "runtime.connectors.filesystem runtime.local runtime.scan runtime.spark runtime.spec "
         "runtime.streaming sqlwin.parser sqlwin.statements pyarrow pyspark sqlglot"
     ),

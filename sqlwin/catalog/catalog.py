@@ -18,7 +18,6 @@ from sqlglot import exp
 
 from planner.aggregates.user import with_filters_inside
 from planner.catalog import Schema, StreamTable
-from planner.plan import Plan
 from planner.sql.build import empty_relation, identifier, select_all_from, to_sql
 from runtime.connectors.columns import proctime_columns
 from runtime.connectors.registry import (
@@ -57,17 +56,26 @@ class View:
     comment: str | None = None
 
 
+class LoweredWindows(Protocol):
+    """Windows of `Session.windows` over a stream, planned and lowered for one statement."""
+
+    @property
+    def sources(self) -> tuple[TableSpec | Registered, ...]:
+        """The streams that they read."""
+
+    @property
+    def source_names(self) -> tuple[str, ...]:
+        """The names of the sources whose watermarks they wait for."""
+
+    def dataframe(self, options: StreamOptions, number: int) -> DataFrame:
+        """Their results, for a stream with these options and as its operator of this number."""
+
+
 class StreamOfWindows(Protocol):
     """Windows of `Session.windows` over a stream."""
 
-    def plan(self) -> Plan:
-        """The plan of the rows that the windows are over."""
-
-    def made(self, options: StreamOptions, number: int) -> DataFrame:
-        """The DataFrame, for a stream with these options and as its operator of this number."""
-
-    def source_names(self) -> list[str]:
-        """The names of the sources whose watermarks the windows wait for."""
+    def lowered(self) -> LoweredWindows:
+        """The windows over the tables as they are now."""
 
     def described(self) -> str:
         """What the windows are, in one line."""

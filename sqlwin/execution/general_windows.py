@@ -6,9 +6,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from planner.plan import Plan
+from runtime.batch.execute import dataframe
 from runtime.errors import AnalysisError
+from runtime.spec.table import TableSpec
+from runtime.streaming.execute.general import check_general_key, general_stream
 from runtime.streaming.options import StreamOptions
+from sqlwin.catalog.catalog import Registered
 from sqlwin.catalog.columns import check_time_column, column_of, output_columns
+from sqlwin.execution.lowered import LoweredRows
 from sqlwin.execution.runner import Runner
 from sqlwin.execution.streams.options import foreign_options
 from sqlwin.statements.parse import Query, parse_statement
@@ -48,57 +53,37 @@ class GeneralWindows:
         from runtime.streaming.general.bounded import general_windows
 
         self.runner.start_statement()
-        plan = self.plan()
+        plan = self.runner.plan_of(self._parsed())
         if self.runner.is_stream(plan):
             options = foreign_options(self.runner.spark, self.runner.config)
-            return self.made(options, 0)
-        keys, clock = self._columns(plan)
+            return self._lowered(plan).dataframe(options, 0)
+        keys, time = self._columns(plan)
         output = output_columns(self.output)
-        return general_windows(self.runner.rows_of(self._parsed()), keys, clock, self.job, output)
+        return general_windows(self.runner.rows_of(self._parsed()), keys, time, self.job, output)
 
     # -- StreamOfWindows -----------------------------------------------------------------------
 
-    def plan(self) -> Plan:
-        """The plan of the query."""
-        return self.runner.plan_of(self._parsed())
+    def lowered(self) -> LoweredGeneralWindows:
+        """The windows over the tables as they are now.
 
-    def made(self, options: StreamOptions, number: int) -> DataFrame:
-        """The streaming DataFrame, for a stream with these options.
-
-        Args:
-            options: how the stream runs.
-            number: its number among the window operators of the stream.
+        Raises:
+            SqlwinError: a column is not there, or the query cannot run on a stream.
         """
-        from runtime.batch.execute import dataframe
-        from runtime.streaming.execute.general import check_general_key, general_stream
-
-        if options.emits_updates:
-            raise AnalysisError(
-                "windows() takes no early firing and no allowed lateness from settings",
-                hint="give it a trigger and allowed_lateness; RESET 'table.exec.emit."
-                "early-fire.enabled' and 'table.exec.emit.allow-lateness'",
-            )
-        plan = self.plan()
-        keys, clock = self._columns(plan)
-        for key in keys:
-            check_general_key(key, column_of(plan.physical.schema, key).type)
-        step = self.runner.lowered_rows(plan, clock)
-        output = output_columns(self.output)
-        spark = self.runner.spark
-        return general_stream(spark, step, keys, self.job, output, options, number, dataframe)
-
-    def source_names(self) -> list[str]:
-        """The names of the sources whose watermarks the windows wait for."""
-        plan = self.plan()
-        step = self.runner.lowered_rows(plan, self._columns(plan)[1])
-        return [source.name for source in step.sources]
+        return self._lowered(self.runner.plan_of(self._parsed()))
 
     def described(self) -> str:
         """What the windows are, in one line; what functions do is not in it."""
         job = self.job
         kinds = [type(part).__name__ for part in (job.assigner, job.function, job.trigger) if part]
         by = f" by {', '.join(self.keys)}" if self.keys else ""
+        # checkpoints hold this line: its words stay
         return f"{', '.join(kinds)} over {self.query}{by} on {self.time or 'the clock'}"
+
+    def _lowered(self, plan: Plan) -> LoweredGeneralWindows:
+        keys, time = self._columns(plan)
+        for key in keys:
+            check_general_key(key, column_of(plan.physical.schema, key).type)
+        return LoweredGeneralWindows(self, self.runner.lowered_rows(plan, time), keys)
 
     def _parsed(self) -> Query:
         parsed = parse_statement(self.query)
@@ -114,3 +99,50 @@ class GeneralWindows:
         check_time_column(schema, self.time)
         time = column_of(schema, self.time)
         return keys, (time.name, time.type)
+
+
+@dataclass(frozen=True)
+class LoweredGeneralWindows:
+    """Windows over streams, planned and lowered for one statement.
+
+    Attributes:
+        windows: the windows.
+        rows: what they are over.
+        keys: the columns by which rows are grouped, as they are called.
+    """
+
+    windows: GeneralWindows
+    rows: LoweredRows
+    keys: tuple[str, ...]
+
+    @property
+    def sources(self) -> tuple[TableSpec | Registered, ...]:
+        """The streams that they read."""
+        return self.rows.sources
+
+    @property
+    def source_names(self) -> tuple[str, ...]:
+        """The names of the sources whose watermarks they wait for."""
+        return tuple(source.name for source in self.rows.step.sources)
+
+    def dataframe(self, options: StreamOptions, number: int) -> DataFrame:
+        """The streaming DataFrame.
+
+        Args:
+            options: how the stream runs.
+            number: its number among the window operators of the stream.
+
+        Raises:
+            AnalysisError: the settings ask for results before or after a window's end.
+        """
+        if options.emits_updates:
+            raise AnalysisError(
+                "windows() takes no early firing and no allowed lateness from settings",
+                hint="give it a trigger and allowed_lateness; RESET 'table.exec.emit."
+                "early-fire.enabled' and 'table.exec.emit.allow-lateness'",
+            )
+        windows, output = self.windows, output_columns(self.windows.output)
+        step, spark = self.rows.step, windows.runner.spark
+        return general_stream(
+            spark, step, self.keys, windows.job, output, options, number, dataframe
+        )

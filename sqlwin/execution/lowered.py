@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from pyspark.sql import DataFrame, SparkSession
@@ -31,7 +31,7 @@ from runtime.spec.stream_steps import StreamRowsStep
 from runtime.spec.table import TableSpec
 from runtime.streaming.execute.steps import streaming_dataframe
 from runtime.streaming.options import StreamOptions
-from sqlwin.catalog.catalog import Registered, SessionCatalog, StreamOfWindows
+from sqlwin.catalog.catalog import LoweredWindows, Registered, SessionCatalog, StreamOfWindows
 
 
 @dataclass(frozen=True)
@@ -103,7 +103,7 @@ class LoweredStream:
     sources: tuple[TableSpec | Registered, ...]
     is_bounded: bool
     late: tuple[LateOutput | StreamRefusal | None, ...]
-    general_windows: tuple[tuple[str, StreamOfWindows], ...]
+    general_windows: tuple[tuple[str, LoweredWindows], ...]
     time_zone: str
     measuring: Measuring | None = None
 
@@ -123,7 +123,7 @@ class LoweredStream:
         assert isinstance(self.steps, StreamSteps), "INSERTs that share a stream have no rows"
         first = len(self.source_names) - len(self.general_windows)
         for number, (view, windows) in enumerate(self.general_windows, first):
-            windows.made(options, number).createOrReplaceTempView(view)
+            windows.dataframe(options, number).createOrReplaceTempView(view)
         step = self.steps.whole if keeps_late_rows else self.steps.rows
         meter = None if self.measuring is None else self.measuring.meter
         return streaming_dataframe(spark, step, options, dataframe, meter)
@@ -139,6 +139,21 @@ class LoweredStream:
         """
         assert isinstance(self.steps, StreamSteps)
         return explain_stream(self.steps.whole, options.key_groups, options.watermark_policy)
+
+
+@dataclass(frozen=True)
+class LoweredRows:
+    """Rows of a query over streams, for an operator that takes them one by one.
+
+    Attributes:
+        plan: the plan.
+        step: what computes them.
+        sources: the streams that it reads, and those that registered windows in it read.
+    """
+
+    plan: Plan
+    step: StreamRowsStep
+    sources: tuple[TableSpec | Registered, ...]
 
 
 Lowered = LoweredBatch | LoweredStream
@@ -175,9 +190,9 @@ def lower_query(
     )
     operators = {step.number: step.input for step in window_steps(steps.rows)}
     names = [tuple(s.name for s in operators[number].mode.sources) for number in sorted(operators)]
-    general = general_windows(plan.physical, catalog)
-    names += [tuple(windows.source_names()) for _, windows in general]
-    sources = _sources(plan, catalog)
+    general = _lowered_windows(plan, catalog)
+    names += [windows.source_names for _, windows in general]
+    sources = _sources(plan, catalog, general)
     return LoweredStream(
         (plan,),
         steps,
@@ -216,7 +231,7 @@ def lower_set(
         late.append(output and replace(output, operators=(0,)))
     steps = lower_stream_set([plan.physical for plan in plans], names, catalog, time_zone)
     local = steps.shared.input
-    sources = _sources(plans[0], catalog)
+    sources = _sources(plans[0], catalog, ())
     return LoweredStream(
         tuple(plans),
         steps,
@@ -232,13 +247,20 @@ def lower_set(
 
 def lower_rows(
     plan: Plan, catalog: SessionCatalog, time_zone: str, time: tuple[str, str] | None
-) -> StreamRowsStep:
-    """The rows of a plan for an operator that takes them one by one; see `lower_stream_rows`.
+) -> LoweredRows:
+    """Lower the rows of a plan for an operator that takes them one by one.
+
+    Args:
+        plan: the plan.
+        catalog: the tables.
+        time_zone: the session's.
+        time: name and type of the column that the windows are on; None: processing time.
 
     Raises:
         SqlwinError: something in the plan cannot run on a stream, or a watermark is missing.
     """
-    return lower_stream_rows(plan.physical, catalog, time_zone, time, _refusals(plan), plan.notes)
+    step = lower_stream_rows(plan.physical, catalog, time_zone, time, _refusals(plan), plan.notes)
+    return LoweredRows(plan, step, _sources(plan, catalog, _lowered_windows(plan, catalog)))
 
 
 def general_windows(plan: Node, catalog: SessionCatalog) -> tuple[tuple[str, StreamOfWindows], ...]:
@@ -252,15 +274,23 @@ def general_windows(plan: Node, catalog: SessionCatalog) -> tuple[tuple[str, Str
     return tuple(found)
 
 
-def _sources(plan: Plan, catalog: SessionCatalog) -> tuple[TableSpec | Registered, ...]:
-    """The streams that a plan reads, and those that registered windows in it read."""
+def _lowered_windows(plan: Plan, catalog: SessionCatalog) -> tuple[tuple[str, LoweredWindows], ...]:
+    found = general_windows(plan.physical, catalog)
+    return tuple((view, windows.lowered()) for view, windows in found)
+
+
+def _sources(
+    plan: Plan, catalog: SessionCatalog, general: Iterable[tuple[str, LoweredWindows]]
+) -> tuple[TableSpec | Registered, ...]:
+    """The streams that a plan reads, each of `Session.windows` with those that it reads."""
     found: list[TableSpec | Registered] = []
+    lowered = (windows for _, windows in general)
     for stream in streams_of(plan.physical, catalog):
         entry = catalog.entry(tuple(stream.name.split(".")))
         if isinstance(entry, TableSpec | Registered):
             found.append(entry)
         if isinstance(entry, Registered) and entry.made_by is not None:
-            found += _sources(entry.made_by.plan(), catalog)
+            found += next(lowered).sources
     return tuple(found)
 
 

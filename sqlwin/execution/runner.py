@@ -17,7 +17,6 @@ from runtime.spark.errors import translated_errors
 from runtime.spark.jobs import run_interruptibly
 from runtime.spark.private import unless_missing
 from runtime.spark.session import is_remote
-from runtime.spec.stream_steps import StreamRowsStep
 from sqlwin.catalog import listings
 from sqlwin.catalog.catalog import Name
 from sqlwin.catalog.definitions import Definitions
@@ -26,7 +25,7 @@ from sqlwin.config.config import Config
 from sqlwin.execution.explain import Explanations
 from sqlwin.execution.explain_formats import render
 from sqlwin.execution.inserts import insert_rows, insert_target
-from sqlwin.execution.lowered import LoweredStream, lower_rows
+from sqlwin.execution.lowered import LoweredRows, LoweredStream, lower_rows
 from sqlwin.execution.planning import Plans
 from sqlwin.execution.statement_sets import Inserts
 from sqlwin.execution.streams.handle import StreamState
@@ -199,7 +198,7 @@ class Runner:
         """Whether a plan reads a stream, in the mode of the statement at hand."""
         return self._plans.is_stream(plan)
 
-    def lowered_rows(self, plan: Plan, time: tuple[str, str] | None) -> StreamRowsStep:
+    def lowered_rows(self, plan: Plan, time: tuple[str, str] | None) -> LoweredRows:
         """The rows of a plan over streams for windows that Python functions compute.
 
         Args:
