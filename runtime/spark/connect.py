@@ -1,6 +1,7 @@
 """Sessions on a Spark Connect server: reached within seconds, or refused with the address.
 
 Without this, Spark's client tries for ten minutes to reach a server, and says nothing meanwhile.
+Its private parts were seen in PySpark 4.3.
 """
 
 from __future__ import annotations

@@ -302,7 +302,13 @@ def _end_mark(checkpoint: Checkpoint) -> str:
 
 def end_input(files: Files, checkpoint: Checkpoint) -> None:
     """Say to the stream that no more rows come: at the next micro-batch all windows close."""
-    files.write_text(_end_mark(checkpoint), '{"watermark_us": 0}\n')
+    mark = _end_mark(checkpoint)
+    if files.exists(mark):
+        return
+    # Spark lists the mark's directory, and may fail over a file there that goes away meanwhile.
+    written = f"{checkpoint.directory}/.{mark.rpartition('/')[2]}"
+    files.write_text(written, '{"watermark_us": 0}\n')
+    files.rename(written, mark)
 
 
 def mark_ended(files: Files, checkpoint: Checkpoint, identity: Identity) -> None:

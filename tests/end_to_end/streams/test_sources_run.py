@@ -156,7 +156,7 @@ def test_rows_are_made_as_fast_as_they_are_asked_for(fresh_session: sqlwin.Sessi
 def test_a_package_that_is_missing_is_named_with_its_version(
     package: str, script: str, fresh_session: sqlwin.Session, tmp_path: Path
 ) -> None:
-    (tmp_path / "a.avro").touch()
+    (tmp_path / "a.avro").write_bytes(b"Obj\x01")
     with pytest.raises(sqlwin.SqlwinError) as caught:
         for result in fresh_session.execute_iter(script.replace("{directory}", str(tmp_path))):
             assert result.rows is not None
