@@ -13,7 +13,9 @@ each with nothing but a file that says where:
     set.json        the directory of the checkpoint that the INSERT is part of
 
 A stream that is started again has to be the one that the checkpoint was made by: state of another
-query would be read as if it were its own.
+query would be read as if it were its own. And what is in the directory has to be of one checkpoint:
+Spark's files bear the id that `sqlwin.json` says, each key group's state the `writer`. Checkpoints
+of an older sqlwin have no id; state of theirs that was written since has the `writer`.
 """
 
 from __future__ import annotations
@@ -21,13 +23,15 @@ from __future__ import annotations
 import json
 import re
 import secrets
+import uuid
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 
 from runtime.errors import ExecutionError, SetupError
 from runtime.files import Files, as_uri
 from runtime.redaction import DEFAULT, Mask
-from runtime.streaming.damage import check_spark_files
+from runtime.streaming.damage import METADATA, check_spark_files
+from runtime.streaming.state.blobs import Owner
 
 _FILE = "sqlwin.json"
 # Of what a table is
@@ -63,9 +67,11 @@ class Checkpoint:
         directory: where it is.
         key_groups: groups of keys that the state is cut into.
         partitions: tasks that they are distributed over.
-        writer: what distinguishes the stream's files from those of others.
+        writer: what distinguishes the stream's files and state from those of others.
         has_ended: whether the input ended, and all windows were closed, in an earlier run.
         is_new: whether the stream starts from nothing.
+        spark_id: the name by which Spark's part of it knows its query; None: an older sqlwin let
+            Spark choose one.
     """
 
     directory: str
@@ -74,6 +80,12 @@ class Checkpoint:
     writer: str
     has_ended: bool = False
     is_new: bool = True
+    spark_id: str | None = None
+
+    @property
+    def owner(self) -> Owner:
+        """What signs the state."""
+        return Owner(self.directory, self.writer, signs_all=self.spark_id is not None)
 
     @property
     def spark_directory(self) -> str:
@@ -116,7 +128,9 @@ def open_checkpoint(
         ExecutionError: it is another query's, or none.
         SetupError: the directory cannot be made, read or written.
     """
-    new = Checkpoint(directory, key_groups, partitions, secrets.token_hex(4))
+    new = Checkpoint(
+        directory, key_groups, partitions, secrets.token_hex(4), spark_id=str(uuid.uuid4())
+    )
     try:
         return _opened(files, new, identity, mask)
     except OSError as error:
@@ -195,7 +209,8 @@ def _opened(files: Files, new: Checkpoint, identity: Identity, mask: Mask) -> Ch
     directory = new.directory
     path = f"{directory}/{_FILE}"
     if not files.exists(path):
-        if next(files.files_below(new.spark_directory), None) is not None:
+        # a run that was killed at its very start may have left the id
+        if _below_but_id(files, new):
             raise ExecutionError(
                 f"{directory} is no checkpoint of sqlwin: {_FILE} is missing", hint=_ANOTHER
             )
@@ -211,13 +226,16 @@ def _opened(files: Files, new: Checkpoint, identity: Identity, mask: Mask) -> Ch
             found["writer"],
             found["has_ended"],
             is_new=False,
+            spark_id=found.get("spark_id"),
         )
     except (ValueError, KeyError, TypeError) as error:
         raise ExecutionError(f"{path} cannot be read: {error}", hint=_ANOTHER) from error
     if (change := difference(old, identity)) is not None:
         if not _has_begun(files, checkpoint):
-            files.delete(checkpoint.spark_directory)
-            files.delete(checkpoint.end_of_input)
+            check_spark_files(files, directory, checkpoint.spark_id)
+            # in an order in which a run that is killed here leaves a checkpoint that may be used
+            for leftover in [*_below_but_id(files, checkpoint), path, checkpoint.end_of_input]:
+                files.delete(leftover)
             return _made(files, new, identity)
         raise ExecutionError(
             f"the checkpoint in {directory} is another query's: {change}",
@@ -226,7 +244,7 @@ def _opened(files: Files, new: Checkpoint, identity: Identity, mask: Mask) -> Ch
     if old != written:
         _write(files, checkpoint, identity)
     if not checkpoint.has_ended:
-        check_spark_files(files, directory)
+        check_spark_files(files, directory, checkpoint.spark_id)
     files.make_directory(checkpoint.end_of_input)
     _drop_leftovers(files, checkpoint)
     _drop_unread_end(files, checkpoint)
@@ -239,8 +257,18 @@ def _made(files: Files, new: Checkpoint, identity: Identity) -> Checkpoint:
     if is_new:
         files.make_private(new.directory)
     files.make_directory(new.end_of_input)
+    files.delete(new.spark_directory)
+    files.make_directory(new.spark_directory)
+    # Spark chooses an id where there is none. It is there before the file that says so.
+    files.write_text(f"{new.spark_directory}/{METADATA}", json.dumps({"id": new.spark_id}))
     _write(files, new, identity)
     return new
+
+
+def _below_but_id(files: Files, checkpoint: Checkpoint) -> list[str]:
+    """Spark's files but for the one with its id, and what belongs to that."""
+    below = files.files_below(checkpoint.spark_directory)
+    return [path for path in below if METADATA not in path.rpartition("/")[2]]
 
 
 def without_secrets(identity: Identity, mask: Mask) -> Identity:
@@ -359,6 +387,7 @@ def _write(files: Files, checkpoint: Checkpoint, identity: Identity) -> None:
             "key_groups": checkpoint.key_groups,
             "partitions": checkpoint.partitions,
             "writer": checkpoint.writer,
+            "spark_id": checkpoint.spark_id,
             "has_ended": checkpoint.has_ended,
         },
         indent=2,

@@ -27,6 +27,10 @@ from runtime.files import Files
 _RESTORE = (
     "restore the directory from a copy, or start anew in another 'execution.checkpointing.dir'"
 )
+# Said of what was copied here from elsewhere
+OF_ANOTHER = "is of another checkpoint"
+# What Spark calls its query by
+METADATA = "metadata"
 _STATE = re.compile(r"state/(\d+)/(\d+)/(?:[^/]+/)?(\d+)(?:_[^/.]+)?\.(zip|changelog)")
 
 
@@ -41,17 +45,19 @@ def damaged(directory: str, path: str, what: str) -> ExecutionError:
     return ExecutionError(f"the checkpoint in {directory} is damaged: {path} {what}", hint=_RESTORE)
 
 
-def check_spark_files(files: Files, directory: str) -> None:
+def check_spark_files(files: Files, directory: str, spark_id: str | None = None) -> None:
     """Check that Spark can go on from its part of a checkpoint in which a micro-batch began.
 
     Args:
         files: the file system.
         directory: the checkpoint's.
+        spark_id: Spark's name of the query that the checkpoint is of; None: nobody knows.
 
     Raises:
-        ExecutionError: a file is missing, or is not what Spark wrote.
+        ExecutionError: a file is missing, or is not what Spark wrote; or it all is of another
+            checkpoint.
     """
-    _Look(files, directory).at_all()
+    _Look(files, directory).at_all(spark_id)
 
 
 class _Look:
@@ -69,11 +75,15 @@ class _Look:
         paths = files.files_below(self._root.rstrip("/"))
         self._names = {path.removeprefix(self._root) for path in paths}
 
-    def at_all(self) -> None:
+    def at_all(self, spark_id: str | None) -> None:
         offsets, commits = self._numbers("offsets"), self._numbers("commits")
+        if spark_id is not None or offsets or commits:
+            self._id(spark_id)
         if not offsets and not commits:
+            if any(map(_STATE.fullmatch, self._names)):
+                # Spark would begin anew, and write once more what it has written
+                raise self._damaged("offsets", "is missing")
             return
-        self._json("metadata", self._text("metadata"))
         started, committed = max(offsets, default=-1), max(commits, default=-1)
         if committed > started:
             raise self._damaged(f"offsets/{committed}", "is missing")
@@ -88,6 +98,14 @@ class _Look:
             self._log(f"commits/{committed}")
         if committed >= 0:
             self._state(committed + 1)
+
+    def _id(self, spark_id: str | None) -> None:
+        """Check what Spark calls its query; by any name where nobody knows which."""
+        metadata = self._json(METADATA, self._text(METADATA))
+        if not isinstance(metadata, dict):
+            raise self._damaged(METADATA, "is not what Spark writes there")
+        if spark_id is not None and metadata.get("id") != spark_id:
+            raise damaged(self._directory, self._root.rstrip("/"), OF_ANOTHER)
 
     def _source(self, number: int, line: str, named_in: str) -> None:
         """Check the log of a source, if it is one of files."""

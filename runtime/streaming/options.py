@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from runtime.streaming.own_sources import OwnSources
+from runtime.streaming.state.blobs import Owner
 
 
 @dataclass(frozen=True)
@@ -35,6 +36,7 @@ class StreamOptions:
             kept with the checkpoint.
         partitions: the parallelism of the operators; Spark fixes it at the first start.
         own_sources: what ends the input and brings processing time.
+        owner: the checkpoint that its state is part of; None: nobody asks.
         idle_timeout_us: a source without rows for so long does not hold back the
             others; None: it does.
         watermark_policy: `min` or `max` of the sources' watermarks.
@@ -49,6 +51,7 @@ class StreamOptions:
     key_groups: int
     partitions: int
     own_sources: OwnSources = field(default_factory=OwnSources, compare=False)
+    owner: Owner | None = field(default=None, compare=False)
     idle_timeout_us: int | None = None
     watermark_policy: str = "min"
     max_jump_us: int | None = None

@@ -133,7 +133,14 @@ def _operator_spec(
     rules = watermark_rules(local.mode, options)
     if isinstance(aggregation.window, SessionWindow):
         return SessionSpec(
-            aggregation, partials, ROW_COUNT, n_sources, rules, is_processing_time, run
+            aggregation,
+            partials,
+            ROW_COUNT,
+            n_sources,
+            rules,
+            is_processing_time,
+            run,
+            options.owner,
         )
     updates = None
     if options.emits_updates:
@@ -144,7 +151,9 @@ def _operator_spec(
             ROW_KIND,
         )
     shared = one_reader(aggregation, partials)
-    return WindowSpec(shared, ROW_COUNT, n_sources, rules, updates, is_processing_time, run)
+    return WindowSpec(
+        shared, ROW_COUNT, n_sources, rules, updates, is_processing_time, run, options.owner
+    )
 
 
 def merged_partials(plan: LocalPlan) -> tuple[Accumulator, ...]:

@@ -30,7 +30,7 @@ from runtime.streaming.general import Emission, GeneralWindowOperator, WindowJob
 from runtime.streaming.general.operator import OperatorState
 from runtime.streaming.general.rows import own_key, results_batch
 from runtime.streaming.operators.base import Emitted, KeyGroupOperator, MicroBatch, Output
-from runtime.streaming.state.blobs import BlobStore, checked, known_blob, versioned
+from runtime.streaming.state.blobs import BlobStore, Owner, checked, known_blob, versioned
 from runtime.streaming.wall_clock import wall_watermark_us
 from runtime.streaming.watermarks import (
     WatermarkRules,
@@ -57,7 +57,7 @@ class GeneralSpec:
         n_sources: how many sources have watermarks.
         rules: how these make the operator's watermark.
         time_zone: the zone of the wall clock that windows are on.
-        run: as in `runtime.streaming.operators.base.KeyGroupSpec`.
+        run, owner: as in `runtime.streaming.operators.base.KeyGroupSpec`.
     """
 
     job: WindowJob
@@ -67,6 +67,7 @@ class GeneralSpec:
     rules: WatermarkRules
     time_zone: str
     run: str = ""
+    owner: Owner | None = None
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from typing import Any, Protocol
 import pyarrow as pa
 
 from runtime.local.streaming.messages import LateRows, Progress
-from runtime.streaming.state.blobs import BlobStore, decode_facts, encode_facts
+from runtime.streaming.state.blobs import BlobStore, Owner, decode_facts, encode_facts
 from runtime.streaming.watermarks import (
     WatermarkRules,
     Watermarks,
@@ -97,6 +97,7 @@ class KeyGroupSpec(Protocol):
         n_sources: how many sources have watermarks.
         rules: how these make the operator's watermark.
         run: the name of this run of the stream, unlike those in which nobody watched the sources.
+        owner: the checkpoint that the state is part of; None: nobody asks.
     """
 
     @property
@@ -108,6 +109,9 @@ class KeyGroupSpec(Protocol):
     @property
     def run(self) -> str: ...  # noqa: D102
 
+    @property
+    def owner(self) -> Owner | None: ...  # noqa: D102
+
 
 class KeyGroupOperator(ABC):
     """An operator of one key group.
@@ -115,6 +119,9 @@ class KeyGroupOperator(ABC):
     Args:
         spec: what it does.
         store: its state.
+
+    Raises:
+        ExecutionError: the state is of another checkpoint.
     """
 
     def __init__(self, spec: KeyGroupSpec, store: BlobStore) -> None:
@@ -122,6 +129,8 @@ class KeyGroupOperator(ABC):
         self._store = store
         blob = store.get(_FACTS)
         self._known: dict[str, Any] = {} if blob is None else decode_facts(blob)
+        if spec.owner is not None and self._known:
+            spec.owner.check(self._known)
         self._watermarks = watermarks_of(self._known, spec.n_sources, spec.run)
 
     def process(self, batch: MicroBatch) -> Iterator[Output]:
@@ -136,7 +145,9 @@ class KeyGroupOperator(ABC):
         after = advance(before, batch.progress, self._common.rules, batch.clock_us)
         n_late = yield from self._emit(batch, before, after)
         self._watermarks = after
-        facts = {**watermark_facts(after, self._common.run), **self._facts()}
+        owner = self._common.owner
+        signed = {} if owner is None else owner.signed()
+        facts = {**watermark_facts(after, self._common.run), **signed, **self._facts()}
         self._store.put(_FACTS, encode_facts(facts))
         for reader, n_rows in enumerate(n_late):
             yield Output(self._status(reader, n_rows, batch), reader)

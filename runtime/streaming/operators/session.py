@@ -44,7 +44,7 @@ from runtime.spec.aggregates import Accumulator, WindowAggregation
 from runtime.spec.stream import LATE_ROW, TIME
 from runtime.spec.windows import FIRST_TIME, LAST_TIME, SessionWindow
 from runtime.streaming.operators.base import Emitted, KeyGroupOperator, MicroBatch, Output
-from runtime.streaming.state.blobs import BlobStore, decode_table, encode_state, known_blob
+from runtime.streaming.state.blobs import BlobStore, Owner, decode_table, encode_state, known_blob
 from runtime.streaming.watermarks import WatermarkRules, Watermarks, emitted_by_sessions_us
 
 # More chunks than this are made one when the next one comes.
@@ -64,6 +64,7 @@ class SessionSpec:
         rules: how these make the operator's watermark.
         is_processing_time: whether the rows' time is the processing time: then none is late.
         run: the name of this run of the stream, unlike those in which nobody watched the sources.
+        owner: the checkpoint that the state is part of; None: nobody asks.
     """
 
     aggregation: WindowAggregation
@@ -73,6 +74,7 @@ class SessionSpec:
     rules: WatermarkRules = field(default_factory=WatermarkRules)
     is_processing_time: bool = False
     run: str = ""
+    owner: Owner | None = None
 
 
 @dataclass(frozen=True)

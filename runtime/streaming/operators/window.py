@@ -28,7 +28,7 @@ from runtime.local.streaming.messages import SLICE_END, LateRows
 from runtime.spec.stream import FINAL_US, LATE_ROW
 from runtime.streaming.operators.base import Emitted, KeyGroupOperator, MicroBatch, Output
 from runtime.streaming.operators.updates import Moment, UpdateLog, UpdateRules
-from runtime.streaming.state.blobs import BlobStore
+from runtime.streaming.state.blobs import BlobStore, Owner
 from runtime.streaming.state.shared_slices import Reader, SharedSpec, SliceLevels
 from runtime.streaming.watermarks import WatermarkRules, Watermarks, closed_until_us, later_us
 
@@ -46,6 +46,7 @@ class WindowSpec:
         updates: when windows are emitted again, of the only reader; None: each once.
         is_processing_time: whether the time of the only reader's rows is it: then none is late.
         run: the name of this run of the stream, unlike those in which nobody watched the sources.
+        owner: the checkpoint that the state is part of; None: nobody asks.
     """
 
     shared: SharedSpec
@@ -55,6 +56,7 @@ class WindowSpec:
     updates: UpdateRules | None = None
     is_processing_time: bool = False
     run: str = ""
+    owner: Owner | None = None
 
 
 # Partials with the set of readers for whom they are not late

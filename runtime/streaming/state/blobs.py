@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import pyarrow as pa
@@ -10,6 +12,7 @@ import pyarrow as pa
 from runtime.compute.arrow.blobs import from_blobs, to_blob
 from runtime.compute.arrow.packed import pack, unpack
 from runtime.errors import ExecutionError
+from runtime.streaming.damage import OF_ANOTHER, damaged
 
 # The first byte of every blob. A blob of another version was written by another sqlwin.
 _VERSION = 2
@@ -17,6 +20,34 @@ _VERSION = 2
 # as small ones are to this day.
 _PACKED = 3
 _WORTH_PACKING = 1024
+
+
+@dataclass(frozen=True)
+class Owner:
+    """The checkpoint that state is part of, so that state of another one is not taken for its own.
+
+    Attributes:
+        directory: where it is.
+        token: what no other checkpoint has.
+        signs_all: whether all of its state has the token; an older sqlwin wrote none.
+    """
+
+    directory: str
+    token: str
+    signs_all: bool
+
+    def signed(self) -> dict[str, Any]:
+        """What an operator is to remember of it, as JSON has it."""
+        return {"checkpoint": self.token}
+
+    def check(self, facts: Mapping[str, Any]) -> None:
+        """Check that what an operator remembers was written for this checkpoint.
+
+        Raises:
+            ExecutionError: it was written for another.
+        """
+        if facts.get("checkpoint", None if self.signs_all else self.token) != self.token:
+            raise damaged(self.directory, f"{self.directory}/spark/state", OF_ANOTHER)
 
 
 class BlobStore(Protocol):

@@ -83,6 +83,7 @@ def start_stream(plans: Plans, lowered: LoweredStream, sink: StreamSink, text: s
             key_groups=checkpoint.key_groups,
             partitions=checkpoint.partitions,
             own_sources=OwnSources(checkpoint.end_of_input),
+            owner=checkpoint.owner,
         )
         start = write_stream(spark, lowered, sink, late, options)
         number = plans.streams.next_number()

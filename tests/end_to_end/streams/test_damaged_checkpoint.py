@@ -150,3 +150,20 @@ def test_spark_can_do_without_the_schema_of_its_state(
     (path,) = (checkpoint / "totals/spark/state/0/_stateSchema/default").glob("[0-9]*")
     damage(path)
     assert run(checkpoint) == [("a", 2), ("b", 2)]
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("name", long_among(["spark/state", "spark"], ["spark"]))
+def test_what_another_checkpoint_had_is_refused(
+    name: str, run: Run, checkpoint: Path, tmp_path: Path
+) -> None:
+    # of the same query, so that nothing but the ids tells them apart
+    run(tmp_path / "other")
+    into = checkpoint / "totals" / name
+    shutil.rmtree(into)
+    shutil.copytree(tmp_path / "other/totals" / name, into)
+    said, hint = message(run, checkpoint)
+    assert (
+        said == f"the checkpoint in {checkpoint}/totals is damaged: {into} is of another checkpoint"
+    )
+    assert hint.startswith("restore the directory from a copy")

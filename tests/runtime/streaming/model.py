@@ -19,6 +19,7 @@ from runtime.spec.aggregates import Merge, MergeOp, WindowAggregation
 from runtime.spec.windows import Cumulate, Hop, Tumble
 from runtime.streaming.operators.base import MicroBatch, Status
 from runtime.streaming.operators.window import WindowOperator, WindowSpec
+from runtime.streaming.state.blobs import Owner
 from runtime.streaming.state.shared_slices import one_reader
 from runtime.streaming.watermarks import WatermarkRules
 from tests.reference import windows_of
@@ -102,6 +103,7 @@ class Stream:
     n_late: int = 0
     is_processing_time: bool = False
     run: str = ""
+    owner: Owner | None = None
 
     def micro_batch(self, rows=(), watermark=None, clock=None, progress=None):
         """What is emitted, sorted: (key, start, end, n, total, largest), times in ms.
@@ -117,6 +119,7 @@ class Stream:
             self.updates,
             self.is_processing_time,
             self.run,
+            self.owner,
         )
         if progress is None:
             progress = [(0, watermark, watermark)] if watermark is not None else []

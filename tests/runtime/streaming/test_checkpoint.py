@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -37,7 +39,6 @@ def opened(directory: Path, identity: Identity = QUERY, key_groups: int = 8) -> 
 def begin(directory: Path) -> None:
     """Log the offsets of a first micro-batch."""
     (directory / "spark/offsets").mkdir(parents=True, exist_ok=True)
-    (directory / "spark/metadata").write_text('{"id":"aded9987"}')
     (directory / "spark/offsets/0").write_text('v1\n{"batchWatermarkMs":0}\n-')
 
 
@@ -87,13 +88,13 @@ def test_a_changed_query_is_refused_with_what_has_changed(
 
 def test_what_never_processed_anything_is_taken_over_by_a_changed_query(tmp_path: Path) -> None:
     first = opened(tmp_path)
-    (tmp_path / "spark").mkdir()
-    (tmp_path / "spark/metadata").write_text("{}")
+    (tmp_path / "spark/sources/0").mkdir(parents=True)
+    (tmp_path / "spark/sources/0/0").write_text("v1")
     changed = replace(QUERY, settings={})
     again = opened(tmp_path, changed, key_groups=64)
     assert again.is_new
     assert (again.key_groups, again.writer == first.writer) == (64, False)
-    assert not (tmp_path / "spark").exists()
+    assert [path.name for path in (tmp_path / "spark").rglob("*")] == ["metadata"]
     begin(tmp_path)
     with pytest.raises(ExecutionError, match="is another query's"):
         opened(tmp_path)
@@ -115,7 +116,7 @@ def test_offsets_that_a_killed_run_did_not_finish_writing_do_not_stop_the_next_o
 ) -> None:
     opened(tmp_path)
     offsets = tmp_path / "spark" / "offsets"
-    offsets.mkdir(parents=True)
+    offsets.mkdir()
     for name in (".0.53b1.tmp", "..0.53b1.tmp.crc"):
         (offsets / name).touch()
     opened(tmp_path)
@@ -135,6 +136,51 @@ def test_a_checkpoint_without_our_file_is_refused(tmp_path: Path) -> None:
     (tmp_path / "c" / "sqlwin.json").write_text("{")
     with pytest.raises(ExecutionError, match="cannot be read"):
         opened(tmp_path / "c")
+
+
+def test_what_is_in_a_checkpoint_is_of_that_checkpoint(tmp_path: Path) -> None:
+    first, other = opened(tmp_path / "a"), opened(tmp_path / "b")
+    assert first.owner.signs_all
+    assert first.owner.token != other.owner.token
+    assert opened(tmp_path / "a").owner == first.owner
+    begin(tmp_path / "a")
+    begin(tmp_path / "b")
+    shutil.copytree(tmp_path / "b/spark", tmp_path / "a/spark", dirs_exist_ok=True)
+    with pytest.raises(ExecutionError, match=f"{tmp_path}/a/spark is of another checkpoint"):
+        opened(tmp_path / "a")
+    # not what happens to a whole checkpoint, which is moved, or restored from a copy
+    shutil.copytree(tmp_path / "b", tmp_path / "c")
+    assert opened(tmp_path / "c").owner.token == other.owner.token
+
+
+def test_a_checkpoint_without_its_part_of_sparks_does_not_begin_anew(tmp_path: Path) -> None:
+    opened(tmp_path)
+    begin(tmp_path)
+    shutil.rmtree(tmp_path / "spark")
+    for identity in (QUERY, replace(QUERY, settings={})):
+        with pytest.raises(ExecutionError, match="spark/metadata is missing"):
+            opened(tmp_path, identity)
+
+
+def test_an_old_checkpoint_without_an_id_resumes(tmp_path: Path) -> None:
+    opened(tmp_path)
+    begin(tmp_path)
+    path = tmp_path / "sqlwin.json"
+    told = json.loads(path.read_text())
+    del told["spark_id"]
+    path.write_text(json.dumps(told))
+    (tmp_path / "spark/metadata").write_text('{"id":"aded9987"}')
+    old = opened(tmp_path)
+    assert not old.is_new
+    assert not old.owner.signs_all
+    mark_ended(FILES, old, QUERY)
+    assert opened(tmp_path).has_ended
+
+
+def test_a_run_that_was_killed_at_its_very_start_leaves_no_obstacle(tmp_path: Path) -> None:
+    opened(tmp_path)
+    (tmp_path / "sqlwin.json").unlink()
+    assert opened(tmp_path).is_new
 
 
 def test_the_end_of_input_is_a_file_and_remembered(tmp_path: Path) -> None:

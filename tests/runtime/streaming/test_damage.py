@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -13,11 +14,13 @@ from runtime.streaming.damage import check_spark_files
 
 FILE = '{"path":"file:///in/a.parquet","timestamp":1795337414441,"batchId":0}'
 
+ID = "aded9987-1c7d-44b5-ab1b-e058ab52649a"
+
 
 def made(directory: Path, started: int, committed: int) -> Path:
     """Spark's directory of a checkpoint after some micro-batches; a file source, and another."""
     spark = directory / "spark"
-    texts = {"metadata": '{"id":"aded9987-1c7d-44b5-ab1b-e058ab52649a"}'}
+    texts = {"metadata": json.dumps({"id": ID})}
     for number in range(started + 1):
         offset = json.dumps({"logOffset": number})
         conf = '{"batchWatermarkMs":0,"conf":{"spark.sql.shuffle.partitions":"2"}}'
@@ -43,6 +46,25 @@ def check(directory: Path) -> None:
 def test_a_whole_checkpoint_passes(started: int, committed: int, tmp_path: Path) -> None:
     made(tmp_path, started, committed)
     check(tmp_path)
+
+
+def test_what_was_copied_from_another_checkpoint_is_refused(tmp_path: Path) -> None:
+    spark = made(tmp_path, 12, 12)
+    check_spark_files(LocalFiles(), str(tmp_path), ID)
+    with pytest.raises(ExecutionError) as caught:
+        check_spark_files(LocalFiles(), str(tmp_path), "1b1f3c4e")
+    assert caught.value.message == (
+        f"the checkpoint in {tmp_path} is damaged: {spark} is of another checkpoint"
+    )
+
+
+@pytest.mark.parametrize("name", ["", "metadata", "offsets"])
+def test_a_stream_does_not_begin_anew_where_files_are_gone(name: str, tmp_path: Path) -> None:
+    spark = made(tmp_path, 12, 12)
+    shutil.rmtree(spark / "commits")
+    LocalFiles().delete(str(spark / name))
+    with pytest.raises(ExecutionError, match=f"{spark}/{name or 'metadata'} is missing"):
+        check_spark_files(LocalFiles(), str(tmp_path), ID)
 
 
 def test_a_checkpoint_that_never_began_passes(tmp_path: Path) -> None:

@@ -1,0 +1,42 @@
+"""State is signed by its checkpoint, so that what was copied from another one is refused."""
+
+from __future__ import annotations
+
+import pytest
+
+from runtime.errors import ExecutionError
+from runtime.spec.windows import Tumble
+from runtime.streaming.state.blobs import Owner
+from tests.runtime.streaming.model import MS, Memory, Stream
+
+OWN, OTHER = Owner("/ck/t", "aded9987", True), Owner("/ck/t", "1b1f3c4e", True)
+OLD = Owner("/ck/t", "aded9987", False)
+
+
+def fed(store: Memory, owner: Owner | None) -> None:
+    """A micro-batch with a row whose window stays open."""
+    Stream(Tumble(10_000 * MS), store=store, owner=owner).micro_batch([("a", 1, 1)], watermark=2)
+
+
+def test_state_of_another_checkpoint_is_refused() -> None:
+    store = Memory()
+    fed(store, OTHER)
+    with pytest.raises(ExecutionError) as caught:
+        fed(store, OWN)
+    assert caught.value.message == (
+        "the checkpoint in /ck/t is damaged: /ck/t/spark/state is of another checkpoint"
+    )
+    assert caught.value.hint
+    fed(store, OTHER)
+
+
+def test_state_that_an_older_sqlwin_wrote_is_read_where_it_may_be() -> None:
+    store = Memory()
+    fed(store, None)
+    with pytest.raises(ExecutionError, match="is of another checkpoint"):
+        fed(store, OWN)
+    fed(store, OLD)
+    # it is signed by now
+    with pytest.raises(ExecutionError, match="is of another checkpoint"):
+        fed(store, Owner("/ck/t", OTHER.token, signs_all=False))
+    fed(store, OLD)
