@@ -88,6 +88,7 @@ class ErrorKind(Enum):
     STREAM = "unsupported on streams"
     EXECUTION = "execution"
     OUTPUT = "output"
+    CHECKPOINT = "checkpoint"
     CANCELLED = "cancelled"
     SETUP = "setup"
 

@@ -378,10 +378,7 @@ def _storage_error(chain: Sequence[Failure]) -> ErrorText | None:
             "--conf spark.local.dir=... names another directory",
         )
     if what == "checkpoint":
-        return ErrorText(
-            f"the checkpoint cannot be written: {why}",
-            "when it can, the same statement goes on where it stopped",
-        )
+        return ErrorText(why, kind=ErrorKind.CHECKPOINT)
     if what == "output":
         return ErrorText(why, kind=ErrorKind.OUTPUT)
     is_full = "space" in why or "quota" in why

@@ -21,7 +21,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from runtime.errors import ExecutionError
+from runtime.errors import ErrorKind, ExecutionError
 from runtime.files import Files
 
 _RESTORE = (
@@ -43,6 +43,23 @@ def damaged(directory: str, path: str, what: str) -> ExecutionError:
         what: what is wrong with it.
     """
     return ExecutionError(f"the checkpoint in {directory} is damaged: {path} {what}", hint=_RESTORE)
+
+
+def unwritable(directory: str, why: str, *, may_resume: bool) -> ExecutionError:
+    """The error about a checkpoint that cannot be written to while its stream runs.
+
+    Args:
+        directory: the checkpoint's.
+        why: what the file system says.
+        may_resume: whether the checkpoint is there for the next run.
+    """
+    return ExecutionError(
+        f"the checkpoint in {directory} cannot be written: {why}",
+        hint="when it can, the same statement goes on where it stopped"
+        if may_resume
+        else "SET 'execution.checkpointing.dir' to a directory that can",
+        kind=ErrorKind.CHECKPOINT,
+    )
 
 
 def check_spark_files(files: Files, directory: str, spark_id: str | None = None) -> None:

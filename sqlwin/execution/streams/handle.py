@@ -20,11 +20,11 @@ from pyspark.sql.streaming.listener import StreamingQueryListener
 from pyspark.sql.streaming.query import StreamingQuery
 
 from runtime.connectors.stream_sinks import StreamRun
-from runtime.errors import ExecutionError, SqlwinError
+from runtime.errors import ErrorKind, ExecutionError, SqlwinError
 from runtime.files import Files, is_local_path
 from runtime.spark.errors import is_interruption, translate
 from runtime.streaming.checkpoint import Checkpoint, Identity, end_input, mark_ended
-from runtime.streaming.damage import damaged
+from runtime.streaming.damage import damaged, unwritable
 from runtime.streaming.heartbeat import is_heartbeat
 from runtime.streaming.status import StreamStatus, Tally, has_seen_end, stream_status
 from sqlwin.execution.errors import StatementErrors
@@ -169,15 +169,19 @@ class Stream:
         return True
 
     def _translated(self, failure: BaseException) -> SqlwinError:
-        """What it failed with, in the user's words; of damaged state the file."""
+        """What it failed with, in the user's words; where it is the checkpoint, which."""
         text = f"{failure}\n{getattr(failure, '_stackTrace', '')}"
+        directory = self.checkpoint.directory
         if any(sign in text for sign in _STATE_IS_DAMAGED):
-            directory = self.checkpoint.directory
             state = f"{self.checkpoint.spark_directory}/state"
-            found = re.search(rf"{re.escape(state)}/[^\s,;:()\[\]]+", text)
-            path = state if found is None else found[0]
+            named = re.search(rf"{re.escape(state)}/[^\s,;:()\[\]]+", text)
+            path = state if named is None else named[0]
             failure = damaged(directory, path, "cannot be read")
-        return self.setup.errors.translated(failure)
+        error = self.setup.errors.translated(failure)
+        if error.kind is not ErrorKind.CHECKPOINT:
+            return error
+        named_error = unwritable(directory, error.message, may_resume=self.setup.keeps_checkpoint)
+        return self.setup.errors.translated(named_error)
 
     def stop(self, *, at_once: bool = False, grace_s: float = GRACE_SECONDS) -> None:
         """Stop it when the micro-batch that is running is done, and tidy up.
