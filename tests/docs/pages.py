@@ -10,6 +10,7 @@ stands a comment, which whoever reads the page does not see; its first line is o
     terminal: sqlwin run FILE                     what a terminal shows, as soon as it is so much
     terminal: ^C                                  what that command says when Ctrl-C stops it
     file: queries/quickstart.sql                  the file, without the comment at its top
+    error: unknown_column                         what tests/errors/unknown_column.sql fails with
     for the command below:                        SQL, which is the input of the next command
     by hand: why                                  no test keeps this one
 
@@ -195,6 +196,12 @@ def check(page: str, text: str, actual: dict[int, str], update: bool) -> None:
         return
     for block in wrong:
         assert actual[block.start] == block.text, f"{page}, the block at line {block.line}"
+
+
+def error_report(name: str) -> str:
+    """What a program says of an error that has a golden file."""
+    golden = (ROOT / "tests/errors" / f"{name}.err").read_text()
+    return f"error: {golden.replace('<root>/', '')}"
 
 
 def without_comment(path: Path) -> str:

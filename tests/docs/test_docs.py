@@ -58,6 +58,17 @@ def test_a_block_with_a_file_is_that_file(page: str, update_goldens: bool) -> No
     pages.check(page, text, files, update_goldens)
 
 
+@pytest.mark.parametrize("page", PAGES)
+def test_a_block_with_an_error_is_its_golden(page: str, update_goldens: bool) -> None:
+    text = pages.read(page)
+    errors = {
+        block.start: block.part(pages.error_report(block.command))
+        for block in pages.blocks(text)
+        if block.origin == "error"
+    }
+    pages.check(page, text, errors, update_goldens)
+
+
 @pytest.mark.parametrize(
     "page", long_among(PAGES, ["docs/sql.md", "docs/streaming.md", "docs/explain.md"])
 )

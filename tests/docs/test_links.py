@@ -1,0 +1,72 @@
+"""Links between pages lead somewhere, and every page is found from the start."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import unquote
+
+import pytest
+
+from tests.goldens import ROOT
+
+INDEX = "docs/index.md"
+DOCUMENTS = sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "docs").glob("*.md"))
+LINKED = [
+    *("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md", "queries/data/README.md"),
+    *DOCUMENTS,
+]
+_CODE = re.compile(r"^```.*?^```$|`[^`\n]+`", re.DOTALL | re.MULTILINE)
+_LINK = re.compile(r"\]\(([^()\s]+)\)")
+_HEADING = re.compile(r"^#+ +(.+?) *$", re.MULTILINE)
+_NAMED = re.compile(r"`(docs/[a-z0-9_.-]+)`")
+
+
+def links(page: str) -> Iterator[tuple[str, str]]:
+    """The files of this tree that a page links to, with the heading, which may be empty."""
+    text = _CODE.sub("", (ROOT / page).read_text())
+    for target in _LINK.findall(text):
+        if re.match(r"[a-z]+:", target):
+            continue
+        path, _, heading = target.partition("#")
+        there = (ROOT / page).parent / unquote(path) if path else ROOT / page
+        yield there.resolve().relative_to(ROOT).as_posix(), heading
+
+
+def anchors(page: str) -> set[str]:
+    """What links to the headings of a page call them, as GitHub makes it of their words."""
+    text = re.sub(r"^```.*?^```$", "", (ROOT / page).read_text(), flags=re.DOTALL | re.MULTILINE)
+    plain = [re.sub(r"[`*]|\]\(.*?\)|\[", "", heading) for heading in _HEADING.findall(text)]
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in plain}
+
+
+@pytest.mark.parametrize("page", LINKED)
+def test_no_link_of_a_page_is_dead(page: str) -> None:
+    dead = [
+        f"{target}#{heading}" if heading else target
+        for target, heading in links(page)
+        if not (ROOT / target).exists() or (heading and heading not in anchors(target))
+    ]
+    assert dead == []
+
+
+@pytest.mark.parametrize("page", LINKED)
+def test_every_document_that_a_page_names_is_there(page: str) -> None:
+    named = _NAMED.findall((ROOT / page).read_text())
+    assert [path for path in named if not (ROOT / path).exists()] == []
+
+
+def test_the_index_names_every_page_of_the_documents() -> None:
+    assert {target for target, _ in links(INDEX)} >= set(DOCUMENTS) - {INDEX}
+
+
+def test_every_page_is_found_from_the_readme() -> None:
+    found, to_read = set[str](), ["README.md"]
+    while to_read:
+        page = to_read.pop()
+        if page not in found and Path(page).suffix == ".md":
+            found.add(page)
+            to_read += [target for target, _ in links(page)]
+    assert set(DOCUMENTS) - found == set()
+    assert INDEX in {target for target, _ in links("README.md")}
