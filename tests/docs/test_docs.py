@@ -28,6 +28,8 @@ from tests.marks import long_among
 
 # Where pages have files that a statement writes
 DATA = "/data/"
+# Pages with streams, or with many blocks
+LONG = [f"docs/{name}.md" for name in ("explain", "operations", "sql", "streaming", "tutorial")]
 # At the end of a command: only what it prints on standard output
 QUIET = " 2>/dev/null"
 
@@ -70,7 +72,8 @@ def test_a_block_with_an_error_is_its_golden(page: str, update_goldens: bool) ->
 
 
 @pytest.mark.parametrize(
-    "page", long_among(PAGES, ["docs/sql.md", "docs/streaming.md", "docs/explain.md"])
+    "page",
+    long_among(PAGES, LONG),
 )
 def test_outputs_on_a_page_are_what_the_blocks_and_commands_print(
     page: str,
