@@ -234,6 +234,10 @@ class SetupError(SqlwinError):
     default_kind = ErrorKind.SETUP
 
 
+class MissingPackageError(SetupError, ImportError):
+    """A Python package is not installed that what was asked for needs."""
+
+
 def nearest(name: str, known: Iterable[str]) -> str | None:
     """The one of `known` that is most like `name`, or None if none is like it; case is ignored."""
     by_folded = {candidate.lower(): candidate for candidate in known}

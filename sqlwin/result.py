@@ -8,17 +8,21 @@ from __future__ import annotations
 
 import html
 import queue
+import re
 import threading
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
+from importlib.util import find_spec
 from math import inf
 from typing import TYPE_CHECKING, Any
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import (
     CalendarIntervalType,
     DataType,
@@ -26,9 +30,10 @@ from pyspark.sql.types import (
     VariantType,
     YearMonthIntervalType,
 )
+from rich.console import Console
 
 from runtime.connectors.writing import KIND_COLUMN
-from runtime.errors import ExecutionError
+from runtime.errors import ExecutionError, MissingPackageError
 from runtime.frames.blobs import row_blobs
 from runtime.frames.scan_counts import StatementScanCounts
 from runtime.spark.private import unless_missing
@@ -36,8 +41,12 @@ from runtime.spark.session import is_remote
 from runtime.spec.stream import ROW_KIND
 from sqlwin.display.html_table import MOST_ROWS, html_table
 from sqlwin.display.plan_page import plan_frame
+from sqlwin.display.stream_table import write_stream_table
+from sqlwin.display.table import DEFAULT_MAX_ROWS, write_table
 
 if TYPE_CHECKING:
+    import pandas as pd
+    import polars as pl
     from pyspark.sql.streaming.query import StreamingQuery
 
     from sqlwin.execution.errors import StatementErrors
@@ -62,6 +71,7 @@ class OpenStream:
         status: how it stands, in a line; None before it is started.
         notes: what is known at its end: how many rows were dropped, and why.
         take_interrupt: whether the user wants it to end now; true once.
+        keys: of a query with GROUP BY, the columns in it but for those of windows; None: unknown.
     """
 
     start: Callable[[Callable[[pa.Table], None]], Stream | str]
@@ -69,9 +79,10 @@ class OpenStream:
     status: Callable[[], str | None]
     notes: Callable[[], tuple[str, ...]]
     take_interrupt: Callable[[], bool] = lambda: False
+    keys: tuple[str, ...] | None = None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Result:
     """The result of one statement.
 
@@ -141,6 +152,12 @@ class Result:
         return list(self.table.column_names) if self.table is not None else []
 
     @property
+    def kind_place(self) -> int | None:
+        """Of a stream with updates, which column says whether a row comes or is taken back."""
+        is_stream = self.open_stream is not None and KIND_COLUMN in self.columns
+        return self.columns.index(KIND_COLUMN) if is_stream else None
+
+    @property
     def types(self) -> list[str]:
         """Spark's types of the output columns."""
         if self.dataframe is not None:
@@ -155,20 +172,13 @@ class Result:
             ExecutionError: they are unbounded.
         """
         if self.open_stream is not None:
-            if not self.open_stream.is_bounded:
-                raise ExecutionError(
-                    "this query is unbounded",
-                    hint="batches() gives its rows as they come; INSERT INTO keeps them",
-                )
+            self._check_bounded("batches() gives its rows as they come; INSERT INTO keeps them")
             return [row for batch in self.batches() for row in _rows_of(batch)]
         if self.dataframe is not None:
             return list(self._run(self.dataframe.collect))
         if self.table is None:
             return []
-        names = self.columns
-        return [
-            Row(**dict(zip(names, row.values(), strict=True))) for row in self.table.to_pylist()
-        ]
+        return [row for batch in self.table.to_batches() for row in _rows_of(batch)]
 
     def batches(self, limit: int | None = None) -> Iterator[pa.RecordBatch]:
         """The rows as Arrow batches of bounded size; at most `limit` rows.
@@ -194,6 +204,113 @@ class Result:
         while (row := self._run(lambda: next(rows, None))) is not None:
             yield from pa.ipc.open_stream(row.rows)
 
+    def to_arrow(self, limit: int | None = None) -> pa.Table:
+        """The rows as an Arrow table, with the types that SQL gave them.
+
+        TIMESTAMP_LTZ is a timestamp in the session's time zone, TIMESTAMP one without a zone;
+        decimals, dates, arrays, maps and structs are Arrow's. Intervals of months and VARIANT,
+        which Arrow lacks, are text. The partitions come one after another, so that memory holds
+        the table and a few partitions. What a statement says that has no rows is one text.
+
+        Args:
+            limit: at most so many rows; a stream is stopped after them.
+
+        Raises:
+            ExecutionError: the rows are unbounded and there is no limit.
+        """
+        if limit is None:
+            self._check_bounded("to_arrow(limit=1000) takes the first rows")
+        if self.dataframe is None and self.table is None:
+            return pa.table({"result": [self.text or self.message]})
+        schema = self._arrow_schema()
+        if schema is None:
+            assert self.table is not None
+            return pa.Table.from_batches(self.batches(limit), self.table.schema)
+        return pa.Table.from_batches(
+            (_as_of_schema(batch, schema) for batch in self.batches(limit)), schema
+        )
+
+    def to_pandas(self, limit: int | None = None) -> pd.DataFrame:
+        """The rows as a pandas DataFrame; `limit` as in `to_arrow`.
+
+        Whole numbers of a column with NULLs stay whole: its type is pandas' `Int64` and the like.
+
+        Raises:
+            MissingPackageError: pandas is not installed.
+            ExecutionError: the rows are unbounded and there is no limit.
+        """
+        if find_spec("pandas") is None:
+            raise _missing("pandas", "to_pandas()")
+        return _as_pandas(self.to_arrow(limit))
+
+    def to_polars(self, limit: int | None = None) -> pl.DataFrame:
+        """The rows as a Polars DataFrame; `limit` as in `to_arrow`.
+
+        Raises:
+            MissingPackageError: Polars is not installed.
+            ExecutionError: two columns have one name; or the rows are unbounded and there is no
+                limit.
+        """
+        try:
+            import polars
+        except ImportError as error:
+            raise _missing("polars", "to_polars()") from error
+        twice = next((name for name in self.columns if self.columns.count(name) > 1), None)
+        if twice is not None:
+            raise ExecutionError(
+                f"two columns are called `{twice}`, which Polars does not take",
+                hint="give one of them another name: SELECT ... AS name",
+            )
+        frame = polars.from_arrow(self.to_arrow(limit))
+        assert isinstance(frame, polars.DataFrame)
+        return frame
+
+    def show(self, max_rows: int | None = DEFAULT_MAX_ROWS) -> None:
+        """Print what there is to see: a table of the first rows, a plan, a message.
+
+        Args:
+            max_rows: the most rows; None: all. A stream is stopped after them.
+        """
+        console = Console(highlight=False)
+        if self.open_stream is not None:
+            write_stream_table(self.columns, self.batches(max_rows), console)
+        elif self.columns:
+            batches = self.batches(None if max_rows is None else max_rows + 1)
+            more = "show(max_rows=None) shows all"
+            write_table(self.columns, batches, console, max_rows=max_rows, more=more)
+        else:
+            print(self.text or self.message)
+        for note in self.notes:
+            print(f"note: {note}")
+
+    def __repr__(self) -> str:
+        """In one line what it is, and its columns; nothing is computed."""
+        if self.dataframe is None and self.table is None:
+            lines = (self.message or self.text).strip().splitlines() or [""]
+            said = lines[0] + (" ..." if len(lines) > 1 else "")
+        else:
+            pairs = list(zip(self.columns, self.types, strict=True))
+            named = ", ".join(f"{name} {type_}" for name, type_ in pairs[:_SHOWN_COLUMNS])
+            more = len(pairs) - _SHOWN_COLUMNS
+            said = named + (f", and {more} more columns" if more > 0 else "")
+            if self.table is not None:
+                said += f"; {self.table.num_rows:,} row{'' if self.table.num_rows == 1 else 's'}"
+        kind = "stream" if self.open_stream is not None else self.kind
+        return f"<Result of {kind}: {said}>" if said else f"<Result of {kind}>"
+
+    def _check_bounded(self, hint: str) -> None:
+        if self.open_stream is not None and not self.open_stream.is_bounded:
+            raise ExecutionError("this query is unbounded", hint=hint)
+
+    def _arrow_schema(self) -> pa.Schema | None:
+        """The types of a query's rows; None where no DataFrame stands behind them."""
+        if self.dataframe is None:
+            return None
+        frame = self.dataframe if self.open_stream is not None else arrow_ready(self.dataframe)
+        zone = known_zone(str(frame.sparkSession.conf.get("spark.sql.session.timeZone")))
+        schema = to_arrow_schema(frame.schema, timezone=zone)
+        return pa.schema([f.with_name(n) for f, n in zip(schema, self.columns, strict=True)])
+
     def _repr_html_(self) -> str:
         """What a notebook shows: a table of the first rows, a plan's picture, a message."""
         if self.kind == "explain" and self.document is not None:
@@ -211,6 +328,59 @@ class Result:
             if self.errors is None:
                 raise
             raise self.errors.translated(error) from error
+
+
+# Columns that the repr of a result names
+_SHOWN_COLUMNS = 8
+
+
+def _missing(package: str, for_what: str) -> MissingPackageError:
+    return MissingPackageError(
+        f"{for_what} needs {package}, which is not installed", hint=f"pip install {package}"
+    )
+
+
+def known_zone(zone: str) -> str:
+    """A time zone as Python knows it; UTC for one that it does not, such as Java's `GMT+8`."""
+    if re.fullmatch(r"[+-]\d\d:\d\d", zone):
+        return zone
+    try:
+        return ZoneInfo(zone).key
+    except (ZoneInfoNotFoundError, ValueError):
+        return "UTC"
+
+
+def _as_of_schema(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """The same columns with the types of a schema: zones and nullability differ by the road."""
+    columns = [
+        column if column.type == field.type else column.cast(field.type)
+        for column, field in zip(batch.columns, schema, strict=True)
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def _as_pandas(table: pa.Table) -> pd.DataFrame:
+    """The table in pandas' types; what Arrow holds of a column is let go once it was copied."""
+    with_nulls = [
+        i
+        for i in range(table.num_columns)
+        if table.column(i).null_count and pa.types.is_integer(table.column(i).type)
+    ]
+    whole = {i: table.column(i).to_pandas(types_mapper=_nullable_type) for i in with_nulls}
+    for i in with_nulls:
+        table = table.set_column(i, table.column_names[i], pa.nulls(table.num_rows))
+    frame: pd.DataFrame = table.to_pandas(
+        split_blocks=True, self_destruct=True, maps_as_pydicts="strict"
+    )
+    for i, values in whole.items():
+        frame.isetitem(i, values)
+    return frame
+
+
+def _nullable_type(type_: pa.DataType) -> object:
+    import pandas
+
+    return pandas.api.types.pandas_dtype(f"Int{type_.bit_width}")  # Spark has none without sign
 
 
 # Micro-batches that may wait for whoever reads them
@@ -251,10 +421,10 @@ def _streamed(opened: OpenStream, limit: int | None) -> Iterator[pa.RecordBatch]
 
 
 def _rows_of(batch: pa.RecordBatch) -> Iterator[Row]:
-    names = batch.schema.names
+    named = Row(*batch.schema.names)  # two columns may have one name
     columns = [_as_collected(column.to_pylist()) for column in batch.columns]
     for values in zip(*columns, strict=True):
-        yield Row(**dict(zip(names, values, strict=True)))
+        yield named(*values)
 
 
 def _as_collected(value: Any) -> Any:

@@ -43,6 +43,14 @@ def test_instants_of_a_stream_are_on_the_local_clock_as_those_that_spark_collect
     ]
 
 
+def test_columns_of_one_name_are_all_there() -> None:
+    table = pa.Table.from_arrays([pa.array([1, 2]), pa.array([3, 4])], ["x", "x"])
+    stream = Result("", "query", open_stream=OpenStream(_Ended(table), True, str, tuple))
+    for result in (stream, Result("", "table", table=table)):
+        assert [tuple(row) for row in result.rows] == [(1, 3), (2, 4)]
+        assert list(result.rows[0].__fields__) == ["x", "x"]
+
+
 class _Ended:
     """Starts a stream that has emitted a table and ended."""
 

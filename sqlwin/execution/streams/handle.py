@@ -125,6 +125,10 @@ class Stream:
             )
             self._thread.start()
 
+    def __repr__(self) -> str:
+        """`<Stream 1 totals: running, into print>`."""
+        return f"<Stream {self.number} {self.setup.name}: {self.state}, into {self.setup.sink}>"
+
     @property
     def state(self) -> StreamState:
         """What has become of it."""

@@ -27,6 +27,10 @@ class Streams:
         with _all_streams_lock:
             _all_streams.add(self)
 
+    def __repr__(self) -> str:
+        """The streams, in one line each."""
+        return "\n".join(map(repr, self.all())) or "<no streams>"
+
     def next_number(self) -> int:
         """A number for a new stream."""
         return next(self._numbers)

@@ -8,6 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from sqlglot import exp
 
+from planner.sql.nodes import WINDOW_COLUMNS
 from runtime.connectors.stream_sinks import Take
 from runtime.connectors.writing import KIND_COLUMN
 from runtime.streaming.status import status_notes
@@ -86,8 +87,30 @@ class StreamQuery:
             "query",
             dataframe=self._plans.dataframe(self._lowered),
             errors=self._plans.errors_of(self._text),
-            open_stream=OpenStream(self.start, bounded, self.status, self.notes, take_interrupt),
+            open_stream=OpenStream(
+                self.start, bounded, self.status, self.notes, take_interrupt, keys_of(self._query)
+            ),
         )
+
+
+def keys_of(query: exp.Query) -> tuple[str, ...] | None:
+    """The output columns that a query groups by, but for those of its windows; None: it does not.
+
+    Example:
+        >>> from sqlglot import parse_one
+        >>> keys_of(parse_one("SELECT k, window_end, SUM(v) AS n FROM t GROUP BY window_end, k"))
+        ('k',)
+    """
+    group = query.args.get("group") if isinstance(query, exp.Select) else None
+    if not isinstance(group, exp.Group):
+        return None
+    grouped = {each.sql() for each in group.walk() if isinstance(each, exp.Expression)}
+    return tuple(
+        each.alias_or_name
+        for place, each in enumerate(query.selects, 1)
+        if (each.unalias().sql() in grouped or each.alias in grouped or str(place) in grouped)
+        and each.unalias().name.lower() not in WINDOW_COLUMNS
+    )
 
 
 def insert_result(

@@ -1,0 +1,190 @@
+"""Results as tables of Arrow, pandas and Polars, what `show` prints, and how they look in a shell."""
+
+from __future__ import annotations
+
+import sys
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+from types import SimpleNamespace
+from typing import Any
+
+import pandas as pd
+import pyarrow as pa
+import pytest
+from pyspark.sql.types import LongType, StructField, StructType
+
+import sqlwin
+from runtime.errors import ExecutionError, MissingPackageError
+from sqlwin.result import OpenStream, Result, known_zone
+
+TYPES = """
+    SELECT CAST(1.50 AS DECIMAL(38, 10)) AS d, TIMESTAMP '2024-05-01 12:00:00.000001' AS at,
+      TIMESTAMP_NTZ '2024-05-01 12:00:00' AS wall, DATE '2024-05-01' AS day,
+      array(TIMESTAMP '2024-05-01 12:00:00') AS many, map('a', 1) AS m,
+      named_struct('x', X'0F') AS s, INTERVAL '3' SECOND AS lasts, INTERVAL '3' MONTH AS months,
+      CAST(NULL AS INT) AS i, 9007199254740993 AS l
+"""
+
+
+class Ended:
+    """Starts a stream that has emitted tables and does or does not end."""
+
+    def __init__(self, *tables: pa.Table) -> None:
+        self.tables = tables
+
+    def __call__(self, take: Any) -> Ended:
+        for table in self.tables:
+            take(table)
+        return self
+
+    def wait(self, seconds: float) -> bool:
+        return True
+
+    def stop(self, *, at_once: bool) -> None:
+        assert at_once
+
+
+def stream(*tables: pa.Table, is_bounded: bool) -> Result:
+    """A stream of one LONG column `n`."""
+    frame: Any = SimpleNamespace(
+        columns=["n"],
+        schema=StructType([StructField("n", LongType())]),
+        sparkSession=SimpleNamespace(conf=SimpleNamespace(get=lambda key: "UTC")),
+    )
+    opened = OpenStream(Ended(*tables), is_bounded, lambda: None, lambda: ("one was late",))
+    return Result("SELECT", "query", dataframe=frame, open_stream=opened)
+
+
+def table(name: str = "n", *values: int | None) -> Result:
+    return Result("SHOW", "table", table=pa.table({name: pa.array(values, pa.int64())}))
+
+
+def test_arrow_has_the_types_of_sql(fresh_session: sqlwin.Session) -> None:
+    fresh_session.execute("SET 'table.local-time-zone' = 'America/Bogota'")
+    (result,) = fresh_session.execute(TYPES)
+    found = result.to_arrow()
+    types = dict(zip(found.column_names, map(str, found.schema.types), strict=True))
+    assert types == {
+        "d": "decimal128(38, 10)",
+        "at": "timestamp[us, tz=America/Bogota]",
+        "wall": "timestamp[us]",
+        "day": "date32[day]",
+        "many": "list<element: timestamp[us, tz=America/Bogota] not null>",
+        "m": "map<string, int32>",
+        "s": "struct<x: binary not null>",
+        "lasts": "duration[us]",
+        "months": "string",
+        "i": "int32",
+        "l": "int64",
+    }
+    (row,) = found.to_pylist()
+    at = datetime(2024, 5, 1, 17, tzinfo=UTC)
+    assert row["d"] == Decimal("1.5") and row["day"] == date(2024, 5, 1)
+    assert row["at"] == at.replace(microsecond=1) and row["many"] == [at]
+    assert row["wall"] == datetime.fromisoformat("2024-05-01T12:00") and row["lasts"] == timedelta(
+        seconds=3
+    )
+    assert row["l"] == 9007199254740993 and row["i"] is None
+
+
+def test_all_roads_to_arrow_give_one_schema(fresh_session: sqlwin.Session) -> None:
+    fresh_session.execute("SET 'table.local-time-zone' = 'Asia/Tokyo'")
+    query = "SELECT id, now() AS at FROM range(0, 300000, 1, 3)"
+    (large,) = fresh_session.execute(query)
+    (none,) = fresh_session.execute(f"{query} WHERE id < 0")
+    found = large.to_arrow()
+    assert found.num_rows == 300_000 and found.column("id").to_pylist()[-1] == 299_999
+    assert found.schema == none.to_arrow().schema == large.to_arrow(limit=5).schema
+    assert large.to_arrow(limit=5).num_rows == 5
+
+
+def test_pandas_keeps_whole_numbers_decimals_and_zones(fresh_session: sqlwin.Session) -> None:
+    (result,) = fresh_session.execute(f"{TYPES} UNION ALL SELECT * FROM ({TYPES})")
+    found = result.to_pandas()
+    assert str(found.dtypes["at"]) == "datetime64[us, UTC]"
+    assert str(found.dtypes["i"]) == "Int32" and str(found.dtypes["l"]) == "int64"
+    assert found["i"].isna().all() and list(found["l"]) == [9007199254740993] * 2
+    assert found["m"][0] == {"a": 1} and found["d"][0] == Decimal("1.5")
+
+
+def test_polars_has_the_same_rows(fresh_session: sqlwin.Session) -> None:
+    (result,) = fresh_session.execute(TYPES)
+    found = result.to_polars()
+    assert str(found.schema["d"]) == "Decimal(precision=38, scale=10)"
+    assert str(found.schema["at"]) == "Datetime(time_unit='us', time_zone='UTC')"
+    assert found["l"][0] == 9007199254740993 and found["at"][0] == datetime(
+        2024, 5, 1, 12, 0, 0, 1, tzinfo=UTC
+    )
+
+
+def test_whole_numbers_with_nulls_stay_whole_in_pandas() -> None:
+    found = Result(
+        "SHOW", "table", table=pa.Table.from_arrays([pa.array([2**60 + 1, None])] * 2, ["n", "n"])
+    ).to_pandas()
+    assert [str(type_) for type_ in found.dtypes] == ["Int64", "Int64"]
+    assert found.iloc[0, 1] == 2**60 + 1 and found.iloc[1, 0] is pd.NA
+
+
+def test_rows_about_the_session_and_messages_are_tables_too() -> None:
+    assert table("n", 1, 2).to_arrow().to_pydict() == {"n": [1, 2]}
+    assert Result("SET", "ok", "OK").to_arrow().to_pydict() == {"result": ["OK"]}
+    assert Result("EXPLAIN", "explain", text="plan").to_pandas()["result"][0] == "plan"
+
+
+def test_a_package_that_is_missing_is_one_line_before_anything_runs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(sys.modules, "polars", None)
+    with pytest.raises(ImportError, match="needs polars, which is not installed\n  pip install"):
+        table().to_polars()
+    assert issubclass(MissingPackageError, sqlwin.SqlwinError)
+
+
+def test_polars_is_told_which_name_comes_twice() -> None:
+    result = Result("SHOW", "table", table=pa.Table.from_arrays([pa.array([1])] * 2, ["n", "n"]))
+    with pytest.raises(ExecutionError, match="two columns are called `n`"):
+        result.to_polars()
+
+
+def test_a_stream_is_taken_whole_or_up_to_a_limit() -> None:
+    parts = [pa.table({"n": [1, 2]}), pa.table({"n": pa.array([3, None], pa.int32())})]
+    assert stream(*parts, is_bounded=True).to_arrow().to_pydict() == {"n": [1, 2, 3, None]}
+    assert stream(is_bounded=True).to_arrow().schema == pa.schema([("n", pa.int64())])
+    live = stream(*parts, is_bounded=False)
+    assert live.to_arrow(limit=3).to_pydict() == {"n": [1, 2, 3]}
+    with pytest.raises(ExecutionError, match=r"unbounded\n  to_arrow\(limit=1000\)"):
+        live.to_pandas()
+
+
+def test_show_prints_a_table_and_notes(capsys: pytest.CaptureFixture[str]) -> None:
+    table("n", 1, 2, 3).show(max_rows=2)
+    out = capsys.readouterr().out
+    assert out == "n\n─\n1\n2\n… more rows: show(max_rows=None) shows all\n"
+    stream(pa.table({"n": [1, 2]}), is_bounded=False).show(1)
+    out = capsys.readouterr().out.splitlines()
+    assert [line.strip() for line in out] == ["n", "────", "1", "note: one was late"]
+    Result("SET", "ok", "OK").show()
+    assert capsys.readouterr().out == "OK\n"
+
+
+def test_reprs_are_one_short_line(fresh_session: sqlwin.Session) -> None:
+    columns = ", ".join(f"{i} AS c{i}" for i in range(10))
+    (query,) = fresh_session.execute(f"SELECT {columns}")
+    named = ", ".join(f"c{i} int" for i in range(8))
+    assert repr(query) == f"<Result of query: {named}, and 2 more columns>"
+    assert repr(table("n", 1)) == "<Result of table: n string; 1 row>"
+    assert repr(stream(is_bounded=False)) == "<Result of stream: n bigint>"
+    assert repr(Result("SET", "ok", "OK")) == "<Result of ok: OK>"
+    explained = Result("EXPLAIN", "explain", text="== Plan ==\nScan\n")
+    assert repr(explained) == "<Result of explain: == Plan == ...>"
+    fresh_session.execute("CREATE VIEW v AS SELECT 1 AS x")
+    assert repr(fresh_session) == "<sqlwin Session on Spark local[2], 1 table>"
+    assert repr(fresh_session.streams) == "<no streams>"
+
+
+@pytest.mark.parametrize(
+    ("zone", "known"),
+    [("Europe/Berlin", "Europe/Berlin"), ("+05:30", "+05:30"), ("GMT+8", "UTC"), ("Z", "UTC")],
+)
+def test_zones_that_python_does_not_know_are_utc(zone: str, known: str) -> None:
+    assert known_zone(zone) == known
