@@ -12,7 +12,7 @@ from planner.explain.document import Document, QueryDocument, to_json
 from runtime.compute.user_aggregates import UserDefinedAggregateFunction
 from runtime.errors import AnalysisError, SqlwinError
 from runtime.frames.user_functions import register_aggregate, register_scalar
-from runtime.spark.session import begin_use, end_use, spark_lock
+from runtime.spark.session import begin_use, end_use, is_remote, spark_lock
 from runtime.spark.shipping import ship_code
 from runtime.spec.table import Watermark
 from sqlwin.catalog.catalog import Registered
@@ -23,7 +23,8 @@ from sqlwin.execution.explain_formats import MODES, Explanation
 from sqlwin.execution.runner import Runner
 from sqlwin.execution.streams.registry import Streams
 from sqlwin.result import Result
-from sqlwin.statements.parse import CreateTable, Explain, StatementText, parse_statement, split
+from sqlwin.statements.parameters import Params, bind, check_parameters
+from sqlwin.statements.parse import CreateTable, Explain, parse_statement, split
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -52,6 +53,7 @@ class Session:
 
     def __init__(self, spark: SparkSession, *, settings: Mapping[str, str]) -> None:
         self._spark = spark
+        self._is_closed = False
         self._is_user = begin_use(spark)
         try:
             with spark_lock:
@@ -68,17 +70,37 @@ class Session:
         """The Spark session underneath."""
         return self._spark
 
-    def sql(self, query: str) -> DataFrame:
+    def __repr__(self) -> str:
+        """On which Spark it runs, and how much there is in it."""
+        if self._is_closed:
+            return "<sqlwin Session, closed>"
+        remote = is_remote(self._spark)
+        spark = "Spark Connect" if remote else f"Spark {self._spark.sparkContext.master}"
+        catalog = self._runner.catalog
+        n_tables = len(catalog.tables()) + len(catalog.views())
+        n_streams = len(self.streams.running())
+        parts = [
+            f"{number} {noun}{'' if number == 1 else 's'}"
+            for number, noun in ((n_tables, "table"), (n_streams, "running stream"))
+            if number
+        ]
+        return f"<sqlwin Session on {', '.join([spark, *parts])}>"
+
+    def sql(self, query: str, params: Params | None = None) -> DataFrame:
         """The rows of one query, as a Spark DataFrame that is not computed yet.
 
         It is a streaming DataFrame if a source is a stream: `writeStream` starts it.
 
         Other statements are run, and the DataFrame holds what they have to say.
 
+        Args:
+            query: one statement.
+            params: the values of its parameters, see `execute`.
+
         Raises:
             SqlwinError: the SQL is wrong.
         """
-        results = self.execute(query)
+        results = self.execute(query, params=params)
         if len(results) != 1:
             raise AnalysisError(
                 f"sql() takes one statement, but got {len(results)}",
@@ -92,24 +114,32 @@ class Session:
             return self._spark.createDataFrame(result.rows, names)
         return self._spark.createDataFrame([(result.text or result.message,)], "result string")
 
-    def execute(self, script: str, file: str | None = None) -> list[Result]:
+    def execute(
+        self, script: str, file: str | None = None, *, params: Params | None = None
+    ) -> list[Result]:
         """Run every statement of a script; one result for each.
 
         Args:
             script: SQL statements, with `;` between them.
             file: what errors call the script.
+            params: the values of its parameters: by name for those written `:name`, in order for
+                those written `?`. A parameter stands where a literal may. Numbers, texts, bytes,
+                dates, times, timedeltas, lists (also in `IN (:list)`) and None are values; a
+                datetime is a TIMESTAMP_LTZ with a time zone, and a TIMESTAMP without.
 
         Raises:
-            SqlwinError: a statement is wrong or fails; those before it have run.
+            SqlwinError: a parameter has no value, or a value no parameter: nothing has run then.
+                Or a statement is wrong or fails; those before it have run.
         """
-        return list(self.execute_iter(script, file))
+        return list(self.execute_iter(script, file, params=params))
 
-    def execute_iter(self, script: str, file: str | None = None) -> Iterator[Result]:
+    def execute_iter(
+        self, script: str, file: str | None = None, *, params: Params | None = None
+    ) -> Iterator[Result]:
         """Run a script statement by statement, each when the next result is asked for."""
-        for part in self._parts(script, file):
-            place = self._place(part, script, file)
+        for place in self._places(script, file, params):
             try:
-                result = self._runner.run(parse_statement(part.text))
+                result = self._runner.run(parse_statement(place.bound.text))
                 yield _placed_result(result, place)
             except SqlwinError as error:
                 raise place.placed(error) from error
@@ -127,7 +157,13 @@ class Session:
         self._runner.explanations.take_interrupt = ask
 
     def explain(
-        self, sql: str, mode: str = "text", file: str | None = None, *, analyze: bool = False
+        self,
+        sql: str,
+        mode: str = "text",
+        file: str | None = None,
+        *,
+        analyze: bool = False,
+        params: Params | None = None,
     ) -> str:
         """What queries and INSERTs would do, without doing it.
 
@@ -139,6 +175,7 @@ class Session:
             file: what errors call the script.
             analyze: run them (INSERTs too) and show what was measured. `EXPLAIN ANALYZE` in the
                 script does so for one statement.
+            params: the values of parameters, see `execute`.
 
         Raises:
             SqlwinError: the SQL is wrong, there is no such mode, or a run fails.
@@ -147,20 +184,32 @@ class Session:
             raise AnalysisError(
                 f"there is no explain mode `{mode}`", hint=f"the modes are: {', '.join(MODES)}"
             )
-        return Explanation(Document(self.query_documents(sql, file, analyze=analyze)), mode)
+        documents = self.query_documents(sql, file, analyze=analyze, params=params)
+        return Explanation(Document(documents), mode)
 
     def explain_queries(
-        self, sql: str, file: str | None = None, *, analyze: bool = False
+        self,
+        sql: str,
+        file: str | None = None,
+        *,
+        analyze: bool = False,
+        params: Params | None = None,
     ) -> list[dict[str, Any]]:
         """What `explain` shows, as JSON: an object for each query and INSERT, see docs/explain.md.
 
         Raises:
             SqlwinError: the SQL is wrong, or a run fails.
         """
-        return [to_json(query) for query in self.query_documents(sql, file, analyze=analyze)]
+        documents = self.query_documents(sql, file, analyze=analyze, params=params)
+        return [to_json(query) for query in documents]
 
     def query_documents(
-        self, sql: str, file: str | None = None, *, analyze: bool = False
+        self,
+        sql: str,
+        file: str | None = None,
+        *,
+        analyze: bool = False,
+        params: Params | None = None,
     ) -> tuple[QueryDocument, ...]:
         """What `explain` shows, as documents.
 
@@ -168,10 +217,9 @@ class Session:
             SqlwinError: the SQL is wrong, or a run fails.
         """
         queries: list[QueryDocument] = []
-        for part in self._parts(sql, file):
-            place = self._place(part, sql, file)
+        for place in self._places(sql, file, params):
             try:
-                statement = parse_statement(part.text)
+                statement = parse_statement(place.bound.text)
                 inner, analyzes = statement, analyze
                 if isinstance(statement, Explain):
                     inner = statement.statement
@@ -187,21 +235,27 @@ class Session:
                 raise place.placed(error) from error
         return tuple(queries)
 
-    def _parts(self, script: str, file: str | None) -> list[StatementText]:
+    def _places(
+        self, script: str, file: str | None, params: Params | None
+    ) -> Iterator[ScriptPlace]:
+        """The statements of a script, with the values of their parameters."""
         mask = self._runner.config.mask
         mask.remember(script)
         try:
-            return split(script)
+            parts = split(script)
+            check_parameters(script, params)
         except SqlwinError as error:
             error.sql, error.file, error.mask = script, error.file or file, mask
             raise
-
-    def _place(self, part: StatementText, script: str, file: str | None) -> ScriptPlace:
-        mask = self._runner.config.mask
-        if mask.more:
-            # a statement before this one may have set it
-            mask.remember(part.text)
-        return ScriptPlace(part, script, file, mask)
+        n_in_order = 0
+        for part in parts:
+            bound = bind(part.text, params, n_in_order)
+            n_in_order += sum(each.name is None for each in bound.parameters)
+            mask = self._runner.config.mask
+            if mask.more or bound.parameters:
+                # a statement before this one may have set it
+                mask.remember(bound.text)
+            yield ScriptPlace(part, bound, script, file, mask)
 
     def register(
         self,
@@ -361,6 +415,7 @@ class Session:
         Spark goes on if it was not started by `sqlwin.connect`.
         """
         self.streams.stop_all()
+        self._is_closed = True
         self._leave_spark()
 
     def _leave_spark(self) -> None:
@@ -376,7 +431,11 @@ class Session:
 
 
 def _placed_result(result: Result, place: ScriptPlace) -> Result:
-    """The result, whose rows may fail later, with errors that are placed in the whole script."""
+    """The result of the statement as it was written.
+
+    Its rows may fail later, with errors that are placed in the whole script.
+    """
+    result = replace(result, statement=place.statement.text)
     if result.errors is None:
         return result
     return replace(result, errors=replace(result.errors, place=place))

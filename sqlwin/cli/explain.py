@@ -12,6 +12,7 @@ from sqlwin.console.scripts import Script
 from sqlwin.display.progress import ProgressBar
 from sqlwin.execution.explain_formats import render
 from sqlwin.parser.parser import tokenize
+from sqlwin.statements.parameters import bind, check_parameters, used_in
 from sqlwin.statements.parse import Explain, SparkStatement, StatementText, parse_statement, split
 from sqlwin.statements.tokens import is_word
 
@@ -73,15 +74,20 @@ def _queries(
     session: Session, script: Script, piece: StatementText, analyze: bool
 ) -> tuple[QueryDocument, ...]:
     """What there is to explain of one statement; empty if it was executed instead."""
+    params = None if script.params is None else used_in(piece.text, script.params)
     with _placed(script, piece.text, piece.offset):
-        statement = parse_statement(piece.text)
+        check_parameters(piece.text, params)
+        try:
+            statement = parse_statement(bind(piece.text, params).text)
+        except SqlwinError:  # said again, with its place in the text as it was written
+            return session.query_documents(piece.text, params=params)
         inner = statement.statement if isinstance(statement, Explain) else statement
         if not isinstance(inner, SparkStatement) or _prepares(inner.text):
-            return session.query_documents(piece.text, analyze=analyze)
+            return session.query_documents(piece.text, analyze=analyze, params=params)
     prefix = "" if inner is not statement else "EXPLAIN "
     text = prefix + piece.text
     with _placed(script, text, piece.offset - len(prefix)):
-        (result,) = session.execute(text)
+        (result,) = session.execute(text, params=params)
         explained = result.text or "\n".join(str(row[0]) for row in result.rows)
         return (QueryDocument(piece.text, explained),)
 

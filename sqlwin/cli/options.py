@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
@@ -31,6 +32,51 @@ def pairs(
     return found
 
 
+_NAME = re.compile(r"[^\W\d]\w*")
+
+
+def parameter_pairs(
+    ctx: click.Context, param: click.Parameter, values: Sequence[str]
+) -> list[tuple[str, str]]:
+    """`name=value` cut at the first equals sign; the value is left as it is.
+
+    Raises:
+        click.BadParameter: there is no equals sign, or what stands before it is no name.
+    """
+    found: dict[str, str] = {}
+    for value in values:
+        name, equals, text = value.partition("=")
+        if not equals or not _NAME.fullmatch(name):
+            raise click.BadParameter(
+                f"{DEFAULT.text(value)!r} is not of the form name=value", ctx, param
+            )
+        if name in found:
+            raise click.BadParameter(f"{name} is given twice", ctx, param)
+        found[name] = text
+    return list(found.items())
+
+
+def parameter_option(command: Command) -> Command:
+    """`--param name=value`."""
+    return click.option(
+        "--param",
+        "params",
+        callback=parameter_pairs,
+        multiple=True,
+        metavar="NAME=VALUE",
+        help="The value of :NAME in the SQL. A number, TRUE, FALSE, NULL, a string in quotes, "
+        "DATE '...', TIMESTAMP '...' and INTERVAL ... are what they are in SQL, anything else is "
+        "a text. Repeatable.",
+    )(command)
+
+
+def _setting_names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    """What a shell completes: names of settings, with the equals sign behind them."""
+    from sqlwin.config.settings import SETTINGS
+
+    return [f"{name}=" for name in SETTINGS if name.startswith(incomplete)]
+
+
 def spark_options(command: Command) -> Command:
     """What every command takes that starts Spark: on which Spark, with which settings."""
     return _decorated(
@@ -41,6 +87,7 @@ def spark_options(command: Command) -> Command:
             callback=pairs,
             multiple=True,
             metavar="KEY=VALUE",
+            shell_complete=_setting_names,
             help="A setting, as SET does it in SQL. Repeatable.",
         ),
         click.option("--master", metavar="URL", help="The Spark master, such as local[4]."),
@@ -70,10 +117,11 @@ def sql_options(command: Command) -> Command:
     )
     return _decorated(
         spark_options(command),
-        click.argument("files", nargs=-1, metavar="[FILE]..."),
+        click.argument("files", nargs=-1, metavar="[FILE]...", type=click.Path(allow_dash=True)),
         click.option(
             "-e", "expressions", multiple=True, metavar="SQL", help="Run this SQL. Repeatable."
         ),
+        parameter_option,
     )
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from sqlwin.cli.options import check_spark_options, spark_options
+from sqlwin.cli.options import check_spark_options, parameter_option, spark_options
 from sqlwin.console.formats import FORMATS
 from sqlwin.console.scripts import read_scripts
 
@@ -22,12 +22,14 @@ if TYPE_CHECKING:
     "--file",
     "files",
     multiple=True,
+    type=click.Path(),
     metavar="FILE",
     help="Run this file first, while the prompt is there already. Repeatable.",
 )
 @click.option(
     "-e", "expressions", multiple=True, metavar="SQL", help="Run this SQL first. Repeatable."
 )
+@parameter_option
 @spark_options
 @click.option("--format", type=click.Choice(FORMATS), default="table", help="How rows are written.")
 @click.option(
@@ -49,6 +51,7 @@ if TYPE_CHECKING:
 def repl(
     files: Sequence[str],
     expressions: Sequence[str],
+    params: Sequence[tuple[str, str]],
     format: str,
     max_rows: int,
     keys: str,
@@ -92,5 +95,5 @@ def repl(
             chosen = {"spark.ui.showConsoleProgress": "false", **chosen}
         return sqlwin.connect(master=master, conf=chosen, remote=remote, settings=dict(settings))
 
-    options = ReplOptions(format=format, max_rows=max_rows or None, keys=keys)
+    options = ReplOptions(format=format, max_rows=max_rows or None, keys=keys, params=dict(params))
     Repl(connect, options, progress=not no_progress).run(scripts, expressions)

@@ -176,8 +176,8 @@ def run_scripts(
     for script in scripts:
         bar.restart_clock()
         started = time.monotonic()
-        results = iter(session.execute_iter(script.text, script.file))
-        for result in bar.watched(results, "Running"):
+        results = session.execute_iter(script.text, script.file, params=script.params)
+        for result in bar.watched(iter(results), "Running"):
             presenter.show(result, started)
             bar.restart_clock()
             started = time.monotonic()

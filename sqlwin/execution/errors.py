@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import TracebackType
 
 from runtime.errors import SqlwinError
@@ -10,6 +10,7 @@ from runtime.redaction import DEFAULT, Mask
 from runtime.spark.errors import translate
 from sqlwin.catalog.catalog import SessionCatalog
 from sqlwin.parser.positions import point_at, relocate
+from sqlwin.statements.parameters import Bound
 from sqlwin.statements.parse import StatementText
 
 
@@ -19,12 +20,14 @@ class ScriptPlace:
 
     Attributes:
         statement: the statement's text, and its offset in the script.
+        bound: the statement with the values of its parameters, which errors are about.
         script: the whole text.
         file: what errors call the script.
         mask: what looks secret in it.
     """
 
     statement: StatementText
+    bound: Bound
     script: str
     file: str | None
     mask: Mask = DEFAULT
@@ -32,14 +35,19 @@ class ScriptPlace:
     def placed(self, error: SqlwinError) -> SqlwinError:
         """An error about the statement, with its place in the whole script."""
         error.mask = self.mask
-        text = self.statement.text
+        text = self.bound.text
         if error.position is None:
             point_at(error, text)
         if error.position is not None:
             # the statement inside EXPLAIN or a statement set has a text of its own
             inner = text.find(error.sql) if error.sql else 0
             if inner >= 0:
-                return error.with_source(self.script, self.file, self.statement.offset + inner)
+                place = error.position
+                start, length = self.bound.original(inner + place.offset, place.length)
+                error.position = replace(place, offset=start, length=length)
+                return error.with_source(self.script, self.file, self.statement.offset)
+        if error.sql is not None:
+            error.sql = self.script
         error.file = error.file or self.file
         return error
 

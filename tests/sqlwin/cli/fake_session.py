@@ -20,6 +20,7 @@ import pyarrow as pa
 from planner.explain.document import QueryDocument
 from runtime.errors import AnalysisError, ExecutionError, Position, SetupError
 from sqlwin.execution.streams.registry import Streams
+from sqlwin.statements.parameters import bind, check_parameters
 from sqlwin.statements.parse import split
 
 VALUES = pa.record_batch(
@@ -54,7 +55,7 @@ class FakeResult:
     take_interrupt: Callable[[], bool] = lambda: False
     open_stream: Any = None
     notes: tuple[str, ...] = ()
-    open_stream: None = None
+    kind_place: int | None = None
 
     @property
     def rows(self) -> list[tuple[Any, ...]]:
@@ -109,12 +110,17 @@ class FakeSession:
         self.interrupts += 1
         print("jobs cancelled", file=sys.stderr)
 
-    def execute_iter(self, script: str, file: str | None = None) -> Iterator[FakeResult]:
-        for text in (part.text for part in split(script)):
+    def execute_iter(
+        self, script: str, file: str | None = None, *, params: dict[str, object] | None = None
+    ) -> Iterator[FakeResult]:
+        check_parameters(script, params)
+        for text in (bind(part.text, params).text for part in split(script)):
             self.executed.append(text)
             yield self._execute(text, script, file)
 
-    def execute(self, script: str, file: str | None = None) -> list[FakeResult]:
+    def execute(
+        self, script: str, file: str | None = None, *, params: dict[str, object] | None = None
+    ) -> list[FakeResult]:
         if script == "SHOW TABLES":
             return [_table("table name", *TABLES)]
         if script == "SHOW FUNCTIONS":
@@ -124,7 +130,10 @@ class FakeSession:
         self.executed.append(script)
         return [FakeResult(script, "explain", text=f"Spark's plan of {script}")]
 
-    def query_documents(self, sql: str, *, analyze: bool = False) -> tuple[QueryDocument, ...]:
+    def query_documents(
+        self, sql: str, *, analyze: bool = False, params: dict[str, object] | None = None
+    ) -> tuple[QueryDocument, ...]:
+        sql = bind(sql, params).text
         if "nope" in sql:
             position = Position.at(sql, sql.index("nope"), 4)
             raise AnalysisError("no column nope", position=position, sql=sql)
@@ -149,7 +158,7 @@ class FakeSession:
         if word == "values":
             return FakeResult(text, data=[VALUES])
         if word in ("stream", "stubborn"):
-            still = SimpleNamespace(status=lambda: "watermark 12:00", is_bounded=False)
+            still = SimpleNamespace(status=lambda: "watermark 12:00", is_bounded=False, keys=None)
             seconds = float(rest or 0)
             return FakeResult(
                 text,

@@ -1,0 +1,260 @@
+"""Parameters of statements, `:name` and `?`: values that are given beside the SQL.
+
+A value becomes one literal at the place of its parameter, before the statement is read. So it may
+stand wherever a literal may (`LIMIT :n`, `INTERVAL :n MINUTES`, `'path' = :path`), in statements of
+Spark's own too. It cannot become anything else: a parameter is a token, never a part of a string, a
+comment or a name, and whatever a string holds is escaped. Places in the text with values are
+brought back to the text that the user wrote, see `Bound.original`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from sqlglot.tokenizer_core import Token, TokenType
+
+from runtime.errors import AnalysisError, Position, SqlSyntaxError, SqlwinError, nearest
+from sqlwin.parser.parser import tokenize
+from sqlwin.statements.literals import literal_of
+
+Params = Mapping[str, object] | Sequence[object]
+
+_NAME = re.compile(r"[^\W\d]\w*")
+# Words before a literal that say its type, and a literal that says it itself
+_TYPED = re.compile(r"(DATE|TIME|TIMESTAMP|TIMESTAMP_NTZ|TIMESTAMP_LTZ|INTERVAL|X) ?(?=')")
+_TYPE_WORDS = frozenset("DATE TIME TIMESTAMP TIMESTAMP_NTZ TIMESTAMP_LTZ INTERVAL".split())
+
+
+class Parameter(NamedTuple):
+    """A parameter in a text: its name, None for `?`; where it stands, `end` exclusive."""
+
+    name: str | None
+    start: int
+    end: int
+    is_in_list: bool = False
+    type_word: str = ""
+
+
+class _Segment(NamedTuple):
+    """A literal in the text with values, and the parameter that it stands for; ends exclusive."""
+
+    start: int
+    end: int
+    original_start: int
+    original_end: int
+
+
+@dataclass(frozen=True)
+class Bound:
+    """A statement whose parameters have values.
+
+    Attributes:
+        text: the statement with literals in their places.
+        segments: where these are.
+        parameters: what they stand for, in the text that the user wrote.
+    """
+
+    text: str
+    segments: tuple[_Segment, ...] = ()
+    parameters: tuple[Parameter, ...] = ()
+
+    def original(self, start: int, length: int) -> tuple[int, int]:
+        """Where and how long what stands at a place of `text` is in what the user wrote.
+
+        Example:
+            >>> bound = bind("SELECT :n + k", {"n": 10})
+            >>> bound.text, bound.original(bound.text.index("k"), 1), bound.original(8, 1)
+            ('SELECT  10  + k', (12, 1), (7, 2))
+        """
+        first, last = self._back(start, 0), self._back(max(start, start + length - 1), 1)
+        return first, max(1, last - first)
+
+    def _back(self, offset: int, is_end: int) -> int:
+        """The offset in the user's text; of a literal, its parameter's start or end."""
+        shift = 0
+        for segment in self.segments:
+            if offset < segment.start:
+                break
+            if offset < segment.end:
+                return segment.original_end if is_end else segment.original_start
+            shift = segment.original_end - segment.end
+        return offset + shift + is_end
+
+
+def parameters(sql: str) -> list[Parameter]:
+    """The parameters of a text, in order.
+
+    Raises:
+        SqlSyntaxError: a string, a quoted name or a comment is not closed.
+
+    Example:
+        >>> [p.name for p in parameters("SELECT :a, ':b', CAST(NULL AS STRUCT<c:INT>) WHERE d = ?")]
+        ['a', None]
+    """
+    if ":" not in sql and "?" not in sql:
+        return []
+    return list(_parameters(sql, tokenize(sql)))
+
+
+def _parameters(sql: str, tokens: list[Token]) -> Iterator[Parameter]:
+    lists: list[bool] = []  # of each open parenthesis, whether it is that of an IN
+    n_types = 0  # `<` that are open of types, where a colon stands behind the name of a field
+    for i, token in enumerate(tokens):
+        kind = token.token_type
+        before = tokens[i - 1] if i else None
+        if kind == TokenType.L_PAREN:
+            lists.append(before is not None and before.token_type == TokenType.IN)
+        elif kind == TokenType.R_PAREN and lists:
+            lists.pop()
+        elif kind == TokenType.LT and before is not None:
+            n_types += n_types > 0 or before.text.upper() in ("STRUCT", "ROW")
+        elif n_types and set(token.text) == {">"}:
+            n_types = max(0, n_types - len(token.text))
+        is_in_list = bool(lists) and lists[-1]
+        word = before.text.upper() if before is not None else ""
+        type_word = word if word in _TYPE_WORDS else ""
+        if kind == TokenType.PLACEHOLDER:
+            yield Parameter(None, token.start, token.end + 1, is_in_list, type_word)
+        elif kind == TokenType.COLON and not n_types:
+            name = _NAME.match(sql, token.start + 1)
+            touches = before is not None and before.end + 1 == token.start
+            if name is not None and not (touches and _ends_operand(sql[token.start - 1])):
+                yield Parameter(name.group(), token.start, name.end(), is_in_list, type_word)
+
+
+def _ends_operand(char: str) -> bool:
+    """Whether a colon behind a character takes something out of a value: `v:field`, `a[1]:b`."""
+    return char.isalnum() or char in "_`'\"])"
+
+
+def check_parameters(sql: str, params: Params | None) -> None:
+    """See that each parameter of a text has a value, and each value a parameter.
+
+    Args:
+        sql: the text, one statement or several.
+        params: the values by name, or in order.
+
+    Raises:
+        SqlSyntaxError: one has none; with position.
+        AnalysisError: a value is of a type that has no literal, with position; or for no parameter.
+    """
+    found = parameters(sql)
+    if params is None and not found:
+        return
+    if isinstance(params, str | bytes):
+        raise AnalysisError(
+            "params takes values by name or in order, not a text",
+            hint="params={'name': value}, or params=[value] for ?",
+        )
+    named = params if isinstance(params, Mapping) else {}
+    in_order = () if params is None or isinstance(params, Mapping) else params
+    n_in_order = 0
+    for each in found:
+        n_in_order += each.name is None
+        try:
+            if each.name is None and n_in_order <= len(in_order):
+                _placed_literal(in_order[n_in_order - 1], _what(None, n_in_order), each)
+            elif each.name is not None and each.name in named:
+                _placed_literal(named[each.name], _what(each.name), each)
+            else:
+                raise SqlSyntaxError(
+                    f"there is no value for {_what(each.name, n_in_order)}",
+                    hint=_way(each.name, named),
+                )
+        except SqlwinError as error:
+            error.position, error.sql = Position.at(sql, each.start, each.end - each.start), sql
+            raise
+    if n_in_order < len(in_order):
+        noun = "parameter" if n_in_order == 1 else "parameters"
+        raise AnalysisError(f"{len(in_order)} values were given for {n_in_order} {noun} written ?")
+    refuse_unused(named, {each.name for each in found if each.name is not None})
+
+
+def _way(name: str | None, named: Mapping[str, object]) -> str:
+    """How a parameter without a value gets one."""
+    if name is None:
+        return "params=[value, ...] gives values in order, from Python"
+    if close := nearest(name, named):
+        return f"did you mean :{close}?"
+    ways = f"--param {name}=VALUE, \\param {name}=VALUE at the prompt"
+    return f"it comes with {ways}, params={{'{name}': value}} from Python"
+
+
+def _what(name: str | None, number: int = 0) -> str:
+    """What an error calls a parameter."""
+    if name is not None:
+        return f"the parameter :{name}"
+    teens = number % 100 in (11, 12, 13)
+    ending = "th" if teens else {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
+    return f"the {number}{ending} ?"
+
+
+def refuse_unused(given: Iterable[str], used: Iterable[str]) -> None:
+    """Refuse values whose names no parameter has.
+
+    Raises:
+        AnalysisError: there is one.
+    """
+    known = sorted(used)
+    for name in given:
+        if name not in known:
+            close = nearest(name, known)
+            others = f"there are {', '.join(f':{each}' for each in known)}" if known else None
+            raise AnalysisError(
+                f"there is no parameter :{name} in the SQL",
+                hint=f"did you mean :{close}?" if close else others,
+            )
+
+
+def used_in(sql: str, given: Mapping[str, object]) -> dict[str, object]:
+    """Of the values by name those that a text has parameters for; all if it does not read."""
+    try:
+        names = {each.name for each in parameters(sql)}
+    except SqlSyntaxError:
+        return dict(given)
+    return {name: value for name, value in given.items() if name in names}
+
+
+def bind(sql: str, params: Params | None, n_before: int = 0) -> Bound:
+    """The statement with values in the places of its parameters.
+
+    Args:
+        sql: one statement, which `check_parameters` has seen.
+        params: the values by name, or in order.
+        n_before: how many `?` stand in statements before it.
+    """
+    if params is None or not (found := parameters(sql)):
+        return Bound(sql)
+    pieces: list[str] = []
+    segments = []
+    at = length = 0
+    for each in found:
+        if isinstance(params, Mapping):
+            value, what = params[str(each.name)], _what(each.name)
+        else:
+            value, what = params[n_before], _what(None, n_before + 1)
+            n_before += 1
+        literal = _placed_literal(value, what, each)
+        # a blank at both sides: nothing before or behind becomes a part of it
+        text = f" {literal} "
+        before = sql[at : each.start]
+        length += len(before)
+        segments.append(_Segment(length, length + len(text), each.start, each.end))
+        pieces += [before, text]
+        length += len(text)
+        at = each.end
+    return Bound("".join([*pieces, sql[at:]]), tuple(segments), tuple(found))
+
+
+def _placed_literal(value: object, what: str, place: Parameter) -> str:
+    if place.is_in_list and isinstance(value, list | tuple | set | frozenset):
+        values = list(value)
+        if not values:
+            raise AnalysisError(f"the list for {what} is empty, and IN needs a value")
+        return ", ".join(literal_of(each, what) for each in values)
+    literal = literal_of(value, what)
+    # `DATE :day` and a date: the type is said twice
+    return _TYPED.sub("", literal, count=1) if place.type_word else literal
