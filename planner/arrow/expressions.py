@@ -39,8 +39,8 @@ def to_arrow_expression(
     """`expr` with the types and implicit casts of Spark's ANSI mode.
 
     Args:
-        expr: a tree as the parser `SqlWin` reads it: functions are `exp.Anonymous`. Spark has
-            analysed the query that it is part of, so what Spark refuses does not occur here.
+        expr: a tree as the parser `SqlWinQueries` reads it: functions are `exp.Anonymous`. Spark
+            has analysed the query that it is part of, so what Spark refuses does not occur here.
         schema: the columns that `expr` reads.
         session_time_zone: `spark.sql.session.timeZone`, for timestamps written as text.
         has_tables: whether what stands before a point may be a table.

@@ -61,7 +61,7 @@ def _as_written(generator: Any, node: exp.Expr) -> str:
 
 
 class SparkSqlGenerator(SparkGenerator):
-    """Writes trees of `sqlwin.parser.parser.SqlWin` as Spark 4 SQL."""
+    """Writes trees of `sqlwin.parser.parser.SqlWinQueries` as Spark 4 SQL."""
 
     NORMALIZE_FUNCTIONS: bool | str = False
     # CTEs stay where they are: a name may mean another query inside than outside.

@@ -277,8 +277,8 @@ class SqlWinParser(TokenParser):
         return table
 
 
-class SqlWin(SparkSql):
-    """The dialect: `sqlglot.parse_one(text, dialect=SqlWin)`, `tree.sql(dialect=SqlWin)`."""
+class SqlWinQueries(SparkSql):
+    """The dialect of a single query; `sqlwin.dialect` has the one that sqlglot finds by name."""
 
     class Tokenizer(Spark.Tokenizer):
         """Spark 4's tokens. No statement is taken whole: sqlwin reads them all itself."""
@@ -308,7 +308,7 @@ def tokenize(sql: str) -> list[Token]:
             sql=_LONE_SURROGATE.sub("\ufffd", sql),
             hint="read the text as UTF-8, and write characters beyond U+FFFF whole",
         )
-    tokenizer = SqlWin().tokenizer()
+    tokenizer = SqlWinQueries().tokenizer()
     try:
         tokens: list[Token] = tokenizer.tokenize(sql)
     except TokenError as error:
@@ -327,7 +327,7 @@ def tokenize(sql: str) -> list[Token]:
 
 def parser_of() -> SqlWinParser:
     """A parser that has read nothing yet."""
-    return cast(SqlWinParser, SqlWin().parser())
+    return cast(SqlWinParser, SqlWinQueries().parser())
 
 
 def parse_query(sql: str) -> exp.Expr:
@@ -353,4 +353,4 @@ def read_query(parser: SqlWinParser) -> exp.Expr:
 
 def to_spark(node: exp.Expr) -> str:
     """Spark SQL text of a tree, comments left out."""
-    return node.sql(dialect=SqlWin, comments=False)
+    return node.sql(dialect=SqlWinQueries, comments=False)

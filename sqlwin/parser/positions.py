@@ -5,14 +5,14 @@ from __future__ import annotations
 from sqlglot.errors import TokenError
 
 from runtime.errors import AnalysisError, Position, SqlSyntaxError, SqlwinError, place_of_word
-from sqlwin.parser.parser import SqlWin
+from sqlwin.parser.parser import SqlWinQueries
 
 
 def locate(fragment: str, sql: str) -> Position | None:
     """Where `sql` holds the tokens of `fragment`, in any spacing, case and quoting of names."""
     try:
-        wanted = [token.text.lower() for token in SqlWin().tokenize(fragment)]
-        tokens = SqlWin().tokenize(sql)
+        wanted = [token.text.lower() for token in SqlWinQueries().tokenize(fragment)]
+        tokens = SqlWinQueries().tokenize(sql)
     except TokenError:
         return None
     if not wanted:

@@ -11,7 +11,7 @@ from planner.arrow.expressions import to_arrow_expression
 from planner.arrow.types import common_type
 from runtime.spec.expressions import Call, ColumnRef, Constant, Expression
 from runtime.spec.table import Column
-from sqlwin.parser.parser import SqlWin
+from sqlwin.parser.parser import SqlWinQueries
 
 SCHEMA = tuple(
     Column(name, type_)
@@ -39,7 +39,7 @@ INTEGER, DOUBLE, TEXT, FLAG = (
 
 
 def translate(sql: str, time_zone: str = "UTC") -> Expression | str:
-    tree = sqlglot.parse_one(f"SELECT {sql}", dialect=SqlWin).expressions[0]
+    tree = sqlglot.parse_one(f"SELECT {sql}", dialect=SqlWinQueries).expressions[0]
     return to_arrow_expression(tree, SCHEMA, time_zone)
 
 

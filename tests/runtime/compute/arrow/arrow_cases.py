@@ -13,7 +13,7 @@ from planner.arrow.expressions import to_arrow_expression
 from runtime.compute.arrow.types import arrow_type
 from runtime.spec.expressions import Expression
 from runtime.spec.table import Column
-from sqlwin.parser.parser import SqlWin
+from sqlwin.parser.parser import SqlWinQueries
 
 TIME_ZONE = "America/Los_Angeles"
 
@@ -127,7 +127,7 @@ def table(seed: int, n_rows: int) -> pa.Table:
 
 def parse(sql: str) -> sqlglot.exp.Expr:
     """The tree of one scalar expression."""
-    return sqlglot.parse_one(f"SELECT {sql}", dialect=SqlWin).expressions[0]
+    return sqlglot.parse_one(f"SELECT {sql}", dialect=SqlWinQueries).expressions[0]
 
 
 def translate(sql: str) -> Expression | str:

@@ -1,0 +1,161 @@
+"""The dialect that sqlglot finds by name: parsed, formatted, transpiled."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+import sqlglot
+from sqlglot import exp
+from sqlglot.errors import ErrorLevel, ParseError, UnsupportedError
+
+import sqlwin
+from sqlwin.dialect import ConnectorTable, SqlWin
+from sqlwin.statements.parse import CreateTable, parse_statement
+from tests.goldens import ROOT
+
+TUMBLE = "TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '10' MINUTES))"
+TABLE = """CREATE TABLE IF NOT EXISTS bids (
+  k STRING COMMENT 'the key',
+  ms BIGINT,
+  price DECIMAL(10, 2),
+  ts AS TO_TIMESTAMP_LTZ(ms, 3),
+  PRIMARY KEY (k) NOT ENFORCED,
+  WATERMARK FOR ts AS ts - INTERVAL '5' SECOND
+)
+PARTITIONED BY (k)
+WITH ('connector' = 'filesystem', 'path' = 'bids', 'format' = 'json')"""
+
+
+def test_sqlglot_finds_it_by_the_entry_point_of_the_package(tmp_path: Path) -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    (found,) = project["entry-points"]["sqlglot.dialects"].items()
+    assert found == ("sqlwin", "sqlwin.dialect:SqlWin")
+    # as pip would write it, for an environment in which an older version is installed
+    info = tmp_path / "sqlwin_dialect-1.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: sqlwin-dialect\nVersion: 1\n")
+    (info / "entry_points.txt").write_text("[sqlglot.dialects]\nsqlwin = sqlwin.dialect:SqlWin\n")
+    program = (
+        "import sys, sqlglot, sqlwin.parser.parser;"  # which has a dialect of its own
+        f"sys.path.insert(0, {str(tmp_path)!r});"
+        f"tree = sqlglot.parse_one({f'SELECT * FROM {TUMBLE}'!r}, read='sqlwin');"
+        "print(tree.sql('sqlwin'))"
+    )
+    printed = subprocess.run(
+        [sys.executable, "-c", program], cwd=ROOT, check=True, capture_output=True, text=True
+    )
+    assert printed.stdout == f"SELECT * FROM {TUMBLE}\n"
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        f"SELECT k, window_end, SUM(v) FROM {TUMBLE} AS w GROUP BY k, window_start, window_end",
+        "SELECT TUMBLE_START(ts, INTERVAL '1' HOUR) FROM t GROUP BY TUMBLE(ts, INTERVAL '1' HOUR)",
+        "SELECT * FROM t /*+ OPTIONS('a' = 'b') */ AS x WHERE x.k = :k AND n > ? LIMIT :n",
+        "SELECT ts + INTERVAL :n MINUTES, INTERVAL '1' DAY '2' HOURS, 10L, DATE '2024-01-01' FROM t",
+        "SELECT EXTRACT(DAY FROM ts), TRY_CAST(a AS INT), date_add(ts, 1), my_function(x) FROM t",
+        "SELECT k FROM t EMIT ON WINDOW CLOSE",
+        "INSERT INTO u SELECT k FROM t",
+        "CREATE VIEW v AS SELECT 1 AS one",
+        "SET 'table.local-time-zone' = 'UTC'",
+        "SHOW TABLES",
+        "CREATE TABLE t (ts TIMESTAMP(3) METADATA VIRTUAL, r ROW<a INT>) WITH ('connector' = 'x')",
+        "EXPLAIN SELECT 1",
+        "EXECUTE STATEMENT SET BEGIN INSERT INTO a SELECT 1; INSERT INTO b SELECT 2; END",
+    ],
+)
+def test_statements_are_written_as_they_were_read(sql: str) -> None:
+    assert sqlglot.transpile(sql, read=SqlWin) == [sql]
+    (pretty,) = sqlglot.transpile(sql, read=SqlWin, pretty=True)
+    assert sqlglot.transpile(pretty, read=SqlWin) == [sql]
+
+
+def test_a_script_is_a_tree_a_statement_and_comments_stay() -> None:
+    script = "-- the first\nSELECT 1; SHOW VIEWS;\nSELECT ';' /* three */"
+    trees = sqlglot.parse(script, read=SqlWin)
+    assert [type(tree) for tree in trees] == [exp.Select, exp.Command, exp.Select]
+    assert "three" in trees[2].sql(SqlWin)
+
+
+def test_tables_are_trees_that_mean_the_same_when_written() -> None:
+    tree = sqlglot.parse_one(TABLE, read=SqlWin)
+    assert isinstance(tree, ConnectorTable)
+    assert [column.name for column in tree.find_all(exp.ColumnDef)][:3] == ["k", "ms", "price"]
+    for pretty in (False, True):
+        written, first = parse_statement(tree.sql(SqlWin, pretty=pretty)), parse_statement(TABLE)
+        assert isinstance(written, CreateTable) and isinstance(first, CreateTable)
+        assert written.columns == first.columns and written.watermark == first.watermark
+        assert written.options == first.options and written.primary_key == first.primary_key
+        assert written.partitioned_by == first.partitioned_by
+
+
+def test_what_sqlwin_refuses_is_a_parse_error_with_its_place() -> None:
+    with pytest.raises(ParseError, match="there is no window function TUMBEL") as raised:
+        sqlglot.parse_one(
+            f"SELECT 1;\nSELECT * FROM {TUMBLE.replace('TUMBLE', 'TUMBEL')}", read=SqlWin
+        )
+    assert raised.value.errors[0]["highlight"] == "TUMBEL"
+    assert raised.value.errors[0]["line"] == 2
+    with pytest.raises(ParseError, match="WHERE needs a condition"):
+        sqlglot.parse_one("SELECT * FROM t WHERE ORDER BY k", read=SqlWin)
+
+
+@pytest.mark.parametrize(
+    ("sql", "write", "said"),
+    [
+        (f"SELECT * FROM {TUMBLE}", "duckdb", "DuckDB has nothing for the window function TUMBLE"),
+        (
+            f"SELECT * FROM {TUMBLE}".replace("MINUTES", "MONTHS"),
+            "spark",
+            "nothing for this TUMBLE",
+        ),
+        (
+            "SELECT * FROM TABLE(SESSION(TABLE t, DESCRIPTOR(ts), INTERVAL '5' MINUTES))",
+            "spark",
+            "Spark has nothing for this SESSION",
+        ),
+        ("SELECT 1 FROM t GROUP BY TUMBLE(ts, INTERVAL '1' DAY)", "spark", "TUMBLE, a window in"),
+        (TABLE, "spark", "CREATE TABLE ... WITH ('connector' = ...)"),
+        (TABLE.replace("price DECIMAL(10, 2)", "m INT METADATA"), "spark", "statement CREATE"),
+        ("SHOW STREAMS", "spark", "the statement SHOW as sqlwin has it"),
+    ],
+)
+def test_what_another_system_has_nothing_for_is_said(sql: str, write: str, said: str) -> None:
+    with pytest.raises(UnsupportedError) as raised:
+        sqlglot.transpile(sql, read=SqlWin, write=write)
+    assert said in str(raised.value)
+    assert sqlglot.transpile(sql, SqlWin, write, unsupported_level=ErrorLevel.IGNORE)
+
+
+@pytest.mark.parametrize(
+    "window",
+    [
+        "TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '10' MINUTES)",
+        "TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '1' WEEK)",
+        "TUMBLE(TABLE t, DESCRIPTOR(at), INTERVAL '1' DAY, INTERVAL '-3' HOURS)",
+        "HOP(TABLE t, DESCRIPTOR(ts), INTERVAL '4' MINUTES, INTERVAL '10' MINUTES)",
+        "HOP((SELECT * FROM t WHERE n > 1), DESCRIPTOR(at), INTERVAL '1' HOUR, INTERVAL '3' HOURS)",
+        "CUMULATE(TABLE t, DESCRIPTOR(ts), INTERVAL '5' MINUTES, INTERVAL '1' HOUR)",
+        "CUMULATE(TABLE t, DESCRIPTOR(at), INTERVAL '6' HOURS, INTERVAL '1' DAY, INTERVAL '1' HOUR)",
+    ],
+)
+def test_windows_as_sql_of_spark_have_the_same_rows(
+    fresh_session: sqlwin.Session, window: str
+) -> None:
+    fresh_session.execute("""
+        SET 'table.local-time-zone' = 'Asia/Kolkata';
+        CREATE VIEW t AS SELECT id AS n, CAST(at AS TIMESTAMP_NTZ) AS ts, at FROM (
+          SELECT id, IF(id = 3, NULL, TIMESTAMP '2024-05-01 00:00:00+05:30'
+            + make_dt_interval(0, 0, CAST(id * id * 7 AS INT), 0)) AS at FROM range(20))
+    """)
+    query = f"SELECT n, window_start, window_end, window_time FROM TABLE({window}) ORDER BY ALL"
+    (spark,) = sqlglot.transpile(query, read=SqlWin, write="spark")
+    assert "DESCRIPTOR" not in spark
+    rows = fresh_session.sql(query).collect()
+    assert fresh_session.sql(spark).collect() == rows
+    assert len(rows) >= 17
