@@ -1,24 +1,26 @@
-"""`%load_ext sqlwin`: the cell magic `%%sqlwin`. IPython is imported with this module only."""
+"""`%load_ext sqlwin`: the magics `%sqlwin` and `%%sqlwin`. Only this module imports IPython."""
 
 from __future__ import annotations
 
-import html
-import io
+import re
+import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from IPython.core.error import UsageError
-from IPython.core.magic import Magics, cell_magic, magics_class
+from IPython.core.magic import Magics, line_cell_magic, magics_class
 from IPython.core.magic_arguments import argument, magic_arguments, parse_argstring
 from IPython.display import HTML, display
 from rich.console import Console
 
 from runtime.errors import SqlwinError
 from sqlwin.display.chart import write_chart
+from sqlwin.display.chart_svg import svg_charts
 from sqlwin.display.html_table import MOST_ROWS, html_table
 from sqlwin.display.table import DEFAULT_MAX_ROWS, write_table
 from sqlwin.result import Result
+from sqlwin.statements.parameters import used_in
 
 if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
@@ -31,7 +33,7 @@ SESSION_NAME = "sqlwin_session"
 
 @magics_class
 class SqlwinMagics(Magics):
-    """The cell magic `%%sqlwin`.
+    """The magics `%sqlwin` of a line and `%%sqlwin` of a cell.
 
     Args:
         shell: the notebook's.
@@ -47,28 +49,51 @@ class SqlwinMagics(Magics):
     @argument("--chart", action="store_true", help="draw the results")
     @argument("--explain", action="store_true", help="show the plans and run nothing")
     @argument("--analyze", action="store_true", help="run, and show plans with what was measured")
-    @cell_magic
-    def sqlwin(self, line: str, cell: str) -> None:
-        """Run the cell's SQL statements and show each result.
+    @line_cell_magic
+    def sqlwin(self, line: str, cell: str | None = None) -> Any:
+        """Run SQL statements and show each result.
 
-        They run in the session `sqlwin_session`, which is made by `sqlwin.connect()` unless the
-        notebook has put one there. A SELECT on a stream shows its last rows as windows close;
-        interrupting the cell stops it.
+        `%sqlwin SELECT ...` runs what stands behind it on the line, and gives the last result, as
+        in `result = %sqlwin SELECT ...`; the switches may stand before the SQL. `%%sqlwin` runs
+        the cell. They run in the session `sqlwin_session`, which is made by `sqlwin.connect()`
+        unless the notebook has put one there. `:name` in the SQL is the variable of that name. A
+        SELECT on a stream shows its last rows as windows close; interrupting the cell stops it.
         """
-        arguments = parse_argstring(self.sqlwin, line)
+        words, sql = (line, cell) if cell is not None else _switches(line)
+        arguments = parse_argstring(self.sqlwin, words)
         try:
             session = self._session()
+            params = self._variables(sql)
             if arguments.explain or arguments.analyze:
-                explained = session.explain(cell, analyze=arguments.analyze)
+                explained = session.explain(sql, analyze=arguments.analyze, params=params)
                 display(explained) if self._is_notebook() else print(explained)
-                return
-            for result in session.execute_iter(cell):
+                return None
+            last = None
+            for result in session.execute_iter(sql, params=params):
+                if last is not None:
+                    _show(last, is_chart=arguments.chart, is_notebook=self._is_notebook())
                 if result.dataframe is not None and arguments.name:
                     self.shell.user_ns[arguments.name] = result.dataframe
-                _show(result, is_chart=arguments.chart, is_notebook=self._is_notebook())
+                last = result
+            return self._end(last, is_chart=arguments.chart, is_cell=cell is not None)
         except SqlwinError as error:
             # one that says what to change needs no traceback
             raise UsageError(str(error)) from None
+
+    def _end(self, last: Result | None, *, is_chart: bool, is_cell: bool) -> Any:
+        """Show the last result, or give it to a notebook that will show what the line gives."""
+        if last is None:
+            return None
+        shows_itself = self._is_notebook() and last.open_stream is None and not is_chart
+        if is_cell or not shows_itself:
+            _show(last, is_chart=is_chart, is_notebook=self._is_notebook())
+        else:
+            _print_notes(last)
+        return None if is_cell or is_chart else last
+
+    def _variables(self, sql: str) -> dict[str, object] | None:
+        """The notebook's variables that the SQL has parameters for."""
+        return used_in(sql, self.shell.user_ns) or None
 
     def _is_notebook(self) -> bool:
         """Whether pictures and tables in HTML are seen, as they are not in a terminal."""
@@ -83,7 +108,7 @@ class SqlwinMagics(Magics):
 
 
 def load(shell: InteractiveShell, connect: Callable[[], Session]) -> None:
-    """Give a notebook the magic; `connect` makes a session where the notebook has none."""
+    """Give a notebook the magics; `connect` makes a session where the notebook has none."""
     shell.register_magics(SqlwinMagics(shell, connect))
 
 
@@ -116,15 +141,24 @@ def _show_stream(result: Result) -> None:
     place.update(shown(is_over=True))
 
 
+def _switches(line: str) -> tuple[str, str]:
+    """The switches at the beginning of a line, and the SQL behind them.
+
+    Example:
+        >>> _switches("--chart SELECT 1 -- one")
+        ('--chart', 'SELECT 1 -- one')
+    """
+    found = re.match(r"((?:\s*--(?:chart|explain|analyze)\b)*)\s*(.*)", line, re.DOTALL)
+    assert found is not None
+    return found.group(1).strip(), found.group(2)
+
+
 def _show(result: Result, *, is_chart: bool, is_notebook: bool) -> None:
-    text = io.StringIO()
-    if is_chart and result.dataframe is not None:
-        write_chart(result.columns, result.batches(), text.write, size=(110, 24), color=False)
-        style = "line-height:1.15;font-family:monospace"
+    if is_chart and result.columns:
         if is_notebook:
-            display(HTML(f'<pre style="{style}">{html.escape(text.getvalue())}</pre>'))
+            display(HTML(svg_charts(result.columns, result.batches())))
         else:
-            print(text.getvalue(), end="")
+            write_chart(result.columns, result.batches(), sys.stdout.write)
     elif is_notebook and result.open_stream is not None:
         _show_stream(result)
     elif is_notebook:
@@ -133,5 +167,9 @@ def _show(result: Result, *, is_chart: bool, is_notebook: bool) -> None:
         write_table(result.columns, result.batches(DEFAULT_MAX_ROWS + 1), Console(highlight=False))
     else:
         print(result.text or result.message)
+    _print_notes(result)
+
+
+def _print_notes(result: Result) -> None:
     for note in result.notes:
         print(f"note: {note}")

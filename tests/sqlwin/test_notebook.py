@@ -25,14 +25,17 @@ def table(n_rows: int) -> pa.Table:
 
 
 class FakeSession:
-    def execute_iter(self, script: str) -> Any:
+    params: Any = None
+
+    def execute_iter(self, script: str, *, params: Any = None) -> Any:
+        self.params = params
         if "nope" in script:
             at = Position.at(script, script.index("nope"), 4)
             raise AnalysisError("no column nope", position=at, sql=script)
         yield Result("SET", "ok", "OK")
         yield Result(script, "table", table=table(2), statement_notes=("mind this",))
 
-    def explain(self, sql: str, *, analyze: bool) -> Explanation:
+    def explain(self, sql: str, *, analyze: bool, params: Any) -> Explanation:
         return Explanation(DOCUMENT, "text")
 
 
@@ -111,6 +114,39 @@ def test_the_magic_explains(shell: Any, shown: list[Any]) -> None:
     assert shown == ["the plan"]
 
 
+def test_a_line_gives_its_last_result_which_the_notebook_shows(
+    shell: Any, shown: list[Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    result = shell.run_line_magic("sqlwin", "SET 'a' = 'b'; SELECT 1 -- one")
+    assert (result.kind, result.statement) == ("table", "SET 'a' = 'b'; SELECT 1 -- one")
+    assert [each.kind for each in shown] == ["ok"]
+    assert capsys.readouterr().out == "note: mind this\n"
+    shell.run_line_magic("sqlwin", "--explain SELECT 1")
+    assert shown[1:] == ["the plan"]
+    shell.kernel = None
+    assert shell.run_line_magic("sqlwin", "SELECT 1").kind == "table"
+    assert "name │ n" in capsys.readouterr().out
+
+
+def test_parameters_are_variables_of_the_notebook(shell: Any, shown: list[Any]) -> None:
+    shell.user_ns["day"] = "2024-05-01"
+    shell.run_cell_magic("sqlwin", "", "SELECT :day, ':night', :unknown")
+    assert shell.user_ns["sqlwin_session"].params == {"day": "2024-05-01"}
+    shell.run_line_magic("sqlwin", "SELECT 1")
+    assert shell.user_ns["sqlwin_session"].params is None
+
+
+def test_a_chart_is_a_drawing_in_a_notebook_and_a_text_in_a_terminal(
+    shell: Any, shown: list[Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert shell.run_line_magic("sqlwin", "--chart SELECT 1") is None
+    (drawn,) = (each.data for each in shown if not isinstance(each, Result))
+    assert drawn.startswith("<svg") and ">a&lt;b</text>" in drawn
+    shell.kernel = None
+    shell.run_cell_magic("sqlwin", "--chart", "SELECT 1")
+    assert "a<b" in capsys.readouterr().out
+
+
 def test_an_error_has_its_caret_and_no_traceback(shell: Any) -> None:
     with pytest.raises(UsageError, match=r"no column nope\n.*line 1, column 8") as raised:
         shell.run_cell_magic("sqlwin", "", "SELECT nope")
@@ -132,7 +168,7 @@ def test_the_last_dataframe_gets_a_name(
 ) -> None:
     frame: Any = SimpleNamespace()
     session = SimpleNamespace(
-        execute_iter=lambda script: iter([Result(script, "query", dataframe=frame)])
+        execute_iter=lambda script, params: iter([Result(script, "query", dataframe=frame)])
     )
     monkeypatch.setitem(shell.user_ns, "sqlwin_session", session)
     shell.run_cell_magic("sqlwin", "delays", "SELECT 1")
@@ -182,7 +218,9 @@ def test_a_stream_shows_its_last_rows_in_a_table_that_changes(
 
     monkeypatch.setattr(notebook, "display", display)
     result = streaming(interrupts, 2)
-    monkeypatch.setattr(shell.user_ns["sqlwin_session"], "execute_iter", lambda _: iter([result]))
+    monkeypatch.setattr(
+        shell.user_ns["sqlwin_session"], "execute_iter", lambda _, params: iter([result])
+    )
     shell.run_cell_magic("sqlwin", "", "SELECT * FROM ticks")
     assert len(seen) == 4
     assert "0 rows · batch 7 · interrupt the cell to stop it" in seen[0]

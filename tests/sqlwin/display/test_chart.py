@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 from typing import Any
+from xml.etree import ElementTree
 
 import pyarrow as pa
 import pytest
@@ -11,7 +12,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from runtime.errors import AnalysisError
-from sqlwin.display.chart import MOST_BARS, MOST_LINES, number_ticks, time_ticks, write_chart
+from sqlwin.display.chart import write_chart
+from sqlwin.display.chart_data import MOST_BARS, MOST_LINES, number_ticks, time_ticks
+from sqlwin.display.chart_svg import svg_charts
 
 START = datetime(2013, 2, 9)  # noqa: DTZ001 (a TIMESTAMP has no zone)
 NTZ = pa.timestamp("us")
@@ -144,3 +147,37 @@ def test_numbers_of_the_axis_are_between_its_ends_and_differ(one: float, other: 
     assert all(low - slack <= place <= high + slack for place in places)
     if abs(high - low) > 1e-3 * max(abs(low), abs(high)):
         assert len(set(texts)) == len(texts)
+
+
+def drawing(columns: dict[str, pa.Array]) -> str:
+    batch = pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
+    return svg_charts(list(columns), [batch])
+
+
+def test_a_drawing_has_a_line_for_each_key_and_says_its_values() -> None:
+    text = drawing(windows(12, ["EWR", "<b>", None]))
+    root = ElementTree.fromstring(text)
+    lines = [each for each in root if each.tag.endswith("polyline")]
+    assert len(lines) == 3 and all(len(each.get("points", "").split()) == 12 for each in lines)
+    said = [each.text for each in root.iter() if each.tag.endswith("}title")]
+    assert "EWR, 2013-02-09 12:00:00: 11" in said
+    assert "<b>, 2013-02-09 12:00:00: 22" in said
+    texts = [each.text for each in root.iter() if each.tag.endswith("}text")]
+    assert {"n", "EWR", "<b>", "NULL", "30", "0", "12:00"} <= set(texts)
+    inside = [float(p.split(",")[1]) for each in lines for p in each.get("points", "").split()]
+    assert min(inside) > 30 and max(inside) < 260
+
+
+def test_a_drawing_of_a_single_window_has_bars_also_below_zero() -> None:
+    text = drawing({"origin": pa.array(["EWR", "JFK", "LGA"]), "n": pa.array([5, -3, None])})
+    bars = [each for each in ElementTree.fromstring(text) if each.tag.endswith("rect")]
+    starts = [float(each.get("x", "")) for each in bars]
+    widths = [float(each.get("width", "")) for each in bars]
+    assert starts[1] < starts[0] and starts[1] + widths[1] == pytest.approx(starts[0], abs=0.2)
+
+
+def test_a_drawing_without_rows_or_numbers_says_so() -> None:
+    assert "no rows to draw" in svg_charts(["n"], [])
+    assert "nothing but NULL" in drawing({**windows(2, ["a"]), "n": pa.nulls(2, pa.int64())})
+    with pytest.raises(AnalysisError, match="no numeric column"):
+        drawing({"k": pa.array(["a"])})

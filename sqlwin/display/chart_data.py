@@ -1,0 +1,257 @@
+"""What a chart of a result shows: lines by key over time, bars where there is a single time."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from runtime.errors import AnalysisError
+from sqlwin.display.notation import is_number, shown_texts
+
+# More lines, bars and charts than these are hard to distinguish
+MOST_LINES = 8
+MOST_BARS = 30
+MOST_CHARTS = 4
+# Rows that are looked at: no chart has room for more points
+MOST_ROWS = 200_000
+
+_TIME_NAMES = ("window_end", "window_start", "window_time")
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+@dataclass(frozen=True)
+class LineChart:
+    """A numeric column over time.
+
+    Attributes:
+        title: the column's name.
+        lines: the points of each key, seconds since 1970 and value, in the order of times; the
+            keys of the largest values, in order.
+        n_more: how many keys have no line.
+    """
+
+    title: str
+    lines: dict[str, list[tuple[float, float]]]
+    n_more: int
+
+    @property
+    def points(self) -> list[tuple[float, float]]:
+        """All points."""
+        return [point for line in self.lines.values() for point in line]
+
+
+@dataclass(frozen=True)
+class BarChart:
+    """A numeric column by key.
+
+    Attributes:
+        title: the column's name.
+        bars: the totals by key, the largest first.
+        low: where the axis begins, at most 0.
+        high: where it ends, at least 0.
+        n_more: how many keys have no bar.
+    """
+
+    title: str
+    bars: dict[str, float]
+    low: float
+    high: float
+    n_more: int
+
+
+@dataclass(frozen=True)
+class Charts:
+    """The charts of a result.
+
+    Attributes:
+        charts: one for each numeric column, `MOST_CHARTS` at most.
+        n_rows: how many rows are drawn.
+        notes: what is not drawn.
+    """
+
+    charts: tuple[LineChart | BarChart, ...]
+    n_rows: int
+    notes: tuple[str, ...] = ()
+
+
+def charts_of(columns: Sequence[str], batches: Iterable[pa.RecordBatch]) -> Charts:
+    """What there is to draw of rows: each numeric column over time, a line for each key.
+
+    Time is `window_end`, else another window column, else the first timestamp. What is neither
+    time nor number is the key. Rows of a single time, or without any, become bars. NULL and NaN
+    leave no point.
+
+    Args:
+        columns: names of the columns.
+        batches: the result, of which at most `MOST_ROWS` rows are drawn.
+
+    Raises:
+        AnalysisError: there is no numeric column.
+    """
+    table, is_cut = _first_rows(columns, batches)
+    if table is None:
+        return Charts((), 0, ("no rows to draw",))
+    time = _time_column(table)
+    numbers = [i for i, field in enumerate(table.schema) if is_number(field.type)]
+    if not numbers:
+        raise AnalysisError(
+            f"there is no numeric column to draw: {', '.join(columns)}",
+            hint="a chart takes a time such as window_end, numbers, and maybe keys",
+        )
+    bounds = {i for i, name in enumerate(columns) if name.lower() in _TIME_NAMES}
+    others = [i for i in range(len(columns)) if i not in {*numbers, *bounds, time}]
+    keys = _keys(table, others)
+    times = None if time is None else _seconds(table.column(time))
+    distinct = set() if times is None else {t for t in times if t is not None}
+    charts: list[LineChart | BarChart] = []
+    for i in numbers[:MOST_CHARTS]:
+        values = [_point(v) for v in table.column(i).to_pylist()]
+        if times is not None and len(distinct) > 1:
+            charts.append(_line_chart(columns[i], times, values, keys))
+        else:
+            charts.append(_bar_chart(columns[i], values, keys))
+    notes = []
+    if left_out := [columns[i] for i in numbers[MOST_CHARTS:]]:
+        notes.append(f"not drawn: {', '.join(left_out)}")
+    if is_cut:
+        notes.append(f"only the first {MOST_ROWS:,} rows are drawn")
+    return Charts(tuple(charts), int(table.num_rows), tuple(notes))
+
+
+def _line_chart(
+    title: str,
+    times: Sequence[float | None],
+    values: Sequence[float | None],
+    keys: Sequence[str],
+) -> LineChart:
+    lines: dict[str, list[tuple[float, float]]] = {}
+    for t, value, key in zip(times, values, keys, strict=True):
+        if t is not None and value is not None:
+            lines.setdefault(key, []).append((t, value))
+    largest = sorted(lines, key=lambda key: -sum(abs(v) for _, v in lines[key]))[:MOST_LINES]
+    drawn = {key: sorted(lines[key]) for key in sorted(largest)}
+    return LineChart(title, drawn, len(lines) - len(largest))
+
+
+def _bar_chart(title: str, values: Sequence[float | None], keys: Sequence[str]) -> BarChart:
+    totals: dict[str, float] = {}
+    for value, key in zip(values, keys, strict=True):
+        if value is not None:
+            totals[key] = totals.get(key, 0.0) + value
+    largest = sorted(totals, key=lambda key: -abs(totals[key]))[:MOST_BARS]
+    return BarChart(
+        title,
+        {key: totals[key] for key in largest},
+        min(0.0, *totals.values()) if totals else 0.0,
+        max(0.0, *totals.values()) if totals else 0.0,
+        len(totals) - len(largest),
+    )
+
+
+def _first_rows(
+    columns: Sequence[str], batches: Iterable[pa.RecordBatch]
+) -> tuple[pa.Table | None, bool]:
+    taken: list[pa.RecordBatch] = []
+    n_rows = 0
+    for batch in batches:
+        taken.append(batch.slice(0, MOST_ROWS - n_rows))
+        n_rows += batch.num_rows
+        if n_rows > MOST_ROWS:
+            break
+    if not n_rows:
+        return None, False
+    # names may occur twice, places do not
+    return pa.Table.from_batches(taken).rename_columns(list(columns)), n_rows > MOST_ROWS
+
+
+def _time_column(table: pa.Table) -> int | None:
+    names = [name.lower() for name in table.column_names]
+    stamps = [i for i, field in enumerate(table.schema) if pa.types.is_timestamp(field.type)]
+    for wanted in _TIME_NAMES:
+        for i in stamps:
+            if names[i] == wanted:
+                return i
+    return stamps[0] if stamps else None
+
+
+def _seconds(column: pa.ChunkedArray) -> list[float | None]:
+    """Seconds since 1970 of the wall clock that the column shows."""
+    if column.type.tz is not None:
+        column = pc.local_timestamp(column)
+    micros = column.cast(pa.timestamp("us")).cast(pa.int64()).to_pylist()
+    return [None if us is None else us / 1e6 for us in micros]
+
+
+def _keys(table: pa.Table, places: Sequence[int]) -> list[str]:
+    if not places:
+        return [""] * table.num_rows
+    texts = [shown_texts(pa.concat_arrays(table.column(i).chunks)).to_pylist() for i in places]
+    rows = zip(*texts, strict=True)
+    return [", ".join("NULL" if t is None else str(t) for t in row) for row in rows]
+
+
+def _point(value: object) -> float | None:
+    if value is None or isinstance(value, timedelta):
+        return None
+    number = float(value)  # type: ignore[arg-type]
+    return number if math.isfinite(number) else None
+
+
+_TICK_SECONDS = (
+    *(1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200),
+    *(86400 * n for n in (1, 2, 7, 14, 28, 56, 91, 182, 364)),
+)
+
+
+def time_ticks(first: float, last: float, most: int) -> tuple[list[float], list[str]]:
+    """Places on an axis of time, at round times, and their texts.
+
+    Args:
+        first: seconds since 1970.
+        last: seconds since 1970.
+        most: how many there may be.
+    """
+    fitting = (step for step in _TICK_SECONDS if (last - first) / step < most)
+    step = next(fitting, math.ceil((last - first) / most / 86400) * 86400)
+    places = [float(n * step) for n in range(math.ceil(first / step), math.floor(last / step) + 1)]
+    if not places:
+        places = [first]
+    day = "%Y-%m-%d" if step >= 86400 else "%m-%d %H:%M"
+    form = day if step >= 86400 or last - first > 86400 else "%H:%M" if step >= 60 else "%H:%M:%S"
+    return places, [(_EPOCH + timedelta(seconds=place)).strftime(form) for place in places]
+
+
+def number_ticks(low: float, high: float, most: int) -> tuple[list[float], list[str]]:
+    """Places on an axis of numbers, at round numbers, and their texts.
+
+    Args:
+        low: the least number.
+        high: the largest.
+        most: how many there are at most, and one more.
+
+    Example:
+        >>> number_ticks(3532, 10457, 6)[1]
+        ['4,000', '6,000', '8,000', '10,000']
+        >>> number_ticks(0.13, 0.14, 3)[1]
+        ['0.130', '0.135', '0.140']
+        >>> number_ticks(7, 7, 3)[1]
+        ['7']
+    """
+    least = (high - low) / most
+    # below that, the powers of ten are beyond the range of floats
+    if not 1e-300 < least < math.inf:
+        return [low], [f"{low:,.6g}"]
+    power = math.floor(math.log10(least))
+    step = next(n for n in (1, 2, 5, 10) if n * 10.0**power >= least * (1 - 1e-9))
+    # by whole numbers of steps: 0.1 cannot be added up
+    scale = 10.0**-power / step
+    numbers = range(math.ceil(low * scale - 1e-9), math.floor(high * scale + 1e-9) + 1)
+    places = [number / scale for number in numbers]
+    decimals = max(0, -power - (step == 10))
+    is_plain = max(abs(low), abs(high)) < 1e15 and decimals <= 9
+    return places, [f"{p:,.{decimals}f}" if is_plain else f"{p:.6g}" for p in places]
