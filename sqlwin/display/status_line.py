@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import TypeVar
 
+from rich.cells import cell_len, set_cell_size
 from rich.console import Console
 from rich.live import Live
 from rich.text import Text
@@ -14,6 +16,47 @@ from rich.text import Text
 T = TypeVar("T")
 
 POLL_SECONDS = 0.5
+
+# Between what a line says of one stream, and between streams
+_PARTS, _STREAMS = " · ", "  |  "
+# No stream is called by fewer letters
+_SHORTEST_NAME = 8
+# What a line that is too long goes without, in this order; the watermark and `dropped` stay
+_LEAST = (
+    re.compile(r" · state [^·|]*?(?= ·|$)"),
+    re.compile(r" · batch [^·|]*?(?= ·|$)"),
+    re.compile(r" \([^()]* behind\)"),
+    re.compile(r": [\d,]+ rows/s"),
+)
+
+
+def fitted(status: str, width: int) -> str:
+    """How streams stand, cut to a width: what tells least goes first.
+
+    Example:
+        >>> fitted("t: 9 rows/s · batch 7 0.5 s · watermark 12:00 · state 3 kB · dropped 2", 45)
+        't: 9 rows/s · watermark 12:00 · dropped 2'
+    """
+    streams = status.split(_STREAMS)
+    each = (width - len(_STREAMS) * (len(streams) - 1)) // len(streams)
+    return _STREAMS.join(_fitted(stream, each) for stream in streams)
+
+
+def _fitted(status: str, width: int) -> str:
+    for pattern in _LEAST:
+        if cell_len(status) <= width:
+            return status
+        status = pattern.sub("", status)
+    name, *parts = status.split(_PARTS)
+    surplus = cell_len(status) - width
+    if 0 < surplus < len(name) - _SHORTEST_NAME:
+        return _PARTS.join([f"{name[: len(name) - surplus - 1]}…", *parts])
+    if surplus > 0:
+        # without its name, and what was dropped first
+        status = _PARTS.join(sorted(parts or [name], key=lambda part: "dropped " not in part))
+    if cell_len(status) <= width:
+        return status
+    return set_cell_size(status, max(width - 1, 0)) + "…"
 
 
 def waiting_for(
@@ -101,5 +144,6 @@ class StatusLine:
                 redirect_stderr=False,
             )
             self._live.start()
+        text = fitted(text, self._console.width)
         line = Text(text, style="dim", no_wrap=True, overflow="ellipsis")
         self._live.update(line, refresh=True)

@@ -194,7 +194,8 @@ class Repl:
         bar.counts = bar.counts or _task_counts(session)
         bar.restart_clock()
         started = time.monotonic()
-        for result in bar.watched(iter(session.execute_iter(text, file)), "Running"):
+        results = session.execute_iter(text, file, params=self._params_of(text))
+        for result in bar.watched(iter(results), "Running"):
             self.engine.check()
             presenter.show(result, started)
             if result.kind in ("ok", "insert"):
@@ -204,6 +205,16 @@ class Repl:
             bar.restart_clock()
             started = time.monotonic()
         return True
+
+    def _params_of(self, text: str) -> dict[str, object] | None:
+        r"""The values of \param for the parameters of a text."""
+        if not self.options.params:
+            return None
+        from sqlwin.statements.literals import read_value
+        from sqlwin.statements.parameters import used_in
+
+        given = {name: read_value(value) for name, value in self.options.params.items()}
+        return used_in(text, given)
 
     def _preload(self, script: Script) -> None:
         """Run a file in the background; what it shows appears above the prompt."""
@@ -226,7 +237,8 @@ class Repl:
             )
             n_statements = 0
             try:
-                for result in session.execute_iter(script.text, script.file):
+                params = self._params_of(script.text)
+                for result in session.execute_iter(script.text, script.file, params=params):
                     n_statements += 1
                     if result.kind not in ("ok", "insert"):
                         presenter.show(result, time.monotonic())
@@ -306,7 +318,7 @@ class Repl:
         if self._screen is not None:
             self._screen[1].__exit__(None, None, None)
         if self.options.output is not None:
-            self.options.output[1].close()
+            self.options.output.close()
         self.names.stop_learning()
         session = self.engine.session
         if session is not None and session.streams.running():

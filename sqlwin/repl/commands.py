@@ -6,14 +6,15 @@ import shlex
 import subprocess
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol, TextIO
+from typing import Protocol
 
 from prompt_toolkit.history import History
 
 from runtime.errors import SqlwinError, nearest
 from sqlwin.console.formats import FORMATS
+from sqlwin.repl.output import OutputFile
 from sqlwin.repl.programs import edited, edited_file
 
 
@@ -29,7 +30,9 @@ class ReplOptions:
         null: what NULL looks like in tables.
         max_rows: the most rows of a table, which is held in memory; None shows all.
         keys: `emacs` or `vi`.
-        output: where rows go instead of the screen, with its name.
+        output: the file that rows go to instead of the screen.
+        latest: `off`, `on`, or columns: of streams the latest row of each key is shown.
+        params: the values of parameters, as they were typed.
     """
 
     format: str = "table"
@@ -39,7 +42,9 @@ class ReplOptions:
     null: str = "NULL"
     max_rows: int | None = 1_000
     keys: str = "emacs"
-    output: tuple[Path, TextIO] | None = None
+    output: OutputFile | None = None
+    latest: str = "off"
+    params: dict[str, str] = field(default_factory=dict)
 
 
 class Prompt(Protocol):
@@ -102,8 +107,15 @@ class Command:
 
 COMMANDS: dict[str, Command] = {}
 
-# Names that mean another command
-ALIASES = {r"\h": r"\?", r"\help": r"\?", r"\quit": r"\q", r"\exit": r"\q", r"\edit": r"\e"}
+# Names that mean another command: longer ones, words, and those of SQLite's and DuckDB's shells
+ALIASES = {
+    r"\h": r"\?", r"\help": r"\?", r"\quit": r"\q", r"\exit": r"\q", r"\edit": r"\e",
+    "help": r"\?", "?": r"\?", "quit": r"\q", "exit": r"\q",
+    ".help": r"\?", ".quit": r"\q", ".exit": r"\q", ".tables": r"\d", ".schema": r"\d+",
+    ".functions": r"\df", ".read": r"\i", ".output": r"\o", ".mode": r"\format",
+    ".timer": r"\timing", ".nullvalue": r"\null", ".maxrows": r"\rows", ".shell": r"\!",
+    ".system": r"\!", ".edit": r"\e", ".history": r"\history", ".parameter": r"\param",
+}  # fmt: skip
 
 
 def command(name: str, argument: str, help: str, *values: str) -> Callable[[Handler], Handler]:
@@ -123,15 +135,19 @@ def run_command(prompt: Prompt, line: str) -> None:
         SqlwinError: there is no such command, or what it was given is wrong.
         Quit: the prompt is to be left.
     """
-    name, _, argument = line.strip().removesuffix(";").partition(" ")
+    name, _, argument = line.strip().rstrip(";").rstrip().partition(" ")
+    if not name.startswith("\\"):
+        name = name.lower()
     found = COMMANDS.get(ALIASES.get(name, name))
     if found is None:
-        close = nearest(name, COMMANDS)
+        close = nearest(name, [each for each in (*COMMANDS, *ALIASES) if each[0] == name[0]])
         hint = f"did you mean {close}?" if close else r"\? lists the commands"
         raise CommandError(f"there is no command {name}", hint=hint)
     argument = argument.strip()
     if argument and not found.argument:
         raise CommandError(f"{name} takes nothing, but got {argument!r}")
+    if name == ".schema" and not argument:
+        found = COMMANDS[r"\d"]
     found.run(prompt, argument)
 
 
@@ -210,22 +226,18 @@ def _include(prompt: Prompt, argument: str) -> None:
     prompt.run_sql(text, str(path))
 
 
-@command(r"\o", "[FILE]", "write rows to a file from now on; without FILE: to the screen", "paths")
+@command(r"\o", "[FILE]",
+         "write rows to a file, as its ending says; without FILE: to the screen",
+         "paths")  # fmt: skip
 def _output(prompt: Prompt, argument: str) -> None:
-    if prompt.options.output is not None:
-        path, stream = prompt.options.output
-        stream.close()
+    if (file := prompt.options.output) is not None:
         prompt.options.output = None
-        prompt.say(f"closed {path}")
+        file.close()
+        prompt.say(f"closed {file.path}")
     if not argument:
         return
-    path = _path(argument, r"\o")
-    try:
-        stream = path.open("w", encoding="utf-8", newline="")
-    except OSError as error:
-        raise CommandError(f"cannot write {path}: {error.strerror}") from error
-    prompt.options.output = path, stream
-    prompt.say(f"rows go to {path} as {prompt.options.format}; \\o ends that")
+    file = prompt.options.output = OutputFile(_path(argument, r"\o"))
+    prompt.say(f"rows go to {file.path} as {file.format or prompt.options.format}; \\o ends that")
 
 
 @command(r"\e", "[FILE]", "edit the last statement, or a file, and take it to the prompt", "paths")
@@ -234,6 +246,26 @@ def _edit(prompt: Prompt, argument: str) -> None:
         prompt.next_text = edited_file(_path(argument, r"\e")).rstrip()
     else:
         prompt.next_text = edited(prompt.last_sql).rstrip()
+
+
+@command(r"\param", "[NAME[=VALUE]]",
+         "the value of :NAME in statements; without VALUE: forget it")  # fmt: skip
+def _param(prompt: Prompt, argument: str) -> None:
+    name, equals, value = argument.partition("=")
+    name = name.strip().removeprefix(":")
+    params = prompt.options.params
+    if not argument:
+        lines = [f":{name} = {value}" for name, value in params.items()]
+        prompt.say("\n".join(lines) or "no parameter has a value")
+    elif not name.isidentifier():
+        raise CommandError(f"\\param takes a name, not {name!r}", hint=r"\param day=2024-05-01")
+    elif equals:
+        params[name] = value.strip()
+        prompt.say(f":{name} = {params[name]}")
+    elif params.pop(name, None) is None:
+        raise CommandError(f":{name} has no value", hint=rf"\param {name}=VALUE gives it one")
+    else:
+        prompt.say(f":{name} is forgotten")
 
 
 @command(r"\watch", "[SECONDS]", "run the last statement again and again (every 2 s)")
@@ -297,6 +329,21 @@ def _vertical(prompt: Prompt, argument: str) -> None:
     flipped = "off" if prompt.options.vertical == "on" else "on"
     prompt.options.vertical = _one_of(r"\x", argument or flipped, ("on", "off", "auto"))
     prompt.say(f"vertical output is {prompt.options.vertical}")
+
+
+@command(r"\latest", "[on|off|COLUMN, ...]",
+         "of a stream show the latest window of each key, or of columns, and not the last rows",
+         "on", "off")  # fmt: skip
+def _latest(prompt: Prompt, argument: str) -> None:
+    was = prompt.options.latest
+    prompt.options.latest = latest = argument or ("on" if was == "off" else "off")
+    if latest.lower() in ("on", "off"):
+        prompt.options.latest = latest = latest.lower()
+    shown = {
+        "off": "streams show their last rows",
+        "on": "streams show the latest window of each key",
+    }
+    prompt.say(shown.get(latest, f"streams show the latest row of each {latest}"))
 
 
 @command(r"\timing", "[on|off]", "show how long a statement took", "on", "off")

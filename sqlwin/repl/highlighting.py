@@ -29,7 +29,7 @@ class SqlwinLexer(RegexLexer):  # type: ignore[misc]  # Pygments has no types
 
     tokens: ClassVar[dict[str, Any]] = {
         "root": [
-            (r"\A(\s*)(\\\S*)(.*)", bygroups(Text, Name.Tag, Text)),
+            (r"\A(\s*)(\\\S*|\.[a-z]+)(.*)", bygroups(Text, Name.Tag, Text)),
             (r"\s+", Text),
             (r"--.*", Comment.Single),
             (r"/\*", Comment.Multiline, "comment"),

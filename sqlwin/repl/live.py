@@ -9,17 +9,22 @@ import select
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from math import inf
 
 import pyarrow as pa
-from rich.console import Console, Group, RenderableType
-from rich.live import Live
+from rich.cells import cell_len
+from rich.console import Console
 from rich.text import Text
 
+from sqlwin.display.status_line import fitted
 from sqlwin.display.table import write_table
 
 # Lines of the screen that are not rows: the names, the rule, the status, and the prompt
 _OTHER_LINES = 6
-_DRAWS_A_SECOND = 4
+_DRAW_SECONDS = 0.25
+# Rows that are kept for a screen that gets larger, and keys of which the latest row is kept
+_MOST_ROWS = 500
+_MOST_KEYS = 10_000
 _BETWEEN = "  ·  "
 _KEY_SECONDS = 0.1
 # What arrow keys and the like send, and other keys that are no text
@@ -27,13 +32,18 @@ _NO_TEXT = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|O.|.)?|[\x00-\x08\x0b-\x1f\x7
 
 
 class LiveView:
-    """The last rows of a stream as a table, with a line about the stream below it.
+    """The last rows of a stream, or the latest of each key, with a line about the stream below.
+
+    It is drawn anew where it stands, and fitted to the terminal each time, whatever size that has
+    by then.
 
     Args:
         columns: names of the columns.
         status: how the stream stands, in a line; asked for at each drawing.
         console: where to draw.
         null: what stands for NULL.
+        keys: places of the columns of which the latest row is shown; None: all rows, the last ones.
+        kind: the place of the column that says whether a row comes or is taken back, if any.
     """
 
     def __init__(
@@ -43,6 +53,8 @@ class LiveView:
         console: Console,
         *,
         null: str = "NULL",
+        keys: Sequence[int] | None = None,
+        kind: int | None = None,
     ) -> None:
         self.n_rows = 0
         self._columns = columns
@@ -50,23 +62,27 @@ class LiveView:
         self._console = console
         self._null = null
         self._end = "q stops"
-        self._live: Live | None = None
-        self._last: list[pa.RecordBatch] = []
-        self._table = Text("waiting for rows", style="dim")
+        self._rows = _LastRows() if keys is None else _LatestRows(keys, kind)
+        self._drawn: list[str] = []
+        self._is_over = threading.Event()
+        self._lock = threading.Lock()
 
     def show(self, batches: Iterator[pa.RecordBatch]) -> None:
         """Draw rows as they come, until there are no more; what is drawn last stays."""
-        with Live(
-            console=self._console,
-            get_renderable=self._drawn,
-            refresh_per_second=_DRAWS_A_SECOND,
-            redirect_stdout=False,
-            redirect_stderr=False,
-        ) as self._live:
+        drawing = threading.Thread(target=self._draw_on, name="sqlwin-live", daemon=True)
+        if self._console.is_terminal:
+            self._console.show_cursor(False)
+            self._draw()
+            drawing.start()
+        try:
             for batch in batches:
                 if batch.num_rows:
-                    self._add(batch)
+                    with self._lock:
+                        self.n_rows += batch.num_rows
+                        self._rows.add(batch)
             self._end = ""
+        finally:
+            self._finish()
 
     def show_end(self) -> None:
         """Say from here on that the stream is being stopped."""
@@ -74,36 +90,123 @@ class LiveView:
 
     def close(self) -> None:
         """Draw nothing any more, also if rows still come."""
-        if self._live is not None:
-            self._live.stop()
+        self._finish()
 
-    def _add(self, batch: pa.RecordBatch) -> None:
-        self.n_rows += batch.num_rows
-        room = max(1, self._console.height - _OTHER_LINES)
-        self._last.append(batch)
-        while len(self._last) > 1 and sum(b.num_rows for b in self._last[1:]) >= room:
-            self._last.pop(0)
-        surplus = max(0, sum(b.num_rows for b in self._last) - room)
-        shown = [self._last[0].slice(surplus), *self._last[1:]]
-        stream = io.StringIO()
-        write_table(
-            self._columns,
-            shown,
-            Console(file=stream, force_terminal=True, width=self._console.width, highlight=False),
-            max_rows=None,
-            null=self._null,
-        )
-        self._table = Text.from_ansi(stream.getvalue().rstrip("\n"))
+    def _draw_on(self) -> None:
+        while not self._is_over.wait(_DRAW_SECONDS):
+            self._draw()
 
-    def _drawn(self) -> RenderableType:
-        status, end = self._status(), self._end
+    def _finish(self) -> None:
+        if not self._is_over.is_set():
+            self._draw(is_last=True)
+
+    def _draw(self, *, is_last: bool = False) -> None:
+        """Erase what was drawn and draw what there is now."""
+        with self._lock:
+            if self._is_over.is_set():
+                return
+            width, height = self._console.size
+            lines = self._lines(width, height)
+            if lines != self._drawn or is_last:
+                # a terminal that was made narrower has broken lines that were longer
+                n_lines = sum(max(1, -(-_width(line) // width)) for line in self._drawn)
+                back = f"\r\x1b[{n_lines - 1}A" if n_lines > 1 else "\r"
+                erase = f"{back}\x1b[J" if self._drawn else ""
+                self._console.file.write(erase + "\n".join(lines) + "\n" * is_last)
+                self._console.file.flush()
+                self._drawn = lines
+            if is_last:
+                self._is_over.set()
+                if self._console.is_terminal:
+                    self._console.show_cursor(True)
+
+    def _lines(self, width: int, height: int) -> list[str]:
+        text = io.StringIO()
+        console = Console(file=text, force_terminal=True, width=width, highlight=False)
+        if shown := self._rows.shown(max(1, height - _OTHER_LINES)):
+            write_table(self._columns, shown, console, max_rows=None, null=self._null)
+        else:
+            console.print("waiting for rows", style="dim")
+        status, end = self._status() or "", self._end
         if status and end:
             end = _BETWEEN + end
         # how it stops is shown, however narrow the screen is
-        line = Text(status or "", style="dim", no_wrap=True)
-        line.truncate(self._console.width - len(end), overflow="ellipsis")
-        line.append(end)
-        return Group(self._table, line)
+        line = Text(fitted(status, width - len(end) - 1) + end, style="dim", no_wrap=True)
+        console.print(line, no_wrap=True, overflow="ellipsis")
+        return text.getvalue().rstrip("\n").split("\n")
+
+
+def _width(line: str) -> int:
+    return cell_len(Text.from_ansi(line).plain)
+
+
+class _LastRows:
+    """The last rows of a stream; more than a screen has, which may get larger."""
+
+    def __init__(self) -> None:
+        self._batches: list[pa.RecordBatch] = []
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        self._batches.append(batch)
+        while len(self._batches) > 1 and sum(b.num_rows for b in self._batches[1:]) >= _MOST_ROWS:
+            self._batches.pop(0)
+
+    def shown(self, room: int) -> list[pa.RecordBatch]:
+        found: list[pa.RecordBatch] = []
+        for batch in reversed(self._batches):
+            found.insert(0, batch.slice(max(0, batch.num_rows - room)))
+            room -= batch.num_rows
+            if room <= 0:
+                break
+        return found
+
+
+class _LatestRows:
+    """The latest row of each key, in the order of the keys.
+
+    Rows that are taken back, as a stream with updates says it, are not shown.
+    """
+
+    def __init__(self, keys: Sequence[int], kind: int | None) -> None:
+        self._keys = keys
+        self._kind = kind
+        self._schema: pa.Schema | None = None
+        # by key, those first that have been as they are for longest
+        self._rows: dict[tuple[object, ...], list[object]] = {}
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        self._schema = batch.schema
+        values = [column.to_pylist() for column in batch.columns]
+        for row in zip(*values, strict=True):
+            key: tuple[object, ...] = tuple(
+                str(row[i]) if row[i] is not None else None for i in self._keys
+            )
+            self._rows.pop(key, None)
+            if self._kind is None or not str(row[self._kind]).startswith("-"):
+                self._rows[key] = list(row)
+        for key in list(self._rows)[: max(0, len(self._rows) - _MOST_KEYS)]:
+            del self._rows[key]
+
+    def shown(self, room: int) -> list[pa.RecordBatch]:
+        if self._schema is None:
+            return []
+        rows = [self._rows[key] for key in sorted(self._rows, key=_in_order)[:room]]
+        arrays = [
+            pa.array([row[i] for row in rows], field.type) for i, field in enumerate(self._schema)
+        ]
+        return [pa.RecordBatch.from_arrays(arrays, schema=self._schema)]
+
+
+def _in_order(key: tuple[object, ...]) -> tuple[tuple[bool, float, str], ...]:
+    """Numbers as numbers, NULL at the end."""
+    return tuple((part is None, _number(part), str(part)) for part in key)
+
+
+def _number(part: object) -> float:
+    try:
+        return float(str(part))
+    except ValueError:
+        return inf
 
 
 class Keys:

@@ -12,12 +12,14 @@ from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
+from runtime.errors import AnalysisError
 from sqlwin.console.formats import counted, elapsed, writer_of
 from sqlwin.display.progress import ProgressBar
 from sqlwin.display.table import write_table
 from sqlwin.display.vertical import write_vertical
 from sqlwin.repl.commands import ReplOptions
 from sqlwin.repl.engine import Cancelled, Engine
+from sqlwin.repl.output import PARQUET
 from sqlwin.repl.programs import PagedText, PagerClosed, pager_command
 
 if TYPE_CHECKING:
@@ -138,8 +140,14 @@ class PromptPresenter:
         from sqlwin.repl.live import Keys, LiveView
 
         assert result.open_stream is not None
-        status = result.open_stream.status
-        view = LiveView(result.columns, status, Console(highlight=False), null=self._options.null)
+        view = LiveView(
+            result.columns,
+            result.open_stream.status,
+            Console(highlight=False),
+            null=self._options.null,
+            keys=self._latest_keys(result),
+            kind=result.kind_place,
+        )
         self._view = view
         try:
             with Keys("q", self._leave_stream, self._note_typed) as self._keys:
@@ -148,6 +156,31 @@ class PromptPresenter:
             self._view = self._keys = None
             self._foot(view.n_rows, " in all", started)
         self._check_interrupted()
+
+    def _latest_keys(self, result: Result) -> list[int] | None:
+        r"""Places of the columns that \latest says or means; None: all rows are shown."""
+        latest = self._options.latest
+        assert result.open_stream is not None
+        if latest == "off":
+            return None
+        if latest == "on":
+            if result.open_stream.keys is None:
+                self._say(
+                    "note: the query is not grouped by keys; \\latest COLUMN, ... names them",
+                    dim=True,
+                )
+                return None
+            names = list(result.open_stream.keys)
+        else:
+            names = [name.strip().strip("`") for name in latest.split(",")]
+        known = [name.lower() for name in result.columns]
+        for name in names:
+            if name.lower() not in known:
+                raise AnalysisError(
+                    f"there is no column `{name}` to show the latest row of",
+                    hint=f"the columns are {', '.join(result.columns)}; \\latest names others",
+                )
+        return [known.index(name.lower()) for name in names]
 
     def _check_interrupted(self) -> None:
         """Ctrl-C ends what follows a stream too, q does not."""
@@ -172,7 +205,8 @@ class PromptPresenter:
                 paged.write(text)
 
             try:
-                n_rows = self._write_rows(result, write)
+                writer = writer_of(self._options.format, to_file=False)
+                n_rows = writer(result.columns, self._batches(result, None), write)
                 took = self._took(started)
             except PagerClosed:
                 suffix = "the pager was left before the end"
@@ -231,36 +265,38 @@ class PromptPresenter:
     # -- a file --------------------------------------------------------------------------------
 
     def _to_file(self, result: Result, started: float) -> None:
-        assert self._options.output is not None
-        path, stream = self._options.output
+        file = self._options.output
+        assert file is not None
+        format = file.format or self._options.format
 
         def write(text: str) -> None:
             self._check()
-            stream.write(text)
+            file.write(text)
 
-        if self._options.format == "table" and result.kind != "explain":
+        if result.kind == "explain":
+            text = (result.text or "").rstrip("\n") + "\n"
+            write(text)
+            n_rows = text.count("\n")
+        elif format == PARQUET:
+            n_rows = file.write_parquet(result.columns, self._batches(result, None))
+        elif format == "table":
+            stream = io.StringIO()
             console = Console(file=stream, force_terminal=False, color_system=None)
             shown = write_vertical if self._options.vertical == "on" else write_table
             batches = self._batches(result, None)
             n_rows, _ = shown(
                 result.columns, batches, console, max_rows=None, null=self._options.null
             )
+            write(stream.getvalue())
         else:
-            n_rows = self._write_rows(result, write)
-        stream.flush()
-        self._foot(n_rows, f" written to {path}", started)
+            writer = writer_of(format, to_file=True)
+            n_rows = writer(result.columns, self._batches(result, None), write)
+        file.flush()
+        self._foot(n_rows, f" written to {file.path}", started)
         if result.open_stream is not None:
             self._check_interrupted()
 
     # -- rows ----------------------------------------------------------------------------------
-
-    def _write_rows(self, result: Result, write: Callable[[str], object]) -> int:
-        if result.kind == "explain":
-            text = (result.text or "").rstrip("\n") + "\n"
-            write(text)
-            return text.count("\n")
-        writer = writer_of(self._options.format, self._options.output is not None)
-        return writer(result.columns, self._batches(result, None), write)
 
     def _batches(self, result: Result, limit: int | None) -> Iterator[pa.RecordBatch]:
         for batch in self._bar.watched(iter(result.batches(limit)), "Running"):

@@ -2,19 +2,32 @@
 
 from __future__ import annotations
 
+import re
+
 from runtime.errors import SqlSyntaxError
+
+# Words that are commands where they stand alone, and `help HOP`
+_WORDS = re.compile(r"(?:quit|exit|\?|help(?: +\w+)?) *;*", re.IGNORECASE)
 
 # Any statement would do
 _NEXT = "\nSELECT 1"
 
 
 def is_command(text: str) -> bool:
-    r"""Whether the text is a backslash command, such as `\d bids`."""
-    return text.lstrip().startswith("\\")
+    r"""Whether the text is a command, such as `\d bids`, `.tables` or `quit`.
+
+    Example:
+        >>> [is_command(text) for text in (r"\d", ".schema bids", "Exit;", "help hop", ".5 + 1")]
+        [True, True, True, True, False]
+    """
+    stripped = text.strip()
+    if "\n" not in stripped and (stripped[:1] == "." or _WORDS.fullmatch(stripped)):
+        return not stripped[1:2].isdigit()
+    return stripped.startswith("\\")
 
 
 def is_complete(text: str) -> bool:
-    r"""Whether Enter runs the text: a backslash command, or statements that a semicolon ends.
+    r"""Whether Enter runs the text: a command, or statements that a semicolon ends.
 
     A semicolon in a string, a comment, a statement set or a block ends nothing.
 

@@ -66,7 +66,7 @@ def _switches(options: ReplOptions) -> StyleAndTextTuples:
     if options.vertical != "off":
         parts.append("vertical" if options.vertical == "on" else "vertical auto")
     if options.output is not None:
-        parts.append(f"to {options.output[0]}")
+        parts.append(f"to {options.output.path}")
     if options.keys == "vi":
         parts.append("vi")
     return [("", "".join(f"  {part}" for part in parts))]

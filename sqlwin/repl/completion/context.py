@@ -89,7 +89,7 @@ def context_at(before: str, after: str = "") -> Context:
         Context(kind=<Kind.COMMAND_ARGUMENT: ...>, prefix='bi', ..., subject='\\d', ...)
     """
     stripped = before.lstrip()
-    if stripped.startswith("\\"):
+    if stripped.startswith("\\") or (stripped.startswith(".") and "\n" not in stripped):
         name, blank, argument = stripped.partition(" ")
         if not blank:
             return Context(Kind.COMMAND, name)

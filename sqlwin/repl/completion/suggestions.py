@@ -314,8 +314,13 @@ def _in_quotes(
 
 
 def _commands(context: Context, names: Names) -> Iterator[Suggestion]:
-    from sqlwin.repl.commands import COMMANDS
+    from sqlwin.repl.commands import ALIASES, COMMANDS
 
+    if context.prefix.startswith("."):
+        dotted = [(alias, COMMANDS[name]) for alias, name in ALIASES.items() if alias[0] == "."]
+        for alias, each in dotted:
+            yield Suggestion(alias + (" " if each.argument else ""), each.help, alias)
+        return
     for each in COMMANDS.values():
         shown = f"{each.name} {each.argument}".strip()
         yield Suggestion(each.name + (" " if each.argument else ""), each.help, shown)

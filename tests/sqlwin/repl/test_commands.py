@@ -2,6 +2,9 @@
 
 import time
 
+import pytest
+from pyarrow import parquet
+
 from tests.sqlwin.repl.terminal import PROMPT
 
 
@@ -19,6 +22,94 @@ def test_d_plus_shows_how_a_table_was_made(prompt):
     prompt.see("SHOW CREATE TABLE bids", PROMPT)
     prompt.run(r"\d+")
     prompt.see(r"error: \d+ needs the name of a table or view", r"\d lists them", PROMPT)
+
+
+def test_words_and_the_commands_of_other_shells_do_what_is_meant(prompt):
+    prompt.run(".tables")
+    prompt.see("table name", "bids", PROMPT)
+    prompt.run(".schema bids")
+    prompt.see("SHOW CREATE TABLE bids", PROMPT)
+    prompt.run(".schema")
+    prompt.see("table name", PROMPT)
+    prompt.run("help hop")
+    prompt.see("HOP(TABLE data, DESCRIPTOR(timecol), slide, size [, offset])", PROMPT)
+    prompt.type("HELP;\r")
+    prompt.see("SQL statements:", PROMPT)
+    prompt.run(".tabels")
+    prompt.see("there is no command .tabels", "did you mean .tables?", PROMPT)
+
+
+@pytest.mark.parametrize("how", ["quit", "exit;", ".quit", "Quit"])
+def test_words_leave(terminal, how):
+    assert terminal().leave(f"{how}\r") == 0
+
+
+def test_parameters_have_values_until_they_are_forgotten(terminal):
+    prompt = terminal("--param", "n=2")
+    prompt.run("rows :n;")
+    prompt.see("2 rows (", PROMPT)
+    prompt.run(r"\param n=3")
+    prompt.see(":n = 3", PROMPT)
+    prompt.run("rows :n;")
+    prompt.see("3 rows (", PROMPT)
+    prompt.run(r"\param n")
+    prompt.see(":n is forgotten", PROMPT)
+    prompt.run(r"\param")
+    prompt.see("no parameter has a value", PROMPT)
+    prompt.run("rows :n;")
+    prompt.see("no value for the parameter :n", "rows :n;", "^^", PROMPT)
+    prompt.run(r"\param 1=2")
+    prompt.see("\\param takes a name, not '1'", PROMPT)
+
+
+def test_the_ending_of_a_file_says_how_rows_are_written(terminal, tmp_path):
+    prompt = terminal()
+    prompt.run(r"\o out.csv")
+    prompt.see("rows go to out.csv as csv", PROMPT)
+    prompt.run("rows 2;")
+    prompt.see("2 rows written to out.csv", PROMPT)
+    prompt.run(r"\o out.parquet")
+    prompt.see("closed out.csv", "rows go to out.parquet as parquet", PROMPT)
+    prompt.run("values; values;")
+    prompt.see("2 rows written", "2 rows written to out.parquet", PROMPT)
+    prompt.run("rows 1;")
+    prompt.see("has rows with other columns", PROMPT)
+    prompt.run("plan;")
+    prompt.see("out.parquet takes rows alone", PROMPT)
+    prompt.run(r"\o none.parquet")
+    prompt.see("closed out.parquet", PROMPT)
+    prompt.run(r"\o")
+    prompt.see("closed none.parquet", PROMPT)
+    assert (tmp_path / "out.csv").read_text() == "n\n0\n1\n"
+    written = parquet.read_table(tmp_path / "out.parquet")
+    assert (
+        written.num_rows == 4 and str(written.schema.field("window_start").type) == "timestamp[us]"
+    )
+    assert not (tmp_path / "none.parquet").exists()
+
+
+def test_a_stream_can_show_the_latest_row_of_each_key(prompt):
+    prompt.run(r"\latest name")
+    prompt.see("streams show the latest row of each name", PROMPT)
+    prompt.run("stream;")
+    prompt.shows("watermark 12:00  ·  q stops")
+    time.sleep(1)
+    prompt.type("q")
+    view = prompt.see("rows in all (", PROMPT)
+    assert view.count("05:15:00") == 1
+    prompt.run(r"\latest on")
+    prompt.see("streams show the latest window of each key", PROMPT)
+    prompt.run("stream;")
+    prompt.see("the query is not grouped by keys")
+    prompt.shows("watermark 12:00")
+    prompt.type("q")
+    prompt.see(PROMPT)
+    prompt.run(r"\latest nme")
+    prompt.see(PROMPT)
+    prompt.run("stream;")
+    prompt.see("there is no column `nme`", PROMPT)
+    prompt.run(r"\latest off")
+    prompt.see("streams show their last rows", PROMPT)
 
 
 def test_df_lists_functions(prompt):

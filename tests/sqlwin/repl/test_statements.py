@@ -21,6 +21,13 @@ from sqlwin.repl.statements import is_command, is_complete, open_piece
         r"\d bids",
         r"  \q",
         ";",
+        "quit",
+        "Exit;",
+        "help",
+        "help tumble",
+        "?",
+        ".tables",
+        ".schema bids",
     ],
 )
 def test_these_run(text):
@@ -31,6 +38,10 @@ def test_these_run(text):
     "text",
     [
         "SELECT 1",
+        "help me please",
+        "quit now",
+        ".5 + 1",
+        ".tables\nSELECT 1",
         "SELECT 'a;",
         "SELECT 1 -- done;",
         "SELECT 1 /* done; */",
