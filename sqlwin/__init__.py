@@ -16,10 +16,24 @@ Example:
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Mapping
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
-from runtime.errors import SqlwinError
+_FOREIGN = (
+    "sqlwin needs its own package `{}`, but Python finds {}: rename that, or take its directory "
+    "off the path"
+)
+
+try:
+    from runtime.errors import SqlwinError
+except ImportError as error:
+    _found = getattr(sys.modules.get("runtime"), "__file__", None)
+    if _found is None:
+        raise
+    raise ImportError(_FOREIGN.format("runtime", _found), name="runtime") from error
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -72,8 +86,21 @@ def connect(
         return Session(started, settings=settings or {})
 
 
+def _refuse_foreign(name: str, file: str) -> None:
+    """See that a package of sqlwin's is the one that Python finds; `file` is known to be in it.
+
+    It is not imported for that. Workers of a cluster have sqlwin and the runtime in a zip file.
+    """
+    spec = find_spec(name)
+    if spec is None or ".zip" in str(spec.origin):
+        return
+    places = list(spec.submodule_search_locations or ())
+    if not any(os.path.isfile(os.path.join(place, file)) for place in places):
+        raise ImportError(_FOREIGN.format(name, spec.origin or places), name=name)
+
+
 def load_ipython_extension(shell: Any) -> None:
-    """What `%load_ext sqlwin` calls: gives a notebook the cell magic `%%sqlwin`."""
+    """What `%load_ext sqlwin` calls: gives a notebook the magics `%sqlwin` and `%%sqlwin`."""
     from sqlwin.notebook import load
 
     load(shell, connect)
@@ -89,3 +116,8 @@ def __getattr__(name: str) -> object:
 
         return user_aggregates.UserDefinedAggregateFunction
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+# their names are common words
+_refuse_foreign("runtime", "errors.py")
+_refuse_foreign("planner", "plan.py")

@@ -88,6 +88,9 @@ MAY_IMPORT = {
     "sqlwin.config": "runtime runtime.spec",
     "sqlwin.parser": "planner.sql runtime runtime.spec sqlglot",
     "sqlwin.statements": "planner.sql runtime runtime.spec sqlwin.parser sqlglot",
+    "sqlwin.dialect": (
+        "planner.binder planner.sql runtime runtime.spec sqlwin.parser sqlwin.statements sqlglot"
+    ),
     "sqlwin.catalog": (
         "planner.aggregates planner.catalog planner.sql runtime runtime.connectors "
         "runtime.connectors.filesystem runtime.local runtime.scan runtime.spark runtime.spec "
@@ -103,7 +106,7 @@ MAY_IMPORT = {
     ),
     "sqlwin.result": (
         "runtime runtime.connectors runtime.frames runtime.spark runtime.spec sqlwin.display "
-        "sqlwin.execution pyarrow pyspark"
+        "sqlwin.execution pandas polars pyarrow pyspark rich"
     ),
     "sqlwin.windows": ("planner.binder planner.sql runtime.spec runtime.streaming.general sqlglot"),
     "sqlwin.session": (
@@ -113,11 +116,13 @@ MAY_IMPORT = {
     ),
     "sqlwin": "runtime runtime.compute runtime.spark sqlwin.notebook sqlwin.session pyspark",
     "sqlwin.__main__": "sqlwin.cli",
-    "sqlwin.notebook": "runtime sqlwin.display sqlwin.result sqlwin.session IPython pyarrow rich",
+    "sqlwin.notebook": (
+        "runtime sqlwin.display sqlwin.result sqlwin.session sqlwin.statements IPython pyarrow rich"
+    ),
     "sqlwin.help": "runtime runtime.connectors.options runtime.spec",
     "sqlwin.console": (
-        "runtime runtime.spark runtime.spec sqlwin.display sqlwin.execution sqlwin.session click "
-        "rich"
+        "runtime runtime.spark runtime.spec sqlwin.display sqlwin.execution sqlwin.session "
+        "sqlwin.statements click rich"
     ),
     "sqlwin.repl": (
         "planner.rules runtime runtime.spark sqlwin.config sqlwin.console sqlwin.display "

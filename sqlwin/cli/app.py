@@ -87,6 +87,7 @@ def main() -> None:
 def run(
     files: Sequence[str],
     expressions: Sequence[str],
+    params: Sequence[tuple[str, str]],
     format: str | None,
     max_rows: int | None,
     output: str | None,
@@ -121,9 +122,10 @@ def run(
       sqlwin run queries/quickstart.sql --format jsonl | head -n 1
       sqlwin run queries/windows/tumble.sql --output tumble.csv
       sqlwin run queries/quickstart.sql --master "local[8]" --conf spark.driver.memory=8g
+      sqlwin run -e "SELECT :n * 7 AS answer, :who AS said" --param n=6 --param who="Deep Thought"
       echo "SELECT 6 * 7 AS answer" | sqlwin run
     """  # noqa: D301
-    scripts = read_scripts(files, expressions)
+    scripts = read_scripts(files, expressions, params)
     to_file = output is not None and output != "-"
     is_terminal = not to_file and sys.stdout.isatty()
     if format is None:
@@ -168,6 +170,7 @@ def run(
 def explain(
     files: Sequence[str],
     expressions: Sequence[str],
+    params: Sequence[tuple[str, str]],
     format: str | None,
     analyze: bool,
     duration: str | None,
@@ -196,7 +199,7 @@ def explain(
         if not analyze:
             raise click.UsageError("--for is for --analyze: without it nothing runs")
         spark["settings"] = [*spark["settings"], ("sqlwin.analyze.duration", duration)]
-    scripts = read_scripts(files, expressions)
+    scripts = read_scripts(files, expressions, params)
 
     from sqlwin.cli.explain import explain_scripts
 
@@ -223,8 +226,39 @@ def explain(
 main.add_command(repl)
 
 
+@main.command(short_help="Print what makes a shell complete commands.")
+@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+def completion(shell: str) -> None:
+    """Print what makes SHELL complete commands, options, files and functions of sqlwin.
+
+    \b
+    Once, in the file that the shell reads when it starts:
+      bash  echo 'eval "$(sqlwin completion bash)"' >> ~/.bashrc
+      zsh   echo 'eval "$(sqlwin completion zsh)"' >> ~/.zshrc
+      fish  sqlwin completion fish > ~/.config/fish/completions/sqlwin.fish
+
+    \b
+    Examples:
+      sqlwin completion bash
+      sqlwin completion fish
+    """  # noqa: D301
+    from click.shell_completion import get_completion_class
+
+    found = get_completion_class(shell)
+    assert found is not None
+    made = found(main, {}, "sqlwin", "_SQLWIN_COMPLETE")
+    # not source(), which runs a bash to ask for its version
+    click.echo(made.source_template % made.source_vars())
+
+
+def _function_names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    from sqlwin.help.functions import FUNCTIONS
+
+    return [name for name in FUNCTIONS if name.upper().startswith(incomplete.upper())]
+
+
 @main.command(short_help="Explain functions, with pictures.")
-@click.argument("names", nargs=-1, metavar="[NAME]...")
+@click.argument("names", nargs=-1, metavar="[NAME]...", shell_complete=_function_names)
 def functions(names: tuple[str, ...]) -> None:
     """Explain functions: signature, meaning, a picture of the windows, an example.
 

@@ -70,6 +70,68 @@ def test_files_are_run_in_order_in_one_session_that_is_closed(sqlwin_run, sessio
     assert session.closed
 
 
+def test_parameters_have_values_in_the_scripts_that_use_them(sqlwin_run, sessions):
+    result = sqlwin_run(
+        "-e", "rows :n; ok", "-e", "ok :who", "--param", "n=2", "--param", "who=a=b"
+    )
+    assert result.exit_code == 0, result.output
+    assert [text.split() for text in sessions[0].executed] == [
+        ["rows", "2"], ["ok"], ["ok", "'a=b'"]
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (["-e", "rows :n", "--param", "m=2"], "no value for the parameter :n"),
+        (["-e", "rows 1", "--param", "m=2"], "there is no parameter :m in the SQL"),
+        (["-e", "rows :n", "--param", "n"], "'n' is not of the form name=value"),
+        (["-e", "rows :n", "--param", "n=1", "--param", "n=2"], "n is given twice"),
+        (["-e", "rows :n"], "no value for the parameter :n"),
+    ],
+)
+def test_a_parameter_without_a_value_or_a_value_without_one_is_refused(
+    sqlwin_run, sessions, arguments, complaint
+):
+    result = sqlwin_run(*arguments)
+    assert result.exit_code in (1, 2) and complaint in result.stderr
+    assert not sessions or not sessions[0].executed
+
+
+def test_plans_take_parameters(sessions):
+    arguments = ["explain", "-e", "SELECT nothing WHERE a = :a", "--param", "a='x'"]
+    result = CliRunner().invoke(main, arguments)
+    assert (
+        result.exit_code == 0
+        and result.stdout.split() == "Plan of SELECT nothing WHERE a = 'x'".split()
+    )
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_a_shell_is_told_how_to_complete(shell):
+    result = CliRunner().invoke(main, ["completion", shell])
+    assert result.exit_code == 0 and "_SQLWIN_COMPLETE" in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "proposed"),
+    [
+        (["exp"], "plain,explain"),
+        (["run", "--set", "table.local"], "plain,table.local-time-zone="),
+        (["functions", "cum"], "plain,CUMULATE"),
+        (["explain", "quer"], "file,quer"),
+    ],
+)
+def test_commands_settings_functions_and_files_are_completed(words, proposed):
+    env = {
+        "_SQLWIN_COMPLETE": "bash_complete",
+        "COMP_WORDS": " ".join(["sqlwin", *words]),
+        "COMP_CWORD": str(len(words)),
+    }
+    result = CliRunner(env=env).invoke(main, prog_name="sqlwin")
+    assert proposed in result.stdout.splitlines()
+
+
 def test_standard_input_is_read_if_no_sql_is_given_or_for_a_dash(sqlwin_run):
     assert sqlwin_run(stdin="rows 2").stdout == "n\n0\n1\n"
     assert sqlwin_run("-", stdin="rows 2").stdout == "n\n0\n1\n"
