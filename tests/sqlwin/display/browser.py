@@ -1,4 +1,4 @@
-"""Chromium, if the machine has one."""
+"""Chromium. Where CHROMIUM names it, as in .ci/run, no test is skipped for the lack of it."""
 
 from __future__ import annotations
 
@@ -11,14 +11,32 @@ from typing import Any
 
 import pytest
 
+# The WCAG contrast of an element's text on the first background behind it
+CONTRAST = """(element) => {
+    const rgb = (text) => text.match(/[\\d.]+/g).map(Number);
+    const channel = (c) => (c /= 255) <= 0.03928 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4;
+    const light = ([r, g, b]) => 0.2126 * channel(r) + 0.7152 * channel(g) + 0.0722 * channel(b);
+    let behind = element;
+    let color = rgb(getComputedStyle(behind).backgroundColor);
+    while (color.length === 4 && color[3] === 0) {
+        behind = behind.parentElement;
+        color = rgb(getComputedStyle(behind).backgroundColor);
+    }
+    const [a, b] = [light(rgb(getComputedStyle(element).color)), light(color)];
+    return (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
+}"""
 _NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 
 
 @contextmanager
 def chromium() -> Iterator[Any]:
-    """A browser of Playwright; the test is skipped where there is none."""
-    api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-    found = os.environ.get("CHROMIUM") or next(filter(None, map(shutil.which, _NAMES)), None)
+    """A browser of Playwright; the test is skipped where there is none, and none is named."""
+    named = os.environ.get("CHROMIUM")
+    found = named or next(filter(None, map(shutil.which, _NAMES)), None)
+    if named is None:
+        pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+    from playwright import sync_api as api
+
     if found is None:
         pytest.skip("there is no Chromium on this machine (CHROMIUM=path names one)")
     arguments = ["--headless", "--no-sandbox", "--disable-gpu"]
@@ -29,8 +47,11 @@ def chromium() -> Iterator[Any]:
 
 
 @contextmanager
-def opened(browser: Any, page: Path, **options: Any) -> Iterator[Any]:
-    """A page in the browser; no error may come from its scripts, and no request leave the file."""
+def opened(browser: Any, page: Path | str, **options: Any) -> Iterator[Any]:
+    """A page in the browser; no error may come from its scripts.
+
+    No request may leave the file, or the server where an address is given.
+    """
     context = browser.new_context(**{"viewport": {"width": 1180, "height": 900}, **options})
     tab = context.new_page()
     problems: list[str] = []
@@ -38,8 +59,13 @@ def opened(browser: Any, page: Path, **options: Any) -> Iterator[Any]:
     tab.on("console", lambda message: problems.append(message.text))
     requests: list[str] = []
     tab.on("request", lambda request: requests.append(request.url))
-    tab.goto(page.as_uri())
+    address = page if isinstance(page, str) else page.as_uri()
+    tab.goto(address)
     yield tab
     context.close()
     assert problems == []
-    assert requests == [page.as_uri()]
+    if isinstance(page, Path):
+        assert requests == [address]
+    else:
+        server = address.partition("?")[0]
+        assert [each for each in requests if not each.startswith(server)] == []

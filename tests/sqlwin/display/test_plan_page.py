@@ -27,7 +27,7 @@ from runtime.spec.windows import (
     window_kind,
 )
 from sqlwin.display.plan_page import plan_frame, plan_page
-from tests.sqlwin.display.browser import chromium, opened
+from tests.sqlwin.display.browser import CONTRAST, chromium, opened
 
 MINUTE = 60_000_000
 WINDOWS: dict[str, tuple[AlignedWindow, dict[str, int]]] = {
@@ -316,7 +316,7 @@ def test_the_page_fits_the_screen_and_can_be_read(
     with opened(browser, page, viewport=size, color_scheme=theme) as tab:
         assert tab.evaluate("document.documentElement.scrollWidth") <= width
         for place in ("body", ".dim", ".operator .name", ".attributes dt", ".rules .reason"):
-            ratio = tab.locator(place).first.evaluate(_CONTRAST)
+            ratio = tab.locator(place).first.evaluate(CONTRAST)
             assert ratio >= 4.5, f"{place} has a contrast of {ratio:.1f} in the {theme} theme"
         paper = tab.locator("body").evaluate("e => getComputedStyle(e).backgroundColor")
         is_dark = int(paper.removeprefix("rgb(").split(",")[0]) < 128
@@ -368,19 +368,3 @@ def test_in_a_notebook_the_page_is_in_a_frame_of_its_own(browser: Any, tmp_path:
         inside = tab.frame_locator("iframe")
         assert inside.locator(".operator").count() == 3
         assert inside.locator(".statement").inner_text() == 'a "b"'
-
-
-# The WCAG contrast of an element's text on the first background behind it
-_CONTRAST = """(element) => {
-    const rgb = (text) => text.match(/[\\d.]+/g).map(Number);
-    const channel = (c) => (c /= 255) <= 0.03928 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4;
-    const light = ([r, g, b]) => 0.2126 * channel(r) + 0.7152 * channel(g) + 0.0722 * channel(b);
-    let behind = element;
-    let color = rgb(getComputedStyle(behind).backgroundColor);
-    while (color.length === 4 && color[3] === 0) {
-        behind = behind.parentElement;
-        color = rgb(getComputedStyle(behind).backgroundColor);
-    }
-    const [a, b] = [light(rgb(getComputedStyle(element).color)), light(color)];
-    return (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
-}"""
