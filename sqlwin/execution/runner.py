@@ -5,6 +5,7 @@ The private parts that EXPLAIN of Spark's own plan calls were seen in Spark 4.3.
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import Any, cast
 
@@ -15,6 +16,8 @@ from sqlglot import exp
 
 from planner.explain.document import Document, to_json
 from planner.plan import Plan
+from planner.streams.refusals import BATCH
+from runtime.errors import AnalysisError, Position
 from runtime.redaction import remember_settings
 from runtime.spark.errors import translated_errors
 from runtime.spark.jobs import run_interruptibly
@@ -339,7 +342,30 @@ class Runner:
             rows = self.spark.sql(text)
             if not rows.columns:
                 return Result(text, "ok", "OK")
+        if not is_remote(self.spark) and rows.isStreaming:
+            raise _not_of_streams(text)
         return Result(text, "query", dataframe=rows, errors=errors)
+
+
+def _not_of_streams(text: str) -> AnalysisError:
+    """The error for a query over a stream that only Spark can read, such as its own windows."""
+    window = re.search(r"\b(?:session_)?window\s*\(", text, re.IGNORECASE)
+    start = window.start() if window else len(text) - len(text.lstrip())
+    found = text[start:].partition("(" if window else "\n")[0]
+    if window:
+        message = f"{found.strip()}() is Spark's, and here no window of a stream"
+        way_out = (
+            "put windows into FROM: TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '1' MINUTE))"
+        )
+    else:
+        message = "this query over a stream is in words that Spark alone knows"
+        way_out = "write it without them"
+    return AnalysisError(
+        message,
+        position=Position.at(text, start, len(found.rstrip())),
+        sql=text,
+        hint=f"{way_out}; {BATCH}",
+    )
 
 
 def _spark_plan(rows: DataFrame, mode: str) -> str:
