@@ -29,7 +29,10 @@ from tests.marks import long_among
 # Where pages have files that a statement writes
 DATA = "/data/"
 # Pages with streams, or with many blocks
-LONG = [f"docs/{name}.md" for name in ("explain", "operations", "sql", "streaming", "tutorial")]
+LONG = [
+    f"docs/{name}.md"
+    for name in ("explain", "operations", "shared-windows", "sql", "streaming", "tutorial")
+]
 # At the end of a command: only what it prints on standard output
 QUIET = " 2>/dev/null"
 

@@ -12,6 +12,7 @@ import pytest
 
 import sqlwin
 from runtime.errors import ExecutionError
+from tests.marks import long_pairs
 
 WINDOWS = (
     "SELECT window_start, k, COUNT(*) AS n FROM TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), "
@@ -65,8 +66,14 @@ def visible(directory: Path) -> list[str]:
     return [path.name for path in found if not any(part.startswith(".") for part in path.parts)]
 
 
-@pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("damage", ["empty", "no footer", "a page"])
+@pytest.mark.parametrize(
+    ("damage", "mode"),
+    long_pairs(
+        ["empty", "no footer", "a page"],
+        MODES,
+        [("no footer", "streaming"), ("a page", "streaming")],
+    ),
+)
 def test_parquet(fresh_session: sqlwin.Session, tmp_path: Path, mode: str, damage: str) -> None:
     path = parquet(tmp_path / "in")
     data = bytearray(path.read_bytes())
@@ -82,8 +89,10 @@ def test_parquet(fresh_session: sqlwin.Session, tmp_path: Path, mode: str, damag
     assert visible(path.parent) == []
 
 
-@pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("file_format", ["csv", "json"])
+@pytest.mark.parametrize(
+    ("file_format", "mode"),
+    long_pairs(["csv", "json"], MODES, [("json", "streaming")]),
+)
 def test_a_compressed_file_that_is_cut_short(
     fresh_session: sqlwin.Session, tmp_path: Path, mode: str, file_format: str
 ) -> None:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyspark.sql import SparkSession
 
 import sqlwin
+from tests.conftest import drop_views
 
 SCAN = "ArrowScanLocalWindowAggregate("
 BY_SPARK = "SET 'sqlwin.optimizer.disabled-rules' = 'push_local_aggregate_into_scan';"
@@ -67,15 +70,18 @@ def rows_of(seed: int) -> pa.Table:
     )
 
 
-@pytest.fixture
-def events(fresh_session: sqlwin.Session, tmp_path: Path) -> sqlwin.Session:
-    directory = tmp_path / "events"
-    directory.mkdir()
+@pytest.fixture(scope="module")
+def events(
+    spark: SparkSession, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[sqlwin.Session]:
+    directory = tmp_path_factory.mktemp("events")
     for number in range(2):
         pq.write_table(rows_of(number), directory / f"{number}.parquet", row_group_size=150)
-    fresh_session.execute(TABLE.format(path=directory))
-    fresh_session.execute(VIEWS)
-    return fresh_session
+    session = sqlwin.connect(spark)
+    session.execute(TABLE.format(path=directory))
+    session.execute(VIEWS)
+    yield session
+    drop_views(spark)
 
 
 def rows(session: sqlwin.Session, query: str) -> list[tuple[object, ...]]:
@@ -140,8 +146,11 @@ def test_streams_read_fields_and_computed_columns_of_files_too(events: sqlwin.Se
     query = SCANNED["view"]
     wanted = rows(events, query)
     events.execute("SET 'execution.runtime-mode' = 'streaming'")
-    assert SCAN in events.explain(query)
-    assert rows(events, query) == wanted
+    try:
+        assert SCAN in events.explain(query)
+        assert rows(events, query) == wanted
+    finally:
+        events.execute("RESET 'execution.runtime-mode'")
 
 
 def test_an_instant_beyond_all_times_is_an_error_in_one_line(

@@ -47,6 +47,7 @@ def test_both_engines_agree_with_the_definition(
     ]
 
 
+@pytest.mark.long
 def test_a_result_that_differs_gets_no_time(
     bench_session: sqlwin.Session,
     tmp_path_factory: pytest.TempPathFactory,

@@ -86,11 +86,12 @@ def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
                WHERE v BETWEEN -5 AND 90 AND k <> 'k3'
                GROUP BY k, v % 2, window_start, window_end""",
         ),
-        (
+        pytest.param(
             "at",
             """SELECT window_start, window_end, COUNT(v), ROUND(STDDEV_POP(x), 9)
                FROM TABLE(CUMULATE(TABLE events, DESCRIPTOR(at), INTERVAL '1' HOUR, INTERVAL '1' DAY))
                GROUP BY window_start, window_end""",
+            marks=pytest.mark.long,
         ),
         pytest.param(
             "ts",
@@ -125,6 +126,7 @@ def test_the_rows_of_the_batch_come_out(
     assert rows(fresh_session, query) == wanted
 
 
+@pytest.mark.long
 def test_inserts_that_share_slices_read_each_file_once(
     directory: Path, fresh_session: sqlwin.Session
 ) -> None:

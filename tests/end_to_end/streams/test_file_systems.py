@@ -19,6 +19,7 @@ import sqlwin
 from runtime.commits import Commit, write_commit
 from runtime.errors import ExecutionError
 from runtime.files import LocalFiles
+from tests.marks import long_among
 
 COUNTS = """
     SELECT k, window_end, COUNT(*) FROM TABLE(TUMBLE(TABLE i, DESCRIPTOR(ts), INTERVAL '15' MINUTE))
@@ -73,7 +74,7 @@ def total(session: sqlwin.Session, table: str = "o") -> tuple[int, int]:
     return row[0], row[1]
 
 
-@pytest.mark.parametrize("base", ["{}/ck", "/ck"])
+@pytest.mark.parametrize("base", long_among(["{}/ck", "/ck"], ["/ck"]))
 def test_a_stream_into_the_default_file_system_loses_no_rows(
     elsewhere: sqlwin.Session, tmp_path: Path, base: str
 ) -> None:
@@ -96,6 +97,7 @@ def test_a_path_of_this_machine_keeps_its_scheme(elsewhere: sqlwin.Session, tmp_
     assert total(elsewhere) == (12, 60)
 
 
+@pytest.mark.long
 def test_a_checkpoint_elsewhere_goes_on_where_it_was(
     elsewhere: sqlwin.Session, tmp_path: Path
 ) -> None:
