@@ -22,6 +22,7 @@ import tempfile
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 from pyspark.find_spark_home import _find_spark_home
@@ -33,6 +34,7 @@ from runtime.spark import class_archive
 from runtime.spark.java import JavaRuntime
 
 _START_SECONDS = 120
+_CONNECTION = "connection"
 # What Spark's JavaModuleOptions asks for, without --add-modules=jdk.incubator.vector: it speeds
 # up linear algebra only, and prints a warning.
 _OPENED = (
@@ -105,19 +107,24 @@ def running_jvm(java: JavaRuntime, conf: Mapping[str, str], *, is_local: bool) -
     Raises:
         SetupError: the JVM does not come up.
     """
-    archive = archive_to_use(java, conf, is_local=is_local)
-    if archive is not None and not class_archive.is_usable(archive):
-        class_archive.note_missing(archive)
-        archive = None
+    archive = usable_archive(java, conf, is_local=is_local)
+    starting = begin_jvm(java, conf, archive, is_local=is_local)
     try:
-        port, secret = _start(java, conf, archive, is_local=is_local)
+        gateway = starting.answer()
     except SetupError:
-        if archive is None or _jvm is None or not _crashed(_jvm):
+        if archive is None or not starting.has_crashed:
             raise
         # The one thing that can have broken a JVM which worked when the archive was made.
         class_archive.discard(archive)
-        Path(f"hs_err_pid{_jvm.pid}.log").unlink(missing_ok=True)
-        port, secret = _start(java, conf, None, is_local=is_local)
+        Path(f"hs_err_pid{starting.process.pid}.log").unlink(missing_ok=True)
+        gateway = begin_jvm(java, conf, None, is_local=is_local).answer()
+    with connecting_to(*gateway):
+        yield
+
+
+@contextmanager
+def connecting_to(port: int, secret: str) -> Iterator[None]:
+    """Let PySpark connect to a gateway inside this context."""
     # Only for the connection: processes started from here later are to get a JVM of their own.
     os.environ["PYSPARK_GATEWAY_PORT"] = str(port)
     os.environ["PYSPARK_GATEWAY_SECRET"] = secret
@@ -148,6 +155,15 @@ def end_jvm(seconds: float) -> int | None:
         return None
 
 
+def leave_to_parent() -> None:
+    """In a process that was forked of one with a JVM: take that for the parent's alone."""
+    global _jvm
+    if _jvm is not None and _jvm.stdin is not None:
+        _jvm.stdin.close()
+        _jvm.returncode = 0  # nobody here is to wait for it
+    _jvm = None
+
+
 def let_jvm_end() -> bool:
     """Let the JVM exit in its own way, as it does when Python ends, and go on at once.
 
@@ -160,6 +176,15 @@ def let_jvm_end() -> bool:
         return False
     _jvm.stdin.close()
     return True
+
+
+def usable_archive(java: JavaRuntime, conf: Mapping[str, str], *, is_local: bool) -> Path | None:
+    """The class archive for a JVM, if it is there; one that is missing is noted."""
+    archive = archive_to_use(java, conf, is_local=is_local)
+    if archive is not None and not class_archive.is_usable(archive):
+        class_archive.note_missing(archive)
+        return None
+    return archive
 
 
 def archive_to_use(java: JavaRuntime, conf: Mapping[str, str], *, is_local: bool) -> Path | None:
@@ -246,49 +271,90 @@ def _has_spark_env(java: JavaRuntime) -> bool:
     return (_conf_directory() / "spark-env.sh").is_file() and not java.bundled
 
 
-def _crashed(jvm: subprocess.Popen[bytes]) -> bool:
-    return jvm.returncode is not None and jvm.returncode < 0
+@dataclass(frozen=True)
+class StartingJvm:
+    """A JVM that was started and has not answered yet.
+
+    Attributes:
+        process: the JVM.
+        directory: where it puts the connection down.
+        log_bytes: how long the log was before it.
+    """
+
+    process: subprocess.Popen[bytes]
+    directory: Path
+    log_bytes: int
+
+    @property
+    def has_crashed(self) -> bool:
+        """Whether a signal has ended it."""
+        return self.process.returncode is not None and self.process.returncode < 0
+
+    def answer(self) -> tuple[int, str]:
+        """Wait for the JVM; port and secret of its gateway.
+
+        Raises:
+            SetupError: it does not come up.
+        """
+        connection = self.directory / _CONNECTION
+        try:
+            give_up = time.monotonic() + _START_SECONDS
+            while not connection.is_file():
+                if self.process.poll() is not None:
+                    said = _complaint(self.log_bytes)
+                    raise SetupError(f"Java did not start: {said}", hint=_hint())
+                if time.monotonic() > give_up:
+                    self.process.kill()
+                    raise SetupError(
+                        f"Java did not answer in {_START_SECONDS} seconds", hint=_hint()
+                    )
+                time.sleep(0.02)
+            answer = connection.read_bytes()
+        except KeyboardInterrupt:
+            self.process.kill()  # nobody will connect to it
+            raise
+        finally:
+            shutil.rmtree(self.directory, ignore_errors=True)
+        port, length = struct.unpack_from(">ii", answer)
+        return port, answer[8 : 8 + length].decode()
 
 
-def _start(
+def begin_jvm(
     java: JavaRuntime, conf: Mapping[str, str], archive: Path | None, *, is_local: bool
-) -> tuple[int, str]:
+) -> StartingJvm:
+    """Start a JVM as `running_jvm` does, and do not wait for it.
+
+    Args:
+        java: what to run.
+        conf: Spark's configuration.
+        archive: the class archive to use, if any.
+        is_local: the tasks run in this JVM.
+
+    Raises:
+        SetupError: there is nothing to run.
+    """
     global _jvm
     directory = Path(tempfile.mkdtemp(prefix="sqlwin-gateway-"))
     try:
-        connection = directory / "connection"
         with open_log() as log:
-            written_before = log.tell()
+            log_bytes = log.tell()
             command = command_line(java, conf, archive, is_local=is_local)
             _jvm = subprocess.Popen(
                 _without_secrets(command, directory / "arguments"),
                 stdin=subprocess.PIPE,
                 stdout=log,
                 stderr=log,
-                env=_environment(java, connection, is_local=is_local),
+                env=_environment(java, directory / _CONNECTION, is_local=is_local),
                 # Ctrl-C in the terminal is for Python alone.
                 process_group=None if os.name == "nt" else 0,
                 creationflags=getattr(subprocess, "CREATE_NEW_PROCESS_GROUP", 0),
             )
-        give_up = time.monotonic() + _START_SECONDS
-        while not connection.is_file():
-            if _jvm.poll() is not None:
-                raise SetupError(f"Java did not start: {_complaint(written_before)}", hint=_hint())
-            if time.monotonic() > give_up:
-                _jvm.kill()
-                raise SetupError(f"Java did not answer in {_START_SECONDS} seconds", hint=_hint())
-            time.sleep(0.02)
-        answer = connection.read_bytes()
-    except OSError as error:
-        raise SetupError(f"Java did not start: {error}", hint=_hint()) from error
-    except KeyboardInterrupt:
-        if _jvm is not None:
-            _jvm.kill()  # nobody will connect to it
-        raise
-    finally:
+    except BaseException as error:
         shutil.rmtree(directory, ignore_errors=True)
-    port, length = struct.unpack_from(">ii", answer)
-    return port, answer[8 : 8 + length].decode()
+        if isinstance(error, OSError):
+            raise SetupError(f"Java did not start: {error}", hint=_hint()) from error
+        raise
+    return StartingJvm(_jvm, directory, log_bytes)
 
 
 def command_line(

@@ -191,9 +191,25 @@ def is_submitted() -> bool:
 
 def _new_session(master: str | None, conf: Mapping[str, str]) -> SparkSession:
     """Start Spark, and Java if it does not run yet."""
+    settings = new_settings(master, conf)
+    if SparkContext._gateway is not None:
+        return built(settings)
+    local = is_local_master(settings["spark.master"])
+    with running_jvm(find_java(), settings, is_local=local):
+        return built(settings)
+
+
+def new_settings(master: str | None, conf: Mapping[str, str]) -> dict[str, str]:
+    """Spark's configuration for a Spark that is started here, beside what the user's files say.
+
+    The workers' Python is chosen too, in the environment.
+
+    Args:
+        master: Spark's master URL, or None.
+        conf: what the caller wants.
+    """
     chosen = configured_defaults()
     master = master or chosen.get("spark.master") or "local[*]"
-    local = _LOCAL_MASTER.fullmatch(master) is not None
     ours = {"spark.app.name": "sqlwin", **_defaults(master)}
     settings = {
         **{k: v for k, v in ours.items() if k not in chosen},
@@ -203,10 +219,7 @@ def _new_session(master: str | None, conf: Mapping[str, str]) -> SparkSession:
     }
     remember_settings({**chosen, **settings})
     choose_python(master, {**chosen, **settings}, os.environ)
-    if SparkContext._gateway is not None:
-        return _built(settings)
-    with running_jvm(find_java(), settings, is_local=local), _without_warnings():
-        return _built(settings)
+    return settings
 
 
 def _submitted_session(master: str | None, conf: Mapping[str, str]) -> SparkSession:
@@ -233,11 +246,11 @@ def _submitted_session(master: str | None, conf: Mapping[str, str]) -> SparkSess
     ours = {k: v for k, v in _defaults(at).items() if k not in _OF_A_PROGRAM}
     ours |= memory_of_workers(at, {**submitted, **conf})
     choose_python(at, {**submitted, **conf}, os.environ)
-    with _without_warnings():
-        return _built({**{k: v for k, v in ours.items() if k not in submitted}, **conf})
+    return built({**{k: v for k, v in ours.items() if k not in submitted}, **conf})
 
 
-def _built(settings: Mapping[str, str]) -> SparkSession:
+def built(settings: Mapping[str, str]) -> SparkSession:
+    """PySpark's session on the Spark that its gateway leads to, which is started if need be."""
     builder = SparkSession.builder
     for key, value in settings.items():
         builder = builder.config(key, value)
@@ -246,7 +259,8 @@ def _built(settings: Mapping[str, str]) -> SparkSession:
     # what a session of Spark Connect has left behind that is closed
     os.environ.pop("SPARK_CONNECT_MODE_ENABLED", None)
     try:
-        return builder.getOrCreate()
+        with _without_warnings():
+            return builder.getOrCreate()
     finally:
         if remote is not None:
             os.environ["SPARK_REMOTE"] = remote
@@ -254,9 +268,12 @@ def _built(settings: Mapping[str, str]) -> SparkSession:
 
 def is_local(spark: SparkSession) -> bool:
     """Whether the tasks of `spark` run on this machine, in its driver."""
-    if is_remote(spark):
-        return False
-    return _LOCAL_MASTER.fullmatch(str(spark.sparkContext.master)) is not None
+    return not is_remote(spark) and is_local_master(str(spark.sparkContext.master))
+
+
+def is_local_master(master: str) -> bool:
+    """Whether a master URL stands for tasks that run in the driver."""
+    return _LOCAL_MASTER.fullmatch(master) is not None
 
 
 def default_partitions(cores: int) -> int:
