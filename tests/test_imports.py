@@ -93,7 +93,7 @@ MAY_IMPORT = {
     ),
     "sqlwin.catalog": (
         "planner.aggregates planner.catalog planner.sql runtime runtime.connectors "
-        "runtime.connectors.filesystem runtime.local runtime.scan runtime.spark runtime.spec "
+        "runtime.connectors.filesystem runtime.connectors.options runtime.local runtime.scan runtime.spark runtime.spec "
         "runtime.streaming sqlwin.parser sqlwin.statements pyarrow pyspark sqlglot"
     ),
     "sqlwin.display": "runtime runtime.spark plotext pyarrow pyspark rich",
@@ -132,8 +132,8 @@ MAY_IMPORT = {
     "sqlwin.cli": (
         "planner.explain runtime runtime.connectors.options runtime.spark "
         "runtime.spark.start_workers sqlwin sqlwin.config sqlwin.console sqlwin.display "
-        "sqlwin.execution sqlwin.help sqlwin.parser sqlwin.repl sqlwin.session sqlwin.statements "
-        "click py4j pyarrow pyspark rich"
+        "sqlwin.execution sqlwin.help sqlwin.parser sqlwin.repl sqlwin.session "
+        "sqlwin.statements click py4j pyarrow pyspark rich"
     ),
 }
 

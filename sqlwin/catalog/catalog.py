@@ -231,6 +231,13 @@ class SessionCatalog:
         """Whether Spark's temporary view of a name shows a table of a session of sqlwin's."""
         return self.views_in_spark.is_sqlwins(_spark_name(_key(name)))
 
+    def is_foreign_view(self, name: str) -> bool:
+        """Whether Spark has a temporary view of a name that no session of sqlwin's has made."""
+        return any(
+            table.isTemporary and table.name.lower() == name.lower()
+            for table in self._spark.catalog.listTables()
+        ) and not self.was_shown((name,))
+
     # -- as the planner asks -------------------------------------------------------------------
 
     def view(self, name: Name) -> exp.Query | None:

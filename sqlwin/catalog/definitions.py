@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 
 from runtime.connectors.registry import check_writable, validate_table
 from runtime.errors import AnalysisError, CatalogError
@@ -15,8 +15,7 @@ from sqlwin.statements.parse import CreateTable, CreateView
 class Definitions:
     """Puts tables and views into a session's catalog."""
 
-    def __init__(self, spark: SparkSession, catalog: SessionCatalog) -> None:
-        self._spark = spark
+    def __init__(self, catalog: SessionCatalog) -> None:
         self._catalog = catalog
 
     def create_table(
@@ -74,10 +73,7 @@ class Definitions:
         """A session table is shown to Spark as a temporary view: it must not hide another one."""
         if len(name) > 1 or is_allowed or self._catalog.entry(name) is not None:
             return
-        if any(
-            table.isTemporary and table.name.lower() == name[0].lower()
-            for table in self._spark.catalog.listTables()
-        ) and not self._catalog.was_shown(name):
+        if self._catalog.is_foreign_view(name[0]):
             raise CatalogError(
                 f"Spark has a temporary view `{name[0]}` already",
                 subjects=(name[0],),

@@ -133,6 +133,7 @@ def run(
         format = FORMAT_OF_SUFFIX.get(suffix, "table" if is_terminal else "csv")
     if max_rows is not None and format != "table":
         raise click.UsageError(f"--max-rows is for --format table, and the format is {format}")
+    check_spark_options(spark["master"], spark["remote"])
 
     from sqlwin.cli.run import ScriptPresenter, run_scripts
     from sqlwin.display.table import DEFAULT_MAX_ROWS
@@ -199,18 +200,27 @@ def explain(
         if not analyze:
             raise click.UsageError("--for is for --analyze: without it nothing runs")
         spark["settings"] = [*spark["settings"], ("sqlwin.analyze.duration", duration)]
+    check_spark_options(spark["master"], spark["remote"])
     scripts = read_scripts(files, expressions, params)
 
-    from sqlwin.cli.explain import explain_scripts
+    from sqlwin.cli.explain import explain_scripts, explained_offline
 
     to_file = output is not None and output != "-"
     if format is None:
         suffix = Path(output).suffix.lower() if output is not None and to_file else ""
         format = EXPLAIN_FORMAT_OF_SUFFIX.get(suffix, "text")
+    texts = None
+    if not (analyze or spark["master"] or spark["remote"] or spark["conf"]):
+        texts = explained_offline(scripts, dict(spark["settings"]), format)
     with ExitStack() as stack:
-        file, bar, session = _open(stack, output if to_file else None, no_progress, spark)
+        if texts is None:
+            file, bar, session = _open(stack, output if to_file else None, no_progress, spark)
+            found = explain_scripts(session, scripts, bar, mode=format, analyze=analyze)
+        else:
+            file = _output_file(stack, output if to_file else None)
+            found = iter(texts)
         n_explained = 0
-        for text in explain_scripts(session, scripts, bar, mode=format, analyze=analyze):
+        for text in found:
             separated = "\n" * (n_explained > 0) + text
             n_explained += 1
             if file is None:
@@ -283,11 +293,9 @@ def _open(
     from rich.console import Console
 
     from sqlwin.cli.run import opened_session
-    from sqlwin.display.output import AtomicFile
     from sqlwin.display.progress import ProgressBar
 
-    check_spark_options(spark["master"], spark["remote"])
-    file = None if output is None else stack.enter_context(AtomicFile(Path(output)))
+    file = _output_file(stack, output)
     # Spark Connect does not report how far it is.
     enabled = not no_progress and not spark["remote"]
     bar = stack.enter_context(ProgressBar(Console(stderr=True), enabled=enabled))
@@ -301,6 +309,12 @@ def _open(
         )
     )
     return file, bar, session
+
+
+def _output_file(stack: ExitStack, output: str | None) -> AtomicFile | None:
+    from sqlwin.display.output import AtomicFile
+
+    return None if output is None else stack.enter_context(AtomicFile(Path(output)))
 
 
 if __name__ == "__main__":

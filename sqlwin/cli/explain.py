@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
+
+from rich.console import Console
 
 from planner.explain.document import Document, QueryDocument
 from runtime.errors import SqlwinError
 from sqlwin.console.scripts import Script
 from sqlwin.display.progress import ProgressBar
 from sqlwin.execution.explain_formats import render
+from sqlwin.execution.offline import NeedsSpark, OfflineSession
 from sqlwin.parser.parser import tokenize
 from sqlwin.statements.parameters import bind, check_parameters, used_in
 from sqlwin.statements.parse import Explain, SparkStatement, StatementText, parse_statement, split
@@ -26,8 +29,31 @@ _PREPARING = tuple(
 _QUERY_STARTS = ("SELECT", "WITH", "FROM", "VALUES", "TABLE", "(")
 
 
+def explained_offline(
+    scripts: Sequence[Script], settings: Mapping[str, str], mode: str
+) -> list[str] | None:
+    """What `explain_scripts` yields, without Spark; None where that is not known.
+
+    Args:
+        scripts: the SQL.
+        settings: settings of the session.
+        mode: as `explain_scripts` has it.
+    """
+    bar = ProgressBar(Console(stderr=True), enabled=False)
+    try:
+        session = OfflineSession(settings)
+        return list(explain_scripts(session, scripts, bar, mode=mode, analyze=False))
+    except (NeedsSpark, SqlwinError):
+        return None  # Spark says what is wrong
+
+
 def explain_scripts(
-    session: Session, scripts: Sequence[Script], bar: ProgressBar, *, mode: str, analyze: bool
+    session: Session | OfflineSession,
+    scripts: Sequence[Script],
+    bar: ProgressBar,
+    *,
+    mode: str,
+    analyze: bool,
 ) -> Iterator[str]:
     """The explanation of every statement that reads or writes rows, in order.
 
@@ -71,7 +97,7 @@ def explain_scripts(
 
 
 def _queries(
-    session: Session, script: Script, piece: StatementText, analyze: bool
+    session: Session | OfflineSession, script: Script, piece: StatementText, analyze: bool
 ) -> tuple[QueryDocument, ...]:
     """What there is to explain of one statement; empty if it was executed instead."""
     params = None if script.params is None else used_in(piece.text, script.params)

@@ -229,15 +229,30 @@ class Plans:
         return draft
 
     def _planner_options(self) -> Options:
-        return Options(
-            agg_phase_strategy=str(self.config.get("table.optimizer.agg-phase-strategy")),
-            disabled_rules=frozenset(self.config.get("sqlwin.optimizer.disabled-rules")),
-            strict_flink=bool(self.config.get("sqlwin.strict-flink")),
-            catalog=self.catalog,
-            time_zone=self.time_zone,
-            parallelism=ParallelismOptions(
-                partitions=self.config.get("sqlwin.exchange.partitions"),
-                buckets=self.config.get("sqlwin.exchange.buckets"),
-                most_partitions=int(str(self.spark.conf.get("spark.sql.shuffle.partitions"))),
-            ),
-        )
+        partitions = int(str(self.spark.conf.get("spark.sql.shuffle.partitions")))
+        return planner_options(self.config, self.catalog, self.time_zone, partitions)
+
+
+def planner_options(
+    config: Config, catalog: SessionCatalog, time_zone: str, most_partitions: int
+) -> Options:
+    """What settings say to the planner.
+
+    Args:
+        config: the settings.
+        catalog: the tables.
+        time_zone: the session's.
+        most_partitions: of an exchange, as Spark is configured.
+    """
+    return Options(
+        agg_phase_strategy=str(config.get("table.optimizer.agg-phase-strategy")),
+        disabled_rules=frozenset(config.get("sqlwin.optimizer.disabled-rules")),
+        strict_flink=bool(config.get("sqlwin.strict-flink")),
+        catalog=catalog,
+        time_zone=time_zone,
+        parallelism=ParallelismOptions(
+            partitions=config.get("sqlwin.exchange.partitions"),
+            buckets=config.get("sqlwin.exchange.buckets"),
+            most_partitions=most_partitions,
+        ),
+    )

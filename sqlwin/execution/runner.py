@@ -78,7 +78,7 @@ class Runner:
         self.lock = self._plans.lock
         self._inserts = Inserts(self._plans)
         self.explanations = Explanations(self._plans, self._inserts)
-        self._definitions = Definitions(spark, self.catalog)
+        self._definitions = Definitions(self.catalog)
 
     def run(self, statement: Statement) -> Result:
         """Carry out a statement.

@@ -1,0 +1,297 @@
+"""The columns of a simple query, known without Spark's analyser.
+
+What is not certain is left to Spark: whatever is not listed here, names that could be wrong, and
+all that Spark might refuse. So an answer is Spark's answer, and no answer says nothing.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from sqlglot import exp
+
+from planner.catalog import Schema, column_named
+from runtime.spec.table import Column
+
+# From narrow to wide
+_INTEGERS = ("tinyint", "smallint", "int", "bigint")
+_NUMBERS = (*_INTEGERS, "float", "double")
+_TIMES = ("date", "timestamp", "timestamp_ntz")
+_ORDERED = (*_NUMBERS, *_TIMES, "string", "boolean")
+_SIMPLE = (*_ORDERED, "binary")
+_DECIMAL = re.compile(r"decimal\((\d+),(\d+)\)")
+_LARGEST_INT = (1 << 31) - 1
+# Parts of a SELECT that are understood
+_UNDERSTOOD = {
+    *("expressions", "from_", "where", "group", "having", "order", "limit", "distinct", "kind"),
+}
+_COMPARISONS = (exp.EQ, exp.NEQ, exp.GT, exp.GTE, exp.LT, exp.LTE)
+_AGGREGATES = ("COUNT", "SUM", "AVG", "MIN", "MAX")
+
+
+class _UnknownError(Exception):
+    """Only Spark knows."""
+
+
+@dataclass(frozen=True)
+class _Value:
+    """An expression's type, and whether it may be NULL."""
+
+    type: str
+    nullable: bool
+
+
+def output_schema(query: exp.Expr, relations: Mapping[str, Schema]) -> Schema | None:
+    """The columns of a query as Spark's analyser gives them; None where only Spark knows.
+
+    Args:
+        query: Spark SQL.
+        relations: the columns of the tables that it names, by name in lower case.
+    """
+    try:
+        return _query(query, relations)
+    except _UnknownError:
+        return None
+
+
+def _query(query: exp.Expr, relations: Mapping[str, Schema]) -> Schema:
+    if isinstance(query, exp.Subquery) and not _others(query, {"this", "alias"}):
+        return _query(query.this, relations)
+    source = query.args.get("from_")
+    if not isinstance(query, exp.Select) or source is None or _others(query, _UNDERSTOOD):
+        raise _UnknownError
+    scope = _Scope(*_relation(source.this, relations))
+    if query.args.get("where"):
+        condition = query.args["where"].this
+        _require(not any(map(_is_aggregate, condition.find_all(exp.Anonymous))))
+        scope.condition(condition)
+    distinct = query.args.get("distinct")
+    _require(distinct is None or not distinct.args.get("on"))
+    grouped = _Grouped.of(query, scope)
+    columns: list[Column] = []
+    for item in query.expressions:
+        if isinstance(item, exp.Star):
+            _require(grouped is None and not _others(item, set()))
+            columns += scope.columns
+            continue
+        inner = item.this if isinstance(item, exp.Alias) else item
+        _require(isinstance(item, exp.Alias | exp.Column))
+        if grouped is not None:
+            grouped.check(inner)
+        value = scope.value(inner)
+        columns.append(Column(item.alias_or_name, value.type, value.nullable))
+    names = [column.name.lower() for column in columns]
+    _require(len(set(names)) == len(names))
+    having, order = query.args.get("having"), query.args.get("order")
+    results = scope.with_results(columns)
+    if having:
+        _require(grouped is not None)
+        assert grouped is not None
+        grouped.check(having.this, names)
+        results.condition(having.this)
+    for ordered in order.expressions if order else ():
+        _require(isinstance(ordered, exp.Ordered) and not ordered.args.get("with_fill"))
+        _require(not isinstance(ordered.this, exp.Literal))
+        if grouped is not None:
+            grouped.check(ordered.this, names)
+        elif distinct is not None:
+            _require(isinstance(ordered.this, exp.Column) and ordered.this.name.lower() in names)
+        _require(results.value(ordered.this).type in _ORDERED or _is_decimal(results, ordered.this))
+    limit = query.args.get("limit")
+    if limit is not None:
+        count = limit.expression if isinstance(limit, exp.Limit) else None
+        _require(isinstance(count, exp.Literal) and count.is_int)
+    return tuple(columns)
+
+
+def _relation(source: exp.Expr, relations: Mapping[str, Schema]) -> tuple[Schema, str | None]:
+    """The columns below FROM, and the name that may stand before them."""
+    alias = source.args.get("alias")
+    _require(alias is None or not alias.args.get("columns"))
+    name = alias.name.lower() if alias is not None else None
+    if isinstance(source, exp.Subquery):
+        _require(not _others(source, {"this", "alias"}))
+        return _query(source.this, relations), name
+    _require(isinstance(source, exp.Table) and not _others(source, {"this", "alias"}))
+    found = relations.get(source.name.lower())
+    if found is None:
+        raise _UnknownError
+    return found, name or source.name.lower()
+
+
+@dataclass(frozen=True)
+class _Scope:
+    """What names mean.
+
+    Attributes:
+        columns: of the relation below FROM.
+        qualifier: what may stand before them.
+        results: columns of the SELECT list, which ORDER BY and HAVING may name.
+    """
+
+    columns: Schema
+    qualifier: str | None
+    results: Schema = ()
+
+    def with_results(self, columns: list[Column]) -> _Scope:
+        return _Scope(self.columns, self.qualifier, tuple(columns))
+
+    def condition(self, node: exp.Expr) -> None:
+        _require(self.value(node).type == "boolean")
+
+    def value(self, node: exp.Expr) -> _Value:
+        match node:
+            case exp.Paren():
+                return self.value(node.this)
+            case exp.Column():
+                return self._column(node)
+            case exp.Literal():
+                return _literal(node)
+            case exp.Boolean():
+                return _Value("boolean", False)
+            case exp.And() | exp.Or():
+                both = (self.value(node.this), self.value(node.expression))
+                _require(all(each.type == "boolean" for each in both))
+                return _Value("boolean", any(each.nullable for each in both))
+            case exp.Not():
+                inner = self.value(node.this)
+                _require(inner.type == "boolean")
+                return inner
+            case exp.Is() if isinstance(node.expression, exp.Null):
+                _require(self.value(node.this).type in _SIMPLE)
+                return _Value("boolean", False)
+            case exp.Between():
+                low, high = node.args["low"], node.args["high"]
+                _require(not _others(node, {"this", "low", "high"}))
+                return self._compared([node.this, low, high])
+            case exp.In() if not _others(node, {"this", "expressions"}):
+                return self._compared([node.this, *node.expressions])
+            case _ if isinstance(node, _COMPARISONS):
+                return self._compared([node.this, node.expression])
+            case exp.Add() | exp.Sub() | exp.Mul():
+                return self._arithmetic(self.value(node.this), self.value(node.expression))
+            case exp.Anonymous() if node.name.upper() == "ROUND":
+                return self._rounded(*node.expressions)
+            case exp.Anonymous() if _is_aggregate(node) and len(node.expressions) == 1:
+                return self._aggregate(node.name.upper(), node.expressions[0])
+        raise _UnknownError
+
+    def _column(self, node: exp.Column) -> _Value:
+        _require(isinstance(node.this, exp.Identifier) and not node.db)
+        if node.table:
+            _require(node.table.lower() == self.qualifier)
+        name = node.name.lower()
+        _require(sum(column.name.lower() == name for column in self.columns) < 2)
+        found = column_named(self.columns, node.name)
+        result = None if node.table else column_named(self.results, node.name)
+        # where both have it, which one is meant is a matter of the clause
+        _require(found is None or result is None or found == result)
+        found = found or result
+        if found is None:
+            raise _UnknownError
+        return _Value(found.type, found.nullable)
+
+    def _compared(self, nodes: list[exp.Expr]) -> _Value:
+        values = [self.value(node) for node in nodes]
+        types = {value.type for value in values}
+        _require(types <= set(_NUMBERS) or (len(types) == 1 and types <= set(_ORDERED)))
+        return _Value("boolean", any(value.nullable for value in values))
+
+    @staticmethod
+    def _arithmetic(left: _Value, right: _Value) -> _Value:
+        types = (left.type, right.type)
+        _require(all(each in (*_INTEGERS, "double") for each in types))
+        return _Value(max(types, key=_NUMBERS.index), left.nullable or right.nullable)
+
+    def _rounded(self, number: exp.Expr, digits: exp.Expr | None = None, *more: exp.Expr) -> _Value:
+        value = self.value(number)
+        _require(digits is None or (isinstance(digits, exp.Literal) and digits.is_int))
+        _require(value.type in ("float", "double") and not more)
+        return value
+
+    def _aggregate(self, name: str, argument: exp.Expr) -> _Value:
+        if isinstance(argument, exp.Distinct):
+            _require(name == "COUNT" and len(argument.expressions) == 1)
+            (argument,) = argument.expressions
+        _require(not any(map(_is_aggregate, argument.find_all(exp.Anonymous))))
+        if name == "COUNT":
+            if not isinstance(argument, exp.Star):
+                _require(self.value(argument).type in _SIMPLE)
+            return _Value("bigint", False)
+        inner = self.value(argument).type
+        if name in ("MIN", "MAX"):
+            _require(inner in _ORDERED or _DECIMAL.fullmatch(inner) is not None)
+            return _Value(inner, True)
+        _require(inner in _NUMBERS)
+        return _Value("bigint" if name == "SUM" and inner in _INTEGERS else "double", True)
+
+
+def _is_aggregate(node: exp.Expr) -> bool:
+    return isinstance(node, exp.Anonymous) and node.name.upper() in _AGGREGATES
+
+
+@dataclass(frozen=True)
+class _Grouped:
+    """The columns that rows are grouped by; none of a global aggregate."""
+
+    columns: frozenset[str]
+
+    @classmethod
+    def of(cls, query: exp.Select, scope: _Scope) -> _Grouped | None:
+        """How a query groups; None: not at all."""
+        group = query.args.get("group")
+        below = (*query.expressions, query.args.get("having"), query.args.get("order"))
+        if group is None:
+            calls = [call for part in below if part for call in part.find_all(exp.Anonymous)]
+            return cls(frozenset()) if any(map(_is_aggregate, calls)) else None
+        _require(not _others(group, {"expressions"}))
+        for each in group.expressions:
+            _require(isinstance(each, exp.Column))
+            scope.value(each)
+        return cls(frozenset(each.name.lower() for each in group.expressions))
+
+    def check(self, node: exp.Expr, results: list[str] | None = None) -> None:
+        """See that an expression is of groups: columns outside of aggregates are grouped by.
+
+        Args:
+            node: the expression.
+            results: names of the SELECT list, where they count too.
+        """
+        for column in node.find_all(exp.Column):
+            name = column.name.lower()
+            if name not in self.columns and name not in (results or ()):
+                _require(_inside_aggregate(column, node))
+
+
+def _inside_aggregate(node: exp.Expr, top: exp.Expr) -> bool:
+    each: exp.Expr | None = node
+    while each is not None:
+        if _is_aggregate(each):
+            return True
+        if each is top:
+            return False
+        each = each.parent
+    return False
+
+
+def _literal(node: exp.Literal) -> _Value:
+    if node.is_string:
+        return _Value("string", False)
+    _require(node.is_int)
+    return _Value("int" if int(node.this) <= _LARGEST_INT else "bigint", False)
+
+
+def _is_decimal(scope: _Scope, node: exp.Expr) -> bool:
+    return _DECIMAL.fullmatch(scope.value(node).type) is not None
+
+
+def _others(node: exp.Expr, understood: set[str]) -> list[str]:
+    """The parts of a node that are there and not understood."""
+    return [key for key, value in node.args.items() if value and key not in understood]
+
+
+def _require(holds: bool) -> None:
+    if not holds:
+        raise _UnknownError

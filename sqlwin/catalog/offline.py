@@ -1,0 +1,203 @@
+"""Tables of files whose columns are known without Spark, where that is sure to give the same."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, NoReturn, cast
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyspark.sql import SparkSession
+from sqlglot import exp
+
+from planner.aggregates.user import with_filters_inside
+from planner.catalog import Schema, StreamTable
+from planner.sql.output_schema import output_schema
+from runtime.connectors.filesystem.paths import expand
+from runtime.connectors.options.checks import option_values
+from runtime.connectors.options.formats import format_of
+from runtime.redaction import Mask
+from runtime.scan.files import NotScannable, list_files
+from runtime.scan.metadata import find_source
+from runtime.scan.wall_clock import is_known_zone
+from runtime.spec.scan import ScanSource, StreamFiles
+from runtime.spec.table import Column, TableSpec
+from sqlwin.catalog.catalog import Name, SessionCatalog
+from sqlwin.catalog.scannable import not_scannable
+
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
+_DECLARED = frozenset(
+    "string tinyint smallint int bigint float double boolean date timestamp timestamp_ntz".split()
+)
+_DECIMAL = re.compile(r"decimal\((\d+),\s*(\d+)\)")
+_FROM_ARROW = {
+    pa.bool_(): "boolean",
+    pa.int8(): "tinyint",
+    pa.int16(): "smallint",
+    pa.int32(): "int",
+    pa.int64(): "bigint",
+    pa.float32(): "float",
+    pa.float64(): "double",
+    pa.string(): "string",
+    pa.binary(): "binary",
+    pa.date32(): "date",
+    pa.timestamp("us"): "timestamp_ntz",
+    pa.timestamp("ms"): "timestamp_ntz",
+    pa.timestamp("us", "UTC"): "timestamp",
+    pa.timestamp("ms", "UTC"): "timestamp",
+}
+# What Spark writes down of the columns that a file has, which it then goes by
+_SPARKS_SCHEMA = b"org.apache.spark.sql.parquet.row.metadata"
+
+
+class NeedsSpark(Exception):
+    """Only Spark knows."""
+
+
+class _NoSpark:
+    """Stands where a Spark session is asked: there is none."""
+
+    def __getattr__(self, name: str) -> Any:
+        raise NeedsSpark
+
+
+class OfflineCatalog(SessionCatalog):
+    """A session's tables and views, with columns that are known without Spark.
+
+    Whatever else is asked raises `NeedsSpark`.
+
+    Args:
+        mask: what looks secret now.
+    """
+
+    def __init__(self, mask: Callable[[], Mask]) -> None:
+        def no_view(_: object) -> NoReturn:
+            raise NeedsSpark
+
+        super().__init__(cast(SparkSession, _NoSpark()), no_view, mask)
+        self._schemas: dict[str, Schema] = {}
+
+    def relation(self, name: Name) -> str | None:
+        """The name in texts; every table that is no session table is for Spark."""
+        key = ".".join(name).lower()
+        entry = self.entry(name)
+        if not isinstance(entry, TableSpec) or len(name) != 1:
+            raise NeedsSpark
+        if key not in self._schemas:
+            self._schemas[key] = _table_schema(entry)
+        return key
+
+    def is_foreign_view(self, name: str) -> bool:
+        """No: there is no view that this session has not made."""
+        return False
+
+    def stream(self, name: Name) -> StreamTable | None:
+        """None; a stream is for Spark."""
+        if super().stream(name) is not None:
+            raise NeedsSpark
+        return None
+
+    def start_statement(self, mode: str) -> None:
+        """Files may have come."""
+        super().start_statement(mode)
+        self._schemas.clear()
+
+    def scan_source(self, name: Name, columns: Schema) -> ScanSource | str:
+        """As with Spark whose settings are the defaults."""
+        entry = self.entry(name)
+        if not isinstance(entry, TableSpec):
+            raise NeedsSpark
+        reason = not_scannable(entry, columns)
+        if reason is not None:
+            return reason
+        path = entry.option_map["path"]
+        source = find_source(path, expand(_local(path)), columns)
+        return source if isinstance(source, ScanSource) else source.reason
+
+    def stream_files(self, name: Name, columns: Schema) -> StreamFiles | str:
+        """Raises `NeedsSpark`."""
+        raise NeedsSpark
+
+    def analyze(self, query: exp.Query, relations: Mapping[str, Schema]) -> Schema:
+        """Output columns of a query."""
+        known = {name.lower(): schema for name, schema in relations.items()}
+        found = output_schema(with_filters_inside(query), {**self._schemas, **known})
+        if found is None:
+            raise NeedsSpark
+        return found
+
+
+def _table_schema(spec: TableSpec) -> Schema:
+    """The columns of a table of files, as Spark reads them."""
+    values = option_values(spec)
+    path = values.get("path", "")
+    if spec.connector.lower() != "filesystem" or spec.partitioned_by or _SCHEME.match(path):
+        raise NeedsSpark
+    listing = list_files(expand(_local(path)))
+    if isinstance(listing, NotScannable) or listing.partition_columns:
+        raise NeedsSpark
+    files = [file for file, _ in listing.files]
+    file_format = format_of(values)
+    if any(column.computed or column.metadata for column in spec.columns):
+        raise NeedsSpark
+    declared = tuple(Column(c.name, _declared(c.type or "")) for c in spec.columns)
+    if file_format in ("csv", "json") and declared:
+        return declared
+    if file_format != "parquet":
+        raise NeedsSpark
+    schemas = {_file_schema(file) for file in files}
+    if len(schemas) != 1:
+        raise NeedsSpark
+    (found,) = schemas
+    if len({column.name.lower() for column in found}) != len(found):
+        raise NeedsSpark
+    if not set(declared) <= set(found):
+        raise NeedsSpark
+    return declared or found
+
+
+def _file_schema(path: str) -> Schema:
+    """The columns of a Parquet file."""
+    try:
+        schema = pq.read_schema(path)
+    except (OSError, pa.ArrowException) as error:
+        raise NeedsSpark from error
+    if _SPARKS_SCHEMA in (schema.metadata or {}):
+        raise NeedsSpark
+    return tuple(Column(field.name, _of_arrow(field.type)) for field in schema)
+
+
+def _of_arrow(type_: pa.DataType) -> str:
+    if pa.types.is_decimal128(type_):
+        return f"decimal({type_.precision},{type_.scale})"
+    if type_ not in _FROM_ARROW:
+        raise NeedsSpark
+    return _FROM_ARROW[type_]
+
+
+def _declared(type_: str) -> str:
+    """Spark's spelling of a type in CREATE TABLE."""
+    text = type_.lower()
+    decimal = _DECIMAL.fullmatch(text)
+    if decimal is not None:
+        return f"decimal({decimal[1]},{decimal[2]})"
+    if text not in _DECLARED:
+        raise NeedsSpark
+    return text
+
+
+def _local(path: str) -> str:
+    """A path of this machine's, from the current directory."""
+    if _SCHEME.match(path):
+        raise NeedsSpark
+    return os.path.normpath(os.path.join(os.getcwd(), os.path.expanduser(path)))
+
+
+def java_time_zone() -> str:
+    """The zone that Java takes."""
+    name = os.environ.get("TZ") or os.path.realpath("/etc/localtime").partition("/zoneinfo/")[2]
+    if not is_known_zone(name):
+        raise NeedsSpark
+    return name

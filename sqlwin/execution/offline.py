@@ -1,0 +1,127 @@
+"""Plans of queries over files without Spark, where that is sure to give the same.
+
+A plan needs the columns of tables and queries, and Spark takes seconds to start for them. Here they
+come from Parquet footers, from CREATE TABLE and from `planner.sql.output_schema`. Whatever else a
+script asks for raises `NeedsSpark`, as does every error: then Spark is started, and says it all.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+
+from sqlglot import exp
+
+from planner.explain.build import query_document
+from planner.explain.document import QueryDocument, masked
+from planner.plan import Plan, plan_query
+from runtime.errors import SqlwinError
+from runtime.spark.jvm import configured_defaults
+from runtime.spark.session import new_settings
+from sqlwin.catalog.definitions import Definitions
+from sqlwin.catalog.offline import NeedsSpark, OfflineCatalog, java_time_zone
+from sqlwin.config.config import Config
+from sqlwin.execution.planning import planner_options
+from sqlwin.result import Result
+from sqlwin.statements.parameters import Params
+from sqlwin.statements.parse import (
+    CreateTable,
+    CreateView,
+    Explain,
+    Query,
+    Reset,
+    Set,
+    parse_statement,
+    split,
+)
+
+__all__ = ["NeedsSpark", "OfflineSession"]
+
+# Variables that lead Spark and Hadoop to more configuration
+_CONFIGURED = ("HADOOP_CONF_DIR", "YARN_CONF_DIR", "SPARK_CONF_DIR", "SPARK_HOME", "SPARK_REMOTE")
+
+
+class OfflineSession:
+    """What `sqlwin explain` asks of a session, as long as no Spark is needed.
+
+    Args:
+        settings: settings, as `SET` takes them.
+        most_partitions: of an exchange; None: what a Spark of this machine is started with.
+
+    Raises:
+        NeedsSpark: Spark is configured by more than sqlwin's defaults.
+    """
+
+    def __init__(self, settings: Mapping[str, str], most_partitions: int | None = None) -> None:
+        if any(os.environ.get(name) for name in _CONFIGURED) or set(configured_defaults()):
+            raise NeedsSpark
+        self._time_zone = java_time_zone()
+        chosen = new_settings(None, {})["spark.sql.shuffle.partitions"]
+        self._partitions = most_partitions or int(chosen)
+        self._config = Config()
+        self._catalog = OfflineCatalog(lambda: self._config.mask)
+        self._definitions = Definitions(self._catalog)
+        for key, value in settings.items():
+            self._set(key, value)
+
+    def query_documents(
+        self,
+        sql: str,
+        file: str | None = None,
+        *,
+        analyze: bool = False,
+        params: Params | None = None,
+    ) -> tuple[QueryDocument, ...]:
+        """As `Session.query_documents`.
+
+        Raises:
+            NeedsSpark: it cannot be said without Spark, or something is wrong.
+        """
+        if analyze or params:
+            raise NeedsSpark
+        self._config.mask.remember(sql)
+        try:
+            return tuple(document for part in split(sql) for document in self._documents(part.text))
+        except SqlwinError as error:
+            raise NeedsSpark from error
+
+    def execute(
+        self, script: str, file: str | None = None, *, params: Params | None = None
+    ) -> list[Result]:
+        """Raises `NeedsSpark`: Spark's own statements are for Spark."""
+        raise NeedsSpark
+
+    def _documents(self, text: str) -> list[QueryDocument]:
+        statement = parse_statement(text)
+        self._catalog.start_statement(str(self._config.get("execution.runtime-mode")))
+        match statement:
+            case Explain(statement=Query() as query) if not statement.details:
+                return [self._explained(query)]
+            case Query():
+                return [self._explained(statement)]
+            case CreateTable() if statement.as_query is None:
+                self._definitions.create_table(statement)
+            case CreateView():
+                self._plan(statement.ast, statement.text)
+                self._definitions.create_view(statement)
+            case Set() if statement.key is not None and statement.value is not None:
+                self._set(statement.key, statement.value)
+            case Reset() if statement.key is not None:
+                self._config.reset(statement.key)
+            case _:
+                raise NeedsSpark
+        return []
+
+    def _explained(self, query: Query) -> QueryDocument:
+        plan = self._plan(query.ast, query.text)
+        document = query_document(plan, query.text, self._time_zone)
+        return masked(document, self._config.mask.text)
+
+    def _plan(self, query: exp.Query, text: str) -> Plan:
+        options = planner_options(self._config, self._catalog, self._time_zone, self._partitions)
+        return plan_query(query, text, self._catalog, options)
+
+    def _set(self, key: str, value: str) -> None:
+        if self._config.spark_setting(key)[0] is not None:
+            raise NeedsSpark
+        self._config.set(key, value)

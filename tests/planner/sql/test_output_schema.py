@@ -1,0 +1,92 @@
+"""Columns of queries that are known without Spark are those that Spark finds."""
+
+from __future__ import annotations
+
+import pytest
+from pyspark.sql import SparkSession
+
+from planner.catalog import Schema
+from planner.sql.build import to_sql
+from planner.sql.output_schema import output_schema
+from runtime.spec.table import Column
+from sqlwin.catalog.catalog import type_ddl
+from sqlwin.parser.parser import parse_query
+
+TABLE = {
+    "k": "STRING",
+    "b": "BOOLEAN",
+    "i1": "TINYINT",
+    "i2": "SMALLINT",
+    "i4": "INT",
+    "i8": "BIGINT",
+    "f": "FLOAT",
+    "d": "DOUBLE",
+    "m": "DECIMAL(10, 2)",
+    "ts": "TIMESTAMP_NTZ",
+    "tz": "TIMESTAMP",
+    "day": "DATE",
+}
+NUMBERS = ("i1", "i2", "i4", "i8", "f", "d")
+KNOWN = [
+    "SELECT * FROM t",
+    "SELECT x.k, x.i4 FROM t AS x",
+    "SELECT * FROM (SELECT k, i4 + 1 AS j FROM t) AS s WHERE j > 2 AND NOT k = 'a'",
+    *(f"SELECT {a} + {b} AS s, {a} * {b} AS p FROM t" for a in NUMBERS for b in ("i4", "d")
+      if "f" not in (a, b)),
+    *(f"SELECT SUM({a}) AS s, AVG({a}) AS m, MIN({a}) AS a, MAX({a}) AS z FROM t" for a in NUMBERS),
+    *(f"SELECT k, COUNT({a}) AS n, COUNT(DISTINCT {a}) AS c FROM t GROUP BY k" for a in TABLE),
+    *(f"SELECT MIN({a}) AS a, MAX({a}) AS z FROM t" for a in TABLE),
+    "SELECT k, ROUND(AVG(i4), 1) AS m FROM t GROUP BY k HAVING COUNT(*) >= 5 ORDER BY m DESC, k",
+    "SELECT k, COUNT(*) AS n FROM t GROUP BY k HAVING n > 1 ORDER BY n, COUNT(*) LIMIT 10",
+    "SELECT DISTINCT k, day FROM t ORDER BY day",
+    "SELECT ROUND(d) AS a, ROUND(f, 2) AS b, 1 AS c, 5000000000 AS e, 'x' AS g, TRUE AS h FROM t",
+    "SELECT i8 = 3 AS a, k IN ('a', 'b') AS b, d BETWEEN 1 AND 2 AS c, k IS NULL AS e FROM t",
+    "SELECT b OR d > 1 AS either FROM t WHERE ts < ts AND day IS NOT NULL",
+]  # fmt: skip
+# Each is wrong, or nothing that is known for sure
+LEFT = [
+    "SELECT nope FROM t",
+    "SELECT k FROM nowhere",
+    "SELECT k, COUNT(*) AS n FROM t",
+    "SELECT i4, COUNT(*) AS n FROM t GROUP BY k",
+    "SELECT k FROM t WHERE i4 = 'a'",
+    "SELECT k FROM t WHERE COUNT(*) > 1",
+    "SELECT k FROM t WHERE i4",
+    "SELECT SUM(SUM(i4)) AS s FROM t",
+    "SELECT SUM(k) AS s FROM t",
+    "SELECT COUNT(*) FROM t",
+    "SELECT k, k FROM t",
+    "SELECT m + 1 AS x FROM t",
+    "SELECT UPPER(k) AS u FROM t",
+    "SELECT k FROM t ORDER BY 1",
+    "SELECT i4 AS k FROM t ORDER BY k",
+    "SELECT DISTINCT k FROM t ORDER BY i4",
+    "SELECT a.k FROM t AS a JOIN t AS b ON a.k = b.k",
+    "SELECT SUM(i4) OVER (PARTITION BY k) AS s FROM t",
+    "WITH c AS (SELECT * FROM t) SELECT * FROM c",
+    "SELECT k FROM t UNION ALL SELECT k FROM t",
+]
+COLUMNS: Schema = tuple(
+    Column(name, type_.lower().replace(", ", ",")) for name, type_ in TABLE.items()
+)
+
+
+def found(query: str) -> Schema | None:
+    return output_schema(parse_query(query), {"t": COLUMNS})
+
+
+def test_what_is_known_is_what_spark_says(spark: SparkSession) -> None:
+    declared = ", ".join(f"{name} {type_}" for name, type_ in TABLE.items())
+    spark.createDataFrame([], declared).createOrReplaceTempView("t")
+    try:
+        for query in KNOWN:
+            fields = spark.sql(to_sql(parse_query(query))).schema.fields
+            expected = tuple(Column(f.name, type_ddl(f.dataType), f.nullable) for f in fields)
+            assert found(query) == expected, query
+    finally:
+        spark.catalog.dropTempView("t")
+
+
+@pytest.mark.parametrize("query", LEFT)
+def test_what_is_not_certain_is_left_to_spark(query: str) -> None:
+    assert found(query) is None
