@@ -1,0 +1,146 @@
+"""How long the first answer takes: `python -m tests.bench.start [--runs N]`.
+
+Each figure is of a whole process, from its start to its end; the prompt's of the time until the
+first answer stands on the screen. Cold: Spark has to be started. Warm: the background engine is
+there. DuckDB (from Python) and `spark-sql` run the same windows over the same file, written with
+what they have.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+import pexpect
+from rich.console import Console
+from rich.table import Table
+
+from tests.goldens import ROOT
+
+QUICKSTART = "queries/quickstart.sql"
+FLIGHTS = "queries/data/flights.parquet"
+_SECONDS = 180
+_SQLWIN = [sys.executable, "-m", "sqlwin"]
+# The windows of queries/quickstart.sql for engines without HOP: each row copied into its 24
+_COPIED = """
+    SELECT origin, s + INTERVAL 15 MINUTES * w - INTERVAL 6 HOURS AS window_start,
+           s + INTERVAL 15 MINUTES * w AS window_end, COUNT(*) AS departures,
+           ROUND(AVG(dep_delay), 1) AS mean_delay
+    FROM (SELECT origin, dep_delay, time_bucket(INTERVAL 15 MINUTES, sched_dep) AS s FROM '{file}'),
+         range(1, 25) AS windows(w)
+    GROUP BY ALL HAVING COUNT(*) >= 50 ORDER BY mean_delay DESC, origin, window_end LIMIT 10
+"""
+_SPARK = """
+    SELECT origin, window.start AS window_start, window.end AS window_end, COUNT(*) AS departures,
+           ROUND(AVG(dep_delay), 1) AS mean_delay
+    FROM parquet.`{file}` GROUP BY origin, window(sched_dep, '6 hours', '15 minutes')
+    HAVING COUNT(*) >= 50 ORDER BY mean_delay DESC, origin, window_end LIMIT 10
+"""
+
+
+def environment(runtime: Path, **more: str) -> dict[str, str]:
+    """What commands see: an engine of their own in `runtime`, nothing that switches it off."""
+    kept = {k: v for k, v in os.environ.items() if k not in ("CI", "SQLWIN_ENGINE")}
+    return {**kept, "XDG_RUNTIME_DIR": str(runtime), "PYTHONPATH": str(ROOT), **more}
+
+
+def seconds_of(command: list[str], env: Mapping[str, str]) -> float:
+    """How long a command takes that has to succeed."""
+    started = time.perf_counter()
+    done = subprocess.run(
+        command, cwd=ROOT, env=env, capture_output=True, text=True, timeout=_SECONDS, check=False
+    )
+    taken = time.perf_counter() - started
+    if done.returncode:
+        raise SystemExit(f"{' '.join(command)} failed: {done.stderr[-2000:]}")
+    return taken
+
+
+def prompt_seconds(env: Mapping[str, str]) -> float:
+    """How long it takes from starting the prompt to the first answer."""
+    started = time.perf_counter()
+    child = pexpect.spawn(
+        _SQLWIN[0],
+        [*_SQLWIN[1:], "repl", "-e", "SELECT 'ans' || 'wer' AS a"],
+        cwd=str(ROOT),
+        env=dict(env),
+        dimensions=(40, 120),
+        encoding="utf-8",
+        timeout=_SECONDS,
+    )
+    try:
+        child.expect("answer")
+        return time.perf_counter() - started
+    finally:
+        child.close(force=True)
+
+
+@contextmanager
+def warm(runtime: Path) -> Iterator[dict[str, str]]:
+    """An environment with an engine that has run the query once."""
+    env = environment(runtime)
+    try:
+        seconds_of([*_SQLWIN, "run", QUICKSTART], env)
+        yield env
+    finally:
+        subprocess.run([*_SQLWIN, "engine", "stop"], env=env, cwd=ROOT, capture_output=True)
+
+
+def main() -> None:
+    """Print the table."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--runs", type=int, default=3, help="how often each is timed")
+    runs = parser.parse_args().runs
+    console = Console()
+    table = Table("", *(("s, best", "s, worst")))
+
+    def row(name: str, time_it: Callable[[], float]) -> None:
+        figures = [time_it() for _ in range(runs)]
+        console.print(f"{name}: {', '.join(f'{each:.2f}' for each in figures)}")
+        table.add_row(name, f"{min(figures):.2f}", f"{max(figures):.2f}")
+
+    with tempfile.TemporaryDirectory(prefix="sqlwin-bench-") as directory:
+        runtime = Path(directory)
+        cold = environment(runtime, SQLWIN_ENGINE="off")
+        run = [*_SQLWIN, "run", QUICKSTART]
+        one = [*_SQLWIN, "run", "-e", "SELECT 1 AS a"]
+        explain = [*_SQLWIN, "explain", QUICKSTART]
+        row("sqlwin run quickstart.sql, cold", lambda: seconds_of(run, cold))
+        row("sqlwin run -e 'SELECT 1', cold", lambda: seconds_of(one, cold))
+        row("sqlwin explain quickstart.sql, cold", lambda: seconds_of(explain, cold))
+        row("sqlwin repl, first answer", lambda: prompt_seconds(cold))
+        with warm(runtime) as env:
+            row("sqlwin run quickstart.sql, warm", lambda: seconds_of(run, env))
+            row("sqlwin run -e 'SELECT 1', warm", lambda: seconds_of(one, env))
+            row("sqlwin explain quickstart.sql, warm", lambda: seconds_of(explain, env))
+        query = _COPIED.format(file=FLIGHTS)
+        duckdb = [sys.executable, "-c", f"import duckdb; print(duckdb.sql({query!r}))"]
+        row("DuckDB from Python", lambda: seconds_of(duckdb, cold))
+        spark_sql = _spark_sql(runtime)
+        row("spark-sql", lambda: seconds_of(spark_sql, cold))
+    console.print(table)
+
+
+def _spark_sql(directory: Path) -> list[str]:
+    import pyspark
+
+    program = Path(pyspark.__file__).parent / "bin" / "spark-sql"
+    # what it leaves behind is to be in the directory that goes away
+    conf = {
+        "spark.sql.catalogImplementation": "in-memory",
+        "spark.sql.warehouse.dir": str(directory / "warehouse"),
+        "spark.ui.enabled": "false",
+    }
+    options = [part for key, value in conf.items() for part in ("--conf", f"{key}={value}")]
+    return ["bash", str(program), *options, "-e", _SPARK.format(file=ROOT / FLIGHTS)]
+
+
+if __name__ == "__main__":
+    main()
