@@ -25,6 +25,7 @@ for variable in ("COLUMNS", "LINES"):
     os.environ.pop(variable, None)
 # What tests start is the same on every machine, whatever was run there before
 os.environ["SQLWIN_CLASS_ARCHIVE"] = "off"
+os.environ["SQLWIN_ENGINE"] = "off"
 # Examples are small; how long one takes depends on what else the machine does
 settings.register_profile("sqlwin", deadline=None, max_examples=30)
 settings.load_profile("sqlwin")

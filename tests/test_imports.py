@@ -124,6 +124,7 @@ MAY_IMPORT = {
         "runtime runtime.spark runtime.spec sqlwin.display sqlwin.execution sqlwin.session "
         "sqlwin.statements click rich"
     ),
+    "sqlwin.engine": "runtime runtime.spark sqlwin.config sqlwin.console py4j pyspark",
     "sqlwin.repl": (
         "planner.rules runtime runtime.spark sqlwin.config sqlwin.console sqlwin.display "
         "sqlwin.help sqlwin.parser sqlwin.session sqlwin.statements prompt_toolkit pyarrow "
@@ -132,7 +133,7 @@ MAY_IMPORT = {
     "sqlwin.cli": (
         "planner.explain runtime runtime.connectors.options runtime.spark "
         "runtime.spark.start_workers sqlwin sqlwin.config sqlwin.console sqlwin.display "
-        "sqlwin.execution sqlwin.help sqlwin.parser sqlwin.repl sqlwin.session "
+        "sqlwin.engine sqlwin.execution sqlwin.help sqlwin.parser sqlwin.repl sqlwin.session "
         "sqlwin.statements click py4j pyarrow pyspark rich"
     ),
 }

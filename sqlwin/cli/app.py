@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from sqlwin.cli.engine import engine, run_in_engine
 from sqlwin.cli.options import check_spark_options, sql_options
 from sqlwin.cli.repl import repl
 from sqlwin.console.failures import ReportingGroup
@@ -134,6 +135,7 @@ def run(
     if max_rows is not None and format != "table":
         raise click.UsageError(f"--max-rows is for --format table, and the format is {format}")
     check_spark_options(spark["master"], spark["remote"])
+    run_in_engine({**spark, "output": output, "no_progress": no_progress}, scripts)
 
     from sqlwin.cli.run import ScriptPresenter, run_scripts
     from sqlwin.display.table import DEFAULT_MAX_ROWS
@@ -202,6 +204,8 @@ def explain(
         spark["settings"] = [*spark["settings"], ("sqlwin.analyze.duration", duration)]
     check_spark_options(spark["master"], spark["remote"])
     scripts = read_scripts(files, expressions, params)
+    options = {**spark, "output": output, "no_progress": no_progress}
+    run_in_engine(options, scripts, starts=analyze)
 
     from sqlwin.cli.explain import explain_scripts, explained_offline
 
@@ -214,6 +218,7 @@ def explain(
         texts = explained_offline(scripts, dict(spark["settings"]), format)
     with ExitStack() as stack:
         if texts is None:
+            run_in_engine(options, scripts)
             file, bar, session = _open(stack, output if to_file else None, no_progress, spark)
             found = explain_scripts(session, scripts, bar, mode=format, analyze=analyze)
         else:
@@ -233,6 +238,7 @@ def explain(
             file.commit()
 
 
+main.add_command(engine)
 main.add_command(repl)
 
 

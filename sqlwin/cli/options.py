@@ -114,6 +114,11 @@ def sql_options(command: Command) -> Command:
             help="Write to this file. It appears when it is complete, and not before.",
         ),
         click.option("--no-progress", is_flag=True, help="Show no progress bar."),
+        click.option(
+            "--no-engine",
+            is_flag=True,
+            help="Start a Spark, and leave the background engine alone.",
+        ),
     )
     return _decorated(
         spark_options(command),

@@ -58,11 +58,14 @@ ENVIRONMENT = (
     Variable("SQLWIN_CHOSEN_PYTHON", "set by sqlwin: the PYSPARK_PYTHON that it chose itself"),
     Variable("SQLWIN_CLASS_ARCHIVE", "`off` neither makes nor uses the archive of Spark's classes"),
     Variable("SQLWIN_DEBUG", "`1` shows the trace of an error that nobody thought of"),
+    Variable("SQLWIN_ENGINE", "`off` uses no background engine; set `CI` does so too"),
+    Variable("SQLWIN_ENGINE_IDLE", "how long the engine stays without work, such as `1h`; 15 min"),
     Variable("SQLWIN_HISTORY", "the file with the history of the prompt"),
     Variable("SQLWIN_KEYS", "`emacs` or `vi`, as `--keys`"),
     Variable("SQLWIN_LOG_FILE", "the file that Spark's log goes to"),
     Variable("SQLWIN_PAGER", "as PAGER, and wins over it"),
     Variable("XDG_CACHE_HOME", "where the archive of classes is; `~/.cache` unless set"),
+    Variable("XDG_RUNTIME_DIR", "where the engine's socket is; a temporary directory unless set"),
     Variable("XDG_STATE_HOME", "where the history is; `~/.local/state` unless set"),
 )
 

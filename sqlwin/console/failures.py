@@ -18,6 +18,8 @@ import click
 from runtime.errors import ExecutionError, SetupError, SqlwinError
 from runtime.redaction import DEFAULT
 
+# In the context of a command: the arguments of the program
+SAID_ARGUMENTS = "sqlwin.arguments"
 SQL_IS_WRONG = 1
 FAILED_WHILE_RUNNING = 3
 # What is said of a signal; of SIGHUP nothing, whose terminal is gone
@@ -36,6 +38,15 @@ class Stopped(KeyboardInterrupt):
 
 class ReportingGroup(click.Group):
     """A group of commands that reports errors as `reported` does."""
+
+    def make_context(
+        self, info_name: str | None, args: list[str], *rest: Any, **extra: Any
+    ) -> click.Context:
+        """The context, which knows the arguments as they were given."""
+        said = list(args)
+        context = super().make_context(info_name, args, *rest, **extra)
+        context.meta[SAID_ARGUMENTS] = said
+        return context
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command that was asked for."""

@@ -27,6 +27,15 @@ class Script:
     params: Mapping[str, object] | None = None
 
 
+# What the command has read already that this process runs
+_given: list[Script] = []
+
+
+def give_scripts(scripts: Sequence[Script]) -> None:
+    """Let `read_scripts` give these: in the engine, whose command has read them."""
+    _given[:] = scripts
+
+
 def read_scripts(
     files: Sequence[str], expressions: Sequence[str], params: Sequence[tuple[str, str]] = ()
 ) -> list[Script]:
@@ -64,6 +73,8 @@ def _with_params(scripts: list[Script], params: Sequence[tuple[str, str]]) -> li
 
 
 def _read_all(files: Sequence[str], expressions: Sequence[str]) -> list[Script]:
+    if _given:
+        return list(_given)
     if files and expressions:
         raise click.UsageError("give files or -e, not both")
     if expressions:

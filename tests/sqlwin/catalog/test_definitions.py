@@ -16,7 +16,7 @@ SPARK = cast(Any, SimpleNamespace(catalog=SimpleNamespace(listTables=list)))
 
 def reported(*scripts: str) -> tuple[str, tuple[str, ...]]:
     """Message and notes of the last of some CREATE TABLE statements."""
-    definitions = Definitions(SPARK, SessionCatalog(SPARK, cast(Any, None)))
+    definitions = Definitions(SessionCatalog(SPARK, cast(Any, None)))
     found = ("", ())
     for script in scripts:
         statement = parse_statement(script)

@@ -1,0 +1,118 @@
+"""`sqlwin engine`: the background engine, which runs what `sqlwin run` and `explain` are given."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from typing import Any
+
+import click
+
+from sqlwin.console.failures import SAID_ARGUMENTS
+from sqlwin.console.scripts import Script
+from sqlwin.engine import client
+
+
+def run_in_engine(
+    options: dict[str, Any], scripts: Sequence[Script], *, starts: bool = True
+) -> None:
+    """Run the command at hand in the engine and exit; come back where it has to run here.
+
+    Args:
+        options: the command's.
+        scripts: what it is to run.
+        starts: whether an engine is started if there is none.
+    """
+    if client.unfit(options, [script.text for script in scripts]) is not None:
+        return
+    arguments = click.get_current_context().find_root().meta[SAID_ARGUMENTS]
+    code = client.run(
+        arguments,
+        [(script.text, script.file) for script in scripts],
+        [key for key, _ in options["conf"]],
+        _waiting(options["no_progress"]) if starts else None,
+    )
+    if code is not None:
+        sys.exit(code)
+
+
+def _waiting(no_progress: bool) -> Callable[[], AbstractContextManager[object]]:
+    """Shows that Spark starts."""
+
+    def bar() -> AbstractContextManager[object]:
+        from contextlib import ExitStack
+
+        from rich.console import Console
+
+        from sqlwin.display.progress import ProgressBar
+
+        stack = ExitStack()
+        progress = stack.enter_context(ProgressBar(Console(stderr=True), enabled=not no_progress))
+        stack.enter_context(progress.waiting("Starting Spark"))
+        return stack
+
+    return bar
+
+
+@click.group(short_help="Show, start or stop the background engine.")
+def engine() -> None:
+    """The background engine: a Spark that is there for the next command.
+
+    The first `sqlwin run` starts it, and those after it take a second or two instead of ten. Each
+    command has its own directory, environment, tables and settings in it. While it runs one
+    command, others start a Spark of their own, as do those with --no-engine, --master, --remote, or
+    with a --conf that Spark takes at its start only, and services of systemd. It ends after 15
+    minutes without work (SQLWIN_ENGINE_IDLE), when sqlwin is replaced by another version, and by
+    `sqlwin engine stop`. SQLWIN_ENGINE=off, and CI in the environment, switch it off. Only on
+    Linux.
+
+    \b
+    Examples:
+      sqlwin engine status
+      sqlwin engine stop
+      SQLWIN_ENGINE_IDLE=1h sqlwin engine start
+      SQLWIN_ENGINE=off sqlwin run queries/quickstart.sql
+    """  # noqa: D301
+
+
+@engine.command(short_help="Show what runs.")
+def status() -> None:
+    """Show the engines of this user's, one a line."""
+    found = client.status()
+    for said in found:
+        ours = "" if said["ours"] else ", of another version or environment"
+        idle = said["idle_seconds"]
+        left = "" if idle is None else f", ends in {_time(said['idle_limit'] - idle)} without work"
+        click.echo(
+            f"engine {said['pid']} (sqlwin {said['version']}{ours}): {said['state']}; "
+            f"{said['runs']} runs since {_time(said['seconds'])} ago{left}\n  log: {said['log']}"
+        )
+    if not found:
+        click.echo("no engine runs")
+
+
+@engine.command(short_help="Start it, if it does not run.")
+def start() -> None:
+    """Start the engine for the commands of this environment, and wait until it is ready."""
+    if sys.platform != "linux":
+        raise click.ClickException("the engine is for Linux")
+    reason = client.start()
+    if reason is not None:
+        raise click.ClickException(f"the engine does not start: {reason}")
+    click.echo("the engine is ready")
+
+
+@engine.command(short_help="Let it end.")
+def stop() -> None:
+    """Let the engines of this user's end: at once, or when the command that runs is done."""
+    found = client.stop()
+    for said in found:
+        when = "ends with the command that it runs" if said["idle_seconds"] is None else "ends"
+        click.echo(f"engine {said['pid']} {when}")
+    if not found:
+        click.echo("no engine runs")
+
+
+def _time(seconds: float) -> str:
+    return f"{max(0, round(seconds))} s" if seconds < 90 else f"{round(seconds / 60)} min"

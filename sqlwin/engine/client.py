@@ -1,0 +1,273 @@
+"""A command that is run by the engine: it hands itself over, and passes signals on.
+
+What is here is imported by every command, so it imports little.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import socket
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from runtime.errors import ExecutionError
+from sqlwin.engine import wire
+from sqlwin.engine.place import SWITCH, Place, find_place, idle_seconds, is_switched_off, sockets
+
+# It answers at once, even while it starts or is busy; it has PySpark to import before
+_ANSWER_SECONDS = 30.0
+# A Spark that takes longer to start hangs
+_READY_SECONDS = 180.0
+# What the JVM resolves by its own directory, keeps for all its sessions, or takes from its
+# environment, and files that only this process has open
+_NEEDS_OWN_SPARK = re.compile(
+    r"\bADD\s+(JAR|FILE|ARCHIVE)S?\b|\bUSING\s+(JAR|FILE|ARCHIVE)\b|\$\{(env|system):"
+    r"|/dev/(fd/|std|tty)|/proc/self/",
+    re.IGNORECASE,
+)
+_FORWARDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_CAN_BE_IGNORED = (*_FORWARDED, signal.SIGPIPE)
+
+
+def unfit(options: Mapping[str, Any], texts: Sequence[str]) -> str | None:
+    """Why a command is to start a Spark of its own; None if an engine serves it as well.
+
+    Args:
+        options: the command's options, by name.
+        texts: the SQL that it is to run.
+    """
+    if sys.platform != "linux":
+        return "it is for Linux"
+    if options["no_engine"] or is_switched_off():
+        return "it is switched off"
+    if options["master"] or options["remote"] or "spark.remote" in dict(options["conf"]):
+        return "another Spark is asked for"
+    for variable in ("SPARK_REMOTE", "PYSPARK_GATEWAY_PORT", "SQLWIN_LOG_FILE"):
+        if os.environ.get(variable):
+            return f"{variable} is set"
+    if os.getpid() == 1 or os.environ.get("SYSTEMD_EXEC_PID") in (
+        str(os.getpid()),
+        str(os.getppid()),
+    ):
+        return "a service is to be alone with what it starts"
+    flags = sys.flags
+    if sys._xoptions or sys.warnoptions or flags.isolated or flags.optimize or flags.no_site:
+        return "Python has options"
+    streams = (sys.stdin, sys.stdout, sys.stderr)
+    if streams != (sys.__stdin__, sys.__stdout__, sys.__stderr__) or None in streams:
+        return "standard output goes elsewhere"
+    if any(map(_NEEDS_OWN_SPARK.search, (*texts, str(options["output"])))):
+        return "the SQL has to do with Spark's own process"
+    return None
+
+
+def run(
+    arguments: Sequence[str],
+    scripts: Sequence[tuple[str, str | None]],
+    conf: Sequence[str],
+    waiting: Callable[[], AbstractContextManager[object]] | None,
+) -> int | None:
+    """Run a command in the engine.
+
+    Args:
+        arguments: the command line.
+        scripts: the SQL of its files and of standard input, and what errors call them.
+        conf: the properties of Spark's configuration that it sets.
+        waiting: shows the user that an engine is being started; None: none is started.
+
+    Returns:
+        The exit code; None where a Spark of its own has to be started.
+
+    Raises:
+        ExecutionError: the engine broke while it ran the command.
+    """
+    place = find_place()
+    if place is None or place.why_refused() is not None:
+        return None
+    channel = _connected(place.socket)
+    if channel is None and waiting is None:
+        return None
+    with waiting() if channel is None and waiting is not None else nullcontext():
+        channel = channel or _started(place)
+        if channel is None:
+            return None
+        pid = _handed_over(channel, arguments, scripts, conf)
+    with channel:
+        return None if pid is None else _accompanied(channel, pid)
+
+
+def start() -> str | None:
+    """Start the engine for commands like this one, if there is none; why there can be none."""
+    place = find_place()
+    if place is None:
+        return "there is no directory for its socket"
+    place.refused.unlink(missing_ok=True)
+    channel = _connected(place.socket) or _started(place)
+    if channel is None:
+        return place.why_refused() or "it ended at once"
+    with channel:
+        # answered when it has a run ready
+        wire.send(channel, {"command": "wait", "idle": idle_seconds()})
+        channel.settimeout(_READY_SECONDS)
+        try:
+            wire.receive(channel)
+        except (OSError, wire.Closed):
+            return place.why_refused() or "it ended at once"
+    return None
+
+
+def status() -> list[wire.Message]:
+    """What each engine of this user's says of itself, and whether it is the one for commands here.
+
+    `ours` is added to what `server.py` gives.
+    """
+    place = find_place()
+    found = []
+    for path in [] if place is None else sockets(place.directory):
+        said = _asked(path, {"command": "status"})
+        if said is not None:
+            found.append({**said, "ours": place is not None and path == place.socket})
+    return found
+
+
+def stop() -> list[wire.Message]:
+    """Let each engine of this user's end, once it has nothing to run; what they said."""
+    place = find_place()
+    paths = [] if place is None else sockets(place.directory)
+    return [said for path in paths if (said := _asked(path, {"command": "end"})) is not None]
+
+
+def _connected(path: Path) -> socket.socket | None:
+    """A connection to an engine; None if there is none."""
+    channel = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        channel.settimeout(_ANSWER_SECONDS)
+        channel.connect(str(path))
+        return channel
+    except OSError:
+        channel.close()
+        return None
+
+
+def _asked(path: Path, message: wire.Message) -> wire.Message | None:
+    """The answer of an engine; None if there is none."""
+    channel = _connected(path)
+    if channel is None:
+        return None
+    with channel:
+        try:
+            wire.send(channel, message)
+            return wire.receive(channel)[0]
+        except (OSError, wire.Closed):
+            return None
+
+
+def _started(place: Place) -> socket.socket | None:
+    """Start an engine in place of others that have nothing to do; a connection to it."""
+    # only here: it takes its time to import
+    import subprocess
+
+    for other in place.others():
+        _asked(other, {"command": "end"})
+    root = str(Path(__file__).parents[2])
+    environment = {**os.environ, SWITCH: "off"}
+    environment["PYTHONPATH"] = os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH")]))
+    process = subprocess.Popen(
+        [sys.executable, "-P", "-m", "sqlwin.cli.background", str(place.socket)],
+        cwd=place.directory,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    give_up = time.monotonic() + _ANSWER_SECONDS
+    while time.monotonic() < give_up:
+        channel = _connected(place.socket)
+        if channel is not None:
+            return channel
+        if process.poll() is not None:
+            return None
+        time.sleep(0.02)
+    return None
+
+
+def _handed_over(
+    channel: socket.socket,
+    arguments: Sequence[str],
+    scripts: Sequence[tuple[str, str | None]],
+    conf: Sequence[str],
+) -> int | None:
+    """Give the engine a command; the process that is ready to run it, None if there will be none.
+
+    Nothing has begun yet.
+    """
+    request = {
+        "command": "run",
+        "arguments": list(arguments),
+        "scripts": list(scripts),
+        "conf": list(conf),
+        "environment": dict(os.environ),
+        "ignored": [n for n in _CAN_BE_IGNORED if signal.getsignal(n) == signal.SIG_IGN],
+        "idle": idle_seconds(),
+    }
+    try:
+        request["directory"] = os.getcwd()
+        wire.send(channel, request, [0, 1, 2])
+        channel.settimeout(_READY_SECONDS)
+        answer, _ = wire.receive(channel)
+    except (OSError, wire.Closed):
+        return None
+    pid = answer.get("ready")
+    return pid if isinstance(pid, int) else None
+
+
+def _accompanied(channel: socket.socket, pid: int) -> int:
+    """Let the run begin, and wait for its end; its exit code."""
+    channel.settimeout(None)
+    with _signals_passed_on(channel, pid):
+        try:
+            wire.send(channel, {"go": True})
+            answer, _ = wire.receive(channel)
+            return int(answer["exit"])
+        except (OSError, wire.Closed) as error:
+            raise ExecutionError(
+                "the background engine broke while it ran this: what was done up to then is done",
+                hint="look at what was written before running it again; "
+                "--no-engine runs it without the engine",
+            ) from error
+
+
+@contextmanager
+def _signals_passed_on(channel: socket.socket, pid: int) -> Iterator[None]:
+    """Inside, signals are for the run. A second one ends this process, and the run with it."""
+
+    def forward(number: int, frame: FrameType | None) -> None:
+        for each in _FORWARDED:
+            if each in replaced:
+                signal.signal(each, signal.SIG_DFL)
+        with suppress(OSError):  # it has ended just now
+            wire.send(channel, {"signal": number})
+
+    def pause(number: int, frame: FrameType | None) -> None:
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGSTOP)
+            os.kill(os.getpid(), signal.SIGSTOP)  # until the shell says go on
+            os.kill(pid, signal.SIGCONT)
+
+    handlers = {**dict.fromkeys(_FORWARDED, forward), signal.SIGTSTP: pause}
+    replaced = {n: signal.getsignal(n) for n in handlers if signal.getsignal(n) != signal.SIG_IGN}
+    for number in replaced:
+        signal.signal(number, handlers[number])
+    try:
+        yield
+    finally:
+        for number, handler in replaced.items():
+            signal.signal(number, handler)

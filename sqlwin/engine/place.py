@@ -1,0 +1,187 @@
+"""Where the engine of a command is: a socket whose name says what it is started with.
+
+The directory is this user's alone, mode 0700: below XDG_RUNTIME_DIR, or below the temporary
+directory. In it, for each engine:
+
+    engine-<identity>.sock      where it listens
+    engine-<identity>.refused   why none can be had, for a while
+
+The identity is a hash of what an engine cannot change while it runs: the code of sqlwin and the
+packages beside it, Python, the files of Spark's configuration, the environment but for what only
+terminals and desktops use, and the limits of the process.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import os
+import re
+import resource
+import stat
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+SWITCH = "SQLWIN_ENGINE"
+_IDLE = "SQLWIN_ENGINE_IDLE"
+_IDLE_SECONDS = 900.0
+_NO = ("off", "0", "false", "no")
+# So long nobody tries again what has failed
+_REFUSED_SECONDS = 600
+# A path of a socket has 108 bytes on Linux, the last of which is 0
+_LONGEST_PATH = 107
+# Variables that differ from terminal to terminal, and that Spark, Java and Python do not read
+_OF_TERMINALS = re.compile(
+    r"_|PWD|OLDPWD|SHLVL|TERM|TERM_.*|COLORTERM|COLUMNS|LINES|NO_COLOR|FORCE_COLOR|CLICOLOR.*"
+    r"|LS_COLORS|PS\d|PROMPT.*|HIST.*|WINDOW(ID)?|DISPLAY|WAYLAND_.*|XAUTHORITY|XDG_S.*|XDG_VTNR"
+    r"|XDG_CURRENT_DESKTOP|XDG_MENU_PREFIX|SSH_.*|GPG_.*|DBUS_.*|DESKTOP_.*|GNOME_.*|KDE_.*|QT_.*"
+    r"|GTK_.*|KONSOLE_.*|VTE_.*|TMUX.*|STY|ITERM_.*|LC_TERMINAL.*|KITTY_.*|WEZTERM_.*|ALACRITTY_.*"
+    r"|GHOSTTY_.*|WT_.*|VSCODE_.*|EDITOR|VISUAL|PAGER|LESS.*|MAIL|SESSION_MANAGER|INVOCATION_ID"
+    r"|JOURNAL_STREAM|DIRENV_.*|STARSHIP_.*|SQLWIN_(HISTORY|KEYS|PAGER|DEBUG|ENGINE.*)"
+)
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where the engine of a command is, if there is one."""
+
+    directory: Path
+    identity: str
+
+    @property
+    def socket(self) -> Path:
+        """Where the engine listens."""
+        return self.directory / f"engine-{self.identity}.sock"
+
+    @property
+    def refused(self) -> Path:
+        """The file that says why there can be no engine."""
+        return self.directory / f"engine-{self.identity}.refused"
+
+    def why_refused(self) -> str | None:
+        """Why an engine could not be had a short while ago; None: it can be tried."""
+        try:
+            if time.time() - self.refused.stat().st_mtime < _REFUSED_SECONDS:
+                return self.refused.read_text(encoding="utf-8")
+        except OSError:
+            pass  # no such file: nothing was refused
+        return None
+
+    def others(self) -> list[Path]:
+        """The sockets of this user's other engines."""
+        return [path for path in sockets(self.directory) if path != self.socket]
+
+
+def is_switched_off() -> bool:
+    """Whether the environment says that no engine is to be used: in CI and in tests none is."""
+    if os.environ.get(SWITCH, "").strip().lower() in _NO:
+        return True
+    if os.environ.get("CI", "").strip().lower() not in ("", *_NO):
+        return True
+    return any(name in os.environ for name in ("PYTEST_CURRENT_TEST", "PYTEST_VERSION"))
+
+
+def idle_seconds() -> float:
+    """How long an engine stays without work: a quarter of an hour, or what the environment says.
+
+    Raises:
+        AnalysisError: that is no length of time.
+    """
+    text = os.environ.get(_IDLE)
+    if not text:
+        return _IDLE_SECONDS
+    # only here: most commands need none of it
+    from sqlwin.config.values import parse_duration
+
+    return parse_duration(_IDLE, text) / 1_000_000
+
+
+def find_place() -> Place | None:
+    """Where the engine for this process is; None where there can be none."""
+    directory = private_directory()
+    if directory is None:
+        return None
+    place = Place(directory, _identity(os.environ))
+    return place if len(os.fsencode(place.socket)) <= _LONGEST_PATH else None
+
+
+def private_directory() -> Path | None:
+    """The directory for sockets, made if need be; None where nobody may have one alone."""
+    runtime = os.environ.get("XDG_RUNTIME_DIR", "")
+    named = [Path(runtime) / "sqlwin"] if os.path.isabs(runtime) else []
+    for path in [*named, Path(tempfile.gettempdir()) / f"sqlwin-engine-{os.getuid()}"]:
+        try:
+            path.mkdir(mode=0o700, exist_ok=True)
+            found = path.lstat()
+        except OSError:
+            continue  # the next one
+        mode = stat.S_IMODE(found.st_mode)
+        if stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid() and mode == 0o700:
+            return path
+    return None
+
+
+def sockets(directory: Path) -> list[Path]:
+    """The sockets of engines in a directory."""
+    return sorted(directory.glob("engine-*.sock"))
+
+
+def _identity(environment: Mapping[str, str]) -> str:
+    """What an engine cannot change while it runs, as a short name."""
+    parts = [sys.executable, sys.version]
+    parts += _code()
+    parts += _configuration(environment)
+    parts += sorted(f"{k}={v}" for k, v in environment.items() if not _OF_TERMINALS.fullmatch(k))
+    umask = os.umask(0o077)
+    os.umask(umask)
+    parts += [str(umask), str(sorted(os.getgroups())), str(sorted(os.sched_getaffinity(0)))]
+    limits = (name for name in dir(resource) if name.startswith("RLIMIT_"))
+    parts += [f"{name} {resource.getrlimit(getattr(resource, name))}" for name in limits]
+    return hashlib.sha256("\0".join(parts).encode("utf-8", "surrogateescape")).hexdigest()[:16]
+
+
+def _code() -> Iterator[str]:
+    """Whatever changes when sqlwin or a package that it needs is installed or edited."""
+    for package in ("sqlwin", "planner", "runtime"):
+        for directory in _directories(Path(__file__).parents[2] / package):
+            with os.scandir(directory) as entries:
+                for entry in sorted(entries, key=lambda entry: entry.name):
+                    if entry.name.endswith(".py"):
+                        yield _stamp(Path(entry.path))
+    for package in ("pyspark", "click"):
+        # Installing something changes the directory beside it
+        found = importlib.util.find_spec(package)
+        for place in (found.submodule_search_locations or ()) if found else ():
+            yield _stamp(Path(place).parent)
+
+
+def _directories(root: Path) -> Iterator[Path]:
+    for directory, below, _ in os.walk(root):
+        below[:] = sorted(name for name in below if name != "__pycache__")
+        yield Path(directory)
+
+
+def _configuration(environment: Mapping[str, str]) -> Iterator[str]:
+    """The files that Spark and Hadoop read when they start."""
+    found = importlib.util.find_spec("pyspark")
+    homes = [environment.get("SPARK_HOME"), *((found and found.submodule_search_locations) or ())]
+    places = [Path(home) / "conf" for home in homes if home]
+    named = ("SPARK_CONF_DIR", "HADOOP_CONF_DIR", "YARN_CONF_DIR")
+    places += [Path(environment[name]) for name in named if environment.get(name)]
+    for place in places:
+        if place.is_dir():
+            yield from map(_stamp, sorted(place.iterdir()))
+    java = Path(environment.get("JAVA_HOME", "")) / "bin" / "java"
+    yield _stamp(java)
+
+
+def _stamp(path: Path) -> str:
+    try:
+        found = path.stat()
+    except OSError:
+        return f"{path} missing"
+    return f"{path} {found.st_size} {found.st_mtime_ns}"

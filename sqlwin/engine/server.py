@@ -1,0 +1,351 @@
+"""The engine's own process: starts the JVM, forks a run for each command, and ends in time.
+
+It has all modules loaded and no connection to Spark, so that a fork of it is a Python that is
+ready. In each moment there is one run: it waits for a command, or has one.
+"""
+
+from __future__ import annotations
+
+import gc
+import importlib
+import os
+import selectors
+import signal
+import socket
+import struct
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import FrameType
+
+from runtime.errors import SqlwinError
+from runtime.logs import log_file, open_log
+from runtime.spark import jvm
+from runtime.spark.java import find_java
+from runtime.spark.session import is_local_master, new_settings
+from sqlwin.engine import wire
+from sqlwin.engine.place import idle_seconds
+from sqlwin.engine.run import Run, Spark
+
+# How often it looks whether it is still wanted
+_TICK_SECONDS = 2.0
+# What a command sends comes at once
+_REQUEST_SECONDS = 5.0
+# What takes longer hangs
+_PREPARE_SECONDS = 150.0
+_END_SECONDS = 20.0
+# What runs need, loaded while the JVM starts
+_LOADED = (
+    "sqlwin.session",
+    "sqlwin.cli.run",
+    "sqlwin.cli.explain",
+    "sqlwin.console.streams",
+    "runtime.batch.execute",
+    "sqlwin.engine.attached",
+    "runtime.spark.start_workers",
+    "pandas",
+    "rich.progress",
+)
+
+
+@dataclass
+class _Child:
+    """The run that there is.
+
+    Attributes:
+        pid: its process.
+        channel: to it, and back.
+        since: when it was forked.
+        is_ready: whether it has attached to Spark.
+        is_busy: whether it has a command that waits for it.
+        is_done: whether it has said that it leaves nothing behind.
+    """
+
+    pid: int
+    channel: socket.socket
+    since: float = field(default_factory=time.monotonic)
+    is_ready: bool = False
+    is_busy: bool = False
+    is_done: bool = False
+
+
+@dataclass
+class _Waiting:
+    """A command that waits for a run to be ready; without files it only wants to know."""
+
+    channel: socket.socket
+    request: wire.Message
+    files: list[int]
+
+    def close(self) -> None:
+        """Let go of it."""
+        self.channel.close()
+        for file in self.files:
+            os.close(file)
+
+
+class Engine:
+    """The engine, from its socket to its end.
+
+    Args:
+        path: where to listen.
+        version: what it says of itself.
+        main: runs a command line, in a fork.
+    """
+
+    def __init__(self, path: Path, version: str, main: Callable[[Sequence[str]], None]) -> None:
+        self._path = path
+        self._version = version
+        self._main = main
+        self._environment = dict(os.environ)
+        self._idle_seconds = idle_seconds()
+        self._started = time.monotonic()
+        self._idle_since = time.monotonic()
+        self._n_forks = 0
+        self._n_runs = 0
+        self._is_ending = False
+        self._selector = selectors.DefaultSelector()
+        self._child: _Child | None = None
+        self._waiting: _Waiting | None = None
+        self._jvm: jvm.StartingJvm | None = None
+
+    def serve(self) -> Run | None:
+        """Listen until it is time to end; in a process that was forked, the run it is to be."""
+        listener = _listening(self._path)
+        if listener is None:
+            return None  # another one was faster
+        self._listener = listener
+        self._inode = self._path.stat().st_ino
+        self._selector.register(listener, selectors.EVENT_READ)
+        signal.signal(signal.SIGTERM, self._terminate)
+        run = None
+        try:
+            run = self._serve()
+        except SqlwinError as error:
+            self._refuse(error.message)
+        finally:
+            if run is None:
+                self._close()
+        return run
+
+    def _serve(self) -> Run | None:
+        settings = new_settings(None, {"spark.ui.showConsoleProgress": "false"})
+        if not is_local_master(settings["spark.master"]):
+            self._refuse(f"Spark's master is {settings['spark.master']}, not this machine")
+            return None
+        java = find_java()
+        archive = jvm.usable_archive(java, settings, is_local=True)
+        self._jvm = jvm.begin_jvm(java, settings, archive, is_local=True)
+        for module in _LOADED:
+            importlib.import_module(module)
+        spark = Spark(*self._jvm.answer(), settings, self._environment)
+        # A collection in a run would copy all that it looks through
+        gc.collect()
+        gc.freeze()
+        while not self._is_over():
+            if self._child is None:
+                run = self._fork(spark)
+                if run is not None:
+                    return run
+            found = [key.fileobj for key, _ in self._selector.select(_TICK_SECONDS)]
+            # What the run says first: whether it is busy is asked next
+            for channel in sorted(found, key=lambda channel: channel is self._listener):
+                if channel is self._listener:
+                    self._accept()
+                else:
+                    self._hear()
+        return None
+
+    def _terminate(self, number: int, frame: FrameType | None) -> None:
+        self._is_ending = True
+
+    # -- the run -------------------------------------------------------------------------------
+
+    def _fork(self, spark: Spark) -> Run | None:
+        """Make the next run; in its process, what it is to do."""
+        ours, theirs = socket.socketpair()
+        is_first, self._n_forks = self._n_forks == 0, self._n_forks + 1
+        pid = os.fork()
+        if pid:
+            theirs.close()
+            self._child = _Child(pid, ours)
+            self._selector.register(ours, selectors.EVENT_READ)
+            return None
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        ours.close()
+        self._listener.close()
+        self._selector.close()
+        if self._waiting is not None:
+            self._waiting.close()
+        return Run(theirs, spark, is_first, self._main)
+
+    def _hear(self) -> None:
+        """Take what the run has to say."""
+        child = self._child
+        assert child is not None
+        try:
+            message, _ = wire.receive(child.channel)
+        except (OSError, wire.Closed):
+            self._selector.unregister(child.channel)
+            self._reap(child)
+            return
+        child.is_done = child.is_done or "done" in message
+        if "ready" in message:
+            child.is_ready = True
+        elif "over" in message:
+            # its command has its exit code: who comes now waits for the next run
+            child.is_busy, child.is_ready, child.since = False, False, time.monotonic()
+        if "failed" in message:
+            self._refuse(message["failed"])
+        if child.is_ready and not child.is_busy and self._waiting is not None:
+            waiting, self._waiting = self._waiting, None
+            self._give(child, waiting)
+
+    def _give(self, child: _Child, command: _Waiting) -> None:
+        """Let the run have a command, or let that know that there is a run."""
+        with suppress(OSError):  # the command is gone, or the run, which shows when it is heard
+            if command.files:
+                files = [command.channel.fileno(), *command.files]
+                wire.send(child.channel, command.request, files)
+                child.is_busy = True
+                self._n_runs += 1
+            else:
+                wire.send(command.channel, {"ready": True})
+        command.close()
+
+    def _reap(self, child: _Child) -> None:
+        """Let a run end that closed its channel; the engine ends too unless it was a good end."""
+        child.channel.close()
+        self._child = None
+        self._idle_since = time.monotonic()
+        if _exit_code(child.pid, _END_SECONDS) != 0 or not child.is_done:
+            self._is_ending = True
+
+    # -- commands ------------------------------------------------------------------------------
+
+    def _accept(self) -> None:
+        channel, _ = self._listener.accept()
+        channel.settimeout(_REQUEST_SECONDS)
+        try:
+            if not _is_same_user(channel):
+                return channel.close()
+            request, files = wire.receive(channel, 3)
+        except (OSError, wire.Closed):
+            return channel.close()
+        command = _Waiting(channel, request, files)
+        child = self._child
+        with suppress(OSError):  # it did not wait for an answer
+            match request.get("command"):
+                case "status":
+                    wire.send(channel, self._status())
+                case "end":
+                    self._is_ending = True
+                    wire.send(channel, self._status())
+                case _ if self._is_ending or self._waiting or (child and child.is_busy):
+                    wire.send(channel, {"busy": True})
+                case _:
+                    self._idle_seconds = request.get("idle", self._idle_seconds)
+                    if child is not None and child.is_ready:
+                        self._give(child, command)
+                    else:
+                        self._waiting = command
+                    return None
+        return command.close()
+
+    def _status(self) -> wire.Message:
+        now = time.monotonic()
+        busy = self._child is not None and self._child.is_busy
+        ready = self._child is not None and self._child.is_ready
+        return {
+            "pid": os.getpid(),
+            "version": self._version,
+            "state": "running a command" if busy else "ready" if ready else "starting",
+            "seconds": now - self._started,
+            "runs": self._n_runs,
+            "idle_seconds": None if busy else now - self._idle_since,
+            "idle_limit": self._idle_seconds,
+            "log": str(log_file()),
+        }
+
+    # -- the end -------------------------------------------------------------------------------
+
+    def _is_over(self) -> bool:
+        """Whether the engine ends; never while a command runs."""
+        child, now = self._child, time.monotonic()
+        if child is not None and child.is_busy:
+            return False
+        if child is not None and not child.is_ready and now - child.since > _PREPARE_SECONDS:
+            self._refuse("Spark did not get ready")
+            return True
+        if self._jvm is None or self._jvm.process.poll() is not None:
+            return True
+        is_idle = self._waiting is None and now - self._idle_since > self._idle_seconds
+        return self._is_ending or is_idle or not self._is_there()
+
+    def _is_there(self) -> bool:
+        """Whether its socket and its code are where they were."""
+        try:
+            return self._path.stat().st_ino == self._inode and Path(__file__).exists()
+        except OSError:
+            return False
+
+    def _refuse(self, reason: str) -> None:
+        """Say why there is no engine, to those who come, for a while."""
+        with suppress(OSError):  # the directory is gone
+            self._path.with_suffix(".refused").write_text(reason, encoding="utf-8")
+
+    def _close(self) -> None:
+        if self._is_there():
+            self._path.unlink(missing_ok=True)
+        self._listener.close()
+        if self._waiting is not None:
+            self._waiting.close()
+        if self._child is not None:
+            self._child.channel.close()
+            _exit_code(self._child.pid, _END_SECONDS)
+        jvm.end_jvm(_END_SECONDS)
+
+
+def write_to_log() -> None:
+    """Let what this process and its forks print, while they have no command, go to the log."""
+    with open_log() as log:
+        os.dup2(log.fileno(), 1)
+        os.dup2(log.fileno(), 2)
+
+
+def _listening(path: Path) -> socket.socket | None:
+    """A socket at a path; None if another process listens there."""
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    beside = path.with_suffix(f".{os.getpid()}")
+    listener.bind(str(beside))
+    listener.listen(16)
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as other:
+        try:
+            other.connect(str(path))
+        except OSError:
+            # nobody: a socket that is there was left behind
+            beside.replace(path)
+            return listener
+    beside.unlink()
+    listener.close()
+    return None
+
+
+def _is_same_user(channel: socket.socket) -> bool:
+    packed = channel.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
+    return int(struct.unpack("3i", packed)[1]) == os.getuid()
+
+
+def _exit_code(pid: int, seconds: float) -> int:
+    """The exit code of a process that is about to end; it is killed when it takes too long."""
+    give_up = time.monotonic() + seconds
+    while True:
+        found, status = os.waitpid(pid, os.WNOHANG)
+        if found:
+            return os.waitstatus_to_exitcode(status)
+        if time.monotonic() > give_up:
+            os.kill(pid, signal.SIGKILL)
+            return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+        time.sleep(0.01)

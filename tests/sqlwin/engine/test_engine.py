@@ -1,0 +1,198 @@
+"""The background engine from outside: commands in it are as commands without it."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.goldens import ROOT
+from tests.sqlwin.cli.test_app import heed_interrupts
+
+pytestmark = [
+    pytest.mark.long,
+    pytest.mark.spark,
+    pytest.mark.skipif(sys.platform != "linux", reason="the engine is for Linux"),
+]
+
+SQLWIN = [sys.executable, "-m", "sqlwin"]
+# Runs until it is stopped
+ENDLESS = "SELECT COUNT(*) FROM range(0, 900000000000) WHERE SHA2(CAST(id AS STRING), 512) = 'x'"
+OFF = ("CI", "SQLWIN_ENGINE", "PYTEST_CURRENT_TEST", "PYTEST_VERSION", "SQLWIN_LOG_FILE")
+
+
+class Shell:
+    """Commands of one user with an engine of their own."""
+
+    def __init__(self, runtime: Path) -> None:
+        kept = {k: v for k, v in os.environ.items() if k not in OFF}
+        small = "--conf spark.driver.memory=1g --conf spark.sql.shuffle.partitions=2 pyspark-shell"
+        self.env = {
+            **kept,
+            "XDG_RUNTIME_DIR": str(runtime),
+            "PYTHONPATH": str(ROOT),
+            "PYSPARK_SUBMIT_ARGS": small,
+        }
+
+    def popen(self, *arguments: str, cwd: Path = ROOT) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            [*SQLWIN, *arguments],
+            cwd=cwd,
+            env=self.env,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            preexec_fn=heed_interrupts,
+        )
+
+    def run(self, *arguments: str, cwd: Path = ROOT) -> tuple[int, str, str]:
+        process = self.popen(*arguments, cwd=cwd)
+        out, error = process.communicate(timeout=120)
+        return process.returncode, out, error
+
+    def sql(self, *statements: str, cwd: Path = ROOT) -> tuple[int, str, str]:
+        return self.run("run", *(part for each in statements for part in ("-e", each)), cwd=cwd)
+
+    def pid(self) -> int | None:
+        """The engine, as `sqlwin engine status` says it."""
+        found = re.match(r"engine (\d+) ", self.run("engine", "status")[1])
+        return int(found.group(1)) if found else None
+
+    def runs(self) -> int:
+        found = re.search(r"; (\d+) runs", self.run("engine", "status")[1])
+        return int(found.group(1)) if found else 0
+
+    def started(self) -> int:
+        """The engine, started if need be, and ready."""
+        assert self.run("engine", "start")[0] == 0
+        pid = self.pid()
+        assert pid is not None
+        return pid
+
+    def endless(self) -> subprocess.Popen[str]:
+        """A command that is in the engine and does not end."""
+        before = self.runs()
+        process = self.popen("run", "--no-progress", "-e", "SELECT 1 AS a", "-e", ENDLESS)
+        assert process.stdout is not None
+        assert process.stdout.readline() == "a\n"
+        assert self.runs() == before + 1
+        time.sleep(1)
+        return process
+
+
+def gone(pid: int, seconds: float = 30) -> bool:
+    """Whether a process ends in time."""
+    give_up = time.monotonic() + seconds
+    while Path(f"/proc/{pid}").exists():
+        if time.monotonic() > give_up:
+            return False
+        time.sleep(0.1)
+    return True
+
+
+@pytest.fixture(scope="module")
+def shell(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shell]:
+    found = Shell(tmp_path_factory.mktemp("runtime"))
+    yield found
+    pid = found.pid()
+    found.run("engine", "stop")
+    assert pid is None or gone(pid)
+
+
+def test_commands_share_an_engine_and_nothing_else(shell: Shell, tmp_path: Path) -> None:
+    pid = shell.started()
+    first = shell.sql(
+        "SET 'table.local-time-zone' = 'Asia/Tokyo'",
+        "CREATE TABLE t WITH ('connector' = 'filesystem', 'path' = 'queries/data/flights.parquet')",
+        "CREATE TEMPORARY VIEW spark_view AS SELECT 1 AS a",
+        "CREATE DATABASE other",
+        "CREATE TABLE sparks USING parquet AS SELECT 2 AS b",
+        "CACHE TABLE sparks",
+        "SELECT COUNT(*) AS n, current_timezone() AS zone FROM t",
+    )
+    assert first[:2] == (0, "n,zone\n336776,Asia/Tokyo\n"), first
+    (tmp_path / "here.csv").write_text("1\n2\n")
+    for name in ("t", "spark_view", "sparks", "other.x"):
+        code, out, error = shell.sql(f"SELECT * FROM {name}", cwd=tmp_path)
+        assert (code, out) == (1, ""), (name, error)
+        assert "does not exist" in error
+    second = shell.sql(
+        "SELECT SUM(CAST(_c0 AS INT)) AS s FROM csv.`here.csv`",
+        "CREATE TABLE h (x INT) WITH ('connector' = 'filesystem', 'path' = 'here.csv', 'format' = 'csv')",
+        "SELECT COUNT(*) AS n FROM h",
+        "CREATE TABLE sparks USING parquet AS SELECT 'new' AS b",
+        "SELECT * FROM sparks",
+        "SHOW DATABASES",
+        cwd=tmp_path,
+    )  # fmt: skip
+    assert second[:2] == (0, "s\n3\n\nn\n2\n\nb\nnew\n\nnamespace\ndefault\n"), second
+    assert shell.pid() == pid
+
+
+def test_exit_codes_pipes_and_standard_input_are_as_without(shell: Shell) -> None:
+    pid = shell.started()
+    assert shell.sql("SELECT 1 / 0 AS x")[0] == 3
+    assert shell.sql("SELECT nope")[0] == 1
+    assert shell.run("run", "no-such-file.sql")[0] == 2
+    program = " ".join(SQLWIN)
+    piped = (
+        f"echo 'SELECT id FROM range(100000)' | {program} run | head -n 2; echo ${{PIPESTATUS[1]}}"
+    )
+    done = subprocess.run(
+        ["bash", "-c", piped], env=shell.env, cwd=ROOT, capture_output=True, text=True
+    )
+    assert (done.stdout, done.stderr) == ("id\n0\n141\n", "")
+    assert shell.pid() == pid
+
+
+def test_ctrl_c_ends_a_command_and_the_engine_goes_on(shell: Shell) -> None:
+    pid = shell.started()
+    process = shell.endless()
+    process.send_signal(signal.SIGINT)
+    _, error = process.communicate(timeout=30)
+    assert (process.returncode, error.splitlines()[-1]) == (130, "interrupted")
+    assert shell.sql("SELECT 2 AS b")[:2] == (0, "b\n2\n")
+    assert shell.pid() == pid
+
+
+def test_a_busy_engine_leaves_others_a_spark_of_their_own(shell: Shell) -> None:
+    shell.started()
+    process = shell.endless()
+    runs = shell.runs()
+    assert shell.sql("SELECT 3 AS c")[:2] == (0, "c\n3\n")
+    assert shell.runs() == runs
+    process.kill()
+    process.wait()
+    # what nobody waits for is cancelled, and the engine serves again, or a new one does
+    assert shell.sql("SELECT 4 AS d")[:2] == (0, "d\n4\n")
+
+
+def test_a_run_that_breaks_is_an_error_and_not_run_again(shell: Shell, tmp_path: Path) -> None:
+    pid = shell.started()
+    process = shell.endless()
+    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    (run,) = (each for each in children if "python" in Path(f"/proc/{each}/comm").read_text())
+    os.kill(int(run), signal.SIGKILL)
+    _, error = process.communicate(timeout=30)
+    assert process.returncode == 3
+    assert error.startswith("error: the background engine broke while it ran this")
+    assert gone(pid)
+
+
+def test_the_engine_ends_with_its_socket_and_when_it_is_told_to(shell: Shell) -> None:
+    pid = shell.started()
+    (socket,) = Path(shell.env["XDG_RUNTIME_DIR"]).glob("sqlwin/*.sock")
+    socket.unlink()
+    assert gone(pid)
+    pid = shell.started()
+    assert shell.run("engine", "stop")[1] == f"engine {pid} ends\n"
+    assert gone(pid)
+    assert shell.run("engine", "status")[1] == "no engine runs\n"
