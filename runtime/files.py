@@ -14,6 +14,7 @@ import re
 import shutil
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from typing import BinaryIO, Protocol
 
 # So many files are renamed or deleted at a time: elsewhere each takes a round trip or more
@@ -68,6 +69,9 @@ class Files(Protocol):
 
     def files_below(self, path: str) -> Iterator[str]:
         """The files below a directory, by paths that start with `path`."""
+
+    def size(self, path: str) -> int:
+        """The bytes of all files below a directory."""
 
     def expand(self, pattern: str) -> list[str]:
         """The files and directories that a path with wildcards stands for, in order."""
@@ -137,6 +141,10 @@ class LocalFiles:
             for name in sorted(names):
                 yield os.path.join(directory, name)
 
+    def size(self, path: str) -> int:
+        """The bytes of all files below a directory."""
+        return sum(map(os.path.getsize, self.files_below(path)))
+
     def expand(self, pattern: str) -> list[str]:
         """The files and directories that a path with wildcards stands for; {a,b} as in Hadoop."""
         match = re.search(r"\{([^{}]*)\}", pattern)
@@ -145,6 +153,27 @@ class LocalFiles:
         before, after = pattern[: match.start()], pattern[match.end() :]
         parts = match.group(1).split(",")
         return sorted({found for part in parts for found in self.expand(before + part + after)})
+
+
+@contextmanager
+def holding(path: str) -> Iterator[bool]:
+    """Hold a directory of this machine until the block, or this process, has come to its end.
+
+    Yields:
+        Whether it does: nobody else holds it, and the file system has locks.
+    """
+    import fcntl
+
+    directory = os.open(path, os.O_RDONLY)
+    try:
+        try:
+            fcntl.flock(directory, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            yield False
+            return
+        yield True
+    finally:
+        os.close(directory)
 
 
 def for_each_file(action: Callable[[str], None], paths: Iterable[str]) -> None:

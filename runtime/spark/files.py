@@ -28,10 +28,13 @@ from runtime.spark.private import unless_missing
 from runtime.spark.session import is_remote
 
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
+_ROOT = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://[^/]*")
 # With an empty authority or none: another machine's is not ours
 _LOCAL = re.compile(r"file:(?:///+|/(?!/))")
 # Read at once: the footer of most files
 _READ_BYTES = 1 << 16
+# In no path: a name may have a line break
+_BETWEEN_PATHS = "\0"
 _ERROR_NUMBERS = {
     "FileNotFoundException": errno.ENOENT,
     "AccessControlException": errno.EACCES,
@@ -124,6 +127,9 @@ class HadoopFiles:
         self._jvm: Any = _jvm(spark)
         self._conf: Any = hadoop_conf(spark)
         self._gateway: Any = spark.sparkContext._gateway
+        # py4j asks the JVM about each part of such a name, each time
+        self._path_class: Any = self._jvm.org.apache.hadoop.fs.Path
+        self._systems: dict[str, Any] = {}
 
     def exists(self, path: str) -> bool:
         """Whether there is a file or directory."""
@@ -207,27 +213,33 @@ class HadoopFiles:
             if not self._is_there(path):
                 return []
             found = self._system(path).listStatus(self._path(path))
-            return sorted(str(each.getPath().getName()) for each in found)
+            return sorted(each.rpartition("/")[2] for each in self._paths(found))
 
     def files_below(self, path: str) -> Iterator[str]:
         """The files below a directory, by paths that start with `path`."""
         with _os_errors(path):
             if not self._is_there(path):
                 return
-            base = str(self._status(path).getPath().toUri().getPath()).rstrip("/")
-            found = self._system(path).listFiles(self._path(path), True)
-        while True:
-            with _os_errors(path):
-                if not found.hasNext():
-                    return
-                full = str(found.next().getPath().toUri().getPath())
-            yield path.rstrip("/") + full.removeprefix(base)
+            base = str(self._status(path).getPath().toString()).rstrip("/")
+            hadoop = self._jvm.org.apache.hadoop
+            iterator = self._system(path).listFiles(self._path(path), True)
+            listed = hadoop.util.functional.RemoteIterators.toList(iterator)
+            statuses = self._gateway.new_array(hadoop.fs.FileStatus, n_files := listed.size())
+            self._jvm.java.lang.System.arraycopy(listed.toArray(), 0, statuses, 0, n_files)
+            found = self._paths(statuses)
+        for each in found:
+            yield path.rstrip("/") + each.removeprefix(base)
+
+    def size(self, path: str) -> int:
+        """The bytes of all files below a directory."""
+        with _os_errors(path):
+            return int(self._system(path).getContentSummary(self._path(path)).getLength())
 
     def expand(self, pattern: str) -> list[str]:
         """The files and directories that a path with wildcards stands for, in order."""
         with _os_errors(pattern):
             found = self._system(pattern).globStatus(self._path(pattern))
-            return sorted(str(each.getPath().toString()) for each in found or ())
+            return [] if found is None else sorted(self._paths(found))
 
     def _replaced_at_once(self, path: str, new: str) -> bool:
         """Rename a file over another one; False where the file system cannot."""
@@ -252,6 +264,18 @@ class HadoopFiles:
         self.rename(complete, path)
         return True
 
+    def _paths(self, statuses: Any) -> list[str]:
+        """The paths of a Java array of files, which come over in one call, not in three a file."""
+        paths = self._jvm.org.apache.hadoop.fs.FileUtil.stat2Paths(statuses)
+        n_paths = len(paths)
+        if not n_paths:
+            return []
+        # py4j takes no array for one of another class
+        objects = self._gateway.new_array(self._jvm.java.lang.Object, n_paths)
+        self._jvm.java.lang.System.arraycopy(paths, 0, objects, 0, n_paths)
+        joined = self._jvm.org.apache.commons.lang3.StringUtils.join(objects, _BETWEEN_PATHS)
+        return str(joined).split(_BETWEEN_PATHS)
+
     def _is_there(self, path: str) -> bool:
         return bool(self._system(path).exists(self._path(path)))
 
@@ -260,11 +284,14 @@ class HadoopFiles:
 
     def _path(self, path: str) -> Any:
         # the root of a bucket needs its slash
-        rootless = re.fullmatch(r"[A-Za-z][A-Za-z0-9+.-]+://[^/]+", path)
-        return self._jvm.org.apache.hadoop.fs.Path(f"{path}/" if rootless else path)
+        return self._path_class(f"{path}/" if _ROOT.fullmatch(path) else path)
 
     def _system(self, path: str) -> Any:
-        return self._path(path).getFileSystem(self._conf)
+        root = _ROOT.match(path)
+        key = path if root is None else root[0]
+        if key not in self._systems:
+            self._systems[key] = self._path(path).getFileSystem(self._conf)
+        return self._systems[key]
 
 
 class _HadoopReader(io.RawIOBase):
