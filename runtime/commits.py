@@ -9,6 +9,10 @@ in one small file beside them, which is replaced at once:
 
 A file of a later micro-batch than the last one, or of the last one while it is not whole, does not
 count yet. Files of other names always do, and so do those of a writer that left no such file.
+
+The micro-batches of a stream that compacts its files are held in hidden directories first; several
+are published together, under the number of the last one. A batch is written like a micro-batch 0,
+by a writer of its own whose file of commits goes away when its files are there.
 """
 
 from __future__ import annotations
@@ -16,14 +20,35 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 from runtime.errors import ExecutionError
 from runtime.files import Files
 
 _DATA_FILE = re.compile(r"part-([0-9a-z]+)-(\d{8,})-\d{5,}\..*")
 _COMMIT_FILE = re.compile(r"\.sqlwin-([0-9a-z]+)\.json")
+# The name of who writes one batch; a stream's begins with eight digits, and goes on otherwise
+BATCH_WRITER = re.compile(r"b[0-9a-f]{12}")
 _VERSION = 1
+
+
+@dataclass(frozen=True)
+class Held:
+    """A micro-batch whose rows are to be published with those of others.
+
+    Attributes:
+        batch: its number.
+        n_rows: how many rows it has.
+        n_bytes: the size of its files.
+        since_s: when it was written, in seconds since 1970.
+        plan: see `Commit`.
+    """
+
+    batch: int
+    n_rows: int
+    n_bytes: int
+    since_s: float
+    plan: str = ""
 
 
 @dataclass(frozen=True)
@@ -31,15 +56,25 @@ class Commit:
     """How far a writer has come.
 
     Attributes:
-        batch: the number of its last micro-batch.
+        batch: the number of its last micro-batch that was published.
         is_whole: whether all files of that one are where readers see them.
         files: these, below the table's directory; None: not known, though there may be some, of
             later micro-batches too.
+        sources: where each of them is before it is moved, below the same directory.
+        plan: tells the micro-batch from another one of its number that reads other rows, as there
+            is if an older checkpoint is put back; empty: not known.
+        held: micro-batches after it that are not published yet; while it is not whole, also those
+            that it publishes.
+        is_merged: whether a file may have rows of several micro-batches.
     """
 
     batch: int
     is_whole: bool
     files: tuple[str, ...] | None = ()
+    sources: tuple[str, ...] = ()
+    plan: str = ""
+    held: tuple[Held, ...] = ()
+    is_merged: bool = False
 
 
 # By writer
@@ -69,9 +104,15 @@ def read_commit(files: Files, directory: str, writer: str) -> Commit | None:
 
 def write_commit(files: Files, directory: str, writer: str, commit: Commit) -> None:
     """Say how far a writer has come."""
-    known = None if commit.files is None else list(commit.files)
-    text = {"version": _VERSION, "batch": commit.batch, "is_whole": commit.is_whole, "files": known}
+    text = {"version": _VERSION, **asdict(commit)}
     files.write_text(_path(directory, writer), json.dumps(text) + "\n")
+
+
+def remove_commit(files: Files, directory: str, writer: str) -> None:
+    """Say no more of a writer: all files count that it has published, and it has no others."""
+    files.delete(_path(directory, writer))
+    # of one that was killed while it wrote that
+    files.delete(f"{directory}/..sqlwin-{writer}.json.tmp")
 
 
 def data_file(writer: str, batch: int, number: int, suffix: str) -> str:
@@ -109,7 +150,10 @@ def committed_files(files: Files, directory: str, listed: Callable[[], list[str]
         # a writer may have begun since, and have had a part of its files listed
         later = commits if writers <= commits.keys() else read_commits(files, directory)
         if writers & later.keys() <= commits.keys():
-            return [path for path in found if counts(path, commits)]
+            # a batch may have been published in between, and says nothing more of it
+            batches = any(map(BATCH_WRITER.fullmatch, writers - commits.keys()))
+            if not batches or set(listed()) == set(found):
+                return [path for path in found if counts(path, commits)]
         commits = later
 
 
@@ -122,7 +166,13 @@ def _read(files: Files, path: str) -> Commit:
         found = json.loads(files.read_text(path))
         known = found["files"]
         return Commit(
-            int(found["batch"]), bool(found["is_whole"]), None if known is None else tuple(known)
+            int(found["batch"]),
+            bool(found["is_whole"]),
+            None if known is None else tuple(known),
+            tuple(found.get("sources", ())),
+            str(found.get("plan", "")),
+            tuple(Held(**each) for each in found.get("held", ())),
+            bool(found.get("is_merged", False)),
         )
     except (ValueError, KeyError, TypeError) as error:
         raise ExecutionError(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pyspark.sql import DataFrame
 
 from runtime.connectors.columns import check_columns
-from runtime.connectors.connector import Connector, WriteBatch
+from runtime.connectors.connector import Connector, StreamWriter, WriteBatch
 from runtime.connectors.options.checks import check_options
 from runtime.connectors.writing import count_written
 from runtime.spec.table import TableSpec
@@ -28,7 +28,7 @@ def write(dataframe: DataFrame, spec: TableSpec, overwrite: bool) -> int:
     return count()
 
 
-def open_batches(dataframe: DataFrame, spec: TableSpec, writer: str) -> WriteBatch:
+def open_batches(dataframe: DataFrame, spec: TableSpec, writer: StreamWriter) -> WriteBatch:
     """What computes the micro-batches of a stream, and does not count their rows."""
     return lambda rows, _: _discard(rows)
 

@@ -26,9 +26,26 @@ Read = Callable[[SparkSession, TableSpec], DataFrame]
 Write = Callable[[DataFrame, TableSpec, bool], int | None]
 # A micro-batch and its number; gives how many rows it has, if that is known
 WriteBatch = Callable[[DataFrame, int], int | None]
-# A DataFrame with the columns of the micro-batches, their table, and a name that identifies the
-# stream, the same after a restart
-OpenBatches = Callable[[DataFrame, TableSpec, str], WriteBatch]
+
+
+@dataclass(frozen=True)
+class StreamWriter:
+    """A stream, or a part of one, that writes to a table.
+
+    Attributes:
+        name: identifies it among others that write to the same place, the same after a restart.
+        checkpoint: Spark's part of its checkpoint, as a URI.
+        at_end: takes what is to be done when the stream is over, all of its micro-batches being
+            committed that ever will be in this run.
+    """
+
+    name: str
+    checkpoint: str
+    at_end: Callable[[Callable[[], None]], None] = lambda action: None
+
+
+# A DataFrame with the columns of the micro-batches, their table, and what writes them
+OpenBatches = Callable[[DataFrame, TableSpec, StreamWriter], WriteBatch]
 WriteStream = Callable[[DataFrame, TableSpec], DataStreamWriter]
 Explain = Callable[[TableSpec, Exception], SqlwinError]
 

@@ -24,7 +24,13 @@ from runtime.connectors.columns import (
     declared_type,
     physical_columns,
 )
-from runtime.connectors.connector import KAFKA_PACKAGE, Connector, WriteBatch, missing_package
+from runtime.connectors.connector import (
+    KAFKA_PACKAGE,
+    Connector,
+    StreamWriter,
+    WriteBatch,
+    missing_package,
+)
 from runtime.connectors.messages import decoded, encoded
 from runtime.connectors.options.checks import (
     bad_option,
@@ -236,7 +242,7 @@ def write(dataframe: DataFrame, spec: TableSpec, overwrite: bool) -> int:
     return count()
 
 
-def open_batches(dataframe: DataFrame, spec: TableSpec, writer: str) -> WriteBatch:
+def open_batches(dataframe: DataFrame, spec: TableSpec, writer: StreamWriter) -> WriteBatch:
     """What sends the micro-batches of a stream."""
 
     def write_batch(rows: DataFrame, batch: int) -> int:

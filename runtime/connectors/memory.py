@@ -11,7 +11,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from runtime.connectors.columns import check_columns, declared_schema, physical_columns
-from runtime.connectors.connector import Connector, WriteBatch
+from runtime.connectors.connector import Connector, StreamWriter, WriteBatch
 from runtime.connectors.options.checks import check_options
 from runtime.connectors.writing import with_named_kind
 from runtime.errors import ExecutionError
@@ -85,13 +85,13 @@ def write(dataframe: DataFrame, spec: TableSpec, overwrite: bool) -> int:
     return int(table.num_rows)
 
 
-def open_batches(dataframe: DataFrame, spec: TableSpec, writer: str) -> WriteBatch:
+def open_batches(dataframe: DataFrame, spec: TableSpec, writer: StreamWriter) -> WriteBatch:
     """What adds the rows of a stream's micro-batches, each once, and returns how many they are."""
     kept = _rows_of(spec)
 
     def write_batch(rows: DataFrame, batch: int) -> int:
         table = with_named_kind(rows).toArrow()
-        return int(table.num_rows) if kept.add_batch(table, writer, batch) else 0
+        return int(table.num_rows) if kept.add_batch(table, writer.name, batch) else 0
 
     return write_batch
 

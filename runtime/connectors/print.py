@@ -24,7 +24,7 @@ from pyspark.sql.types import (
 )
 
 from runtime.connectors.columns import check_columns
-from runtime.connectors.connector import Connector, WriteBatch
+from runtime.connectors.connector import Connector, StreamWriter, WriteBatch
 from runtime.connectors.options.checks import check_options, idle_options, option_values
 from runtime.connectors.options.known import PRINT
 from runtime.spec.stream import ROW_KIND
@@ -49,7 +49,7 @@ def write(dataframe: DataFrame, spec: TableSpec, overwrite: bool) -> int:
     return _print_rows(dataframe, spec, _output_of(spec))
 
 
-def open_batches(dataframe: DataFrame, spec: TableSpec, writer: str) -> WriteBatch:
+def open_batches(dataframe: DataFrame, spec: TableSpec, writer: StreamWriter) -> WriteBatch:
     """What prints the micro-batches of a stream, with the kind of each row if there is one."""
     output = _output_of(spec)
     return lambda rows, _: _print_rows(rows, spec, output)

@@ -55,12 +55,9 @@ def start_writing_set(rows: DataFrame, parts: Sequence[SetPart], run: StreamRun)
     """
     # kept apart, if some should be in one directory
     writers = [
-        open_batches(part.none, part.spec, f"{run.writer}i{number}")
-        for number, part in enumerate(parts)
+        open_batches(part.none, part.spec, run, f"i{number}") for number, part in enumerate(parts)
     ]
-    late_writers = [
-        _late_writer(part, f"{run.writer}i{number}late") for number, part in enumerate(parts)
-    ]
+    late_writers = [_late_writer(part, run, f"i{number}late") for number, part in enumerate(parts)]
     run.written = [0] * len(parts)
     is_first = True
 
@@ -101,10 +98,10 @@ def start_writing_set(rows: DataFrame, parts: Sequence[SetPart], run: StreamRun)
     return for_each(rows, run, counted_with_closed)
 
 
-def _late_writer(part: SetPart, writer: str) -> WriteBatch | None:
+def _late_writer(part: SetPart, run: StreamRun, name: str) -> WriteBatch | None:
     """What writes a part's late rows, of the rows of all; None: they are dropped."""
     late, late_rows, none = part.late, part.late_rows, part.none_late
     if late is None or late_rows is None or none is None:
         return None
-    write = open_batches(late.rows(none), late.spec, writer)
+    write = open_batches(late.rows(none), late.spec, run, name)
     return lambda found, batch: write(late.rows(late_rows(found)), batch)

@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-from runtime.connectors.connector import WriteBatch
+from runtime.connectors.connector import StreamWriter, WriteBatch
 from runtime.connectors.late_rows import LateTable, LateWriter, results
 from runtime.connectors.registry import (
     check_writable,
@@ -42,6 +42,8 @@ class StreamRun:
         error: what a micro-batch failed with, as it was raised: Spark keeps its text alone.
         late: where late rows go; None: they are dropped.
         query: the stream, once it is known.
+        at_end: what is to be done when the stream is over.
+        check: looks at what a micro-batch reads before it runs; raises where it should not.
     """
 
     name: str
@@ -54,6 +56,8 @@ class StreamRun:
     query: StreamingQuery | None = None
     written: list[int | None] = field(default_factory=list)
     reads: tuple[int, ...] = ()
+    at_end: list[Callable[[], None]] = field(default_factory=list)
+    check: Callable[[int], None] = lambda batch: None
 
 
 def check_sink(spec: TableSpec, *, overwrite: bool, emits_updates: bool) -> None:
@@ -97,12 +101,12 @@ def start_writing(
         SqlwinError: Spark or the sink refuses it.
     """
     if run.late is not None:
-        write = open_batches(arrange(results(rows)), spec, run.writer)
+        write = open_batches(arrange(results(rows)), spec, run)
         return _for_each_with_late(rows, run, lambda found, batch: write(arrange(found), batch))
     dataframe = arrange(rows)
     connector = connector_of(spec)
     if connector.write_stream is None:
-        return for_each(dataframe, run, open_batches(dataframe, spec, run.writer))
+        return for_each(dataframe, run, open_batches(dataframe, spec, run))
     run.n_rows = None
     with explained_errors(connector, spec):
         return _started(connector.write_stream(dataframe, spec), run)
@@ -135,10 +139,20 @@ def start_discarding(dataframe: DataFrame, run: StreamRun) -> StreamingQuery:
         return _started(dataframe.writeStream.format("noop"), run)
 
 
-def open_batches(dataframe: DataFrame, spec: TableSpec, writer: str) -> WriteBatch:
-    """What writes the micro-batches of a stream, with the columns of `dataframe`, to a table."""
+def open_batches(
+    dataframe: DataFrame, spec: TableSpec, run: StreamRun, part: str = ""
+) -> WriteBatch:
+    """What writes the micro-batches of a stream to a table.
+
+    Args:
+        dataframe: has the columns of the micro-batches.
+        spec: the table.
+        run: the stream.
+        part: tells its tables apart, if there are several.
+    """
     connector = connector_of(spec)
     assert connector.open_batches is not None, f"only Spark writes to '{connector.name}'"
+    writer = StreamWriter(run.writer + part, run.checkpoint, run.at_end.append)
     return connector.open_batches(dataframe, spec, writer)
 
 
@@ -146,7 +160,7 @@ def _for_each_with_late(rows: DataFrame, run: StreamRun, write: WriteBatch) -> S
     """Start a stream that writes its results with `write`, and its late rows to their table."""
     assert run.late is not None
     # kept apart from the results, if they should be in one directory
-    write_late = open_batches(run.late.rows(rows), run.late.spec, f"{run.writer}late")
+    write_late = open_batches(run.late.rows(rows), run.late.spec, run, "late")
     writer = LateWriter(run.late, write, write_late)
     return for_each(rows, run, lambda found, batch: writer.write(found, batch, run.query))
 
@@ -156,6 +170,7 @@ def for_each(dataframe: DataFrame, run: StreamRun, write: WriteBatch) -> Streami
 
     def counted(rows: DataFrame, batch: int) -> None:
         try:
+            run.check(batch)
             n_rows = write(rows, batch)
         except BaseException as error:
             run.error = error

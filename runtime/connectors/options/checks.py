@@ -19,6 +19,7 @@ _UNITS_US = {
     "ms milli millis millisecond milliseconds": 1_000,
     "µs us micro micros microsecond microseconds": 1,
 }
+_SIZE = re.compile(r"\s*([1-9]\d*)\s*([kmgt]?)b?(?:ytes)?\s*", re.IGNORECASE)
 _UNIT_US = {label: us for labels, us in _UNITS_US.items() for label in labels.split()} | {"": 1_000}
 
 
@@ -115,6 +116,19 @@ def duration_us(value: str) -> int | None:
     if match is None or match.group(2).lower() not in _UNIT_US:
         return None
     return int(match.group(1)) * _UNIT_US[match.group(2).lower()]
+
+
+def size(value: str) -> str | None:
+    """A check for a number of bytes such as `128 mb`."""
+    return None if bytes_of(value) is not None else "a size such as '128 mb'"
+
+
+def bytes_of(value: str) -> int | None:
+    """The bytes of a size in Flink's spelling, such as `128 mb`; None if it is none."""
+    match = _SIZE.fullmatch(value)
+    if match is None:
+        return None
+    return int(match.group(1)) << 10 * " kmgt".index(match.group(2).lower() or " ")
 
 
 def check_options(spec: TableSpec, known: Mapping[str, Option], other: Iterable[str] = ()) -> None:

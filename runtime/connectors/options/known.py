@@ -15,6 +15,7 @@ from runtime.connectors.options.checks import (
     fraction,
     one_of,
     pattern,
+    size,
     switch,
     whole_number,
     without_effect,
@@ -46,14 +47,16 @@ FILESYSTEM: Options = {
     "cleanSource": Option(check=one_of("archive", "delete", "off")),
     "source-archive-dir": Option("where clean-source = archive moves files"),
     "sourceArchiveDir": Option(),
-    # About Flink's way of writing files: here a micro-batch writes files of its own, which are
-    # complete when they can be seen.
+    # About Flink's way of writing files: here a micro-batch writes files of its own, or several
+    # together do, which are complete when they can be seen.
     "sink.rolling-policy.file-size": without_effect(),
-    "sink.rolling-policy.rollover-interval": without_effect(duration),
+    "sink.rolling-policy.rollover-interval": Option(
+        "with auto-compaction: how long rows wait for others; 1 min", duration
+    ),
     "sink.rolling-policy.check-interval": without_effect(duration),
     "sink.rolling-policy.inactivity-interval": without_effect(duration),
-    "auto-compaction": without_effect(boolean, ("true", "false")),
-    "compaction.file-size": without_effect(),
+    "auto-compaction": switch("a stream writes the rows of several micro-batches together"),
+    "compaction.file-size": Option("as soon as so many bytes have come; 128 mb", size),
     "sink.partition-commit.trigger": without_effect(),
     "sink.partition-commit.delay": without_effect(duration),
     "sink.partition-commit.watermark-time-zone": without_effect(),

@@ -118,6 +118,7 @@ class Stream:
         self._was_cut = False
         self.is_known_over = False
         self._error: BaseException | None = None
+        self._finishing = threading.Lock()
         self._thread: threading.Thread | None = None
         if setup.is_bounded:
             self._thread = threading.Thread(
@@ -168,6 +169,8 @@ class Stream:
             time.sleep(_POLL_SECONDS)
         self.is_known_over = True
         failure = self._failure()
+        if failure is None:
+            self._finish_tables()
         if failure is not None and not self._is_stopping:
             raise self._translated(failure) from failure
         return True
@@ -206,7 +209,22 @@ class Stream:
         if self._thread is not None and self._thread is not threading.current_thread():
             self._thread.join(grace_s)
         self.is_known_over = True
+        self._finish_tables()
         self.clean_up()
+
+    def _finish_tables(self) -> None:
+        """Have the tables show what they hold back of committed micro-batches.
+
+        Raises:
+            SqlwinError: one of them cannot; the next run does it.
+        """
+        with self._finishing:
+            try:
+                for action in self.run.at_end:
+                    action()
+            except Exception as error:
+                self._error = self._error or error
+                raise self._translated(error) from error
 
     def clean_up(self) -> None:
         """Remove the checkpoint of a stream that is over, unless it is kept."""
@@ -258,6 +276,7 @@ class Stream:
                     end_input(self._files, self.checkpoint)
                 self._use_up_input(end_was_sent=True)
             if self.query.isActive and not self._is_stopping:
+                self._finish_tables()
                 if self.setup.closes:
                     with self._writing_the_end():
                         mark_ended(self._files, self.checkpoint, self._identity)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from itertools import count
 from weakref import WeakSet
 
@@ -113,8 +113,10 @@ class Streams:
     def stop_all(self) -> list[Stream]:
         """Stop all that run; these."""
         running = self.running()
-        for stream in running:
-            stream.stop()
+        with ExitStack() as stopping:
+            # whatever one of them fails with, the others are stopped too
+            for stream in reversed(running):
+                stopping.callback(stream.stop)
         for stream in self.all():
             stream.clean_up()
         return running

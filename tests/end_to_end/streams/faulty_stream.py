@@ -54,7 +54,7 @@ TOP = """
         WHERE k >= 0 GROUP BY k, window_start, window_end))
     WHERE place <= 3
 """
-QUERIES = {"hop": QUERY, "session": SESSION, "top": TOP}
+QUERIES = {"hop": QUERY, "session": SESSION, "top": TOP, "compacted": QUERY}
 CLOCK = """
     SELECT k, window_end, COUNT(*) AS n, SUM(v) AS total
     FROM TABLE(TUMBLE(TABLE arrivals, DESCRIPTOR(at), INTERVAL '1' SECOND))
@@ -64,6 +64,15 @@ CLOCK = """
 
 def statements(kind: str, directory: Path) -> tuple[str, str]:
     """What has to be there before the stream, and the statement that starts it."""
+    if kind == "compacted":
+        # late rows are published with each micro-batch, results all few
+        option = "'connector' = 'filesystem', 'auto-compaction' = 'true'"
+        setup = tables(directory).replace(
+            f"'connector' = 'filesystem', 'path' = '{directory}/out'",
+            f"{option}, 'compaction.file-size' = '5 kb', 'path' = '{directory}/out'",
+        )
+        assert option in setup
+        return setup, f"INSERT INTO totals {QUERY}"
     if kind == "set":
         return set_tables(directory), statement_set()
     if kind == "clock":

@@ -32,6 +32,10 @@ POINTS = {
     ],
     "session": ["change:2", "written:1", "change:5", "ended:1"],
     "top": ["change:3", "committed:1", "closed:1"],
+    "compacted": [
+        *(f"change:{number}" for number in (2, 3, 5, 7, 9, 11, 13)),
+        *("written:1", "committed:2", "ended:1", "closed:1"),
+    ],
     "set": ["change:3", "change:6", "change:9", "change:12", "written:1", "closed:1"],
 }
 

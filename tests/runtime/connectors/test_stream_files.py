@@ -10,8 +10,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from runtime.commits import Commit, committed_files, read_commit, write_commit
-from runtime.connectors.filesystem.stream_write import (
+from runtime.connectors.filesystem.publish import (
+    Writer,
     check_written,
+    finish,
     publish,
     retract,
     written_files,
@@ -29,10 +31,11 @@ def written(hidden: Path, *names: str) -> None:
 
 
 def publish_all(
-    hidden: Path, path: Path, writer: str, batch: int, files: LocalFiles = FILES
+    hidden: Path, path: Path, name: str, batch: int, files: LocalFiles = FILES, plan: str = ""
 ) -> None:
     found = written_files(files, str(hidden))
-    publish(files, found, str(hidden), str(path), writer, batch)
+    commit = Commit(batch, True, plan=plan)
+    publish(Writer(files, str(path), name), found, str(hidden), commit)
 
 
 def below(path: Path) -> list[str]:
@@ -77,7 +80,7 @@ def test_a_micro_batch_that_is_computed_again_replaces_what_it_had_published(
     publish_all(hidden, tmp_path, "other", 7)
     if not has_commit:
         (tmp_path / ".sqlwin-w.json").unlink()
-    retract(FILES, str(tmp_path), "w", 7)
+    retract(Writer(FILES, str(tmp_path), "w"), 7)
     left = [
         "k=1/part-w-00000006-00000.json",
         "part-other-00000007-00000.json",
@@ -91,7 +94,7 @@ def test_a_checkpoint_that_was_put_back_replaces_all_that_came_behind_it(tmp_pat
     for batch in range(5):
         written(hidden, "part-00000-a-c000.json")
         publish_all(hidden, tmp_path, "w", batch)
-    retract(FILES, str(tmp_path), "w", 2)
+    retract(Writer(FILES, str(tmp_path), "w"), 2)
     assert below(tmp_path) == ["part-w-00000000-00000.json", "part-w-00000001-00000.json"]
 
 
@@ -129,6 +132,66 @@ def test_a_reader_that_lists_while_a_writer_begins_lists_again(tmp_path: Path) -
         return found
 
     assert committed_files(FILES, str(tmp_path), listed) == names
+
+
+class Killed(LocalFiles):
+    """Does some changes, and no more: as after a kill."""
+
+    def __init__(self, n_changes: int) -> None:
+        self._left = n_changes
+
+    def change(self) -> None:
+        self._left -= 1
+        if self._left < 0:
+            raise KeyboardInterrupt
+
+    def rename(self, path: str, new: str) -> None:
+        self.change()
+        super().rename(path, new)
+
+    def write_text(self, path: str, text: str) -> None:
+        self.change()
+        super().write_text(path, text)
+
+
+@pytest.mark.parametrize("n_changes", range(5))
+def test_a_move_that_was_cut_short_is_finished_with_the_same_files(
+    tmp_path: Path, n_changes: int
+) -> None:
+    hidden = tmp_path / ".sqlwin-w"
+    written(hidden, "k=1/part-00000-a.c000.json", "k=2/part-00000-b.c000.json")
+    with pytest.raises(KeyboardInterrupt):
+        publish_all(hidden, tmp_path, "w", 3, Killed(n_changes), plan="x")
+        raise KeyboardInterrupt  # when all was done
+    assert len(counted(tmp_path)) in ((2,) if n_changes > 3 else (0,))
+    seen = {name: (tmp_path / name).stat().st_ino for name in below(tmp_path) if name[0] != "."}
+    writer = Writer(FILES, str(tmp_path), "w")
+    # of another plan it is another micro-batch, and to be written again
+    other = finish(writer, "y")
+    assert other is None if n_changes == 0 else other is not None
+    assert other is None or other.is_whole == (n_changes > 3)
+    done = finish(writer, "x")
+    if n_changes == 0:
+        assert done is None
+        return
+    assert done is not None
+    assert done.is_whole
+    names = [f"k={k}/part-w-00000003-{k - 1:05d}.json" for k in (1, 2)]
+    assert counted(tmp_path) == names == below(tmp_path)
+    # whoever has seen a file, finds it as it was
+    assert all((tmp_path / name).stat().st_ino == number for name, number in seen.items())
+
+
+def test_a_move_whose_files_are_gone_is_not_finished(tmp_path: Path) -> None:
+    hidden = tmp_path / ".sqlwin-w"
+    written(hidden, "part-00000-a.c000.json", "part-00001-b.c000.json")
+    with pytest.raises(KeyboardInterrupt):
+        publish_all(hidden, tmp_path, "w", 3, Killed(2), plan="x")
+    FILES.delete(str(hidden))
+    done = finish(Writer(FILES, str(tmp_path), "w"), "x")
+    assert done is not None
+    assert not done.is_whole
+    assert counted(tmp_path) == []
 
 
 def test_fewer_rows_than_were_written_are_an_error(tmp_path: Path) -> None:

@@ -1,0 +1,213 @@
+"""Micro-batches of a stream that compacts its files: few files, each row once, never a part."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+from runtime.commits import committed_files, read_commit
+from runtime.connectors.connector import StreamWriter
+from runtime.connectors.filesystem.stream_write import Compaction, FileSink, compaction
+from runtime.connectors.registry import read_table
+from runtime.errors import ExecutionError
+from runtime.files import LocalFiles
+from runtime.spec.table import TableSpec
+from tests.runtime.connectors.tables import table
+from tests.runtime.connectors.test_stream_files import below
+
+FILES = LocalFiles()
+
+
+class Run:
+    """A run of a stream of numbers, of which micro-batch n has 10n to 10n + 9."""
+
+    def __init__(self, spark: SparkSession, spec: TableSpec, directory: Path, files: LocalFiles):
+        self.spark = spark
+        self.checkpoint = directory / "checkpoint"
+        for name in ("offsets", "commits"):
+            (self.checkpoint / name).mkdir(parents=True, exist_ok=True)
+        writer = StreamWriter("w", f"file://{self.checkpoint}")
+        self.sink = FileSink(self.rows(0), spec, writer, files)
+
+    def rows(self, batch: int) -> DataFrame:
+        return self.spark.range(10 * batch, 10 * batch + 10, 1, 2).selectExpr("id AS n", "id % 2 p")
+
+    def next(self) -> int:
+        committed = [int(path.name) for path in (self.checkpoint / "commits").iterdir()]
+        return max(committed, default=-1) + 1
+
+    def micro_batch(self) -> None:
+        batch = self.next()
+        plan = self.checkpoint / "offsets" / str(batch)
+        if not plan.exists():
+            plan.write_text(f"planned at {time.time_ns()}")
+        assert self.sink.write(self.rows(batch), batch) == 10
+        (self.checkpoint / "commits" / str(batch)).touch()
+
+
+def compacted(path: Path, partitioned: tuple[str, ...] = (), **options: str) -> TableSpec:
+    waiting = {"sink__rolling_policy__rollover_interval": "1 h"}
+    options = {"format": "parquet", "auto_compaction": "true", **waiting, **options}
+    return table("filesystem", "n BIGINT; p BIGINT", partitioned, path=str(path), **options)
+
+
+def counted(path: Path) -> list[int]:
+    """The rows that a reader takes, of Parquet files without partitions."""
+    listed = [str(path / name) for name in below(path) if not name.startswith(".")]
+    shown = committed_files(FILES, str(path), lambda: listed)
+    return sorted(n for file in shown for n in pq.read_table(file)["n"].to_pylist())
+
+
+@pytest.mark.parametrize(
+    ("file_format", "partitioned"), [("parquet", ()), ("parquet", ("p",)), ("csv", ())]
+)
+def test_micro_batches_are_published_together_at_the_end(
+    spark: SparkSession, tmp_path: Path, file_format: str, partitioned: tuple[str, ...]
+) -> None:
+    spec = compacted(tmp_path / "out", partitioned, format=file_format)
+    run = Run(spark, spec, tmp_path, FILES)
+    for _ in range(3):
+        run.micro_batch()
+    assert [name for name in below(tmp_path / "out") if name[0] != "."] == []
+    run.sink.end()
+    names = [f"part-w-00000002-{number:05d}" for number in range(2 if partitioned else 1)]
+    shown = below(tmp_path / "out")
+    assert [name.rpartition("/")[2].partition(".")[0] for name in shown] == names
+    rows = sorted((row.n, row.p) for row in read_table(spark, spec).collect())
+    assert rows == [(n, n % 2) for n in range(30)]
+    commit = read_commit(FILES, str(tmp_path / "out"), "w")
+    assert commit is not None
+    assert (commit.batch, commit.is_whole, commit.held) == (2, True, ())
+
+
+def test_micro_batches_are_published_when_they_are_large_or_many_or_old(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    run = Run(spark, compacted(tmp_path / "out", compaction__file_size="3 kb"), tmp_path, FILES)
+    run.micro_batch()
+    run.micro_batch()
+    assert counted(tmp_path / "out") == []
+    run.micro_batch()
+    # of the two before, which are committed
+    assert counted(tmp_path / "out") == list(range(20))
+    held = read_commit(FILES, str(tmp_path / "out"), "w")
+    assert held is not None
+    now_s = held.held[0].since_s
+    assert not Compaction(1 << 30, 10).is_due(held.held, now_s + 9)
+    assert Compaction(1 << 30, 10).is_due(held.held, now_s + 10)
+    assert Compaction(1 << 30, 10, n_batches=1).is_due(held.held, now_s)
+    assert not Compaction(1, 0).is_due((), now_s)
+    assert compaction({"compaction.file-size": "1mb"}) is None
+    chosen = {
+        "auto-compaction": "TRUE",
+        "compaction.file-size": "64 MB",
+        "sink.rolling-policy.rollover-interval": "30 min",
+    }
+    assert compaction(chosen) == Compaction(64 << 20, 1800)
+    run.sink.end()
+
+
+def test_rows_do_not_wait_for_others_that_never_come(spark: SparkSession, tmp_path: Path) -> None:
+    options = {"sink__rolling_policy__rollover_interval": "1 s"}
+    run = Run(spark, compacted(tmp_path / "out", **options), tmp_path, FILES)
+    run.micro_batch()
+    until = time.monotonic() + 60
+    while not counted(tmp_path / "out") and time.monotonic() < until:
+        time.sleep(0.1)
+    assert counted(tmp_path / "out") == list(range(10))
+    run.sink.end()
+
+
+class Killed(LocalFiles):
+    """Does some changes, and no more: as after a kill."""
+
+    def __init__(self, path: Path, n_changes: int) -> None:
+        self._path = path
+        self._left = n_changes
+
+    def change(self) -> None:
+        found = counted(self._path)
+        # all of some micro-batches, each once
+        assert found == list(range(len(found)))
+        assert len(found) % 10 == 0
+        self._left -= 1
+        if self._left < 0:
+            raise KeyboardInterrupt
+
+    def rename(self, path: str, new: str) -> None:
+        self.change()
+        super().rename(path, new)
+
+    def write_text(self, path: str, text: str) -> None:
+        self.change()
+        super().write_text(path, text)
+
+    def delete(self, path: str) -> None:
+        if self.exists(path):
+            self.change()
+        super().delete(path)
+
+
+@pytest.mark.parametrize("n_changes", [pytest.param(n, marks=pytest.mark.long) for n in range(14)])
+@pytest.mark.parametrize("is_again", [False, True])
+def test_killed_anywhere_a_stream_shows_each_row_once(
+    spark: SparkSession, tmp_path: Path, n_changes: int, is_again: bool
+) -> None:
+    out = tmp_path / "out"
+    spec = compacted(out, compaction__file_size="1 kb")
+    first = Run(spark, spec, tmp_path, FILES)
+    first.micro_batch()
+    first.micro_batch()  # which publishes the first one
+    seen = counted(out)
+    for _ in range(1 + is_again):
+        with pytest.raises(KeyboardInterrupt):
+            second = Run(spark, spec, tmp_path, Killed(out, n_changes))
+            for _ in range(2):
+                second.micro_batch()
+            second.sink.end()
+            raise KeyboardInterrupt
+    now = counted(out)
+    assert now[: len(seen)] == seen
+    third = Run(spark, spec, tmp_path, FILES)
+    third.micro_batch()
+    third.sink.end()
+    assert counted(out) == list(range(10 * third.next()))
+    assert [p.name for p in out.iterdir() if p.is_dir()] == []
+
+
+def test_a_checkpoint_that_was_put_back_behind_common_files_is_refused(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    spec = compacted(tmp_path / "out")
+    run = Run(spark, spec, tmp_path, FILES)
+    for _ in range(3):
+        run.micro_batch()
+    run.sink.end()
+    for name in ("offsets", "commits"):
+        for batch in (1, 2):
+            (run.checkpoint / name / str(batch)).unlink()
+    with pytest.raises(ExecutionError, match=r"has rows up to micro-batch 2, of which several"):
+        Run(spark, spec, tmp_path, FILES).micro_batch()
+    assert counted(tmp_path / "out") == list(range(30))
+
+
+def test_a_micro_batch_that_is_published_stays_when_it_is_computed_again(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    spec = compacted(out, auto_compaction="false")
+    Run(spark, spec, tmp_path, FILES).micro_batch()
+    (tmp_path / "checkpoint" / "commits" / "0").unlink()
+    before = {path.name: path.stat().st_mtime_ns for path in out.glob("part-*")}
+    Run(spark, spec, tmp_path, FILES).micro_batch()
+    assert {path.name: path.stat().st_mtime_ns for path in out.glob("part-*")} == before
+    # planned anew, after an older checkpoint was put back, it may have other rows
+    for name in ("offsets", "commits"):
+        (tmp_path / "checkpoint" / name / "0").unlink()
+    Run(spark, spec, tmp_path, FILES).micro_batch()
+    assert {path.stat().st_mtime_ns for path in out.glob("part-*")}.isdisjoint(before.values())
+    assert counted(out) == list(range(10))
