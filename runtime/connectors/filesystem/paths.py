@@ -26,6 +26,12 @@ def is_glob(path: str, files: Files = _LOCAL) -> bool:
     return _GLOB.search(path) is not None and not files.exists(path)
 
 
+def fixed_part(path: str) -> str:
+    """What the files below a resolved path or glob all begin with."""
+    match = _GLOB.search(path)
+    return path if match is None else path[: match.start()]
+
+
 def expand(path: str, files: Files = _LOCAL) -> list[str]:
     """The files and directories that a resolved path or glob stands for."""
     if is_glob(path, files):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from fnmatch import fnmatch
 from functools import partial
@@ -15,7 +15,7 @@ from pyspark.sql import Column, DataFrame, DataFrameReader, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StringType, StructField, StructType
 
-from runtime.commits import Commits, counts, read_commits
+from runtime.commits import Commits, committed_files, counts, read_commits
 from runtime.connectors.columns import (
     declared_schema,
     declared_type,
@@ -31,6 +31,7 @@ from runtime.connectors.filesystem.paths import (
     missing_path,
     path_for_spark,
 )
+from runtime.connectors.filesystem.publish import finish_replacing
 from runtime.connectors.options.checks import bad_option, option_values
 from runtime.connectors.options.formats import SELF_DESCRIBING, format_of, spark_options
 from runtime.errors import CatalogError, ExecutionError, SqlwinError
@@ -74,18 +75,24 @@ def read(spark: SparkSession, spec: TableSpec) -> DataFrame:
     while True:
         attempt += 1
         options = spark_options(spec, file_format)
-        with _reachable(spec, origin):
+        with reachable(spec, origin):
             commits = read_commits(files, origin)
             # Spark lists a directory itself; of one where that may be too early it gets the files
             every = attempt > _ATTEMPTS or not all(commit.is_whole for commit in commits.values())
+            listed = set(data_files(origin)) if is_local_path(origin) and not every else None
             paths = _paths(spec, origin, files, values, options, commits, every=every)
             first = next((f for f in data_files(origin, files) if counts(f, commits)), None)
         if first is None and spec.columns and not any(c.metadata for c in spec.columns):
             # A directory that nothing has been written to yet.
             return spark.createDataFrame([], declared_schema(spec, physical_columns(spec)))
         dataframe = _read(spark, spec, origin, options, paths, first)
-        if every or read_commits(files, origin) == commits:
+        if every:
             return dataframe
+        with reachable(spec, origin):
+            # a batch that was published meanwhile has left no commit, but files
+            is_same = listed is None or set(data_files(origin)) == listed
+            if is_same and read_commits(files, origin) == commits:
+                return dataframe
 
 
 def _read(
@@ -129,9 +136,12 @@ def reachable_files(spark: SparkSession, spec: TableSpec, path: str) -> Files | 
     if is_remote(spark):
         return None
     files = files_at(spark, path)
-    with _reachable(spec, path):
+    with reachable(spec, path):
         if not is_glob(path, files) and not files.exists(path):
-            raise missing_path(path)
+            if is_local_path(path):
+                finish_replacing(path)
+            if not files.exists(path):
+                raise missing_path(path)
     if is_local_path(path):
         _refuse_empty_files(spark, spec, path)
     return files
@@ -140,29 +150,42 @@ def reachable_files(spark: SparkSession, spec: TableSpec, path: str) -> Files | 
 def _refuse_empty_files(spark: SparkSession, spec: TableSpec, path: str) -> None:
     """Refuse files of this machine without a byte, in formats that know no such file.
 
-    Spark leaves them out without a word, and a stream never comes back to one that is filled later.
+    Spark leaves them out without a word.
 
     Raises:
         ExecutionError: there is one.
     """
+    is_checked = checked_files(spark, spec)
+    if is_checked is not None:
+        for file in data_files(path):
+            if is_checked(file) and _is_empty(file):
+                raise broken_file(spec, f"{file} is empty, which is no file of format", "delete it")
+
+
+def checked_files(spark: SparkSession, spec: TableSpec) -> Callable[[str], bool] | None:
+    """Which files of a table have to be whole; None: any may be broken, for all that is known."""
     values = option_values(spec)
     file_format = format_of(values)
     if file_format not in SELF_DESCRIBING:
-        return
+        return None
     options = spark_options(spec, file_format)
     skips = options.get("ignoreCorruptFiles", spark.conf.get(_SKIP_CORRUPT, "false"))
     if str(skips).lower() == "true":
-        return
+        return None
     regex, glob = values.get("source.path.regex-pattern"), options.get("pathGlobFilter", "*")
-    for file in data_files(path):
-        is_read = fnmatch(os.path.basename(file), glob) and (not regex or re.fullmatch(regex, file))
-        if is_read and _is_empty(file):
-            raise ExecutionError(
-                f"table `{spec.name}`: {file} is empty, which is no file of format {file_format}",
-                subjects=(spec.name,),
-                hint="delete it, and move files there when they are complete; "
-                f"SET '{_SKIP_CORRUPT}' = 'true' leaves out what cannot be read",
-            )
+    return lambda file: (
+        fnmatch(os.path.basename(file), glob) and (not regex or bool(re.fullmatch(regex, file)))
+    )
+
+
+def broken_file(spec: TableSpec, what: str, remedy: str) -> ExecutionError:
+    """The error about a file that is not whole; `what` ends before the name of the format."""
+    return ExecutionError(
+        f"table `{spec.name}`: {what} {format_of(option_values(spec))}",
+        subjects=(spec.name,),
+        hint=f"{remedy}, and move files there when they are complete; "
+        f"SET '{_SKIP_CORRUPT}' = 'true' leaves out what cannot be read",
+    )
 
 
 def _is_empty(file: str) -> bool:
@@ -173,7 +196,7 @@ def _is_empty(file: str) -> bool:
 
 
 @contextmanager
-def _reachable(spec: TableSpec, path: str) -> Iterator[None]:
+def reachable(spec: TableSpec, path: str) -> Iterator[None]:
     """Name the table and the path where a file system cannot be asked."""
     try:
         yield
@@ -238,7 +261,7 @@ def _paths(
         return [path_for_spark(f, files) for f in matching]
     if every:
         options.setdefault("basePath", as_uri(path))
-        found = [f for f in data_files(path, files) if counts(f, commits)]
+        found = committed_files(files, path, lambda: list(data_files(path, files)))
         return [path_for_spark(f, files) for f in found]
     if is_glob(path, files) and next(data_files(path, files), None) is None:
         raise missing_path(path)

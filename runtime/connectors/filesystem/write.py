@@ -2,16 +2,32 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import uuid
+from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, DataFrameWriter, SparkSession
 
+from runtime.commits import Commit, remove_commit
 from runtime.connectors.columns import find_column
 from runtime.connectors.connector import AVRO_PACKAGE, NO_AVRO, missing_package
 from runtime.connectors.filesystem.paths import is_glob
+from runtime.connectors.filesystem.publish import Writer as BatchWriter
+from runtime.connectors.filesystem.publish import (
+    batch_writer,
+    check_written,
+    clear_batches,
+    finish_replacing,
+    publish,
+    remove,
+    take_back,
+    writing_to,
+    written_files,
+)
 from runtime.connectors.options.checks import option_values
 from runtime.connectors.options.formats import format_of, spark_options, written_timestamps
 from runtime.connectors.writing import count_written
@@ -22,6 +38,8 @@ from runtime.spark.files import files_at, resolve
 from runtime.spark.session import is_remote
 from runtime.spec.table import TableSpec
 
+# Spark's sign that all files of a directory are there
+_SUCCESS = "_SUCCESS"
 # The reader's, and of no meaning or another one to the writer
 _READER_ONLY = ("mode", "basePath", "enforceSchema", "inferSchema", "mergeSchema", "pathGlobFilter")
 
@@ -29,9 +47,12 @@ _READER_ONLY = ("mode", "basePath", "enforceSchema", "inferSchema", "mergeSchema
 def write_files(dataframe: DataFrame, spec: TableSpec, overwrite: bool) -> int:
     """Write the rows below the table's path and return how many there were.
 
-    Spark's committer shows files only when all are written. Overwriting a directory puts the new
-    one beside it first, so that what is there stays if the job fails; and a query may read the very
-    table that it overwrites.
+    They are written to a hidden directory, whose files are then published as those of a stream's
+    micro-batch are: Spark's committer would move them one by one in sight of readers, and would
+    also move what a killed job has left there, or what another one is just writing. Overwriting a
+    directory puts the new one beside it first, so that what is there stays if the job fails; and a
+    query may read the very table that it overwrites. What is left of writers that were killed is
+    removed, where it can be known that they were.
 
     Raises:
         CatalogError: the path is a file or a glob, or no column is left beside the partitions.
@@ -60,20 +81,39 @@ def write_files(dataframe: DataFrame, spec: TableSpec, overwrite: bool) -> int:
             if partitions:
                 writer = writer.partitionBy(*partitions)
             swaps = overwrite and options.get("partitionOverwriteMode", "").lower() != "dynamic"
-            if files is not None and swaps and _can_swap(path, files):
-                _replace(writer, path, files)
+            if files is None:
+                writer.mode("overwrite" if overwrite else "append").save(path)
+                return count()
+            if is_local_path(path):
+                finish_replacing(os.path.realpath(path))
+            clear_batches(files, path)
+
+            def checked(hidden: str) -> list[str]:
+                # executors may have come since
+                check_shared(spark, path, spec)
+                found = written_files(files, hidden)
+                rows = partial(_rows_below, spark, hidden)
+                check_written(files, file_format, path, found, count(), rows)
+                return found
+
+            if not overwrite or not files.exists(path):
+                _add(writer, batch_writer(files, path), checked)
+            elif swaps and _can_swap(path, files):
+                _replace(writer, path, files, checked)
             else:
-                location = path if files is None else as_uri(path)
-                writer.mode("overwrite" if overwrite else "append").save(location)
-        # executors may have come since
-        check_shared(spark, path, spec)
-        return count()
+                writer.mode("overwrite").save(as_uri(path))
+                check_shared(spark, path, spec)
+            return count()
     except PySparkException as error:
         if error.getCondition() in NO_AVRO:
             raise missing_package(spec, "writes Avro", AVRO_PACKAGE) from error
         raise
     except OSError as error:
         raise unwritable(path, error) from error
+
+
+def _rows_below(spark: SparkSession, directory: str) -> int:
+    return spark.read.parquet(as_uri(directory)).count()
 
 
 def writer_options(spec: TableSpec, file_format: str) -> dict[str, str]:
@@ -150,29 +190,65 @@ def _can_swap(path: str, files: Files) -> bool:
     return not is_root and files.is_directory(path)
 
 
-def _replace(writer: DataFrameWriter, path: str, files: Files) -> None:
+def _add(writer: DataFrameWriter, batch: BatchWriter, checked: Callable[[str], list[str]]) -> None:
+    """Write files beside those that are there, which readers see all at once.
+
+    Args:
+        writer: what writes them.
+        batch: whose they are.
+        checked: finds what is written in a directory; raises where that is not all.
+    """
+    files, path = batch.files, batch.path
+    is_new = not files.exists(path)
+    try:
+        with writing_to(files, batch.hidden):
+            writer.mode("append").save(as_uri(batch.hidden))
+            publish(batch, checked(batch.hidden), batch.hidden, Commit(0, is_whole=True))
+    except BaseException:
+        with suppress(OSError):
+            take_back(batch)
+            if is_new and not files.names_in(path):
+                files.delete(path)
+        raise
+    # the rows are there: what is left besides is in nobody's way
+    with suppress(OSError):
+        if files.exists(f"{batch.hidden}/{_SUCCESS}") and not files.exists(f"{path}/{_SUCCESS}"):
+            files.rename(f"{batch.hidden}/{_SUCCESS}", f"{path}/{_SUCCESS}")
+        files.delete(batch.hidden)
+        remove_commit(files, path, batch.name)
+
+
+def _replace(
+    writer: DataFrameWriter, path: str, files: Files, checked: Callable[[str], list[str]]
+) -> None:
     """Write a directory anew and put it in the place of the old one when it is complete.
 
-    If `path` is a symbolic link, the directory that it points to is replaced, not the link.
+    If `path` is a symbolic link, the directory that it points to is replaced, not the link. For
+    the other arguments see `_add`.
     """
     if is_local_path(path):
         path = os.path.realpath(path)
+        if not os.access(path, os.W_OK | os.X_OK):
+            # the directory above may allow it all the same
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), path)
     unique = uuid.uuid4().hex[:12]
     above, _, name = path.rpartition("/")
     # Names with a dot in front are invisible to readers of the directory above.
     new = f"{above}/.{name}.{unique}"
     old = f"{new}.old"
     try:
-        writer.mode("errorifexists").save(as_uri(new))
-        files.rename(path, old)
-        try:
-            files.rename(new, path)
-        except OSError:
-            files.rename(old, path)
-            raise
+        with writing_to(files, new):
+            writer.mode("append").save(as_uri(new))
+            checked(new)
+            files.rename(path, old)
+            try:
+                files.rename(new, path)
+            except OSError:
+                files.rename(old, path)
+                raise
     except BaseException:
         with suppress(OSError):
-            files.delete(new)
+            remove(files, new)
         raise
     # the rows are written: what is left of the old ones is in nobody's way
     with suppress(OSError):

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -39,33 +40,65 @@ def children(process: int) -> list[int]:
     return below
 
 
-@pytest.mark.spark
-@pytest.mark.long
-@pytest.mark.parametrize(
-    ("number", "code", "said"),
-    [(signal.SIGINT, 130, "interrupted"), (signal.SIGTERM, 143, "terminated")],
-)
-def test_a_signal_takes_back_what_an_insert_has_written(
-    number: int, code: int, said: str, tmp_path: Path
-) -> None:
-    out = tmp_path / "out"
-    statements = [TABLE.format(out), "INSERT INTO o VALUES (1, 'a')", f"INSERT INTO o {SLOW}"]
-    process = subprocess.Popen(
+def inserting(directory: Path, insert: str) -> subprocess.Popen[str]:
+    """A program that has written a row, and is writing more."""
+    process = program(directory, "INSERT INTO o VALUES (1, 'a')", f"INSERT {insert} o {SLOW}")
+    until = time.monotonic() + 180
+    # the second write, which is under way when its tasks have made files
+    while not any("_temporary" in str(p) for p in directory.rglob("*.parquet")) or not any(
+        "_temporary" not in str(p) for p in directory.rglob("*.parquet")
+    ):
+        assert process.poll() is None and time.monotonic() < until
+        time.sleep(0.1)
+    return process
+
+
+def program(directory: Path, *statements: str) -> subprocess.Popen[str]:
+    every = [TABLE.format(directory / "out"), *statements]
+    return subprocess.Popen(
         [sys.executable, "-m", "sqlwin", "run", "--master", "local[2]", "--no-progress"]
-        + [part for statement in statements for part in ("-e", statement)],
+        + [part for statement in every for part in ("-e", statement)],
         cwd=ROOT,
         env={**os.environ, "SQLWIN_CLASS_ARCHIVE": "off"},
+        stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
         preexec_fn=heed_interrupts,
     )
-    until = time.monotonic() + 180
-    # the second write, which is under way when its tasks have made files
-    while not any("_temporary" in str(p) for p in tmp_path.rglob("*.parquet")) or not any(
-        "_temporary" not in str(p) for p in tmp_path.rglob("*.parquet")
-    ):
-        assert process.poll() is None and time.monotonic() < until
-        time.sleep(0.1)
+
+
+@pytest.mark.spark
+@pytest.mark.long
+@pytest.mark.parametrize("insert", ["INTO", "OVERWRITE"])
+def test_what_a_killed_insert_has_left_goes_with_the_next_one(insert: str, tmp_path: Path) -> None:
+    process = inserting(tmp_path, insert)
+    for each in [process.pid, *children(process.pid)]:
+        # some end when others do
+        with suppress(ProcessLookupError):
+            os.kill(each, signal.SIGKILL)
+    process.communicate()
+    again = program(tmp_path, "INSERT INTO o VALUES (2, 'b')", "SELECT id FROM o ORDER BY id")
+    rows, errors = again.communicate(timeout=120)
+    assert again.returncode == 0, errors
+    assert rows.split() == ["id", "1", "2"]
+    names = [p.name for p in tmp_path.rglob("*") if p.name != "_SUCCESS"]
+    assert [name for name in names if not name.startswith("part-")] == ["out"]
+
+
+@pytest.mark.spark
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("number", "code", "said", "insert"),
+    [
+        (signal.SIGINT, 130, "interrupted", "INTO"),
+        (signal.SIGTERM, 143, "terminated", "INTO"),
+        (signal.SIGINT, 130, "interrupted", "OVERWRITE"),
+    ],
+)
+def test_a_signal_takes_back_what_an_insert_has_written(
+    number: int, code: int, said: str, insert: str, tmp_path: Path
+) -> None:
+    process = inserting(tmp_path, insert)
     below = children(process.pid)
     process.send_signal(number)
     _, errors = process.communicate(timeout=120)
