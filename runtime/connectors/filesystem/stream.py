@@ -6,6 +6,8 @@ under another name, or in another directory, and then moves them in.
 
 from __future__ import annotations
 
+import time
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -13,14 +15,17 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
+from runtime.commits import read_commits
 from runtime.connectors.columns import declared_schema, physical_columns
 from runtime.connectors.filesystem.nanoseconds import has_nanoseconds
 from runtime.connectors.filesystem.paths import data_files, path_for_spark
+from runtime.connectors.filesystem.publish import clear_batches
 from runtime.connectors.filesystem.read import (
     brought_columns,
     column_of,
     explain,
     file_path,
+    reachable,
     reachable_files,
     schema_to_read,
     with_partition_types,
@@ -28,7 +33,7 @@ from runtime.connectors.filesystem.read import (
 )
 from runtime.connectors.options.checks import duration_us, option_values
 from runtime.connectors.options.formats import SELF_DESCRIBING, format_of, spark_options
-from runtime.errors import CatalogError
+from runtime.errors import CatalogError, ExecutionError
 from runtime.files import Files, is_local_path
 from runtime.spark.errors import translated_errors
 from runtime.spark.files import files_at, resolve
@@ -44,6 +49,10 @@ STREAM_OPTIONS = {
     "clean-source": "cleanSource",
     "source-archive-dir": "sourceArchiveDir",
 }
+
+# So long may the files of one micro-batch take to move
+_MOVING_S = 10.0
+_POLL_S = 0.05
 
 # Of these the path alone is read
 _FILES_DDL = "path string, modificationTime timestamp, length bigint, content binary"
@@ -86,6 +95,8 @@ def stream(spark: SparkSession, spec: TableSpec) -> DataFrame:
     options = spark_options(spec, file_format)
     origin = resolve(spark, values["path"])
     files = reachable_files(spark, spec, origin)
+    if files is not None:
+        _await_commits(spec, origin, files)
     path = origin if files is None else _directory_or_glob(origin, files)
     first = None if files is None else next(data_files(origin, files), None)
     if file_format == "parquet" and first is not None and has_nanoseconds(first):
@@ -113,6 +124,35 @@ def stream(spark: SparkSession, spec: TableSpec) -> DataFrame:
     return dataframe.select(*(column_of(dataframe, spec, c, origin) for c in brought_columns(spec)))
 
 
+def _await_commits(spec: TableSpec, path: str, files: Files) -> None:
+    """Wait until no writer is just moving files to a table's directory, though not for long.
+
+    A stream reads files as it finds them: it would begin with a part of them.
+
+    Raises:
+        ExecutionError: one was killed at that.
+    """
+    until = time.monotonic() + _MOVING_S
+    while True:
+        with reachable(spec, path):
+            # who may read alone leaves them: what counts is whether they are in the way
+            with suppress(PermissionError):
+                clear_batches(files, path)
+            commits = read_commits(files, path)
+        moving = [name for name, each in commits.items() if not each.is_whole]
+        if not moving:
+            return
+        if time.monotonic() > until:
+            raise ExecutionError(
+                f"table `{spec.name}`: {path} has a part of the files of a writer that was killed "
+                f"while it moved them (.sqlwin-{moving[0]}.json)",
+                subjects=(spec.name,),
+                hint="run that INSERT again, which finishes it; without that file all that is "
+                "there is read",
+            )
+        time.sleep(_POLL_S)
+
+
 def stream_paths(spark: SparkSession, spec: TableSpec) -> DataFrame:
     """The paths of the files that `stream` reads, in the column `path`, each when it has come.
 
@@ -126,10 +166,10 @@ def stream_paths(spark: SparkSession, spec: TableSpec) -> DataFrame:
     values = option_values(spec)
     local = resolve(spark, values["path"])
     assert is_local_path(local), "other paths are read by Spark"
+    system = files_at(spark, local)
+    _await_commits(spec, local, system)
     reader: Any = spark.readStream.format("binaryFile").schema(_FILES_DDL)
-    files = reader.options(**stream_options(spec)).load(
-        _directory_or_glob(local, files_at(spark, local))
-    )
+    files = reader.options(**stream_options(spec)).load(_directory_or_glob(local, system))
     path = F.regexp_replace("path", "^file:/+", "/")
     found: DataFrame = files.select(path.alias("path"))
     if (regex := values.get("source.path.regex-pattern")) is not None:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from runtime.connectors.filesystem.arrivals import arrivals_check
 from runtime.connectors.stream_sinks import StreamRun
 from runtime.errors import AnalysisError
 from runtime.spark.clusters import check_seen_by_all, check_workers
 from runtime.spark.files import files_at, refuse_remote_streams, resolve
 from runtime.spark.session import is_local
+from runtime.spec.table import TableSpec
 from runtime.streaming.own_sources import OwnSources
 from sqlwin.execution.lowered import LoweredStream
 from sqlwin.execution.planning import Plans
@@ -85,6 +87,7 @@ def start_stream(plans: Plans, lowered: LoweredStream, sink: StreamSink, text: s
             own_sources=OwnSources(checkpoint.end_of_input),
             owner=checkpoint.owner,
         )
+        read = [source for source in lowered.sources if isinstance(source, TableSpec)]
         start = write_stream(spark, lowered, sink, late, options)
         number = plans.streams.next_number()
         run = StreamRun(
@@ -93,6 +96,7 @@ def start_stream(plans: Plans, lowered: LoweredStream, sink: StreamSink, text: s
             trigger_us=0 if lowered.is_bounded else trigger_us(config, lowered.sources),
             writer=checkpoint.writer,
             late=first_late,
+            check=arrivals_check(spark, read, files, checkpoint.spark_directory),
         )
         setup = Setup(
             name=place.name,

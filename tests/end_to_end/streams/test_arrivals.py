@@ -1,0 +1,161 @@
+"""Files that come while a stream runs and are empty, cut short, or still written to."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import threading
+import time
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+import sqlwin
+from runtime.commits import Commit, write_commit
+from runtime.connectors.filesystem.arrivals import arrived
+from runtime.errors import ExecutionError
+from runtime.files import LocalFiles
+from sqlwin.execution.streams.handle import Stream
+from tests.end_to_end.streams.test_file_systems import COUNTS, write_minutes
+from tests.marks import long_among
+
+BY_SPARK = "push_local_aggregate_into_scan"
+
+
+def tables(session: sqlwin.Session, directory: Path, scan: str) -> None:
+    filesystem = "'connector' = 'filesystem', 'format' = 'parquet'"
+    session.execute(f"""
+        SET 'sqlwin.optimizer.disabled-rules' = '{scan}';
+        SET 'execution.checkpointing.dir' = '{directory}/ck';
+        CREATE TABLE i (k BIGINT, ts TIMESTAMP(3), WATERMARK FOR ts AS ts) WITH
+          ({filesystem}, 'path' = '{directory}/in', 'source.monitor-interval' = '100 ms');
+        CREATE TABLE o (k BIGINT, e TIMESTAMP(3), n BIGINT) WITH
+          ({filesystem}, 'path' = '{directory}/out')
+    """)
+
+
+def started(session: sqlwin.Session) -> Stream:
+    (result,) = session.execute(f"INSERT INTO o {COUNTS}")
+    assert result.stream is not None
+    return result.stream
+
+
+def await_rows(stream: Stream, directory: Path, n_rows: int) -> None:
+    """Wait until so many windows are written: each has five rows of a key."""
+    until = time.monotonic() + 90
+    while not (directory / "out").exists() or counted(directory) < n_rows:
+        assert time.monotonic() < until, counted(directory)
+        assert stream.state.value == "running", stream.failure()
+        time.sleep(0.05)
+
+
+def counted(directory: Path) -> int:
+    found = (directory / "out").glob("part-*.parquet")
+    counts = [n for path in found for n in pq.read_table(path)["n"].to_pylist()]
+    assert set(counts) <= {5}
+    return len(counts)
+
+
+@pytest.mark.parametrize(
+    ("left", "scan"),
+    [
+        (0, BY_SPARK),
+        *(
+            pytest.param(*each, marks=pytest.mark.long)
+            for each in [(0, ""), (500, ""), (500, BY_SPARK)]
+        ),
+    ],
+)
+def test_a_broken_file_stops_the_stream_which_resumes_when_it_is_whole(
+    fresh_session: sqlwin.Session, tmp_path: Path, left: int, scan: str
+) -> None:
+    write_minutes(tmp_path / "in" / "a.parquet", 0)
+    write_minutes(tmp_path / "b.parquet", 1)
+    tables(fresh_session, tmp_path, scan)
+    stream = started(fresh_session)
+    await_rows(stream, tmp_path, 9)
+    broken = tmp_path / "in" / "b.parquet"
+    (tmp_path / "b").write_bytes((tmp_path / "b.parquet").read_bytes()[:left])
+    os.utime(tmp_path / "b", (time.time() - 60, time.time() - 60))
+    (tmp_path / "b").rename(broken)
+    with pytest.raises(ExecutionError) as caught:
+        assert stream.wait(90)
+    what = "is empty, which is" if left == 0 else "is cut short, or"
+    assert caught.value.message == f"table `i`: {broken} {what} no file of format parquet"
+    assert counted(tmp_path) == 9
+    shutil.copy(tmp_path / "b.parquet", broken)
+    again = started(fresh_session)
+    await_rows(again, tmp_path, 21)
+    again.stop()
+    assert counted(tmp_path) == 21
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("scan", ["", BY_SPARK])
+def test_a_file_that_is_still_written_to_is_waited_for(
+    fresh_session: sqlwin.Session, tmp_path: Path, scan: str
+) -> None:
+    write_minutes(tmp_path / "in" / "a.parquet", 0)
+    write_minutes(tmp_path / "b.parquet", 1)
+    tables(fresh_session, tmp_path, scan)
+    stream = started(fresh_session)
+    await_rows(stream, tmp_path, 9)
+    data = (tmp_path / "b.parquet").read_bytes()
+    with (tmp_path / "in" / "b.parquet").open("wb") as file:
+        for part in (data[:500], data[500:]):
+            time.sleep(1)
+            file.write(part)
+            file.flush()
+    await_rows(stream, tmp_path, 21)
+    stream.stop()
+    assert counted(tmp_path) == 21
+
+
+@pytest.mark.parametrize("scan", long_among(["", BY_SPARK], [BY_SPARK]))
+def test_a_stream_begins_with_whole_micro_batches_alone(
+    fresh_session: sqlwin.Session, tmp_path: Path, scan: str
+) -> None:
+    # of the second micro-batch a part is there, the rest is being moved
+    write_minutes(tmp_path / "in" / "part-0a-00000000-00000.parquet", 0)
+    write_minutes(tmp_path / "in" / "part-0a-00000001-00001.parquet", 2)
+    write_commit(LocalFiles(), str(tmp_path / "in"), "0a", Commit(1, False))
+    tables(fresh_session, tmp_path, scan)
+
+    def move() -> None:
+        write_minutes(tmp_path / "in" / "part-0a-00000001-00000.parquet", 1)
+        write_commit(LocalFiles(), str(tmp_path / "in"), "0a", Commit(1, True))
+
+    moving = threading.Timer(2, move)
+    moving.start()
+    stream = started(fresh_session)
+    assert not moving.is_alive()
+    await_rows(stream, tmp_path, 33)
+    stream.stop()
+    assert counted(tmp_path) == 33
+    # a writer that was killed never comes to its end
+    write_commit(LocalFiles(), str(tmp_path / "in"), "0a", Commit(1, False))
+    with pytest.raises(
+        ExecutionError, match=r"table `i`: .*/in has a part of the files .*0a\.json"
+    ):
+        fresh_session.execute(f"INSERT INTO o {COUNTS}")
+
+
+def test_the_files_of_a_micro_batch_are_those_that_spark_has_logged(tmp_path: Path) -> None:
+    def log(name: str, *lines: object) -> None:
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        texts = [line if isinstance(line, str) else json.dumps(line) for line in lines]
+        (tmp_path / name).write_text("\n".join(["v1", *texts]))
+
+    def entry(path: str, number: int) -> dict[str, object]:
+        return {"path": path, "timestamp": 1, "batchId": number}
+
+    log("offsets/0", {"batchWatermarkMs": 0}, {"logOffset": 8}, "-", "7")
+    log("offsets/1", {"batchWatermarkMs": 0}, {"logOffset": 10}, {"logOffset": 0}, '{"n": 3}')
+    log("sources/0/9.compact", entry("file:///in/old", 8), entry("file:///in/a%20b%2Bc.parquet", 9))
+    log("sources/0/10", entry("file:///in/d", 10), entry("hdfs://h/in/e", 10))
+    log("sources/1/0", entry("file:/ck/end.json", 0))
+    found = arrived(LocalFiles(), str(tmp_path), 1)
+    assert found == ["/in/a b+c.parquet", "/in/d", "/ck/end.json"]
+    assert arrived(LocalFiles(), str(tmp_path), 2) == []
