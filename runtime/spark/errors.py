@@ -300,6 +300,9 @@ def _file_error(chain: Sequence[Failure]) -> ErrorText | None:
         match condition.partition(".")[2]:
             case "CANNOT_READ_FILE_FOOTER":
                 return ErrorText(f"{path} is not a Parquet or ORC file, or it is corrupt")
+            case "FILE_NOT_EXIST" if any("Permission denied" in c.text for c in [failure, *causes]):
+                # to Java that is a file which is not found too
+                return ErrorText(f"cannot read {path}: permission denied")
             case "FILE_NOT_EXIST":
                 return ErrorText(f"{path} was deleted while it was read", "run the query again")
             case "PARQUET_COLUMN_DATA_TYPE_MISMATCH":

@@ -1,0 +1,50 @@
+"""Disks that are full: one line that says which, no half output, and right rows when there is room."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.end_to_end.streams.full_disk import N_ROWS
+from tests.goldens import ROOT
+
+PROGRAM = Path(__file__).with_name("full_disk.py")
+NO_ROOM = "there is no space left on the device"
+
+
+def may_mount() -> bool:
+    command = "mount -t tmpfs -o size=1m none /mnt"
+    done = subprocess.run(["unshare", "-rm", "sh", "-c", command], capture_output=True, check=False)
+    return done.returncode == 0
+
+
+@pytest.mark.spark
+@pytest.mark.long
+def test_a_full_disk_is_named_and_takes_all_rows_when_it_has_room(tmp_path: Path) -> None:
+    if not may_mount():
+        pytest.skip("unshare -rm, which a small file system needs, is not allowed here")
+    done = subprocess.run(
+        ["unshare", "-rm", sys.executable, str(PROGRAM), str(tmp_path)],
+        cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)}, text=True, capture_output=True,
+        timeout=400, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    errors = {name: each["error"] for name, each in found.items()}
+    for name in ("inserted", "overwritten", "streamed", "compacted"):
+        where = f"table `{name}` cannot be written: {tmp_path}/tables/{name}: "
+        assert errors[name].startswith(where), errors
+    assert f"{tmp_path}/checkpoints/checkpointed" in errors["checkpointed"], errors
+    assert f"{tmp_path}/spill" in errors["spilled"], errors
+    assert all(NO_ROOM in error and "Exception" not in error for error in errors.values()), errors
+    # what was there stays, and a stream shows whole micro-batches
+    shown = {name: each["shown"] for name, each in found.items()}
+    assert shown["overwritten"] == 1
+    assert [shown[name] for name in ("inserted", "compacted", "spilled")] == [0, 0, 0]
+    assert {name: each["rows"] for name, each in found.items()} == dict.fromkeys(found, N_ROWS)
+    assert {name: each["hidden"] for name, each in found.items()} == {name: [] for name in found}
