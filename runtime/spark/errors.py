@@ -11,8 +11,10 @@ import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from py4j.protocol import Py4JError, Py4JJavaError, Py4JNetworkError
+from pyspark import SparkContext, SparkFiles
 from pyspark.errors import AnalysisException, ParseException, PySparkException
 from pyspark.errors.exceptions.captured import CapturedException
 
@@ -376,8 +378,10 @@ def _storage_error(chain: Sequence[Failure]) -> ErrorText | None:
     why = _STORAGE[reason]
     what = _writer(text[text.index(reason) :]) or _writer(text)
     if what == "spill":
+        directory = temporary_directory()
+        where = "" if directory is None else f" in {directory}"
         return ErrorText(
-            f"Spark cannot write its temporary files: {why}",
+            f"Spark cannot write its temporary files{where}: {why}",
             "--conf spark.local.dir=... names another directory",
         )
     if what == "checkpoint":
@@ -387,6 +391,18 @@ def _storage_error(chain: Sequence[Failure]) -> ErrorText | None:
     is_full = "space" in why or "quota" in why
     hint = "spark.local.dir names another directory" if is_full else None
     return ErrorText(why, hint) if is_full else None
+
+
+def temporary_directory() -> str | None:
+    """Where Spark has its temporary files; None: each executor of a cluster has its own place."""
+    context = getattr(SparkContext, "_active_spark_context", None)
+    if context is None or not str(context.master).startswith("local"):
+        return None
+    try:
+        # below a directory of this run, which is below that
+        return str(Path(SparkFiles.getRootDirectory()).parents[1])
+    except (Py4JError, OSError):
+        return None
 
 
 def _writer(text: str) -> str | None:

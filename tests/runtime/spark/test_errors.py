@@ -7,7 +7,7 @@ from pyspark.errors import PySparkException
 
 from runtime.connectors.writing import naming_output
 from runtime.errors import ErrorKind, ExecutionError
-from runtime.spark.errors import translate, why_unwritable
+from runtime.spark.errors import temporary_directory, translate, why_unwritable
 from runtime.spec.table import TableSpec
 
 FULL = "Job aborted due to stage failure: java.io.IOException: No space left on device\n"
@@ -25,7 +25,11 @@ SPEC = TableSpec("o", "filesystem", options=(("path", "/data/out"),))
 @pytest.mark.parametrize(
     ("stack", "message", "kind"),
     [
-        (SPILL + WRITE + JOB, f"Spark cannot write its temporary files: {NO_SPACE}", "execution"),
+        (
+            SPILL + WRITE + JOB,
+            f"Spark cannot write its temporary files{{}}: {NO_SPACE}",
+            "execution",
+        ),
         # whoever has started the stream knows where the checkpoint is
         (STATE, NO_SPACE, "checkpoint"),
         (WRITE + JOB, NO_SPACE, "output"),
@@ -34,7 +38,9 @@ SPEC = TableSpec("o", "filesystem", options=(("path", "/data/out"),))
 )
 def test_the_innermost_writer_had_no_space(stack: str, message: str, kind: str) -> None:
     error = translate(PySparkException(FULL + BELOW + stack))
-    assert (error.message, error.kind) == (message, ErrorKind(kind))
+    directory = temporary_directory()
+    where = "" if directory is None else f" in {directory}"
+    assert (error.message, error.kind) == (message.format(where), ErrorKind(kind))
 
 
 @pytest.mark.parametrize(
