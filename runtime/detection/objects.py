@@ -1,0 +1,198 @@
+"""Columns of JSON: one object a line, or an array of objects."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from runtime.detection.delimited import BETWEEN_WORDS
+from runtime.detection.sample import Sample
+from runtime.detection.times import ISO, time_format
+from runtime.detection.values import NULL_WORDS, epoch_format, habits_of
+from runtime.errors import ExecutionError
+from runtime.spec.table import TableColumn
+
+_LONGS = range(-(2**63), 2**63)
+# Of an object with more fields than this, or with one in only a few, the names are values
+_MOST_FIELDS = 200
+
+
+@dataclass
+class _Seen:
+    """The values of one field."""
+
+    kinds: set[str] = field(default_factory=set)
+    numbers: list[float] = field(default_factory=list)
+    texts: list[str] = field(default_factory=list)
+    fields: dict[str, _Seen] = field(default_factory=dict)
+    items: _Seen | None = None
+
+    def add(self, value: Any) -> None:
+        match value:
+            case None:
+                return
+            case bool():
+                self.kinds.add("boolean")
+            case int():
+                self.kinds.add("bigint" if value in _LONGS else "decimal(38,0)")
+                self.numbers.append(value)
+            case float():
+                self.kinds.add("double")
+                self.numbers.append(value)
+            case str():
+                self.kinds.add("string")
+                self.texts.append(value)
+            case list():
+                self.kinds.add("array")
+                self.items = self.items or _Seen()
+                for item in value:
+                    self.items.add(item)
+            case dict():
+                self.kinds.add("struct")
+                for name, inner in value.items():
+                    self.fields.setdefault(name, _Seen()).add(inner)
+
+    def type(self) -> str:
+        """Spark's type of the values as they stand; STRING where they are of several."""
+        if self.kinds == {"bigint", "double"}:
+            return "DOUBLE"
+        if len(self.kinds) != 1:
+            return "STRING"
+        (kind,) = self.kinds
+        if kind == "array":
+            return f"ARRAY<{self.items.type() if self.items is not None else 'STRING'}>"
+        if kind == "struct":
+            if not self.fields:
+                return "STRING"
+            types = [(name, seen.type()) for name, seen in self.fields.items()]
+            if len(types) > _MOST_FIELDS:
+                shared = {type_ for _, type_ in types}
+                return f"MAP<STRING, {shared.pop() if len(shared) == 1 else 'STRING'}>"
+            inner = ", ".join(f"`{name.replace('`', '``')}`: {type_}" for name, type_ in types)
+            return f"STRUCT<{inner}>"
+        return kind.upper()
+
+
+@dataclass(frozen=True)
+class Objects:
+    """What JSON is: columns, options of a table beside those that were given, and notes."""
+
+    columns: tuple[TableColumn, ...]
+    options: tuple[tuple[str, str], ...]
+    notes: tuple[str, ...]
+
+
+def find_fields(samples: Sequence[Sample], given: Mapping[str, str]) -> Objects:
+    """What some files of JSON are.
+
+    Args:
+        samples: of the files.
+        given: what is declared, by Spark's names of options.
+
+    Raises:
+        ExecutionError: a line of the first ones is no JSON object, or there is none.
+    """
+    top = _Seen()
+    options: dict[str, str] = {}
+    is_whole_file = given.get("multiLine", "").lower() == "true"
+    if "multiLine" not in given and any(map(_spans_lines, samples)):
+        options["multiLine"] = "true"
+        is_whole_file = True
+    if samples[0].encoding and "encoding" not in given:
+        options["encoding"] = samples[0].encoding
+        if samples[0].encoding == "UTF-16" and not is_whole_file:
+            options["lineSep"] = "\n"
+    for sample in samples:
+        for found in _values(sample) if is_whole_file else _lines(sample):
+            top.add(found)
+    if not top.fields:
+        raise ExecutionError(
+            f"{samples[0].path} holds no JSON object to take the columns from",
+            subjects=(samples[0].path,),
+            hint="declare the columns in CREATE TABLE",
+        )
+    columns, notes, words = [], [], set[str]()
+    texts = [[t for t in seen.texts if t] for seen in top.fields.values()]
+    day_first = habits_of(texts).day_first
+    for name, seen in top.fields.items():
+        type_, pattern, note, nulls = _column(name, seen, day_first)
+        columns.append(TableColumn(name, type_))
+        words |= nulls
+        if pattern:
+            options[f"fields.{name}.format"] = pattern
+        if note:
+            notes.append(note)
+    if words:
+        options["json.null-literals"] = BETWEEN_WORDS.join(sorted(words))
+    return Objects(tuple(columns), tuple(options.items()), tuple(notes))
+
+
+def _column(name: str, seen: _Seen, day_first: bool | None) -> tuple[str, str, str, set[str]]:
+    """Type and pattern of a field, a note, and the words in it that stand for NULL."""
+    if seen.kinds <= {"bigint", "double"} and seen.numbers:
+        unit = epoch_format(name, seen.numbers)
+        return ("TIMESTAMP", unit, "", set()) if unit else (seen.type(), "", "", set())
+    bare = [text for text in seen.texts if text and text not in NULL_WORDS]
+    words = set(seen.texts) & NULL_WORDS
+    others = seen.kinds - {"string"}
+    if words and not bare and others and others <= {"bigint", "double"}:
+        return "DOUBLE" if "double" in others else "BIGINT", "", "", words
+    if seen.kinds != {"string"} or not bare:
+        return seen.type(), "", "", set()
+    found = time_format(bare, day_first)
+    if found is None:
+        return "STRING", "", "", set()
+    if found.ambiguous is not None:
+        note = (
+            f"`{name}` may be {found.pattern} or {found.ambiguous}, by all that the sample shows, "
+            f"and stays STRING: 'fields.{name}.format' = '{found.pattern}' says which"
+        )
+        return "STRING", "", note, set()
+    return found.type.upper(), "" if found.pattern == ISO else found.pattern, "", words
+
+
+def _spans_lines(sample: Sample) -> bool:
+    """Whether the text is no object a line: an array, or an object over several lines."""
+    text = sample.text.lstrip()
+    if not text or text[0] == "[":
+        return bool(text)
+    first = text.splitlines()[0]
+    try:
+        json.loads(first)
+    except ValueError:
+        return first.rstrip() in ("{", "[") or not first.rstrip().endswith("}")
+    return False
+
+
+def _lines(sample: Sample) -> Iterator[Any]:
+    for number, line in enumerate(sample.text.split("\n"), 1):
+        if not line.strip():
+            continue
+        try:
+            found = json.loads(line)
+        except ValueError as error:
+            raise ExecutionError(
+                f"{sample.path}, line {number}: {line.strip()[:60]!r} is no JSON ({error})",
+                subjects=(sample.path,),
+                hint="'json.ignore-parse-errors' = 'true' leaves such lines out, in a CREATE TABLE "
+                "with columns",
+            ) from error
+        if isinstance(found, dict):
+            yield found
+
+
+def _values(sample: Sample) -> Iterator[Any]:
+    """The objects of a text as far as it goes: it may be cut off."""
+    decoder = json.JSONDecoder()
+    text, at = sample.text, 0
+    while True:
+        while at < len(text) and text[at] in " \t\r\n,[":
+            at += 1
+        try:
+            found, at = decoder.raw_decode(text, at)
+        except ValueError:
+            return
+        if isinstance(found, dict):
+            yield found

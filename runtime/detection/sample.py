@@ -1,0 +1,173 @@
+"""The beginnings of files, decompressed and decoded: what detection looks at."""
+
+from __future__ import annotations
+
+import bz2
+import codecs
+import gzip
+import io
+import zlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import BinaryIO, cast
+
+import pyarrow as pa
+
+from runtime.errors import ExecutionError
+from runtime.files import Files
+
+# Of the first file so many bytes are looked at, of each of some others less; decompressed bytes
+FIRST_BYTES = 1 << 18
+OTHER_BYTES = 1 << 15
+MOST_FILES = 8
+_MAGIC = {b"PAR1": "parquet", b"ORC": "orc", b"Obj\x01": "avro"}
+_MARKS = {
+    codecs.BOM_UTF8: "",
+    codecs.BOM_UTF16_LE: "UTF-16",
+    codecs.BOM_UTF16_BE: "UTF-16",
+}
+
+
+@dataclass(frozen=True)
+class Sample:
+    """The first lines of a file.
+
+    Attributes:
+        path: the file.
+        text: whole lines.
+        is_whole: whether that is all there is.
+        encoding: Spark's name of it; empty: UTF-8.
+    """
+
+    path: str
+    text: str
+    is_whole: bool
+    encoding: str = ""
+
+
+def sampled(paths: Sequence[str]) -> list[str]:
+    """The first file, and some of the others, from all over the list, the last one among them."""
+    if len(paths) <= MOST_FILES:
+        return list(paths)
+    step = (len(paths) - 1) / (MOST_FILES - 1)
+    return [paths[round(i * step)] for i in range(MOST_FILES)]
+
+
+def magic_format(files: Files, path: str) -> str | None:
+    """The binary format that the first bytes of a file say; None: it is text."""
+    with _open(files, path) as file:
+        head = file.read(4)
+    return next((name for magic, name in _MAGIC.items() if head.startswith(magic)), None)
+
+
+def read_sample(files: Files, path: str, n_bytes: int, encoding: str = "") -> Sample:
+    """The first lines of a file of text.
+
+    Args:
+        files: where it is.
+        path: the file.
+        n_bytes: how much of it is looked at, decompressed.
+        encoding: as it is declared, if it is.
+
+    Raises:
+        ExecutionError: it cannot be read, or is no text.
+    """
+    try:
+        with open_text_bytes(files, path) as file:
+            data = file.read(n_bytes + 1)
+    except (OSError, EOFError, zlib.error, pa.ArrowException) as error:
+        why = getattr(error, "strerror", None) or error
+        raise ExecutionError(f"cannot read {path}: {why}", subjects=(path,)) from error
+    is_whole = len(data) <= n_bytes
+    text, name = _decoded(data[:n_bytes], path, encoding)
+    if not is_whole:
+        end = max(text.rfind("\n"), text.rfind("\r"))
+        if end < 0:
+            raise ExecutionError(
+                f"the first line of {path} is longer than {n_bytes} bytes",
+                subjects=(path,),
+                hint="declare format and columns in CREATE TABLE",
+            )
+        text = text[: end + 1]
+    return Sample(path, text, is_whole, name)
+
+
+def open_text_bytes(files: Files, path: str) -> BinaryIO:
+    """The decompressed bytes of a file, from its start."""
+    file = _open(files, path)
+    suffix = path.rpartition(".")[2].lower()
+    opened = _DECOMPRESSED.get(suffix)
+    return file if opened is None else opened(file)
+
+
+def _open(files: Files, path: str) -> BinaryIO:
+    try:
+        return files.open(path)
+    except OSError as error:
+        raise ExecutionError(
+            f"cannot read {path}: {error.strerror or error}", subjects=(path,)
+        ) from error
+
+
+def _zstd(file: BinaryIO) -> BinaryIO:
+    return cast(BinaryIO, pa.CompressedInputStream(pa.PythonFile(file, mode="r"), "zstd"))
+
+
+class _Deflated(io.RawIOBase):
+    """A zlib stream."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+        self._inflater = zlib.decompressobj()
+        self._ready = b""
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: bytearray) -> int:  # type: ignore[override]  # its own protocol
+        while not self._ready and (chunk := self._file.read(1 << 16)):
+            self._ready = self._inflater.decompress(chunk)
+        part, self._ready = self._ready[: len(buffer)], self._ready[len(buffer) :]
+        buffer[: len(part)] = part
+        return len(part)
+
+
+def _deflated(file: BinaryIO) -> BinaryIO:
+    return cast(BinaryIO, io.BufferedReader(cast(io.RawIOBase, _Deflated(file))))
+
+
+def _framed(file: BinaryIO) -> BinaryIO:
+    file.close()
+    raise OSError("Hadoop's snappy and lz4 are not looked into; declare format and columns")
+
+
+_DECOMPRESSED: dict[str, Callable[[BinaryIO], BinaryIO]] = {
+    "gz": lambda file: cast(BinaryIO, gzip.GzipFile(fileobj=file)),
+    "bz2": lambda file: cast(BinaryIO, bz2.BZ2File(file)),
+    "zst": _zstd,
+    "deflate": _deflated,
+    "snappy": _framed,
+    "lz4": _framed,
+}
+
+
+def _decoded(data: bytes, path: str, declared: str) -> tuple[str, str]:
+    """The text of bytes that may end within a character, and Spark's name of its encoding."""
+    mark = next((mark for mark in _MARKS if data.startswith(mark)), None)
+    name = declared or ("" if mark is None else _MARKS[mark])
+    if b"\0" in data[:4096] and not name:
+        raise ExecutionError(
+            f"{path} is no text", subjects=(path,), hint="'format' = '...' says what it is"
+        )
+    try:
+        decoder = codecs.getincrementaldecoder(name or "utf-8")()
+    except LookupError as error:
+        raise ExecutionError(f"there is no encoding {name}", subjects=(f"'{name}'",)) from error
+    try:
+        return decoder.decode(data).lstrip("\ufeff"), name
+    except UnicodeDecodeError as error:
+        if name:
+            raise ExecutionError(
+                f"{path} is not written in {name}: byte {error.start}", subjects=(path,)
+            ) from error
+        return data.decode("cp1252", errors="replace"), "windows-1252"

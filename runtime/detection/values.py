@@ -1,0 +1,251 @@
+"""What the values of a column of text are: numbers, times, truth, and words that stand for NULL."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from runtime.detection.times import ISO, orders, time_format
+
+# Words that stand for NULL where all other values of a column are of one type
+NULL_WORDS = frozenset(
+    "- -- --- ? . # * n/a N/A #N/A n.a. N.A. NA na #NA k.A. null NULL Null (null) none None NONE "
+    "nil \\N missing undefined unknown nan NAN #NV #VALUE! #DIV/0! #NULL!".split()
+)
+_TRUTH = frozenset({"true", "false"})
+_WHOLE = re.compile(r"[+-]?\d{1,18}", re.ASCII)
+_POINT = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?", re.ASCII)
+_COMMA = re.compile(r"[+-]?(?:\d+,\d*|,\d+)(?:[eE][+-]?\d+)?", re.ASCII)
+# 1,234 and 1,234,567.8: groups of three
+_GROUPS = {
+    ",": re.compile(r"[+-]?\d{1,3}(?:,\d{3})+(\.\d*)?", re.ASCII),
+    ".": re.compile(r"[+-]?\d{1,3}(?:\.\d{3})+(,\d*)?", re.ASCII),
+    " ": re.compile(r"[+-]?\d{1,3}(?:[ \u00a0\u202f]\d{3})+(?:[.,]\d*)?", re.ASCII),
+    "'": re.compile(r"[+-]?\d{1,3}(?:'\d{3})+(?:[.,]\d*)?", re.ASCII),
+}
+_DOUBLE_WORDS = frozenset({"NaN", "Infinity", "-Infinity"})
+# Names of columns in which whole numbers are times, and in which ranges of them
+_TIME_NAME = re.compile(
+    r"(?:^|.*[_. -])(?:ts|time|times|timestamp|epoch|date|datetime|at|created|updated|when)"
+    r"(?:[_. -]?(?:s|sec|seconds|ms|millis|us|micros|ns|nanos|utc))?",
+    re.IGNORECASE,
+)
+_CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
+_EPOCHS = {
+    "epoch-seconds": (10**9, 4 * 10**9),
+    "epoch-millis": (10**12, 4 * 10**12),
+    "epoch-micros": (10**15, 4 * 10**15),
+    "epoch-nanos": (10**18, 4 * 10**18),
+}
+# From this share of typed values on, a column that stays text is worth a word
+_NEARLY = 0.8
+
+
+@dataclass(frozen=True)
+class Kind:
+    """What the values of a column are.
+
+    Attributes:
+        type: Spark's type.
+        format: how times are written; empty: as ISO 8601, or they are no times.
+        null_words: those of the words in it that stand for NULL.
+        note: why it stays text though most or all values could be something else.
+        decimal: what stands before fractions, if a value shows it.
+        group: what stands between groups of digits, if a value shows it.
+    """
+
+    type: str
+    format: str = ""
+    null_words: frozenset[str] = frozenset()
+    note: str = ""
+    decimal: str = ""
+    group: str = ""
+
+
+@dataclass(frozen=True)
+class Habits:
+    """How numbers and dates are written throughout a file.
+
+    Attributes:
+        decimal: what stands before fractions.
+        is_certain: whether a value says so that cannot be anything else.
+        day_first: which of day and month stands first; None: no value says it.
+    """
+
+    decimal: str = "."
+    is_certain: bool = False
+    day_first: bool | None = None
+
+
+def habits_of(columns: Sequence[Sequence[str]]) -> Habits:
+    """How numbers and dates are written in the columns of a file; values are not empty."""
+    marks: dict[str, int] = {}
+    said: set[str] = set()
+    for values in columns:
+        bare = [value.strip() for value in values if value not in NULL_WORDS]
+        if not all(map(_is_number, bare)):
+            said |= orders(bare)
+            continue  # a column counts for numbers if it is numbers through and through
+        for mark in set(filter(None, map(_certain_decimal, bare))):
+            marks[mark] = marks.get(mark, 0) + 1
+    day_first = None if len(said) != 1 else said == {"dmy"}
+    if not marks:
+        return Habits(day_first=day_first)
+    decimal = max(marks, key=lambda mark: marks[mark])
+    return Habits(decimal, is_certain=len(marks) == 1, day_first=day_first)
+
+
+def kind_of(name: str, values: Sequence[str], habits: Habits) -> Kind:
+    """What the values of a column are.
+
+    Args:
+        name: of the column: it says whether whole numbers may be times.
+        values: those of the sample that are not empty.
+        habits: of its file.
+    """
+    words = frozenset(values) & NULL_WORDS
+    bare = [value.strip() for value in values if value not in words]
+    if not bare:
+        return Kind("string")
+    kind = _typed(name, bare, habits)
+    if kind is None:
+        return Kind("string", note=_nearly(name, bare, habits))
+    return kind if kind.type == "string" else replace(kind, null_words=words)
+
+
+def is_typed(text: str) -> bool:
+    """Whether a text is, by itself, more than a text: a number, a time, truth, NULL."""
+    return (
+        not text
+        or text in NULL_WORDS
+        or _is_number(text)
+        or text.lower() in _TRUTH
+        or time_format([text]) is not None
+    )
+
+
+def epoch_format(name: str, values: Sequence[float]) -> str:
+    """The unit of numbers that are times since 1970, if the column's name and all of them say so.
+
+    Example:
+        >>> epoch_format("created_at", [1735689599])
+        'epoch-seconds'
+        >>> epoch_format("price", [1735689599])
+        ''
+    """
+    if not values or not _TIME_NAME.fullmatch(_CAMEL.sub("_", name)):
+        return ""
+    return next(
+        (unit for unit, (least, most) in _EPOCHS.items() if all(least <= v < most for v in values)),
+        "",
+    )
+
+
+def _typed(name: str, values: Sequence[str], habits: Habits) -> Kind | None:
+    if all(value.lower() in _TRUTH for value in values):
+        return Kind("boolean")
+    found = time_format(values, habits.day_first)
+    if found is not None and found.ambiguous is None:
+        return Kind(found.type, "" if found.pattern == ISO else found.pattern)
+    if found is not None:
+        return Kind(
+            "string",
+            note=f"`{name}` may be {found.pattern} or {found.ambiguous}, by all that the sample "
+            f"shows, and stays STRING: 'fields.{name}.format' = '{found.pattern}' says which",
+        )
+    return _number(name, values, habits)
+
+
+def _number(name: str, values: Sequence[str], habits: Habits) -> Kind | None:
+    if all(_WHOLE.fullmatch(value) for value in values):
+        if any(_has_leading_zero(value) for value in values):
+            return Kind("string")  # a code, such as a postcode
+        epoch = epoch_format(name, [int(value) for value in values])
+        return Kind("timestamp", epoch) if epoch else Kind("bigint")
+    if not all(map(_is_number, values)):
+        return None
+    groups = {mark for value in values for mark in _groups_in(value)}
+    decimals = {mark for value in values if (mark := _certain_decimal(value))}
+    if len(decimals) > 1:
+        return None
+    decimal = decimals.pop() if decimals else habits.decimal if habits.is_certain else ""
+    if not decimal and groups and groups <= {" ", "'"}:
+        decimal = "."
+    if not decimal and all(_POINT.fullmatch(v) or v in _DOUBLE_WORDS for v in values):
+        return Kind("double")
+    if not decimal:
+        return Kind(
+            "string",
+            note=f"`{name}` has values such as {values[0]}, which may be thousands or fractions, "
+            "and stays STRING: 'csv.decimal-separator' says which",
+        )
+    pattern = _POINT if decimal == "." else _COMMA
+    groups = {mark for mark in groups if mark != decimal}
+    is_whole = True
+    for value in values:
+        plain = value
+        for mark in groups:
+            plain = "".join(plain.split()) if mark == " " else plain.replace(mark, "")
+        if value in _DOUBLE_WORDS:
+            is_whole = False
+        elif not _WHOLE.fullmatch(plain):
+            is_whole = False
+            if not pattern.fullmatch(plain):
+                return None
+    if len(groups) > 1:
+        return None
+    group = groups.pop() if groups else ""
+    return Kind("bigint" if is_whole else "double", decimal=decimal, group=group)
+
+
+def _is_number(text: str) -> bool:
+    return bool(
+        (text.isascii() and text.isdigit())
+        or text in _DOUBLE_WORDS
+        or _POINT.fullmatch(text)
+        or _COMMA.fullmatch(text)
+        or any(pattern.fullmatch(text) for pattern in _GROUPS.values())
+    )
+
+
+def _groups_in(text: str) -> list[str]:
+    return [mark for mark, pattern in _GROUPS.items() if pattern.fullmatch(text)]
+
+
+def _certain_decimal(text: str) -> str:
+    """What stands before the fraction of a number, if it can be nothing else."""
+    if text.isascii() and text.isdigit():
+        return ""
+    if _POINT.fullmatch(text) and "." in text and not _GROUPS["."].fullmatch(text):
+        return "."
+    if _COMMA.fullmatch(text) and not _GROUPS[","].fullmatch(text):
+        return ","
+    for mark, other in ((",", "."), (".", ",")):
+        found = _GROUPS[mark].fullmatch(text)
+        if found is not None and (found[1] or text.count(mark) > 1):
+            return other
+    if any(_GROUPS[mark].fullmatch(text) for mark in " '"):
+        return "," if "," in text else "." if "." in text else ""
+    return ""
+
+
+def _has_leading_zero(text: str) -> bool:
+    digits = text.lstrip("+-")
+    return len(digits) > 1 and digits[0] == "0"
+
+
+def _nearly(name: str, values: Sequence[str], habits: Habits) -> str:
+    """A note on a column of which all but one or two words are of one type."""
+    others = [value for value in values if not (_is_number(value) or time_format([value]))]
+    words = sorted(set(others))
+    if not words or len(words) > 3 or len(others) > (1 - _NEARLY) * len(values):
+        return ""
+    rest = [value for value in values if value not in words]
+    kind = _typed(name, rest, habits)
+    if kind is None or kind.type == "string":
+        return ""
+    return (
+        f"`{name}` would be {kind.type.upper()} but for {', '.join(repr(w) for w in words)}, and "
+        f"stays STRING: 'csv.null-literals' = '{'|'.join(words)}' reads that as NULL"
+    )

@@ -1,0 +1,278 @@
+"""What a sample says of files: what a new user has lying around."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from runtime.connectors.filesystem.paths import data_files
+from runtime.detection.detect import Detected, detect
+from runtime.errors import CatalogError, ExecutionError
+from runtime.files import LocalFiles
+from runtime.spec.table import TableSpec
+
+EUROPEAN = """Zeit;Ort;Preis;Menge
+31.12.2025 23:59:59;Köln;1.234,50;3
+01.01.2026 00:00:10;Bonn;n/a;12
+"""
+
+
+def detected(path: Path, **options: str) -> Detected:
+    named = tuple((name.replace("__", ".").replace("_", "-"), v) for name, v in options.items())
+    spec = TableSpec("t", "filesystem", options=(("path", str(path)), *named))
+    return detect(spec, str(path), list(data_files(str(path))), LocalFiles())
+
+
+def written(path: Path, text: str | bytes) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    return path
+
+
+def types(found: Detected) -> dict[str, str | None]:
+    return {column.name: column.type for column in found.spec.columns}
+
+
+def options(found: Detected) -> dict[str, str]:
+    return {name: value for name, value in found.spec.options if name != "path"}
+
+
+def test_european_csv(tmp_path: Path) -> None:
+    found = detected(written(tmp_path / "f.csv", EUROPEAN))
+    assert types(found) == {
+        "Zeit": "TIMESTAMP_NTZ",
+        "Ort": "STRING",
+        "Preis": "DOUBLE",
+        "Menge": "BIGINT",
+    }
+    assert options(found) == {
+        "csv.field-delimiter": ";",
+        "header": "true",
+        "csv.null-literal": "n/a",
+        "csv.decimal-separator": ",",
+        "csv.thousands-separator": ".",
+        "fields.Zeit.format": "d.M.yyyy H:mm:ss",
+    }
+    assert found.notes == ()
+
+
+def test_plain_csv_needs_no_more_than_its_header(tmp_path: Path) -> None:
+    text = "ts,price,name\n2025-01-01 10:00:00,1.5,a\n2025-01-01 11:00:00,2,b\n"
+    found = detected(written(tmp_path / "f.csv", text))
+    assert types(found) == {"ts": "TIMESTAMP_NTZ", "price": "DOUBLE", "name": "STRING"}
+    assert options(found) == {"header": "true"}
+
+
+@pytest.mark.parametrize(
+    ("text", "delimiter"),
+    [
+        ("a;b\n1,5;2\n", ";"),
+        ("a\tb\n1\tx, y\n", "\\t"),
+        ("a|b\n1|x; y\n", "|"),
+        ('a,b\n1,"x; y"\n2,"p; q; r"\n', None),
+        ("# made by a machine\na;b\n1;2\n", ";"),
+    ],
+)
+def test_delimiters(tmp_path: Path, text: str, delimiter: str | None) -> None:
+    found = detected(written(tmp_path / "f.csv", text))
+    assert options(found).get("csv.field-delimiter") == delimiter
+    assert list(types(found)) == ["a", "b"]
+
+
+def test_without_a_header_columns_are_numbered(tmp_path: Path) -> None:
+    found = detected(written(tmp_path / "f.csv", "1,2025-01-01,x\n2,2025-01-02,y\n"))
+    assert types(found) == {"column0": "BIGINT", "column1": "DATE", "column2": "STRING"}
+    assert "header" not in options(found)
+
+
+def test_texts_above_texts_are_a_header_when_they_do_not_come_again(tmp_path: Path) -> None:
+    header = detected(written(tmp_path / "a.csv", "name,city\nAnn,Bonn\nBob,Rome\n"))
+    assert list(types(header)) == ["name", "city"]
+    data = detected(written(tmp_path / "b.csv", "Ann,Bonn\nBob,Bonn\n"))
+    assert list(types(data)) == ["column0", "column1"]
+
+
+def test_words_that_stand_for_null_are_those_in_columns_of_another_type(tmp_path: Path) -> None:
+    text = "a,b,c\n1,NULL,none\n-,2.5,x\n3,n/a,y\n"
+    found = detected(written(tmp_path / "f.csv", text))
+    assert types(found) == {"a": "BIGINT", "b": "DOUBLE", "c": "STRING"}
+    assert options(found)["csv.null-literals"] == "-|NULL|n/a"
+
+
+def test_codes_with_leading_zeros_stay_text(tmp_path: Path) -> None:
+    found = detected(written(tmp_path / "f.csv", "zip,n\n01234,1\n50667,2\n"))
+    assert types(found) == {"zip": "STRING", "n": "BIGINT"}
+
+
+def test_a_column_of_one_odd_word_says_how_to_read_it(tmp_path: Path) -> None:
+    text = "v\n" + "".join(f"{i}\n" for i in range(50)) + "broken\n"
+    found = detected(written(tmp_path / "f.csv", text), format="csv")
+    assert types(found) == {"v": "STRING"}
+    assert "'csv.null-literals' = 'broken'" in found.notes[0]
+
+
+def test_ambiguous_dates_stay_text_with_a_note(tmp_path: Path) -> None:
+    found = detected(written(tmp_path / "f.csv", "when,v\n01/02/2025,1\n03/04/2025,2\n"))
+    assert types(found)["when"] == "STRING"
+    assert "d/M/yyyy or M/d/yyyy" in found.notes[0]
+
+
+def test_an_option_settles_ambiguous_dates(tmp_path: Path) -> None:
+    path = written(tmp_path / "f.csv", "d,v\n01/02/2025,1\n03/04/2025,2\n")
+    found = detected(path, fields__d__format="d/M/yyyy")
+    assert types(found)["d"] == "DATE"
+    assert found.notes == ()
+
+
+def test_thousands_or_fractions_that_no_value_tells_apart_stay_text(tmp_path: Path) -> None:
+    path = written(tmp_path / "f.csv", "a;b\nx;1,234\ny;5,678\n")
+    found = detected(path)
+    assert types(found)["b"] == "STRING"
+    assert "'csv.decimal-separator' says which" in found.notes[0]
+    said = detected(path, csv__decimal_separator=",")
+    assert types(said)["b"] == "DOUBLE"
+
+
+def test_another_column_tells_thousands_from_fractions(tmp_path: Path) -> None:
+    found = detected(written(tmp_path / "f.csv", "a;b\n1,5;1.234\n2,25;12.000\n"))
+    assert types(found) == {"a": "DOUBLE", "b": "BIGINT"}
+    assert options(found)["csv.thousands-separator"] == "."
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "unit"),
+    [
+        ("ts", "1735689600", "epoch-seconds"),
+        ("created_at", "1735689600123", "epoch-millis"),
+        ("eventTime", "1735689600123456", "epoch-micros"),
+        ("order_id", "1735689600123", None),
+    ],
+)
+def test_numbers_are_times_where_name_and_range_say_so(
+    tmp_path: Path, name: str, value: str, unit: str | None
+) -> None:
+    found = detected(written(tmp_path / "f.csv", f"{name},v\n{value},1\n"))
+    assert types(found)[name] == ("BIGINT" if unit is None else "TIMESTAMP")
+    assert options(found).get(f"fields.{name}.format") == unit
+
+
+def test_json_lines(tmp_path: Path) -> None:
+    rows = [
+        {"ts": "2025-01-01T00:00:00Z", "v": 1, "user": {"id": 7}, "tags": ["a"], "late": None},
+        {"ts": "2025-01-01T00:00:01Z", "v": 1.5, "extra": True},
+    ]
+    path = written(tmp_path / "f.ndjson", "".join(f"{json.dumps(row)}\n" for row in rows))
+    found = detected(path)
+    assert types(found) == {
+        "ts": "TIMESTAMP",
+        "v": "DOUBLE",
+        "user": "STRUCT<`id`: BIGINT>",
+        "tags": "ARRAY<STRING>",
+        "late": "STRING",
+        "extra": "BOOLEAN",
+    }
+    assert options(found) == {}
+
+
+def test_an_array_of_json_objects(tmp_path: Path) -> None:
+    found = detected(written(tmp_path / "f.json", '[{"t": 1735689600,\n "v": "n/a"}, {"v": 2}]'))
+    assert types(found) == {"t": "BIGINT", "v": "BIGINT"}
+    assert options(found) == {"multiLine": "true", "json.null-literals": "n/a"}
+
+
+def test_a_broken_line_of_json_is_told_with_its_place(tmp_path: Path) -> None:
+    path = written(tmp_path / "f.ndjson", '{"a": 1}\n{"a": \n{"a": 2}\n')
+    with pytest.raises(ExecutionError, match=r"f\.ndjson, line 2: '\{\"a\":' is no JSON"):
+        detected(path)
+
+
+def test_compressed_files_and_encodings(tmp_path: Path) -> None:
+    packed = written(tmp_path / "f.csv.gz", gzip.compress(EUROPEAN.encode()))
+    assert types(detected(packed))["Preis"] == "DOUBLE"
+    windows = written(tmp_path / "w.csv", EUROPEAN.encode("cp1252"))
+    assert options(detected(windows))["encoding"] == "windows-1252"
+    marked = written(tmp_path / "m.csv", b"\xef\xbb\xbfa,b\n1,2\n")
+    assert types(detected(marked)) == {"a": "BIGINT", "b": "BIGINT"}
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "file_format"),
+    [
+        ("x.log", "hello, you\nthis is a log\nof words, all kinds, of them\n", "text"),
+        ("data", "a,b\n1,2\n3,4\n", "csv"),
+        ("data", '{"a": 1}\n', "json"),
+        ("x.tsv", "a\tb\n1\t2\n", "csv"),
+        ("x.txt", "a;b\n1;2\n", "csv"),
+    ],
+)
+def test_formats_of_files_whose_names_do_not_say(
+    tmp_path: Path, name: str, text: str, file_format: str
+) -> None:
+    assert options(detected(written(tmp_path / name, text)))["format"] == file_format
+
+
+def test_utf16_is_known_by_its_mark(tmp_path: Path) -> None:
+    found = detected(written(tmp_path / "f.csv", EUROPEAN.encode("utf-16")))
+    assert types(found)["Preis"] == "DOUBLE"
+    assert (options(found)["encoding"], options(found)["multiLine"]) == ("UTF-16", "true")
+
+
+def test_a_delimiter_of_several_characters_has_to_come_with_columns(tmp_path: Path) -> None:
+    path = written(tmp_path / "f.csv", "a||b\n1||2\n")
+    with pytest.raises(CatalogError, match="has several characters"):
+        detected(path, csv__field_delimiter="||")
+
+
+def test_parquet_says_what_it_is_by_its_first_bytes(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"a": [1]}), tmp_path / "data")
+    found = detected(tmp_path / "data")
+    assert options(found) == {"format": "parquet"}
+    assert found.spec.columns == ()
+
+
+def test_hive_directories_need_no_format_and_give_columns(tmp_path: Path) -> None:
+    for day in ("2025-01-01", "2025-01-02"):
+        for shop in ("7", "08"):
+            written(tmp_path / f"day={day}" / f"shop={shop}" / "part-0.csv", "a,b\n1,2\n")
+    found = detected(tmp_path)
+    assert options(found) == {"format": "csv", "header": "true"}
+    assert types(found) == {"a": "BIGINT", "b": "BIGINT", "day": "DATE", "shop": "INT"}
+    assert found.spec.partitioned_by == ("day", "shop")
+
+
+def test_strings_of_parquet_that_are_times_become_times(tmp_path: Path) -> None:
+    table = {"ts": ["2025-01-01 00:00:00", None], "name": ["x", "2025-01-01"], "n": [1, 2]}
+    pq.write_table(pa.table(table), tmp_path / "f.parquet")
+    found = detected(tmp_path / "f.parquet")
+    assert types(found) == {"ts": "TIMESTAMP_NTZ", "name": "STRING", "n": "BIGINT"}
+    assert options(found) == {"fields.ts.format": "ISO-8601"}
+
+
+def test_files_of_several_formats_are_refused(tmp_path: Path) -> None:
+    written(tmp_path / "a.csv", "a\n1\n")
+    written(tmp_path / "b.json", '{"a": 1}\n')
+    with pytest.raises(CatalogError, match=r"several formats: .*a\.csv is csv.*b\.json is json"):
+        detected(tmp_path)
+
+
+def test_headers_that_differ_are_told(tmp_path: Path) -> None:
+    written(tmp_path / "a.csv", "ts,v\n2025-01-01,1\n")
+    written(tmp_path / "b.csv", "ts,w\n2025-01-01,1\n")
+    with pytest.raises(CatalogError, match=r"a\.csv has ts, v, and .*b\.csv has ts, w"):
+        detected(tmp_path)
+
+
+def test_an_empty_file_says_so(tmp_path: Path) -> None:
+    with pytest.raises(ExecutionError, match="is empty"):
+        detected(written(tmp_path / "f.csv", ""))
+
+
+def test_no_more_than_a_sample_is_read(tmp_path: Path) -> None:
+    line = "2025-01-01 10:00:00,1\n"
+    path = written(tmp_path / "f.csv", "ts,v\n" + line * 100_000 + "2025-01-01 10:00:00,abc\n")
+    assert types(detected(path)) == {"ts": "TIMESTAMP_NTZ", "v": "BIGINT"}

@@ -1,0 +1,101 @@
+"""Lines of values and records that do not fit, found in their file."""
+
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+
+import pytest
+
+from runtime.detection.places import BETWEEN, RECORD, VALUE, Reading, explained
+
+FIELDS = (("ts", "TIMESTAMP"), ("v", "BIGINT"))
+
+
+def said(kind: str, reading: Reading, path: Path | str, text: str) -> tuple[str, str | None]:
+    uri = path if isinstance(path, str) else f"file://{path}"
+    found = explained(BETWEEN.join((kind, reading.text(), uri, text)))
+    assert found is not None
+    return found
+
+
+def test_a_value_is_found_in_the_column_that_the_header_names(tmp_path: Path) -> None:
+    path = tmp_path / "a b.csv"
+    path.write_text('v;note;ts\n1;"x\ny";2025-01-01\n2;abc;2025-01-02\nabc;z;2025-01-03\n')
+    reading = Reading("t", "csv", "V", "BIGINT", fields=FIELDS, delimiter=";", has_header=True)
+    message, hint = said(VALUE, reading, f"file://{tmp_path}/a%20b.csv", "abc")
+    assert message == f"{path}, line 5, column `V`: 'abc' is no BIGINT"
+    assert hint is not None
+    assert hint.startswith("'csv.null-literals' = 'abc' reads it as NULL; declared STRING")
+
+
+def test_a_value_of_a_compressed_file_without_header(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv.gz"
+    path.write_bytes(gzip.compress(b"# made up\n2025-01-01,1\n31.12.2025,2\n"))
+    reading = Reading(
+        "'a.csv.gz'",
+        "csv",
+        "ts",
+        "TIMESTAMP",
+        "yyyy-M-d",
+        index=0,
+        fields=FIELDS,
+        comment="#",
+        nulls="-",
+        by_name=True,
+    )
+    message, hint = said(VALUE, reading, path, "31.12.2025")
+    assert message.endswith("line 3, column `ts`: '31.12.2025' is no TIMESTAMP written as yyyy-M-d")
+    assert hint is not None
+    assert "'fields.ts.format' = '...'" in hint
+    assert "'csv.null-literals' = '-|31.12.2025'" in hint
+    assert "SHOW CREATE TABLE 'a.csv.gz'" in hint
+
+
+def test_a_record_with_other_fields_says_how_many(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text("ts,v\n2025-01-01,1\n2025-01-02\n")
+    reading = Reading("t", "csv", fields=FIELDS, has_header=True)
+    message, _ = said(RECORD, reading, path, "2025-01-02")
+    assert message == f"{path}, line 3: '2025-01-02' has 1 fields in place of 2"
+
+
+@pytest.mark.parametrize(
+    ("record", "message"),
+    [
+        ('{"v": "x"}', "line 2, column `v`: 'x' is no BIGINT"),
+        ('{"v": 1.5}', "line 2, column `v`: '1.5' is no BIGINT"),
+        ('{"ts": 7}', "line 2, column `ts`: '7' is no TIMESTAMP"),
+        ('{"v": 1', "line 2: '{\"v\": 1' is no JSON"),
+    ],
+)
+def test_a_broken_object_says_which_field_does_not_fit(
+    tmp_path: Path, record: str, message: str
+) -> None:
+    path = tmp_path / "a.json"
+    path.write_text(f'{{"v": 1}}\n{record}\n')
+    found, hint = said(RECORD, Reading("t", "json", fields=FIELDS), path, record)
+    assert found == f"{path}, {message}"
+    assert hint
+
+
+def test_a_file_of_another_file_system_or_that_is_gone_has_no_line(tmp_path: Path) -> None:
+    reading = Reading("t", "csv", "v", "BIGINT", index=0, fields=FIELDS)
+    message, _ = said(VALUE, reading, "s3a://bucket/a.csv", "x")
+    assert message == "s3a://bucket/a.csv, column `v`: 'x' is no BIGINT"
+    message, _ = said(VALUE, reading, tmp_path / "gone.csv", "x")
+    assert message == f"{tmp_path}/gone.csv, column `v`: 'x' is no BIGINT"
+
+
+def test_files_of_this_directory_are_named_without_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    reading = Reading("t", "csv", "v", "BIGINT", index=0, fields=FIELDS)
+    message, _ = said(VALUE, reading, tmp_path / "gone.csv", "x")
+    assert message == "gone.csv, column `v`: 'x' is no BIGINT"
+
+
+def test_another_message_is_left_as_it_is() -> None:
+    assert explained("division by zero") is None
+    assert explained(f"{VALUE}{BETWEEN}only two") is None
