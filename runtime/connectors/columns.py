@@ -39,6 +39,8 @@ _INTEGERS = (ByteType, ShortType, IntegerType, LongType)
 # Widths of what a double holds exactly
 _EXACT_IN_DOUBLE = (ByteType, ShortType, IntegerType, FloatType)
 _EXACT_IN_FLOAT = (ByteType, ShortType)
+# A column beside those of a file of text: the record, if it is broken
+BROKEN_RECORD = "_sqlwin_broken_record"
 _QUOTED = re.compile(r"'(?:[^'\\]|\\.|'')*'|\"(?:[^\"\\]|\\.)*\"|`(?:[^`]|``)*`|--[^\n]*")
 _ONLY_PROCTIME = re.compile(r"PROCTIME\s*\(\s*\)", re.IGNORECASE)
 _PROCTIME = re.compile(r"\bPROCTIME\s*\(", re.IGNORECASE)
@@ -89,10 +91,11 @@ def pick(dataframe: DataFrame, spec: TableSpec, column: TableColumn, origin: str
     Raises:
         CatalogError: there is no such column, or its type does not fit.
     """
-    found = find_column(dataframe.columns, column.name)
+    names = [name for name in dataframe.columns if name != BROKEN_RECORD]
+    found = find_column(names, column.name)
     if len(found) != 1:
-        listed = ", ".join(f"`{name}`" for name in found or dataframe.columns)
-        meant = nearest(column.name, dataframe.columns)
+        listed = ", ".join(f"`{name}`" for name in found or names)
+        meant = nearest(column.name, names)
         raise CatalogError(
             f"column `{column.name}` of table `{spec.name}` "
             + (f"could be any of {listed} in {origin}" if found else f"is not in {origin}"),

@@ -336,7 +336,11 @@ def _binary_overflow(p: Mapping[str, str]) -> ErrorText:
 
 
 def _raised(p: Mapping[str, str]) -> ErrorText:
-    return ErrorText(p["errorMessage"])
+    # only where something failed: reading files takes modules of its own
+    from runtime.detection.places import explained
+
+    text = explained(p["errorMessage"])
+    return ErrorText(p["errorMessage"]) if text is None else ErrorText(*text)
 
 
 def _scalar_subquery(_: Mapping[str, str]) -> ErrorText:

@@ -23,12 +23,13 @@ from runtime.connectors.options.checks import (
 from runtime.connectors.options.formats import (
     FLINK_OPTIONS,
     FORMATS,
+    TIME_FORMAT,
     format_of,
     format_option_names,
 )
 from runtime.connectors.options.known import FILESYSTEM
 from runtime.errors import CatalogError, nearest
-from runtime.spec.table import TableSpec
+from runtime.spec.table import TableColumn, TableSpec
 
 
 def validate(spec: TableSpec) -> None:
@@ -64,15 +65,41 @@ def validate(spec: TableSpec) -> None:
         if prefix in FORMATS and prefix != file_format:
             known = [n for n in (*own, *names) if n.startswith(file_format)]
             raise unknown_option(spec, name, known)
-    check_options(spec, {**FILESYSTEM, **own}, names)
+    formats = [name for name, _ in spec.options if TIME_FORMAT.fullmatch(name)]
+    check_options(spec, {**FILESYSTEM, **own}, [*names, *formats])
     check_columns(spec, list(METADATA))
     physical = physical_columns(spec)
+    _check_formats(spec, formats, physical)
     if file_format == "text" and spec.columns:
         types = {(c.type or "").lower() for c in physical}
         if len(physical) != 1 or types != {"string"}:
             raise CatalogError(
                 f"table `{spec.name}`: format 'text' has one column, of type STRING",
                 subjects=("'text'", spec.name),
+            )
+
+
+def _check_formats(spec: TableSpec, options: list[str], columns: list[TableColumn]) -> None:
+    """Check the options that say how times of a column are written."""
+    types = {column.name.lower(): (column.type or "").upper() for column in columns}
+    for option in options:
+        found = TIME_FORMAT.fullmatch(option)
+        name = found["column"] if found is not None else option
+        type_ = types.get(name.lower())
+        if columns and type_ is None:
+            meant = nearest(name, [column.name for column in columns])
+            raise bad_option(
+                spec,
+                f"there is no column `{name}` that '{option}' could be about",
+                f"did you mean `{meant}`?" if meant else None,
+                subjects=(f"'{option}'",),
+            )
+        if type_ is not None and not type_.startswith(("TIMESTAMP", "DATE")):
+            raise bad_option(
+                spec,
+                f"'{option}' says how times are written, and `{name}` is {type_}",
+                f"declare `{name}` TIMESTAMP(3), TIMESTAMP_LTZ(3) or DATE",
+                subjects=(f"'{option}'",),
             )
 
 

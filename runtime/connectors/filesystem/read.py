@@ -32,6 +32,7 @@ from runtime.connectors.filesystem.paths import (
     path_for_spark,
 )
 from runtime.connectors.filesystem.publish import finish_replacing
+from runtime.connectors.filesystem.text import TextReading, text_reading
 from runtime.connectors.options.checks import bad_option, option_values
 from runtime.connectors.options.formats import SELF_DESCRIBING, format_of, spark_options
 from runtime.errors import CatalogError, ExecutionError, SqlwinError
@@ -106,7 +107,9 @@ def _read(
     """The files below `paths`, as Spark lists them now; `first` is one of them."""
     file_format = format_of(option_values(spec))
     assert file_format is not None, "validate() has seen to it"
-    reader = spark.read.format(file_format).options(**options)
+    text = text_reading(spec, file_format, options)
+    read_options = options if text is None else text.reader_options
+    reader = spark.read.format(file_format).options(**read_options)
     with translated_errors(partial(explain, spec, origin)):
         if file_format == "parquet" and first is not None and has_nanoseconds(first):
             dataframe = read_nanoseconds(reader, first, paths)
@@ -116,15 +119,20 @@ def _read(
             dataframe = with_partition_types(reader, spec, paths)
         else:
             schema = schema_to_read(spark, spec, file_format, options, paths)
+            if text is not None:
+                schema = text.schema(schema)
             dataframe = reader.schema(schema).load(paths)
             if options.get("mode") == "PERMISSIVE" and file_format == "json":
                 dataframe = without_broken_lines(reader, schema, paths)
+            elif text is not None:
+                dataframe = text.checked(dataframe)
         if is_remote(spark):
             _ = dataframe.schema  # there the path is looked at when it is asked for, not before
     if not spec.columns:
         return dataframe
     # Positional formats were given the declared names; all others are looked up by name.
-    return dataframe.select(*(column_of(dataframe, spec, c, origin) for c in brought_columns(spec)))
+    brought = brought_columns(spec)
+    return dataframe.select(*(column_of(dataframe, spec, c, origin, text) for c in brought))
 
 
 def reachable_files(spark: SparkSession, spec: TableSpec, path: str) -> Files | None:
@@ -212,8 +220,18 @@ def brought_columns(spec: TableSpec) -> list[TableColumn]:
     return [c for c in spec.columns if c.computed is None]
 
 
-def column_of(dataframe: DataFrame, spec: TableSpec, column: TableColumn, origin: str) -> Column:
-    """A column that files bring, as it is declared."""
+def column_of(
+    dataframe: DataFrame,
+    spec: TableSpec,
+    column: TableColumn,
+    origin: str,
+    text: TextReading | None = None,
+) -> Column:
+    """A column that files bring, as it is declared; `text` says how it is made of text."""
+    if text is not None and text.converts(column):
+        found = find_column(dataframe.columns, column.name)
+        if len(found) == 1:
+            return text.value(dataframe, column, found[0])
     if column.metadata is None:
         return pick(dataframe, spec, column, origin)
     value = dataframe.metadataColumn("_metadata")[METADATA[column.metadata]]
@@ -304,7 +322,8 @@ def schema_to_read(
     """The schema that a format without types of its own is read with."""
     declared = declared_schema(spec, physical_columns(spec))
     if file_format == "csv" and options.get("header", "false").lower() == "true":
-        return _schema_by_header(spark, declared, options, paths)
+        partitions = {name.lower() for name in spec.partitioned_by}
+        return _schema_by_header(spark, declared, partitions, options, paths)
     if file_format == "json" and options.get("multiLine", "false").lower() != "true":
         spelled = _sampled_fields(spark, options, paths)
         return StructType(
@@ -319,6 +338,7 @@ def schema_to_read(
 def _schema_by_header(
     spark: SparkSession,
     declared: StructType,
+    partitions: set[str],
     options: dict[str, str],
     paths: list[str],
 ) -> StructType:
@@ -328,8 +348,14 @@ def _schema_by_header(
     bare = {**options, "inferSchema": "false"}
     header = spark.read.format("csv").options(**bare).load(paths).schema
     types = {field.name.lower(): field.dataType for field in declared.fields}
+    named = {field.name.lower() for field in header.fields}
+    # with the types that are declared, also those that names of directories say
+    beside = [field for field in declared.fields if field.name.lower() in partitions - named]
     return StructType(
-        [StructField(f.name, types.get(f.name.lower(), StringType())) for f in header.fields]
+        [
+            *(StructField(f.name, types.get(f.name.lower(), StringType())) for f in header.fields),
+            *beside,
+        ]
     )
 
 

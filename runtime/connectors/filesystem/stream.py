@@ -31,6 +31,7 @@ from runtime.connectors.filesystem.read import (
     with_partition_types,
     without_broken_lines,
 )
+from runtime.connectors.filesystem.text import text_reading
 from runtime.connectors.options.checks import duration_us, option_values
 from runtime.connectors.options.formats import SELF_DESCRIBING, format_of, spark_options
 from runtime.errors import CatalogError, ExecutionError
@@ -109,19 +110,26 @@ def stream(spark: SparkSession, spec: TableSpec) -> DataFrame:
         schema = _schema(
             spark, spec, file_format, options, path, files is not None and first is None
         )
+        text = text_reading(spec, file_format, options)
+        if text is not None and file_format not in SELF_DESCRIBING:
+            schema = text.schema(schema)
         reader: Any = spark.readStream.format(file_format)
-        reader = reader.options(**options, **stream_options(spec))
+        read_options = options if text is None else text.reader_options
+        reader = reader.options(**read_options, **stream_options(spec))
         if file_format == "json" and options.get("mode") == "PERMISSIVE" and spec.columns:
             dataframe = without_broken_lines(reader, schema, path)
         else:
             dataframe = reader.schema(schema).load(path)
+            if text is not None:
+                dataframe = text.checked(dataframe)
     if (regex := values.get("source.path.regex-pattern")) is not None:
         # As in Flink, the pattern is for the whole absolute path.
         name = F.regexp_replace(file_path(dataframe), "^file:/+", "/")
         dataframe = dataframe.filter(name.rlike(f"^(?:{regex})$"))
     if not spec.columns:
         return dataframe
-    return dataframe.select(*(column_of(dataframe, spec, c, origin) for c in brought_columns(spec)))
+    brought = brought_columns(spec)
+    return dataframe.select(*(column_of(dataframe, spec, c, origin, text) for c in brought))
 
 
 def _await_commits(spec: TableSpec, path: str, files: Files) -> None:

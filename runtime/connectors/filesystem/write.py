@@ -28,8 +28,14 @@ from runtime.connectors.filesystem.publish import (
     writing_to,
     written_files,
 )
-from runtime.connectors.options.checks import option_values
-from runtime.connectors.options.formats import format_of, spark_options, written_timestamps
+from runtime.connectors.options.checks import bad_option, option_values
+from runtime.connectors.options.formats import (
+    ONLY_READ,
+    TIME_FORMAT,
+    format_of,
+    spark_options,
+    written_timestamps,
+)
 from runtime.connectors.writing import count_written
 from runtime.errors import CatalogError, ErrorKind, ExecutionError
 from runtime.files import Files, as_uri, is_local_path
@@ -118,6 +124,14 @@ def _rows_below(spark: SparkSession, directory: str) -> int:
 
 def writer_options(spec: TableSpec, file_format: str) -> dict[str, str]:
     """The options of Spark's writer that say what the options of `spec` say."""
+    for name, _ in spec.options:
+        if TIME_FORMAT.fullmatch(name) or name.lower().partition(".")[2] in ONLY_READ:
+            raise bad_option(
+                spec,
+                f"option '{name}' says how text is read, and nothing is written by it",
+                "insert into a table without it, in a directory of its own",
+                subjects=(f"'{name}'",),
+            )
     options = {k: v for k, v in spark_options(spec, file_format).items() if k not in _READER_ONLY}
     return {**written_timestamps(spec, file_format), **options}
 

@@ -118,10 +118,7 @@ def test_a_csv_record_that_does_not_fit_is_an_error_or_null_on_demand(
         read_table(spark, spec).collect()
     error = translate(caught.value)
     assert isinstance(error, ExecutionError)
-    assert (
-        error.message
-        == f'{tmp_path}/a.csv has a record that does not fit the columns: for input string: "y"'
-    )
+    assert error.message == f"{tmp_path}/a.csv, line 2, column `n`: 'y' is no INT"
     lenient = table("filesystem", "n INT; s STRING", **options, csv__ignore_parse_errors="true")
     assert rows(spark, lenient) == [(1, "x"), (None, "z"), (None, None)]
 
@@ -146,7 +143,8 @@ def test_broken_json_lines_are_left_out_on_demand(spark: SparkSession, tmp_path:
     assert rows(spark, lenient) == [(1, 1), (None, 2)]
     with pytest.raises(Exception) as caught:
         read_table(spark, table("filesystem", "a INT; b INT", **options)).collect()
-    assert f"{tmp_path}/a.json has a record that does not fit" in translate(caught.value).message
+    place = f"{tmp_path}/a.json, line 2, column `a`: 'x' is no INT"
+    assert translate(caught.value).message == place
 
 
 @pytest.fixture

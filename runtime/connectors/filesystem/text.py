@@ -1,0 +1,306 @@
+"""CSV and JSON whose values become what their columns are declared to be, or an error with a place.
+
+Spark's own readers turn a value that does not fit into NULL, or stop with a record and no line. So
+columns of CSV are read as text and cast here, and of JSON those that are written in a way that
+Spark does not read. What does not fit fails the task with the file, the column and the value;
+`runtime.detection.places` makes an error of that.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+from decimal import Decimal
+from functools import reduce
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.types import (
+    BooleanType,
+    DataType,
+    DateType,
+    NumericType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampNTZType,
+    TimestampType,
+)
+
+from runtime.connectors.columns import BROKEN_RECORD, declared_type, physical_columns
+from runtime.connectors.options.checks import option_values
+from runtime.connectors.options.formats import TIME_UNITS, column_formats
+from runtime.detection.places import BETWEEN, MOST_CHARACTERS, RECORD, VALUE, Reading
+from runtime.detection.times import ISO
+from runtime.spec.table import TableColumn, TableSpec
+
+# Options of Spark's that say how values are written; then Spark reads them
+_SPARKS_OWN = (
+    "columnNameOfCorruptRecord",
+    "locale",
+    "nanValue",
+    "negativeInf",
+    "positiveInf",
+    "timeZone",
+)
+
+
+@dataclass(frozen=True)
+class TextReading:
+    """How the columns of a table of text are made of what is read.
+
+    Attributes:
+        spec: the table.
+        format: `csv`, `json`, or one whose files type their columns.
+        options: of Spark's reader.
+        formats: how times of columns are written, by their names in lower case.
+        refuses: whether what does not fit is an error; else it is NULL.
+    """
+
+    spec: TableSpec
+    format: str
+    options: dict[str, str]
+    formats: dict[str, str]
+    refuses: bool
+
+    @property
+    def checks_records(self) -> bool:
+        """Whether each record is looked at, whatever columns are needed."""
+        is_whole = self.options.get("multiLine", "false").lower() == "true"
+        return self.refuses and (self.format == "csv" or (self.format == "json" and not is_whole))
+
+    @property
+    def reader_options(self) -> dict[str, str]:
+        """The options of Spark's reader."""
+        if not self.checks_records:
+            return self.options
+        # a record that is cut down to the needed columns would always have as many fields
+        whole = {"columnPruning": "false"} if self.format == "csv" else {}
+        broken = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": BROKEN_RECORD}
+        return {**self.options, **whole, **broken}
+
+    def converts(self, column: TableColumn) -> bool:
+        """Whether a column is read as text and cast here."""
+        if column.computed is not None or column.metadata is not None:
+            return False
+        if column.name.lower() in self.formats:
+            return True
+        if column.name.lower() in {name.lower() for name in self.spec.partitioned_by}:
+            return False
+        type_ = declared_type(self.spec, column)
+        if self.format == "csv":
+            return _is_convertible(type_) or (bool(self._nulls) and isinstance(type_, StringType))
+        if self.format != "json" or not _is_convertible(type_):
+            return False
+        # of a time with a zone Spark makes NULL where one without a zone is declared
+        return bool(self._nulls) or (self.refuses and isinstance(type_, TimestampNTZType))
+
+    def schema(self, schema: StructType) -> StructType:
+        """What Spark's reader is to read in place of the columns of a schema."""
+        text = {c.name.lower() for c in self.spec.columns if self.converts(c)}
+        fields = [
+            StructField(f.name, StringType()) if f.name.lower() in text else f
+            for f in schema.fields
+        ]
+        if self.checks_records:
+            fields.append(StructField(BROKEN_RECORD, StringType()))
+        return StructType(fields)
+
+    def checked(self, dataframe: DataFrame) -> DataFrame:
+        """The records, of which a broken one is an error."""
+        if not self.checks_records:
+            return dataframe
+        # Spark reads no record for the sake of this column alone
+        first = _column(dataframe, dataframe.columns[0])
+        message = F.concat(
+            F.lit(f"{RECORD}{BETWEEN}{self._reading().text()}{BETWEEN}"),
+            _file(dataframe),
+            F.lit(BETWEEN),
+            F.left(F.col(BROKEN_RECORD), F.lit(MOST_CHARACTERS)),
+            F.substring(F.coalesce(first.cast("string"), F.lit("")), 1, 0),
+        )
+        is_whole = F.col(BROKEN_RECORD).isNull()
+        return dataframe.filter(is_whole | F.raise_error(message).cast("boolean"))
+
+    def value(self, dataframe: DataFrame, column: TableColumn, name: str) -> Column:
+        """A column out of the text that was read under a name."""
+        text = _column(dataframe, name)
+        type_ = declared_type(self.spec, column)
+        pattern = self.formats.get(column.name.lower(), "") or self._pattern(type_)
+        value = self._cast(text, type_, pattern)
+        is_null = text.isNull()
+        nulls = self._nulls
+        if nulls:
+            is_null = is_null | text.isin(nulls)
+        if isinstance(type_, StringType):
+            return F.when(~is_null, text).alias(column.name)
+        if nulls:
+            value = F.when(~text.isin(nulls), value)
+        if not self.refuses:
+            return value.alias(column.name)
+        reading = replace(
+            self._reading(),
+            column=column.name,
+            type=_shown(type_),
+            pattern=pattern if pattern != ISO else "",
+            index=dataframe.columns.index(name),
+        )
+        message = F.concat(
+            F.lit(f"{VALUE}{BETWEEN}{reading.text()}{BETWEEN}"),
+            _file(dataframe),
+            F.lit(BETWEEN),
+            F.left(text, F.lit(MOST_CHARACTERS)),
+        )
+        is_null = is_null | (F.trim(text) == F.lit(""))
+        misfit = F.when(is_null, F.lit(None)).otherwise(F.raise_error(message))
+        return F.coalesce(value, misfit.cast(type_)).alias(column.name)
+
+    @property
+    def _nulls(self) -> list[str]:
+        values = option_values(self.spec)
+        return list(filter(None, values.get(f"{self.format}.null-literals", "").split("|")))
+
+    def _pattern(self, type_: DataType) -> str:
+        match type_:
+            case TimestampNTZType():
+                return self.options.get("timestampNTZFormat", "")
+            case TimestampType():
+                return self.options.get("timestampFormat", "")
+            case DateType():
+                return self.options.get("dateFormat", "")
+        return ""
+
+    def _cast(self, text: Column, type_: DataType, pattern: str) -> Column:
+        if isinstance(type_, NumericType):
+            values = option_values(self.spec)
+            group = values.get("csv.thousands-separator", "")
+            decimal = values.get("csv.decimal-separator", ".")
+            if group:
+                text = _ungrouped(text, group, decimal)
+            if decimal != ".":
+                # a point that is no decimal one must not become one
+                text = F.translate(text, f".{decimal}", "\u0000.")
+            return text.try_cast(type_)
+        if isinstance(type_, TimestampType | TimestampNTZType | DateType):
+            return _time(text, type_, pattern)
+        if isinstance(type_, BooleanType):
+            folded = F.lower(F.trim(text))
+            return F.when(folded == "true", F.lit(True)).when(folded == "false", F.lit(False))
+        return text.try_cast(type_)
+
+    def _reading(self) -> Reading:
+        fields = tuple(
+            (c.name, _shown(declared_type(self.spec, c)))
+            for c in physical_columns(self.spec)
+            if c.name not in self.spec.partitioned_by
+        )
+        get = self.options.get
+        name = self.spec.name
+        return Reading(
+            table=name,
+            format=self.format,
+            fields=fields,
+            delimiter=get("sep", get("delimiter", ",")),
+            quote=get("quote", '"'),
+            escape=get("escape", '"'),
+            comment=get("comment", ""),
+            encoding=get("encoding", get("charset", "")),
+            has_header=get("header", "false").lower() == "true",
+            nulls="|".join([*filter(None, [get("nullValue", "")]), *self._nulls]),
+            by_name=name.startswith("'"),
+        )
+
+
+def text_reading(spec: TableSpec, file_format: str, options: dict[str, str]) -> TextReading | None:
+    """How a table's text becomes values; None if Spark's reader makes them.
+
+    Args:
+        spec: the table, with columns.
+        file_format: its format.
+        options: of Spark's reader.
+    """
+    if not spec.columns:
+        return None
+    formats = column_formats(spec)
+    names = {name.lower() for name, _ in spec.options}
+    own = [n for n in names if n.partition(".")[2] in _OWN_OPTIONS]
+    if file_format not in ("csv", "json"):
+        return TextReading(spec, file_format, options, formats, refuses=True) if formats else None
+    mode = options.get("mode", "FAILFAST").upper()
+    if mode != "FAILFAST" and not (formats or own):
+        return None
+    if any(option in options for option in _SPARKS_OWN) and not (formats or own):
+        return None
+    return TextReading(spec, file_format, options, formats, refuses=mode == "FAILFAST")
+
+
+_OWN_OPTIONS = ("null-literals", "decimal-separator", "thousands-separator")
+
+
+def _is_convertible(type_: DataType) -> bool:
+    return isinstance(
+        type_, NumericType | BooleanType | DateType | TimestampType | TimestampNTZType
+    )
+
+
+def _column(dataframe: DataFrame, name: str) -> Column:
+    return dataframe["`" + name.replace("`", "``") + "`"]
+
+
+def _file(dataframe: DataFrame) -> Column:
+    return dataframe.metadataColumn("_metadata")["file_path"]
+
+
+def _shown(type_: DataType) -> str:
+    match type_:
+        case TimestampNTZType():
+            return "TIMESTAMP"
+        case TimestampType():
+            return "TIMESTAMP_LTZ"
+    return type_.simpleString().upper()
+
+
+def _ungrouped(text: Column, group: str, decimal: str) -> Column:
+    """A number without what stands between its groups of digits; NULL if they are not of three."""
+    marks = (" ", "\u00a0", "\u202f") if group == " " else (group,)
+    between = "[" + "".join(re.escape(mark) for mark in marks) + "]"
+    groups = rf"^\s*[+-]?\d{{1,3}}(?:{between}\d{{3}})+(?:{re.escape(decimal)}\d*)?\s*$"
+    plain = reduce(lambda t, mark: F.replace(t, F.lit(mark), F.lit("")), marks, text)
+    return F.when(~F.trim(text).rlike(between) | text.rlike(groups), plain)
+
+
+def _time(text: Column, type_: DataType, pattern: str) -> Column:
+    """A date or time out of text; NULL if it is written in another way."""
+    text = F.trim(text)
+    if pattern in TIME_UNITS:
+        unit = F.lit(Decimal(TIME_UNITS[pattern]))
+        micros = (text.try_cast("decimal(29,9)") * unit).try_cast("bigint")
+        instant = F.timestamp_micros(micros)
+        return instant if isinstance(type_, TimestampType) else _wall_clock(micros)
+    if pattern and pattern != ISO:
+        if isinstance(type_, TimestampType):
+            return _instant(text, pattern)
+        # As if in UTC, so that no hour is missing where the session's zone has summer time
+        utc = _instant(F.concat(text, F.lit(" +0000")), f"{pattern} XX")
+        local = _wall_clock(F.unix_micros(utc))
+        return local.cast("date") if isinstance(type_, DateType) else local
+    # a cast also takes a year, a month, and a time of today
+    is_date = (F.substring(text, 5, 1) == "-") & (F.length(text) >= len("2025-1-1"))
+    is_date |= text.startswith("+") | text.startswith("-")  # years of other lengths
+    match type_:
+        case DateType():
+            # ... and cuts off the time of the day
+            is_date &= ~(text.contains(" ") | text.contains("T"))
+        case TimestampNTZType():
+            # ... or the zone
+            is_date &= ~F.substring(text, 12, 40).rlike("[A-Za-z+-]")
+    return F.when(is_date, text.try_cast(type_))
+
+
+def _instant(text: Column, pattern: str) -> Column:
+    return F.try_to_timestamp(text, F.lit(pattern)).cast("timestamp_ltz")
+
+
+def _wall_clock(micros: Column) -> Column:
+    epoch = F.expr("timestamp_ntz'1970-01-01 00:00:00'")
+    return epoch + micros * F.expr("interval '0.000001' second")
