@@ -26,6 +26,7 @@ from planner.binder.window_block import (
     is_aggregation,
 )
 from planner.binder.window_function import (
+    at_midnight,
     partition_columns,
     refuse_window_columns,
     renamed_columns,
@@ -386,7 +387,9 @@ class _Binder:
             source = self.scan(data, scope)
         else:
             source = self.bind_query(data.unnest(), scope)
-        time = time_column(function, source.schema, self.sql)
+        time = time_column(function, source.schema, self.sql, takes_date=not self.strict)
+        if time.type == "date":
+            source, time = at_midnight(source, time)
         partition = partition_columns(function, source.schema, self.sql)
         names = function.args.get("names")
         if names:

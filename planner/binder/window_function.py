@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from sqlglot import exp
 
 from planner.catalog import Schema, column_named
@@ -14,6 +16,7 @@ from planner.sql.intervals import (
     render_months,
 )
 from planner.sql.nodes import WINDOW_COLUMNS, WindowFunctionCall, position_of
+from planner.sql.render import SparkSql
 from runtime.errors import AnalysisError, nearest
 from runtime.spec.intervals import IntervalValue
 from runtime.spec.table import Column
@@ -217,8 +220,17 @@ def _text(value: IntervalValue) -> str:
 # -- columns ---------------------------------------------------------------------------------------
 
 
-def time_column(function: WindowFunctionCall, schema: Schema, sql: str) -> Column:
-    """The column of a window function's DESCRIPTOR, a TIMESTAMP; else an AnalysisError."""
+def time_column(
+    function: WindowFunctionCall, schema: Schema, sql: str, *, takes_date: bool = False
+) -> Column:
+    """The column of a window function's DESCRIPTOR, a TIMESTAMP; else an AnalysisError.
+
+    Args:
+        function: the call.
+        schema: of its data.
+        sql: the text of the statement.
+        takes_date: whether it may be a DATE too.
+    """
     descriptor = function.args["timecol"]
     found = column_named(schema, descriptor.name)
     times = [f"`{c.name}`" for c in schema if is_timestamp(c.type)]
@@ -232,6 +244,8 @@ def time_column(function: WindowFunctionCall, schema: Schema, sql: str) -> Colum
             sql=sql,
             hint=f"did you mean `{close}`?" if close else hint,
         )
+    if takes_date and found.type == "date":
+        return found
     if not is_timestamp(found.type):
         raise AnalysisError(
             f"{function.kind} needs a TIMESTAMP or TIMESTAMP_LTZ column to put windows on, "
@@ -242,6 +256,23 @@ def time_column(function: WindowFunctionCall, schema: Schema, sql: str) -> Colum
             hint=hint or "make one in a subquery: CAST(... AS TIMESTAMP)",
         )
     return found
+
+
+def at_midnight(source: Node, date: Column) -> tuple[Node, Column]:
+    """Data whose DATE column is the TIMESTAMP at which the day begins, and that column."""
+    time = replace(date, type="timestamp_ntz")
+    schema = tuple(time if each == date else each for each in source.schema)
+    items = tuple(
+        NamedExpr(each.name, _as_timestamp(each) if each == date else column(each.name))
+        for each in source.schema
+    )
+    return Project(schema, source, items), time
+
+
+def _as_timestamp(date: Column) -> exp.Expr:
+    return exp.Cast(
+        this=column(date.name), to=exp.DataType.build("TIMESTAMP_NTZ", dialect=SparkSql)
+    )
 
 
 def partition_columns(function: WindowFunctionCall, schema: Schema, sql: str) -> tuple[str, ...]:
