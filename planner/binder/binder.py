@@ -18,7 +18,7 @@ from planner.binder.join import bind_join
 from planner.binder.qualify import unfold_qualify
 from planner.binder.rank import bind_rank
 from planner.binder.semi_join import bind_semi_join
-from planner.binder.strict_flink import check_function, check_query
+from planner.binder.strict_flink import check_function, check_query, check_table
 from planner.binder.window_block import (
     bind_aggregation,
     bind_regrouping,
@@ -50,6 +50,7 @@ from planner.sql.nodes import (
     LEFT_OUT_HINTS,
     WINDOW_COLUMNS,
     WindowFunctionCall,
+    name_of_columns,
     position_of,
     span_of,
 )
@@ -317,12 +318,14 @@ class _Binder:
 
     def _show_to_spark(self, table: exp.Table, name: tuple[str, ...]) -> None:
         """A session table under the name by which Spark knows it."""
+        if self.strict:
+            check_table(table, self.sql)
         shown = self.catalog.relation(name)
         if shown is None or (len(name) == 1 and shown == name[0].lower()):
             return
         self.rewritten = True
         if not table.args.get("alias"):
-            table.set("alias", exp.TableAlias(this=exp.to_identifier(table.name)))
+            table.set("alias", exp.TableAlias(this=exp.to_identifier(name_of_columns(table))))
         table.set("this", exp.to_identifier(shown, quoted=True))
         table.set("db", None)
         table.set("catalog", None)
@@ -369,7 +372,8 @@ class _Binder:
             # the columns were renamed below already
             table.set("alias", exp.TableAlias(this=alias.this))
         elif isinstance(function.args["data"], exp.Table):
-            table.set("alias", exp.TableAlias(this=exp.to_identifier(function.args["data"].name)))
+            name = name_of_columns(function.args["data"])
+            table.set("alias", exp.TableAlias(this=exp.to_identifier(name)))
         for key in ("joins", "laterals", "pivots", "sample"):
             if function.args.get(key):
                 table.set(key, function.args[key])

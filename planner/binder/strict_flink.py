@@ -9,7 +9,14 @@ from sqlglot import exp
 from planner.nodes.logical import Node, WindowAggregate, WindowRank, WindowTableFunction
 from planner.sql.build import to_sql
 from planner.sql.intervals import render_duration
-from planner.sql.nodes import BEHIND, LENIENCIES, Leniency, WindowFunctionCall, position_of
+from planner.sql.nodes import (
+    BEHIND,
+    LENIENCIES,
+    Leniency,
+    WindowFunctionCall,
+    path_of_files,
+    position_of,
+)
 from runtime.errors import AnalysisError, Position
 from runtime.spec.windows import Hop, SessionWindow, Tumble, Window
 
@@ -33,6 +40,17 @@ def check_query(query: exp.Query, sql: str) -> None:
     if isinstance(behind, Leniency):
         place = Position.at(sql, behind.start, behind.end - behind.start + 1)
         raise AnalysisError(_said(behind.message), position=place, sql=sql, hint=behind.hint)
+
+
+def check_table(table: exp.Table, sql: str) -> None:
+    """Refuse files by their path.
+
+    Raises:
+        AnalysisError: with the place in the text.
+    """
+    if path_of_files(table.name) is not None:
+        hint = "CREATE TABLE ... WITH ('connector' = 'filesystem', 'path' = ...) gives them one"
+        raise _refusal("a table has a name, and is no path", table.this, sql, hint)
 
 
 def check_function(function: WindowFunctionCall, window: Window, sql: str) -> None:

@@ -23,6 +23,9 @@ BEHIND = "behind"
 # In `meta` of a table: the `TableOptions` behind its name
 TABLE_OPTIONS = "table_options"
 
+# In `meta` of a table that is files by their path: what it is called where it has no alias
+FILE_ALIAS = "file_alias"
+
 # In `meta` of a SELECT: names of hints that it is written with and Spark does not read
 LEFT_OUT_HINTS = "left_out_hints"
 
@@ -50,6 +53,27 @@ class TableOptions:
     pairs: tuple[tuple[str, str], ...]
     start: int
     end: int
+
+
+def name_of_files(path: str) -> str:
+    """The name of the table that is the files at a path: the path in quotes, as it is written.
+
+    Example:
+        >>> name_of_files("logs/*.parquet")
+        "'logs/*.parquet'"
+    """
+    return f"'{path}'"
+
+
+def path_of_files(name: str) -> str | None:
+    """The path of the files that a name stands for; None for the name of another table."""
+    is_path = len(name) > 2 and name[0] == name[-1] == "'"
+    return name[1:-1] if is_path else None
+
+
+def name_of_columns(table: exp.Table) -> str:
+    """What stands before the columns of a table that has no alias, as in `f.price`."""
+    return str(table.meta.get(FILE_ALIAS) or table.name)
 
 
 class WindowFunctionCall(exp.Expression, exp.UDTF):

@@ -19,6 +19,7 @@ from sqlglot import exp
 from planner.aggregates.user import with_filters_inside
 from planner.catalog import Schema, StreamTable
 from planner.sql.build import empty_relation, identifier, select_all_from, to_sql
+from planner.sql.nodes import path_of_files
 from runtime.connectors.columns import proctime_columns
 from runtime.connectors.registry import (
     is_unbounded,
@@ -27,15 +28,19 @@ from runtime.connectors.registry import (
     read_table,
     streams_bounded,
 )
+from runtime.detection.detect import Detected
 from runtime.errors import AnalysisError, CatalogError, ErrorKind, SqlwinError, nearest
 from runtime.local.arrow_scan import scan_source
 from runtime.redaction import DEFAULT, Mask
 from runtime.scan.metadata import find_stream_source
 from runtime.spark.errors import translate, translated_errors
+from runtime.spark.files import files_at, resolve
+from runtime.spark.session import is_remote
 from runtime.spec.aggregates import UserAggregate
 from runtime.spec.scan import ScanSource, StreamFiles
 from runtime.spec.table import Column, TableSpec, Watermark
 from runtime.streaming.options import StreamOptions
+from sqlwin.catalog.files import FilesByName, described_by_files, described_elsewhere
 from sqlwin.catalog.options import ChangedTables
 from sqlwin.catalog.scannable import not_scannable
 from sqlwin.catalog.spark_views import SparkViews
@@ -130,6 +135,7 @@ class SessionCatalog:
         # replaced as a whole, since other threads may look through it
         self._entries: Mapping[Name, Entry] = {}
         self._changed = ChangedTables()
+        self._files = FilesByName(self.described)
         self._mode = "automatic"
         self._shown: set[Name] = set()
         # by text: INSERTs of a set ask the same of Spark, as long as it sees the same tables
@@ -141,9 +147,11 @@ class SessionCatalog:
     # -- entries -------------------------------------------------------------------------------
 
     def entry(self, name: Name) -> Entry | None:
-        """What the session keeps under a name, or None."""
+        """What the session keeps under a name, or what the files are that it names, or None."""
         changed = self._changed.named(".".join(name))
-        return self._entries.get(_key(name)) if changed is None else changed.spec
+        if changed is not None:
+            return changed.spec
+        return self._entries.get(_key(name)) or self._files.table(".".join(name))
 
     def tables(self) -> list[Entry]:
         """Tables and registered DataFrames, by name."""
@@ -270,6 +278,8 @@ class SessionCatalog:
 
     def with_options(self, name: Name, options: Sequence[tuple[str, str]]) -> Name:
         """A session table with some options changed. See `planner.catalog.Catalog`."""
+        if self._files.view(".".join(name)) is not None:
+            return (self._files.with_options(".".join(name), options),)
         entry = self.entry(name)
         if not isinstance(entry, TableSpec):
             self.analyze(select_all_from(_relation(name)), {})  # it may not be there at all
@@ -281,9 +291,36 @@ class SessionCatalog:
         changed = self._changed.add(entry, _spark_name(_key(name)), options, self._mask())
         return tuple(changed.spec.name.split("."))
 
+    def described(self, spec: TableSpec) -> Detected:
+        """A table of files without columns as its files describe it.
+
+        Raises:
+            SqlwinError: no file is there, one cannot be read, or they do not go together.
+        """
+        if is_remote(self._spark):
+            return described_elsewhere(spec)
+        origin = resolve(self._spark, spec.option_map["path"])
+        return described_by_files(spec, origin, files_at(self._spark, origin))
+
+    def view_of_files(self, name: Name) -> str | None:
+        """The name by which Spark knows files by their path; None: it is no name of files."""
+        return self._files.view(".".join(name))
+
+    def is_files(self, entry: Entry) -> bool:
+        """Whether an entry is files by their path, which are read as they are now."""
+        return isinstance(entry, TableSpec) and self._files.view(entry.name) is not None
+
+    @property
+    def file_notes(self) -> tuple[str, ...]:
+        """What the files that this statement names do not say for certain of themselves."""
+        return self._files.notes
+
     def is_changed_table(self, name: str) -> bool:
-        """Whether Spark knows a table by this name that has other options in some statement."""
-        return self._changed.has_view(name)
+        """Whether Spark knows a table by this name that some statement alone gives it.
+
+        It has other options there, or is files by their path.
+        """
+        return self._changed.has_view(name) or self._files.has_view(name)
 
     def connector(self, name: Name) -> str | None:
         """The connector of a session table, or None."""
@@ -297,6 +334,8 @@ class SessionCatalog:
         """
         changed = self._changed.named(".".join(name))
         key = _key(name) if changed is None else (changed.view,)
+        if (files := self._files.view(".".join(name))) is not None:
+            key = (files,)
         entry = self.entry(name)
         if entry is None:
             is_below_defaults = len(key) < len(name)
@@ -323,7 +362,7 @@ class SessionCatalog:
         return None
 
     def _is_streamed(self, spec: TableSpec) -> bool:
-        if self._mode == "batch":
+        if self._mode == "batch" or self.is_files(spec):
             return False
         return is_unbounded(spec) or (self._mode == "streaming" and streams_bounded(spec))
 
@@ -425,6 +464,7 @@ class SessionCatalog:
         self.n_changes += 1
         self._shown.clear()
         self._analyzed.clear()
+        self._files.start_statement()
 
     def show_all(self, words: set[str]) -> None:
         """Show Spark every session table and view whose name is among the words of a statement."""
@@ -441,7 +481,8 @@ class SessionCatalog:
         self._shown.add(key)
         if isinstance(entry, TableSpec):
             read = read_stream if self._is_streamed(entry) else read_table
-            dataframe = read(self._spark, entry)
+            with self._files.plainly_named(entry.name):
+                dataframe = read(self._spark, entry)
         elif isinstance(entry, View):
             dataframe = self._view_dataframe(entry)
         else:
@@ -452,7 +493,9 @@ class SessionCatalog:
 
 def entry_name(entry: Entry) -> Name:
     """The name of an entry, in parts."""
-    return tuple(entry.name.split(".")) if isinstance(entry, TableSpec) else entry.name
+    if not isinstance(entry, TableSpec):
+        return entry.name
+    return tuple(entry.name.split(".")) if path_of_files(entry.name) is None else (entry.name,)
 
 
 def _key(name: Name) -> Name:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from pyspark.sql import DataFrame
 
+from runtime.connectors.options.formats import SELF_DESCRIBING, format_of
 from runtime.connectors.registry import check_writable, validate_table
-from runtime.errors import AnalysisError, CatalogError
+from runtime.errors import AnalysisError, CatalogError, SqlwinError
 from runtime.spec.table import TableColumn, TableSpec
 from sqlwin.catalog.catalog import SessionCatalog, View, type_ddl
 from sqlwin.catalog.options import idle_notes
@@ -33,6 +36,11 @@ class Definitions:
         """
         self._refuse_spark_view(statement.name, statement.if_not_exists or statement.or_replace)
         spec = self._spec(statement, rows)
+        notes: tuple[str, ...] = ()
+        if rows is None and is_of_files(spec) and not (spec.columns and format_of(spec.option_map)):
+            if format_of(spec.option_map) is not None:
+                validate_table(spec)
+            spec, notes = self._described(spec, may_lack_files=statement.like is not None)
         validate_table(spec)
         if rows is not None:
             check_writable(spec, overwrite=False)
@@ -44,7 +52,7 @@ class Definitions:
         )
         if not added:
             return f"`{spec.name}` exists already, nothing to do", ()
-        return "OK", idle_notes(spec)
+        return "OK", (*notes, *idle_notes(spec))
 
     def create_view(self, statement: CreateView) -> str:
         """Add a view; the message about it.
@@ -79,6 +87,27 @@ class Definitions:
                 subjects=(name[0],),
                 hint="take another name, or DROP VIEW it first",
             )
+
+    def _described(
+        self, spec: TableSpec, *, may_lack_files: bool
+    ) -> tuple[TableSpec, tuple[str, ...]]:
+        """A table with the columns or the format that its files have, and notes about them."""
+        try:
+            found = self._catalog.described(replace(spec, columns=()))
+        except SqlwinError as error:
+            if spec.columns or may_lack_files:
+                return spec, ()  # files come later, and the format has to be said
+            raise error.about(f"table `{spec.name}`", spec.name) from error
+        options = found.spec.options
+        if spec.columns:
+            # what is declared counts, and of the files the format alone
+            formats = [option for option in options if option[0] == "format"]
+            return replace(spec, options=(*spec.options, *formats)), ()
+        if format_of(found.spec.option_map) in SELF_DESCRIBING:
+            # files that type their columns are asked each time, for they may get more
+            is_said = format_of(spec.option_map) is not None
+            return spec if is_said else found.spec, ()
+        return found.spec, found.notes
 
     def _spec(self, statement: CreateTable, rows: DataFrame | None) -> TableSpec:
         name = ".".join(statement.name)
@@ -129,6 +158,11 @@ class Definitions:
             comment=comment,
             temporary=statement.temporary,
         )
+
+
+def is_of_files(spec: TableSpec) -> bool:
+    """Whether a table is of files, at a path that is said."""
+    return spec.connector.lower() == "filesystem" and bool(spec.option_map.get("path"))
 
 
 def _all_options(model: TableSpec) -> dict[str, str]:

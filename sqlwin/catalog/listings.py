@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from dataclasses import replace
 from fnmatch import translate as glob_pattern
 
 import pyarrow as pa
@@ -24,6 +25,7 @@ from sqlwin.catalog.catalog import (
 )
 
 # Words of a type that are no names of fields, which are in quotes or before a colon
+_LTZ = re.compile(r"\bTIMESTAMP\b(?!`)")
 _WORDS_OF_TYPES = re.compile(r"(?<![`\w])\w+\b(?![^`:<>,()]*[`:])")
 
 
@@ -81,7 +83,7 @@ def describe(catalog: SessionCatalog, name: Name, spark: SparkSession) -> pa.Tab
                 watermark = spec.watermark.expression
         nullable = "TRUE" if (declared.nullable if declared else field.nullable) else "FALSE"
         rows.append(
-            (field.name, _shown(type_ddl(field.dataType)), nullable, key, extras, watermark)
+            (field.name, shown_type(type_ddl(field.dataType)), nullable, key, extras, watermark)
         )
     names = ("name", "type", "null", "key", "extras", "watermark")
     columns = list(zip(*rows, strict=True)) or [()] * len(names)
@@ -92,8 +94,19 @@ def show_create_table(catalog: SessionCatalog, name: Name, mask: Mask) -> pa.Tab
     """The statement that would make a session table or view again, but for secrets."""
     entry = catalog.entry(name)
     assert entry is not None
-    statement = mask.text(_create_statement(entry, mask))
-    return pa.table({"create statement": pa.array([statement], pa.string())})
+    return _one_statement(_create_statement(entry, mask), mask)
+
+
+def show_create_files(
+    catalog: SessionCatalog, files: TableSpec, mask: Mask, spark: SparkSession
+) -> pa.Table:
+    """The statement that makes a table of files by their path, with all that was found of them."""
+    declared = _as_declared(catalog, files, spark)
+    return _one_statement(_create_statement(declared, mask), mask)
+
+
+def _one_statement(statement: str, mask: Mask) -> pa.Table:
+    return pa.table({"create statement": pa.array([mask.text(statement)], pa.string())})
 
 
 def masked(table: pa.Table, mask: Mask) -> pa.Table:
@@ -107,6 +120,20 @@ def masked(table: pa.Table, mask: Mask) -> pa.Table:
     return pa.table(columns)
 
 
+def _as_declared(catalog: SessionCatalog, files: TableSpec, spark: SparkSession) -> TableSpec:
+    """Files by their path as a table with a name and all of its columns."""
+    path = files.option_map["path"]
+    stem = re.sub(r"\W+", "_", path.rstrip("/").rpartition("/")[2].partition(".")[0]).strip("_")
+    columns = files.columns
+    if not columns:
+        relation = catalog.relation((files.name,))
+        assert relation is not None
+        columns = tuple(
+            TableColumn(f.name, type_ddl(f.dataType)) for f in spark.table(relation).schema.fields
+        )
+    return replace(files, name=stem or "files", columns=columns)
+
+
 def _create_statement(entry: Entry, mask: Mask) -> str:
     name = ".".join(f"`{part}`" for part in entry_name(entry))
     if isinstance(entry, Registered):
@@ -117,11 +144,12 @@ def _create_statement(entry: Entry, mask: Mask) -> str:
         return f"CREATE VIEW {name}{columns}{comment} AS {entry.text or to_sql(entry.query)}"
     lines = []
     for column in entry.columns:
-        line = f"  `{column.name}` "
+        line = f"  `{column.name.replace('`', '``')}` "
         if column.computed is not None:
             line += f"AS {column.computed}"
         else:
-            line += _shown(column.type or "")
+            # a bare TIMESTAMP would be one without a zone
+            line += _LTZ.sub("TIMESTAMP_LTZ", shown_type(column.type or ""))
             line += "" if column.nullable else " NOT NULL"
             line += f" METADATA FROM {quote_string(column.metadata)}" if column.metadata else ""
         line += f" COMMENT {quote_string(column.comment)}" if column.comment else ""
@@ -142,7 +170,7 @@ def _create_statement(entry: Entry, mask: Mask) -> str:
     return f"CREATE {temporary}TABLE {name}{body}{comment}{partitioned}\nWITH (\n{with_}\n)"
 
 
-def _shown(type_: str) -> str:
+def shown_type(type_: str) -> str:
     """A type in capitals, but for the names of fields in it."""
     return _WORDS_OF_TYPES.sub(lambda word: word.group().upper(), type_)
 

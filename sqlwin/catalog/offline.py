@@ -18,6 +18,8 @@ from planner.sql.output_schema import output_schema
 from runtime.connectors.filesystem.paths import expand
 from runtime.connectors.options.checks import option_values
 from runtime.connectors.options.formats import format_of
+from runtime.detection.detect import Detected
+from runtime.files import LocalFiles
 from runtime.redaction import Mask
 from runtime.scan.files import NotScannable, list_files
 from runtime.scan.metadata import find_source
@@ -25,6 +27,7 @@ from runtime.scan.wall_clock import is_known_zone
 from runtime.spec.scan import ScanSource, StreamFiles
 from runtime.spec.table import Column, TableSpec
 from sqlwin.catalog.catalog import Name, SessionCatalog
+from sqlwin.catalog.files import described_by_files
 from sqlwin.catalog.scannable import not_scannable
 
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
@@ -81,13 +84,17 @@ class OfflineCatalog(SessionCatalog):
 
     def relation(self, name: Name) -> str | None:
         """The name in texts; every table that is no session table is for Spark."""
-        key = ".".join(name).lower()
+        key = self.view_of_files(name) or ".".join(name).lower()
         entry = self.entry(name)
         if not isinstance(entry, TableSpec) or len(name) != 1:
             raise NeedsSpark
         if key not in self._schemas:
             self._schemas[key] = _table_schema(entry)
         return key
+
+    def described(self, spec: TableSpec) -> Detected:
+        """A table of files without columns as its files describe it."""
+        return described_by_files(spec, _local(spec.option_map["path"]), LocalFiles())
 
     def is_foreign_view(self, name: str) -> bool:
         """No: there is no view that this session has not made."""

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
-from planner.sql.nodes import LEFT_OUT_HINTS, TABLE_OPTIONS
+from planner.sql.nodes import LEFT_OUT_HINTS, TABLE_OPTIONS, path_of_files
 from planner.sql.render import quote_string
 from runtime.connectors.registry import idle_options, validate_table
 from runtime.errors import CatalogError, nearest
@@ -146,6 +146,8 @@ def hint_notes(
         left_out |= dict.fromkeys(node.meta.get(LEFT_OUT_HINTS, ()))
         if not isinstance(node, exp.Table) or TABLE_OPTIONS not in node.meta:
             continue
+        if path_of_files(node.name) is not None:
+            continue  # what there is to say of files was said when they were looked at
         spec = table_named(tuple(part.name for part in node.parts))
         if isinstance(spec, TableSpec):
             pairs = node.meta[TABLE_OPTIONS].pairs

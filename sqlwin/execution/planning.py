@@ -224,8 +224,11 @@ class Plans:
         try:
             draft = draft_plan(query, text, self.catalog, self._planner_options(), sink)
         except SqlwinError as error:
+            doubts = (note for note in self.catalog.file_notes if _is_about(error, note))
+            error.hint = next(doubts, error.hint)
             raise relocate(error, text) from error
         self.add_notes(hint_notes(query, self.catalog.entry))
+        self.add_notes(self.catalog.file_notes)
         return draft
 
     def _planner_options(self) -> Options:
@@ -256,3 +259,8 @@ def planner_options(
             most_partitions=most_partitions,
         ),
     )
+
+
+def _is_about(error: SqlwinError, note: str) -> bool:
+    """Whether a note about files says why a column of theirs is not what a query needs."""
+    return any(f"`{subject}`" in note for subject in error.subjects)

@@ -23,6 +23,7 @@ from runtime.spark.errors import translated_errors
 from runtime.spark.jobs import run_interruptibly
 from runtime.spark.private import unless_missing
 from runtime.spark.session import is_remote
+from runtime.spec.table import TableSpec
 from sqlwin.catalog import listings
 from sqlwin.catalog.catalog import Name
 from sqlwin.catalog.definitions import Definitions
@@ -39,6 +40,7 @@ from sqlwin.execution.streams.results import StreamQuery
 from sqlwin.execution.streams.sinks import IntoTable
 from sqlwin.execution.streams.start import start_stream
 from sqlwin.execution.streams.status import resume_hint, show_streams
+from sqlwin.execution.summary import summary
 from sqlwin.result import Result
 from sqlwin.statements.parse import (
     CreateTable,
@@ -59,6 +61,7 @@ from sqlwin.statements.parse import (
     Statement,
     StatementSet,
     StopStream,
+    Summarize,
     words,
 )
 
@@ -117,6 +120,8 @@ class Runner:
                 return self._drop(statement)
             case StopStream():
                 return self._stop_stream(statement)
+            case Summarize():
+                return self._summarize(statement)
             case Set():
                 return self._set(statement)
             case Reset():
@@ -135,8 +140,11 @@ class Runner:
                 table = listings.show_views(self.catalog, self.spark, statement.like)
             case ShowFunctions():
                 table = listings.show_functions(self.spark, statement.like)
-            case ShowCreateTable() if self.catalog.entry(statement.name) is not None:
-                table = listings.show_create_table(self.catalog, statement.name, mask)
+            case ShowCreateTable() if (entry := self.catalog.entry(statement.name)) is not None:
+                if isinstance(entry, TableSpec) and self.catalog.is_files(entry):
+                    table = listings.show_create_files(self.catalog, entry, mask, self.spark)
+                else:
+                    table = listings.show_create_table(self.catalog, statement.name, mask)
             case ShowStreams():
                 table = listings.masked(show_streams(self.streams), mask)
             case Describe() if self.catalog.entry(statement.name) is not None:
@@ -148,7 +156,8 @@ class Runner:
                 return self._spark_statement(statement.text)
         if table is None:
             raise AssertionError(f"no way to run {type(statement).__name__}")
-        return Result(statement.text, "table", table=table)
+        notes = self.catalog.file_notes
+        return Result(statement.text, "table", table=table, statement_notes=notes)
 
     # -- queries -------------------------------------------------------------------------------
 
@@ -191,6 +200,18 @@ class Runner:
             statement_notes=self._notes(),
             scan_counts=self._plans.scan_counts,
         )
+
+    def _summarize(self, statement: Summarize) -> Result:
+        plan = self._plans.plan(statement.ast, statement.text)
+        if self._plans.is_stream(plan):
+            raise AnalysisError(
+                "SUMMARIZE reads all rows, and this stream may go on",
+                hint="SET 'execution.runtime-mode' = 'batch' where its table is bounded",
+            )
+        rows = self._plans.dataframe(self._plans.lower(plan))
+        with self._plans.errors_of(statement.text), self._plans.jobs_run():
+            table = run_interruptibly(self.spark, lambda: summary(rows))
+        return Result(statement.text, "table", table=table, scan_counts=self._plans.scan_counts)
 
     def start_statement(self) -> None:
         """From here on tables are read anew, in the mode that is set."""

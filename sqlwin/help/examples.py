@@ -101,7 +101,7 @@ STATEMENTS = (
     StatementHelp(
         "SHOW",
         "SHOW TABLES | VIEWS | FUNCTIONS [LIKE 'pattern']\n"
-        "SHOW STREAMS\nSHOW CREATE TABLE | VIEW name",
+        "SHOW STREAMS\nSHOW CREATE TABLE | VIEW name\nSHOW CREATE TABLE 'path'",
         "What there is; in a pattern, `%` stands for any text and `_` for a character. SHOW\n"
         "STREAMS shows the state of the session's streams, and why one emits nothing.",
         "SHOW TABLES LIKE 'b%';",
@@ -116,10 +116,18 @@ STATEMENTS = (
     ),
     StatementHelp(
         "DESCRIBE",
-        "DESCRIBE | DESC [EXTENDED] name",
-        "The columns of a table or view, with their types.",
+        "DESCRIBE | DESC [EXTENDED] name\nDESCRIBE | DESC 'path'",
+        "The columns of a table, a view or files, with their types.",
         "DESCRIBE bids;",
         ("Describe",),
+    ),
+    StatementHelp(
+        "SUMMARIZE",
+        "SUMMARIZE name | 'path' | query",
+        "What is in each column: values, NULLs, about how many distinct values, range, mean and\n"
+        "quantiles.",
+        "SUMMARIZE bids;",
+        ("Summarize",),
     ),
     StatementHelp(
         "SET, RESET",

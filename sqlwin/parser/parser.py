@@ -22,6 +22,7 @@ from runtime.errors import Position, SqlSyntaxError, nearest
 from runtime.spec.intervals import UNITS
 from sqlwin.parser.base import STRINGS, TokenParser
 from sqlwin.parser.errors import skip_comments
+from sqlwin.parser.file_names import files_of_call, parse_files
 from sqlwin.parser.from_items import unwrap_from_items
 from sqlwin.parser.functions import parse_keyword_call
 from sqlwin.parser.hints import read_hints, table_options
@@ -199,7 +200,10 @@ class SqlWinParser(TokenParser):
         wildcard: bool = False,
         fast: bool = False,
     ) -> Any:
+        if self.is_at(*STRINGS) and not schema and not is_db_reference:
+            return parse_files(self)
         table = super()._parse_table_parts(schema, is_db_reference, wildcard, fast)
+        table = files_of_call(self, table)
         if isinstance(table, exp.Table) and (options := table_options(self)) is not None:
             table.meta[TABLE_OPTIONS] = options
             table.pop_comments()

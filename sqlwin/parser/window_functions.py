@@ -286,7 +286,8 @@ def _parse_relation(parser: TokenParser, kind: str, first: Token) -> exp.Expr:
     if start.token_type == TokenType.L_PAREN:
         data = _parse_subquery(parser)
     else:
-        data = parser._parse_table_parts() if _starts_name(start) else None
+        is_name = _starts_name(start) or start.token_type in STRINGS
+        data = parser._parse_table_parts() if is_name else None
     if isinstance(data, exp.Table) and not isinstance(data.this, exp.Func):
         return data
     if isinstance(data, exp.Subquery):
@@ -321,7 +322,8 @@ def _parse_subquery(parser: TokenParser) -> exp.Expr | None:
         return exp.Subquery(this=select)
     query = parser._parse_select()
     if query is None:
-        relation = parser._parse_table_parts() if _starts_name(parser._curr) else None
+        is_name = _starts_name(parser._curr) or parser.is_at(*STRINGS)
+        relation = parser._parse_table_parts() if is_name else None
         parser._match_r_paren()
         return relation
     query = parser._parse_query_modifiers(parser._parse_set_operations(query))

@@ -231,6 +231,13 @@ class Describe(Statement):
 
 
 @dataclass(frozen=True)
+class Summarize(Statement):
+    """SUMMARIZE a table, files by their path, or a query: `ast` gives the rows."""
+
+    ast: exp.Query
+
+
+@dataclass(frozen=True)
 class Set(Statement):
     """SET: a value for a key; without value, asks for it; without key, asks for all."""
 

@@ -8,6 +8,7 @@ from typing import Any, NoReturn
 
 from sqlglot.tokenizer_core import Token, TokenType
 
+from planner.sql.nodes import name_of_files
 from runtime.errors import Position, SqlSyntaxError, SqlwinError
 from sqlwin.parser.base import STRINGS
 from sqlwin.parser.clauses import refuse_empty_clauses
@@ -37,9 +38,10 @@ from sqlwin.statements.nodes import (
     Statement,
     StatementSet,
     StopStream,
+    Summarize,
     Use,
 )
-from sqlwin.statements.queries import NotOurs, read_ast, read_insert
+from sqlwin.statements.queries import NotOurs, read_ast, read_insert, read_rows
 from sqlwin.statements.split import StatementText, split, words
 from sqlwin.statements.tokens import has_clause, is_flink_table, is_word, statement_set_body
 
@@ -64,6 +66,7 @@ __all__ = [
     "StatementSet",
     "StatementText",
     "StopStream",
+    "Summarize",
     "Use",
     "parse_statement",
     "split",
@@ -142,6 +145,7 @@ class _Reader:
             "SET": self._set,
             "SHOW": self._show,
             "STOP": self._stop,
+            "SUMMARIZE": self._summarize,
             "TABLE": self._query,
             "USE": self._use,
             "VALUES": self._query,
@@ -317,7 +321,7 @@ class _Reader:
         if len(self.tokens) == 2 and (self._is("STREAMS", at=1) or self._is("JOBS", at=1)):
             return ShowStreams(self.text, self.offset)
         if self._is("CREATE", "TABLE", at=1) or self._is("CREATE", "VIEW", at=1):
-            name = self._name(3)
+            name = self._name_or_files(3)
             return None if name is None else ShowCreateTable(self.text, self.offset, name)
         return None
 
@@ -336,8 +340,12 @@ class _Reader:
     def _describe(self) -> Statement | None:
         i = 2 if self._is("TABLE", at=1) else 1
         extended = self._is("EXTENDED", at=i) or self._is("FORMATTED", at=i)
-        name = self._name(i + extended)
+        name = self._name_or_files(i + extended)
         return None if name is None else Describe(self.text, self.offset, name, extended)
+
+    def _summarize(self) -> Statement:
+        ast = parser_of().run(read_rows, self.tokens, self.text)
+        return Summarize(self.text, self.offset, ast)
 
     def _use(self) -> Statement:
         kind = None
@@ -424,6 +432,13 @@ class _Reader:
             if token.token_type != TokenType.DOT if i % 2 else not is_name:
                 return None
         return tuple(token.text for token in tokens[::2])
+
+    def _name_or_files(self, first: int) -> Name | None:
+        """The name from a token to the last one, or that of the files whose path is a string."""
+        tokens = self.tokens[first:]
+        if len(tokens) == 1 and tokens[0].token_type in STRINGS:
+            return (name_of_files(self._string(tokens[0])),)
+        return self._name(first)
 
     def _string(self, token: Token) -> str:
         return string_value(self.text[token.start : token.end + 1])

@@ -39,6 +39,22 @@ def read_ast(parser: SqlWinParser) -> exp.Query:
     return tree
 
 
+def read_rows(parser: SqlWinParser) -> exp.Query:
+    """The rows behind SUMMARIZE: those of a query, of a table, or of files by their path."""
+    parser._advance()
+    parser._match(TokenType.TABLE)
+    if parser.is_at(TokenType.SELECT, TokenType.WITH, TokenType.FROM, TokenType.L_PAREN):
+        return read_ast(parser)
+    table = parser._parse_table_parts() if parser._curr else None
+    if not isinstance(table, exp.Table):
+        parser.fail(
+            "SUMMARIZE takes a table, the path of files or a query",
+            parser._curr or None,
+            hint="SUMMARIZE t, SUMMARIZE 'data/*.csv' or SUMMARIZE SELECT ...",
+        )
+    return exp.Select(expressions=[exp.Star()], from_=exp.From(this=table))
+
+
 def read_identifier(parser: SqlWinParser, what: str) -> str:
     """A name of one part; `what` is what an error calls it."""
     token = parser._curr

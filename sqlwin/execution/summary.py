@@ -1,0 +1,123 @@
+"""SUMMARIZE: what is in each column, counted in one pass over the rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.types import (
+    AtomicType,
+    BooleanType,
+    DataType,
+    DateType,
+    NumericType,
+    StringType,
+    TimestampNTZType,
+    TimestampType,
+)
+
+from sqlwin.catalog.catalog import type_ddl
+from sqlwin.catalog.listings import shown_type
+
+_QUANTILES = (0.25, 0.5, 0.75)
+# Of the quantiles' rank, as DuckDB's are approximate too
+_ACCURACY = 1_000
+_TIMES = (DateType, TimestampType, TimestampNTZType)
+
+
+def summary(rows: DataFrame) -> pa.Table:
+    """A row for each column: how many values and NULLs, distinct ones, range, mean and quantiles.
+
+    Numbers of distinct values and quantiles are approximate. A figure that a type has not is NULL.
+
+    Args:
+        rows: what is summarised; read once.
+    """
+    names = [f"c{i}" for i in range(len(rows.columns))]
+    plain = rows.toDF(*names)
+    types = [field.dataType for field in rows.schema.fields]
+    counted = [F.count(F.lit(1)).alias("rows")]
+    figures: list[tuple[str, str]] = []
+    for name, type_ in zip(names, types, strict=True):
+        for figure, applies, value in _FIGURES:
+            if applies(type_):
+                figures.append((name, figure))
+                counted.append(value(F.col(name)).alias(f"{name}_{figure}"))
+    found = plain.agg(*counted).collect()[0].asDict()
+    n_rows = found["rows"]
+    columns: dict[str, list[object]] = {title: [] for title in _TITLES}
+    for name, original, type_ in zip(names, rows.columns, types, strict=True):
+        get = {figure: found[f"{name}_{figure}"] for c, figure in figures if c == name}.get
+        quantiles = get("quantiles") or [None] * len(_QUANTILES)
+        values = (
+            original,
+            shown_type(type_ddl(type_)),
+            get("count"),
+            n_rows - (get("count") or 0),
+            get("distinct"),
+            get("min"),
+            get("max"),
+            get("mean"),
+            get("std"),
+            *quantiles,
+        )
+        for title, value in zip(_TITLES, values, strict=True):
+            columns[title].append(value)
+    kinds = {"count": pa.int64(), "nulls": pa.int64(), "approx_distinct": pa.int64()}
+    return pa.table(
+        {title: pa.array(v, kinds.get(title, pa.string())) for title, v in columns.items()}
+    )
+
+
+_TITLES = (
+    "column",
+    "type",
+    "count",
+    "nulls",
+    "approx_distinct",
+    "min",
+    "max",
+    "mean",
+    "std",
+    "q25",
+    "q50",
+    "q75",
+)
+
+
+def _text(value: Column) -> Column:
+    return value.cast("string")
+
+
+def _rounded(value: Column) -> Column:
+    """Six digits are enough to look at, and a double shows as many as it has."""
+    return F.regexp_replace(F.format_string("%.6f", value.cast("double")), r"\.?0+$", "")
+
+
+def _is_number(type_: DataType) -> bool:
+    return isinstance(type_, NumericType)
+
+
+def _is_ordered(type_: DataType) -> bool:
+    return isinstance(type_, NumericType | StringType | BooleanType | DateType) or isinstance(
+        type_, _TIMES
+    )
+
+
+def _quantiles(value: Column) -> Column:
+    found = F.percentile_approx(value, list(_QUANTILES), _ACCURACY)
+    return F.transform(found, _text)
+
+
+_Figure = tuple[str, Callable[[DataType], bool], Callable[[Column], Column]]
+_FIGURES: tuple[_Figure, ...] = (
+    ("count", lambda type_: True, F.count),
+    ("distinct", lambda type_: isinstance(type_, AtomicType), F.approx_count_distinct),
+    ("min", _is_ordered, lambda value: _text(F.min(value))),
+    ("max", _is_ordered, lambda value: _text(F.max(value))),
+    ("mean", _is_number, lambda value: _rounded(F.avg(value))),
+    ("std", _is_number, lambda value: _rounded(F.stddev(value))),
+    ("quantiles", lambda t: _is_number(t) or isinstance(t, _TIMES), _quantiles),
+)

@@ -1,0 +1,92 @@
+"""Paths where tables stand."""
+
+from __future__ import annotations
+
+import pytest
+from sqlglot import exp
+
+from planner.sql.nodes import TABLE_OPTIONS, name_of_columns
+from runtime.errors import SqlSyntaxError
+from sqlwin.statements.parse import Describe, Query, ShowCreateTable, Summarize, parse_statement
+
+
+def tables(sql: str) -> list[exp.Table]:
+    statement = parse_statement(sql)
+    assert isinstance(statement, Query)
+    return list(statement.ast.find_all(exp.Table))
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT * FROM 'data/f.csv'",
+        "FROM 'data/f.csv'",
+        "SELECT f.a FROM 'data/f.csv' AS x",
+        "SELECT * FROM (SELECT * FROM 'data/f.csv') AS q",
+        "SELECT * FROM TUMBLE('data/f.csv', ts, 1h)",
+        "SELECT * FROM TABLE(TUMBLE(TABLE 'data/f.csv', DESCRIPTOR(ts), INTERVAL '1' HOUR))",
+        "SELECT * FROM TABLE(TUMBLE('data/f.csv', DESCRIPTOR(ts), INTERVAL '1' HOUR))",
+        "SELECT * FROM SESSION(TABLE 'data/f.csv' PARTITION BY k, DESCRIPTOR(ts), INTERVAL '1' DAY)",
+        "SELECT * FROM TUMBLE(DATA => TABLE 'data/f.csv', TIMECOL => DESCRIPTOR(ts), SIZE => 1h)",
+        "SELECT * FROM TUMBLE((SELECT * FROM 'data/f.csv'), ts, 1h)",
+        "SELECT * FROM read_csv('data/f.csv')",
+    ],
+)
+def test_a_path_is_a_table(sql: str) -> None:
+    (table,) = tables(sql)
+    assert table.name == "'data/f.csv'"
+    assert name_of_columns(table) == "f"
+
+
+def test_a_join_takes_paths_at_both_sides() -> None:
+    found = tables("SELECT * FROM 'a.csv' JOIN 'b.csv' USING (k)")
+    assert [table.name for table in found] == ["'a.csv'", "'b.csv'"]
+
+
+def test_globs_have_no_name_for_their_columns() -> None:
+    (table,) = tables("SELECT * FROM 'logs/*.parquet'")
+    assert name_of_columns(table) == "'logs/*.parquet'"
+
+
+def test_arguments_of_duckdbs_functions_become_options() -> None:
+    (table,) = tables(
+        "SELECT * FROM read_csv(['a.csv', 'b.csv'], delim = ';', header = true, "
+        "nullstr = ['n/a', '-'], hive_partitioning = true)"
+    )
+    assert table.name == "'{a.csv,b.csv}'"
+    assert dict(table.meta[TABLE_OPTIONS].pairs) == {
+        "format": "csv",
+        "csv.field-delimiter": ";",
+        "header": "true",
+        "csv.null-literals": "n/a|-",
+    }
+
+
+@pytest.mark.parametrize(
+    ("sql", "message"),
+    [
+        ("SELECT * FROM ''", "the path of the files is empty"),
+        ("SELECT * FROM read_csv()", "read_csv takes the path of files"),
+        ("SELECT * FROM read_csv(path)", "read_csv takes the path of files, or a list"),
+        ("SELECT * FROM read_csv('f.csv', 1)", "takes one path, and then name = value"),
+        ("SELECT * FROM read_csv('f.csv', delm = ';')", "read_csv has no argument delm here"),
+        ("SUMMARIZE", "SUMMARIZE takes a table, the path of files or a query"),
+    ],
+)
+def test_what_is_no_path_is_refused_with_its_place(sql: str, message: str) -> None:
+    with pytest.raises(SqlSyntaxError, match=message) as raised:
+        parse_statement(sql)
+    assert raised.value.position is not None
+
+
+def test_statements_about_a_table_take_a_path() -> None:
+    described = parse_statement("DESCRIBE 'f.csv'")
+    assert isinstance(described, Describe)
+    assert described.name == ("'f.csv'",)
+    shown = parse_statement("SHOW CREATE TABLE 'f.csv'")
+    assert isinstance(shown, ShowCreateTable)
+    assert shown.name == ("'f.csv'",)
+    for sql in ("SUMMARIZE 'f.csv'", "SUMMARIZE SELECT * FROM 'f.csv'", "SUMMARIZE FROM 'f.csv'"):
+        summarised = parse_statement(sql)
+        assert isinstance(summarised, Summarize)
+        assert [t.name for t in summarised.ast.find_all(exp.Table)] == ["'f.csv'"]
