@@ -7,10 +7,12 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from fnmatch import fnmatch
 
 from planner.sql.nodes import name_of_files, path_of_files
 from planner.sql.render import quote_string
 from runtime.connectors.filesystem.paths import data_files, is_glob, missing_path
+from runtime.connectors.options.checks import option_values
 from runtime.connectors.options.formats import SELF_DESCRIBING, format_of
 from runtime.connectors.registry import validate_table
 from runtime.detection.detect import Detected, detect
@@ -21,6 +23,7 @@ from runtime.spec.table import TableSpec
 # What makes a table that more files come to
 _STREAMING = "source.monitor-interval"
 _MOST_REMEMBERED = 64
+_AT_ANY_DEPTH = re.compile(r"(?P<root>[^*?{\[]*)/\*\*(?:/(?P<name>[^/]*[^*/][^/]*|\*))?")
 
 
 def described_by_files(spec: TableSpec, origin: str, files: Files) -> Detected:
@@ -43,6 +46,10 @@ def described_by_files(spec: TableSpec, origin: str, files: Files) -> Detected:
         found = list(data_files(origin, files))
     except OSError as error:
         raise ExecutionError(f"cannot read {origin}: {error.strerror or error}") from error
+    if (pattern := option_values(spec).get("pathglobfilter")) is not None:
+        found = [path for path in found if fnmatch(path.rpartition("/")[2], pattern)]
+        if not found:
+            raise ExecutionError(f"no file below {origin} matches {pattern}")
     if not found and is_glob(origin, files):
         raise missing_path(origin)
     if not found:
@@ -118,9 +125,9 @@ class FilesByName:
         if named is None:
             return None
         if name not in self._found:
-            options = (("path", named.path), *named.options)
-            spec = TableSpec(name, "filesystem", options=options)
             with self.plainly_named(name):
+                options = (*_path_options(named.path), *named.options)
+                spec = TableSpec(name, "filesystem", options=options)
                 self._found[name] = found = self._described(spec, name)
                 validate_table(found.spec)
         return self._found[name].spec
@@ -171,8 +178,9 @@ class FilesByName:
                 quoted = f"`{name}`"
                 for word in ("table ", "Table ", ""):
                     error.message = error.message.replace(f"{word}{quoted}", name)
-                if name not in error.subjects:
-                    error.subjects = (*error.subjects, name_of_files(self._named[name].path))
+                path = name_of_files(self._named[name].path)
+                if path not in error.subjects:
+                    error.subjects = (*error.subjects, path)
             raise
 
     def _of(self, name: str) -> _Named | None:
@@ -188,3 +196,24 @@ class FilesByName:
             if re.fullmatch(r"\w+", bare):
                 error.hint = f"a path stands in quotes, and the table `{bare}` without them"
             raise
+
+
+def _path_options(path: str) -> tuple[tuple[str, str], ...]:
+    """What a path says as options of a table: `logs/**/*.csv` are files at any depth below `logs`.
+
+    Raises:
+        CatalogError: two stars stand where they mean nothing.
+    """
+    if "**" not in path:
+        return (("path", path),)
+    found = _AT_ANY_DEPTH.fullmatch(path)
+    if found is None:
+        raise CatalogError(
+            f"in {path} two stars stand where they mean nothing",
+            subjects=(path,),
+            hint="'logs/**/*.csv' are the files at any depth below logs",
+        )
+    options = [("path", found["root"] or "/")]
+    if found["name"] is not None and found["name"] != "*":
+        options.append(("pathGlobFilter", found["name"]))
+    return tuple(options)

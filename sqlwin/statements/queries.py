@@ -9,6 +9,7 @@ from sqlglot.tokenizer_core import TokenType
 
 from sqlwin.parser.base import STRINGS
 from sqlwin.parser.hints import table_options
+from sqlwin.parser.other_dialects import PortedSyntaxError
 from sqlwin.parser.parser import SqlWinParser, read_query, to_spark
 
 _LITERALS = (*STRINGS, TokenType.NUMBER)
@@ -83,6 +84,14 @@ def read_insert(parser: SqlWinParser) -> dict[str, Any]:
         raise NotOurs
     if parser._curr.token_type == TokenType.TABLE:
         parser._advance()
+    if parser.is_at(*STRINGS):
+        raise PortedSyntaxError(
+            "files by their path are read, not written",
+            position=parser.place(parser._curr, parser._curr),
+            sql=parser.sql,
+            hint="CREATE TABLE ... WITH ('connector' = 'filesystem', 'path' = ...) makes a table "
+            "to write to",
+        )
     found["name"] = read_name(parser, "the table")
     found["options"] = table_options(parser)
     if parser._curr.token_type == TokenType.PARTITION:

@@ -100,3 +100,14 @@ def test_sqlwin_explain_starts_no_java() -> None:
     )
     assert (done.returncode, done.stderr) == (0, "")
     assert "ArrowScanLocalWindowAggregate" in done.stdout
+
+
+def test_files_by_their_path_need_no_spark_either(offline: OfflineSession) -> None:
+    (document,) = offline.query_documents("""
+        SELECT window_end, SUM(Menge) AS menge FROM TUMBLE('queries/data/sales.csv', Zeit, 1h)
+        GROUP BY window_start, window_end
+    """)
+    text = render(Document((document,)), "text")
+    assert "TableSourceScan(table=['queries/data/sales.csv'], connector=[filesystem]" in text
+    with pytest.raises(NeedsSpark):
+        offline.query_documents("SELECT * FROM 'nowhere.csv'")

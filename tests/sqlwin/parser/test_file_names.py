@@ -70,6 +70,7 @@ def test_arguments_of_duckdbs_functions_become_options() -> None:
         ("SELECT * FROM read_csv(path)", "read_csv takes the path of files, or a list"),
         ("SELECT * FROM read_csv('f.csv', 1)", "takes one path, and then name = value"),
         ("SELECT * FROM read_csv('f.csv', delm = ';')", "read_csv has no argument delm here"),
+        ("INSERT INTO 'f.csv' SELECT 1", "files by their path are read, not written"),
         ("SUMMARIZE", "SUMMARIZE takes a table, the path of files or a query"),
     ],
 )

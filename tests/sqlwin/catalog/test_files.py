@@ -1,0 +1,76 @@
+"""Files by their path, without Spark."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from runtime.detection.detect import Detected
+from runtime.errors import CatalogError, SqlwinError
+from runtime.files import LocalFiles
+from runtime.spec.table import TableSpec
+from sqlwin.catalog.files import FilesByName, described_by_files
+
+
+def described(spec: TableSpec) -> Detected:
+    return described_by_files(spec, str(Path(spec.option_map["path"]).absolute()), LocalFiles())
+
+
+@pytest.fixture
+def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FilesByName:
+    monkeypatch.chdir(tmp_path)
+    for name in ("a.csv", "x/b.csv", "x/y/c.csv", "x/d.json"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("a;b\n1;2\n" if name.endswith("csv") else '{"a": 1}\n')
+    return FilesByName(described)
+
+
+def options(files: FilesByName, name: str) -> dict[str, Any]:
+    table = files.table(name)
+    assert table is not None
+    return table.option_map
+
+
+def test_a_name_in_quotes_is_a_path_and_another_one_is_none(files: FilesByName) -> None:
+    assert options(files, "'a.csv'")["path"] == "a.csv"
+    assert files.table("a.csv") is None
+    assert files.view("t") is None
+
+
+def test_files_are_looked_at_once_for_a_statement(files: FilesByName, tmp_path: Path) -> None:
+    before = files.table("'a.csv'")
+    (tmp_path / "a.csv").write_text("c,d\n1,2\n")
+    assert files.table("'a.csv'") is before
+    files.start_statement()
+    table = files.table("'a.csv'")
+    assert table is not None
+    assert [column.name for column in table.columns] == ["c", "d"]
+
+
+def test_two_stars_stand_for_any_depth(files: FilesByName) -> None:
+    found = options(files, "'x/**/*.csv'")
+    assert (found["path"], found["pathGlobFilter"]) == ("x", "*.csv")
+    assert found["recursiveFileLookup"] == "true"
+    with pytest.raises(CatalogError, match="two stars stand where they mean nothing"):
+        files.table("'x/**b/*.csv'")
+    with pytest.raises(CatalogError, match="several formats"):
+        files.table("'x/**'")
+
+
+def test_options_make_another_table_of_the_same_files(files: FilesByName) -> None:
+    changed = files.with_options("'a.csv'", (("csv.field-delimiter", ","),))
+    assert [c.name for c in (files.table(changed) or TableSpec("", "")).columns] == ["column0"]
+    assert [c.name for c in (files.table("'a.csv'") or TableSpec("", "")).columns] == ["a", "b"]
+    assert files.view(changed) != files.view("'a.csv'")
+    with pytest.raises(CatalogError, match="'path' is no option of files by name"):
+        files.with_options("'a.csv'", (("path", "b.csv"),))
+
+
+def test_errors_call_files_by_their_path(files: FilesByName) -> None:
+    changed = files.with_options("'a.csv'", (("csv.field-delimitr", ","),))
+    with pytest.raises(SqlwinError, match=r"there is no option 'csv\.field-delimitr'") as raised:
+        files.table(changed)
+    assert "`" not in raised.value.message
+    assert "'a.csv'" in raised.value.subjects
