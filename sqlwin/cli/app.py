@@ -85,12 +85,19 @@ def main() -> None:
     "a stream is stopped after N rows, if N is given. "
     "A table is held in memory, the other formats are not.",
 )
+@click.option(
+    "--latest",
+    is_flag=True,
+    help="On a terminal: of a stream show the latest window of each key, in place, and not all "
+    "rows one below the other.",
+)
 def run(
     files: Sequence[str],
     expressions: Sequence[str],
     params: Sequence[tuple[str, str]],
     format: str | None,
     max_rows: int | None,
+    latest: bool,
     output: str | None,
     no_progress: bool,
     **spark: Any,
@@ -134,6 +141,8 @@ def run(
         format = FORMAT_OF_SUFFIX.get(suffix, "table" if is_terminal else "csv")
     if max_rows is not None and format != "table":
         raise click.UsageError(f"--max-rows is for --format table, and the format is {format}")
+    if latest and not (is_terminal and format == "table"):
+        raise click.UsageError("--latest is for tables on a terminal")
     check_spark_options(spark["master"], spark["remote"])
     run_in_engine({**spark, "output": output, "no_progress": no_progress}, scripts)
 
@@ -145,7 +154,9 @@ def run(
         max_rows = DEFAULT_MAX_ROWS
     with ExitStack() as stack:
         file, bar, session = _open(stack, output if to_file else None, no_progress, spark)
-        presenter = ScriptPresenter(format, max_rows or None, file, bar, stream_rows)
+        presenter = ScriptPresenter(
+            format, max_rows or None, file, bar, stream_rows, shows_latest=latest
+        )
         run_scripts(session, scripts, presenter, bar)
 
 

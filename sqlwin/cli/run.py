@@ -40,6 +40,7 @@ class ScriptPresenter:
         output: the file to write to; None for standard output.
         bar: shown while rows are waited for.
         stream_rows: after how many rows a stream is stopped; None: at its end or Ctrl-C.
+        shows_latest: whether a stream shows the latest window of each key, and not all rows.
     """
 
     def __init__(
@@ -49,10 +50,13 @@ class ScriptPresenter:
         output: AtomicFile | None,
         bar: ProgressBar,
         stream_rows: int | None = None,
+        *,
+        shows_latest: bool = False,
     ) -> None:
         self._format = format
         self._max_rows = max_rows
         self._stream_rows = stream_rows
+        self._shows_latest = shows_latest
         self._output = output
         self._bar = bar
         self._n_results = 0
@@ -137,10 +141,32 @@ class ScriptPresenter:
 
     def _show_stream_table(self, result: Result) -> None:
         """Rows as windows close, until there are no more, enough, or Ctrl-C."""
-        columns, batches = self._rows(result, self._stream_rows)
-        n_rows = write_stream_table(columns, batches, Console(highlight=False))
+        n_rows = self._show_latest(result) if self._shows_latest else None
+        if n_rows is None:
+            columns, batches = self._rows(result, self._stream_rows)
+            n_rows = write_stream_table(columns, batches, Console(highlight=False))
         if self._stream_rows is not None and n_rows >= self._stream_rows:
             click.echo(f"stopped after {counted(n_rows)}, as --max-rows says", err=True)
+
+    def _show_latest(self, result: Result) -> int | None:
+        """The latest row of each key, in place; how many came. None: the keys are not known."""
+        from sqlwin.repl.live import LiveView, latest_places
+
+        assert result.open_stream is not None
+        places = latest_places("on", result.columns, result.open_stream.keys)
+        if places is None:
+            click.echo("note: the query is not grouped by keys: all rows are shown", err=True)
+            return None
+        view = LiveView(
+            result.columns,
+            result.open_stream.status,
+            Console(highlight=False),
+            keys=places,
+            kind=result.kind_place,
+            end="Ctrl-C stops",
+        )
+        view.show(iter(result.batches(self._stream_rows)))
+        return view.n_rows
 
     def _rows(
         self, result: Result, limit: int | None

@@ -16,6 +16,7 @@ from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
+from runtime.errors import AnalysisError
 from sqlwin.display.status_line import fitted
 from sqlwin.display.table import write_table
 
@@ -31,6 +32,35 @@ _KEY_SECONDS = 0.1
 _NO_TEXT = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|O.|.)?|[\x00-\x08\x0b-\x1f\x7f]")
 
 
+def latest_places(
+    latest: str, columns: Sequence[str], keys: Sequence[str] | None
+) -> list[int] | None:
+    r"""Places of the columns of which the latest row is shown; None: they are not known.
+
+    Args:
+        latest: `on`, or names of columns with commas between them.
+        columns: names of the columns.
+        keys: those that the query groups by, if it does.
+
+    Raises:
+        AnalysisError: there is no such column.
+    """
+    if latest == "on" and keys is None:
+        return None
+    if latest == "on":
+        names = list(keys or ())
+    else:
+        names = [name.strip().strip("`") for name in latest.split(",")]
+    known = [name.lower() for name in columns]
+    for name in names:
+        if name.lower() not in known:
+            raise AnalysisError(
+                f"there is no column `{name}` to show the latest row of",
+                hint=f"the columns are {', '.join(columns)}; \\latest names others",
+            )
+    return [known.index(name.lower()) for name in names]
+
+
 class LiveView:
     """The last rows of a stream, or the latest of each key, with a line about the stream below.
 
@@ -44,6 +74,7 @@ class LiveView:
         null: what stands for NULL.
         keys: places of the columns of which the latest row is shown; None: all rows, the last ones.
         kind: the place of the column that says whether a row comes or is taken back, if any.
+        end: how it is stopped.
     """
 
     def __init__(
@@ -55,13 +86,14 @@ class LiveView:
         null: str = "NULL",
         keys: Sequence[int] | None = None,
         kind: int | None = None,
+        end: str = "q stops",
     ) -> None:
         self.n_rows = 0
         self._columns = columns
         self._status = status
         self._console = console
         self._null = null
-        self._end = "q stops"
+        self._end = end
         self._rows = _LastRows() if keys is None else _LatestRows(keys, kind)
         self._drawn: list[str] = []
         self._is_over = threading.Event()

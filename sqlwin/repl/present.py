@@ -12,7 +12,6 @@ from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
-from runtime.errors import AnalysisError
 from sqlwin.console.formats import counted, elapsed, writer_of
 from sqlwin.display.progress import ProgressBar
 from sqlwin.display.table import write_table
@@ -159,28 +158,16 @@ class PromptPresenter:
 
     def _latest_keys(self, result: Result) -> list[int] | None:
         r"""Places of the columns that \latest says or means; None: all rows are shown."""
+        from sqlwin.repl.live import latest_places
+
         latest = self._options.latest
-        assert result.open_stream is not None
-        if latest == "off":
+        if latest == "off" or result.open_stream is None:
             return None
-        if latest == "on":
-            if result.open_stream.keys is None:
-                self._say(
-                    "note: the query is not grouped by keys; \\latest COLUMN, ... names them",
-                    dim=True,
-                )
-                return None
-            names = list(result.open_stream.keys)
-        else:
-            names = [name.strip().strip("`") for name in latest.split(",")]
-        known = [name.lower() for name in result.columns]
-        for name in names:
-            if name.lower() not in known:
-                raise AnalysisError(
-                    f"there is no column `{name}` to show the latest row of",
-                    hint=f"the columns are {', '.join(result.columns)}; \\latest names others",
-                )
-        return [known.index(name.lower()) for name in names]
+        places = latest_places(latest, result.columns, result.open_stream.keys)
+        if places is None:
+            hint = "\\latest COLUMN, ... names them"
+            self._say(f"note: the query is not grouped by keys; {hint}", dim=True)
+        return places
 
     def _check_interrupted(self) -> None:
         """Ctrl-C ends what follows a stream too, q does not."""

@@ -104,11 +104,12 @@ def keys_of(query: exp.Query) -> tuple[str, ...] | None:
     group = query.args.get("group") if isinstance(query, exp.Select) else None
     if not isinstance(group, exp.Group):
         return None
-    grouped = {each.sql() for each in group.walk() if isinstance(each, exp.Expression)}
+    grouped = {each.sql() for each in group.walk() if not isinstance(each, exp.Literal)}
+    places = {each.name for each in group.expressions if each.is_int}
     return tuple(
         each.alias_or_name
         for place, each in enumerate(query.selects, 1)
-        if (each.unalias().sql() in grouped or each.alias in grouped or str(place) in grouped)
+        if (each.unalias().sql() in grouped or each.alias in grouped or str(place) in places)
         and each.unalias().name.lower() not in WINDOW_COLUMNS
     )
 

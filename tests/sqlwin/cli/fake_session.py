@@ -1,7 +1,7 @@
 """A session without Spark, and the command line on top of it.
 
 Its statements, separated by semicolons: `rows N`, `values`, `ok`, `insert`, `plan`, `wrong`,
-`crash`, `bug`, `hang`, `stream`, `stubborn N` (a stream that takes N seconds to stop), `windows`, `wide N`, and the SHOW and DESCRIBE that completion asks for.
+`crash`, `bug`, `hang`, `stream`, `stubborn N` (a stream that takes N seconds to stop), `grouped` (a stream with keys), `windows`, `wide N`, and the SHOW and DESCRIBE that completion asks for.
 """
 
 from __future__ import annotations
@@ -157,8 +157,9 @@ class FakeSession:
             return FakeResult(text, data=[pa.record_batch([numbers], names=["n"])])
         if word == "values":
             return FakeResult(text, data=[VALUES])
-        if word in ("stream", "stubborn"):
-            still = SimpleNamespace(status=lambda: "watermark 12:00", is_bounded=False, keys=None)
+        if word in ("stream", "stubborn", "grouped"):
+            keys = ("name",) if word == "grouped" else None
+            still = SimpleNamespace(status=lambda: "watermark 12:00", is_bounded=False, keys=keys)
             seconds = float(rest or 0)
             return FakeResult(
                 text,

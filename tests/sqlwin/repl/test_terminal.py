@@ -264,3 +264,22 @@ def test_without_a_terminal_the_command_line_is_wrong():
     result = CliRunner().invoke(main, ["repl"])
     assert result.exit_code == 2
     assert "needs a terminal" in result.stderr
+
+
+def test_a_run_shows_the_latest_row_of_each_key_in_place(tmp_path):
+    running = Terminal(tmp_path, "-e", "grouped", "--latest", "--no-progress", command="run")
+    running.shows("watermark 12:00  ·  Ctrl-C stops")
+    time.sleep(1)
+    running.read()
+    assert running.screen.text().count("05:15:00") == 1
+    running.child.sendintr()
+    assert running.leave("") == 130
+
+
+def test_the_latest_rows_are_for_a_terminal():
+    from click.testing import CliRunner
+
+    from sqlwin.cli.app import main
+
+    result = CliRunner().invoke(main, ["run", "-e", "rows 1", "--latest"])
+    assert result.exit_code == 2 and "--latest is for tables on a terminal" in result.stderr
