@@ -15,17 +15,27 @@ from planner.sql.nodes import UserAggregateCall
 
 def aggregates_in(clause: exp.Expr) -> list[exp.Expr]:
     """The outermost aggregate calls in a clause, those of OVER and of subqueries left out."""
-    if isinstance(clause, exp.Query):
-        return []
-    if isinstance(clause, exp.Window):
-        function = clause.this
-        inner = function.this if isinstance(function, exp.Filter | exp.IgnoreNulls) else function
-        found = [call for arg in inner.iter_expressions() for call in aggregates_in(arg)]
-        rest = [child for child in clause.iter_expressions() if child is not function]
-        return found + [call for child in rest for call in aggregates_in(child)]
-    if is_call(clause):
-        return [clause]
-    return [call for child in clause.iter_expressions() for call in aggregates_in(child)]
+    found: list[exp.Expr] = []
+    rest = [clause]
+    while rest:
+        node = rest.pop()
+        if isinstance(node, exp.Query):
+            continue
+        if not isinstance(node, exp.Window) and is_call(node):
+            found.append(node)
+        else:
+            rest += reversed(computed_from(node))
+    return found
+
+
+def computed_from(node: exp.Expr) -> list[exp.Expr]:
+    """The expressions that a node computes its value from; of OVER, not the function itself."""
+    children = list(node.iter_expressions())
+    if not isinstance(node, exp.Window):
+        return children
+    function = node.this
+    inner = function.this if isinstance(function, exp.Filter | exp.IgnoreNulls) else function
+    return [*inner.iter_expressions(), *(child for child in children if child is not function)]
 
 
 def is_call(node: exp.Expr) -> bool:
@@ -37,15 +47,38 @@ def is_call(node: exp.Expr) -> bool:
 
 def canonical(expr: exp.Expr) -> str:
     """A text that is equal for expressions that mean the same column by column."""
+    return to_sql(_folded(expr.unnest().copy()))
+
+
+def _folded(expr: exp.Expr) -> exp.Expr:
+    """A tree, changed in place, in which names are spelled alike that mean the same."""
 
     def folded(node: exp.Expr) -> exp.Expr:
         if isinstance(node, exp.Identifier):
             return exp.Identifier(this=node.name.lower(), quoted=True)
         if isinstance(node, exp.Anonymous) and isinstance(node.this, str):
             node.set("this", node.this.upper())
+        if isinstance(node, UserAggregateCall):
+            node.set("aggregate", None)  # an object of a user's, which may have no hash
         return node
 
-    return to_sql(expr.unnest().copy().transform(folded, copy=False))
+    return expr.transform(folded, copy=False)
+
+
+def canonical_hash(expr: exp.Expr) -> int:
+    """A number that is equal where canonical texts are; other expressions hardly ever have it."""
+    return hash(_folded(expr.unnest().copy()))
+
+
+def canonical_hashes(expr: exp.Expr) -> dict[int, int]:
+    """`canonical_hash` of each node of a tree, by the node's `id`.
+
+    They cost as much as the tree is large; texts of all its nodes would have its depth as a factor.
+    """
+    folded = _folded(expr.copy())
+    hash(folded)  # those of all nodes below are computed with it
+    pairs = zip(expr.dfs(), folded.dfs(), strict=True)
+    return {id(node): hash(like.unnest()) for node, like in pairs}
 
 
 def read_call(node: exp.Expr, name: str, time_column: str) -> AggregateCall:

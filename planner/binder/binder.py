@@ -99,6 +99,7 @@ def bind(query: exp.Query, sql: str, catalog: Catalog, strict: bool = False) -> 
     original, query = query, query.copy()
     has_hints = any(LEFT_OUT_HINTS in select.meta for select in query.find_all(exp.Select))
     binder.rewritten = rewrite_functions(query) or has_hints
+    binder.mark_aggregates(query)
     try:
         plan = binder.bind_query(query, {})
     except AnalysisError as error:
@@ -119,6 +120,11 @@ class _Binder:
         self.notes: list[LeftToSpark] = []
         self.views: list[str] = []
         self.rewritten = False
+
+    def mark_aggregates(self, query: exp.Query) -> None:
+        """Mark the user-defined aggregates of a text, with all queries in it, once."""
+        mark_user_aggregates(query, self.catalog)
+        self.rewritten = self.rewritten or has_user_filters(query)
 
     # -- queries -------------------------------------------------------------------------------
 
@@ -156,9 +162,6 @@ class _Binder:
             return query
         if isinstance(query, exp.Select):
             query = self._without_qualify(query, scope)
-        mark_user_aggregates(query, self.catalog)
-        self.rewritten = self.rewritten or has_user_filters(query)
-        if isinstance(query, exp.Select):
             rewrite_group_windows(query, self.sql)
         scope = self._lift_ctes(query, scope)
         for part in parts_below(query):
@@ -336,6 +339,7 @@ class _Binder:
         query = self.catalog.view(name)
         if query is not None:
             rewrite_functions(query)
+            self.mark_aggregates(query)
         return query
 
     def scan(self, table: exp.Table, scope: Scope) -> Node:

@@ -6,7 +6,15 @@ from collections.abc import Mapping
 
 from sqlglot import exp
 
-from planner.aggregates.calls import aggregates_in, canonical, is_call, read_call
+from planner.aggregates.calls import (
+    aggregates_in,
+    canonical,
+    canonical_hash,
+    canonical_hashes,
+    computed_from,
+    is_call,
+    read_call,
+)
 from planner.binder.grouping_sets import Groupings, groupings_of, has_groupings
 from planner.binder.relations import Relations
 from planner.catalog import Schema, column_named
@@ -50,6 +58,7 @@ class GroupingBlock:
         self.groupings: Groupings | None = None
         self.key_names: dict[str, str] = {}
         self._call_names: dict[str, str] = {}
+        self._known: set[int] = set()  # the hashes of keys and calls
         self.bits: dict[str, exp.Expr] = {}
         self.items = [self.plain(item.unalias()) for item in select.expressions]
         self.aliases = {
@@ -111,6 +120,7 @@ class GroupingBlock:
             name = known.name if known else f"$f{len(keys)}"
             keys.setdefault(canonical(expr), NamedExpr(name, expr))
         self.key_names = {text: key.name for text, key in keys.items()}
+        self._known |= {canonical_hash(key.expr) for key in keys.values()}
         return list(keys.values())
 
     def _resolved_key(self, expr: exp.Expr) -> exp.Expr:
@@ -142,6 +152,7 @@ class GroupingBlock:
             taken.add(name)
             calls[key] = read_call(node, name, self.time_column)
             self._call_names[key] = name
+            self._known.add(canonical_hash(node))
         return list(calls.values())
 
     def around(
@@ -176,27 +187,33 @@ class GroupingBlock:
 
     def _post(self, expr: exp.Expr) -> exp.Expr:
         """The expression over the aggregate's output columns."""
-        key = canonical(expr)
-        if isinstance(expr, exp.Anonymous) and expr.name.upper() == "GROUPING" and self.bits:
-            bit = self.bits.get(canonical(expr.expressions[0]) if expr.expressions else "")
+        root = exp.Tuple(expressions=[expr.copy()])
+        hashes = canonical_hashes(root)
+        rest = [root.expressions[0]]
+        while rest:
+            node = rest.pop()
+            new = self._post_column(node, may_be_known=hashes[id(node)] in self._known)
+            if new is not None:
+                node.replace(new)
+            else:
+                rest += [c for c in computed_from(node) if not isinstance(c, exp.Query)]
+        result: exp.Expr = root.expressions[0].pop()
+        return result
+
+    def _post_column(self, node: exp.Expr, *, may_be_known: bool) -> exp.Expr | None:
+        """The output column of the aggregate that a node is, or its bit of the grouping set."""
+        if isinstance(node, exp.Anonymous) and node.name.upper() == "GROUPING" and self.bits:
+            bit = self.bits.get(canonical(node.expressions[0]) if node.expressions else "")
             if bit is not None:
                 return bit.copy()
-        if key in self.key_names:
-            return placed_like(column(self.key_names[key]), expr)
-        if key in self._call_names and is_call(expr):
-            return placed_like(column(self._call_names[key]), expr)
-        result = expr.copy()
-        for child in list(result.iter_expressions()):
-            if isinstance(child, exp.Query):
-                continue
-            if isinstance(result, exp.Window) and child is result.this:
-                # an OVER function is computed on the aggregated rows: only what it reads changes
-                inner = child.this if isinstance(child, exp.Filter | exp.IgnoreNulls) else child
-                for arg in list(inner.iter_expressions()):
-                    arg.replace(self._post(arg))
-                continue
-            child.replace(self._post(child))
-        return result
+        if not may_be_known:
+            return None
+        text = canonical(node)
+        if text in self.key_names:
+            return placed_like(column(self.key_names[text]), node)
+        if text in self._call_names and is_call(node):
+            return placed_like(column(self._call_names[text]), node)
+        return None
 
     def _with_aliases(self, expr: exp.Expr) -> exp.Expr:
         """HAVING may use the names of the select list, WHERE may not."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import chain, combinations, product
+from math import prod
 
 from sqlglot import exp
 
@@ -15,6 +16,9 @@ from runtime.errors import AnalysisError
 
 # Names the id of a grouping set, as in Flink; no column of a user's begins with a dollar sign
 GROUPING_ID = "$e"
+
+# A row is copied once for each; CUBE of 12 columns is 4,096
+_MOST_SETS = 2**14
 
 _Set = tuple[exp.Expr, ...]
 
@@ -74,15 +78,18 @@ def groupings_of(group: exp.Group, resolve: Callable[[exp.Expr], exp.Expr]) -> G
         parts = [_with_keys(clause, group.expressions) for clause in hive]
     else:
         parts = list(group.expressions)
+    _check_number(prod(map(_number_of_sets, parts)))
     sets = [tuple(chain(*chosen)) for chosen in product(*(_sets(part) for part in parts))]
+    leaves = list(chain(*map(_leaves, parts)))
     order: dict[str, tuple[int, exp.Expr]] = {}
-    keys = [*group.expressions, *chain(*sets)] if hive else list(chain(*map(_leaves, parts)))
-    for key in keys:
+    # by identity: a key of a CUBE is one tree that stands in half of the sets
+    positions: dict[int, int] = {}
+    for key in [*group.expressions, *leaves] if hive else leaves:
         resolved = resolve(key)
-        order.setdefault(canonical(resolved), (len(order), resolved))
-    positions = tuple(frozenset(order[canonical(resolve(k))][0] for k in kept) for kept in sets)
+        positions[id(key)], _ = order.setdefault(canonical(resolved), (len(order), resolved))
+    kept = tuple(frozenset(positions[id(key)] for key in keys) for keys in sets)
     place = span_of(*group.find_all(exp.GroupingSets, exp.Cube, exp.Rollup))
-    return Groupings(tuple(expr for _, expr in order.values()), positions, place)
+    return Groupings(tuple(expr for _, expr in order.values()), kept, place)
 
 
 def _with_keys(clause: exp.Expr, keys: list[exp.Expr]) -> exp.Expr:
@@ -97,6 +104,24 @@ def _composite(expr: exp.Expr) -> _Set:
     if isinstance(expr, exp.Tuple):
         return tuple(expr.expressions)
     return (expr.unnest(),)
+
+
+def _check_number(number: int) -> None:
+    if number > _MOST_SETS:
+        raise AnalysisError(
+            f"GROUP BY stands for {number:,} groupings, and {_MOST_SETS:,} are the most",
+            subjects=("CUBE", "GROUPING SETS", "ROLLUP", "GROUP BY"),
+            hint="name the ones that are needed: GROUPING SETS ((a, b), (a), ())",
+        )
+
+
+def _number_of_sets(expr: exp.Expr) -> int:
+    """How many groupings one element of GROUP BY stands for."""
+    if isinstance(expr, exp.GroupingSets):
+        return sum(map(_number_of_sets, expr.expressions))
+    if isinstance(expr, exp.Rollup):
+        return len(expr.expressions) + 1
+    return 2 ** len(expr.expressions) if isinstance(expr, exp.Cube) else 1
 
 
 def _sets(expr: exp.Expr) -> list[_Set]:
@@ -117,6 +142,21 @@ def _leaves(expr: exp.Expr) -> list[exp.Expr]:
     if isinstance(expr, exp.GroupingSets | exp.Rollup | exp.Cube):
         return list(chain(*map(_leaves, expr.expressions)))
     return list(_composite(expr))
+
+
+def as_two_sets(groupings: Groupings) -> exp.Group:
+    """A GROUP BY of the same keys that stands for two groupings: all keys, and those in every one.
+
+    To Spark's analyser it is the same: it has the same names, types, and keys that can be NULL. It
+    takes as long for it as the groupings are many.
+    """
+    always = frozenset.intersection(*groupings.sets)
+    everything = frozenset(range(len(groupings.keys)))
+    sets = [
+        exp.Tuple(expressions=[groupings.keys[position].copy() for position in sorted(kept)])
+        for kept in dict.fromkeys((everything, always))
+    ]
+    return exp.Group(expressions=[exp.GroupingSets(expressions=sets)])
 
 
 def check_grouping_calls(select: exp.Select, groupings: Groupings) -> None:

@@ -142,6 +142,8 @@ def _ranked(
     behind = relations.whole_relation(query)
     if isinstance(behind, SqlQuery) and isinstance(behind.query, exp.Select):
         query = behind.query  # an aggregation that ranks its own rows
+    if not any(_ranking(item) for item in query.expressions):
+        return None  # before it is copied with all that is in it
     return query.copy(), source
 
 

@@ -16,6 +16,7 @@ from sqlglot import exp
 from planner.aggregates.calls import aggregates_in
 from planner.binder.grouping_block import GroupingBlock
 from planner.binder.grouping_sets import (
+    as_two_sets,
     check_grouping_calls,
     groupings_of,
     has_groupings,
@@ -141,12 +142,15 @@ def _bind_block(
 ) -> Node | LeftToSpark:
     name = relations.placeholder(windowed)
     group = select.args.get("group")
+    groupings = None
     if group is not None and has_groupings(group):
         groupings = groupings_of(group, lambda key: key)
         check_grouping_calls(select, groupings)
         spell_out_grouping_ids(select, groupings)
     whole = select.copy()
     whole.set("with_", None)
+    if groupings is not None:
+        whole.set("group", as_two_sets(groupings))
     table = relation(name)
     if source_alias:
         table.set("alias", exp.TableAlias(this=identifier(source_alias)))

@@ -8,13 +8,13 @@ from sqlglot import exp
 
 from planner.nodes.logical import (
     Expand,
-    NamedExpr,
     WindowDeduplicate,
     WindowJoin,
     WindowRank,
     WindowRows,
 )
-from planner.sql.build import alias, column, conjunction, identifier, literal
+from planner.sql.build import alias, column, conjunction, function_call, identifier, literal
+from planner.sql.render import SparkSql
 
 _JOINS = {
     "Inner": ("", "INNER"),
@@ -34,15 +34,12 @@ def expand_query(node: Expand, source: exp.Subquery, control: Sequence[str] = ()
         source: the rows.
         control: control columns beside the node's own.
     """
-    ids = [exp.Cast(this=literal(i), to=exp.DataType.build("bigint")) for i in node.ids]
     source.set("alias", exp.TableAlias(this=identifier("$input")))
     source.set(
         "laterals",
         [
             exp.Lateral(
-                this=exp.Anonymous(
-                    this="EXPLODE", expressions=[exp.Anonymous(this="ARRAY", expressions=ids)]
-                ),
+                this=exp.Anonymous(this="EXPLODE", expressions=[_array_of_ids(node)]),
                 view=True,
                 alias=exp.TableAlias(
                     this=identifier("sqlwin_sets"), columns=[identifier(node.id_column)]
@@ -50,22 +47,35 @@ def expand_query(node: Expand, source: exp.Subquery, control: Sequence[str] = ()
             )
         ],
     )
-    keys = {key.name: _kept(key, node) for key in node.keys}
+    keys = {key.name: _kept(position, node) for position, key in enumerate(node.keys)}
     items: list[exp.Expr] = [alias(keys.get(c.name, column(c.name)), c.name) for c in node.schema]
     items += [column(name) for name in control]
     return exp.Select(expressions=items, from_=exp.From(this=source))
 
 
-def _kept(key: NamedExpr, node: Expand) -> exp.Expr:
-    """A key where its grouping set keeps it, else NULL."""
-    ids = [i for i, kept in zip(node.ids, node.kept, strict=True) if key.name in kept]
-    if len(ids) == len(node.ids):
+def _array_of_ids(node: Expand) -> exp.Expr:
+    if sorted(node.ids) == list(range(len(node.ids))):  # a CUBE, of which there can be thousands
+        return function_call("SEQUENCE", _bigint(0), _bigint(len(node.ids) - 1))
+    return function_call("ARRAY", *map(_bigint, node.ids))
+
+
+def _bigint(value: int) -> exp.Expr:
+    return exp.Cast(this=literal(value), to=exp.DataType.build("bigint", dialect=SparkSql))
+
+
+def _kept(position: int, node: Expand) -> exp.Expr:
+    """The key at a position where its grouping set keeps it, else NULL."""
+    key = node.keys[position]
+    n_kept = sum(key.name in kept for kept in node.kept)
+    if n_kept == len(node.ids):
         return key.expr
-    if not ids:
+    if not n_kept:
         type_ = next(c.type for c in node.schema if c.name == key.name)
         return exp.Cast(this=exp.Null(), to=exp.Var(this=type_))
-    chosen = exp.In(this=column(node.id_column), expressions=[literal(i) for i in ids])
-    return exp.Case(ifs=[exp.If(this=chosen, true=key.expr.copy())])
+    mask = literal(1 << (len(node.keys) - 1 - position))
+    bit = exp.BitwiseAnd(this=column(node.id_column), expression=mask)
+    is_kept = exp.EQ(this=exp.Paren(this=bit), expression=literal(0))
+    return exp.Case(ifs=[exp.If(this=is_kept, true=key.expr.copy())])
 
 
 def repeated_rows(rows: exp.Query, node: WindowRows, control: Sequence[str] = ()) -> exp.Select:

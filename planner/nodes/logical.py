@@ -224,8 +224,8 @@ class Expand(UnaryNode):
     """Each row once for every grouping set, with NULL for the keys that the set leaves out.
 
     `keys` are the group keys, `ids` the ids of the sets in the column `id_column`; the set at a
-    position keeps the keys whose names are at that position of `kept`. All other columns are
-    those of the input.
+    position keeps the keys whose names are at that position of `kept`. An id has a bit for each
+    key that its set leaves out, the last key the lowest. All other columns are those of the input.
     """
 
     keys: tuple[NamedExpr, ...]

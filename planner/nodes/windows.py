@@ -28,6 +28,7 @@ from planner.nodes.logical import (
 )
 from planner.nodes.physical import GlobalWindowAggregate
 from planner.sql.build import bare_column, is_whole_star, star_leaves_out
+from planner.sql.parts import operands
 
 _JOIN_KEEPS_LEFT = frozenset({"", "INNER", "LEFT", "CROSS", "LEFT OUTER", "LEFT SEMI", "LEFT ANTI"})
 
@@ -136,38 +137,47 @@ def query_properties(
 def _union_properties(
     query: exp.Union, relations: Mapping[str, Node], ctes: Mapping[str, exp.Expr]
 ) -> AttachedWindow | None:
-    """The window columns of UNION ALL: those that both sides have in the same places."""
+    """The window columns of UNION ALL: those that all sides have in the same places."""
     if query.args.get("distinct") or query.ctes:
         return None
-    sides = (query.this, query.expression)
+    sides = operands(query)
     found = [query_properties(side, relations, ctes) for side in sides]
-    names = [_column_names(side, relations) for side in sides]
-    left, right = found
-    if left is None or right is None or left.spec != right.spec or None in names:
+    names = [output_names(side, relations) for side in sides]
+    known = [attached for attached in found if attached is not None]
+    if len(known) < len(sides) or None in names:
+        return None
+    first, *others = known
+    if any(attached.spec != first.spec for attached in others):
         return None
     places = [[name.lower() for name in side or ()] for side in names]
-    if len(places[0]) != len(places[1]):
+    if len({len(side) for side in places}) > 1:
         return None
 
-    def in_both(name: str | None, others: Iterable[str | None]) -> str | None:
+    def in_all(name: str | None, there: Iterable[Iterable[str | None]]) -> str | None:
+        """A column of the first side, if in its place each side has one of these."""
         if name is None or name.lower() not in places[0]:
             return None
-        there = places[1][places[0].index(name.lower())]
-        return name if there in {other.lower() for other in others if other} else None
+        place = places[0].index(name.lower())
+        is_in_all = all(
+            side[place] in {other.lower() for other in columns if other}
+            for side, columns in zip(places[1:], there, strict=True)
+        )
+        return name if is_in_all else None
 
-    start, end = in_both(left.start, [right.start]), in_both(left.end, [right.end])
-    time = in_both(left.time, [right.time])
+    start = in_all(first.start, [[other.start] for other in others])
+    end = in_all(first.end, [[other.end] for other in others])
+    time = in_all(first.time, [[other.time] for other in others])
     if start is None and end is None and time is None:
         return None
-    times = tuple(name for name in left.times if in_both(name, right.times))
-    return replace(left, start=start, end=end, time=time, times=times)
+    times = tuple(n for n in first.times if in_all(n, [other.times for other in others]))
+    return replace(first, start=start, end=end, time=time, times=times)
 
 
-def _column_names(query: exp.Expr, relations: Mapping[str, Node]) -> list[str] | None:
-    """The columns of a query in order; None if its text does not say them."""
+def output_names(query: exp.Expr, relations: Mapping[str, Node]) -> list[str] | None:
+    """The columns of a query in order, one without a name as ""; None if its text does not say."""
     query = query.unnest() if isinstance(query, exp.Subquery) else query
-    if isinstance(query, exp.Union):
-        return _column_names(query.this, relations)
+    while isinstance(query, exp.Union):
+        query = query.this.unnest()
     if not isinstance(query, exp.Select):
         return None
     if len(query.expressions) == 1 and is_whole_star(query.expressions[0]):
@@ -176,7 +186,7 @@ def _column_names(query: exp.Expr, relations: Mapping[str, Node]) -> list[str] |
         if source is None or any(extras) or source.this.alias_column_names:
             return None
         if isinstance(source.this, exp.Subquery):
-            return _column_names(source.this, relations)
+            return output_names(source.this, relations)
         behind = relations.get(source.this.name) if isinstance(source.this, exp.Table) else None
         return None if behind is None else [column.name for column in behind.schema]
     if any(item.find(exp.Star) and not item.find(exp.Anonymous) for item in query.expressions):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from sqlglot import exp
 
@@ -102,6 +102,14 @@ def select_all_from(source: exp.Expr) -> exp.Select:
     return exp.Select(expressions=[exp.Star()], from_=exp.From(this=source))
 
 
+def union_all(queries: Sequence[exp.Query]) -> exp.Query:
+    """The rows of all of them."""
+    first, *others = queries
+    for query in others:
+        first = exp.Union(this=first, expression=query, distinct=False)
+    return first
+
+
 def empty_relation(schema: Schema) -> exp.Subquery:
     """A subquery without rows that has the columns and types of `schema`, for analysis alone."""
     items: list[exp.Expr] = [
@@ -118,14 +126,13 @@ def empty_relation(schema: Schema) -> exp.Subquery:
 
 def conjuncts(condition: exp.Expr | None) -> Iterator[exp.Expr]:
     """The parts of a condition that are joined by AND."""
-    if condition is None:
-        return
-    condition = condition.unnest()
-    if isinstance(condition, exp.And):
-        yield from conjuncts(condition.this)
-        yield from conjuncts(condition.expression)
-    else:
-        yield condition
+    rest = [] if condition is None else [condition]
+    while rest:
+        part = rest.pop().unnest()
+        if isinstance(part, exp.And):
+            rest += [part.expression, part.this]
+        else:
+            yield part
 
 
 def conjunction(parts: Iterable[exp.Expr | None]) -> exp.Expr | None:

@@ -8,22 +8,53 @@ from planner.sql.nodes import WindowFunctionCall
 
 # What a SELECT may say that filters and projects the rows of one source, and what that source may
 _ROW_BY_ROW = frozenset({"expressions", "from_", "where"})
+_UNION_ALL = frozenset({"this", "expression"})
 _PLAIN_SOURCE = frozenset({"this", "db", "catalog", "alias"})
 # What the rows of a SELECT come from
 _INPUT = ("from_", "joins", "laterals", "with_")
 
 
 def parts_below(query: exp.Query) -> list[exp.Expr]:
-    """Tables, window functions and queries inside `query`, those inside of these left out."""
+    """Tables, window functions and queries inside `query`, those inside of these left out.
+
+    What set operations side by side put together are parts of the whole: `a UNION ALL b UNION ALL
+    c` has three.
+    """
+    is_set = isinstance(query, exp.SetOperation)
 
     def is_part(node: exp.Expr) -> bool:
-        return node is not query and isinstance(node, exp.Query | WindowFunctionCall | exp.With)
+        if node is query or (is_set and is_operand(node)):
+            return False
+        return isinstance(node, exp.Query | WindowFunctionCall | exp.With)
 
     found = []
-    for node in query.walk(prune=is_part):
+    for node in query.walk(bfs=not is_set, prune=is_part):
         if isinstance(node, exp.With):
             continue
         if is_part(node) or (isinstance(node, exp.Table) and isinstance(node.this, exp.Identifier)):
+            found.append(node)
+    return found
+
+
+def is_operand(query: exp.Expr) -> bool:
+    """Whether it is a set operation right below another, with no names of its own."""
+    is_below = isinstance(query.parent, exp.SetOperation)
+    return isinstance(query, exp.SetOperation) and is_below and not query.ctes
+
+
+def operands(query: exp.Union) -> list[exp.Expr]:
+    """What UNION ALLs side by side put together, in order.
+
+    One with a clause of its own, such as DISTINCT or LIMIT, is among them as a whole.
+    """
+    found: list[exp.Expr] = []
+    rest: list[exp.Expr] = [query]
+    while rest:
+        node = rest.pop()
+        is_like = isinstance(node, exp.Union) and _said(node) <= _UNION_ALL
+        if node is query or is_like:
+            rest += [node.args["expression"], node.this]
+        else:
             found.append(node)
     return found
 

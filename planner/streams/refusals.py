@@ -30,6 +30,9 @@ SET_OPERATION = lead("UNION EXCEPT INTERSECT MINUS ALL DISTINCT", "SELECT", is_a
 JOIN = lead("LEFT RIGHT FULL INNER OUTER CROSS JOIN", "VALUES SELECT TABLE")
 GROUP_BY = lead("GROUP BY")
 
+# Whether a part of a query reads a stream
+_ReadsStream = Callable[[exp.Expr], bool]
+
 
 class StreamRefusal(AnalysisError):
     """What a stream cannot do, and which words of the query are to blame.
@@ -159,13 +162,14 @@ def refuse_stateful(
     Raises:
         StreamRefusal: it needs rows of more than one micro-batch.
     """
+    reads_stream = _reading_streams(query, is_stream)
     for select in query.find_all(exp.Select, exp.SetOperation):
         # what reads bounded tables alone may do anything
-        if not any(is_stream(table) for table in select.find_all(exp.Table)):
+        if not reads_stream(select):
             continue
         _refuse_clauses(select)
         if isinstance(select, exp.Select):
-            _refuse_select(select, is_stream, notes)
+            _refuse_select(select, reads_stream, notes)
         elif not isinstance(select, exp.Union) or select.args.get("distinct"):
             raise _refusal(
                 f"{type(select).__name__.upper()} of streams compares all rows of both sides",
@@ -184,17 +188,22 @@ def refused_subquery(
         query: as the user wrote it.
         is_stream: whether a table in it stands for rows of a stream.
     """
-    for select in query.find_all(exp.Select):
-        for clause in ("where", "having"):
-            part = select.args.get(clause)
-            for nested in () if part is None else part.find_all(exp.Query):
-                if _reads_stream(nested, is_stream):
-                    return _refusal(
-                        f"a subquery over a stream in {clause.upper()} would never be complete",
-                        "read a bounded table there",
-                        nested,
-                        lead("SELECT"),
-                    )
+    reads_stream = _reading_streams(query, is_stream)
+    found = (_refused_subquery_of(select, reads_stream) for select in query.find_all(exp.Select))
+    return next((refusal for refusal in found if refusal is not None), None)
+
+
+def _refused_subquery_of(select: exp.Select, reads_stream: _ReadsStream) -> StreamRefusal | None:
+    for clause in ("where", "having"):
+        part = select.args.get(clause)
+        for nested in () if part is None else part.find_all(exp.Query):
+            if reads_stream(nested):
+                return _refusal(
+                    f"a subquery over a stream in {clause.upper()} would never be complete",
+                    "read a bounded table there",
+                    nested,
+                    lead("SELECT"),
+                )
     return None
 
 
@@ -221,7 +230,7 @@ def _refuse_clauses(query: exp.Expr) -> None:
 
 
 def _refuse_select(
-    select: exp.Select, is_stream: Callable[[exp.Table], bool], notes: tuple[LeftToSpark, ...]
+    select: exp.Select, reads_stream: _ReadsStream, notes: tuple[LeftToSpark, ...]
 ) -> None:
     # why the rule that would do did not: it comes before what would do
     missing = "".join(f"{note.reason}: " for note in dict.fromkeys(notes))
@@ -254,7 +263,7 @@ def _refuse_select(
     source = select.args.get("from_")
     joins = select.args.get("joins") or []
     sides = [source.this if source is not None else None, *(join.this for join in joins)]
-    streams = [side for side in sides if side is not None and _reads_stream(side, is_stream)]
+    streams = [side for side in sides if side is not None and reads_stream(side)]
     if len(streams) > 1:
         raise _refusal(
             "a join of two streams would keep all rows of both for ever",
@@ -264,13 +273,20 @@ def _refuse_select(
             (streams[1].parent.args.get("on") if missing and streams[1].parent else None)
             or streams[1],
         )
-    refused = refused_subquery(select, is_stream)
+    refused = _refused_subquery_of(select, reads_stream)
     if refused is not None:
         raise refused
 
 
-def _reads_stream(part: exp.Expr, is_stream: Callable[[exp.Table], bool]) -> bool:
-    return any(is_stream(table) for table in part.find_all(exp.Table))
+def _reading_streams(query: exp.Query, is_stream: Callable[[exp.Table], bool]) -> _ReadsStream:
+    """What says of the parts of a query whether streams are named in them."""
+    reading: set[int] = set()
+    for table in query.find_all(exp.Table):
+        part: exp.Expr | None = table if is_stream(table) else None
+        while part is not None and id(part) not in reading:
+            reading.add(id(part))
+            part = part.parent
+    return lambda part: id(part) in reading
 
 
 def _refusal(message: str, way_out: str, at: exp.Expr, after: Lead | None = None) -> StreamRefusal:

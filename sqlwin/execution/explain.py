@@ -17,6 +17,7 @@ from planner.lowering.stream.statement_set import (
 )
 from planner.nodes.logical import Sink
 from planner.plan import Plan
+from planner.sql.depth import deep_trees
 from runtime.errors import SqlwinError
 from runtime.frames.meter import Meter
 from runtime.spec.steps import Step
@@ -68,7 +69,8 @@ class Explanations:
             The documents, in which what looks secret is masked.
         """
         mask = self._plans.config.mask.text
-        return [masked(document, mask) for document in self._documents(statement, analyze)]
+        with deep_trees(statement.text):
+            return [masked(document, mask) for document in self._documents(statement, analyze)]
 
     def _documents(self, statement: Statement, analyze: bool) -> list[QueryDocument]:
         self._plans.start_statement()

@@ -15,6 +15,7 @@ from sqlglot import exp
 from planner.explain.build import query_document
 from planner.explain.document import QueryDocument, masked
 from planner.plan import Plan, plan_query
+from planner.sql.depth import deep_trees
 from runtime.errors import SqlwinError
 from runtime.spark.jvm import configured_defaults
 from runtime.spark.session import new_settings
@@ -81,7 +82,8 @@ class OfflineSession:
             raise NeedsSpark
         self._config.mask.remember(sql)
         try:
-            return tuple(document for part in split(sql) for document in self._documents(part.text))
+            with deep_trees(sql):
+                return tuple(each for part in split(sql) for each in self._documents(part.text))
         except SqlwinError as error:
             raise NeedsSpark from error
 

@@ -16,6 +16,7 @@ from sqlglot import exp
 
 from planner.explain.document import Document, to_json
 from planner.plan import Plan
+from planner.sql.depth import deep_trees
 from planner.streams.refusals import BATCH
 from runtime.errors import AnalysisError, Position
 from runtime.redaction import remember_settings
@@ -89,7 +90,7 @@ class Runner:
         Raises:
             SqlwinError: it is wrong or fails; positions are those in the statement's text.
         """
-        with self.lock:
+        with self.lock, deep_trees(statement.text):
             self._plans.begin(statement.text)
             result = self._run(statement)
             return replace(result, statement_notes=(*self._plans.notes, *result.statement_notes))

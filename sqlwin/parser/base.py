@@ -10,6 +10,7 @@ from sqlglot.errors import ParseError
 from sqlglot.parsers.spark import SparkParser
 from sqlglot.tokenizer_core import Token, TokenType
 
+from planner.sql.depth import deep_trees
 from planner.sql.render import RAW, RAW_VALUE
 from runtime.errors import Position, SqlSyntaxError
 from sqlwin.parser.errors import describe
@@ -48,11 +49,10 @@ class TokenParser(SparkParser):
             results.append(method(self))
 
         try:
-            self._parse(read, tokens, sql)
+            with deep_trees(sql):
+                self._parse(read, tokens, sql)
         except ParseError as error:
             raise self.syntax_error(error) from error
-        except RecursionError as error:
-            raise SqlSyntaxError("the statement is nested too deeply", sql=sql) from error
         return results[0]
 
     def refuse(self, tokens: list[Token]) -> None:

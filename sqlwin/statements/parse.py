@@ -9,6 +9,7 @@ from typing import Any, NoReturn
 from sqlglot.tokenizer_core import Token, TokenType
 
 from planner.sql.nodes import name_of_files
+from planner.sql.depth import TooDeepError
 from runtime.errors import Position, SqlSyntaxError, SqlwinError
 from sqlwin.parser.base import STRINGS
 from sqlwin.parser.clauses import refuse_empty_clauses
@@ -216,7 +217,7 @@ class _Reader:
             return parser_of().run(method, self.tokens, self.text)
         except NotOurs:
             return None
-        except PortedSyntaxError:
+        except (PortedSyntaxError, TooDeepError):
             raise
         except SqlSyntaxError:
             if holds_window_function(self.tokens):

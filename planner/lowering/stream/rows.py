@@ -43,8 +43,10 @@ from planner.nodes.logical import (
     WindowRows,
 )
 from planner.nodes.physical import GlobalWindowAggregate
-from planner.sql.build import alias, column, conjunction, identifier, literal
+from planner.nodes.windows import output_names
+from planner.sql.build import alias, column, conjunction, identifier, literal, union_all
 from planner.sql.nodes import Span, span_of
+from planner.sql.parts import operands
 from planner.streams.event_time import check_time, operators_below
 from planner.streams.late_rows import LateSource, refuse_lost_rows
 from planner.streams.processing_time import is_processing_time
@@ -298,19 +300,22 @@ class StreamRows:
         ):
             return None
         # sides are put side by side by position, so that each needs its columns by name
-        sides = []
-        for side in (query.this, query.expression):
+        sides: list[exp.Query] = []
+        for side in operands(query):
             names = self._column_names(side, relations, scope)
             carried = self._carry_text(side, relations, scope, names)
             if carried is None or names is None:
                 return None
             columns: list[exp.Expr] = [column(name) for name in names]
             sides.append(select_carried(columns, carried, more=self._more))
-        return exp.Union(this=sides[0], expression=sides[1], distinct=False)
+        return union_all(sides)
 
     def _column_names(
         self, query: exp.Expr, relations: Mapping[str, Node], scope: Scope
     ) -> tuple[str, ...] | None:
+        said = output_names(query, relations)
+        if said is not None and all(said):
+            return tuple(said)
         whole = query.unnest().copy()
         if not isinstance(whole, exp.Query):
             return None
@@ -374,7 +379,7 @@ class StreamRows:
             *self._no_late_row(),
         ]
         marks = exp.Select(expressions=items, from_=exp.From(this=plain.copy()))
-        return exp.Union(this=rows, expression=marks, distinct=False)
+        return union_all([rows, marks])
 
     def _unaccompanied(self, node: Node) -> exp.Query:
         """The node's rows, which carry no watermark."""

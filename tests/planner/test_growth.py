@@ -1,0 +1,239 @@
+"""What planning costs: about as much more as a statement is longer, and however deep it is."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import pytest
+from sqlglot import exp
+
+from planner.catalog import Schema, StreamTable
+from planner.lowering.batch import lower
+from planner.lowering.stream.steps import lower_stream
+from planner.optimizer import Options
+from planner.plan import plan_query
+from planner.sql.depth import deep_trees
+from runtime.errors import AnalysisError, SqlSyntaxError
+from runtime.spec.table import Column, Watermark
+from sqlwin.parser.parser import parse_query
+
+N_KEYS = 12
+TYPES = {"ts": "timestamp_ntz", "x": "bigint", **{f"k{i}": "int" for i in range(N_KEYS)}}
+COLUMNS = tuple(Column(name, type_) for name, type_ in TYPES.items())
+
+
+class Catalog:
+    """One table, whose name does not matter; types of columns go by their names."""
+
+    def __init__(self, *, is_stream: bool) -> None:
+        self.table = StreamTable("t", Watermark("ts", "ts")) if is_stream else None
+        self.n_analyzed = 0
+
+    def view(self, name: tuple[str, ...]) -> None:
+        return None
+
+    def relation(self, name: tuple[str, ...]) -> None:
+        return None
+
+    def user_aggregate(self, name: str) -> None:
+        return None
+
+    def connector(self, name: tuple[str, ...]) -> str:
+        return "filesystem"
+
+    def computed_columns(self, name: tuple[str, ...]) -> Mapping[str, exp.Expr]:
+        return {}
+
+    def with_options(
+        self, name: tuple[str, ...], options: Sequence[tuple[str, str]]
+    ) -> tuple[str, ...]:
+        return name
+
+    def stream(self, name: tuple[str, ...]) -> StreamTable | None:
+        return self.table
+
+    def scan_source(self, name: tuple[str, ...], columns: Schema) -> str:
+        return "not here"
+
+    def stream_files(self, name: tuple[str, ...], columns: Schema) -> str:
+        return "not here"
+
+    def analyze(self, query: exp.Query, relations: Mapping[str, Schema]) -> Schema:
+        self.n_analyzed += 1
+        return self._schema(query, {name.lower(): schema for name, schema in relations.items()})
+
+    def _schema(self, query: exp.Expr, known: Mapping[str, Schema]) -> Schema:
+        query = query.unnest()
+        while isinstance(query, exp.Union):
+            query = query.this.unnest()
+        assert isinstance(query, exp.Select)
+        for cte in query.ctes:
+            known = {**known, cte.alias.lower(): self._schema(cte.this, known)}
+        found: list[Column] = []
+        for item in query.expressions:
+            if item.is_star:
+                source = query.args["from_"].this
+                is_table = isinstance(source, exp.Table)
+                found += (
+                    known.get(source.name.lower(), COLUMNS)
+                    if is_table
+                    else self._schema(source, known)
+                )
+            else:
+                name = item.alias_or_name
+                is_time = name.startswith("window_")
+                found.append(
+                    Column(name, "timestamp_ntz" if is_time else TYPES.get(name, "bigint"))
+                )
+        return tuple(found)
+
+
+def planned(sql: str, *, is_stream: bool = False) -> Catalog:
+    """Plan and lower a query."""
+    catalog = Catalog(is_stream=is_stream)
+    with deep_trees(sql):
+        plan = plan_query(parse_query(sql), sql, catalog, Options(catalog=catalog))
+        if is_stream:
+            lower_stream(plan.physical, catalog, "UTC")
+        else:
+            lower(plan.physical)
+    return catalog
+
+
+def cost(sql: str, *, is_stream: bool = False) -> int:
+    """How many functions are called to plan and lower a query."""
+    n_calls = 0
+
+    def count(frame: Any, event: str, argument: Any) -> None:
+        nonlocal n_calls
+        n_calls += event in ("call", "c_call")
+
+    sys.setprofile(count)
+    try:
+        planned(sql, is_stream=is_stream)
+    finally:
+        sys.setprofile(None)
+    return n_calls
+
+
+WINDOWS = "FROM TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '5' MINUTE))"
+GROUPED = "GROUP BY window_start, window_end"
+
+
+def numbers(text: str, between: str, n: int) -> str:
+    return between.join(text.format(i) for i in range(n))
+
+
+def unions(n: int) -> str:
+    return numbers("SELECT k1, x + {0} AS x FROM t WHERE x > {0}", " UNION ALL ", n)
+
+
+def unions_of_windows(n: int) -> str:
+    return numbers(
+        f"SELECT window_start, window_end, SUM(x + {{0}}) AS s {WINDOWS} {GROUPED}",
+        " UNION ALL ",
+        n,
+    )
+
+
+def subqueries(n: int) -> str:
+    query = "SELECT k1, x, ts FROM t"
+    for i in range(n):
+        query = f"SELECT k1, x, ts FROM ({query}) WHERE x > {i}"
+    return query
+
+
+def definitions(n: int) -> str:
+    steps = [f"c{i} AS (SELECT * FROM {f'c{i - 1}' if i else 't'} WHERE x > {i})" for i in range(n)]
+    return f"WITH {', '.join(steps)} SELECT * FROM c{n - 1}"
+
+
+def conditions(n: int) -> str:
+    return (
+        f"SELECT window_end, SUM(x) AS s {WINDOWS} WHERE {numbers('x <> {}', ' AND ', n)} {GROUPED}"
+    )
+
+
+def alternatives(n: int) -> str:
+    return (
+        f"SELECT window_end, SUM(x) AS s {WINDOWS} WHERE {numbers('x = {}', ' OR ', n)} {GROUPED}"
+    )
+
+
+def aggregates(n: int) -> str:
+    return f"SELECT window_end, {numbers('SUM(x + {0}) AS s{0}', ', ', n)} {WINDOWS} {GROUPED}"
+
+
+def sums_of_aggregates(n: int) -> str:
+    return f"SELECT window_end, {numbers('SUM(x + {})', ' + ', n)} AS s {WINDOWS} {GROUPED}"
+
+
+def conditions_on_groups(n: int) -> str:
+    having = numbers("SUM(x) <> {}", " AND ", n)
+    return f"SELECT window_end, SUM(x) AS s {WINDOWS} {GROUPED} HAVING {having}"
+
+
+@pytest.mark.parametrize("is_stream", [False, True], ids=["batch", "stream"])
+@pytest.mark.parametrize(
+    "query",
+    [
+        unions,
+        unions_of_windows,
+        subqueries,
+        definitions,
+        conditions,
+        alternatives,
+        aggregates,
+        sums_of_aggregates,
+        conditions_on_groups,
+    ],
+)
+def test_it_costs_as_much_more_as_the_statement_is_longer(
+    query: Callable[[int], str], is_stream: bool
+) -> None:
+    assert cost(query(40), is_stream=is_stream) < 7 * cost(query(10), is_stream=is_stream)
+
+
+def test_thousands_of_groupings_cost_little_each() -> None:
+    def cubed(n: int) -> str:
+        keys = numbers("k{}", ", ", n)
+        return f"SELECT window_end, {keys}, SUM(x) AS s {WINDOWS} {GROUPED}, CUBE ({keys})"
+
+    assert cost(cubed(N_KEYS)) - cost(cubed(4)) < 100 * 2**N_KEYS
+
+
+def test_more_groupings_than_rows_could_be_copied_for_are_refused() -> None:
+    keys = numbers("k{0} + {0}", ", ", 30)
+    with pytest.raises(AnalysisError) as raised:
+        planned(f"SELECT window_end, SUM(x) AS s {WINDOWS} {GROUPED}, CUBE ({keys})")
+    assert raised.value.message == (
+        "GROUP BY stands for 1,073,741,824 groupings, and 16,384 are the most"
+    )
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        unions,
+        conditions,
+        alternatives,
+        sums_of_aggregates,
+        conditions_on_groups,
+        lambda n: f"SELECT window_end, SUM({numbers('x', ' + ', n)}) AS s {WINDOWS} {GROUPED}",
+        lambda n: f"SELECT window_end, SUM({'(' * 100}x{')' * 100}) AS s {WINDOWS} {GROUPED}",
+        lambda n: f"SELECT window_end, SUM({'ABS(' * 100}x{')' * 100}) AS s {WINDOWS} {GROUPED}",
+    ],
+    ids="unions conditions alternatives sums having sum parentheses calls".split(),
+)
+def test_a_thousand_operators_are_not_too_deep(query: Callable[[int], str]) -> None:
+    limit = sys.getrecursionlimit()
+    planned(query(1000))
+    assert sys.getrecursionlimit() == limit
+
+
+def test_what_is_too_deep_says_so_in_one_line() -> None:
+    with pytest.raises(SqlSyntaxError) as raised:
+        parse_query(f"SELECT {'(' * 2000}1{')' * 2000}")
+    assert raised.value.message == "the statement is nested too deeply"
