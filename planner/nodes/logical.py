@@ -270,7 +270,8 @@ class AttachedWindow:
     """Windows that rows carry already, in columns of these names; None for one that is lost.
 
     `times` are the columns that are still times on the window's wall clock: the time column that
-    windows were put on, and the window's own time.
+    windows were put on, and the window's own time. `others` are roles and names of further columns
+    that say the same as `start`, `end` and `time`: those of the other side of an inner join.
     """
 
     spec: Window
@@ -278,11 +279,13 @@ class AttachedWindow:
     end: str | None
     time: str | None
     times: tuple[str, ...] = ()
+    others: tuple[tuple[str, str], ...] = ()
 
     @property
     def columns(self) -> tuple[str, ...]:
         """The names of all these columns."""
-        named = (self.start, self.end, self.time, *self.times)
+        others = (name for _, name in self.others)
+        named = (self.start, self.end, self.time, *self.times, *others)
         return tuple(dict.fromkeys(name for name in named if name is not None))
 
     def role_of(self, name: str) -> str | None:
@@ -291,7 +294,7 @@ class AttachedWindow:
             known = getattr(self, role)
             if known is not None and known.lower() == name.lower():
                 return role
-        return None
+        return next((role for role, other in self.others if other.lower() == name.lower()), None)
 
     def identified_by(self, roles: frozenset[str]) -> bool:
         """Whether these columns identify a window.

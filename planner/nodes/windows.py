@@ -28,8 +28,14 @@ from planner.nodes.logical import (
 )
 from planner.nodes.physical import GlobalWindowAggregate
 from planner.sql.build import bare_column, is_whole_star, star_leaves_out
+from planner.sql.intervals import render_duration, render_months
 from planner.sql.parts import operands
+from runtime.spec.windows import CalendarHop, Hop
 
+_GAPS = (
+    "HOP's slide ({}) is longer than its size ({}), so that rows between two windows are in none; "
+    "the slide comes first: HOP(data, time, slide, size)"
+)
 _JOIN_KEEPS_LEFT = frozenset({"", "INNER", "LEFT", "CROSS", "LEFT OUTER", "LEFT SEMI", "LEFT ANTI"})
 
 
@@ -51,12 +57,23 @@ def window_properties(node: Node) -> AttachedWindow | None:
         case Filter() | Expand() | WindowRank() | WindowDeduplicate() | WindowRows():
             return window_properties(node.input)
         case WindowJoin():
-            if node.join_type in ("RightOuter", "FullOuter"):
-                return None  # rows of the right side alone have no window on the left
-            return window_properties(node.left)
+            return _of_join(node)
         case SqlQuery():
             return query_properties(node.query, dict(node.relations))
     return None
+
+
+def notes_on_windows(node: Node) -> tuple[str, ...]:
+    """What is to be said of windows that are right, and may still not be what was meant."""
+    notes = [note for child in node.inputs for note in notes_on_windows(child)]
+    if isinstance(node, WindowTableFunction):
+        match node.window:
+            case Hop(slide_us, size_us) if slide_us > size_us:
+                lengths = render_duration(slide_us), render_duration(size_us)
+                notes.append(_GAPS.format(*lengths))
+            case CalendarHop(slide, size) if slide > size:
+                notes.append(_GAPS.format(render_months(slide), render_months(size)))
+    return tuple(dict.fromkeys(notes))
 
 
 def identifies_window(attached: AttachedWindow, names: Iterable[str]) -> bool:
@@ -90,11 +107,43 @@ def renamed_windows(
     def new_name(old: str | None) -> str | None:
         return None if old is None else names.get(old.lower())
 
-    start, end, time = map(new_name, (attached.start, attached.end, attached.time))
+    others = [(role, name) for role, old in attached.others if (name := new_name(old)) is not None]
+    found: dict[str, str | None] = {}
+    for role in ("start", "end", "time"):
+        found[role] = new_name(getattr(attached, role))
+        if found[role] is None:
+            # one that says the same takes its place
+            same = next((other for other in others if other[0] == role), None)
+            if same is not None:
+                found[role] = same[1]
+                others.remove(same)
     times = tuple(name for old in attached.times if (name := new_name(old)) is not None)
-    if start is None and end is None and time is None:
+    if not any(found.values()):
         return None
-    return replace(attached, start=start, end=end, time=time, times=times)
+    return replace(
+        attached,
+        start=found["start"],
+        end=found["end"],
+        time=found["time"],
+        times=times,
+        others=tuple(others),
+    )
+
+
+def _of_join(node: WindowJoin) -> AttachedWindow | None:
+    """The windows of joined rows: of each side that has a row in all of them."""
+    left = window_properties(node.left)
+    match node.join_type:
+        case "FullOuter":
+            return None
+        case "RightOuter":
+            return node.right_window
+        case "Inner" if left is not None:
+            right = node.right_window
+            named = (("start", right.start), ("end", right.end), ("time", right.time))
+            more = tuple((role, name) for role, name in named if name is not None)
+            return replace(left, others=(*left.others, *more, *right.others))
+    return left
 
 
 def query_properties(

@@ -11,6 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 from sqlglot import exp
 
 from planner.lowering.batch import lower
+from planner.nodes.windows import notes_on_windows
 from planner.optimizer import Options, ParallelismOptions
 from planner.plan import Draft, Plan, draft_plan, plan_together
 from planner.streams.tables import streams_of
@@ -229,6 +230,7 @@ class Plans:
             raise relocate(error, text) from error
         self.add_notes(hint_notes(query, self.catalog.entry))
         self.add_notes(self.catalog.file_notes)
+        self.add_notes(notes_on_windows(draft.bound))
         return draft
 
     def _planner_options(self) -> Options:

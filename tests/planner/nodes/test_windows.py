@@ -4,20 +4,45 @@ from __future__ import annotations
 
 import pytest
 
-from planner.nodes.logical import AttachedWindow, TableScan, WindowColumns, WindowTableFunction
-from planner.nodes.windows import identifies_window, query_properties
+from planner.nodes.logical import (
+    AttachedWindow,
+    Filter,
+    TableScan,
+    WindowColumns,
+    WindowJoin,
+    WindowTableFunction,
+)
+from planner.nodes.windows import (
+    identifies_window,
+    notes_on_windows,
+    query_properties,
+    renamed_windows,
+    window_properties,
+)
 from runtime.spec.table import Column
-from runtime.spec.windows import CalendarCumulate, CalendarTumble, Cumulate, Hop, Tumble, Window
+from runtime.spec.windows import (
+    CalendarCumulate,
+    CalendarHop,
+    CalendarTumble,
+    Cumulate,
+    Hop,
+    Tumble,
+    Window,
+)
 from sqlwin.parser.parser import parse_query
 
 COLUMNS = ("k", "window_start", "window_end", "window_time")
 
 
-def windowed(size_us: int) -> WindowTableFunction:
-    schema = tuple(Column(name, "timestamp_ntz", True) for name in COLUMNS)
+def windowed_by(window: Window, suffix: str = "") -> WindowTableFunction:
+    schema = tuple(Column(name + suffix, "timestamp_ntz", True) for name in COLUMNS)
     scan = TableScan(schema[:1], "t", parse_query("SELECT * FROM t"))
-    names = WindowColumns(*COLUMNS[1:])
-    return WindowTableFunction(schema, scan, Tumble(size_us), "ts", "timestamp_ntz", names)
+    names = WindowColumns(*(c.name for c in schema[1:]))
+    return WindowTableFunction(schema, scan, window, "ts", "timestamp_ntz", names)
+
+
+def windowed(size_us: int) -> WindowTableFunction:
+    return windowed_by(Tumble(size_us))
 
 
 RELATIONS = {"a": windowed(60), "b": windowed(60), "wide": windowed(120)}
@@ -83,3 +108,81 @@ def test_the_start_tells_all_windows_apart_but_those_that_grow(
     attached = AttachedWindow(window, *COLUMNS[1:])
     assert identifies_window(attached, ["k", "WINDOW_START"]) == is_identified
     assert identifies_window(attached, ["window_end"])
+
+
+# -- joins ----------------------------------------------------------------------------------------
+
+
+def joined(join_type: str) -> AttachedWindow | None:
+    """The windows of a join of `a` and `b`, whose columns end in 0."""
+    left, right = windowed(60), windowed_by(Tumble(60), "0")
+    windows = [window_properties(side) for side in (left, right)]
+    assert windows[0] is not None and windows[1] is not None
+    return window_properties(
+        WindowJoin(
+            (*left.schema, *right.schema),
+            left,
+            right,
+            join_type,
+            windows[0],
+            windows[1],
+            (("window_end", "window_end0"),),
+            (),
+            None,
+        )
+    )
+
+
+@pytest.mark.parametrize(
+    ("join_type", "of_left", "of_right"),
+    [
+        ("Inner", True, True),
+        ("LeftOuter", True, False),
+        ("RightOuter", False, True),
+        ("LeftSemi", True, False),
+        ("LeftAnti", True, False),
+    ],
+)
+def test_a_join_has_the_windows_of_the_sides_that_have_a_row_in_each_of_its_rows(
+    join_type: str, of_left: bool, of_right: bool
+) -> None:
+    found = joined(join_type)
+    assert found is not None
+    for names, is_known in ((COLUMNS[1:], of_left), ([f"{n}0" for n in COLUMNS[1:]], of_right)):
+        roles = ["start", "end", "time"] if is_known else [None] * 3
+        assert [found.role_of(name) for name in names] == roles
+        assert identifies_window(found, names[1:2]) == is_known
+
+
+def test_a_full_join_has_no_windows() -> None:
+    assert joined("FullOuter") is None
+
+
+def test_the_windows_of_one_side_of_a_join_are_enough_wherever_they_go() -> None:
+    found = joined("Inner")
+    assert found is not None
+    right = renamed_windows(found, [("window_start0", "s"), ("window_end0", "e"), ("k", "k")])
+    assert right is not None
+    assert (right.start, right.end, right.time, right.others) == ("s", "e", None, ())
+    assert identifies_window(right, ["e"])
+
+
+# -- notes ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("window", "lengths"),
+    [
+        (Hop(10 * 60_000_000, 5 * 60_000_000), "HOP's slide (10 min) is longer than its size (5 min)"),
+        (CalendarHop(3, 1), "HOP's slide (3 months) is longer than its size (1 month)"),
+    ],
+)  # fmt: skip
+def test_gaps_between_windows_are_noted_once(window: Window, lengths: str) -> None:
+    node = windowed_by(window)
+    (note,) = notes_on_windows(Filter(node.schema, node, ()))
+    assert note.startswith(lengths)
+
+
+@pytest.mark.parametrize("window", [Hop(5, 5), Hop(5, 12), CalendarHop(1, 3), Tumble(5)])
+def test_windows_without_gaps_need_no_note(window: Window) -> None:
+    assert notes_on_windows(windowed_by(window)) == ()
