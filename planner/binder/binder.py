@@ -45,7 +45,12 @@ from planner.nodes.logical import (
 from planner.nodes.windows import window_properties
 from planner.sql.build import is_whole_star, relation, select_all_from, to_sql
 from planner.sql.flink_functions import rewrite_functions, round_time, rounded_times
-from planner.sql.names import with_ctes, with_late_name, without_idle_ctes
+from planner.sql.names import (
+    with_ctes,
+    with_late_name,
+    with_window_name,
+    without_idle_ctes,
+)
 from planner.sql.nodes import (
     LEFT_OUT_HINTS,
     WINDOW_COLUMNS,
@@ -107,6 +112,7 @@ def bind(query: exp.Query, sql: str, catalog: Catalog, strict: bool = False) -> 
         refused = refused_subquery(original, lambda t: stream_named(t, catalog) is not None)
         if refused is not None and error.kind is ErrorKind.SUBQUERY:
             raise refused.placed_in(sql) from error
+        error = with_window_name(error, original, sql)
         raise with_late_name(error, original, sql) from error
     return Bound(plan, tuple(dict.fromkeys(binder.notes)), binder.rewritten)
 

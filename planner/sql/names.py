@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from sqlglot import exp
 
 from planner.sql.nodes import position_of
-from runtime.errors import AnalysisError, ErrorKind
+from runtime.errors import AnalysisError, ErrorKind, nearest
 
 
 def with_late_name(error: AnalysisError, query: exp.Query, sql: str) -> AnalysisError:
@@ -29,6 +29,29 @@ def with_late_name(error: AnalysisError, query: exp.Query, sql: str) -> Analysis
                     sql=sql,
                     hint=f"put the condition around the query, or write QUALIFY {col.name} ...",
                 )
+    return error
+
+
+_WINDOW_FUNCTIONS = ("TUMBLE", "HOP", "CUMULATE", "SESSION")
+
+
+def with_window_name(error: AnalysisError, query: exp.Query, sql: str) -> AnalysisError:
+    """An error about a function that is spelt almost as a window function, with that one's name."""
+    if error.kind is ErrorKind.UNKNOWN_FUNCTION:
+        close = nearest(error.subject or "", _WINDOW_FUNCTIONS)
+        error.hint = f"did you mean {close}?" if close else error.hint
+    for table in query.find_all(exp.Table):
+        call = table.this
+        close = nearest(call.name, _WINDOW_FUNCTIONS) if isinstance(call, exp.Anonymous) else None
+        # Spark looks at the arguments first, and takes the name of a table for a column
+        arguments = {column.name for column in call.find_all(exp.Column)}
+        if close and error.kind is ErrorKind.UNKNOWN_COLUMN and error.subject in arguments:
+            return AnalysisError(
+                f"there is no window function {call.name}",
+                subjects=(call.name,),
+                sql=sql,
+                hint=f"did you mean {close}?",
+            )
     return error
 
 

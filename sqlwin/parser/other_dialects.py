@@ -13,7 +13,7 @@ from sqlwin.parser.base import TokenParser
 
 
 class PortedSyntaxError(SqlSyntaxError):
-    """Words that another system has, and Spark neither: no use to ask it about them."""
+    """Words that Spark has not either, such as another system's: no use to ask it about them."""
 
 
 # By the word behind WINDOW, and what they are here

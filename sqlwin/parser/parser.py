@@ -27,7 +27,13 @@ from sqlwin.parser.from_items import unwrap_from_items
 from sqlwin.parser.functions import parse_keyword_call
 from sqlwin.parser.hints import read_hints, table_options
 from sqlwin.parser.intervals import parse_interval, parse_interval_type
-from sqlwin.parser.other_dialects import is_emit, read_emit, refuse_ported, refuse_version
+from sqlwin.parser.other_dialects import (
+    PortedSyntaxError,
+    is_emit,
+    read_emit,
+    refuse_ported,
+    refuse_version,
+)
 from sqlwin.parser.signatures import SIGNATURES, misspelt_window_call
 from sqlwin.parser.types import BARE_TYPES, as_spark_type, parse_bare_type, parse_row_type
 from sqlwin.parser.window_functions import is_window_function, parse_window_function
@@ -262,9 +268,10 @@ class SqlWinParser(TokenParser):
         misspelt = misspelt_window_call(self._tokens, self._index)
         if misspelt is not None and not schema:
             close = nearest(misspelt.text.upper(), SIGNATURES)
-            self.fail(
+            raise PortedSyntaxError(
                 f"there is no window function {misspelt.text}",
-                misspelt,
+                position=self.place(misspelt, misspelt),
+                sql=self.sql,
                 hint=f"did you mean {close}?" if close else f"there are {', '.join(SIGNATURES)}",
             )
         first = self._index

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 from sqlglot.tokenizer_core import Token, TokenType
 
+from runtime.errors import nearest
+
 
 @dataclass(frozen=True)
 class Signature:
@@ -55,10 +57,14 @@ def is_window_call(tokens: list[Token], i: int) -> bool:
 
 
 def misspelt_window_call(tokens: list[Token], i: int) -> Token | None:
-    """The name in `TABLE(NAME(TABLE t, DESCRIPTOR(...` at token `i` if it is no window function."""
-    if not (_is_text(tokens, i, "TABLE") and _is_type(tokens, i + 1, TokenType.L_PAREN)):
-        return None
-    i += 2
+    """The name in `NAME(TABLE t, DESCRIPTOR(...` or `TABLE(NAME(...` at token `i`.
+
+    None if it is a window function. Nothing else takes a DESCRIPTOR; in TABLE( ) it is one if it is
+    spelt almost like one.
+    """
+    is_wrapped = _is_text(tokens, i, "TABLE") and _is_type(tokens, i + 1, TokenType.L_PAREN)
+    if is_wrapped:
+        i += 2
     if not (_is_type(tokens, i, TokenType.VAR) and _is_type(tokens, i + 1, TokenType.L_PAREN)):
         return None
     name, depth = tokens[i], 0
@@ -69,7 +75,7 @@ def misspelt_window_call(tokens: list[Token], i: int) -> Token | None:
             break
         if depth == 1 and _is_text(tokens, j, "DESCRIPTOR"):
             return name if name.text.upper() not in SIGNATURES else None
-    return None
+    return name if is_wrapped and nearest(name.text, SIGNATURES) else None
 
 
 def holds_window_function(tokens: list[Token]) -> bool:

@@ -343,6 +343,21 @@ def test_a_misspelt_argument_gets_the_nearest_name() -> None:
     assert error_of("SELECT * FROM HOP(DATA => t, SLIDES => 1)").hint == "did you mean SLIDE?"
 
 
+@pytest.mark.parametrize(
+    ("call", "nearest"),
+    [
+        ("TABLE(TUMBEL(TABLE t, DESCRIPTOR(ts), INTERVAL '1' HOUR))", "TUMBLE"),
+        ("TUMBEL(TABLE t, DESCRIPTOR(ts), INTERVAL '1' HOUR) AS w", "TUMBLE"),
+        ("(CUMULATIVE(TABLE t, DESCRIPTOR(ts), 1h, 1d))", "CUMULATE"),
+        ("a JOIN HOPP(TABLE (SELECT * FROM t), DESCRIPTOR(ts), 1h, 1d) AS w ON a.k = w.k", "HOP"),
+    ],
+)
+def test_a_misspelt_function_gets_the_nearest_name(call: str, nearest: str) -> None:
+    error = error_of(f"SELECT * FROM {call}")
+    assert error.hint == f"did you mean {nearest}?"
+    assert error.message.startswith("there is no window function ")
+
+
 # -- what does not read at all --------------------------------------------------------------------
 
 
