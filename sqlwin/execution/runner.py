@@ -6,6 +6,7 @@ The private parts that EXPLAIN of Spark's own plan calls were seen in Spark 4.3.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, cast
 
@@ -115,7 +116,8 @@ class Runner:
                 return self._create_table(statement)
             case CreateView():
                 # what is wrong is an error now, not on use
-                self._plans.plan(statement.ast, statement.text)
+                plan = self._plans.plan(statement.ast, statement.text)
+                _check_view_columns(statement, [column.name for column in plan.bound.schema])
                 return _ok(statement, self._definitions.create_view(statement))
             case Drop():
                 return self._drop(statement)
@@ -410,6 +412,18 @@ def _explained(rows: DataFrame, mode: str) -> str:
 
 def _ok(statement: Statement, message: str, notes: tuple[str, ...] = ()) -> Result:
     return Result(statement.text, "ok", message, statement_notes=notes)
+
+
+def _check_view_columns(view: CreateView, found: Sequence[str]) -> None:
+    """Refuse a list of columns that is not as long as what the view's query yields."""
+    named = view.columns
+    if named and len(named) != len(found):
+        raise AnalysisError(
+            f"the view names {len(named)} column{'s' * (len(named) > 1)}, and its query yields "
+            f"{len(found)}",
+            subjects=(named[-1],) if len(named) > len(found) else (named[0],),
+            hint=f"the query yields {', '.join(found)}",
+        )
 
 
 def _settings_table(rows: list[tuple[str, str]]) -> pa.Table:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -301,15 +302,59 @@ def _check_watermark(parser: SqlWinParser, elements: _Elements) -> None:
                 token,
                 hint=f"did you mean {close}?" if close else None,
             )
-    for name in {watermark.column.lower(), watermark.expression.strip("`").lower()}:
-        type_ = columns[name].type if name in columns else None
+    time = exp.column(watermark.column, quoted=True)
+    for part, text in ((time, watermark.column), (used, watermark.expression)):
+        type_ = _known_type(part, columns)
         if type_ is not None and not type_.upper().startswith("TIMESTAMP"):
             parser.fail(
-                f"a watermark is a time, and `{name}` is {type_.upper()}",
+                f"a watermark is a time, and `{text.strip('`')}` is {type_.upper()}",
                 token,
                 hint="declare it TIMESTAMP(3) or TIMESTAMP_LTZ(3), or make a column of it: "
-                f"ts AS TO_TIMESTAMP({name})",
+                f"ts AS TO_TIMESTAMP({text})"
+                if isinstance(part, exp.Column)
+                else f"for example {token.text} - INTERVAL '5' SECOND",
             )
+
+
+# What gives a text, and is taken for a time most
+_TEXTS = (
+    exp.Concat,
+    exp.DPipe,
+    exp.Lower,
+    exp.Substring,
+    exp.TimeToStr,
+    exp.Trim,
+    exp.UnixToStr,
+    exp.Upper,
+)
+
+
+def _known_type(expr: exp.Expr, columns: Mapping[str, TableColumn]) -> str | None:
+    """The type of an expression over the columns of a table, where it is plain; else None.
+
+    Spark is not asked: it would take as long as all the rest of CREATE TABLE.
+    """
+    expr = expr.unnest()
+    match expr:
+        case exp.Column() if not expr.table and expr.name.lower() in columns:
+            column = columns[expr.name.lower()]
+            if column.computed is None:
+                return column.type
+            computed = sqlglot.parse_one(column.computed, dialect=SparkSql)
+            others = {name: each for name, each in columns.items() if each is not column}
+            return _known_type(computed, others)
+        case exp.Cast():
+            return to_spark(expr.to)
+        case exp.Literal():
+            return "STRING" if expr.is_string else "INT"
+        case exp.Add() | exp.Sub():
+            sides = (expr.this, expr.expression)
+            lengths = [isinstance(side.unnest(), exp.Interval) for side in sides]
+            if sum(lengths) == 1:
+                return _known_type(sides[lengths.index(False)], columns)
+        case exp.Predicate() | exp.Connector() | exp.Not() | exp.Boolean():
+            return "BOOLEAN"
+    return "STRING" if isinstance(expr, _TEXTS) else None
 
 
 # -- clauses ----------------------------------------------------------------------------------

@@ -344,6 +344,20 @@ def test_column_types_are_sparks(flink: str, spark_type: str) -> None:
     assert table.columns[0].type == spark_type
 
 
+@pytest.mark.parametrize(
+    "columns",
+    [
+        "(s STRING, t AS TO_TIMESTAMP(s), WATERMARK FOR t AS t - INTERVAL '5' SECOND)",
+        "(t TIMESTAMP_LTZ(3), WATERMARK FOR t AS t - INTERVAL '1' DAY + INTERVAL '1' HOUR)",
+        "(t TIMESTAMP(3), s STRING, WATERMARK FOR t AS CAST(s AS TIMESTAMP))",
+        "(t TIMESTAMP(3), s STRING, WATERMARK FOR t AS COALESCE(t, TO_TIMESTAMP(s)))",
+    ],
+)
+def test_a_watermark_is_any_expression_that_can_be_a_time(columns: str) -> None:
+    table = parse_statement(f"CREATE TABLE t {columns} WITH ('connector' = 'datagen')")
+    assert isinstance(table, CreateTable) and table.watermark is not None
+
+
 def test_create_table_like_says_what_it_leaves_out() -> None:
     table = parse_statement(
         "CREATE TABLE a WITH ('k' = 'v') LIKE b (EXCLUDING ALL INCLUDING GENERATED)"
@@ -384,6 +398,21 @@ def test_create_table_as_keeps_the_places_of_its_query() -> None:
         (
             "(t TIMESTAMP(3), WATERMARK FOR t AS u - INTERVAL '1' SECOND)",
             "the watermark of `t` names `u`, which is no column of the table",
+            "t",
+        ),
+        (
+            "(s STRING, t AS UPPER(s), WATERMARK FOR t AS t - INTERVAL '1' SECOND)",
+            "a watermark is a time, and `t` is STRING",
+            "t",
+        ),
+        (
+            "(t TIMESTAMP(3), s STRING, WATERMARK FOR t AS CONCAT(s, ':00'))",
+            "a watermark is a time, and `CONCAT(s, ':00')` is STRING",
+            "t",
+        ),
+        (
+            "(t TIMESTAMP(3), WATERMARK FOR t AS '5 seconds')",
+            "a watermark is a time, and `'5 seconds'` is STRING",
             "t",
         ),
         (
