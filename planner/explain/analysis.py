@@ -139,10 +139,10 @@ def _facts(tree: Tree, analysis: Analysis) -> list[str]:
     found = []
     for each in tree.operators:
         figures = analysis.operators[each.id]
-        rows_in, rows_out = figures.rows_in, figures.rows_out
-        if figures.reduction is not None and rows_in is not None and rows_out is not None:
+        n_rows, rows_out = figures.rows_aggregated, figures.rows_out
+        if figures.reduction is not None and n_rows is not None and rows_out is not None:
             found.append(
-                f"{each.name}: {counted(rows_in, 'rows')} became {counted(rows_out, 'partials')}, "
+                f"{each.name}: {counted(n_rows, 'rows')} became {counted(rows_out, 'partials')}, "
                 f"{figures.reduction:,.1f} rows a partial"
             )
         dropped = figures.counters.get("rows_without_time", 0)

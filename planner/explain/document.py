@@ -194,7 +194,7 @@ class Figures:
         rows_in: rows that it took.
         rows_out: rows, partials or windows that it gave.
         unit_out: which of these.
-        reduction: rows in a partial of a local aggregate.
+        reduction: rows in a partial of a local aggregate, those left out not counted.
         blobs_out: Arrow blobs that it gave.
         bytes_out: their size, compressed as they travel.
         seconds: in the operator's own code, all tasks added up.
@@ -218,6 +218,19 @@ class Figures:
     peak_memory_of: Literal["worker", "jvm"] | None = None
     counters: Mapping[str, int] = field(default_factory=dict)
     task_rows_in: TaskRows | None = None
+
+    @property
+    def rows_aggregated(self) -> int | None:
+        """How many of the rows that a local aggregate took it has aggregated."""
+        if self.rows_in is None:
+            return None
+        # a scan counts what it reads; elsewhere rows that a filter leaves out do not come in
+        filtered = self.counters.get("rows_filtered_out", 0) if self._is_scan else 0
+        return self.rows_in - filtered - self.counters.get("rows_without_time", 0)
+
+    @property
+    def _is_scan(self) -> bool:
+        return "rows_scanned" in self.counters
 
 
 @dataclass(frozen=True)

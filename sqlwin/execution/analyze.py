@@ -385,8 +385,9 @@ def _add_rows_in(found: dict[str, Figures], operators: Mapping[str, OperatorEntr
         known = [n_rows for n_rows in given if n_rows is not None]
         if figures.rows_in is None and known and len(known) == len(given):
             figures = replace(figures, rows_in=sum(known))
-        if "Local" in operator.name and figures.rows_in is not None and figures.rows_out:
-            figures = replace(figures, reduction=figures.rows_in / figures.rows_out)
+        n_rows = figures.rows_aggregated
+        if "Local" in operator.name and n_rows is not None and figures.rows_out:
+            figures = replace(figures, reduction=n_rows / figures.rows_out)
         found[name] = figures
 
 

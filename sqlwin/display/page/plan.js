@@ -235,11 +235,12 @@ function facts(query) {
   if (analysis) {
     const all = Object.values(analysis.operators);
     const local = all.filter((each) => each.reduction !== null);
-    const sum = (name) => local.reduce((a, each) => a + each[name], 0);
+    const partials = local.reduce((a, each) => a + each.rows_out, 0);
+    const aggregated = Math.round(local.reduce((a, each) => a + each.reduction * each.rows_out, 0));
     found.push(["Time", seconds(analysis.seconds)]);
     if (local.length) {
-      found.push(["Rows aggregated", number(sum("rows_in"))], ["Partials", number(sum("rows_out"))]);
-      found.push(["Rows a partial", (sum("rows_in") / sum("rows_out")).toLocaleString("en", { maximumFractionDigits: 1 })]);
+      found.push(["Rows aggregated", number(aggregated)], ["Partials", number(partials)]);
+      found.push(["Rows a partial", (aggregated / partials).toLocaleString("en", { maximumFractionDigits: 1 })]);
     }
     const sizes = query.trees.physical.operators.filter((o) => o.attributes.carries)
       .map((o) => analysis.operators[o.id].bytes_out).filter((n) => n !== null);

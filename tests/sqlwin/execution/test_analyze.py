@@ -103,6 +103,21 @@ def test_what_an_operator_counts_as_its_input_tells_of_the_one_below() -> None:
     assert found["p3"].rows_in == 12
 
 
+def test_rows_that_are_left_out_are_not_aggregated() -> None:
+    left_out = {"rows_filtered_out": 60, "rows_without_time": 10}
+    scanned = {**left_out, "rows_scanned": 100}
+
+    def local(rows_in: int, counters: dict[str, int]) -> Analysis:
+        measured = {"p5": Measured(rows_in, 15, counters=counters)}
+        return run_figures(tree(), measured, SparkFigures((), ()), 1.0)
+
+    found = local(100, scanned)
+    assert found.operators["p5"].reduction == 2.0
+    assert "LocalWindowAggregate: 30 rows became 15 partials, 2.0 rows a partial" in text_of(found)
+    # rows of a stream are counted behind its filters
+    assert local(40, left_out).operators["p5"].reduction == 2.0
+
+
 def test_the_text_says_whose_clock_and_whose_memory_it_is() -> None:
     text = text_of(analysis(SORT, *AGGREGATES))
     lines = [" ".join(line.split()) for line in text.splitlines()]
