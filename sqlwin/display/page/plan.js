@@ -169,12 +169,32 @@ function edge(id, query, tree) {
   return made;
 }
 
-function branch(id, operators, query, tree, isLast) {
+/* In place of an operator that several others read, and that stands where the first one reads it. */
+function reference(operator) {
+  const made = element("section", `operator reused ${family(operator.name)}`);
+  const header = element("header");
+  const show = element("button", "", "the one of the first branch");
+  show.type = "button";
+  show.addEventListener("click", () => {
+    const graph = made.closest(".graph");
+    graph.querySelector(`[data-id="${operator.id}"]`).scrollIntoView({ behavior: "smooth", block: "center" });
+  });
+  header.append(title(operator.name.replace(/^Logical/, "")), show);
+  made.append(header);
+  return made;
+}
+
+function branch(id, operators, query, tree, isLast, drawn) {
   const operator = operators.get(id);
   const made = element("div", "branch");
+  if (drawn.has(id)) {
+    made.append(reference(operator), edge(id, query, tree));
+    return made;
+  }
+  drawn.add(id);
   if (operator.inputs.length) {
     const inputs = element("div", operator.inputs.length > 1 ? "inputs many" : "inputs");
-    for (const source of operator.inputs) inputs.append(branch(source, operators, query, tree, false));
+    for (const source of operator.inputs) inputs.append(branch(source, operators, query, tree, false, drawn));
     made.append(inputs);
     if (operator.inputs.length > 1) made.append(element("div", "joint"));
   } else if (tree === "physical" && query.analysis) {
@@ -196,7 +216,7 @@ function branch(id, operators, query, tree, isLast) {
 function graph(query, tree) {
   const found = element("div", "graph");
   const operators = new Map(query.trees[tree].operators.map((each) => [each.id, each]));
-  found.append(branch(query.trees[tree].root, operators, query, tree, true));
+  found.append(branch(query.trees[tree].root, operators, query, tree, true, new Set()));
   return found;
 }
 

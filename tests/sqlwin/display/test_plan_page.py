@@ -247,6 +247,26 @@ def test_the_graph_has_every_operator_and_its_figures_on_the_edges(
         assert tab.locator(".operator").count() == 3
 
 
+def test_what_several_operators_read_is_drawn_once(browser: Any, tmp_path: Path) -> None:
+    join, left, right = query()["trees"]["physical"]["operators"]
+    below = {**right, "id": "p3", "name": "Exchange", "inputs": ["p4"]}
+    scan = {**right, "id": "p4", "inputs": []}
+    readers = [join, {**left, "inputs": ["p3"]}, {**right, "name": "Calc", "inputs": ["p3"]}]
+    tree = {"root": "p0", "operators": [*readers, below, scan]}
+    page = written(tmp_path, query(trees=dict.fromkeys(("bound", "logical", "physical"), tree)))
+    with opened(browser, page) as tab:
+        assert tab.locator(".operator:not(.reused) .name").all_inner_texts() == [
+            "TableSourceScan",
+            "Exchange",
+            "GlobalWindowAggregate",
+            "Calc",
+            "SparkSql",
+        ]
+        reused = tab.locator(".operator.reused")
+        assert reused.locator(".name").all_inner_texts() == ["Exchange"]
+        reused.get_by_role("button").click()
+
+
 def test_what_spark_ran_is_folded_below_the_stages(browser: Any, tmp_path: Path) -> None:
     def ran(name: str, operator: str | None, **others: Any) -> dict[str, Any]:
         nothing = dict.fromkeys(("rows_out", "seconds", "memory_bytes", "spilled_bytes"))
