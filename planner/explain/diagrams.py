@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 
 from planner.explain.analysis import counted, size_text
 from planner.explain.document import Document, OperatorEntry, QueryDocument, Tree
@@ -10,49 +11,101 @@ from planner.explain.document import Document, OperatorEntry, QueryDocument, Tre
 # Longer attributes make boxes that nobody can read
 _MOST_CHARACTERS = 60
 _MOST_ATTRIBUTES = 4
+_NEWLINE = "\n"
+
+
+@dataclass(frozen=True)
+class _Language:
+    """How a language of diagrams writes what a plan is drawn with.
+
+    Attributes:
+        head: the lines before everything.
+        tail: those behind.
+        indent: of a line.
+        group: the line that opens the group of a statement, of its name and title.
+        end: the line that closes it.
+        box: an operator, of its name and the lines in it.
+        arrow: an edge, of the names at both ends and what flows.
+    """
+
+    head: tuple[str, ...]
+    tail: tuple[str, ...]
+    indent: str
+    group: Callable[[str, str], tuple[str, ...]]
+    end: str
+    box: Callable[[str, list[str]], str]
+    arrow: Callable[[str, str, str], str]
+
+
+def _mermaid_arrow(source: str, target: str, flow: str) -> str:
+    arrow = f'-- "{_mermaid(flow)}" -->' if flow else "-->"
+    return f"{source} {arrow} {target}"
+
+
+def _mermaid_box(name: str, lines: list[str]) -> str:
+    return f'{name}["{"<br>".join(map(_mermaid, lines))}"]'
+
+
+def _dot_arrow(source: str, target: str, flow: str) -> str:
+    label = f" [label={_quoted(flow)}]" if flow else ""
+    return f"{source} -> {target}{label};"
+
+
+def _dot_box(name: str, lines: list[str]) -> str:
+    return f"{name} [label={_quoted(_NEWLINE.join(lines))}];"
+
+
+_MERMAID = _Language(
+    head=("flowchart TD",),
+    tail=(),
+    indent="    ",
+    group=lambda name, title: (f'subgraph {name}["{_mermaid(title)}"]',),
+    end="end",
+    box=_mermaid_box,
+    arrow=_mermaid_arrow,
+)
+_DOT = _Language(
+    head=(
+        "digraph plan {",
+        '  node [shape=box, style=rounded, fontname="Helvetica", fontsize=11];',
+        '  edge [fontname="Helvetica", fontsize=10];',
+    ),
+    tail=("}",),
+    indent="  ",
+    group=lambda name, title: (f"subgraph cluster_{name} {{", f"  label={_quoted(title)};"),
+    end="}",
+    box=_dot_box,
+    arrow=_dot_arrow,
+)
 
 
 def mermaid(document: Document) -> str:
     """A Mermaid flowchart, data flowing downwards; a subgraph for each statement."""
-    lines = ["flowchart TD"]
-    queries = [(query, query.trees.physical) for query in document.queries if query.trees]
-    for number, (query, tree) in enumerate(queries, 1):
-        inside = "    " if len(queries) == 1 else "        "
-        if len(queries) > 1:
-            lines.append(f'    subgraph q{number}["{_mermaid(_title(query, number))}"]')
-        for each in tree.operators:
-            label = "<br>".join(_mermaid(line) for line in _label(each))
-            lines.append(f'{inside}q{number}_{each.id}["{label}"]')
-        for source, target, label in _edges(query, tree):
-            arrow = f'-- "{_mermaid(label)}" -->' if label else "-->"
-            lines.append(f"{inside}q{number}_{source} {arrow} q{number}_{target}")
-        if len(queries) > 1:
-            lines.append("    end")
-    return "\n".join(lines) + "\n"
+    return _diagram(document, _MERMAID)
 
 
 def dot(document: Document) -> str:
     """A Graphviz digraph, data flowing downwards; a cluster for each statement."""
-    lines = [
-        "digraph plan {",
-        '  node [shape=box, style=rounded, fontname="Helvetica", fontsize=11];',
-        '  edge [fontname="Helvetica", fontsize=10];',
-    ]
+    return _diagram(document, _DOT)
+
+
+def _diagram(document: Document, language: _Language) -> str:
+    lines = list(language.head)
     queries = [(query, query.trees.physical) for query in document.queries if query.trees]
     for number, (query, tree) in enumerate(queries, 1):
-        inside = "  " if len(queries) == 1 else "    "
+        name = f"q{number}"
+        drawn = [
+            *(language.box(f"{name}_{each.id}", _label(each)) for each in tree.operators),
+            *(
+                language.arrow(f"{name}_{source}", f"{name}_{target}", flow)
+                for source, target, flow in _edges(query, tree)
+            ),
+        ]
         if len(queries) > 1:
-            title = _quoted(_title(query, number))
-            lines += [f"  subgraph cluster_q{number} {{", f"    label={title};"]
-        for each in tree.operators:
-            label = "\n".join(_label(each))
-            lines.append(f"{inside}q{number}_{each.id} [label={_quoted(label)}];")
-        for source, target, text in _edges(query, tree):
-            label = f" [label={_quoted(text)}]" if text else ""
-            lines.append(f"{inside}q{number}_{source} -> q{number}_{target}{label};")
-        if len(queries) > 1:
-            lines.append("  }")
-    return "\n".join([*lines, "}"]) + "\n"
+            group = language.group(name, _title(query, number))
+            drawn = [*group, *(language.indent + line for line in drawn), language.end]
+        lines += [language.indent + line for line in drawn]
+    return "\n".join([*lines, *language.tail]) + "\n"
 
 
 def _edges(query: QueryDocument, tree: Tree) -> Iterator[tuple[str, str, str]]:
@@ -91,11 +144,11 @@ def _short(text: str) -> str:
     return text if len(text) <= _MOST_CHARACTERS else text[: _MOST_CHARACTERS - 1] + "…"
 
 
-_MERMAID = {'"': "#quot;", "<": "#lt;", ">": "#gt;", "#": "#35;", "&": "#amp;", "`": "#96;"}
+_MERMAID_ESCAPES = {'"': "#quot;", "<": "#lt;", ">": "#gt;", "#": "#35;", "&": "#amp;", "`": "#96;"}
 
 
 def _mermaid(text: str) -> str:
-    return "".join(_MERMAID.get(character, character) for character in text)
+    return "".join(_MERMAID_ESCAPES.get(character, character) for character in text)
 
 
 def _quoted(text: str) -> str:
