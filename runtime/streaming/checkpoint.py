@@ -69,7 +69,6 @@ class Checkpoint:
         partitions: tasks that they are distributed over.
         writer: what distinguishes the stream's files and state from those of others.
         has_ended: whether the input ended, and all windows were closed, in an earlier run.
-        is_new: whether the stream starts from nothing.
         spark_id: the name by which Spark's part of it knows its query; None: an older sqlwin let
             Spark choose one.
     """
@@ -79,7 +78,6 @@ class Checkpoint:
     partitions: int
     writer: str
     has_ended: bool = False
-    is_new: bool = True
     spark_id: str | None = None
 
     @property
@@ -225,7 +223,6 @@ def _opened(files: Files, new: Checkpoint, identity: Identity, mask: Mask) -> Ch
             found["partitions"],
             found["writer"],
             found["has_ended"],
-            is_new=False,
             spark_id=found.get("spark_id"),
         )
     except (ValueError, KeyError, TypeError) as error:

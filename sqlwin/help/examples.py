@@ -14,14 +14,12 @@ class StatementHelp:
         syntax: its form; `[ ]` may be left out, `|` separates choices, `...` repeats.
         doc: what it does.
         example: one that is right.
-        kinds: the classes of `sqlwin.statements.nodes` that it is read into.
     """
 
     title: str
     syntax: str
     doc: str
     example: str
-    kinds: tuple[str, ...]
 
 
 STATEMENTS = (
@@ -37,7 +35,6 @@ STATEMENTS = (
         "SELECT window_start, window_end, item, SUM(price) AS total\n"
         "FROM TABLE(TUMBLE(TABLE bids, DESCRIPTOR(ts), INTERVAL '10' MINUTES))\n"
         "GROUP BY window_start, window_end, item;",
-        ("Query",),
     ),
     StatementHelp(
         "EXPLAIN",
@@ -45,14 +42,12 @@ STATEMENTS = (
         "What a query or INSERT would do: the trees, the slices, the rules that applied, and\n"
         "why the others did not. [explain.md](explain.md) has the details.",
         "EXPLAIN SELECT COUNT(*) FROM bids;",
-        ("Explain",),
     ),
     StatementHelp(
         "INSERT",
         "INSERT INTO | OVERWRITE table [PARTITION (column [= value], ...)] [(column, ...)] query",
         "Writes the rows of a query to a table; OVERWRITE replaces what is there.",
         "INSERT INTO totals SELECT item, SUM(price) FROM bids GROUP BY item;",
-        ("Insert",),
     ),
     StatementHelp(
         "EXECUTE STATEMENT SET",
@@ -63,7 +58,6 @@ STATEMENTS = (
         "  INSERT INTO totals SELECT item, SUM(price) FROM bids GROUP BY item;\n"
         "  INSERT INTO counts SELECT item, COUNT(*) FROM bids GROUP BY item;\n"
         "END;",
-        ("StatementSet",),
     ),
     StatementHelp(
         "CREATE TABLE",
@@ -81,7 +75,6 @@ STATEMENTS = (
         "  ts TIMESTAMP(3), item STRING, price DOUBLE, tax AS price * 0.19,\n"
         "  WATERMARK FOR ts AS ts - INTERVAL '5' SECONDS\n"
         ") WITH ('connector' = 'filesystem', 'path' = 'bids.csv', 'format' = 'csv');",
-        ("CreateTable",),
     ),
     StatementHelp(
         "CREATE VIEW",
@@ -89,14 +82,12 @@ STATEMENTS = (
         "[COMMENT 'text'] AS query",
         "A name for a query.",
         "CREATE VIEW dear AS SELECT * FROM bids WHERE price > 100;",
-        ("CreateView",),
     ),
     StatementHelp(
         "DROP",
         "DROP [TEMPORARY] TABLE | VIEW [IF EXISTS] name",
         "Forgets a table or view; files stay.",
         "DROP TABLE IF EXISTS bids;",
-        ("Drop",),
     ),
     StatementHelp(
         "SHOW",
@@ -105,21 +96,18 @@ STATEMENTS = (
         "What there is; in a pattern, `%` stands for any text and `_` for a character. SHOW\n"
         "STREAMS shows the state of the session's streams, and why one emits nothing.",
         "SHOW TABLES LIKE 'b%';",
-        ("ShowTables", "ShowViews", "ShowFunctions", "ShowCreateTable", "ShowStreams"),
     ),
     StatementHelp(
         "STOP STREAM",
         "STOP STREAM number | name",
         "Stops a stream that INSERT has started, after the micro-batch that is running.",
         "STOP STREAM 1;",
-        ("StopStream",),
     ),
     StatementHelp(
         "DESCRIBE",
         "DESCRIBE | DESC [EXTENDED] name\nDESCRIBE | DESC 'path'",
         "The columns of a table, a view or files, with their types.",
         "DESCRIBE bids;",
-        ("Describe",),
     ),
     StatementHelp(
         "SUMMARIZE",
@@ -127,7 +115,6 @@ STATEMENTS = (
         "What is in each column: values, NULLs, about how many distinct values, range, mean and\n"
         "quantiles.",
         "SUMMARIZE bids;",
-        ("Summarize",),
     ),
     StatementHelp(
         "SET, RESET",
@@ -135,13 +122,11 @@ STATEMENTS = (
         "Changes a setting, shows one or all, or gives it its default again; see\n"
         "[Settings](#settings).",
         "SET 'table.local-time-zone' = 'Europe/Berlin';",
-        ("Set", "Reset"),
     ),
     StatementHelp(
         "USE",
         "USE [CATALOG | DATABASE] name",
         "The catalog or database of Spark in which names are looked up.",
         "USE DATABASE default;",
-        ("Use",),
     ),
 )

@@ -227,7 +227,6 @@ class Describe(Statement):
     """DESCRIBE [EXTENDED] a table or view."""
 
     name: Name
-    extended: bool = False
 
 
 @dataclass(frozen=True)

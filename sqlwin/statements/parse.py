@@ -8,8 +8,8 @@ from typing import Any, NoReturn
 
 from sqlglot.tokenizer_core import Token, TokenType
 
-from planner.sql.nodes import name_of_files
 from planner.sql.depth import TooDeepError
+from planner.sql.nodes import name_of_files
 from runtime.errors import Position, SqlSyntaxError, SqlwinError
 from sqlwin.parser.base import STRINGS
 from sqlwin.parser.clauses import refuse_empty_clauses
@@ -340,9 +340,10 @@ class _Reader:
 
     def _describe(self) -> Statement | None:
         i = 2 if self._is("TABLE", at=1) else 1
-        extended = self._is("EXTENDED", at=i) or self._is("FORMATTED", at=i)
-        name = self._name_or_files(i + extended)
-        return None if name is None else Describe(self.text, self.offset, name, extended)
+        if self._is("EXTENDED", at=i) or self._is("FORMATTED", at=i):
+            i += 1
+        name = self._name_or_files(i)
+        return None if name is None else Describe(self.text, self.offset, name)
 
     def _summarize(self) -> Statement:
         ast = parser_of().run(read_rows, self.tokens, self.text)

