@@ -11,6 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from sqlwin.execution.streams.results import by_window
 from sqlwin.result import OpenStream, Result
 
 
@@ -49,6 +50,14 @@ def test_columns_of_one_name_are_all_there() -> None:
     for result in (stream, Result("", "table", table=table)):
         assert [tuple(row) for row in result.rows] == [(1, 3), (2, 4)]
         assert list(result.rows[0].__fields__) == ["x", "x"]
+
+
+def test_rows_of_a_stream_are_in_order_of_their_windows_whatever_their_names() -> None:
+    ends = pa.array([20, 10, 10], pa.timestamp("us"))
+    table = pa.table(
+        [pa.array([1, 3, 2]), ends, pa.array([0, 0, 0])], names=["x", "window_end", "x"]
+    )
+    assert by_window(table).column(0).to_pylist() == [2, 3, 1]
 
 
 class _Ended:

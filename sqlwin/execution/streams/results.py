@@ -179,13 +179,16 @@ def by_window(table: pa.Table) -> pa.Table:
     Rows that replace others stay in the order in which they came.
     """
     names = table.column_names
-    if KIND_COLUMN in names or len(set(names)) < len(names):
+    if KIND_COLUMN in names:
         return table
-    first = [name for name in _WINDOW_COLUMNS if name in names]
+    first = [names.index(name) for name in _WINDOW_COLUMNS if name in names]
     rest = [
-        name
-        for name, type_ in zip(names, table.schema.types, strict=True)
-        if name not in first and not pa.types.is_nested(type_) and not pa.types.is_null(type_)
+        place
+        for place, type_ in enumerate(table.schema.types)
+        if place not in first and not pa.types.is_nested(type_) and not pa.types.is_null(type_)
     ]
-    keys = [(name, "ascending") for name in (*first, *rest)]
-    return table.take(pc.sort_indices(table, sort_keys=keys)) if keys else table
+    keys = [(str(place), "ascending") for place in (*first, *rest)]
+    if not keys:
+        return table
+    numbered = table.rename_columns([str(place) for place in range(len(names))])
+    return table.take(pc.sort_indices(numbered, sort_keys=keys))
