@@ -262,8 +262,9 @@ def _first(first: FirstRows, slice_end: str) -> str:
 def _projects(node: Expand) -> list[str]:
     """The grouping sets as Flink prints them: `{origin, 0 AS $e}`, `{null AS origin, 1 AS $e}`."""
     sets = []
+    texts = {key.name: (item_text(key), f"null AS {key.name}") for key in node.keys}
     for id_, kept in zip(node.ids, node.kept, strict=True):
-        keys = [item_text(k) if k.name in kept else f"null AS {k.name}" for k in node.keys]
+        keys = [text if name in kept else null for name, (text, null) in texts.items()]
         sets.append(f"{{{', '.join([*keys, f'{id_} AS {node.id_column}'])}}}")
     return sets
 
