@@ -214,7 +214,9 @@ def _refuse_clauses(query: exp.Expr) -> None:
             words = f"{key.upper()} BY"
             raise _refusal(
                 f"{words} needs all rows before the first is emitted, and a stream has no last row",
-                "leave it out: windows come in the order of their ends",
+                "order the whole result of windows, by window_end first: ORDER BY window_end, ..."
+                if key == "order"
+                else "leave it out: windows come in the order of their ends",
                 clause,
                 lead(words),
             )

@@ -8,6 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
@@ -22,6 +23,7 @@ from runtime.connectors.registry import (
 from runtime.connectors.writing import with_named_kind
 from runtime.errors import AnalysisError
 from runtime.spark.errors import translated_errors
+from runtime.spec.ranks import RankOrder
 from runtime.spec.table import TableSpec
 
 Take = Callable[[pa.Table], None]
@@ -41,6 +43,8 @@ class StreamRun:
         reads: how often each of its sources is read, see `reads_of_sources`.
         error: what a micro-batch failed with, as it was raised: Spark keeps its text alone.
         late: where late rows go; None: they are dropped.
+        order: by which columns of the results the rows of a micro-batch are sorted; none: they come
+            as they are.
         query: the stream, once it is known.
         at_end: what is to be done when the stream is over.
         check: looks at what a micro-batch reads before it runs; raises where it should not.
@@ -53,6 +57,7 @@ class StreamRun:
     n_rows: int | None = 0
     error: BaseException | None = None
     late: LateTable | None = None
+    order: tuple[RankOrder, ...] = ()
     query: StreamingQuery | None = None
     written: list[int | None] = field(default_factory=list)
     reads: tuple[int, ...] = ()
@@ -100,11 +105,22 @@ def start_writing(
     Raises:
         SqlwinError: Spark or the sink refuses it.
     """
+    connector = connector_of(spec)
+    if run.order and connector.open_batches is None:
+        raise AnalysisError(
+            f"Spark writes to `{spec.name}` (connector '{connector.name}') in an order of its own",
+            subjects=(spec.name,),
+            hint="leave ORDER BY out",
+        )
     if run.late is not None:
         write = open_batches(arrange(results(rows)), spec, run)
-        return _for_each_with_late(rows, run, lambda found, batch: write(arrange(found), batch))
+        return _for_each_with_late(
+            rows, run, lambda found, batch: write(arrange(_sorted(found, run)), batch)
+        )
     dataframe = arrange(rows)
-    connector = connector_of(spec)
+    if run.order:
+        write = open_batches(dataframe, spec, run)
+        return for_each(rows, run, lambda found, batch: write(arrange(_sorted(found, run)), batch))
     if connector.write_stream is None:
         return for_each(dataframe, run, open_batches(dataframe, spec, run))
     run.n_rows = None
@@ -127,9 +143,28 @@ def start_taking(
             take(table)
         return int(table.num_rows)
 
+    def write_arranged(found: DataFrame, batch: int) -> int:
+        return write(arrange(_sorted(found, run)), batch)
+
     if run.late is not None:
-        return _for_each_with_late(rows, run, lambda found, batch: write(arrange(found), batch))
+        return _for_each_with_late(rows, run, write_arranged)
+    if run.order:
+        return for_each(rows, run, write_arranged)
     return for_each(arrange(rows), run, write)
+
+
+def _sorted(rows: DataFrame, run: StreamRun) -> DataFrame:
+    """The results of a micro-batch in the order that the query asks for."""
+    if not run.order:
+        return rows
+    keys = []
+    for each in run.order:
+        key = F.col(f"`{each.column.replace('`', '``')}`")
+        if each.is_descending:
+            keys.append(key.desc_nulls_first() if each.nulls_first else key.desc_nulls_last())
+        else:
+            keys.append(key.asc_nulls_first() if each.nulls_first else key.asc_nulls_last())
+    return rows.orderBy(*keys)
 
 
 def start_discarding(dataframe: DataFrame, run: StreamRun) -> StreamingQuery:

@@ -25,6 +25,7 @@ from runtime.batch.execute import dataframe
 from runtime.connectors.registry import is_unbounded
 from runtime.frames.meter import Meter
 from runtime.spec.local import StreamLocalStep
+from runtime.spec.ranks import RankOrder
 from runtime.spec.steps import Step
 from runtime.spec.stream import StreamSource
 from runtime.spec.stream_steps import StreamRowsStep
@@ -106,6 +107,12 @@ class LoweredStream:
     general_windows: tuple[tuple[str, LoweredWindows], ...]
     time_zone: str
     measuring: Measuring | None = None
+
+    @property
+    def order(self) -> tuple[RankOrder, ...]:
+        """By which columns of its result the rows of a micro-batch are sorted, if they are."""
+        # what INSERTs of one stream make of its windows is sorted by Spark, as in a batch
+        return self.steps.order if isinstance(self.steps, StreamSteps) else ()
 
     def dataframe(
         self, spark: SparkSession, options: StreamOptions, *, keeps_late_rows: bool = False

@@ -4,4 +4,4 @@ CREATE TABLE bids (
   WATERMARK FOR at AS at - INTERVAL '1' SECOND
 ) WITH ('connector' = 'datagen', 'number-of-rows' = '10');
 SELECT window_end, COUNT(*) FROM TABLE(TUMBLE(TABLE bids, DESCRIPTOR(at), INTERVAL '1' MINUTE))
-GROUP BY window_start, window_end ORDER BY window_end
+GROUP BY window_start, window_end ORDER BY window_end DESC

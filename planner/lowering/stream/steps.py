@@ -17,6 +17,7 @@ from sqlglot import exp
 from planner.aggregates.partial_calls import row_partials
 from planner.catalog import Catalog
 from planner.lowering.batch import Labels, Lowering, lower, window_aggregation, window_column
+from planner.lowering.stream.order import without_order
 from planner.lowering.stream.rows import OPERATOR, StreamPlace, StreamRows
 from planner.lowering.stream.whole_windows import lower_whole_windows
 from planner.nodes.logical import (
@@ -53,6 +54,7 @@ from planner.streams.refusals import (
 )
 from planner.streams.tables import stream_named, stream_tables, streams_of
 from runtime.spec.local import FileStreamScan, LocalStep, SparkRows, Streaming, StreamLocalStep
+from runtime.spec.ranks import RankOrder
 from runtime.spec.steps import ExpandStep, MeasuredStep, SqlStep, Step
 from runtime.spec.stream import KEEP, LATE_ROW, ROW_KIND, SOURCE, WATERMARK, StreamSource
 from runtime.spec.stream_steps import StreamRowsStep, StreamWindowStep
@@ -68,10 +70,12 @@ class StreamSteps:
         rows: its rows; rows that are late for its windows are dropped.
         late: the same where late rows come too, behind its columns KEEP, WATERMARK, LATE_ROW; None
             if none of its windows reads a table with `late-rows`; why they cannot come, if so.
+        order: by which of its columns the rows of a micro-batch are sorted, if they are.
     """
 
     rows: Step
     late: Step | StreamRefusal | None = None
+    order: tuple[RankOrder, ...] = ()
 
     @property
     def whole(self) -> Step:
@@ -113,19 +117,25 @@ def lower_stream(
     """
 
     def lowering(late: LateSource | None) -> _StreamLowering:
-        return _StreamLowering(
-            catalog, time_zone, emits_updates, refusals, labels or {}, notes, late
-        )
+        return _StreamLowering(catalog, time_zone, emits_updates, refusals, named, notes, late)
 
+    named = dict(labels or {})
+    order: tuple[RankOrder, ...] = ()
+    if not emits_updates:
+        whole = plan
+        plan, order = without_order(plan, catalog)
+        if id(whole) in named:
+            named[id(plan)] = named[id(whole)]
     try:
         rows = lowering(None).step(plan)
     except StreamRefusal as refusal:
         raise refusal.placed_in(sql) from refusal
     try:
         late = late_source(plan, catalog)
-        return StreamSteps(rows, None if late is None else lowering(late).with_late_rows(plan))
+        with_late = None if late is None else lowering(late).with_late_rows(plan)
     except StreamRefusal as refusal:
-        return StreamSteps(rows, refusal.placed_in(sql))
+        return StreamSteps(rows, refusal.placed_in(sql), order)
+    return StreamSteps(rows, with_late, order)
 
 
 def lower_stream_rows(

@@ -52,7 +52,7 @@ class StreamQuery:
         Raises:
             SqlwinError: it cannot be started.
         """
-        sink = TakeRows(lambda table: take(by_window(table)))
+        sink = TakeRows(lambda table: take(table if self._lowered.order else by_window(table)))
         with self._plans.lock:
             if self._plans.catalog.n_changes != self._n_changes:
                 self._plans.start_statement()

@@ -97,6 +97,7 @@ def start_stream(plans: Plans, lowered: LoweredStream, sink: StreamSink, text: s
             writer=checkpoint.writer,
             late=first_late,
             check=arrivals_check(spark, read, files, checkpoint.spark_directory),
+            order=lowered.order,
         )
         setup = Setup(
             name=place.name,

@@ -239,3 +239,43 @@ def test_what_cannot_be_is_said_before_or_when_it_fails(
             assert result.rows is not None
     assert message in str(caught.value).lower() or message in str(caught.value)
     assert "Traceback" not in str(caught.value)
+
+
+COUNTS = """
+    (SELECT item, window_start, window_end, COUNT(*) AS n
+     FROM TABLE(TUMBLE(TABLE orders, DESCRIPTOR(ts), INTERVAL '2' MINUTES))
+     GROUP BY item, window_start, window_end)
+"""
+
+
+def test_a_stream_is_ordered_by_the_ends_of_its_windows_wherever_it_goes(
+    fresh_session: sqlwin.Session, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fresh_session.execute(ORDERS + STREAMING)
+    query = f"SELECT item, window_end, n FROM {COUNTS} ORDER BY window_end, n DESC, item DESC"
+    found = [tuple(row) for row in fresh_session.execute(query)[-1].rows]
+    assert len(found) == 4 * 25
+    assert found == sorted(found, key=lambda row: (row[1], -row[2], -row[0]))
+    fresh_session.execute(
+        "CREATE TABLE shown (item INT, until TIMESTAMP(3), n BIGINT) WITH ('connector' = 'print')"
+    )
+    capsys.readouterr()
+    fresh_session.execute(f"INSERT INTO shown {query}")
+    lines = capsys.readouterr().out.splitlines()
+    until = [until.isoformat(timespec="minutes") for _, until, _ in found]
+    assert lines == [
+        f"+I[{item}, {at}, {n}]" for (item, _, n), at in zip(found, until, strict=True)
+    ]
+
+
+def test_joined_windows_are_grouped_by_those_of_either_side(fresh_session: sqlwin.Session) -> None:
+    fresh_session.execute(ORDERS)
+    query = f"""
+        SELECT r.item AS x, r.window_end AS x, SUM(l.n + r.n) AS s FROM {COUNTS} AS l JOIN {COUNTS} AS r
+        ON l.item = r.item AND l.window_start = r.window_start AND l.window_end = r.window_end
+        GROUP BY r.item, r.window_start, r.window_end
+    """
+    batch = rows(fresh_session, BATCH + query)
+    # two columns of one name
+    assert {len(row) for row in batch} == {3} and len(batch) == 4 * 25
+    assert rows(fresh_session, STREAMING + query) == batch

@@ -1,0 +1,114 @@
+"""ORDER BY of a stream: by the windows of its rows, which come in the order of their ends.
+
+A micro-batch emits windows that end later than those of all micro-batches before it. So rows that
+are sorted within their micro-batch, by the end of their window first, are sorted as a whole.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from sqlglot import exp
+
+from planner.aggregates.calls import canonical
+from planner.catalog import Catalog
+from planner.nodes.logical import (
+    Aggregate,
+    AttachedWindow,
+    Node,
+    SqlQuery,
+    WindowDeduplicate,
+    WindowJoin,
+    WindowRank,
+)
+from planner.nodes.physical import GlobalWindowAggregate
+from planner.nodes.windows import window_properties
+from planner.sql.build import is_number_literal
+from planner.streams.ranked_rows import rank_order
+from planner.streams.tables import comes_whole, streams_of
+from runtime.spec.ranks import RankOrder
+from runtime.spec.windows import SessionWindow
+
+
+def without_order(plan: Node, catalog: Catalog) -> tuple[Node, tuple[RankOrder, ...]]:
+    """A plan without the ORDER BY of its whole result, and by what its micro-batches are sorted.
+
+    Args:
+        plan: a plan over streams.
+        catalog: says which tables are streams.
+
+    Returns:
+        The plan as it is, if it has no ORDER BY or one that needs all rows before the first.
+    """
+    if not isinstance(plan, SqlQuery) or not isinstance(plan.query, exp.Select):
+        return plan, ()
+    order = plan.query.args.get("order")
+    if order is None or any(plan.query.args.get(key) for key in ("limit", "offset")):
+        return plan, ()
+    attached = window_properties(plan)
+    if attached is None or not comes_whole(plan, catalog) or not _is_in_step(plan, catalog):
+        return plan, ()
+    names = [_output_name(ordered.this.unnest(), plan) for ordered in order.expressions]
+    keys = [
+        rank_order(name, ordered)
+        for name, ordered in zip(names, order.expressions, strict=True)
+        if name is not None
+    ]
+    if len(keys) < len(names) or not _goes_with_time(keys[0], attached):
+        return plan, ()
+    query = plan.query.copy()
+    query.set("order", None)
+    return replace(plan, query=query), tuple(keys)
+
+
+def _is_in_step(node: Node, catalog: Catalog) -> bool:
+    """Whether all windows of a node are emitted by one watermark."""
+    if isinstance(node, GlobalWindowAggregate | Aggregate | WindowRank | WindowDeduplicate):
+        return True
+    if isinstance(node, WindowJoin):
+        return True  # both sides wait for the watermarks of both
+    streams = [child for child in node.inputs if streams_of(child, catalog)]
+    if isinstance(node, SqlQuery):
+        names = {name for name, child in node.relations if child in streams}
+        tables = [table for table in node.query.find_all(exp.Table) if table.name in names]
+        if len(tables) != 1:
+            return False
+    return len(streams) == 1 and _is_in_step(streams[0], catalog)
+
+
+def _output_name(key: exp.Expr, plan: SqlQuery) -> str | None:
+    """The column of the result that a key of ORDER BY is, if there is one of its name."""
+    names = [column.name for column in plan.schema]
+    folded = [name.lower() for name in names]
+    items = [item.unalias() for item in plan.query.expressions]
+    if not plan.query.args.get("joins"):
+        key, *items = [_unqualified(each) for each in (key, *items)]
+    place: int | None = None
+    if is_number_literal(key) and key.name.isdigit():
+        place = int(key.name) - 1
+    elif isinstance(key, exp.Column) and not key.table and key.name.lower() in folded:
+        place = folded.index(key.name.lower())
+    elif len(items) == len(names):
+        texts = [canonical(item) for item in items]
+        place = texts.index(canonical(key)) if canonical(key) in texts else None
+    if place is None or not 0 <= place < len(names) or folded.count(folded[place]) > 1:
+        return None
+    return names[place]
+
+
+def _unqualified(expr: exp.Expr) -> exp.Expr:
+    """An expression over one relation, without that one's name."""
+    root = exp.Tuple(expressions=[expr.copy()])
+    for column in root.find_all(exp.Column):
+        column.set("table", None)
+    found: exp.Expr = root.expressions[0]
+    return found
+
+
+def _goes_with_time(key: RankOrder, attached: AttachedWindow) -> bool:
+    """Whether windows that are emitted later have a later value of a column."""
+    role = attached.role_of(key.column)
+    # a session that began earlier may end later
+    if role == "start" and isinstance(attached.spec, SessionWindow):
+        return False
+    return role is not None and not key.is_descending

@@ -1,0 +1,73 @@
+"""Which ORDER BY a stream can keep, and how the rows of a micro-batch are sorted for it."""
+
+from __future__ import annotations
+
+import pytest
+
+from planner.lowering.stream.steps import lower_stream
+from planner.optimizer import Options
+from planner.plan import plan_query
+from planner.streams.refusals import StreamRefusal
+from runtime.spec.ranks import RankOrder
+from sqlwin.parser.parser import parse_query
+from tests.planner.test_growth import Catalog
+
+TUMBLE = "TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '5' MINUTE))"
+SESSION = "TABLE(SESSION(TABLE t PARTITION BY k1, DESCRIPTOR(ts), INTERVAL '5' MINUTE))"
+COUNTED = f"SELECT k1, window_start, window_end, COUNT(*) AS n FROM {TUMBLE} GROUP BY k1, window_start, window_end"
+SESSIONS = COUNTED.replace(TUMBLE, SESSION)
+
+
+def order(sql: str, *, emits_updates: bool = False) -> list[RankOrder]:
+    """By what the rows of a micro-batch are sorted."""
+    catalog = Catalog(is_stream=True)
+    plan = plan_query(parse_query(sql), sql, catalog, Options(catalog=catalog))
+    return list(lower_stream(plan.physical, catalog, "UTC", emits_updates).order)
+
+
+END = RankOrder("window_end", is_descending=False, nulls_first=True)
+
+
+@pytest.mark.parametrize(
+    ("sql", "keys"),
+    [
+        (f"{COUNTED} ORDER BY window_end", [END]),
+        (f"{COUNTED} ORDER BY 3, 4 DESC", [END, RankOrder("n", True, False)]),
+        (f"{COUNTED} ORDER BY window_end, COUNT(*) DESC NULLS FIRST", [END, RankOrder("n", True, True)]),
+        (f"{COUNTED} ORDER BY window_start, k1", [RankOrder("window_start", False, True), RankOrder("k1", False, True)]),
+        (f"SELECT window_end AS e, n FROM ({COUNTED}) ORDER BY e, n", [RankOrder("e", False, True), RankOrder("n", False, True)]),
+        (f"SELECT window_end AS e, n FROM ({COUNTED}) AS c ORDER BY c.window_end", [RankOrder("e", False, True)]),
+        (f"SELECT * FROM ({COUNTED}) ORDER BY window_end", [END]),
+        (f"{SESSIONS} ORDER BY window_end", [END]),
+        (COUNTED, []),
+    ],
+)  # fmt: skip
+def test_windows_are_sorted_by_their_time_first(sql: str, keys: list[RankOrder]) -> None:
+    assert order(sql) == keys
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        f"{COUNTED} ORDER BY n",
+        f"{COUNTED} ORDER BY n, window_end",
+        f"{COUNTED} ORDER BY window_end DESC",
+        f"{COUNTED} ORDER BY window_end, n + 1",
+        f"{COUNTED} ORDER BY window_end LIMIT 3",
+        # one that began later may end, and be emitted, earlier
+        f"{SESSIONS} ORDER BY window_start",
+        # each side has a watermark of its own
+        f"SELECT * FROM ({COUNTED} UNION ALL {COUNTED}) ORDER BY window_end",
+        f"SELECT * FROM ({COUNTED} ORDER BY window_end) WHERE n > 1",
+        "SELECT ts, x FROM t ORDER BY ts",
+    ],
+)
+def test_what_would_need_all_rows_is_refused(sql: str) -> None:
+    with pytest.raises(StreamRefusal) as raised:
+        order(sql)
+    assert "ORDER BY needs all rows" in raised.value.message or "LIMIT" in raised.value.message
+
+
+def test_windows_that_come_more_than_once_have_no_order() -> None:
+    with pytest.raises(StreamRefusal):
+        order(f"{COUNTED} ORDER BY window_end", emits_updates=True)
