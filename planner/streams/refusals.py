@@ -13,7 +13,7 @@ from planner.catalog import Schema
 from planner.nodes.logical import AggregateCall, LeftToSpark, NamedExpr, Node
 from planner.nodes.physical import OnePhaseWindowAggregate
 from planner.optimizer import Refusal
-from planner.sql.build import is_flat_type
+from planner.sql.build import is_flat_type, to_sql
 from planner.sql.nodes import Span, span_of
 from planner.sql.places import Lead, lead, with_lead
 from planner.streams.buffered_rows import NotBuffered
@@ -259,7 +259,7 @@ def _refuse_select(
             "OVER functions on a stream need all rows of their partition",
             f"{missing}rank with PARTITION BY window_start, window_end and a condition such as <= 3"
             if missing
-            else "aggregate in windows instead",
+            else _instead_of_over(select.find(exp.Window)),
             select.find(exp.Window) or select.args["qualify"],
         )
     source = select.args.get("from_")
@@ -278,6 +278,23 @@ def _refuse_select(
     refused = _refused_subquery_of(select, reads_stream)
     if refused is not None:
         raise refused
+
+
+def _instead_of_over(over: exp.Window | None) -> str:
+    """What says in windows what a function with OVER is for."""
+    function = "" if over is None else over.this.name.upper()
+    if over is None or function in ("LAG", "LEAD", "NTILE"):
+        return "a function in Python sees rows by key in the order of their times: Session.windows"
+    if function in ("ROW_NUMBER", "RANK", "DENSE_RANK"):
+        keys = ", ".join(to_sql(key) for key in over.args.get("partition_by") or [])
+        rows = "FROM TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '1' HOUR))"
+        by = f"window_start, window_end{', ' if keys else ''}{keys}"
+        return f"rank in windows: {rows}, PARTITION BY {by}, and a condition such as = 1"
+    start = (over.args.get("spec") or exp.WindowSpec()).args.get("start")
+    if isinstance(start, exp.Interval):
+        hop = f"HOP(TABLE t, DESCRIPTOR(ts), INTERVAL '1' MINUTE, {to_sql(start)})"
+        return f"windows of that length see the same rows, emitted each minute: {hop}"
+    return "aggregate in windows: CUMULATE gives totals so far, HOP those of the last hour"
 
 
 def _reading_streams(query: exp.Query, is_stream: Callable[[exp.Table], bool]) -> _ReadsStream:
