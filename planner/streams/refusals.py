@@ -267,6 +267,15 @@ def _refuse_select(
     sides = [source.this if source is not None else None, *(join.this for join in joins)]
     streams = [side for side in sides if side is not None and reads_stream(side)]
     if len(streams) > 1:
+        conditions = [*(join.args.get("on") for join in joins), select.args.get("where")]
+        if not missing and any(each and each.find(exp.Interval) for each in conditions):
+            raise _refusal(
+                "a join of two streams within an interval is none of windows",
+                "with L for its length, join HOP(TABLE t, DESCRIPTOR(ts), L, 2 * L) of both, ON "
+                "equal window_start and window_end, what is there now, and a.ts < a.window_start + "
+                "L for the side that the interval begins at: each pair is in one such window",
+                (streams[1].parent.args.get("on") if streams[1].parent else None) or streams[1],
+            )
         raise _refusal(
             "a join of two streams would keep all rows of both for ever",
             f"{missing}join rows of the same window, ON equal window_start and window_end of both "

@@ -279,3 +279,22 @@ def test_joined_windows_are_grouped_by_those_of_either_side(fresh_session: sqlwi
     # two columns of one name
     assert {len(row) for row in batch} == {3} and len(batch) == 4 * 25
     assert rows(fresh_session, STREAMING + query) == batch
+
+
+def test_a_join_within_an_interval_is_one_of_windows_twice_as_long(
+    fresh_session: sqlwin.Session,
+) -> None:
+    fresh_session.execute(ORDERS + "CREATE VIEW dear AS SELECT * FROM orders WHERE price > 90")
+    within = "l.item = r.item AND r.ts BETWEEN l.ts AND l.ts + INTERVAL '30' SECOND"
+    direct = f"SELECT l.id AS l, r.id AS r FROM dear AS l JOIN dear AS r ON {within}"
+    hop = "TABLE(HOP(TABLE dear, DESCRIPTOR(ts), INTERVAL '30' SECOND, INTERVAL '60' SECOND))"
+    windows = f"""
+        SELECT l.id AS l, r.id AS r FROM {hop} AS l JOIN {hop} AS r
+        ON l.window_start = r.window_start AND l.window_end = r.window_end AND {within}
+        AND l.ts < l.window_start + INTERVAL '30' SECOND
+    """
+    batch = rows(fresh_session, BATCH + direct)
+    assert len(batch) > 300
+    with pytest.raises(sqlwin.SqlwinError, match="within an interval is none of windows"):
+        fresh_session.execute(STREAMING + direct)
+    assert rows(fresh_session, windows) == batch
