@@ -93,6 +93,7 @@ class Lowering:
 
     def __init__(self, labels: Labels) -> None:
         self.steps: dict[str, Step] = {}
+        self._shared: dict[int, SharedExchangeStep] = {}
         self.labels = labels
 
     def step(self, node: Node) -> Step:
@@ -247,28 +248,33 @@ class Lowering:
         if isinstance(exchange, SharedSlices):
             shared = exchange.input
             assert isinstance(shared, SharedExchange)
-            local = self._local_step(shared.input)
-            # share_window_slices leaves out aggregates that are merged behind the exchange only
-            assert (
-                is_local(local, SparkRows, Catalyst)
-                or is_local(local, FileScan, ArrowBuffer)
-                or isinstance(local, SqlStep | MeasuredStep)
-            )
-            step = SharedExchangeStep(
-                local,
-                shared.keys,
-                shared.slice_end,
-                shared.accumulators,
-                shared.levels,
-                self.label(shared),
-                shared.partitions,
-                shared.buckets,
-            )
-            return SharedSlicesStep(step, exchange.level, exchange.columns)
+            # once for all its readers
+            if id(shared) not in self._shared:
+                self._shared[id(shared)] = self._shared_step(shared)
+            return SharedSlicesStep(self._shared[id(shared)], exchange.level, exchange.columns)
         assert isinstance(exchange, Exchange)
         local = self._local_step(exchange.input)
         return ExchangeStep(
             local, exchange.keys, self.label(exchange), exchange.partitions, exchange.buckets
+        )
+
+    def _shared_step(self, shared: SharedExchange) -> SharedExchangeStep:
+        local = self._local_step(shared.input)
+        # share_window_slices leaves out aggregates that are merged behind the exchange only
+        assert (
+            is_local(local, SparkRows, Catalyst)
+            or is_local(local, FileScan, ArrowBuffer)
+            or isinstance(local, SqlStep | MeasuredStep)
+        )
+        return SharedExchangeStep(
+            local,
+            shared.keys,
+            shared.slice_end,
+            shared.accumulators,
+            shared.levels,
+            self.label(shared),
+            shared.partitions,
+            shared.buckets,
         )
 
     def _local_step(self, local: Node) -> LocalStages:
