@@ -159,3 +159,14 @@ def test_the_files_of_a_micro_batch_are_those_that_spark_has_logged(tmp_path: Pa
     found = arrived(LocalFiles(), str(tmp_path), 1)
     assert found == ["/in/a b+c.parquet", "/in/d", "/ck/end.json"]
     assert arrived(LocalFiles(), str(tmp_path), 2) == []
+
+
+def test_a_table_that_is_read_twice_has_two_offsets_and_one_log(tmp_path: Path) -> None:
+    offsets = ["v1", '{"batchWatermarkMs":0}', *['{"logOffset":0}'] * 3]
+    for name, lines in (
+        ("offsets/0", offsets),
+        ("sources/0/0", ["v1", '{"path":"file:///in/a","timestamp":1,"batchId":0}']),
+    ):
+        (tmp_path / name).parent.mkdir(parents=True)
+        (tmp_path / name).write_text("\n".join(lines))
+    assert arrived(LocalFiles(), str(tmp_path), 0) == ["/in/a"]
