@@ -194,12 +194,15 @@ def refused_subquery(
 
 
 def _refused_subquery_of(select: exp.Select, reads_stream: _ReadsStream) -> StreamRefusal | None:
-    for clause in ("where", "having"):
-        part = select.args.get(clause)
+    parts = [(key.upper(), select.args.get(key)) for key in ("where", "having")]
+    parts += [("the select list", item) for item in select.expressions]
+    joined = (join.this for join in select.args.get("joins") or [])
+    parts += [("LATERAL", each) for each in joined if isinstance(each, exp.Lateral)]
+    for where, part in parts:
         for nested in () if part is None else part.find_all(exp.Query):
             if reads_stream(nested):
                 return _refusal(
-                    f"a subquery over a stream in {clause.upper()} would never be complete",
+                    f"a subquery over a stream in {where} would never be complete",
                     "read a bounded table there",
                     nested,
                     lead("SELECT"),
