@@ -1,0 +1,1 @@
+CREATE VIEW v (first) AS SELECT carrier, origin FROM flights

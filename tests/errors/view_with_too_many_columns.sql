@@ -1,0 +1,1 @@
+CREATE VIEW v (first, second, third) AS SELECT carrier, origin FROM flights
