@@ -303,13 +303,19 @@ def forget_connection(spark: SparkSession) -> None:
 def quiet_python_loggers() -> None:
     """Keep PySpark from printing a line of JSON for every error that it raises anyway.
 
-    py4j prints the traces of sockets that an interruption has closed, where nobody chose a level.
+    py4j prints the traces of calls and sockets that an interruption has closed, where nobody chose
+    a level, some of them as the root logger's.
     """
     for name in _NOISY_LOGGERS:
         PySparkLogger.getLogger(name).setLevel(logging.CRITICAL)
     py4j = logging.getLogger("py4j")
     if py4j.level == logging.NOTSET:
         py4j.setLevel(logging.CRITICAL)
+        logging.getLogger().addFilter(_is_not_of_py4j)
+
+
+def _is_not_of_py4j(record: logging.LogRecord) -> bool:
+    return Path(record.pathname).parent.name != "py4j"
 
 
 def machine_memory() -> int:

@@ -101,6 +101,32 @@ print(sys.modules["runtime.spec"].__file__.startswith(archive))
 """
 
 
+QUIET = """
+import logging
+from types import SimpleNamespace
+from py4j.java_gateway import GatewayClient
+from runtime.spark.session import quiet_python_loggers
+quiet_python_loggers()
+def interrupted(command):
+    raise KeyboardInterrupt
+class Client(GatewayClient):
+    def __init__(self): pass
+    def _get_connection(self):
+        return SimpleNamespace(send_command=interrupted, socket=None, close=lambda *_: None)
+try:
+    Client().send_command("c")
+except KeyboardInterrupt:
+    logging.error("said")
+"""
+
+
+def test_an_interrupted_call_leaves_no_trace_on_the_terminal():
+    done = subprocess.run(
+        [sys.executable, "-c", QUIET], cwd=ROOT, capture_output=True, text=True, timeout=60
+    )
+    assert done.stderr == "ERROR:root:said\n"
+
+
 def test_what_is_shipped_needs_nothing_that_is_not():
     environment = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
     command = [sys.executable, "-P", "-c", IMPORT_ALL, str(code_archive())]
