@@ -8,7 +8,7 @@ directory. In it, for each engine:
 
 The identity is a hash of what an engine cannot change while it runs: the code of sqlwin and the
 packages beside it, Python, the files of Spark's configuration, the environment but for what only
-terminals and desktops use, and the limits of the process.
+terminals and desktops use, and the limits and rights of the process.
 """
 
 from __future__ import annotations
@@ -138,7 +138,11 @@ def _identity(environment: Mapping[str, str]) -> str:
     parts += sorted(f"{k}={v}" for k, v in environment.items() if not _OF_TERMINALS.fullmatch(k))
     umask = os.umask(0o077)
     os.umask(umask)
-    parts += [str(umask), str(sorted(os.getgroups())), str(sorted(os.sched_getaffinity(0)))]
+    parts += [
+        f"{umask} {os.nice(0)}",
+        str(sorted(os.getgroups())),
+        str(sorted(os.sched_getaffinity(0))),
+    ]
     limits = (name for name in dir(resource) if name.startswith("RLIMIT_"))
     parts += [f"{name} {resource.getrlimit(getattr(resource, name))}" for name in limits]
     return hashlib.sha256("\0".join(parts).encode("utf-8", "surrogateescape")).hexdigest()[:16]
