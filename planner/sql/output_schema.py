@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import datetime
 
 from sqlglot import exp
 
@@ -21,6 +22,26 @@ _NUMBERS = (*_INTEGERS, "float", "double")
 _TIMES = ("date", "timestamp", "timestamp_ntz")
 _ORDERED = (*_NUMBERS, *_TIMES, "string", "boolean")
 _SIMPLE = (*_ORDERED, "binary")
+# By the types of casts, those of Spark's; and casts that no value fails
+_CASTS = {
+    exp.DType.DATE: "date",
+    exp.DType.TIMESTAMPNTZ: "timestamp_ntz",
+    exp.DType.TIMESTAMPTZ: "timestamp",
+    exp.DType.TIMESTAMPLTZ: "timestamp",
+    exp.DType.DOUBLE: "double",
+    exp.DType.BIGINT: "bigint",
+    exp.DType.TEXT: "string",
+}
+_SAFE_CASTS = {
+    ("timestamp_ntz", "date"),
+    ("timestamp", "date"),
+    ("date", "timestamp_ntz"),
+    *((number, "double") for number in _NUMBERS),
+    *((number, "bigint") for number in _INTEGERS),
+    *((number, "string") for number in _INTEGERS),
+}
+# A date, or a date and a time, as everybody writes them
+_TIME = re.compile(r"\d{4}-\d\d-\d\d( \d\d:\d\d:\d\d(\.\d{1,6})?)?")
 _DECIMAL = re.compile(r"decimal\((\d+),(\d+)\)")
 _LARGEST_INT = (1 << 31) - 1
 # Parts of a SELECT that are understood
@@ -59,6 +80,8 @@ def output_schema(query: exp.Expr, relations: Mapping[str, Schema]) -> Schema | 
 def _query(query: exp.Expr, relations: Mapping[str, Schema]) -> Schema:
     if isinstance(query, exp.Subquery) and not _others(query, {"this", "alias"}):
         return _query(query.this, relations)
+    if isinstance(query, exp.Union):
+        return _union(query, relations)
     source = query.args.get("from_")
     if not isinstance(query, exp.Select) or source is None or _others(query, _UNDERSTOOD):
         raise _UnknownError
@@ -104,6 +127,17 @@ def _query(query: exp.Expr, relations: Mapping[str, Schema]) -> Schema:
         count = limit.expression if isinstance(limit, exp.Limit) else None
         _require(isinstance(count, exp.Literal) and count.is_int)
     return tuple(columns)
+
+
+def _union(query: exp.Union, relations: Mapping[str, Schema]) -> Schema:
+    """The columns of a UNION ALL of the same columns, whose names are those of its first part."""
+    _require(not query.args.get("distinct") and not _others(query, {"this", "expression"}))
+    left, right = _query(query.this, relations), _query(query.expression, relations)
+    _require([each.type for each in left] == [each.type for each in right])
+    return tuple(
+        Column(one.name, one.type, one.nullable or other.nullable)
+        for one, other in zip(left, right, strict=True)
+    )
 
 
 def _relation(source: exp.Expr, relations: Mapping[str, Schema]) -> tuple[Schema, str | None]:
@@ -160,7 +194,7 @@ class _Scope:
                 _require(inner.type == "boolean")
                 return inner
             case exp.Is() if isinstance(node.expression, exp.Null):
-                _require(self.value(node.this).type in _SIMPLE)
+                _require(_is_simple(self.value(node.this).type))
                 return _Value("boolean", False)
             case exp.Between():
                 low, high = node.args["low"], node.args["high"]
@@ -172,6 +206,13 @@ class _Scope:
                 return self._compared([node.this, node.expression])
             case exp.Add() | exp.Sub() | exp.Mul():
                 return self._arithmetic(self.value(node.this), self.value(node.expression))
+            case exp.Cast() if not _others(node, {"this", "to"}):
+                return self._cast(node)
+            case exp.Filter() if _is_aggregate(node.this):
+                condition = node.expression.this
+                _require(not any(map(_is_aggregate, condition.find_all(exp.Anonymous))))
+                self.condition(condition)
+                return self.value(node.this)
             case exp.Anonymous() if node.name.upper() == "ROUND":
                 return self._rounded(*node.expressions)
             case exp.Anonymous() if _is_aggregate(node) and len(node.expressions) == 1:
@@ -205,6 +246,19 @@ class _Scope:
         _require(all(each in (*_INTEGERS, "double") for each in types))
         return _Value(max(types, key=_NUMBERS.index), left.nullable or right.nullable)
 
+    def _cast(self, node: exp.Cast) -> _Value:
+        wanted = _CASTS.get(node.to.this)
+        if wanted is None or node.to.expressions:
+            raise _UnknownError
+        inner = node.this
+        if isinstance(inner, exp.Literal) and inner.is_string:
+            text = inner.this
+            _require(wanted in _TIMES and _TIME.fullmatch(text) is not None and _is_time(text))
+            return _Value(wanted, False)
+        value = self.value(inner)
+        _require((value.type, wanted) in _SAFE_CASTS or value.type == wanted)
+        return _Value(wanted, value.nullable)
+
     def _rounded(self, number: exp.Expr, digits: exp.Expr | None = None, *more: exp.Expr) -> _Value:
         value = self.value(number)
         _require(digits is None or (isinstance(digits, exp.Literal) and digits.is_int))
@@ -213,12 +267,13 @@ class _Scope:
 
     def _aggregate(self, name: str, argument: exp.Expr) -> _Value:
         if isinstance(argument, exp.Distinct):
-            _require(name == "COUNT" and len(argument.expressions) == 1)
-            (argument,) = argument.expressions
+            _require(name == "COUNT")
+            *others, argument = argument.expressions
+            _require(all(_is_simple(self.value(each).type) for each in others))
         _require(not any(map(_is_aggregate, argument.find_all(exp.Anonymous))))
         if name == "COUNT":
             if not isinstance(argument, exp.Star):
-                _require(self.value(argument).type in _SIMPLE)
+                _require(_is_simple(self.value(argument).type))
             return _Value("bigint", False)
         inner = self.value(argument).type
         if name in ("MIN", "MAX"):
@@ -268,12 +323,24 @@ class _Grouped:
 def _inside_aggregate(node: exp.Expr, top: exp.Expr) -> bool:
     each: exp.Expr | None = node
     while each is not None:
-        if _is_aggregate(each):
+        if _is_aggregate(each) or isinstance(each, exp.Filter):
             return True
         if each is top:
             return False
         each = each.parent
     return False
+
+
+def _is_simple(type_: str) -> bool:
+    return type_ in _SIMPLE or _DECIMAL.fullmatch(type_) is not None
+
+
+def _is_time(text: str) -> bool:
+    try:
+        datetime.fromisoformat(text[:19])
+    except ValueError:
+        return False
+    return True
 
 
 def _literal(node: exp.Literal) -> _Value:

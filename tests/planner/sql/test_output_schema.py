@@ -36,11 +36,19 @@ KNOWN = [
     *(f"SELECT SUM({a}) AS s, AVG({a}) AS m, MIN({a}) AS a, MAX({a}) AS z FROM t" for a in NUMBERS),
     *(f"SELECT k, COUNT({a}) AS n, COUNT(DISTINCT {a}) AS c FROM t GROUP BY k" for a in TABLE),
     *(f"SELECT MIN({a}) AS a, MAX({a}) AS z FROM t" for a in TABLE),
-    "SELECT k, ROUND(AVG(i4), 1) AS m FROM t GROUP BY k HAVING COUNT(*) >= 5 ORDER BY m DESC, k",
+    "SELECT k, ROUND(AVG(i4), 1) AS mean FROM t GROUP BY k HAVING COUNT(*) >= 5 ORDER BY mean DESC, k",
     "SELECT k, COUNT(*) AS n FROM t GROUP BY k HAVING n > 1 ORDER BY n, COUNT(*) LIMIT 10",
     "SELECT DISTINCT k, day FROM t ORDER BY day",
     "SELECT ROUND(d) AS a, ROUND(f, 2) AS b, 1 AS c, 5000000000 AS e, 'x' AS g, TRUE AS h FROM t",
     "SELECT i8 = 3 AS a, k IN ('a', 'b') AS b, d BETWEEN 1 AND 2 AS c, k IS NULL AS e FROM t",
+    "SELECT DATE '2020-01-01' AS a, TIMESTAMP_NTZ '2020-01-01 10:00:00' AS b FROM t",
+    "SELECT TIMESTAMP_LTZ '2020-01-01 10:00:00' AS a, CAST(ts AS DATE) AS b FROM t",
+    "SELECT CAST(day AS TIMESTAMP_NTZ) AS a, CAST(i4 AS DOUBLE) AS b FROM t",
+    "SELECT CAST(i1 AS BIGINT) AS a, CAST(i8 AS STRING) AS b, CAST(tz AS DATE) AS c FROM t",
+    "SELECT ts >= TIMESTAMP_NTZ '2020-01-01' AS a, CAST(ts AS DATE) = DATE '2020-01-01' AS b FROM t",
+    "SELECT k, COUNT(*) FILTER (WHERE d > 1) AS n, SUM(i4) FILTER (WHERE b) AS s FROM t GROUP BY k",
+    "SELECT COUNT(DISTINCT k, day) AS n FROM t",
+    "SELECT k, i4 FROM t UNION ALL SELECT k, 1 AS one FROM t UNION ALL SELECT 'a' AS x, i4 FROM t",
     "SELECT b OR d > 1 AS either FROM t WHERE ts < ts AND day IS NOT NULL",
 ]  # fmt: skip
 # Each is wrong, or nothing that is known for sure
@@ -64,7 +72,12 @@ LEFT = [
     "SELECT a.k FROM t AS a JOIN t AS b ON a.k = b.k",
     "SELECT SUM(i4) OVER (PARTITION BY k) AS s FROM t",
     "WITH c AS (SELECT * FROM t) SELECT * FROM c",
-    "SELECT k FROM t UNION ALL SELECT k FROM t",
+    "SELECT k FROM t UNION SELECT k FROM t",
+    "SELECT k FROM t UNION ALL SELECT i4 FROM t",
+    "SELECT k FROM t UNION ALL SELECT k, i4 FROM t",
+    "SELECT DATE '2020-02-30' AS a FROM t",
+    "SELECT CAST(k AS INT) AS a FROM t",
+    "SELECT SUM(i4) FILTER (WHERE COUNT(*) > 1) AS s FROM t",
 ]
 COLUMNS: Schema = tuple(
     Column(name, type_.lower().replace(", ", ",")) for name, type_ in TABLE.items()
