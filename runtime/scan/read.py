@@ -73,6 +73,8 @@ def _part_batches(
         raise ExecutionError(
             f"{part.file.path} was deleted while it was read", hint="run the query again"
         ) from error
+    except PermissionError as error:
+        raise ExecutionError(f"cannot read {part.file.path}: permission denied") from error
     except (OSError, pa.ArrowException) as error:
         cause = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise ExecutionError(f"cannot read {part.file.path}: {cause}") from error
