@@ -45,12 +45,20 @@ def inserting(directory: Path, insert: str) -> subprocess.Popen[str]:
     process = program(directory, "INSERT INTO o VALUES (1, 'a')", f"INSERT {insert} o {SLOW}")
     until = time.monotonic() + 180
     # the second write, which is under way when its tasks have made files
-    while not any("_temporary" in str(p) for p in directory.rglob("*.parquet")) or not any(
-        "_temporary" not in str(p) for p in directory.rglob("*.parquet")
-    ):
+    while {"_temporary" in path for path in files_of(directory)} != {False, True}:
         assert process.poll() is None and time.monotonic() < until
         time.sleep(0.1)
     return process
+
+
+def files_of(directory: Path) -> list[str]:
+    """The files of data below a directory, in which others come and go."""
+    return [
+        os.path.join(above, name)
+        for above, _, names in os.walk(directory)
+        for name in names
+        if name.endswith(".parquet")
+    ]
 
 
 def program(directory: Path, *statements: str) -> subprocess.Popen[str]:
