@@ -27,6 +27,7 @@ from planner.sql.nodes import (
     KeywordCall,
     MultiUnitInterval,
     WindowFunctionCall,
+    path_of_files,
 )
 from planner.sql.render import SparkSqlGenerator, quote_string
 from runtime.errors import AnalysisError, SqlSyntaxError, SqlwinError
@@ -48,6 +49,7 @@ from sqlwin.statements.parse import (
     StatementSet,
     StatementText,
     StopStream,
+    Summarize,
     parse_statement,
     split,
 )
@@ -56,7 +58,7 @@ from sqlwin.statements.parse import (
 _GROUP_WINDOWS = frozenset(
     f"{name}{ending}" for name in SIGNATURES for ending in ("", "_START", "_END", "_ROWTIME")
 )
-_OWN = (CreateTable, Explain, Set, Reset, ShowStreams, StatementSet, StopStream)
+_OWN = (CreateTable, Explain, Set, Reset, ShowStreams, StatementSet, StopStream, Summarize)
 _UNITS = (
     *(("day", 86_400_000_000), ("hour", 3_600_000_000), ("minute", 60_000_000)),
     *(("second", 1_000_000), ("microsecond", 1)),
@@ -67,6 +69,10 @@ _WINDOW = "sqlwin_window"
 
 class ConnectorTable(exp.Create):
     """CREATE TABLE ... WITH ('connector' = ...): a table that only sqlwin, or Flink, opens."""
+
+
+class FilesTable(exp.Table):
+    """`FROM 'logs/*.parquet'`: files by their name."""
 
 
 class OwnCommand(exp.Command):
@@ -141,6 +147,7 @@ class _Generator(SparkSqlGenerator):
     TRANSFORMS: ClassVar[dict[Any, Any]] = {
         **SparkSqlGenerator.TRANSFORMS,
         ConnectorTable: lambda self, node: self.create_sql(node),
+        FilesTable: lambda self, node: self.table_sql(node),
         GroupWindowCall: lambda self, node: self.anonymous_sql(node),
         OwnCommand: lambda self, node: self.command_sql(node),
     }
@@ -153,7 +160,8 @@ class _Generator(SparkSqlGenerator):
 
     def table_parts(self, expression: exp.Table) -> str:
         """A table's name, with the options that it has in this place."""
-        name: str = super().table_parts(expression)
+        path = path_of_files(expression.name)
+        name: str = super().table_parts(expression) if path is None else quote_string(path)
         options = expression.meta.get(TABLE_OPTIONS)
         if options is None:
             return name
@@ -190,9 +198,9 @@ def _tree(part: StatementText, tokens: list[Token], sql: str) -> exp.Expr:
         statement = parse_statement(part.text)
     except SqlwinError as error:
         raise error.with_source(sql, offset=part.offset) from error
-    first, _, rest = part.text.partition(" ")
+    first, *rest = part.text.split(maxsplit=1)
     kind = OwnCommand if isinstance(statement, _OWN) else exp.Command
-    command = kind(this=first.upper(), expression=rest)
+    command = kind(this=first.upper(), expression=" ".join(rest))
     if not _is_tree(statement):
         return command
     end = part.offset + len(part.text)
@@ -231,6 +239,11 @@ def _read(parser: SqlWinParser) -> exp.Expr:
     if tree is None:
         parser.fail("expected a statement", parser._curr)
     read_emit(parser, tree)
+    for table in list(tree.find_all(exp.Table)):
+        if path_of_files(table.name) is not None:
+            files = FilesTable(**table.args)
+            files.meta.update(table.meta)
+            table.replace(files)
     return tree
 
 
@@ -278,6 +291,10 @@ def _other_window(generator: Any, node: WindowFunctionCall) -> str:
 
 def _other_table(generator: Any, node: ConnectorTable) -> str:
     return _unsupported(generator, node, "CREATE TABLE ... WITH ('connector' = ...)")
+
+
+def _other_files(generator: Any, node: FilesTable) -> str:
+    return _unsupported(generator, node, "files by their name in FROM")
 
 
 def _other_command(generator: Any, node: OwnCommand) -> str:
@@ -352,6 +369,7 @@ def _length(us: int) -> str:
 
 _OTHERS = {
     ConnectorTable: _other_table,
+    FilesTable: _other_files,
     GroupWindowCall: _other_group_window,
     KeywordCall: _other_keyword_call,
     MultiUnitInterval: _other_interval,

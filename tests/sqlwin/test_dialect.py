@@ -60,6 +60,9 @@ def test_sqlglot_finds_it_by_the_entry_point_of_the_package(tmp_path: Path) -> N
         "SELECT ts + INTERVAL :n MINUTES, INTERVAL '1' DAY '2' HOURS, 10L, DATE '2024-01-01' FROM t",
         "SELECT EXTRACT(DAY FROM ts), TRY_CAST(a AS INT), date_add(ts, 1), my_function(x) FROM t",
         "SELECT k FROM t EMIT ON WINDOW CLOSE",
+        "SELECT * FROM 'it\\'s.csv' AS f",
+        "SELECT * FROM TABLE(TUMBLE(TABLE 'f.csv', DESCRIPTOR(ts), INTERVAL '1' HOUR))",
+        "SUMMARIZE 'f.csv'",
         "INSERT INTO u SELECT k FROM t",
         "CREATE VIEW v AS SELECT 1 AS one",
         "SET 'table.local-time-zone' = 'UTC'",
@@ -122,6 +125,8 @@ def test_what_sqlwin_refuses_is_a_parse_error_with_its_place() -> None:
         ("SELECT 1 FROM t GROUP BY TUMBLE(ts, INTERVAL '1' DAY)", "spark", "TUMBLE, a window in"),
         (TABLE, "spark", "CREATE TABLE ... WITH ('connector' = ...)"),
         (TABLE.replace("price DECIMAL(10, 2)", "m INT METADATA"), "spark", "statement CREATE"),
+        ("SELECT * FROM 'f.csv'", "spark", "files by their name"),
+        ("EXPLAIN\nSELECT 1", "duckdb", "the statement EXPLAIN as sqlwin has it"),
         ("SHOW STREAMS", "spark", "the statement SHOW as sqlwin has it"),
     ],
 )
