@@ -68,18 +68,26 @@ def arrivals_check(
 def arrived(files: Files, checkpoint: str, batch: int) -> list[str]:
     """The files of this machine that a micro-batch reads, by what Spark says of it."""
     found: list[str] = []
-    before = _offsets(files, checkpoint, batch - 1)
-    for source, last in _offsets(files, checkpoint, batch).items():
-        for number in range(before.get(source, -1) + 1, last + 1):
+    before, now = (_offsets(files, checkpoint, number) for number in (batch - 1, batch))
+    new = {source: (before.get(source, -1) + 1, last) for source, last in now.items()}
+    names = files.names_in(f"{checkpoint}/sources")
+    logs = [int(name) for name in names if name.isdecimal()]
+    if not new.keys() <= set(logs):
+        # a table that is read twice has two offsets and one log, and those behind it other numbers
+        every = (min(n for n, _ in new.values()), max(n for _, n in new.values()))
+        new = dict.fromkeys(logs, every)
+    for source, (first, last) in new.items():
+        for number in range(first, last + 1):
             path = f"{checkpoint}/sources/{source}/{number}"
             if not files.exists(path):
                 path += ".compact"
             if not files.exists(path):
-                continue  # a table that is read twice has two offsets and one log
+                continue
             for line in files.read_text(path).splitlines()[1:]:
-                entry = json.loads(line)
+                # other sources have logs of other kinds
+                entry = json.loads(line) if line.startswith('{"path":') else {}
                 # a compact one has those before it too
-                if entry["batchId"] == number:
+                if entry.get("batchId") == number:
                     found.append(unquote(entry["path"]))
     return ["/" + path.removeprefix("file:").lstrip("/") for path in found if _is_local(path)]
 

@@ -170,3 +170,7 @@ def test_a_table_that_is_read_twice_has_two_offsets_and_one_log(tmp_path: Path) 
         (tmp_path / name).parent.mkdir(parents=True)
         (tmp_path / name).write_text("\n".join(lines))
     assert arrived(LocalFiles(), str(tmp_path), 0) == ["/in/a"]
+    # the log of the table behind it, whose offset is the third one
+    (tmp_path / "sources/1").mkdir()
+    (tmp_path / "sources/1/0").write_text('v1\n{"path":"file:///in/b","batchId":0}')
+    assert arrived(LocalFiles(), str(tmp_path), 0) == ["/in/a", "/in/b"]
