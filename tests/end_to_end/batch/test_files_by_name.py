@@ -219,6 +219,29 @@ def test_so_is_json(
     assert message in str(raised.value)
 
 
+@pytest.mark.parametrize(
+    ("head", "last", "value"),
+    [
+        ("a;b\n1.234,5;x\n", "1.5;x\n", "1.5"),  # would be 15
+        ("a;b\n1.234,5;x\n", "1.2.3;x\n", "1.2.3"),
+        ("a;b\n1,5;x\n", "1.5;x\n", "1.5"),
+        ("a,b\n2025-01-01T00:00:00Z,x\n", "2025,x\n", "2025"),
+        ("a,b\n2025-01-01T00:00:00Z,x\n", "10:30,x\n", "10:30"),
+        ("a,b\n2025-01-01,x\n", "2025-01-01 10:30,x\n", "2025-01-01 10:30"),
+        ("a,b\n1735689600123,x\n", "soon,x\n", "soon"),
+    ],
+)
+def test_what_a_lenient_cast_would_take_for_something_else_is_an_error(
+    fresh_session: sqlwin.Session, data: Path, head: str, last: str, value: str
+) -> None:
+    head = head.replace("a", "at", 1) if "17356" in head else head
+    (header, first, _) = head.split("\n")
+    rows_of_sample = f"{first}\n" * (300_000 // len(first))
+    (data / "f.csv").write_text(f"{header}\n{rows_of_sample}{last}")
+    with pytest.raises(ExecutionError, match=f"'{value}' is no"):
+        rows(fresh_session, f"SELECT MAX({header[:2].strip(',;')}) FROM 'f.csv'")
+
+
 def test_windows_are_put_on_dates(fresh_session: sqlwin.Session, data: Path) -> None:
     (data / "d.csv").write_text("Tag;Preis\n31.12.2025;1,5\n01.01.2026;2,5\n01.01.2026;1\n")
     for sql in (
