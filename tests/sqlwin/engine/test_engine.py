@@ -39,6 +39,8 @@ class Shell:
             "XDG_RUNTIME_DIR": str(runtime),
             "PYTHONPATH": str(ROOT),
             "PYSPARK_SUBMIT_ARGS": small,
+            # Should nobody be left to stop it
+            "SQLWIN_ENGINE_IDLE": "2 min",
         }
 
     def popen(self, *arguments: str, cwd: Path = ROOT) -> subprocess.Popen[str]:
