@@ -69,10 +69,9 @@ def engine() -> None:
 
     \b
     Examples:
+      sqlwin engine start
       sqlwin engine status
       sqlwin engine stop
-      SQLWIN_ENGINE_IDLE=1h sqlwin engine start
-      SQLWIN_ENGINE=off sqlwin run queries/quickstart.sql
     """  # noqa: D301
 
 
