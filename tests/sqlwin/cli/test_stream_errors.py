@@ -96,7 +96,7 @@ def test_a_row_that_cannot_be_read_fails_the_run_and_leaves_no_half_of_its_micro
     assert result.exit_code == 3
     assert written() == []
     first, *rest = result.stderr.splitlines()[-3:]
-    assert "2.json has a record that does not fit the columns" in first + rest[0]
+    assert "2.json, line 2: '{\"k\":' is no JSON" in first + rest[0]
 
 
 def test_an_error_in_a_value_is_reported_where_it_is_computed(run: Run) -> None:
