@@ -268,6 +268,7 @@ def test_a_stream_is_ordered_by_the_ends_of_its_windows_wherever_it_goes(
     ]
 
 
+@pytest.mark.long
 def test_joined_windows_are_grouped_by_those_of_either_side(fresh_session: sqlwin.Session) -> None:
     fresh_session.execute(ORDERS)
     query = f"""
@@ -281,6 +282,7 @@ def test_joined_windows_are_grouped_by_those_of_either_side(fresh_session: sqlwi
     assert rows(fresh_session, STREAMING + query) == batch
 
 
+@pytest.mark.long
 def test_a_join_within_an_interval_is_one_of_windows_twice_as_long(
     fresh_session: sqlwin.Session,
 ) -> None:
