@@ -13,9 +13,12 @@ import textwrap
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pyspark
 
 from runtime.spark.java import find_java
@@ -29,6 +32,20 @@ _DIRECTORIES = {
     "protobuf": ("google/protobuf", "google/_upb"),
 }
 _START_SECONDS = 60
+CONF = {
+    "spark.executor.memory": "900m",
+    "spark.driver.memory": "1g",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    "spark.executor.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+}
+# Rows of a query as text, sorted, whatever its mode
+ROWS = """
+def rows(sql, mode="batch"):
+    found = session.execute(f"SET 'execution.runtime-mode' = '{mode}'; {sql}")[-1].rows
+    return sorted(str(tuple(f"{v:.9g}" if isinstance(v, float) else v for v in r)) for r in found)
+"""
+FLIGHTS = f"'path' = '{ROOT}/queries/data/flights.parquet', 'format' = 'parquet'"
 
 
 def bare_python(directory: Path, packages: Sequence[str] = NEEDED) -> Path:
@@ -62,7 +79,9 @@ def _plain_environment() -> dict[str, str]:
 
 
 @contextmanager
-def _daemon(command: list[str], log: Path) -> Iterator[subprocess.Popen[bytes]]:
+def _daemon(
+    command: list[str], log: Path, options: Sequence[str] = (), **variables: str
+) -> Iterator[subprocess.Popen[bytes]]:
     java = find_java()
     home = Path(pyspark.__path__[0])
     environment = {
@@ -71,8 +90,9 @@ def _daemon(command: list[str], log: Path) -> Iterator[subprocess.Popen[bytes]]:
         "SPARK_LOCAL_IP": "127.0.0.1",
         "SPARK_SCALA_VERSION": "2.13",
         "JAVA_HOME": str(java.home),
+        **variables,
     }
-    jvm = [str(java.executable), "-Xmx256m", "-cp", str(home / "jars" / "*")]
+    jvm = [str(java.executable), "-Xmx256m", *options, "-cp", str(home / "jars" / "*")]
     with log.open("wb") as out:
         process = subprocess.Popen(
             [*jvm, *command],
@@ -99,22 +119,50 @@ def _daemon(command: list[str], log: Path) -> Iterator[subprocess.Popen[bytes]]:
         process.wait()
 
 
+@dataclass(frozen=True)
+class Worker:
+    """A worker of one core.
+
+    Attributes:
+        host: its name, which is of this machine.
+        options: of its JVM.
+        path: where it looks for programs first.
+    """
+
+    host: str = "127.0.0.1"
+    options: tuple[str, ...] = ()
+    path: Path | None = None
+
+
+# On two addresses of this machine
+WORKERS = (Worker(), Worker("127.0.0.2"))
+
+
 @contextmanager
-def standalone(directory: Path, workers: int = 2) -> Iterator[str]:
-    """A master and workers of one core each; its URL."""
+def standalone(directory: Path, workers: Sequence[Worker] = WORKERS) -> Iterator[str]:
+    """A master and its workers; its URL."""
     port = _free_port()
     url = f"spark://127.0.0.1:{port}"
     deploy = "org.apache.spark.deploy"
-    listen = ["--host", "127.0.0.1", "--webui-port", "0"]
     with ExitStack() as stack:
         log = directory / "master.log"
-        stack.enter_context(_daemon([f"{deploy}.master.Master", *listen, "--port", str(port)], log))
+        listen = ["--host", "127.0.0.1", "--webui-port", "0", "--port", str(port)]
+        stack.enter_context(_daemon([f"{deploy}.master.Master", *listen], log))
         _wait(lambda: "I have been elected leader" in log.read_text(), log)
-        for number in range(workers):
+        for number, worker in enumerate(workers):
             own = directory / f"worker-{number}.log"
             place = ["-c", "1", "-m", "1200m", "-d", str(directory / f"worker-{number}")]
-            stack.enter_context(_daemon([f"{deploy}.worker.Worker", *listen, *place, url], own))
-        _wait(lambda: log.read_text().count("Registering worker") == workers, log)
+            listen = ["--host", worker.host, "--webui-port", "0"]
+            before = [] if worker.path is None else [str(worker.path)]
+            stack.enter_context(
+                _daemon(
+                    [f"{deploy}.worker.Worker", *listen, *place, url],
+                    own,
+                    worker.options,
+                    PATH=os.pathsep.join([*before, os.environ["PATH"]]),
+                )
+            )
+        _wait(lambda: log.read_text().count("Registering worker") == len(workers), log)
         yield url
 
 
@@ -219,3 +267,29 @@ def driver(
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
+
+
+def stream_files(directory: Path, parts: list[pa.Table]) -> str:
+    """The parts as files, each of which becomes a micro-batch."""
+    directory.mkdir()
+    for number, part in enumerate(parts):
+        path = directory / f"{number:03}.parquet"
+        pq.write_table(part, path)
+        # files are taken in the order of their times
+        os.utime(path, (1_700_000_000 + number,) * 2)
+    return f"""'connector' = 'filesystem', 'path' = '{directory}', 'format' = 'parquet',
+        'max-files-per-trigger' = '1'"""
+
+
+def readings(*batches: list[tuple[int, int, int]]) -> list[pa.Table]:
+    """Of (second, key, value)."""
+    return [
+        pa.table(
+            {
+                "k": pa.array([k for _, k, _ in rows], pa.int32()),
+                "v": pa.array([v for _, _, v in rows], pa.int64()),
+                "ts": pa.array([s * 1_000_000 for s, _, _ in rows], pa.timestamp("us")),
+            }
+        )
+        for rows in batches
+    ]

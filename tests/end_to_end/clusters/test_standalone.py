@@ -2,50 +2,14 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator
 from pathlib import Path
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
-from tests.end_to_end.clusters.standalone import Driver, bare_python, driver, standalone
+from tests.end_to_end.clusters.standalone import FLIGHTS, Driver, readings, stream_files
 from tests.end_to_end.streams import killed_stream, test_streams
-from tests.goldens import ROOT
 
 pytestmark = [pytest.mark.cluster, pytest.mark.long]
-
-CONF = {
-    "spark.executor.memory": "900m",
-    "spark.driver.memory": "1g",
-    "spark.sql.session.timeZone": "UTC",
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
-    "spark.executor.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
-}
-# Rows of a query as text, sorted, whatever its mode
-ROWS = """
-def rows(sql, mode="batch"):
-    found = session.execute(f"SET 'execution.runtime-mode' = '{mode}'; {sql}")[-1].rows
-    return sorted(str(tuple(f"{v:.9g}" if isinstance(v, float) else v for v in r)) for r in found)
-"""
-FLIGHTS = f"'path' = '{ROOT}/queries/data/flights.parquet', 'format' = 'parquet'"
-
-
-@pytest.fixture(scope="module")
-def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with standalone(tmp_path_factory.mktemp("cluster")) as found:
-        yield found
-
-
-@pytest.fixture(scope="module")
-def cluster(url: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Driver]:
-    directory = tmp_path_factory.mktemp("driver")
-    python = bare_python(directory / "python")
-    with driver(directory, {"master": url, "conf": CONF}, {"PYSPARK_PYTHON": str(python)}) as found:
-        assert found.said() == {"answer": "ready"}
-        found.run(ROWS)
-        yield found
 
 
 def test_workers_have_nothing_of_the_tests(cluster: Driver) -> None:
@@ -97,18 +61,6 @@ def test_functions_of_users(cluster: Driver) -> None:
                   sorted((r.visitor, r.n) for r in gaps.collect())]
     """)
     assert found == [["(24,)"], [["ann", 1], ["ann", 2], ["bob", 1]]]
-
-
-def stream_files(directory: Path, parts: list[pa.Table]) -> str:
-    """The parts as files, each of which becomes a micro-batch."""
-    directory.mkdir()
-    for number, part in enumerate(parts):
-        path = directory / f"{number:03}.parquet"
-        pq.write_table(part, path)
-        # files are taken in the order of their times
-        os.utime(path, (1_700_000_000 + number,) * 2)
-    return f"""'connector' = 'filesystem', 'path' = '{directory}', 'format' = 'parquet',
-        'max-files-per-trigger' = '1'"""
 
 
 @pytest.fixture(scope="module")
@@ -186,20 +138,6 @@ def test_generated_rows_and_processing_time(cluster: Driver) -> None:
             GROUP BY window_start, window_end'''.replace("window_end AS e", "'w' AS e"), "streaming"))
     """)
     assert found == 1000
-
-
-def readings(*batches: list[tuple[int, int, int]]) -> list[pa.Table]:
-    """Of (second, key, value)."""
-    return [
-        pa.table(
-            {
-                "k": pa.array([k for _, k, _ in rows], pa.int32()),
-                "v": pa.array([v for _, _, v in rows], pa.int64()),
-                "ts": pa.array([s * 1_000_000 for s, _, _ in rows], pa.timestamp("us")),
-            }
-        )
-        for rows in batches
-    ]
 
 
 def test_a_statement_set_with_late_rows_and_its_state(cluster: Driver, tmp_path: Path) -> None:

@@ -1,0 +1,139 @@
+"""Executors and their Python workers killed while a query runs: the right rows, each once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from tests.end_to_end.clusters.standalone import Driver, readings, stream_files
+from tests.end_to_end.streams import killed_stream
+
+pytestmark = [pytest.mark.cluster, pytest.mark.long]
+
+# What functions of users call to kill the executor that runs them (`jvm`) or themselves
+# (`python`), once for each marker
+DEATH = """
+import os
+import signal
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+class Death:
+    def __init__(self, whose, marker, at_least=None):
+        self.whose, self.marker, self.at_least = whose, marker, at_least
+    def __call__(self, values):
+        if self.at_least is not None and (pc.max(values).as_py() or 0) < self.at_least:
+            return
+        pid = jvm() if self.whose == "jvm" else os.getpid()
+        try:
+            with open(self.marker, "x") as marker:
+                marker.write(str(pid))
+        except FileExistsError:
+            return
+        os.kill(pid, signal.SIGKILL)
+
+def jvm():
+    # the parent is the daemon that forks workers, which the JVM has started
+    parent = os.getppid()
+    with open(f"/proc/{parent}/stat") as stat:
+        return int(stat.read().rpartition(")")[2].split()[1])
+
+class Total(sqlwin.Aggregate):
+    returns = "bigint"
+    state = {"total": "bigint"}
+    def __init__(self, death):
+        self.death = death
+    def accumulate(self, groups, n_groups, values):
+        found = np.zeros(n_groups, np.int64)
+        np.add.at(found, groups, values.to_numpy(zero_copy_only=False))
+        return {"total": found}
+    def merge(self, groups, n_groups, states):
+        return self.accumulate(groups, n_groups, states["total"])
+    def finish(self, states):
+        self.death(states["total"])
+        return states["total"]
+
+def executors():
+    # processes by themselves, since a function of this module would need the whole of it
+    def pid(_):
+        import os
+        with open(f"/proc/{os.getppid()}/stat") as stat:
+            yield int(stat.read().rpartition(")")[2].split()[1])
+    found = spark.sparkContext.parallelize(range(4), 4).mapPartitions(pid).collect()
+    return sorted(set(found))
+"""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def deadly(cluster: Driver) -> Iterator[None]:
+    cluster.run(DEATH)
+    # fewer tasks than Spark's 200 of a batch
+    cluster.run("session.execute(\"SET 'parallelism.default' = '2'\")")
+    yield
+    cluster.run("session.execute(\"RESET 'parallelism.default'\")")
+
+
+def batches() -> list[list[tuple[int, int, int]]]:
+    """Of (second, key, value), for a micro-batch each; the last one closes all other windows."""
+    spans = [range(start, start + 300, 3) for start in range(0, 1200, 300)]
+    return [*([(s, s % 5, s) for s in span] for span in spans), [(9000, 9, 9000)]]
+
+
+def on_disk(directory: Path) -> int:
+    """Rows that other programs see."""
+    files = (f for f in directory.rglob("*.parquet") if not f.name.startswith((".", "_")))
+    return sum(pq.read_metadata(f).num_rows for f in files if "_temporary" not in f.parts)
+
+
+def setup(directory: Path, mode: str, options: str = "") -> str:
+    return f"""{killed_stream.readings(directory, options)}
+        CREATE TABLE totals (k INT, window_end TIMESTAMP(3), n BIGINT, total BIGINT)
+        WITH ('connector' = 'filesystem', 'path' = '{directory}/out', 'format' = 'parquet');
+        SET 'execution.runtime-mode' = '{mode}';
+        SET 'execution.checkpointing.dir' = '{directory}/checkpoint';"""
+
+
+def windows(sum_: str, value: str = "v") -> str:
+    return f"""SELECT k, window_end, COUNT(*) AS n, {sum_}({value}) AS total
+        FROM TABLE(HOP(TABLE readings, DESCRIPTOR(ts), INTERVAL '1' MINUTE, INTERVAL '3' MINUTES))
+        GROUP BY k, window_start, window_end"""
+
+
+@pytest.fixture(autouse=True)
+def dropped(cluster: Driver, deadly: None) -> None:
+    cluster.run("session.execute('DROP TABLE IF EXISTS readings; DROP TABLE IF EXISTS totals')")
+
+
+@pytest.mark.parametrize("whose", ["jvm", "python"])
+@pytest.mark.parametrize("mode", ["batch", "streaming"])
+def test_a_query_whose_executors_die_in_both_stages_writes_each_row_once(
+    mode: str, whose: str, cluster: Driver, tmp_path: Path
+) -> None:
+    stream_files(tmp_path / "in", readings(*batches()))
+    # of a stream in the third micro-batch, when state of two is committed
+    values, totals = (600, 7500) if mode == "streaming" else (None, None)
+    found = cluster.run(f"""
+session.execute('''{setup(tmp_path, mode)}''')
+name = "{mode}_{whose}"
+local = Death("{whose}", "{tmp_path}/local-stage", {values})
+def deadly(values):
+    local(values)
+    return values
+session.register_function(f"deadly_{{name}}", deadly, "bigint")
+session.register_aggregate(f"total_{{name}}", Total(Death("{whose}", "{tmp_path}/global-stage", {totals})))
+(done,) = session.execute('''INSERT INTO totals {windows(f"total_{mode}_{whose}", f"deadly_{mode}_{whose}(v)")}''')
+answer = {{"said": done.message, "rows": rows("SELECT * FROM totals"),
+          "wanted": rows('''{windows("SUM")}''')}}
+session.execute("RESET 'execution.checkpointing.dir'")
+""")
+    for marker in (tmp_path / "local-stage", tmp_path / "global-stage"):
+        assert not Path(f"/proc/{marker.read_text()}").exists()
+    assert len(found["wanted"]) > 80
+    assert found["rows"] == found["wanted"]
+    assert on_disk(tmp_path / "out") == len(found["wanted"])
+    assert f"{len(found['wanted'])} rows" in found["said"]
+    assert not list(tmp_path.rglob("_temporary"))

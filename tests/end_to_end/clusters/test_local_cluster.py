@@ -1,0 +1,40 @@
+"""The master `local-cluster[...]`: executors are processes of this machine."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyspark
+import pytest
+
+from tests.end_to_end.clusters.standalone import CONF, ROWS, Driver, driver
+
+# the tests of the standalone cluster, on the `cluster` of this module
+from tests.end_to_end.clusters.test_standalone import (  # noqa: F401
+    events,
+    test_a_statement_set_with_late_rows_and_its_state,
+    test_all_rows_of_a_batch,
+    test_functions_of_users,
+    test_general_windows_on_a_stream,
+)
+
+pytestmark = [pytest.mark.cluster, pytest.mark.long]
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Driver]:
+    directory = tmp_path_factory.mktemp("local-cluster")
+    # its workers write below SPARK_HOME
+    home = directory / "spark"
+    home.mkdir()
+    for each in Path(pyspark.__path__[0]).iterdir():
+        if each.name != "work":
+            (home / each.name).symlink_to(each)
+    options = {"master": "local-cluster[2,1,1024]", "conf": CONF}
+    with driver(directory, options, {"SPARK_HOME": str(home)}) as found:
+        assert found.said() == {"answer": "ready"}
+        found.run(ROWS)
+        yield found
+    assert os.listdir(home / "work")
