@@ -71,3 +71,36 @@ def test_what_would_need_all_rows_is_refused(sql: str) -> None:
 def test_windows_that_come_more_than_once_have_no_order() -> None:
     with pytest.raises(StreamRefusal):
         order(f"{COUNTED} ORDER BY window_end", emits_updates=True)
+
+
+@pytest.mark.parametrize(
+    ("sql", "instead"),
+    [
+        (
+            "SELECT k1, SUM(x) OVER (PARTITION BY k1 ORDER BY ts RANGE BETWEEN INTERVAL '1' HOUR "
+            "PRECEDING AND CURRENT ROW) AS s FROM t",
+            "HOP(TABLE t, DESCRIPTOR(ts), INTERVAL '1' MINUTE, INTERVAL '1' HOUR)",
+        ),
+        ("SELECT SUM(x) OVER (ORDER BY ts) AS s FROM t", "CUMULATE gives totals so far"),
+        (
+            "SELECT * FROM (SELECT k1, ROW_NUMBER() OVER (PARTITION BY k1, k2 ORDER BY ts) AS rn "
+            "FROM t) WHERE rn = 1",
+            "PARTITION BY window_start, window_end, k1, k2, and a condition such as = 1",
+        ),
+        ("SELECT LAG(x) OVER (PARTITION BY k1 ORDER BY ts) AS p FROM t", "Session.windows"),
+        (
+            "SELECT a.x FROM t AS a JOIN t AS b ON a.k1 = b.k1 AND b.ts BETWEEN a.ts AND a.ts + "
+            "INTERVAL '1' HOUR",
+            "join HOP(TABLE t, DESCRIPTOR(ts), L, 2 * L) of both",
+        ),
+        (
+            "SELECT a.x FROM t AS a, t AS b WHERE a.k1 = b.k1 AND b.ts > a.ts - INTERVAL '1' HOUR",
+            "join HOP(TABLE t, DESCRIPTOR(ts), L, 2 * L) of both",
+        ),
+        ("SELECT a.x FROM t AS a JOIN t AS b ON a.k1 = b.k1", "join rows of the same window"),
+    ],
+)
+def test_a_refusal_says_what_to_write_instead(sql: str, instead: str) -> None:
+    with pytest.raises(StreamRefusal) as raised:
+        order(sql)
+    assert instead in (raised.value.hint or "")
