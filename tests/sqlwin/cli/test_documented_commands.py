@@ -16,10 +16,10 @@ from sqlwin.config.config import Config
 from tests.goldens import ROOT
 
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
-# Where a command begins: a line of a block, behind a prompt or a pipe too; `in a sentence`; in a
-# comment that says what gives a block
+# Where a command begins: a line of a block, behind a prompt or a pipe too; `in a sentence`, but not
+# in a heading, where it is a message; in a comment that says what gives a block
 _BEGINS = re.compile(r"^ *(?:\$ |[\w -]+ \| )?(?=sqlwin )|^<!-- \w+: (?=sqlwin )", re.MULTILINE)
-_IN_TEXT = re.compile(r"(?<!`)`(sqlwin [^`\n]+)`(?!`)")
+_IN_TEXT = re.compile(r"(?<!`)(?<!### )`(sqlwin [^`\n]+)`(?!`)")
 _BLOCK = re.compile(r"^```(?:sh|console|text)?\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _COMMENT = re.compile(r"^<!-- \w+: sqlwin .*", re.MULTILINE)
 # What ends a command: another one, a redirection, the end of a comment
