@@ -119,3 +119,34 @@ def test_what_the_python_of_all_workers_lacks_is_said(
     said = hosts.error(batch).splitlines()
     assert said[0] == f"the Python of Spark's workers lacks {lacking}"
     assert said[-1].strip() == WORKERS_HINT
+
+
+def test_paths_of_one_host_are_refused_and_paths_of_all_are_taken(
+    hosts: Driver, pythons: dict[str, Path], tmp_path: Path
+) -> None:
+    hosts.run(f"spark.sparkContext.pythonExec = '{pythons['']}'")
+    elsewhere = (
+        "it is on a disk of this machine, and tasks run on 2 other hosts "
+        "(node-a.invalid, node-b.invalid)"
+    )
+    insert = f"INSERT INTO totals {COUNT}"
+    said = hosts.error(f"in_mode('batch', '''{insert}''')")
+    assert said.startswith("the files of table `totals` cannot be in /")
+    assert elsewhere in said
+    assert "'sqlwin.shared-local-paths' = 'true'" in said
+    # a stream that would keep nothing but its checkpoint there, and that for as long as it runs
+    said = hosts.error(f"in_mode('streaming', '''INSERT INTO seen {COUNT}''')")
+    assert said.startswith("the checkpoint of a stream cannot be in /")
+    assert elsewhere in said
+    chosen = f"SET 'execution.checkpointing.dir' = '{tmp_path}/ck'; "
+    said = hosts.error(f'''in_mode("streaming", """{chosen}{insert}""")''')
+    assert "cannot be in /" in said
+    assert elsewhere in said
+    assert not list(tmp_path.iterdir())
+    found = hosts.run(f"""
+session.execute("SET 'sqlwin.shared-local-paths' = 'true'")
+in_mode("streaming", '''{insert}''')
+answer = [rows("SELECT * FROM totals"), rows('''{COUNT}''')]
+""")
+    assert len(found[1]) == 11
+    assert found[0] == found[1]
