@@ -74,13 +74,11 @@ class Explanations:
 
     def _documents(self, statement: Statement, analyze: bool) -> list[QueryDocument]:
         self._plans.start_statement()
-        connector = None
         match statement:
             case Query():
                 query, sink = statement.ast, None
             case Insert():
-                target = target_of(self._plans.catalog, statement)
-                connector = None if target is None else target.connector.lower()
+                target_of(self._plans.catalog, statement)
                 query, sink = statement.ast, (".".join(statement.name), statement.overwrite)
             case CreateTable() if statement.as_query is not None and not analyze:
                 query, sink = statement.as_query, (".".join(statement.name), False)
@@ -100,10 +98,6 @@ class Explanations:
 
         def run(rows: DataFrame) -> None:
             if isinstance(statement, Insert):
-                if connector == "print":
-                    # it fetches rows bit by bit, which to Spark ends the query before the first
-                    with self._plans.jobs_run():
-                        rows = rows.localCheckpoint()
                 self._inserts.write(statement, rows)
             else:
                 with self._plans.jobs_run():
