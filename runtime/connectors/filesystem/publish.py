@@ -38,6 +38,7 @@ _MANY_FILES = 64
 _SETTLED_S = 1.0
 # For so long, in steps, tasks of a job that has failed may still make directories
 _SETTLING_S = 0.5
+_MOST_SETTLING_S = 5.0
 _STEP_S = 0.1
 
 
@@ -251,14 +252,27 @@ def take_back(writer: Writer) -> None:
 
 
 def remove(files: Files, directory: str) -> None:
-    """Remove a directory, again if tasks that are just being stopped have made it anew."""
-    files.delete(directory)
+    """Remove a directory, again while tasks that are just being stopped make it anew.
+
+    Raises:
+        OSError: it is there still.
+    """
     if not is_local_path(directory):
-        return
-    until = time.monotonic() + _SETTLING_S
-    while time.monotonic() < until:
-        time.sleep(_STEP_S)
         files.delete(directory)
+        return
+    begun = gone = time.monotonic()
+    while (now := time.monotonic()) - gone < _SETTLING_S:
+        try:
+            if files.exists(directory):
+                gone = now
+                files.delete(directory)
+        except OSError:
+            # something came into it meanwhile
+            if now - begun > _MOST_SETTLING_S:
+                raise
+        if now - begun > 2 * _MOST_SETTLING_S:
+            return
+        time.sleep(_STEP_S)
 
 
 def clear_batches(files: Files, path: str) -> None:

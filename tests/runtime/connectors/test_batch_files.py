@@ -20,6 +20,7 @@ from runtime.connectors.filesystem.publish import (
     clear_batches,
     finish_replacing,
     publish,
+    remove,
     written_files,
 )
 from runtime.connectors.registry import read_table, write_table
@@ -189,6 +190,21 @@ def test_an_overwrite_that_was_killed_is_finished_or_taken_back(
     write_table(spark.range(9, 10), spec, overwrite=False)
     assert rows(spark, spec) == [*after, 9]
     assert [path.name for path in tmp_path.iterdir()] == ["t"]
+
+
+def test_a_directory_that_tasks_make_anew_is_removed_in_the_end(tmp_path: Path) -> None:
+    new = tmp_path / ".t.0"
+
+    def work() -> None:
+        for number in range(10):
+            (new / f"_temporary/0/{number}").mkdir(parents=True, exist_ok=True)
+            time.sleep(0.07)
+
+    task = threading.Thread(target=work)
+    task.start()
+    remove(FILES, str(new))
+    task.join()
+    assert not new.exists()
 
 
 def test_an_overwrite_beside_another_one_is_left_alone(tmp_path: Path) -> None:
