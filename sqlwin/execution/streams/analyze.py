@@ -47,6 +47,7 @@ from sqlwin.execution.analyze import (
     with_analysis,
 )
 from sqlwin.execution.streams.handle import Stream, apart
+from sqlwin.execution.streams.history import PHASES
 
 _POLL_SECONDS = 0.2
 # Spark is asked for the tasks of so many micro-batches, the last ones
@@ -55,17 +56,6 @@ _MOST_BATCHES = 100
 _END_US = 2**61
 # What reads the end of the input and processing time, and adds them to the rows
 _ADDED = re.compile(r"-1 AS \$source|^FileScan json \[watermark_us#|RatePerMicroBatch|^Union")
-# What Spark does in a micro-batch, by its names, in words
-_PHASES = {
-    "addBatch": "computing",
-    "queryPlanning": "planning",
-    "latestOffset": "looking for input",
-    "getBatch": "looking for input",
-    "getOffset": "looking for input",
-    "walCommit": "writing the log",
-    "commitOffsets": "writing the log",
-    "commitBatch": "writing the log",
-}
 
 
 def analyzed_stream(
@@ -162,7 +152,7 @@ class _Reports:
     def _batch(self, progress: Mapping[str, Any], stream: Stream) -> _Batch:
         durations = progress["durationMs"]
         phases: dict[str, float] = {}
-        for name, word in _PHASES.items():
+        for name, word in PHASES.items():
             if name in durations:
                 phases[word] = phases.get(word, 0.0) + durations[name] / 1_000
         # control messages are read too: the end of the input, processing time

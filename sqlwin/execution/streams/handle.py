@@ -28,6 +28,7 @@ from runtime.streaming.damage import damaged, unwritable
 from runtime.streaming.heartbeat import is_heartbeat
 from runtime.streaming.status import StreamStatus, Tally, has_seen_end, stream_status
 from sqlwin.execution.errors import StatementErrors
+from sqlwin.execution.streams.history import History
 
 T = TypeVar("T")
 
@@ -90,6 +91,8 @@ class Stream:
         run: how it was started, and how many rows it has written.
         checkpoint: where it keeps what it needs to resume.
         tally: what is counted over all of its micro-batches.
+        history: what the last of them reported.
+        begun: when it was started, in seconds since 1970.
         is_known_over: whether it was seen to be over.
     """
 
@@ -110,6 +113,8 @@ class Stream:
         self.run = run
         self.checkpoint = checkpoint
         self.tally = Tally(len(setup.source_names))
+        self.history = History(setup.source_names, run, self.tally)
+        self.begun = time.time()
         self._identity = identity
         self._files = files
         self._has_ended = False
@@ -384,8 +389,8 @@ class StreamPart:
 # -- reports of micro-batches ----------------------------------------------------------------------
 
 
-def tally_batches(spark: SparkSession, run_id: str, tally: Tally) -> None:
-    """Add every micro-batch of a run to its tally: Spark itself keeps the last hundred reports.
+def take_reports(spark: SparkSession, run_id: str, history: History) -> None:
+    """Add every micro-batch of a run to its history: Spark itself keeps the last hundred reports.
 
     Spark reads a whole report over to Python for each listener, which takes milliseconds; so there
     is one for all sessions and streams.
@@ -393,27 +398,27 @@ def tally_batches(spark: SparkSession, run_id: str, tally: Tally) -> None:
     Args:
         spark: the session that the stream runs in.
         run_id: Spark's name of the run.
-        tally: what is added to, for as long as it is referenced.
+        history: what is added to, for as long as it is referenced.
     """
     listener = _listeners.get(spark)
     if listener is None:
         listener = _listeners[spark] = _Listener()
         spark.streams.addListener(listener)
-    listener.tallies[run_id] = tally
+    listener.histories[run_id] = history
 
 
 class _Listener(StreamingQueryListener):
     def __init__(self) -> None:
-        self.tallies: WeakValueDictionary[str, Tally] = WeakValueDictionary()
+        self.histories: WeakValueDictionary[str, History] = WeakValueDictionary()
 
     def onQueryStarted(self, event: Any) -> None:
         """Called by Spark."""
 
     def onQueryProgress(self, event: Any) -> None:
         """Called by Spark after each micro-batch."""
-        tally = self.tallies.get(str(event.progress.runId))
-        if tally is not None:
-            tally.take(event.progress)
+        history = self.histories.get(str(event.progress.runId))
+        if history is not None:
+            history.take(event.progress)
 
     def onQueryIdle(self, event: Any) -> None:
         """Called by Spark."""

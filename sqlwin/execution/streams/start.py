@@ -20,7 +20,7 @@ from sqlwin.execution.streams.checkpoint import (
     opened_checkpoint,
     temporary_place,
 )
-from sqlwin.execution.streams.handle import Setup, Stream, tally_batches
+from sqlwin.execution.streams.handle import Setup, Stream, take_reports
 from sqlwin.execution.streams.identity import identity_of
 from sqlwin.execution.streams.options import (
     planned_options,
@@ -116,7 +116,7 @@ def start_stream(plans: Plans, lowered: LoweredStream, sink: StreamSink, text: s
         with stream_settings(spark.conf, checkpoint.partitions, is_local=is_on_disk):
             query = start(run)
         stream = Stream(number, setup, query, run, checkpoint, identity, files)
-        tally_batches(spark, stream.run_id, stream.tally)
+        take_reports(spark, stream.run_id, stream.history)
         plans.streams.add(stream)
         return stream
 

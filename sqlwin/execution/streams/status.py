@@ -38,7 +38,7 @@ def show_streams(streams: Streams) -> pa.Table:
 
 def described(stream: Stream) -> tuple[str, ...]:
     """How a stream stands, in the order of the columns of `show_streams`."""
-    status = _as_one(stream)
+    status = as_one(stream, stream.status())
     operators = status.operators
     state = stream.state
     return (
@@ -58,14 +58,13 @@ def described(stream: Stream) -> tuple[str, ...]:
         or "-",
         _kept(status) or "-",
         _dropped(stream) or "-",
-        _waits_for(stream, state, status),
+        waits_for(stream, state, status),
         stream.checkpoint.directory if stream.setup.keeps_checkpoint else "temporary",
     )
 
 
-def _as_one(stream: Stream) -> StreamStatus:
+def as_one(stream: Stream, status: StreamStatus) -> StreamStatus:
     """How a stream stands; of several INSERTs that one operator serves, as that operator stands."""
-    status = stream.status()
     if not stream.setup.inserts or not status.operators:
         return status
     first = status.operators[0]
@@ -101,7 +100,8 @@ def _dropped(stream: Stream) -> str:
     return "; ".join(f"{name} {text}" for name, text in pairs if text)
 
 
-def _waits_for(stream: Stream, state: StreamState, status: StreamStatus) -> str:
+def waits_for(stream: Stream, state: StreamState, status: StreamStatus) -> str:
+    """What a stream waits for, what it failed with, or how it goes on."""
     match state:
         case StreamState.RUNNING:
             return silence(status, stream.run.n_rows)
@@ -123,7 +123,7 @@ def _kept(status: StreamStatus) -> str:
 
 def status_line(stream: Stream) -> str:
     """How a stream stands, in one line for a terminal."""
-    status = _as_one(stream)
+    status = as_one(stream, stream.status())
     if status.batch is None:
         return f"{stream.setup.name}: {silence(status, stream.run.n_rows)}"
     parts = [

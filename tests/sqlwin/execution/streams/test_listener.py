@@ -5,8 +5,10 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
+from runtime.connectors.stream_sinks import StreamRun
 from runtime.streaming.status import Tally
-from sqlwin.execution.streams.handle import tally_batches
+from sqlwin.execution.streams.handle import take_reports
+from sqlwin.execution.streams.history import History
 
 
 class Streams:
@@ -22,9 +24,9 @@ class Spark:
         self.streams = Streams()
 
 
-class Taken(Tally):
+class Taken(History):
     def __init__(self) -> None:
-        super().__init__(1)
+        super().__init__([["t"]], StreamRun("s", "/checkpoint", 0, "w"), Tally(1))
         self.reports: list[Any] = []
 
     def take(self, progress: Any) -> None:
@@ -38,8 +40,8 @@ def report(listener: Any, run: str) -> None:
 def test_all_streams_of_one_spark_have_one_listener_and_each_its_own_reports() -> None:
     spark: Any = Spark()
     first, second = Taken(), Taken()
-    tally_batches(spark, "run 1", first)
-    tally_batches(spark, "run 2", second)
+    take_reports(spark, "run 1", first)
+    take_reports(spark, "run 2", second)
     [listener] = spark.streams.listeners
     for run in ("run 2", "run 1", "run 2", "another's run"):
         report(listener, run)
@@ -49,12 +51,12 @@ def test_all_streams_of_one_spark_have_one_listener_and_each_its_own_reports() -
 
 def test_a_stream_that_nobody_holds_is_counted_no_more() -> None:
     spark: Any = Spark()
-    tally = Taken()
-    tally_batches(spark, "run 1", tally)
+    history = Taken()
+    take_reports(spark, "run 1", history)
     [listener] = spark.streams.listeners
-    reports = tally.reports
+    reports = history.reports
     report(listener, "run 1")
-    del tally
+    del history
     report(listener, "run 1")
     assert len(reports) == 1
-    assert not listener.tallies
+    assert not listener.histories

@@ -1,0 +1,168 @@
+"""What the micro-batches of a stream reported, the last ones: taken as Spark's reports come in.
+
+Spark keeps its last hundred reports too, but hands all of them over again whenever it is asked.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import threading
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from runtime.connectors.stream_sinks import StreamRun
+from runtime.streaming.source_reads import rows_read
+from runtime.streaming.status import StreamStatus, Tally, stream_status
+
+# Points of the charts: half an hour of a stream with a micro-batch a second
+_MOST_POINTS = 1_800
+# What Spark does in a micro-batch, by its names, in words
+PHASES = {
+    "addBatch": "computing",
+    "queryPlanning": "planning",
+    "latestOffset": "looking for input",
+    "getBatch": "looking for input",
+    "getOffset": "looking for input",
+    "walCommit": "writing the log",
+    "commitOffsets": "writing the log",
+    "commitBatch": "writing the log",
+}
+
+
+@dataclass(frozen=True)
+class BatchPoint:
+    """A micro-batch, and where the stream stood after it.
+
+    Attributes:
+        batch: its number.
+        at: when it ended, in seconds since 1970.
+        seconds: how long it took.
+        phases: seconds by what they were spent on.
+        rows_in: rows that it read.
+        rows_out: rows written in this run by then; None if the sink does not count them.
+        late: rows in this run by then that came when all their windows had closed.
+        without_time: rows in this run by then that have no time.
+        state_rows: partials in state.
+        state_bytes: their size.
+        watermark_us: the watermark of the operator that is furthest behind.
+    """
+
+    batch: int
+    at: float
+    seconds: float
+    phases: Mapping[str, float]
+    rows_in: int
+    rows_out: int | None
+    late: int
+    without_time: int
+    state_rows: int
+    state_bytes: int
+    watermark_us: int | None
+
+
+@dataclass(frozen=True)
+class Totals:
+    """What is added up over all micro-batches of a run.
+
+    Attributes:
+        rows_in: rows read.
+        batches: how many micro-batches there were.
+        seconds: how long they took.
+        phases: seconds by what they were spent on.
+    """
+
+    rows_in: int = 0
+    batches: int = 0
+    seconds: float = 0.0
+    phases: Mapping[str, float] = field(default_factory=dict)
+
+
+class History:
+    """The last micro-batches of a run, and the sums over all of them.
+
+    Args:
+        source_names: for each window operator, the names of its sources.
+        run: how the stream was started, and how many rows it has written.
+        tally: what is counted over the run; it takes every report too.
+    """
+
+    def __init__(self, source_names: Sequence[Sequence[str]], run: StreamRun, tally: Tally) -> None:
+        self._source_names = source_names
+        self._run = run
+        self._tally = tally
+        self._lock = threading.Lock()
+        self._points: deque[BatchPoint] = deque(maxlen=_MOST_POINTS)
+        self._totals = Totals()
+        self._status = StreamStatus()
+
+    def take(self, progress: Mapping[str, Any]) -> None:
+        """Add a report of Spark's; one that was added already is left out."""
+        self._tally.take(progress)
+        durations = progress["durationMs"]
+        status = stream_status([progress], self._source_names, self._tally, self._run.reads)
+        batch = int(progress["batchId"])
+        with self._lock:
+            # what says that nothing was to be done has the operators of the last one still
+            if not status.operators and self._status.operators:
+                status = StreamStatus(
+                    status.batch,
+                    status.rows_per_second,
+                    status.n_input_rows,
+                    status.batch_seconds,
+                    self._status.operators,
+                )
+            self._status = status
+            is_known = bool(self._points) and self._points[-1].batch >= batch
+            if is_known or "addBatch" not in durations:
+                return
+            phases: dict[str, float] = {}
+            for name, word in PHASES.items():
+                if name in durations:
+                    phases[word] = phases.get(word, 0.0) + int(durations[name]) / 1_000
+            rows_in = rows_read(progress, self._run.reads)
+            self._points.append(_point(batch, progress, status, phases, rows_in, self._run.n_rows))
+            before = self._totals
+            words = {*before.phases, *phases}
+            self._totals = Totals(
+                before.rows_in + rows_in,
+                before.batches + 1,
+                before.seconds + status.batch_seconds,
+                {word: before.phases.get(word, 0.0) + phases.get(word, 0.0) for word in words},
+            )
+
+    def seen(self) -> tuple[StreamStatus, Totals, tuple[BatchPoint, ...]]:
+        """How the stream stands, the sums, and the last micro-batches, oldest first."""
+        with self._lock:
+            return self._status, self._totals, tuple(self._points)
+
+
+def _point(
+    batch: int,
+    progress: Mapping[str, Any],
+    status: StreamStatus,
+    phases: Mapping[str, float],
+    rows_in: int,
+    rows_out: int | None,
+) -> BatchPoint:
+    operators = status.operators
+    watermarks = [o.watermark_us for o in operators if o.watermark_us is not None]
+    return BatchPoint(
+        batch,
+        _seconds(str(progress["timestamp"])) + status.batch_seconds,
+        status.batch_seconds,
+        phases,
+        rows_in,
+        rows_out,
+        sum(operator.n_late for operator in operators),
+        sum(operator.n_null_times for operator in operators),
+        sum(operator.n_rows for operator in operators),
+        sum(operator.n_bytes for operator in operators),
+        min(watermarks, default=None),
+    )
+
+
+def _seconds(timestamp: str) -> float:
+    """Seconds since 1970 of a moment as Spark writes it, such as `2026-01-31T08:05:00.123Z`."""
+    return dt.datetime.fromisoformat(timestamp.replace("Z", "+00:00")).timestamp()
