@@ -15,7 +15,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from runtime.connectors.connector import WriteBatch
 from runtime.connectors.late_rows import LateTable, closed_until_sent
-from runtime.connectors.stream_sinks import StreamRun, for_each, open_batches
+from runtime.connectors.stream_sinks import StreamRun, for_each, open_batches, seen
 from runtime.spec.table import TableSpec
 
 
@@ -55,7 +55,8 @@ def start_writing_set(rows: DataFrame, parts: Sequence[SetPart], run: StreamRun)
     """
     # kept apart, if some should be in one directory
     writers = [
-        open_batches(part.none, part.spec, run, f"i{number}") for number, part in enumerate(parts)
+        seen(run, part.spec, open_batches(part.none, part.spec, run, f"i{number}"))
+        for number, part in enumerate(parts)
     ]
     late_writers = [_late_writer(part, run, f"i{number}late") for number, part in enumerate(parts)]
     run.written = [0] * len(parts)

@@ -14,6 +14,7 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from runtime.connectors.connector import StreamWriter, WriteBatch
 from runtime.connectors.late_rows import LateTable, LateWriter, results
+from runtime.connectors.latest_rows import LatestRows
 from runtime.connectors.registry import (
     check_writable,
     connector_of,
@@ -48,6 +49,7 @@ class StreamRun:
         query: the stream, once it is known.
         at_end: what is to be done when the stream is over.
         check: looks at what a micro-batch reads before it runs; raises where it should not.
+        latest: the rows that it emitted last.
     """
 
     name: str
@@ -63,6 +65,7 @@ class StreamRun:
     reads: tuple[int, ...] = ()
     at_end: list[Callable[[], None]] = field(default_factory=list)
     check: Callable[[int], None] = lambda batch: None
+    latest: LatestRows = field(default_factory=LatestRows)
 
 
 def check_sink(spec: TableSpec, *, overwrite: bool, emits_updates: bool) -> None:
@@ -113,16 +116,17 @@ def start_writing(
             hint="leave ORDER BY out",
         )
     if run.late is not None:
-        write = open_batches(arrange(results(rows)), spec, run)
+        write = seen(run, spec, open_batches(arrange(results(rows)), spec, run))
         return _for_each_with_late(
             rows, run, lambda found, batch: write(arrange(_sorted(found, run)), batch)
         )
     dataframe = arrange(rows)
     if run.order:
-        write = open_batches(dataframe, spec, run)
+        write = seen(run, spec, open_batches(dataframe, spec, run), persists=True)
         return for_each(rows, run, lambda found, batch: write(arrange(_sorted(found, run)), batch))
     if connector.write_stream is None:
-        return for_each(dataframe, run, open_batches(dataframe, spec, run))
+        write = open_batches(dataframe, spec, run)
+        return for_each(dataframe, run, seen(run, spec, write, persists=True))
     run.n_rows = None
     with explained_errors(connector, spec):
         return _started(connector.write_stream(dataframe, spec), run)
@@ -140,6 +144,7 @@ def start_taking(
     def write(found: DataFrame, batch: int) -> int:
         table = with_named_kind(found).toArrow()
         if table.num_rows:
+            run.latest.take("", table)
             take(table)
         return int(table.num_rows)
 
@@ -189,6 +194,36 @@ def open_batches(
     assert connector.open_batches is not None, f"only Spark writes to '{connector.name}'"
     writer = StreamWriter(run.writer + part, run.checkpoint, run.at_end.append)
     return connector.open_batches(dataframe, spec, writer)
+
+
+def seen(
+    run: StreamRun, spec: TableSpec, write: WriteBatch, *, persists: bool = False
+) -> WriteBatch:
+    """The same writing; while somebody looks at the stream, its last rows are fetched too.
+
+    Args:
+        run: the stream.
+        spec: the table that is written.
+        write: writes the rows of a micro-batch.
+        persists: whether the rows are to be persisted for that, because nobody has done so.
+    """
+
+    def write_and_fetch(rows: DataFrame, batch: int) -> int | None:
+        if not run.latest.is_due(spec.name):
+            return write(rows, batch)
+        if persists:
+            # two jobs read it, and the state may be written by one alone
+            rows.persist()
+        try:
+            n_rows = write(rows, batch)
+            if n_rows != 0:
+                run.latest.fetch(spec.name, rows)
+            return n_rows
+        finally:
+            if persists:
+                rows.unpersist()
+
+    return write_and_fetch
 
 
 def _for_each_with_late(rows: DataFrame, run: StreamRun, write: WriteBatch) -> StreamingQuery:
