@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     import polars as pl
     from pyspark.sql.streaming.query import StreamingQuery
 
+    from sqlwin.execution.activity import StatementRun
     from sqlwin.execution.errors import StatementErrors
     from sqlwin.execution.streams.handle import Stream
 
@@ -100,6 +101,7 @@ class Result:
         scan_counts: where rows are counted while they are read.
         open_stream: a query over streams; `rows` and `batches` run it.
         stream: the stream that an INSERT has started.
+        run: the record of the statement, in which it is kept what became of it.
     """
 
     statement: str
@@ -115,6 +117,7 @@ class Result:
     scan_counts: StatementScanCounts | None = None
     open_stream: OpenStream | None = None
     stream: Stream | None = None
+    run: StatementRun | None = None
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -323,11 +326,14 @@ class Result:
 
     def _run(self, action: Callable[[], Any]) -> Any:
         try:
-            return action()
+            return action() if self.run is None else self.run.computed(action)
         except Exception as error:
             if self.errors is None:
                 raise
-            raise self.errors.translated(error) from error
+            found = self.errors.translated(error)
+            if self.run is not None:
+                self.run.failed(found)
+            raise found from error
 
 
 # Columns that the repr of a result names

@@ -24,6 +24,8 @@ from runtime.spark.private import unless_missing
 T = TypeVar("T")
 
 _JOIN_S = 0.1
+# What the tags of statements begin with
+STATEMENT_TAG = "sqlwin-statement-"
 
 
 def begin_group(spark: Any, group: str) -> None:
@@ -37,6 +39,28 @@ def begin_group(spark: Any, group: str) -> None:
         spark.addTag(group)
     else:
         context.setJobGroup(group, "", interruptOnCancel=True)
+
+
+def tag_statement(spark: Any, tag: str) -> None:
+    """Let the jobs that this thread starts from here on carry the tag of a statement, and no other.
+
+    Nothing happens over Spark Connect, which hands out no figures of jobs.
+    """
+    context = getattr(spark, "sparkContext", None)
+    if context is None:
+        return
+    for other in context.getJobTags():
+        if other.startswith(STATEMENT_TAG):
+            context.removeJobTag(other)
+    if tag:
+        context.addJobTag(tag)
+
+
+def statement_tag(spark: Any) -> str:
+    """The tag of the statement that this thread runs; empty if there is none."""
+    context = getattr(spark, "sparkContext", None)
+    tags = () if context is None else context.getJobTags()
+    return next((str(tag) for tag in tags if tag.startswith(STATEMENT_TAG)), "")
 
 
 def cancel_group(spark: Any, group: str) -> bool:

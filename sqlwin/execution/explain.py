@@ -33,6 +33,7 @@ from sqlwin.execution.lowered import Measuring, lower_set
 from sqlwin.execution.planning import Plans
 from sqlwin.execution.statement_sets import Inserts
 from sqlwin.execution.streams.analyze import analyzed_stream
+from sqlwin.execution.streams.handle import Stream
 from sqlwin.execution.streams.options import planned_options
 from sqlwin.execution.streams.sinks import Discard, StreamSink, into_table
 from sqlwin.execution.streams.start import start_stream
@@ -129,6 +130,8 @@ class Explanations:
             sink = into_table(statement, target_of(plans.catalog, statement))
         seconds = int(plans.config.get("sqlwin.analyze.duration")) / 1_000_000 or None
         stream = start_stream(plans, lowered, sink, statement.text)
+        if plans.run is not None and isinstance(stream, Stream):
+            plans.run.started(stream.number)
         with plans.errors_of(statement.text), plans.jobs_run():
             return analyzed_stream(
                 found, spark, stream, measuring.meter, seconds, self.take_interrupt

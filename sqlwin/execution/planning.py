@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 
 from pyspark.sql import DataFrame, SparkSession
@@ -20,12 +20,14 @@ from runtime.connectors.registry import connector_of
 from runtime.errors import SqlwinError
 from runtime.frames.scan_counts import ScanCounts, StatementScanCounts
 from runtime.spark.files import refuse_remote_streams
+from runtime.spark.jobs import statement_tag, tag_statement
 from runtime.spark.session import is_remote
 from runtime.spec.table import TableSpec
 from sqlwin.catalog.catalog import SessionCatalog, View
 from sqlwin.catalog.options import hint_notes
 from sqlwin.catalog.spark_views import spark_views
 from sqlwin.config.config import Config
+from sqlwin.execution.activity import Activity, StatementRun
 from sqlwin.execution.errors import StatementErrors
 from sqlwin.execution.lowered import (
     Lowered,
@@ -46,6 +48,7 @@ class _AtHand(threading.local):
 
     scan_counts: StatementScanCounts | None = None
     notes: tuple[str, ...] = ()
+    run: StatementRun | None = None
 
 
 class Plans:
@@ -60,6 +63,7 @@ class Plans:
         config: the settings.
         catalog: the tables and views.
         streams: the streams that were started.
+        activity: the statements that ran or run.
         lock: held while a statement is planned.
         last_scan_counts: counts of the statement that was begun last, in whatever thread.
     """
@@ -70,6 +74,7 @@ class Plans:
         self.lock = spark_views(spark)
         self.catalog = SessionCatalog(spark, self._view_dataframe, lambda: config.mask, self.lock)
         self.streams = Streams()
+        self.activity = Activity(self._marked)
         self._session_scan_counts = None if is_remote(spark) else ScanCounts(spark.sparkContext)
         self.last_scan_counts: StatementScanCounts | None = None
         self._at_hand = _AtHand()
@@ -84,18 +89,30 @@ class Plans:
         """What there is to say about how the statement at hand is written."""
         return self._at_hand.notes
 
+    @property
+    def run(self) -> StatementRun | None:
+        """The record of the statement at hand."""
+        return self._at_hand.run
+
     def jobs_run(self) -> AbstractContextManager[None]:
         """A block in which jobs run: meanwhile other threads may plan."""
         return self.lock.released()
 
-    def begin(self, text: str) -> None:
+    def begin(self, text: str) -> StatementRun:
         """A statement begins: its counts are its own, and Spark's UI shows it beside its jobs."""
+        run = self._at_hand.run = self.activity.begin(text)
         self.start_statement()
         self._at_hand.notes = ()
         if self._session_scan_counts is not None:
             self._at_hand.scan_counts = StatementScanCounts(self._session_scan_counts)
-            self.last_scan_counts = self._at_hand.scan_counts
+            self.last_scan_counts = run.scan_counts = self._at_hand.scan_counts
         self.describe_job(text)
+        tag_statement(self.spark, run.record.tag)
+        return run
+
+    def end(self) -> None:
+        """The statement at hand is over."""
+        self._at_hand.run = None
 
     def start_statement(self) -> None:
         """From here on tables are read anew, in the mode that is set."""
@@ -107,17 +124,31 @@ class Plans:
 
     def plan(self, query: exp.Query, text: str, sink: tuple[str, bool] | None = None) -> Plan:
         """The plan of a query; `sink` is the table on top and whether it is overwritten."""
-        (plan,) = plan_together([self._draft(query, text, sink)], self._planner_options())
+        (plan,) = self._planned(lambda: [self._draft(query, text, sink)])
         return plan
 
     def plans_together(self, inserts: Sequence[Insert], has_sinks: bool = True) -> list[Plan]:
         """The plans of INSERTs that run together, with their tables on top or without."""
-        drafts = []
-        for insert in inserts:
-            sink = (".".join(insert.name), insert.overwrite) if has_sinks else None
-            draft = self._draft(insert.ast, insert.text, sink)
-            drafts.append(replace(draft, apart=self._apart(draft, insert)))
-        return plan_together(drafts, self._planner_options())
+
+        def drafts() -> Iterator[Draft]:
+            for insert in inserts:
+                sink = (".".join(insert.name), insert.overwrite) if has_sinks else None
+                draft = self._draft(insert.ast, insert.text, sink)
+                yield replace(draft, apart=self._apart(draft, insert))
+
+        return self._planned(drafts)
+
+    def _planned(self, drafts: Callable[[], Iterable[Draft]]) -> list[Plan]:
+        with self._span("planning"):
+            plans = plan_together(list(drafts()), self._planner_options())
+        if self.run is not None:
+            for plan in plans:
+                self.run.planned(plan)
+        return plans
+
+    def _span(self, name: str) -> AbstractContextManager[None]:
+        """A block on which the statement at hand spends some of its time."""
+        return nullcontext() if self.run is None else self.run.span(name)
 
     # -- from plans to DataFrames --------------------------------------------------------------
 
@@ -170,11 +201,11 @@ class Plans:
         match lowered:
             case LoweredStream():
                 refuse_remote_streams(self.spark)
-                with self.errors_of(lowered.plans[0].sql):
+                with self.errors_of(lowered.plans[0].sql), self._span("Spark's analysis"):
                     # whoever starts it does so without sqlwin
                     return lowered.dataframe(self.spark, foreign_options(self.spark, self.config))
             case LoweredBatch(plan, step):
-                with self.errors_of(plan.sql):
+                with self.errors_of(plan.sql), self._span("Spark's analysis"):
                     if step is None:
                         return self.spark.sql(plan.sql)
                     return dataframe(self.spark, step, self.execution_options())
@@ -201,6 +232,22 @@ class Plans:
             described = f"{name}: {text}" if name else text
             shown = self.config.mask.text(described)
             self.spark.sparkContext.setJobDescription(" ".join(shown.split())[:500])
+
+    @contextmanager
+    def _marked(self, tag: str, text: str) -> Iterator[None]:
+        """A block whose Spark jobs are those of a statement, whichever is at hand."""
+        if is_remote(self.spark):
+            yield
+            return
+        context = self.spark.sparkContext
+        before = statement_tag(self.spark), context.getLocalProperty("spark.job.description")
+        self.describe_job(text)
+        tag_statement(self.spark, tag)
+        try:
+            yield
+        finally:
+            tag_statement(self.spark, before[0])
+            context.setLocalProperty("spark.job.description", before[1])  # type: ignore[arg-type]
 
     def _view_dataframe(self, view: View) -> DataFrame:
         query = self.catalog.view(view.name)

@@ -80,6 +80,7 @@ class Runner:
         self._plans = Plans(spark, self.config)
         self.catalog = self._plans.catalog
         self.streams = self._plans.streams
+        self.activity = self._plans.activity
         self.lock = self._plans.lock
         self._inserts = Inserts(self._plans)
         self.explanations = Explanations(self._plans, self._inserts)
@@ -92,9 +93,18 @@ class Runner:
             SqlwinError: it is wrong or fails; positions are those in the statement's text.
         """
         with self.lock, deep_trees(statement.text):
-            self._plans.begin(statement.text)
-            result = self._run(statement)
-            return replace(result, statement_notes=(*self._plans.notes, *result.statement_notes))
+            run = self._plans.begin(statement.text)
+            try:
+                result = self._run(statement)
+            except BaseException as error:
+                run.failed(error)
+                raise
+            finally:
+                self._plans.end()
+            run.document = result.document
+            run.over(result.kind, result.message, result.row_count)
+            notes = (*self._plans.notes, *result.statement_notes)
+            return replace(result, statement_notes=notes, run=run)
 
     @property
     def rows_scanned(self) -> int:

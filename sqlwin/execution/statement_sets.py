@@ -158,6 +158,11 @@ class Inserts:
 
         See `insert_result`.
         """
+        parts = [part for _, part in started if not isinstance(part, str)]
+        streams = [part.stream if isinstance(part, StreamPart) else part for part in parts]
+        if self._plans.run is not None:
+            for number in dict.fromkeys(stream.number for stream in streams):
+                self._plans.run.started(number)
         waits = bool(self._plans.config.get("table.dml-sync"))
         with self._plans.jobs_run():
             return insert_result(text, started, waits=waits)

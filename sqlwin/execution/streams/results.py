@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -44,6 +45,7 @@ class StreamQuery:
         self._n_changes = plans.catalog.n_changes
         self._query = query
         self._text = text
+        self._run = plans.run
         self._started: list[Stream] = []
 
     def start(self, take: Take) -> Stream | str:
@@ -58,10 +60,18 @@ class StreamQuery:
                 self._plans.start_statement()
                 self._lowered = self._plans.lower_stream(self._plans.plan(self._query, self._text))
                 self._n_changes = self._plans.catalog.n_changes
-            stream = start_stream(self._plans, self._lowered, sink, self._text)
+            with self._marked():
+                stream = start_stream(self._plans, self._lowered, sink, self._text)
         if isinstance(stream, Stream):
             self._started.append(stream)
+            if self._run is not None:
+                self._run.started(stream.number)
         return stream
+
+    def _marked(self) -> AbstractContextManager[None]:
+        """A block whose Spark jobs are those of the statement, whichever was begun since."""
+        run = self._run
+        return nullcontext() if run is None else run.marking(run.record.tag, run.record.text)
 
     def status(self) -> str | None:
         """How the last one stands, in a line; None before one is started."""
