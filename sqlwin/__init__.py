@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 from collections.abc import Mapping
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
@@ -70,6 +71,7 @@ def connect(
     Raises:
         SqlwinError: no Java, no such cluster, an unknown setting.
     """
+    begun = time.time()
     # Spark takes a second to import: not before it is needed
     from runtime.spark.session import own_session, spark_lock
     from sqlwin.session import Session
@@ -83,7 +85,7 @@ def connect(
         return Session(spark, settings=settings or {})
     with spark_lock:  # nobody stops it before the session has it
         started = own_session(master, conf or {}, remote)
-        return Session(started, settings=settings or {})
+        return Session(started, settings=settings or {}, begun=begun)
 
 
 def _refuse_foreign(name: str, file: str) -> None:

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from runtime.streaming.general import Assigner, Evictor, Trigger, WindowFunction
+    from sqlwin.ui.server import Page
 
 __all__ = ["Result", "Session"]
 
@@ -46,14 +47,18 @@ class Session:
         spark: the Spark session to run on. What `connect` has started ends with the last session
             that uses it.
         settings: settings, as `SET 'key' = 'value'` takes them.
+        begun: when its making began, in seconds since 1970; None: now.
 
     Raises:
         SqlwinError: a setting is unknown or has no sense.
     """
 
-    def __init__(self, spark: SparkSession, *, settings: Mapping[str, str]) -> None:
+    def __init__(
+        self, spark: SparkSession, *, settings: Mapping[str, str], begun: float | None = None
+    ) -> None:
         self._spark = spark
         self._is_closed = False
+        self._page: Page | None = None
         self._is_user = begin_use(spark)
         try:
             with spark_lock:
@@ -61,6 +66,7 @@ class Session:
                 self._runner = Runner(spark)
             for key, value in settings.items():
                 self._runner.set(key, value)
+            self._runner.activity.opened(begun)
         except BaseException:
             self._leave_spark()
             raise
@@ -409,12 +415,46 @@ class Session:
         """
         self._runner.catalog.add_aggregate(register_aggregate(self._spark, name, aggregate))
 
+    def ui(self, port: int | None = None) -> Page:
+        """A web page of what runs in this session, and what ran: streams, statements, their plans.
+
+        It is served on 127.0.0.1, for whoever has the token in its address (`page.url`), until the
+        session or the page is closed. Sessions of a process share one server. `page.metrics_url`
+        has metrics for Prometheus; see docs/monitoring.md.
+
+        Args:
+            port: the port; 0 takes a free one. Without it: that of the page that is there, or 4050,
+                or a free one if that is taken.
+
+        Raises:
+            SetupError: the port is taken.
+        """
+        # a web server takes its time to import
+        from sqlwin.ui.server import serve
+        from sqlwin.ui.snapshot import watched_session
+
+        if self._page is not None and port is not None and port not in (0, self._page.port):
+            self._page.close()
+        runner = self._runner
+        watched = watched_session(
+            runner.activity, runner.streams, self._spark, lambda: runner.config.mask
+        )
+        self._page = serve(watched, port)
+        return self._page
+
+    def close_page(self) -> None:
+        """Serve the page of this session no more, if there is one."""
+        if self._page is not None:
+            self._page.close()
+            self._page = None
+
     def close(self) -> None:
         """Stop the streams of this session, and Spark if no other session uses it.
 
         Spark goes on if it was not started by `sqlwin.connect`.
         """
         self.streams.stop_all()
+        self.close_page()
         self._is_closed = True
         self._leave_spark()
 

@@ -110,11 +110,15 @@ MAY_IMPORT = {
         "runtime runtime.connectors runtime.frames runtime.spark runtime.spec sqlwin.display "
         "sqlwin.execution pandas polars pyarrow pyspark rich"
     ),
+    "sqlwin.ui": (
+        "planner.explain runtime runtime.connectors runtime.spark runtime.streaming "
+        "sqlwin.display sqlwin.execution prometheus_client py4j pyarrow pyspark starlette uvicorn"
+    ),
     "sqlwin.windows": ("planner.binder planner.sql runtime.spec runtime.streaming.general sqlglot"),
     "sqlwin.session": (
         "planner.explain runtime runtime.compute runtime.frames runtime.spark runtime.spec "
         "runtime.streaming.general sqlwin.catalog sqlwin.execution sqlwin.result "
-        "sqlwin.statements pyarrow pyspark"
+        "sqlwin.statements sqlwin.ui pyarrow pyspark"
     ),
     "sqlwin": "runtime runtime.compute runtime.spark sqlwin.notebook sqlwin.session pyspark",
     "sqlwin.__main__": "sqlwin.cli",

@@ -251,6 +251,7 @@ def opened_session(
                     stop_streams(session)
                 raise
     finally:
+        session.close_page()
         # Spark takes a second to stop, and the process ends here: nobody is to wait for that.
         # Streams are to come to the end of their micro-batches, though.
         if session.streams.may_run or not let_jvm_end():

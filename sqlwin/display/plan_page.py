@@ -22,7 +22,7 @@ def plan_page(document: dict[str, Any]) -> str:
 
     contents = {
         "/*style*/": part("style.css"),
-        "/*script*/": part("timeline.js") + part("plan.js"),
+        "/*script*/": part("shared.js") + part("timeline.js") + part("plan.js"),
         "<!--text-->": html.escape("\n".join(query["text"] for query in document["queries"])),
         # "</script>" or "<!--" inside of the data would end the element
         "/*document*/": json.dumps(document, ensure_ascii=False).replace("<", "\\u003c"),

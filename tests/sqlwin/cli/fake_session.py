@@ -186,6 +186,12 @@ class FakeSession:
             raise RuntimeError("surprise\nwith more lines")
         return FakeResult(text, "ok")
 
+    def ui(self, port: int | None = None) -> SimpleNamespace:
+        return SimpleNamespace(url=f"http://127.0.0.1:{4050 if port is None else port}/?token=t")
+
+    def close_page(self) -> None:
+        pass
+
     def close(self) -> None:
         self.closed = True
 

@@ -1,0 +1,1 @@
+"""The page of what runs: a model, a local server, metrics."""

@@ -1,0 +1,157 @@
+"""`/metrics`: a snapshot in Prometheus' text format.
+
+A stream keeps its labels when it goes on after a restart, its counters begin anew, as Prometheus
+expects of counters. Statements have no label of their own, or there would be a series for each:
+those that run are counted, and what they have done so far is added up.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+
+from prometheus_client import CollectorRegistry, Metric, generate_latest
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    SummaryMetricFamily,
+)
+from prometheus_client.registry import Collector
+
+from sqlwin.ui.model import Snapshot, StatementView, StreamView
+
+_STREAM = ("session", "stream", "name", "into")
+_SOURCE = (*_STREAM, "operator", "source")
+# Figures of a stream: the metric's name, its help, where the figure is, whether it only grows
+_OF_STREAM = (
+    ("rows_in", "Rows read in this run.", "rows_in", True),
+    ("rows_emitted", "Rows written to the sink in this run.", "rows_out", True),
+    ("rows_late", "Rows that came when all their windows had closed.", "late", True),
+    (
+        "rows_without_time",
+        "Rows without a time, which are in no window.",
+        "without_time",
+        True,
+    ),
+    ("rows_dropped", "Rows that went nowhere: late or without a time.", "dropped", True),
+    ("rows_per_second", "Rows read a second by the last micro-batch.", "rows_per_second", False),
+    ("last_batch_seconds", "How long the last micro-batch took.", "batch_seconds", False),
+)
+
+
+def metrics_text(snapshot: Snapshot) -> bytes:
+    """The metrics of a snapshot, in Prometheus' text format 0.0.4."""
+    registry = CollectorRegistry()
+    registry.register(_Collector(snapshot))
+    return generate_latest(registry)
+
+
+class _Collector(Collector):
+    def __init__(self, snapshot: Snapshot) -> None:
+        self._snapshot = snapshot
+
+    def collect(self) -> Iterable[Metric]:
+        """Called by Prometheus' client."""
+        yield from _of_streams(self._snapshot.streams)
+        yield from _of_statements(self._snapshot.statements)
+
+
+def _of_streams(streams: Iterable[StreamView]) -> Iterator[Metric]:
+    # one that was started again under the same name has the same labels: the latest counts
+    by_labels = {_labels(each): each for each in sorted(streams, key=lambda each: each.begun)}
+    up = GaugeMetricFamily("sqlwin_stream_up", "Whether the stream runs.", labels=_STREAM)
+    for labels, stream in by_labels.items():
+        up.add_metric(labels, float(stream.state == "running"))
+    yield up
+    for name, text, field, grows in _OF_STREAM:
+        kind = CounterMetricFamily if grows else GaugeMetricFamily
+        metric = kind(f"sqlwin_stream_{name}", text, labels=_STREAM)
+        for labels, stream in by_labels.items():
+            value = getattr(stream, field)
+            if value is not None:
+                metric.add_metric(labels, value)
+        yield metric
+    batches = SummaryMetricFamily(
+        "sqlwin_stream_batch_seconds", "Micro-batches, and how long they took.", labels=_STREAM
+    )
+    phases = CounterMetricFamily(
+        "sqlwin_stream_phase_seconds",
+        "What micro-batches spent their time on.",
+        labels=(*_STREAM, "phase"),
+    )
+    for labels, stream in by_labels.items():
+        batches.add_metric(labels, stream.batches, stream.busy_seconds)
+        for phase, seconds in sorted(stream.phases.items()):
+            phases.add_metric((*labels, phase), seconds)
+    yield from (batches, phases)
+    yield from _of_operators(by_labels)
+
+
+def _of_operators(streams: dict[tuple[str, ...], StreamView]) -> Iterator[Metric]:
+    operator_labels = (*_STREAM, "operator")
+    rows = GaugeMetricFamily(
+        "sqlwin_stream_state_rows", "Partials in state.", labels=operator_labels
+    )
+    size = GaugeMetricFamily(
+        "sqlwin_stream_state_bytes", "Size of the partials in state.", labels=operator_labels
+    )
+    watermark = GaugeMetricFamily(
+        "sqlwin_stream_watermark_timestamp_seconds",
+        "Event time of a source's watermark, in seconds since 1970.",
+        labels=_SOURCE,
+    )
+    lag = GaugeMetricFamily(
+        "sqlwin_stream_watermark_lag_seconds",
+        "How far a source's watermark is behind processing time.",
+        labels=_SOURCE,
+    )
+    holds = GaugeMetricFamily(
+        "sqlwin_stream_source_holds_back",
+        "Whether the operator's watermark waits for this source alone.",
+        labels=_SOURCE,
+    )
+    for labels, stream in streams.items():
+        for operator in stream.operators:
+            own = (*labels, str(operator.number))
+            rows.add_metric(own, operator.state_rows)
+            size.add_metric(own, operator.state_bytes)
+            for source in operator.sources:
+                of_source = (*own, source.name)
+                holds.add_metric(of_source, float(source.holds_back))
+                if source.watermark_us is not None and source.lag_seconds is not None:
+                    watermark.add_metric(of_source, source.watermark_us / 1_000_000)
+                    lag.add_metric(of_source, source.lag_seconds)
+    yield from (rows, size, watermark, lag, holds)
+
+
+def _of_statements(statements: tuple[StatementView, ...]) -> Iterator[Metric]:
+    count = GaugeMetricFamily(
+        "sqlwin_statements",
+        "Statements that are kept in mind, the last ones, by their state.",
+        labels=("state",),
+    )
+    states = Counter(each.state for each in statements)
+    for state in ("running", "planned", "done", "failed"):
+        count.add_metric((state,), states[state])
+    running = [each for each in statements if each.state == "running" and not each.streams]
+    stages = [stage for each in running for stage in each.stages]
+    figures = (
+        ("tasks", "Tasks of statements that run.", sum(stage.tasks for stage in stages)),
+        (
+            "tasks_done",
+            "Tasks of statements that run, those that are complete.",
+            sum(stage.tasks_done for stage in stages),
+        ),
+        (
+            "rows_read",
+            "Rows that statements that run have read from sources.",
+            sum(stage.rows_read for stage in stages) + sum(each.rows_read for each in running),
+        ),
+    )
+    yield count
+    for name, text, value in figures:
+        yield GaugeMetricFamily(f"sqlwin_running_{name}", text, value=value)
+
+
+def _labels(stream: StreamView) -> tuple[str, ...]:
+    return str(stream.session), str(stream.number), stream.name, stream.into

@@ -1,0 +1,389 @@
+"""The server of the page: on this machine alone, for whoever has the token, and to look only.
+
+It listens on 127.0.0.1. Every request needs the token that is in the page's address, in `?token=`
+or as `Authorization: Bearer`; one whose Host is not this machine is refused, or a page of the
+internet could ask by a name of its own that it lets point here (DNS rebinding). All there is are
+GET requests that change nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import html
+import logging
+import os
+import re
+import secrets
+import socket
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from importlib.resources import files
+from urllib.parse import quote
+
+import uvicorn
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import HTTPConnection, Request
+from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
+from starlette.routing import Route
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from runtime.errors import SetupError
+from runtime.logs import append_once
+from runtime.redaction import DEFAULT
+from sqlwin.display.plan_page import plan_page
+from sqlwin.ui.metrics import metrics_text
+from sqlwin.ui.model import Snapshot, to_json
+from sqlwin.ui.snapshot import Watched, plan_of, snapshot
+
+HOST = "127.0.0.1"
+DEFAULT_PORT = 4050
+# Names that this machine has for itself, whatever port is forwarded to it
+_OWN_NAMES = frozenset({"127.0.0.1", "localhost", "[::1]"})
+# Whoever asks sooner gets the same snapshot
+_FRESH_SECONDS = 0.4
+# A page that asked so recently is waited for in the end, so long at most
+_WATCHED_SECONDS = 3.0
+_LAST_LOOK_SECONDS = 2.5
+_START_SECONDS = 10.0
+# The token in place of one that is made up: for Prometheus, whose configuration is a file
+TOKEN_VARIABLE = "SQLWIN_UI_TOKEN"
+# What the page may load: nothing but what is in it, and its own server
+_POLICY = (
+    "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data:; "
+    "connect-src 'self'; frame-src 'self'; base-uri 'none'; form-action 'none'; "
+    "frame-ancestors 'self'"
+)
+_HEADERS = {
+    "Content-Security-Policy": _POLICY,
+    "Cache-Control": "no-store",
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+    "Cross-Origin-Resource-Policy": "same-origin",
+}
+
+
+class Watchers:
+    """The sessions that a server shows, and the last snapshot of them.
+
+    Args:
+        sessions: the sessions.
+    """
+
+    def __init__(self, sessions: Sequence[Watched] = ()) -> None:
+        self._sessions = list(sessions)
+        self._lock = threading.Lock()
+        self._last: Snapshot | None = None
+        self._asked = 0.0
+        self._end_was_seen = threading.Event()
+        self._is_over = False
+
+    @property
+    def sessions(self) -> list[Watched]:
+        """The sessions."""
+        return list(self._sessions)
+
+    def add(self, session: Watched) -> None:
+        """Show one more session, if it is not shown yet."""
+        if session.activity.session not in (each.activity.session for each in self._sessions):
+            self._sessions.append(session)
+            self._last = None
+
+    def remove(self, session: int) -> None:
+        """Show a session no more, by its number."""
+        if not self._is_over:
+            self._last = None
+        self._sessions = [e for e in self._sessions if e.activity.session != session]
+
+    def find(self, session: int) -> Watched | None:
+        """The session of a number."""
+        return next((e for e in self._sessions if e.activity.session == session), None)
+
+    def look(self) -> Snapshot:
+        """A snapshot for a page, not older than a moment."""
+        self._asked = time.monotonic()
+        found = self.snapshot()
+        if found.is_over:
+            self._end_was_seen.set()
+        return found
+
+    def snapshot(self, *, watches: bool = True) -> Snapshot:
+        """A snapshot, not older than a moment. Where Spark is gone: what was seen last.
+
+        Args:
+            watches: whether somebody looks at rows.
+        """
+        with self._lock:
+            last = self._last
+            if last is not None and (
+                last.is_over or (time.time() - last.at < _FRESH_SECONDS and not self._is_over)
+            ):
+                return last
+            try:
+                found = snapshot(self._sessions, watches=watches)
+            except (PySparkException, Py4JError, OSError):
+                # Spark has ended, or is about to
+                if last is None:
+                    last = Snapshot(time.time(), (), (), ())
+                found = replace(last, is_over=True)
+            self._last = replace(found, is_over=found.is_over or self._is_over)
+            return self._last
+
+    def end(self) -> None:
+        """All is over: a page that is open gets to see the last snapshot."""
+        self._is_over = True
+        if time.monotonic() - self._asked < _WATCHED_SECONDS:
+            self._end_was_seen.wait(_LAST_LOOK_SECONDS)
+
+
+# -- the application -------------------------------------------------------------------------------
+
+
+def application(watchers: Watchers, token: str) -> ASGIApp:
+    """The application that a server serves.
+
+    Args:
+        watchers: what it shows.
+        token: what a request has to have.
+    """
+
+    async def page(request: Request) -> Response:
+        return HTMLResponse(live_page(), headers=_HEADERS)
+
+    async def state(request: Request) -> Response:
+        found = await run_in_threadpool(watchers.look)
+        return JSONResponse(to_json(found), headers=_HEADERS)
+
+    async def metrics(request: Request) -> Response:
+        found = await run_in_threadpool(lambda: watchers.snapshot(watches=False))
+        return Response(
+            metrics_text(found),
+            media_type="text/plain; version=0.0.4; charset=utf-8",
+            headers=_HEADERS,
+        )
+
+    async def plan(request: Request) -> Response:
+        number = int(request.path_params["number"])
+        session = watchers.find(int(request.path_params["session"]))
+        document = None
+        if session is not None:
+            watched = session
+            try:
+                document = await run_in_threadpool(lambda: plan_of(watched, number))
+            except (PySparkException, Py4JError, OSError):
+                return _said("Spark has ended, and the plan was not asked for before", 410)
+        if document is None:
+            return _said("there is no plan of this statement, or it lies back too far", 404)
+        return HTMLResponse(plan_page(document), headers=_HEADERS)
+
+    routes = [
+        Route("/", page),
+        Route("/api/state", state),
+        Route("/plan/{session:int}.{number:int}", plan),
+        Route("/metrics", metrics),
+    ]
+    return _Guard(Starlette(routes=routes, exception_handlers={Exception: _failed}), token)
+
+
+async def _failed(request: Request, error: Exception) -> Response:
+    """What is said of an error that nobody thought of; the log has it too."""
+    said = DEFAULT.text(f"{type(error).__name__}: {error}")
+    append_once("the page of what runs could not be made", said)
+    return _said(f"this could not be put together: {said}", 500)
+
+
+class _Guard:
+    """Lets requests through that have the token and come for this machine."""
+
+    def __init__(self, inner: ASGIApp, token: str) -> None:
+        self._inner = inner
+        self._token = token
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        # the beginning and the end of the server are nobody's request
+        if scope["type"] != "lifespan":
+            refusal = self._refusal(HTTPConnection(scope))
+            if refusal is not None:
+                await refusal(scope, receive, send)
+                return
+        await self._inner(scope, receive, send)
+
+    def _refusal(self, request: HTTPConnection) -> Response | None:
+        if not is_own_host(request.headers.get("host", "")):
+            return _said("this page is for 127.0.0.1 and localhost", 421)
+        kind, _, bearer = request.headers.get("authorization", "").partition(" ")
+        given = (
+            bearer.strip() if kind.lower() == "bearer" else request.query_params.get("token", "")
+        )
+        if not secrets.compare_digest(given.encode(), self._token.encode()):
+            return _said(
+                "the token is missing or wrong: take the address that sqlwin has printed, "
+                "with all that follows ?token=",
+                403,
+            )
+        return None
+
+
+def is_own_host(host: str) -> bool:
+    """Whether the Host of a request is this machine, whatever its port."""
+    return re.sub(r":\d+$", "", host.strip().lower()) in _OWN_NAMES
+
+
+def _said(text: str, status: int) -> Response:
+    return PlainTextResponse(f"{text}\n", status_code=status, headers=_HEADERS)
+
+
+def live_page() -> str:
+    """The page, with its style and its script in it."""
+    own, shared = files("sqlwin.ui") / "page", files("sqlwin.display") / "page"
+    parts = {
+        "/*style*/": (shared / "style.css", own / "live.css"),
+        "/*script*/": (shared / "shared.js", own / "charts.js", own / "live.js"),
+    }
+    marks = re.compile("|".join(re.escape(mark) for mark in parts))
+    return marks.sub(
+        lambda mark: "".join(part.read_text("utf-8") for part in parts[mark.group()]),
+        (own / "live.html").read_text("utf-8"),
+    )
+
+
+# -- the server ------------------------------------------------------------------------------------
+
+
+class Page:
+    """The page of a session, as long as it is served.
+
+    Attributes:
+        port: its port.
+        url: its address, with the token.
+        metrics_url: the address of the metrics, likewise.
+    """
+
+    def __init__(self, server: _Server, session: int) -> None:
+        self._server = server
+        self._session = session
+        self.port = server.port
+        token = quote(server.token, safe="")
+        self.url = f"http://{HOST}:{server.port}/?token={token}"
+        self.metrics_url = f"http://{HOST}:{server.port}/metrics?token={token}"
+
+    def close(self) -> None:
+        """Serve it no more; a page that is open gets to see the end."""
+        self._server.leave(self._session)
+
+    def __repr__(self) -> str:
+        return f"<sqlwin page at {self.url}>"
+
+    def _repr_html_(self) -> str:
+        url = html.escape(self.url, quote=True)
+        return f'<a href="{url}" target="_blank" rel="noreferrer">{url}</a>'
+
+
+def serve(session: Watched, port: int | None = None) -> Page:
+    """Serve the page of a session; sessions of a process share a server where ports let them.
+
+    Whatever process has sessions can do so: a program, the command line, the prompt.
+
+    Args:
+        session: what is shown.
+        port: the port; 0: a free one; None: that of the server that there is, or 4050, or a free
+            one where that is taken.
+
+    Raises:
+        SetupError: the port is taken by another program, or may not be used.
+    """
+    with _servers_lock:
+        own = session.activity.session
+        found = [each for each in _servers.values() if port is None or each.port == port]
+        # the one that shows the session already, before any other
+        there = next(iter(sorted(found, key=lambda each: each.watchers.find(own) is None)), None)
+        server = there or _Server(_bound(port))
+        _servers[server.port] = server
+        server.watchers.add(session)
+        if there is None:
+            server.start()
+        return Page(server, session.activity.session)
+
+
+def _bound(port: int | None) -> socket.socket:
+    """A socket at a port of this machine.
+
+    Raises:
+        SetupError: it is taken, or may not be used.
+    """
+    listening = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    # a server that has just ended leaves connections behind, which are in nobody's way
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    chosen = [DEFAULT_PORT, 0] if port is None else [port]
+    for number in chosen:
+        try:
+            listening.bind((HOST, number))
+            return listening
+        except OSError as error:
+            if number != chosen[-1]:
+                continue
+            listening.close()
+            reason = (error.strerror or str(error)).lower()
+            raise SetupError(
+                f"the page cannot be served at {HOST}:{number}: {reason}",
+                hint="give another port; without one, or with 0, a free one is taken",
+            ) from error
+    raise AssertionError("no port was tried")
+
+
+class _Server:
+    """A server in a thread of its own, which ends with the process if not before."""
+
+    def __init__(self, listening: socket.socket) -> None:
+        self.port = int(listening.getsockname()[1])
+        self.token = os.environ.get(TOKEN_VARIABLE) or secrets.token_urlsafe(24)
+        self.watchers = Watchers()
+        self._socket = listening
+        config = uvicorn.Config(
+            application(self.watchers, self.token),
+            loop="asyncio",
+            http="h11",
+            ws="none",
+            lifespan="off",
+            log_config=None,
+            log_level=logging.CRITICAL,  # what goes wrong is told to whoever asked
+            access_log=False,
+            server_header=False,
+            timeout_graceful_shutdown=1,
+        )
+        self._server = uvicorn.Server(config)
+        self._thread = threading.Thread(target=self._run, name="sqlwin-ui", daemon=True)
+
+    def start(self) -> None:
+        """Serve from here on."""
+        self._thread.start()
+        until = time.monotonic() + _START_SECONDS
+        while not self._server.started and self._thread.is_alive() and time.monotonic() < until:
+            time.sleep(0.01)
+
+    def leave(self, session: int) -> None:
+        """Show a session no more; without any the server ends."""
+        with _servers_lock:
+            if self.watchers.find(session) is None:
+                return
+            is_last = len(self.watchers.sessions) == 1
+            if is_last:
+                _servers.pop(self.port, None)
+        if not is_last:
+            self.watchers.remove(session)
+            return
+        self.watchers.end()
+        self.watchers.remove(session)
+        self._server.should_exit = True
+        self._thread.join(_START_SECONDS)
+
+    def _run(self) -> None:
+        asyncio.run(self._server.serve(sockets=[self._socket]))
+
+
+_servers: dict[int, _Server] = {}
+_servers_lock = threading.Lock()

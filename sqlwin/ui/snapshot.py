@@ -1,0 +1,336 @@
+"""Snapshots of what runs: put together from the records of sessions when somebody asks."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+import pyarrow as pa
+from pyspark.sql import SparkSession
+
+from planner.explain.build import query_document
+from planner.explain.document import Document, QueryDocument, masked, to_json
+from runtime.connectors.latest_rows import LatestRows
+from runtime.redaction import Mask
+from runtime.spark.session import is_remote
+from runtime.spark.status import SparkFigures, StageProgress, TaggedJobs
+from runtime.streaming.status import OperatorStatus, StreamStatus, clock, held_back_by
+from sqlwin.display.notation import is_number, shown_texts
+from sqlwin.execution.activity import Activity, StatementRun, StatementState
+from sqlwin.execution.analyze import physical_tree, run_figures, with_analysis
+from sqlwin.execution.streams.handle import Stream, StreamState
+from sqlwin.execution.streams.history import BatchPoint
+from sqlwin.execution.streams.registry import Streams
+from sqlwin.execution.streams.status import as_one, waits_for
+from sqlwin.ui.model import (
+    LatestView,
+    OperatorView,
+    SessionView,
+    Snapshot,
+    SourceView,
+    StatementView,
+    StreamView,
+)
+
+# Spark is asked for the stages of so many statements, the latest ones
+_MOST_WITH_STAGES = 30
+# So many points a chart gets
+_MOST_POINTS = 240
+# A watermark this high comes from the end of the input alone
+_END_US = 2**61
+_RAN = (StatementState.DONE, StatementState.FAILED)
+
+
+class Jobs(Protocol):
+    """Spark's jobs by the tag of their statement; `runtime.spark.status.TaggedJobs` is one."""
+
+    def stages(self, tag: str) -> tuple[StageProgress, ...]:
+        """Their stages."""
+
+    def figures(self, tag: str) -> SparkFigures:
+        """What Spark measured of them."""
+
+
+@dataclass(frozen=True)
+class Watched:
+    """A session that is watched.
+
+    Attributes:
+        activity: its statements.
+        streams: its streams.
+        jobs: Spark's jobs; None where Spark says nothing of them.
+        mask: what looks secret in it.
+        time_zone: its time zone.
+        spark: Spark's version and master.
+        spark_ui: the address of Spark's own UI, or None.
+    """
+
+    activity: Activity
+    streams: Streams
+    jobs: Jobs | None
+    mask: Callable[[], Mask]
+    time_zone: Callable[[], str]
+    spark: str = ""
+    spark_ui: str | None = None
+
+
+def watched_session(
+    activity: Activity, streams: Streams, spark: SparkSession, mask: Callable[[], Mask]
+) -> Watched:
+    """A session as it is watched.
+
+    Args:
+        activity: its statements.
+        streams: its streams.
+        spark: its Spark session.
+        mask: what looks secret in it.
+    """
+    remote = is_remote(spark)
+    return Watched(
+        activity,
+        streams,
+        None if remote else TaggedJobs(spark),
+        mask,
+        lambda: str(spark.conf.get("spark.sql.session.timeZone")),
+        f"Spark {spark.version}" + ("" if remote else f" {spark.sparkContext.master}"),
+        None if remote else spark.sparkContext.uiWebUrl,
+    )
+
+
+def snapshot(sessions: Sequence[Watched], *, watches: bool = True) -> Snapshot:
+    """What runs now in some sessions, and what ran.
+
+    Args:
+        sessions: the sessions.
+        watches: whether somebody looks at rows, so that those are fetched that tasks write.
+    """
+    now = time.time()
+    streams = [
+        _stream(session, stream, now, watches=watches)
+        for session in sessions
+        for stream in session.streams.all()
+    ]
+    statements = [
+        _statement(session, run, streams, with_stages=age < _MOST_WITH_STAGES)
+        for session in sessions
+        for age, run in enumerate(reversed(session.activity.runs()))
+    ]
+    return Snapshot(
+        now,
+        tuple(
+            SessionView(
+                each.activity.session,
+                each.activity.begun,
+                each.activity.start_seconds,
+                each.spark,
+                each.spark_ui,
+            )
+            for each in sessions
+        ),
+        tuple(sorted(streams, key=lambda each: (each.state != "running", -each.begun))),
+        tuple(sorted(statements, key=lambda each: -each.begun)),
+    )
+
+
+# -- streams ---------------------------------------------------------------------------------------
+
+
+def _stream(session: Watched, stream: Stream, now: float, *, watches: bool) -> StreamView:
+    mask = session.mask().text
+    state = stream.state
+    status, totals, points = stream.history.seen()
+    status = as_one(stream, status)
+    latest: LatestRows = stream.run.latest
+    if watches and state is StreamState.RUNNING:
+        latest.watch()
+    setup = stream.setup
+    return StreamView(
+        session=session.activity.session,
+        number=stream.number,
+        name=mask(setup.name),
+        statement=mask(setup.statement),
+        state=state.value,
+        into=mask(setup.sink),
+        begun=stream.begun,
+        batch=status.batch,
+        batch_seconds=status.batch_seconds,
+        rows_per_second=status.rows_per_second if state is StreamState.RUNNING else 0.0,
+        rows_in=totals.rows_in,
+        rows_out=stream.run.n_rows,
+        late=sum(operator.n_late for operator in status.operators),
+        without_time=sum(operator.n_null_times for operator in status.operators),
+        late_table=setup.late_table,
+        batches=totals.batches,
+        busy_seconds=totals.seconds,
+        phases=totals.phases,
+        waits_for=mask(waits_for(stream, state, status)).strip("-"),
+        operators=_operators(status, now),
+        points=thinned(points, _MOST_POINTS),
+        latest=tuple(latest_view(into, rows) for into, rows in latest.tables().items()),
+        latest_problem=mask(latest.problem),
+        checkpoint=mask(stream.checkpoint.directory) if setup.keeps_checkpoint else "",
+    )
+
+
+def _operators(status: StreamStatus, now: float) -> tuple[OperatorView, ...]:
+    return tuple(
+        _operator(number, operator, now) for number, operator in enumerate(status.operators)
+    )
+
+
+def _operator(number: int, operator: OperatorStatus, now: float) -> OperatorView:
+    behind = held_back_by(operator)
+    return OperatorView(
+        number,
+        _event_time(operator.watermark_us),
+        clock(operator.watermark_us),
+        lag(operator.watermark_us, now),
+        tuple(
+            SourceView(
+                source.name,
+                _event_time(source.watermark_us),
+                clock(source.watermark_us),
+                lag(source.watermark_us, now),
+                source.is_idle,
+                source.is_done,
+                behind == f"`{source.name}`",
+            )
+            for source in operator.sources
+        ),
+        operator.n_late,
+        operator.n_null_times,
+        operator.n_rows,
+        operator.n_bytes,
+        "" if operator.next_window_end_us is None else clock(operator.next_window_end_us),
+    )
+
+
+def lag(watermark_us: int | None, now: float) -> float | None:
+    """Seconds that a watermark is behind a moment; None without one, or at the end of the input."""
+    found = _event_time(watermark_us)
+    return None if found is None else now - found / 1_000_000
+
+
+def _event_time(watermark_us: int | None) -> int | None:
+    return None if watermark_us is None or watermark_us >= _END_US else watermark_us
+
+
+def thinned(points: Sequence[BatchPoint], most: int) -> tuple[BatchPoint, ...]:
+    """Points of a chart, about so many: one then stands for several micro-batches.
+
+    It has the sum of the rows that they read, the time of the longest, and what was so after the
+    last of them.
+    """
+    size = -(-len(points) // most)
+    if size <= 1:
+        return tuple(points)
+    groups: dict[int, list[BatchPoint]] = {}
+    for point in points:
+        # by their numbers, so that a group stays the same as points are added
+        groups.setdefault(point.batch // size, []).append(point)
+    return tuple(
+        replace(
+            max(group, key=lambda point: point.batch),
+            rows_in=sum(point.rows_in for point in group),
+            seconds=max(point.seconds for point in group),
+            phases=max(group, key=lambda point: point.seconds).phases,
+        )
+        for group in groups.values()
+    )
+
+
+def latest_view(into: str, rows: pa.Table) -> LatestView:
+    """Rows as the page shows them."""
+    batch = rows.combine_chunks().to_batches()[0]
+    columns = [shown_texts(column, uniform=False).to_pylist() for column in batch.columns]
+    return LatestView(
+        into,
+        tuple(rows.column_names),
+        tuple(is_number(type_) for type_ in rows.schema.types),
+        tuple(zip(*columns, strict=True)),
+    )
+
+
+# -- statements ------------------------------------------------------------------------------------
+
+
+def _statement(
+    session: Watched, run: StatementRun, streams: Sequence[StreamView], *, with_stages: bool
+) -> StatementView:
+    record, mask = run.record, session.mask().text
+    own = [
+        stream
+        for stream in streams
+        if stream.session == session.activity.session and stream.number in record.streams
+    ]
+    stages: tuple[StageProgress, ...] = ()
+    if with_stages and session.jobs is not None and not own:
+        # those that Spark skips were computed by another one
+        stages = tuple(s for s in session.jobs.stages(record.tag) if s.state != "skipped")
+    state, ended = record.state.value, record.ended
+    if any(stream.state == "running" for stream in own):
+        state, ended = StatementState.RUNNING.value, None
+    elif any(stream.state == "failed" for stream in own):
+        state = StatementState.FAILED.value
+    elif own and record.state not in _RAN:
+        state = StatementState.DONE.value
+        ended = max([ended or 0.0, *(point.at for each in own for point in each.points[-1:])])
+    elif record.state is StatementState.PLANNED and any(
+        stage.begun is None or stage.begun > (ended or 0.0) for stage in stages
+    ):
+        # whoever has its DataFrame runs it; what ran before has looked at files for its plan
+        runs = any(stage.state in ("running", "waiting") for stage in stages)
+        state = (StatementState.RUNNING if runs else StatementState.DONE).value
+        ended = None if runs else max((s.ended for s in stages if s.ended), default=ended)
+    elif record.state is StatementState.RUNNING:
+        ended = None
+    return StatementView(
+        session=session.activity.session,
+        number=record.number,
+        text=mask(record.text),
+        state=state,
+        kind=record.kind,
+        message=mask(record.message),
+        begun=record.begun,
+        ended=ended,
+        rows=record.n_rows,
+        rows_read=0 if run.scan_counts is None else run.scan_counts.rows_read(),
+        streams=record.streams,
+        spans=record.spans,
+        stages=stages,
+        has_plan=bool(run.plans) or run.document is not None,
+    )
+
+
+def plan_of(session: Watched, number: int) -> dict[str, object] | None:
+    """The plans of a statement as a document of EXPLAIN, with what Spark measured of a run.
+
+    None if the statement has none, or is not kept any more.
+    """
+    run = session.activity.find(number)
+    if run is None:
+        return None
+    mask = session.mask().text
+    if run.document is not None:
+        return run.document
+    if not run.plans:
+        return None
+    zone = session.time_zone()
+    queries = [
+        masked(query_document(plan, plan.sql.strip(), zone), mask) for plan in list(run.plans)
+    ]
+    if len(queries) == 1 and session.jobs is not None and not run.record.streams:
+        queries = [_with_figures(queries[0], session.jobs, run)]
+    document: dict[str, object] = to_json(Document(tuple(queries)))
+    return document
+
+
+def _with_figures(query: QueryDocument, jobs: Jobs, run: StatementRun) -> QueryDocument:
+    """The document of a query with what Spark measured of its jobs, if there are any."""
+    figures, record = jobs.figures(run.record.tag), run.record
+    if not figures.stages:
+        return query
+    seconds = (record.ended or time.time()) - record.begun
+    return with_analysis(query, run_figures(physical_tree(query), {}, figures, seconds))

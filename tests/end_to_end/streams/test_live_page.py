@@ -1,0 +1,148 @@
+"""The page of what runs, beside real streams and batches."""
+
+from __future__ import annotations
+
+import json
+import time
+import urllib.request
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import sqlwin
+
+FLIGHTS = "CREATE TABLE flights WITH ('connector' = 'filesystem', 'path' = 'queries/data/flights.parquet');"
+REQUESTS = """
+CREATE TABLE requests (page INT, at TIMESTAMP_LTZ(3), WATERMARK FOR at AS at - INTERVAL '1' SECOND)
+WITH ('connector' = 'datagen', 'rows-per-second' = '50', 'fields.page.min' = '1',
+      'fields.page.max' = '3');
+"""
+COUNTS = """
+SELECT page, window_start, window_end, COUNT(*) AS n
+FROM TABLE(TUMBLE(TABLE requests, DESCRIPTOR(at), INTERVAL '1' SECOND))
+GROUP BY page, window_start, window_end
+"""
+
+
+class Page:
+    """What a page gets to see."""
+
+    def __init__(self, session: sqlwin.Session) -> None:
+        self._page = session.ui(0)
+
+    def get(self, path: str) -> str:
+        address, _, token = self._page.url.partition("/?")
+        with urllib.request.urlopen(f"{address}/{path}?{token}", timeout=60) as answer:
+            found: str = answer.read().decode()
+        return found
+
+    def state(self) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads(self.get("api/state"))
+        return found
+
+    def until(self, holds: Callable[[dict[str, Any]], bool], seconds: float = 90) -> dict[str, Any]:
+        end = time.monotonic() + seconds
+        while not holds(state := self.state()):
+            assert time.monotonic() < end, state
+            time.sleep(0.3)
+        return state
+
+
+@pytest.fixture
+def page(fresh_session: sqlwin.Session) -> Iterator[Page]:
+    yield Page(fresh_session)
+    fresh_session.close_page()
+
+
+def test_a_stream_into_files_is_watched_as_it_runs(
+    fresh_session: sqlwin.Session, page: Page, tmp_path: Path
+) -> None:
+    fresh_session.execute(REQUESTS)
+    sink = f"'connector' = 'filesystem', 'path' = '{tmp_path}/counts', 'format' = 'parquet'"
+    fresh_session.execute(
+        f"CREATE TABLE counts (page INT, w_start TIMESTAMP_LTZ(3), w_end TIMESTAMP_LTZ(3), n BIGINT) WITH ({sink})"
+    )
+    fresh_session.execute(f"INSERT INTO counts {COUNTS}")
+    # rows that tasks write are fetched while the page looks
+    state = page.until(lambda found: bool(found["streams"][0]["latest"]))
+    (stream,) = state["streams"]
+    assert (stream["state"], stream["into"]) == ("running", "counts")
+    assert stream["rows_in"] > 0 and stream["rows_out"] > 0
+    (operator,) = stream["operators"]
+    assert [source["name"] for source in operator["sources"]] == ["requests"]
+    assert 0 < operator["sources"][0]["lag_seconds"] < 60
+    assert stream["points"][-1]["rows_out"] == stream["rows_out"]
+    (latest,) = stream["latest"]
+    assert (latest["into"], latest["columns"]) == ("counts", ["page", "w_start", "w_end", "n"])
+    statement = next(s for s in state["statements"] if s["streams"])
+    assert (statement["state"], statement["has_plan"]) == ("running", True)
+    assert "GlobalWindowAggregate" in page.get(f"plan/{statement['session']}.{statement['number']}")
+    metrics = page.get("metrics")
+    assert 'sqlwin_stream_up{into="counts",name="counts"' in metrics
+    fresh_session.execute("STOP STREAM counts")
+    assert page.until(lambda found: found["streams"][0]["state"] == "stopped")
+    # what the page fetched is no part of what was written
+    rows = fresh_session.spark.read.parquet(f"{tmp_path}/counts")
+    assert rows.count() == fresh_session.streams.all()[0].run.n_rows
+    assert rows.count() == rows.select("page", "w_start").distinct().count()
+
+
+def test_rows_of_a_select_are_seen_too(fresh_session: sqlwin.Session, page: Page) -> None:
+    fresh_session.execute(REQUESTS)
+    (result,) = fresh_session.execute(COUNTS)
+    batches = result.batches()
+    first = next(batches)
+    (stream,) = page.state()["streams"]
+    shown = stream["latest"][0]["rows"]
+    assert len(shown) >= first.num_rows
+    assert stream["latest"][0]["columns"] == ["page", "window_start", "window_end", "n"]
+    batches.close()  # type: ignore[attr-defined]
+    state = page.until(lambda found: found["streams"][0]["state"] == "stopped")
+    assert state["statements"][0]["state"] == "done"
+
+
+def test_a_batch_is_seen_by_its_stages_and_its_plan(
+    fresh_session: sqlwin.Session, page: Page
+) -> None:
+    fresh_session.execute(FLIGHTS)
+    (result,) = fresh_session.execute(
+        "SELECT origin, window_end, COUNT(*) AS n FROM TABLE(TUMBLE(TABLE flights, "
+        "DESCRIPTOR(sched_dep), INTERVAL '91' DAYS)) GROUP BY origin, window_start, window_end"
+    )
+    assert page.state()["statements"][0]["state"] == "planned"
+    n_rows = len(result.rows)
+    state = page.until(lambda found: bool(found["statements"][0]["stages"]))
+    statement = state["statements"][0]
+    assert (statement["state"], statement["rows"]) == ("done", n_rows)
+    assert statement["rows_read"] == 336_776
+    assert [span["name"] for span in statement["spans"]] == [
+        "planning", "Spark's analysis", "computing rows",
+    ]  # fmt: skip
+    stages = statement["stages"]
+    assert len(stages) >= 2 and {stage["state"] for stage in stages} == {"done"}
+    for stage in stages:
+        assert stage["tasks_done"] == stage["tasks"] > 0
+        assert statement["begun"] - 1 <= stage["begun"] <= stage["ended"] <= statement["ended"] + 1
+    # the jobs of other statements are not among them
+    fresh_session.execute("SELECT 1")[0].rows  # noqa: B018
+    statements = page.state()["statements"]
+    numbers = [{stage["id"] for stage in each["stages"]} for each in statements[:2]]
+    assert not numbers[0] & numbers[1]
+    plan = page.get(f"plan/{statement['session']}.{statement['number']}")
+    document = json.loads(plan.partition('id="document">')[2].partition("</script>")[0])
+    (query,) = document["queries"]
+    assert query["analysis"]["seconds"] > 0 and query["analysis"]["stages"]
+
+
+def test_what_fails_is_seen_as_it_was_said(fresh_session: sqlwin.Session, page: Page) -> None:
+    with pytest.raises(sqlwin.SqlwinError):
+        fresh_session.execute("SELECT nope FROM range(3)")
+    (result,) = fresh_session.execute("SELECT 1 / (id - 1) FROM range(3)")
+    with pytest.raises(sqlwin.SqlwinError) as caught:
+        result.rows  # noqa: B018
+    wrong, failed = reversed(page.state()["statements"])
+    assert wrong["state"] == failed["state"] == "failed"
+    assert "nope" in wrong["message"]
+    assert failed["message"] == caught.value.message

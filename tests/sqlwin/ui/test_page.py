@@ -1,0 +1,214 @@
+"""The page of what runs, as a browser shows it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from sqlwin.execution.activity import Span
+from sqlwin.ui.server import serve
+from sqlwin.ui.snapshot import Watched
+from tests.sqlwin.display.browser import CONTRAST, chromium, opened
+from tests.sqlwin.ui.sessions import (
+    SECOND,
+    FakeJobs,
+    progress,
+    ran,
+    rows_of_windows,
+    stage,
+    stream,
+    watched,
+)
+
+SCRIPT = "</script><script>hacked = 1</script><b>"
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    with chromium() as found:
+        yield found
+
+
+def busy_session() -> Watched:
+    """A stream of two sources, a batch that runs, and statements that are over."""
+    each, _ = stream(sources=("bids", "asks"), statement=f"INSERT INTO totals SELECT '{SCRIPT}'")
+    now = time.time()
+    for batch in range(40):
+        at = now - 40 + batch
+        mark = int((at - 4) * SECOND)
+        asks = int((at - 4 - batch / 2) * SECOND)
+        each.run.n_rows = 30 * batch
+        size = (100 + batch * 7 % 50, 50_000 + 900 * (batch * 7 % 50))
+        reported = progress(
+            batch,
+            1000 + 300 * (batch % 7),
+            at=at,
+            watermarks_us=(mark, asks),
+            late=batch % 3,
+            state=size,
+            next_end_us=mark + 30 * SECOND,
+        )
+        reported["durationMs"]["addBatch"] += 20 * (batch % 5)
+        each.history.take(reported)
+    each.run.latest.take("totals", rows_of_windows(3, 4, ("apples", "pears", SCRIPT)))
+    jobs = FakeJobs()
+    session = watched(each, jobs=jobs, spark_ui="http://127.0.0.1:4040")
+    ran(
+        session, "CREATE TABLE bids (k STRING, ts TIMESTAMP(3), v INT) WITH ('connector' = 'kafka')"
+    )
+    ran(session, f"INSERT INTO totals SELECT '{SCRIPT}'", "insert", "stream 1 runs").started(1)
+    done = ran(session, "SELECT k, COUNT(*) FROM bids GROUP BY k", "query", "")
+    done.computed(lambda: [1, 2, 3])
+    spans = (Span("planning", now - 9, now - 8.6), Span("computing rows", now - 8.5, now - 2.1))
+    done.record = replace(done.record, begun=now - 9, ended=now - 2, spans=spans)
+    jobs.found[done.record.tag] = (
+        stage(0, "done", 8, 8, now - 8.5, 4.0),
+        stage(1, "done", 4, 4, now - 4.4, 2.0),
+    )
+    failed = session.activity.begin("SELECT 1 / 0")
+    failed.failed(ZeroDivisionError("division by zero"))
+    runs = session.activity.begin("INSERT INTO archive SELECT * FROM bids")
+    jobs.found[runs.record.tag] = (stage(7, "running", 20, 5, now - 0.5, 1.0),)
+    return session
+
+
+@contextmanager
+def page_of(session: Watched) -> Iterator[str]:
+    page = serve(session, 0)
+    try:
+        yield page.url
+    finally:
+        page.close()
+
+
+def test_a_stream_shows_windows_watermarks_and_charts(browser: Any) -> None:
+    with page_of(busy_session()) as url, opened(browser, url) as tab:
+        card = tab.locator("[data-stream]")
+        card.wait_for()
+        assert card.locator("h3").inner_text() == "totals"
+        assert card.locator(".badge").inner_text() == "running"
+        assert "held back by `asks`" in card.locator(".waits").first.inner_text()
+        found = dict(zip(
+            card.locator(".facts dt").all_inner_texts(),
+            card.locator(".facts dd").all_inner_texts(),
+            strict=True,
+        ))  # fmt: skip
+        assert found["Rows read"] == f"{sum(1000 + 300 * (b % 7) for b in range(40)):,}"
+        assert found["Emitted"] == "1,170" and found["Late"] == str(sum(b % 3 for b in range(40)))
+        sources = [row.split("\t") for row in card.locator(".wide tbody tr").all_inner_texts()]
+        assert [(row[0], row[3]) for row in sources] == [
+            ("bids", ""),
+            ("asks", "holds the watermark back"),
+        ]
+        titles = card.locator(".chart:visible figcaption b").all_inner_texts()
+        assert titles == [
+            "Rows read", "Rows emitted", "Watermark behind", "Micro-batches", "State",
+            "Late and dropped",
+        ]  # fmt: skip
+        assert (
+            card.locator(".chart .line").count() >= 4 and card.locator(".chart .bar").count() > 40
+        )
+        rows = [row.split("\t") for row in card.locator(".latest tbody tr").all_inner_texts()]
+        assert len(rows) == 12
+        assert rows[0][2] == "1970-01-01 00:07:00"
+        # a line above each window but the first
+        assert card.locator(".latest tr.next").count() == 3
+
+
+def test_the_pointer_on_a_chart_says_when_and_how_much(browser: Any) -> None:
+    with page_of(busy_session()) as url, opened(browser, url) as tab:
+        figure = tab.locator(".chart").first
+        figure.wait_for()
+        before = figure.locator("figcaption").inner_text()
+        figure.locator("svg").hover(position={"x": 60, "y": 50})
+        assert ":" in tab.locator("#tip").inner_text()
+        assert figure.locator("figcaption").inner_text() != before
+        tab.mouse.move(1, 1)
+        assert tab.locator("#tip").is_hidden()
+
+
+def test_a_batch_shows_its_stages_and_where_its_time_went(browser: Any) -> None:
+    with page_of(busy_session()) as url, opened(browser, url) as tab:
+        running = tab.locator("[data-statement]").first
+        running.wait_for()
+        assert running.locator(".badge").inner_text() == "running"
+        share = running.locator(".progress i").evaluate("e => e.style.width")
+        assert share == "25%"
+        done = tab.locator("[data-statement]", has_text="COUNT(*)")
+        done.locator("summary").click()
+        assert done.locator("h4").first.inner_text() == "Where 7.00 s went"
+        names = done.locator(".gantt .name").all_inner_texts()
+        assert {"planning", "stage 0", "stage 1"} <= set(names)
+        cells = done.locator("table tbody tr").first.locator("td").all_inner_texts()
+        assert [cells[0], cells[1], cells[2].strip()] == ["0 toArrow", "done", "8 / 8"]
+        # what is open stays open while the page goes on
+        tab.wait_for_timeout(1500)
+        assert done.locator(".gantt").is_visible()
+        failed = tab.locator("[data-statement]", has_text="1 / 0")
+        failed.locator("summary").click()
+        assert failed.locator(".message").inner_text() == "division by zero"
+
+
+def test_the_page_goes_on_as_the_stream_does(browser: Any) -> None:
+    each, query = stream()
+    each.history.take(progress(0, 100))
+    with page_of(watched(each)) as url, opened(browser, url) as tab:
+        tab.locator("[data-stream]").wait_for()
+        assert tab.locator(".facts dd").first.inner_text() == "100"
+        each.history.take(progress(1, 23))
+        query.isActive = False
+        tab.locator(".badge.stopped").wait_for()
+        assert tab.locator(".facts dd").first.inner_text() == "123"
+
+
+def test_the_page_says_when_all_is_over(browser: Any) -> None:
+    page = serve(watched(), 0)
+    with opened(browser, page.url) as tab:
+        tab.get_by_text("No statement has run yet.").wait_for()
+        assert tab.locator("#pulse").inner_text() == "live"
+        page.close()
+        tab.locator("#pulse.over").wait_for()
+        assert tab.locator("#pulse").inner_text() == "over: this is what was seen last"
+
+
+def test_what_users_wrote_is_text_on_the_page(browser: Any) -> None:
+    with page_of(busy_session()) as url, opened(browser, url) as tab:
+        tab.locator("[data-stream]").wait_for()
+        tab.locator(".stream details summary").click()
+        assert SCRIPT in tab.locator(".stream details pre").inner_text()
+        assert tab.evaluate("typeof hacked") == "undefined"
+
+
+def test_sparks_own_page_is_linked_where_it_is_on(browser: Any) -> None:
+    with page_of(busy_session()) as url, opened(browser, url) as tab:
+        link = tab.get_by_role("link", name="Spark's UI")
+        link.wait_for()
+        assert link.get_attribute("href") == "http://127.0.0.1:4040"
+        assert link.get_attribute("rel") == "noreferrer"
+    with page_of(watched()) as url, opened(browser, url) as tab:
+        tab.get_by_text("Spark 4.3.0 local[2]").wait_for()
+        assert tab.get_by_role("link").count() == 0
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize("width", [390, 1180])
+def test_the_page_fits_the_screen_and_can_be_read(browser: Any, theme: str, width: int) -> None:
+    size = {"width": width, "height": 800}
+    with (
+        page_of(busy_session()) as url,
+        opened(browser, url, viewport=size, color_scheme=theme) as tab,
+    ):
+        tab.locator("[data-stream]").wait_for()
+        tab.locator("[data-statement]", has_text="COUNT(*)").locator("summary").click()
+        assert tab.evaluate("document.documentElement.scrollWidth") <= width
+        for place in (
+            "#pulse", ".badge.running", ".badge.failed", ".waits", ".facts dt", ".latest td",
+            ".latest th", ".legend li", ".item .said", ".gantt .name", ".holds", ".chart figcaption",
+        ):  # fmt: skip
+            ratio = tab.locator(place).first.evaluate(CONTRAST)
+            assert ratio >= 4.5, f"{place} has a contrast of {ratio:.1f} in the {theme} theme"

@@ -1,0 +1,207 @@
+"""Who gets to see the page, and how it comes and goes."""
+
+from __future__ import annotations
+
+import json
+import socket
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+from starlette.testclient import TestClient
+
+from runtime.errors import SetupError
+from sqlwin.ui.server import TOKEN_VARIABLE, Watchers, application, is_own_host, serve
+from tests.sqlwin.ui.sessions import progress, ran, rows_of_windows, stream, watched
+
+TOKEN = "a token"
+HEADERS = {"Authorization": f"Bearer {TOKEN}"}
+
+
+@pytest.fixture
+def client() -> Iterator[TestClient]:
+    each, _ = stream()
+    each.history.take(progress(0, 100, late=2))
+    each.run.latest.take("totals", rows_of_windows(0))
+    session = watched(each)
+    ran(session, "SELECT 'x'")
+    app = application(Watchers([session]), TOKEN)
+    with TestClient(app, base_url="http://127.0.0.1:4050") as found:
+        yield found
+
+
+PATHS = ("/", "/api/state", "/metrics", "/plan/1.1", "/nothing")
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_nothing_is_said_without_the_token(client: TestClient, path: str) -> None:
+    for headers in ({}, {"Authorization": "Bearer no"}, {"Authorization": f"Basic {TOKEN}"}):
+        answer = client.get(path, headers=headers)
+        assert answer.status_code == 403
+        assert answer.text.startswith("the token is missing or wrong")
+    assert client.get(f"{path}?token=a+tokem").status_code == 403
+    assert client.get(f"{path}?token=").status_code == 403
+
+
+@pytest.mark.parametrize("path", PATHS)
+@pytest.mark.parametrize("host", ["evil.example:4050", "127.0.0.1.evil.example", "", "localhost@x"])
+def test_a_name_that_is_not_this_machine_is_refused(
+    client: TestClient, path: str, host: str
+) -> None:
+    answer = client.get(path, headers={**HEADERS, "Host": host})
+    assert answer.status_code == 421
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1:1", "localhost", "LOCALHOST:99", "[::1]:4050"])
+def test_this_machine_may_have_any_port(host: str) -> None:
+    # one may be forwarded to it
+    assert is_own_host(host)
+
+
+def test_the_page_has_all_in_it_and_loads_nothing(client: TestClient) -> None:
+    answer = client.get("/?token=a+token")
+    assert answer.status_code == 200
+    assert "/*script*/" not in answer.text and "function streamCard" in answer.text
+    assert "http://" not in answer.text.replace("http://www.w3.org/2000/svg", "")
+    assert "https://" not in answer.text
+    policy = answer.headers["content-security-policy"]
+    assert "default-src 'none'" in policy and "connect-src 'self'" in policy
+    assert answer.headers["referrer-policy"] == "no-referrer"
+    assert answer.headers["cache-control"] == "no-store"
+
+
+def test_the_state_is_the_snapshot(client: TestClient) -> None:
+    found = client.get("/api/state", headers=HEADERS).json()
+    (each,) = found["streams"]
+    assert (each["name"], each["rows_in"], each["late"]) == ("totals", 100, 2)
+    assert each["latest"][0]["rows"][0] == ["a", "1970-01-01 00:01:00", "1970-01-01 00:02:00", "10"]
+    assert [s["text"] for s in found["statements"]] == ["SELECT 'x'"]
+    assert found["is_over"] is False
+
+
+def test_what_is_not_there_is_said(client: TestClient) -> None:
+    assert client.get("/plan/1.99", headers=HEADERS).status_code == 404
+    assert client.get("/plan/77.1", headers=HEADERS).status_code == 404
+    assert client.get("/nothing", headers=HEADERS).status_code == 404
+    # there is nothing to be changed
+    assert client.post("/api/state", headers=HEADERS).status_code == 405
+
+
+def test_metrics_are_prometheus(client: TestClient) -> None:
+    answer = client.get("/metrics", headers=HEADERS)
+    assert answer.headers["content-type"].startswith("text/plain; version=0.0.4")
+    families = {each.name: each for each in text_string_to_metric_families(answer.text)}
+    (rows,) = families["sqlwin_stream_rows_in"].samples
+    assert (rows.name, rows.value) == ("sqlwin_stream_rows_in_total", 100.0)
+    assert rows.labels["name"] == "totals"
+    (late,) = families["sqlwin_stream_rows_late"].samples
+    assert late.value == 2.0
+    lag = families["sqlwin_stream_watermark_lag_seconds"].samples
+    assert [(each.labels["source"], each.value > 0) for each in lag] == [("bids", True)]
+    batches = {s.name: s.value for s in families["sqlwin_stream_batch_seconds"].samples}
+    assert batches == {
+        "sqlwin_stream_batch_seconds_count": 1.0,
+        "sqlwin_stream_batch_seconds_sum": 0.5,
+    }
+
+
+def test_an_error_that_nobody_thought_of_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    session = replace(watched(), mask=lambda: 1 // 0)  # type: ignore[arg-type, return-value]
+    ran(session, "SELECT 1")
+    app = application(Watchers([session]), TOKEN)
+    with TestClient(app, base_url="http://localhost", raise_server_exceptions=False) as found:
+        answer = found.get("/api/state", headers=HEADERS)
+    assert answer.status_code == 500
+    assert answer.text.startswith("this could not be put together: ZeroDivisionError")
+
+
+def test_looking_at_metrics_fetches_no_rows() -> None:
+    each, _ = stream()
+    with TestClient(
+        application(Watchers([watched(each)]), TOKEN), base_url="http://localhost"
+    ) as found:
+        found.get("/metrics", headers=HEADERS)
+        assert not each.run.latest.is_due("totals")
+        found.get("/api/state", headers=HEADERS)
+    # a snapshot that is fresh is shown again, and the next one fetches
+    assert not each.run.latest.is_due("totals")
+
+
+# -- the server ------------------------------------------------------------------------------------
+
+
+def state_at(url: str) -> dict[str, object]:
+    with urllib.request.urlopen(url.replace("/?", "/api/state?"), timeout=10) as answer:
+        found: dict[str, object] = json.load(answer)
+    return found
+
+
+def test_sessions_share_a_server_until_the_last_one_leaves() -> None:
+    first = serve(watched(), 0)
+    second = serve(watched())
+    assert first.url == second.url
+    assert first.url.startswith(f"http://127.0.0.1:{first.port}/?token=")
+    assert len(state_at(first.url)["sessions"]) == 2  # type: ignore[arg-type]
+    second.close()
+    assert len(state_at(first.url)["sessions"]) == 1  # type: ignore[arg-type]
+    first.close()
+    first.close()
+    with pytest.raises(urllib.error.URLError):
+        state_at(first.url)
+
+
+def test_a_page_that_is_open_sees_the_end() -> None:
+    session = watched()
+    page = serve(session, 0)
+    assert state_at(page.url)["is_over"] is False
+    seen: list[object] = []
+
+    import threading
+    import time
+
+    def look() -> None:
+        time.sleep(0.6)
+        seen.append(state_at(page.url)["is_over"])
+
+    looking = threading.Thread(target=look)
+    looking.start()
+    page.close()
+    looking.join()
+    assert seen == [True]
+
+
+def test_a_port_in_use_gets_a_line() -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        with pytest.raises(SetupError, match=f"127.0.0.1:{port}: address already in use") as caught:
+            serve(watched(), port)
+    assert "free one is taken" in str(caught.value.hint)
+
+
+def test_prometheus_may_have_a_token_that_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(TOKEN_VARIABLE, "of the environment")
+    page = serve(watched(), 0)
+    try:
+        assert page.url.endswith("/?token=of%20the%20environment")
+        request = urllib.request.Request(
+            f"http://127.0.0.1:{page.port}/metrics",
+            headers={"Authorization": "Bearer of the environment"},
+        )
+        with urllib.request.urlopen(request, timeout=10) as answer:
+            assert b"sqlwin_statements" in answer.read()
+    finally:
+        page.close()
+
+
+def test_the_page_in_a_notebook_is_a_link() -> None:
+    page = serve(watched(), 0)
+    try:
+        assert f'href="{page.url}"' in page._repr_html_()
+        assert repr(page) == f"<sqlwin page at {page.url}>"
+    finally:
+        page.close()
