@@ -11,7 +11,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from sqlwin.cli.engine import engine, run_in_engine
-from sqlwin.cli.options import check_spark_options, sql_options
+from sqlwin.cli.options import (
+    PageCommand,
+    check_spark_options,
+    page_option,
+    serve_page,
+    sql_options,
+)
 from sqlwin.cli.repl import repl
 from sqlwin.console.failures import ReportingGroup
 from sqlwin.console.formats import EXPLAIN_FORMAT_OF_SUFFIX, FORMAT_OF_SUFFIX, FORMATS
@@ -69,8 +75,9 @@ def main() -> None:
     """  # noqa: D301 (click's mark is the character \b itself)
 
 
-@main.command(short_help="Run SQL of files, of -e or of standard input.")
+@main.command(cls=PageCommand, short_help="Run SQL of files, of -e or of standard input.")
 @sql_options
+@page_option
 @click.option(
     "--format",
     type=click.Choice(FORMATS),
@@ -100,6 +107,7 @@ def run(
     latest: bool,
     output: str | None,
     no_progress: bool,
+    ui_port: int | None,
     **spark: Any,
 ) -> None:
     """Run the SQL of each FILE or -e, in order, in one session.
@@ -129,6 +137,7 @@ def run(
       sqlwin run -e "SET 'table.local-time-zone' = 'Europe/Berlin'" -e "SELECT now() AS here"
       sqlwin run queries/quickstart.sql --format jsonl | head -n 1
       sqlwin run queries/windows/tumble.sql --output tumble.csv
+      sqlwin run queries/streaming/cumulative_daily_totals.sql --ui
       sqlwin run queries/quickstart.sql --master "local[8]" --conf spark.driver.memory=8g
       sqlwin run -e "SELECT :n * 7 AS answer, :who AS said" --param n=6 --param who="Deep Thought"
       echo "SELECT 6 * 7 AS answer" | sqlwin run
@@ -154,6 +163,7 @@ def run(
         max_rows = DEFAULT_MAX_ROWS
     with ExitStack() as stack:
         file, bar, session = _open(stack, output if to_file else None, no_progress, spark)
+        serve_page(session, ui_port)
         presenter = ScriptPresenter(
             format, max_rows or None, file, bar, stream_rows, shows_latest=latest
         )

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from runtime.redaction import DEFAULT
+
+if TYPE_CHECKING:
+    from sqlwin.session import Session
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -128,6 +131,59 @@ def sql_options(command: Command) -> Command:
         ),
         parameter_option,
     )
+
+
+class PageCommand(click.Command):
+    """A command whose option `--ui` takes a port, or nothing: what follows may be a file."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Give `--ui` its default where no number follows."""
+        end = args.index("--") if "--" in args else len(args)
+        for place in range(end):
+            follows = args[place + 1] if place + 1 < end else ""
+            if args[place] == "--ui" and not follows.isdigit():
+                args[place] = f"--ui={ANY_PORT}"
+        return super().parse_args(ctx, args)
+
+
+# Stands for no port
+ANY_PORT = -1
+
+
+def _port(ctx: click.Context, param: click.Parameter, value: str | None) -> int | None:
+    """The port that a text says.
+
+    Raises:
+        click.BadParameter: it says none.
+    """
+    if value is None or value == str(ANY_PORT):
+        return None if value is None else ANY_PORT
+    if not (value.isdecimal() and int(value) <= 65_535):
+        raise click.BadParameter(f"{value!r} is no port: give one from 0 to 65535", ctx, param)
+    return int(value)
+
+
+def page_option(command: Command) -> Command:
+    """`--ui`, of a PageCommand: a page of what runs."""
+    return _decorated(
+        command,
+        click.option(
+            "--ui",
+            "ui_port",
+            callback=_port,
+            metavar="[PORT]",
+            help="Serve a web page of what runs on 127.0.0.1, and metrics for Prometheus. Without "
+            "PORT: 4050, or a free one if that is taken.",
+        ),
+    )
+
+
+def serve_page(session: Session, port: int | None) -> None:
+    """Serve the page of a session, if it was asked for, and say where."""
+    if port is None:
+        return
+    page = session.ui(None if port == ANY_PORT else port)
+    click.echo(f"watch it at {page.url}", err=True)
 
 
 def check_spark_options(master: str | None, remote: str | None) -> None:

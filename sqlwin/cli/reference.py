@@ -64,6 +64,7 @@ ENVIRONMENT = (
     Variable("SQLWIN_KEYS", "`emacs` or `vi`, as `--keys`"),
     Variable("SQLWIN_LOG_FILE", "the file that Spark's log goes to"),
     Variable("SQLWIN_PAGER", "as PAGER, and wins over it"),
+    Variable("SQLWIN_UI_TOKEN", "the token of `--ui`'s page; by default a new one each time"),
     Variable("XDG_CACHE_HOME", "where the archive of classes is; `~/.cache` unless set"),
     Variable("XDG_RUNTIME_DIR", "where the engine's socket is; a temporary directory unless set"),
     Variable("XDG_STATE_HOME", "where the history is; `~/.local/state` unless set"),

@@ -114,6 +114,16 @@ class Repl:
             return False
         return True
 
+    def open_page(self, port: int | None) -> str:
+        """Serve a web page of what runs; its address.
+
+        Raises:
+            SqlwinError: Spark does not start, or the port is taken.
+        """
+        self.engine.start()
+        with self._bar_while_starting():
+            return self.engine.wait(self.engine.submit(lambda session: session.ui(port).url))
+
     def run_sql(self, text: str, file: str | None = None, *, is_typed: bool = True) -> bool:
         """Run statements and show their results; False if one failed or was cancelled."""
         if file is None and is_typed:

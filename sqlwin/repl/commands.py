@@ -70,6 +70,9 @@ class Prompt(Protocol):
     def sleep(self, seconds: float) -> bool:
         """Wait; False if Ctrl-C ended it."""
 
+    def open_page(self, port: int | None) -> str:
+        """Serve a web page of what runs; its address."""
+
     def run_sql(self, text: str, file: str | None = None, *, is_typed: bool = True) -> bool:
         """Run statements and show their results; False if one failed or was cancelled."""
 
@@ -295,6 +298,13 @@ def _chart(prompt: Prompt, argument: str) -> None:
         prompt.run_sql(prompt.last_sql, is_typed=False)
     finally:
         prompt.options.format = before
+
+
+@command(r"\ui", "[PORT]", "a web page of what runs, on this machine; says where")
+def _page(prompt: Prompt, argument: str) -> None:
+    if argument and not (argument.isdigit() and int(argument) <= 65_535):
+        raise CommandError(f"\\ui takes a port, not {argument!r}", hint=r"\ui, or \ui 4050")
+    prompt.say(f"watch it at {prompt.open_page(int(argument) if argument else None)}")
 
 
 @command(r"\!", "COMMAND", "run a command of the shell")

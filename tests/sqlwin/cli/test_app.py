@@ -138,9 +138,34 @@ def test_standard_input_is_read_if_no_sql_is_given_or_for_a_dash(sqlwin_run):
 
 
 @pytest.mark.parametrize(
+    ("arguments", "port"),
+    [
+        (["--ui", "-e", "ok"], 4050),
+        (["-e", "ok", "--ui"], 4050),
+        (["--ui", "8080", "-e", "ok"], 8080),
+        (["--ui=8080", "-e", "ok"], 8080),
+        (["--ui", "0", "-e", "ok"], 0),
+    ],
+)
+def test_the_page_is_served_where_it_is_asked_for(sqlwin_run, arguments, port):
+    result = sqlwin_run(*arguments)
+    assert result.exit_code == 0
+    assert result.stderr == f"watch it at http://127.0.0.1:{port}/?token=t\nOK\n"
+
+
+def test_what_follows_ui_may_be_a_file(sqlwin_run, sessions, tmp_path):
+    script = tmp_path / "a.sql"
+    script.write_text("rows 1")
+    assert "127.0.0.1:4050" in sqlwin_run("--ui", str(script)).stderr
+    assert sessions[0].executed == ["rows 1"]
+
+
+@pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
         (["x.sql", "-e", "ok"], "give files or -e, not both"),
+        (["-e", "ok", "--ui", "99999"], "'99999' is no port: give one from 0 to 65535"),
+        (["-e", "ok", "--ui=x"], "'x' is no port"),
         (["missing.sql"], "cannot read missing.sql: No such file or directory"),
         (["-e", "ok", "--set", "=1"], "'=1' is not of the form key=value"),
         (["-e", "ok", "--master", "m", "--remote", "r"], "give --master or --remote, not both"),

@@ -112,6 +112,15 @@ def test_a_stream_can_show_the_latest_row_of_each_key(prompt):
     prompt.see("streams show their last rows", PROMPT)
 
 
+def test_ui_says_where_the_page_is(prompt):
+    prompt.run(r"\ui")
+    prompt.see("watch it at http://127.0.0.1:4050/?token=t", PROMPT)
+    prompt.run(r"\ui 0")
+    prompt.see("watch it at http://127.0.0.1:0/?token=t", PROMPT)
+    prompt.run(r"\ui here")
+    prompt.see(r"error: \ui takes a port, not 'here'", PROMPT)
+
+
 def test_df_lists_functions(prompt):
     prompt.run(r"\df")
     prompt.see("function name", "concat_ws", "3 rows (", PROMPT)
