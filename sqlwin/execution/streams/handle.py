@@ -113,7 +113,8 @@ class Stream:
         self.run = run
         self.checkpoint = checkpoint
         self.tally = Tally(len(setup.source_names))
-        self.history = History(setup.source_names, run, self.tally)
+        end = checkpoint.end_of_input
+        self.history = History(setup.source_names, run, self.tally, end)
         self.begun = time.time()
         self._identity = identity
         self._files = files

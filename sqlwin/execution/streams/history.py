@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from runtime.connectors.stream_sinks import StreamRun
+from runtime.streaming.heartbeat import is_heartbeat
 from runtime.streaming.source_reads import rows_read
 from runtime.streaming.status import StreamStatus, Tally, stream_status
 
@@ -86,9 +87,17 @@ class History:
         source_names: for each window operator, the names of its sources.
         run: how the stream was started, and how many rows it has written.
         tally: what is counted over the run; it takes every report too.
+        end_of_input: the directory of the source that says that the input has ended.
     """
 
-    def __init__(self, source_names: Sequence[Sequence[str]], run: StreamRun, tally: Tally) -> None:
+    def __init__(
+        self,
+        source_names: Sequence[Sequence[str]],
+        run: StreamRun,
+        tally: Tally,
+        end_of_input: str,
+    ) -> None:
+        self._end_of_input = end_of_input
         self._source_names = source_names
         self._run = run
         self._tally = tally
@@ -121,7 +130,7 @@ class History:
             for name, word in PHASES.items():
                 if name in durations:
                     phases[word] = phases.get(word, 0.0) + int(durations[name]) / 1_000
-            rows_in = rows_read(progress, self._run.reads)
+            rows_in = rows_read(progress, self._run.reads, self._is_own)
             self._points.append(_point(batch, progress, status, phases, rows_in, self._run.n_rows))
             before = self._totals
             words = {*before.phases, *phases}
@@ -131,6 +140,10 @@ class History:
                 before.seconds + status.batch_seconds,
                 {word: before.phases.get(word, 0.0) + phases.get(word, 0.0) for word in words},
             )
+
+    def _is_own(self, source: Mapping[str, Any]) -> bool:
+        """Whether a source brings control messages alone."""
+        return self._end_of_input in str(source["description"]) or is_heartbeat(source)
 
     def seen(self) -> tuple[StreamStatus, Totals, tuple[BatchPoint, ...]]:
         """How the stream stands, the sums, and the last micro-batches, oldest first."""

@@ -110,7 +110,11 @@ def stream(
         "totals", statement, "totals", False, True, True, [sources], cast(Any, None), late_table
     )
     run = StreamRun("totals (1)", "/checkpoint/spark", 0, "w")
-    checkpoint = SimpleNamespace(directory="/checkpoint", spark_directory="/checkpoint/spark")
+    checkpoint = SimpleNamespace(
+        directory="/checkpoint",
+        spark_directory="/checkpoint/spark",
+        end_of_input="/checkpoint/end-of-input",
+    )
     found = Stream(
         number,
         setup,
@@ -142,7 +146,7 @@ def rows_of_windows(first: int, n_windows: int = 2, keys: tuple[str, ...] = ("a"
             "k": pa.array([key for _ in range(n_windows) for key in keys]),
             "window_start": pa.array([60 * m * SECOND for m in minutes], pa.timestamp("us")),
             "window_end": pa.array([60 * (m + 1) * SECOND for m in minutes], pa.timestamp("us")),
-            "n": pa.array([10 * m for m in minutes], pa.int64()),
+            "n": pa.array([10 * (m % 1000) for m in minutes], pa.int64()),
         }
     )
 

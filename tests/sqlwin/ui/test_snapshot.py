@@ -57,6 +57,17 @@ def test_a_stream_is_what_its_reports_say() -> None:
     assert [point.late for point in view.points] == [0, 1, 3]
 
 
+def test_the_row_that_ends_the_input_is_no_row_of_it() -> None:
+    each, _ = stream()
+    report = progress(0, 101)
+    report["sources"] = [
+        {"description": "Rows[1]", "numInputRows": 100, "startOffset": 0, "endOffset": 1},
+        {"description": "FileStreamSource[/checkpoint/end-of-input]", "numInputRows": 1},
+    ]
+    each.history.take(report)
+    assert snapshot([watched(each)]).streams[0].rows_in == 100
+
+
 def test_late_rows_that_are_kept_are_not_dropped() -> None:
     each, _ = stream(late_table="late_bids")
     each.history.take(progress(0, late=4))

@@ -26,7 +26,9 @@ class Spark:
 
 class Taken(History):
     def __init__(self) -> None:
-        super().__init__([["t"]], StreamRun("s", "/checkpoint", 0, "w"), Tally(1))
+        super().__init__(
+            [["t"]], StreamRun("s", "/checkpoint", 0, "w"), Tally(1), "/checkpoint/end-of-input"
+        )
         self.reports: list[Any] = []
 
     def take(self, progress: Any) -> None:
