@@ -65,15 +65,21 @@ def test_a_stream_into_files_is_watched_as_it_runs(
         f"CREATE TABLE counts (page INT, w_start TIMESTAMP_LTZ(3), w_end TIMESTAMP_LTZ(3), n BIGINT) WITH ({sink})"
     )
     fresh_session.execute(f"INSERT INTO counts {COUNTS}")
+
     # rows that tasks write are fetched while the page looks
-    state = page.until(lambda found: bool(found["streams"][0]["latest"]))
+    def is_reported(found: dict[str, Any]) -> bool:
+        # Spark reports a micro-batch after its rows are there
+        (stream,) = found["streams"]
+        return bool(stream["latest"]) and any(point["rows_out"] for point in stream["points"])
+
+    state = page.until(is_reported)
     (stream,) = state["streams"]
     assert (stream["state"], stream["into"]) == ("running", "counts")
     assert stream["rows_in"] > 0 and stream["rows_out"] > 0
     (operator,) = stream["operators"]
     assert [source["name"] for source in operator["sources"]] == ["requests"]
     assert 0 < operator["sources"][0]["lag_seconds"] < 60
-    assert stream["points"][-1]["rows_out"] == stream["rows_out"]
+    assert 0 < stream["points"][-1]["rows_out"] <= stream["rows_out"]
     (latest,) = stream["latest"]
     assert (latest["into"], latest["columns"]) == ("counts", ["page", "w_start", "w_end", "n"])
     statement = next(s for s in state["statements"] if s["streams"])
