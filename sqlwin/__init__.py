@@ -91,10 +91,10 @@ def connect(
 def _refuse_foreign(name: str, file: str) -> None:
     """See that a package of sqlwin's is the one that Python finds; `file` is known to be in it.
 
-    It is not imported for that. Workers of a cluster have sqlwin and the runtime in a zip file.
+    It is not imported for that.
     """
     spec = find_spec(name)
-    if spec is None or ".zip" in str(spec.origin):
+    if spec is None:
         return
     places = list(spec.submodule_search_locations or ())
     if not any(os.path.isfile(os.path.join(place, file)) for place in places):
@@ -120,6 +120,8 @@ def __getattr__(name: str) -> object:
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
-# their names are common words
-_refuse_foreign("runtime", "errors.py")
-_refuse_foreign("planner", "plan.py")
+# Their names are common words. Workers of a cluster have sqlwin and the runtime in a zip file, and
+# no planner.
+if ".zip" not in str(__file__):
+    _refuse_foreign("runtime", "errors.py")
+    _refuse_foreign("planner", "plan.py")

@@ -109,7 +109,7 @@ class Engine:
         self._selector = selectors.DefaultSelector()
         self._child: _Child | None = None
         self._waiting: _Waiting | None = None
-        self._jvm: jvm.StartingJvm | None = None
+        self._starting: jvm.StartingJvm | None = None
 
     def serve(self) -> Run | None:
         """Listen until it is time to end; in a process that was forked, the run it is to be."""
@@ -137,10 +137,10 @@ class Engine:
             return None
         java = find_java()
         archive = jvm.usable_archive(java, settings, is_local=True)
-        self._jvm = jvm.begin_jvm(java, settings, archive, is_local=True)
+        self._starting = jvm.begin_jvm(java, settings, archive, is_local=True)
         for module in _LOADED:
             importlib.import_module(module)
-        spark = Spark(*self._jvm.answer(), settings, self._environment)
+        spark = Spark(*self._starting.answer(), settings, self._environment)
         # A collection in a run would copy all that it looks through
         gc.collect()
         gc.freeze()
@@ -279,7 +279,7 @@ class Engine:
         if child is not None and not child.is_ready and now - child.since > _PREPARE_SECONDS:
             self._refuse("Spark did not get ready")
             return True
-        if self._jvm is None or self._jvm.process.poll() is not None:
+        if self._starting is None or self._starting.process.poll() is not None:
             return True
         is_idle = self._waiting is None and now - self._idle_since > self._idle_seconds
         return self._is_ending or is_idle or not self._is_there()
