@@ -6,6 +6,8 @@ import os
 import socket
 import stat
 import sys
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -21,9 +23,11 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the engine is f
 
 
 @pytest.fixture
-def runtime(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
-    return tmp_path
+def runtime(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    # tmp_path may be longer than the path of a socket
+    with tempfile.TemporaryDirectory(prefix="sqlwin-") as directory:
+        monkeypatch.setenv("XDG_RUNTIME_DIR", directory)
+        yield Path(directory)
 
 
 def identity() -> str:
