@@ -31,7 +31,17 @@ DATA = "/data/"
 # Pages with streams, or with many blocks
 LONG = [
     f"docs/{name}.md"
-    for name in ("explain", "operations", "shared-windows", "sql", "streaming", "tutorial")
+    for name in (
+        "coming-from-spark",
+        "explain",
+        "files",
+        "monitoring",
+        "operations",
+        "shared-windows",
+        "sql",
+        "streaming",
+        "tutorial",
+    )
 ]
 # At the end of a command: only what it prints on standard output
 QUIET = " 2>/dev/null"

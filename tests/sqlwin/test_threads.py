@@ -50,7 +50,8 @@ def rows(session: sqlwin.Session, sql: str) -> list[tuple[Any, ...]]:
     return sorted(tuple(row) for row in session.execute(sql)[-1].rows)
 
 
-@pytest.mark.parametrize("n_sessions", [2, pytest.param(4, marks=pytest.mark.long)])
+@pytest.mark.long
+@pytest.mark.parametrize("n_sessions", [2, 4])
 def test_sessions_and_threads_with_the_same_names_see_their_own_rows(
     n_sessions: int, sessions: list[sqlwin.Session], tmp_path: Path
 ) -> None:

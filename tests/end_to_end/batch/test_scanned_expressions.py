@@ -142,6 +142,7 @@ def test_the_rest_is_left_to_spark_with_the_reason(events: sqlwin.Session) -> No
         assert reason in explained
 
 
+@pytest.mark.long
 def test_streams_read_fields_and_computed_columns_of_files_too(events: sqlwin.Session) -> None:
     query = SCANNED["view"]
     wanted = rows(events, query)

@@ -281,6 +281,7 @@ def test_cancelling_a_statement_set_ends_all_of_its_inserts(session: Any, tmp_pa
     assert not list(tmp_path.glob("*/*.parquet"))
 
 
+@pytest.mark.long
 def test_inserts_of_a_set_into_one_table_keep_their_order(session: Any, tmp_path: Path) -> None:
     make_table(session, random_rows(seed=9), tmp_path, is_scanned=True)
     sink(session, "one", tmp_path)

@@ -19,7 +19,6 @@ from runtime.errors import ExecutionError
 from runtime.files import LocalFiles
 from sqlwin.execution.streams.handle import Stream
 from tests.end_to_end.streams.test_file_systems import COUNTS, write_minutes
-from tests.marks import long_among
 
 BY_SPARK = "push_local_aggregate_into_scan"
 
@@ -113,7 +112,8 @@ def test_a_file_that_is_still_written_to_is_waited_for(
     assert counted(tmp_path) == 21
 
 
-@pytest.mark.parametrize("scan", long_among(["", BY_SPARK], [BY_SPARK]))
+@pytest.mark.long
+@pytest.mark.parametrize("scan", ["", BY_SPARK])
 def test_a_stream_begins_with_whole_micro_batches_alone(
     fresh_session: sqlwin.Session, tmp_path: Path, scan: str
 ) -> None:

@@ -174,6 +174,7 @@ def counts(directory: Path) -> str:
     """
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "first", long_among([BY_ARROW, BY_SPARK], [BY_SPARK]), ids=["arrow first", "spark first"]
 )
@@ -190,6 +191,7 @@ def test_a_checkpoint_goes_on_whoever_reads_the_files(
     assert rows(fresh_session, "SELECT * FROM counts") == wanted
 
 
+@pytest.mark.long
 def test_a_file_of_other_types_stops_the_stream_which_goes_on_with_spark(
     tmp_path: Path, fresh_session: sqlwin.Session
 ) -> None:

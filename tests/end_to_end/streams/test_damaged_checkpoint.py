@@ -153,7 +153,7 @@ def test_spark_can_do_without_the_schema_of_its_state(
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("name", long_among(["spark/state", "spark"], ["spark"]))
+@pytest.mark.parametrize("name", long_among(["spark/state", "spark"], ["spark/state"]))
 def test_what_another_checkpoint_had_is_refused(
     name: str, run: Run, checkpoint: Path, tmp_path: Path
 ) -> None:

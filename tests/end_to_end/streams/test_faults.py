@@ -72,7 +72,7 @@ def on_disk(directory: Path) -> int:
     long_pairs(
         ["hop", "clock"],
         ["end_input", "mark_ended"],
-        [("hop", "end_input"), ("clock", "mark_ended")],
+        [("hop", "end_input"), ("hop", "mark_ended"), ("clock", "mark_ended")],
     ),
 )
 def test_what_java_fails_with_at_the_end_fails_the_stream(

@@ -88,6 +88,7 @@ def test_a_stream_into_the_default_file_system_loses_no_rows(
     assert (tmp_path / "ck" / "o" / "sqlwin.json").exists()
 
 
+@pytest.mark.long
 def test_a_path_of_this_machine_keeps_its_scheme(elsewhere: sqlwin.Session, tmp_path: Path) -> None:
     # the scan of Arrow reads the files, the paths of which come from Spark
     elsewhere.execute(source(f"file://{tmp_path}/data/in"))

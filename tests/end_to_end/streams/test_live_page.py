@@ -95,6 +95,7 @@ def test_a_stream_into_files_is_watched_as_it_runs(
     assert rows.count() == rows.select("page", "w_start").distinct().count()
 
 
+@pytest.mark.long
 def test_rows_of_a_select_are_seen_too(fresh_session: sqlwin.Session, page: Page) -> None:
     fresh_session.execute(REQUESTS)
     (result,) = fresh_session.execute(COUNTS)

@@ -8,14 +8,14 @@ import pytest
 
 import sqlwin
 from tests.end_to_end.streams.test_processing_time import STREAMING, table, write
-from tests.marks import long_among
 
 WINDOWS = """(SELECT k, window_start, window_end, COUNT(*) AS n
     FROM TABLE(TUMBLE(TABLE {}, DESCRIPTOR({}), INTERVAL '365' DAYS))
     GROUP BY k, window_start, window_end)"""
 
 
-@pytest.mark.parametrize("time", long_among(["ts", "pt"], ["pt"]))
+@pytest.mark.long
+@pytest.mark.parametrize("time", ["ts", "pt"])
 def test_windows_that_are_joined_hear_of_the_end_in_the_same_micro_batch(
     time: str, fresh_session: sqlwin.Session, tmp_path: Path
 ) -> None:

@@ -102,6 +102,7 @@ def written(session: sqlwin.Session, prefix: str = "") -> list[list[tuple[object
     return [rows(session, f"SELECT * FROM {prefix}{name}") for name in NAMES]
 
 
+@pytest.mark.long
 def test_one_stream_gives_each_insert_the_rows_of_the_batch(
     fresh_session: sqlwin.Session, tmp_path: Path
 ) -> None:

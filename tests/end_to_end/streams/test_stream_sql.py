@@ -248,6 +248,7 @@ COUNTS = """
 """
 
 
+@pytest.mark.long
 def test_a_stream_is_ordered_by_the_ends_of_its_windows_wherever_it_goes(
     fresh_session: sqlwin.Session, capsys: pytest.CaptureFixture[str]
 ) -> None:
