@@ -165,6 +165,8 @@ class _SideBySide(Generic[T]):
         self._waiting = list(range(len(works)))
         self._outcomes: dict[int, Outcome[T]] = {}
         self._stops = False
+        self._n_begun = 0
+        self._n_ended = 0
         self._changed = threading.Condition()
 
     def run(self, most_threads: int) -> list[Outcome[T]]:
@@ -172,27 +174,44 @@ class _SideBySide(Generic[T]):
             InheritableThread(target=self._work, session=self._spark, name=f"sqlwin-{number}")
             for number in range(min(most_threads, len(self._works)))
         ]
-        started: list[threading.Thread] = []
         try:
             for thread in threads:
                 thread.start()
-                started.append(thread)
-            while any(thread.is_alive() for thread in started):
-                for thread in started:
-                    # An exception that is meant for this thread arrives only between two waits
-                    thread.join(_JOIN_S)
+            with self._changed:
+                # An exception that is meant for this thread arrives only between two waits
+                while self._n_ended < len(threads):
+                    self._changed.wait(_JOIN_S)
         except BaseException:
             self._stop()
-            while any(thread.is_alive() for thread in started):
-                for thread in started:
-                    thread.join(_JOIN_S)
+            # Not by `join`: before Python 3.13 a thread whose join an exception has interrupted
+            # counts as ended, and the process would end before what it writes is taken back.
+            while self._is_working():
                 # one that was between two jobs has begun the next
                 _cancel_tagged(self._spark, self._tag)
             raise
+        for thread in threads:
+            thread.join()
         nothing: Outcome[T] = Outcome(begun=False)
         return [self._outcomes.get(i, nothing) for i in range(len(self._works))]
 
+    def _is_working(self) -> bool:
+        """Whether a thread still works a moment later; one that begins now finds nothing to do."""
+        with self._changed:
+            if self._n_ended < self._n_begun:
+                self._changed.wait(_JOIN_S)
+            return self._n_ended < self._n_begun
+
     def _work(self) -> None:
+        with self._changed:
+            self._n_begun += 1
+        try:
+            self._work_on()
+        finally:
+            with self._changed:
+                self._n_ended += 1
+                self._changed.notify_all()
+
+    def _work_on(self) -> None:
         _tag_jobs(self._spark, self._tag)
         while (number := self._next()) is not None:
             try:

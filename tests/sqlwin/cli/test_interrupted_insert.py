@@ -93,9 +93,6 @@ def test_what_a_killed_insert_has_left_goes_with_the_next_one(insert: str, tmp_p
     assert [name for name in names if not name.startswith("part-")] == ["out"]
 
 
-@pytest.mark.xfail(
-    reason="an empty hidden directory is left, which the next INSERT removes", strict=False
-)
 @pytest.mark.spark
 @pytest.mark.long
 @pytest.mark.parametrize(

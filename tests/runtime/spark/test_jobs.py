@@ -1,0 +1,39 @@
+"""Works that run side by side."""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+
+import pytest
+from pyspark.sql import SparkSession
+
+from runtime.spark.jobs import run_side_by_side
+
+
+def test_an_interrupt_waits_until_the_work_has_cleaned_up(spark: SparkSession) -> None:
+    begun = threading.Event()
+    cleaned = threading.Event()
+
+    def work() -> None:
+        begun.set()
+        try:
+            time.sleep(1)
+        finally:
+            time.sleep(1)
+            cleaned.set()
+
+    def interrupt() -> None:
+        begun.wait(30)
+        time.sleep(0.1)
+        waiting = threading.main_thread().ident
+        assert waiting is not None
+        signal.pthread_kill(waiting, signal.SIGINT)  # in the middle of a wait
+
+    interrupting = threading.Thread(target=interrupt)
+    interrupting.start()
+    with pytest.raises(KeyboardInterrupt):
+        run_side_by_side(spark, [work], [set()])
+    assert cleaned.is_set()
+    interrupting.join()
