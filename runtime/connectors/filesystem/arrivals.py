@@ -1,8 +1,10 @@
 """Looks at new files of a stream before they are read: whether they are there in whole.
 
 Spark leaves out a file without a byte, and never comes back to it; one that is cut short fails in
-a task, under no name of a table. A file that is still written to is waited for, though not long:
-whoever writes files for a stream moves them in when they are complete.
+a task, under no name of a table. How long a file is Spark asks when it plans a micro-batch, and
+what is written to it later is never read: whoever writes files for a stream moves them in when they
+are complete. A micro-batch with a file that has grown since is refused, and planned anew by the
+next run.
 
 What a micro-batch reads is in the checkpoint before it runs: `runtime.streaming.damage` says how.
 """
@@ -12,15 +14,16 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from urllib.parse import unquote
 
 from pyspark.sql import SparkSession
 
 from runtime.connectors.filesystem.paths import fixed_part
-from runtime.connectors.filesystem.read import broken_file, checked_files
+from runtime.connectors.filesystem.read import broken_file, checked_files, shown_files
 from runtime.connectors.options.checks import option_values
-from runtime.connectors.options.formats import format_of
+from runtime.connectors.options.formats import SELF_DESCRIBING, format_of
 from runtime.errors import ExecutionError
 from runtime.files import Files, for_each_file, is_local_path
 from runtime.spark.files import resolve
@@ -29,6 +32,7 @@ from runtime.spec.table import TableSpec
 # A file that nobody has written to for so long is not written to any more
 _QUIET_S = 5.0
 _POLL_S = 0.1
+_NS_PER_MS = 1_000_000
 # How a Parquet file begins and ends
 _PARQUET_MARK = b"PAR1"
 
@@ -46,28 +50,56 @@ def arrivals_check(
 
     Returns:
         A function that takes the number of a micro-batch that is about to run, and raises an
-        ExecutionError if a file of it is empty or cut short, and stays so.
+        ExecutionError if a file of it is empty or cut short, and stays so, or if one was written to
+        after the micro-batch was planned.
     """
-    tables: list[tuple[str, TableSpec, Callable[[str], bool]]] = []
+    begun_ms = time.time_ns() // _NS_PER_MS
+    tables: list[tuple[str, TableSpec, Callable[[str], bool], bool]] = []
     for spec in specs:
         if spec.connector.lower() == "filesystem":
             path = resolve(spark, option_values(spec)["path"])
             is_checked = checked_files(spark, spec)
-            if is_checked is not None and is_local_path(path):
-                tables.append((fixed_part(path), spec, is_checked))
+            # text has no end by which one could tell, and may be empty
+            is_text = format_of(option_values(spec)) not in SELF_DESCRIBING
+            if (is_text or is_checked is not None) and is_local_path(path):
+                shown = is_checked or shown_files(spec)
+                tables.append((fixed_part(path), spec, shown, is_text))
 
     def check(batch: int) -> None:
-        new = arrived(files, checkpoint, batch) if tables else []
-        for begin, spec, is_checked in tables:
-            found = [path for path in new if path.startswith(begin) and is_checked(path)]
-            for_each_file(lambda path, spec=spec: _await_whole(path, spec), found)  # type: ignore[misc]
+        listed = arrived(files, checkpoint, batch) if tables else {}
+        for begin, spec, is_shown, is_text in tables:
+            found = [path for path in listed if path.startswith(begin) and is_shown(path)]
+
+            def look_at(path: str, spec: TableSpec = spec, is_text: bool = is_text) -> None:
+                modified_ms = _modified_ms(path, spec) if is_text else _await_whole(path, spec)
+                if modified_ms is None or modified_ms == listed[path]:
+                    return
+                # what an earlier run has listed is planned anew by this one
+                if modified_ms >= begun_ms:
+                    raise _has_grown(path, spec)
+
+            for_each_file(look_at, found)
 
     return check
 
 
-def arrived(files: Files, checkpoint: str, batch: int) -> list[str]:
-    """The files of this machine that a micro-batch reads, by what Spark says of it."""
-    found: list[str] = []
+def _has_grown(path: str, spec: TableSpec) -> ExecutionError:
+    return ExecutionError(
+        f"table `{spec.name}`: {path} was written to after the stream had taken it up",
+        subjects=(spec.name,),
+        hint="run the statement again, which resumes and reads it in whole, and move files there"
+        " when they are complete",
+    )
+
+
+def arrived(files: Files, checkpoint: str, batch: int) -> dict[str, int]:
+    """The files of this machine that a micro-batch reads, by what Spark says of it.
+
+    Returns:
+        For each path when it had last been written to as Spark listed it, in milliseconds since
+        1970.
+    """
+    found: dict[str, int] = {}
     before, now = (_offsets(files, checkpoint, number) for number in (batch - 1, batch))
     new = {source: (before.get(source, -1) + 1, last) for source, last in now.items()}
     names = files.names_in(f"{checkpoint}/sources")
@@ -88,8 +120,12 @@ def arrived(files: Files, checkpoint: str, batch: int) -> list[str]:
                 entry = json.loads(line) if line.startswith('{"path":') else {}
                 # a compact one has those before it too
                 if entry.get("batchId") == number:
-                    found.append(unquote(entry["path"]))
-    return ["/" + path.removeprefix("file:").lstrip("/") for path in found if _is_local(path)]
+                    found[unquote(entry["path"])] = entry["timestamp"]
+    return {
+        "/" + path.removeprefix("file:").lstrip("/"): modified_ms
+        for path, modified_ms in found.items()
+        if _is_local(path)
+    }
 
 
 def _offsets(files: Files, checkpoint: str, batch: int) -> dict[int, int]:
@@ -110,26 +146,24 @@ def _is_local(path: str) -> bool:
     return path.startswith("file:/")
 
 
-def _await_whole(path: str, spec: TableSpec) -> None:
+def _await_whole(path: str, spec: TableSpec) -> int | None:
     """Wait for a file while it is written to.
+
+    Returns:
+        When it was last written to, in milliseconds since 1970; None if it is gone.
 
     Raises:
         ExecutionError: it is not whole, and nobody writes to it.
     """
     while True:
-        try:
-            found = os.stat(path)
-            is_whole = found.st_size > 0 and (
+        with _readable(path, spec):
+            found = _stat(path)
+            if found is None:
+                return None  # what reads it says so, or leaves it out where it was set to
+            if found.st_size > 0 and (
                 format_of(option_values(spec)) != "parquet" or _ends_as_parquet(path)
-            )
-        except FileNotFoundError:
-            return  # what reads it says so, or leaves it out where it was set to
-        except OSError as error:
-            raise ExecutionError(
-                f"table `{spec.name}`: cannot read {path}: {error.strerror}", subjects=(spec.name,)
-            ) from error
-        if is_whole:
-            return
+            ):
+                return found.st_mtime_ns // _NS_PER_MS
         if time.time() - found.st_mtime > _QUIET_S:
             what = "empty, which is" if not found.st_size else "cut short, or"
             raise broken_file(
@@ -138,6 +172,29 @@ def _await_whole(path: str, spec: TableSpec) -> None:
                 "put it there in whole and run the statement again, which resumes",
             )
         time.sleep(_POLL_S)
+
+
+def _modified_ms(path: str, spec: TableSpec) -> int | None:
+    with _readable(path, spec):
+        found = _stat(path)
+    return None if found is None else found.st_mtime_ns // _NS_PER_MS
+
+
+def _stat(path: str) -> os.stat_result | None:
+    try:
+        return os.stat(path)
+    except FileNotFoundError:
+        return None
+
+
+@contextmanager
+def _readable(path: str, spec: TableSpec) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise ExecutionError(
+            f"table `{spec.name}`: cannot read {path}: {error.strerror}", subjects=(spec.name,)
+        ) from error
 
 
 def _ends_as_parquet(path: str) -> bool:

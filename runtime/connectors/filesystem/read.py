@@ -178,8 +178,13 @@ def checked_files(spark: SparkSession, spec: TableSpec) -> Callable[[str], bool]
         return None
     options = spark_options(spec, file_format)
     skips = options.get("ignoreCorruptFiles", spark.conf.get(_SKIP_CORRUPT, "false"))
-    if str(skips).lower() == "true":
-        return None
+    return None if str(skips).lower() == "true" else shown_files(spec)
+
+
+def shown_files(spec: TableSpec) -> Callable[[str], bool]:
+    """Which files below the path of a table are its own, by the options that choose some."""
+    values = option_values(spec)
+    options = spark_options(spec, format_of(values) or "")
     regex, glob = values.get("source.path.regex-pattern"), options.get("pathGlobFilter", "*")
     return lambda file: (
         fnmatch(os.path.basename(file), glob) and (not regex or bool(re.fullmatch(regex, file)))

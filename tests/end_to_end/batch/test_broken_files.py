@@ -85,7 +85,8 @@ def test_parquet(fresh_session: sqlwin.Session, tmp_path: Path, mode: str, damag
     for sql in (f"INSERT INTO o {WINDOWS}", "SELECT * FROM t", f"{BY_SPARK}; {WINDOWS}"):
         report = failure(fresh_session, sql)
         assert str(path) in report
-        assert "\n    " not in report or "empty" in report
+        # what, where, the line of the statement, and what to do
+        assert len(report.splitlines()) <= 5, report
     assert visible(path.parent) == []
 
 

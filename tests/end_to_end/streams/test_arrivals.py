@@ -11,14 +11,17 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
+from pyspark.sql import SparkSession
 
 import sqlwin
 from runtime.commits import Commit, write_commit
-from runtime.connectors.filesystem.arrivals import arrived
+from runtime.connectors.filesystem.arrivals import arrivals_check, arrived
 from runtime.errors import ExecutionError
 from runtime.files import LocalFiles
 from sqlwin.execution.streams.handle import Stream
 from tests.end_to_end.streams.test_file_systems import COUNTS, write_minutes
+from tests.marks import long_among
+from tests.runtime.connectors.tables import table
 
 BY_SPARK = "push_local_aggregate_into_scan"
 
@@ -91,9 +94,8 @@ def test_a_broken_file_stops_the_stream_which_resumes_when_it_is_whole(
     assert counted(tmp_path) == 21
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("scan", ["", BY_SPARK])
-def test_a_file_that_is_still_written_to_is_waited_for(
+@pytest.mark.parametrize("scan", long_among(["", BY_SPARK], [BY_SPARK]))
+def test_a_file_that_is_still_written_to_loses_no_rows(
     fresh_session: sqlwin.Session, tmp_path: Path, scan: str
 ) -> None:
     write_minutes(tmp_path / "in" / "a.parquet", 0)
@@ -107,8 +109,15 @@ def test_a_file_that_is_still_written_to_is_waited_for(
             time.sleep(1)
             file.write(part)
             file.flush()
-    await_rows(stream, tmp_path, 21)
-    stream.stop()
+    with pytest.raises(ExecutionError) as caught:
+        assert stream.wait(90)
+    assert caught.value.message == (
+        f"table `i`: {file.name} was written to after the stream had taken it up"
+    )
+    assert counted(tmp_path) == 9
+    again = started(fresh_session)
+    await_rows(again, tmp_path, 21)
+    again.stop()
     assert counted(tmp_path) == 21
 
 
@@ -142,6 +151,33 @@ def test_a_stream_begins_with_whole_micro_batches_alone(
         fresh_session.execute(f"INSERT INTO o {COUNTS}")
 
 
+@pytest.mark.parametrize("moved", [False, True])
+def test_a_file_that_has_grown_since_it_was_listed_is_refused(
+    spark: SparkSession, tmp_path: Path, moved: bool
+) -> None:
+    path = tmp_path / "in" / "a.csv"
+    path.parent.mkdir()
+    path.write_text("1\n")
+    listed_ms = path.stat().st_mtime_ns // 1_000_000
+    entry = json.dumps({"path": f"file://{path}", "timestamp": listed_ms, "batchId": 0})
+    for name, lines in (("offsets/0", '{}\n{"logOffset":0}'), ("sources/0/0", entry)):
+        (tmp_path / name).parent.mkdir(parents=True)
+        (tmp_path / name).write_text(f"v1\n{lines}")
+    spec = table("filesystem", "k BIGINT", path=str(path.parent), format="csv")
+    check = arrivals_check(spark, [spec], LocalFiles(), str(tmp_path))
+    check(0)
+    time.sleep(0.01)
+    path.write_text("1\n2\n")
+    if moved:  # as what moves a file keeps its time
+        os.utime(path, ns=(listed_ms * 1_000_000,) * 2)
+        check(0)
+    else:
+        with pytest.raises(ExecutionError, match=r"in/a.csv was written to after the stream had"):
+            check(0)
+    # the next run plans the micro-batch anew
+    arrivals_check(spark, [spec], LocalFiles(), str(tmp_path))(0)
+
+
 def test_the_files_of_a_micro_batch_are_those_that_spark_has_logged(tmp_path: Path) -> None:
     def log(name: str, *lines: object) -> None:
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
@@ -157,8 +193,8 @@ def test_the_files_of_a_micro_batch_are_those_that_spark_has_logged(tmp_path: Pa
     log("sources/0/10", entry("file:///in/d", 10), entry("hdfs://h/in/e", 10))
     log("sources/1/0", entry("file:/ck/end.json", 0))
     found = arrived(LocalFiles(), str(tmp_path), 1)
-    assert found == ["/in/a b+c.parquet", "/in/d", "/ck/end.json"]
-    assert arrived(LocalFiles(), str(tmp_path), 2) == []
+    assert found == {"/in/a b+c.parquet": 1, "/in/d": 1, "/ck/end.json": 1}
+    assert arrived(LocalFiles(), str(tmp_path), 2) == {}
 
 
 def test_a_table_that_is_read_twice_has_two_offsets_and_one_log(tmp_path: Path) -> None:
@@ -169,8 +205,8 @@ def test_a_table_that_is_read_twice_has_two_offsets_and_one_log(tmp_path: Path) 
     ):
         (tmp_path / name).parent.mkdir(parents=True)
         (tmp_path / name).write_text("\n".join(lines))
-    assert arrived(LocalFiles(), str(tmp_path), 0) == ["/in/a"]
+    assert arrived(LocalFiles(), str(tmp_path), 0) == {"/in/a": 1}
     # the log of the table behind it, whose offset is the third one
     (tmp_path / "sources/1").mkdir()
-    (tmp_path / "sources/1/0").write_text('v1\n{"path":"file:///in/b","batchId":0}')
-    assert arrived(LocalFiles(), str(tmp_path), 0) == ["/in/a", "/in/b"]
+    (tmp_path / "sources/1/0").write_text('v1\n{"path":"file:///in/b","timestamp":2,"batchId":0}')
+    assert arrived(LocalFiles(), str(tmp_path), 0) == {"/in/a": 1, "/in/b": 2}
