@@ -49,7 +49,7 @@ def tag_statement(spark: Any, tag: str) -> None:
     context = getattr(spark, "sparkContext", None)
     if context is None:
         return
-    for other in context.getJobTags():
+    for other in _job_tags(context):
         if other.startswith(STATEMENT_TAG):
             context.removeJobTag(other)
     if tag:
@@ -59,8 +59,17 @@ def tag_statement(spark: Any, tag: str) -> None:
 def statement_tag(spark: Any) -> str:
     """The tag of the statement that this thread runs; empty if there is none."""
     context = getattr(spark, "sparkContext", None)
-    tags = () if context is None else context.getJobTags()
-    return next((str(tag) for tag in tags if tag.startswith(STATEMENT_TAG)), "")
+    tags = [] if context is None else _job_tags(context)
+    return next((tag for tag in tags if tag.startswith(STATEMENT_TAG)), "")
+
+
+def _job_tags(context: Any) -> list[str]:
+    """The tags of this thread's jobs.
+
+    An iteration over Java's set of them ends with an exception of Java's, of which PySpark asks the
+    class sixteen times: one over an array does not.
+    """
+    return [str(tag) for tag in context.getJobTags().toArray()]
 
 
 def cancel_group(spark: Any, group: str) -> bool:

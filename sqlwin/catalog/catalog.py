@@ -241,10 +241,11 @@ class SessionCatalog:
 
     def is_foreign_view(self, name: str) -> bool:
         """Whether Spark has a temporary view of a name that no session of sqlwin's has made."""
-        return any(
-            table.isTemporary and table.name.lower() == name.lower()
-            for table in self._spark.catalog.listTables()
-        ) and not self.was_shown((name,))
+        spark = self._spark.catalog
+        quoted = "`" + name.replace("`", "``") + "`"
+        # of one name: a list of all takes Spark a job
+        is_view = spark.tableExists(quoted) and spark.getTable(quoted).isTemporary
+        return is_view and not self.was_shown((name,))
 
     # -- as the planner asks -------------------------------------------------------------------
 

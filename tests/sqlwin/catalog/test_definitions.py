@@ -11,7 +11,7 @@ from sqlwin.catalog.catalog import SessionCatalog
 from sqlwin.catalog.definitions import Definitions
 from sqlwin.statements.parse import CreateTable, parse_statement
 
-SPARK = cast(Any, SimpleNamespace(catalog=SimpleNamespace(listTables=list)))
+SPARK = cast(Any, SimpleNamespace(catalog=SimpleNamespace(tableExists=lambda name: False)))
 
 
 def reported(*scripts: str) -> tuple[str, tuple[str, ...]]:
