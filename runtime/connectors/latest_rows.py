@@ -51,7 +51,7 @@ class LatestRows:
         try:
             found = ordered.limit(MOST_ROWS).toArrow()
         except (PySparkException, pa.ArrowException) as error:
-            # the rows are written; what is missing is that somebody sees them, who is told so
+            # the rows are written; what is missing is the view of them, which says so
             self.problem = f"the rows cannot be shown: {(str(error).splitlines() or [''])[0]}"
             return
         self.take(into, found)

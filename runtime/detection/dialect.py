@@ -26,7 +26,7 @@ _TEXT, _TORN = 0.9, 0.3
 
 @dataclass(frozen=True)
 class Dialect:
-    """How fields of a line are told apart.
+    """How a line is split into fields.
 
     Attributes:
         delimiter: between fields.

@@ -142,7 +142,7 @@ def _broken(reading: Reading, path: str, record: str, line: int | None) -> tuple
         f"{_place(path, line)}: {_shown(record)} has {what}",
         f"{ignore} reads what is missing as NULL and leaves out what is too much; "
         "'csv.field-delimiter', 'csv.quote-character' and 'csv.escape-character' say how fields "
-        "are told apart",
+        "are separated",
     )
 
 

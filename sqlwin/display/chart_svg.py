@@ -22,7 +22,7 @@ _MARGINS = (64, 26, 16, 24)
 _BAR_HEIGHT = 22
 _CHARACTER = 6.4  # a letter of the axes, about
 _LABEL_CHARACTERS = 24
-# Of one lightness, so that none is lost on white or on black; told apart without red and green
+# Of one lightness, so that none is lost on white or on black; distinct without red and green
 _COLORS = (
     "#3b82d0", "#e08214", "#2a9d6f", "#d1495b", "#9467bd", "#00a3b4", "#8c8c8c", "#b8960b",
 )  # fmt: skip

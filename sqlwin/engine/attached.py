@@ -29,7 +29,7 @@ class Attached:
 
     Args:
         port: the gateway of the JVM.
-        secret: what it wants to hear.
+        secret: what it expects as proof.
         settings: Spark's configuration, as the JVM was started with it.
         is_first: whether Spark itself is to be started.
 

@@ -38,7 +38,7 @@ class Spark:
 
     Attributes:
         port: of its gateway.
-        secret: what that wants to hear.
+        secret: what that expects as proof.
         settings: Spark's configuration.
         environment: of the engine when it started.
     """

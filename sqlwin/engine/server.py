@@ -205,7 +205,7 @@ class Engine:
 
     def _give(self, child: _Child, command: _Waiting) -> None:
         """Let the run have a command, or let that know that there is a run."""
-        with suppress(OSError):  # the command is gone, or the run, which shows when it is heard
+        with suppress(OSError):  # the command is gone, or the run, which shows when it is read
             if command.files:
                 files = [command.channel.fileno(), *command.files]
                 wire.send(child.channel, command.request, files)

@@ -350,7 +350,7 @@ class _Server:
             ws="none",
             lifespan="off",
             log_config=None,
-            log_level=logging.CRITICAL,  # what goes wrong is told to whoever asked
+            log_level=logging.CRITICAL,  # whoever asked gets what went wrong as an answer
             access_log=False,
             server_header=False,
             timeout_graceful_shutdown=1,

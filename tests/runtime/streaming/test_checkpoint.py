@@ -163,12 +163,12 @@ def test_an_old_checkpoint_without_an_id_resumes(tmp_path: Path) -> None:
     opened(tmp_path)
     begin(tmp_path)
     path = tmp_path / "sqlwin.json"
-    told = json.loads(path.read_text())
-    del told["spark_id"]
-    path.write_text(json.dumps(told))
+    written = json.loads(path.read_text())
+    del written["spark_id"]
+    path.write_text(json.dumps(written))
     (tmp_path / "spark/metadata").write_text('{"id":"aded9987"}')
     old = opened(tmp_path)
-    assert old.writer == told["writer"]
+    assert old.writer == written["writer"]
     assert not old.owner.signs_all
     mark_ended(FILES, old, QUERY)
     assert opened(tmp_path).has_ended
