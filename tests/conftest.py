@@ -34,7 +34,7 @@ settings.load_profile("sqlwin")
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-goldens", action="store_true", help="rewrite the golden files")
     parser.addoption("--long", action="store_true", help="run the tests that take long too")
-    parser.addoption("--slow", action="store_true", help="run the tests that take minutes too")
+    parser.addoption("--slow", action="store_true", help="run every test")
 
 
 # before xdist reads which groups tests are in
@@ -45,8 +45,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker("spark")
             # of several processes one has the Spark session, the others take what needs none
             item.add_marker(pytest.mark.xdist_group("spark"))
-    for marker in ("long", "slow"):
-        if not config.getoption(f"--{marker}"):
+    slow = config.getoption("--slow")
+    for marker, runs in (("long", slow or config.getoption("--long")), ("slow", slow)):
+        if not runs:
             skip = pytest.mark.skip(reason=f"takes its time: --{marker} runs it")
             for item in items:
                 if marker in item.keywords:

@@ -1,4 +1,4 @@
-"""Parameters of which some take long: `--long` runs those too."""
+"""Parameters of which some take long: `--long` runs those too, `--slow` those that vary them."""
 
 from __future__ import annotations
 
@@ -9,15 +9,29 @@ from typing import Any
 import pytest
 
 
-def long_among(parameters: Iterable[Any], long: Collection[Any]) -> list[Any]:
-    """The parameters, those in `long` marked; each of `long` has to be there."""
+def among(parameters: Iterable[Any], *, long: Collection[Any] = (), slow: Any = ()) -> list[Any]:
+    """The parameters, those in `long` and in `slow` marked so; each of these has to be there."""
+    return [pytest.param(each, marks=marks) for each, marks in _marked(parameters, long, slow)]
+
+
+def pairs(
+    first: Iterable[Any], second: Iterable[Any], *, long: Collection[Any] = (), slow: Any = ()
+) -> list[Any]:
+    """Each of the first parameters with each of the second, the pairs marked like `among`."""
+    every = itertools.product(first, second)
+    return [pytest.param(*pair, marks=marks) for pair, marks in _marked(every, long, slow)]
+
+
+def _marked(
+    parameters: Iterable[Any], long: Collection[Any], slow: Collection[Any]
+) -> list[tuple[Any, tuple[pytest.MarkDecorator, ...]]]:
     every = list(parameters)
-    assert all(each in every for each in long), f"{long} are not all among {every}"
-    return [pytest.param(each, marks=pytest.mark.long) if each in long else each for each in every]
-
-
-def long_pairs(first: Iterable[Any], second: Iterable[Any], long: Collection[Any]) -> list[Any]:
-    """Each of the first parameters with each of the second, the pairs in `long` marked."""
-    pairs = list(itertools.product(first, second))
-    assert all(pair in pairs for pair in long), f"{long} are not all among {pairs}"
-    return [pytest.param(*pair, marks=pytest.mark.long) if pair in long else pair for pair in pairs]
+    for marked in (long, slow):
+        assert all(each in every for each in marked), f"{marked} are not all among {every}"
+    return [
+        (
+            each,
+            (pytest.mark.slow,) if each in slow else (pytest.mark.long,) if each in long else (),
+        )
+        for each in every
+    ]

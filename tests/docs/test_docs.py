@@ -24,7 +24,7 @@ from sqlwin.display.table import write_table
 from tests.docs import pages
 from tests.docs.pages import PAGES, Block
 from tests.goldens import ROOT
-from tests.marks import long_among
+from tests.marks import among
 
 # Where pages have files that a statement writes
 DATA = "/data/"
@@ -86,7 +86,7 @@ def test_a_block_with_an_error_is_its_golden(page: str, update_goldens: bool) ->
 
 @pytest.mark.parametrize(
     "page",
-    long_among(PAGES, LONG),
+    among(PAGES, long=LONG),
 )
 def test_outputs_on_a_page_are_what_the_blocks_and_commands_print(
     page: str,

@@ -14,12 +14,15 @@ import pytest
 import sqlwin
 from tests.logic import windows
 from tests.logic.script import Record, filled, records, with_rows
-from tests.marks import long_among
+from tests.marks import among
 from tests.oracle import same_rows
 
 HERE = Path(__file__).parent
 FILES = sorted(HERE.glob("*.slt"))
-LONG = [HERE / name for name in ("strict_flink.slt", "time_functions.slt", "window_shapes.slt")]
+LONG = [
+    HERE / name
+    for name in ("flink_hints.slt", "strict_flink.slt", "time_functions.slt", "window_shapes.slt")
+]
 
 
 @pytest.fixture(scope="module")
@@ -29,7 +32,7 @@ def duck() -> Iterator[duckdb.DuckDBPyConnection]:
     con.close()
 
 
-@pytest.mark.parametrize("path", long_among(FILES, LONG), ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", among(FILES, long=LONG), ids=lambda path: path.stem)
 def test_every_record_of_a_file_holds(
     path: Path,
     fresh_session: sqlwin.Session,

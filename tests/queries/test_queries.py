@@ -12,7 +12,7 @@ import pytest
 import sqlwin
 from sqlwin.display.formats import write_csv
 from tests import goldens
-from tests.marks import long_among
+from tests.marks import among
 
 HERE = Path(__file__).parent
 # Nexmark's come without an order, and are compared with DuckDB's results instead of golden files.
@@ -46,7 +46,7 @@ def golden_of(query: Path) -> Path:
 
 @pytest.mark.parametrize(
     "query",
-    long_among(QUERIES, [q for q in LONG if q in QUERIES]),
+    among(QUERIES, long=[q for q in LONG if q in QUERIES]),
     ids=lambda path: golden_of(path).stem,
 )
 def test_query_file_gives_its_golden_result(

@@ -17,6 +17,7 @@ import sqlwin
 from runtime.spark.session import begin_use
 from tests.conftest import drop_views
 from tests.goldens import ROOT
+from tests.marks import among
 
 N_THREADS = 4
 
@@ -51,7 +52,7 @@ def rows(session: sqlwin.Session, sql: str) -> list[tuple[Any, ...]]:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("n_sessions", [2, 4])
+@pytest.mark.parametrize("n_sessions", among([2, 4], slow=[4]))
 def test_sessions_and_threads_with_the_same_names_see_their_own_rows(
     n_sessions: int, sessions: list[sqlwin.Session], tmp_path: Path
 ) -> None:

@@ -12,7 +12,7 @@ import pytest
 
 import sqlwin
 from runtime.errors import ExecutionError
-from tests.marks import long_pairs
+from tests.marks import pairs
 
 WINDOWS = (
     "SELECT window_start, k, COUNT(*) AS n FROM TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), "
@@ -68,10 +68,10 @@ def visible(directory: Path) -> list[str]:
 
 @pytest.mark.parametrize(
     ("damage", "mode"),
-    long_pairs(
+    pairs(
         ["empty", "no footer", "a page"],
         MODES,
-        [("no footer", "streaming"), ("a page", "streaming")],
+        slow=[("no footer", "streaming"), ("a page", "streaming")],
     ),
 )
 def test_parquet(fresh_session: sqlwin.Session, tmp_path: Path, mode: str, damage: str) -> None:
@@ -92,7 +92,12 @@ def test_parquet(fresh_session: sqlwin.Session, tmp_path: Path, mode: str, damag
 
 @pytest.mark.parametrize(
     ("file_format", "mode"),
-    long_pairs(["csv", "json"], MODES, [("json", "streaming")]),
+    pairs(
+        ["csv", "json"],
+        MODES,
+        long=[("csv", "streaming")],
+        slow=[("json", "streaming"), ("json", "batch")],
+    ),
 )
 def test_a_compressed_file_that_is_cut_short(
     fresh_session: sqlwin.Session, tmp_path: Path, mode: str, file_format: str

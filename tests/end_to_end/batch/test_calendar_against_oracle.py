@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tests.marks import long_among
+from tests.marks import among
 from tests.oracle import same_rows
 
 
@@ -118,7 +118,7 @@ def one_phase(session: Any, query: str) -> list[Any]:
         session.execute("RESET 'table.optimizer.agg-phase-strategy'")
 
 
-@pytest.mark.parametrize("window", long_among(WINDOWS, WINDOWS[::2]), ids=str)
+@pytest.mark.parametrize("window", among(WINDOWS, slow=WINDOWS[::2]), ids=str)
 def test_calendar_windows_equal_brute_force_in_the_scan_and_in_one_phase(
     session: Any, window: CalendarOracle, tmp_path: Path
 ) -> None:

@@ -99,6 +99,7 @@ def test_the_arrow_scan_reads_parquet_by_its_name(
     assert "ArrowScanLocalWindowAggregate(table=['f.parquet']" in plan
 
 
+@pytest.mark.long
 def test_show_create_table_says_the_same_and_runs(
     fresh_session: sqlwin.Session, data: Path
 ) -> None:

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from tests.end_to_end.batch.test_windows_against_oracle import random_rows, register
-from tests.marks import long_among
+from tests.marks import among
 from tests.oracle import MINUTE_US, OracleWindow, expected_grouping_sets, same_rows
 
 WINDOWS = [
@@ -30,7 +30,10 @@ GROUPINGS = {
 CALLS = ["COUNT(*)", "SUM(i)", "MAX(k)", "COUNT(DISTINCT s)", "AVG(d) FILTER (WHERE flag)"]
 
 
-@pytest.mark.parametrize("clause", long_among(GROUPINGS, ["CUBE (k, s)", "ROLLUP (k, (s, flag))"]))
+@pytest.mark.parametrize(
+    "clause",
+    among(GROUPINGS, slow=["GROUPING SETS ((k), ())", "CUBE (k, s)", "ROLLUP (k, (s, flag))"]),
+)
 def test_grouping_sets_over_windows_equal_brute_force(
     session: Any, clause: str, tmp_path: Path
 ) -> None:

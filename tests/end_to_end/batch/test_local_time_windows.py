@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.end_to_end.batch.test_windows_against_oracle import run
-from tests.marks import long_among
+from tests.marks import among
 from tests.oracle import MINUTE_US, OracleWindow, expected, same_rows
 
 ZONES = ["America/New_York", "Asia/Kolkata", "Europe/Lisbon"]
@@ -50,7 +50,7 @@ def local_us(us: int, zone: str) -> int:
     return int(local.timestamp()) * 1_000_000 + micros
 
 
-@pytest.mark.parametrize("way", long_among(["scan", "catalyst", "one phase"], ["one phase"]))
+@pytest.mark.parametrize("way", among(["scan", "catalyst", "one phase"], slow=["one phase"]))
 @pytest.mark.parametrize("window", WINDOWS, ids=str)
 def test_windows_follow_the_local_clock(
     session: Any, zone: str, window: OracleWindow, way: str, tmp_path: Path

@@ -116,8 +116,8 @@ def test_all_aggregates_of_sessions_equal_brute_force(session: Any, files: pa.Ta
 @pytest.mark.parametrize(
     ("partition", "keys"),
     [
-        pytest.param((), (), marks=pytest.mark.long),
-        pytest.param((), ("k",), marks=pytest.mark.long),
+        pytest.param((), (), marks=pytest.mark.slow),
+        pytest.param((), ("k",), marks=pytest.mark.slow),
         (("k",), ("k", "s")),
         (("s", "k"), ("k", "s")),
         (("k",), ()),

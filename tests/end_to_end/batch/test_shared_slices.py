@@ -16,7 +16,7 @@ from pyspark.util import InheritableThread
 from runtime.errors import SqlwinError
 from runtime.spark.jobs import begin_group, cancel_group
 from tests.end_to_end.batch.test_windows_against_oracle import AGGREGATES, random_rows
-from tests.marks import long_among
+from tests.marks import among
 from tests.oracle import MINUTE_US, OracleWindow, expected, same_rows
 
 # Windows of every kind; those of a mix share slices that not all of them have by themselves.
@@ -66,12 +66,12 @@ def rows_of(table: pa.Table, number: int) -> list[Any]:
 
 
 SCANNED_OR_NOT = pytest.mark.parametrize(
-    "is_scanned", long_among([True, False], [False]), ids=["scan", "catalyst"]
+    "is_scanned", among([True, False], slow=[False]), ids=["scan", "catalyst"]
 )
 
 
 @SCANNED_OR_NOT
-@pytest.mark.parametrize("mix", long_among(MIXES, ["offsets and paired slices"]))
+@pytest.mark.parametrize("mix", among(MIXES, slow=["offsets and paired slices"]))
 def test_all_aggregates_of_windows_in_one_query_equal_brute_force(
     session: Any, mix: str, is_scanned: bool, tmp_path: Path
 ) -> None:

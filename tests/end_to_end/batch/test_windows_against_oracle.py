@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tests.marks import long_among
+from tests.marks import among
 from tests.oracle import MINUTE_US, OracleWindow, expected, same_rows
 
 WINDOWS = [
@@ -164,7 +164,7 @@ def run(session: Any, window: OracleWindow, keys: Sequence[str], calls: Sequence
     return list(zip(*columns, strict=True))
 
 
-@pytest.mark.parametrize("window", long_among(WINDOWS, WINDOWS[::2]), ids=str)
+@pytest.mark.parametrize("window", among(WINDOWS, slow=WINDOWS[::2]), ids=str)
 def test_all_aggregates_equal_brute_force(
     session: Any, window: OracleWindow, tmp_path: Path
 ) -> None:
@@ -189,7 +189,7 @@ def test_all_key_shapes_equal_brute_force(
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("window", WINDOWS, ids=str)
+@pytest.mark.parametrize("window", among(WINDOWS, slow=WINDOWS[2:]), ids=str)
 def test_one_phase_and_two_phases_agree(session: Any, window: OracleWindow, tmp_path: Path) -> None:
     data = random_rows(seed=7)
     register(session, data, tmp_path)
@@ -202,7 +202,7 @@ def test_one_phase_and_two_phases_agree(session: Any, window: OracleWindow, tmp_
         session.execute("RESET 'table.optimizer.agg-phase-strategy'")
 
 
-@pytest.mark.parametrize("window", long_among(WINDOWS[1::2], WINDOWS[1::4]), ids=str)
+@pytest.mark.parametrize("window", among(WINDOWS[1::2], slow=WINDOWS[1::4]), ids=str)
 @pytest.mark.parametrize("keys", [("k",), ("s", "day")], ids=lambda keys: "-".join(keys))
 def test_windows_put_together_in_the_scan_of_files_equal_brute_force(
     session: Any, window: OracleWindow, keys: tuple[str, ...], tmp_path: Path

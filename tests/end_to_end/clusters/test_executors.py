@@ -10,6 +10,7 @@ import pytest
 
 from tests.end_to_end.clusters.standalone import Driver, readings, stream_files
 from tests.end_to_end.streams import killed_stream
+from tests.marks import pairs
 
 pytestmark = [pytest.mark.cluster, pytest.mark.long]
 
@@ -108,8 +109,14 @@ def dropped(cluster: Driver, deadly: None) -> None:
     cluster.run("session.execute('DROP TABLE IF EXISTS readings; DROP TABLE IF EXISTS totals')")
 
 
-@pytest.mark.parametrize("whose", ["jvm", "python"])
-@pytest.mark.parametrize("mode", ["batch", "streaming"])
+@pytest.mark.parametrize(
+    ("whose", "mode"),
+    pairs(
+        ["jvm", "python"],
+        ["batch", "streaming"],
+        slow=[("jvm", "batch"), ("python", "streaming")],
+    ),
+)
 def test_a_query_whose_executors_die_in_both_stages_writes_each_row_once(
     mode: str, whose: str, cluster: Driver, tmp_path: Path
 ) -> None:

@@ -22,6 +22,7 @@ from tests.end_to_end.clusters.standalone import (
     standalone,
     stream_files,
 )
+from tests.marks import among
 
 pytestmark = [pytest.mark.cluster, pytest.mark.long]
 
@@ -103,7 +104,7 @@ def test_a_python_that_lacks_something_on_one_of_two_hosts_is_named(
     assert said[-1].strip() == WORKERS_HINT
 
 
-@pytest.mark.parametrize("lacking", NEEDED)
+@pytest.mark.parametrize("lacking", among(NEEDED, slow=NEEDED[1:]))
 def test_what_the_python_of_all_workers_lacks_is_said(
     lacking: str, hosts: Driver, pythons: dict[str, Path]
 ) -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from tests.end_to_end.clusters.standalone import FLIGHTS, Driver, readings, stream_files
 from tests.end_to_end.streams import killed_stream, test_streams
+from tests.marks import among
 
 pytestmark = [pytest.mark.cluster, pytest.mark.long]
 
@@ -76,7 +77,10 @@ def events(cluster: Driver, tmp_path_factory: pytest.TempPathFactory) -> None:
         "('a', 'Anna'), ('b', 'Bert') AS n(k, name)")""")
 
 
-@pytest.mark.parametrize("name", test_streams.QUERIES)
+@pytest.mark.parametrize(
+    "name",
+    among(test_streams.QUERIES, slow=test_streams.QUERIES.keys() - set(test_streams.LONG[:2])),
+)
 def test_each_stream_operator_gives_the_rows_of_the_batch(
     name: str, cluster: Driver, events: None
 ) -> None:

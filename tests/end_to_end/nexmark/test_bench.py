@@ -25,7 +25,7 @@ def bench_session(spark: SparkSession) -> Iterator[sqlwin.Session]:
         own.catalog.dropTempView(view.name)
 
 
-@pytest.mark.long
+@pytest.mark.slow
 @pytest.mark.parametrize("query", nexmark_queries.QUERIES)
 def test_both_engines_agree_with_the_definition(
     query: str, bench_session: sqlwin.Session, tmp_path_factory: pytest.TempPathFactory

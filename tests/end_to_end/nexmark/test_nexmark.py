@@ -13,6 +13,7 @@ from pyspark.sql import SparkSession
 import sqlwin
 from tests import goldens
 from tests.end_to_end.nexmark.definitions import BY_DEFINITION
+from tests.marks import among
 
 EVENTS = 200_000
 QUERIES = goldens.ROOT / "queries" / "nexmark"
@@ -48,7 +49,7 @@ def test_every_query_has_a_definition() -> None:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("query", BY_DEFINITION)
+@pytest.mark.parametrize("query", among(BY_DEFINITION, slow=list(BY_DEFINITION)[4:]))
 def test_query_gives_what_its_definition_gives(
     query: str, events: duckdb.DuckDBPyConnection, fresh_session: sqlwin.Session
 ) -> None:

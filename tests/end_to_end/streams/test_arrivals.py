@@ -20,7 +20,7 @@ from runtime.errors import ExecutionError
 from runtime.files import LocalFiles
 from sqlwin.execution.streams.handle import Stream
 from tests.end_to_end.streams.test_file_systems import COUNTS, write_minutes
-from tests.marks import long_among
+from tests.marks import among
 from tests.runtime.connectors.tables import table
 
 BY_SPARK = "push_local_aggregate_into_scan"
@@ -60,12 +60,13 @@ def counted(directory: Path) -> int:
     return len(counts)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("left", "scan"),
     [
         (0, BY_SPARK),
         *(
-            pytest.param(*each, marks=pytest.mark.long)
+            pytest.param(*each, marks=pytest.mark.slow)
             for each in [(0, ""), (500, ""), (500, BY_SPARK)]
         ),
     ],
@@ -94,7 +95,8 @@ def test_a_broken_file_stops_the_stream_which_resumes_when_it_is_whole(
     assert counted(tmp_path) == 21
 
 
-@pytest.mark.parametrize("scan", long_among(["", BY_SPARK], [BY_SPARK]))
+@pytest.mark.long
+@pytest.mark.parametrize("scan", among(["", BY_SPARK], slow=[BY_SPARK]))
 def test_a_file_that_is_still_written_to_loses_no_rows(
     fresh_session: sqlwin.Session, tmp_path: Path, scan: str
 ) -> None:

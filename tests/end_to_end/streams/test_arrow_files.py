@@ -13,7 +13,7 @@ import pytest
 import sqlwin
 from runtime.streaming.heartbeat import is_heartbeat
 from runtime.streaming.source_reads import rows_read
-from tests.marks import long_among
+from tests.marks import among
 
 STREAMING = "SET 'execution.runtime-mode' = 'streaming';"
 BATCH = "SET 'execution.runtime-mode' = 'batch';"
@@ -75,6 +75,7 @@ def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("column", "query"),
     [
@@ -91,14 +92,14 @@ def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
             """SELECT window_start, window_end, COUNT(v), ROUND(STDDEV_POP(x), 9)
                FROM TABLE(CUMULATE(TABLE events, DESCRIPTOR(at), INTERVAL '1' HOUR, INTERVAL '1' DAY))
                GROUP BY window_start, window_end""",
-            marks=pytest.mark.long,
+            marks=pytest.mark.slow,
         ),
         pytest.param(
             "ts",
             """SELECT k, window_start, window_end, COUNT(*), SUM(v)
                FROM TABLE(SESSION(TABLE events PARTITION BY k, DESCRIPTOR(ts), INTERVAL '50' SECONDS))
                GROUP BY k, window_start, window_end""",
-            marks=pytest.mark.long,
+            marks=pytest.mark.slow,
         ),
         pytest.param(
             "ts",
@@ -108,7 +109,7 @@ def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
                  FROM TABLE(TUMBLE(TABLE events, DESCRIPTOR(ts), INTERVAL '30' MINUTES))
                  WHERE v IS NOT NULL
                ) WHERE n <= 3""",
-            marks=pytest.mark.long,
+            marks=pytest.mark.slow,
         ),
     ],
     ids=["hop", "cumulate of instants", "session", "first rows"],
@@ -176,7 +177,7 @@ def counts(directory: Path) -> str:
 
 @pytest.mark.long
 @pytest.mark.parametrize(
-    "first", long_among([BY_ARROW, BY_SPARK], [BY_SPARK]), ids=["arrow first", "spark first"]
+    "first", among([BY_ARROW, BY_SPARK], slow=[BY_SPARK]), ids=["arrow first", "spark first"]
 )
 def test_a_checkpoint_goes_on_whoever_reads_the_files(
     first: str, tmp_path: Path, fresh_session: sqlwin.Session
@@ -215,10 +216,10 @@ def test_a_file_of_other_types_stops_the_stream_which_goes_on_with_spark(
         pytest.param(
             ", 'mergeSchema' = 'true'",
             "the table has the option 'mergeschema'",
-            marks=pytest.mark.long,
+            marks=pytest.mark.slow,
         ),
         pytest.param(
-            ", 'source.path.regex-pattern' = '.*part [12].*'", None, marks=pytest.mark.long
+            ", 'source.path.regex-pattern' = '.*part [12].*'", None, marks=pytest.mark.slow
         ),
     ],
     ids=["late rows", "another option", "pattern"],

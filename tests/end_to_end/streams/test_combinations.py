@@ -14,6 +14,7 @@ import pytest
 
 import sqlwin
 from tests.end_to_end.streams.streams import Streams
+from tests.marks import among
 
 pytestmark = pytest.mark.long
 
@@ -170,7 +171,10 @@ def test_rows_of_sessions_are_ranked_joined_and_put_out_as_in_a_batch(
     check("session", QUICK)
 
 
-@pytest.mark.parametrize("first", range(0, len(SHAPES), 5))
+FIRST = range(0, len(SHAPES), 5)
+
+
+@pytest.mark.parametrize("first", among(FIRST, slow=FIRST[1:]))
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_stream_gives_the_rows_of_the_batch_in_every_shape(
     kind: str, first: int, check: Callable[..., None]

@@ -11,7 +11,7 @@ import pytest
 
 import sqlwin
 from tests.end_to_end.streams.test_file_systems import COUNTS, write_minutes
-from tests.marks import long_among
+from tests.marks import among
 
 N_FILES = 6
 
@@ -41,6 +41,7 @@ def batch(session: sqlwin.Session) -> list[tuple[object, ...]]:
     return rows
 
 
+@pytest.mark.long
 def test_the_files_of_many_micro_batches_are_one(
     fresh_session: sqlwin.Session, tmp_path: Path
 ) -> None:
@@ -56,7 +57,7 @@ def test_the_files_of_many_micro_batches_are_one(
     assert [path.name for path in (tmp_path / "out").iterdir() if path.is_dir()] == []
 
 
-@pytest.mark.parametrize("statement", long_among(["STOP STREAM 1", "close"], ["close"]))
+@pytest.mark.parametrize("statement", among(["STOP STREAM 1", "close"], slow=["close"]))
 def test_a_stream_that_is_stopped_leaves_no_row_behind(
     fresh_session: sqlwin.Session, tmp_path: Path, statement: str
 ) -> None:

@@ -11,7 +11,7 @@ import pytest
 import sqlwin
 from runtime.errors import SqlwinError
 from tests.end_to_end.streams.test_stream_settings import write
-from tests.marks import long_among
+from tests.marks import among
 
 Damage = Callable[[Path], None]
 # Gives the rows
@@ -101,7 +101,7 @@ def message(run: Run, checkpoint: Path) -> tuple[str, str]:
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("damage", long_among(ALL, [missing, empty, garbage]))
+@pytest.mark.parametrize("damage", among(ALL, slow=[missing, empty, garbage]))
 @pytest.mark.parametrize("name", OF_LOGS)
 def test_a_damaged_log_is_named(name: str, damage: Damage, run: Run, checkpoint: Path) -> None:
     path = checkpoint / "totals" / name
@@ -130,7 +130,7 @@ CASES = [(pattern, each) for pattern, some in OF_STATE for each in some]
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("case", long_among(CASES, CASES[1:]))
+@pytest.mark.parametrize("case", among(CASES, slow=CASES[1:]))
 def test_damaged_state_is_named(case: tuple[str, Damage], run: Run, checkpoint: Path) -> None:
     pattern, damage = case
     found = sorted((checkpoint / "totals/spark/state").glob(pattern))
@@ -141,7 +141,7 @@ def test_damaged_state_is_named(case: tuple[str, Damage], run: Run, checkpoint: 
     assert hint.startswith("restore the directory from a copy")
 
 
-@pytest.mark.long
+@pytest.mark.slow
 @pytest.mark.spark
 @pytest.mark.parametrize("damage", [missing, garbage])
 def test_spark_can_do_without_the_schema_of_its_state(
@@ -152,8 +152,9 @@ def test_spark_can_do_without_the_schema_of_its_state(
     assert run(checkpoint) == [("a", 2), ("b", 2)]
 
 
+@pytest.mark.long
 @pytest.mark.spark
-@pytest.mark.parametrize("name", long_among(["spark/state", "spark"], ["spark/state"]))
+@pytest.mark.parametrize("name", among(["spark/state", "spark"], slow=["spark/state"]))
 def test_what_another_checkpoint_had_is_refused(
     name: str, run: Run, checkpoint: Path, tmp_path: Path
 ) -> None:

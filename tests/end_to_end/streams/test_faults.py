@@ -18,7 +18,7 @@ from sqlwin.execution.streams import handle
 from tests.end_to_end.streams.faulty_stream import QUERIES, statements
 from tests.end_to_end.streams.killed_stream import SET_QUERIES
 from tests.end_to_end.streams.test_killed import LATE, write_input
-from tests.marks import long_pairs
+from tests.marks import pairs
 
 PROGRAM = Path(__file__).with_name("faulty_stream.py")
 N_FILES = 10
@@ -67,12 +67,13 @@ def on_disk(directory: Path) -> int:
     return sum(pq.read_metadata(f).num_rows for f in shown)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("kind", "name"),
-    long_pairs(
+    pairs(
         ["hop", "clock"],
         ["end_input", "mark_ended"],
-        [("hop", "end_input"), ("hop", "mark_ended"), ("clock", "mark_ended")],
+        slow=[("hop", "end_input"), ("hop", "mark_ended"), ("clock", "mark_ended")],
     ),
 )
 def test_what_java_fails_with_at_the_end_fails_the_stream(

@@ -19,7 +19,7 @@ import sqlwin
 from runtime.commits import Commit, write_commit
 from runtime.errors import ExecutionError
 from runtime.files import LocalFiles
-from tests.marks import long_among
+from tests.marks import among
 
 COUNTS = """
     SELECT k, window_end, COUNT(*) FROM TABLE(TUMBLE(TABLE i, DESCRIPTOR(ts), INTERVAL '15' MINUTE))
@@ -74,7 +74,7 @@ def total(session: sqlwin.Session, table: str = "o") -> tuple[int, int]:
     return row[0], row[1]
 
 
-@pytest.mark.parametrize("base", long_among(["{}/ck", "/ck"], ["/ck"]))
+@pytest.mark.parametrize("base", among(["{}/ck", "/ck"], slow=["/ck"]))
 def test_a_stream_into_the_default_file_system_loses_no_rows(
     elsewhere: sqlwin.Session, tmp_path: Path, base: str
 ) -> None:

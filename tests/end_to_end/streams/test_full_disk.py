@@ -24,7 +24,7 @@ def may_mount() -> bool:
 
 
 @pytest.mark.spark
-@pytest.mark.long
+@pytest.mark.slow
 def test_a_full_disk_is_named_and_takes_all_rows_when_it_has_room(tmp_path: Path) -> None:
     if not may_mount():
         pytest.skip("unshare -rm, which a small file system needs, is not allowed here")

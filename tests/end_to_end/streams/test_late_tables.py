@@ -167,6 +167,7 @@ def test_a_row_that_some_window_takes_is_not_late_and_select_keeps_late_rows_too
     assert found[at(30)] == 2 + 4 + 6 + 8 + 9 + 10
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "query",
     [
@@ -175,10 +176,10 @@ def test_a_row_that_some_window_takes_is_not_late_and_select_keeps_late_rows_too
         pytest.param(
             "SELECT sensor, SESSION_END(ts, INTERVAL '10' SECONDS), COUNT(*) FROM readings "
             "GROUP BY sensor, SESSION(ts, INTERVAL '10' SECONDS)",
-            marks=pytest.mark.long,
+            marks=pytest.mark.slow,
         ),
         # whole rows, each as it is
-        pytest.param(f"SELECT sensor, window_end, 1 FROM TABLE({SESSION})", marks=pytest.mark.long),
+        pytest.param(f"SELECT sensor, window_end, 1 FROM TABLE({SESSION})", marks=pytest.mark.slow),
     ],
     ids=["table function", "group window", "rows"],
 )

@@ -56,6 +56,7 @@ def page(fresh_session: sqlwin.Session) -> Iterator[Page]:
     fresh_session.close_page()
 
 
+@pytest.mark.long
 def test_a_stream_into_files_is_watched_as_it_runs(
     fresh_session: sqlwin.Session, page: Page, tmp_path: Path
 ) -> None:

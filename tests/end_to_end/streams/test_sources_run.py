@@ -85,6 +85,7 @@ def test_a_streaming_source_of_sparks_is_windowed(fresh_session: sqlwin.Session)
     assert [row[1:] for row in first_rows(result, 2)] == [(80, 0, 79), (80, 80, 159)]
 
 
+@pytest.mark.long
 def test_a_registered_streaming_dataframe_is_windowed(
     fresh_session: sqlwin.Session, tmp_path: Path
 ) -> None:

@@ -9,9 +9,17 @@ import pytest
 from planner.explain.streams import explain_stream
 from runtime.errors import AnalysisError
 from tests.end_to_end.streams.streams import Streams
-from tests.marks import long_among
+from tests.marks import among
 
 MIN = "INTERVAL '1' MINUTE"
+LONG = [
+    "local time",
+    "session",
+    "cascade",
+    "top n",
+    "a full join of windows",
+    "a join with a bounded table",
+]
 SCHEMA = "ts timestamp_ntz, lts timestamp, k string, v bigint"
 
 QUERIES = {
@@ -156,7 +164,7 @@ def batch_rows(sql, parts, streams, session):
 
 # One query stands for all, and the others are run with --long
 @pytest.mark.parametrize(
-    "name", long_among(QUERIES, QUERIES.keys() - {"hop, filters and expressions"})
+    "name", among(QUERIES, long=LONG, slow=QUERIES.keys() - {"hop, filters and expressions", *LONG})
 )
 def test_a_stream_that_ends_gives_the_rows_of_the_batch(name, streams, fresh_session):
     parts = [events(200, 300 * i, i) for i in range(3)]

@@ -16,6 +16,7 @@ from runtime.connectors.registry import read_table
 from runtime.errors import ExecutionError
 from runtime.files import LocalFiles
 from runtime.spec.table import TableSpec
+from tests.marks import among
 from tests.runtime.connectors.tables import table
 from tests.runtime.connectors.test_stream_files import below
 
@@ -152,7 +153,7 @@ class Killed(LocalFiles):
         super().delete(path)
 
 
-@pytest.mark.parametrize("n_changes", [pytest.param(n, marks=pytest.mark.long) for n in range(14)])
+@pytest.mark.parametrize("n_changes", among(range(14), long=(3, 9), slow=set(range(14)) - {3, 9}))
 @pytest.mark.parametrize("is_again", [False, True])
 def test_killed_anywhere_a_stream_shows_each_row_once(
     spark: SparkSession, tmp_path: Path, n_changes: int, is_again: bool

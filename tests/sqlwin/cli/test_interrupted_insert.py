@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.goldens import ROOT
+from tests.marks import among
 from tests.sqlwin.cli.test_app import heed_interrupts
 
 SLOW = "SELECT id, SHA2(CAST(id AS STRING), 512) AS h FROM range(0, 4000000000, 1, 8)"
@@ -77,7 +78,7 @@ def program(directory: Path, *statements: str) -> subprocess.Popen[str]:
 
 @pytest.mark.spark
 @pytest.mark.long
-@pytest.mark.parametrize("insert", ["INTO", "OVERWRITE"])
+@pytest.mark.parametrize("insert", among(["INTO", "OVERWRITE"], slow=["OVERWRITE"]))
 def test_what_a_killed_insert_has_left_goes_with_the_next_one(insert: str, tmp_path: Path) -> None:
     process = inserting(tmp_path, insert)
     for each in [process.pid, *children(process.pid)]:
@@ -99,8 +100,8 @@ def test_what_a_killed_insert_has_left_goes_with_the_next_one(insert: str, tmp_p
     ("number", "code", "said", "insert"),
     [
         (signal.SIGINT, 130, "interrupted", "INTO"),
-        (signal.SIGTERM, 143, "terminated", "INTO"),
-        (signal.SIGINT, 130, "interrupted", "OVERWRITE"),
+        pytest.param(signal.SIGTERM, 143, "terminated", "INTO", marks=pytest.mark.slow),
+        pytest.param(signal.SIGINT, 130, "interrupted", "OVERWRITE", marks=pytest.mark.slow),
     ],
 )
 def test_a_signal_takes_back_what_an_insert_has_written(

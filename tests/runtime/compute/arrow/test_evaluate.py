@@ -20,7 +20,7 @@ from runtime.compute.arrow.evaluate import evaluate, filter_mask
 from runtime.compute.arrow.types import arrow_type
 from runtime.errors import ExecutionError
 from runtime.spec.expressions import Call, ColumnRef, Constant, can_fail, columns_of
-from tests.marks import long_among
+from tests.marks import among
 from tests.runtime.compute.arrow.arrow_cases import (
     FAILING,
     SUCCEEDING,
@@ -220,7 +220,7 @@ def test_values_and_types_are_sparks(session, rows):
     assert_same_as_spark(session, rows, SUCCEEDING)
 
 
-@pytest.mark.parametrize("seed", long_among([1, 2], [2]))
+@pytest.mark.parametrize("seed", among([1, 2], slow=[2]))
 def test_values_and_types_of_random_expressions_are_sparks(session, rows, seed):
     make = RandomExpressions(seed)
     expressions: list[str] = []

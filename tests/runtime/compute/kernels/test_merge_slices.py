@@ -14,7 +14,7 @@ from runtime.compute.windows.aligned import slice_assigner
 from runtime.errors import ExecutionError
 from runtime.spec.aggregates import Merge, MergeOp, WindowAggregation
 from runtime.spec.windows import Cumulate, Hop, SessionWindow, Tumble
-from tests.marks import long_among
+from tests.marks import among
 from tests.reference import windows_of
 from tests.runtime.compute.aggregates import CASES, same
 
@@ -124,7 +124,7 @@ def assert_as_brute_force(window, key_types, rows, cases, max_rows=65_536, part_
 times = st.one_of(st.integers(-30, 30), st.integers(-300, 300))
 
 
-@pytest.mark.parametrize("window", long_among(WINDOWS, [Hop(1, 60)]), ids=str)
+@pytest.mark.parametrize("window", among(WINDOWS, slow=[Hop(1, 60)]), ids=str)
 @pytest.mark.parametrize("keys", KEYS.values(), ids=KEYS)
 @given(data=st.data())
 def test_every_window_with_rows_comes_once_with_the_merge_of_its_rows(window, keys, data):

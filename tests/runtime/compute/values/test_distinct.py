@@ -16,7 +16,7 @@ from runtime.errors import ExecutionError
 from runtime.spec.aggregates import Distinct, Merge, MergeOp, WindowAggregation
 from runtime.spec.table import Column
 from runtime.spec.windows import Cumulate, Hop, Tumble
-from tests.marks import long_among
+from tests.marks import among
 from tests.runtime.compute.kernels.test_merge_slices import (
     KEYS,
     WINDOWS,
@@ -125,7 +125,7 @@ numbers = st.lists(st.integers(-4, 4), max_size=3)
 doubles = st.lists(st.sampled_from([0.0, -0.0, NAN, INF, -INF, 1.5, -2.25, 1e300]), max_size=3)
 
 
-@pytest.mark.parametrize("window", long_among(WINDOWS, [Hop(1, 60)]), ids=str)
+@pytest.mark.parametrize("window", among(WINDOWS, slow=[Hop(1, 60)]), ids=str)
 @pytest.mark.parametrize("keys", KEYS.values(), ids=KEYS)
 @given(data=st.data())
 def test_a_value_counts_once_in_every_window_that_it_is_in(window, keys, data):
