@@ -28,21 +28,8 @@ from tests.marks import among
 
 # Where pages have files that a statement writes
 DATA = "/data/"
-# Pages with streams, or with many blocks
-LONG = [
-    f"docs/{name}.md"
-    for name in (
-        "coming-from-spark",
-        "explain",
-        "files",
-        "monitoring",
-        "operations",
-        "shared-windows",
-        "sql",
-        "streaming",
-        "tutorial",
-    )
-]
+# Pages whose blocks take no time
+QUICK = [f"docs/{name}.md" for name in ("general-windows", "install", "windows")]
 # At the end of a command: only what it prints on standard output
 QUIET = " 2>/dev/null"
 
@@ -86,7 +73,7 @@ def test_a_block_with_an_error_is_its_golden(page: str, update_goldens: bool) ->
 
 @pytest.mark.parametrize(
     "page",
-    among(PAGES, long=LONG),
+    among(PAGES, long=[page for page in PAGES if page not in QUICK]),
 )
 def test_outputs_on_a_page_are_what_the_blocks_and_commands_print(
     page: str,

@@ -13,6 +13,7 @@ import pytest
 
 import sqlwin
 from runtime.errors import ExecutionError
+from tests.marks import among
 
 EUROPEAN = """Zeit;Laden;Preis;Menge
 31.12.2025 22:59:59;Köln;1.234,50;3
@@ -53,6 +54,7 @@ def test_a_european_csv_takes_one_statement_to_its_first_window(
     ]
 
 
+@pytest.mark.long
 def test_json_lines_a_header_with_null_words_and_hive_parquet_do_too(
     fresh_session: sqlwin.Session, data: Path
 ) -> None:
@@ -152,35 +154,34 @@ def test_options_and_duckdbs_functions(fresh_session: sqlwin.Session, data: Path
         )
 
 
+LATE = [
+    (
+        "2025-01-01 00:00:00,abc\n",
+        "SELECT SUM(v)",
+        "line 12002, column `v`: 'abc' is no BIGINT",
+    ),
+    (
+        "2025-01-01 00:00:00,1.5\n",
+        "SELECT SUM(v)",
+        "line 12002, column `v`: '1.5' is no BIGINT",
+    ),
+    ("01.02.2025,1\n", "SELECT MAX(ts)", "column `ts`: '01.02.2025' is no TIMESTAMP"),
+    ("2025-01-01 00:00:00Z,1\n", "SELECT MAX(ts)", "'2025-01-01 00:00:00Z' is no TIMESTAMP"),
+    (
+        "2025-01-01 00:00:00\n",
+        "SELECT COUNT(*)",
+        "line 12002: '2025-01-01 00:00:00' has 1 fields",
+    ),
+    ("2025-01-01 00:00:00,1,2\n", "SELECT COUNT(*)", "has 3 fields in place of 2"),
+]
 LONG_HEAD = "".join(f"2025-01-01 00:00:{i % 60:02},{i}\n" for i in range(12_000))
 
 
-@pytest.mark.parametrize(
-    ("last", "sql", "message"),
-    [
-        (
-            "2025-01-01 00:00:00,abc\n",
-            "SELECT SUM(v)",
-            "line 12002, column `v`: 'abc' is no BIGINT",
-        ),
-        (
-            "2025-01-01 00:00:00,1.5\n",
-            "SELECT SUM(v)",
-            "line 12002, column `v`: '1.5' is no BIGINT",
-        ),
-        ("01.02.2025,1\n", "SELECT MAX(ts)", "column `ts`: '01.02.2025' is no TIMESTAMP"),
-        ("2025-01-01 00:00:00Z,1\n", "SELECT MAX(ts)", "'2025-01-01 00:00:00Z' is no TIMESTAMP"),
-        (
-            "2025-01-01 00:00:00\n",
-            "SELECT COUNT(*)",
-            "line 12002: '2025-01-01 00:00:00' has 1 fields",
-        ),
-        ("2025-01-01 00:00:00,1,2\n", "SELECT COUNT(*)", "has 3 fields in place of 2"),
-    ],
-)
+@pytest.mark.parametrize("late", among(LATE, slow=LATE[1::2]), ids=lambda late: late[2])
 def test_what_does_not_fit_behind_the_sample_is_told_with_its_place(
-    fresh_session: sqlwin.Session, data: Path, last: str, sql: str, message: str
+    fresh_session: sqlwin.Session, data: Path, late: tuple[str, str, str]
 ) -> None:
+    last, sql, message = late
     (data / "late.csv").write_text(f"ts,v\n{LONG_HEAD}{last}2025-01-01 00:00:00,1\n")
     with pytest.raises(ExecutionError) as raised:
         rows(fresh_session, f"{sql} FROM 'late.csv'")
