@@ -93,7 +93,15 @@ def _translate(node: exp.Expr, scope: _Scope) -> Expression:
 
 
 def _quote(node: exp.Expr) -> str:
-    text = " ".join(to_sql(node).split())
+    # A long chain leans to the left. An operator adds two characters at least, so that the text of
+    # the lowest ones is as much as is shown
+    spine = [node]
+    while isinstance(spine[-1], exp.Binary | exp.Paren):
+        spine.append(spine[-1].this)
+    n_shown = _LONGEST_QUOTE // 2 + 1
+    above, below = spine[:-n_shown], spine[-n_shown:]
+    opened = "(" * sum(isinstance(part, exp.Paren) for part in above)
+    text = " ".join((opened + to_sql(below[0])).split())
     return text if len(text) <= _LONGEST_QUOTE else text[: _LONGEST_QUOTE - 3] + "..."
 
 

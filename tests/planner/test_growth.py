@@ -166,6 +166,15 @@ def aggregates(n: int) -> str:
     return f"SELECT window_end, {numbers('SUM(x + {0}) AS s{0}', ', ', n)} {WINDOWS} {GROUPED}"
 
 
+def sum_of_columns(n: int) -> str:
+    return f"SELECT window_end, SUM({numbers('x', ' + ', n)}) AS s {WINDOWS} {GROUPED}"
+
+
+def sum_in_parentheses(n: int) -> str:
+    argument = f"{'(' * n}x{' + 1)' * n}"
+    return f"SELECT window_end, SUM({argument}) AS s {WINDOWS} {GROUPED}"
+
+
 def sums_of_aggregates(n: int) -> str:
     return f"SELECT window_end, {numbers('SUM(x + {})', ' + ', n)} AS s {WINDOWS} {GROUPED}"
 
@@ -196,6 +205,13 @@ def test_it_costs_as_much_more_as_the_statement_is_longer(
     assert cost(query(40), is_stream=is_stream) < 7 * cost(query(10), is_stream=is_stream)
 
 
+@pytest.mark.parametrize("query", [sum_of_columns, sum_in_parentheses])
+def test_a_chain_of_operators_is_not_written_down_at_each_of_them(
+    query: Callable[[int], str],
+) -> None:
+    assert cost(query(320)) < 5 * cost(query(80))
+
+
 def test_thousands_of_groupings_cost_little_each() -> None:
     def cubed(n: int) -> str:
         keys = numbers("k{}", ", ", n)
@@ -221,7 +237,7 @@ def test_more_groupings_than_rows_could_be_copied_for_are_refused() -> None:
         alternatives,
         sums_of_aggregates,
         conditions_on_groups,
-        lambda n: f"SELECT window_end, SUM({numbers('x', ' + ', n)}) AS s {WINDOWS} {GROUPED}",
+        sum_of_columns,
         lambda n: f"SELECT window_end, SUM({'(' * 100}x{')' * 100}) AS s {WINDOWS} {GROUPED}",
         lambda n: f"SELECT window_end, SUM({'ABS(' * 100}x{')' * 100}) AS s {WINDOWS} {GROUPED}",
     ],
