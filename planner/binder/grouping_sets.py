@@ -10,7 +10,14 @@ from math import prod
 from sqlglot import exp
 
 from planner.aggregates.calls import canonical
-from planner.sql.build import bare_column, column, function_call, literal, to_sql
+from planner.sql.build import (
+    bare_column,
+    column,
+    function_call,
+    is_number_literal,
+    literal,
+    to_sql,
+)
 from planner.sql.nodes import Span, span_of
 from runtime.errors import AnalysisError
 
@@ -163,21 +170,32 @@ def check_grouping_calls(select: exp.Select, groupings: Groupings) -> None:
     """GROUPING and GROUPING_ID ask about keys.
 
     Raises:
-        AnalysisError: one asks about a column that is none; without a place.
+        AnalysisError: one asks about something else; without a place.
     """
-    keys = {bare_column(key) or canonical(key) for key in groupings.keys}
-    aliases = {item.alias for item in select.expressions if isinstance(item, exp.Alias)}
-    known = {name.lower() for name in keys | aliases}
+    items = [item.unalias() for item in select.expressions]
+    aliases = {i.alias.lower(): i.this for i in select.expressions if isinstance(i, exp.Alias)}
+    keys = list(groupings.keys)
+    for key in groupings.keys:  # GROUP BY 1 and GROUP BY alias mean the select list's expression
+        if is_number_literal(key) and 0 < int(key.name) <= len(items):
+            keys.append(items[int(key.name) - 1])
+        elif (alias := aliases.get((bare_column(key) or "").lower())) is not None:
+            keys.append(alias)
+    names = {(bare_column(key) or "").lower() for key in keys} | aliases.keys()
+    texts = {canonical(key) for key in keys}
     for call in select.find_all(exp.Anonymous):
         if call.name.upper() not in ("GROUPING", "GROUPING_ID"):
             continue
         for arg in call.expressions:
-            name = arg.name if isinstance(arg, exp.Column) else canonical(arg)
-            if isinstance(arg, exp.Column) and name.lower() not in known:
+            if isinstance(arg, exp.Column):
+                is_key = arg.name.lower() in names
+            else:
+                is_key = canonical(arg) in texts
+            if not is_key:
+                asked = arg.name if isinstance(arg, exp.Column) else to_sql(arg)
                 listed = ", ".join(to_sql(key) for key in groupings.keys)
                 raise AnalysisError(
-                    f"`{to_sql(call)}` asks about `{name}`, which is not among the group keys",
-                    subjects=(to_sql(call), name),
+                    f"`{to_sql(call)}` asks about `{asked}`, which is not among the group keys",
+                    subjects=(to_sql(call), asked),
                     hint=f"the keys are {listed}",
                 )
 

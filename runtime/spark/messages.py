@@ -253,6 +253,26 @@ def _nested_aggregate(_: Mapping[str, str]) -> ErrorText:
     )
 
 
+def _keys_are(listed: str) -> str:
+    return f"the keys are {_COLUMN_NUMBER.sub('', listed).replace(',', ', ')}"
+
+
+def _grouping_of_no_key(p: Mapping[str, str]) -> ErrorText:
+    return ErrorText(
+        "GROUPING asks about what is not among the group keys",
+        _keys_are(p["groupingColumns"]),
+        subject="GROUPING(",
+    )
+
+
+def _grouping_id_of_other_keys(p: Mapping[str, str]) -> ErrorText:
+    return ErrorText(
+        "GROUPING_ID takes all the group keys in their order, or nothing",
+        _keys_are(p["groupByColumns"]),
+        subject="GROUPING_ID(",
+    )
+
+
 def _union_columns(p: Mapping[str, str]) -> ErrorText:
     return ErrorText(
         f"{p['operator']} of {p['firstNumColumns']} and {p['invalidNumColumns']} columns",
@@ -398,6 +418,8 @@ _WORDS: Mapping[str, Callable[[Mapping[str, str]], ErrorText]] = {
     "MISSING_GROUP_BY": _no_group_by,
     "INVALID_WHERE_CONDITION": _where_aggregate,
     "NESTED_AGGREGATE_FUNCTION": _nested_aggregate,
+    "GROUPING_COLUMN_MISMATCH": _grouping_of_no_key,
+    "GROUPING_ID_COLUMN_MISMATCH": _grouping_id_of_other_keys,
     "NUM_COLUMNS_MISMATCH": _union_columns,
     "PARSE_SYNTAX_ERROR": _syntax,
     "INVALID_TYPED_LITERAL": _typed_literal,
