@@ -1,0 +1,1 @@
+SELECT origin, GROUPING_ID(origin, COUNT(*)) AS g FROM flights GROUP BY ROLLUP (origin)
