@@ -59,6 +59,7 @@ class Measured:
         counters: what the operator counted by itself.
         stages: the Spark stages that it ran in.
         task_rows_in: rows in of each task.
+        is_observed: whether Spark counted the rows that it gave, between the stages.
     """
 
     rows_in: int | None = None
@@ -70,6 +71,7 @@ class Measured:
     counters: dict[str, int] = field(default_factory=dict)
     stages: tuple[int, ...] = ()
     task_rows_in: tuple[int, ...] = ()
+    is_observed: bool = False
 
 
 class Meter:
@@ -114,7 +116,7 @@ class Meter:
             if rows is not None:
                 before = found.get(label)
                 counted = rows + (before.rows_out or 0 if before is not None else 0)
-                found[label] = Measured(rows_out=counted)
+                found[label] = Measured(rows_out=counted, is_observed=True)
         return found
 
 

@@ -48,7 +48,7 @@ def analyzed(
     physical: Node,
     spark: SparkSession,
     options: ExecutionOptions,
-    run: Callable[[DataFrame], object],
+    run: Callable[[DataFrame], int | None],
 ) -> QueryDocument:
     """The document of a query with the figures of a run.
 
@@ -57,7 +57,7 @@ def analyzed(
         physical: the physical plan that it describes.
         spark: the session.
         options: the parallelism of the plan.
-        run: computes all rows.
+        run: computes all rows, and says how many were written, where that is known.
 
     Raises:
         SqlwinError: Spark cannot measure it, or the run fails.
@@ -74,17 +74,18 @@ def analyzed(
         )
     begun = time.perf_counter()
     with watch.running():
-        run(frame)
+        written = run(frame)
     seconds = time.perf_counter() - begun
     tree = physical_tree(query)
-    return with_analysis(query, run_figures(tree, meter.results(), watch.figures(), seconds))
+    measured = as_written(meter.results(), tree, written)
+    return with_analysis(query, run_figures(tree, measured, watch.figures(), seconds))
 
 
 def analyzed_together(
     queries: Sequence[QueryDocument],
     physical: Sequence[Node],
     spark: SparkSession,
-    run: Callable[[Sequence[Step], Meter, Watched], object],
+    run: Callable[[Sequence[Step], Meter, Watched], Sequence[int | None]],
 ) -> list[QueryDocument]:
     """The documents of INSERTs that run together, with the figures of a run.
 
@@ -94,7 +95,8 @@ def analyzed_together(
         queries: the documents.
         physical: the physical plans that they describe.
         spark: the session.
-        run: writes all rows: from the steps of each INSERT, measured, with their jobs watched.
+        run: writes all rows: from the steps of each INSERT, measured, with their jobs watched;
+            says of each how many were written, where that is known.
 
     Raises:
         SqlwinError: Spark cannot measure it, or the run fails.
@@ -120,7 +122,7 @@ def analyzed_together(
     tops = [plan.input if isinstance(plan, Sink) else plan for plan in physical]
     steps = [lower(top, each) for top, each in zip(tops, labels, strict=True)]
     begun = time.perf_counter()
-    run(steps, meter, watched)
+    written = run(steps, meter, watched)
     measured = meter.results()
     documents = []
     for number, query in enumerate(queries):
@@ -131,7 +133,9 @@ def analyzed_together(
             if label.startswith(prefix)
         }
         figures = _labelled(watches[number].figures(), prefix)
-        analysis = run_figures(physical_tree(query), mine, figures, ended[number])
+        tree = physical_tree(query)
+        mine = as_written(mine, tree, written[number])
+        analysis = run_figures(tree, mine, figures, ended[number])
         documents.append(with_analysis(query, analysis))
     return documents
 
@@ -170,6 +174,27 @@ def refuse_remote(spark: SparkSession) -> None:
             "EXPLAIN ANALYZE needs Spark's own figures, which Spark Connect does not hand out",
             hint="run it on an embedded session or with --master",
         )
+
+
+def as_written(
+    measured: Mapping[str, Measured], tree: Tree, written: int | None
+) -> dict[str, Measured]:
+    """What was counted, with as many rows at the top as an INSERT has written.
+
+    A table of print fetches its rows bit by bit. To Spark the query has ended before the first of
+    them, and so has all that it observes: where that is not what was written, it is left out.
+
+    Args:
+        measured: what was counted, by id of the operator.
+        tree: the physical plan.
+        written: how many rows were written; None: that is not known.
+    """
+    top = _top(tree)
+    found = dict(measured)
+    if written is None or found.get(top, Measured()).rows_out == written:
+        return found
+    found = {label: each for label, each in found.items() if not each.is_observed}
+    return {**found, top: replace(found.get(top, Measured()), rows_out=written)}
 
 
 def without_results(frame: DataFrame) -> None:

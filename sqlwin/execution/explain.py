@@ -97,12 +97,12 @@ class Explanations:
         if not analyze:
             return [found]
 
-        def run(rows: DataFrame) -> None:
+        def run(rows: DataFrame) -> int | None:
             if isinstance(statement, Insert):
-                self._inserts.write(statement, rows)
-            else:
-                with self._plans.jobs_run():
-                    without_results(rows)
+                return self._inserts.write(statement, rows).row_count
+            with self._plans.jobs_run():
+                without_results(rows)
+            return None
 
         options = self._plans.execution_options()
         with self._plans.errors_of(statement.text):
@@ -159,8 +159,9 @@ class Explanations:
             each = [self._documents(insert, analyze) for insert in inserts]
             return [document for documents in each for document in documents]
 
-        def run(steps: Sequence[Step], meter: Meter, watched: Watched) -> None:
-            self._inserts.run_together(inserts, steps, meter, watched)
+        def run(steps: Sequence[Step], meter: Meter, watched: Watched) -> list[int | None]:
+            results = self._inserts.run_together(inserts, steps, meter, watched)
+            return [result.row_count for result in results]
 
         physical = [plan.physical for plan in plans]
         return analyzed_together(documents, physical, self._plans.spark, run)

@@ -162,3 +162,13 @@ def test_every_form_is_made_of_one_document(flights: sqlwin.Session) -> None:
     assert flights.explain(sql, "dot").startswith("digraph plan {\n")
     with pytest.raises(SqlwinError, match="no explain mode `xml`"):
         flights.explain(sql, "xml")
+
+
+def test_rows_that_are_printed_are_counted(
+    flights: sqlwin.Session, capsys: pytest.CaptureFixture[str]
+) -> None:
+    flights.execute("CREATE OR REPLACE TABLE shown (dest STRING) WITH ('connector' = 'print')")
+    insert = "INSERT INTO shown SELECT dest FROM flights LIMIT 3"
+    [found] = flights.explain_queries(insert, analyze=True)
+    assert len(capsys.readouterr().out.splitlines()) == 3
+    assert found["analysis"]["rows_out"] == operators(found)["Sink"]["rows_in"] == 3

@@ -13,7 +13,7 @@ from planner.explain.document import Analysis, OperatorEntry, QueryDocument, Tre
 from runtime.frames.meter import Measured
 from runtime.spark.nodes import SparkNode, added_up, plan_nodes, that_ran
 from runtime.spark.status import SparkFigures, StageFigures, labels_of_stage, stage_figures
-from sqlwin.execution.analyze import run_figures
+from sqlwin.execution.analyze import as_written, run_figures
 from sqlwin.execution.streams.analyze import nodes_of_query
 
 PLAN = {
@@ -116,6 +116,14 @@ def test_rows_that_are_left_out_are_not_aggregated() -> None:
     assert "LocalWindowAggregate: 30 rows became 15 partials, 2.0 rows a partial" in text_of(found)
     # rows of a stream are counted behind its filters
     assert local(40, left_out).operators["p5"].reduction == 2.0
+
+
+def test_what_spark_observed_of_rows_that_were_fetched_bit_by_bit_does_not_count() -> None:
+    top = "p0"
+    measured = {top: Measured(rows_out=0, is_observed=True), "p5": Measured(7, 7)}
+    assert as_written(measured, tree(), 3) == {top: Measured(rows_out=3), "p5": Measured(7, 7)}
+    for written in (0, None):
+        assert as_written(measured, tree(), written) == measured
 
 
 def test_the_text_says_whose_clock_and_whose_memory_it_is() -> None:
