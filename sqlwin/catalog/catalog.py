@@ -38,7 +38,7 @@ from runtime.spark.files import files_at, resolve
 from runtime.spark.session import is_remote
 from runtime.spec.aggregates import UserAggregate
 from runtime.spec.scan import ScanSource, StreamFiles
-from runtime.spec.table import Column, TableSpec, Watermark
+from runtime.spec.table import Column, TableColumn, TableSpec, Watermark
 from runtime.streaming.options import StreamOptions
 from sqlwin.catalog.files import FilesByName, described_by_files, described_elsewhere
 from sqlwin.catalog.options import ChangedTables
@@ -302,6 +302,15 @@ class SessionCatalog:
             return described_elsewhere(spec)
         origin = resolve(self._spark, spec.option_map["path"])
         return described_by_files(spec, origin, files_at(self._spark, origin))
+
+    def columns_in(self, spec: TableSpec) -> tuple[TableColumn, ...]:
+        """The columns that a table's source brings, of one that declares none.
+
+        Raises:
+            SqlwinError: it cannot be read.
+        """
+        fields = read_table(self._spark, spec).schema.fields
+        return tuple(TableColumn(f.name, type_ddl(f.dataType)) for f in fields)
 
     def view_of_files(self, name: Name) -> str | None:
         """The name by which Spark knows files by their path; None: it is no name of files."""

@@ -12,6 +12,7 @@ from runtime.errors import AnalysisError, CatalogError, SqlwinError
 from runtime.spec.table import TableColumn, TableSpec
 from sqlwin.catalog.catalog import SessionCatalog, View, type_ddl
 from sqlwin.catalog.options import idle_notes
+from sqlwin.statements.ddl import fault_in_names, lists_no_own
 from sqlwin.statements.parse import CreateTable, CreateView
 
 
@@ -37,7 +38,12 @@ class Definitions:
         self._refuse_spark_view(statement.name, statement.if_not_exists or statement.or_replace)
         spec = self._spec(statement, rows)
         notes: tuple[str, ...] = ()
-        if rows is None and is_of_files(spec) and not (spec.columns and format_of(spec.option_map)):
+        lists_own = statement.like is not None or not lists_no_own(spec.columns)
+        if rows is None and not lists_own and (spec.columns or spec.watermark or spec.primary_key):
+            spec, notes = self._with_columns_of_files(spec)
+        elif (
+            rows is None and is_of_files(spec) and not (spec.columns and format_of(spec.option_map))
+        ):
             if format_of(spec.option_map) is not None:
                 validate_table(spec)
             spec, notes = self._described(spec, may_lack_files=statement.like is not None)
@@ -87,6 +93,49 @@ class Definitions:
                 subjects=(name[0],),
                 hint="take another name, or DROP VIEW it first",
             )
+
+    def _with_columns_of_files(self, spec: TableSpec) -> tuple[TableSpec, tuple[str, ...]]:
+        """A table of which no column of its own is declared, but others, a watermark, or a key.
+
+        Its files bring the columns, which are kept: those that are declared stand on them. Where a
+        metadata column is declared and no other is named, that is all there is.
+
+        Raises:
+            SqlwinError: no file is there, a column is there twice, or one that is named is not.
+        """
+        notes: tuple[str, ...] = ()
+        uses = [("PRIMARY KEY", name) for name in spec.primary_key]
+        uses += [("PARTITIONED BY", name) for name in spec.partitioned_by]
+        if spec.watermark is not None:
+            uses.append(("WATERMARK FOR", spec.watermark.column))
+        declared = spec.columns
+        fault = fault_in_names(declared, uses, spec.watermark)
+        has_metadata = any(column.metadata for column in declared)
+        if is_of_files(spec) and (fault is not None or not has_metadata):
+            bare = replace(spec, columns=(), watermark=None, primary_key=())
+            if format_of(spec.option_map) is not None:
+                validate_table(bare)
+            found, notes = self._described(bare, may_lack_files=False)
+            own = found.columns or self._catalog.columns_in(found)
+            known = {column.name.lower() for column in own}
+            twice = next((c.name for c in declared if c.name.lower() in known), None)
+            if twice is not None:
+                raise AnalysisError(
+                    f"column `{twice}` of `{spec.name}` is one of its files already",
+                    subjects=(twice,),
+                    hint="give it another name, or declare all columns",
+                )
+            spec = replace(
+                found,
+                columns=(*own, *declared),
+                watermark=spec.watermark,
+                primary_key=spec.primary_key,
+            )
+            fault = fault_in_names(spec.columns, uses, spec.watermark)
+        if fault is not None:
+            clause, name = uses[fault.use]
+            raise AnalysisError(fault.message, subjects=(f"{clause} {name}", name), hint=fault.hint)
+        return spec, notes
 
     def _described(
         self, spec: TableSpec, *, may_lack_files: bool

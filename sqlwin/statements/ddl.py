@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -266,54 +266,92 @@ def _optional_comment(parser: SqlWinParser) -> str | None:
 def _check_names(
     parser: SqlWinParser, elements: _Elements, partitioned_by: list[Token], *, has_query: bool
 ) -> None:
-    """The columns that clauses name are there. LIKE and AS may bring more than are listed."""
-    names = [column.name for column in elements.columns]
-    if not names and (has_query or not (elements.watermark or elements.primary_key)):
+    """The columns that clauses name are there, where all are listed: LIKE, AS, files bring more."""
+    if lists_no_own(elements.columns) and not (has_query and elements.columns):
         return
     uses = [("PRIMARY KEY", token) for token in elements.primary_key]
     uses += [("PARTITIONED BY", token) for token in partitioned_by]
     if elements.watermark_token is not None:
         uses.append(("WATERMARK FOR", elements.watermark_token))
+    named = [(clause, token.text) for clause, token in uses]
+    fault = fault_in_names(elements.columns, named, elements.watermark)
+    if fault is not None:
+        parser.fail(fault.message, uses[fault.use][1], hint=fault.hint)
+
+
+def lists_no_own(columns: Sequence[TableColumn]) -> bool:
+    """Whether CREATE TABLE declares no column of the table's rows: at most computed, metadata."""
+    return all(column.computed or column.metadata for column in columns)
+
+
+@dataclass(frozen=True)
+class NameFault:
+    """What is wrong about a column that a clause of CREATE TABLE names.
+
+    Attributes:
+        message: what is wrong.
+        use: the number of the clause and name.
+        hint: what would be right.
+    """
+
+    message: str
+    use: int
+    hint: str | None = None
+
+
+def fault_in_names(
+    columns: Sequence[TableColumn], uses: Sequence[tuple[str, str]], watermark: Watermark | None
+) -> NameFault | None:
+    """What is wrong about the names in the clauses of a CREATE TABLE.
+
+    Args:
+        columns: all columns of the table.
+        uses: the clauses with the columns that they name; that of the watermark is the last.
+        watermark: the watermark.
+    """
+    names = [column.name for column in columns]
     known = {name.lower() for name in names}
-    for clause, token in uses:
-        if token.text.lower() not in known:
-            close = nearest(token.text, names)
-            parser.fail(
-                f"{clause} names `{token.text}`, which is no column of the table",
-                token,
-                hint=f"did you mean {close}?" if close else f"its columns: {', '.join(names)}",
+    for use, (clause, name) in enumerate(uses):
+        if name.lower() not in known:
+            close = nearest(name, names)
+            return NameFault(
+                f"{clause} names `{name}`, which is no column of the table",
+                use,
+                f"did you mean {close}?" if close else f"its columns: {', '.join(names)}",
             )
-    _check_watermark(parser, elements)
+    if watermark is None:
+        return None
+    return _fault_in_watermark(columns, watermark, len(uses) - 1)
 
 
-def _check_watermark(parser: SqlWinParser, elements: _Elements) -> None:
-    """The watermark is of a column of times, less what the listed columns give."""
-    watermark, token = elements.watermark, elements.watermark_token
-    if watermark is None or token is None:
-        return
-    columns = {column.name.lower(): column for column in elements.columns}
+def _fault_in_watermark(
+    listed: Sequence[TableColumn], watermark: Watermark, use: int
+) -> NameFault | None:
+    """Why a watermark is not of a column of times, less what the columns give."""
+    columns = {column.name.lower(): column for column in listed}
     used = sqlglot.parse_one(watermark.expression, dialect=SparkSql)
     for column in used.find_all(exp.Column):
         if not column.table and column.name.lower() not in columns:
-            close = nearest(column.name, [each.name for each in elements.columns])
-            parser.fail(
-                f"the watermark of `{token.text}` names `{column.name}`, which is no column of "
-                "the table",
-                token,
-                hint=f"did you mean {close}?" if close else None,
+            close = nearest(column.name, [each.name for each in listed])
+            return NameFault(
+                f"the watermark of `{watermark.column}` names `{column.name}`, which is no column "
+                "of the table",
+                use,
+                f"did you mean {close}?" if close else None,
             )
     time = exp.column(watermark.column, quoted=True)
     for part, text in ((time, watermark.column), (used, watermark.expression)):
         type_ = _known_type(part, columns)
         if type_ is not None and not type_.upper().startswith("TIMESTAMP"):
-            parser.fail(
+            return NameFault(
                 f"a watermark is a time, and `{text.strip('`')}` is {type_.upper()}",
-                token,
-                hint="declare it TIMESTAMP(3) or TIMESTAMP_LTZ(3), or make a column of it: "
+                use,
+                "declare it TIMESTAMP(3) or TIMESTAMP_LTZ(3), or make a column of it: "
                 f"ts AS TO_TIMESTAMP({text})"
                 if isinstance(part, exp.Column)
-                else f"for example {token.text} - INTERVAL '5' SECOND",
+                else f"for example {watermark.column} - INTERVAL '5' SECOND",
             )
+    return None
 
 
 # What gives a text, and is taken for a time most

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
+from runtime.errors import AnalysisError
+from runtime.redaction import DEFAULT
+from runtime.spec.table import TableSpec, Watermark
+from sqlwin.catalog import listings
 from sqlwin.catalog.catalog import SessionCatalog
 from sqlwin.catalog.definitions import Definitions
+from sqlwin.catalog.offline import OfflineCatalog
 from sqlwin.statements.parse import CreateTable, parse_statement
 
 SPARK = cast(Any, SimpleNamespace(catalog=SimpleNamespace(tableExists=lambda name: False)))
@@ -62,3 +68,96 @@ def test_one_note_names_all_options_that_change_nothing(
 def test_it_is_not_made_again_of_a_table_that_is_there() -> None:
     table = files("'sink.rolling-policy.file-size' = '1mb'", rest="IF NOT EXISTS")
     assert reported(table, table) == ("`t` exists already, nothing to do", ())
+
+
+def made(columns: str, path: Path, *options: str) -> TableSpec:
+    """The table that CREATE TABLE makes of a file."""
+    catalog = OfflineCatalog(lambda: DEFAULT)
+    given = ", ".join((f"'path' = '{path}'", *options))
+    statement = parse_statement(
+        f"CREATE TABLE t ({columns}) WITH ('connector' = 'filesystem', {given})"
+    )
+    assert isinstance(statement, CreateTable)
+    Definitions(catalog).create_table(statement)
+    table = catalog.entry(("t",))
+    assert isinstance(table, TableSpec)
+    return table
+
+
+@pytest.fixture
+def readings(tmp_path: Path) -> Path:
+    path = tmp_path / "readings.csv"
+    path.write_text("ts;v\n2025-01-01 10:00:00;1,5\n2025-01-01 10:01:00;2,5\n")
+    return path
+
+
+def test_files_bring_the_columns_that_a_watermark_and_computed_ones_stand_on(
+    readings: Path,
+) -> None:
+    table = made("d AS v * 2, WATERMARK FOR ts AS ts - INTERVAL '5' SECOND", readings)
+    assert [(c.name, c.type, c.computed) for c in table.columns] == [
+        ("ts", "TIMESTAMP_NTZ", None),
+        ("v", "DOUBLE", None),
+        ("d", None, "v * 2"),
+    ]
+    assert table.watermark == Watermark("ts", "ts - INTERVAL '5' SECOND")
+    assert table.option_map["csv.field-delimiter"] == ";"
+    [made_again] = show_create_table(table)
+    assert made(made_again, readings, *(f"'{k}' = '{v}'" for k, v in table.options[1:])) == table
+
+
+def show_create_table(table: TableSpec) -> list[str]:
+    """What stands in the parentheses of the statement that makes a table again."""
+    catalog = OfflineCatalog(lambda: DEFAULT)
+    catalog.add(("t",), table, replace=False, if_not_exists=False)
+    statement = listings.show_create_table(catalog, ("t",), DEFAULT)
+    text = str(statement.column(0)[0])
+    return [text.partition("(\n")[2].partition("\n)")[0]]
+
+
+def test_metadata_alone_are_all_columns_unless_another_one_is_named(readings: Path) -> None:
+    metadata = "at TIMESTAMP_LTZ(3) METADATA FROM 'file.modification-time'"
+    format_ = "'format' = 'csv'"
+    alone = made(f"{metadata}, WATERMARK FOR at AS at", readings, format_)
+    assert [column.name for column in alone.columns] == ["at"]
+    both = made(f"{metadata}, WATERMARK FOR ts AS ts", readings)
+    assert [column.name for column in both.columns] == ["ts", "v", "at"]
+
+
+@pytest.mark.parametrize(
+    ("columns", "message", "hint"),
+    [
+        (
+            "WATERMARK FOR tz AS tz",
+            "WATERMARK FOR names `tz`, which is no column of the table",
+            "its columns: ts, v",
+        ),
+        (
+            "WATERMARK FOR v AS v",
+            "a watermark is a time, and `v` is DOUBLE",
+            "declare it TIMESTAMP(3) or TIMESTAMP_LTZ(3), or make a column of it: "
+            "ts AS TO_TIMESTAMP(v)",
+        ),
+        (
+            "V AS ts, WATERMARK FOR ts AS ts",
+            "column `V` of `t` is one of its files already",
+            "give it another name, or declare all columns",
+        ),
+        (
+            "PRIMARY KEY (k) NOT ENFORCED",
+            "PRIMARY KEY names `k`, which is no column of the table",
+            "its columns: ts, v",
+        ),
+    ],
+)
+def test_what_the_files_do_not_have_is_refused_by_create_table(
+    readings: Path, columns: str, message: str, hint: str
+) -> None:
+    with pytest.raises(AnalysisError) as raised:
+        made(columns, readings)
+    assert (raised.value.message, raised.value.hint) == (message, hint)
+
+
+def test_a_table_of_no_files_brings_no_columns() -> None:
+    with pytest.raises(AnalysisError, match="WATERMARK FOR names `ts`, which is no column"):
+        reported("CREATE TABLE t (WATERMARK FOR ts AS ts) WITH ('connector' = 'datagen')")
