@@ -10,6 +10,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyarrow import orc
 
 import sqlwin
 from runtime.errors import ExecutionError
@@ -304,3 +305,32 @@ def test_a_table_with_options_of_reading_is_not_written(
     )
     with pytest.raises(sqlwin.SqlwinError, match="nothing is written by it"):
         fresh_session.execute("INSERT INTO out SELECT 1.5")
+
+
+def test_orc_is_a_table_by_its_name_and_brings_the_columns_of_a_watermark(
+    fresh_session: sqlwin.Session, data: Path
+) -> None:
+    times = [at(f"2025-01-01 10:{minute:02}") for minute in (0, 5, 10)]
+    orc.write_table(pa.table({"ts": pa.array(times, pa.timestamp("us")), "v": [1, 2, 3]}), "f.orc")
+    query = "SELECT SUM({}) FROM TUMBLE({}, ts, 10m) GROUP BY window_start, window_end"
+    assert rows(fresh_session, query.format("v", "'f.orc'")) == [(3,), (3,)]
+    fresh_session.execute(
+        "CREATE TABLE f (d AS v * 2, WATERMARK FOR ts AS ts - INTERVAL '5' SECOND) "
+        "WITH ('connector' = 'filesystem', 'path' = 'f.orc')"
+    )
+    assert rows(fresh_session, query.format("d", "f")) == [(6,), (6,)]
+    described = rows(fresh_session, "DESCRIBE f")
+    assert [(row[0], row[-1]) for row in described] == [
+        ("ts", "ts - INTERVAL '5' SECOND"),
+        ("v", ""),
+        ("d", ""),
+    ]
+
+
+def test_avro_without_its_package_is_refused_in_one_line(
+    fresh_session: sqlwin.Session, data: Path
+) -> None:
+    (data / "f.avro").write_bytes(b"Obj\x01")
+    with pytest.raises(sqlwin.SqlwinError, match="Spark reads Avro only with a package") as raised:
+        fresh_session.execute("SELECT * FROM 'f.avro'")
+    assert raised.value.position is not None
