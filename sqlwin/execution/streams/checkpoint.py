@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import os
 import re
 import secrets
+import shutil
 import tempfile
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 from py4j.protocol import Py4JError
 
 from runtime.errors import Position, SetupError, SqlwinError
-from runtime.files import Files
+from runtime.files import Files, is_local_path
 from runtime.redaction import Mask
 from runtime.spark.errors import translate
 from runtime.streaming.checkpoint import (
@@ -43,7 +46,7 @@ class Place:
 
 
 def temporary_place(name: str, base: str | None = None) -> Place:
-    """A new directory for the checkpoint of a stream that cannot be resumed.
+    """Where a stream that cannot be resumed has its checkpoint; it is not made here.
 
     Args:
         name: the stream's.
@@ -51,7 +54,18 @@ def temporary_place(name: str, base: str | None = None) -> Place:
     """
     if base is not None:
         return Place(f"{base}/.sqlwin-checkpoint-{secrets.token_hex(8)}", _slug(name), False)
-    return Place(tempfile.mkdtemp(prefix="sqlwin-checkpoint-"), _slug(name), False)
+    # what opens the checkpoint makes it; the name is like no other
+    unique = f"sqlwin-checkpoint-{secrets.token_hex(8)}"
+    return Place(os.path.join(tempfile.gettempdir(), unique), _slug(name), False)
+
+
+def remove_checkpoint(files: Files, directory: str) -> None:
+    """Remove a checkpoint that nobody resumes; what cannot be removed is in nobody's way."""
+    if is_local_path(directory):
+        shutil.rmtree(directory, ignore_errors=True)
+    else:
+        with suppress(OSError):
+            files.delete(directory)
 
 
 def lasting_place(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import re
-import shutil
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -14,6 +13,7 @@ from enum import StrEnum
 from typing import Any, TypeVar
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
+from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.listener import StreamingQueryListener
@@ -21,13 +21,14 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from runtime.connectors.stream_sinks import StreamRun
 from runtime.errors import ErrorKind, ExecutionError, SqlwinError
-from runtime.files import Files, is_local_path
+from runtime.files import Files
 from runtime.spark.errors import is_interruption, translate
 from runtime.streaming.checkpoint import Checkpoint, Identity, end_input, mark_ended
 from runtime.streaming.damage import damaged, unwritable
 from runtime.streaming.heartbeat import is_heartbeat
 from runtime.streaming.status import StreamStatus, Tally, has_seen_end, stream_status
 from sqlwin.execution.errors import StatementErrors
+from sqlwin.execution.streams.checkpoint import remove_checkpoint
 from sqlwin.execution.streams.history import History
 
 T = TypeVar("T")
@@ -234,13 +235,19 @@ class Stream:
 
     def clean_up(self) -> None:
         """Remove the checkpoint of a stream that is over, unless it is kept."""
+        if not self.setup.keeps_checkpoint:
+            remove_checkpoint(self._files, self.checkpoint.directory)
+
+    def leave(self) -> None:
+        """Have nothing left of it when the process ends, which nobody has stopped it before."""
         if self.setup.keeps_checkpoint:
             return
-        if is_local_path(self.checkpoint.directory):
-            shutil.rmtree(self.checkpoint.directory, ignore_errors=True)
-        else:
-            with contextlib.suppress(OSError):
-                self._files.delete(self.checkpoint.directory)
+        # Spark may have ended already, and its stream with it
+        with contextlib.suppress(PySparkException, Py4JError, OSError):
+            if self._is_active():
+                self._is_stopping = True
+                self._cut()
+        self.clean_up()
 
     def _is_active(self) -> bool:
         return bool(self.query.isActive)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import threading
 import time
 from collections.abc import Iterator
@@ -125,3 +126,11 @@ class Streams:
 # Those of all sessions of this process: two streams on one checkpoint would stop each other
 _all_streams: WeakSet[Streams] = WeakSet()
 _all_streams_lock = threading.Lock()
+
+
+@atexit.register
+def leave_streams() -> None:
+    """Remove the temporary checkpoints of sessions that nobody has closed: the process ends."""
+    for session in list(_all_streams):
+        for stream in session.all():
+            stream.leave()

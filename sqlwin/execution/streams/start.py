@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from dataclasses import replace
 
 from runtime.connectors.filesystem.arrivals import arrivals_check
@@ -18,6 +19,7 @@ from sqlwin.execution.streams.checkpoint import (
     Place,
     lasting_place,
     opened_checkpoint,
+    remove_checkpoint,
     temporary_place,
 )
 from sqlwin.execution.streams.handle import Setup, Stream, take_reports
@@ -53,7 +55,7 @@ def start_stream(plans: Plans, lowered: LoweredStream, sink: StreamSink, text: s
     """
     refuse_remote_streams(plans.spark)
     errors = plans.errors_of(text)
-    with errors, plans.streams.starting():
+    with errors, plans.streams.starting(), ExitStack() as undone:
         spark, config = plans.spark, plans.config
         chosen = stream_options(config)
         check_sinks(sink, emits_updates=chosen.emits_updates)
@@ -76,6 +78,8 @@ def start_stream(plans: Plans, lowered: LoweredStream, sink: StreamSink, text: s
             "SET 'execution.checkpointing.dir' to a directory that all hosts see, such as hdfs://",
         )
         files = files_at(spark, place.directory)
+        if not place.stays:
+            undone.callback(remove_checkpoint, files, place.directory)
         planned = planned_options(spark, config)
         checkpoint = opened_checkpoint(files, place, identity, planned, text, config.mask)
         if checkpoint.has_ended:
@@ -99,6 +103,7 @@ def start_stream(plans: Plans, lowered: LoweredStream, sink: StreamSink, text: s
             check=arrivals_check(spark, read, files, checkpoint.spark_directory),
             order=lowered.order,
         )
+        undone.callback(_stop, run)
         setup = Setup(
             name=place.name,
             statement=text,
@@ -118,7 +123,14 @@ def start_stream(plans: Plans, lowered: LoweredStream, sink: StreamSink, text: s
         stream = Stream(number, setup, query, run, checkpoint, identity, files)
         take_reports(spark, stream.run_id, stream.history)
         plans.streams.add(stream)
+        undone.pop_all()
         return stream
+
+
+def _stop(run: StreamRun) -> None:
+    """Stop a stream that was started in vain, if it was."""
+    if run.query is not None:
+        run.query.stop()
 
 
 def _place(plans: Plans, sink: StreamSink) -> Place:
