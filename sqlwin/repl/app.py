@@ -88,7 +88,14 @@ class Repl:
             files: run in the background first.
             expressions: run before the first prompt.
         """
-        previous = signal.signal(signal.SIGINT, self._interrupted)
+        handlers = {
+            signal.SIGINT: self._interrupted,
+            signal.SIGTERM: self._stopped,
+            signal.SIGHUP: self._stopped,
+        }
+        # a program that was started by nohup keeps on ignoring signals
+        heeded = [n for n in handlers if signal.getsignal(n) != signal.SIG_IGN]
+        previous = {number: signal.signal(number, handlers[number]) for number in heeded}
         try:
             for script in files:
                 self._preload(script)
@@ -97,7 +104,10 @@ class Repl:
             while self._turn():
                 pass
         finally:
-            signal.signal(signal.SIGINT, previous)
+            for number, handler in previous.items():
+                # after the first signal to end the default stays: a second one ends all at once
+                if signal.getsignal(number) == handlers[number]:
+                    signal.signal(number, handler)
             self._close()
 
     def say(self, text: str) -> None:
@@ -109,6 +119,8 @@ class Repl:
         """Wait; False if Ctrl-C ended it."""
         try:
             time.sleep(seconds)
+        except Stopped:
+            raise
         except KeyboardInterrupt:
             self.say("")
             return False
@@ -163,6 +175,8 @@ class Repl:
                 refresh_interval=_REFRESH_SECONDS if is_starting else 0,
                 pre_run=self._start_soon,
             )
+        except Stopped:
+            raise
         except KeyboardInterrupt:
             return True  # the line is given up; the history has it
         except EOFError:
@@ -194,6 +208,21 @@ class Repl:
             if self._screen is not None:
                 self._screen[0].show_end()
             raise KeyboardInterrupt
+
+    def _stopped(self, number: int, frame: FrameType | None) -> None:
+        for each in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            if signal.getsignal(each) != signal.SIG_IGN:
+                signal.signal(each, signal.SIG_DFL)
+        app = self._prompt.app
+        if not app.is_running or app.loop is None:
+            raise Stopped(number)
+
+        def leave() -> None:
+            if app.is_running and not app.is_done:
+                app.exit(exception=Stopped(number))
+
+        # raised here, it would be one more error in whatever the prompt does at the moment
+        app.loop.call_soon_threadsafe(leave)
 
     # -- in the engine's thread ----------------------------------------------------------------
 

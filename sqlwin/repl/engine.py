@@ -17,6 +17,8 @@ from concurrent.futures import Future
 from enum import Enum
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from sqlwin.console.failures import Stopped
+
 if TYPE_CHECKING:
     from sqlwin.session import Session
 
@@ -175,6 +177,10 @@ class Engine:
                 interrupts += 1
                 self.drop(future)
                 give_up = time.monotonic() + GRACE_SECONDS
+            except Stopped:
+                # the process ends: who waits for it need not, and the session is closed next
+                self.cancel(future)
+                raise
             except KeyboardInterrupt:
                 if future.done():
                     raise

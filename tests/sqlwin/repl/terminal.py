@@ -98,6 +98,10 @@ class Terminal:
     def leave(self, how: str = "\x04") -> int | None:
         """Leave and wait for the end; the exit code."""
         self.child.send(how)
+        return self.ended()
+
+    def ended(self) -> int | None:
+        """Wait for the end; the exit code."""
         self._until(lambda: not self.child.isalive(), "the end")
         self.child.close()
         return self.child.exitstatus

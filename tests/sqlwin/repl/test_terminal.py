@@ -1,6 +1,7 @@
 """The prompt in a real terminal, over a session without Spark."""
 
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -90,6 +91,25 @@ def test_ctrl_c_cancels_what_runs_and_the_prompt_comes_back(prompt):
     prompt.see("jobs cancelled", "cancelled", PROMPT)
     prompt.run("rows 2;")
     prompt.see("2 rows (")
+
+
+@pytest.mark.parametrize(
+    ("typed", "shown", "number"),
+    [
+        ("", PROMPT, signal.SIGTERM),
+        pytest.param("rows 3", "rows 3", signal.SIGHUP, marks=pytest.mark.slow),
+        pytest.param("hang;\r", "Running", signal.SIGTERM, marks=pytest.mark.slow),
+        pytest.param("stream;\r", "watermark 12:00", signal.SIGTERM, marks=pytest.mark.slow),
+    ],
+)
+def test_a_signal_to_end_leaves_the_prompt_whatever_it_does(typed, shown, number, terminal):
+    prompt = terminal()
+    prompt.type(typed)
+    prompt.shows(shown)
+    prompt.child.kill(number)
+    assert prompt.ended() == 128 + number, prompt.screen.text()
+    text = prompt.screen.text()
+    assert "Traceback" not in text and "unexpected" not in text, text
 
 
 def test_ctrl_c_while_spark_starts_withdraws_the_statement(terminal):
