@@ -26,6 +26,7 @@ from runtime.errors import AnalysisError
 from runtime.spark.errors import translated_errors
 from runtime.spec.ranks import RankOrder
 from runtime.spec.table import TableSpec
+from runtime.streaming.held import hold_watermarks
 
 Take = Callable[[pa.Table], None]
 
@@ -49,6 +50,8 @@ class StreamRun:
         query: the stream, once it is known.
         at_end: what is to be done when the stream is over.
         check: looks at what a micro-batch reads before it runs; raises where it should not.
+        has_parts: whether files are missing, when a micro-batch has run, of those that were
+            published together with some that are read; None: it reads no files.
         latest: the rows that it emitted last.
     """
 
@@ -65,6 +68,7 @@ class StreamRun:
     reads: tuple[int, ...] = ()
     at_end: list[Callable[[], None]] = field(default_factory=list)
     check: Callable[[int], None] = lambda batch: None
+    has_parts: Callable[[int], bool] | None = None
     latest: LatestRows = field(default_factory=LatestRows)
 
 
@@ -241,6 +245,8 @@ def for_each(dataframe: DataFrame, run: StreamRun, write: WriteBatch) -> Streami
     def counted(rows: DataFrame, batch: int) -> None:
         try:
             run.check(batch)
+            if run.has_parts is not None:
+                hold_watermarks(rows.sparkSession.sparkContext, run.has_parts(batch))
             n_rows = write(rows, batch)
         except BaseException as error:
             run.error = error

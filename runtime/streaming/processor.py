@@ -29,6 +29,7 @@ from runtime.local.streaming.messages import (
 )
 from runtime.spark.workers import prepare_worker
 from runtime.streaming.general.key_group import GeneralGroup, GeneralSpec
+from runtime.streaming.held import watermarks_are_held
 from runtime.streaming.operators.base import KeyGroupOperator, MicroBatch, Status
 from runtime.streaming.operators.session import SessionOperator, SessionSpec
 from runtime.streaming.operators.window import WindowOperator, WindowSpec
@@ -111,7 +112,10 @@ class WindowProcessor(StatefulProcessor):
                     n_null_times += n_rows
         if clock_us is not None:
             progress += self._processing_time_watermarks(clock_us)
-        results = self._run(MicroBatch(partials, progress, n_null_times, clock_us, candidates))
+        is_held = watermarks_are_held()
+        results = self._run(
+            MicroBatch(partials, progress, n_null_times, clock_us, candidates, is_held)
+        )
         if self._figures is None:
             yield from results
             return

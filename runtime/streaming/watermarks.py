@@ -25,10 +25,12 @@ class SourceWatermark:
     Attributes:
         watermark_us: the highest watermark so far; None before the first.
         clock_us: when rows with a watermark came last; at first, when the operator started.
+        held_us: the watermark that it gets when no micro-batch is held any more; None: none.
     """
 
     watermark_us: int | None = None
     clock_us: int | None = None
+    held_us: int | None = None
 
 
 @dataclass(frozen=True)
@@ -99,7 +101,12 @@ def emitted_by_sessions_us(watermarks: Watermarks) -> int | None:
 
 
 def advance(
-    before: Watermarks, progress: Iterable[Progress], rules: WatermarkRules, clock_us: int | None
+    before: Watermarks,
+    progress: Iterable[Progress],
+    rules: WatermarkRules,
+    clock_us: int | None,
+    *,
+    is_held: bool = False,
 ) -> Watermarks:
     """The watermarks at the end of a micro-batch.
 
@@ -108,6 +115,8 @@ def advance(
         progress: what the tasks saw.
         rules: how sources are combined.
         clock_us: the processing time, if the rules ask for it.
+        is_held: whether more rows come that belong to those of the micro-batch, and would be late
+            if it moved the watermarks: the next one that is not held does.
     """
     sources = [
         source if source.clock_us is not None else replace(source, clock_us=clock_us)
@@ -126,15 +135,19 @@ def advance(
             highest[each.source] = max(each.highest_us, highest.get(each.source, each.highest_us))
             lowest[each.source] = min(each.lowest_us, lowest.get(each.source, each.lowest_us))
     if is_final:
-        final = tuple(replace(source, watermark_us=FINAL_US) for source in sources)
+        final = tuple(replace(each, watermark_us=FINAL_US, held_us=None) for each in sources)
         return Watermarks(final, FINAL_US)
     for number, high in highest.items():
         source = sources[number]
         if rules.max_jump_us is not None:
             known = lowest[number] if source.watermark_us is None else source.watermark_us
             high = min(high, known + rules.max_jump_us)
-        if source.watermark_us is None or high > source.watermark_us:
-            sources[number] = replace(source, watermark_us=high)
+        sources[number] = replace(source, held_us=later_us(source.held_us, high))
+    if not is_held:
+        sources = [
+            replace(each, watermark_us=later_us(each.watermark_us, each.held_us), held_us=None)
+            for each in sources
+        ]
     combined = _combined(sources, rules, clock_us)
     if before.combined_us is not None:
         combined = before.combined_us if combined is None else max(combined, before.combined_us)
@@ -168,7 +181,9 @@ def watermark_facts(watermarks: Watermarks, run: str) -> dict[str, Any]:
     """What an operator is to remember of its watermarks, as JSON has it; `run` names the run."""
     return {
         "watermark": watermarks.combined_us,
-        "sources": [astuple(source) for source in watermarks.sources],
+        "sources": [
+            astuple(source)[: 2 if source.held_us is None else 3] for source in watermarks.sources
+        ],
         "run": run,
     }
 

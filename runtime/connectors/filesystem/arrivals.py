@@ -16,6 +16,7 @@ import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from typing import Any
 from urllib.parse import unquote
 
 from pyspark.sql import SparkSession
@@ -99,6 +100,15 @@ def arrived(files: Files, checkpoint: str, batch: int) -> dict[str, int]:
         For each path when it had last been written to as Spark listed it, in milliseconds since
         1970.
     """
+    return {
+        "/" + path.removeprefix("file:").lstrip("/"): modified_ms
+        for path, modified_ms in listed_in(files, checkpoint, batch).items()
+        if _is_local(path)
+    }
+
+
+def listed_in(files: Files, checkpoint: str, batch: int) -> dict[str, int]:
+    """The same of all file systems, by URI."""
     found: dict[str, int] = {}
     before, now = (_offsets(files, checkpoint, number) for number in (batch - 1, batch))
     new = {source: (before.get(source, -1) + 1, last) for source, last in now.items()}
@@ -115,17 +125,28 @@ def arrived(files: Files, checkpoint: str, batch: int) -> dict[str, int]:
                 path += ".compact"
             if not files.exists(path):
                 continue
-            for line in files.read_text(path).splitlines()[1:]:
-                # other sources have logs of other kinds
-                entry = json.loads(line) if line.startswith('{"path":') else {}
-                # a compact one has those before it too
-                if entry.get("batchId") == number:
-                    found[unquote(entry["path"])] = entry["timestamp"]
-    return {
-        "/" + path.removeprefix("file:").lstrip("/"): modified_ms
-        for path, modified_ms in found.items()
-        if _is_local(path)
-    }
+            # a compact one has those before it too
+            found |= {
+                unquote(entry["path"]): entry["timestamp"]
+                for entry in _entries(files, path)
+                if entry.get("batchId") == number
+            }
+    return found
+
+
+def listed_until_now(files: Files, checkpoint: str) -> set[str]:
+    """The files that a stream has planned to read in all of its micro-batches, by URI."""
+    logs = files.files_below(f"{checkpoint}/sources")
+    names = (path for path in logs if path.rpartition("/")[2].partition(".")[0].isdecimal())
+    return {unquote(entry["path"]) for path in names for entry in _entries(files, path)}
+
+
+def _entries(files: Files, path: str) -> Iterator[dict[str, Any]]:
+    """What a file of the log of a source of files says of each of them."""
+    for line in files.read_text(path).splitlines()[1:]:
+        # other sources have logs of other kinds
+        if line.startswith('{"path":'):
+            yield json.loads(line)
 
 
 def _offsets(files: Files, checkpoint: str, batch: int) -> dict[int, int]:

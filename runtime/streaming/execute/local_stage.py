@@ -32,6 +32,7 @@ from runtime.spec.local import (
 )
 from runtime.spec.steps import Step
 from runtime.spec.stream import FINAL_US, KEEP, LATE_ROW, SOURCE, TIME, WATERMARK
+from runtime.streaming.held import OF_MICRO_BATCH
 from runtime.streaming.options import StreamOptions
 from runtime.streaming.source_reads import read_counted
 from runtime.streaming.state.key_groups import key_group_numbers
@@ -39,8 +40,6 @@ from runtime.streaming.state.key_groups import key_group_numbers
 # The local property of Spark's jobs in which tasks see which rows can be late: those of which no
 # window ends after a time. Where it is not set, any row may be.
 CLOSED_UNTIL = "sqlwin.closed-until"
-# What Spark sets on the jobs of a micro-batch, and on no others
-_OF_MICRO_BATCH = ("sql.streaming.queryId", "streaming.sql.batchId")
 
 
 @dataclass(frozen=True)
@@ -180,7 +179,7 @@ def closed_until_text(context: SparkContext, closed_us: Mapping[int, int]) -> st
         context: Spark's.
         closed_us: what was closed for operators, by their numbers.
     """
-    own = [str(context.getLocalProperty(name)) for name in _OF_MICRO_BATCH]
+    own = [str(context.getLocalProperty(name)) for name in OF_MICRO_BATCH]
     return json.dumps([own, list(closed_us.items())])
 
 
@@ -190,5 +189,5 @@ def known_closed_us(context: TaskContext, number: int) -> int | None:
     if not text:
         return None
     of_job, closed_us = json.loads(text)
-    own = [context.getLocalProperty(name) for name in _OF_MICRO_BATCH]
+    own = [context.getLocalProperty(name) for name in OF_MICRO_BATCH]
     return dict(closed_us).get(number) if None not in own and of_job == own else None

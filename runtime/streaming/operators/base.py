@@ -39,6 +39,7 @@ class MicroBatch:
         clock_us: the processing time, microseconds since 1970 in UTC.
         candidates: rows of the partials that may be late, all that are among them; see
             `LateCandidates`.
+        is_held: whether the watermarks wait, see `advance`.
     """
 
     partials: Sequence[pa.Table]
@@ -46,6 +47,7 @@ class MicroBatch:
     n_null_times: int = 0
     clock_us: int | None = None
     candidates: Sequence[pa.Table] = ()
+    is_held: bool = False
 
 
 @dataclass(frozen=True)
@@ -142,7 +144,8 @@ class KeyGroupOperator(ABC):
             ExecutionError: a sum overflows its type, a result does not fit the columns.
         """
         before = self._watermarks
-        after = advance(before, batch.progress, self._common.rules, batch.clock_us)
+        rules = self._common.rules
+        after = advance(before, batch.progress, rules, batch.clock_us, is_held=batch.is_held)
         n_late = yield from self._emit(batch, before, after)
         self._watermarks = after
         owner = self._common.owner

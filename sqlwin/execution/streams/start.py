@@ -6,6 +6,7 @@ from contextlib import ExitStack
 from dataclasses import replace
 
 from runtime.connectors.filesystem.arrivals import arrivals_check
+from runtime.connectors.filesystem.split_batches import split_batches
 from runtime.connectors.stream_sinks import StreamRun
 from runtime.errors import AnalysisError
 from runtime.spark.clusters import check_seen_by_all, check_workers
@@ -101,6 +102,7 @@ def start_stream(plans: Plans, lowered: LoweredStream, sink: StreamSink, text: s
             writer=checkpoint.writer,
             late=first_late,
             check=arrivals_check(spark, read, files, checkpoint.spark_directory),
+            has_parts=split_batches(spark, read, files, checkpoint.spark_directory),
             order=lowered.order,
         )
         undone.callback(_stop, run)

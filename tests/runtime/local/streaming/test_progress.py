@@ -1,11 +1,19 @@
 """What a task says of its sources, and what operators that are joined make of it."""
 
+import json
+
 import pyarrow as pa
 
-from runtime.local.streaming.messages import SourceProgress
+from runtime.local.streaming.messages import EndOfInput, SourceProgress
 from runtime.local.streaming.progress import TaskProgress
 from runtime.spec.stream import KEEP, SOURCE, WATERMARK
-from runtime.streaming.watermarks import WatermarkRules, Watermarks, advance, watermarks_of
+from runtime.streaming.watermarks import (
+    WatermarkRules,
+    Watermarks,
+    advance,
+    watermark_facts,
+    watermarks_of,
+)
 from tests.runtime.streaming.model import decoded
 
 S = 1_000_000
@@ -44,3 +52,18 @@ def test_a_source_that_sends_only_null_times_moves_joined_operators_together() -
     assert both[0] == both[1]
     # from 30 s on the silent source does not hold the other one back
     assert [each.combined_us for each in both[0]] == [0, 0, 0, *(n * 10 * S for n in range(3, 10))]
+
+
+def test_a_watermark_that_is_held_moves_with_the_next_micro_batch_whatever_that_has() -> None:
+    marks = advance(watermarks_of({}, 1, ""), [SourceProgress(0, 10, 5, 2)], WatermarkRules(), None)
+    held = advance(marks, [SourceProgress(0, 90, 9, 2)], WatermarkRules(), None, is_held=True)
+    held = advance(held, [SourceProgress(0, 50, 50, 1)], WatermarkRules(), None, is_held=True)
+    assert (marks.combined_us, held.combined_us) == (10, 10)
+    remembered = watermarks_of(json.loads(json.dumps(watermark_facts(held, ""))), 1, "")
+    assert advance(remembered, [], WatermarkRules(), None).combined_us == 90
+    assert advance(remembered, [EndOfInput()], WatermarkRules(), None).sources[0].held_us is None
+
+
+def test_what_is_remembered_of_a_source_that_holds_nothing_is_what_it_always_was() -> None:
+    marks = advance(watermarks_of({}, 1, ""), [SourceProgress(0, 10, 5, 2)], WatermarkRules(), 7)
+    assert watermark_facts(marks, "")["sources"] == [(10, 7)]
