@@ -1,7 +1,7 @@
 """What Spark raised, as an error that users can act on: no Java or Python trace, ever.
 
-Private API, seen in PySpark 4.3: `_origin` of an exception of the JVM's. Where it is missing, the
-error's own text counts.
+Private API, seen in PySpark 4.3: `_origin` of an exception of the JVM's, and what one about a field
+of JSON knows. Where it is missing, the error's own text counts.
 """
 
 from __future__ import annotations
@@ -10,8 +10,9 @@ import re
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 from py4j.protocol import Py4JError, Py4JJavaError, Py4JNetworkError
 from pyspark import SparkContext, SparkFiles
@@ -39,6 +40,7 @@ from runtime.spark.messages import (
     plain_name,
     plain_path,
 )
+from runtime.spark.private import unless_missing
 
 _CATALOG = {
     "TABLE_OR_VIEW_NOT_FOUND",
@@ -316,10 +318,18 @@ def _file_error(chain: Sequence[Failure]) -> ErrorText | None:
         if malformed:
             name = "json" if ".json" in path else "csv"
             ignore = f"'{name}.ignore-parse-errors' = 'true' turns what cannot be read into NULL"
-            return ErrorText(f"{path} has a record that does not fit the columns: {why}", ignore)
+            line = _JSON_LINE.search(causes[-1].text)
+            where = path if line is None else f"{path}, line {line[1]},"
+            said = f"{where} has a record that does not fit the columns"
+            return ErrorText(f"{said}: {why}" if why else said, ignore)
         return ErrorText(f"cannot read {path}: {why}")
     return None
 
+
+# What Jackson says of the place of a broken file of JSON that is one whole
+_JSON_LINE = re.compile(r"\bline: (\d+), column: \d+\]")
+# What Spark throws for a value of JSON that is not of its column's type, without a word
+_JSON_FIELD = "org.apache.spark.sql.catalyst.util.CannotParseJSONFieldException"
 
 # What readers of files say of one that is broken, in their own words
 _BROKEN = (
@@ -480,9 +490,22 @@ def _java_chain(throwable: object) -> list[Failure]:
     while current is not None and len(chain) < _MOST_CAUSES:
         captured = CapturedException(origin=current)
         name = current.getClass().getName()  # type: ignore[attr-defined]  # a py4j object
-        chain.append(_failure(captured, name))
+        failure = _failure(captured, name)
+        if name == _JSON_FIELD:
+            failure = replace(failure, text=_json_field(current) or failure.text)
+        chain.append(failure)
         current = current.getCause()  # type: ignore[attr-defined]  # a py4j object
     return chain
+
+
+def _json_field(thrown: Any) -> str:
+    """What Spark found in a field of JSON, and what it was to be; empty if it does not say."""
+
+    def said() -> str:
+        type_ = thrown.dataType().sql()
+        return f"field `{thrown.fieldName()}` is {thrown.fieldValue()!r}, which is no {type_}"
+
+    return unless_missing("fields of JSON that do not fit have no name", said, "")
 
 
 def _failure(error: PySparkException, java_class: str = "") -> Failure:

@@ -334,3 +334,30 @@ def test_avro_without_its_package_is_refused_in_one_line(
     with pytest.raises(sqlwin.SqlwinError, match="Spark reads Avro only with a package") as raised:
         fresh_session.execute("SELECT * FROM 'f.avro'")
     assert raised.value.position is not None
+
+
+@pytest.mark.parametrize(
+    ("second", "message"),
+    [
+        (
+            '{"v": "x"},',
+            "whole.json has a record that does not fit the columns: field `v` is 'x', which is no "
+            "BIGINT",
+        ),
+        (
+            '{"v": 2,',
+            "whole.json, line 4, has a record that does not fit the columns: unexpected character",
+        ),
+    ],
+)
+def test_a_json_file_of_many_lines_says_what_does_not_fit(
+    fresh_session: sqlwin.Session, data: Path, second: str, message: str
+) -> None:
+    (data / "whole.json").write_text("\n".join(["[", '{"v": 1},', second, '{"v": 3}', "]"]))
+    fresh_session.execute(
+        "CREATE TABLE w (v BIGINT) WITH ('connector' = 'filesystem', 'path' = 'whole.json', "
+        "'format' = 'json', 'multiLine' = 'true')"
+    )
+    with pytest.raises(sqlwin.SqlwinError) as raised:
+        rows(fresh_session, "SELECT SUM(v) FROM w")
+    assert message in raised.value.message
