@@ -70,6 +70,7 @@ _VERSIONS = re.compile(
 )
 _NO_PROGRAM = re.compile(r'Cannot run program "([^"]+)"')
 _JAVA_FRAME = re.compile(r"^\s+at [\w$.<>/]+\(|^JVM stacktrace|^Caused by: |^\.\.\. \d+ more")
+_AFTER_TEXT = re.compile(rf"{_JAVA_FRAME.pattern}|^\s*SQLSTATE: \w+$")
 _LINE_AND_COLUMN = re.compile(r"\(line (\d+), pos (\d+)\)")
 _MOST_CAUSES = 20
 
@@ -226,7 +227,8 @@ def worker_error(chain: Sequence[Failure]) -> ErrorText | None:
                 continue
             rest: list[str] = []
             for following in lines[number + 1 :]:
-                if not following.strip() or _JAVA_FRAME.match(following):
+                # of data sources in Python Spark adds its state to the text
+                if not following.strip() or _AFTER_TEXT.match(following):
                     break
                 rest.append(following.strip())
             return _text_by_python(match.group(1), match.group(2), match.group(3) or "", rest)

@@ -64,6 +64,19 @@ def test_an_output_is_named(text: str, why: str) -> None:
     assert it.value.hint
 
 
+def test_the_hint_of_a_data_source_in_python_is_not_sparks_state() -> None:
+    raised = (
+        "[PYTHON_DATA_SOURCE_ERROR] Failed to plan Python data source `x`: "
+        "Traceback (most recent call last):\n"
+        '  File "source.py", line 9, in partitions\n'
+        "runtime.errors.ExecutionError: there is no topic 't'{}\n SQLSTATE: 38000"
+    )
+    found = translate(PySparkException(raised.format("\n  did you mean 'u'?")))
+    assert (found.message, found.hint) == ("there is no topic 't'", "did you mean 'u'?")
+    found = translate(PySparkException(raised.format("")))
+    assert (found.message, found.hint) == ("there is no topic 't'", None)
+
+
 def test_other_errors_stay() -> None:
     for error in (PySparkException("division by zero"), PySparkException(FULL + SPILL)):
         assert why_unwritable(error) is None
