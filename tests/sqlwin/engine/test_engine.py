@@ -10,6 +10,8 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.error import URLError
+from urllib.request import urlopen
 
 import pytest
 
@@ -163,6 +165,23 @@ def test_ctrl_c_ends_a_command_and_the_engine_goes_on(shell: Shell) -> None:
     assert (process.returncode, error.splitlines()[-1]) == (130, "interrupted")
     assert shell.sql("SELECT 2 AS b")[:2] == (0, "b\n2\n")
     assert shell.pid() == pid
+
+
+def test_a_run_in_the_engine_has_its_page_for_as_long_as_it_runs(shell: Shell) -> None:
+    shell.started()
+    before = shell.runs()
+    process = shell.popen("run", "--no-progress", "--ui", "0", "-e", "SELECT 1 AS a", "-e", ENDLESS)
+    assert process.stdout is not None and process.stderr is not None
+    address = re.search(r"http://127\.0\.0\.1:\S+", process.stderr.readline())
+    assert address is not None
+    assert process.stdout.readline() == "a\n"
+    assert shell.runs() == before + 1
+    with urlopen(address.group(), timeout=30) as page:
+        assert b"<html" in page.read()
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=60)
+    with pytest.raises(URLError):
+        urlopen(address.group(), timeout=30)
 
 
 def test_a_busy_engine_leaves_others_a_spark_of_their_own(shell: Shell) -> None:
