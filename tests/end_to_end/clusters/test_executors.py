@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -144,3 +145,32 @@ session.execute("RESET 'execution.checkpointing.dir'")
     assert on_disk(tmp_path / "out") == len(found["wanted"])
     assert f"{len(found['wanted'])} rows" in found["said"]
     assert not list(tmp_path.rglob("_temporary"))
+
+
+@pytest.mark.slow
+def test_a_stream_whose_executors_die_between_its_micro_batches_goes_on(
+    cluster: Driver, tmp_path: Path
+) -> None:
+    stream_files(tmp_path / "all", readings(*batches()))
+    (tmp_path / "in").mkdir()
+    cluster.run(f"""
+session.execute('''{setup(tmp_path, "streaming", ", 'source.monitor-interval' = '100 ms'")}''')
+(started,) = session.execute('''INSERT INTO totals {windows("SUM")}''')
+""")
+    for number, path in enumerate(sorted((tmp_path / "all").iterdir())):
+        shutil.copyfile(path, tmp_path / "in" / f".{path.name}")
+        (tmp_path / "in" / f".{path.name}").rename(tmp_path / "in" / path.name)
+        cluster.run(f"""
+started.query.processAllAvailable()
+if {number} in (1, 2):
+    for each in executors():
+        os.kill(each, signal.SIGKILL)
+""")
+    found = cluster.run(f"""
+session.execute(f"STOP STREAM {{started.stream.number}}")
+answer = [rows("SELECT * FROM totals"), rows('''SELECT * FROM ({windows("SUM")}) WHERE k < 9''')]
+session.execute("RESET 'execution.checkpointing.dir'")
+""")
+    assert len(found[1]) > 80
+    assert found[0] == found[1]
+    assert on_disk(tmp_path / "out") == len(found[1])
