@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import json
 import os
 import signal
 import subprocess
@@ -14,9 +15,11 @@ from pathlib import Path
 
 import pytest
 
+import sqlwin
 from tests.goldens import ROOT
 from tests.sqlwin.cli.test_app import heed_interrupts
 from tests.sqlwin.cli.test_interrupted_insert import children, visible
+from tests.sqlwin.repl.terminal import PROMPT, Terminal
 
 pytestmark = [pytest.mark.spark, pytest.mark.long]
 
@@ -30,6 +33,25 @@ SECONDS = 120
 COUNT = """SELECT k, window_end, COUNT(*) AS n
     FROM TABLE(TUMBLE(TABLE events, DESCRIPTOR(ts), INTERVAL '1' MINUTE))
     GROUP BY k, window_start, window_end"""
+
+
+def lines_of(path: Path) -> list[str]:
+    """The lines of the files that other programs see below a path."""
+    files = (file for file in path.rglob("*.json") if not _is_hidden(file.relative_to(path)))
+    return sorted(line for file in files for line in file.read_text().splitlines())
+
+
+def _is_hidden(path: Path) -> bool:
+    return any(part.startswith((".", "_")) for part in path.parts)
+
+
+def events(path: Path, *seconds: int) -> None:
+    """A file of rows, by their second."""
+    path.parent.mkdir(exist_ok=True)
+    rows = [
+        {"k": "ab"[s % 2], "ts": f"2024-02-28 10:{s // 60:02}:{s % 60:02}", "v": s} for s in seconds
+    ]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
 
 
 def slow_events(path: Path, n_times: int) -> None:
@@ -67,16 +89,20 @@ class Program:
         while (found := self.process.stdout.readline()) != line + "\n":
             assert found, self.process.communicate()
 
-    def stop(self, number: signal.Signals) -> list[str]:
+    def stop(self, number: signal.Signals, times: int = 1) -> list[str]:
         """Send a signal; what is said on stderr, when all that was started has ended."""
         below = children(self.process.pid)
         assert below
         self.process.send_signal(number)
+        for _ in range(times - 1):
+            time.sleep(1.0)
+            self.process.send_signal(number)
         _, said = self.process.communicate(timeout=SECONDS)
-        assert self.process.returncode == 128 + number, said
+        # of a second signal the process dies, which a shell says with the same number
+        assert self.process.returncode == (128 + number if times == 1 else -number), said
         assert "Traceback" not in said and "Exception" not in said, said
         lines = said.splitlines()
-        assert lines[-1] == SAID[number], said
+        assert times > 1 or lines[-1] == SAID[number], said
         until = time.monotonic() + 30
         while any(map(visible, below)):
             assert time.monotonic() < until, "processes are left"
@@ -141,6 +167,21 @@ def test_while_the_global_stage_of_a_batch_writes(tmp_path: Path) -> None:
     assert not out.exists() or [path.name for path in out.iterdir()] == []
 
 
+@pytest.mark.slow
+def test_while_a_batch_publishes_its_files(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    with running(
+        table("o", out, "id BIGINT"),
+        "INSERT INTO o SELECT id FROM range(0, 400, 1, 400)",
+        "INSERT INTO o SELECT SUM(a.id * b.id) FROM range(1000000000) a, range(1000000000) b",
+    ) as program:
+        program.wait_until(lambda: any(out.glob("part-*")), 0.0005)
+        program.stop(signal.SIGINT)
+    # all of the first INSERT or nothing, and nothing of the second
+    assert len(lines_of(out)) in (0, 400)
+    assert not list(out.glob("_temporary")) and not list(out.rglob(".sqlwin*"))
+
+
 def test_while_inserts_of_a_batch_run_side_by_side(tmp_path: Path) -> None:
     names = ("one", "two")
     slow = "SELECT SHA2(CAST(id AS STRING), 512) AS h FROM range(0, 4000000000, 1, 2)"
@@ -154,3 +195,87 @@ def test_while_inserts_of_a_batch_run_side_by_side(tmp_path: Path) -> None:
         program.wait_until(lambda: any(is_written(tmp_path / name) for name in names))
         program.stop(signal.SIGINT)
     assert not [path for path in tmp_path.rglob("*") if path.is_file()]
+
+
+def stream_statements(directory: Path, options: str = "", n_sinks: int = 1) -> list[str]:
+    """What is there before a stream, and at the end what starts it."""
+    names = [f"counts{number}" for number in range(n_sinks)]
+    made = [table(name, directory / name, "k STRING, e TIMESTAMP(3), n BIGINT") for name in names]
+    inserts = "".join(f"INSERT INTO {name} {COUNT};" for name in names)
+    return [
+        "SET 'execution.runtime-mode' = 'streaming'",
+        f"SET 'execution.checkpointing.dir' = '{directory}/checkpoint'",
+        table("events", directory / "in", EVENTS, options),
+        *made,
+        inserts if n_sinks == 1 else f"EXECUTE STATEMENT SET BEGIN {inserts} END",
+    ]
+
+
+def check_next_run(session: sqlwin.Session, directory: Path, n_sinks: int = 1) -> None:
+    """The same stream goes on to its end, and each sink has the rows of the batch, once."""
+    for statement in stream_statements(directory, n_sinks=n_sinks):
+        session.execute(statement)
+    wanted = sorted(
+        (key, str(end), n)
+        for key, end, n in session.execute(f"SET 'execution.runtime-mode' = 'batch'; {COUNT}")[
+            -1
+        ].rows
+    )
+    assert len(wanted) >= 2
+    for number in range(n_sinks):
+        found = [json.loads(line) for line in lines_of(directory / f"counts{number}")]
+        rows = sorted((r["k"], r["e"].replace("T", " ").partition(".")[0], r["n"]) for r in found)
+        assert rows == wanted
+
+
+@pytest.mark.slow
+def test_between_the_micro_batches_of_a_stream(
+    fresh_session: sqlwin.Session, tmp_path: Path
+) -> None:
+    events(tmp_path / "in/0.json", *range(0, 150, 3))
+    monitored = ", 'source.monitor-interval' = '100 ms'"
+    with running(*stream_statements(tmp_path, monitored)) as program:
+        # the windows of two minutes, which are closed
+        program.wait_until(lambda: len(lines_of(tmp_path / "counts0")) == 4)
+        time.sleep(0.5)
+        said = program.stop(signal.SIGTERM)
+    assert any("is stopped" in line for line in said)
+    events(tmp_path / "in/1.json", *range(150, 300, 3))
+    check_next_run(fresh_session, tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("number", "times"), [(signal.SIGINT, 1), (signal.SIGTERM, 2)])
+def test_in_a_micro_batch_of_a_statement_set(
+    number: signal.Signals, times: int, fresh_session: sqlwin.Session, tmp_path: Path
+) -> None:
+    slow_events(tmp_path / "in/0.json.gz", 12)
+    events(tmp_path / "in/1.json", *range(60, 200, 3))
+    with running(*stream_statements(tmp_path, n_sinks=2)) as program:
+        program.wait_until(lambda: any(tmp_path.glob("checkpoint/*/spark/offsets/0")))
+        time.sleep(1.0)
+        said = program.stop(number, times)
+    if times == 1:
+        assert any("is stopped" in line for line in said)
+    else:
+        assert not lines_of(tmp_path / "counts0") and not lines_of(tmp_path / "counts1")
+    check_next_run(fresh_session, tmp_path, n_sinks=2)
+
+
+@pytest.mark.slow
+def test_a_prompt_is_terminated_while_a_statement_runs(tmp_path: Path) -> None:
+    prompt = Terminal(
+        ROOT, "--master", "local[2]", *CONF, program=("-m", "sqlwin"),
+        SQLWIN_HISTORY=str(tmp_path / "history"), SQLWIN_CLASS_ARCHIVE="off",
+    )  # fmt: skip
+    prompt.see(PROMPT)
+    prompt.type("SELECT SUM(a.id % 7 * b.id) FROM range(1000000000) a, range(1000000000) b;\r")
+    prompt.shows("0/")
+    below = children(prompt.child.pid)
+    prompt.child.kill(signal.SIGTERM)
+    assert prompt.ended() == 143, prompt.screen.text()
+    assert "Traceback" not in prompt.screen.text()
+    until = time.monotonic() + 30
+    while any(map(visible, below)):
+        assert time.monotonic() < until, "processes are left"
+        time.sleep(0.1)
