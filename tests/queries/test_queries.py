@@ -26,6 +26,8 @@ LONG = [
     goldens.ROOT / "queries" / f"{name}.sql"
     for name in (
         "aggregates/approximate",
+        "shapes/grouping_sets",
+        "windows/calendar",
         "streaming/cascade",
         "streaming/corrections",
         "streaming/cumulative_daily_totals",

@@ -147,6 +147,7 @@ def test_logs(db: sqlwin.Session) -> None:
     assert secret not in log
 
 
+@pytest.mark.long
 def test_a_checkpoint_keeps_none_and_goes_on_with_another(
     db: sqlwin.Session, tmp_path: Path
 ) -> None:

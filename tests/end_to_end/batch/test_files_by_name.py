@@ -307,6 +307,7 @@ def test_a_table_with_options_of_reading_is_not_written(
         fresh_session.execute("INSERT INTO out SELECT 1.5")
 
 
+@pytest.mark.long
 def test_orc_is_a_table_by_its_name_and_brings_the_columns_of_a_watermark(
     fresh_session: sqlwin.Session, data: Path
 ) -> None:

@@ -57,6 +57,7 @@ def test_the_files_of_many_micro_batches_are_one(
     assert [path.name for path in (tmp_path / "out").iterdir() if path.is_dir()] == []
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("statement", among(["STOP STREAM 1", "close"], slow=["close"]))
 def test_a_stream_that_is_stopped_leaves_no_row_behind(
     fresh_session: sqlwin.Session, tmp_path: Path, statement: str

@@ -99,6 +99,7 @@ def test_a_row_that_cannot_be_read_fails_the_run_and_leaves_no_half_of_its_micro
     assert "2.json, line 2: '{\"k\":' is no JSON" in first + rest[0]
 
 
+@pytest.mark.long
 def test_an_error_in_a_value_is_reported_where_it_is_computed(run: Run) -> None:
     result = run(EVENTS + COUNT.replace("COUNT(*)", "SUM(10 DIV v)"))
     assert result.exit_code == 3
