@@ -144,6 +144,7 @@ def test_a_stream_without_an_end_is_measured_for_a_while(fresh_session: sqlwin.S
     assert fresh_session.streams.running() == []
 
 
+@pytest.mark.slow
 def test_insert_from_a_stream_writes_its_rows(
     fresh_session: sqlwin.Session, tmp_path: Path
 ) -> None:
@@ -162,6 +163,7 @@ def test_insert_from_a_stream_writes_its_rows(
     assert operators(query)["Sink"]["rows_in"] == query["analysis"]["rows_out"] == written
 
 
+@pytest.mark.slow
 def test_rows_are_counted_where_windows_are_ranked_and_where_there_are_none(
     fresh_session: sqlwin.Session,
 ) -> None:

@@ -115,7 +115,7 @@ def dropped(cluster: Driver, deadly: None) -> None:
     pairs(
         ["jvm", "python"],
         ["batch", "streaming"],
-        slow=[("jvm", "batch"), ("python", "streaming")],
+        slow=[("jvm", "batch"), ("jvm", "streaming"), ("python", "streaming")],
     ),
 )
 def test_a_query_whose_executors_die_in_both_stages_writes_each_row_once(

@@ -104,7 +104,7 @@ def test_a_python_that_lacks_something_on_one_of_two_hosts_is_named(
     assert said[-1].strip() == WORKERS_HINT
 
 
-@pytest.mark.parametrize("lacking", among(NEEDED, slow=NEEDED[1:]))
+@pytest.mark.parametrize("lacking", among(NEEDED, slow=NEEDED))
 def test_what_the_python_of_all_workers_lacks_is_said(
     lacking: str, hosts: Driver, pythons: dict[str, Path]
 ) -> None:

@@ -79,7 +79,7 @@ def events(cluster: Driver, tmp_path_factory: pytest.TempPathFactory) -> None:
 
 @pytest.mark.parametrize(
     "name",
-    among(test_streams.QUERIES, slow=test_streams.QUERIES.keys() - set(test_streams.LONG[:2])),
+    among(test_streams.QUERIES, slow=test_streams.QUERIES.keys() - set(test_streams.LONG[:1])),
 )
 def test_each_stream_operator_gives_the_rows_of_the_batch(
     name: str, cluster: Driver, events: None
@@ -95,6 +95,7 @@ answer = [rows(query, "streaming"), rows(query)]
     assert found[0] == found[1]
 
 
+@pytest.mark.slow
 def test_general_windows_on_a_stream(cluster: Driver, events: None) -> None:
     found = cluster.run("""
         from sqlwin import windows as w
@@ -114,6 +115,7 @@ def test_general_windows_on_a_stream(cluster: Driver, events: None) -> None:
     assert found[0] == found[1]
 
 
+@pytest.mark.slow
 def test_a_module_of_the_users_goes_along(cluster: Driver, events: None, tmp_path: Path) -> None:
     (tmp_path / "counting.py").write_text(
         "def counted(key, window, rows): return [len(list(rows))]"
@@ -133,6 +135,7 @@ def test_a_module_of_the_users_goes_along(cluster: Driver, events: None, tmp_pat
     assert found[0] == found[1]
 
 
+@pytest.mark.slow
 def test_generated_rows_and_processing_time(cluster: Driver) -> None:
     found = cluster.run("""
         session.execute('''CREATE TABLE made (k INT, at AS PROCTIME()) WITH ('connector' = 'datagen',

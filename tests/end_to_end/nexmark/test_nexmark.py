@@ -49,7 +49,7 @@ def test_every_query_has_a_definition() -> None:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("query", among(BY_DEFINITION, slow=list(BY_DEFINITION)[4:]))
+@pytest.mark.parametrize("query", among(BY_DEFINITION, slow=list(BY_DEFINITION)[2:]))
 def test_query_gives_what_its_definition_gives(
     query: str, events: duckdb.DuckDBPyConnection, fresh_session: sqlwin.Session
 ) -> None:

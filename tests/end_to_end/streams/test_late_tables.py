@@ -15,6 +15,7 @@ import runtime.connectors.late_rows
 import sqlwin
 from runtime.errors import AnalysisError, CatalogError
 from runtime.spec.stream import FINAL_US
+from tests.marks import among
 
 TUMBLE = "TUMBLE(TABLE readings, DESCRIPTOR(ts), INTERVAL '10' SECONDS)"
 HOP = "HOP(TABLE readings, DESCRIPTOR(ts), INTERVAL '5' SECONDS, INTERVAL '20' SECONDS)"
@@ -210,7 +211,7 @@ def test_a_row_that_no_open_session_takes_in_goes_to_the_table_of_late_rows(
     ]
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_allowed_lateness_keeps_rows_from_being_late(
     fresh_session: sqlwin.Session, tmp_path: Path
 ) -> None:
@@ -228,7 +229,7 @@ def test_allowed_lateness_keeps_rows_from_being_late(
     assert late_rows(fresh_session) == [late(4, "b", 7, 26)]
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_of_several_tables_in_a_window_one_can_keep_its_late_rows(
     fresh_session: sqlwin.Session, tmp_path: Path
 ) -> None:
@@ -259,59 +260,56 @@ COUNTS = (
 )
 
 
+FOLLOWED = {
+    "cascade": (
+        f"SELECT sensor, window_end, SUM(n) FROM TABLE(TUMBLE((SELECT sensor, t, n FROM {COUNTS}), "
+        "DESCRIPTOR(t), INTERVAL '30' SECONDS)) WHERE n > 0 "
+        "GROUP BY sensor, window_start, window_end",
+        1,
+    ),
+    "again": (
+        f"SELECT CAST(COUNT(*) AS STRING), window_end, MAX(n) FROM {COUNTS} WHERE n < 5 "
+        "GROUP BY window_start, window_end HAVING MAX(n) > 0",
+        1,
+    ),
+    "top n": (
+        "SELECT sensor, window_end, n FROM (SELECT *, ROW_NUMBER() OVER ("
+        f"PARTITION BY window_start, window_end ORDER BY total DESC) AS place FROM {COUNTS}) "
+        "WHERE place = 1",
+        1,
+    ),
+    "self join": (
+        f"SELECT l.sensor, r.window_end, l.n + r.n FROM {COUNTS} l LEFT JOIN {COUNTS} r "
+        "ON l.window_start = r.window_start AND l.window_end = r.window_end "
+        "AND l.sensor = r.sensor AND l.total < 9",
+        2,
+    ),
+    "join": (
+        f"SELECT l.sensor, r.window_end, l.n + r.n FROM {COUNTS.replace('readings', 'others')} l "
+        f"JOIN {COUNTS} r ON l.window_start = r.window_start AND l.window_end = r.window_end "
+        "AND l.sensor = r.sensor",
+        1,
+    ),
+    "sets": (
+        f"SELECT sensor, window_end, COUNT(*) FROM TABLE({TUMBLE}) "
+        "GROUP BY window_start, window_end, GROUPING SETS ((sensor), ())",
+        1,
+    ),
+    "beside": (
+        "SELECT sensor, window_end, SUM(n) FROM TABLE(TUMBLE((SELECT sensor, t, n FROM "
+        f"{COUNTS} UNION ALL SELECT sensor, ts, 1 FROM readings WHERE sensor <> 'x'), "
+        "DESCRIPTOR(t), INTERVAL '10' SECONDS)) GROUP BY sensor, window_start, window_end",
+        2,
+    ),
+}
+
+
 @pytest.mark.long
-@pytest.mark.parametrize(
-    ("query", "n_times"),
-    [
-        (
-            f"SELECT sensor, window_end, SUM(n) FROM TABLE(TUMBLE((SELECT sensor, t, n FROM {COUNTS}), "
-            "DESCRIPTOR(t), INTERVAL '30' SECONDS)) WHERE n > 0 "
-            "GROUP BY sensor, window_start, window_end",
-            1,
-        ),
-        (
-            f"SELECT CAST(COUNT(*) AS STRING), window_end, MAX(n) FROM {COUNTS} WHERE n < 5 "
-            "GROUP BY window_start, window_end HAVING MAX(n) > 0",
-            1,
-        ),
-        (
-            "SELECT sensor, window_end, n FROM (SELECT *, ROW_NUMBER() OVER ("
-            f"PARTITION BY window_start, window_end ORDER BY total DESC) AS place FROM {COUNTS}) "
-            "WHERE place = 1",
-            1,
-        ),
-        # late for the windows of both sides
-        (
-            f"SELECT l.sensor, r.window_end, l.n + r.n FROM {COUNTS} l LEFT JOIN {COUNTS} r "
-            "ON l.window_start = r.window_start AND l.window_end = r.window_end "
-            "AND l.sensor = r.sensor AND l.total < 9",
-            2,
-        ),
-        # those of the other table are dropped, though it is waited for
-        (
-            f"SELECT l.sensor, r.window_end, l.n + r.n FROM {COUNTS.replace('readings', 'others')} l "
-            f"JOIN {COUNTS} r ON l.window_start = r.window_start AND l.window_end = r.window_end "
-            "AND l.sensor = r.sensor",
-            1,
-        ),
-        (
-            f"SELECT sensor, window_end, COUNT(*) FROM TABLE({TUMBLE}) "
-            "GROUP BY window_start, window_end, GROUPING SETS ((sensor), ())",
-            1,
-        ),
-        # of a cascade beside its own input: late for the inner windows and for the outer ones
-        (
-            "SELECT sensor, window_end, SUM(n) FROM TABLE(TUMBLE((SELECT sensor, t, n FROM "
-            f"{COUNTS} UNION ALL SELECT sensor, ts, 1 FROM readings WHERE sensor <> 'x'), "
-            "DESCRIPTOR(t), INTERVAL '10' SECONDS)) GROUP BY sensor, window_start, window_end",
-            2,
-        ),
-    ],
-    ids=["cascade", "again", "top n", "self join", "join", "sets", "beside"],
-)
+@pytest.mark.parametrize("name", among(FOLLOWED, slow=["again", "self join", "sets", "beside"]))
 def test_late_rows_come_through_whatever_follows_their_windows_and_change_no_result(
-    fresh_session: sqlwin.Session, tmp_path: Path, query: str, n_times: int
+    fresh_session: sqlwin.Session, tmp_path: Path, name: str
 ) -> None:
+    query, n_times = FOLLOWED[name]
     write(tmp_path / "in", *BATCHES)
     write(tmp_path / "others", *BATCHES)
     dropped = query.replace("readings", "readings /*+ OPTIONS('late-rows' = 'drop') */")
@@ -331,7 +329,7 @@ def test_late_rows_come_through_whatever_follows_their_windows_and_change_no_res
     assert rows(fresh_session, "totals") == rows(fresh_session, "without") != []
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_each_insert_of_a_set_writes_its_own_late_rows_and_tells_that_they_are_its(
     fresh_session: sqlwin.Session, tmp_path: Path
 ) -> None:

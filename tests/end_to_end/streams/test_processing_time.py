@@ -128,7 +128,7 @@ def test_finite_input_on_processing_time_ends_and_all_windows_come_out(
     )
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_a_wider_window_holds_what_windows_of_processing_time_put_out(
     fresh_session: sqlwin.Session, tmp_path: Path
 ) -> None:
@@ -148,7 +148,7 @@ def test_a_wider_window_holds_what_windows_of_processing_time_put_out(
     assert (row["n"], row["keys"]) == (3, 2)
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_group_windows_take_processing_time_on_the_wall_clock_of_the_session(
     fresh_session: sqlwin.Session, tmp_path: Path
 ) -> None:
@@ -201,7 +201,7 @@ def test_a_micro_batch_that_is_computed_again_has_the_processing_time_that_it_ha
     assert found[1] == found[0]
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_windows_of_different_sources_can_be_joined_on_processing_time(
     fresh_session: sqlwin.Session, tmp_path: Path
 ) -> None:
@@ -234,7 +234,7 @@ def test_explain_says_that_windows_wait_for_processing_time(
     assert "a window is emitted when processing time reaches its end; no row is late" in result.text
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_windows_of_processing_time_that_are_held_close_in_the_next_run(
     fresh_session: sqlwin.Session, tmp_path: Path
 ) -> None:
@@ -319,7 +319,7 @@ def test_a_silent_source_holds_the_others_back_for_the_timeout_and_no_longer(
         assert stream.status().operators[0].n_late == 1
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_early_and_late_firing_are_on_processing_time(
     fresh_session: sqlwin.Session, tmp_path: Path
 ) -> None:

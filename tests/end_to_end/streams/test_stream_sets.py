@@ -130,7 +130,7 @@ def test_one_stream_gives_each_insert_the_rows_of_the_batch(
     assert fresh_session.streams.find("hours") is stream
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_rows_are_late_for_each_insert_as_if_it_were_alone(
     fresh_session: sqlwin.Session, tmp_path: Path
 ) -> None:
@@ -214,7 +214,7 @@ def test_a_micro_batch_that_one_table_took_and_another_did_not_is_written_once_t
     assert written(fresh_session) == [rows(fresh_session, query) for query in QUERIES]
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_inserts_that_differ_have_streams_of_their_own(
     fresh_session: sqlwin.Session, tmp_path: Path
 ) -> None:

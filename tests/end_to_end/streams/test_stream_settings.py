@@ -64,6 +64,7 @@ def test_the_watermark_of_several_sources_is_that_of_the_policy(
     assert kept(fresh_session) == rows
 
 
+@pytest.mark.slow
 def test_a_row_from_a_broken_clock_makes_no_honest_row_late(
     fresh_session: sqlwin.Session, tmp_path: Path
 ) -> None:

@@ -15,10 +15,8 @@ MIN = "INTERVAL '1' MINUTE"
 LONG = [
     "local time",
     "session",
-    "cascade",
     "top n",
     "a full join of windows",
-    "a join with a bounded table",
 ]
 SCHEMA = "ts timestamp_ntz, lts timestamp, k string, v bigint"
 

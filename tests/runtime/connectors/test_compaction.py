@@ -153,7 +153,7 @@ class Killed(LocalFiles):
         super().delete(path)
 
 
-@pytest.mark.parametrize("n_changes", among(range(14), long=(3, 9), slow=set(range(14)) - {3, 9}))
+@pytest.mark.parametrize("n_changes", among(range(14), long=(9,), slow=set(range(14)) - {9}))
 @pytest.mark.parametrize("is_again", [False, True])
 def test_killed_anywhere_a_stream_shows_each_row_once(
     spark: SparkSession, tmp_path: Path, n_changes: int, is_again: bool

@@ -77,7 +77,7 @@ def program(directory: Path, *statements: str) -> subprocess.Popen[str]:
 
 
 @pytest.mark.spark
-@pytest.mark.long
+@pytest.mark.slow
 @pytest.mark.parametrize("insert", among(["INTO", "OVERWRITE"], slow=["OVERWRITE"]))
 def test_what_a_killed_insert_has_left_goes_with_the_next_one(insert: str, tmp_path: Path) -> None:
     process = inserting(tmp_path, insert)

@@ -136,6 +136,7 @@ def is_written(directory: Path) -> bool:
     return any("_temporary" in file.parts for file in directory.rglob("part-*"))
 
 
+@pytest.mark.slow
 def test_while_a_statement_is_planned(tmp_path: Path) -> None:
     slow_events(tmp_path / "in/0.json.gz", 200)
     # whose columns are those of the file, which is read for them
@@ -154,6 +155,7 @@ def test_while_a_batch_reads(tmp_path: Path) -> None:
         program.stop(signal.SIGTERM)
 
 
+@pytest.mark.slow
 def test_while_the_global_stage_of_a_batch_writes(tmp_path: Path) -> None:
     out = tmp_path / "out"
     # few rows, in more windows than can be written in minutes
