@@ -13,7 +13,7 @@ test-core:
 versions:
 	.ci/versions
 goldens:
-	python -m pytest -q tests/explain tests/errors tests/queries tests/docs --long --update-goldens
+	python -m pytest -q tests/explain tests/errors tests/queries tests/docs --slow --update-goldens
 reference:
 	mkdir -p docs && python -m sqlwin.cli.reference > docs/reference.md.new && mv docs/reference.md.new docs/reference.md
 bench:

@@ -13,6 +13,7 @@ from tests.docs import pages
 from tests.docs.pages import Block
 from tests.docs.test_docs import DATA
 from tests.goldens import ROOT
+from tests.marks import among
 from tests.sqlwin.repl.terminal import PROMPT, Terminal
 
 pytestmark = [pytest.mark.spark, pytest.mark.long]
@@ -32,7 +33,7 @@ _NEXT = re.compile(r" {5}[-(']> (.+)")
 _CTRL_C = "\x03"
 
 
-@pytest.mark.parametrize("page", PAGES)
+@pytest.mark.parametrize("page", among(PAGES, slow=["docs/streaming.md"]))
 def test_what_a_page_shows_of_a_terminal_is_what_one_shows(
     page: str, update_goldens: bool, tmp_path_factory: pytest.TempPathFactory
 ) -> None:

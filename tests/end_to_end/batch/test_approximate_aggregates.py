@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-pytestmark = pytest.mark.long
+pytestmark = pytest.mark.slow
 
 CALLS = [
     "APPROX_COUNT_DISTINCT(b)",

@@ -10,7 +10,7 @@ import pytest
 
 from tests.goldens import ROOT
 
-pytestmark = [pytest.mark.cluster, pytest.mark.long]
+pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 
 
 def test_quickstart_gives_the_same_rows_on_a_cluster() -> None:
