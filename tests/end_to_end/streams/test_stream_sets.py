@@ -193,7 +193,7 @@ def test_a_micro_batch_that_one_table_took_and_another_did_not_is_written_once_t
     plain, failed = FileSink.write, []
 
     def write_or_fail(sink: FileSink, found: DataFrame, batch: int) -> int:
-        if batch == 2 and sink._writer.endswith("i1") and not failed:
+        if batch == 2 and sink._writer.name.endswith("i1") and not failed:
             failed.append(batch)
             raise ExecutionError("the disk is full")
         return plain(sink, found, batch)
