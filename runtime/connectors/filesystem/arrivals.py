@@ -15,14 +15,18 @@ import json
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from typing import Any
 from urllib.parse import unquote
 
 from pyspark.sql import SparkSession
 
 from runtime.connectors.filesystem.paths import fixed_part
-from runtime.connectors.filesystem.read import broken_file, checked_files, shown_files
+from runtime.connectors.filesystem.read import (
+    broken_file,
+    checked_files,
+    reachable,
+    shown_files,
+)
 from runtime.connectors.options.checks import option_values
 from runtime.connectors.options.formats import SELF_DESCRIBING, format_of
 from runtime.errors import ExecutionError
@@ -65,6 +69,7 @@ def arrivals_check(
             if (is_text or is_checked is not None) and is_local_path(path):
                 shown = is_checked or shown_files(spec)
                 tables.append((fixed_part(path), spec, shown, is_text))
+    listed_before = set(files.names_in(f"{checkpoint}/offsets")) if tables else set()
 
     def check(batch: int) -> None:
         listed = arrived(files, checkpoint, batch) if tables else {}
@@ -72,11 +77,13 @@ def arrivals_check(
             found = [path for path in listed if path.startswith(begin) and is_shown(path)]
 
             def look_at(path: str, spec: TableSpec = spec, is_text: bool = is_text) -> None:
-                modified_ms = _modified_ms(path, spec) if is_text else _await_whole(path, spec)
-                if modified_ms is None or modified_ms == listed[path]:
+                found = _status(path, spec) if is_text else _await_whole(path, spec)
+                if found is None or found.st_mtime_ns // _NS_PER_MS == listed[path]:
                     return
-                # what an earlier run has listed is planned anew by this one
-                if modified_ms >= begun_ms:
+                # What an earlier run has listed this one has planned anew. The time of a file can
+                # be set, as what copies files does in the end; that it was set has a time too.
+                changed_ns = max(found.st_mtime_ns, found.st_ctime_ns)
+                if str(batch) not in listed_before or changed_ns // _NS_PER_MS >= begun_ms:
                     raise _has_grown(path, spec)
 
             for_each_file(look_at, found)
@@ -167,24 +174,24 @@ def _is_local(path: str) -> bool:
     return path.startswith("file:/")
 
 
-def _await_whole(path: str, spec: TableSpec) -> int | None:
+def _await_whole(path: str, spec: TableSpec) -> os.stat_result | None:
     """Wait for a file while it is written to.
 
     Returns:
-        When it was last written to, in milliseconds since 1970; None if it is gone.
+        What the file system says of it; None if it is gone.
 
     Raises:
         ExecutionError: it is not whole, and nobody writes to it.
     """
     while True:
-        with _readable(path, spec):
-            found = _stat(path)
-            if found is None:
-                return None  # what reads it says so, or leaves it out where it was set to
+        found = _status(path, spec)
+        if found is None:
+            return None  # what reads it says so, or leaves it out where it was set to
+        with reachable(spec, path):
             if found.st_size > 0 and (
                 format_of(option_values(spec)) != "parquet" or _ends_as_parquet(path)
             ):
-                return found.st_mtime_ns // _NS_PER_MS
+                return found
         if time.time() - found.st_mtime > _QUIET_S:
             what = "empty, which is" if not found.st_size else "cut short, or"
             raise broken_file(
@@ -195,27 +202,12 @@ def _await_whole(path: str, spec: TableSpec) -> int | None:
         time.sleep(_POLL_S)
 
 
-def _modified_ms(path: str, spec: TableSpec) -> int | None:
-    with _readable(path, spec):
-        found = _stat(path)
-    return None if found is None else found.st_mtime_ns // _NS_PER_MS
-
-
-def _stat(path: str) -> os.stat_result | None:
-    try:
-        return os.stat(path)
-    except FileNotFoundError:
-        return None
-
-
-@contextmanager
-def _readable(path: str, spec: TableSpec) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise ExecutionError(
-            f"table `{spec.name}`: cannot read {path}: {error.strerror}", subjects=(spec.name,)
-        ) from error
+def _status(path: str, spec: TableSpec) -> os.stat_result | None:
+    with reachable(spec, path):
+        try:
+            return os.stat(path)
+        except FileNotFoundError:
+            return None
 
 
 def _ends_as_parquet(path: str) -> bool:
