@@ -187,8 +187,9 @@ class _SideBySide(Generic[T]):
             for thread in threads:
                 thread.start()
             with self._changed:
-                # An exception that is meant for this thread arrives only between two waits
-                while self._n_ended < len(threads):
+                # An exception that is meant for this thread arrives only between two waits. A
+                # thread that Spark has failed before its work is not among those that ended.
+                while self._n_ended < len(threads) and any(each.is_alive() for each in threads):
                     self._changed.wait(_JOIN_S)
         except BaseException:
             self._stop()
