@@ -106,7 +106,9 @@ def windows(sum_: str, value: str = "v") -> str:
 
 
 @pytest.fixture(autouse=True)
-def dropped(cluster: Driver, deadly: None) -> None:
+def dropped(cluster: Driver, deadly: None) -> Iterator[None]:
+    yield
+    # the driver is that of all tests of the folder, of which others have tables of these names
     cluster.run("session.execute('DROP TABLE IF EXISTS readings; DROP TABLE IF EXISTS totals')")
 
 

@@ -147,7 +147,6 @@ def test_generated_rows_and_processing_time(cluster: Driver) -> None:
     assert found == 1000
 
 
-@pytest.mark.slow
 def test_a_statement_set_with_late_rows_and_its_state(cluster: Driver, tmp_path: Path) -> None:
     parts = readings(
         [(s, s % 3, s) for s in range(0, 1200, 7)],
