@@ -175,6 +175,7 @@ def test_a_checkpoint_keeps_none_and_goes_on_with_another(
     assert not [path for path in files if SECRET.encode() in path.read_bytes()]
 
 
+@pytest.mark.long
 @pytest.mark.spark
 def test_the_command_line_of_the_jvm_and_all_that_a_run_says(tmp_path: Path) -> None:
     script = tmp_path / "script.sql"

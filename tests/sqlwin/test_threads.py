@@ -195,6 +195,7 @@ print(SparkContext._active_spark_context)
 """
 
 
+@pytest.mark.long
 @pytest.mark.spark
 def test_spark_ends_with_the_last_session_that_uses_it() -> None:
     done = subprocess.run(
