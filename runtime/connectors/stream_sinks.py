@@ -50,8 +50,9 @@ class StreamRun:
         query: the stream, once it is known.
         at_end: what is to be done when the stream is over.
         check: looks at what a micro-batch reads before it runs; raises where it should not.
-        has_parts: whether files are missing, when a micro-batch has run, of those that were
-            published together with some that are read; None: it reads no files.
+        find_incomplete: finds the tables of which files are missing, when a micro-batch has run, of
+            those that were published together with some that are read; None: it reads no files.
+        incomplete: the tables of which some are missing, as of the last micro-batch.
         latest: the rows that it emitted last.
     """
 
@@ -68,7 +69,8 @@ class StreamRun:
     reads: tuple[int, ...] = ()
     at_end: list[Callable[[], None]] = field(default_factory=list)
     check: Callable[[int], None] = lambda batch: None
-    has_parts: Callable[[int], bool] | None = None
+    find_incomplete: Callable[[int], tuple[str, ...]] | None = None
+    incomplete: tuple[str, ...] = ()
     latest: LatestRows = field(default_factory=LatestRows)
 
 
@@ -245,8 +247,9 @@ def for_each(dataframe: DataFrame, run: StreamRun, write: WriteBatch) -> Streami
     def counted(rows: DataFrame, batch: int) -> None:
         try:
             run.check(batch)
-            if run.has_parts is not None:
-                hold_watermarks(rows.sparkSession.sparkContext, run.has_parts(batch))
+            if run.find_incomplete is not None:
+                run.incomplete = run.find_incomplete(batch)
+                hold_watermarks(rows.sparkSession.sparkContext, bool(run.incomplete))
             n_rows = write(rows, batch)
         except BaseException as error:
             run.error = error

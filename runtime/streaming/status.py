@@ -84,6 +84,8 @@ class StreamStatus:
         n_input_rows: rows that the last micro-batch read.
         batch_seconds: how long it took.
         operators: its window operators, in the order of the data's way.
+        incomplete: tables of whose files some are not there yet that were published together with
+            some that are read: the watermarks wait for them.
     """
 
     batch: int | None = None
@@ -91,6 +93,7 @@ class StreamStatus:
     n_input_rows: int = 0
     batch_seconds: float = 0.0
     operators: tuple[OperatorStatus, ...] = ()
+    incomplete: tuple[str, ...] = ()
 
 
 def observed(dataframe: DataFrame, number: int, is_counted: Column | None = None) -> DataFrame:
@@ -151,6 +154,7 @@ def stream_status(
     source_names: Sequence[Sequence[str]],
     tally: Tally,
     reads: Sequence[int] = (),
+    incomplete: tuple[str, ...] = (),
 ) -> StreamStatus:
     """What the progress of a query says.
 
@@ -159,6 +163,7 @@ def stream_status(
         source_names: for each window operator, the names of its sources.
         tally: what is added up over the whole run.
         reads: how often each source is read, see `reads_of_sources`; empty: as Spark counts.
+        incomplete: see `StreamStatus`.
     """
     if not progress:
         return StreamStatus()
@@ -179,6 +184,7 @@ def stream_status(
         n_input_rows=n_input_rows,
         batch_seconds=seconds,
         operators=tuple(operators),
+        incomplete=incomplete,
     )
 
 
@@ -191,6 +197,8 @@ def silence(status: StreamStatus, n_rows: int | None) -> str:
     """
     if status.batch is None:
         return "the first micro-batch is not done yet"
+    if status.incomplete and status.operators:
+        return awaits_files(status)
     waiting = [o for o in status.operators if o.next_window_end_us is not None]
     for operator in waiting:
         return _waits(operator)
@@ -203,6 +211,15 @@ def silence(status: StreamStatus, n_rows: int | None) -> str:
     if status.operators:
         return "no window waits: all that have rows are closed and emitted"
     return "rows are emitted as they come" if status.n_input_rows else "no rows come in"
+
+
+def awaits_files(status: StreamStatus) -> str:
+    """That the watermarks wait for files, in one sentence."""
+    names = " and ".join(f"`{name}`" for name in status.incomplete)
+    return (
+        f"the watermark waits for files of {names} that its writer has not published yet, unlike "
+        "others of the same micro-batch; run the writer again if it was killed"
+    )
 
 
 def _waits(operator: OperatorStatus) -> str:

@@ -176,12 +176,15 @@ def _stream(session: Watched, stream: Stream, now: float, *, watches: bool) -> S
 
 def _operators(status: StreamStatus, now: float) -> tuple[OperatorView, ...]:
     return tuple(
-        _operator(number, operator, now) for number, operator in enumerate(status.operators)
+        _operator(number, operator, status.incomplete, now)
+        for number, operator in enumerate(status.operators)
     )
 
 
-def _operator(number: int, operator: OperatorStatus, now: float) -> OperatorView:
-    behind = held_back_by(operator)
+def _operator(
+    number: int, operator: OperatorStatus, incomplete: Sequence[str], now: float
+) -> OperatorView:
+    holding = {held_back_by(operator), *(f"`{name}`" for name in incomplete)}
     return OperatorView(
         number,
         _event_time(operator.watermark_us),
@@ -195,7 +198,7 @@ def _operator(number: int, operator: OperatorStatus, now: float) -> OperatorView
                 lag(source.watermark_us, now),
                 source.is_idle,
                 source.is_done,
-                behind == f"`{source.name}`",
+                f"`{source.name}`" in holding,
             )
             for source in operator.sources
         ),

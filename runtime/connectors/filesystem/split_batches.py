@@ -39,8 +39,8 @@ Group = tuple[str, int]
 
 def split_batches(
     spark: SparkSession, specs: Sequence[TableSpec], files: Files, checkpoint: str
-) -> Callable[[int], bool] | None:
-    """What says whether files are missing of those that a stream has read a part of.
+) -> Callable[[int], tuple[str, ...]] | None:
+    """What says of which tables files are missing, of those that a stream has read a part of.
 
     Args:
         spark: the session.
@@ -49,8 +49,8 @@ def split_batches(
         checkpoint: Spark's part of it.
 
     Returns:
-        A function that takes the number of a micro-batch that is about to run; None: there is no
-        directory of files among the tables.
+        A function that takes the number of a micro-batch that is about to run, and returns their
+        names; None: there is no directory of files among the tables.
     """
     tables: list[Directory] = []
     for spec in specs:
@@ -59,8 +59,8 @@ def split_batches(
             path = resolve(spark, option_values(spec)["path"])
             system = files_at(spark, path)
             if not is_glob(path, system) and not system.is_file(path):
-                tables.append(Directory(system, path, partial(reachable, spec, path)))
-    return Parts(files, checkpoint, tables).are_missing if tables else None
+                tables.append(Directory(spec.name, system, path, partial(reachable, spec, path)))
+    return Parts(files, checkpoint, tables).missing if tables else None
 
 
 @dataclass(frozen=True)
@@ -68,11 +68,13 @@ class Directory:
     """A directory that a stream reads.
 
     Attributes:
+        name: the table.
         files: its file system.
         path: where it is.
         explained: a block whose errors are about it.
     """
 
+    name: str
     files: Files
     path: str
     explained: Callable[[], AbstractContextManager[None]] = nullcontext
@@ -95,8 +97,8 @@ class Parts:
         # of groups that files are missing of, those that are read
         self._read: dict[Group, set[str]] = {}
 
-    def are_missing(self, batch: int) -> bool:
-        """Whether files are missing when this micro-batch has run."""
+    def missing(self, batch: int) -> tuple[str, ...]:
+        """The tables of which files are missing when this micro-batch has run."""
         read = defaultdict(set, self._read)
         new: Iterable[str] = listed_in(self._files, self._checkpoint, batch)
         if self._is_first:
@@ -105,13 +107,14 @@ class Parts:
         for path in new:
             if (group := batch_of(path)) is not None:
                 read[group].add(path.rpartition("/")[2])
-        missing: set[Group] = set()
+        missing: dict[str, set[Group]] = {}
         for table in self._tables if read else ():
             with table.explained():
-                missing |= _missing(table.files, table.path, read)
-        self._read = {group: read[group] for group in missing}
+                if groups := _missing(table.files, table.path, read):
+                    missing.setdefault(table.name, set()).update(groups)
+        self._read = {group: read[group] for groups in missing.values() for group in groups}
         self._is_first = False
-        return bool(missing)
+        return tuple(missing)
 
 
 def _missing(files: Files, path: str, read: dict[Group, set[str]]) -> set[Group]:

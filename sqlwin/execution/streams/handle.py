@@ -156,7 +156,9 @@ class Stream:
             progress = list(self.query.recentProgress)
         except PySparkException:
             progress = []
-        return stream_status(progress, self.setup.source_names, self.tally, self.run.reads)
+        return stream_status(
+            progress, self.setup.source_names, self.tally, self.run.reads, self.run.incomplete
+        )
 
     def failure(self) -> str:
         """What it failed with, in one line; empty if it did not."""

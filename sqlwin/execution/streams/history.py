@@ -9,7 +9,7 @@ import datetime as dt
 import threading
 from collections import deque
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from runtime.connectors.stream_sinks import StreamRun
@@ -110,18 +110,14 @@ class History:
         """Add a report of Spark's; one that was added already is left out."""
         self._tally.take(progress)
         durations = progress["durationMs"]
-        status = stream_status([progress], self._source_names, self._tally, self._run.reads)
+        status = stream_status(
+            [progress], self._source_names, self._tally, self._run.reads, self._run.incomplete
+        )
         batch = int(progress["batchId"])
         with self._lock:
             # what says that nothing was to be done has the operators of the last one still
             if not status.operators and self._status.operators:
-                status = StreamStatus(
-                    status.batch,
-                    status.rows_per_second,
-                    status.n_input_rows,
-                    status.batch_seconds,
-                    self._status.operators,
-                )
+                status = replace(status, operators=self._status.operators)
             self._status = status
             is_known = bool(self._points) and self._points[-1].batch >= batch
             if is_known or "addBatch" not in durations:

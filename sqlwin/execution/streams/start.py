@@ -102,7 +102,7 @@ def start_stream(plans: Plans, lowered: LoweredStream, sink: StreamSink, text: s
             writer=checkpoint.writer,
             late=first_late,
             check=arrivals_check(spark, read, files, checkpoint.spark_directory),
-            has_parts=split_batches(spark, read, files, checkpoint.spark_directory),
+            find_incomplete=split_batches(spark, read, files, checkpoint.spark_directory),
             order=lowered.order,
         )
         undone.callback(_stop, run)

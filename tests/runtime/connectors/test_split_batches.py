@@ -26,7 +26,7 @@ class Reading:
         self.start()
 
     def start(self) -> None:
-        table = Directory(FILES, str(self.table))
+        table = Directory("t", FILES, str(self.table))
         self.parts = Parts(FILES, str(self.checkpoint), [table])
 
     def there(self, *names: str) -> None:
@@ -39,7 +39,7 @@ class Reading:
         write_commit(FILES, str(self.table), "abcd1234", Commit(batch, is_whole, names))
 
     def reads(self, *names: str) -> bool:
-        """Whether files are missing after a micro-batch with these."""
+        """Whether files of the table are missing after a micro-batch with these."""
         if names:
             log = self.checkpoint / f"sources/0/{self.n_logs}"
             lines = [
@@ -54,12 +54,12 @@ class Reading:
         offset = json.dumps({"logOffset": self.n_logs - 1})
         (self.checkpoint / f"offsets/{self.n_batches}").write_text(f"v1\n{{}}\n{offset}\n")
         self.n_batches += 1
-        return self.parts.are_missing(self.n_batches - 1)
+        return self.parts.missing(self.n_batches - 1) == ("t",)
 
     def again(self) -> bool:
         """The same of the last micro-batch when it runs again, after a restart."""
         self.start()
-        return self.parts.are_missing(self.n_batches - 1)
+        return self.parts.missing(self.n_batches - 1) == ("t",)
 
 
 def name(batch: int, number: int, directory: str = "") -> str:
@@ -140,6 +140,8 @@ def test_a_stream_that_reads_them_in_two_micro_batches_has_no_late_rows(
 
     write_commit(FILES, str(source), "abcd1234", Commit(0, False, both))
     moved(0, 0, ("a", 1), ("a", 35))
+    (shown,) = fresh_session.execute("SHOW STREAMS")
+    assert "the watermark waits for files of `events` that" in str(shown.rows[0])
     moved(0, 1, ("b", 2), ("b", 12))
     write_commit(FILES, str(source), "abcd1234", Commit(0, True, both))
     # a task without rows leaves a file without a byte, which Spark does not read

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -83,6 +84,17 @@ def test_silence_is_explained(operators: list[OperatorStatus], said: str) -> Non
 
 def test_before_the_first_micro_batch_is_done_that_is_the_reason() -> None:
     assert silence(StreamStatus(), None) == "the first micro-batch is not done yet"
+
+
+def test_files_that_are_not_published_yet_are_the_reason() -> None:
+    waiting = (operator(source("a", 1)),)
+    status = StreamStatus(batch=3, operators=waiting, incomplete=("a", "b"))
+    assert silence(status, 5) == (
+        "the watermark waits for files of `a` and `b` that its writer has not published yet, "
+        "unlike others of the same micro-batch; run the writer again if it was killed"
+    )
+    # nothing waits for a watermark
+    assert silence(replace(status, operators=()), 5) == "no rows come in"
 
 
 def test_status_is_read_from_the_progress_of_all_micro_batches() -> None:
