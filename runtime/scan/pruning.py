@@ -11,6 +11,7 @@ from typing import Any
 import pyarrow.parquet as pq
 
 from runtime.spec.expressions import Call, ColumnRef, Constant, Expression
+from runtime.spec.scan import PartitionValue
 
 # Writers cut longer strings in their statistics.
 _WHOLE_BYTES = 63
@@ -108,6 +109,16 @@ def column_range(
             return unknown
         return Range(low, high, n_nulls, n_rows)
     return unknown
+
+
+def range_of_value(value: PartitionValue, n_rows: int) -> Range:
+    """What is known of a column that has one value in all rows."""
+    if value is None:
+        return Range(None, None, n_rows, n_rows)
+    if value != value:  # NaN, which compares with nothing
+        return Range(None, None, 0, n_rows, has_nan=True)
+    known = value.encode() if isinstance(value, str) else value
+    return Range(known, known, 0, n_rows)
 
 
 def _can_compare(

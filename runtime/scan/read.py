@@ -48,7 +48,7 @@ def _part_batches(
     try:
         file = pq.ParquetFile(
             part.file.path,
-            read_dictionary=[names[name] for name in dictionaries if name in names],
+            read_dictionary=[stored for name in dictionaries if (stored := names.get(name))],
             coerce_int96_timestamp_unit="us",
         )
         with file:
@@ -61,7 +61,7 @@ def _part_batches(
                 batches = file.iter_batches(
                     _batch_rows(part),
                     row_groups=[row_group],
-                    columns=list(part.columns),
+                    columns=[name for name in part.columns if name is not None],
                     use_threads=False,
                 )
                 for batch in batches:
@@ -90,7 +90,10 @@ def _with_types(
 ) -> pa.RecordBatch:
     arrays, names = [], []
     for column, name in zip(source.columns, part.columns, strict=True):
-        array = _leaf(batch, name)
+        if name is None:
+            array = pa.nulls(batch.num_rows, arrow_type(column.type))
+        else:
+            array = _leaf(batch, name)
         arrays.append(_typed(array, column.type, column.name in dictionaries))
         names.append(column.name)
     for column, value in zip(source.partition_columns, part.file.partition_values, strict=True):

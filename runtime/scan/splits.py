@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 from runtime.errors import ExecutionError
 from runtime.scan.files import NotScannable
 from runtime.scan.metadata import column_index, read_footers
-from runtime.scan.pruning import Range, can_be_true, column_range
+from runtime.scan.pruning import Range, can_be_true, column_range, range_of_value
 from runtime.spec.expressions import Expression
 from runtime.spec.scan import ScanFile, ScanSource
 
@@ -25,7 +25,7 @@ class FilePart:
     Attributes:
         file: the file.
         row_groups: their numbers, ascending.
-        columns: what the file calls the columns of the source.
+        columns: what the file calls the columns of the source; None: it has none, all are NULL.
         n_rows: the rows of those row groups.
         n_bytes: what their columns take up when decompressed.
         n_rows_in_file: the rows of the whole file, by which a file that changed is found out.
@@ -33,7 +33,7 @@ class FilePart:
 
     file: ScanFile
     row_groups: tuple[int, ...]
-    columns: tuple[str, ...]
+    columns: tuple[str | None, ...]
     n_rows: int
     n_bytes: int
     n_rows_in_file: int
@@ -46,7 +46,7 @@ Split = tuple[FilePart, ...]
 class _RowGroup:
     file: ScanFile
     footer: pq.FileMetaData
-    columns: tuple[int, ...]
+    columns: tuple[int | None, ...]
     number: int
     compressed_bytes: int
     n_bytes: int
@@ -91,11 +91,11 @@ def _row_groups(source: ScanSource, filters: Sequence[Expression]) -> list[_RowG
         raise ExecutionError(f"cannot read {source.path}: {footers.reason}")
     groups = []
     for file, footer in zip(source.files, footers, strict=True):
-        columns = []
-        for column in source.columns:
-            index = column_index(footer, column.name)
-            if index is None:
-                raise ExecutionError(f"column {column.name} is gone from {file.path}")
+        columns: list[int | None] = []
+        for name in file.names or [column.name for column in source.columns]:
+            index = None if name is None else column_index(footer, name)
+            if index is None and name is not None:
+                raise ExecutionError(f"column {name} is gone from {file.path}")
             columns.append(index)
         for number in range(footer.num_row_groups):
             row_group = footer.row_group(number)
@@ -104,7 +104,7 @@ def _row_groups(source: ScanSource, filters: Sequence[Expression]) -> list[_RowG
             range_of = _ranges(source, file, footer, columns, number)
             if not all(can_be_true(condition, range_of) for condition in filters):
                 continue
-            chunks = [row_group.column(index) for index in columns]
+            chunks = [row_group.column(index) for index in columns if index is not None]
             groups.append(
                 _RowGroup(
                     file,
@@ -122,7 +122,7 @@ def _ranges(
     source: ScanSource,
     file: ScanFile,
     footer: pq.FileMetaData,
-    columns: Sequence[int],
+    columns: Sequence[int | None],
     number: int,
 ) -> Callable[[str], Range | None]:
     """What is known of the columns in one row group."""
@@ -139,13 +139,12 @@ def _ranges(
 
     def range_of(name: str) -> Range | None:
         if name in of_path:
-            value = of_path[name]
-            if isinstance(value, str):
-                return Range(value.encode(), value.encode(), 0, n_rows)
-            return Range(value, value, n_rows if value is None else 0, n_rows)
+            return range_of_value(of_path[name], n_rows)
         if name not in of_file:
             return None
         index, type_ = of_file[name]
+        if index is None:
+            return Range(None, None, n_rows, n_rows)
         statistics = row_group.column(index).statistics
         return column_range(statistics, footer.schema.column(index), type_, n_rows)
 
@@ -160,7 +159,10 @@ def _parts(groups: Sequence[_RowGroup]) -> Split:
         FilePart(
             file,
             tuple(group.number for group in part),
-            tuple(part[0].footer.schema.column(index).path for index in part[0].columns),
+            tuple(
+                None if index is None else part[0].footer.schema.column(index).path
+                for index in part[0].columns
+            ),
             sum(part[0].footer.row_group(group.number).num_rows for group in part),
             sum(group.n_bytes for group in part),
             part[0].footer.num_rows,

@@ -3,22 +3,32 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from decimal import Decimal
+from typing import TypeAlias
 
 from runtime.spec.table import Column, TableSpec
 
 # What a task holds of partials before it sends them
 DEFAULT_BUFFER_BYTES = 64 << 20
 
+# As a `Constant` holds values: dates are days, times microseconds
+PartitionValue: TypeAlias = int | float | bool | str | Decimal | None
+
 
 @dataclass(frozen=True)
 class ScanFile:
     """A file of a table, and the values of the table's partition columns in it.
 
-    Values are of the partition columns' types: int, str, or None for NULL.
+    Attributes:
+        path: the file.
+        partition_values: the values, of the partition columns' types; None for NULL.
+        names: what it calls the columns that are read, None for those that it lacks and that are
+            NULL in it; empty: by the names that the table has.
     """
 
     path: str
-    partition_values: tuple[int | str | None, ...] = ()
+    partition_values: tuple[PartitionValue, ...] = ()
+    names: tuple[str | None, ...] = ()
 
 
 @dataclass(frozen=True)

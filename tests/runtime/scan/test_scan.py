@@ -26,7 +26,7 @@ from runtime.scan.splits import plan_splits
 from runtime.spec.aggregates import Merge, MergeOp, WindowAggregation
 from runtime.spec.expressions import Call, ColumnRef, Constant
 from runtime.spec.local import ArrowBuffer, FileScan, LocalStep, PartialColumns
-from runtime.spec.scan import ScanSource
+from runtime.spec.scan import ScanFile, ScanSource
 from runtime.spec.table import Column
 from runtime.spec.windows import Tumble
 
@@ -438,3 +438,30 @@ def test_partition_directories_of_a_stream_are_left_to_spark(tmp_path):
     pq.write_table(pa.table({"i": pa.array([1], pa.int32())}), tmp_path / "k=1" / "a.parquet")
     source = find_stream_source(str(tmp_path), [str(tmp_path)], [Column("i", "int")])
     assert source == NotScannable("names of directories make partition columns")
+
+
+def test_files_may_call_columns_otherwise_or_lack_them(tmp_path):
+    number, day = Column("k", "bigint"), Column("day", "date")
+    pq.write_table(pa.table({"a": [1, 2], "x": ["p", "q"]}), tmp_path / "1.parquet")
+    pq.write_table(pa.table({"y": ["r"]}), tmp_path / "2.parquet")
+    files = (
+        ScanFile(f"{tmp_path}/1.parquet", (19_723,), ("a", "x")),
+        ScanFile(f"{tmp_path}/2.parquet", (None,), (None, "y")),
+    )
+    source = ScanSource("t", files, (number, Column("s", "string")), (day,))
+
+    def rows(*filters):
+        splits = plan_splits(source, filters, 2, least_bytes=1)
+        return [
+            tuple(row.values())
+            for split in splits
+            for batch in read_batches(split, source, frozenset(["s"]))
+            for row in batch.to_pylist()
+        ]
+
+    first = dt.date(2024, 1, 1)
+    assert rows() == [(1, "p", first), (2, "q", first), (None, "r", None)]
+    assert rows(compare("=", number, 1)) == [(1, "p", first), (2, "q", first)]
+    assert rows(compare("=", day, 19_724)) == []
+    is_null = Call("is_null", (ref(number),), "boolean")
+    assert rows(is_null) == [(None, "r", None)]
