@@ -23,7 +23,7 @@ def make(
     key_type: str = "int",
     hot: float = 0.0,
     files: int | None = None,
-    hours: int = 24,
+    hours: float = 24,
 ) -> Path:
     """A directory with Parquet files: ts TIMESTAMP_NTZ, key, price BIGINT, val DOUBLE.
 
@@ -41,8 +41,8 @@ def make(
     """
     path = directory / f"events-{rows}-{keys}-{key_type}-{hot:g}"
     if files is not None:
-        path = path.with_name(f"{path.name}-{files}f-{hours}h")
-    span_us = hours * HOUR_US
+        path = path.with_name(f"{path.name}-{files}f-{hours:g}h")
+    span_us = round(hours * HOUR_US)
     if (path / "_DONE").exists():
         return path
     path.mkdir(parents=True, exist_ok=True)

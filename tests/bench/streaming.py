@@ -8,6 +8,8 @@ and values in bytes, besides the most rows that the state store had. Times of mi
 out the first one, which compiles the plan.
 
 With `--peer-rows` peers read the first files alone, and sqlwin once more beside them.
+
+With `--live` a micro-batch is one minute of event time, so that each fires what ends with it.
 """
 
 from __future__ import annotations
@@ -150,6 +152,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--batch-rows", type=int, default=2_000_000, help="rows a micro-batch")
     parser.add_argument("--per-batch", type=int, default=2, help="files a micro-batch")
     parser.add_argument("--hours", type=int, default=24, help="the time that the rows span")
+    parser.add_argument("--live", type=int, help="so many minutes, a micro-batch each")
     parser.add_argument("--engine", action="append", choices=ENGINES, help="repeatable")
     parser.add_argument("--peer-rows", type=int, help="about so many rows, for the peers")
     parser.add_argument("--soak", type=float, help="minutes of rows that are made up, sqlwin alone")
@@ -157,6 +160,8 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--master", default="local[2]", help="Spark's master")
     parser.add_argument("--data", type=Path, default=Path("bench-data"), help="where data is kept")
     options = parser.parse_args()
+    if options.live:
+        options.rows, options.hours = options.live * options.batch_rows, options.live / 60
     options.window = options.window or _WINDOWS
     options.keys = options.keys or _KEYS
     options.engine = options.engine or list(ENGINES)

@@ -26,10 +26,13 @@ from runtime.compute.kernels.columns import BoolArray, Int64Array, int64_values,
 from runtime.compute.kernels.merge import merge_slices
 from runtime.local.streaming.messages import SLICE_END, LateRows
 from runtime.spec.stream import FINAL_US, LATE_ROW
+from runtime.spec.windows import CalendarHop, Hop
 from runtime.streaming.operators.base import Emitted, KeyGroupOperator, MicroBatch, Output
 from runtime.streaming.operators.updates import Moment, UpdateLog, UpdateRules
 from runtime.streaming.state.blobs import BlobStore, Owner
+from runtime.streaming.state.running import RunningAggregates, is_overlapping
 from runtime.streaming.state.shared_slices import Reader, SharedSpec, SliceLevels
+from runtime.streaming.state.slices import slices_between
 from runtime.streaming.watermarks import WatermarkRules, Watermarks, closed_until_us, later_us
 
 
@@ -81,6 +84,7 @@ class WindowOperator(KeyGroupOperator):
         if not self._has_levels and self._known.get("slices"):
             levels = [[1, self._known["slices"]]]
         self._slices = SliceLevels(spec.shared, store, levels)
+        self._running = self._running_aggregates(spec.shared)
         self._updates = None
         # With another lateness than the last run's the watermark does not say what was closed, and
         # their slices are gone. An older sqlwin did not write it.
@@ -92,10 +96,23 @@ class WindowOperator(KeyGroupOperator):
             aggregation = spec.shared.readers[0].aggregation
             self._updates = UpdateLog(spec.updates, aggregation, store, self._known.get("updates"))
 
+    def _running_aggregates(self, shared: SharedSpec) -> RunningAggregates | None:
+        """Those of a window that overlaps with many others; of several readers there are none."""
+        window = shared.readers[0].aggregation.window
+        if self._has_levels or not is_overlapping(window):
+            return None
+        assert isinstance(window, Hop | CalendarHop)
+        keys, facts = len(shared.keys), self._known.get("running")
+        return RunningAggregates(
+            window, keys, shared.slice_end, shared.partials, self._store, facts
+        )
+
     def _emit(self, batch: MicroBatch, before: Watermarks, after: Watermarks) -> Emitted:
         closed = self._closed_us, later_us(self._closed_us, self._passed_us(after))
         yield from self._late(batch.candidates, before, closed[0])
         accepted, n_late, n_new = self._accepted(batch.partials, closed[0])
+        if self._running is not None:
+            self._running.add(table for _, table in accepted)
         for number in range(len(self._slices.readers)):
             new = [table for members, table in accepted if members >> number & 1]
             first, last = self._window_ends(number, new)
@@ -196,11 +213,41 @@ class WindowOperator(KeyGroupOperator):
         reader = self._slices.readers[number]
         if reader.assigner.next_window_end(ends[0]) > ends[1]:
             return
+        aggregation, running = reader.spec.aggregation, self._running
+        if running is not None:
+            n_rows = self._slices.n_rows + sum(table.num_rows for table in new)
+            window_ends = running.windows(ends, n_rows)
+            if window_ends is not None:
+                yield from self._running_windows(running, window_ends, new)
+                return
         tables = list(self._slices.read(number, *ends))
         tables += [reader.own_table(table, self._spec.shared.slice_end) for table in new]
+        n_results = 0
         if tables:
-            aggregation = reader.spec.aggregation
-            yield from merge_slices(pa.concat_tables(tables), aggregation, window_ends=ends)
+            for batch in merge_slices(pa.concat_tables(tables), aggregation, window_ends=ends):
+                n_results += batch.num_rows
+                yield batch
+        if running is not None:
+            running.note(ends, n_results)
+
+    def _running_windows(
+        self, running: RunningAggregates, window_ends: Sequence[int], new: Sequence[pa.Table]
+    ) -> Iterator[pa.RecordBatch]:
+        """Windows of the only reader, each from its running aggregates."""
+        slice_end = self._spec.shared.slice_end
+
+        def slices(after_us: int, until_us: int) -> list[pa.Table]:
+            kept = self._slices.between(after_us, until_us)
+            return kept + slices_between(new, slice_end, after_us, until_us)
+
+        aggregation = self._slices.readers[0].spec.aggregation
+        for end in window_ends:
+            table, n_results = running.window(end, slices), 0
+            if table is not None:
+                for batch in merge_slices(table, aggregation, window_ends=(end - 1, end)):
+                    n_results += batch.num_rows
+                    yield batch
+            running.fired(end, n_results, slices)
 
     def _window_ends(
         self, number: int, new: Sequence[pa.Table] = ()
@@ -229,13 +276,18 @@ class WindowOperator(KeyGroupOperator):
         if self._has_levels:
             return {"levels": levels}
         facts: dict[str, Any] = {"slices": levels[0][1] if levels else []}
+        running = {} if self._running is None else self._running.facts()
+        if running:
+            facts["running"] = running
         if self._updates is not None:
             facts["updates"] = self._updates.facts()
             facts["closed"] = self._closed_us
         return facts
 
     def _size(self) -> tuple[int, int]:
-        return self._slices.n_rows, self._slices.n_bytes
+        running = self._running
+        n_rows, n_bytes = (0, 0) if running is None else (running.n_rows, running.n_bytes)
+        return self._slices.n_rows + n_rows, self._slices.n_bytes + n_bytes
 
     def _next_window_end_us(self, reader: int) -> int | None:
         first, last = self._window_ends(reader)

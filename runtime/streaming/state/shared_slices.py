@@ -33,6 +33,7 @@ from runtime.spec.aggregates import Accumulator, WindowAggregation
 from runtime.spec.stream_steps import StreamReader
 from runtime.spec.windows import CalendarCumulate, Cumulate, SessionWindow, Tumble
 from runtime.streaming.state.blobs import BlobStore
+from runtime.streaming.state.running import is_overlapping
 from runtime.streaming.state.slices import SliceState, slab_us
 
 _NO_ENDS: Int64Array = np.zeros(0, np.int64)
@@ -161,6 +162,11 @@ class SliceLevels:
             for table in level.state.tables(is_read):
                 yield reader.own_table(table, self._spec.slice_end)
 
+    def between(self, after_us: int, until_us: int) -> list[pa.Table]:
+        """The partials of the only reader in slices with `after_us` < slice end <= `until_us`."""
+        levels = self._levels.values()
+        return [table for level in levels for table in level.state.between(after_us, until_us)]
+
     def placed(
         self, table: pa.Table, closed_us: int | None, among: int
     ) -> Iterator[tuple[int, pa.Table]]:
@@ -272,10 +278,18 @@ class SliceLevels:
             assigner = slice_assigner(self._slices(members))
         # of several readers the chunks come and go with the windows of each
         slab = min(reader.slab_us for reader in readers)
-        state = SliceState(
-            self._store, facts, assigner, slab, len(spec.keys), spec.slice_end, partials
-        )
         is_own = readers[0].is_alone
+        is_read_apart = is_own and is_overlapping(readers[0].spec.aggregation.window)
+        state = SliceState(
+            self._store,
+            facts,
+            assigner,
+            slab,
+            len(spec.keys),
+            spec.slice_end,
+            partials,
+            readers[0].assigner.window_end_stride_us if is_read_apart else None,
+        )
         return _Level(None if is_own else assigner, columns, spec.slice_end, state)
 
 

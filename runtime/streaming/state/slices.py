@@ -9,6 +9,7 @@ last window of its slices is closed.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -31,6 +32,8 @@ _SLABS_PER_WINDOW = 8
 # So many small chunks of a slab are merged into one.
 _MANY_CHUNKS = 8
 _SMALL_BYTES = MAX_BLOB_BYTES // 2
+# Where slices are read one by one, a slab that has so many rows takes no more slices than one.
+_MANY_ROWS = 1 << 14
 # What a worker keeps of the blobs that it read or wrote
 CACHE = TableCache(64 << 20)
 # A slab is merged as a whole when it has grown to twice what the last time left, and so much more.
@@ -102,6 +105,7 @@ class SliceState:
         n_keys: how many columns of the partials are keys.
         slice_end: the name of the slice end column, int64 microseconds.
         accumulators: the accumulators by their partial columns.
+        narrow_us: the same where a slice has many rows; None: as above.
     """
 
     def __init__(
@@ -113,10 +117,12 @@ class SliceState:
         n_keys: int,
         slice_end: str,
         accumulators: tuple[Accumulator, ...],
+        narrow_us: int | None = None,
     ) -> None:
         self._store = store
         self._windows = windows
         self._slab_us = slab_us
+        self._narrow_us = narrow_us or slab_us
         self._n_keys = n_keys
         self._slice_end = slice_end
         self._accumulators = accumulators
@@ -156,6 +162,12 @@ class SliceState:
         chunks = self._chunks()
         return [self._table(chunks[place]) for place in np.flatnonzero(is_read).tolist()]
 
+    def between(self, after_us: int, until_us: int) -> list[pa.Table]:
+        """The partials of the slices with `after_us` < slice end <= `until_us`."""
+        first, last = self.chunk_ends()
+        tables = self.tables((last > after_us) & (first <= until_us))
+        return slices_between(tables, self._slice_end, after_us, until_us)
+
     def remove(self, is_removed: BoolArray) -> None:
         """Drop some chunks, by their places in `chunk_ends`."""
         kept = [(slab, chunk) for slab in self._slabs.values() for chunk in slab.chunks]
@@ -168,11 +180,27 @@ class SliceState:
         if table.num_rows == 0:
             return
         ends = int64_values(one_chunk(table.column(self._slice_end)))
-        slabs = ends - ends % -self._slab_us
+        n_slices = int(ends.max() - ends.min()) // self._narrow_us + 1
+        self._append(table, ends, self._width_of(_MANY_ROWS * n_slices // len(ends) + 1))
+
+    def _width_of(self, n_slices: int) -> int:
+        """How wide slabs are that have about so many slices; each width is made of the next ones.
+
+        So that slabs of few rows are of many slices, and those of many rows of few.
+        """
+        return min(self._slab_us, self._narrow_us << (max(1, n_slices).bit_length() - 1))
+
+    def _append(self, table: pa.Table, ends: Int64Array, width_us: int) -> None:
+        slabs = ends - ends % -width_us
         distinct = np.unique(slabs)
         for end in distinct.tolist():
-            part = table.filter(pa.array(slabs == end)) if len(distinct) > 1 else table
+            is_in = slabs == end
+            part = table.filter(pa.array(is_in)) if len(distinct) > 1 else table
             slab = self._slabs.setdefault(end, _Slab())
+            if slab.n_rows >= _MANY_ROWS and width_us > self._narrow_us:
+                half = self._width_of((width_us - 1) // self._narrow_us)
+                self._append(part, ends[is_in], half)
+                continue
             small = [chunk for chunk in slab.chunks if chunk.n_bytes < _SMALL_BYTES]
             if slab.n_rows + part.num_rows > 2 * slab.n_merged + _FEW_ROWS:
                 merged = self._merged([*self._taken(slab, slab.chunks), part])
@@ -257,3 +285,16 @@ class SliceState:
 
     def _chunks(self) -> list[Chunk]:
         return [chunk for slab in self._slabs.values() for chunk in slab.chunks]
+
+
+def slices_between(
+    tables: Iterable[pa.Table], slice_end: str, after_us: int, until_us: int
+) -> list[pa.Table]:
+    """Of partials those of slices with `after_us` < slice end <= `until_us`."""
+    found = []
+    for table in tables:
+        ends = int64_values(one_chunk(table.column(slice_end)))
+        is_in = (ends > after_us) & (ends <= until_us)
+        if is_in.any():
+            found.append(table if is_in.all() else table.filter(pa.array(is_in)))
+    return found

@@ -1,0 +1,454 @@
+"""Running aggregates of a HOP window in state, so that a fire costs the same whatever the overlap.
+
+The slices of a window are cut into blocks of time, some four a window. In state are, beside the
+slices and made of them, spans: one partial a key for all slices between two times.
+
+    blocks       |  .  .  .  .  |  .  .  .  .  |  .  .  .  .  |  .  .  .  .  |  .  .  .  .
+    window             [--------|--------------|--------------|--------------|-----]
+    spans               suffix      middle: whole blocks, together             prefix
+
+- the prefix is the newest block so far; a window that fires adds the slices that came;
+- suffixes reach from some slice to the end of its block; there is one for each window that will
+  begin in it. They are made from the newest to the oldest, each of the one behind it;
+- the middle is all whole blocks in between, to which a block is added when it is full.
+
+So a window is put together from three spans, and takes three merges of one partial a key: into the
+prefix, into a suffix, and its own. That is two stacks (Tangwongsan, Hirzel, Schneider: In-order
+sliding-window aggregation in worst-case constant time, VLDB Journal 2021; Flink and others call the
+slices panes) with blocks shorter than a window, as suffixes need not be made all at once then: with
+each window that fires comes one of the block that the windows after the next few begin in.
+Everything merges that way, what cannot be subtracted too. Lists of values grow when they merge, so
+of them a block has few suffixes, and the slices before the nearest one are merged as they are.
+
+A row that is late for some windows goes to its slice, and as a patch beside the spans that have
+its slice; what is read or made from a span takes the patches along that are newer than the span.
+
+Spans never hold what slices do not: they may be dropped at any time, and are where they are not
+worth it (few rows, or few slices a key; many windows at once, which share the work of one merge).
+A checkpoint without them gets them when its next windows fire.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from runtime.compute.arrow.blobs import pieces
+from runtime.compute.kernels.columns import Int64Array, int64_values, one_chunk
+from runtime.compute.kernels.compact import merge_equal_slices
+from runtime.compute.windows.aligned import slice_assigner
+from runtime.spec.aggregates import Accumulator, CollectRows, CollectSet
+from runtime.spec.windows import CalendarHop, Hop, Window
+from runtime.streaming.state.blobs import BlobStore, decode_table, encode_state, known_blob
+from runtime.streaming.state.slices import CACHE
+from runtime.streaming.state.table_cache import unique_name
+
+# A window has so many blocks. With more of them there are fewer suffixes at a time, and the middle
+# is made anew from more.
+_BLOCKS = 4
+# A block has so many suffixes of lists at most.
+_SUFFIXES_OF_LISTS = 4
+# With fewer slices a window they are merged as they are
+_FEW_SLICES = 6
+# Fewer partials are merged sooner than spans are kept
+FEW_ROWS = 1 << 16
+# Spans are worth it where a key has so many slices in a window, and until it has half of that.
+_SLICES_A_KEY = 6
+# So many patches are merged into the spans, or as soon as they have some rows for each of a span's
+_MANY_PATCHES = 32
+
+# The partials with `after` < slice end <= `until`, all that came so far
+Slices = Callable[[int, int], list[pa.Table]]
+
+
+@dataclass(frozen=True)
+class Span:
+    """One partial a key for the slices between two times; or a patch, some of such slices.
+
+    Attributes:
+        after_us: behind which slice end they begin.
+        until_us: the last slice end.
+        number: of patches an own one, ascending; of spans that of the newest patch they include.
+        n_rows: how many partials.
+        n_bytes: the size of the blobs.
+        names: the blobs.
+    """
+
+    after_us: int
+    until_us: int
+    number: int
+    n_rows: int
+    n_bytes: int
+    names: tuple[str, ...]
+
+    def facts(self) -> list[Any]:
+        """The same, as JSON has it."""
+        numbers = [self.after_us, self.until_us, self.number, self.n_rows, self.n_bytes]
+        return [*numbers, self.names]
+
+
+class RunningAggregates:
+    """The spans of one key group.
+
+    Args:
+        window: the window.
+        n_keys: how many columns of the partials are keys.
+        slice_end: the name of the slice end column, int64 microseconds.
+        accumulators: the accumulators by their partial columns.
+        store: where spans are kept.
+        facts: what `facts` said at the end of the last micro-batch; None at first.
+    """
+
+    def __init__(
+        self,
+        window: Hop | CalendarHop,
+        n_keys: int,
+        slice_end: str,
+        accumulators: tuple[Accumulator, ...],
+        store: BlobStore,
+        facts: dict[str, Any] | None,
+    ) -> None:
+        self._assigner = slice_assigner(window)
+        self._n_keys = n_keys
+        self._slice_end = slice_end
+        self._accumulators = accumulators
+        self._store = store
+        self._block = max(1, _n_slides(window) // _BLOCKS)
+        grows = any(isinstance(each, CollectSet | CollectRows) for each in accumulators)
+        self._stride = -(-self._block // _SUFFIXES_OF_LISTS) if grows else 1
+        facts = facts or {}
+        # how many results the last window had
+        self._n_results: int = facts.get("results", 0)
+        self._number: int = facts.get("number", 0)
+        # the number of the window that fired last
+        self._last: int | None = facts.get("last")
+        self._spans = {(s.after_us, s.until_us): s for s in map(_span, facts.get("spans", ()))}
+        self._middle = _span(facts["middle"]) if facts.get("middle") else None
+        self._patches = [_span(each) for each in facts.get("patches", ())]
+
+    def facts(self) -> dict[str, Any]:
+        """What is to be remembered for the next micro-batch, as JSON has it."""
+        if self._last is None:
+            return {}
+        return {
+            "results": self._n_results,
+            "number": self._number,
+            "last": self._last,
+            "spans": [span.facts() for span in self._spans.values()],
+            "middle": None if self._middle is None else self._middle.facts(),
+            "patches": [patch.facts() for patch in self._patches],
+        }
+
+    @property
+    def n_rows(self) -> int:
+        """How many partials are kept."""
+        return sum(span.n_rows for span in self._all())
+
+    @property
+    def n_bytes(self) -> int:
+        """The size of their blobs."""
+        return sum(span.n_bytes for span in self._all())
+
+    def add(self, tables: Iterable[pa.Table]) -> None:
+        """Take account of new partials in slices that spans have already."""
+        spans = self._spans_only()
+        if not spans:
+            return
+        newest = max(span.until_us for span in spans)
+        late = [table.filter(pa.array(self._ends(table) <= newest)) for table in tables]
+        late = [table for table in late if table.num_rows]
+        if not late:
+            return
+        self._number += 1
+        table = merge_equal_slices(
+            pa.concat_tables(late), self._n_keys, self._slice_end, self._accumulators
+        )
+        ends = self._ends(table)
+        bounds = int(ends.min()) - 1, int(ends.max())
+        self._patches.append(self._written(*bounds, self._number, table))
+
+    def windows(self, ends: tuple[int, int], n_rows: int) -> list[int] | None:
+        """The ends of windows that are best put together from spans; None: from slices.
+
+        Spans that are not worth their while any more are dropped.
+
+        Args:
+            ends: windows with an end above the first and up to the second are to fire.
+            n_rows: how many partials there are.
+        """
+        first, last = self._numbers(ends)
+        fired_before = self._last is not None and first <= self._last
+        self._last = last if self._last is None else max(self._last, last)
+        if fired_before:
+            # the spans are of newer ones
+            return None
+        enough = _SLICES_A_KEY if not self._spans else _SLICES_A_KEY // 2
+        few = n_rows < FEW_ROWS or not self._n_results or n_rows < enough * self._n_results
+        if few or last - first >= max(1, self._block // 2):
+            self._clear()
+            return None
+        return [self._end(number) for number in range(first, last + 1)]
+
+    def note(self, ends: tuple[int, int], n_results: int) -> None:
+        """Note how many results windows had that were put together from slices."""
+        first, last = self._numbers(ends)
+        if last == self._last:
+            self._n_results = -(-n_results // (last - first + 1))
+
+    def window(self, end_us: int, slices: Slices) -> pa.Table | None:
+        """The partials of a window, all of one slice of it; None if there are none.
+
+        Args:
+            end_us: the end of the window, which is newer than that of the one before.
+            slices: reads partials.
+        """
+        number, start = self._number_of(end_us), self._start(self._number_of(end_us))
+        oldest = self._block_end(start)
+        newest = self._end(number - number % self._block - 1)
+        if len(self._patches) > _MANY_PATCHES or self._n_patched > 2 * self._n_results:
+            self._merge_patches()
+        parts = self._suffix(number, oldest, slices)
+        parts += self._whole_blocks(oldest, newest, slices)
+        parts += self._prefix(newest, end_us, slices)
+        return self._joined(parts, end_us)
+
+    def fired(self, end_us: int, n_results: int, slices: Slices) -> None:
+        """Make a suffix for a later window, and forget what is older than the next one.
+
+        Args:
+            end_us: the end of the window.
+            n_results: how many results it had.
+            slices: reads partials.
+        """
+        number = self._number_of(end_us)
+        self._n_results = n_results
+        # the windows that still begin in this block, behind this one
+        left = self._block - 1 - self._cell_of_start(number) % self._block
+        later = number + 2 * left + 1
+        later += -later % self._stride
+        block_end = self._block_end(self._block_end(self._start(number)))
+        if self._start(later) < block_end:
+            self._make_suffix(later, block_end, slices)
+        start = self._start(number + 1)
+        for key in [key for key in self._spans if key[0] < start]:
+            self._drop(self._spans.pop(key))
+        if self._middle is not None and self._middle.after_us < self._block_end(start):
+            self._drop(self._middle)
+            self._middle = None
+        spans = self._spans_only()
+        for patch in list(self._patches):
+            if not any(_needs(span, patch) for span in spans):
+                self._patches.remove(patch)
+                self._drop(patch)
+
+    # -- the three parts of a window --
+
+    def _suffix(self, number: int, until_us: int, slices: Slices) -> list[pa.Table]:
+        """The partials from the start of a window to the end of its first block."""
+        near = number + -number % self._stride
+        begun = min(self._start(near), until_us)
+        parts = slices(self._start(number), begun) if near > number else []
+        if begun < until_us:
+            parts += self._read(self._make_suffix(near, until_us, slices))
+        return parts
+
+    def _make_suffix(self, number: int, until_us: int, slices: Slices) -> Span:
+        """The suffix of a block for a window; also those behind it, if they are missing."""
+        missing = []
+        at = number
+        while self._start(at) < until_us and (self._start(at), until_us) not in self._spans:
+            missing.append(at)
+            at += self._stride
+        for each in reversed(missing):
+            behind = min(self._start(each + self._stride), until_us)
+            parts = slices(self._start(each), behind)
+            if behind < until_us:
+                parts += self._read(self._spans[behind, until_us])
+            self._make(self._start(each), until_us, parts)
+        return self._spans[self._start(number), until_us]
+
+    def _whole_blocks(self, after_us: int, until_us: int, slices: Slices) -> list[pa.Table]:
+        """The partials of the blocks between the first and the last of a window."""
+        parts: list[pa.Table] = []
+        at, n_spans = after_us, 0
+        middle = self._middle
+        if middle is not None and middle.after_us == after_us and middle.until_us <= until_us:
+            parts += self._read(middle)
+            at = middle.until_us
+            n_spans += 1
+        while at < until_us:
+            block_end = self._block_end(at)
+            span = self._spans.get((at, block_end))
+            if span is None:
+                span = self._make(at, block_end, slices(at, block_end))
+            parts += self._read(span)
+            at = block_end
+            n_spans += 1
+        if n_spans < 2:
+            return parts
+        if middle is not None:
+            self._drop(middle)
+        self._middle = self._merged(after_us, until_us, parts)
+        return self._read(self._middle)
+
+    def _prefix(self, after_us: int, until_us: int, slices: Slices) -> list[pa.Table]:
+        """The partials of the last block of a window, up to its end."""
+        known = [key for key in self._spans if key[0] == after_us and key[1] <= until_us]
+        if not known:
+            return self._read(self._make(after_us, until_us, slices(after_us, until_us)))
+        before = self._spans[max(known)]
+        if before.until_us == until_us:
+            return self._read(before)
+        parts = self._read(before) + slices(before.until_us, until_us)
+        made = self._make(after_us, until_us, parts)
+        self._drop(self._spans.pop((before.after_us, before.until_us)))
+        return self._read(made)
+
+    # -- spans --
+
+    def _make(self, after_us: int, until_us: int, parts: list[pa.Table]) -> Span:
+        span = self._merged(after_us, until_us, parts)
+        self._spans[after_us, until_us] = span
+        return span
+
+    def _merged(self, after_us: int, until_us: int, parts: list[pa.Table]) -> Span:
+        """A new span of partials, which include all patches of today."""
+        table = self._joined(parts, until_us)
+        if table is not None:
+            table = merge_equal_slices(table, self._n_keys, self._slice_end, self._accumulators)
+        return self._written(after_us, until_us, self._number, table)
+
+    def _joined(self, parts: list[pa.Table], end_us: int) -> pa.Table | None:
+        """Partials as those of the slice before `end_us`."""
+        parts = [part for part in parts if part.num_rows]
+        if not parts:
+            return None
+        table = pa.concat_tables(parts)
+        index = table.schema.get_field_index(self._slice_end)
+        ends = pa.array(np.full(table.num_rows, end_us, np.int64))
+        return table.set_column(index, table.schema.field(index), ends)
+
+    def _written(self, after_us: int, until_us: int, number: int, table: pa.Table | None) -> Span:
+        names, n_bytes = [], 0
+        for piece in pieces(table) if table is not None else ():
+            names.append(unique_name())
+            blob = encode_state(piece)
+            n_bytes += len(blob)
+            self._store.put(names[-1], blob)
+            CACHE.put(names[-1], piece)
+        n_rows = 0 if table is None else table.num_rows
+        return Span(after_us, until_us, number, n_rows, n_bytes, tuple(names))
+
+    def _read(self, span: Span) -> list[pa.Table]:
+        """The partials of a span and of the patches that it lacks."""
+        tables = self._tables(span)
+        for patch in self._patches:
+            if _needs(span, patch):
+                for table in self._tables(patch):
+                    ends = self._ends(table)
+                    is_in = (ends > span.after_us) & (ends <= span.until_us)
+                    tables.append(table if is_in.all() else table.filter(pa.array(is_in)))
+        return tables
+
+    def _tables(self, span: Span) -> list[pa.Table]:
+        tables = []
+        for name in span.names:
+            table = CACHE.get(name)
+            if table is None:
+                table = decode_table(known_blob(self._store, name))
+                CACHE.put(name, table)
+            tables.append(table)
+        return tables
+
+    @property
+    def _n_patched(self) -> int:
+        return sum(patch.n_rows for patch in self._patches)
+
+    def _merge_patches(self) -> None:
+        """Merge patches into all spans that lack them, so that none is left."""
+        for key, span in list(self._spans.items()):
+            if any(_needs(span, patch) for patch in self._patches):
+                self._make(*key, self._read(span))
+                self._drop(span)
+        middle = self._middle
+        if middle is not None and any(_needs(middle, patch) for patch in self._patches):
+            self._middle = self._merged(middle.after_us, middle.until_us, self._read(middle))
+            self._drop(middle)
+        for patch in self._patches:
+            self._drop(patch)
+        self._patches = []
+
+    def _clear(self) -> None:
+        for span in self._all():
+            self._drop(span)
+        self._spans, self._middle, self._patches = {}, None, []
+
+    def _drop(self, span: Span) -> None:
+        for name in span.names:
+            self._store.remove(name)
+            CACHE.remove(name)
+
+    def _spans_only(self) -> list[Span]:
+        return [*self._spans.values(), *([] if self._middle is None else [self._middle])]
+
+    def _all(self) -> list[Span]:
+        return [*self._spans_only(), *self._patches]
+
+    def _ends(self, table: pa.Table) -> Int64Array:
+        return int64_values(one_chunk(table.column(self._slice_end)))
+
+    # -- windows by number; block n are the slices up to the ends of windows n * size and so on --
+
+    def _numbers(self, ends: tuple[int, int]) -> tuple[int, int]:
+        """The first and the last window with an end above the first and up to the second."""
+        first = self._assigner.next_window_end(ends[0])
+        return self._number_of(first), self._number_of(self._assigner.previous_window_end(ends[1]))
+
+    def _number_of(self, end_us: int) -> int:
+        return int(self._assigner.window_number(np.array([end_us]))[0])
+
+    def _end(self, number: int) -> int:
+        return int(self._assigner.window_end_of(np.array([number]))[0])
+
+    def _start(self, number: int) -> int:
+        ends = self._assigner.window_end_of(np.array([number]))
+        return int(self._assigner.window_start(ends)[0])
+
+    def _cell(self, time_us: int) -> int:
+        """The number of the first window that ends behind a time."""
+        return self._number_of(self._assigner.next_window_end(time_us))
+
+    def _cell_of_start(self, number: int) -> int:
+        return self._cell(self._start(number))
+
+    def _block_end(self, time_us: int) -> int:
+        """The end of the block that begins at a time, or that it is in."""
+        cell = self._cell(time_us)
+        return self._end(cell - cell % self._block + self._block - 1)
+
+
+def is_overlapping(window: Window) -> bool:
+    """Whether running aggregates are worth it for a window, if there are many rows."""
+    return isinstance(window, Hop | CalendarHop) and _n_slides(window) >= _FEW_SLICES
+
+
+def _n_slides(window: Hop | CalendarHop) -> int:
+    """In how many windows a slice is at most."""
+    if isinstance(window, Hop):
+        return -(-window.size_us // window.slide_us)
+    return -(-window.size_months // window.slide_months)
+
+
+def _span(facts: list[Any]) -> Span:
+    after_us, until_us, number, n_rows, n_bytes, names = facts
+    return Span(after_us, until_us, number, n_rows, n_bytes, tuple(names))
+
+
+def _needs(span: Span, patch: Span) -> bool:
+    """Whether a patch is newer than a span and may have rows of it."""
+    is_newer = span.number < patch.number
+    return is_newer and span.after_us < patch.until_us and patch.after_us < span.until_us

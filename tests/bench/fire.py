@@ -1,0 +1,136 @@
+"""What a firing micro-batch costs in a stream's operator: `python -m tests.bench.fire`. No Spark.
+
+One key group; a micro-batch is one slide of event time, in which every key has a row, and fires
+what ends with it. Blobs are in a dictionary, so what is left out is Spark: ingest, the exchange and
+RocksDB. `--cold` is a worker that has to read all of its state.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Iterator
+
+import numpy as np
+import pyarrow as pa
+from rich.console import Console
+from rich.table import Table
+
+from runtime.compute.kernels.columns import Int64Array
+from runtime.local.streaming.messages import SourceProgress
+from runtime.spec.aggregates import Merge, MergeOp, WindowAggregation
+from runtime.spec.windows import AlignedWindow, Cumulate, Hop, Tumble
+from runtime.streaming.operators.base import MicroBatch, Status
+from runtime.streaming.operators.updates import UpdateRules
+from runtime.streaming.operators.window import WindowOperator, WindowSpec
+from runtime.streaming.state import slices
+from runtime.streaming.state.shared_slices import one_reader
+
+MINUTE = 60_000_000
+ACCUMULATORS = (
+    Merge(("n",), MergeOp.COUNT),
+    Merge(("total",), MergeOp.SUM),
+    Merge(("largest",), MergeOp.MAX),
+)
+WINDOWS: dict[str, tuple[AlignedWindow, UpdateRules | None]] = {
+    "TUMBLE 1 min": (Tumble(MINUTE), None),
+    "HOP 1 min / 10 min": (Hop(MINUTE, 10 * MINUTE), None),
+    "HOP 1 min / 1 h": (Hop(MINUTE, 60 * MINUTE), None),
+    "HOP 1 min / 1 d": (Hop(MINUTE, 1440 * MINUTE), None),
+    "CUMULATE 1 min / 1 h": (Cumulate(MINUTE, 60 * MINUTE), None),
+    "CUMULATE 1 min / 1 d": (Cumulate(MINUTE, 1440 * MINUTE), None),
+    "TUMBLE 1 min, lateness 1 h": (
+        Tumble(MINUTE),
+        UpdateRules(60 * MINUTE, None, None, "$row_kind"),
+    ),
+    "TUMBLE 1 min, lateness 1 d": (
+        Tumble(MINUTE),
+        UpdateRules(1440 * MINUTE, None, None, "$row_kind"),
+    ),
+}
+
+
+class Blobs(dict[str, bytes]):
+    """State in memory; bytes written and read are counted."""
+
+    n_written = n_read = 0
+
+    def get(self, name: str) -> bytes | None:  # type: ignore[override]
+        blob = super().get(name)
+        self.n_read += len(blob or b"")
+        return blob
+
+    def put(self, name: str, blob: bytes) -> None:
+        self.n_written += len(blob)
+        self[name] = blob
+
+    def remove(self, name: str) -> None:
+        self.pop(name, None)
+
+
+def main() -> None:
+    """Time each window and print the table."""
+    parser = argparse.ArgumentParser(prog="python -m tests.bench.fire", description=__doc__)
+    parser.add_argument("--window", action="append", choices=WINDOWS)
+    parser.add_argument("--keys", type=int, default=50_000)
+    parser.add_argument("--batches", type=int, default=150)
+    parser.add_argument("--skip", type=int, help="micro-batches that are not timed; 2/3 of them")
+    parser.add_argument("--late", type=int, default=0, help="rows a micro-batch from before")
+    parser.add_argument("--cold", action="store_true", help="a worker that remembers nothing")
+    options = parser.parse_args()
+    pa.set_cpu_count(1)
+    skip = options.batches * 2 // 3 if options.skip is None else options.skip
+    table = Table("window", "fire ms, median", "p90", "max", "rows", "state MB", "kB put", "kB got")
+    for name in options.window or WINDOWS:
+        window, updates = WINDOWS[name]
+        made = list(_fires(window, updates, options))[skip:]
+        seconds = np.array([each[0] for each in made]) * 1e3
+        rows, state = made[-1][1:3]
+        table.add_row(
+            name,
+            *(f"{value:,.0f}" for value in (*np.percentile(seconds, (50, 90, 100)), rows)),
+            f"{state / 1e6:,.1f}",
+            *(f"{np.mean([each[i] for each in made]) / 1e3:,.0f}" for i in (3, 4)),
+        )
+    Console(width=140).print(table)
+
+
+def _fires(
+    window: AlignedWindow, updates: UpdateRules | None, options: argparse.Namespace
+) -> Iterator[tuple[float, int, int, int, int]]:
+    """Of each micro-batch seconds, rows that it emits, bytes in state, put and got."""
+    aggregation = WindowAggregation(window, ("key",), "$slice_end", ACCUMULATORS)
+    spec = WindowSpec(one_reader(aggregation, ACCUMULATORS), "$rows", 1, updates=updates)
+    store, rng = Blobs(), np.random.default_rng(5)
+    slices.CACHE.clear()
+    for number in range(1, options.batches + 1):
+        end = number * MINUTE
+        partials = [_partials(rng, options.keys, np.full(options.keys, end))]
+        if options.late:
+            back = rng.integers(0, min(window.slices_per_window, number), options.late)
+            partials.append(_partials(rng, options.late, end - back * MINUTE))
+        if options.cold:
+            slices.CACHE.clear()
+        put, got = store.n_written, store.n_read
+        batch = MicroBatch(partials, [SourceProgress(0, end - 1000, end - 1000, 1)])
+        begun, n_rows, state = time.perf_counter(), 0, 0
+        for output in WindowOperator(spec, store).process(batch):
+            if isinstance(output.result, Status):
+                state = output.result.n_bytes
+            elif isinstance(output.result, pa.RecordBatch):
+                n_rows += output.result.num_rows
+        seconds = time.perf_counter() - begun
+        yield seconds, n_rows, state, store.n_written - put, store.n_read - got
+
+
+def _partials(rng: np.random.Generator, n_rows: int, ends: Int64Array) -> pa.Table:
+    keys = rng.permutation(n_rows) * 7919
+    values = rng.integers(0, 10_000, n_rows)
+    ones = np.ones(n_rows, np.int64)
+    columns = [keys, ends, ones, values, values, ones]
+    names = ["key", "$slice_end", "n", "total", "largest", "$rows"]
+    return pa.table([pa.array(each) for each in columns], names)
+
+
+if __name__ == "__main__":
+    main()
