@@ -107,7 +107,9 @@ def _fires(
         end = number * MINUTE
         partials = [_partials(rng, options.keys, np.full(options.keys, end))]
         if options.late:
-            back = rng.integers(0, min(window.slices_per_window, number), options.late)
+            lateness = 0 if updates is None else updates.allowed_lateness_us // MINUTE
+            n_open = min(window.slices_per_window + lateness, number)
+            back = rng.integers(0, n_open, options.late)
             partials.append(_partials(rng, options.late, end - back * MINUTE))
         if options.cold:
             slices.CACHE.clear()

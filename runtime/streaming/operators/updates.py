@@ -3,27 +3,37 @@
 What was emitted last of each open window is kept, and compared with what the window holds now: a
 new result is +I, a changed one takes the old back (-U) and gives the new (+U), an equal one
 nothing. When to compare is a matter of processing time and of how many rows came.
+
+Only windows that rows came for since they were computed last are computed and compared: they are
+remembered as ranges of time. Results lie in parts of one window each, or of some where they are
+few, so that a part is read when one of its windows changes, and dropped unread when all are closed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from runtime.compute.accumulators.segments import run_starts
 from runtime.compute.arrow.blobs import pieces
-from runtime.compute.kernels.columns import int64_values, one_chunk
+from runtime.compute.kernels.columns import Int64Array, int64_values, one_chunk
 from runtime.compute.kernels.keys import encode_keys
 from runtime.spec.aggregates import WindowAggregation
 from runtime.spec.stream import FINAL_US
 from runtime.streaming.state.blobs import BlobStore, decode_table, encode_state, known_blob
+from runtime.streaming.state.slices import CACHE, slices_between
+from runtime.streaming.state.table_cache import unique_name
 
-# Emits the windows with an end above the first and up to the second.
-Windows = Callable[[tuple[int, int]], Iterator[pa.RecordBatch]]
+# Windows with an end above the first and up to the second
+Range = tuple[int, int]
+Windows = Callable[[Range], Iterator[pa.RecordBatch]]
+
+# A part has so many results, or those of one window.
+_PART_ROWS = 1 << 12
 
 INSERT, UPDATE_BEFORE, UPDATE_AFTER = "+I", "-U", "+U"
 
@@ -62,6 +72,7 @@ class Moment:
         newest_us: the end of the newest one.
         fired_us: up to which end windows have fired, before and after this micro-batch.
         closed_us: up to which end they take no rows, before and after it.
+        changed: the windows that new rows are in.
         n_new: how many rows came.
         has_late: whether any of them is in a window that has fired.
         clock_us: the processing time.
@@ -71,9 +82,19 @@ class Moment:
     newest_us: int
     fired_us: tuple[int | None, int]
     closed_us: tuple[int | None, int | None]
+    changed: Sequence[Range]
     n_new: int
     has_late: bool
     clock_us: int | None
+
+
+@dataclass(frozen=True)
+class _Part:
+    """Results of the windows of a range; the blobs may hold others too, which do not count."""
+
+    after_us: int
+    until_us: int
+    names: tuple[str, ...]
 
 
 class UpdateLog:
@@ -98,7 +119,16 @@ class UpdateLog:
         self._window_end = aggregation.window_end
         self._store = store
         facts = facts or {}
-        self._n_blobs: int = facts.get("blobs", 0)
+        self._parts = [
+            _Part(after, until, tuple(names)) for after, until, names in facts.get("parts", ())
+        ]
+        self._changed: list[Range] = [(after, until) for after, until in facts.get("changed", ())]
+        if facts and "parts" not in facts:
+            # of an older sqlwin: all results in blobs by number, and nobody knows what has changed
+            for name in (f"u{number}" for number in range(facts.get("blobs", 0))):
+                ends = self._ends(self._table(name))
+                self._parts.append(_Part(int(ends.min()) - 1, int(ends.max()), (name,)))
+            self._changed = [(-FINAL_US, FINAL_US)]
         self._pending: int = facts.get("pending", 0)
         self._early_at: int | None = facts.get("early")
         self._late_at: int | None = facts.get("late")
@@ -107,7 +137,10 @@ class UpdateLog:
     def facts(self) -> dict[str, Any]:
         """What is to be remembered for the next micro-batch, as JSON has it."""
         return {
-            "blobs": self._n_blobs,
+            # a blob that is not there, at which an older sqlwin stops, as it knows no parts
+            "blobs": 1,
+            "parts": [[part.after_us, part.until_us, part.names] for part in self._parts],
+            "changed": self._changed,
             "pending": self._pending,
             "early": self._early_at,
             "late": self._late_at,
@@ -122,37 +155,41 @@ class UpdateLog:
         """
         self._note(moment)
         early, late = self._is_early_due(moment), self._is_late_due(moment)
-        start = moment.closed_us[0] if late else moment.fired_us[0]
-        ends = (
-            moment.oldest_us - 1 if start is None else start,
-            moment.newest_us if early else min(moment.fired_us[1], moment.newest_us),
-        )
-        closes = moment.closed_us[1] is not None and moment.closed_us[0] != moment.closed_us[1]
-        if ends[0] >= ends[1] and not closes:
-            return
-        known = self._read()
-        if ends[0] < ends[1]:
-            fresh = list(windows(ends))
+        fired = moment.fired_us[0]
+        start = moment.closed_us[0] if late else fired
+        after = moment.oldest_us - 1 if start is None else start
+        until = moment.newest_us if early else min(moment.fired_us[1], moment.newest_us)
+        if after < until:
+            # those that have fired apart: the others come one after the other
+            cut = after if fired is None else min(max(after, fired), until)
+            due = [*within(self._changed, after, cut), *within(self._changed, cut, until)]
+            for each in due:
+                yield from self._computed(windows, each)
+            self._changed = without(self._changed, after, until)
             if early:
                 self._pending, self._early_at = 0, None
             if late:
                 self._has_late, self._late_at = False, None
-            if fresh:
-                now = pa.Table.from_batches(fresh)
-                if known is None:
-                    known = now.slice(0, 0)
-                in_range = _between(known, self._window_end, *ends)
-                yield from self._changes(known.filter(in_range), now)
-                known = pa.concat_tables([known.filter(pc.invert(in_range)), now])
-        if known is not None and moment.closed_us[1] is not None:
-            known = known.filter(_between(known, self._window_end, moment.closed_us[1], FINAL_US))
-        self._write(known)
+        if moment.closed_us[1] is not None:
+            self._changed = within(self._changed, moment.closed_us[1], FINAL_US)
+            self._replace((-FINAL_US, moment.closed_us[1]))
+
+    def _computed(self, windows: Windows, ends: Range) -> Iterator[pa.RecordBatch]:
+        """What has changed in the windows of a range."""
+        fresh = list(windows(ends))
+        if not fresh:
+            return
+        now = pa.Table.from_batches(fresh)
+        old = self._read(ends)
+        yield from self._changes(now.slice(0, 0) if old is None else old, now)
+        self._replace(ends, now)
 
     def _note(self, moment: Moment) -> None:
         """Note rows that came, and when windows with them are due."""
         rules, clock = self._rules, moment.clock_us
         if not moment.n_new:
             return
+        self._changed = union([*self._changed, *moment.changed])
         self._pending += moment.n_new
         self._has_late = self._has_late or moment.has_late
         if rules.early is not None and rules.early.delay_us and clock is not None:
@@ -181,6 +218,11 @@ class UpdateLog:
 
     def _changes(self, old: pa.Table, new: pa.Table) -> Iterator[pa.RecordBatch]:
         """What turns the old results into the new ones, in the order of the new ones."""
+        if old.num_rows == 0:
+            kinds = pa.repeat(pa.scalar(INSERT), new.num_rows)
+            table = new.add_column(0, self._rules.row_kind, kinds)
+            yield from table.combine_chunks().to_batches()
+            return
         both = pa.concat_tables([old, new]).combine_chunks()
         values = [name for name in both.column_names if name not in self._identity]
         which, _ = encode_keys([both.column(name) for name in self._identity], both.num_rows)
@@ -200,20 +242,79 @@ class UpdateLog:
         table = table.add_column(0, self._rules.row_kind, names.take(pa.array(kinds)))
         yield from table.combine_chunks().to_batches()
 
-    def _read(self) -> pa.Table | None:
-        blobs = [known_blob(self._store, f"u{number}") for number in range(self._n_blobs)]
-        tables = [decode_table(blob) for blob in blobs]
-        return pa.concat_tables(tables) if tables else None
+    def _read(self, ends: Range) -> pa.Table | None:
+        """What was emitted last of the windows of a range."""
+        found = []
+        for part in self._parts:
+            after, until = max(part.after_us, ends[0]), min(part.until_us, ends[1])
+            if after < until:
+                tables = [self._table(name) for name in part.names]
+                found += slices_between(tables, self._window_end, after, until)
+        return pa.concat_tables(found) if found else None
 
-    def _write(self, known: pa.Table | None) -> None:
-        parts = [] if known is None or known.num_rows == 0 else pieces(known.combine_chunks())
-        for number, part in enumerate(parts):
-            self._store.put(f"u{number}", encode_state(part))
-        for number in range(len(parts), self._n_blobs):
-            self._store.remove(f"u{number}")
-        self._n_blobs = len(parts)
+    def _table(self, name: str) -> pa.Table:
+        table = CACHE.get(name)
+        if table is None:
+            table = decode_table(known_blob(self._store, name))
+            CACHE.put(name, table)
+        return table
+
+    def _replace(self, ends: Range, results: pa.Table | None = None) -> None:
+        """Put results in place of those of a range; without any just forget these."""
+        before = {name for part in self._parts for name in part.names}
+        self._parts = [
+            _Part(after, until, part.names)
+            for part in self._parts
+            for after, until in without([(part.after_us, part.until_us)], *ends)
+        ]
+        for name in before.difference(*(part.names for part in self._parts)):
+            self._store.remove(name)
+            CACHE.remove(name)
+        if results is None:
+            return
+        until = ends[0]
+        for table in self._cut(results):
+            names = []
+            for piece in pieces(table):
+                names.append(unique_name())
+                self._store.put(names[-1], encode_state(piece))
+                CACHE.put(names[-1], piece)
+            after, until = until, int(self._ends(table).max())
+            self._parts.append(_Part(after, until, tuple(names)))
+
+    def _cut(self, results: pa.Table) -> Iterator[pa.Table]:
+        """Results in order of their windows, a table for each part."""
+        ends = self._ends(results)
+        order = np.argsort(ends, kind="stable")
+        table, ends = results.take(pa.array(order)), ends[order]
+        starts = np.append(run_starts(ends[1:] != ends[:-1]), len(ends)).tolist()
+        first = 0
+        for start in starts[1:]:
+            if start - first >= _PART_ROWS or start == len(ends):
+                yield table.slice(first, start - first).combine_chunks()
+                first = start
+
+    def _ends(self, table: pa.Table) -> Int64Array:
+        return int64_values(one_chunk(table.column(self._window_end)))
 
 
-def _between(table: pa.Table, column: str, after_us: int, until_us: int) -> pa.Array:
-    ends = int64_values(one_chunk(table.column(column)))
-    return pa.array((ends > after_us) & (ends <= until_us))
+def union(ranges: Iterable[Range]) -> list[Range]:
+    """What is in any of some ranges, in order and apart."""
+    found: list[Range] = []
+    for after, until in sorted(ranges):
+        if found and after <= found[-1][1]:
+            found[-1] = found[-1][0], max(found[-1][1], until)
+        else:
+            found.append((after, until))
+    return found
+
+
+def within(ranges: Iterable[Range], after_us: int, until_us: int) -> list[Range]:
+    """What of ranges is in another one."""
+    cut = ((max(after, after_us), min(until, until_us)) for after, until in ranges)
+    return [(after, until) for after, until in cut if after < until]
+
+
+def without(ranges: Sequence[Range], after_us: int, until_us: int) -> list[Range]:
+    """What of ranges is not in another one, which is not empty."""
+    return [*within(ranges, -FINAL_US, after_us), *within(ranges, until_us, FINAL_US)]

@@ -28,7 +28,7 @@ from runtime.local.streaming.messages import SLICE_END, LateRows
 from runtime.spec.stream import FINAL_US, LATE_ROW
 from runtime.spec.windows import CalendarHop, Hop
 from runtime.streaming.operators.base import Emitted, KeyGroupOperator, MicroBatch, Output
-from runtime.streaming.operators.updates import Moment, UpdateLog, UpdateRules
+from runtime.streaming.operators.updates import Moment, Range, UpdateLog, UpdateRules, union
 from runtime.streaming.state.blobs import BlobStore, Owner
 from runtime.streaming.state.running import RunningAggregates, is_overlapping
 from runtime.streaming.state.shared_slices import Reader, SharedSpec, SliceLevels
@@ -122,6 +122,7 @@ class WindowOperator(KeyGroupOperator):
                     int(last.max()),
                     (before.fired_until_us(), _or_never(after.fired_until_us())),
                     closed,
+                    self._changed(new),
                     n_new,
                     self._has_late(new, before.fired_until_us()),
                     batch.clock_us,
@@ -260,6 +261,20 @@ class WindowOperator(KeyGroupOperator):
             reader.first_window_end(np.concatenate([first, *ends])),
             reader.last_window_end(np.concatenate([last, *ends])),
         )
+
+    def _changed(self, new: Sequence[pa.Table]) -> list[Range]:
+        """The windows that new rows are in, where windows are emitted again."""
+        if self._updates is None:
+            return []
+        reader, distinct = self._slices.readers[0], [np.unique(self._ends(t)) for t in new]
+        ends = np.unique(np.concatenate([np.zeros(0, np.int64), *distinct]))
+        bounds = zip(
+            reader.first_window_end(ends).tolist(),
+            reader.last_window_end(ends).tolist(),
+            strict=True,
+        )
+        before = reader.assigner.previous_window_end
+        return union((before(first - 1), last) for first, last in bounds if first <= last)
 
     def _has_late(self, new: Sequence[pa.Table], fired: int | None) -> bool:
         """Whether a new row is in a window that has fired, where that is emitted again."""

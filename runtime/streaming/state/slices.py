@@ -9,7 +9,7 @@ last window of its slices is closed.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -31,6 +31,8 @@ from runtime.streaming.state.table_cache import TableCache, unique_name
 _SLABS_PER_WINDOW = 8
 # So many small chunks of a slab are merged into one.
 _MANY_CHUNKS = 8
+# One that has so many times the rows of all smaller ones stays as it is.
+_MUCH_LARGER = 4
 _SMALL_BYTES = MAX_BLOB_BYTES // 2
 # Where slices are read one by one, a slab that has so many rows takes no more slices than one.
 _MANY_ROWS = 1 << 14
@@ -207,7 +209,8 @@ class SliceState:
                 self._write(slab, merged)
                 slab.n_merged = merged.num_rows
             elif len(small) >= _MANY_CHUNKS:
-                self._write(slab, self._merged([*self._taken(slab, small), part]))
+                alike = _alike(small, part.num_rows)
+                self._write(slab, self._merged([*self._taken(slab, alike), part]))
             else:
                 self._write(slab, self._merged([part]))
 
@@ -285,6 +288,17 @@ class SliceState:
 
     def _chunks(self) -> list[Chunk]:
         return [chunk for slab in self._slabs.values() for chunk in slab.chunks]
+
+
+def _alike(chunks: Sequence[Chunk], n_rows: int) -> list[Chunk]:
+    """Of chunks those worth merging with so many new rows: not one much larger than the rest."""
+    found: list[Chunk] = []
+    for chunk in sorted(chunks, key=lambda chunk: chunk.n_rows):
+        if chunk.n_rows > _MUCH_LARGER * n_rows:
+            break
+        found.append(chunk)
+        n_rows += chunk.n_rows
+    return found or list(chunks)
 
 
 def slices_between(

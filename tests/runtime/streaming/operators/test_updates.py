@@ -1,0 +1,207 @@
+"""Windows that are emitted again: a log of changes that is always right, for what changed alone."""
+
+from collections import defaultdict
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from runtime.spec.windows import Cumulate, Hop, Tumble
+from runtime.streaming.operators.updates import (
+    FireRule,
+    UpdateRules,
+    union,
+    within,
+    without,
+)
+from runtime.streaming.state import running, slices
+from runtime.streaming.state.blobs import decode_facts, decode_table, encode_facts, encode_state
+from tests.reference import windows_of
+from tests.runtime.streaming.model import MS, Stream
+
+S = 1000 * MS
+LATENESS = 30_000
+WINDOWS = [
+    Tumble(10 * S),
+    Hop(5 * S, 20 * S),
+    Hop(3 * S, 20 * S, 1 * S),
+    Hop(10 * S, 4 * S),
+    Cumulate(10 * S, 60 * S),
+]
+
+
+def rules(lateness=LATENESS, early=None, late=None):
+    return UpdateRules(lateness * MS, early, late, "$row_kind")
+
+
+class Changelog:
+    """What a reader of the changes has of each window and key."""
+
+    def __init__(self):
+        self.rows = {}
+
+    def take(self, changes):
+        taken_back = None
+        for kind, *row in changes:
+            name, values = tuple(row[:3]), tuple(row[3:])
+            if kind == "+I":
+                assert name not in self.rows
+            elif kind == "-U":
+                assert self.rows[name] == values
+                taken_back = name
+                continue
+            else:
+                assert taken_back == name
+                assert self.rows[name] != values
+            self.rows[name] = values
+
+
+class Brute:
+    """The windows that rows are in, by the rules."""
+
+    def __init__(self, window, lateness=LATENESS):
+        self.window, self.lateness = window, lateness
+        self.members, self.watermark = defaultdict(list), -(10**12)
+
+    def take(self, rows, watermark):
+        for key, time, value in rows:
+            for start, end in windows_of(self.window, time, MS):
+                if end - 1 + self.lateness > self.watermark:
+                    self.members[key, start, end].append(value)
+        self.watermark = max(self.watermark, watermark)
+
+    def rows(self, fired_only=True):
+        return {
+            name: (len(values), sum(values), max(values))
+            for name, values in self.members.items()
+            if not fired_only or name[2] - 1 <= self.watermark
+        }
+
+
+rows = st.lists(
+    st.tuples(st.sampled_from("abc"), st.integers(-70_000, 25_000), st.integers(-5, 5)), max_size=10
+)
+steps = st.one_of(st.just(0), st.integers(0, 12_000), st.integers(0, 60_000))
+
+
+@pytest.mark.parametrize("window", WINDOWS, ids=repr)
+@pytest.mark.parametrize("early", [None, FireRule(delay_us=0)], ids=["", "early"])
+@given(batches=st.lists(st.tuples(rows, steps), min_size=4, max_size=12))
+@settings(max_examples=6, deadline=None)
+def test_the_changes_add_up_to_what_the_windows_hold(window, early, batches):
+    stream, brute, log = Stream(window, updates=rules(early=early)), Brute(window), Changelog()
+    now = 0
+    for number, (some, step) in enumerate(batches):
+        now += step
+        moved = [(key, time + now, value) for key, time, value in some]
+        if number % 3 == 0:
+            slices.CACHE.clear()
+        log.take(stream.micro_batch(moved, now))
+        brute.take(moved, now)
+        assert log.rows == brute.rows(fired_only=early is None)
+    log.take(stream.end())
+    assert log.rows == brute.rows(fired_only=False)
+    assert set(stream.store.blobs) == {"facts"}
+
+
+@pytest.mark.parametrize("window", [Hop(5 * S, 60 * S), Hop(3 * S, 40 * S)], ids=repr)
+def test_running_aggregates_serve_windows_that_are_emitted_again(window, monkeypatch):
+    monkeypatch.setattr(running, "FEW_ROWS", 0)
+    monkeypatch.setattr(running, "_SLICES_A_KEY", 0)
+    stream, brute, log = Stream(window, updates=rules()), Brute(window), Changelog()
+    random, had = np.random.default_rng(5), 0
+    for now in range(0, 200_000, window.slide_us // MS):
+        back = random.integers(0, 90_000, 6) * (random.random(6) < 0.4)
+        some = [(str(random.integers(3)), now - int(at), 1) for at in back]
+        log.take(stream.micro_batch(some, now))
+        brute.take(some, now)
+        assert log.rows == brute.rows()
+        had += bool(decode_facts(stream.store.blobs["facts"])["running"]["spans"])
+    assert had > 20
+
+
+def test_rows_that_wait_for_the_late_rule_are_emitted_when_it_is_due():
+    stream, log = Stream(Tumble(10 * S), updates=rules(100_000, late=FireRule(rows=7))), Changelog()
+    log.take(stream.micro_batch([("a", 1000, 1), ("a", 11_000, 1), ("a", 21_000, 1)], 30_000))
+    assert stream.micro_batch([("a", 2000, 1)], 30_000) == []
+    assert stream.micro_batch([("a", 12_000, 1)], 30_000) == []
+    log.take(stream.micro_batch([("a", 3000, 1), ("a", 35_000, 1)], 30_000))
+    assert sorted((end, n) for (_, _, end), (n, *_) in log.rows.items()) == [
+        (10_000, 3),
+        (20_000, 2),
+        (30_000, 1),
+    ]
+
+
+def test_windows_without_new_rows_are_neither_read_nor_written():
+    stream = Stream(Tumble(10 * S), updates=rules(3_600_000))
+    gets, puts = [], []
+    for number in range(1, 110):
+        before = stream.store.n_gets, set(stream.store.blobs)
+        slices.CACHE.clear()
+        stream.micro_batch([(key, number * 10_000 - 1, 1) for key in "abc"], number * 10_000)
+        gets.append(stream.store.n_gets - before[0])
+        puts.append(len(set(stream.store.blobs) - before[1]))
+    assert max(gets) == 1
+    assert max(puts[1:]) == 2
+    late = [("a", 55_000, 1), ("b", 1_005_000, 1)]
+    before = stream.store.n_gets, set(stream.store.blobs)
+    assert len(stream.micro_batch(late, 1_090_000)) == 4
+    # facts, and of each window its slice and its results
+    assert stream.store.n_gets - before[0] == 5
+
+
+def test_few_results_of_many_windows_are_few_parts():
+    stream = Stream(Tumble(10 * S), updates=rules(3_600_000))
+    stream.micro_batch([("a", at, 1) for at in range(0, 1_000_000, 5000)], 1_000_000)
+    facts = decode_facts(stream.store.blobs["facts"])["updates"]
+    assert len(facts["parts"]) == 1
+    stream.micro_batch([("a", 503_000, 1)], 1_000_000)
+    facts = decode_facts(stream.store.blobs["facts"])["updates"]
+    assert [part[:2] for part in facts["parts"]] == [
+        [10 * S - 1, 500 * S],
+        [510 * S, 1000 * S],
+        [500 * S, 510 * S],
+    ]
+    assert len({name for part in facts["parts"] for name in part[2]}) == 2
+
+
+def test_results_of_a_checkpoint_in_numbered_blobs_count():
+    window = Tumble(10 * S)
+    stream, log = Stream(window, updates=rules()), Changelog()
+    log.take(stream.micro_batch([(key, at, 1) for key in "ab" for at in (1000, 12_000)], 21_000))
+    facts = decode_facts(stream.store.blobs["facts"])
+    parts = facts["updates"].pop("parts")
+    del facts["updates"]["changed"]
+    names = [name for part in parts for name in part[2]]
+    facts["updates"]["blobs"] = len(names)
+    for number, name in enumerate(names):
+        table = decode_table(stream.store.blobs.pop(name))
+        stream.store.blobs[f"u{number}"] = encode_state(table)
+    stream.store.blobs["facts"] = encode_facts(facts)
+    log.take(stream.micro_batch([("a", 2000, 5), ("a", 22_000, 1)], 31_000))
+    assert log.rows["a", 0, 10_000] == (2, 6, 5)
+    assert log.rows["b", 0, 10_000] == (1, 1, 1)
+    assert log.rows["a", 20_000, 30_000] == (1, 1, 1)
+    stream.micro_batch([], 50_000)
+    assert "u0" not in stream.store.blobs
+
+
+ranges = st.lists(st.tuples(st.integers(0, 30), st.integers(1, 8)), max_size=6).map(
+    lambda found: [(start, start + length) for start, length in found]
+)
+
+
+def members(found):
+    return {at for after, until in found for at in range(after + 1, until + 1)}
+
+
+@given(ranges, st.integers(0, 30), st.integers(1, 8))
+def test_ranges_are_sets_of_times(found, after, length):
+    whole, other = union(found), set(range(after + 1, after + length + 1))
+    assert members(whole) == members(found)
+    assert all(one[1] < next_[0] for one, next_ in pairwise(whole))
+    assert members(within(whole, after, after + length)) == members(found) & other
+    assert members(without(whole, after, after + length)) == members(found) - other
