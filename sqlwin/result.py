@@ -11,7 +11,7 @@ import queue
 import re
 import threading
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from importlib.util import find_spec
@@ -34,6 +34,7 @@ from rich.console import Console
 
 from runtime.connectors.writing import KIND_COLUMN
 from runtime.errors import ExecutionError, MissingPackageError
+from runtime.frames.arrow_rows import ArrowRows
 from runtime.frames.blobs import row_blobs
 from runtime.frames.scan_counts import StatementScanCounts
 from runtime.spark.private import unless_missing
@@ -92,6 +93,7 @@ class Result:
         kind: `query`, `insert`, `explain`, `table` (rows about the session) or `ok`.
         message: one line for the user; empty for a query.
         dataframe: a query's rows, not computed yet; a streaming DataFrame if a source is.
+        arrow_rows: the same as workers have them; None where Spark makes them.
         table: the rows of kind `table`.
         text: the explanation of kind `explain`.
         document: the same as data, see docs/explain.md.
@@ -108,6 +110,7 @@ class Result:
     kind: str
     message: str = ""
     dataframe: DataFrame | None = None
+    arrow_rows: ArrowRows | None = None
     table: pa.Table | None = None
     text: str = ""
     document: dict[str, Any] | None = None
@@ -197,15 +200,19 @@ class Result:
             yield from self.table.slice(0, limit).to_batches()
         if self.dataframe is None:
             return
-        frame = arrow_ready(self.dataframe)
-        if limit is not None or _most_rows(frame) <= _AT_ONCE:
-            frame = frame if limit is None else frame.limit(limit)
-            yield from self._run(frame.toArrow).to_batches()
-            return
-        blobs = row_blobs(frame)
+        if limit is None and self.arrow_rows is not None:
+            blobs, schema = self.arrow_rows.blobs(), self._arrow_schema()
+        else:
+            frame, schema = arrow_ready(self.dataframe), None
+            if limit is not None or _most_rows(frame) <= _AT_ONCE:
+                frame = frame if limit is None else frame.limit(limit)
+                yield from self._run(frame.toArrow).to_batches()
+                return
+            blobs = row_blobs(frame)
         rows = self._run(lambda: blobs.toLocalIterator(prefetchPartitions=True))
         while (row := self._run(lambda: next(rows, None))) is not None:
-            yield from pa.ipc.open_stream(row.rows)
+            batches: Iterable[pa.RecordBatch] = pa.ipc.open_stream(row.rows)
+            yield from batches if schema is None else (_as_of_schema(b, schema) for b in batches)
 
     def to_arrow(self, limit: int | None = None) -> pa.Table:
         """The rows as an Arrow table, with the types that SQL gave them.

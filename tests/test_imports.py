@@ -42,8 +42,8 @@ MAY_IMPORT = {
     ),
     "runtime.connectors.options": "runtime runtime.spec",
     "runtime.connectors.filesystem": (
-        "runtime runtime.connectors runtime.connectors.options runtime.detection runtime.spark "
-        "runtime.spec pyarrow pyspark"
+        "runtime runtime.connectors runtime.connectors.options runtime.detection runtime.frames "
+        "runtime.spark runtime.spec pyarrow pyspark"
     ),
     "runtime.streaming": (
         "runtime runtime.compute runtime.connectors.filesystem runtime.frames runtime.local "

@@ -1,8 +1,8 @@
-"""What lies between a local aggregate and its table, as expressions over the files' columns."""
+"""What lies above a table or windows, as expressions over the columns of the files or windows."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from sqlglot import exp
@@ -19,6 +19,9 @@ from runtime.spec.expressions import Call, ColumnRef, Expression
 _Made = Expression | str
 
 _TOO_MUCH = "a query that does more than filter and project stands between it and the table"
+
+# What a node, or a table of a query, is the source of; None: it is none
+Source = Callable[[Node | exp.Table], "RowsOfScan | None"]
 
 
 @dataclass(frozen=True)
@@ -91,17 +94,41 @@ def rows_of_scan(node: Node, catalog: Catalog, zone: str) -> RowsOfScan:
     Raises:
         NotEvaluated: anything else stands in between, or the scan does not evaluate a filter.
     """
+
+    def source(found: Node | exp.Table) -> RowsOfScan | None:
+        if isinstance(found, TableScan):
+            return _of_table(tuple(found.table.split(".")), found.schema, catalog, zone)
+        if isinstance(found, exp.Table):
+            name = tuple(part.name for part in found.parts)
+            plain = exp.Table(**{key: found.args.get(key) for key in ("this", "db", "catalog")})
+            return _of_table(name, catalog.analyze(select_all_from(plain), {}), catalog, zone)
+        return None
+
+    return rows_above(node, source)
+
+
+def rows_above(node: Node, source: Source) -> RowsOfScan:
+    """The rows of a node that filters and projects those of a source.
+
+    Args:
+        node: the node.
+        source: knows the sources.
+
+    Raises:
+        NotEvaluated: anything else stands in between, or Arrow does not evaluate a filter.
+    """
+    found = source(node)
+    if found is not None:
+        return found
     match node:
-        case TableScan():
-            return _of_table(tuple(node.table.split(".")), node.schema, catalog, zone)
         case Filter():
-            return _filtered(rows_of_scan(node.input, catalog, zone), node.conjuncts)
+            return _filtered(rows_above(node.input, source), node.conjuncts)
         case Project():
-            below = rows_of_scan(node.input, catalog, zone)
+            below = rows_above(node.input, source)
             made = {item.name.lower(): _made(item.expr, below) for item in node.items}
             return replace(below, schema=node.schema, columns=made)
         case SqlQuery():
-            return _of_query(node, catalog, zone)
+            return _of_query(node, source)
     refuse(f"{type(node).__name__} stands between the aggregate and the table")
 
 
@@ -115,18 +142,16 @@ def _of_table(name: tuple[str, ...], schema: Schema, catalog: Catalog, zone: str
     return replace(rows, of_table=of_table, columns=of_table)
 
 
-def _of_query(node: SqlQuery, catalog: Catalog, zone: str) -> RowsOfScan:
-    """The rows of a text that filters and projects those of one table."""
+def _of_query(node: SqlQuery, source: Source) -> RowsOfScan:
+    """The rows of a text that filters and projects those of one source."""
     table = only_source(node.query)
     if not isinstance(table, exp.Table):
         refuse(_TOO_MUCH)
     of_relation = None if table.db else dict(node.relations).get(table.name)
     if of_relation is not None:
-        below = rows_of_scan(of_relation, catalog, zone)
+        below = rows_above(of_relation, source)
     else:
-        name = tuple(part.name for part in table.parts)
-        plain = exp.Table(**{key: table.args.get(key) for key in ("this", "db", "catalog")})
-        below = _of_table(name, catalog.analyze(select_all_from(plain), {}), catalog, zone)
+        below = source(table) or refuse(_TOO_MUCH)
     called = table.alias_or_name.lower()
 
     def unqualified(part: exp.Expr) -> exp.Expr:

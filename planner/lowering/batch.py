@@ -11,6 +11,7 @@ from sqlglot import exp
 
 from planner.aggregates.partial_calls import row_partials
 from planner.aggregates.user import with_filters_inside
+from planner.arrow.window_rows import window_projection
 from planner.lowering.relational import expand_query, join_query, rank_query, repeated_rows
 from planner.nodes.logical import (
     Aggregate,
@@ -47,7 +48,13 @@ from planner.sql.build import (
     to_sql,
 )
 from runtime.spec.aggregates import WindowAggregation
-from runtime.spec.exchange import ExchangeStep, GlobalStep, SharedExchangeStep, SharedSlicesStep
+from runtime.spec.exchange import (
+    ExchangeStep,
+    GlobalStep,
+    SharedExchangeStep,
+    SharedSlicesStep,
+    WindowProjection,
+)
 from runtime.spec.local import (
     ArrowBuffer,
     Catalyst,
@@ -82,6 +89,17 @@ def lower(plan: Node, labels: Labels | None = None) -> Step:
             for a run that is not measured.
     """
     return Lowering(labels or {}).step(plan)
+
+
+def lower_projection(plan: Node, zone: str, types: Mapping[str, str]) -> WindowProjection | None:
+    """What `lower` makes of the windows that are merged last, where workers can do it.
+
+    Args:
+        plan: a physical plan.
+        zone: the session's time zone.
+        types: Spark's types of the columns that the global stage yields, by name.
+    """
+    return window_projection(plan, zone, {"start": START, "end": END, "time": TIME}, types)
 
 
 class Lowering:

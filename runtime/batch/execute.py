@@ -2,23 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
 
-from runtime.batch.global_aggregate import global_aggregate
+from runtime.batch.global_aggregate import (
+    projected,
+    projected_schema,
+    windows_of,
+)
 from runtime.batch.local_stage import LocalStage, local_stage
 from runtime.batch.shared import SharedBlobs, SharedPartials, shared_blobs
-from runtime.frames.aggregations import with_spark_tables
+from runtime.frames.aggregations import windows_schema, with_spark_tables
+from runtime.frames.arrow_rows import ArrowRows
 from runtime.frames.blobs import BLOB_DDL, bucket_cut, place_blobs
 from runtime.frames.expand import expand_sql
 from runtime.frames.meter import Meter, Wrap, as_it_is
 from runtime.frames.scan_counts import StatementScanCounts
 from runtime.frames.views import sql_dataframe, temporary_view
 from runtime.local.catalyst import local_aggregate_sql
-from runtime.spec.aggregates import Accumulator
-from runtime.spec.exchange import ExchangeStep, GlobalStep, SharedExchangeStep, SharedSlicesStep
+from runtime.spec.aggregates import Accumulator, WindowAggregation
+from runtime.spec.exchange import (
+    ExchangeStep,
+    GlobalStep,
+    SharedExchangeStep,
+    SharedSlicesStep,
+    WindowProjection,
+)
 from runtime.spec.local import Catalyst, LocalStep, SparkRows, is_local
 from runtime.spec.scan import DEFAULT_BUFFER_BYTES
 from runtime.spec.steps import ExpandStep, MeasuredStep, SqlStep, Step
@@ -68,11 +80,65 @@ def dataframe(
     return _Building(spark, options, shared or SharedPartials()).dataframe(step)
 
 
+# Spark's types of the columns of merged windows, to what is made of these; None: Spark has to do it
+Project = Callable[[Mapping[str, str]], WindowProjection | None]
+
+
+@dataclass(frozen=True)
+class BatchRows:
+    """The rows of a query.
+
+    Attributes:
+        dataframe: them. Nothing runs yet.
+        arrow: the same, as workers have them; None where Spark makes them.
+    """
+
+    dataframe: DataFrame
+    arrow: ArrowRows | None = None
+
+
+def batch_rows(
+    spark: SparkSession, step: Step, project: Project, options: ExecutionOptions
+) -> BatchRows:
+    """The rows that `step` computes.
+
+    Args:
+        spark: the session.
+        step: the step.
+        project: knows what it makes of the windows that are merged last.
+        options: how it is spread over tasks.
+    """
+    building = _Building(spark, options, SharedPartials())
+    rows = building.dataframe(step)
+    if not building.merged:
+        return BatchRows(rows)
+    # what windows are computed from is made before them
+    windows = building.merged[-1]
+    types = {field.name: field.dataType.simpleString() for field in windows.schema.fields}
+    projection = project(types)
+    if projection is None:
+        return BatchRows(rows)
+    end = windows.aggregation.window_end
+    make = projected(windows_of(windows.aggregation, windows.shared), projection, end)
+    return BatchRows(rows, ArrowRows(windows.blobs, make, projected_schema(projection)))
+
+
+@dataclass(frozen=True)
+class _Merged:
+    """What a global stage reads, how, and what it yields."""
+
+    blobs: DataFrame
+    aggregation: WindowAggregation
+    shared: SharedSlicesStep | None
+    schema: StructType
+
+
 @dataclass(frozen=True)
 class _Building:
     spark: SparkSession
     options: ExecutionOptions
     shared: SharedPartials
+    merged: list[_Merged] = field(default_factory=list)
 
     def dataframe(self, step: Step) -> DataFrame:
         match step:
@@ -104,7 +170,10 @@ class _Building:
             cut = bucket_cut(exchanged.keys, buckets)
             blobs = place_blobs(local.cut(cut, BLOB_DDL, options.wrap), partitions)
             schema = local.schema
-        return global_aggregate(blobs, schema, aggregation, options.wrap(step.label), level)
+        merged = windows_schema(schema, aggregation)
+        self.merged.append(_Merged(blobs, aggregation, level, merged))
+        to_windows = options.wrap(step.label)(windows_of(aggregation, level))
+        return blobs.mapInArrow(to_windows, merged)
 
     def _shared_blobs(self, step: SharedExchangeStep) -> SharedBlobs:
         partitions, buckets = _spread(self.spark, step, self.options)

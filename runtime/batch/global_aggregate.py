@@ -2,53 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 
 import pyarrow as pa
-from pyspark.sql import DataFrame
-from pyspark.sql.types import StructType
+import pyarrow.compute as pc
 
 from runtime.batch.shared import level_blobs
 from runtime.compute.arrow.blobs import from_blobs
+from runtime.compute.arrow.evaluate import evaluate, filter_mask
+from runtime.compute.arrow.types import arrow_type
 from runtime.compute.kernels.merge import merge_slices
 from runtime.compute.kernels.session import merge_sessions
-from runtime.frames.aggregations import windows_schema
-from runtime.frames.meter import Wrap, as_it_is
+from runtime.frames.meter import ArrowFunction
 from runtime.spark.workers import prepare_worker
 from runtime.spec.aggregates import WindowAggregation
-from runtime.spec.exchange import SharedSlicesStep
+from runtime.spec.exchange import SharedSlicesStep, WindowProjection
 from runtime.spec.windows import SessionWindow
 
 # Small buckets are merged together: a call of the kernels costs milliseconds, however few the rows.
 _ENOUGH_BYTES = 4 << 20
+_MILLISECOND_US = 1_000
 
 
-def global_aggregate(
-    blobs: DataFrame,
-    partials: StructType,
-    aggregation: WindowAggregation,
-    wrap: Wrap = as_it_is,
-    shared: SharedSlicesStep | None = None,
-) -> DataFrame:
-    """Windows of all keys.
+def windows_of(aggregation: WindowAggregation, shared: SharedSlicesStep | None) -> ArrowFunction:
+    """What a task of the global stage does.
 
     Args:
-        blobs: what `exchange` yields, or `SharedPartials.read`.
-        partials: the schema of the rows inside the blobs.
         aggregation: keys, window and accumulators.
-        wrap: what the stage is wrapped in, to measure it.
-        shared: what to read of shared partials.
+        shared: what to read of shared partials; None: they are those of `exchange`.
 
     Returns:
-        The keys, window start and end as TIMESTAMP_NTZ, the merged columns of each accumulator.
+        A function of blobs that yields the keys, window start and end as TIMESTAMP_NTZ, the merged
+        columns of each accumulator.
     """
-    to_windows = wrap(_to_windows(aggregation, shared))
-    return blobs.mapInArrow(to_windows, windows_schema(partials, aggregation))
-
-
-def _to_windows(
-    aggregation: WindowAggregation, shared: SharedSlicesStep | None
-) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     merge = merge_sessions if isinstance(aggregation.window, SessionWindow) else merge_slices
     level = None if shared is None else shared.level
     columns = None if shared is None else shared.columns
@@ -65,6 +51,35 @@ def _to_windows(
             yield from merge(table, aggregation)
 
     return to_windows
+
+
+def projected(to_windows: ArrowFunction, projection: WindowProjection, end: str) -> ArrowFunction:
+    """The global stage with what is made of its windows.
+
+    Args:
+        to_windows: the stage.
+        projection: what is made of them.
+        end: the column with the end of a window.
+    """
+    schema = projected_schema(projection)
+
+    def rows(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for windows in to_windows(batches):
+            if projection.window_time is not None:
+                last_us = pc.subtract(windows.column(end).cast(pa.int64()), _MILLISECOND_US)
+                time = last_us.cast(windows.column(end).type)
+                windows = windows.append_column(projection.window_time, time)
+            if projection.filters:
+                windows = windows.filter(filter_mask(projection.filters, windows))
+            columns = [evaluate(expression, windows) for _, expression in projection.columns]
+            yield pa.RecordBatch.from_arrays(columns, schema=schema)
+
+    return rows
+
+
+def projected_schema(projection: WindowProjection) -> pa.Schema:
+    """The columns of what is made of windows."""
+    return pa.schema([(name, arrow_type(each.type)) for name, each in projection.columns])
 
 
 def whole_buckets(

@@ -10,6 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from runtime.errors import SetupError, SqlwinError
+from runtime.frames.arrow_rows import ArrowRows
 from runtime.spec.table import TableSpec
 
 # Parts of Spark that are not in PySpark's own package
@@ -24,6 +25,8 @@ Validate = Callable[[TableSpec], None]
 Read = Callable[[SparkSession, TableSpec], DataFrame]
 # Rows, their table, and whether they replace those that are there; gives how many, if that is known
 Write = Callable[[DataFrame, TableSpec, bool], int | None]
+# The same of rows that workers have as Arrow too
+WriteArrow = Callable[[DataFrame, TableSpec, bool, ArrowRows], int | None]
 # A micro-batch and its number; gives how many rows it has, if that is known
 WriteBatch = Callable[[DataFrame, int], int | None]
 
@@ -65,6 +68,8 @@ class Connector:
         is_unbounded: whether a table is unbounded, unless a run is set to be a batch.
         streams_bounded: whether a bounded table can be read as a stream that ends.
         write: writes the rows of a batch; None if it cannot be written.
+        write_arrow: the same as `write`, where workers have the rows as Arrow; None: it makes no
+            difference.
         overwrites: whether `write` can replace the rows that are there.
         open_batches: makes what writes the micro-batches of a stream one by one; None if Spark
             alone can write them.
@@ -84,6 +89,7 @@ class Connector:
     is_unbounded: Callable[[TableSpec], bool] = lambda spec: False
     streams_bounded: bool = False
     write: Write | None = None
+    write_arrow: WriteArrow | None = None
     overwrites: bool = False
     open_batches: OpenBatches | None = None
     write_stream: WriteStream | None = None

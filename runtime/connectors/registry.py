@@ -8,6 +8,7 @@ from dataclasses import replace
 from functools import partial
 
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import DataType
 
 from runtime.connectors import blackhole, data_source, kafka, memory, socket
 from runtime.connectors import print as print_connector
@@ -18,6 +19,7 @@ from runtime.connectors.generated import datagen, nexmark
 from runtime.connectors.options.checks import bad_option
 from runtime.connectors.writing import as_declared, naming_output
 from runtime.errors import AnalysisError, CatalogError, nearest
+from runtime.frames.arrow_rows import ArrowRows
 from runtime.spark.errors import translated_errors
 from runtime.spec.table import LATE_ROWS, TableSpec
 
@@ -160,7 +162,9 @@ def check_writable(spec: TableSpec, *, overwrite: bool) -> None:
         )
 
 
-def write_table(dataframe: DataFrame, spec: TableSpec, overwrite: bool) -> int | None:
+def write_table(
+    dataframe: DataFrame, spec: TableSpec, overwrite: bool, arrow: ArrowRows | None = None
+) -> int | None:
     """Write all rows of `dataframe` to a table and return how many there were, if that is known.
 
     Columns go by position and are cast to the declared types. A job that fails leaves nothing that
@@ -170,6 +174,8 @@ def write_table(dataframe: DataFrame, spec: TableSpec, overwrite: bool) -> int |
         dataframe: the rows.
         spec: the table.
         overwrite: replace what is there; of a partitioned table, the partitions that get rows.
+        arrow: the same rows as workers have them, by position and of the same types; None: they do
+            not.
 
     Raises:
         CatalogError: the table is declared wrongly, or is only a source.
@@ -180,7 +186,15 @@ def write_table(dataframe: DataFrame, spec: TableSpec, overwrite: bool) -> int |
     connector = connector_of(spec)
     assert connector.write is not None, "check_writable() has seen to it"
     with naming_output(spec), explained_errors(connector, spec):
-        return connector.write(as_declared(dataframe, spec), spec, overwrite)
+        declared = as_declared(dataframe, spec)
+        if arrow is not None and connector.write_arrow is not None:
+            if _types(declared) == _types(dataframe):
+                return connector.write_arrow(declared, spec, overwrite, arrow)
+        return connector.write(declared, spec, overwrite)
+
+
+def _types(dataframe: DataFrame) -> list[DataType]:
+    return [field.dataType for field in dataframe.schema.fields]
 
 
 def explained_errors(connector: Connector, spec: TableSpec) -> AbstractContextManager[None]:

@@ -15,7 +15,7 @@ _COMPRESSION = "lz4"
 
 BLOB_DDL = "bucket int, partials binary"
 _BLOB_SCHEMA = pa.schema([("bucket", pa.int32()), ("partials", pa.binary())])
-_ROWS_DDL = "rows binary"
+ROWS_DDL = "rows binary"
 
 
 def bucket_blobs(table: pa.Table, keys: tuple[str, ...], buckets: int) -> pa.RecordBatch:
@@ -49,13 +49,14 @@ def place_blobs(blobs: DataFrame, partitions: int) -> DataFrame:
 
 def row_blobs(rows: DataFrame) -> DataFrame:
     """All rows, in the column `rows`: an Arrow IPC stream for each batch that Spark makes."""
+    return rows.mapInArrow(serialized, ROWS_DDL)
 
-    def serialized(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            if batch.num_rows:
-                yield pa.RecordBatch.from_pydict({"rows": pa.array([to_blob(batch)], pa.binary())})
 
-    return rows.mapInArrow(serialized, _ROWS_DDL)
+def serialized(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Batches as rows of `ROWS_DDL`; one without rows is left out."""
+    for batch in batches:
+        if batch.num_rows:
+            yield pa.RecordBatch.from_pydict({"rows": pa.array([to_blob(batch)], pa.binary())})
 
 
 def large_tables(batches: Iterable[pa.RecordBatch], enough_bytes: int) -> Iterator[pa.Table]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from runtime.spec.aggregates import Accumulator, WindowAggregation
+from runtime.spec.expressions import Expression
 from runtime.spec.local import CatalystStep, RowsLocalStep, ScanLocalStep
 from runtime.spec.steps import MeasuredStep, SqlStep, Step
 
@@ -92,3 +93,18 @@ class GlobalStep(Step):
     input: ExchangeStep | SharedSlicesStep
     aggregation: WindowAggregation
     label: str = ""
+
+
+@dataclass(frozen=True)
+class WindowProjection:
+    """The rows of a query, made of merged windows with Arrow.
+
+    Attributes:
+        columns: name and expression of each column, over those that `GlobalStep` yields.
+        filters: conditions of which all must be true.
+        window_time: the name of one column more, the end less a millisecond; None: it is not read.
+    """
+
+    columns: tuple[tuple[str, Expression], ...]
+    filters: tuple[Expression, ...] = ()
+    window_time: str | None = None

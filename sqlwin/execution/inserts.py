@@ -12,8 +12,10 @@ from sqlglot import exp
 
 from planner.sql.build import identifier, to_sql
 from planner.sql.table_options import position_of_option
+from runtime.batch.execute import BatchRows
 from runtime.connectors.registry import check_writable, write_table
 from runtime.errors import AnalysisError, CatalogError, SqlwinError, nearest
+from runtime.frames.arrow_rows import ArrowRows
 from runtime.spec.stream import ROW_KIND
 from runtime.spec.table import TableColumn, TableSpec
 from sqlwin.catalog.catalog import Name, Registered, SessionCatalog, View, type_ddl
@@ -179,11 +181,22 @@ def _are_declared(rows: DataFrame, declared: list[TableColumn], given: dict[str,
     ]
 
 
-def insert_rows(
-    rows: DataFrame, table: TableSpec, columns: tuple[str, ...], overwrite: bool
-) -> int | None:
+def arrow_as_arranged(rows: BatchRows, fitted: DataFrame) -> ArrowRows | None:
+    """The rows as workers have them, if `arranged` has left columns and types as they are.
+
+    Args:
+        rows: the rows.
+        fitted: what `arranged` made of them, given no columns: their order is the same.
+    """
+    before, after = rows.dataframe.schema.fields, fitted.schema.fields
+    are_same = [field.dataType for field in before] == [field.dataType for field in after]
+    return rows.arrow if are_same else None
+
+
+def insert_rows(rows: BatchRows, table: TableSpec) -> int | None:
     """Write a query's rows to a session table; how many, if the connector says so."""
-    return write_table(arranged(rows, table, columns), table, overwrite)
+    fitted = arranged(rows.dataframe, table, ())
+    return write_table(fitted, table, overwrite=False, arrow=arrow_as_arranged(rows, fitted))
 
 
 def insert_into_spark(

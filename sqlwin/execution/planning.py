@@ -6,16 +6,17 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
+from functools import partial
 
 from pyspark.sql import DataFrame, SparkSession
 from sqlglot import exp
 
-from planner.lowering.batch import lower
+from planner.lowering.batch import lower, lower_projection
 from planner.nodes.windows import notes_on_windows
 from planner.optimizer import Options, ParallelismOptions
 from planner.plan import Draft, Plan, draft_plan, plan_together
 from planner.streams.tables import streams_of
-from runtime.batch.execute import ExecutionOptions, dataframe
+from runtime.batch.execute import BatchRows, ExecutionOptions, batch_rows
 from runtime.connectors.registry import connector_of
 from runtime.errors import SqlwinError
 from runtime.frames.scan_counts import ScanCounts, StatementScanCounts
@@ -204,11 +205,20 @@ class Plans:
                 with self.errors_of(lowered.plans[0].sql), self._span("Spark's analysis"):
                     # whoever starts it does so without sqlwin
                     return lowered.dataframe(self.spark, foreign_options(self.spark, self.config))
-            case LoweredBatch(plan, step):
-                with self.errors_of(plan.sql), self._span("Spark's analysis"):
-                    if step is None:
-                        return self.spark.sql(plan.sql)
-                    return dataframe(self.spark, step, self.execution_options())
+            case LoweredBatch():
+                return self.batch_rows(lowered).dataframe
+
+    def batch_rows(self, lowered: LoweredBatch) -> BatchRows:
+        """The rows of a query that runs as a batch.
+
+        Raises:
+            SqlwinError: Spark refuses something in it.
+        """
+        with self.errors_of(lowered.plan.sql), self._span("Spark's analysis"):
+            if lowered.step is None:
+                return BatchRows(self.spark.sql(lowered.plan.sql))
+            project = partial(lower_projection, lowered.plan.physical, self.time_zone)
+            return batch_rows(self.spark, lowered.step, project, self.execution_options())
 
     def rows(self, query: exp.Query, text: str, *, is_whole: bool = True) -> DataFrame:
         """The rows of a query, all the way from its tree."""

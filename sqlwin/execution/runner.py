@@ -19,6 +19,7 @@ from planner.explain.document import Document, to_json
 from planner.plan import Plan
 from planner.sql.depth import deep_trees
 from planner.streams.refusals import BATCH
+from runtime.batch.execute import BatchRows
 from runtime.errors import AnalysisError, Position
 from runtime.redaction import remember_settings
 from runtime.spark.errors import translated_errors
@@ -34,7 +35,7 @@ from sqlwin.config.config import Config
 from sqlwin.execution.explain import Explanations
 from sqlwin.execution.explain_formats import render
 from sqlwin.execution.inserts import insert_rows, insert_target
-from sqlwin.execution.lowered import LoweredRows, LoweredStream, lower_rows
+from sqlwin.execution.lowered import LoweredBatch, LoweredRows, LoweredStream, lower_rows
 from sqlwin.execution.planning import Plans
 from sqlwin.execution.statement_sets import Inserts
 from sqlwin.execution.streams.handle import StreamState
@@ -205,10 +206,12 @@ class Runner:
         if isinstance(lowered, LoweredStream):
             opened = StreamQuery(self._plans, lowered, query, text)
             return opened.result(lambda: self.explanations.take_interrupt())
+        rows = self._plans.batch_rows(lowered)
         return Result(
             text,
             "query",
-            dataframe=self._plans.dataframe(lowered),
+            dataframe=rows.dataframe,
+            arrow_rows=rows.arrow,
             errors=self._plans.errors_of(text),
             statement_notes=self._notes(),
             scan_counts=self._plans.scan_counts,
@@ -268,8 +271,11 @@ class Runner:
             message, notes = self._definitions.create_table(statement)
             return _ok(statement, message, notes)
         lowered = self._plans.lower(self._plans.plan(query, statement.text))
-        rows = self._plans.dataframe(lowered)
-        message, notes = self._definitions.create_table(statement, rows)
+        if isinstance(lowered, LoweredBatch):
+            rows = self._plans.batch_rows(lowered)
+        else:
+            rows = BatchRows(self._plans.dataframe(lowered))
+        message, notes = self._definitions.create_table(statement, rows.dataframe)
         table = insert_target(self.catalog, statement.name)
         assert table is not None
         if isinstance(lowered, LoweredStream):
@@ -279,9 +285,7 @@ class Runner:
             return replace(result, statement_notes=(*notes, *result.statement_notes))
         try:
             with self._plans.errors_of(statement.text), self._plans.jobs_run():
-                count = run_interruptibly(
-                    self.spark, lambda: insert_rows(rows, table, (), overwrite=False)
-                )
+                count = run_interruptibly(self.spark, lambda: insert_rows(rows, table))
         except BaseException:
             self.catalog.drop(statement.name, "TABLE", if_exists=True)
             raise

@@ -16,6 +16,7 @@ from runtime.batch.execute import dataframe
 from runtime.batch.shared import SharedPartials, first_reader, read_by_several
 from runtime.connectors.registry import write_table
 from runtime.errors import SqlwinError
+from runtime.frames.arrow_rows import ArrowRows
 from runtime.frames.meter import Meter
 from runtime.spark.files import resolve
 from runtime.spark.jobs import Outcome, run_interruptibly, run_side_by_side
@@ -23,8 +24,14 @@ from runtime.spec.steps import Step
 from runtime.spec.table import TableSpec
 from sqlwin.catalog.options import idle_notes
 from sqlwin.execution.analyze import Watched
-from sqlwin.execution.inserts import arranged, hold_ups, insert_into_spark, target_of
-from sqlwin.execution.lowered import lower_set
+from sqlwin.execution.inserts import (
+    arranged,
+    arrow_as_arranged,
+    hold_ups,
+    insert_into_spark,
+    target_of,
+)
+from sqlwin.execution.lowered import LoweredBatch, lower_set
 from sqlwin.execution.planning import Plans
 from sqlwin.execution.streams.handle import Stream, StreamPart
 from sqlwin.execution.streams.results import insert_result
@@ -60,8 +67,13 @@ class Inserts:
             stream = self._start_insert(plan, statement, table)
             started = [(".".join(statement.name), stream)]
             return self.started(statement.text, started)
-        rows = self._plans.dataframe(self._plans.lower(plan))
-        return self._write_alone(statement, self._fitted(statement, rows, table), table)
+        lowered = self._plans.lower(plan)
+        assert isinstance(lowered, LoweredBatch)
+        rows = self._plans.batch_rows(lowered)
+        fitted = self._fitted(statement, rows.dataframe, table)
+        is_as_it_is = table is not None and not statement.columns and not statement.static
+        arrow = arrow_as_arranged(rows, fitted) if is_as_it_is else None
+        return self._write_alone(statement, fitted, table, arrow)
 
     def write(self, statement: Insert, rows: DataFrame) -> Result:
         """Write the rows of an INSERT's query to its table."""
@@ -75,20 +87,32 @@ class Inserts:
         with self._plans.errors_of(statement.text):
             return arranged(rows, table, statement.columns, statement.static)
 
-    def _write_alone(self, statement: Insert, rows: DataFrame, table: TableSpec | None) -> Result:
+    def _write_alone(
+        self,
+        statement: Insert,
+        rows: DataFrame,
+        table: TableSpec | None,
+        arrow: ArrowRows | None = None,
+    ) -> Result:
         """Write the rows of an INSERT, which fit; if this thread is interrupted, none are there."""
         with self._plans.jobs_run():
             result = run_interruptibly(
-                self._plans.spark, lambda: self._write(statement, rows, table)
+                self._plans.spark, lambda: self._write(statement, rows, table, arrow)
             )
         return replace(result, scan_counts=self._plans.scan_counts)
 
-    def _write(self, statement: Insert, rows: DataFrame, table: TableSpec | None) -> Result:
+    def _write(
+        self,
+        statement: Insert,
+        rows: DataFrame,
+        table: TableSpec | None,
+        arrow: ArrowRows | None = None,
+    ) -> Result:
         """Write the rows of an INSERT, which fit, to its table."""
         name = ".".join(statement.name)
         with self._plans.errors_of(statement.text):
             if table is not None:
-                count = write_table(rows, table, statement.overwrite)
+                count = write_table(rows, table, statement.overwrite, arrow)
             else:
                 count = None
                 insert_into_spark(

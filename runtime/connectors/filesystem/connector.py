@@ -111,6 +111,7 @@ CONNECTOR = Connector(
     is_unbounded,
     streams_bounded=True,
     write=write_files,
+    write_arrow=write_files,
     overwrites=True,
     open_batches=open_batches,
     idle_options=idle_options(FILESYSTEM),

@@ -10,7 +10,7 @@ from contextlib import suppress
 from functools import partial
 
 from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame, DataFrameWriter, SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from runtime.commits import Commit, remove_commit
 from runtime.connectors.columns import find_column
@@ -28,6 +28,7 @@ from runtime.connectors.filesystem.publish import (
     writing_to,
     written_files,
 )
+from runtime.connectors.filesystem.write_arrow import arrow_files
 from runtime.connectors.options.checks import bad_option, option_values
 from runtime.connectors.options.formats import (
     ONLY_READ,
@@ -39,6 +40,7 @@ from runtime.connectors.options.formats import (
 from runtime.connectors.writing import count_written
 from runtime.errors import CatalogError, ErrorKind, ExecutionError
 from runtime.files import Files, as_uri, is_local_path
+from runtime.frames.arrow_rows import ArrowRows
 from runtime.spark.clusters import check_seen_by_all
 from runtime.spark.files import files_at, resolve
 from runtime.spark.session import is_remote
@@ -50,8 +52,17 @@ _SUCCESS = "_SUCCESS"
 _READER_ONLY = ("mode", "basePath", "enforceSchema", "inferSchema", "mergeSchema", "pathGlobFilter")
 
 
-def write_files(dataframe: DataFrame, spec: TableSpec, overwrite: bool) -> int:
+def write_files(
+    dataframe: DataFrame, spec: TableSpec, overwrite: bool, arrow: ArrowRows | None = None
+) -> int:
     """Write the rows below the table's path and return how many there were.
+
+    Args:
+        dataframe: the rows.
+        spec: the table.
+        overwrite: whether they replace those that are there.
+        arrow: the same rows as workers have them, where they do: Parquet files of this machine are
+            written there, if they are then what Spark's writer would write.
 
     They are written to a hidden directory, whose files are then published as those of a stream's
     micro-batch are: Spark's committer would move them one by one in sight of readers, and would
@@ -79,20 +90,34 @@ def write_files(dataframe: DataFrame, spec: TableSpec, overwrite: bool) -> int:
     if partitions and overwrite:
         # As in Flink: partitions that get no rows stay.
         options.setdefault("partitionOverwriteMode", "dynamic")
-    if parallelism := values.get("sink.parallelism"):
+    parallelism = values.get("sink.parallelism")
+    if parallelism:
         dataframe = dataframe.repartition(int(parallelism))
+    in_workers = None
+    if arrow is not None and file_format == "parquet" and not (partitions or parallelism):
+        if files is not None and is_local_path(path):
+            in_workers = arrow_files(arrow, dataframe, options)
     try:
-        with count_written(dataframe) as (counted, count):
+        with count_written(dataframe) as (counted, count_by_spark):
             writer = counted.write.format(file_format).options(**options)
             if partitions:
                 writer = writer.partitionBy(*partitions)
             swaps = overwrite and options.get("partitionOverwriteMode", "").lower() != "dynamic"
             if files is None:
                 writer.mode("overwrite" if overwrite else "append").save(path)
-                return count()
+                return count_by_spark()
             if is_local_path(path):
                 finish_replacing(os.path.realpath(path))
             clear_batches(files, path)
+
+            def save(hidden: str) -> None:
+                if in_workers is not None:
+                    in_workers.write(hidden)
+                else:
+                    writer.mode("append").save(as_uri(hidden))
+
+            def count() -> int:
+                return count_by_spark() if in_workers is None else in_workers.n_rows
 
             def checked(hidden: str) -> list[str]:
                 # executors may have come since
@@ -103,12 +128,13 @@ def write_files(dataframe: DataFrame, spec: TableSpec, overwrite: bool) -> int:
                 return found
 
             if not overwrite or not files.exists(path):
-                _add(writer, batch_writer(files, path), checked)
+                _add(save, batch_writer(files, path), checked)
             elif swaps and _can_swap(path, files):
-                _replace(writer, path, files, checked)
+                _replace(save, path, files, checked)
             else:
                 writer.mode("overwrite").save(as_uri(path))
                 check_shared(spark, path, spec)
+                return count_by_spark()
             return count()
     except PySparkException as error:
         if error.getCondition() in NO_AVRO:
@@ -204,11 +230,13 @@ def _can_swap(path: str, files: Files) -> bool:
     return not is_root and files.is_directory(path)
 
 
-def _add(writer: DataFrameWriter, batch: BatchWriter, checked: Callable[[str], list[str]]) -> None:
+def _add(
+    save: Callable[[str], None], batch: BatchWriter, checked: Callable[[str], list[str]]
+) -> None:
     """Write files beside those that are there, which readers see all at once.
 
     Args:
-        writer: what writes them.
+        save: writes them to a directory.
         batch: whose they are.
         checked: finds what is written in a directory; raises where that is not all.
     """
@@ -216,7 +244,7 @@ def _add(writer: DataFrameWriter, batch: BatchWriter, checked: Callable[[str], l
     is_new = not files.exists(path)
     try:
         with writing_to(files, batch.hidden):
-            writer.mode("append").save(as_uri(batch.hidden))
+            save(batch.hidden)
             publish(batch, checked(batch.hidden), batch.hidden, Commit(0, is_whole=True))
     except BaseException:
         with suppress(OSError):
@@ -233,7 +261,7 @@ def _add(writer: DataFrameWriter, batch: BatchWriter, checked: Callable[[str], l
 
 
 def _replace(
-    writer: DataFrameWriter, path: str, files: Files, checked: Callable[[str], list[str]]
+    save: Callable[[str], None], path: str, files: Files, checked: Callable[[str], list[str]]
 ) -> None:
     """Write a directory anew and put it in the place of the old one when it is complete.
 
@@ -252,7 +280,7 @@ def _replace(
     old = f"{new}.old"
     try:
         with writing_to(files, new):
-            writer.mode("append").save(as_uri(new))
+            save(new)
             checked(new)
             files.rename(path, old)
             try:

@@ -1,0 +1,157 @@
+"""Parquet files that Python workers write of rows that they have as Arrow.
+
+They are what Spark's writer would write: the same types, the same codec, the columns in Spark's
+words in the footer. A task may run twice, and then writes two files under names that no reader
+looks at; the driver gives those their names of which Spark has taken the result.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyspark import TaskContext
+from pyspark.sql import DataFrame, SparkSession
+
+from runtime.frames.arrow_rows import ArrowRows
+from runtime.frames.blobs import large_tables
+
+# Spark's codecs that mean the same to Arrow; its `lz4` is Hadoop's
+_CODECS = {"snappy": "snappy", "zstd": "zstd", "gzip": "gzip", "none": "none"}
+_CODEC_CONF = "spark.sql.parquet.compression.codec"
+_INSTANTS_CONF = "spark.sql.parquet.outputTimestampType"
+_LEGACY_CONF = "spark.sql.parquet.writeLegacyFormat"
+# What Spark reads in the footers of its files: the columns in its words, and by what calendar
+# dates are
+_SPARK_SCHEMA = "org.apache.spark.sql.parquet.row.metadata"
+_SPARK_VERSION = "org.apache.spark.version"
+# A row group is made of at least so much, as it is in memory
+_ROW_GROUP_BYTES = 64 << 20
+_WRITTEN_DDL = "name string, n_rows bigint, errno int"
+_WRITTEN = pa.schema([("name", pa.string()), ("n_rows", pa.int64()), ("errno", pa.int32())])
+
+
+@dataclass
+class ArrowFiles:
+    """Writes rows to a directory of this machine, as Parquet.
+
+    Attributes:
+        rows: the rows.
+        schema: of the files.
+        codec: Arrow's name of it.
+        n_rows: how many have been written.
+    """
+
+    rows: ArrowRows
+    schema: pa.Schema
+    codec: str
+    n_rows: int = field(default=0, init=False)
+
+    def write(self, directory: str) -> None:
+        """Write all rows to a directory.
+
+        Raises:
+            OSError: it cannot be written to.
+        """
+        stage = _stage(directory, self.schema, self.codec)
+        written = self.rows.then(stage, _WRITTEN_DDL).collect()
+        for each in written:
+            if each.errno is not None:
+                raise OSError(each.errno, os.strerror(each.errno), directory)
+        for each in written:
+            os.rename(f"{directory}/.{each.name}", f"{directory}/{each.name}")
+        (Path(directory) / "_SUCCESS").touch()
+        self.n_rows = sum(each.n_rows for each in written)
+
+
+def arrow_files(
+    rows: ArrowRows, dataframe: DataFrame, options: dict[str, str]
+) -> ArrowFiles | None:
+    """What writes rows of workers; None: Spark has to, to write what it would.
+
+    Args:
+        rows: the rows.
+        dataframe: the same rows, for their types.
+        options: of Spark's writer.
+    """
+    spark = dataframe.sparkSession
+    asked = {name.lower(): value.lower() for name, value in options.items()}
+    codec = asked.pop("compression", None) or _conf(spark, _CODEC_CONF, "snappy")
+    has_instants = any(pa.types.is_timestamp(each.type) and each.type.tz for each in rows.schema)
+    as_arrow_does = not has_instants or (
+        _conf(spark, _INSTANTS_CONF, "int96") == "timestamp_micros"
+    )
+    is_legacy = _conf(spark, _LEGACY_CONF, "false") != "false"
+    if asked or codec not in _CODECS or not as_arrow_does or is_legacy:
+        return None
+    rows = rows.renamed(dataframe.columns)
+    described = {_SPARK_SCHEMA: dataframe.schema.json(), _SPARK_VERSION: spark.version}
+    return ArrowFiles(rows, rows.schema.with_metadata(described), _CODECS[codec])
+
+
+def _conf(spark: SparkSession, name: str, default: str) -> str:
+    return str(spark.conf.get(name, default)).lower()
+
+
+class _NotWritten(Exception):
+    """A file cannot be written to."""
+
+    def __init__(self, error: OSError) -> None:
+        super().__init__(str(error))
+        self.errno = error.errno or errno.EIO
+
+
+@contextmanager
+def _writing_errors() -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise _NotWritten(error) from error
+
+
+def _stage(
+    directory: str, schema: pa.Schema, codec: str
+) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """A stage that writes the rows of a task to one file, and says which, and how many."""
+
+    def said(name: str | None, n_rows: int, number: int | None) -> pa.RecordBatch:
+        row = {"name": name, "n_rows": n_rows, "errno": number}
+        return pa.RecordBatch.from_pylist([row], schema=_WRITTEN)
+
+    def write(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        context = TaskContext.get()
+        assert context is not None
+        number = context.partitionId()
+        tables = large_tables(batches, _ROW_GROUP_BYTES)
+        table = next(tables, None)
+        if table is None and number != 0:
+            return
+        # where there is no row at all, one file says which columns there are
+        suffix = "" if codec == "none" else f".{'gz' if codec == 'gzip' else codec}"
+        name = f"part-{number:05}-{context.taskAttemptId()}.c000{suffix}.parquet"
+        n_rows = 0
+        try:
+            with _writing_errors():
+                writer = pq.ParquetWriter(
+                    f"{directory}/.{name}", schema, compression=codec, store_schema=False
+                )
+            while table is not None:
+                with _writing_errors():
+                    writer.write_table(table.cast(schema))
+                n_rows += table.num_rows
+                table = next(tables, None)
+            with _writing_errors():
+                writer.close()
+        except _NotWritten as error:
+            # as data: the same would befall a task that is run again
+            yield said(None, 0, error.errno)
+            return
+        yield said(name, n_rows, None)
+
+    return write

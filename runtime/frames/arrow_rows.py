@@ -1,0 +1,58 @@
+"""Rows of a query that Python workers have as Arrow, before they pass the JVM.
+
+What takes them from there spares three ways between a worker and the JVM: the rows into it, and,
+where a worker is to have them again, out of it and back as bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+from pyspark.sql import DataFrame
+
+from runtime.frames.blobs import ROWS_DDL, serialized
+
+# What a stage does in a task: Arrow batches in, Arrow batches out
+_Stage = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+
+
+@dataclass(frozen=True)
+class ArrowRows:
+    """Rows that the last Python stage of a query makes.
+
+    Attributes:
+        input: what Spark hands to the tasks of the stage.
+        make: what a task makes of that: batches of the schema.
+        schema: the columns of the rows; two may have one name. Instants are of UTC.
+    """
+
+    input: DataFrame
+    make: _Stage
+    schema: pa.Schema
+
+    def renamed(self, names: Sequence[str]) -> ArrowRows:
+        """The same rows with other names of columns."""
+        fields = zip(self.schema, names, strict=True)
+        schema = pa.schema([field.with_name(name) for field, name in fields])
+        make = self.make
+
+        def make_renamed(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            for batch in make(batches):
+                yield pa.RecordBatch.from_arrays(batch.columns, schema=schema)
+
+        return replace(self, make=make_renamed, schema=schema)
+
+    def then(self, stage: _Stage, ddl: str) -> DataFrame:
+        """What `stage` makes of the rows of each task, in the same task: rows of `ddl`."""
+        make = self.make
+
+        def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            yield from stage(make(batches))
+
+        return self.input.mapInArrow(run, ddl)
+
+    def blobs(self) -> DataFrame:
+        """The rows as `runtime.frames.blobs.row_blobs` has those of a DataFrame."""
+        return self.then(serialized, ROWS_DDL)

@@ -1,0 +1,202 @@
+"""Rows of windows that workers hand on or write by themselves are those that Spark would make."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from decimal import Decimal
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import SparkSession
+
+import sqlwin
+from runtime.connectors.filesystem.write_arrow import arrow_files
+from runtime.errors import ExecutionError
+
+N_ROWS = 3_000
+WINDOW = "TABLE(TUMBLE(TABLE readings, DESCRIPTOR(ts), INTERVAL '1' MINUTE))"
+HOP = "TABLE(HOP(TABLE readings, DESCRIPTOR(ts), INTERVAL '30' SECONDS, INTERVAL '5' MINUTES))"
+
+
+@pytest.fixture(scope="module")
+def own(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> sqlwin.Session:
+    directory = tmp_path_factory.mktemp("readings")
+    random = np.random.default_rng(5)
+
+    def with_nulls(values: pa.Array) -> pa.Array:
+        return pa.array(values.to_pylist(), values.type, mask=random.random(N_ROWS) < 0.1)
+
+    seconds = random.integers(0, 3_600, N_ROWS)
+    pq.write_table(
+        pa.table(
+            {
+                "ts": pa.array(seconds * 1_000_000, pa.timestamp("us")),
+                "k": with_nulls(pa.array(random.integers(0, 9, N_ROWS))),
+                "name": with_nulls(pa.array([f"n{i % 7}" for i in range(N_ROWS)])),
+                "day": with_nulls(pa.array(random.integers(0, 9, N_ROWS, np.int32)).cast("date32")),
+                "v": with_nulls(pa.array(random.random(N_ROWS))),
+                "small": with_nulls(pa.array(random.integers(-99, 99, N_ROWS, np.int16))),
+                "price": pa.array([Decimal(i % 977) / 100 for i in range(N_ROWS)]),
+            }
+        ),
+        directory / "a.parquet",
+    )
+    session = sqlwin.connect(spark)
+    session.execute(f"""
+        CREATE TABLE readings WITH (
+          'connector' = 'filesystem', 'path' = '{directory}', 'format' = 'parquet')
+    """)
+    return session
+
+
+def sorted_rows(table: pa.Table) -> list[str]:
+    return sorted(map(str, zip(*(column.to_pylist() for column in table.columns), strict=True)))
+
+
+QUERIES = {
+    "counts": f"SELECT k, window_start, window_end, window_time, COUNT(*) AS n, COUNT(v) AS m "
+    f"FROM {WINDOW} GROUP BY k, window_start, window_end, window_time",
+    "sums": f"SELECT window_end, name, SUM(small) AS s, AVG(small) AS a, AVG(v) AS b, "
+    f"SUM(price) AS p, MIN(day) AS d FROM {HOP} GROUP BY name, window_start, window_end",
+    "having": f"SELECT k + 1, window_end, SUM(v) / COUNT(*) FROM {WINDOW} "
+    f"GROUP BY k, window_start, window_end HAVING COUNT(*) > 5 AND k IS NOT NULL",
+    "none": f"SELECT name, MAX(name) AS m FROM {WINDOW} GROUP BY name, window_start, window_end "
+    f"HAVING COUNT(*) > 3000",
+    "windows of windows": f"""
+        SELECT window_start, SUM(n) AS n FROM TABLE(TUMBLE((
+          SELECT window_time AS at, COUNT(*) AS n FROM {WINDOW}
+          GROUP BY k, window_start, window_end, window_time
+        ), DESCRIPTOR(at), INTERVAL '10' MINUTES)) GROUP BY window_start, window_end""",
+}
+
+
+@pytest.mark.parametrize("name", QUERIES)
+def test_rows_of_workers_are_those_of_spark(own: sqlwin.Session, name: str) -> None:
+    (result,) = own.execute(QUERIES[name])
+    assert result.arrow_rows is not None
+    assert result.dataframe is not None
+    found, expected = result.to_arrow(), result.dataframe.toArrow()
+    assert found.schema.types == expected.schema.types
+    assert found.column_names == expected.column_names
+    assert sorted_rows(found) == sorted_rows(expected)
+    assert bool(found.num_rows) == (name != "none")
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        f"SELECT k, STDDEV(v) AS s FROM {WINDOW} GROUP BY k, window_start, window_end",
+        f"SELECT k, COUNT(*) AS n FROM {WINDOW} GROUP BY k, window_start, window_end ORDER BY n",
+        f"SELECT DISTINCT n FROM (SELECT COUNT(*) AS n FROM {WINDOW} "
+        f"GROUP BY k, window_start, window_end)",
+        f"SELECT k AS x, COUNT(*) AS x FROM {WINDOW} GROUP BY k, window_start, window_end",
+        f"SELECT n FROM (SELECT window_time, COUNT(*) AS n FROM {HOP} "
+        f"GROUP BY window_start, window_end, window_time) WHERE n > 2",
+        "SELECT k FROM readings",
+    ],
+)
+def test_what_arrow_does_not_evaluate_is_sparks(own: sqlwin.Session, query: str) -> None:
+    (result,) = own.execute(query)
+    assert result.arrow_rows is None
+    assert result.to_arrow(limit=5).num_rows == 5
+
+
+def test_an_error_of_a_row_is_one_line(own: sqlwin.Session) -> None:
+    (result,) = own.execute(
+        f"SELECT 1 / (COUNT(*) - COUNT(*)) AS x FROM {WINDOW} GROUP BY window_start, window_end"
+    )
+    assert result.arrow_rows is not None
+    with pytest.raises(ExecutionError, match=r"[Dd]ivision by zero"):
+        result.to_arrow()
+
+
+COLUMNS = "name STRING, e TIMESTAMP(3), n BIGINT, a DOUBLE, p DECIMAL(13, 2), d DATE"
+WRITTEN = (
+    f"SELECT name, window_end AS e, COUNT(*) AS n, AVG(v) AS a, SUM(price) AS p, MAX(day) AS d "
+    f"FROM {WINDOW} GROUP BY name, window_start, window_end"
+)
+
+
+@pytest.fixture
+def target(own: sqlwin.Session, tmp_path: Path) -> Iterator[Path]:
+    own.execute(f"""
+        CREATE TABLE target ({COLUMNS}) WITH (
+          'connector' = 'filesystem', 'path' = '{tmp_path}/target', 'format' = 'parquet')
+    """)
+    yield tmp_path / "target"
+    own.execute("DROP TABLE target")
+
+
+def footers(path: Path) -> list[pq.FileMetaData]:
+    return [pq.read_metadata(file) for file in sorted(path.glob("part-*.parquet"))]
+
+
+def writers(path: Path) -> set[str]:
+    return {footer.created_by.split()[0] for footer in footers(path)}
+
+
+def test_files_of_workers_are_those_of_spark(
+    own: sqlwin.Session, target: Path, spark: SparkSession, tmp_path: Path
+) -> None:
+    (inserted,) = own.execute(f"INSERT INTO target {WRITTEN}")
+    expected = own.sql(WRITTEN)
+    expected.write.parquet(str(tmp_path / "sparks"))
+    assert (writers(target), writers(tmp_path / "sparks")) == (
+        {"parquet-cpp-arrow"},
+        {"parquet-mr"},
+    )
+    assert inserted.row_count == expected.count()
+    found, sparks = (spark.read.parquet(str(path)) for path in (target, tmp_path / "sparks"))
+    assert found.schema == sparks.schema
+    assert sorted_rows(found.toArrow()) == sorted_rows(sparks.toArrow())
+    assert [path.name for path in target.iterdir() if not path.name.startswith("part-")] == [
+        "_SUCCESS"
+    ]
+    (codec,) = {footer.row_group(0).column(0).compression for footer in footers(target)}
+    assert codec == "SNAPPY"
+
+
+def test_they_are_added_and_replaced(own: sqlwin.Session, target: Path) -> None:
+    few = f"{WRITTEN} HAVING COUNT(*) > 8"
+    (first, second) = own.execute(f"INSERT INTO target {WRITTEN}; INSERT INTO target {few}")
+    assert first.row_count and second.row_count
+    count = "SELECT COUNT(*) AS n FROM target"
+    assert own.execute(count)[0].rows[0].n == first.row_count + second.row_count
+    own.execute(f"INSERT OVERWRITE target {few}")
+    assert own.execute(count)[0].rows[0].n == second.row_count
+    assert writers(target) == {"parquet-cpp-arrow"}
+    # one without rows says which columns there are
+    own.execute(f"INSERT OVERWRITE target {WRITTEN} HAVING COUNT(*) > 3000")
+    assert [(footer.num_rows, footer.num_columns) for footer in footers(target)] == [(0, 6)]
+
+
+@pytest.mark.parametrize(
+    "insert",
+    [
+        "INSERT INTO target SELECT name, e, CAST(n AS INT), a, p, d FROM ({})",
+        "INSERT INTO target (a, name, d, p, e) SELECT a, name, d, p, e FROM ({})",
+        "INSERT INTO target /*+ OPTIONS('parquet.block.size' = '1048576') */ {}",
+        "INSERT INTO target /*+ OPTIONS('sink.parallelism' = '1') */ {}",
+    ],
+)
+def test_what_workers_do_not_write_like_spark_is_sparks(
+    own: sqlwin.Session, target: Path, insert: str
+) -> None:
+    (inserted,) = own.execute(insert.format(WRITTEN))
+    assert writers(target) == {"parquet-mr"}
+    assert inserted.row_count == sum(footer.num_rows for footer in footers(target))
+
+
+def test_a_directory_that_cannot_be_written_to_is_named(
+    own: sqlwin.Session, tmp_path: Path
+) -> None:
+    (result,) = own.execute(WRITTEN)
+    assert result.arrow_rows is not None
+    assert result.dataframe is not None
+    files = arrow_files(result.arrow_rows, result.dataframe, {})
+    assert files is not None
+    with pytest.raises(FileNotFoundError, match="gone"):
+        files.write(str(tmp_path / "gone"))
