@@ -1,7 +1,7 @@
 """What a firing micro-batch costs in a stream's operator: `python -m tests.bench.fire`. No Spark.
 
 One key group; a micro-batch is one slide of event time, in which every key has a row, and fires
-what ends with it. Blobs are in a dictionary, so what is left out is Spark: ingest, the exchange and
+what ends with it. Of SESSION `--keys` sessions are open, of which `--rows` end in a micro-batch. Blobs are in a dictionary, so what is left out is Spark: ingest, the exchange and
 RocksDB. `--cold` is a worker that has to read all of its state.
 """
 
@@ -19,8 +19,17 @@ from rich.table import Table
 from runtime.compute.kernels.columns import Int64Array
 from runtime.local.streaming.messages import SourceProgress
 from runtime.spec.aggregates import Merge, MergeOp, WindowAggregation
-from runtime.spec.windows import AlignedWindow, Cumulate, Hop, Tumble
+from runtime.spec.windows import (
+    FIRST_TIME,
+    LAST_TIME,
+    AlignedWindow,
+    Cumulate,
+    Hop,
+    SessionWindow,
+    Tumble,
+)
 from runtime.streaming.operators.base import MicroBatch, Status
+from runtime.streaming.operators.session import SessionOperator, SessionSpec
 from runtime.streaming.operators.updates import UpdateRules
 from runtime.streaming.operators.window import WindowOperator, WindowSpec
 from runtime.streaming.state import slices
@@ -32,7 +41,7 @@ ACCUMULATORS = (
     Merge(("total",), MergeOp.SUM),
     Merge(("largest",), MergeOp.MAX),
 )
-WINDOWS: dict[str, tuple[AlignedWindow, UpdateRules | None]] = {
+WINDOWS: dict[str, tuple[AlignedWindow | None, UpdateRules | None]] = {
     "TUMBLE 1 min": (Tumble(MINUTE), None),
     "HOP 1 min / 10 min": (Hop(MINUTE, 10 * MINUTE), None),
     "HOP 1 min / 1 h": (Hop(MINUTE, 60 * MINUTE), None),
@@ -47,7 +56,13 @@ WINDOWS: dict[str, tuple[AlignedWindow, UpdateRules | None]] = {
         Tumble(MINUTE),
         UpdateRules(1440 * MINUTE, None, None, "$row_kind"),
     ),
+    "SESSION 30 min": (None, None),
 }
+_SESSION_PARTIALS = (
+    Merge(("n",), MergeOp.COUNT),
+    Merge((FIRST_TIME,), MergeOp.MIN),
+    Merge((LAST_TIME,), MergeOp.MAX),
+)
 
 
 class Blobs(dict[str, bytes]):
@@ -73,6 +88,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.bench.fire", description=__doc__)
     parser.add_argument("--window", action="append", choices=WINDOWS)
     parser.add_argument("--keys", type=int, default=50_000)
+    parser.add_argument("--rows", type=int, default=10_000, help="of SESSION, a micro-batch")
     parser.add_argument("--batches", type=int, default=150)
     parser.add_argument("--skip", type=int, help="micro-batches that are not timed; 2/3 of them")
     parser.add_argument("--late", type=int, default=0, help="rows a micro-batch from before")
@@ -83,7 +99,8 @@ def main() -> None:
     table = Table("window", "fire ms, median", "p90", "max", "rows", "state MB", "kB put", "kB got")
     for name in options.window or WINDOWS:
         window, updates = WINDOWS[name]
-        made = list(_fires(window, updates, options))[skip:]
+        fires = _sessions(options) if window is None else _fires(window, updates, options)
+        made = list(fires)[skip:]
         seconds = np.array([each[0] for each in made]) * 1e3
         rows, state = made[-1][1:3]
         table.add_row(
@@ -117,6 +134,37 @@ def _fires(
         batch = MicroBatch(partials, [SourceProgress(0, end - 1000, end - 1000, 1)])
         begun, n_rows, state = time.perf_counter(), 0, 0
         for output in WindowOperator(spec, store).process(batch):
+            if isinstance(output.result, Status):
+                state = output.result.n_bytes
+            elif isinstance(output.result, pa.RecordBatch):
+                n_rows += output.result.num_rows
+        seconds = time.perf_counter() - begun
+        yield seconds, n_rows, state, store.n_written - put, store.n_read - got
+
+
+def _sessions(options: argparse.Namespace) -> Iterator[tuple[float, int, int, int, int]]:
+    """The same for SESSION of 30 min: of all keys in turn some have a row in a micro-batch."""
+    window, partials = SessionWindow(30 * MINUTE, ("key",)), _SESSION_PARTIALS
+    aggregation = WindowAggregation(window, ("key",), "$slice_end", partials)
+    spec = SessionSpec(aggregation, partials, "$rows", 1)
+    store, rng = Blobs(), np.random.default_rng(5)
+    n_turns = max(1, options.keys // options.rows)
+    slices.CACHE.clear()
+    for number in range(options.batches):
+        # all sessions are open at once, and a turn of them ends while another one begins
+        begun_us = number * 40 * MINUTE // n_turns
+        keys = (number % n_turns) * options.rows + rng.permutation(options.rows)
+        times = np.full(options.rows, begun_us)
+        ones = np.ones(options.rows, np.int64)
+        columns = [keys, times, ones, times, times, ones]
+        names = ["key", "$slice_end", "n", FIRST_TIME, LAST_TIME, "$rows"]
+        table = pa.table([pa.array(each) for each in columns], names)
+        if options.cold:
+            slices.CACHE.clear()
+        put, got = store.n_written, store.n_read
+        batch = MicroBatch([table], [SourceProgress(0, begun_us - 1000, begun_us - 1000, 1)])
+        begun, n_rows, state = time.perf_counter(), 0, 0
+        for output in SessionOperator(spec, store).process(batch):
             if isinstance(output.result, Status):
                 state = output.result.n_bytes
             elif isinstance(output.result, pa.RecordBatch):

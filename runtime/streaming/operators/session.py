@@ -15,14 +15,20 @@ partitions; a micro-batch is seen as a whole:
    watermark 1 ms behind, so that results, whose window_time is the end - 1 ms, are not late;
 3. what is left of a session becomes one partial for each key.
 
-State is read only where a session can end or a row can be late: until then new partials are put
-beside what is there.
+State is touched only where a session can end or a row can be late: until then new partials are put
+beside what is there. Then it is those partitions that have a partial so old that a session might
+end with it, or a row that may be late: all their partials are taken, and nobody else's. They are
+found by a mark of each partition, a hash of some bits; partitions that share one come along. A
+chunk is not written again for what was taken of it: a bit for each partial says that it is gone.
+Chunks of like size are made one when there are many, so that there never are (a log-structured
+merge tree: O'Neil and others, 1996).
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import astuple, dataclass, field
+from dataclasses import astuple, dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -37,18 +43,33 @@ from runtime.compute.kernels.columns import (
     one_chunk,
 )
 from runtime.compute.kernels.compact import merge_equal_slices
-from runtime.compute.kernels.keys import encode_keys
+from runtime.compute.kernels.keys import bucket_of, encode_keys
 from runtime.compute.kernels.session import find_sessions, merge_sessions
 from runtime.local.streaming.messages import LateRows
 from runtime.spec.aggregates import Accumulator, WindowAggregation
 from runtime.spec.stream import LATE_ROW, TIME
 from runtime.spec.windows import FIRST_TIME, LAST_TIME, SessionWindow
 from runtime.streaming.operators.base import Emitted, KeyGroupOperator, MicroBatch, Output
-from runtime.streaming.state.blobs import BlobStore, Owner, decode_table, encode_state, known_blob
+from runtime.streaming.state.blobs import (
+    BlobStore,
+    Owner,
+    checked,
+    decode_table,
+    encode_state,
+    known_blob,
+    versioned,
+)
+from runtime.streaming.state.slices import CACHE
+from runtime.streaming.state.table_cache import unique_name
 from runtime.streaming.watermarks import WatermarkRules, Watermarks, emitted_by_sessions_us
 
-# More chunks than this are made one when the next one comes.
-_MANY_CHUNKS = 16
+# With so many runs of chunks some are made one when the next one comes.
+_MANY_RUNS = 16
+# One that has so many times the rows of all smaller ones stays as it is.
+_MUCH_LARGER = 4
+# The marks of partitions: few enough for an array of all of them.
+_N_MARKS = 1 << 22
+_MARK = "$mark"
 
 
 @dataclass(frozen=True)
@@ -82,23 +103,22 @@ class SessionChunk:
     """A blob of partials in state.
 
     Attributes:
-        number: its own among them.
-        n_rows: how many partials it has.
+        name: its name.
+        n_rows: how many of the partials have not been taken.
         n_bytes: the size of the blob.
-        first_us: the earliest first time of a partial.
-        last_us: the earliest last time of a partial.
+        first_us: the earliest first time of one of them.
+        last_us: the earliest last time of one of them.
+        run: chunks with the same were written together.
+        taken: the blob with a bit for each partial, whether it has been taken; None: none has.
     """
 
-    number: int
+    name: str
     n_rows: int
     n_bytes: int
     first_us: int
     last_us: int
-
-    @property
-    def name(self) -> str:
-        """The name of the blob."""
-        return f"s{self.number}"
+    run: str
+    taken: str | None = None
 
 
 class SessionOperator(KeyGroupOperator):
@@ -115,8 +135,7 @@ class SessionOperator(KeyGroupOperator):
         assert isinstance(window, SessionWindow)
         self._spec = spec
         self._window = window
-        self._chunks = [SessionChunk(*chunk) for chunk in self._known.get("chunks", ())]
-        self._next_number = 1 + max((chunk.number for chunk in self._chunks), default=-1)
+        self._chunks = [_chunk(*chunk) for chunk in self._known.get("chunks", ())]
 
     def _emit(self, batch: MicroBatch, before: Watermarks, after: Watermarks) -> Emitted:
         closed, fires = before.combined_us, after.combined_us
@@ -128,10 +147,18 @@ class SessionOperator(KeyGroupOperator):
             new = _not_before(new, now)
         n_late = 0
         if fires is not None and self._earliest_end(new) <= fires:
-            old = self._take([chunk for chunk in self._chunks if chunk.first_us <= fires])
+            candidates = self._candidates(batch.candidates, closed)
+            may_end = self._may_end(new, candidates, fires)
+            old = self._take_marked(may_end)
+            left: list[pa.Table] = []
+            if new is not None:
+                is_taken = may_end.take(self._marks(new))
+                if not is_taken.all():
+                    rest = new.filter(pa.array(~is_taken))
+                    left.append(rest.drop_columns([self._spec.row_count]))
+                    new = new.filter(pa.array(is_taken))
             table, n_rows = self._together(old, new)
-            if table is not None:
-                candidates = self._candidates(batch.candidates, closed)
+            if table is not None and len(table):
                 session, end_us, first_us = self._sessions(table, candidates)
                 session, of_candidate = np.split(session, [len(table)])
                 is_late = np.zeros(len(table), np.bool_)
@@ -142,7 +169,10 @@ class SessionOperator(KeyGroupOperator):
                         yield from _late(candidates, (end_us <= closed).take(of_candidate), closed)
                 has_ended = (end_us <= fires).take(session)
                 yield from self._sessions_out(table, has_ended & ~is_late)
-                self._keep(table, ~has_ended, first_us.take(session))
+                if not has_ended.all():
+                    left.append(self._merged(table, ~has_ended, first_us.take(session)))
+            if left:
+                self._append(pa.concat_tables(left))
         elif new is not None:
             self._append(new.drop_columns([self._spec.row_count]))
         return [n_late]
@@ -166,6 +196,28 @@ class SessionOperator(KeyGroupOperator):
         if not tables:
             return None, np.zeros(0, np.int64)
         return pa.concat_tables(tables), np.concatenate(counts)
+
+    def _may_end(self, new: pa.Table | None, candidates: pa.Table | None, fires: int) -> BoolArray:
+        """Of each mark whether a partition with it has a session that may end, or a late row."""
+        may_end: BoolArray = np.zeros(_N_MARKS, np.bool_)
+        old_enough = fires - self._window.gap_us
+        for chunk in self._chunks:
+            if chunk.last_us <= old_enough:
+                table = self._table(chunk)
+                is_old = (_times(table, LAST_TIME) <= old_enough) & self._is_there(chunk, table)
+                may_end[_times(table, _MARK)[is_old]] = True
+        if new is not None:
+            may_end[self._marks(new)[_times(new, LAST_TIME) <= old_enough]] = True
+        if candidates is not None:
+            may_end[self._marks(candidates)] = True
+        return may_end
+
+    def _marks(self, table: pa.Table) -> Int64Array:
+        """A hash of the partition of each row."""
+        columns = [table.column(name) for name in self._window.partition]
+        # key groups go by the first bits of the same hash
+        marks: Int64Array = bucket_of(columns, len(table), 1 << 31).astype(np.int64)
+        return marks & (_N_MARKS - 1)
 
     def _candidates(self, tables: Sequence[pa.Table], closed: int | None) -> pa.Table | None:
         """The rows that are late unless an open session reaches them; None: there are none."""
@@ -198,10 +250,10 @@ class SessionOperator(KeyGroupOperator):
             ended = table.filter(pa.array(has_ended))
             yield from map(Output, merge_sessions(ended, self._spec.aggregation))
 
-    def _keep(self, table: pa.Table, is_open: BoolArray, session_first_us: Int64Array) -> None:
+    def _merged(
+        self, table: pa.Table, is_open: BoolArray, session_first_us: Int64Array
+    ) -> pa.Table:
         """One partial for each session and key of those that are still open."""
-        if not is_open.any():
-            return
         # Sessions of a partition differ in their first time, which distinguishes them.
         name = self._spec.aggregation.slice_end
         index = table.schema.get_field_index(name)
@@ -209,35 +261,105 @@ class SessionOperator(KeyGroupOperator):
         table = table.set_column(index, table.schema.field(index), first)
         n_keys = len(self._spec.aggregation.keys)
         open_partials = table.filter(pa.array(is_open))
-        self._write(merge_equal_slices(open_partials, n_keys, name, self._spec.partials))
+        return merge_equal_slices(open_partials, n_keys, name, self._spec.partials)
 
     def _append(self, table: pa.Table) -> None:
-        """Put partials beside those that are there; now and then make one of them."""
-        if len(self._chunks) < _MANY_CHUNKS:
+        """Put partials beside those that are there; now and then make fewer chunks of them."""
+        runs = Counter[str]()
+        for chunk in self._chunks:
+            runs[chunk.run] += chunk.n_rows
+        if len(runs) < _MANY_RUNS:
             self._write(table)
             return
-        table = pa.concat_tables([*self._take(list(self._chunks)), table])
+        alike, n_rows = set[str](), len(table)
+        for run, n_rows_of_run in sorted(runs.items(), key=lambda run: run[1]):
+            if alike and n_rows_of_run > _MUCH_LARGER * n_rows:
+                break
+            alike.add(run)
+            n_rows += n_rows_of_run
+        chunks = [chunk for chunk in self._chunks if chunk.run in alike]
+        table = pa.concat_tables([*self._take(chunks), table])
         session, _, first_us = self._sessions(table)
-        self._keep(table, np.ones(len(table), np.bool_), first_us.take(session))
+        self._write(self._merged(table, np.ones(len(table), np.bool_), first_us.take(session)))
 
     def _write(self, table: pa.Table) -> None:
-        # in order of time, so that what comes late in a session need not be read early
+        run = unique_name()
+        # in order of time, so that those that may end are in few of the chunks
         for piece in pieces(table.sort_by(FIRST_TIME)):
             blob = encode_state(piece)
             first_us, last_us = (int(_times(piece, t).min()) for t in (FIRST_TIME, LAST_TIME))
-            chunk = SessionChunk(self._next_number, piece.num_rows, len(blob), first_us, last_us)
-            self._next_number += 1
-            self._store.put(chunk.name, blob)
-            self._chunks.append(chunk)
+            name = unique_name()
+            self._store.put(name, blob)
+            CACHE.put(name, self._with_marks(piece))
+            rows = piece.num_rows
+            self._chunks.append(SessionChunk(name, rows, len(blob), first_us, last_us, run))
 
     def _take(self, chunks: list[SessionChunk]) -> list[pa.Table]:
-        """The tables of some chunks, which are removed."""
+        """The partials of some chunks, which are removed."""
         tables = []
         for chunk in chunks:
-            tables.append(decode_table(known_blob(self._store, chunk.name)))
-            self._store.remove(chunk.name)
-            self._chunks.remove(chunk)
+            table = self._table(chunk)
+            is_there = self._is_there(chunk, table)
+            table = table if is_there.all() else table.filter(pa.array(is_there))
+            tables.append(table.drop_columns([_MARK]))
+            self._remove(chunk)
         return tables
+
+    def _take_marked(self, is_marked: BoolArray) -> list[pa.Table]:
+        """The partials of the partitions with some marks, which are taken out of their chunks."""
+        tables = []
+        for place, chunk in reversed(list(enumerate(self._chunks))):
+            table = self._table(chunk)
+            is_there = self._is_there(chunk, table)
+            is_taken = is_marked.take(_times(table, _MARK)) & is_there
+            if not is_taken.any():
+                continue
+            tables.append(table.filter(pa.array(is_taken)).drop_columns([_MARK]))
+            is_there &= ~is_taken
+            if not is_there.any():
+                self._remove(chunk)
+            else:
+                self._chunks[place] = self._without(chunk, table, is_there)
+        return tables
+
+    def _without(self, chunk: SessionChunk, table: pa.Table, is_there: BoolArray) -> SessionChunk:
+        """A chunk of which only some partials are there."""
+        if chunk.taken is not None:
+            self._store.remove(chunk.taken)
+        taken = unique_name()
+        self._store.put(taken, versioned(np.packbits(~is_there).tobytes()))
+        times = (int(_times(table, name)[is_there].min()) for name in (FIRST_TIME, LAST_TIME))
+        first_us, last_us = times
+        n_rows = int(np.count_nonzero(is_there))
+        return replace(chunk, n_rows=n_rows, first_us=first_us, last_us=last_us, taken=taken)
+
+    def _is_there(self, chunk: SessionChunk, table: pa.Table) -> BoolArray:
+        """Which partials of a chunk have not been taken."""
+        if chunk.taken is None:
+            return np.ones(len(table), np.bool_)
+        blob = known_blob(self._store, chunk.taken)
+        bits = np.frombuffer(blob, np.uint8, offset=checked(blob))
+        is_there: BoolArray = np.unpackbits(bits, count=len(table)) == 0
+        return is_there
+
+    def _table(self, chunk: SessionChunk) -> pa.Table:
+        """All partials of a chunk, taken or not, with their marks."""
+        table = CACHE.get(chunk.name)
+        if table is None:
+            table = self._with_marks(decode_table(known_blob(self._store, chunk.name)))
+            if not _is_numbered(chunk.name):
+                CACHE.put(chunk.name, table)
+        return table
+
+    def _with_marks(self, table: pa.Table) -> pa.Table:
+        return table.append_column(_MARK, pa.array(self._marks(table)))
+
+    def _remove(self, chunk: SessionChunk) -> None:
+        self._chunks.remove(chunk)
+        self._store.remove(chunk.name)
+        CACHE.remove(chunk.name)
+        if chunk.taken is not None:
+            self._store.remove(chunk.taken)
 
     def _facts(self) -> dict[str, Any]:
         return {"chunks": [astuple(chunk) for chunk in self._chunks]}
@@ -255,6 +377,19 @@ class SessionOperator(KeyGroupOperator):
 
     def _emitted_us(self, watermarks: Watermarks) -> int | None:
         return emitted_by_sessions_us(watermarks)
+
+
+def _chunk(
+    name: str | int, rows: int, size: int, first: int, last: int, run: str = "", taken: Any = None
+) -> SessionChunk:
+    """A chunk as it is remembered. An older sqlwin numbered them, and took numbers again."""
+    if isinstance(name, int):
+        name = run = f"s{name}"
+    return SessionChunk(name, rows, size, first, last, run, taken)
+
+
+def _is_numbered(name: str) -> bool:
+    return name.startswith("s") and name[1:].isdigit()
 
 
 def _late(candidates: pa.Table, is_late: BoolArray, missed_us: int) -> Iterator[Output]:

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -13,8 +14,11 @@ from runtime.local.streaming.messages import EndOfInput, SourceProgress
 from runtime.spec.aggregates import Merge, MergeOp, WindowAggregation
 from runtime.spec.stream import FINAL_US
 from runtime.spec.windows import FIRST_TIME, LAST_TIME, SessionWindow
+from runtime.streaming.operators import session
 from runtime.streaming.operators.base import MicroBatch, Status
 from runtime.streaming.operators.session import SessionOperator, SessionSpec
+from runtime.streaming.state.blobs import decode_facts, encode_facts
+from runtime.streaming.state.slices import CACHE
 from tests.runtime.streaming.model import MS, Memory
 
 GAP = 10
@@ -279,3 +283,59 @@ def test_however_rows_in_order_are_cut_into_micro_batches_the_sessions_are_the_s
     found |= stream.micro_batch([], "end")
     assert found == whole
     assert stream.n_late == 0
+
+
+@pytest.mark.parametrize("n_marks", [1, 4, 1 << 22])
+@pytest.mark.parametrize("n_runs", [2, 16])
+def test_open_sessions_in_many_chunks_are_the_same_sessions(n_marks, n_runs, monkeypatch):
+    monkeypatch.setattr(session, "_N_MARKS", n_marks)
+    monkeypatch.setattr(session, "_MANY_RUNS", n_runs)
+    stream, model, random = Stream(), Model(("key",)), np.random.default_rng(n_marks + n_runs)
+    partly = 0
+    for now in range(0, 300, 3):
+        if now % 4 == 0:
+            CACHE.clear()
+        times = now - random.integers(0, 12, 4) - 40 * (random.random(4) < 0.1)
+        rows = [
+            (f"k{random.integers(12)}", str(random.integers(2)), int(at), int(random.integers(9)))
+            for at in times
+        ]
+        assert stream.micro_batch(rows, now - 5) == model.micro_batch(rows, now - 5)
+        assert stream.n_late == model.n_late
+        chunks = decode_facts(stream.store.blobs["facts"])["chunks"]
+        partly += any(chunk[-1] for chunk in chunks)
+        named = {name for chunk in chunks for name in (chunk[0], chunk[-1]) if name}
+        assert set(stream.store.blobs) == named | {"facts"}
+        assert len({chunk[5] for chunk in chunks}) <= n_runs + 1
+    assert stream.n_late > 0
+    assert partly > 20 or n_marks < 5
+    assert stream.micro_batch([], "end") == model.micro_batch([], 10**9)
+    assert set(stream.store.blobs) == {"facts"}
+
+
+def test_what_is_written_goes_by_the_sessions_that_may_end():
+    written = {}
+    for n_open in (200, 20_000):
+        stream = Stream()
+        stream.micro_batch([(f"k{n}", "x", 1000, 1) for n in range(n_open)], 900)
+        stream.micro_batch([(f"j{n}", "x", 940, 1) for n in range(50)], 901)
+        before = set(stream.store.blobs)
+        assert len(stream.micro_batch([("n", "x", 1001, 1)], 955)) == 50
+        new = set(stream.store.blobs) - before
+        written[n_open] = sum(len(stream.store.blobs[name]) for name in new)
+    assert written[20_000] < 2 * written[200]
+
+
+def test_chunks_with_numbers_of_an_older_version_count():
+    stream, model = Stream(), Model(("key",))
+    rows = [("a", "x", 1, 5), ("b", "x", 20, 7)]
+    stream.micro_batch(rows, 0)
+    model.micro_batch(rows, 0)
+    facts = decode_facts(stream.store.blobs["facts"])
+    (chunk,) = facts["chunks"]
+    stream.store.blobs["s3"] = stream.store.blobs.pop(chunk[0])
+    facts["chunks"] = [[3, *chunk[1:5]]]
+    stream.store.blobs["facts"] = encode_facts(facts)
+    for rows, watermark in [([("a", "x", 9, 6)], 12), ([], 19), ([("c", "x", 90, 1)], 89)]:
+        assert stream.micro_batch(rows, watermark) == model.micro_batch(rows, watermark)
+    assert "s3" not in stream.store.blobs

@@ -23,7 +23,10 @@ def sliced(window, updates=None):
 def of_session():
     stream = Sessions()
     stream.micro_batch([("a", "x", 1, 5), ("b", "x", 2, 7)], 2)
-    return stream.store, lambda: stream.micro_batch([("a", "x", 3, 1)], 900_000)
+    # of a session that ends before others, so that a blob says what is gone
+    stream.micro_batch([("a", "x", 60, 1)], 30)
+    slices.CACHE.clear()
+    return stream.store, lambda: stream.micro_batch([("a", "x", 70, 1)], 900_000)
 
 
 def of_general():
