@@ -277,8 +277,8 @@ class UpdateLog:
             names = []
             for piece in pieces(table):
                 names.append(unique_name())
+                # most are never read again, so that they are not worth a place in the cache
                 self._store.put(names[-1], encode_state(piece))
-                CACHE.put(names[-1], piece)
             after, until = until, int(self._ends(table).max())
             self._parts.append(_Part(after, until, tuple(names)))
 
