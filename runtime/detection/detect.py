@@ -6,7 +6,6 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import date
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -29,6 +28,7 @@ from runtime.detection.sample import (
 from runtime.detection.times import ISO, time_format
 from runtime.errors import CatalogError, ExecutionError
 from runtime.files import Files, as_uri
+from runtime.scan.files import partition_type
 from runtime.scan.metadata import spark_type
 from runtime.spec.table import TableColumn, TableSpec
 
@@ -39,8 +39,6 @@ _OWN = {
     "csv.null-literals": "nulls",
 }
 _GLOB = re.compile(r"[*?{\[]")
-_NULL_DIRECTORY = "__HIVE_DEFAULT_PARTITION__"
-_INTS = range(-(2**31), 2**31)
 Columns = tuple[TableColumn, ...]
 
 # Rows of a Parquet file whose strings are looked at
@@ -222,7 +220,7 @@ def _layout(origin: str, paths: Sequence[str], said: Mapping[str, str]) -> _Layo
         depth = max(depth, len(directories))
         for name, value in (part.split("=", 1) for part in directories if "=" in part):
             values.setdefault(name, {})[value] = None
-    columns = tuple(TableColumn(name, _partition_type(found)) for name, found in values.items())
+    columns = tuple(TableColumn(name, partition_type(found)) for name, found in values.items())
     options: dict[str, str] = {}
     if columns and base != origin and "basepath" not in said:
         options["basePath"] = as_uri(base)
@@ -240,19 +238,6 @@ def _base(origin: str) -> str:
         if _GLOB.search(part) or "=" in part:
             return "/".join(parts[:i])
     return os.path.dirname(origin) if os.path.isfile(origin) else origin
-
-
-def _partition_type(values: Mapping[str, None]) -> str:
-    """The type that Spark gives to a column that directories name."""
-    found = [value for value in values if value != _NULL_DIRECTORY]
-    if found and all(re.fullmatch(r"[+-]?\d{1,18}", value) for value in found):
-        return "INT" if all(int(value) in _INTS for value in found) else "BIGINT"
-    try:
-        if found and all(date.fromisoformat(value) and len(value) == 10 for value in found):
-            return "DATE"
-    except ValueError:
-        return "STRING"
-    return "STRING"
 
 
 # -- files that type their columns -----------------------------------------------------------------

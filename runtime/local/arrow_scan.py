@@ -1,37 +1,55 @@
 """The local stage by Arrow: files into blobs of partials without a row ever reaching Spark.
 
-A DataFrame of split numbers gives Spark something to schedule; each task reads the row groups of
-its splits, aggregates them in a bounded buffer and hands on one blob for each bucket of keys.
+A DataFrame with a row for each split gives Spark something to schedule; each task reads the row
+groups of its splits, aggregates them in a bounded buffer and hands on one blob for each bucket of
+keys.
 """
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
+from itertools import chain, groupby
 
 import pyarrow as pa
-from pyspark.sql import SparkSession
+from pyspark import TaskContext
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import DataType, StructField, StructType
 
-from runtime.connectors.filesystem.paths import expand
+from runtime.connectors.filesystem.paths import expand, path_for_spark
+from runtime.errors import SetupError
+from runtime.files import is_local_path
 from runtime.frames.meter import ArrowFunction
 from runtime.frames.scan_counts import ScanCounter
+from runtime.local.file_jobs import groups_by_job, look_by_job
 from runtime.local.scan_rows import ScanRows
 from runtime.local.stage import BufferPlan, Cut, aggregate
 from runtime.scan.files import NotScannable
 from runtime.scan.metadata import find_source
 from runtime.scan.splits import Split, plan_splits
+from runtime.scan.stored_files import StoredFiles
+from runtime.scan.stores import Store, filesystem_of
 from runtime.scan.wall_clock import is_known_zone
-from runtime.spark.files import local_path
+from runtime.spark.files import resolve, spark_reads, store_at
 from runtime.spark.session import is_remote
 from runtime.spark.workers import prepare_worker
 from runtime.spec.local import ScanLocalStep
-from runtime.spec.scan import ScanSource
+from runtime.spec.scan import PartitionValue, ScanSource
 from runtime.spec.table import Column
 
-# The files of a path, below some roots, for some columns
-Find = Callable[[str, Sequence[str], Sequence[Column]], ScanSource | NotScannable]
+# The files of a path, below some roots, for some columns, in a store or on this machine
+Find = Callable[[str, Sequence[str], Sequence[Column], Store | None], ScanSource | NotScannable]
 
+# So many requests of a task to a store are under way at a time
+STORE_READERS = 8
 # More splits than cores, so that a slow one does not hold up the rest for long.
 _SPLITS_PER_CORE = 3
+# The column with the number of a split
+SPLIT = "$split"
+# So much goes to each task with its code
+CODE_BYTES = 64 << 10
 
 # Settings that change what Spark makes of a Parquet file, with the values that the scan stands for.
 _SETTINGS = {
@@ -58,7 +76,7 @@ def scan_source(
 
     Args:
         spark: the session, whose settings and file system matter.
-        path: a file, a directory or a glob.
+        path: a file, a directory or a glob, here or in an object store.
         columns: the columns needed, with the names and types that Spark found.
         find: looks at the files: `find_source`, or `find_stream_source` if more are to come.
     """
@@ -71,49 +89,139 @@ def scan_source(
     zone = str(spark.conf.get("spark.sql.session.timeZone"))
     if not is_known_zone(zone):
         return NotScannable(f"the time zone {zone} is known to Java only")
-    root = local_path(spark, path)
-    if root is None:
-        return NotScannable(f"{path} is not on a local file system")
-    return find(path, expand(root), columns)
+    root = resolve(spark, path)
+    if is_local_path(root):
+        return _found(spark, find, path, expand(root), columns, None)
+    try:
+        store = store_at(spark, root)
+    except SetupError as error:
+        return NotScannable(error.message)
+    if store is None:
+        return NotScannable(f"{path} is on a file system that Arrow does not know")
+    try:
+        filesystem_of(store)
+        return _found(spark, find, path, expand(root, StoredFiles(store)), columns, store)
+    except OSError as error:
+        return NotScannable(f"{path}: {error.strerror or error}")
 
 
-def planned_splits(spark: SparkSession, step: ScanLocalStep) -> list[Split]:
-    """The splits of a scan, some for each core.
+def _found(
+    spark: SparkSession,
+    find: Find,
+    path: str,
+    roots: Sequence[str],
+    columns: Sequence[Column],
+    store: Store | None,
+) -> ScanSource | NotScannable:
+    if find is find_source:
+        look_at = look_by_job(spark)
+        can_spark = store is None or spark_reads(spark, roots[0] if roots else path)
+        return find_source(path, roots, columns, store, look_at, leaves_some=can_spark)
+    return find(path, roots, columns, store)
 
-    The footers of the files are read here, on the driver; row groups in which the filters can be
-    true for no row make no splits.
+
+def store_of_scan(spark: SparkSession, path: str) -> Store | None:
+    """How tasks open the files of a path that `scan_source` has found; None: on their disks."""
+    return store_at(spark, resolve(spark, path))
+
+
+def planned_splits(spark: SparkSession, step: ScanLocalStep, store: Store | None) -> list[Split]:
+    """The splits of a scan: some for each core, and more of a large table.
+
+    The footers of the files are read on the driver, or by a job if there are many; row groups in
+    which the filters can be true for no row make no splits.
 
     Raises:
         ExecutionError: a file is no longer what it was when the query was planned.
     """
     n_splits = spark.sparkContext.defaultParallelism * _SPLITS_PER_CORE
-    return plan_splits(step.source.files, step.source.filters, n_splits)
+    found = step.source.files
+    return plan_splits(
+        found, step.source.filters, n_splits, store=store, groups_of=groups_by_job(spark)
+    )
+
+
+def split_rows(
+    spark: SparkSession, splits: Sequence[Split], source: ScanSource
+) -> tuple[DataFrame, Sequence[Split]]:
+    """What tells tasks their splits: rows of a DataFrame, a partition a split.
+
+    Of many files the splits themselves are in the rows; else the rows number those that go to
+    tasks with their code, which needs no shuffle. What the scan cannot read stands behind them, as
+    rows that Spark has read.
+
+    Args:
+        spark: the session.
+        splits: the splits.
+        source: the files that they are of.
+
+    Returns:
+        The rows, and the splits that go with the code.
+    """
+    n_splits = max(1, len(splits))
+    blobs = [pickle.dumps(split) for split in splits]
+    if sum(map(len, blobs)) <= CODE_BYTES:
+        numbers = spark.range(0, len(splits), 1, n_splits).withColumnRenamed("id", SPLIT)
+        return _with_others(spark, numbers, source), splits
+    table = pa.table({SPLIT: pa.array(range(n_splits), pa.int32()), "$files": blobs})
+    rows = spark.createDataFrame(table).repartitionById(n_splits, SPLIT)
+    return _with_others(spark, rows, source), ()
+
+
+def _with_others(spark: SparkSession, splits: DataFrame, source: ScanSource) -> DataFrame:
+    fields = [StructField(c.name, DataType.fromDDL(c.type)) for c in source.columns]
+    reader = spark.read.schema(StructType(fields))
+    by_values: dict[tuple[PartitionValue, ...], list[str]] = {}
+    for file in source.others:
+        by_values.setdefault(file.partition_values, []).append(path_for_spark(file.path))
+    for values, paths in by_values.items():
+        constants = [
+            F.lit(value).cast(column.type).alias(column.name)
+            for column, value in zip(source.partition_columns, values, strict=True)
+        ]
+        rows = reader.parquet(*paths).select("*", *constants)
+        splits = splits.unionByName(rows, allowMissingColumns=True)
+    return splits
 
 
 def split_partials(
     step: ScanLocalStep,
     plan: BufferPlan,
     splits: Sequence[Split],
+    store: Store | None,
     counter: ScanCounter | None,
     cut: Cut,
 ) -> ArrowFunction:
-    """What a task makes of the numbers of its splits, one to a row.
+    """What a task makes of its splits, one to a row.
 
     Args:
         step: what to read and evaluate.
         plan: what to aggregate.
-        splits: all splits.
+        splits: all splits; none if they are in the rows.
+        store: where the files are; None: on this machine.
         counter: what counts the rows that are read, and those without a time.
         cut: what becomes of a table of partials.
     """
+    # which files there are is said by the splits
+    files = replace(step.source.files, files=(), others=())
+    source = replace(step.source, files=files)
+    step = replace(step, source=source)
 
     def scan(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         prepare_worker()
-        pa.set_io_thread_count(1)
-        for batch in batches:
-            for number in batch.column(0).to_pylist():
-                rows = ScanRows(step)
-                yield from aggregate(plan, map(plan.rows, rows.of_split(splits[number])), cut)
+        pa.set_io_thread_count(1 if store is None else STORE_READERS)
+        for is_splits, group in groupby(batches, lambda batch: batch.column(0).null_count == 0):
+            if not is_splits:
+                rows = ScanRows(step, store)
+                yield from aggregate(plan, map(plan.rows, map(rows.of_spark, group)), cut)
+                if counter is not None and (task := TaskContext.get()) is not None:
+                    counter.record(-1 - task.partitionId(), rows.n_rows, rows.n_null_times)
+                continue
+            for row in chain.from_iterable(batch.to_pylist() for batch in group):
+                number = row[SPLIT]
+                split = splits[number] if splits else pickle.loads(row["$files"])
+                rows = ScanRows(step, store)
+                yield from aggregate(plan, map(plan.rows, rows.of_split(split)), cut)
                 if counter is not None:
                     counter.record(number, rows.n_rows, rows.n_null_times)
 

@@ -10,8 +10,9 @@ from runtime.compute.arrow.evaluate import evaluate, filter_mask
 from runtime.compute.counters import count
 from runtime.compute.kernels.columns import from_buffer, int64_values
 from runtime.local.projection import Projection, projection
-from runtime.scan.read import read_batches
+from runtime.scan.read import read_batches, typed_rows
 from runtime.scan.splits import Split
+from runtime.scan.stores import Store
 from runtime.scan.wall_clock import wall_clock_us
 from runtime.spec.aggregates import CollectSet
 from runtime.spec.expressions import Call, ColumnRef, Constant, Expression, can_fail, columns_of
@@ -27,6 +28,7 @@ class ScanRows:
 
     Args:
         step: the step.
+        store: where the files are; None: on this machine.
 
     Attributes:
         dictionaries: names of columns of strings or binaries that are only distinguished: their
@@ -35,11 +37,14 @@ class ScanRows:
         n_null_times: how many rows that passed the filters had no time, and were dropped.
     """
 
-    def __init__(self, step: LocalStep[FileScan, ArrowBuffer | Streaming]) -> None:
+    def __init__(
+        self, step: LocalStep[FileScan, ArrowBuffer | Streaming], store: Store | None = None
+    ) -> None:
         self.dictionaries = _dictionary_columns(step.source)
         self.n_rows = 0
         self.n_null_times = 0
         self._step = step
+        self._store = store
         self._items = scan_projection(step.source)[0].items
 
     def of_split(self, split: Split) -> Iterator[dict[str, pa.Array]]:
@@ -48,13 +53,25 @@ class ScanRows:
         Raises:
             ExecutionError: a file cannot be read, or an expression fails.
         """
-        for batch in read_batches(split, self._step.source.files, self.dictionaries):
+        source = self._step.source.files
+        for batch in read_batches(split, source, self.dictionaries, self._store):
             self.n_rows += batch.num_rows
             count("rows_scanned", batch.num_rows)
             columns = self.columns(self.counted(batch))
             del batch  # or it would still be held while the next one is read
             yield columns
             del columns
+
+    def of_spark(self, batch: pa.RecordBatch) -> dict[str, pa.Array]:
+        """The same of rows of the source that Spark has read.
+
+        Raises:
+            ExecutionError: an expression fails.
+        """
+        self.n_rows += batch.num_rows
+        count("rows_scanned", batch.num_rows)
+        rows = typed_rows(batch, self._step.source.files, self.dictionaries)
+        return self.columns(self.counted(rows))
 
     def timed(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """The rows, with one of their time if windows are on no column of theirs.

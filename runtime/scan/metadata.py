@@ -5,20 +5,29 @@ from __future__ import annotations
 import json
 import os
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from threading import Lock
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from runtime.compute.arrow.types import arrow_type
-from runtime.scan.files import NotScannable, is_hidden, list_files, partition_files
-from runtime.spec.scan import ScanSource
+from runtime.scan.files import NO_FILES, NotScannable, is_hidden, list_files, partition_files
+from runtime.scan.stores import Store, explained, open_stored
+from runtime.spec.scan import ScanFile, ScanSource
 from runtime.spec.table import Column
 
 _READERS = 16
-_REMEMBERED_FOOTERS = 4096
+# Of so many partitions Spark may read files that do not fit
+_MOST_GROUPS = 8
+# So many are looked at before it is asked whether most do not fit
+_LOOKED_AT = 256
+# Footers are remembered up to so many bytes of theirs; in memory they take a few times as much
+_REMEMBERED_BYTES = 32 << 20
+# Read at once of a file of a store: the footers of most are shorter
+_TAIL_BYTES = 64 << 10
 # Of the files of a stream about so many are looked at before it starts
 _SAMPLED_FILES = 64
 
@@ -28,12 +37,97 @@ _SPARK_VERSION = b"org.apache.spark.version"
 _LEGACY_MARKS = (b"org.apache.spark.legacyDateTime", b"org.apache.spark.legacyINT96")
 _CALENDAR_TYPES = ("date", "timestamp", "timestamp_ntz")
 
-_footers: OrderedDict[tuple[str, int, int], pq.FileMetaData] = OrderedDict()
-_footers_lock = Lock()
+
+class _Footers:
+    """The footers that were read last, up to so many bytes of them."""
+
+    def __init__(self, most_bytes: int) -> None:
+        self._most_bytes = most_bytes
+        self._n_bytes = 0
+        self._found: OrderedDict[tuple[str, int, int], pq.FileMetaData] = OrderedDict()
+        self._lock = Lock()
+
+    def get(self, key: tuple[str, int, int]) -> pq.FileMetaData | None:
+        with self._lock:
+            if key in self._found:
+                self._found.move_to_end(key)
+            return self._found.get(key)
+
+    def add(self, key: tuple[str, int, int], footer: pq.FileMetaData) -> None:
+        with self._lock:
+            if key not in self._found:
+                self._n_bytes += footer.serialized_size
+            self._found[key] = footer
+            while self._n_bytes > self._most_bytes and len(self._found) > 1:
+                self._n_bytes -= self._found.popitem(last=False)[1].serialized_size
+
+
+_footers = _Footers(_REMEMBERED_BYTES)
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What is looked for in the footers of a table's files.
+
+    Attributes:
+        columns: the columns needed that are in the files.
+        in_names: the names in lower case of all columns that directories name.
+        store: where the files are; None: on this machine.
+    """
+
+    columns: tuple[Column, ...]
+    in_names: frozenset[str] = frozenset()
+    store: Store | None = None
+
+
+@dataclass(frozen=True)
+class Looked:
+    """What the footer of a file says: its rows, and why it cannot be scanned, if it cannot."""
+
+    n_rows: int = 0
+    misfit: str | None = None
+
+
+# Looks at files, in whichever processes
+LookAt = Callable[[Sequence[ScanFile], Wanted], Sequence[Looked]]
+
+
+def look_here(files: Sequence[ScanFile], wanted: Wanted) -> list[Looked]:
+    """What the footers of files say, read in parallel by this process, unless most do not fit."""
+    found = []
+    with ThreadPoolExecutor(_READERS) as readers:
+        for start in range(0, len(files), _LOOKED_AT):
+            part = files[start : start + _LOOKED_AT]
+            found += list(readers.map(lambda file: _look_at(file, wanted), part))
+            if are_too_many(sum(each.misfit is not None for each in found), len(found)):
+                break
+    return found
+
+
+def are_too_many(n_misfits: int, n_files: int) -> bool:
+    """Whether so many files do not fit that Spark had better read all of them."""
+    return 2 * n_misfits > n_files
+
+
+def _look_at(file: ScanFile, wanted: Wanted) -> Looked:
+    footer = read_footer(file, wanted.store)
+    if isinstance(footer, NotScannable):
+        return Looked(misfit=footer.reason)
+    repeated = sorted(wanted.in_names & _file_columns(footer).keys())
+    if repeated:
+        return Looked(misfit=f"column {repeated[0]} is both in {file.path} and in its path")
+    misfit = find_misfit(file.path, footer, wanted.columns)
+    return Looked(footer.num_rows, None if misfit is None else misfit.reason)
 
 
 def find_source(
-    path: str, roots: Sequence[str], columns: Sequence[Column]
+    path: str,
+    roots: Sequence[str],
+    columns: Sequence[Column],
+    store: Store | None = None,
+    look_at: LookAt = look_here,
+    *,
+    leaves_some: bool = False,
 ) -> ScanSource | NotScannable:
     """The files of a table as the Arrow scan reads them, or why it cannot.
 
@@ -43,11 +137,14 @@ def find_source(
 
     Args:
         path: what the user wrote.
-        roots: the absolute local paths that it stands for.
+        roots: the absolute paths that it stands for, on this machine or in a store.
         columns: the columns needed, with Spark's names and types. Those that directories name
             become partition columns.
+        store: the store; None: they are of this machine.
+        look_at: reads the footers.
+        leaves_some: whether Spark can read some of the files beside the scan.
     """
-    listing = list_files(roots)
+    listing = list_files(roots, store)
     if isinstance(listing, NotScannable):
         return listing
     named = {name.lower() for name in listing.partition_columns}
@@ -56,22 +153,24 @@ def find_source(
     files = partition_files(listing, in_names)
     if isinstance(files, NotScannable):
         return files
-    footers = read_footers([file.path for file in files])
-    if isinstance(footers, NotScannable):
-        return footers
-    for file, footer in zip(files, footers, strict=True):
-        repeated = sorted(named & _file_columns(footer).keys())
-        if repeated:
-            return NotScannable(f"column {repeated[0]} is both in {file.path} and in its path")
-        misfit = find_misfit(file.path, footer, in_files)
-        if misfit is not None:
-            return misfit
-    n_rows = sum(footer.num_rows for footer in footers)
-    return ScanSource(path, files, in_files, in_names, n_rows=n_rows)
+    looked = look_at(files, Wanted(in_files, frozenset(named), store))
+    misfits = [each.misfit for each in looked if each.misfit is not None]
+    # where most do not fit, the rest is not looked at
+    if misfits and not (leaves_some and len(looked) == len(files)):
+        return NotScannable(misfits[0])
+    if are_too_many(len(misfits), len(looked)):
+        return NotScannable(misfits[0])
+    fits = [file for file, each in zip(files, looked, strict=True) if each.misfit is None]
+    others = [file for file, each in zip(files, looked, strict=True) if each.misfit is not None]
+    is_struct = any("." in column.name for column in in_files)
+    if others and (is_struct or len({file.partition_values for file in others}) > _MOST_GROUPS):
+        return NotScannable(misfits[0])
+    n_rows = sum(each.n_rows for each in looked)
+    return ScanSource(path, tuple(fits), in_files, in_names, n_rows=n_rows, others=tuple(others))
 
 
 def find_stream_source(
-    path: str, roots: Sequence[str], columns: Sequence[Column]
+    path: str, roots: Sequence[str], columns: Sequence[Column], store: Store | None = None
 ) -> ScanSource | NotScannable:
     """The same for a directory whose files are read as they come, if files there are like that.
 
@@ -81,26 +180,31 @@ def find_stream_source(
 
     Args:
         path: what the user wrote.
-        roots: the absolute local paths that it stands for.
+        roots: the absolute paths that it stands for.
         columns: as in `find_source`.
+        store: as in `find_source`.
     """
     for column in columns:
         if not _is_flat(column.type):
             return NotScannable(f"column {column.name} is {column.type.upper()}")
-    if not any(map(_holds_anything, roots)):
+    if store is None and not any(map(_holds_anything, roots)):
         return ScanSource(path, (), tuple(columns))
-    listing = list_files(roots)
+    listing = list_files(roots, store)
     if isinstance(listing, NotScannable):
-        return listing
+        nothing = store is not None and listing == NotScannable(NO_FILES)
+        return ScanSource(path, (), tuple(columns)) if nothing else listing
     if listing.partition_columns:
         return NotScannable("names of directories make partition columns")
-    paths = [file for file, _ in listing.files]
-    step = max(1, len(paths) // _SAMPLED_FILES)
-    footers = read_footers(sampled := paths[::-step])
-    if isinstance(footers, NotScannable):
-        return footers
+    files = [ScanFile(file, (), (), *listing.stamps.get(file, ())) for file, _ in listing.files]
+    step = max(1, len(files) // _SAMPLED_FILES)
+    with ThreadPoolExecutor(_READERS) as readers:
+        footers = list(
+            readers.map(lambda file: read_footer(file, store), sampled := files[::-step])
+        )
     for file, footer in zip(sampled, footers, strict=True):
-        misfit = find_misfit(file, footer, present_columns(footer, columns))
+        if isinstance(footer, NotScannable):
+            return footer
+        misfit = find_misfit(file.path, footer, present_columns(footer, columns))
         if misfit is not None:
             return misfit
     return ScanSource(path, (), tuple(columns))
@@ -122,18 +226,6 @@ def present_columns(footer: pq.FileMetaData, columns: Sequence[Column]) -> tuple
     """Those of some columns that a file has, in whatever type."""
     found = _file_columns(footer)
     return tuple(column for column in columns if column.name.lower() in found)
-
-
-def read_footers(paths: Sequence[str]) -> list[pq.FileMetaData] | NotScannable:
-    """The footers of files, read in parallel; those of files that did not change are remembered."""
-    with ThreadPoolExecutor(_READERS) as readers:
-        footers = list(readers.map(_read_footer, paths))
-    opened = []
-    for footer in footers:
-        if isinstance(footer, NotScannable):
-            return footer
-        opened.append(footer)
-    return opened
 
 
 def column_index(footer: pq.FileMetaData, name: str) -> int | None:
@@ -183,28 +275,29 @@ def spark_type(column: pq.ColumnSchema) -> str | None:
     return None
 
 
-def _read_footer(path: str) -> pq.FileMetaData | NotScannable:
+def read_footer(file: ScanFile, store: Store | None = None) -> pq.FileMetaData | NotScannable:
+    """The footer of a file; that of a file that did not change is remembered."""
+    path = file.path
+    key = (path, file.n_bytes, file.modified_ns)
     try:
-        status = os.stat(path)
-        key = (path, status.st_size, status.st_mtime_ns)
-        with _footers_lock:
-            if key in _footers:
-                _footers.move_to_end(key)
-                return _footers[key]
+        if store is None:
+            status = os.stat(path)
+            key = (path, status.st_size, status.st_mtime_ns)
     except OSError as error:
         return _unreadable(path, error)
-    footer = open_footer(path)
-    if isinstance(footer, NotScannable):
-        return footer
-    with _footers_lock:
-        _footers[key] = footer
-        while len(_footers) > _REMEMBERED_FOOTERS:
-            _footers.popitem(last=False)
+    known = _footers.get(key)
+    if known is not None:
+        return known
+    footer = open_footer(path, store)
+    if not isinstance(footer, NotScannable):
+        _footers.add(key, footer)
     return footer
 
 
-def open_footer(path: str) -> pq.FileMetaData | NotScannable:
+def open_footer(path: str, store: Store | None = None) -> pq.FileMetaData | NotScannable:
     """The footer of a file, which is not remembered."""
+    if store is not None:
+        return _stored_footer(path, store)
     try:
         footer = pq.read_metadata(path)
         if footer.serialized_size != _footer_bytes(path):
@@ -214,6 +307,28 @@ def open_footer(path: str) -> pq.FileMetaData | NotScannable:
         return footer
     except (OSError, pa.ArrowException) as error:
         return _unreadable(path, error)
+
+
+def _stored_footer(path: str, store: Store) -> pq.FileMetaData | NotScannable:
+    try:
+        with explained(store, path), open_stored(store, path) as file:
+            n_bytes = file.size()
+            n_read = min(n_bytes, _TAIL_BYTES)
+            tail = file.read_at(n_read, n_bytes - n_read)
+            n_footer = int.from_bytes(tail[-8:-4], "little") + 8
+            if n_read < n_footer <= n_bytes and tail[-4:] == b"PAR1":
+                tail = file.read_at(n_footer, n_bytes - n_footer)
+    except OSError as error:
+        return NotScannable(f"cannot read {path}: {error.strerror or error}")
+    if tail[-4:] == b"PARE":
+        return NotScannable(f"{path} has encrypted columns")
+    try:
+        footer = pq.read_metadata(pa.BufferReader(tail))
+    except (OSError, pa.ArrowException) as error:
+        return _unreadable(path, error)
+    if footer.serialized_size != n_footer - 8:
+        return NotScannable(f"{path} has encrypted columns")
+    return footer
 
 
 def _unreadable(path: str, error: Exception) -> NotScannable:
@@ -282,7 +397,7 @@ def _problem(footer: pq.FileMetaData, found: dict[str, list[int]], wanted: Colum
         codec = footer.row_group(row_group).column(index).compression
         if codec != "UNCOMPRESSED" and not pa.Codec.is_available(codec.lower()):
             return f"is compressed by {codec}, which pyarrow does not know,"
-    if type_ in _CALENDAR_TYPES and _is_on_old_calendar(footer):
+    if type_ in _CALENDAR_TYPES and is_on_old_calendar(footer):
         return "may be on the calendar of before 1582"
     return None
 
@@ -327,7 +442,8 @@ def _is_kept(stored: pa.DataType, type_: str) -> bool:
     return str(stored) == plain[type_]
 
 
-def _is_on_old_calendar(footer: pq.FileMetaData) -> bool:
+def is_on_old_calendar(footer: pq.FileMetaData) -> bool:
+    """Whether a file of Spark's may have times on the calendar of before 1582."""
     marks = footer.metadata or {}
     if any(mark in marks for mark in _LEGACY_MARKS):
         return True

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -11,7 +13,10 @@ import pyarrow.parquet as pq
 from runtime.compute.arrow.types import arrow_type
 from runtime.errors import ExecutionError
 from runtime.scan.splits import FilePart, Split
+from runtime.scan.stores import Store, open_stored, why_of
 from runtime.spec.scan import ScanSource
+
+T = TypeVar("T")
 
 BATCH_ROWS = 1 << 20
 # Row groups of so many are not put together with others.
@@ -21,33 +26,48 @@ _BATCH_BYTES = 128 << 20
 
 
 def read_batches(
-    split: Split, source: ScanSource, dictionaries: frozenset[str]
+    split: Split, source: ScanSource, dictionaries: frozenset[str], store: Store | None = None
 ) -> Iterator[pa.RecordBatch]:
     """The rows of a split, in order, under the names and types of `source`.
 
     Timestamps of all kinds come as microseconds. Small row groups are put together. Memory is
-    bounded by a batch and what of a row group's columns is compressed.
+    bounded by a batch and what of a row group's columns is compressed; of a store, by two, since
+    the next one is read meanwhile.
 
     Args:
         split: what to read.
         source: the table's columns; partition columns follow those of the files.
         dictionaries: names of columns of strings or binaries that are wanted dictionary-encoded.
+        store: where the files are; None: on this machine.
 
     Raises:
         ExecutionError: a file cannot be read, or is not the one that was planned with.
     """
-    return _large_batches(
-        batch for part in split for batch in _part_batches(part, source, dictionaries)
+    batches = (
+        batch for part in split for batch in _part_batches(part, source, dictionaries, store)
     )
+    return _large_batches(batches if store is None else read_ahead(batches))
+
+
+def read_ahead(batches: Iterator[T]) -> Iterator[T]:
+    """The same, the next one being made while one is worked on."""
+    with ThreadPoolExecutor(1) as reader:
+        coming = reader.submit(next, batches, None)
+        while (batch := coming.result()) is not None:
+            coming = reader.submit(next, batches, None)
+            yield batch
+            del batch
 
 
 def _part_batches(
-    part: FilePart, source: ScanSource, dictionaries: frozenset[str]
+    part: FilePart, source: ScanSource, dictionaries: frozenset[str], store: Store | None
 ) -> Iterator[pa.RecordBatch]:
     names = dict(zip((column.name for column in source.columns), part.columns, strict=True))
     try:
         file = pq.ParquetFile(
-            part.file.path,
+            part.file.path if store is None else open_stored(store, part.file.path),
+            # of a store the columns of a row group are asked for together
+            pre_buffer=store is not None,
             read_dictionary=[stored for name in dictionaries if (stored := names.get(name))],
             coerce_int96_timestamp_unit="us",
         )
@@ -74,9 +94,12 @@ def _part_batches(
             f"{part.file.path} was deleted while it was read", hint="run the query again"
         ) from error
     except PermissionError as error:
-        raise ExecutionError(f"cannot read {part.file.path}: permission denied") from error
+        cause = "permission denied" if store is None else error.strerror
+        raise ExecutionError(f"cannot read {part.file.path}: {cause}") from error
     except (OSError, pa.ArrowException) as error:
         cause = str(error).splitlines()[0] if str(error) else type(error).__name__
+        if store is not None:
+            cause = why_of(store, part.file.path, error)
         raise ExecutionError(f"cannot read {part.file.path}: {cause}") from error
 
 
@@ -102,6 +125,15 @@ def _with_types(
         arrays.append(array.dictionary_encode() if column.name in dictionaries else array)
         names.append(column.name)
     return pa.RecordBatch.from_arrays(arrays, names=names)
+
+
+def typed_rows(
+    batch: pa.RecordBatch, source: ScanSource, dictionaries: frozenset[str]
+) -> pa.RecordBatch:
+    """Rows that Spark has read, as `read_batches` gives those of files."""
+    columns = (*source.columns, *source.partition_columns)
+    arrays = [_typed(batch.column(c.name), c.type, c.name in dictionaries) for c in columns]
+    return pa.RecordBatch.from_arrays(arrays, names=[column.name for column in columns])
 
 
 def _leaf(batch: pa.RecordBatch, path: str) -> pa.Array:

@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
 
 import pyarrow.parquet as pq
 
 from runtime.errors import ExecutionError
 from runtime.scan.files import NotScannable
-from runtime.scan.metadata import column_index, read_footers
+from runtime.scan.metadata import column_index, read_footer
 from runtime.scan.pruning import Range, can_be_true, column_range, range_of_value
+from runtime.scan.stores import Store
 from runtime.spec.expressions import Expression
 from runtime.spec.scan import ScanFile, ScanSource
 
 # A task that reads less than this is not worth its start.
 LEAST_BYTES = 4 << 20
+# One that reads more is long to do again, and holds up the rest.
+SPLIT_BYTES = 128 << 20
+_READERS = 16
 
 
 @dataclass(frozen=True)
@@ -43,13 +48,89 @@ Split = tuple[FilePart, ...]
 
 
 @dataclass(frozen=True)
-class _RowGroup:
+class FileRange:
+    """The row groups of a file whose middle is within some bytes of it.
+
+    So those who read parts of a file need not know of each other, or of its footer beforehand.
+    """
+
     file: ScanFile
-    footer: pq.FileMetaData
-    columns: tuple[int | None, ...]
+    start: int
+    stop: int
+
+    def row_groups(self, footer: pq.FileMetaData) -> tuple[int, ...]:
+        """The numbers of the row groups that have rows."""
+        groups = ((n, footer.row_group(n)) for n in range(footer.num_row_groups))
+        return tuple(n for n, g in groups if g.num_rows and self.start <= _middle(g) < self.stop)
+
+
+def _middle(row_group: pq.RowGroupMetaData) -> int:
+    """The byte of the file that is in the middle of a row group."""
+    chunk = row_group.column(0)
+    start = chunk.dictionary_page_offset or chunk.data_page_offset
+    chunks = (row_group.column(i) for i in range(row_group.num_columns))
+    return int(start + sum(chunk.total_compressed_size for chunk in chunks) // 2)
+
+
+@dataclass(frozen=True)
+class RowGroup:
+    """A row group in which filters can be true.
+
+    Attributes:
+        number: its number in the file.
+        n_rows: its rows.
+        compressed_bytes: what the columns of the source take up in the file.
+        n_bytes: what they take up when decompressed.
+    """
+
     number: int
+    n_rows: int
     compressed_bytes: int
     n_bytes: int
+
+
+@dataclass(frozen=True)
+class FileGroups:
+    """What is to be read of a file.
+
+    Attributes:
+        columns: what the file calls the columns of the source; None: it has none.
+        n_rows: the rows of the whole file.
+        row_groups: the row groups.
+    """
+
+    columns: tuple[str | None, ...]
+    n_rows: int
+    row_groups: tuple[RowGroup, ...]
+
+
+@dataclass(frozen=True)
+class Sought:
+    """What is sought in the files of a source.
+
+    Attributes:
+        source: the columns; its files do not matter.
+        filters: the conditions, of which all must be true.
+        store: where the files are; None: on this machine.
+    """
+
+    source: ScanSource
+    filters: tuple[Expression, ...]
+    store: Store | None = None
+
+
+# Finds the row groups of files, in whichever processes
+GroupsOf = Callable[[Sequence[ScanFile], Sought], Sequence[FileGroups]]
+
+
+def groups_here(files: Sequence[ScanFile], sought: Sought) -> list[FileGroups]:
+    """The row groups of files, whose footers this process reads in parallel.
+
+    Raises:
+        ExecutionError: a file is no longer what it was when the query was planned.
+    """
+    with ThreadPoolExecutor(_READERS) as readers:
+        return list(readers.map(lambda file: _groups_of(file, sought), files))
 
 
 def plan_splits(
@@ -57,6 +138,9 @@ def plan_splits(
     filters: Sequence[Expression],
     n_splits: int,
     least_bytes: int = LEAST_BYTES,
+    store: Store | None = None,
+    most_bytes: int = SPLIT_BYTES,
+    groups_of: GroupsOf = groups_here,
 ) -> list[Split]:
     """Splits that together have every row for which all filters can be true.
 
@@ -66,56 +150,65 @@ def plan_splits(
     Args:
         source: the files.
         filters: the conditions, of which all must be true.
-        n_splits: how many splits to make at most.
+        n_splits: how many splits are wanted, if there is enough to read for as many.
         least_bytes: how much a split reads at least, but the only one.
+        store: where the files are; None: on this machine.
+        most_bytes: how much a split reads at most, unless its only row group has more: of large
+            tables there are more splits than are wanted.
+        groups_of: reads the footers.
 
     Raises:
         ExecutionError: a file is no longer what it was when the query was planned.
     """
-    groups = _row_groups(source, filters)
-    total = sum(group.compressed_bytes for group in groups)
-    n_splits = max(1, min(n_splits, total // least_bytes))
-    splits: list[list[_RowGroup]] = [[] for _ in range(n_splits)]
+    sought = Sought(replace(source, files=()), tuple(filters), store)
+    found = groups_of(source.files, sought)
+    groups = [
+        (file, of_file, group)
+        for file, of_file in zip(source.files, found, strict=True)
+        for group in of_file.row_groups
+    ]
+    total = sum(group.compressed_bytes for _, _, group in groups)
+    n_splits = max(1, min(n_splits, total // least_bytes), -(-total // most_bytes))
+    splits: list[list[tuple[ScanFile, FileGroups, RowGroup]]] = [[] for _ in range(n_splits)]
     before = 0
-    for group in groups:
+    for entry in groups:
         # By the middle of the row group, so that bytes are off by half a row group at most.
-        middle = 2 * before + group.compressed_bytes
-        splits[min(middle * n_splits // (2 * total), n_splits - 1) if total else 0].append(group)
-        before += group.compressed_bytes
+        middle = 2 * before + entry[2].compressed_bytes
+        splits[min(middle * n_splits // (2 * total), n_splits - 1) if total else 0].append(entry)
+        before += entry[2].compressed_bytes
     return [_parts(split) for split in splits if split]
 
 
-def _row_groups(source: ScanSource, filters: Sequence[Expression]) -> list[_RowGroup]:
-    footers = read_footers([file.path for file in source.files])
-    if isinstance(footers, NotScannable):
-        raise ExecutionError(f"cannot read {source.path}: {footers.reason}")
+def _groups_of(file: ScanFile, sought: Sought) -> FileGroups:
+    source = sought.source
+    footer = read_footer(file, sought.store)
+    if isinstance(footer, NotScannable):
+        raise ExecutionError(f"cannot read {source.path}: {footer.reason}")
+    columns: list[int | None] = []
+    for name in file.names or [column.name for column in source.columns]:
+        index = None if name is None else column_index(footer, name)
+        if index is None and name is not None:
+            raise ExecutionError(f"column {name} is gone from {file.path}")
+        columns.append(index)
     groups = []
-    for file, footer in zip(source.files, footers, strict=True):
-        columns: list[int | None] = []
-        for name in file.names or [column.name for column in source.columns]:
-            index = None if name is None else column_index(footer, name)
-            if index is None and name is not None:
-                raise ExecutionError(f"column {name} is gone from {file.path}")
-            columns.append(index)
-        for number in range(footer.num_row_groups):
-            row_group = footer.row_group(number)
-            if row_group.num_rows == 0:
-                continue
-            range_of = _ranges(source, file, footer, columns, number)
-            if not all(can_be_true(condition, range_of) for condition in filters):
-                continue
-            chunks = [row_group.column(index) for index in columns if index is not None]
-            groups.append(
-                _RowGroup(
-                    file,
-                    footer,
-                    tuple(columns),
-                    number,
-                    sum(chunk.total_compressed_size for chunk in chunks),
-                    sum(chunk.total_uncompressed_size for chunk in chunks),
-                )
+    for number in range(footer.num_row_groups):
+        row_group = footer.row_group(number)
+        if row_group.num_rows == 0:
+            continue
+        range_of = _ranges(source, file, footer, columns, number)
+        if not all(can_be_true(condition, range_of) for condition in sought.filters):
+            continue
+        chunks = [row_group.column(index) for index in columns if index is not None]
+        groups.append(
+            RowGroup(
+                number,
+                row_group.num_rows,
+                sum(chunk.total_compressed_size for chunk in chunks),
+                sum(chunk.total_uncompressed_size for chunk in chunks),
             )
-    return groups
+        )
+    paths = tuple(None if i is None else footer.schema.column(i).path for i in columns)
+    return FileGroups(paths, footer.num_rows, tuple(groups))
 
 
 def _ranges(
@@ -151,21 +244,20 @@ def _ranges(
     return range_of
 
 
-def _parts(groups: Sequence[_RowGroup]) -> Split:
-    by_file: dict[ScanFile, list[_RowGroup]] = {}
-    for group in groups:
-        by_file.setdefault(group.file, []).append(group)
+def _parts(entries: Sequence[tuple[ScanFile, FileGroups, RowGroup]]) -> Split:
+    by_file: dict[ScanFile, list[RowGroup]] = {}
+    whole: dict[ScanFile, FileGroups] = {}
+    for file, of_file, group in entries:
+        by_file.setdefault(file, []).append(group)
+        whole[file] = of_file
     return tuple(
         FilePart(
             file,
-            tuple(group.number for group in part),
-            tuple(
-                None if index is None else part[0].footer.schema.column(index).path
-                for index in part[0].columns
-            ),
-            sum(part[0].footer.row_group(group.number).num_rows for group in part),
-            sum(group.n_bytes for group in part),
-            part[0].footer.num_rows,
+            tuple(group.number for group in groups),
+            whole[file].columns,
+            sum(group.n_rows for group in groups),
+            sum(group.n_bytes for group in groups),
+            whole[file].n_rows,
         )
-        for file, part in by_file.items()
+        for file, groups in by_file.items()
     )

@@ -14,7 +14,8 @@ from runtime.errors import ExecutionError
 from runtime.scan.files import NotScannable
 from runtime.scan.metadata import column_index, find_misfit, open_footer, present_columns
 from runtime.scan.read import BATCH_ROWS, read_batches
-from runtime.scan.splits import FilePart
+from runtime.scan.splits import FilePart, FileRange
+from runtime.scan.stores import GONE, Store, open_stored
 from runtime.spec.scan import ScanFile, ScanSource
 from runtime.spec.table import Column
 
@@ -30,7 +31,11 @@ _DELETED = (
 
 
 def read_stream_file(
-    path: str, source: ScanSource, dictionaries: frozenset[str]
+    path: str,
+    source: ScanSource,
+    dictionaries: frozenset[str],
+    store: Store | None = None,
+    part: FileRange | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """The rows of a file, under the names and types of `source`; see `read_batches`.
 
@@ -40,13 +45,18 @@ def read_stream_file(
         path: the file.
         source: the columns.
         dictionaries: names of columns of strings or binaries that are wanted dictionary-encoded.
+        store: where it is; None: on this machine.
+        part: what is read of it, as it was when it was listed; None: all of it.
 
     Raises:
         ExecutionError: the file cannot be read, or has a column in another type.
     """
-    footer = open_footer(path)
+    if store is not None and part is not None:
+        _check_unchanged(part.file, store)
+    footer = open_footer(path, store)
     if isinstance(footer, NotScannable):
-        if not os.path.exists(path):
+        is_gone = not os.path.exists(path) if store is None else GONE in footer.reason
+        if is_gone:
             raise ExecutionError(f"{path} was deleted before the stream has read it", hint=_DELETED)
         if "magic bytes" in footer.reason:
             raise ExecutionError(f"cannot read {path}: it is no Parquet file, or it is cut short")
@@ -55,23 +65,41 @@ def read_stream_file(
     misfit = find_misfit(path, footer, present)
     if misfit is not None:
         raise ExecutionError(misfit.reason, hint=_HINT)
+    whole = range(footer.num_row_groups)
+    numbers = tuple(whole) if part is None else part.row_groups(footer)
     if not present:
-        yield from _nulls(source.columns, footer.num_rows)
+        n_rows = sum(footer.row_group(n).num_rows for n in numbers)
+        yield from _nulls(source.columns, n_rows)
         return
-    part = _whole_file(path, footer, present)
-    for batch in read_batches((part,), replace(source, columns=present), dictionaries):
+    read = _part_of_file(path, footer, present, numbers)
+    for batch in read_batches((read,), replace(source, columns=present), dictionaries, store):
         yield batch if len(present) == len(source.columns) else _with_nulls(batch, source.columns)
 
 
-def _whole_file(path: str, footer: pq.FileMetaData, columns: Sequence[Column]) -> FilePart:
+def _check_unchanged(file: ScanFile, store: Store) -> None:
+    """Check that a file is as long as when it was listed: its ranges would leave some out."""
+    try:
+        with open_stored(store, file.path) as opened:
+            n_bytes = opened.size()
+    except OSError:
+        return  # what reads the footer says what is wrong
+    if n_bytes != file.n_bytes:
+        raise ExecutionError(
+            f"{file.path} was written to after the stream had taken it up",
+            hint="write files under names of their own, and run the statement anew",
+        )
+
+
+def _part_of_file(
+    path: str, footer: pq.FileMetaData, columns: Sequence[Column], numbers: Sequence[int]
+) -> FilePart:
     indices = [column_index(footer, column.name) for column in columns]
-    numbers = range(footer.num_row_groups)
     chunks = [footer.row_group(n).column(i) for n in numbers for i in indices]
     return FilePart(
         ScanFile(path),
         tuple(n for n in numbers if footer.row_group(n).num_rows),
         tuple(footer.schema.column(i).path for i in indices),
-        footer.num_rows,
+        sum(footer.row_group(n).num_rows for n in numbers),
         sum(chunk.total_uncompressed_size for chunk in chunks),
         footer.num_rows,
     )

@@ -23,6 +23,8 @@ from pyspark.sql import SparkSession
 
 from runtime.errors import ExecutionError, SetupError
 from runtime.files import Files, LocalFiles, is_local_path
+from runtime.scan.stored_files import StoredFiles
+from runtime.scan.stores import Store, kind_of, store_of
 from runtime.spark.errors import translate
 from runtime.spark.private import unless_missing
 from runtime.spark.session import is_remote
@@ -34,6 +36,15 @@ _LOCAL = re.compile(r"file:(?:///+|/(?!/))")
 # Read at once: the footer of most files
 _READ_BYTES = 1 << 16
 # In no path: a name may have a line break
+# What Hadoop's settings are where nobody says anything
+_DEFAULTS = "core-default.xml"
+# What Spark needs beside PySpark's own package to read a store, by its kind
+_PACKAGES = {
+    "s3": "org.apache.hadoop:hadoop-aws:{}",
+    "gs": "com.google.cloud.bigdataoss:gcs-connector:hadoop3-2.2.26",
+    "abfs": "org.apache.hadoop:hadoop-azure:{}",
+    "hdfs": "org.apache.hadoop:hadoop-hdfs-client:{}",
+}
 _BETWEEN_PATHS = "\0"
 _ERROR_NUMBERS = {
     "FileNotFoundException": errno.ENOENT,
@@ -75,14 +86,6 @@ def resolve(spark: SparkSession, path: str) -> str:
         raise SetupError(f"{path} cannot be found: {translate(error).message}") from error
 
 
-def local_path(spark: SparkSession, path: str) -> str | None:
-    """What a path of a user's stands for, if it is on this machine."""
-    if is_remote(spark):
-        return None
-    resolved = resolve(spark, path)
-    return resolved if is_local_path(resolved) else None
-
-
 def refuse_remote_streams(spark: SparkSession) -> None:
     """Refuse to start a stream over Spark Connect, whose driver is out of reach.
 
@@ -97,8 +100,75 @@ def refuse_remote_streams(spark: SparkSession) -> None:
 
 
 def files_at(spark: SparkSession, path: str) -> Files:
-    """The file system that a resolved path is on."""
-    return LocalFiles() if is_local_path(path) else HadoopFiles(spark)
+    """The file system that a resolved path is on.
+
+    Raises:
+        SetupError: what the settings say of an object store does not go together.
+    """
+    if is_local_path(path):
+        return LocalFiles()
+    store = None if spark_reads(spark, path) else store_at(spark, path)
+    if store is None:
+        return HadoopFiles(spark)
+    return StoredFiles(store)
+
+
+def writable_files_at(spark: SparkSession, path: str) -> Files:
+    """The same for a path that is written to.
+
+    Raises:
+        SetupError: Spark has no file system for it.
+    """
+    if not spark_reads(spark, path):
+        raise SetupError(f"Spark writes to {path} only with {store_package(spark, path)}")
+    return files_at(spark, path)
+
+
+def spark_reads(spark: SparkSession, path: str) -> bool:
+    """Whether Spark's own readers and writers have a file system for a resolved path.
+
+    Those of object stores are in packages that PySpark does not bring.
+    """
+    if is_local_path(path) or is_remote(spark) or kind_of(path) is None:
+        return True
+    try:
+        scheme = path.partition(":")[0]
+        _jvm(spark).org.apache.hadoop.fs.FileSystem.getFileSystemClass(scheme, hadoop_conf(spark))
+    except (Py4JError, PySparkException):
+        return False
+    return True
+
+
+def store_at(spark: SparkSession, path: str) -> Store | None:
+    """How Arrow opens the store that a resolved path is on; None: it is on none that it knows.
+
+    Raises:
+        SetupError: what the settings say of it does not go together.
+    """
+    if is_local_path(path) or is_remote(spark) or kind_of(path) is None:
+        return None
+    conf = hadoop_conf(spark)
+
+    def setting(name: str) -> str | None:
+        value = conf.get(name)
+        if value is None or not str(value).strip():
+            return None
+        # Hadoop has a default for most, which is not what anybody said
+        sources = conf.getPropertySources(name)
+        is_default = sources is not None and list(sources)[-1:] == [_DEFAULTS]
+        return None if is_default else str(value).strip()
+
+    try:
+        return store_of(path, setting)
+    except OSError as error:
+        raise SetupError(f"{path} cannot be opened: {error.strerror or error}") from error
+
+
+def store_package(spark: SparkSession, path: str) -> str:
+    """The package that Spark reads and writes a store with, and how it is asked for."""
+    hadoop = str(_jvm(spark).org.apache.hadoop.util.VersionInfo.getVersion())
+    package = _PACKAGES[kind_of(path) or "hdfs"].format(hadoop)
+    return f"a package of its own: start with --conf spark.jars.packages={package}"
 
 
 def hadoop_conf(spark: SparkSession) -> Any:

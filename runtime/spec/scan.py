@@ -24,11 +24,15 @@ class ScanFile:
         partition_values: the values, of the partition columns' types; None for NULL.
         names: what it calls the columns that are read, None for those that it lacks and that are
             NULL in it; empty: by the names that the table has.
+        n_bytes: of a file of an object store, how long it was when it was listed.
+        modified_ns: of such a file, when it was written, in nanoseconds since 1970.
     """
 
     path: str
     partition_values: tuple[PartitionValue, ...] = ()
     names: tuple[str | None, ...] = ()
+    n_bytes: int = 0
+    modified_ns: int = 0
 
 
 @dataclass(frozen=True)
@@ -42,6 +46,7 @@ class ScanSource:
         partition_columns: the columns needed that stand in the names of directories.
         format: the files' format.
         n_rows: how many rows the files have.
+        others: further files, which only Spark's reader reads.
     """
 
     path: str
@@ -50,6 +55,7 @@ class ScanSource:
     partition_columns: tuple[Column, ...] = ()
     format: str = "parquet"
     n_rows: int = 0
+    others: tuple[ScanFile, ...] = ()
 
 
 @dataclass(frozen=True)

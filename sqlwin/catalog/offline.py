@@ -120,7 +120,7 @@ class OfflineCatalog(SessionCatalog):
         if reason is not None:
             return reason
         path = entry.option_map["path"]
-        source = find_source(path, expand(_local(path)), columns)
+        source = find_source(path, expand(_local(path)), columns, leaves_some=True)
         return source if isinstance(source, ScanSource) else source.reason
 
     def stream_files(self, name: Name, columns: Schema) -> StreamFiles | str:

@@ -32,11 +32,13 @@ from runtime.connectors.filesystem.paths import (
     path_for_spark,
 )
 from runtime.connectors.filesystem.publish import finish_replacing
+from runtime.connectors.filesystem.stored import FILE_METADATA, read_stored
 from runtime.connectors.filesystem.text import TextReading, text_reading
 from runtime.connectors.options.checks import bad_option, option_values
 from runtime.connectors.options.formats import SELF_DESCRIBING, format_of, spark_options
 from runtime.errors import CatalogError, ExecutionError, SqlwinError
 from runtime.files import Files, as_uri, is_local_path
+from runtime.scan.stored_files import StoredFiles
 from runtime.spark.errors import translate, translated_errors
 from runtime.spark.files import files_at, resolve
 from runtime.spark.session import is_remote
@@ -72,6 +74,8 @@ def read(spark: SparkSession, spec: TableSpec) -> DataFrame:
         if "source.path.regex-pattern" in values:
             raise _pattern_elsewhere(spec)
         return _read(spark, spec, origin, spark_options(spec, file_format), [origin], None)
+    if isinstance(files, StoredFiles):
+        return read_stored_table(spark, spec, origin, files)
     attempt = 0
     while True:
         attempt += 1
@@ -94,6 +98,23 @@ def read(spark: SparkSession, spec: TableSpec) -> DataFrame:
             is_same = listed is None or set(data_files(origin)) == listed
             if is_same and read_commits(files, origin) == commits:
                 return dataframe
+
+
+def read_stored_table(
+    spark: SparkSession, spec: TableSpec, origin: str, files: StoredFiles
+) -> DataFrame:
+    """The same of a store that Spark has no file system for."""
+    if "source.path.regex-pattern" in option_values(spec):
+        raise _pattern_elsewhere(spec)
+    with reachable(spec, origin):
+        dataframe = read_stored(spark, spec, origin, files)
+    brought = brought_columns(spec)
+    if dataframe is None:
+        return spark.createDataFrame([], declared_schema(spec, brought))
+    if not spec.columns:
+        return dataframe
+    text = text_reading(spec, "parquet", {})
+    return dataframe.select(*(column_of(dataframe, spec, c, origin, text) for c in brought))
 
 
 def _read(
@@ -135,8 +156,16 @@ def _read(
     return dataframe.select(*(column_of(dataframe, spec, c, origin, text) for c in brought))
 
 
-def reachable_files(spark: SparkSession, spec: TableSpec, path: str) -> Files | None:
+def reachable_files(
+    spark: SparkSession, spec: TableSpec, path: str, *, is_awaited: bool = False
+) -> Files | None:
     """The file system of a table's resolved path; None for that of a Spark Connect server.
+
+    Args:
+        spark: the session.
+        spec: the table.
+        path: its path, resolved.
+        is_awaited: whether files may come later. In a store nothing is there before the first one.
 
     Raises:
         ExecutionError: the path is not there, or its file system is out of reach.
@@ -145,7 +174,8 @@ def reachable_files(spark: SparkSession, spec: TableSpec, path: str) -> Files | 
         return None
     files = files_at(spark, path)
     with reachable(spec, path):
-        if not is_glob(path, files) and not files.exists(path):
+        is_there = is_glob(path, files) or files.exists(path)
+        if not is_there and not (is_awaited and isinstance(files, StoredFiles)):
             if is_local_path(path):
                 finish_replacing(path)
             if not files.exists(path):
@@ -239,7 +269,9 @@ def column_of(
             return text.value(dataframe, column, found[0])
     if column.metadata is None:
         return pick(dataframe, spec, column, origin)
-    value = dataframe.metadataColumn("_metadata")[METADATA[column.metadata]]
+    is_column = FILE_METADATA in dataframe.columns
+    of_file = dataframe[FILE_METADATA] if is_column else dataframe.metadataColumn(FILE_METADATA)
+    value = of_file[METADATA[column.metadata]]
     if column.metadata in ("file.path", "file.name"):
         value = _decoded_uri(value)
     return value.cast(declared_type(spec, column)).alias(column.name)

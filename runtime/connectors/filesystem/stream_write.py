@@ -48,7 +48,7 @@ from runtime.connectors.options.checks import bytes_of, duration_us, option_valu
 from runtime.connectors.options.formats import format_of
 from runtime.connectors.writing import as_declared, count_written, naming_output
 from runtime.files import Files, as_uri
-from runtime.spark.files import files_at, resolve
+from runtime.spark.files import files_at, resolve, writable_files_at
 from runtime.spec.table import TableSpec
 
 # How soon it is tried again to publish what has waited
@@ -140,7 +140,7 @@ class FileSink:
         self._compaction = compaction(values)
         self._partitions = partition_columns(dataframe, spec)
         path = resolve(self._spark, values["path"])
-        files = files or files_at(self._spark, path)
+        files = files or writable_files_at(self._spark, path)
         check_directory(path, spec, files)
         check_shared(self._spark, path, spec)
         self._writer = Writer(files, path, writer.name)

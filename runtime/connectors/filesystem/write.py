@@ -42,7 +42,7 @@ from runtime.errors import CatalogError, ErrorKind, ExecutionError
 from runtime.files import Files, as_uri, is_local_path
 from runtime.frames.arrow_rows import ArrowRows
 from runtime.spark.clusters import check_seen_by_all
-from runtime.spark.files import files_at, resolve
+from runtime.spark.files import resolve, writable_files_at
 from runtime.spark.session import is_remote
 from runtime.spec.table import TableSpec
 
@@ -82,7 +82,7 @@ def write_files(
     partitions = partition_columns(dataframe, spec)
     spark = dataframe.sparkSession
     path = resolve(spark, values["path"])
-    files = None if is_remote(spark) else files_at(spark, path)
+    files = None if is_remote(spark) else writable_files_at(spark, path)
     if files is not None:
         check_directory(path, spec, files)
         check_shared(spark, path, spec)

@@ -1,0 +1,263 @@
+"""Parquet of an object store as rows of Spark's, read by Arrow in tasks.
+
+For where Spark has no file system for the store: its own reader is in no package of PySpark's.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from fnmatch import fnmatch
+from typing import Any
+from urllib.parse import quote
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
+from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_type
+from pyspark.sql.types import DataType, StructType
+
+from runtime.connectors.columns import declared_type, physical_columns
+from runtime.connectors.filesystem.paths import expand
+from runtime.connectors.options.checks import option_values
+from runtime.connectors.options.formats import format_of, spark_options
+from runtime.errors import CatalogError, ExecutionError, SetupError
+from runtime.scan.files import (
+    NO_FILES,
+    Listing,
+    NotScannable,
+    list_files,
+    partition_pair,
+    partition_type,
+)
+from runtime.scan.splits import FileRange
+from runtime.scan.stored_files import StoredFiles
+from runtime.scan.stores import Store
+from runtime.scan.whole_rows import ranges, read_range, row_schema
+from runtime.spark.files import store_package
+from runtime.spark.workers import prepare_worker
+from runtime.spec.scan import ScanFile
+from runtime.spec.table import TableSpec
+
+# The column with METADATA of files, as Spark calls it
+FILE_METADATA = "_metadata"
+_METADATA_TYPE = pa.struct(
+    [
+        ("file_path", pa.string()),
+        ("file_name", pa.string()),
+        ("file_size", pa.int64()),
+        ("file_modification_time", pa.timestamp("us", tz="UTC")),
+    ]
+)
+UNREAD_ROWS = "sqlwin_unread_rows"
+_NULL = "__HIVE_DEFAULT_PARTITION__"
+# Options of Spark's reader that are about which files there are, and about writing
+_KNOWN = ("pathglobfilter", "recursivefilelookup", "basepath", "compression")
+_PER_CORE = 3
+# So many requests of a task are under way at a time
+_REQUESTS = 8
+_PARTS = pa.schema(
+    [
+        ("split", pa.int32()),
+        ("path", pa.string()),
+        ("start", pa.int64()),
+        ("stop", pa.int64()),
+        ("n_bytes", pa.int64()),
+        ("modified_ns", pa.int64()),
+        ("partitions", pa.string()),
+    ]
+)
+
+
+class _Unread(DataSourceStreamReader):
+    def __init__(self, message: str) -> None:
+        self._message = message
+
+    def initialOffset(self) -> dict[str, int]:
+        raise ExecutionError(self._message)
+
+    def latestOffset(self, start: Any, limit: Any) -> dict[str, int]:
+        # of a stream that has begun where Spark had the package
+        raise ExecutionError(self._message)
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        raise ExecutionError(self._message)
+
+
+class UnreadRows(DataSource):
+    """A stream that has columns and gives no rows, but says why."""
+
+    @classmethod
+    def name(cls) -> str:
+        """Its name among Spark's data sources."""
+        return UNREAD_ROWS
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        """What says why when its rows are asked for."""
+        return _Unread(self.options["message"])
+
+
+def check_readable(spark: SparkSession, spec: TableSpec, origin: str) -> None:
+    """Refuse a table of a store that only Spark's own reader would read.
+
+    Raises:
+        SetupError: its format or an option is Spark's.
+    """
+    options = spark_options(spec, format_of(option_values(spec)) or "")
+    others = sorted(name for name in options if name.lower() not in _KNOWN)
+    what = f"files of format {format_of(option_values(spec))}"
+    if what.endswith("parquet"):
+        if not others:
+            return
+        what = f"files with the option '{others[0]}'"
+    raise SetupError(
+        f"table `{spec.name}`: Spark reads {what} at {origin} only with "
+        + store_package(spark, origin),
+        subjects=(spec.name,),
+    )
+
+
+def read_stored(
+    spark: SparkSession, spec: TableSpec, origin: str, files: StoredFiles
+) -> DataFrame | None:
+    """The rows of a table's files, with the columns that they have; METADATA if it is declared.
+
+    None: there is no file, but columns are declared.
+
+    Raises:
+        ExecutionError: a file cannot be read, or directories are not such as Spark reads.
+        CatalogError: there is no file, and no column is declared.
+        SetupError: only Spark's own reader would read them.
+    """
+    check_readable(spark, spec, origin)
+    listing = _listed(spec, origin, files)
+    listed = [ScanFile(path, (), (), *listing.stamps[path]) for path, _ in listing.files]
+    declared = {c.name.lower(): declared_type(spec, c) for c in physical_columns(spec)}
+    fields, named = [], {name.lower() for name in listing.partition_columns}
+    if not listed:
+        return None
+    for field in row_schema(listed[0].path, files.store):
+        name = field.name.lower()
+        if name not in named and (not declared or name in declared):
+            fields.append(field)
+    fields += _partition_fields(listing, declared)
+    if any(c.metadata for c in spec.columns):
+        fields.append(pa.field(FILE_METADATA, _METADATA_TYPE))
+    schema = pa.schema(fields)
+    cores = spark.sparkContext.defaultParallelism
+    rows = _rows(ranges(listed, cores * _PER_CORE), dict(listing.files))
+    n_splits = rows.column("split")[-1].as_py() + 1
+    parts = spark.createDataFrame(rows).repartitionById(n_splits, "split")
+    return parts.mapInArrow(_reader(schema, files.store), from_arrow_schema(schema, True))
+
+
+def _listed(spec: TableSpec, origin: str, files: StoredFiles) -> Listing:
+    options = {k.lower(): v for k, v in spark_options(spec, "parquet").items()}
+    is_flat = options.get("recursivefilelookup", "").lower() == "true"
+    found = list_files(expand(origin, files), files.store, is_flat=is_flat)
+    if isinstance(found, NotScannable):
+        if found.reason != NO_FILES:
+            raise ExecutionError(
+                f"table `{spec.name}`: cannot read {origin}: {found.reason}", subjects=(spec.name,)
+            )
+        found = Listing(())
+    pattern = options.get("pathglobfilter", "*")
+    kept = [each for each in found.files if fnmatch(each[0].rpartition("/")[2], pattern)]
+    if (base := options.get("basepath")) is not None:
+        kept = [(path, _partition_below(base.rstrip("/"), path)) for path, _ in kept]
+    if not kept and not spec.columns:
+        raise CatalogError(
+            f"table `{spec.name}`: {origin} holds no file to take the columns from",
+            subjects=(spec.name,),
+            hint="declare the columns in CREATE TABLE",
+        )
+    empty = [path for path, _ in kept if not found.stamps[path][0]]
+    if empty:
+        raise ExecutionError(
+            f"table `{spec.name}`: {empty[0]} is empty, which is no file of format parquet",
+            subjects=(spec.name,),
+            hint="delete it",
+        )
+    return Listing(tuple(kept), found.stamps)
+
+
+def _partition_below(base: str, path: str) -> tuple[tuple[str, str], ...]:
+    """What the directories say that a file is in below another one."""
+    directories = path.removeprefix(base).strip("/").split("/")[:-1]
+    return tuple(partition_pair(each) for each in directories if "=" in each)
+
+
+def _partition_fields(listing: Listing, declared: Mapping[str, DataType]) -> list[pa.Field]:
+    fields = []
+    for number, name in enumerate(listing.partition_columns):
+        values = {partition[number][1] for _, partition in listing.files}
+        found = DataType.fromDDL(partition_type(values))
+        type_ = to_arrow_type(declared.get(name.lower(), found), timezone="UTC")
+        fields.append(pa.field(name, type_))
+    return fields
+
+
+def _rows(
+    splits: Sequence[Sequence[FileRange]], partitions: Mapping[str, tuple[tuple[str, str], ...]]
+) -> pa.Table:
+    """The parts of files, a row each: tasks get theirs alone."""
+    rows = [
+        (
+            number,
+            part.file.path,
+            part.start,
+            part.stop,
+            part.file.n_bytes,
+            part.file.modified_ns,
+            json.dumps(dict(partitions[part.file.path])),
+        )
+        for number, split in enumerate(splits)
+        for part in split
+    ]
+    columns = zip(*rows, strict=True)
+    arrays = [pa.array(c, f.type) for c, f in zip(columns, _PARTS, strict=True)]
+    return pa.Table.from_arrays(arrays, schema=_PARTS)
+
+
+def _reader(
+    schema: pa.Schema, store: Store
+) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """What a task makes of its parts of files."""
+
+    def read(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        prepare_worker()
+        pa.set_io_thread_count(_REQUESTS)
+        for batch in batches:
+            for row in batch.to_pylist():
+                file = ScanFile(row["path"], (), (), row["n_bytes"], row["modified_ns"])
+                values = _values(file, json.loads(row["partitions"]), schema)
+                yield from read_range(
+                    FileRange(file, row["start"], row["stop"]), schema, values, store
+                )
+
+    return read
+
+
+def _values(
+    file: ScanFile, partitions: Mapping[str, str], schema: pa.Schema
+) -> dict[str, pa.Scalar]:
+    """The columns that are the same in all rows of a file."""
+    values = {}
+    for name, text in partitions.items():
+        type_ = schema.field(name).type
+        try:
+            values[name] = pa.scalar(None if text == _NULL else text, pa.string()).cast(type_)
+        except pa.ArrowInvalid as error:
+            raise ExecutionError(
+                f"the directory {name}={text} of {file.path} is no {type_}"
+            ) from error
+    if FILE_METADATA in schema.names:
+        found = {
+            # encoded, as Spark has it
+            "file_path": quote(file.path, safe=":/"),
+            "file_name": quote(file.path.rpartition("/")[2]),
+            "file_size": file.n_bytes,
+            "file_modification_time": file.modified_ns // 1000,
+        }
+        values[FILE_METADATA] = pa.scalar(found, _METADATA_TYPE)
+    return values

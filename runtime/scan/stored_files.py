@@ -1,0 +1,133 @@
+"""The files of an object store as `runtime.files` has those of this machine, to be read only."""
+
+from __future__ import annotations
+
+import errno
+import re
+from collections.abc import Iterator
+from fnmatch import translate
+from typing import BinaryIO, NoReturn, cast
+
+from pyarrow import fs
+
+from runtime.scan.stores import Store, explained, filesystem_of, open_stored
+
+_BRACES = re.compile(r"\{([^{}]*)\}")
+_WILD = re.compile(r"[*?\[{]")
+
+
+class StoredFiles:
+    """A store that Spark itself cannot read, or need not be asked about; paths are URIs.
+
+    Args:
+        store: the store.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+
+    def exists(self, path: str) -> bool:
+        """Whether there is a file, or anything below such a path."""
+        return bool(self.info(path).type != fs.FileType.NotFound)
+
+    def is_file(self, path: str) -> bool:
+        """Whether there is a file."""
+        return bool(self.info(path).is_file)
+
+    def is_directory(self, path: str) -> bool:
+        """Whether there is anything below such a path."""
+        return bool(self.info(path).type == fs.FileType.Directory)
+
+    def read_text(self, path: str) -> str:
+        """The UTF-8 text in a small file."""
+        with self.open(path) as file:
+            return file.read().decode("utf-8")
+
+    def open(self, path: str) -> BinaryIO:
+        """A file to be read at any place."""
+        return cast(BinaryIO, open_stored(self.store, path))
+
+    def names_in(self, path: str) -> list[str]:
+        """The names of what is in a directory, in order; none if it is not there."""
+        found = self._listed(path, is_recursive=False)
+        return sorted(info.path.rstrip("/").rpartition("/")[2] for info in found)
+
+    def files_below(self, path: str) -> Iterator[str]:
+        """The files below a directory, by paths that start with `path`."""
+        for info in self.listed_below(path):
+            yield self.store.uri(info.path)
+
+    def listed_below(self, path: str) -> list[fs.FileInfo]:
+        """The same as Arrow has them, with size and time, in the order of their paths."""
+        found = self._listed(path, is_recursive=True)
+        return sorted((info for info in found if info.is_file), key=lambda info: info.path)
+
+    def size(self, path: str) -> int:
+        """The bytes of all files below a directory."""
+        return sum(info.size for info in self.listed_below(path))
+
+    def expand(self, pattern: str) -> list[str]:
+        """The files and directories that a path with wildcards stands for, in order."""
+        braces = _BRACES.search(pattern)
+        if braces is not None:
+            before, after = pattern[: braces.start()], pattern[braces.end() :]
+            parts = braces[1].split(",")
+            return sorted({each for part in parts for each in self.expand(before + part + after)})
+        below = pattern[len(self.store.root) :].strip("/").split("/")
+        found = [self.store.root]
+        for number, part in enumerate(below):
+            if _WILD.search(part) is None:
+                found = [f"{path}/{part}" for path in found]
+                if number == len(below) - 1:
+                    found = [path for path in found if self.exists(path)]
+                continue
+            # a hidden name has to be named
+            named = re.compile(translate(part) if part[0] == "." else rf"(?!\.){translate(part)}")
+            found = [
+                f"{path}/{name}"
+                for path in found
+                for name in self.names_in(path)
+                if named.match(name)
+            ]
+        return sorted(found)
+
+    def make_directory(self, path: str) -> None:
+        """Refused, as whatever writes."""
+        self._refuse(path)
+
+    def make_private(self, path: str) -> None:
+        """Nothing: who may see what is a matter of the store's own rules."""
+
+    def write_text(self, path: str, text: str) -> None:
+        """Refused, as whatever writes."""
+        self._refuse(path)
+
+    def rename(self, path: str, new: str) -> None:
+        """Refused, as whatever writes."""
+        self._refuse(path)
+
+    def delete(self, path: str) -> None:
+        """Refused, as whatever writes."""
+        self._refuse(path)
+
+    def _refuse(self, path: str) -> NoReturn:
+        raise OSError(errno.EROFS, "it is read only here", path)
+
+    def info(self, path: str) -> fs.FileInfo:
+        """What Arrow knows of a path."""
+        with explained(self.store, path):
+            system = filesystem_of(self.store)
+            found = system.get_file_info(self.store.path(path))
+            if found.type == fs.FileType.NotFound and self.store.top:
+                # of a bucket that is not there Arrow says no more than of a file
+                if system.get_file_info(self.store.top).type == fs.FileType.NotFound:
+                    raise OSError(f"Bucket '{self.store.top}' not found, ContainerNotFound")
+            return found
+
+    def _listed(self, path: str, *, is_recursive: bool) -> list[fs.FileInfo]:
+        top = self.store.path(path)
+        with explained(self.store, path):
+            selector = fs.FileSelector(top, allow_not_found=True, recursive=is_recursive)
+            found = filesystem_of(self.store).get_file_info(selector)
+        # some stores have an empty file in place of a directory
+        return [info for info in found if info.path.strip("/") != top.strip("/")]

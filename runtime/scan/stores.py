@@ -1,0 +1,427 @@
+"""Object stores by `pyarrow.fs`: which one a URI is on, and how Spark's settings open it.
+
+A `Store` is all that a task needs to open files of one bucket. It is made on the driver of what
+Hadoop's settings say of that bucket; where they are silent, Arrow goes by the environment, as do
+the tools of the store. Keys are in it, and so it is made when tasks are, and stands in no plan.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import timedelta
+from functools import lru_cache
+from threading import Lock
+from typing import Any
+from urllib.parse import urlsplit
+
+import pyarrow as pa
+from pyarrow import fs
+
+from runtime.redaction import remember
+
+# What a setting of Hadoop's is set to; None: nothing was said
+Setting = Callable[[str], str | None]
+Options = dict[str, Any]
+
+_KINDS = {
+    "s3": "s3",
+    "s3a": "s3",
+    "s3n": "s3",
+    "gs": "gs",
+    "abfs": "abfs",
+    "abfss": "abfs",
+    "hdfs": "hdfs",
+}
+# Arrow's own limits, of 1 and 3 seconds, are below what a store under load takes to answer
+_CONNECT_S = 5.0
+_ANSWER_S = 20.0
+_UNITS = {"": 1e-3, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
+_AWS_HOST = re.compile(r"s3[.-](?:dualstack\.)?(?:(?P<region>[a-z]+-[a-z-]+-\d)\.)?amazonaws\.com")
+# What is said of a file that is not there
+GONE = "it does not exist"
+_KEY_FILE = "GOOGLE_APPLICATION_CREDENTIALS"
+_environment = Lock()
+
+
+@dataclass(frozen=True)
+class Store:
+    """A bucket, container or cluster, and how it is opened.
+
+    Attributes:
+        kind: `s3`, `gs`, `abfs` or `hdfs`.
+        root: what URIs in it begin with, such as `s3a://bucket`.
+        top: what Arrow calls that: the bucket; empty on HDFS.
+        options: what Arrow is given to open it.
+    """
+
+    kind: str
+    root: str
+    top: str
+    options: tuple[tuple[str, Any], ...] = field(default=(), repr=False)
+
+    def path(self, uri: str) -> str:
+        """What Arrow calls a file of it."""
+        below = uri[len(self.root) :].strip("/")
+        if self.kind == "hdfs":
+            return f"/{below}"
+        return f"{self.top}/{below}" if below else self.top
+
+    def uri(self, path: str) -> str:
+        """The URI of what Arrow calls so."""
+        return f"{self.root}/{path[len(self.top) :].lstrip('/')}"
+
+
+def kind_of(uri: str) -> str | None:
+    """The kind of store that a URI is on; None: Arrow knows none."""
+    return _KINDS.get(uri.partition(":")[0].lower())
+
+
+def store_of(uri: str, setting: Setting) -> Store | None:
+    """The store that a URI is on, as the settings of Hadoop open it; None: Arrow knows none.
+
+    Raises:
+        OSError: a setting is wrong, or the region of a bucket cannot be found out.
+    """
+    parts, kind = urlsplit(uri), kind_of(uri)
+    if kind is None:
+        return None
+    name, _, host = parts.netloc.partition("@") if kind == "abfs" else (parts.netloc, "", "")
+    options = _OPTIONS[kind](name if kind != "abfs" else host, setting)
+    given = {key: value for key, value in options.items() if value is not None}
+    remember(str(given[key]) for key in _SECRETS if key in given)
+    top = "" if kind == "hdfs" else name
+    return Store(kind, f"{parts.scheme}://{parts.netloc}", top, tuple(sorted(given.items())))
+
+
+@lru_cache(maxsize=16)
+def filesystem_of(store: Store) -> fs.FileSystem:
+    """The file system of a store, one for each in a process: it keeps its connections.
+
+    Raises:
+        OSError: it cannot be opened.
+    """
+    options = dict(store.options)
+    with explained(store, store.root):
+        if store.kind == "s3":
+            attempts = int(options.pop("attempts", 3))
+            retries = fs.AwsStandardS3RetryStrategy(max_attempts=attempts)
+            return fs.S3FileSystem(retry_strategy=retries, **options)
+        if store.kind == "gs":
+            with _key_file(options.pop("key_file", None)):
+                limit = timedelta(seconds=_ANSWER_S)
+                return fs.GcsFileSystem(retry_time_limit=limit, **options)
+        if store.kind == "abfs":
+            return fs.AzureFileSystem(**options)
+        return fs.HadoopFileSystem(**options)
+
+
+def open_stored(store: Store, uri: str) -> pa.NativeFile:
+    """A file of a store, to be read at any place.
+
+    Raises:
+        OSError: it is not there, or the store does not give it.
+    """
+    with explained(store, uri):
+        return filesystem_of(store).open_input_file(store.path(uri))
+
+
+@contextmanager
+def explained(store: Store, uri: str) -> Iterator[None]:
+    """Raise what Arrow says of a store as an OSError that says which setting is about it."""
+    try:
+        yield
+    except FileNotFoundError as error:
+        raise FileNotFoundError(errno.ENOENT, GONE, uri) from error
+    except (OSError, pa.ArrowException, ValueError) as error:
+        if isinstance(error, OSError) and error.filename is not None:
+            raise
+        number, why = _why(store, _telling(store, error))
+        raise OSError(number, why, uri) from error
+
+
+def why_of(store: Store, uri: str, error: Exception) -> str:
+    """The same as a text, for an error that was raised while a file was read."""
+    try:
+        with explained(store, uri):
+            raise error
+    except OSError as found:
+        return str(found.strerror or found)
+
+
+# -- settings --------------------------------------------------------------------------------------
+
+
+def _s3_options(bucket: str, setting: Setting) -> Options:
+    def said(name: str) -> str | None:
+        own = setting(f"fs.s3a.bucket.{bucket}.{name}")
+        found = setting(f"fs.s3a.{name}") if own is None else own
+        return None if found is None or not found.strip() else found.strip()
+
+    endpoint, scheme = said("endpoint"), None
+    if endpoint is not None and "://" in endpoint:
+        scheme, _, endpoint = endpoint.partition("://")
+    if said("connection.ssl.enabled") is not None and scheme is None:
+        scheme = "https" if _is_true(said("connection.ssl.enabled")) else "http"
+    endpoint = None if endpoint is None else endpoint.rstrip("/")
+    region = said("endpoint.region")
+    if endpoint is not None and (aws := _AWS_HOST.fullmatch(endpoint)) is not None:
+        endpoint, region = None, region or aws["region"]
+    is_elsewhere = endpoint is not None or any(
+        name in os.environ for name in ("AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3")
+    )
+    is_known = any(name in os.environ for name in ("AWS_REGION", "AWS_DEFAULT_REGION"))
+    if region is None and is_elsewhere:
+        region = None if is_known else "us-east-1"
+    elif region is None and not is_known:
+        region = _bucket_region(bucket)
+    providers = said("aws.credentials.provider") or ""
+    options: Options = {
+        "access_key": said("access.key"),
+        "secret_key": said("secret.key"),
+        "session_token": said("session.token"),
+        "endpoint_override": endpoint,
+        "scheme": scheme,
+        "region": region,
+        "connect_timeout": _seconds(said("connection.establish.timeout")) or _CONNECT_S,
+        "request_timeout": _seconds(said("connection.timeout")) or _ANSWER_S,
+        "attempts": said("attempts.maximum"),
+    }
+    if (options["access_key"] is None) != (options["secret_key"] is None):
+        missing = "access.key" if options["access_key"] is None else "secret.key"
+        raise OSError(
+            errno.EINVAL, f"of the keys one is missing: spark.hadoop.fs.s3a.{missing} says it"
+        )
+    if "Anonymous" in providers and options["access_key"] is None:
+        options["anonymous"] = True
+    if (role := said("assumed.role.arn")) is not None:
+        options |= {"role_arn": role, "session_name": said("assumed.role.session.name")}
+        options |= {"external_id": said("assumed.role.external.id")}
+    if said("path.style.access") is not None and not _is_true(said("path.style.access")):
+        options["force_virtual_addressing"] = True
+    if (host := said("proxy.host")) is not None:
+        options["proxy_options"] = _proxy(host, said)
+    return options
+
+
+def _proxy(host: str, said: Setting) -> str:
+    user, password = said("proxy.username"), said("proxy.password")
+    login = f"{user}:{password}@" if user is not None and password is not None else ""
+    scheme = "https" if _is_true(said("proxy.ssl.enabled")) else "http"
+    return f"{scheme}://{login}{host}:{said('proxy.port') or '80'}"
+
+
+@lru_cache
+def _bucket_region(bucket: str) -> str:
+    """Where Amazon says that a bucket is, whoever may read it."""
+    root = f"s3a://{bucket}"
+    with explained(Store("s3", root, bucket), root):
+        return str(fs.resolve_s3_region(bucket))
+
+
+def _gcs_options(bucket: str, setting: Setting) -> Options:
+    options: Options = {"project_id": setting("fs.gs.project.id")}
+    kind = (setting("fs.gs.auth.type") or "").upper()
+    if kind == "UNAUTHENTICATED" or _is_true(setting("fs.gs.auth.null.enable")):
+        options["anonymous"] = True
+    elif (path := setting("fs.gs.auth.service.account.json.keyfile")) is not None:
+        options["key_file"] = path
+    else:
+        options["key_file"] = setting("google.cloud.auth.service.account.json.keyfile")
+    if (who := setting("fs.gs.auth.impersonation.service.account")) is not None:
+        options["target_service_account"] = who
+    if (root := setting("fs.gs.storage.root.url")) is not None:
+        parts = urlsplit(root)
+        options |= {"scheme": parts.scheme, "endpoint_override": parts.netloc}
+    return options
+
+
+def _azure_options(host: str, setting: Setting) -> Options:
+    account, _, domain = host.partition(".")
+
+    def said(name: str) -> str | None:
+        own = setting(f"fs.azure.{name}.{host}")
+        return setting(f"fs.azure.{name}") if own is None else own
+
+    options: Options = {
+        "account_name": account,
+        "account_key": said("account.key"),
+        "sas_token": said("sas.fixed.token"),
+    }
+    if (client := said("account.oauth2.client.id")) is not None:
+        endpoint = said("account.oauth2.client.endpoint") or ""
+        options |= {"client_id": client, "client_secret": said("account.oauth2.client.secret")}
+        options["tenant_id"] = urlsplit(endpoint).path.strip("/").partition("/")[0] or None
+    if domain and domain != "dfs.core.windows.net":
+        options["dfs_storage_authority"] = f".{domain}"
+        options["blob_storage_authority"] = f".{domain.replace('dfs.', 'blob.', 1)}"
+    return options
+
+
+def _hdfs_options(authority: str, setting: Setting) -> Options:
+    host, _, port = authority.partition(":")
+    return {"host": host or "default", "port": int(port or 0)}
+
+
+_OPTIONS: dict[str, Callable[[str, Setting], Options]] = {
+    "s3": _s3_options,
+    "gs": _gcs_options,
+    "abfs": _azure_options,
+    "hdfs": _hdfs_options,
+}
+_SECRETS = (
+    "access_key",
+    "secret_key",
+    "session_token",
+    "account_key",
+    "sas_token",
+    "client_secret",
+    "proxy_options",
+)
+
+
+def _is_true(text: str | None) -> bool:
+    return text is not None and text.strip().lower() == "true"
+
+
+def _seconds(text: str | None) -> float | None:
+    """A time of Hadoop's: a number of milliseconds, or of a unit."""
+    found = None if text is None else re.fullmatch(r"(\d+)\s*(ms|s|m|h|)", text.strip())
+    return None if found is None else int(found[1]) * _UNITS[found[2]] or None
+
+
+@contextmanager
+def _key_file(path: str | None) -> Iterator[None]:
+    """Google's client is told of a file with keys by the environment alone."""
+    with _environment:
+        before = os.environ.get(_KEY_FILE)
+        if path is not None:
+            os.environ[_KEY_FILE] = path
+        try:
+            yield
+        finally:
+            if path is not None and before is None:
+                del os.environ[_KEY_FILE]
+            elif path is not None and before is not None:
+                os.environ[_KEY_FILE] = before
+
+
+# -- what goes wrong -------------------------------------------------------------------------------
+
+_SPARKS = "spark.hadoop."
+# What a store says, and what that means; the first that fits. {0} is the bucket.
+_REASONS: dict[str, tuple[tuple[str, int, str], ...]] = {
+    "s3": (
+        (
+            r"NO_SUCH_BUCKET|Bucket '.*' not found",
+            errno.ENOENT,
+            "there is no bucket {0}: the path names it, and {s}fs.s3a.endpoint where it is",
+        ),
+        (
+            "INVALID_ACCESS_KEY_ID|INVALID_CLIENT_TOKEN_ID",
+            errno.EACCES,
+            "the store does not know the access key: {s}fs.s3a.access.key says it, or the "
+            "environment in AWS_ACCESS_KEY_ID",
+        ),
+        (
+            "SIGNATURE_DOES_NOT_MATCH",
+            errno.EACCES,
+            "the secret key is not that of the access key: {s}fs.s3a.secret.key says it, or the "
+            "environment in AWS_SECRET_ACCESS_KEY",
+        ),
+        (
+            "EXPIRED_TOKEN|ExpiredToken|InvalidToken|TokenRefreshRequired",
+            errno.EACCES,
+            "the session token is not or no longer valid: {s}fs.s3a.session.token says it, or the "
+            "environment in AWS_SESSION_TOKEN",
+        ),
+        (
+            r"PermanentRedirect|AuthorizationHeaderMalformed|HTTP status 30[17]|IllegalLocation",
+            errno.EINVAL,
+            "the bucket {0} is in another region: {s}fs.s3a.endpoint.region says which, or the "
+            "environment in AWS_REGION",
+        ),
+        (
+            "ACCESS_DENIED|MISSING_AUTHENTICATION_TOKEN|HTTP status 403",
+            errno.EACCES,
+            "permission denied: who asks is said by {s}fs.s3a.access.key and "
+            "{s}fs.s3a.secret.key, or by the environment",
+        ),
+        (
+            "curlCode: (?:35|53|58|59|60|77)",
+            errno.EIO,
+            "there is no secure connection to the store: {s}fs.s3a.connection.ssl.enabled=false "
+            "does without one, {s}fs.s3a.endpoint says where it is",
+        ),
+        (
+            "curlCode: [567],",
+            errno.EHOSTUNREACH,
+            "the store cannot be reached: {s}fs.s3a.endpoint says where it is",
+        ),
+        (
+            "curlCode: 28|REQUEST_TIMEOUT",
+            errno.ETIMEDOUT,
+            "the store does not answer in time: {s}fs.s3a.connection.timeout says how long it may "
+            "take, {s}fs.s3a.endpoint where it is",
+        ),
+        (
+            r"partial file|curlCode: (?:18|52|56)",
+            errno.EIO,
+            "the store's answer was cut short, several times: run the statement again",
+        ),
+        (
+            r"SLOW_DOWN|INTERNAL_FAILURE|SERVICE_UNAVAILABLE|HTTP status 5\d\d",
+            errno.EIO,
+            "the store failed several times ({code}): run the statement again, or raise "
+            "{s}fs.s3a.attempts.maximum",
+        ),
+    ),
+    "gs": (
+        (
+            "PERMISSION_DENIED|UNAUTHENTICATED|Permission denied|credentials",
+            errno.EACCES,
+            "permission denied: {s}fs.gs.auth.service.account.json.keyfile names a file with keys, "
+            "or the environment in GOOGLE_APPLICATION_CREDENTIALS",
+        ),
+    ),
+    "abfs": (
+        (
+            "AuthenticationFailed|AuthorizationFailure|AuthorizationPermission|Credential",
+            errno.EACCES,
+            "permission denied: {s}fs.azure.account.key or {s}fs.azure.sas.fixed.token says who "
+            "asks, or the environment in AZURE_CLIENT_ID and AZURE_CLIENT_SECRET",
+        ),
+        ("ContainerNotFound", errno.ENOENT, "there is no container {0}: the path names it"),
+    ),
+    "hdfs": (),
+}
+_CODE = re.compile(r"AWS Error (\w+(?: \(HTTP status \d+\))?)")
+
+
+def _telling(store: Store, error: Exception) -> Exception:
+    """The error, or where it says no more than that a request failed, that of one that would.
+
+    The answer to a HEAD request has no body, and so does not say why it is none.
+    """
+    if store.kind != "s3" or "No response body" not in str(error):
+        return error
+    try:
+        filesystem_of(store).get_file_info(fs.FileSelector(store.top, recursive=False))
+    except (OSError, pa.ArrowException) as found:
+        return error if "No response body" in str(found) else found
+    return error
+
+
+def _why(store: Store, error: Exception) -> tuple[int, str]:
+    text = str(error)
+    for pattern, number, why in _REASONS[store.kind]:
+        if re.search(pattern, text):
+            code = _CODE.search(text)
+            said = "" if code is None else code[1]
+            return number, why.format(store.top, s=_SPARKS, code=said)
+    lines = text.splitlines()
+    return errno.EIO, lines[0] if lines else type(error).__name__

@@ -1,0 +1,213 @@
+"""Whole rows of Parquet files as Spark would read them, for stores that Spark has no reader of.
+
+Files are cut into ranges of bytes, whose row groups are known to whoever reads them: nobody has to
+have looked into the files before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from runtime.errors import ExecutionError
+from runtime.scan.files import NotScannable
+from runtime.scan.metadata import is_on_old_calendar, open_footer
+from runtime.scan.read import read_ahead
+from runtime.scan.splits import LEAST_BYTES, SPLIT_BYTES, FileRange
+from runtime.scan.stores import Store, open_stored, why_of
+from runtime.spec.scan import ScanFile
+
+_BATCH_ROWS = 1 << 16
+_INSTANT = pa.timestamp("us", tz="UTC")
+_UNSIGNED = {
+    pa.uint8(): pa.int16(),
+    pa.uint16(): pa.int32(),
+    pa.uint32(): pa.int64(),
+    pa.uint64(): pa.decimal128(20, 0),
+}
+# What a column may be in a file where the table has a wider one
+_WIDENED = {
+    pa.int8(): (pa.int16(), pa.int32(), pa.int64()),
+    pa.int16(): (pa.int32(), pa.int64()),
+    pa.int32(): (pa.int64(), pa.float64()),
+    pa.float32(): (pa.float64(),),
+}
+
+
+def ranges(
+    files: Sequence[ScanFile], n_splits: int, split_bytes: int = SPLIT_BYTES
+) -> list[list[FileRange]]:
+    """Files cut into splits of about the same number of bytes.
+
+    Args:
+        files: the files, with their bytes.
+        n_splits: how many splits are wanted at least, if there is enough for as many.
+        split_bytes: what a split has at most.
+    """
+    total = sum(file.n_bytes for file in files)
+    wanted = max(min(n_splits, total // LEAST_BYTES), -(-total // split_bytes), 1)
+    most = max(1, -(-total // wanted))
+    splits: list[list[FileRange]] = [[]]
+    left = most
+    for file in files:
+        start = 0
+        while start < file.n_bytes:
+            if not left:
+                splits.append([])
+                left = most
+            stop = min(file.n_bytes, start + left)
+            splits[-1].append(FileRange(file, start, stop))
+            left -= stop - start
+            start = stop
+    return [split for split in splits if split]
+
+
+def row_schema(path: str, store: Store) -> pa.Schema:
+    """The columns of a file in the Arrow types that Spark's types of them are.
+
+    Raises:
+        ExecutionError: the file cannot be read.
+    """
+    return _schema(_footer(path, store), path)
+
+
+def read_range(
+    part: FileRange, schema: pa.Schema, values: Mapping[str, pa.Scalar], store: Store
+) -> Iterator[pa.RecordBatch]:
+    """The rows of a part of a file, under the names and types of `schema`.
+
+    A column that the file lacks is NULL.
+
+    Args:
+        part: what to read.
+        schema: the columns, in types of `row_schema`.
+        values: those that are the same in all rows of the file.
+        store: where it is.
+
+    Raises:
+        ExecutionError: the file cannot be read, or has a column in another type.
+    """
+    path = part.file.path
+    footer = _footer(path, store)
+    found = _schema(footer, path)
+    names = {field.name: _named(found, field.name) for field in schema}
+    for field in schema:
+        name = names[field.name]
+        if name is not None and field.name not in values:
+            _check_type(path, name, found.field(name).type, field.type)
+    read = [n for each, n in names.items() if n is not None and each not in values]
+    instants = frozenset(name for name in read if found.field(name).type == _INSTANT)
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        file = pq.ParquetFile(
+            open_stored(store, path),
+            metadata=footer,
+            pre_buffer=True,
+            coerce_int96_timestamp_unit="us",
+        )
+        with file:
+            for number in part.row_groups(footer):
+                yield from file.iter_batches(_BATCH_ROWS, row_groups=[number], columns=read)
+
+    try:
+        for batch in read_ahead(batches()):
+            arrays = []
+            for field in schema:
+                name = names[field.name]
+                if field.name in values:
+                    array = pa.repeat(values[field.name], batch.num_rows)
+                elif name is None:
+                    array = pa.nulls(batch.num_rows, field.type)
+                else:
+                    array = _as_type(batch.column(name), field.type, name in instants)
+                arrays.append(array)
+            yield pa.RecordBatch.from_arrays(arrays, schema=schema)
+    except (OSError, pa.ArrowException) as error:
+        raise ExecutionError(f"cannot read {path}: {why_of(store, path, error)}") from error
+
+
+def _footer(path: str, store: Store) -> pq.FileMetaData:
+    footer = open_footer(path, store)
+    if isinstance(footer, NotScannable):
+        raise ExecutionError(footer.reason)
+    return footer
+
+
+def _schema(footer: pq.FileMetaData, path: str) -> pa.Schema:
+    if is_on_old_calendar(footer):
+        raise ExecutionError(
+            f"{path} may have times on the calendar of before 1582, which only Spark's reader reads"
+        )
+    leaves = (footer.schema.column(i) for i in range(footer.num_columns))
+    old = {leaf.path for leaf in leaves if leaf.physical_type == "INT96"}
+    nested = next((leaf for leaf in old if "." in leaf), None)
+    if nested is not None:
+        raise ExecutionError(f"{path} has times of type INT96 in {nested}, within another column")
+    return pa.schema(
+        pa.field(field.name, _INSTANT if field.name in old else _sparks(field.type))
+        for field in footer.schema.to_arrow_schema()
+    )
+
+
+def _sparks(type_: pa.DataType) -> pa.DataType:
+    """The Arrow type of what Spark takes a column for."""
+    t = pa.types
+    if t.is_dictionary(type_):
+        return _sparks(type_.value_type)
+    if isinstance(type_, pa.BaseExtensionType):
+        return _sparks(type_.storage_type)
+    if t.is_large_string(type_) or t.is_string_view(type_):
+        return pa.string()
+    if t.is_large_binary(type_) or t.is_binary_view(type_) or t.is_fixed_size_binary(type_):
+        return pa.binary()
+    if t.is_timestamp(type_):
+        return pa.timestamp("us", tz=None if type_.tz is None else "UTC")
+    if t.is_date(type_):
+        return pa.date32()
+    if t.is_float16(type_):
+        return pa.float32()
+    if t.is_decimal(type_):
+        return pa.decimal128(type_.precision, type_.scale)
+    if t.is_map(type_):
+        return pa.map_(_sparks(type_.key_type), _sparks(type_.item_type))
+    if t.is_list(type_) or t.is_large_list(type_) or t.is_fixed_size_list(type_):
+        return pa.list_(_sparks(type_.value_type))
+    if t.is_struct(type_):
+        fields = [type_.field(i) for i in range(type_.num_fields)]
+        return pa.struct([pa.field(field.name, _sparks(field.type)) for field in fields])
+    return _UNSIGNED.get(type_, type_)
+
+
+def _named(schema: pa.Schema, name: str) -> str | None:
+    """The column that a name means: the very same, or else the one in another case."""
+    if name in schema.names:
+        return name
+    found = [other for other in schema.names if other.lower() == name.lower()]
+    return found[0] if len(found) == 1 else None
+
+
+def _check_type(path: str, name: str, found: pa.DataType, wanted: pa.DataType) -> None:
+    is_wider = pa.types.is_decimal(found) and pa.types.is_decimal(wanted)
+    is_wider = is_wider and (
+        found.scale <= wanted.scale
+        and found.precision - found.scale <= wanted.precision - wanted.scale
+    )
+    if found != wanted and wanted not in _WIDENED.get(found, ()) and not is_wider:
+        raise ExecutionError(f"column {name} of {path} is {found}, not {wanted}")
+
+
+def _as_type(array: pa.Array, type_: pa.DataType, is_instant: bool) -> pa.Array:
+    if pa.types.is_dictionary(array.type):
+        array = array.dictionary_decode()
+    if array.type == type_:
+        return array
+    if pa.types.is_timestamp(array.type):
+        if array.type.unit == "ns":
+            array = pc.floor_temporal(array, unit="microsecond")
+        micros = array.cast(pa.timestamp("us", tz=array.type.tz))
+        # INT96 comes without a zone, and is an instant
+        return micros.view(pa.int64()).view(type_) if is_instant else micros.cast(type_)
+    return array.cast(type_)

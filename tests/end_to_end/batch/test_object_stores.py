@@ -1,0 +1,159 @@
+"""Tables in an object store that Spark has no package for: queries, columns, errors, secrets."""
+
+import datetime as dt
+from collections.abc import Iterator
+
+import pyarrow as pa
+import pytest
+
+import sqlwin
+from runtime.errors import SqlwinError
+from runtime.scan.stores import filesystem_of
+from tests.object_store import KEYS, ObjectStore, is_of_rows, object_store
+
+N_ROWS = 600
+BY_HOUR = """
+    SELECT window_end, k, COUNT(*) AS n, SUM(v) AS s
+    FROM TABLE(TUMBLE(TABLE events, DESCRIPTOR(ts), INTERVAL '1' HOUR))
+    GROUP BY window_start, window_end, k ORDER BY window_end, k
+"""
+
+
+def rows(first: int) -> pa.Table:
+    begin = dt.datetime.fromisoformat("2024-01-01T00:00:00")
+    numbers = range(first, first + N_ROWS)
+    return pa.table(
+        {
+            "ts": pa.array([begin + dt.timedelta(minutes=i) for i in numbers], pa.timestamp("us")),
+            "k": pa.array([i % 3 for i in numbers], pa.int32()),
+            "v": pa.array(list(numbers), pa.int64()),
+            "tags": [[f"t{i}"] for i in numbers],
+        }
+    )
+
+
+@pytest.fixture(scope="module")
+def store() -> Iterator[ObjectStore]:
+    with object_store("lake") as found:
+        for number in range(3):
+            uri = f"events/day={number}/part-0.parquet"
+            found.put(uri, rows(number * N_ROWS), row_group_size=N_ROWS // 4)
+        yield found
+
+
+@pytest.fixture
+def lake(fresh_session: sqlwin.Session, store: ObjectStore) -> Iterator[sqlwin.Session]:
+    """A session that knows the store, with the table `events` in it."""
+    settings = store.settings()
+    for name, value in settings.items():
+        fresh_session.spark.conf.set(name, value)
+    create(fresh_session, "events", store.uri("events"))
+    yield fresh_session
+    for name in settings:
+        fresh_session.spark.conf.unset(name)
+
+
+def create(session: sqlwin.Session, name: str, path: str, columns: str = "") -> None:
+    session.execute(
+        f"CREATE TABLE {name} {columns} WITH ('connector' = 'filesystem', 'path' = '{path}', "
+        "'format' = 'parquet')"
+    )
+
+
+def test_windows_over_a_bucket_are_those_over_a_disk(
+    lake: sqlwin.Session, store: ObjectStore, tmp_path
+) -> None:
+    import pyarrow.parquet as pq
+
+    pq.write_table(pa.concat_tables(rows(n * N_ROWS) for n in range(3)), f"{tmp_path}/a.parquet")
+    create(lake, "local", f"{tmp_path}/a.parquet")
+    plan = lake.explain(BY_HOUR)
+    assert "ArrowScanLocalWindowAggregate(table=[events]" in str(plan)
+    assert KEYS["secret.key"] not in str(plan)
+    expected = lake.sql(BY_HOUR.replace("TABLE events", "TABLE local")).collect()
+    store.requests.clear()
+    assert lake.sql(BY_HOUR).collect() == expected
+    assert expected[0]["n"] == 20
+    # of the last column nothing is asked for; a file's data are asked for once
+    of_rows = [path for method, path, part in store.requests if part and method == "GET"]
+    assert 3 <= len(set(of_rows)) and len(of_rows) <= 40
+
+
+def test_rows_of_a_bucket_are_read_without_a_window(lake: sqlwin.Session) -> None:
+    found = lake.sql("SELECT day, COUNT(*) AS n, MAX(v) AS v FROM events GROUP BY day ORDER BY day")
+    assert [tuple(row) for row in found.collect()] == [
+        (n, N_ROWS, (n + 1) * N_ROWS - 1) for n in range(3)
+    ]
+    assert lake.sql("SELECT * FROM events WHERE v = 7").collect()[0].asDict() == {
+        "ts": dt.datetime.fromisoformat("2024-01-01T00:07:00"),
+        "k": 1,
+        "v": 7,
+        "tags": ["t7"],
+        "day": 0,
+    }
+
+
+@pytest.mark.long
+def test_files_of_a_bucket_are_tables_by_their_path(
+    lake: sqlwin.Session, store: ObjectStore
+) -> None:
+    path = store.uri("events/day=1/*.parquet")
+    assert lake.sql(f"SELECT COUNT(*) AS n FROM '{path}'").collect()[0]["n"] == N_ROWS
+
+
+@pytest.mark.long
+def test_declared_columns_and_metadata_are_those_of_the_files(
+    lake: sqlwin.Session, store: ObjectStore
+) -> None:
+    columns = """(
+        v BIGINT, extra STRING, day STRING,
+        f STRING METADATA FROM 'file.name', w AS v + 1)
+    """.replace("extra STRING, ", "")
+    create(lake, "declared", store.uri("events/"), columns)
+    found = lake.sql("SELECT * FROM declared WHERE v = 1300").collect()
+    assert [tuple(row) for row in found] == [(1300, "2", "part-0.parquet", 1301)]
+    create(lake, "wrong", store.uri("events"), "(nothing INT)")
+    with pytest.raises(SqlwinError, match="column `nothing` of table `wrong` is not in s3a://lake"):
+        lake.sql("SELECT * FROM wrong").collect()
+
+
+def refused(session: sqlwin.Session, sql: str) -> str:
+    with pytest.raises(SqlwinError) as raised:
+        session.sql(sql).collect()
+    text = str(raised.value)
+    assert "Exception" not in text and KEYS["secret.key"] not in text
+    return text
+
+
+def test_what_is_not_there_is_named(lake: sqlwin.Session, store: ObjectStore) -> None:
+    create(lake, "missing", store.uri("none"), "(k INT)")
+    assert "s3a://lake/none does not exist" in refused(lake, "SELECT * FROM missing")
+    with pytest.raises(SqlwinError, match="there is no bucket nothing"):
+        create(lake, "bucketless", "s3a://nothing/x")
+
+
+@pytest.mark.long
+def test_wrong_keys_and_a_store_that_fails_are_one_line(
+    lake: sqlwin.Session, store: ObjectStore
+) -> None:
+    with store.failing("InvalidAccessKeyId"):
+        assert "spark.hadoop.fs.s3a.access.key" in refused(lake, BY_HOUR)
+    with store.failing("AccessDenied", is_of_rows):
+        assert "permission denied" in refused(lake, BY_HOUR)
+        assert "permission denied" in refused(lake, "SELECT SUM(v) FROM events")
+
+
+@pytest.mark.long
+def test_what_needs_a_package_of_sparks_names_it(lake: sqlwin.Session, store: ObjectStore) -> None:
+    system = filesystem_of(store.store())
+    with system.open_output_stream("lake/texts/a.csv") as file:
+        file.write(b"a,b\n1,2\n")
+    lake.execute(
+        "CREATE TABLE texts (a INT, b INT) WITH ('connector' = 'filesystem', "
+        f"'path' = '{store.uri('texts')}', 'format' = 'csv')"
+    )
+    package = "spark.jars.packages=org.apache.hadoop:hadoop-aws:3."
+    assert package in refused(lake, "SELECT * FROM texts")
+    create(lake, "sink", store.uri("out"), "(k INT)")
+    with pytest.raises(SqlwinError, match=f"Spark writes to .*{package}"):
+        lake.execute("INSERT INTO sink SELECT k FROM events")

@@ -1,0 +1,161 @@
+"""An S3 server of this process, by moto, whose answers can be made slow, wrong or cut short."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from moto.server import DomainDispatcherApplication, create_backend_app
+from werkzeug.serving import make_server
+
+from runtime.scan.stores import Store, filesystem_of, store_of
+
+KEYS = {"access.key": "AKIDOFTESTS", "secret.key": "secret-of-tests"}
+REFUSALS = {
+    "InvalidAccessKeyId": 403,
+    "SignatureDoesNotMatch": 403,
+    "ExpiredToken": 400,
+    "AccessDenied": 403,
+    "PermanentRedirect": 301,
+    "InternalError": 500,
+    "SlowDown": 503,
+}
+
+Environ = dict[str, Any]
+# Whether a request is answered wrongly, by its method, path and headers
+Which = Callable[[Environ], bool]
+
+
+def is_read(environ: Environ) -> bool:
+    """Whether a request asks for anything but a change."""
+    return environ["REQUEST_METHOD"] in ("GET", "HEAD")
+
+
+def is_of_rows(environ: Environ) -> bool:
+    """Whether a request asks for a part of a file."""
+    return environ["REQUEST_METHOD"] == "GET" and "HTTP_RANGE" in environ
+
+
+@dataclass
+class ObjectStore:
+    """The server.
+
+    Attributes:
+        bucket: the bucket that there is.
+        requests: method, path and range of the requests so far.
+    """
+
+    bucket: str
+    port: int = 0
+    requests: list[tuple[str, str, str | None]] = field(default_factory=list)
+    _fault: tuple[str, Which, float, int] | None = None
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    @property
+    def endpoint(self) -> str:
+        """Where it is, as `fs.s3a.endpoint` has it."""
+        return f"http://127.0.0.1:{self.port}"
+
+    def settings(self, **changed: str) -> dict[str, str]:
+        """What Hadoop's settings say of it; `secret_key="x"` changes `fs.s3a.secret.key`."""
+        said = {"endpoint": self.endpoint, "endpoint.region": "us-east-1", **KEYS}
+        said |= {name.replace("_", "."): value for name, value in changed.items()}
+        return {f"fs.s3a.{name}": value for name, value in said.items()}
+
+    def store(self, path: str = "", **changed: str) -> Store:
+        """How it is opened; `path` is a URI of another bucket."""
+        found = store_of(path or self.uri(), self.settings(**changed).get)
+        assert found is not None
+        return found
+
+    def uri(self, path: str = "") -> str:
+        """The URI of something in the bucket."""
+        return f"s3a://{self.bucket}/{path}".rstrip("/")
+
+    def put(self, path: str, table: pa.Table, **options: Any) -> str:
+        """Write a Parquet file, and give its URI."""
+        store = self.store()
+        pq.write_table(
+            table, store.path(self.uri(path)), filesystem=filesystem_of(store), **options
+        )
+        return self.uri(path)
+
+    def delete(self, path: str) -> None:
+        """Delete what is below a path."""
+        store = self.store()
+        filesystem_of(store).delete_dir(store.path(self.uri(path)))
+
+    @contextmanager
+    def failing(
+        self, fault: str, which: Which = is_read, *, seconds: float = 0, times: int = 1_000_000
+    ) -> Iterator[None]:
+        """Answer some requests wrongly.
+
+        Args:
+            fault: one of REFUSALS; `cut`: a half of the answer; `slow`: it comes late.
+            which: the requests.
+            seconds: how late.
+            times: how many of them.
+        """
+        self._fault = (fault, which, seconds, times)
+        try:
+            yield
+        finally:
+            self._fault = None
+
+    def answer(
+        self, app: Callable[..., Iterable[bytes]], environ: Environ, start: Callable[..., Any]
+    ) -> Iterable[bytes]:
+        """Answer a request."""
+        method = environ["REQUEST_METHOD"]
+        with self._lock:
+            self.requests.append((method, environ["PATH_INFO"], environ.get("HTTP_RANGE")))
+            fault, which, seconds, times = self._fault or ("", is_read, 0.0, 0)
+            if not (times and which(environ)):
+                return app(environ, start)
+            self._fault = (fault, which, seconds, times - 1)
+        if fault == "slow":
+            time.sleep(seconds)
+            return app(environ, start)
+        if fault == "cut":
+            whole = b"".join(app(environ, start))
+            return [whole[: len(whole) // 2]]
+        text = f"<Error><Code>{fault}</Code><Message>no</Message></Error>"
+        body = b"" if method == "HEAD" else text.encode()
+        headers = [("Content-Type", "application/xml"), ("Content-Length", str(len(body)))]
+        start(f"{REFUSALS[fault]} {fault}", headers)
+        return [body]
+
+
+@contextmanager
+def object_store(bucket: str = "events") -> Iterator[ObjectStore]:
+    """A server with an empty bucket."""
+    logging.getLogger("werkzeug").setLevel(logging.ERROR)
+    app = DomainDispatcherApplication(create_backend_app)
+    found = ObjectStore(bucket)
+
+    def answer(environ: Environ, start: Callable[..., Any]) -> Iterable[bytes]:
+        return found.answer(app, environ, start)
+
+    server = make_server("127.0.0.1", 0, answer, threaded=True)
+    found.port = server.server_port
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    try:
+        store = found.store()
+        options = dict(store.options, allow_bucket_creation=True)
+        made = Store(store.kind, store.root, store.top, tuple(sorted(options.items())))
+        filesystem_of(made).create_dir(bucket)
+        found.requests.clear()
+        yield found
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()

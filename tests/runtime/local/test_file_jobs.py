@@ -1,0 +1,100 @@
+"""Tables of many files: footers are read by a job, and the list of files travels as rows."""
+
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import SparkSession
+
+import sqlwin
+from runtime.local import arrow_scan
+from runtime.local.file_jobs import groups_by_job, look_by_job
+from runtime.scan.metadata import Wanted, find_source, look_here
+from runtime.scan.splits import Sought, groups_here, plan_splits
+from runtime.spec.expressions import Call, ColumnRef, Constant
+from runtime.spec.scan import ScanSource
+from runtime.spec.table import Column
+
+K = Column("k", "bigint")
+N_FILES = 12
+TOTALS = """
+    SELECT window_end, day, COUNT(*) AS n, SUM(k) AS s
+    FROM TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '1' MINUTE))
+    GROUP BY window_start, window_end, day ORDER BY window_end, day
+"""
+
+
+def rows(number: int, type_: pa.DataType) -> pa.Table:
+    ts = pa.array([number * 30_000_000 + i for i in range(50)], pa.timestamp("us"))
+    return pa.table({"ts": ts, "k": pa.array(range(number * 50, number * 50 + 50), type_)})
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> Path:
+    for number in range(N_FILES):
+        path = tmp_path / f"day={number % 2}" / f"{number:02}.parquet"
+        path.parent.mkdir(exist_ok=True)
+        pq.write_table(rows(number, pa.int64()), path, row_group_size=20)
+    return tmp_path
+
+
+def source_of(path: Path, *columns: Column, leaves_some: bool = False) -> ScanSource:
+    found = find_source(str(path), [str(path)], columns, leaves_some=leaves_some)
+    assert isinstance(found, ScanSource), found
+    return found
+
+
+def test_a_job_finds_what_the_driver_does(spark: SparkSession, files: Path) -> None:
+    source = source_of(files, K, Column("day", "int"))
+    wanted = Wanted((K,), frozenset({"day"}))
+    assert look_by_job(spark, many=2)(source.files, wanted) == look_here(source.files, wanted)
+    late = Call(">", (ColumnRef("k", "bigint"), Constant(500, "bigint")), "boolean")
+    sought = Sought(source, (late,))
+    found = groups_by_job(spark, many=2)(source.files, sought)
+    assert found == groups_here(source.files, sought)
+    assert sum(len(file.row_groups) for file in found) < N_FILES
+
+
+def test_large_tables_have_more_splits_than_are_wanted(files: Path) -> None:
+    source = source_of(files, K)
+    (whole,) = plan_splits(source, [], 2)
+    total = sum(
+        g.compressed_bytes
+        for f in groups_here(source.files, Sought(source, ()))
+        for g in f.row_groups
+    )
+    splits = plan_splits(source, [], 2, most_bytes=total // 5)
+    assert len(splits) == 6
+    assert sum(part.n_rows for split in splits for part in split) == sum(p.n_rows for p in whole)
+
+
+def test_a_file_of_another_schema_falls_back_alone(files: Path) -> None:
+    pq.write_table(rows(20, pa.int32()), files / "day=1" / "20.parquet")
+    source = source_of(files, K, Column("day", "int"), leaves_some=True)
+    assert len(source.files) == N_FILES
+    assert [(file.path, file.partition_values) for file in source.others] == [
+        (f"{files}/day=1/20.parquet", (1,))
+    ]
+    assert not isinstance(find_source("x", [str(files)], [K]), ScanSource)
+
+
+@pytest.mark.long
+def test_results_are_the_same_however_files_are_read(
+    fresh_session: sqlwin.Session, files: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pq.write_table(rows(20, pa.int32()), files / "day=1" / "20.parquet")
+    session = fresh_session
+    session.execute(
+        "CREATE TABLE t (ts TIMESTAMP(6), k BIGINT, day INT) WITH ('connector' = 'filesystem', "
+        f"'format' = 'parquet', 'path' = '{files}')"
+    )
+    assert "ArrowScan" in str(session.explain(TOTALS))
+    found = session.sql(TOTALS).collect()
+    # the list of splits as rows, of a table of many files
+    monkeypatch.setattr(arrow_scan, "CODE_BYTES", 0)
+    assert session.sql(TOTALS).collect() == found
+    session.execute("SET 'sqlwin.optimizer.disabled-rules' = 'push_local_aggregate_into_scan'")
+    assert session.sql(TOTALS).collect() == found
+    session.execute("RESET 'sqlwin.optimizer.disabled-rules'")
+    assert sum(row["n"] for row in found) == (N_FILES + 1) * 50

@@ -1,0 +1,271 @@
+"""The scan of files in an object store: what it asks for, and what it says when it gets nothing."""
+
+import time
+from collections.abc import Iterator
+
+import pyarrow as pa
+import pytest
+
+from runtime.errors import ExecutionError
+from runtime.scan.files import NotScannable
+from runtime.scan.metadata import find_source, find_stream_source
+from runtime.scan.read import read_batches
+from runtime.scan.splits import plan_splits
+from runtime.scan.stored_files import StoredFiles
+from runtime.scan.stores import Store, store_of
+from runtime.scan.stream_files import read_stream_file
+from runtime.scan.whole_rows import ranges, read_range, row_schema
+from runtime.spec.expressions import Call, ColumnRef, Constant
+from runtime.spec.scan import ScanFile, ScanSource
+from runtime.spec.table import Column
+from tests.object_store import ObjectStore, is_of_rows, object_store
+
+K, S = Column("k", "bigint"), Column("s", "string")
+N_ROWS = 30_000
+
+
+def rows(first: int, n: int = N_ROWS) -> pa.Table:
+    numbers = range(first, first + n)
+    return pa.table({"k": pa.array(numbers), "s": [f"text {i}" for i in numbers]})
+
+
+@pytest.fixture(scope="module")
+def store() -> Iterator[ObjectStore]:
+    with object_store() as found:
+        for day in (1, 2):
+            uri = f"logs/day={day}/part-0.parquet"
+            found.put(uri, rows(day * N_ROWS), row_group_size=N_ROWS // 3)
+        found.put("logs/_temporary/part-9.parquet", rows(0, 1))
+        yield found
+
+
+def source_of(store: ObjectStore, *columns: Column) -> ScanSource:
+    uri = store.uri("logs")
+    found = find_source(uri, [uri], columns, store.store())
+    assert isinstance(found, ScanSource), found
+    return found
+
+
+def read_all(store: ObjectStore, source: ScanSource, filters: tuple[Call, ...] = ()) -> list[int]:
+    opened = store.store()
+    splits = plan_splits(source, filters, 4, least_bytes=1, store=opened)
+    batches = (b for split in splits for b in read_batches(split, source, frozenset(), opened))
+    return [k for batch in batches for k in batch.column("k").to_pylist()]
+
+
+def why(store: ObjectStore, **changed: str) -> str:
+    """What is said of a directory that cannot be listed, within seconds."""
+    started = time.monotonic()
+    opened = store.store(**changed)
+    with pytest.raises(OSError) as raised:
+        StoredFiles(opened).is_file(store.uri("logs/x"))
+    assert time.monotonic() - started < 10
+    assert raised.value.strerror is not None and "\n" not in raised.value.strerror
+    return raised.value.strerror
+
+
+def test_files_of_a_bucket_are_read_as_those_of_a_disk(store: ObjectStore) -> None:
+    source = source_of(store, K, Column("day", "int"))
+    assert [file.path for file in source.files] == [
+        store.uri(f"logs/day={day}/part-0.parquet") for day in (1, 2)
+    ]
+    assert [file.partition_values for file in source.files] == [(1,), (2,)]
+    assert source.n_rows == 2 * N_ROWS
+    assert sorted(read_all(store, source)) == list(range(N_ROWS, 3 * N_ROWS))
+
+
+def test_row_groups_and_columns_that_are_not_needed_are_not_asked_for(store: ObjectStore) -> None:
+    source = source_of(store, K)
+    late = Call(">=", (ColumnRef("k", "bigint"), Constant(3 * N_ROWS - 5, "bigint")), "boolean")
+    store.requests.clear()
+    found = read_all(store, source, (late,))
+    assert min(found) == 2 * N_ROWS + 2 * (N_ROWS // 3)
+    # footers are remembered: what is asked for is one file, its footer and one row group of it
+    assert {path for _, path, _ in store.requests} == {"/events/logs/day=2/part-0.parquet"}
+    assert len(store.requests) <= 4
+    assert find_source("x", [store.uri("logs")], [S], store.store()) is not None
+
+
+def test_paths_with_wildcards_are_those_of_the_bucket(store: ObjectStore) -> None:
+    files = StoredFiles(store.store())
+    assert files.expand(store.uri("logs/day=*")) == [store.uri(f"logs/day={d}") for d in (1, 2)]
+    assert files.expand(store.uri("logs/{day=2,none}/*.parquet")) == [
+        store.uri("logs/day=2/part-0.parquet")
+    ]
+    assert files.expand(store.uri("l*/day=1")) == [store.uri("logs/day=1")]
+    assert files.names_in(store.uri("logs")) == ["_temporary", "day=1", "day=2"]
+    assert files.names_in(store.uri("none")) == []
+    assert not files.exists(store.uri("none"))
+    assert files.is_directory(store.uri("logs")) and not files.is_file(store.uri("logs"))
+    with pytest.raises(OSError, match="it is read only here"):
+        files.delete(store.uri("logs"))
+
+
+@pytest.mark.long
+def test_a_slow_store_and_one_that_fails_at_times_give_the_right_rows(store: ObjectStore) -> None:
+    source = source_of(store, K)
+    everything = list(range(N_ROWS, 3 * N_ROWS))
+    with store.failing("slow", is_of_rows, seconds=4, times=1):  # longer than Arrow alone waits
+        assert sorted(read_all(store, source)) == everything
+    for fault in ("InternalError", "SlowDown", "cut"):
+        with store.failing(fault, is_of_rows, times=1):
+            assert sorted(read_all(store, source)) == everything
+
+
+@pytest.mark.parametrize(
+    ("fault", "said"),
+    [
+        pytest.param("InternalError", "the store failed several times", marks=pytest.mark.slow),
+        pytest.param("cut", "the store's answer was cut short", marks=pytest.mark.slow),
+        ("AccessDenied", "permission denied: who asks is said by spark.hadoop.fs.s3a.access.key"),
+    ],
+)
+def test_a_store_that_goes_on_failing_is_an_error(
+    store: ObjectStore, fault: str, said: str
+) -> None:
+    source = source_of(store, K)
+    with store.failing(fault, is_of_rows), pytest.raises(ExecutionError) as raised:
+        read_all(store, source)
+    assert raised.value.message.startswith(f"cannot read {store.uri('logs/day=1/part-0.parquet')}")
+    assert said in raised.value.message
+
+
+@pytest.mark.parametrize(
+    ("fault", "said"),
+    [
+        ("InvalidAccessKeyId", "the store does not know the access key: spark.hadoop.fs.s3a.acc"),
+        ("SignatureDoesNotMatch", "spark.hadoop.fs.s3a.secret.key says it"),
+        ("ExpiredToken", "spark.hadoop.fs.s3a.session.token says it"),
+        ("AccessDenied", "permission denied"),
+        ("PermanentRedirect", "another region: spark.hadoop.fs.s3a.endpoint.region says which"),
+    ],
+)
+def test_what_a_store_refuses_names_the_setting(store: ObjectStore, fault: str, said: str) -> None:
+    with store.failing(fault):
+        assert said in why(store)
+
+
+@pytest.mark.slow
+def test_a_store_that_is_not_there_names_the_setting(store: ObjectStore) -> None:
+    assert "spark.hadoop.fs.s3a.endpoint says where" in why(store, endpoint="http://127.0.0.1:1")
+    assert "fs.s3a.endpoint" in why(store, endpoint="http://no-host.invalid:9000")
+    secure = store.endpoint.replace("http:", "https:")
+    assert "spark.hadoop.fs.s3a.connection.ssl.enabled" in why(store, endpoint=secure)
+    with store.failing("slow", seconds=3):
+        said = why(store, **{"connection.timeout": "1s", "attempts.maximum": "1"})
+        assert "spark.hadoop.fs.s3a.connection.timeout" in said
+
+
+def test_a_bucket_that_is_not_there_is_named(store: ObjectStore) -> None:
+    with pytest.raises(FileNotFoundError, match="there is no bucket nothing"):
+        StoredFiles(store.store("s3a://nothing/x")).exists("s3a://nothing/x")
+    found = find_source("x", ["s3a://nothing/x"], [K], store.store("s3a://nothing/x"))
+    assert isinstance(found, NotScannable) and "there is no bucket nothing" in found.reason
+
+
+def test_whole_rows_are_read_by_ranges_of_bytes(store: ObjectStore) -> None:
+    opened, uri = store.store(), store.uri("logs/day=1/part-0.parquet")
+    schema = row_schema(uri, opened)
+    assert schema == pa.schema([("k", pa.int64()), ("s", pa.string())])
+    n_bytes = StoredFiles(opened).info(uri).size
+    splits = ranges([ScanFile(uri, n_bytes=n_bytes)], 1, n_bytes // 4)
+    assert len(splits) > 3
+    parts = [part for split in splits for part in split]
+    tables = [b for part in parts for b in read_range(part, schema, {}, opened)]
+    assert pa.Table.from_batches(tables) == rows(N_ROWS)
+    wide = pa.schema([("K", pa.int64()), ("none", pa.string()), ("day", pa.int32())])
+    (batch, *_) = read_range(parts[0], wide, {"day": pa.scalar(1, pa.int32())}, opened)
+    assert batch.slice(0, 1).to_pylist() == [{"K": N_ROWS, "none": None, "day": 1}]
+    with pytest.raises(ExecutionError, match=r"column s of .* is string, not int32"):
+        list(read_range(parts[0], pa.schema([("s", pa.int32())]), {}, opened))
+
+
+def test_a_stream_reads_files_of_a_bucket(store: ObjectStore) -> None:
+    opened = store.store()
+    uri = store.put("stream/a.parquet", rows(0, 10))
+    directory = store.uri("stream")
+    source = find_stream_source(directory, [directory], [K, Column("x", "int")], opened)
+    assert isinstance(source, ScanSource)
+    (batch,) = read_stream_file(uri, source, frozenset(), opened)
+    assert batch.column("k").to_pylist() == list(range(10))
+    assert batch.column("x").null_count == 10
+    with pytest.raises(ExecutionError, match="was deleted before the stream has read it"):
+        list(read_stream_file(f"{directory}/b.parquet", source, frozenset(), opened))
+    nothing = store.uri("none")
+    assert isinstance(find_stream_source(nothing, [nothing], [K], opened), ScanSource)
+
+
+# -- settings --------------------------------------------------------------------------------------
+
+
+def options(uri: str, settings: dict[str, str]) -> dict[str, object]:
+    found = store_of(uri, settings.get)
+    assert found is not None
+    return dict(found.options)
+
+
+def test_a_bucket_has_settings_of_its_own() -> None:
+    settings = {
+        "fs.s3a.access.key": "one",
+        "fs.s3a.secret.key": "two",
+        "fs.s3a.endpoint": "https://minio:9000/",
+        "fs.s3a.path.style.access": "true",
+        "fs.s3a.bucket.b.access.key": "three",
+        "fs.s3a.bucket.b.session.token": "four",
+        "fs.s3a.bucket.b.endpoint.region": "eu-west-1",
+        "fs.s3a.bucket.c.connection.ssl.enabled": "false",
+        "fs.s3a.bucket.c.endpoint": "minio:9000",
+        "fs.s3a.bucket.c.path.style.access": "false",
+        "fs.s3a.connection.timeout": "60000",
+    }
+    b = options("s3a://b/x", settings)
+    assert (b["access_key"], b["secret_key"], b["session_token"]) == ("three", "two", "four")
+    assert (b["endpoint_override"], b["scheme"], b["region"]) == (
+        "minio:9000",
+        "https",
+        "eu-west-1",
+    )
+    assert b["request_timeout"] == 60.0 and "force_virtual_addressing" not in b
+    c = options("s3://c/x", settings)
+    assert (c["access_key"], c["scheme"], c["region"]) == ("one", "http", "us-east-1")
+    assert c["force_virtual_addressing"] is True
+    plain = options("s3a://d", {"fs.s3a.endpoint": "s3.eu-central-1.amazonaws.com"})
+    assert plain["region"] == "eu-central-1" and "endpoint_override" not in plain
+    anonymous = {"fs.s3a.aws.credentials.provider": "x.AnonymousAWSCredentialsProvider"}
+    assert options("s3a://d", {**anonymous, "fs.s3a.endpoint": "h:1"})["anonymous"] is True
+    with pytest.raises(OSError, match=r"spark.hadoop.fs.s3a.secret.key says it"):
+        store_of("s3a://d", {"fs.s3a.access.key": "x", "fs.s3a.endpoint": "h:1"}.get)
+
+
+def test_keys_are_not_in_what_is_printed() -> None:
+    settings = {
+        "fs.s3a.access.key": "AKIA1",
+        "fs.s3a.secret.key": "hidden9",
+        "fs.s3a.endpoint": "h",
+    }
+    assert "hidden9" not in repr(store_of("s3a://b", settings.get))
+
+
+def test_other_stores_are_opened_by_their_own_settings() -> None:
+    gs = {"fs.gs.project.id": "p", "fs.gs.auth.service.account.json.keyfile": "/k.json"}
+    assert options("gs://b/x", gs) == {"project_id": "p", "key_file": "/k.json"}
+    host = "acc.dfs.core.windows.net"
+    azure = {f"fs.azure.account.key.{host}": "a2V5", "fs.azure.account.oauth2.client.id": "me"}
+    azure["fs.azure.account.oauth2.client.endpoint"] = "https://login.x.com/tenant-1/oauth2/token"
+    azure["fs.azure.account.oauth2.client.secret"] = "hush-hush"
+    found = store_of(f"abfss://box@{host}/dir/a", azure.get)
+    assert isinstance(found, Store)
+    assert dict(found.options) == {
+        "account_name": "acc",
+        "account_key": "a2V5",
+        "client_id": "me",
+        "client_secret": "hush-hush",
+        "tenant_id": "tenant-1",
+    }
+    assert found.path(f"abfss://box@{host}/dir/a") == "box/dir/a"
+    assert found.uri("box/dir/a") == f"abfss://box@{host}/dir/a"
+    hdfs = store_of("hdfs://name:8020/a/b", {}.get)
+    assert hdfs is not None and hdfs.path("hdfs://name:8020/a/b") == "/a/b"
+    assert hdfs.uri("/a/b") == "hdfs://name:8020/a/b"
+    assert dict(hdfs.options) == {"host": "name", "port": 8020}
+    assert store_of("ftp://host/a", {}.get) is None
