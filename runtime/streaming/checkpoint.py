@@ -100,6 +100,11 @@ class Checkpoint:
         """The directory whose first file ends the input."""
         return f"{self.directory}/end-of-input"
 
+    @property
+    def listed_files(self) -> str:
+        """The directory that says which files of object stores there are."""
+        return f"{self.directory}/listed-files"
+
 
 def open_checkpoint(
     files: Files,
@@ -231,7 +236,12 @@ def _opened(files: Files, new: Checkpoint, identity: Identity, mask: Mask) -> Ch
         if not _has_begun(files, checkpoint):
             check_spark_files(files, directory, checkpoint.spark_id)
             # in an order in which a run that is killed here leaves a checkpoint that may be used
-            for leftover in [*_below_but_id(files, checkpoint), path, checkpoint.end_of_input]:
+            for leftover in [
+                *_below_but_id(files, checkpoint),
+                path,
+                checkpoint.end_of_input,
+                checkpoint.listed_files,
+            ]:
                 files.delete(leftover)
             return _made(files, new, identity)
         raise ExecutionError(
@@ -255,6 +265,7 @@ def _made(files: Files, new: Checkpoint, identity: Identity) -> Checkpoint:
         files.make_private(new.directory)
     files.make_directory(new.end_of_input)
     files.delete(new.spark_directory)
+    files.delete(new.listed_files)
     files.make_directory(new.spark_directory)
     # Spark chooses an id where there is none. It is there before the file that says so.
     files.write_text(f"{new.spark_directory}/{METADATA}", json.dumps({"id": new.spark_id}))

@@ -7,16 +7,21 @@ of a query read the same streaming DataFrame, which is one source to Spark howev
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import LongType
 
-from runtime.connectors.filesystem.stream import stream_paths
+from runtime.connectors.filesystem.stream import path_of, stream_paths
 from runtime.files import as_uri
 from runtime.local.streaming.plan import PROCESSING_TIME_SQL
+from runtime.scan.stored_files import StoredFiles
+from runtime.spark.files import files_at, spark_reads, store_at
 from runtime.spec.stream import ALL_SOURCES, KEEP, PROCESSING_TIME, SOURCE, WATERMARK
 from runtime.spec.table import TableSpec
 from runtime.streaming.heartbeat import heartbeats
+from runtime.streaming.listed_files import ListedFiles
 
 _END_OF_INPUT_DDL = "watermark_us bigint"
 
@@ -27,19 +32,56 @@ class OwnSources:
     Args:
         end_of_input: a directory; once a JSON file with `watermark_us` appears in it, all windows
             close. None: windows never close for want of input.
+        listed_files: a directory for what is known of files of object stores; None: tables are in
+            none.
     """
 
-    def __init__(self, end_of_input: str | None = None) -> None:
+    def __init__(self, end_of_input: str | None = None, listed_files: str | None = None) -> None:
         self._end_of_input = end_of_input
+        self._listed_files = listed_files
+        self._listings: list[ListedFiles] = []
         self._ends: DataFrame | None = None
         self._ticks: DataFrame | None = None
         self._paths: dict[TableSpec, DataFrame] = {}
 
     def paths(self, spark: SparkSession, table: TableSpec) -> DataFrame:
-        """The paths of the files of a table as they come, in the column `path`."""
+        """The paths of the files of a table as they come, in the column `path`.
+
+        Of an object store that Spark has no file system for they are parts of files, as
+        `listed_part` writes them.
+
+        Raises:
+            ExecutionError: the store cannot be listed.
+        """
         if table not in self._paths:
-            self._paths[table] = stream_paths(spark, table)
+            origin = path_of(spark, table)
+            store = None if spark_reads(spark, origin) else store_at(spark, origin)
+            if store is None:
+                self._paths[table] = stream_paths(spark, table)
+            else:
+                assert self._listed_files is not None, "streams have a checkpoint"
+                directory = f"{self._listed_files}/{len(self._paths)}"
+                files = files_at(spark, directory)
+                listing = ListedFiles(table, origin, StoredFiles(store), files, directory)
+                listing.list_new()
+                self._listings.append(listing)
+                self._paths[table] = listing.parts(spark)
         return self._paths[table]
+
+    def start(self, failed: Callable[[BaseException], None], is_over: Callable[[], bool]) -> None:
+        """Look for new files from here on, where a table says how often.
+
+        Args:
+            failed: is given what keeps that from going on.
+            is_over: whether the stream is.
+        """
+        for listing in self._listings:
+            listing.start(failed, is_over)
+
+    def stop(self) -> None:
+        """Look for them no more."""
+        for listing in self._listings:
+            listing.stop()
 
     def beside(self, rows: DataFrame, *, is_cascade: bool, has_processing_time: bool) -> DataFrame:
         """Rows with what travels in band, and beside them what comes from these sources.

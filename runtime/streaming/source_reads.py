@@ -21,6 +21,8 @@ _READ_METRIC = "sqlwin.read."
 IsOwn = Callable[[Mapping[str, Any]], bool]
 # In place of how often a source is read: it brings paths of files, whose rows are counted apart
 PATHS = 0
+# An option of a source of Spark's that brings parts of files
+LISTED_PARTS = "sqlwinListedParts"
 # Sources of the two interfaces that Spark has for them, as they stand in a plan that was analysed
 _RELATIONS = ("StreamingRelation", "StreamingRelationV2")
 
@@ -61,7 +63,11 @@ def _reads_of_sources(dataframe: DataFrame) -> tuple[int, ...]:
 
 def _brings_paths(leaf: Any) -> bool:
     is_first = leaf.getClass().getSimpleName() == _RELATIONS[0]
-    return is_first and str(leaf.dataSource().className()) == "binaryFile"
+    if not is_first:
+        return False
+    source = leaf.dataSource()
+    is_listing = bool(source.options().contains(LISTED_PARTS))
+    return is_listing or str(source.className()) == "binaryFile"
 
 
 def _behind(leaf: object) -> object:

@@ -27,17 +27,20 @@ from runtime.connectors.filesystem.read import (
     file_path,
     reachable,
     reachable_files,
+    read_stored_table,
     schema_to_read,
     with_partition_types,
     without_broken_lines,
 )
+from runtime.connectors.filesystem.stored import UNREAD_ROWS, UnreadRows
 from runtime.connectors.filesystem.text import text_reading
 from runtime.connectors.options.checks import duration_us, option_values
 from runtime.connectors.options.formats import SELF_DESCRIBING, format_of, spark_options
-from runtime.errors import CatalogError, ExecutionError
-from runtime.files import Files, is_local_path
+from runtime.errors import CatalogError, ExecutionError, SetupError
+from runtime.files import Files
+from runtime.scan.stored_files import StoredFiles
 from runtime.spark.errors import translated_errors
-from runtime.spark.files import files_at, resolve
+from runtime.spark.files import files_at, resolve, store_package
 from runtime.spec.table import TableSpec
 
 # Options of Spark's file source for streams, by their names here
@@ -95,7 +98,9 @@ def stream(spark: SparkSession, spec: TableSpec) -> DataFrame:
     assert file_format is not None, "validate() has seen to it"
     options = spark_options(spec, file_format)
     origin = resolve(spark, values["path"])
-    files = reachable_files(spark, spec, origin)
+    files = reachable_files(spark, spec, origin, is_awaited=is_unbounded(spec))
+    if isinstance(files, StoredFiles):
+        return _stored_stream(spark, spec, origin, files)
     if files is not None:
         _await_commits(spec, origin, files)
     path = origin if files is None else _directory_or_glob(origin, files)
@@ -132,6 +137,27 @@ def stream(spark: SparkSession, spec: TableSpec) -> DataFrame:
     return dataframe.select(*(column_of(dataframe, spec, c, origin, text) for c in brought))
 
 
+def _stored_stream(
+    spark: SparkSession, spec: TableSpec, origin: str, files: StoredFiles
+) -> DataFrame:
+    """A stream with the columns of the files of a store, whose rows only the Arrow scan reads.
+
+    Spark has no file system for it: if its rows are asked for, the stream fails with that.
+    """
+    package = store_package(spark, origin)
+    others = sorted(set(stream_options(spec)) - {"maxFilesPerTrigger", "maxBytesPerTrigger"})
+    if others:
+        raise SetupError(
+            f"table `{spec.name}`: a stream of {origin} knows {others[0]} only with {package}",
+            subjects=(spec.name,),
+        )
+    spark.dataSource.register(UnreadRows)
+    schema = read_stored_table(spark, spec, origin, files).schema
+    said = f"table `{spec.name}`: this query needs rows of {origin}, which streams read only with "
+    reader = spark.readStream.format(UNREAD_ROWS).schema(schema)
+    return reader.option("message", f"{said}{package}").load()
+
+
 def _await_commits(spec: TableSpec, path: str, files: Files) -> None:
     """Wait until no writer is just moving files to a table's directory, though not for long.
 
@@ -161,6 +187,11 @@ def _await_commits(spec: TableSpec, path: str, files: Files) -> None:
         time.sleep(_POLL_S)
 
 
+def path_of(spark: SparkSession, spec: TableSpec) -> str:
+    """Where the files of a table are, resolved."""
+    return resolve(spark, option_values(spec)["path"])
+
+
 def stream_paths(spark: SparkSession, spec: TableSpec) -> DataFrame:
     """The paths of the files that `stream` reads, in the column `path`, each when it has come.
 
@@ -169,11 +200,10 @@ def stream_paths(spark: SparkSession, spec: TableSpec) -> DataFrame:
 
     Args:
         spark: the session.
-        spec: a table whose path is on a local file system.
+        spec: a table whose path is on a file system that Spark knows.
     """
     values = option_values(spec)
-    local = resolve(spark, values["path"])
-    assert is_local_path(local), "other paths are read by Spark"
+    local = path_of(spark, spec)
     system = files_at(spark, local)
     _await_commits(spec, local, system)
     reader: Any = spark.readStream.format("binaryFile").schema(_FILES_DDL)

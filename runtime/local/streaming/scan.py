@@ -6,6 +6,7 @@ micro-batch that is computed again. A task reads those that it was given, one af
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator
 
 import pyarrow as pa
@@ -18,11 +19,26 @@ from runtime.local.scan_rows import ScanRows
 from runtime.local.streaming.messages import RowsRead, encode
 from runtime.local.streaming.progress import SOURCE_ROWS
 from runtime.local.streaming.stage import LocalPlan, LocalStage, received
+from runtime.scan.splits import FileRange
+from runtime.scan.stores import Store
 from runtime.scan.stream_files import read_stream_file
 from runtime.spec.local import FileStreamScan, LocalStep, Streaming
+from runtime.spec.scan import ScanFile
 
-# The path of a file, in rows that bring one
+# The absolute path of a file, or a `listed_part` of one, in rows that bring one
 PATH = "$path"
+
+
+def listed_part(part: FileRange) -> str:
+    """A part of a file of a store as one text."""
+    file = part.file
+    return json.dumps([file.path, file.n_bytes, file.modified_ns, part.start, part.stop])
+
+
+def part_of(text: str) -> FileRange:
+    """The part that `listed_part` has made a text of."""
+    path, n_bytes, modified_ns, start, stop = json.loads(text)
+    return FileRange(ScanFile(path, (), (), n_bytes, modified_ns), start, stop)
 
 
 class ScanStage:
@@ -31,13 +47,20 @@ class ScanStage:
     Args:
         plan: what is done with the rows.
         step: how they are read; it has a delay.
+        store: where the files are; None: on this machine.
     """
 
-    def __init__(self, plan: LocalPlan, step: LocalStep[FileStreamScan, Streaming]) -> None:
+    def __init__(
+        self,
+        plan: LocalPlan,
+        step: LocalStep[FileStreamScan, Streaming],
+        store: Store | None = None,
+    ) -> None:
         self._plan = plan
         assert step.mode.delay_us is not None
         self._delay_us = step.mode.delay_us
         self._files = step.source.files
+        self._store = store
         self._rows = ScanRows(step)
         self._local = LocalStage(plan)
 
@@ -61,7 +84,10 @@ class ScanStage:
             if control.num_rows:
                 self._local.progress.observe(received(control, delay_us=0))
             for path in paths.drop_null().to_pylist():
-                for rows in read_stream_file(path, self._files, self._rows.dictionaries):
+                part = part_of(path) if path.startswith("[") else None
+                path = path if part is None else part.file.path
+                names = self._rows.dictionaries
+                for rows in read_stream_file(path, self._files, names, self._store, part):
                     n_read += rows.num_rows
                     counted = self._observed(rows)
                     if counted.num_rows:

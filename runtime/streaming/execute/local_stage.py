@@ -15,12 +15,14 @@ from pyspark.sql.types import DataType, LongType
 
 from runtime.frames.meter import Wrap, as_it_is
 from runtime.frames.views import temporary_view
+from runtime.local.arrow_scan import STORE_READERS, store_of_scan
 from runtime.local.projection import Projection, spark_types
 from runtime.local.scan_rows import scan_projection
 from runtime.local.streaming.messages import MESSAGE_DDL
 from runtime.local.streaming.plan import local_plan, local_sql, sent_columns
 from runtime.local.streaming.scan import PATH, ScanStage
 from runtime.local.streaming.stage import LocalPlan, LocalStage, received
+from runtime.scan.stores import Store
 from runtime.spark.workers import prepare_worker
 from runtime.spec.local import (
     FileStreamScan,
@@ -119,7 +121,8 @@ def _scan_stage(
         paths, is_cascade=False, has_processing_time=has_processing_time
     )
     sent = sent_columns(rows.columns, has_watermark=False)
-    messages = rows.selectExpr(*sent).mapInArrow(wrap(_run_scan(plan, local)), MESSAGE_DDL)
+    store = store_of_scan(spark, local.source.files.path)
+    messages = rows.selectExpr(*sent).mapInArrow(wrap(_run_scan(plan, local, store)), MESSAGE_DDL)
     return RunningStage(read_counted(messages, number, local.source.table.name), plan)
 
 
@@ -160,14 +163,14 @@ def _run_local(
 
 
 def _run_scan(
-    plan: LocalPlan, local: LocalStep[FileStreamScan, Streaming]
+    plan: LocalPlan, local: LocalStep[FileStreamScan, Streaming], store: Store | None
 ) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """The same for a stage that reads files itself: paths to messages for the key groups."""
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         prepare_worker()
-        pa.set_io_thread_count(1)
-        yield from ScanStage(plan, local).run(batches)
+        pa.set_io_thread_count(1 if store is None else STORE_READERS)
+        yield from ScanStage(plan, local, store).run(batches)
 
     return run
 

@@ -199,6 +199,12 @@ class Stream:
         named_error = unwritable(directory, error.message, may_resume=self.setup.keeps_checkpoint)
         return self.setup.errors.translated(named_error)
 
+    def fail(self, error: BaseException) -> None:
+        """Have it end, for a reason that Spark does not know."""
+        if not self._is_stopping:
+            self._error = self._error or error
+            apart(self._cut)
+
     def stop(self, *, at_once: bool = False, grace_s: float = GRACE_SECONDS) -> None:
         """Stop it when the micro-batch that is running is done, and tidy up.
 
@@ -261,7 +267,9 @@ class Stream:
         # where Spark knows of no failure, what a micro-batch raised was Spark's own interruption
         found = self._error if found is None else self.run.error or self._error or found
         # what was interrupted is not committed, and is computed again by the next run
-        return None if self._was_cut and is_interruption(found) else found
+        if not (self._was_cut and is_interruption(found)):
+            return found
+        return None if is_interruption(self._error) else self._error
 
     def _cut(self) -> None:
         """Have Spark stop it now."""

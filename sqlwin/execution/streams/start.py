@@ -10,7 +10,7 @@ from runtime.connectors.filesystem.split_batches import split_batches
 from runtime.connectors.stream_sinks import StreamRun
 from runtime.errors import AnalysisError
 from runtime.spark.clusters import check_seen_by_all, check_workers
-from runtime.spark.files import files_at, refuse_remote_streams, resolve
+from runtime.spark.files import refuse_remote_streams, resolve, writable_files_at
 from runtime.spark.session import is_local
 from runtime.spec.table import TableSpec
 from runtime.streaming.own_sources import OwnSources
@@ -78,18 +78,19 @@ def start_stream(plans: Plans, lowered: LoweredStream, sink: StreamSink, text: s
             "the checkpoint of a stream",
             "SET 'execution.checkpointing.dir' to a directory that all hosts see, such as hdfs://",
         )
-        files = files_at(spark, place.directory)
+        files = writable_files_at(spark, place.directory)
         if not place.stays:
             undone.callback(remove_checkpoint, files, place.directory)
         planned = planned_options(spark, config)
         checkpoint = opened_checkpoint(files, place, identity, planned, text, config.mask)
         if checkpoint.has_ended:
             return f"the input ended in an earlier run, with the checkpoint {place.directory}"
+        own_sources = OwnSources(checkpoint.end_of_input, checkpoint.listed_files)
         options = replace(
             planned,
             key_groups=checkpoint.key_groups,
             partitions=checkpoint.partitions,
-            own_sources=OwnSources(checkpoint.end_of_input),
+            own_sources=own_sources,
             owner=checkpoint.owner,
         )
         read = [source for source in lowered.sources if isinstance(source, TableSpec)]
@@ -123,6 +124,8 @@ def start_stream(plans: Plans, lowered: LoweredStream, sink: StreamSink, text: s
         with stream_settings(spark.conf, checkpoint.partitions, is_local=is_on_disk):
             query = start(run)
         stream = Stream(number, setup, query, run, checkpoint, identity, files)
+        run.at_end.append(own_sources.stop)
+        own_sources.start(stream.fail, lambda: not stream.query.isActive)
         take_reports(spark, stream.run_id, stream.history)
         plans.streams.add(stream)
         undone.pop_all()

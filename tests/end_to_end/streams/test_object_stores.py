@@ -1,0 +1,190 @@
+"""Streams over files of an object store that Spark has no package for: each file once."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import sqlwin
+from runtime.errors import SqlwinError
+from runtime.files import LocalFiles
+from runtime.scan.stored_files import StoredFiles
+from runtime.spec.table import TableSpec
+from runtime.streaming.listed_files import ListedFiles
+from sqlwin.execution.streams.handle import Stream
+from tests.object_store import ObjectStore, object_store
+
+COUNTS = """
+    SELECT k, window_end AS e, COUNT(*) AS n
+    FROM TABLE(TUMBLE(TABLE i, DESCRIPTOR(ts), INTERVAL '1' MINUTE))
+    GROUP BY k, window_start, window_end
+"""
+
+
+def minutes(first: int, n: int = 1) -> pa.Table:
+    """Five rows of each of three keys in every minute."""
+    seconds = [60 * (first + m) + s for m in range(n) for s in range(0, 60, 4)]
+    return pa.table(
+        {
+            "k": pa.array([i % 3 for i in range(len(seconds))], pa.int64()),
+            "ts": pa.array([s * 1_000_000 for s in seconds], pa.timestamp("us")),
+        }
+    )
+
+
+@pytest.fixture(scope="module")
+def store() -> Iterator[ObjectStore]:
+    with object_store("flow") as found:
+        yield found
+
+
+@pytest.fixture
+def lake(fresh_session: sqlwin.Session, store: ObjectStore) -> Iterator[sqlwin.Session]:
+    for name, value in store.settings().items():
+        fresh_session.spark.conf.set(name, value)
+    yield fresh_session
+    fresh_session.streams.stop_all()
+    for name in store.settings():
+        fresh_session.spark.conf.unset(name)
+
+
+def tables(session: sqlwin.Session, store: ObjectStore, path: str, directory: Path) -> None:
+    filesystem = "'connector' = 'filesystem', 'format' = 'parquet'"
+    session.execute(f"""
+        SET 'execution.checkpointing.dir' = '{directory}/ck';
+        CREATE TABLE i (k BIGINT, ts TIMESTAMP(3), WATERMARK FOR ts AS ts) WITH
+          ({filesystem}, 'path' = '{store.uri(path)}', 'source.monitor-interval' = '100 ms');
+        CREATE TABLE o (k BIGINT, e TIMESTAMP(3), n BIGINT) WITH
+          ({filesystem}, 'path' = '{directory}/out')
+    """)
+
+
+def started(session: sqlwin.Session) -> Stream:
+    (result,) = session.execute(f"INSERT INTO o {COUNTS}")
+    assert result.stream is not None
+    return result.stream
+
+
+def written(directory: Path) -> list[tuple[int, object, int]]:
+    """The windows that a stream has written, sorted."""
+    tables = [pq.read_table(path) for path in sorted((directory / "out").glob("part-*.parquet"))]
+    return sorted(tuple(row.values()) for table in tables for row in table.to_pylist())
+
+
+def await_windows(stream: Stream, directory: Path, n: int) -> None:
+    until = time.monotonic() + 60
+    while len(written(directory)) < n:
+        assert time.monotonic() < until, written(directory)
+        assert stream.state.value == "running", stream.failure()
+        time.sleep(0.05)
+
+
+@pytest.mark.slow
+def test_a_stream_reads_each_file_of_a_bucket_once_and_resumes(
+    lake: sqlwin.Session, store: ObjectStore, tmp_path: Path
+) -> None:
+    store.put("in/a.parquet", minutes(0, 2), row_group_size=5)
+    tables(lake, store, "in", tmp_path)
+    stream = started(lake)
+    await_windows(stream, tmp_path, 3)  # of the second minute none is over
+    store.put("in/b.parquet", minutes(2))
+    await_windows(stream, tmp_path, 6)
+    stream.stop()
+    assert stream.failure() == ""
+    store.put("in/c.parquet", minutes(3, 2))
+    stream = started(lake)
+    await_windows(stream, tmp_path, 12)
+    stream.stop()
+    found = written(tmp_path)
+    assert len(found) == len(set(found)) == 12 and {n for _, _, n in found} == {5}
+    kept = "".join(p.read_text() for p in (tmp_path / "ck").rglob("*.json"))
+    assert store.settings()["fs.s3a.secret.key"] not in kept
+
+
+@pytest.mark.slow
+def test_a_store_that_stops_answering_stops_the_stream(
+    lake: sqlwin.Session, store: ObjectStore, tmp_path: Path
+) -> None:
+    store.put("stop/a.parquet", minutes(0, 2))
+    tables(lake, store, "stop", tmp_path)
+    stream = started(lake)
+    await_windows(stream, tmp_path, 3)
+    with store.failing("AccessDenied"), pytest.raises(SqlwinError) as raised:
+        stream.wait(30)
+    assert raised.value.message.startswith(f"table `i`: cannot read {store.uri('stop')}")
+    assert "permission denied" in raised.value.message
+
+
+@pytest.mark.slow
+def test_rows_that_only_spark_would_read_are_refused_on_streams(
+    lake: sqlwin.Session, store: ObjectStore, tmp_path: Path
+) -> None:
+    store.put("rows/a.parquet", minutes(0, 2))
+    tables(lake, store, "rows", tmp_path)
+    lake.execute("CREATE TABLE plain (k BIGINT) WITH ('connector' = 'blackhole')")
+    with pytest.raises(SqlwinError, match="streams read only with a package of its own"):
+        (result,) = lake.execute("INSERT INTO plain SELECT k FROM i")
+        assert result.stream is not None
+        result.stream.wait(30)
+
+
+# -- listings, without Spark -----------------------------------------------------------------------
+
+
+def listed(directory: Path) -> list[list[str]]:
+    """The files of each listing."""
+    return [
+        [line.split('\\"')[1].rpartition("/")[2] for line in path.read_text().splitlines()]
+        for path in sorted(directory.glob("*.json"))
+    ]
+
+
+def listing(store: ObjectStore, path: str, directory: Path, **options: str) -> ListedFiles:
+    table = TableSpec("t", "filesystem", options=tuple(options.items()))
+    files = StoredFiles(store.store())
+    return ListedFiles(table, store.uri(path), files, LocalFiles(), str(directory))
+
+
+def test_each_file_is_listed_once_whoever_lists(store: ObjectStore, tmp_path: Path) -> None:
+    first = listing(store, "listed", tmp_path)
+    first.list_new()
+    assert listed(tmp_path) == []
+    store.put("listed/a.parquet", minutes(0))
+    store.put("listed/_hidden.parquet", minutes(0))
+    first.list_new()
+    first.list_new()
+    assert listed(tmp_path) == [["a.parquet"]]
+    store.put("listed/b.parquet", minutes(1))
+    listing(store, "listed", tmp_path).list_new()
+    assert listed(tmp_path) == [["a.parquet"], ["b.parquet"]]
+
+
+def test_listings_are_as_long_as_a_micro_batch_may_be(store: ObjectStore, tmp_path: Path) -> None:
+    for name in ("x", "y", "part-w-00000001-00000", "part-w-00000001-00001"):
+        store.put(f"few/{name}.parquet", minutes(0))
+    listing(store, "few", tmp_path, **{"max-files-per-trigger": "1"}).list_new()
+    # what was written together stays together
+    assert sorted(map(len, listed(tmp_path))) == [1, 1, 2]
+
+
+def test_a_listing_that_fails_says_so(store: ObjectStore, tmp_path: Path) -> None:
+    store.put("fails/a.parquet", minutes(0))
+    found = listing(store, "fails", tmp_path, **{"source.monitor-interval": "10 ms"})
+    said: list[BaseException] = []
+    over = threading.Event()
+
+    def failed(error: BaseException) -> None:
+        said.append(error)
+        over.set()
+
+    with store.failing("InvalidAccessKeyId"):
+        found.start(failed)
+        assert over.wait(10)
+    found.stop()
+    assert "spark.hadoop.fs.s3a.access.key" in str(said[0])
