@@ -20,7 +20,7 @@ from rich.table import Table
 
 import sqlwin
 from runtime.errors import ExecutionError
-from tests.bench import cases, chart, dashboard, data, peers, scaling
+from tests.bench import cases, chart, dashboard, data, peers, scaling, storage
 from tests.bench.apart import Engine, EngineFailed
 from tests.bench.cases import Case
 
@@ -50,6 +50,9 @@ def main() -> None:
     ) as session:
         if options.scaling:
             table = scaling.run(session, options.data, options.rows, options.runs, console)
+        elif options.storage:
+            places = options.storage
+            table = storage.run(session, options.data, options.rows, options.runs, places, console)
         else:
             table = _matrix(session, options, console)
             if not options.case or "statement set" in options.case:
@@ -200,6 +203,12 @@ def _options() -> argparse.Namespace:
         action="store_true",
         help="a tenth of the rows, the rows and ten times as many, with the workers' peak memory",
     )
+    parser.add_argument(
+        "--storage",
+        type=lambda text: text.split(","),
+        default=[],
+        help=f"the rows in several places, with commas: {', '.join(storage.STORAGES)}",
+    )
     parser.add_argument("--master", default="local[2]", help="Spark's master")
     parser.add_argument(
         "--copies",
@@ -211,6 +220,8 @@ def _options() -> argparse.Namespace:
     options = parser.parse_args()
     if options.svg and options.scaling:
         parser.error("--svg draws the ratios to peers, which --scaling does not have")
+    if elsewhere := set(options.storage) - set(storage.STORAGES):
+        parser.error(f"there is no storage {', '.join(sorted(elsewhere))}")
     unknown = set(options.peers) - set(peers.ENGINES)
     if unknown:
         parser.error(f"no such peer: {', '.join(unknown)}")
