@@ -19,6 +19,7 @@ from runtime.streaming.operators.base import MicroBatch, Status
 from runtime.streaming.operators.session import SessionOperator, SessionSpec
 from runtime.streaming.state.blobs import decode_facts, encode_facts
 from runtime.streaming.state.slices import CACHE
+from tests.marks import among
 from tests.runtime.streaming.model import MS, Memory
 
 GAP = 10
@@ -285,14 +286,17 @@ def test_however_rows_in_order_are_cut_into_micro_batches_the_sessions_are_the_s
     assert stream.n_late == 0
 
 
-@pytest.mark.parametrize("n_marks", [1, 4, 1 << 22])
-@pytest.mark.parametrize("n_runs", [2, 16])
-def test_open_sessions_in_many_chunks_are_the_same_sessions(n_marks, n_runs, monkeypatch):
+@pytest.mark.parametrize(
+    "marks_and_runs",
+    among([(1, 2), (4, 16), (4, 2), (1 << 22, 16)], slow=[(4, 2), (4, 16)]),
+)
+def test_open_sessions_in_many_chunks_are_the_same_sessions(marks_and_runs, monkeypatch):
+    n_marks, n_runs = marks_and_runs
     monkeypatch.setattr(session, "_N_MARKS", n_marks)
     monkeypatch.setattr(session, "_MANY_RUNS", n_runs)
     stream, model, random = Stream(), Model(("key",)), np.random.default_rng(n_marks + n_runs)
     partly = 0
-    for now in range(0, 300, 3):
+    for now in range(0, 240, 3):
         if now % 4 == 0:
             CACHE.clear()
         times = now - random.integers(0, 12, 4) - 40 * (random.random(4) < 0.1)

@@ -89,7 +89,7 @@ steps = st.one_of(st.just(0), st.integers(0, 12_000), st.integers(0, 60_000))
 @pytest.mark.parametrize("window", WINDOWS, ids=repr)
 @pytest.mark.parametrize("early", [None, FireRule(delay_us=0)], ids=["", "early"])
 @given(batches=st.lists(st.tuples(rows, steps), min_size=4, max_size=12))
-@settings(max_examples=6, deadline=None)
+@settings(max_examples=4, deadline=None)
 def test_the_changes_add_up_to_what_the_windows_hold(window, early, batches):
     stream, brute, log = Stream(window, updates=rules(early=early)), Brute(window), Changelog()
     now = 0
@@ -106,20 +106,20 @@ def test_the_changes_add_up_to_what_the_windows_hold(window, early, batches):
     assert set(stream.store.blobs) == {"facts"}
 
 
-@pytest.mark.parametrize("window", [Hop(5 * S, 60 * S), Hop(3 * S, 40 * S)], ids=repr)
+@pytest.mark.parametrize("window", [Hop(5 * S, 60 * S)], ids=repr)
 def test_running_aggregates_serve_windows_that_are_emitted_again(window, monkeypatch):
     monkeypatch.setattr(running, "FEW_ROWS", 0)
     monkeypatch.setattr(running, "_SLICES_A_KEY", 0)
     stream, brute, log = Stream(window, updates=rules()), Brute(window), Changelog()
     random, had = np.random.default_rng(5), 0
-    for now in range(0, 200_000, window.slide_us // MS):
+    for now in range(0, 150_000, window.slide_us // MS):
         back = random.integers(0, 90_000, 6) * (random.random(6) < 0.4)
         some = [(str(random.integers(3)), now - int(at), 1) for at in back]
         log.take(stream.micro_batch(some, now))
         brute.take(some, now)
         assert log.rows == brute.rows()
         had += bool(decode_facts(stream.store.blobs["facts"])["running"]["spans"])
-    assert had > 20
+    assert had > 10
 
 
 def test_rows_that_wait_for_the_late_rule_are_emitted_when_it_is_due():
