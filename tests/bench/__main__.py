@@ -124,8 +124,8 @@ def _engine(
 ) -> Engine | None:
     path = data.make(options.data, rows, case.keys, case.key_type, case.hot)
     if name == "sqlwin":
-        return peers.sqlwin_engine(session, case, path)
-    return peers.ENGINES[name](session, case, path)
+        return peers.sqlwin_engine(session, case, path, options.into)
+    return peers.ENGINES[name](session, case, path, options.into)
 
 
 def _timed(engine: Engine | None, runs: int) -> Outcome:
@@ -195,6 +195,12 @@ def _options() -> argparse.Namespace:
         type=lambda text: [name for name in text.split(",") if name],
         default=list(peers.ENGINES),
         help=f"which of {', '.join(peers.ENGINES)}, with commas; empty for none",
+    )
+    parser.add_argument(
+        "--into",
+        choices=peers.SINKS,
+        default="noop",
+        help="where rows go: nowhere, to Parquet files, to an Arrow table",
     )
     parser.add_argument("--data", type=Path, default=Path("bench-data"), help="where data is kept")
     parser.add_argument("--all", action="store_true", help="the whole matrix of cases")

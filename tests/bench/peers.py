@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -19,20 +20,44 @@ EXPANDING = ("spark", "duckdb")
 MOST_WINDOWS = 2_000_000_000
 
 
-def sqlwin_engine(session: sqlwin.Session, case: Case, path: Path) -> Engine:
-    """sqlwin over the table `events`; rows go to Spark's noop sink."""
+# Where rows go: nowhere, as far as an engine can do without them; to Parquet; to an Arrow table
+SINKS = ("noop", "parquet", "arrow")
+
+
+def _emptied(path: Path, name: str) -> Path:
+    """Where an engine writes Parquet, without what is there."""
+    found = path.parent / f"written-{name}"
+    shutil.rmtree(found, ignore_errors=True)
+    return found
+
+
+def sqlwin_engine(session: sqlwin.Session, case: Case, path: Path, sink: str) -> Engine:
+    """sqlwin over the table `events`."""
     session.execute(
         f"CREATE OR REPLACE TABLE events WITH ('connector' = 'filesystem', 'format' = 'parquet', "
         f"'path' = '{path}')"
     )
     query = cases.sqlwin_sql(case)
+
+    def run() -> None:
+        if sink == "noop":
+            session.sql(query).write.format("noop").mode("overwrite").save()
+        elif sink == "arrow":
+            session.execute(query)[0].to_arrow()
+        else:
+            session.execute(
+                f"DROP TABLE IF EXISTS written; CREATE TABLE written WITH ('connector' = "
+                f"'filesystem', 'format' = 'parquet', 'path' = '{_emptied(path, 'sqlwin')}') "
+                f"AS {query}"
+            )
+
     return Engine(
-        run=lambda: session.sql(query).write.format("noop").mode("overwrite").save(),
+        run=run,
         digest=lambda: _numbers(session.sql(f"SELECT {case.digest} FROM ({query})").collect()[0]),
     )
 
 
-def _spark(session: sqlwin.Session, case: Case, path: Path) -> Engine | None:
+def _spark(session: sqlwin.Session, case: Case, path: Path, sink: str) -> Engine | None:
     spark = session.spark
     query = cases.spark_sql(case)
 
@@ -41,7 +66,13 @@ def _spark(session: sqlwin.Session, case: Case, path: Path) -> Engine | None:
 
     def run() -> None:
         table()
-        spark.sql(query).write.format("noop").mode("overwrite").save()
+        rows = spark.sql(query)
+        if sink == "noop":
+            rows.write.format("noop").mode("overwrite").save()
+        elif sink == "arrow":
+            rows.toArrow()
+        else:
+            rows.write.parquet(str(_emptied(path, "spark")))
 
     def digest() -> tuple[float, ...]:
         table()
@@ -50,7 +81,7 @@ def _spark(session: sqlwin.Session, case: Case, path: Path) -> Engine | None:
     return Engine(run, digest)
 
 
-def _duckdb(query: str, case: Case) -> Engine:
+def _duckdb(query: str, case: Case, path: Path, sink: str) -> Engine:
     import duckdb
 
     con = duckdb.connect()
@@ -59,33 +90,44 @@ def _duckdb(query: str, case: Case) -> Engine:
         "SET TimeZone = 'UTC'; SET threads = 2; SET memory_limit = '6GB'; "
         "SET enable_progress_bar = false"
     )
+
+    def run() -> None:
+        if sink == "noop":
+            con.execute(f"CREATE OR REPLACE TEMP TABLE result AS {query}")
+        elif sink == "arrow":
+            con.sql(query).to_arrow_table()
+        else:
+            written = _emptied(path, "duckdb")
+            con.execute(f"COPY ({query}) TO '{written}' (FORMAT parquet, PER_THREAD_OUTPUT)")
+
     return Engine(
-        run=lambda: con.execute(f"CREATE OR REPLACE TEMP TABLE result AS {query}"),
+        run=run,
         digest=lambda: _numbers(
             con.execute(f"SELECT {case.digest} FROM ({query})").fetchone() or ()
         ),
     )
 
 
-def _duckdb_expanding(session: sqlwin.Session, case: Case, path: Path) -> Engine | None:
+def _duckdb_expanding(session: sqlwin.Session, case: Case, path: Path, sink: str) -> Engine | None:
     if case.approximate:
         return None  # another sketch, and so other estimates
-    return _apart(session, partial(_duckdb, cases.duckdb_expanding(case, path), case))
+    query = cases.duckdb_expanding(case, path)
+    return _apart(session, partial(_duckdb, query, case, path, sink))
 
 
-def _duckdb_slices(session: sqlwin.Session, case: Case, path: Path) -> Engine | None:
+def _duckdb_slices(session: sqlwin.Session, case: Case, path: Path, sink: str) -> Engine | None:
     query = cases.duckdb_slices(case, path)
-    return None if query is None else _apart(session, partial(_duckdb, query, case))
+    return None if query is None else _apart(session, partial(_duckdb, query, case, path, sink))
 
 
-def _polars_dynamic(session: sqlwin.Session, case: Case, path: Path) -> Engine | None:
+def _polars_dynamic(session: sqlwin.Session, case: Case, path: Path, sink: str) -> Engine | None:
     """group_by_dynamic: HOP and TUMBLE. It has no CUMULATE."""
     if case.kind == "CUMULATE" or case.approximate:
         return None
-    return _apart(session, partial(_polars, case, path))
+    return _apart(session, partial(_polars, case, path, sink))
 
 
-def _polars(case: Case, path: Path) -> Engine:
+def _polars(case: Case, path: Path, sink: str) -> Engine:
     import polars as pl
 
     aggregates = [
@@ -116,7 +158,16 @@ def _polars(case: Case, path: Path) -> Engine:
             return _numbers((len(frame), frame["n"].sum(), frame["n"].min(), frame["n"].max()))
         return _numbers((len(frame), *(frame[c].sum() for c in ("s", "n", "a", "m"))))
 
-    return Engine(result, digest)
+    def run() -> None:
+        frame = result()
+        if sink == "arrow":
+            frame.to_arrow()
+        elif sink == "parquet":
+            written = _emptied(path, "polars")
+            written.mkdir()
+            frame.write_parquet(written / "part-0.parquet", compression="snappy")
+
+    return Engine(run, digest)
 
 
 def _apart(session: sqlwin.Session, make: Callable[[], Engine]) -> Engine:
@@ -130,7 +181,7 @@ def _numbers(row: object) -> tuple[float, ...]:
     return tuple(float(value) for value in row)  # type: ignore[attr-defined]
 
 
-Maker = Callable[[sqlwin.Session, Case, Path], Engine | None]
+Maker = Callable[[sqlwin.Session, Case, Path, str], Engine | None]
 
 ENGINES: dict[str, Maker] = {
     "spark": _spark,

@@ -23,7 +23,7 @@ def run(session: sqlwin.Session, directory: Path, rows: int, runs: int, console:
         before = None
         for n_rows in (rows // 10, rows, rows * 10):
             path = data.make(directory, n_rows, case.keys, case.key_type)
-            engine = peers.sqlwin_engine(session, case, path)
+            engine = peers.sqlwin_engine(session, case, path, "noop")
             engine.digest()
             best, peak = None, 0
             for _ in range(runs):
