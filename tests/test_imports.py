@@ -37,8 +37,13 @@ MAY_IMPORT = {
         "runtime.compute runtime.frames runtime.local runtime.spark runtime.spec pyarrow pyspark"
     ),
     "runtime.connectors": (
-        "runtime runtime.connectors.filesystem runtime.connectors.options runtime.frames "
-        "runtime.spark runtime.spec runtime.streaming numpy pyarrow pyspark"
+        "runtime runtime.connectors.filesystem runtime.connectors.kafka "
+        "runtime.connectors.options runtime.frames runtime.spark runtime.spec runtime.streaming "
+        "numpy pyarrow pyspark"
+    ),
+    "runtime.connectors.kafka": (
+        "runtime runtime.connectors runtime.connectors.options runtime.spark runtime.spec "
+        "confluent_kafka pyarrow pyspark"
     ),
     "runtime.connectors.options": "runtime runtime.spec",
     "runtime.connectors.filesystem": (
@@ -149,8 +154,8 @@ CIRCLES_OF_ROOMS = (
     # A user's aggregate is Python code: the specification names its class
     "runtime.compute runtime.spec",
     # A local stage of a stream reads its files and their watermarks; connectors write streams
-    "runtime.connectors runtime.connectors.filesystem runtime.local runtime.streaming "
-    "runtime.streaming.general",
+    "runtime.connectors runtime.connectors.filesystem runtime.connectors.kafka runtime.local "
+    "runtime.streaming runtime.streaming.general",
     # Nodes carry calls, and calls are of nodes' expressions; streams are lowered by what they are
     "planner.aggregates planner.nodes",
     "planner.lowering planner.streams",

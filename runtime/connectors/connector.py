@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import pyspark
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.datasource import DataSource
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from runtime.errors import SetupError, SqlwinError
@@ -108,3 +109,11 @@ def missing_package(spec: TableSpec, what: str, package: str) -> SetupError:
         hint=f"start with --conf spark.jars.packages={coordinate} "
         f"(spark-submit and pyspark: --packages {coordinate})",
     )
+
+
+def register_source(spark: SparkSession, source: type[DataSource]) -> None:
+    """Make a data source of ours known to Spark, for a session's `format()`."""
+    # Makes the session the active one: before Spark registers a source here it looks for the name
+    # there, and refuses it where another session of the application has it.
+    spark.createDataFrame([], "id BIGINT")
+    spark.dataSource.register(source)

@@ -11,6 +11,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import BinaryType, StringType, StructField, StructType
 
+from runtime.connectors.columns import physical_columns
 from runtime.connectors.connector import AVRO_PACKAGE, missing_package
 from runtime.connectors.options.checks import bad_option
 from runtime.connectors.options.formats import spark_options, written_timestamps
@@ -18,6 +19,8 @@ from runtime.errors import CatalogError
 from runtime.spec.table import TableSpec
 
 _BROKEN = "_sqlwin_broken"
+# So much of a message is shown that cannot be read
+_SHOWN_CHARACTERS = 120
 
 
 def decoded(
@@ -55,20 +58,39 @@ def decoded(
         parsed = _from_avro(messages.sparkSession, message, schema, spec)
         return messages, {f.name: parsed[f.name] for f in schema.fields}
     options = spark_options(spec, file_format)
-    is_tolerant = options.get("mode") == "PERMISSIVE"
-    read = schema
-    if is_tolerant:
-        options["columnNameOfCorruptRecord"] = _BROKEN
-        read = StructType([*schema.fields, StructField(_BROKEN, StringType())])
+    is_tolerant = options["mode"] == "PERMISSIVE"
+    options |= {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _BROKEN}
+    read = StructType([*schema.fields, StructField(_BROKEN, StringType())])
     text = message.cast("string")
     if file_format == "json":
         parsed = F.from_json(text, read, options)
     else:
         parsed = F.from_csv(text, _ddl(read), options)
+    # of an empty message Spark makes NULL
+    is_whole = text.isNull() | (parsed.isNotNull() & parsed[_BROKEN].isNull())
     if is_tolerant:
         # As in Flink, what cannot be read is left out.
-        messages = messages.filter(parsed[_BROKEN].isNull())
+        messages = messages.filter(is_whole)
+    else:
+        misfit = F.raise_error(_misfit(messages, text, file_format, spec))
+        parsed = F.when(is_whole, parsed).otherwise(misfit)
     return messages, {f.name: parsed[f.name] for f in schema.fields}
+
+
+def _misfit(messages: DataFrame, text: Column, file_format: str, spec: TableSpec) -> Column:
+    """What is said of a message that cannot be read: where it is, and its beginning."""
+    parts = [F.lit(f"table `{spec.name}`: ")]
+    for name, column in (
+        ("topic '", "topic"),
+        ("', partition ", "partition"),
+        (", offset ", "offset"),
+    ):
+        if column in messages.columns:
+            parts += [F.lit(name), F.coalesce(F.col(column).cast("string"), F.lit("?"))]
+    columns = ", ".join(c.name for c in physical_columns(spec))
+    parts.append(F.lit(f": not {file_format.upper()} of the columns {columns}: "))
+    shown = F.regexp_replace(F.left(text, F.lit(_SHOWN_CHARACTERS)), r"\s+", " ")
+    return F.concat(*parts, shown)
 
 
 def encoded(fields: list[str], file_format: str, spec: TableSpec) -> Column:

@@ -10,12 +10,13 @@ from functools import partial
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import DataType
 
-from runtime.connectors import blackhole, data_source, kafka, memory, socket
+from runtime.connectors import blackhole, data_source, memory, socket
 from runtime.connectors import print as print_connector
 from runtime.connectors.columns import add_computed
 from runtime.connectors.connector import Connector
 from runtime.connectors.filesystem import connector as filesystem
 from runtime.connectors.generated import datagen, nexmark
+from runtime.connectors.kafka import connector as kafka
 from runtime.connectors.options.checks import bad_option
 from runtime.connectors.writing import as_declared, naming_output
 from runtime.errors import AnalysisError, CatalogError, nearest

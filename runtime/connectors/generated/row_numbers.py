@@ -18,6 +18,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 from pyspark.sql.types import StructType
 
+from runtime.connectors.connector import register_source
+
 FORMAT = "sqlwin_row_numbers"
 # A micro-batch never gets more seconds' worth of rows than this: who is slower is not overrun.
 MOST_SECONDS = 10
@@ -138,10 +140,7 @@ def row_numbers(spark: SparkSession, pace: Pace, partitions: int | None) -> Data
         pace: how fast they come.
         partitions: over how many tasks a micro-batch is spread at most; None: one a core.
     """
-    # Makes the session the active one: before Spark registers a source here it looks for the name
-    # there, and refuses it where another session of the application has it.
-    spark.createDataFrame([], "id BIGINT")
-    spark.dataSource.register(RowNumbers)
+    register_source(spark, RowNumbers)
     options = {
         "per-second": "" if pace.per_second is None else str(pace.per_second),
         "per-batch": str(pace.per_batch),

@@ -90,6 +90,11 @@ DATAGEN_FIELD: Options = {
 }
 
 KAFKA: Options = {
+    "kafka.client": choice(
+        "confluent-kafka, by default where it is installed, or Spark's own package",
+        "python",
+        "spark",
+    ),
     "topic": Option("the topic; several with ; between them"),
     "topic-pattern": Option("a pattern of the topics to read", pattern),
     "properties.bootstrap.servers": Option("the servers: host:9092", required=True),
@@ -112,13 +117,15 @@ KAFKA: Options = {
     "scan.startup.timestamp-millis": Option("for the mode timestamp", whole_number(0)),
     "scan.bounded.mode": choice("where reading ends", "unbounded", "latest-offset", "timestamp"),
     "scan.bounded.timestamp-millis": Option("for the mode timestamp", whole_number(0)),
-    # How Flink discovers, commits and sets the parallelism; Spark has its own ways
-    "scan.topic-partition-discovery.interval": without_effect(duration),
+    "scan.topic-partition-discovery.interval": Option(
+        "how often new topics and partitions are looked for, 0 for never; 10 s unless set", duration
+    ),
+    # How Flink sets the parallelism; Spark has its own ways
     "scan.parallelism": without_effect(whole_number(1)),
     "sink.partitioner": without_effect(),
     "sink.parallelism": without_effect(whole_number(1)),
     "sink.delivery-guarantee": Option(
-        "Spark's sink gives at-least-once; exactly-once is refused",
+        "it is at-least-once; exactly-once is refused",
         one_of("at-least-once", "exactly-once", "none"),
         ("at-least-once", "none"),
     ),

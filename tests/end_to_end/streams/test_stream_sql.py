@@ -210,7 +210,7 @@ def test_a_single_file_is_streamed_too(fresh_session: sqlwin.Session, tmp_path: 
     [
         (
             """CREATE TABLE k (a INT) WITH ('connector' = 'kafka', 'topic' = 't', 'format' = 'json',
-                 'properties.bootstrap.servers' = 'nowhere:9092');
+                 'kafka.client' = 'spark', 'properties.bootstrap.servers' = 'nowhere:9092');
                SELECT * FROM k""",
             "--packages org.apache.spark:spark-sql-kafka-0-10_2.13:",
         ),

@@ -145,7 +145,12 @@ def test_any_source_of_spark_can_be_written(spark: SparkSession, tmp_path: Path)
 WRITTEN = {
     "filesystem": table("filesystem", "a BIGINT", path="t.parquet"),
     "kafka": table(
-        "kafka", "a BIGINT", topic="t", format="json", properties__bootstrap__servers="nowhere:9092"
+        "kafka",
+        "a BIGINT",
+        topic="t",
+        format="json",
+        kafka__client="spark",
+        properties__bootstrap__servers="nowhere:9092",
     ),
     "spark": table("spark", "a BIGINT", format="orc", path="t"),
     "memory": keeping_rows(table("memory", "a BIGINT")),

@@ -1,10 +1,11 @@
-"""The connector 'kafka': Flink's options, on Spark's Kafka source and sink.
+"""The connector 'kafka': Flink's options, on librdkafka or on Spark's own Kafka source and sink.
 
 Options: `topic` (several with ;) or `topic-pattern`, `properties.*` (Kafka's own), `format` (json,
 csv, raw, avro), `key.format`, `key.fields`, `key.fields-prefix`, `value.fields-include`,
 `scan.startup.mode` with `scan.startup.specific-offsets` and `.timestamp-millis`,
-`scan.bounded.mode`; and Spark's `maxOffsetsPerTrigger`, `minPartitions`, `failOnDataLoss`.
-Metadata columns: topic, partition, offset, timestamp, timestamp-type, headers.
+`scan.bounded.mode`, `kafka.client` (python, spark); and Spark's `maxOffsetsPerTrigger`,
+`minPartitions`, `failOnDataLoss`.
+Metadata columns: topic, partition, offset, timestamp, timestamp-type, headers, key.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from __future__ import annotations
 import json
 import re
 from functools import partial
+from importlib.util import find_spec
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -31,17 +33,24 @@ from runtime.connectors.connector import (
     WriteBatch,
     missing_package,
 )
+from runtime.connectors.kafka.offsets import EARLIEST, GROUP, LATEST, OFFSETS, TIMESTAMP, Reading
+from runtime.connectors.kafka.properties import consumer_config, producer_config
+from runtime.connectors.kafka.source import FORMAT, Writing, writer_options
+from runtime.connectors.kafka.source import messages as messages_by_python
 from runtime.connectors.messages import decoded, encoded
 from runtime.connectors.options.checks import (
     bad_option,
     check_options,
+    duration_us,
     idle_options,
     option_values,
+    switch,
+    whole_number,
 )
 from runtime.connectors.options.formats import FLINK_OPTIONS, MESSAGE_FORMATS, format_option_names
 from runtime.connectors.options.known import KAFKA
 from runtime.connectors.writing import as_declared, count_written
-from runtime.errors import SqlwinError, nearest
+from runtime.errors import SetupError, SqlwinError, nearest
 from runtime.spark.errors import translate, translated_errors
 from runtime.spec.table import TableSpec
 
@@ -52,11 +61,20 @@ METADATA = {
     "timestamp": "timestamp",
     "timestamp-type": "timestampType",
     "headers": "headers",
+    "key": "key",
 }
+PYTHON, SPARK = "python", "spark"
 _SPARK = (
     "maxOffsetsPerTrigger minOffsetsPerTrigger maxTriggerDelay minPartitions failOnDataLoss "
     "includeHeaders groupIdPrefix"
 ).split()
+# Those of them that librdkafka has no part in, and those whose values are checked here
+_ONLY_SPARK = ("minOffsetsPerTrigger", "maxTriggerDelay", "groupIdPrefix")
+_CHECKS = {
+    "maxOffsetsPerTrigger": whole_number(1),
+    "minPartitions": whole_number(1),
+    "failOnDataLoss": switch("").check,
+}
 _OFFSET = re.compile(r"partition:(\d+),offset:(\d+)")
 
 
@@ -75,7 +93,7 @@ def validate(spec: TableSpec) -> None:
     if values.get("sink.delivery-guarantee", "").lower() == "exactly-once":
         raise bad_option(
             spec,
-            "option 'sink.delivery-guarantee' cannot be 'exactly-once': Spark writes to Kafka "
+            "option 'sink.delivery-guarantee' cannot be 'exactly-once': Kafka is written "
             "without transactions",
             "'at-least-once' may write the last micro-batch again after a restart: a key in the "
             "messages lets readers drop what they have had",
@@ -127,6 +145,36 @@ def validate(spec: TableSpec) -> None:
             subjects=("'raw'",),
         )
     _check_start(spec, values)
+    if client_of(spec) == PYTHON:
+        _check_client(spec, values)
+
+
+def client_of(spec: TableSpec) -> str:
+    """What reads and writes a table: PYTHON (confluent-kafka) or SPARK (its own package)."""
+    default = PYTHON if find_spec("confluent_kafka") else SPARK
+    return option_values(spec).get("kafka.client", default).lower()
+
+
+def _check_client(spec: TableSpec, values: dict[str, str]) -> None:
+    for name in _ONLY_SPARK:
+        if name.lower() in values:
+            raise bad_option(
+                spec,
+                f"option '{name}' is of Spark's client alone",
+                "'kafka.client' = 'spark' takes it",
+                subjects=(f"'{name}'",),
+            )
+    for name, check in _CHECKS.items():
+        value = values.get(name.lower())
+        if value is not None and (wanted := check(value)):
+            raise bad_option(
+                spec,
+                f"option '{name}' is '{value}'",
+                f"it must be {wanted}",
+                subjects=(f"'{value}'", f"'{name}'"),
+            )
+    consumer_config(spec)
+    producer_config(spec)
 
 
 def _check_start(spec: TableSpec, values: dict[str, str]) -> None:
@@ -199,6 +247,89 @@ def source_options(spec: TableSpec, *, is_stream: bool) -> dict[str, str]:
     return options
 
 
+def reading_of(spec: TableSpec, *, is_stream: bool) -> Reading:
+    """What librdkafka reads for a table.
+
+    Raises:
+        CatalogError: a property has no match in librdkafka.
+    """
+    values = option_values(spec)
+    topics = tuple(t.strip() for t in values.get("topic", "").split(";") if t.strip())
+    mode = values.get("scan.startup.mode", "group-offsets").lower()
+    reset = EARLIEST if values.get("properties.auto.offset.reset", "") == EARLIEST else LATEST
+    starts = {
+        "earliest-offset": EARLIEST,
+        "latest-offset": LATEST,
+        "timestamp": TIMESTAMP,
+        "specific-offsets": OFFSETS,
+    }
+    if mode in ("timestamp", "specific-offsets"):
+        start = starts[mode]
+    elif not is_stream:
+        start = EARLIEST
+    else:
+        grouped = GROUP if "properties.group.id" in values else reset
+        start = starts.get(mode, grouped)
+    ends_at_time = not is_stream and values.get("scan.bounded.mode", "").lower() == "timestamp"
+    most = values.get("maxoffsetspertrigger")
+    interval = values.get("scan.topic-partition-discovery.interval", "10 s")
+    offsets = _OFFSET.findall(values.get("scan.startup.specific-offsets", ""))
+    return Reading(
+        # without the options that a query gave it
+        table=spec.name.partition(" /*+")[0],
+        config=consumer_config(spec),
+        topics=topics,
+        pattern=values.get("topic-pattern", ""),
+        start=start,
+        start_ms=int(values.get("scan.startup.timestamp-millis", "0")),
+        start_offsets={partition: int(offset) for partition, offset in offsets},
+        reset=reset,
+        end_ms=int(values["scan.bounded.timestamp-millis"]) if ends_at_time else None,
+        most=int(most) if most else None,
+        min_partitions=int(values.get("minpartitions", "0")),
+        skips_lost=values.get("failondataloss", "true").lower() == "false",
+        discovery_s=(duration_us(interval) or 0) / 1e6,
+        columns=_message_columns(spec),
+    )
+
+
+def _message_columns(spec: TableSpec) -> tuple[str, ...]:
+    """Those of a message that a table is made of, and where it is, for errors."""
+    wanted = {METADATA[c.metadata] for c in spec.columns if c.metadata is not None}
+    if _key_fields(spec):
+        wanted.add("key")
+    if _value_fields(spec):
+        wanted.add("value")
+    if "timestamp" in wanted:
+        wanted = (wanted - {"timestamp"}) | {"at_ms"}
+    return ("topic", "partition", "offset", *sorted(wanted - {"topic", "partition", "offset"}))
+
+
+def writing_of(spec: TableSpec) -> Writing:
+    """Where librdkafka sends the rows of a table.
+
+    Raises:
+        CatalogError: no single topic is named, or a property has no match in librdkafka.
+    """
+    return Writing(producer_config(spec), sink_options(spec)["topic"])
+
+
+def _checked_client(spec: TableSpec) -> str:
+    """What reads and writes a table, being there.
+
+    Raises:
+        SetupError: it is not installed.
+    """
+    client = client_of(spec)
+    if client == PYTHON and not find_spec("confluent_kafka"):
+        raise SetupError(
+            f"table `{spec.name}`: 'kafka.client' = 'python' needs the package confluent-kafka",
+            subjects=("'python'", "'kafka.client'", spec.name),
+            hint="pip install 'sqlwin[kafka]'",
+        )
+    return client
+
+
 def sink_options(spec: TableSpec) -> dict[str, str]:
     """The options of Spark's Kafka sink.
 
@@ -225,20 +356,33 @@ def _properties(spec: TableSpec) -> dict[str, str]:
 
 def read(spark: SparkSession, spec: TableSpec) -> DataFrame:
     """The messages that are there, from the start unless the table says otherwise."""
-    options = source_options(spec, is_stream=False)
-    return columns_of(spark.read.format("kafka").options(**options).load(), spec)
+    return columns_of(_messages(spark, spec, is_stream=False), spec)
 
 
 def stream(spark: SparkSession, spec: TableSpec) -> DataFrame:
     """The messages as they come."""
-    options = source_options(spec, is_stream=True)
-    return columns_of(spark.readStream.format("kafka").options(**options).load(), spec)
+    return columns_of(_messages(spark, spec, is_stream=True), spec)
+
+
+def _messages(spark: SparkSession, spec: TableSpec, *, is_stream: bool) -> DataFrame:
+    if _checked_client(spec) == PYTHON:
+        return messages_by_python(spark, reading_of(spec, is_stream=is_stream), is_stream=is_stream)
+    reader = spark.readStream if is_stream else spark.read
+    return reader.format("kafka").options(**source_options(spec, is_stream=is_stream)).load()
+
+
+def _sink(spark: SparkSession, spec: TableSpec) -> tuple[str, dict[str, str]]:
+    """The format that sends messages, and its options."""
+    if _checked_client(spec) == PYTHON:
+        return FORMAT, writer_options(spark, writing_of(spec))
+    return "kafka", sink_options(spec)
 
 
 def write(dataframe: DataFrame, spec: TableSpec, overwrite: bool) -> int:
     """Send the rows of a batch as messages; how many they are."""
+    file_format, options = _sink(dataframe.sparkSession, spec)
     with count_written(messages(dataframe, spec)) as (counted, count):
-        counted.write.format("kafka").options(**sink_options(spec)).save()
+        counted.write.format(file_format).options(**options).mode("append").save()
     return count()
 
 
@@ -253,13 +397,14 @@ def open_batches(dataframe: DataFrame, spec: TableSpec, writer: StreamWriter) ->
 
 
 def write_stream(dataframe: DataFrame, spec: TableSpec) -> DataStreamWriter:
-    """Spark's own streaming sink for Kafka.
+    """What sends the rows of a stream, written by Spark itself.
 
     Raises:
         CatalogError: no single topic is named, or the columns do not fit the format.
     """
     rows = messages(as_declared(dataframe, spec), spec)
-    return rows.writeStream.format("kafka").options(**sink_options(spec))
+    file_format, options = _sink(dataframe.sparkSession, spec)
+    return rows.writeStream.format(file_format).options(**options)
 
 
 def messages(rows: DataFrame, spec: TableSpec) -> DataFrame:
@@ -273,9 +418,14 @@ def messages(rows: DataFrame, spec: TableSpec) -> DataFrame:
 
 
 def explain(spec: TableSpec, error: Exception) -> SqlwinError:
-    """What went wrong with Kafka; a SetupError where Spark's package for it is missing."""
+    """What went wrong with Kafka; a SetupError where what speaks to it is missing."""
     if "find data source" in str(error) or "DATA_SOURCE_NOT_FOUND" in str(error):
-        return missing_package(spec, "reads and writes Kafka", KAFKA_PACKAGE)
+        missing = missing_package(spec, "reads and writes Kafka", KAFKA_PACKAGE)
+        if not find_spec("confluent_kafka"):
+            missing.hint = (
+                f"pip install 'sqlwin[kafka]' reads and writes it without; or {missing.hint}"
+            )
+        return missing
     return translate(error).about(f"table `{spec.name}`", spec.name)
 
 

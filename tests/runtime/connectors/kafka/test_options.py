@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from runtime.connectors.kafka import sink_options, source_options
+from runtime.connectors.kafka.connector import sink_options, source_options
 from runtime.connectors.registry import idle_options, is_unbounded, validate_table
 from runtime.errors import CatalogError
 from runtime.spec.table import TableColumn, TableSpec
@@ -102,7 +102,7 @@ def test_the_sink_gets_one_topic_and_no_options_of_consumers() -> None:
         (kafka(scan__startup__mode="earliest"), "it must be earliest-offset or"),
         (kafka(scan__startup__mode="timestamp"), "needs 'scan.startup.timestamp-millis'"),
         (kafka(scan__startup__mode="specific-offsets", scan__startup__specific_offsets="0:1"), "such as 'partition:0,offset:42"),
-        (kafka(sink__delivery_guarantee="exactly-once"), "'sink.delivery-guarantee' cannot be 'exactly-once': Spark writes to Kafka without transactions"),
+        (kafka(sink__delivery_guarantee="exactly-once"), "'sink.delivery-guarantee' cannot be 'exactly-once': Kafka is written without transactions"),
         (kafka(sink__delivery_guarantee="at-most-once"), "it must be at-least-once or"),
         (kafka(sink__delivery_garantee="none"), "did you mean 'sink.delivery-guarantee'?"),
         (kafka(scan_startup_mode="x"), "there is no option 'scan-startup-mode'"),

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import datetime as dt
+import re
 
 import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from runtime.connectors import kafka
+from runtime.connectors.kafka import connector as kafka
 from runtime.connectors.registry import validate_table
 from runtime.spec.table import TableColumn, TableSpec
 
@@ -54,9 +55,20 @@ def test_rows_come_back_from_messages(options: dict[str, str], spark: SparkSessi
 
 def test_messages_that_cannot_be_read_fail_or_are_left_out(spark: SparkSession) -> None:
     received = spark.createDataFrame(
-        [(b'{"id": 1}', 0), (b"{broken", 0)], "value binary, partition int"
+        [(b'{"id": 1}', "t", 0, 7), (b"{broken", "t", 0, 8), (b"", "t", 0, 9)],
+        "value binary, topic string, partition int, offset bigint",
     )
     tolerant = table(**{"format": "json", "json.ignore-parse-errors": "true"})
     assert [row.id for row in kafka.columns_of(received, tolerant).collect()] == [1]
-    with pytest.raises(Exception, match=r"(?i)malformed"):
-        kafka.columns_of(received, table(format="json")).collect()
+    place = "table `k`: topic 't', partition 0, offset {}: not JSON of the columns id, name, at: {}"
+    for offset, text in ((8, "{broken"), (9, "")):
+        one = kafka.columns_of(received.where(f"offset = {offset}"), table(format="json"))
+        with pytest.raises(Exception, match=re.escape(place.format(offset, text))):
+            one.select("id").collect()
+
+
+def test_a_message_without_a_value_is_nulls(spark: SparkSession) -> None:
+    received = spark.createDataFrame([(None, 3)], "value binary, partition int")
+    assert [tuple(r) for r in kafka.columns_of(received, table(format="json")).collect()] == [
+        (None, None, None, 3)
+    ]

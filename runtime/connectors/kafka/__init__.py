@@ -1,0 +1,1 @@
+"""The connector 'kafka': by confluent-kafka, or by Spark's own package."""

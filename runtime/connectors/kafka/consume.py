@@ -1,0 +1,128 @@
+"""The messages of a range as record batches, in a Python worker."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import pyarrow as pa
+from confluent_kafka import KafkaError, TopicPartition
+
+from runtime.connectors.kafka.client import LATER_SECONDS, Client
+from runtime.connectors.kafka.offsets import Range, Reading, at_time, lost
+
+# A record batch has at most so many messages, and ends after so many bytes
+_BATCH_MESSAGES = 10_000
+_BATCH_BYTES = 8 << 20
+_ONE_CALL = 1_000
+_CALL_SECONDS = 0.5
+_PAIR = pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())])
+
+# The columns of a message: their type, and where it has them; `at_ms` is its time in milliseconds
+_VALUES: Mapping[str, tuple[pa.DataType, Callable[[Any], Any]]] = {
+    "key": (pa.binary(), lambda m: m.key()),
+    "value": (pa.binary(), lambda m: m.value()),
+    "offset": (pa.int64(), lambda m: m.offset()),
+    "at_ms": (pa.int64(), lambda m: m.timestamp()[1] if m.timestamp()[0] else None),
+    # Java counts from -1: no time, that of the sender, that of the broker's log
+    "timestampType": (pa.int32(), lambda m: m.timestamp()[0] - 1),
+    "headers": (pa.list_(pa.field("element", _PAIR)), lambda m: _headers(m.headers())),
+}
+_GONE = (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE)
+# Of a group's coordinator, whom nobody asks here
+_OF_GROUPS = (KafkaError.GROUP_AUTHORIZATION_FAILED, KafkaError.COORDINATOR_NOT_AVAILABLE)
+
+
+def read_range(client: Client, reading: Reading, wanted: Range) -> Iterator[pa.RecordBatch]:
+    """The messages from one offset up to another, each once.
+
+    Args:
+        client: a consumer.
+        reading: what is read, and which columns of it.
+        wanted: the range. Of a compacted topic there may be fewer messages than offsets.
+
+    Raises:
+        ExecutionError: messages are lost, or Kafka does not answer.
+    """
+    position = wanted.start
+    held: list[Any] = []
+    n_bytes = 0
+    client.kafka.assign([TopicPartition(wanted.topic, wanted.partition, position)])
+    last_sign = time.monotonic()
+    ended_at: int | None = None
+    try:
+        while position < wanted.end:
+            ask_for = min(_ONE_CALL, wanted.end - position)
+            arrived = client.kafka.consume(ask_for, timeout=_CALL_SECONDS)
+            has_time = time.monotonic() - last_sign < LATER_SECONDS
+            if not arrived:
+                if not has_time and ended_at is not None:
+                    if reading.skips_lost:
+                        break
+                    what = f"it ends at offset {ended_at}, and {wanted.end} was its end before"
+                    raise lost(wanted.topic, wanted.partition, what)
+                client.check(None, has_time=has_time)
+            for message in arrived:
+                error = message.error()
+                if error is None:
+                    if message.offset() < position:
+                        continue
+                    last_sign = time.monotonic()
+                    position = message.offset() + 1
+                    if position <= wanted.end:
+                        held.append(message)
+                        n_bytes += len(message)
+                elif error.code() == KafkaError._PARTITION_EOF:
+                    # what is missing before the end are marks of transactions, or compacted
+                    ended_at = message.offset()
+                    position = max(position, ended_at)
+                    last_sign = time.monotonic()
+                elif error.code() in _GONE:
+                    position = _go_on(client, reading, wanted, position)
+                elif error.code() not in _OF_GROUPS:
+                    client.check(error, has_time=has_time)
+            if len(held) >= _BATCH_MESSAGES or n_bytes >= _BATCH_BYTES:
+                yield record_batch(held, wanted, reading.columns)
+                held, n_bytes = [], 0
+    finally:
+        client.kafka.unassign()
+    if held:
+        yield record_batch(held, wanted, reading.columns)
+
+
+def _go_on(client: Client, reading: Reading, wanted: Range, position: int) -> int:
+    """Where messages are there again, after some that are no more."""
+    topic, partition = wanted.topic, wanted.partition
+    client.kafka.unassign()
+    first = at_time(client, {topic: [partition]}, -2)[topic][str(partition)]
+    end = at_time(client, {topic: [partition]}, -1)[topic][str(partition)]
+    if not reading.skips_lost:
+        there = f"it has offsets from {first} to {end - 1}" if end > first else "it is empty"
+        raise lost(topic, partition, f"offset {position} was to be read, and {there}")
+    if first <= position:
+        return wanted.end
+    client.kafka.assign([TopicPartition(topic, partition, first)])
+    return first
+
+
+def record_batch(messages: list[Any], source: Range, columns: tuple[str, ...]) -> pa.RecordBatch:
+    """Columns of messages from one range."""
+    same = {
+        "topic": pa.scalar(source.topic, pa.string()),
+        "partition": pa.scalar(source.partition, pa.int32()),
+    }
+    arrays = []
+    for name in columns:
+        if name in same:
+            arrays.append(pa.repeat(same[name], len(messages)))
+            continue
+        type_, value = _VALUES[name]
+        arrays.append(pa.array([value(message) for message in messages], type=type_))
+    return pa.RecordBatch.from_arrays(arrays, names=list(columns))
+
+
+def _headers(pairs: Any) -> list[dict[str, Any]] | None:
+    if not pairs:
+        return None
+    return [{"key": key, "value": value} for key, value in pairs]

@@ -1,0 +1,330 @@
+"""Which messages are read: where reading begins and ends, micro-batch by micro-batch.
+
+An offset of a stream says from where its micro-batch reads and up to where, partition by partition:
+`{"from": {"clicks": {"0": 5}}, "to": {"clicks": {"0": 9}}}`. So a micro-batch that is run again
+reads the same messages, also the first one, of which Spark keeps no beginning. What a checkpoint
+of Spark's own Kafka source holds, `{"clicks": {"0": 9}}`, is read as where the one before ended.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+from runtime.errors import ExecutionError
+
+if TYPE_CHECKING:
+    from runtime.connectors.kafka.client import Client
+
+# Topic, partition, offset
+Offsets = dict[str, dict[str, int]]
+EARLIEST, LATEST, GROUP, TIMESTAMP, OFFSETS = "earliest", "latest", "group", "timestamp", "offsets"
+# What Kafka takes in place of a time
+_FIRST, _NEXT = -2, -1
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What is read of Kafka, and how.
+
+    Attributes:
+        table: as errors call it.
+        config: of librdkafka.
+        topics: those that are read; none: those that a pattern fits.
+        pattern: of their whole names.
+        start: where reading begins: EARLIEST, LATEST, GROUP (where the group of the consumers has
+            committed), TIMESTAMP or OFFSETS.
+        start_ms: the time of TIMESTAMP, in milliseconds since 1970.
+        start_offsets: the partitions of OFFSETS; others begin at their first message.
+        reset: EARLIEST or LATEST, for partitions in which the group has committed nothing.
+        end_ms: a batch ends at the first message of that time; None: at what is the last.
+        most: so many messages a micro-batch at most.
+        min_partitions: over so many tasks they are spread at least.
+        skips_lost: whether messages may be missing that should be there.
+        discovery_s: so often new topics and partitions are looked for; 0: only at the start.
+        columns: those of a message that are wanted, in their order; see `messages`.
+    """
+
+    table: str
+    config: Mapping[str, str]
+    topics: tuple[str, ...] = ()
+    pattern: str = ""
+    start: str = EARLIEST
+    start_ms: int = 0
+    start_offsets: Mapping[str, int] = field(default_factory=dict)
+    reset: str = LATEST
+    end_ms: int | None = None
+    most: int | None = None
+    min_partitions: int = 0
+    skips_lost: bool = False
+    discovery_s: float = 10.0
+    columns: tuple[str, ...] = ()
+
+    def text(self) -> str:
+        """As it goes into an option of Spark's."""
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def of(cls, text: str) -> Reading:
+        """What `text` gave."""
+        said = json.loads(text)
+        return cls(**{**said, "topics": tuple(said["topics"]), "columns": tuple(said["columns"])})
+
+
+@dataclass(frozen=True)
+class Range:
+    """Messages of a partition, from one offset up to another, which is left out."""
+
+    topic: str
+    partition: int
+    start: int
+    end: int
+
+
+def starting(client: Client, reading: Reading) -> Offsets:
+    """Where a new stream, or a batch, begins.
+
+    Raises:
+        ExecutionError: there is no such topic, no answer, or no such offset.
+    """
+    partitions = client.partitions(reading.topics, reading.pattern)
+    match reading.start:
+        case "latest":
+            return at_time(client, partitions, _NEXT)
+        case "timestamp":
+            return at_time(client, partitions, reading.start_ms)
+        case "offsets":
+            return _as_said(client, reading, partitions)
+        case "group":
+            return _committed(client, reading, partitions)
+    return at_time(client, partitions, _FIRST)
+
+
+def _as_said(client: Client, reading: Reading, partitions: Mapping[str, list[int]]) -> Offsets:
+    found = at_time(client, partitions, _FIRST)
+    ends = at_time(client, partitions, _NEXT)
+    (topic,) = reading.topics
+    for partition, offset in reading.start_offsets.items():
+        if partition not in found[topic]:
+            raise ExecutionError(
+                f"topic '{topic}' has no partition {partition}, which "
+                "'scan.startup.specific-offsets' names",
+                hint=f"it has {', '.join(found[topic])}",
+            )
+        first, end = found[topic][partition], ends[topic][partition]
+        if not first <= offset <= end:
+            raise ExecutionError(
+                f"topic '{topic}', partition {partition} has no offset {offset}, which "
+                "'scan.startup.specific-offsets' names",
+                hint=f"it has those from {first} up to {end}, the next one",
+            )
+        found[topic][partition] = offset
+    return found
+
+
+def _committed(client: Client, reading: Reading, partitions: Mapping[str, list[int]]) -> Offsets:
+    from confluent_kafka import TopicPartition
+
+    found = at_time(client, partitions, _FIRST if reading.reset == EARLIEST else _NEXT)
+    asked = [TopicPartition(topic, p) for topic, each in partitions.items() for p in each]
+    committed = client.ask(lambda timeout: client.kafka.committed(asked, timeout=timeout))
+    for each in committed:
+        if each.offset >= 0:
+            found[each.topic][str(each.partition)] = each.offset
+    return found
+
+
+def at_time(client: Client, partitions: Mapping[str, list[int]], ms: int) -> Offsets:
+    """The first offsets of a time in milliseconds since 1970, or what comes next if there is none.
+
+    Raises:
+        ExecutionError: Kafka does not answer.
+    """
+    from confluent_kafka import KafkaException, TopicPartition
+
+    def ask(times: list[Any]) -> list[Any]:
+        def found(timeout: float) -> list[Any]:
+            answers: list[Any] = client.kafka.offsets_for_times(times, timeout=timeout)
+            if failed := next((a.error for a in answers if a.error is not None), None):
+                raise KafkaException(failed)
+            return answers
+
+        return client.ask(found)
+
+    asked = [TopicPartition(topic, p, ms) for topic, each in partitions.items() for p in each]
+    answers = ask(asked) if asked else []
+    if later := [TopicPartition(a.topic, a.partition, _NEXT) for a in answers if a.offset < 0]:
+        answers = [a for a in answers if a.offset >= 0] + ask(later)
+    offsets: Offsets = {topic: {} for topic in partitions}
+    for each in sorted(answers, key=lambda a: (a.topic, a.partition)):
+        offsets[each.topic][str(each.partition)] = int(each.offset)
+    return offsets
+
+
+def batch_ranges(client: Client, reading: Reading) -> list[Range]:
+    """What a batch reads.
+
+    Raises:
+        ExecutionError: there is no such topic, or no answer.
+    """
+    start = starting(client, reading)
+    if not start:
+        raise ExecutionError(
+            f"no topic fits '{reading.pattern}'", hint="'topic-pattern' is of their whole names"
+        )
+    partitions = {topic: [int(p) for p in each] for topic, each in start.items()}
+    end = at_time(client, partitions, _NEXT if reading.end_ms is None else reading.end_ms)
+    return spread(_ranges(start, end), reading.min_partitions)
+
+
+def first_offset(start: Offsets) -> dict[str, Offsets]:
+    """The offset of a stream that has read nothing."""
+    return {"from": start, "to": start}
+
+
+def next_offset(
+    client: Client,
+    reading: Reading,
+    last: Mapping[str, Any],
+    partitions: Mapping[str, list[int]],
+    most: int | None,
+    target: Offsets | None = None,
+) -> Mapping[str, Any]:
+    """Up to where the next micro-batch reads; `last`, if there is nothing new.
+
+    Args:
+        client: asks Kafka.
+        reading: what is read.
+        last: the offset of the micro-batch before.
+        partitions: those there are now; new ones are read from their first message.
+        most: so many messages at most.
+        target: it reads no further than that.
+
+    Raises:
+        ExecutionError: messages are lost, or there is no answer.
+    """
+    begin = {topic: dict(each) for topic, each in _ended(last).items()}
+    _check_partitions(reading, begin, partitions)
+    new = {
+        topic: [p for p in each if str(p) not in begin.get(topic, {})]
+        for topic, each in partitions.items()
+    }
+    for topic, each in at_time(client, {t: ps for t, ps in new.items() if ps}, _FIRST).items():
+        begin.setdefault(topic, {}).update(each)
+    known = {topic: [int(p) for p in each] for topic, each in begin.items()}
+    end = at_time(client, known, _NEXT) if target is None else target
+    until: Offsets = {}
+    for topic, each in begin.items():
+        until[topic] = {}
+        for p, offset in each.items():
+            found = end.get(topic, {}).get(p, offset)
+            if found < offset and target is None:
+                _lost(reading, topic, p, f"it ends at offset {found}, and {offset} was to be read")
+                each[p] = at_time(client, {topic: [int(p)]}, _FIRST)[topic][p]
+            until[topic][p] = max(found, each[p])
+    if most is not None:
+        until = _limited(begin, until, most)
+    return last if until == _ended(last) else {"from": begin, "to": until}
+
+
+def _check_partitions(
+    reading: Reading, begin: Offsets, partitions: Mapping[str, list[int]]
+) -> None:
+    """Leave out, or refuse, partitions that there are no more."""
+    for topic in list(begin):
+        for p in list(begin[topic]):
+            if int(p) not in partitions.get(topic, ()):
+                _lost(reading, topic, p, "there is none any more")
+                del begin[topic][p]
+        if not begin[topic]:
+            del begin[topic]
+
+
+def _limited(begin: Offsets, end: Offsets, most: int) -> Offsets:
+    """So many messages, of each partition its share of them."""
+    sizes = {(t, p): end[t][p] - begin[t][p] for t, each in end.items() for p in each}
+    total = sum(sizes.values())
+    if total <= most:
+        return end
+    limited: Offsets = {topic: {} for topic in end}
+    left = most
+    # the longest first, so that none waits for ever
+    for (topic, p), size in sorted(sizes.items(), key=lambda item: -item[1]):
+        # rounded up, so that a partition with few messages gets on as well
+        share = min(size, left, -(-size * most // total))
+        left -= share
+        limited[topic][p] = begin[topic][p] + share
+    return limited
+
+
+def planned_ranges(
+    reading: Reading, start: Mapping[str, Any], end: Mapping[str, Any]
+) -> list[Range]:
+    """What a micro-batch reads.
+
+    Args:
+        reading: what is read.
+        start: the offset of the micro-batch before; of the first one what `first_offset` gave.
+        end: its own offset.
+
+    Raises:
+        ExecutionError: Spark's own client planned it, and where it begins is not known.
+    """
+    if start == end:
+        return []
+    begin = end.get("from")
+    if not isinstance(begin, dict) or "to" not in end:
+        if "to" in start:
+            raise ExecutionError(
+                "the checkpoint's first micro-batch was planned by Spark's client for Kafka",
+                hint="start once with 'kafka.client' = 'spark'",
+            )
+        begin = _ended(start)
+    return spread(_ranges(begin, _ended(end)), reading.min_partitions)
+
+
+def _ended(offset: Mapping[str, Any]) -> Offsets:
+    ended: Offsets = offset["to"] if set(offset) == {"from", "to"} else dict(offset)
+    return ended
+
+
+def _ranges(start: Offsets, end: Offsets) -> list[Range]:
+    found = []
+    for topic, each in end.items():
+        for p, until in each.items():
+            begin = start.get(topic, {}).get(p, until)
+            if until > begin:
+                found.append(Range(topic, int(p), begin, until))
+    return found
+
+
+def spread(ranges: list[Range], least: int) -> list[Range]:
+    """Ranges cut into at least so many, where they have enough messages."""
+    if len(ranges) >= least:
+        return ranges
+    total = sum(each.end - each.start for each in ranges)
+    return [part for each in ranges for part in _cut(each, least, total)]
+
+
+def _cut(whole: Range, least: int, total: int) -> Iterator[Range]:
+    size = whole.end - whole.start
+    n_parts = min(size, max(1, -(-size * least // total)))
+    bounds = [whole.start + size * i // n_parts for i in range(n_parts + 1)]
+    for start, end in pairwise(bounds):
+        yield Range(whole.topic, whole.partition, start, end)
+
+
+def _lost(reading: Reading, topic: str, partition: str, what: str) -> None:
+    if not reading.skips_lost:
+        raise lost(topic, partition, what)
+
+
+def lost(topic: str, partition: int | str, what: str) -> ExecutionError:
+    """The error for messages that are not there any more."""
+    return ExecutionError(
+        f"topic '{topic}', partition {partition}: messages are lost: {what}",
+        hint="'failOnDataLoss' = 'false' goes on with those that are there",
+    )

@@ -1,0 +1,94 @@
+"""Rows as messages to Kafka, in a Python worker."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import pyarrow as pa
+from confluent_kafka import KafkaError, KafkaException
+
+from runtime.connectors.kafka.client import Client, plain
+from runtime.errors import ExecutionError
+
+# So long one call waits for messages to be delivered, or for room in the queue
+_ONE_CALL = 1.0
+# So long a broker may take to make a topic, if it does that when it is asked for one
+_TOPIC_SECONDS = 3.0
+
+
+def send(config: Mapping[str, str], topic: str, batches: Iterable[pa.RecordBatch]) -> int:
+    """Send the columns `value`, and `key` if there is one; how many messages they are.
+
+    When it returns, the brokers have all of them.
+
+    Args:
+        config: of librdkafka.
+        topic: where they go.
+        batches: the rows.
+
+    Raises:
+        ExecutionError: a message was not delivered, or Kafka does not answer.
+    """
+    client: Client | None = None
+    failures: list[KafkaError] = []
+    n_sent = 0
+
+    def delivered(error: KafkaError | None, message: Any) -> None:
+        if error is not None:
+            failures.append(error)
+
+    for batch in batches:
+        if not batch.num_rows:
+            continue
+        if client is None:
+            client = Client(config, is_producer=True)
+            # a wrong topic or broker is known now, and not when messages have waited for minutes
+            client.partitions((topic,), "", seconds=_TOPIC_SECONDS)
+        values = batch.column("value").to_pylist()
+        keys = batch.column("key").to_pylist() if "key" in batch.schema.names else None
+        for position, value in enumerate(values):
+            key = keys[position] if keys is not None else None
+            _produce(client, topic, value, key, delivered, failures)
+        n_sent += len(values)
+        client.kafka.poll(0)
+        _check(topic, failures)
+    if client is not None:
+        _flush(client, topic, failures)
+    return n_sent
+
+
+def _produce(
+    client: Client, topic: str, value: Any, key: Any, delivered: Any, failures: list[Any]
+) -> None:
+    while True:
+        try:
+            client.kafka.produce(topic, value=value, key=key, on_delivery=delivered)
+            return
+        except BufferError:
+            # messages time out by themselves ('properties.delivery.timeout.ms')
+            client.kafka.poll(_ONE_CALL)
+            _check(topic, failures)
+        except KafkaException as error:
+            raise _undelivered(topic, error.args[0]) from error
+
+
+def _flush(client: Client, topic: str, failures: list[KafkaError]) -> None:
+    while client.kafka.flush(_ONE_CALL):
+        _check(topic, failures)
+        client.check(None, has_time=True)
+    _check(topic, failures)
+
+
+def _check(topic: str, failures: list[KafkaError]) -> None:
+    if failures:
+        raise _undelivered(topic, failures[0])
+
+
+def _undelivered(topic: str, error: KafkaError) -> ExecutionError:
+    return ExecutionError(
+        f"a message to topic '{topic}' was not delivered: {plain(error)}",
+        hint="'properties.delivery.timeout.ms' says how long it is tried"
+        if error.code() == KafkaError._MSG_TIMED_OUT
+        else None,
+    )

@@ -1,0 +1,213 @@
+"""Properties of Kafka's Java client, as Flink's options have them, in librdkafka's names.
+
+Most names are the same. What librdkafka has no match for is refused by name, as far as it is known
+here; of other names librdkafka itself says that it has no such property.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from runtime.connectors.options.checks import bad_option
+from runtime.errors import CatalogError
+from runtime.spec.table import TableSpec
+
+_PREFIX = "properties."
+# Same meaning, another name
+_RENAMED = {
+    "fetch.max.wait.ms": "fetch.wait.max.ms",
+    "receive.buffer.bytes": "socket.receive.buffer.bytes",
+    "send.buffer.bytes": "socket.send.buffer.bytes",
+    "max.request.size": "message.max.bytes",
+    "default.api.timeout.ms": "socket.timeout.ms",
+    "ssl.truststore.certificates": "ssl.ca.pem",
+    "ssl.keystore.key": "ssl.key.pem",
+    "ssl.keystore.certificate.chain": "ssl.certificate.pem",
+}
+# Set here, or matters of Java alone: without them the same rows come
+_LEFT_OUT = frozenset(
+    "key.deserializer value.deserializer key.serializer value.serializer enable.auto.commit "
+    "auto.commit.interval.ms auto.offset.reset partition.discovery.interval.ms max.poll.records "
+    "ssl.truststore.type ssl.keystore.type ssl.protocol ssl.enabled.protocols "
+    "ssl.truststore.password security.providers metric.reporters metrics.recording.level "
+    "metrics.num.samples metrics.sample.window.ms".split()
+)
+_ONLY_CONSUMERS = frozenset(
+    "group.id group.instance.id isolation.level session.timeout.ms heartbeat.interval.ms "
+    "max.poll.interval.ms fetch.min.bytes fetch.max.bytes fetch.wait.max.ms check.crcs "
+    "max.partition.fetch.bytes partition.assignment.strategy".split()
+)
+_ONLY_PRODUCERS = frozenset(
+    "acks linger.ms batch.size compression.type delivery.timeout.ms retries enable.idempotence "
+    "max.in.flight.requests.per.connection message.max.bytes buffer.memory".split()
+)
+# Another library cannot have them: classes of Java's
+_REFUSED = (
+    "interceptor.classes",
+    "sasl.login.callback.handler.class",
+    "sasl.client.callback.handler.class",
+    "sasl.login.class",
+    "ssl.engine.factory.class",
+    "ssl.provider",
+    "ssl.keymanager.algorithm",
+    "ssl.trustmanager.algorithm",
+    "ssl.secure.random.implementation",
+    "partitioner.class",
+    "max.block.ms",
+    "transactional.id",
+)
+_BY_SPARK = "'kafka.client' = 'spark' takes the Java client, which has it"
+_JAAS = re.compile(
+    r"\s*(?P<module>[\w.$]+)\s+(?:required|requisite|sufficient|optional)\s*(?P<rest>.*?)\s*;?\s*",
+    re.DOTALL,
+)
+_JAAS_OPTION = re.compile(r"""(\w+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)'|([^\s;]+))""")
+_JAAS_NAMES: Mapping[str, Mapping[str, str]] = {
+    "PlainLoginModule": {"username": "sasl.username", "password": "sasl.password"},
+    "ScramLoginModule": {"username": "sasl.username", "password": "sasl.password"},
+    "OAuthBearerLoginModule": {
+        "clientId": "sasl.oauthbearer.client.id",
+        "clientSecret": "sasl.oauthbearer.client.secret",
+        "scope": "sasl.oauthbearer.scope",
+    },
+    "Krb5LoginModule": {"keyTab": "sasl.kerberos.keytab", "principal": "sasl.kerberos.principal"},
+}
+
+
+def consumer_config(spec: TableSpec) -> dict[str, str]:
+    """What a consumer of librdkafka's is made with.
+
+    Raises:
+        CatalogError: a property has no match.
+    """
+    # Java's default is to read what transactions have not committed too
+    ours = {
+        "group.id": "sqlwin",
+        "isolation.level": "read_uncommitted",
+        # a full queue is looked at again so soon
+        "fetch.queue.backoff.ms": "10",
+        # what is read is there already: a broker need not wait for more
+        "fetch.wait.max.ms": "20",
+    }
+    found = _translated(spec)
+    taken = {name: value for name, value in found.items() if name not in _ONLY_PRODUCERS}
+    return {**ours, **taken}
+
+
+def producer_config(spec: TableSpec) -> dict[str, str]:
+    """What a producer of librdkafka's is made with.
+
+    Raises:
+        CatalogError: a property has no match.
+    """
+    found = _translated(spec)
+    if (memory := found.pop("buffer.memory", None)) is not None:
+        found["queue.buffering.max.kbytes"] = str(max(1, int(memory) // 1024))
+    # A key's messages go to the partition that a Java producer sends them to
+    ours = {"partitioner": "murmur2_random", "linger.ms": "20"}
+    if found.get("acks", "all") in ("all", "-1"):
+        ours["enable.idempotence"] = "true"
+    taken = {name: value for name, value in found.items() if name not in _ONLY_CONSUMERS}
+    return {**ours, **taken}
+
+
+def _translated(spec: TableSpec) -> dict[str, str]:
+    said = {
+        name[len(_PREFIX) :]: value
+        for name, value in spec.options
+        if name.lower().startswith(_PREFIX)
+    }
+    config: dict[str, str] = {}
+    for name, value in said.items():
+        if name in _REFUSED:
+            raise _refused(spec, name)
+        if name == "sasl.jaas.config":
+            config |= _of_jaas(spec, value)
+        elif name == "ssl.truststore.location":
+            config["ssl.ca.location"] = _pem_truststore(spec, said, value)
+        elif name == "ssl.keystore.location":
+            config |= _keystore(spec, said, value)
+        elif name == "ssl.keystore.password":
+            if _store_type(said, "keystore") == "PKCS12":
+                config[name] = value
+        elif name == "ssl.endpoint.identification.algorithm":
+            config[name] = value or "none"
+        elif name not in _LEFT_OUT:
+            config[_RENAMED.get(name, name)] = value
+    return config
+
+
+def _of_jaas(spec: TableSpec, text: str) -> dict[str, str]:
+    """User and password out of a configuration of Java's login modules."""
+    option = f"{_PREFIX}sasl.jaas.config"
+    match = _JAAS.fullmatch(text)
+    module = match["module"].rpartition(".")[2] if match else ""
+    if match is None or module not in _JAAS_NAMES:
+        raise bad_option(
+            spec,
+            f"option '{option}' cannot be read",
+            "it must be such as 'org.apache.kafka.common.security.plain.PlainLoginModule required "
+            'username="..." password="...";\', with one of '
+            f"{', '.join(_JAAS_NAMES)}; or give 'properties.sasl.username' and "
+            "'properties.sasl.password'",
+            subjects=(f"'{option}'",),
+        )
+    names = _JAAS_NAMES[module]
+    config = {"sasl.oauthbearer.method": "oidc"} if module == "OAuthBearerLoginModule" else {}
+    for found in _JAAS_OPTION.finditer(match["rest"]):
+        value = next(part for part in found.groups()[1:] if part is not None)
+        if found[1] in names:
+            config[names[found[1]]] = re.sub(r"\\(.)", r"\1", value)
+        elif module != "Krb5LoginModule":
+            raise bad_option(
+                spec,
+                f"option '{option}' sets {found[1]}, which only the Java client has",
+                _BY_SPARK,
+                subjects=(f"'{option}'",),
+            )
+    return config
+
+
+def _store_type(said: Mapping[str, str], store: str) -> str:
+    location = said.get(f"ssl.{store}.location", "").lower()
+    guessed = "PKCS12" if location.endswith((".p12", ".pfx")) else "JKS"
+    guessed = "PEM" if location.endswith((".pem", ".crt", ".cer")) else guessed
+    return said.get(f"ssl.{store}.type", guessed).upper()
+
+
+def _pem_truststore(spec: TableSpec, said: Mapping[str, str], location: str) -> str:
+    if (kind := _store_type(said, "truststore")) != "PEM":
+        raise bad_option(
+            spec,
+            f"option '{_PREFIX}ssl.truststore.location' is a store of type {kind}, which only Java "
+            "reads",
+            "give the certificates as a PEM file (keytool -exportcert -rfc), with "
+            "'properties.ssl.truststore.type' = 'PEM'; or " + _BY_SPARK,
+            subjects=(f"'{_PREFIX}ssl.truststore.location'",),
+        )
+    return location
+
+
+def _keystore(spec: TableSpec, said: Mapping[str, str], location: str) -> dict[str, str]:
+    kind = _store_type(said, "keystore")
+    if kind == "PKCS12":
+        return {"ssl.keystore.location": location}
+    if kind == "PEM":
+        return {"ssl.certificate.location": location, "ssl.key.location": location}
+    raise bad_option(
+        spec,
+        f"option '{_PREFIX}ssl.keystore.location' is a store of type {kind}, which only Java reads",
+        "make it a store of PKCS12 (keytool -importkeystore -deststoretype PKCS12), with "
+        "'properties.ssl.keystore.type' = 'PKCS12'; or " + _BY_SPARK,
+        subjects=(f"'{_PREFIX}ssl.keystore.location'",),
+    )
+
+
+def _refused(spec: TableSpec, name: str) -> CatalogError:
+    return bad_option(
+        spec,
+        f"option '{_PREFIX}{name}' is of the Java client alone",
+        _BY_SPARK,
+        subjects=(f"'{_PREFIX}{name}'",),
+    )

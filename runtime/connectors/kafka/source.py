@@ -1,0 +1,264 @@
+"""Kafka as a data source of Spark's, read and written in its Python workers by librdkafka.
+
+Its name is `sqlwin_kafka`. Spark's driver has a Python process for the offsets of a stream, and
+keeps them in its checkpoint; each task reads a range of one partition.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceArrowWriter,
+    DataSourceReader,
+    DataSourceStreamArrowWriter,
+    DataSourceStreamReader,
+    InputPartition,
+    WriterCommitMessage,
+)
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+)
+from pyspark.sql.types import StructType
+
+from runtime.connectors.connector import register_source
+from runtime.connectors.kafka.offsets import (
+    Offsets,
+    Range,
+    Reading,
+    batch_ranges,
+    first_offset,
+    next_offset,
+    planned_ranges,
+    starting,
+)
+from runtime.errors import ExecutionError
+
+FORMAT = "sqlwin_kafka"
+# Spark masks an option of such a name wherever it shows one: there are passwords in it
+_OPTION = "secret.kafka"
+_TYPES = {
+    "key": "BINARY",
+    "value": "BINARY",
+    "topic": "STRING",
+    "partition": "INT",
+    "offset": "BIGINT",
+    "at_ms": "BIGINT",
+    "timestampType": "INT",
+    "headers": "ARRAY<STRUCT<key: STRING, value: BINARY>>",
+}
+
+
+@dataclass(frozen=True)
+class Writing:
+    """Where messages go: librdkafka's configuration, and the topic."""
+
+    config: Mapping[str, str]
+    topic: str
+
+
+@dataclass
+class _Part(InputPartition):
+    range: Range
+
+
+@dataclass
+class _Sent(WriterCommitMessage):
+    n_messages: int
+
+
+@contextmanager
+def _about(reading: Reading) -> Iterator[None]:
+    """Say of what goes wrong in a worker which table it is about."""
+    try:
+        yield
+    except ExecutionError as error:
+        message = f"table `{reading.table}`: {error.message}"
+        raise ExecutionError(message, hint=error.hint) from error
+
+
+def _consumer(reading: Reading) -> Any:
+    # only where Kafka is spoken to: neither the driver's own process nor Spark's client needs it
+    from runtime.connectors.kafka.client import Client
+
+    return Client(reading.config)
+
+
+def _read(reading: Reading, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+    from runtime.connectors.kafka.consume import read_range
+
+    assert isinstance(partition, _Part)
+    with _about(reading):
+        client = _consumer(reading)
+        try:
+            yield from read_range(client, reading, partition.range)
+        finally:
+            client.kafka.close()
+
+
+class _BatchReader(DataSourceReader):
+    """Reads what is there when the batch is planned."""
+
+    def __init__(self, reading: Reading) -> None:
+        self._reading = reading
+
+    def partitions(self) -> Sequence[InputPartition]:
+        with _about(self._reading):
+            client = _consumer(self._reading)
+            try:
+                return [_Part(each) for each in batch_ranges(client, self._reading)]
+            finally:
+                client.kafka.close()
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        return _read(self._reading, partition)
+
+
+class _StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Reads messages as they come. For its offsets see `runtime.connectors.kafka.offsets`."""
+
+    def __init__(self, reading: Reading) -> None:
+        self._reading = reading
+        self._client: Any = None
+        self._partitions: Mapping[str, list[int]] = {}
+        self._looked_at = 0.0
+        self._target: Offsets | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        # goes to the tasks, which need no more than that
+        return {"_reading": self._reading}
+
+    def initialOffset(self) -> dict[str, Any]:
+        with _about(self._reading):
+            return first_offset(starting(self._connected(), self._reading))
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        most = self._reading.most
+        return ReadAllAvailable() if most is None else ReadMaxRows(most)
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+        most = limit.max_rows if isinstance(limit, ReadMaxRows) else None
+        if self._target is not None:
+            # Spark asks for all, but what comes meanwhile is not of this run
+            most = self._reading.most
+        with _about(self._reading):
+            found = next_offset(
+                self._connected(), self._reading, start, self._there(), most, self._target
+            )
+        return dict(found)
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        from runtime.connectors.kafka.offsets import at_time
+
+        with _about(self._reading):
+            self._target = at_time(self._connected(), self._there(), -1)
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        with _about(self._reading):
+            return [_Part(each) for each in planned_ranges(self._reading, start, end)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        return _read(self._reading, partition)
+
+    def stop(self) -> None:
+        if self._client is not None:
+            self._client.kafka.close()
+            self._client = None
+
+    def _connected(self) -> Any:
+        if self._client is None:
+            self._client = _consumer(self._reading)
+        return self._client
+
+    def _there(self) -> Mapping[str, list[int]]:
+        """The partitions that there are, as of some seconds ago."""
+        now, every = time.monotonic(), self._reading.discovery_s
+        if not self._looked_at or (every and now - self._looked_at >= every):
+            reading = self._reading
+            self._partitions = self._connected().partitions(reading.topics, reading.pattern)
+            self._looked_at = now
+        return self._partitions
+
+
+def _send(option: str, batches: Iterator[pa.RecordBatch]) -> _Sent:
+    from runtime.connectors.kafka.produce import send
+
+    writing = Writing(**json.loads(option))
+    return _Sent(send(writing.config, writing.topic, batches))
+
+
+class _BatchWriter(DataSourceArrowWriter):
+    def __init__(self, option: str) -> None:
+        self._option = option
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        return _send(self._option, iterator)
+
+
+class _StreamWriter(DataSourceStreamArrowWriter):
+    def __init__(self, option: str) -> None:
+        self._option = option
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        return _send(self._option, iterator)
+
+
+class KafkaSource(DataSource):
+    """The data source; its one option is the text of a Reading or a Writing."""
+
+    @classmethod
+    def name(cls) -> str:
+        """Its name in `format()`."""
+        return FORMAT
+
+    def schema(self) -> str:
+        """Its columns: those of a message that are wanted."""
+        return ", ".join(f"`{name}` {_TYPES[name]}" for name in self._reading.columns)
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """The reader of a batch."""
+        return _BatchReader(self._reading)
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        """The reader of a stream."""
+        return _StreamReader(self._reading)
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
+        """The writer of a batch."""
+        return _BatchWriter(self.options[_OPTION])
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:
+        """The writer of a stream."""
+        return _StreamWriter(self.options[_OPTION])
+
+    @property
+    def _reading(self) -> Reading:
+        return Reading.of(self.options[_OPTION])
+
+
+def messages(spark: SparkSession, reading: Reading, *, is_stream: bool) -> DataFrame:
+    """Messages with the columns that Spark's own Kafka source gives them, as far as wanted."""
+    register_source(spark, KafkaSource)
+    reader = spark.readStream if is_stream else spark.read
+    found = reader.format(FORMAT).option(_OPTION, reading.text()).load()
+    if "at_ms" not in reading.columns:
+        return found
+    return found.withColumn("timestamp", F.timestamp_millis("at_ms")).drop("at_ms")
+
+
+def writer_options(spark: SparkSession, writing: Writing) -> dict[str, str]:
+    """The options with which FORMAT sends messages."""
+    register_source(spark, KafkaSource)
+    return {_OPTION: json.dumps(asdict(writing))}

@@ -1,0 +1,140 @@
+"""Topics of Kafka by confluent-kafka, over TCP against librdkafka's mock of a broker."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import random
+import re
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+import sqlwin
+from tests.end_to_end.streams.killed_kafka import QUERY, TABLES
+from tests.end_to_end.streams.test_killed import kill
+from tests.end_to_end.streams.test_sources_run import first_rows
+from tests.runtime.connectors.kafka.broker import PARTITIONS, Broker, broker
+
+__all__ = ["broker"]
+
+
+@pytest.mark.long
+def test_rows_go_into_a_topic_and_come_back(fresh_session: sqlwin.Session, broker: Broker) -> None:
+    fresh_session.execute(f"""
+        CREATE TABLE totals (
+          name STRING, n BIGINT, at TIMESTAMP(3),
+          part INT METADATA FROM 'partition', message BYTES METADATA FROM 'key',
+          sent TIMESTAMP_LTZ(3) METADATA FROM 'timestamp',
+          headers ARRAY<STRUCT<key: STRING, `value`: BINARY>> METADATA FROM 'headers'
+        ) WITH (
+          'connector' = 'kafka', 'topic' = 'totals', 'value.format' = 'json', 'key.format' = 'raw',
+          'key.fields' = 'name', 'properties.bootstrap.servers' = '{broker.address}',
+          'scan.bounded.mode' = 'latest-offset');
+        INSERT INTO totals VALUES
+          ('a', 1, TIMESTAMP '2026-05-01 10:00:00.123'), ('b', NULL, NULL)""")
+    rows = rows_of(fresh_session, "SELECT * FROM totals ORDER BY name")
+    assert [(r.name, r.n, r.at, bytes(r.message)) for r in rows] == [
+        ("a", 1, dt.datetime(2026, 5, 1, 10, 0, 0, 123000), b"a"),  # noqa: DTZ001
+        ("b", None, None, b"b"),
+    ]
+    assert all(0 <= r.part < PARTITIONS and r.sent is not None for r in rows)
+    broker.send("totals", [b'{"name": "c",\n"n": "many"}'], partition=2)
+    with pytest.raises(sqlwin.SqlwinError) as caught:
+        rows_of(fresh_session, "SELECT n FROM totals")
+    said = (
+        r"table `totals`: topic 'totals', partition 2, offset \d: not JSON of the columns name, n, "
+    )
+    assert re.fullmatch(said + r'at: {"name": "c", "n": "many"}', caught.value.message)
+    hint = "/*+ OPTIONS('json.ignore-parse-errors' = 'true') */"
+    assert rows_of(fresh_session, f"SELECT COUNT(*) AS n FROM totals {hint}")[0].n == 2
+    with pytest.raises(sqlwin.SqlwinError) as caught:
+        rows_of(fresh_session, "SELECT n FROM totals /*+ OPTIONS('topic' = 'total') */")
+    assert caught.value.message.startswith("table `totals`: there is no topic 'total' in Kafka at")
+    assert caught.value.hint == "did you mean 'totals'?"
+
+
+def rows_of(session: sqlwin.Session, sql: str) -> list[Any]:
+    (result,) = session.execute(sql)
+    return list(result.rows or ())
+
+
+def seconds_of(broker: Broker, topic: str, first: int, last: int) -> None:
+    """A message a second to each partition, in order."""
+    for partition in range(PARTITIONS):
+        broker.send(topic, (reading(second, partition) for second in range(first, last)), partition)
+
+
+def reading(second: int, key: int) -> bytes:
+    at = dt.datetime(2026, 5, 1) + dt.timedelta(seconds=second)  # noqa: DTZ001
+    return json.dumps({"k": key, "v": second * 10 + key, "ts": str(at)}).encode()
+
+
+@pytest.mark.long
+def test_a_stream_emits_windows_of_a_topic(fresh_session: sqlwin.Session, broker: Broker) -> None:
+    seconds_of(broker, "windows", 0, 16)
+    *_, result = fresh_session.execute(f"""
+        SET 'execution.checkpointing.interval' = '100 ms';
+        CREATE TABLE windows (k INT, v BIGINT, ts TIMESTAMP(3), WATERMARK FOR ts AS ts)
+        WITH ('connector' = 'kafka', 'topic' = 'windows', 'format' = 'json',
+          'scan.startup.mode' = 'earliest-offset', 'maxOffsetsPerTrigger' = '20',
+          'properties.bootstrap.servers' = '{broker.address}');
+        SELECT window_end, COUNT(*) AS n, SUM(v) AS total
+        FROM TABLE(TUMBLE(TABLE windows, DESCRIPTOR(ts), INTERVAL '5' SECONDS))
+        GROUP BY window_start, window_end""")
+    expected = [
+        (end, 20, sum(second * 10 + k for second in range(end - 5, end) for k in range(4)))
+        for end in (5, 10, 15)
+    ]
+    found = [(row[0].second, *row[1:]) for row in first_rows(result, 3)]
+    assert sorted(found) == expected
+
+
+@pytest.mark.slow
+def test_a_stream_that_is_killed_loses_no_message_and_takes_none_twice(
+    fresh_session: sqlwin.Session, broker: Broker, tmp_path: Path
+) -> None:
+    rng = random.Random(3)
+    last = 1500
+    seconds_of(broker, "readings", 0, last)
+    program = Path(__file__).with_name("killed_kafka.py")
+    windows = (last - 10) // 10
+    n_kills, until = 0, time.monotonic() + 500
+
+    def n_rows() -> int:
+        found = (tmp_path / "out").rglob("*.parquet")
+        # what is hidden is not whole yet
+        seen = [
+            p for p in found if not {"_", "."} & {part[0] for part in p.relative_to(tmp_path).parts}
+        ]
+        return sum(pq.read_metadata(path).num_rows for path in seen)
+
+    while time.monotonic() < until:
+        process = subprocess.Popen(
+            [sys.executable, str(program), str(tmp_path), broker.address],
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True,
+        )  # fmt: skip
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        ends = time.monotonic() + (rng.uniform(2, 9) if n_kills < 4 else 120)
+        while time.monotonic() < ends and n_rows() < windows * PARTITIONS:
+            assert process.poll() is None, process.stdout.read()
+            time.sleep(0.2)
+        kill(process)
+        n_kills += 1
+        if n_rows() >= windows * PARTITIONS:
+            break
+    assert n_kills > 1
+    bounded = "'scan.bounded.mode' = 'latest-offset', 'connector' = 'kafka'"
+    tables = TABLES.format(directory=tmp_path, address=broker.address)
+    fresh_session.execute(tables.replace("'connector' = 'kafka'", bounded, 1))
+    wanted = [tuple(row) for row in fresh_session.sql(QUERY).collect()]
+    found = [tuple(row) for row in fresh_session.sql("SELECT * FROM totals").collect()]
+    latest = max(row[1] for row in found)
+    assert len(found) >= windows * PARTITIONS
+    assert sorted(found) == sorted(row for row in wanted if row[1] <= latest)

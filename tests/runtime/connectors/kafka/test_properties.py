@@ -1,0 +1,107 @@
+"""Properties of Kafka's Java client in librdkafka's names."""
+
+from __future__ import annotations
+
+import pytest
+from confluent_kafka import Consumer, Producer
+
+from runtime.connectors.kafka.properties import consumer_config, producer_config
+from runtime.connectors.registry import validate_table
+from runtime.errors import CatalogError
+from runtime.spec.table import TableColumn, TableSpec
+
+PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
+SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule"
+
+
+def kafka(**properties: str) -> TableSpec:
+    named = {"bootstrap.servers": "host:9092", **properties}
+    options = {"topic": "t", "format": "json", "kafka.client": "python"}
+    options |= {f"properties.{name}": value for name, value in named.items()}
+    return TableSpec("t", "kafka", (TableColumn("a", "INT"),), tuple(options.items()))
+
+
+def taken(**properties: str) -> dict[str, str]:
+    """What a consumer gets beside what it always has."""
+    always = consumer_config(kafka())
+    found = consumer_config(kafka(**properties))
+    # librdkafka knows them all
+    Consumer(found).close()
+    return {name: value for name, value in found.items() if always.get(name) != value}
+
+
+def test_user_and_password_come_out_of_the_login_module() -> None:
+    config = f'{SCRAM} required username="reader" password="a\\"b;c";'
+    found = taken(**{
+        "security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "SCRAM-SHA-256", "sasl.jaas.config": config,
+    })  # fmt: skip
+    assert found == {
+        "security.protocol": "SASL_PLAINTEXT",
+        "sasl.mechanism": "SCRAM-SHA-256",
+        "sasl.username": "reader",
+        "sasl.password": 'a"b;c',
+    }
+
+
+def test_stores_and_names_become_those_of_librdkafka() -> None:
+    assert consumer_config(
+        kafka(
+            **{
+                "ssl.truststore.location": "/ca.pem",
+                "ssl.truststore.password": "unused",
+                "ssl.keystore.location": "/me.p12",
+                "ssl.keystore.password": "p",
+                "ssl.endpoint.identification.algorithm": "",
+                "fetch.max.wait.ms": "7",
+                "key.deserializer": "a.Class",
+            }
+        )
+    ).items() >= {
+        "ssl.ca.location": "/ca.pem",
+        "ssl.keystore.location": "/me.p12",
+        "ssl.keystore.password": "p",
+        "ssl.endpoint.identification.algorithm": "none",
+        "fetch.wait.max.ms": "7",
+    }.items()  # fmt: skip
+
+
+def test_a_producer_is_idempotent_unless_it_does_not_wait_for_all() -> None:
+    found = producer_config(kafka(**{"buffer.memory": "2048000", "group.id": "g"}))
+    assert found["enable.idempotence"] == "true"
+    assert found["queue.buffering.max.kbytes"] == "2000"
+    assert "group.id" not in found
+    Producer(found)
+    assert "enable.idempotence" not in producer_config(kafka(acks="1"))
+
+
+@pytest.mark.parametrize(
+    ("property_", "value", "said"),
+    [
+        ("interceptor.classes", "a.B", "'properties.interceptor.classes' is of the Java client"),
+        ("ssl.truststore.location", "/ca.jks", "a store of type JKS, which only Java reads"),
+        ("ssl.keystore.location", "/me.jks", "a store of type JKS, which only Java reads"),
+        ("sasl.jaas.config", "nonsense", "'properties.sasl.jaas.config' cannot be read"),
+        ("sasl.jaas.config", f'{PLAIN} required serviceName="x";', "sets serviceName"),
+    ],
+)
+def test_what_has_no_match_is_refused_by_name(property_: str, value: str, said: str) -> None:
+    with pytest.raises(CatalogError, match=said):
+        validate_table(kafka(**{property_: value}))
+    if property_ == "interceptor.classes":
+        by_spark = kafka(**{property_: value})
+        options = tuple((n, "spark" if n == "kafka.client" else v) for n, v in by_spark.options)
+        validate_table(TableSpec("t", "kafka", by_spark.columns, options))
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "said"),
+    [
+        ("groupIdPrefix", "x", "'groupIdPrefix' is of Spark's client alone"),
+        ("maxOffsetsPerTrigger", "none", "'maxOffsetsPerTrigger' is 'none'"),
+        ("failOnDataLoss", "no", "'failOnDataLoss' is 'no'"),
+    ],
+)
+def test_options_of_sparks_client_are_taken_or_refused(option: str, value: str, said: str) -> None:
+    spec = kafka()
+    with pytest.raises(CatalogError, match=said):
+        validate_table(TableSpec("t", "kafka", spec.columns, (*spec.options, (option, value))))

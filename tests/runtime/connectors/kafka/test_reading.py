@@ -1,0 +1,210 @@
+"""Ranges of offsets and their messages, against a mock of a broker and without Spark."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from runtime.connectors.kafka.client import Client
+from runtime.connectors.kafka.consume import read_range
+from runtime.connectors.kafka.offsets import (
+    Range,
+    Reading,
+    batch_ranges,
+    first_offset,
+    next_offset,
+    planned_ranges,
+    starting,
+)
+from runtime.connectors.kafka.produce import send
+from runtime.errors import ExecutionError
+from tests.runtime.connectors.kafka.broker import PARTITIONS, Broker, broker
+
+__all__ = ["broker"]
+ALL = ("topic", "partition", "offset", "key", "value", "headers", "at_ms", "timestampType")
+
+
+def config(broker: Broker, **more: str) -> dict[str, str]:
+    return {
+        "bootstrap.servers": broker.address,
+        "group.id": "tests",
+        "fetch.wait.max.ms": "20",
+        **more,
+    }
+
+
+def reading(broker: Broker, *topics: str, **more: Any) -> Reading:
+    fields = {"columns": ("topic", "partition", "offset", "value"), **more}
+    return Reading("t", config(broker), topics, **fields)
+
+
+@pytest.fixture
+def client(broker: Broker) -> Iterator[Client]:
+    found = Client(config(broker))
+    yield found
+    found.kafka.close()
+
+
+def values(client: Client, asked: Reading, *ranges: Range) -> list[bytes]:
+    batches = [batch for each in ranges for batch in read_range(client, asked, each)]
+    return [value for batch in batches for value in batch.column("value").to_pylist()]
+
+
+def test_a_batch_reads_what_is_there_and_each_message_once(broker: Broker, client: Client) -> None:
+    for partition in range(2):
+        broker.send("batch", [b"%d-%d" % (partition, i) for i in range(2500)], partition)
+    asked = reading(broker, "batch", min_partitions=5)
+    ranges = batch_ranges(client, asked)
+    assert len(ranges) >= 5
+    broker.send("batch", [b"later"])
+    found = values(client, asked, *ranges)
+    assert sorted(found) == sorted(b"%d-%d" % (p, i) for p in range(2) for i in range(2500))
+
+
+def test_a_message_comes_with_all_that_kafka_knows_of_it(broker: Broker, client: Client) -> None:
+    headers = [("trace", b"1"), ("empty", None)]
+    broker.producer.produce("known", b"v", b"k", 1, timestamp=1700000000123, headers=headers)
+    broker.producer.produce("known", None, None, 1, timestamp=5)
+    broker.producer.flush(10)
+    (batch,) = read_range(client, reading(broker, columns=ALL), Range("known", 1, 0, 2))
+    first, second = batch.to_pylist()
+    pairs = [{"key": "trace", "value": b"1"}, {"key": "empty", "value": None}]
+    assert first == dict(
+        zip(ALL, ("known", 1, 0, b"k", b"v", pairs, 1700000000123, 0), strict=True)
+    )
+    assert second == dict(zip(ALL, ("known", 1, 1, None, None, None, 5, 0), strict=True))
+
+
+def test_a_stream_goes_on_where_it_was_within_its_limit(broker: Broker, client: Client) -> None:
+    asked = reading(broker, "going", most=3)
+    broker.send("going", [b"%d" % i for i in range(7)])
+    there = client.partitions(("going",), "")
+    offset: Any = first_offset(starting(client, asked))
+    found = []
+    for expected in (3, 3, 1):
+        last, offset = offset, next_offset(client, asked, offset, there, asked.most)
+        planned = planned_ranges(asked, last, offset)
+        # whatever the micro-batch before is said to be, it is the same: a restart may not know it
+        assert planned == planned_ranges(asked, first_offset({}), offset)
+        assert sum(each.end - each.start for each in planned) == expected
+        found += values(client, asked, *planned)
+    assert found == [b"%d" % i for i in range(7)]
+    assert next_offset(client, asked, offset, there, asked.most) is offset
+
+
+@pytest.mark.parametrize(
+    ("more", "begins"),
+    [
+        ({"start": "earliest"}, 0),
+        ({"start": "latest"}, 4),
+        ({"start": "group", "reset": "earliest"}, 0),
+        ({"start": "group", "reset": "latest"}, 4),
+        ({"start": "offsets", "start_offsets": {"0": 2}}, 2),
+    ],
+)
+def test_reading_begins_where_it_is_said(
+    broker: Broker, client: Client, more: dict[str, Any], begins: int
+) -> None:
+    topic = "begins" + str(time.time_ns())
+    broker.send(topic, [b"%d" % i for i in range(4)])
+    assert starting(client, reading(broker, topic, **more))[topic]["0"] == begins
+
+
+def test_reading_begins_where_the_group_has_committed(broker: Broker, client: Client) -> None:
+    from confluent_kafka import TopicPartition
+
+    broker.send("grouped", [b"%d" % i for i in range(4)])
+    client.kafka.commit(offsets=[TopicPartition("grouped", 0, 3)], asynchronous=False)
+    assert starting(client, reading(broker, "grouped", start="group"))["grouped"]["0"] == 3
+
+
+def test_new_topics_of_a_pattern_are_read_from_their_first_message(
+    broker: Broker, client: Client
+) -> None:
+    broker.send("pattern-a", [b"a"])
+    asked = reading(broker, pattern="pattern-.", start="latest")
+    offset: Any = first_offset(starting(client, asked))
+    assert list(offset["to"]) == ["pattern-a"]
+    broker.send("pattern-b", [b"b"])
+    broker.send("no-pattern-b", [b"c"])
+    found = next_offset(client, asked, offset, client.partitions((), asked.pattern), None)
+    assert values(client, asked, *planned_ranges(asked, offset, found)) == [b"b"]
+
+
+def test_offsets_of_sparks_own_source_are_gone_on_from(broker: Broker, client: Client) -> None:
+    broker.send("moved", [b"%d" % i for i in range(6)])
+    asked = reading(broker, "moved")
+    there = client.partitions(("moved",), "")
+    by_spark = {"moved": {str(p): 2 if p == 0 else 0 for p in range(PARTITIONS)}}
+    found = next_offset(client, asked, by_spark, there, None)
+    assert values(client, asked, *planned_ranges(asked, by_spark, found)) == [
+        b"2",
+        b"3",
+        b"4",
+        b"5",
+    ]
+    # one that it had planned, too
+    planned = {"moved": {"0": 4}}
+    assert planned_ranges(asked, by_spark, planned) == [Range("moved", 0, 2, 4)]
+    with pytest.raises(ExecutionError, match="planned by Spark's client"):
+        planned_ranges(asked, first_offset({"moved": {"0": 0}}), planned)
+
+
+def test_messages_that_are_gone_are_an_error_or_skipped(broker: Broker, client: Client) -> None:
+    broker.send("short", [b"a", b"b"])
+    with pytest.raises(ExecutionError, match=r"topic 'short', partition 0: messages are lost"):
+        values(client, reading(broker, "short"), Range("short", 0, 7, 9))
+    assert values(client, reading(broker, skips_lost=True), Range("short", 0, 7, 9)) == []
+    there = client.partitions(("short",), "")
+    ahead = first_offset({"short": {str(p): 5 if p == 0 else 0 for p in range(PARTITIONS)}})
+    with pytest.raises(ExecutionError, match="ends at offset 2, and 5 was to be read"):
+        next_offset(client, reading(broker, "short"), ahead, there, None)
+    gone = first_offset({"short": {"17": 5}})
+    with pytest.raises(ExecutionError, match="partition 17: messages are lost: there is none"):
+        next_offset(client, reading(broker, "short"), gone, there, None)
+
+
+def test_what_is_wrong_is_one_line_within_seconds(broker: Broker, client: Client) -> None:
+    broker.send("clicks", [b"a"])
+    with pytest.raises(ExecutionError, match=r"there is no topic 'click' in Kafka") as error:
+        starting(client, reading(broker, "click"))
+    assert error.value.hint == "did you mean 'clicks'?"
+    with pytest.raises(ExecutionError, match=r"no topic fits 'x-.'"):
+        batch_ranges(client, reading(broker, pattern="x-."))
+    with pytest.raises(ExecutionError, match=r"refuses an option .*foo.bar"):
+        Client(config(broker, **{"foo.bar": "1"}))
+    with pytest.raises(ExecutionError, match="partition 0 has no offset 9"):
+        starting(client, reading(broker, "clicks", start="offsets", start_offsets={"0": 9}))
+    with pytest.raises(ExecutionError, match="has no partition 9"):
+        starting(client, reading(broker, "clicks", start="offsets", start_offsets={"9": 0}))
+
+
+def test_a_broker_that_is_not_there_is_said_within_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("runtime.connectors.kafka.client.FIRST_SECONDS", 0.5)
+    nowhere = Client({"bootstrap.servers": "127.0.0.1:1", "group.id": "tests"})
+    asked = Reading("t", {}, ("t",))
+    with pytest.raises(ExecutionError, match=r"not answer at 127.0.0.1:1: .*refused"):
+        starting(nowhere, asked)
+
+
+def test_what_is_sent_is_there_when_sending_returns(broker: Broker, client: Client) -> None:
+    broker.send("sent", [b"before"])
+    rows = pa.record_batch({"key": [b"k", None], "value": ["v", None]})
+    assert send(config(broker), "sent", [rows, rows.slice(0, 0)]) == 2
+    asked = reading(broker, "sent", columns=("topic", "partition", "offset", "key", "value"))
+    found = [b for each in batch_ranges(client, asked) for b in read_range(client, asked, each)]
+    pairs = [(row["key"], row["value"]) for batch in found for row in batch.to_pylist()]
+    assert sorted(pairs, key=str) == [(None, None), (None, b"before"), (b"k", b"v")]
+
+
+def test_messages_that_are_not_delivered_fail_the_task(broker: Broker) -> None:
+    broker.send("small", [b"before"])
+    rows = pa.record_batch({"value": [b"x" * 2000]})
+    with pytest.raises(ExecutionError, match=r"to topic 'small' was not delivered: .*too large"):
+        send(config(broker, **{"message.max.bytes": "1000"}), "small", [rows])
+    with pytest.raises(ExecutionError, match=r"Kafka does not answer at 127.0.0.1:1"):
+        send({"bootstrap.servers": "127.0.0.1:1"}, "small", [rows])
