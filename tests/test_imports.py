@@ -43,7 +43,7 @@ MAY_IMPORT = {
     ),
     "runtime.connectors.kafka": (
         "runtime runtime.connectors runtime.connectors.options runtime.spark runtime.spec "
-        "confluent_kafka pyarrow pyspark"
+        "confluent_kafka numpy pyarrow pyspark"
     ),
     "runtime.connectors.options": "runtime runtime.spec",
     "runtime.connectors.filesystem": (

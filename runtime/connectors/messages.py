@@ -67,6 +67,10 @@ def decoded(
     else:
         parsed = F.from_csv(text, _ddl(read), options)
     # of an empty message Spark makes NULL
+    name = f"_sqlwin_{len(messages.columns)}"
+    # a column of its own, so that a message is parsed once for all of its fields
+    messages = messages.withColumn(name, parsed)
+    parsed = F.col(name)
     is_whole = text.isNull() | (parsed.isNotNull() & parsed[_BROKEN].isNull())
     if is_tolerant:
         # As in Flink, what cannot be read is left out.

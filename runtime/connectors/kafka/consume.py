@@ -10,6 +10,7 @@ import pyarrow as pa
 from confluent_kafka import KafkaError, TopicPartition
 
 from runtime.connectors.kafka.client import LATER_SECONDS, Client
+from runtime.connectors.kafka.decode import arrow_type, column_of, decoded
 from runtime.connectors.kafka.offsets import Range, Reading, at_time, lost
 
 # A record batch has at most so many messages, and ends after so many bytes
@@ -63,6 +64,12 @@ def read_range(client: Client, reading: Reading, wanted: Range) -> Iterator[pa.R
                     what = f"it ends at offset {ended_at}, and {wanted.end} was its end before"
                     raise lost(wanted.topic, wanted.partition, what)
                 client.check(None, has_time=has_time)
+            if _is_plain(arrived, position, wanted.end):
+                last_sign = time.monotonic()
+                position = arrived[-1].offset() + 1
+                held += arrived
+                n_bytes += sum(map(len, arrived))
+                arrived = []
             for message in arrived:
                 error = message.error()
                 if error is None:
@@ -83,12 +90,19 @@ def read_range(client: Client, reading: Reading, wanted: Range) -> Iterator[pa.R
                 elif error.code() not in _OF_GROUPS:
                     client.check(error, has_time=has_time)
             if len(held) >= _BATCH_MESSAGES or n_bytes >= _BATCH_BYTES:
-                yield record_batch(held, wanted, reading.columns)
+                yield record_batch(held, wanted, reading)
                 held, n_bytes = [], 0
     finally:
         client.kafka.unassign()
     if held:
-        yield record_batch(held, wanted, reading.columns)
+        yield record_batch(held, wanted, reading)
+
+
+def _is_plain(arrived: list[Any], position: int, end: int) -> bool:
+    """Whether these are messages that are wanted, and nothing else: most are, and go as a whole."""
+    if not arrived or any([message.error() for message in arrived]):
+        return False
+    return bool(position <= arrived[0].offset() and arrived[-1].offset() < end)
 
 
 def _go_on(client: Client, reading: Reading, wanted: Range, position: int) -> int:
@@ -106,20 +120,29 @@ def _go_on(client: Client, reading: Reading, wanted: Range, position: int) -> in
     return first
 
 
-def record_batch(messages: list[Any], source: Range, columns: tuple[str, ...]) -> pa.RecordBatch:
-    """Columns of messages from one range."""
+def record_batch(messages: list[Any], source: Range, reading: Reading) -> pa.RecordBatch:
+    """Columns of messages from one range, and the fields in them if they are decoded here."""
+    how = reading.decoding
+    fields = None if how is None else decoded([message.value() for message in messages], how)
     same = {
         "topic": pa.scalar(source.topic, pa.string()),
         "partition": pa.scalar(source.partition, pa.int32()),
     }
     arrays = []
-    for name in columns:
-        if name in same:
+    for name in reading.columns:
+        type_ = same[name].type if name in same else _VALUES[name][0]
+        if fields is not None and name in reading.for_errors:
+            arrays.append(pa.nulls(len(messages), type_))
+        elif name in same:
             arrays.append(pa.repeat(same[name], len(messages)))
-            continue
-        type_, value = _VALUES[name]
-        arrays.append(pa.array([value(message) for message in messages], type=type_))
-    return pa.RecordBatch.from_arrays(arrays, names=list(columns))
+        else:
+            value = _VALUES[name][1]
+            arrays.append(pa.array([value(message) for message in messages], type=type_))
+    names = list(reading.columns)
+    if how is not None:
+        arrays += fields or [pa.nulls(len(messages), arrow_type(each)) for _, each in how.fields]
+        names += [column_of(position) for position in range(len(how.fields))]
+    return pa.RecordBatch.from_arrays(arrays, names=names)
 
 
 def _headers(pairs: Any) -> list[dict[str, Any]] | None:

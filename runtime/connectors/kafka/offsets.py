@@ -14,6 +14,7 @@ from dataclasses import asdict, dataclass, field
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
+from runtime.connectors.kafka.decode import Decoding
 from runtime.errors import ExecutionError
 
 if TYPE_CHECKING:
@@ -46,6 +47,8 @@ class Reading:
         skips_lost: whether messages may be missing that should be there.
         discovery_s: so often new topics and partitions are looked for; 0: only at the start.
         columns: those of a message that are wanted, in their order; see `messages`.
+        decoding: how the worker makes columns of values, which stand after these; None: Spark does.
+        for_errors: those of the columns that only say what cannot be decoded: NULL in what is.
     """
 
     table: str
@@ -62,6 +65,8 @@ class Reading:
     skips_lost: bool = False
     discovery_s: float = 10.0
     columns: tuple[str, ...] = ()
+    decoding: Decoding | None = None
+    for_errors: tuple[str, ...] = ()
 
     def text(self) -> str:
         """As it goes into an option of Spark's."""
@@ -71,7 +76,11 @@ class Reading:
     def of(cls, text: str) -> Reading:
         """What `text` gave."""
         said = json.loads(text)
-        return cls(**{**said, "topics": tuple(said["topics"]), "columns": tuple(said["columns"])})
+        if how := said["decoding"]:
+            fields = tuple((name, type_) for name, type_ in how["fields"])
+            said["decoding"] = Decoding(**{**how, "fields": fields})
+        tuples = {name: tuple(said[name]) for name in ("topics", "columns", "for_errors")}
+        return cls(**{**said, **tuples})
 
 
 @dataclass(frozen=True)

@@ -34,6 +34,7 @@ from pyspark.sql.streaming.datasource import (
 from pyspark.sql.types import StructType
 
 from runtime.connectors.connector import register_source
+from runtime.connectors.kafka.decode import column_of
 from runtime.connectors.kafka.offsets import (
     Offsets,
     Range,
@@ -224,8 +225,12 @@ class KafkaSource(DataSource):
         return FORMAT
 
     def schema(self) -> str:
-        """Its columns: those of a message that are wanted."""
-        return ", ".join(f"`{name}` {_TYPES[name]}" for name in self._reading.columns)
+        """Its columns: those of a message that are wanted, and the fields that are decoded."""
+        reading = self._reading
+        columns = [f"`{name}` {_TYPES[name]}" for name in reading.columns]
+        fields = () if reading.decoding is None else reading.decoding.fields
+        columns += [f"`{column_of(place)}` {each}" for place, (_, each) in enumerate(fields)]
+        return ", ".join(columns)
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """The reader of a batch."""

@@ -14,7 +14,9 @@ class Broker:
     """A cluster of one broker. It makes topics as they are written, with PARTITIONS partitions."""
 
     def __init__(self) -> None:
-        self.producer = Producer({"test.mock.num.brokers": 1, "bootstrap.servers": "ignored"})
+        self.producer = Producer(
+            {"test.mock.num.brokers": 1, "bootstrap.servers": "ignored", "log_level": 0}
+        )
         (broker,) = self.producer.list_topics(timeout=10).brokers.values()
         self.address = f"{broker.host}:{broker.port}"
 

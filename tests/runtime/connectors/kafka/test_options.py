@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from runtime.connectors.kafka.connector import sink_options, source_options
+from runtime.connectors.kafka.table import sink_options, source_options
 from runtime.connectors.registry import idle_options, is_unbounded, validate_table
 from runtime.errors import CatalogError
 from runtime.spec.table import TableColumn, TableSpec

@@ -11,6 +11,7 @@ import pytest
 
 from runtime.connectors.kafka.client import Client
 from runtime.connectors.kafka.consume import read_range
+from runtime.connectors.kafka.decode import Decoding
 from runtime.connectors.kafka.offsets import (
     Range,
     Reading,
@@ -77,6 +78,23 @@ def test_a_message_comes_with_all_that_kafka_knows_of_it(broker: Broker, client:
         zip(ALL, ("known", 1, 0, b"k", b"v", pairs, 1700000000123, 0), strict=True)
     )
     assert second == dict(zip(ALL, ("known", 1, 1, None, None, None, 5, 0), strict=True))
+
+
+def test_values_are_decoded_or_left_to_spark_a_record_batch_at_a_time(
+    broker: Broker, client: Client
+) -> None:
+    broker.send("decoded", [b'{"a": 1, "b": "x"}', None], 0)
+    broker.send("decoded", [b'{"a": 2}', b'{"a": "two"}'], 1)
+    how = Decoding("json", (("a", "int"), ("b", "string")))
+    columns = ("partition", "offset", "key", "value")
+    asked = reading(broker, columns=columns, decoding=how, for_errors=("value", "partition"))
+    assert Reading.of(asked.text()) == asked
+    found = [b for p in (0, 1) for b in read_range(client, asked, Range("decoded", p, 0, 2))]
+    names = (*columns, "field_0", "field_1")
+    assert [[tuple(row[n] for n in names) for row in batch.to_pylist()] for batch in found] == [
+        [(None, 0, None, None, 1, "x"), (None, 1, None, None, None, None)],
+        [(1, 0, None, b'{"a": 2}', None, None), (1, 1, None, b'{"a": "two"}', None, None)],
+    ]
 
 
 def test_a_stream_goes_on_where_it_was_within_its_limit(broker: Broker, client: Client) -> None:
@@ -201,7 +219,10 @@ def test_what_is_sent_is_there_when_sending_returns(broker: Broker, client: Clie
     assert sorted(pairs, key=str) == [(None, None), (None, b"before"), (b"k", b"v")]
 
 
-def test_messages_that_are_not_delivered_fail_the_task(broker: Broker) -> None:
+def test_messages_that_are_not_delivered_fail_the_task(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("runtime.connectors.kafka.client.FIRST_SECONDS", 0.5)
     broker.send("small", [b"before"])
     rows = pa.record_batch({"value": [b"x" * 2000]})
     with pytest.raises(ExecutionError, match=r"to topic 'small' was not delivered: .*too large"):

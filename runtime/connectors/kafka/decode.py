@@ -1,0 +1,187 @@
+"""Values of messages to columns with Arrow, in a Python worker.
+
+What Arrow reads here is what Spark's from_json and from_csv give of the same messages. Where the
+two may differ, or a message is broken, messages are left to Spark, a record batch at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv
+import pyarrow.json
+
+JSON, CSV = "json", "csv"
+_NUMBERS: Mapping[str, pa.DataType] = {
+    "tinyint": pa.int8(),
+    "smallint": pa.int16(),
+    "int": pa.int32(),
+    "bigint": pa.int64(),
+    "double": pa.float64(),
+}
+_INTEGER = r"^-?(?:0|[1-9]\d{0,18})$"
+_DATE = r"[1-9]\d{3}-\d{2}-\d{2}"
+_TIMESTAMP = rf"{_DATE}[ T]\d{{2}}:\d{{2}}:\d{{2}}(?:\.\d{{1,6}})?"
+# Texts that mean the same to Arrow and to Spark, of Spark's types
+_TEXTS: Mapping[str, str] = {
+    "tinyint": _INTEGER,
+    "smallint": _INTEGER,
+    "int": _INTEGER,
+    "bigint": _INTEGER,
+    "double": r"^-?\d{1,17}(?:\.\d{1,17})?(?:[eE][+-]?\d{1,2})?$",
+    "boolean": "^(?:true|false)$",
+    "date": f"^{_DATE}$",
+    "timestamp_ntz": f"^{_TIMESTAMP}$",
+    # Java knows no more than 18 hours
+    "timestamp": rf"^{_TIMESTAMP}(?:Z|[+-](?:0\d|1[0-7]):[0-5]\d)$",
+}
+_TYPES: Mapping[str, pa.DataType] = {
+    **_NUMBERS,
+    "boolean": pa.bool_(),
+    "string": pa.string(),
+    "date": pa.date32(),
+    "timestamp_ntz": pa.timestamp("us"),
+    "timestamp": pa.timestamp("us", tz="UTC"),
+}
+_IN_JSON_TEXTS = ("string", "date", "timestamp_ntz", "timestamp")
+
+
+@dataclass(frozen=True)
+class Decoding:
+    """How the values of messages become columns.
+
+    Attributes:
+        file_format: JSON or CSV.
+        fields: the name of each, and Spark's type.
+        delimiter: what stands between fields of CSV, one byte.
+    """
+
+    file_format: str
+    fields: tuple[tuple[str, str], ...]
+    delimiter: str = ","
+
+
+def column_of(position: int) -> str:
+    """The name that the field at a position has as a column."""
+    return f"field_{position}"
+
+
+def can_decode(how: Decoding) -> bool:
+    """Whether messages can be read here at all."""
+    is_one_byte = how.delimiter.isascii() and len(how.delimiter) == 1
+    if how.file_format == CSV and (not is_one_byte or how.delimiter in '"\\\r\n\0 '):
+        return False
+    # Arrow and Spark differ in which digits of a DECIMAL are too many
+    return bool(how.fields) and all(type_ in _TYPES for _, type_ in how.fields)
+
+
+def arrow_type(type_: str) -> pa.DataType:
+    """The Arrow type of a column of one of Spark's types that can be decoded."""
+    return _TYPES[type_]
+
+
+def decoded(values: Sequence[bytes | None], how: Decoding) -> list[pa.Array] | None:
+    """The columns of messages; None if they are left to Spark.
+
+    Args:
+        values: the messages, one at least. One without a value has NULL in all columns.
+        how: what is in them.
+    """
+    read = _of_json if how.file_format == JSON else _of_csv
+    try:
+        return read(values, how)
+    except (pa.ArrowInvalid, UnicodeDecodeError):
+        return None
+
+
+def _of_json(values: Sequence[bytes | None], how: Decoding) -> list[pa.Array] | None:
+    # an object without fields is a row of NULLs too
+    lines = [b"{}" if value is None else value for value in values]
+    joined = b"\n".join(lines)
+    # Arrow reads one object after the other, wherever a line ends. So that each message is one of
+    # them it has to begin as one and to end as one, which no piece of an object can that goes on in
+    # the next message.
+    is_whole = joined.startswith(b"{") and joined.endswith(b"}")
+    if not is_whole or joined.count(b"}\n{") != len(lines) - 1:
+        return None
+    if not _has_lines(joined, len(lines)):
+        return None
+    if b"\\" in joined and (b"\\ud" in joined or b"\\uD" in joined):
+        # halves of a character, which only Spark takes one by one
+        return None
+    fields = [(name, _in_json(type_)) for name, type_ in how.fields]
+    table = pa.json.read_json(
+        pa.BufferReader(joined),
+        pa.json.ReadOptions(use_threads=False, block_size=len(joined) + 1),
+        pa.json.ParseOptions(explicit_schema=pa.schema(fields), unexpected_field_behavior="ignore"),
+    )
+    if table.num_rows != len(lines):
+        return None
+    columns = [_one_array(table.column(name)) for name, _ in how.fields]
+    return _typed(columns, how)
+
+
+def _of_csv(values: Sequence[bytes | None], how: Decoding) -> list[pa.Array] | None:
+    if any(not value for value in values):
+        return None
+    lines: list[bytes] = [value for value in values if value]
+    joined = b"\n".join(lines)
+    # what is quoted or escaped has rules of its own, and Arrow skips a mark of byte order
+    is_plain = not any(char in joined for char in (b'"', b"\\", b"\r", b"\0", b"\xef\xbb\xbf"))
+    if not is_plain or not _has_lines(joined, len(lines)):
+        return None
+    names = [name for name, _ in how.fields]
+    table = pa.csv.read_csv(
+        pa.BufferReader(joined),
+        pa.csv.ReadOptions(use_threads=False, block_size=len(joined) + 1, column_names=names),
+        pa.csv.ParseOptions(
+            delimiter=how.delimiter, quote_char=False, double_quote=False, ignore_empty_lines=False
+        ),
+        pa.csv.ConvertOptions(
+            column_types=dict.fromkeys(names, pa.string()),
+            null_values=[""],
+            strings_can_be_null=True,
+        ),
+    )
+    if table.num_rows != len(lines):
+        return None
+    return _typed([_one_array(table.column(name)) for name in names], how)
+
+
+def _has_lines(joined: bytes, n_lines: int) -> bool:
+    """Whether each message is one line of UTF-8."""
+    if not joined.isascii():
+        joined.decode()
+    return joined.count(b"\n") == n_lines - 1
+
+
+def _in_json(type_: str) -> pa.DataType:
+    return pa.string() if type_ in _IN_JSON_TEXTS else arrow_type(type_)
+
+
+def _typed(columns: Sequence[pa.Array], how: Decoding) -> list[pa.Array] | None:
+    """The columns in their types; None if a text might mean something else to Spark."""
+    found = []
+    for column, (_, type_) in zip(columns, how.fields, strict=True):
+        if type_ != "string" and pa.types.is_string(column.type):
+            fits = pc.match_substring_regex(column, _TEXTS[type_])
+            if not pc.all(fits, min_count=0).as_py():
+                return None
+            column = column.cast(arrow_type(type_))
+        if type_ == "double":
+            numbers = column.fill_null(1.0).to_numpy(zero_copy_only=False)
+            # what is no number has several names, and "-0" is an integer without a sign to Spark
+            if not np.isfinite(numbers).all() or (np.signbit(numbers) & (numbers == 0)).any():
+                return None
+        found.append(column)
+    return found
+
+
+def _one_array(column: pa.ChunkedArray) -> pa.Array:
+    if column.num_chunks == 1:
+        return column.chunk(0)
+    return pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)

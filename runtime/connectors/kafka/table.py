@@ -1,0 +1,218 @@
+"""What the options of a Kafka table say, to Spark's client and to librdkafka."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+
+from pyspark.sql.types import StructField, StructType
+
+from runtime.connectors.columns import declared_schema, physical_columns
+from runtime.connectors.kafka.decode import CSV, JSON, Decoding, can_decode
+from runtime.connectors.kafka.offsets import EARLIEST, GROUP, LATEST, OFFSETS, TIMESTAMP, Reading
+from runtime.connectors.kafka.properties import consumer_config, producer_config
+from runtime.connectors.kafka.source import Writing
+from runtime.connectors.options.checks import bad_option, duration_us, option_values
+from runtime.connectors.options.formats import spark_options
+from runtime.spec.table import TableSpec
+
+METADATA = {
+    "topic": "topic",
+    "partition": "partition",
+    "offset": "offset",
+    "timestamp": "timestamp",
+    "timestamp-type": "timestampType",
+    "headers": "headers",
+    "key": "key",
+}
+# Options of Spark's source that may stand in a table as they are
+SPARK_OPTIONS = (
+    "maxOffsetsPerTrigger minOffsetsPerTrigger maxTriggerDelay minPartitions failOnDataLoss "
+    "includeHeaders groupIdPrefix"
+).split()
+OFFSET = re.compile(r"partition:(\d+),offset:(\d+)")
+
+
+def source_options(spec: TableSpec, *, is_stream: bool) -> dict[str, str]:
+    """The options of Spark's Kafka source that say what the table's options say.
+
+    Consumer groups have no committed offsets in Spark, which keeps them in checkpoints: a stream
+    that is new starts where Kafka's `auto.offset.reset` says, at the latest messages without it.
+    """
+    values = option_values(spec)
+    options = {name: values[name.lower()] for name in SPARK_OPTIONS if name.lower() in values}
+    options |= _properties(spec)
+    if "topic" in values:
+        topics = ",".join(t.strip() for t in values["topic"].split(";"))
+        options["subscribe"] = topics
+    else:
+        options["subscribePattern"] = values["topic-pattern"]
+    mode = values.get("scan.startup.mode", "group-offsets").lower()
+    if mode == "specific-offsets":
+        offsets = OFFSET.findall(values["scan.startup.specific-offsets"])
+        by_partition = {partition: int(offset) for partition, offset in offsets}
+        options["startingOffsets"] = json.dumps({values["topic"].strip(): by_partition})
+    elif mode == "timestamp":
+        options["startingTimestamp"] = values["scan.startup.timestamp-millis"]
+    elif mode == "earliest-offset" or not is_stream:
+        options["startingOffsets"] = "earliest"
+    elif mode == "latest-offset":
+        options["startingOffsets"] = "latest"
+    else:
+        reset = values.get("properties.auto.offset.reset", "latest").lower()
+        options["startingOffsets"] = "earliest" if reset == "earliest" else "latest"
+    # Spark does not let this one through, having taken it over above
+    options.pop("kafka.auto.offset.reset", None)
+    if not is_stream and values.get("scan.bounded.mode", "").lower() == "timestamp":
+        options["endingTimestamp"] = values["scan.bounded.timestamp-millis"]
+    if any(c.metadata == "headers" for c in spec.columns):
+        options["includeHeaders"] = "true"
+    return options
+
+
+def reading_of(spec: TableSpec, *, is_stream: bool) -> Reading:
+    """What librdkafka reads for a table.
+
+    Raises:
+        CatalogError: a property has no match in librdkafka.
+    """
+    values = option_values(spec)
+    topics = tuple(t.strip() for t in values.get("topic", "").split(";") if t.strip())
+    mode = values.get("scan.startup.mode", "group-offsets").lower()
+    reset = EARLIEST if values.get("properties.auto.offset.reset", "") == EARLIEST else LATEST
+    starts = {
+        "earliest-offset": EARLIEST,
+        "latest-offset": LATEST,
+        "timestamp": TIMESTAMP,
+        "specific-offsets": OFFSETS,
+    }
+    if mode in ("timestamp", "specific-offsets"):
+        start = starts[mode]
+    elif not is_stream:
+        start = EARLIEST
+    else:
+        grouped = GROUP if "properties.group.id" in values else reset
+        start = starts.get(mode, grouped)
+    ends_at_time = not is_stream and values.get("scan.bounded.mode", "").lower() == "timestamp"
+    most = values.get("maxoffsetspertrigger")
+    interval = values.get("scan.topic-partition-discovery.interval", "10 s")
+    offsets = OFFSET.findall(values.get("scan.startup.specific-offsets", ""))
+    return Reading(
+        # without the options that a query gave it
+        table=spec.name.partition(" /*+")[0],
+        config=consumer_config(spec),
+        topics=topics,
+        pattern=values.get("topic-pattern", ""),
+        start=start,
+        start_ms=int(values.get("scan.startup.timestamp-millis", "0")),
+        start_offsets={partition: int(offset) for partition, offset in offsets},
+        reset=reset,
+        end_ms=int(values["scan.bounded.timestamp-millis"]) if ends_at_time else None,
+        most=int(most) if most else None,
+        min_partitions=int(values.get("minpartitions", "0")),
+        skips_lost=values.get("failondataloss", "true").lower() == "false",
+        discovery_s=(duration_us(interval) or 0) / 1e6,
+        columns=_message_columns(spec),
+        decoding=decoding_of(spec),
+        for_errors=_for_errors(spec),
+    )
+
+
+def _message_columns(spec: TableSpec) -> tuple[str, ...]:
+    """Those of a message that a table is made of, and where it is, for errors."""
+    wanted = {METADATA[c.metadata] for c in spec.columns if c.metadata is not None}
+    if key_fields(spec):
+        wanted.add("key")
+    if value_fields(spec):
+        wanted.add("value")
+    if "timestamp" in wanted:
+        wanted = (wanted - {"timestamp"}) | {"at_ms"}
+    return ("topic", "partition", "offset", *sorted(wanted - {"topic", "partition", "offset"}))
+
+
+def decoding_of(spec: TableSpec) -> Decoding | None:
+    """How workers decode values; None: Spark does, for their types or the table's options."""
+    file_format = value_format(spec)
+    if file_format not in (JSON, CSV):
+        return None
+    options = spark_options(spec, file_format)
+    for without_effect in ("mode", "ignoreNullFields"):
+        options.pop(without_effect, None)
+    delimiter = options.pop("sep", ",")
+    if options != ({"escape": '"'} if file_format == CSV else {}):
+        return None
+    fields = declared_fields(spec, value_fields(spec))
+    how = Decoding(
+        file_format, tuple((f.name, f.dataType.simpleString()) for f in fields.fields), delimiter
+    )
+    return how if can_decode(how) else None
+
+
+def _for_errors(spec: TableSpec) -> tuple[str, ...]:
+    """The columns of a message that nobody reads once its value is decoded."""
+    key_format = option_values(spec).get("key.format", "").lower()
+    if key_fields(spec) and key_format != "raw":
+        return ("value",)
+    read = {METADATA[c.metadata] for c in spec.columns if c.metadata is not None}
+    return ("value", *(name for name in ("topic", "partition", "offset") if name not in read))
+
+
+def writing_of(spec: TableSpec) -> Writing:
+    """Where librdkafka sends the rows of a table.
+
+    Raises:
+        CatalogError: no single topic is named, or a property has no match in librdkafka.
+    """
+    return Writing(producer_config(spec), sink_options(spec)["topic"])
+
+
+def sink_options(spec: TableSpec) -> dict[str, str]:
+    """The options of Spark's Kafka sink.
+
+    Raises:
+        CatalogError: no single topic is named.
+    """
+    values = option_values(spec)
+    topic = values.get("topic", "")
+    if not topic or ";" in topic:
+        raise bad_option(spec, "it is written to, and so needs one 'topic'", subjects=("'topic'",))
+    options = _properties(spec)
+    for of_consumers in ("kafka.group.id", "kafka.auto.offset.reset"):
+        options.pop(of_consumers, None)
+    return {**options, "topic": topic.strip()}
+
+
+def _properties(spec: TableSpec) -> dict[str, str]:
+    return {
+        "kafka." + name[len("properties.") :]: value
+        for name, value in spec.options
+        if name.lower().startswith("properties.")
+    }
+
+
+def value_format(spec: TableSpec) -> str:
+    """The format of the messages' values."""
+    values = option_values(spec)
+    return values.get("value.format", values.get("format", "")).lower()
+
+
+def key_fields(spec: TableSpec) -> list[str]:
+    """The columns that are in the key."""
+    named = option_values(spec).get("key.fields", "")
+    return [name.strip() for name in named.split(";") if name.strip()]
+
+
+def value_fields(spec: TableSpec) -> list[str]:
+    """The columns that are in the value: all, unless those of the key are left out."""
+    names = [c.name for c in physical_columns(spec)]
+    if option_values(spec).get("value.fields-include", "all").lower() == "all":
+        return names
+    return [name for name in names if name not in key_fields(spec)]
+
+
+def declared_fields(spec: TableSpec, names: Sequence[str], prefix: str = "") -> StructType:
+    """The fields of a message that hold columns, without what their names begin with here."""
+    physical = {c.name: c for c in physical_columns(spec)}
+    declared = declared_schema(spec, [physical[name] for name in names])
+    return StructType([StructField(f.name.removeprefix(prefix), f.dataType) for f in declared])

@@ -1,0 +1,133 @@
+"""Rows of a topic beside a loop of `consume()` and `json.loads`: `python -m tests.bench.kafka`.
+
+Both read the same messages of librdkafka's mock of a broker, a process of its own on the same cores.
+The loop does nothing with the rows; sqlwin counts and adds them up by key and minute. Times are the
+best of some runs, after one that does not count; results are checked.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import time
+from typing import Any
+
+from confluent_kafka import Consumer, Producer, TopicPartition
+from rich.console import Console
+from rich.table import Table
+
+import sqlwin
+
+PARTITIONS = 4
+# The mock drops what is older than some megabytes of a partition
+_ROWS_OF_TOPIC = 500_000
+_KEYS = 1_000
+_FIRST_S = 1_777_600_800
+
+
+def main() -> None:
+    """Run both and print the table; or be the broker."""
+    parser = argparse.ArgumentParser(prog="python -m tests.bench.kafka", description=__doc__)
+    parser.add_argument("--rows", type=int, default=2_000_000)
+    parser.add_argument("--runs", type=int, default=3)
+    parser.add_argument("--master", default="local[2]")
+    parser.add_argument("--broker", action="store_true", help="serve the messages, for a parent")
+    options = parser.parse_args()
+    if options.broker:
+        _serve(options.rows)
+        return
+    command = [sys.executable, "-m", "tests.bench.kafka", "--broker", "--rows", str(options.rows)]
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as broker:
+        assert broker.stdout is not None
+        address = broker.stdout.readline().strip()
+        Console().print(_compare(address, options))
+        broker.communicate()
+
+
+def _topics(n_rows: int) -> list[str]:
+    return [f"bench-{number}" for number in range(-(-n_rows // _ROWS_OF_TOPIC))]
+
+
+def _serve(n_rows: int) -> None:
+    """Have messages until the standard input ends."""
+    producer = Producer({
+        "test.mock.num.brokers": 1, "bootstrap.servers": "ignored", "log_level": 0, "linger.ms": 50,
+        "compression.type": "lz4", "queue.buffering.max.messages": 200_000,
+    })  # fmt: skip
+    (broker,) = producer.list_topics(timeout=10).brokers.values()
+    for row in range(n_rows):
+        at = time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(_FIRST_S + row // 1000))
+        value = {"k": row % _KEYS, "v": row, "price": row / 4, "ts": f"{at}.{row % 1000:03}"}
+        topic = f"bench-{row // _ROWS_OF_TOPIC}"
+        while True:
+            try:
+                producer.produce(topic, json.dumps(value).encode(), partition=row % PARTITIONS)
+                break
+            except BufferError:
+                producer.poll(0.1)
+    producer.flush()
+    print(f"{broker.host}:{broker.port}", flush=True)
+    sys.stdin.read()
+
+
+def _compare(address: str, options: argparse.Namespace) -> Table:
+    table = Table("what", "rows", "s", "rows/s", "times the loop")
+    loop = min(_loop(address, options.rows) for _ in range(options.runs))
+    own = _sqlwin(address, options)
+    for name, seconds in (("consume() and json.loads", loop), ("sqlwin", own)):
+        cells = (f"{options.rows:,}", f"{seconds:.2f}", f"{options.rows / seconds:,.0f}")
+        table.add_row(name, *cells, f"{loop / seconds:.1f}")
+    return table
+
+
+def _loop(address: str, n_rows: int) -> float:
+    """Seconds of a loop over all messages, from the first one on."""
+    consumer = Consumer({
+        "bootstrap.servers": address, "group.id": "bench", "enable.auto.commit": False,
+        "auto.offset.reset": "error",
+    })  # fmt: skip
+    places = [TopicPartition(t, p, 0) for t in _topics(n_rows) for p in range(PARTITIONS)]
+    consumer.assign(places)
+    n_read, started = 0, 0.0
+    while n_read < n_rows:
+        for message in consumer.consume(1000, timeout=1):
+            started = started or time.perf_counter()
+            assert message.error() is None, message.error()
+            json.loads(message.value())
+            n_read += 1
+    seconds = time.perf_counter() - started
+    consumer.close()
+    return seconds
+
+
+def _sqlwin(address: str, options: argparse.Namespace) -> float:
+    with sqlwin.connect(master=options.master) as session:
+        session.execute(f"""
+            CREATE TABLE bench (k INT, v BIGINT, price DOUBLE, ts TIMESTAMP(3)) WITH (
+              'connector' = 'kafka', 'topic' = '{";".join(_topics(options.rows))}',
+              'format' = 'json', 'kafka.client' = 'python', 'scan.bounded.mode' = 'latest-offset',
+              'properties.bootstrap.servers' = '{address}')""")
+        best = float("inf")
+        for _ in range(options.runs + 1):
+            started = time.perf_counter()
+            ((n, total),) = _rows(session, """
+                SELECT SUM(n), SUM(total) FROM (
+                  SELECT COUNT(*) AS n, SUM(v) AS total
+                  FROM TABLE(TUMBLE(TABLE bench, DESCRIPTOR(ts), INTERVAL '1' MINUTE))
+                  GROUP BY k, window_start, window_end)""")  # fmt: skip
+            best = min(best, time.perf_counter() - started)
+            assert (n, total) == (options.rows, options.rows * (options.rows - 1) // 2)
+        return best
+
+
+def _rows(session: sqlwin.Session, sql: str) -> list[Any]:
+    (result,) = session.execute(sql)
+    return list(result.rows or ())
+
+
+if __name__ == "__main__":
+    main()
