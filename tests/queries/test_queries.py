@@ -13,7 +13,9 @@ import sqlwin
 from sqlwin.display.formats import write_csv
 from tests import goldens
 from tests.marks import among
+from tests.runtime.connectors.kafka.broker import Broker, broker
 
+__all__ = ["broker"]
 HERE = Path(__file__).parent
 # Nexmark's come without an order, and are compared with DuckDB's results instead of golden files.
 EVERY_QUERY = sorted(
@@ -26,6 +28,7 @@ LONG = [
     goldens.ROOT / "queries" / f"{name}.sql"
     for name in (
         "aggregates/approximate",
+        "connectors/kafka",
         "shapes/grouping_sets",
         "windows/calendar",
         "streaming/cascade",
@@ -56,11 +59,13 @@ def test_query_file_gives_its_golden_result(
     fresh_session: sqlwin.Session,
     update_goldens: bool,
     monkeypatch: pytest.MonkeyPatch,
+    broker: Broker,
 ) -> None:
     monkeypatch.chdir(goldens.ROOT)
     out = io.StringIO()
+    script = query.read_text().replace("localhost:9092", broker.address)
     with contextlib.redirect_stdout(out):
-        for result in fresh_session.execute_iter(query.read_text(), query.name):
+        for result in fresh_session.execute_iter(script, query.name):
             if result.kind == "explain":
                 out.write(result.text)
             elif result.columns:
