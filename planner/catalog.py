@@ -24,12 +24,15 @@ class StreamTable:
         watermark: its WATERMARK FOR, whose expression is Spark SQL over the table's columns.
         proctime: its PROCTIME() columns, in lower case.
         late_rows: the table for rows of it that are too late; None: they are dropped.
+        split: the number of the split that a row is of, from 0 on, Spark SQL over the table's
+            columns, if each has a watermark of its own; None: the table has one.
     """
 
     name: str
     watermark: Watermark | None
     proctime: frozenset[str] = frozenset()
     late_rows: str | None = None
+    split: str | None = None
 
 
 class Catalog(Protocol):

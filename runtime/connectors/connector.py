@@ -79,6 +79,8 @@ class Connector:
         takes_updates: whether rows may come that replace others.
         idle_options: names of options, in lower case, that are let pass and change nothing.
         explain: what an error of Spark's means for a table of it; None: nothing special.
+        split: the number of the split that a row is of, from 0 on: an INT of Spark SQL over the
+            columns of a table; raises CatalogError where they do not say it. None: there are none.
         keep: makes what a new table holds in this process, for as long as there is the table;
             None: it holds nothing.
     """
@@ -97,6 +99,7 @@ class Connector:
     takes_updates: bool = False
     idle_options: frozenset[str] = frozenset()
     explain: Explain | None = None
+    split: Callable[[TableSpec], str] | None = None
     keep: Callable[[], object] | None = None
 
 

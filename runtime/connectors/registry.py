@@ -92,6 +92,16 @@ def is_unbounded(spec: TableSpec) -> bool:
     return connector_of(spec).is_unbounded(spec)
 
 
+def split_sql(spec: TableSpec) -> str | None:
+    """The number of the split that a row of a stream is of, in Spark SQL; None: it has no splits.
+
+    Raises:
+        CatalogError: the table has no column that says it.
+    """
+    split = connector_of(spec).split
+    return None if split is None else split(spec)
+
+
 def streams_bounded(spec: TableSpec) -> bool:
     """Whether the table is bounded and can be read as a stream that ends."""
     return connector_of(spec).streams_bounded and not is_unbounded(spec)

@@ -12,6 +12,9 @@ from dataclasses import dataclass
 KEEP = "$keep"
 # INT: the source whose watermark a row has.
 SOURCE = "$source"
+# Where a source has splits with watermarks of their own, SOURCE is its number and so many times one
+# more than the split's number.
+SPLIT = 1024
 # In SOURCE of a row that says something of all sources: with a WATERMARK, that the input has ended.
 ALL_SOURCES = -1
 # BIGINT microseconds: the row's watermark of its source; NULL where there is none.

@@ -7,11 +7,11 @@ before: all key groups get the same messages and so come to the same watermark.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import astuple, dataclass, replace
 from typing import Any
 
-from runtime.local.streaming.messages import EndOfInput, Progress
+from runtime.local.streaming.messages import EndOfInput, Progress, SourceProgress
 from runtime.spec.stream import FINAL_US
 
 # fired(E) is watermark >= E - 1 ms: a watermark says that no row up to and with it will come.
@@ -26,11 +26,14 @@ class SourceWatermark:
         watermark_us: the highest watermark so far; None before the first.
         clock_us: when rows with a watermark came last; at first, when the operator started.
         held_us: the watermark that it gets when no micro-batch is held any more; None: none.
+        splits: number, highest watermark and the clock of its last rows, of each of its splits that
+            has had a row; none if they are not told apart.
     """
 
     watermark_us: int | None = None
     clock_us: int | None = None
     held_us: int | None = None
+    splits: tuple[tuple[int, int, int | None], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -118,10 +121,8 @@ def advance(
         is_held: whether more rows come that belong to those of the micro-batch, and would be late
             if it moved the watermarks: the next one that is not held does.
     """
-    sources = [
-        source if source.clock_us is not None else replace(source, clock_us=clock_us)
-        for source in before.sources
-    ]
+    sources = [_with_clock(source, clock_us) for source in before.sources]
+    splits: dict[int, list[SourceProgress]] = {}
     highest: dict[int, int] = {}
     lowest: dict[int, int] = {}
     is_final = before.is_final
@@ -132,11 +133,22 @@ def advance(
         if each.n_rows:
             sources[each.source] = replace(sources[each.source], clock_us=clock_us)
         if each.highest_us is not None and each.lowest_us is not None:
+            if each.split is not None:
+                splits.setdefault(each.source, []).append(each)
             highest[each.source] = max(each.highest_us, highest.get(each.source, each.highest_us))
             lowest[each.source] = min(each.lowest_us, lowest.get(each.source, each.lowest_us))
     if is_final:
         final = tuple(replace(each, watermark_us=FINAL_US, held_us=None) for each in sources)
         return Watermarks(final, FINAL_US)
+    for number, source in enumerate(sources):
+        if number in highest and number not in splits:
+            # its splits are told apart no more
+            sources[number] = replace(source, splits=())
+        elif number in splits or source.splits:
+            sources[number] = source = _with_splits(source, splits.get(number, []), clock_us)
+            high = _of_splits(source, rules, clock_us)
+            highest[number] = high
+            lowest.setdefault(number, high)
     for number, high in highest.items():
         source = sources[number]
         if rules.max_jump_us is not None:
@@ -152,6 +164,33 @@ def advance(
     if before.combined_us is not None:
         combined = before.combined_us if combined is None else max(combined, before.combined_us)
     return Watermarks(tuple(sources), combined)
+
+
+def _with_clock(source: SourceWatermark, clock_us: int | None) -> SourceWatermark:
+    """A source for whose silence the clock begins now, if it has not begun."""
+    splits = tuple((n, mark, clock_us if at is None else at) for n, mark, at in source.splits)
+    clock = clock_us if source.clock_us is None else source.clock_us
+    return replace(source, clock_us=clock, splits=splits)
+
+
+def _with_splits(
+    source: SourceWatermark, seen: Iterable[SourceProgress], clock_us: int | None
+) -> SourceWatermark:
+    """A source with what tasks saw of its splits."""
+    splits = {number: (mark, at) for number, mark, at in source.splits}
+    for each in seen:
+        assert each.split is not None and each.highest_us is not None
+        mark, _ = splits.get(each.split, (each.highest_us, None))
+        splits[each.split] = (max(mark, each.highest_us), clock_us)
+    return replace(source, splits=tuple((n, *splits[n]) for n in sorted(splits)))
+
+
+def _of_splits(source: SourceWatermark, rules: WatermarkRules, clock_us: int | None) -> int:
+    """The lowest watermark of the splits of a source that are not idle."""
+    each = [SourceWatermark(mark, at) for _, mark, at in source.splits]
+    lowest = _combined(each, replace(rules, policy="min"), clock_us)
+    assert lowest is not None, "each of them has a watermark"
+    return lowest
 
 
 def is_idle(source: SourceWatermark, rules: WatermarkRules, clock_us: int | None) -> bool:
@@ -182,7 +221,8 @@ def watermark_facts(watermarks: Watermarks, run: str) -> dict[str, Any]:
     return {
         "watermark": watermarks.combined_us,
         "sources": [
-            astuple(source)[: 2 if source.held_us is None else 3] for source in watermarks.sources
+            astuple(source)[: 4 if source.splits else 2 if source.held_us is None else 3]
+            for source in watermarks.sources
         ],
         "run": run,
     }
@@ -191,7 +231,18 @@ def watermark_facts(watermarks: Watermarks, run: str) -> dict[str, Any]:
 def watermarks_of(facts: Mapping[str, Any], n_sources: int, run: str) -> Watermarks:
     """What `watermark_facts` said; for how long a source is silent counts from a run's start."""
     known = facts.get("sources") or [(None, None)] * n_sources
-    sources = [SourceWatermark(*source) for source in known]
+    sources = [_remembered(source) for source in known]
     if facts.get("run", "") != run:
-        sources = [replace(source, clock_us=None) for source in sources]
+        sources = [_without_clock(source) for source in sources]
     return Watermarks(tuple(sources), facts.get("watermark"))
+
+
+def _remembered(fields: Sequence[Any]) -> SourceWatermark:
+    source = SourceWatermark(*fields[:3])
+    splits = fields[3] if len(fields) > 3 else ()
+    return replace(source, splits=tuple((number, mark, clock) for number, mark, clock in splits))
+
+
+def _without_clock(source: SourceWatermark) -> SourceWatermark:
+    splits = tuple((number, mark, None) for number, mark, _ in source.splits)
+    return replace(source, clock_us=None, splits=splits)

@@ -26,6 +26,7 @@ from runtime.connectors.registry import (
     keeping_rows,
     read_stream,
     read_table,
+    split_sql,
     streams_bounded,
 )
 from runtime.detection.detect import Detected
@@ -137,6 +138,7 @@ class SessionCatalog:
         self._changed = ChangedTables()
         self._files = FilesByName(self.described)
         self._mode = "automatic"
+        self._per_split = False
         self._shown: set[Name] = set()
         # by text: INSERTs of a set ask the same of Spark, as long as it sees the same tables
         self._analyzed: dict[str, Schema] = {}
@@ -367,7 +369,11 @@ class SessionCatalog:
             return StreamTable(".".join(entry.name), entry.watermark)
         if isinstance(entry, TableSpec) and self._is_streamed(entry):
             return StreamTable(
-                entry.name, entry.watermark, proctime_columns(entry), entry.late_rows
+                entry.name,
+                entry.watermark,
+                proctime_columns(entry),
+                entry.late_rows,
+                split_sql(entry) if self._per_split else None,
             )
         return None
 
@@ -463,14 +469,16 @@ class SessionCatalog:
 
     # -- towards Spark -------------------------------------------------------------------------
 
-    def start_statement(self, mode: str) -> None:
+    def start_statement(self, mode: str, *, per_split: bool = False) -> None:
         """From here on session tables are read anew: files may have come.
 
         Args:
             mode: `automatic`: tables without an end are streams; `streaming`: all that can be;
                 `batch`: none.
+            per_split: whether splits of a stream have watermarks of their own.
         """
         self._mode = mode
+        self._per_split = per_split
         self.n_changes += 1
         self._shown.clear()
         self._analyzed.clear()

@@ -106,9 +106,9 @@ class OfflineCatalog(SessionCatalog):
             raise NeedsSpark
         return None
 
-    def start_statement(self, mode: str) -> None:
+    def start_statement(self, mode: str, *, per_split: bool = False) -> None:
         """Files may have come."""
-        super().start_statement(mode)
+        super().start_statement(mode, per_split=per_split)
         self._schemas.clear()
 
     def scan_source(self, name: Name, columns: Schema) -> ScanSource | str:

@@ -177,6 +177,12 @@ SETTINGS: dict[str, Setting] = {
             "how far one micro-batch may move a source's watermark; 0: any distance",
         ),
         Setting(
+            "sqlwin.watermark.per-split",
+            Type.BOOLEAN,
+            "false",
+            "whether each partition of a Kafka table has a watermark, and the table their minimum",
+        ),
+        Setting(
             "sqlwin.watermark.policy",
             Type.CHOICE,
             "min",

@@ -117,7 +117,9 @@ class Plans:
 
     def start_statement(self) -> None:
         """From here on tables are read anew, in the mode that is set."""
-        self.catalog.start_statement(str(self.config.get("execution.runtime-mode")))
+        per_split = bool(self.config.get("sqlwin.watermark.per-split"))
+        mode = str(self.config.get("execution.runtime-mode"))
+        self.catalog.start_statement(mode, per_split=per_split)
 
     def add_notes(self, notes: Sequence[str]) -> None:
         """Add notes, each once."""

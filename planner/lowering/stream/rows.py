@@ -224,7 +224,7 @@ class StreamRows:
 
     def _scan(self, query: exp.Query, stream: StreamTable) -> exp.Query:
         """A table with its watermark."""
-        number = self._marks.number(self._marks.source_of(stream, query))
+        number = self._marks.number_of(stream, query)
         items: list[exp.Expr] = [
             exp.Star(),
             alias(exp.true(), KEEP),
@@ -370,7 +370,7 @@ class StreamRows:
         for key in ("alias", "joins", "laterals", "pivots", "sample"):
             plain.set(key, None)
         scan = exp.Select(expressions=[exp.Star()], from_=exp.From(this=plain))
-        number = self._marks.number(self._marks.source_of(stream, scan))
+        number = self._marks.number_of(stream, scan)
         items = [
             *(alias(cast_as(exp.Null(), c.type), c.name) for c in node.schema),
             alias(exp.false(), KEEP),

@@ -9,7 +9,7 @@ from planner.lowering.stream.select import EPOCH, null_watermark
 from planner.sql.build import literal
 from planner.sql.nodes import span_of
 from planner.streams.refusals import StreamRefusal
-from runtime.spec.stream import StreamSource
+from runtime.spec.stream import SPLIT, StreamSource
 from runtime.spec.table import Column
 
 
@@ -33,6 +33,18 @@ class StreamMarks:
         """The number of a new source."""
         self.sources.append(source)
         return literal(len(self.sources) - 1)
+
+    def number_of(self, stream: StreamTable, scan: exp.Query) -> exp.Expr:
+        """The SOURCE of the rows of a table, as a new source; `scan` reads all of its columns.
+
+        Raises:
+            StreamRefusal: its watermark follows a column that it has not.
+        """
+        source = self.source_of(stream, scan)
+        number = self.number(source)
+        if stream.split is None or source.time_type == "proctime":
+            return number
+        return exp.Var(this=f"({number.sql()} + {SPLIT} * (1 + {stream.split}))")
 
     def source_of(self, stream: StreamTable, scan: exp.Query) -> StreamSource:
         """A table as a source; `scan` reads all of its columns.

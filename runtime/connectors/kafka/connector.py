@@ -54,11 +54,12 @@ from runtime.connectors.options.checks import (
 from runtime.connectors.options.formats import FLINK_OPTIONS, MESSAGE_FORMATS, format_option_names
 from runtime.connectors.options.known import KAFKA
 from runtime.connectors.writing import as_declared, count_written
-from runtime.errors import SetupError, SqlwinError, nearest
+from runtime.errors import CatalogError, SetupError, SqlwinError, nearest
 from runtime.spark.errors import translate, translated_errors
 from runtime.spec.table import TableSpec
 
 PYTHON, SPARK = "python", "spark"
+PER_SPLIT = "sqlwin.watermark.per-split"
 # Options of Spark's that librdkafka has no part in, and those whose values are checked here
 _ONLY_SPARK = ("minOffsetsPerTrigger", "maxTriggerDelay", "groupIdPrefix")
 _CHECKS = {
@@ -329,6 +330,35 @@ def columns_of(messages: DataFrame, spec: TableSpec, *, are_decoded: bool = Fals
     return messages.select(*columns)
 
 
+def split(spec: TableSpec) -> str:
+    """The number of a row's partition among those of all topics of a table.
+
+    Raises:
+        CatalogError: no column says what it is, or topics are not known by name.
+    """
+    named = {c.metadata: f"`{c.name.replace('`', '``')}`" for c in spec.columns if c.metadata}
+    topics = [t.strip() for t in option_values(spec).get("topic", "").split(";") if t.strip()]
+    wanted = ["partition"] if len(topics) == 1 else ["partition", "topic"]
+    missing = [name for name in wanted if name not in named]
+    if not topics or missing:
+        what = (
+            "a column METADATA FROM " + " and one FROM ".join(f"'{name}'" for name in missing)
+            if missing
+            else "'topic', not 'topic-pattern'"
+        )
+        raise CatalogError(
+            f"'{PER_SPLIT}' is on, and table `{spec.name}` needs {what}",
+            subjects=(f"'{PER_SPLIT}'", spec.name),
+            hint=f"so rows say which partition they are of; or SET '{PER_SPLIT}' = 'false'",
+        )
+    partition = f"CAST({named['partition']} AS INT)"
+    if len(topics) == 1:
+        return partition
+    quoted = [topic.replace("\\", "\\\\").replace("'", "\\'") for topic in topics]
+    cases = " ".join(f"WHEN '{topic}' THEN {place}" for place, topic in enumerate(quoted))
+    return f"({partition} * {len(topics)} + CASE {named['topic']} {cases} END)"
+
+
 CONNECTOR = Connector(
     "kafka",
     validate,
@@ -340,4 +370,5 @@ CONNECTOR = Connector(
     write_stream=write_stream,
     idle_options=idle_options(KAFKA),
     explain=explain,
+    split=split,
 )

@@ -14,6 +14,7 @@ from typing import Any
 import pyarrow as pa
 
 from runtime.compute.arrow.blobs import from_blobs, to_blob
+from runtime.spec.stream import SPLIT
 
 # Of a row that may be late, the end of its slice
 SLICE_END = "slice_end"
@@ -67,12 +68,14 @@ class SourceProgress:
         highest_us: the highest watermark of a row; None if no row had one.
         lowest_us: the lowest one.
         n_rows: how many rows had a watermark.
+        split: the split of the source that they are of; None: its splits are not told apart.
     """
 
     source: int
     highest_us: int | None
     lowest_us: int | None
     n_rows: int
+    split: int | None = None
 
 
 @dataclass(frozen=True)
@@ -130,6 +133,12 @@ class NoRows:
     """From a task with nothing to say: Spark calls only those key groups that a row is for."""
 
 
+def split_of(code: int) -> tuple[int, int | None]:
+    """The source in SOURCE, and its split if they are told apart."""
+    split, source = divmod(code, SPLIT)
+    return source, split - 1 if split else None
+
+
 Progress = SourceProgress | EndOfInput
 ControlMessage = Progress | ProcessingTime | NullTimes | RowsRead | NoRows
 Message = Partials | LateCandidates | LateRows | ControlMessage
@@ -151,7 +160,8 @@ def decode(row: Any) -> Message:
         case MessageKind.PARTIALS:
             return Partials(_table(row.rows))
         case MessageKind.SOURCE_PROGRESS:
-            return SourceProgress(row.source, row.highest_us, row.lowest_us, row.n_rows)
+            source, split = split_of(row.source)
+            return SourceProgress(source, row.highest_us, row.lowest_us, row.n_rows, split)
         case MessageKind.END_OF_INPUT:
             return EndOfInput()
         case MessageKind.PROCESSING_TIME:
@@ -176,8 +186,9 @@ def _fields(message: Message) -> _Fields:
     match message:
         case Partials(rows):
             return MessageKind.PARTIALS, _blob(rows), None, None, None, None
-        case SourceProgress(source, highest_us, lowest_us, n_rows):
-            return MessageKind.SOURCE_PROGRESS, None, source, highest_us, lowest_us, n_rows
+        case SourceProgress(source, highest_us, lowest_us, n_rows, split):
+            code = source if split is None else source + SPLIT * (1 + split)
+            return MessageKind.SOURCE_PROGRESS, None, code, highest_us, lowest_us, n_rows
         case EndOfInput():
             return MessageKind.END_OF_INPUT, None, None, None, None, None
         case ProcessingTime(time_us):

@@ -17,6 +17,7 @@ from runtime.local.streaming.messages import (
     ProcessingTime,
     SourceProgress,
     encode,
+    split_of,
 )
 from runtime.spec.stream import ALL_SOURCES, KEEP, PROCESSING_TIME, SOURCE, TIME, WATERMARK
 
@@ -34,9 +35,10 @@ class TaskProgress:
 
     def __init__(self, n_sources: int, numbers: Sequence[int]) -> None:
         self._numbers = numbers
+        # by what is in SOURCE: splits have figures of their own
         self._highest: dict[int, int] = {}
         self._lowest: dict[int, int] = {}
-        self._n_rows = [0] * n_sources
+        self._n_rows = dict.fromkeys(range(n_sources), 0)
         self._n_null_times = 0
         self._has_ended = False
         self._now_us: int | None = None
@@ -55,10 +57,11 @@ class TaskProgress:
             if source == ALL_SOURCES:
                 self._has_ended = self._has_ended or bool(has_mark[of_source].any())
                 continue
-            count(f"{SOURCE_ROWS}{source}", int(of_source.sum()))
+            count(f"{SOURCE_ROWS}{split_of(source)[0]}", int(of_source.sum()))
             # a row without a time says nothing of its source: an operator that is joined with this
             # one gets no mark of it, and would think the source idle
-            self._n_rows[source] += int((of_source & has_mark).sum())
+            n_rows = int((of_source & has_mark).sum())
+            self._n_rows[source] = self._n_rows.get(source, 0) + n_rows
             known = values[of_source & has_mark]
             if len(known):
                 self._widen(source, int(known.max()), int(known.min()))
@@ -99,9 +102,10 @@ class TaskProgress:
     def control(self) -> pa.RecordBatch:
         """The control messages of this task, at least one for every key group."""
         to_all: list[ControlMessage] = [
-            SourceProgress(source, self._highest.get(source), self._lowest.get(source), n_rows)
-            for source, n_rows in enumerate(self._n_rows)
-            if n_rows or source in self._highest
+            SourceProgress(number, self._highest.get(code), self._lowest.get(code), n_rows, split)
+            for code, n_rows in self._n_rows.items()
+            if n_rows or code in self._highest
+            for number, split in [split_of(code)]
         ]
         if self._has_ended:
             to_all.append(EndOfInput())

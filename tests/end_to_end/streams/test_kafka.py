@@ -24,7 +24,7 @@ from tests.runtime.connectors.kafka.broker import PARTITIONS, Broker, broker
 __all__ = ["broker"]
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_rows_go_into_a_topic_and_come_back(fresh_session: sqlwin.Session, broker: Broker) -> None:
     fresh_session.execute(f"""
         CREATE TABLE totals (
@@ -93,6 +93,28 @@ def test_a_stream_emits_windows_of_a_topic(fresh_session: sqlwin.Session, broker
     ]
     found = [(row[0].second, *row[1:]) for row in first_rows(result, 3)]
     assert sorted(found) == expected
+
+
+@pytest.mark.slow
+def test_a_partition_that_is_behind_has_no_late_rows(
+    fresh_session: sqlwin.Session, broker: Broker
+) -> None:
+    # so many of its first second that the other partition is read to its end long before
+    broker.send("uneven", (reading(second, 0) for second in range(16)), 0)
+    broker.send("uneven", (reading(second, 1) for second in [0] * 100 + list(range(16))), 1)
+    *_, result = fresh_session.execute(f"""
+        SET 'execution.checkpointing.interval' = '100 ms';
+        SET 'sqlwin.watermark.per-split' = 'true';
+        CREATE TABLE uneven (k INT, v BIGINT, ts TIMESTAMP(3), part INT METADATA FROM 'partition',
+          WATERMARK FOR ts AS ts)
+        WITH ('connector' = 'kafka', 'topic' = 'uneven', 'format' = 'json',
+          'scan.startup.mode' = 'earliest-offset', 'maxOffsetsPerTrigger' = '20',
+          'properties.bootstrap.servers' = '{broker.address}');
+        SELECT window_end, COUNT(*) AS n
+        FROM TABLE(TUMBLE(TABLE uneven, DESCRIPTOR(ts), INTERVAL '5' SECONDS))
+        GROUP BY window_start, window_end""")
+    found = {row[0].second: row[1] for row in first_rows(result, 3)}
+    assert found == {5: 110, 10: 10, 15: 10}
 
 
 @pytest.mark.slow

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from runtime.connectors.kafka.table import sink_options, source_options
-from runtime.connectors.registry import idle_options, is_unbounded, validate_table
+from runtime.connectors.registry import idle_options, is_unbounded, split_sql, validate_table
 from runtime.errors import CatalogError
 from runtime.spec.table import TableColumn, TableSpec
 
@@ -130,3 +130,18 @@ def test_options_of_flinks_that_change_nothing_are_let_pass_and_known() -> None:
     )
     validate_table(files)
     assert idle_options(files) == ("Sink.Rolling-Policy.File-Size",)
+
+
+def test_splits_are_numbered_by_partition_and_topic() -> None:
+    def named(topic: str, *metadata: str) -> TableSpec:
+        columns = tuple(TableColumn(name[0], "INT", metadata=name) for name in metadata)
+        options = tuple({**BASE, "topic": topic}.items())
+        return TableSpec("t", "kafka", (TableColumn("a", "INT"), *columns), options=options)
+
+    assert split_sql(named("x", "partition")) == "CAST(`p` AS INT)"
+    expected = "(CAST(`p` AS INT) * 2 + CASE `t` WHEN 'x' THEN 0 WHEN 'y' THEN 1 END)"
+    assert split_sql(named("x; y", "partition", "topic")) == expected
+    with pytest.raises(CatalogError, match="table `t` needs a column METADATA FROM 'partition'"):
+        split_sql(named("x"))
+    with pytest.raises(CatalogError, match="table `t` needs a column METADATA FROM 'topic'"):
+        split_sql(named("x;y", "partition"))

@@ -6,7 +6,7 @@ import pyarrow as pa
 
 from runtime.local.streaming.messages import EndOfInput, SourceProgress
 from runtime.local.streaming.progress import TaskProgress
-from runtime.spec.stream import KEEP, SOURCE, WATERMARK
+from runtime.spec.stream import KEEP, SOURCE, SPLIT, WATERMARK
 from runtime.streaming.watermarks import (
     WatermarkRules,
     Watermarks,
@@ -67,3 +67,33 @@ def test_a_watermark_that_is_held_moves_with_the_next_micro_batch_whatever_that_
 def test_what_is_remembered_of_a_source_that_holds_nothing_is_what_it_always_was() -> None:
     marks = advance(watermarks_of({}, 1, ""), [SourceProgress(0, 10, 5, 2)], WatermarkRules(), 7)
     assert watermark_facts(marks, "")["sources"] == [(10, 7)]
+
+
+def test_the_watermark_of_a_source_is_the_lowest_of_its_splits() -> None:
+    # of source 1, splits 0 and 7
+    zero, seven = 1 + SPLIT, 1 + 8 * SPLIT
+    said = seen(
+        [(True, zero, 100 * S), (True, seven, 40 * S), (True, zero, 90 * S), (True, 0, 200 * S)]
+    )
+    assert SourceProgress(1, 100 * S, 90 * S, 2, 0) in said
+    assert SourceProgress(1, 40 * S, 40 * S, 1, 7) in said
+    marks = advance(watermarks_of({}, 2, "r"), said, RULES, 0)
+    assert [source.watermark_us for source in marks.sources] == [200 * S, 40 * S]
+    assert marks.combined_us == 40 * S
+    # one that is ahead moves nothing, and what is remembered goes on where it was
+    marks = advance(marks, seen([(True, zero, 300 * S)]), RULES, 10 * S)
+    assert marks.combined_us == 40 * S
+    remembered = json.loads(json.dumps(watermark_facts(marks, "r")))
+    marks = watermarks_of(remembered, 2, "r")
+    assert advance(marks, seen([(True, seven, 60 * S)]), RULES, 20 * S).combined_us == 60 * S
+    # the source has rows, but that split has been silent for long
+    later = advance(marks, seen([(True, zero, 310 * S), (True, 0, 500 * S)]), RULES, 30 * S)
+    assert later.combined_us == 310 * S
+    # its rows come behind: the watermark does not fall
+    again = advance(later, seen([(True, seven, 70 * S)]), RULES, 31 * S)
+    assert again.combined_us == 310 * S
+    # in a new run its silence begins anew
+    assert advance(watermarks_of(remembered, 2, "s"), [], RULES, 99 * S).combined_us == 40 * S
+    # splits that are told apart no more do not hold it back
+    alone = advance(marks, seen([(True, 1, 320 * S), (True, 0, 500 * S)]), RULES, 12 * S)
+    assert alone.combined_us == 320 * S and alone.sources[1].splits == ()
