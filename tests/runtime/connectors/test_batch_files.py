@@ -174,7 +174,7 @@ def test_an_overwrite_that_was_killed_is_finished_or_taken_back(
     write_table(spark.range(2), spec, overwrite=False)
     reached = {"written": 0, "moved away": 1, "replaced": 2}[point]
     with monkeypatch.context() as patched:
-        patched.setattr(write, "files_at", lambda *_: Killed(reached))
+        patched.setattr(write, "writable_files_at", lambda *_: Killed(reached))
         # a program that was killed removes nothing
         patched.setattr(write, "remove", lambda *_: None)
         patched.setattr(Killed, "delete", lambda *_: None)
