@@ -9,6 +9,7 @@ from typing import Protocol
 from sqlglot import exp
 
 from runtime.spec.aggregates import UserAggregate
+from runtime.spec.expressions import Expression
 from runtime.spec.scan import ScanSource, StreamFiles
 from runtime.spec.table import Column, Watermark
 
@@ -67,12 +68,16 @@ class Catalog(Protocol):
             name: the name of a session table, or what `relation` made of it.
         """
 
-    def scan_source(self, name: tuple[str, ...], columns: Schema) -> ScanSource | str:
+    def scan_source(
+        self, name: tuple[str, ...], columns: Schema, filters: Sequence[Expression] = ()
+    ) -> ScanSource | str:
         """The files of a session table as the Arrow scan reads them, or why it cannot.
 
         Args:
             name: the table.
             columns: the columns that are needed, with Spark's types.
+            filters: conditions over them of which all must be true for a row to count; files in
+                which they cannot be may be left out.
         """
 
     def computed_columns(self, name: tuple[str, ...]) -> Mapping[str, exp.Expr]:

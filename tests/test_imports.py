@@ -37,7 +37,7 @@ MAY_IMPORT = {
         "runtime.compute runtime.frames runtime.local runtime.spark runtime.spec pyarrow pyspark"
     ),
     "runtime.connectors": (
-        "runtime runtime.connectors.filesystem runtime.connectors.kafka "
+        "runtime runtime.connectors.filesystem runtime.connectors.kafka runtime.connectors.lake "
         "runtime.connectors.options runtime.frames runtime.spark runtime.spec runtime.streaming "
         "numpy pyarrow pyspark"
     ),
@@ -49,6 +49,11 @@ MAY_IMPORT = {
     "runtime.connectors.filesystem": (
         "runtime runtime.connectors runtime.connectors.options runtime.detection runtime.frames "
         "runtime.scan runtime.spark runtime.spec pyarrow pyspark"
+    ),
+    "runtime.connectors.lake": (
+        "runtime runtime.compute runtime.connectors runtime.connectors.filesystem "
+        "runtime.connectors.options runtime.local runtime.scan runtime.spark runtime.spec "
+        "runtime.frames deltalake numpy pyarrow pyiceberg pyspark"
     ),
     "runtime.streaming": (
         "runtime runtime.compute runtime.connectors.filesystem runtime.frames runtime.local "
@@ -99,7 +104,8 @@ MAY_IMPORT = {
     ),
     "sqlwin.catalog": (
         "planner.aggregates planner.catalog planner.sql runtime runtime.connectors "
-        "runtime.connectors.filesystem runtime.connectors.options runtime.detection runtime.local "
+        "runtime.connectors.filesystem runtime.connectors.lake runtime.connectors.options "
+        "runtime.detection runtime.local "
         "runtime.scan runtime.spark runtime.spec runtime.streaming sqlwin.parser sqlwin.statements "
         "pyarrow pyspark sqlglot"
     ),
@@ -154,8 +160,8 @@ CIRCLES_OF_ROOMS = (
     # A user's aggregate is Python code: the specification names its class
     "runtime.compute runtime.spec",
     # A local stage of a stream reads its files and their watermarks; connectors write streams
-    "runtime.connectors runtime.connectors.filesystem runtime.connectors.kafka runtime.local "
-    "runtime.streaming runtime.streaming.general",
+    "runtime.connectors runtime.connectors.filesystem runtime.connectors.kafka "
+    "runtime.connectors.lake runtime.local runtime.streaming runtime.streaming.general",
     # Nodes carry calls, and calls are of nodes' expressions; streams are lowered by what they are
     "planner.aggregates planner.nodes",
     "planner.lowering planner.streams",

@@ -16,7 +16,7 @@ from planner.sql.build import column
 from planner.streams.delay import plain_delay_us
 from runtime.spec.expressions import ColumnRef, Expression, column_refs
 from runtime.spec.local import FileScan, FileStreamScan, PartialColumns
-from runtime.spec.scan import StreamFiles
+from runtime.spec.scan import ScanSource, StreamFiles
 from runtime.spec.table import Column
 
 
@@ -67,8 +67,11 @@ def _scanned(node: LocalWindowAggregate, catalog: Catalog, zone: str) -> Node | 
         read += [*partial.args, *([partial.condition] if partial.condition else [])]
     columns = _columns_read(read, rows)
     stream = catalog.stream(rows.table)
-    find = catalog.scan_source if stream is None else catalog.stream_files
-    found = find(rows.table, columns)
+    found: ScanSource | StreamFiles | str
+    if stream is None:
+        found = catalog.scan_source(rows.table, columns, rows.filters)
+    else:
+        found = catalog.stream_files(rows.table, columns)
     if isinstance(found, str):
         return Refusal(found)
     name, delay_us = ".".join(rows.table), None

@@ -17,6 +17,7 @@ from runtime.connectors.connector import Connector
 from runtime.connectors.filesystem import connector as filesystem
 from runtime.connectors.generated import datagen, nexmark
 from runtime.connectors.kafka import connector as kafka
+from runtime.connectors.lake import connector as lake
 from runtime.connectors.options.checks import bad_option
 from runtime.connectors.writing import as_declared, naming_output
 from runtime.errors import AnalysisError, CatalogError, nearest
@@ -28,6 +29,7 @@ CONNECTORS: Mapping[str, Connector] = {
     connector.name: connector
     for connector in (
         filesystem.CONNECTOR,
+        *lake.CONNECTORS,
         datagen.CONNECTOR,
         kafka.CONNECTOR,
         socket.CONNECTOR,

@@ -21,6 +21,7 @@ from planner.catalog import Schema, StreamTable
 from planner.sql.build import empty_relation, identifier, select_all_from, to_sql
 from planner.sql.nodes import path_of_files
 from runtime.connectors.columns import proctime_columns
+from runtime.connectors.lake.connector import is_lake, lake_scan_source
 from runtime.connectors.registry import (
     is_unbounded,
     keeping_rows,
@@ -38,6 +39,7 @@ from runtime.spark.errors import translate, translated_errors
 from runtime.spark.files import files_at, resolve
 from runtime.spark.session import is_remote
 from runtime.spec.aggregates import UserAggregate
+from runtime.spec.expressions import Expression
 from runtime.spec.scan import ScanSource, StreamFiles
 from runtime.spec.table import Column, TableColumn, TableSpec, Watermark
 from runtime.streaming.options import StreamOptions
@@ -382,11 +384,16 @@ class SessionCatalog:
             return False
         return is_unbounded(spec) or (self._mode == "streaming" and streams_bounded(spec))
 
-    def scan_source(self, name: Name, columns: Schema) -> ScanSource | str:
+    def scan_source(
+        self, name: Name, columns: Schema, filters: Sequence[Expression] = ()
+    ) -> ScanSource | str:
         """The files of a session table as the Arrow scan reads them: `planner.catalog.Catalog`."""
         entry = self.entry(name)
         if self.stream(name) is not None:
             return f"{'.'.join(name)} is a stream"
+        if isinstance(entry, TableSpec) and is_lake(entry):
+            source = lake_scan_source(self._spark, entry, columns, filters)
+            return source if isinstance(source, ScanSource) else source.reason
         if not isinstance(entry, TableSpec) or entry.connector.lower() != "filesystem":
             return f"{'.'.join(name)} is not a table of the filesystem connector"
         reason = not_scannable(entry, columns)

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from pyspark.sql import DataFrame
 
+from runtime.connectors.lake.connector import is_lake
 from runtime.connectors.options.formats import SELF_DESCRIBING, format_of
 from runtime.connectors.registry import check_writable, validate_table
 from runtime.errors import AnalysisError, CatalogError, SqlwinError
@@ -111,11 +112,13 @@ class Definitions:
         declared = spec.columns
         fault = fault_in_names(declared, uses, spec.watermark)
         has_metadata = any(column.metadata for column in declared)
-        if is_of_files(spec) and (fault is not None or not has_metadata):
+        if (is_of_files(spec) or is_lake(spec)) and (fault is not None or not has_metadata):
             bare = replace(spec, columns=(), watermark=None, primary_key=())
-            if format_of(spec.option_map) is not None:
+            if is_lake(spec) or format_of(spec.option_map) is not None:
                 validate_table(bare)
-            found, notes = self._described(bare, may_lack_files=False)
+            found = bare
+            if not is_lake(spec):
+                found, notes = self._described(bare, may_lack_files=False)
             own = found.columns or self._catalog.columns_in(found)
             known = {column.name.lower() for column in own}
             twice = next((c.name for c in declared if c.name.lower() in known), None)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NoReturn, cast
 
 import pyarrow as pa
@@ -24,6 +24,7 @@ from runtime.redaction import Mask
 from runtime.scan.files import NotScannable, list_files
 from runtime.scan.metadata import find_source
 from runtime.scan.wall_clock import is_known_zone
+from runtime.spec.expressions import Expression
 from runtime.spec.scan import ScanSource, StreamFiles
 from runtime.spec.table import Column, TableSpec
 from sqlwin.catalog.catalog import Name, SessionCatalog
@@ -111,7 +112,9 @@ class OfflineCatalog(SessionCatalog):
         super().start_statement(mode, per_split=per_split)
         self._schemas.clear()
 
-    def scan_source(self, name: Name, columns: Schema) -> ScanSource | str:
+    def scan_source(
+        self, name: Name, columns: Schema, filters: Sequence[Expression] = ()
+    ) -> ScanSource | str:
         """As with Spark whose settings are the defaults."""
         entry = self.entry(name)
         if not isinstance(entry, TableSpec):

@@ -101,6 +101,26 @@ CONNECTORS: Mapping[str, ConnectorHelp] = {
 );""",
         ),
         _connector(
+            "delta",
+            "tables of Delta Lake, by the package deltalake: pip install 'sqlwin[lake]'",
+            "reads streams writes",
+            _helped(known.DELTA),
+            """CREATE TABLE trips WITH (
+  'connector' = 'delta',
+  'path' = 'lake/trips'
+);""",
+        ),
+        _connector(
+            "iceberg",
+            "tables of Apache Iceberg, by the package pyiceberg: pip install 'sqlwin[lake]'",
+            "reads streams writes",
+            _helped(known.ICEBERG),
+            """CREATE TABLE trips WITH (
+  'connector' = 'iceberg', 'catalog-type' = 'sql',
+  'uri' = 'sqlite:///lake/catalog.db', 'catalog-table' = 'db.trips'
+);""",
+        ),
+        _connector(
             "datagen",
             "made-up rows, the same ones for the same seed",
             "reads streams",

@@ -59,7 +59,9 @@ class Catalog:
     def stream(self, name: tuple[str, ...]) -> StreamTable | None:
         return STREAM if name == ("rides",) else None
 
-    def scan_source(self, name: tuple[str, ...], columns: Schema) -> ScanSource:
+    def scan_source(
+        self, name: tuple[str, ...], columns: Schema, filters: object = ()
+    ) -> ScanSource:
         return ScanSource("trips", (), columns)
 
     def stream_files(self, name: tuple[str, ...], columns: Schema) -> str:

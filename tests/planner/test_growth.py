@@ -54,7 +54,7 @@ class Catalog:
     def stream(self, name: tuple[str, ...]) -> StreamTable | None:
         return self.table
 
-    def scan_source(self, name: tuple[str, ...], columns: Schema) -> str:
+    def scan_source(self, name: tuple[str, ...], columns: Schema, filters: object = ()) -> str:
         return "not here"
 
     def stream_files(self, name: tuple[str, ...], columns: Schema) -> str:

@@ -69,6 +69,35 @@ FILESYSTEM: Options = {
     "partition.time-extractor.timestamp-pattern": without_effect(),
 }
 
+DELTA: Options = {
+    "path": Option("the directory of the table", required=True),
+    "version": Option("reads this version", whole_number(0)),
+    "timestamp": Option("reads the version of this time: 2024-05-01 12:00:00"),
+    "source.monitor-interval": Option(
+        "how often to look for new versions: makes the table unbounded", duration
+    ),
+    "skip-change-commits": switch("a stream passes over versions that delete or update rows"),
+    "sink.parallelism": Option("how many tasks write", whole_number(1)),
+}
+
+ICEBERG: Options = {
+    "path": Option("the directory of the table, or its metadata file, which is read alone"),
+    "catalog-name": Option("the catalog; in ~/.pyiceberg.yaml it may have properties"),
+    "catalog-type": Option("rest, hive, glue, sql ..."),
+    "uri": Option("where the catalog is"),
+    "warehouse": Option("where the catalog keeps its tables"),
+    "catalog-database": Option("the table's database; default"),
+    "catalog-table": Option("what the catalog calls the table, if not as here"),
+    "catalog.<key>": Option("a property of pyiceberg's catalog"),
+    "version": Option("reads this snapshot, by its id", whole_number(0)),
+    "timestamp": Option("reads the snapshot of this time: 2024-05-01 12:00:00"),
+    "source.monitor-interval": Option(
+        "how often to look for new snapshots: makes the table unbounded", duration
+    ),
+    "skip-change-commits": switch("a stream passes over snapshots that delete or update rows"),
+    "sink.parallelism": Option("how many tasks write", whole_number(1)),
+}
+
 DATAGEN: Options = {
     "number-of-rows": Option("how many rows; without it, an unbounded stream", whole_number(0)),
     "rows-per-second": Option("how many rows a second in a stream", whole_number(1)),

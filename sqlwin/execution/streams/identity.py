@@ -27,7 +27,7 @@ _OPTIONS = re.compile(r" /\*\+ OPTIONS\(.*?\) \*/|__options_[0-9a-f]{12}", re.DO
 _FREE_OPTIONS = frozenset(
     "max-files-per-trigger maxfilespertrigger max-bytes-per-trigger maxbytespertrigger "
     "source.monitor-interval rows-per-second rows-per-batch scan.parallelism maxoffsetspertrigger "
-    "minpartitions number-of-rows late-rows kafka.client".split()
+    "minpartitions number-of-rows late-rows kafka.client skip-change-commits".split()
 )
 
 

@@ -5,6 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from pyiceberg.catalog import load_catalog
 from pyspark.sql import SparkSession
 
 from runtime.connectors.registry import (
@@ -153,6 +154,8 @@ WRITTEN = {
         properties__bootstrap__servers="nowhere:9092",
     ),
     "spark": table("spark", "a BIGINT", format="orc", path="t"),
+    "delta": table("delta", "a BIGINT", path="t"),
+    "iceberg": table("iceberg", "a BIGINT", catalog_type="sql", uri="c.db", warehouse="t"),
     "memory": keeping_rows(table("memory", "a BIGINT")),
     "print": table("print", "a BIGINT"),
     "blackhole": table("blackhole", "a BIGINT"),
@@ -165,6 +168,10 @@ ONLY_SOURCES = {
 
 
 def in_directory(spec: TableSpec, directory: Path) -> TableSpec:
+    if spec.connector == "iceberg":
+        places = {"uri": f"sqlite:///{directory}/c.db", "warehouse": f"file://{directory}/t"}
+        load_catalog("default", type="sql", **places).create_namespace("default")
+        return replace(spec, options=tuple((k, places.get(k, v)) for k, v in spec.options))
     options = tuple((k, f"{directory}/{v}" if k == "path" else v) for k, v in spec.options)
     return replace(spec, options=options)
 
@@ -187,7 +194,9 @@ def test_every_connector_writes_or_refuses_in_batch_and_as_a_stream(
         ):
             with pytest.raises(CatalogError, match=refusal) as caught:
                 write()
-            assert "insert into a table of filesystem, kafka, spark" in str(caught.value.hint)
+            assert "insert into a table of filesystem, delta, iceberg, kafka" in str(
+                caught.value.hint
+            )
         return
     spec = in_directory(WRITTEN[name], tmp_path)
     check_sink(spec, overwrite=False, emits_updates=False)

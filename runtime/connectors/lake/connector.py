@@ -1,0 +1,235 @@
+"""The connectors of lakes: 'delta' and 'iceberg'.
+
+Columns are found by name in any case, and may be declared wider than the table has them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pyspark.sql import DataFrame, SparkSession
+
+from runtime.connectors.columns import check_columns, physical_columns, pick
+from runtime.connectors.connector import Connector
+from runtime.connectors.lake.delta import load_delta
+from runtime.connectors.lake.delta_stream import stream_delta
+from runtime.connectors.lake.delta_write import open_delta_batches, write_delta
+from runtime.connectors.lake.iceberg import load_iceberg
+from runtime.connectors.lake.iceberg_stream import stream_iceberg
+from runtime.connectors.lake.iceberg_write import open_iceberg_batches, write_iceberg
+from runtime.connectors.lake.table import LakeTable, UnreadableError, read_rows
+from runtime.connectors.options.checks import (
+    bad_option,
+    check_options,
+    option_values,
+)
+from runtime.connectors.options.known import DELTA, ICEBERG
+from runtime.errors import ExecutionError, SqlwinError
+from runtime.local.arrow_scan import scan_source
+from runtime.scan.files import NotScannable
+from runtime.scan.lake import scan_source_of
+from runtime.spark.errors import translate
+from runtime.spec.expressions import Expression, columns_of
+from runtime.spec.scan import ScanSource
+from runtime.spec.table import Column, TableSpec
+
+_MONITOR = "source.monitor-interval"
+_NO_SOURCE = "DATA_SOURCE_NOT_FOUND"
+_PACKAGES = {
+    "delta": "io.delta:delta-spark_2.13",
+    "iceberg": "org.apache.iceberg:iceberg-spark-runtime",
+}
+# What Spark's own readers call the options
+_TIME_TRAVEL = {
+    "delta": {"version": "versionAsOf", "timestamp": "timestampAsOf"},
+    "iceberg": {"version": "snapshot-id"},
+}
+
+
+def is_lake(spec: TableSpec) -> bool:
+    """Whether a table is one of these connectors'."""
+    return any(spec.connector.lower() == connector.name for connector in CONNECTORS)
+
+
+def lake_scan_source(
+    spark: SparkSession, spec: TableSpec, columns: Sequence[Column], filters: Sequence[Expression]
+) -> ScanSource | NotScannable:
+    """A table as the Arrow scan reads it, or why it cannot.
+
+    Args:
+        spark: the session.
+        spec: the table.
+        columns: the columns needed, with the names and types that Spark found.
+        filters: conditions of which all must be true for a row to count.
+    """
+    own = {c.name.lower() for c in spec.columns if c.computed or c.metadata}
+    for column in columns:
+        if column.name.partition(".")[0].lower() in own:
+            return NotScannable(f"{column.name} is not a column of the table")
+    try:
+        table = _load(spark, spec, filters)
+    except UnreadableError as error:
+        return NotScannable(error.reason)
+    types = {column.name.lower(): column.type for column in table.snapshot.columns}
+    for column in columns:
+        found = types.get(column.name.lower())
+        if found is not None and found != column.type:
+            return NotScannable(
+                f"column {column.name} is {found.upper()}, and {column.type.upper()} is declared"
+            )
+
+    # the log says where the files are, not the directory
+    def find(
+        path: str, roots: Sequence[str], columns: Sequence[Column], *_: object
+    ) -> ScanSource | NotScannable:
+        return scan_source_of(table.snapshot, columns, filters)
+
+    files = table.snapshot.files
+    return scan_source(spark, f"file://{files[0].path}" if files else "file:///", columns, find)
+
+
+def _load(spark: SparkSession, spec: TableSpec, filters: Sequence[Expression] = ()) -> LakeTable:
+    """A table; of its files at least those in which all filters can be true."""
+    if spec.connector.lower() == "iceberg":
+        return load_iceberg(spark, spec, filters)
+    return load_delta(spark, spec, {name for each in filters for name in columns_of(each)})
+
+
+def _read(spark: SparkSession, spec: TableSpec) -> DataFrame:
+    """The rows of a table, with the physical columns of `spec`, or all that it has.
+
+    Raises:
+        ExecutionError: there is no table, not that version, or it cannot be read right.
+        CatalogError: its columns are not those declared.
+        SetupError: the package is missing.
+    """
+    try:
+        return read_rows(spark, spec, _load(spark, spec))
+    except UnreadableError as error:
+        return _by_spark(spark, spec, error)
+
+
+def _by_spark(spark: SparkSession, spec: TableSpec, why: UnreadableError) -> DataFrame:
+    """The rows by the reader of the lake's own jar.
+
+    Raises:
+        ExecutionError: the jar is not there.
+    """
+    values, name = option_values(spec), spec.connector.lower()
+    chosen = {"version", "timestamp"} & values.keys()
+    if "path" not in values or not chosen <= _TIME_TRAVEL[name].keys():
+        raise unreadable(spec, why)
+    options = {_TIME_TRAVEL[name][key]: values[key] for key in _TIME_TRAVEL[name] if key in values}
+    try:
+        rows = spark.read.format(name).options(**options).load(values["path"])
+        _ = rows.schema  # the data source is looked for when it is asked
+    except Exception as error:
+        # where a class of Java's is missing, PySpark has no condition for it
+        if _NO_SOURCE not in str(error):
+            raise
+        raise unreadable(spec, why) from error
+    if not spec.columns:
+        return rows
+    return rows.select(*(pick(rows, spec, c, values["path"]) for c in physical_columns(spec)))
+
+
+def _stream(spark: SparkSession, spec: TableSpec) -> DataFrame:
+    """The rows of a table, and of versions that come."""
+    try:
+        read = stream_iceberg if spec.connector.lower() == "iceberg" else stream_delta
+        return read(spark, spec)
+    except UnreadableError as error:
+        raise unreadable(spec, error) from error
+
+
+def unreadable(spec: TableSpec, why: UnreadableError) -> ExecutionError:
+    """The error for a table that nothing here reads right."""
+    return ExecutionError(
+        f"table `{spec.name}` cannot be read: {why.reason}",
+        subjects=(spec.name,),
+        hint="Spark reads it where the lake's own package is on its class path: "
+        f"--conf spark.jars.packages={_PACKAGES[spec.connector.lower()]}:...",
+    )
+
+
+def validate_delta(spec: TableSpec) -> None:
+    """Check the options and columns of a table; whether it is there is not checked.
+
+    Raises:
+        CatalogError: an option or a column is wrong.
+    """
+    check_options(spec, DELTA)
+    _check_time_travel(spec)
+    check_columns(spec)
+
+
+def validate_iceberg(spec: TableSpec) -> None:
+    """Check the options and columns of a table; whether it is there is not checked.
+
+    Raises:
+        CatalogError: an option or a column is wrong.
+    """
+    own = [name for name, _ in spec.options if name.lower().startswith("catalog.")]
+    known = {name: option for name, option in ICEBERG.items() if "<" not in name}
+    check_options(spec, known, own)
+    values = option_values(spec)
+    placed = [name for name in ("catalog-name", "catalog-type", "uri") if name in values]
+    if ("path" in values) == bool(placed):
+        raise bad_option(
+            spec,
+            "option 'path' says where the table is, or a catalog does",
+            "give 'path', or 'catalog-type', 'uri' and 'catalog-table'",
+            subjects=("'path'",),
+        )
+    _check_time_travel(spec)
+    check_columns(spec)
+
+
+def is_unbounded(spec: TableSpec) -> bool:
+    """Whether new versions are looked for."""
+    return _MONITOR in option_values(spec)
+
+
+def _check_time_travel(spec: TableSpec) -> None:
+    """Refuse options of which each chooses what is read."""
+    values = option_values(spec)
+    given = [name for name in ("version", "timestamp", _MONITOR) if name in values]
+    if len(given) > 1:
+        raise bad_option(
+            spec,
+            f"options '{given[0]}' and '{given[1]}' do not go together",
+            f"leave '{given[1]}' out",
+            subjects=(f"'{given[1]}'", f"'{given[0]}'"),
+        )
+
+
+def _explain(spec: TableSpec, error: Exception) -> SqlwinError:
+    return translate(error).about(f"table `{spec.name}`", spec.name)
+
+
+CONNECTORS = (
+    Connector(
+        "delta",
+        validate_delta,
+        _read,
+        _stream,
+        is_unbounded,
+        streams_bounded=True,
+        write=write_delta,
+        overwrites=True,
+        open_batches=open_delta_batches,
+        explain=_explain,
+    ),
+    Connector(
+        "iceberg",
+        validate_iceberg,
+        _read,
+        _stream,
+        is_unbounded,
+        streams_bounded=True,
+        write=write_iceberg,
+        overwrites=True,
+        open_batches=open_iceberg_batches,
+        explain=_explain,
+    ),
+)

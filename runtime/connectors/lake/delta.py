@@ -1,0 +1,316 @@
+"""Delta tables by the package `deltalake`: which files a version has, and what is known of them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+from zoneinfo import ZoneInfo
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import SparkSession
+from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructType
+
+from runtime.connectors.lake.table import (
+    LakeTable,
+    UnreadableError,
+    broken_table,
+    local_file,
+    local_path,
+    missing_extra,
+    plain_values,
+)
+from runtime.connectors.options.checks import bad_option, option_values
+from runtime.errors import ExecutionError
+from runtime.scan.lake import LakeColumn, LakeFile, Snapshot
+from runtime.scan.pruning import Range
+from runtime.spec.table import TableSpec
+
+if TYPE_CHECKING:
+    from deltalake import DeltaTable
+
+_MAPPING = "delta.columnMapping."
+# What a reader has to know of, and this one does or has no use for
+_KNOWN_FEATURES = frozenset(
+    ("columnMapping", "deletionVectors", "timestampNtz", "v2Checkpoint", "vacuumProtocolCheck")
+)
+# Statistics have times in milliseconds, cut off
+_CUT_OFF_US = 999
+_RANGED = ("tinyint", "smallint", "int", "bigint", "double", "string", "date")
+_TIMES = ("timestamp", "timestamp_ntz")
+
+
+def load_delta(spark: SparkSession, spec: TableSpec, ranges_of: Collection[str] = ()) -> LakeTable:
+    """A table in the version that its options choose, else the newest.
+
+    Args:
+        spark: the session.
+        spec: the table.
+        ranges_of: columns of which the least and the greatest values are wanted, file by file.
+
+    Raises:
+        ExecutionError: there is no table, or not that version of it.
+        SetupError: the package is missing.
+        UnreadableError: its rows would be wrong, such as those that are marked as deleted.
+    """
+    path, zone = delta_path(spark, spec), str(spark.conf.get("spark.sql.session.timeZone"))
+    return delta_table(spec, open_delta(spec, path, zone), path, zone, ranges_of)
+
+
+def delta_path(spark: SparkSession, spec: TableSpec) -> str:
+    """The directory of a table on this machine.
+
+    Raises:
+        UnreadableError: it is elsewhere.
+    """
+    path = option_values(spec)["path"]
+    found = local_path(spark, path)
+    if found is None:
+        raise UnreadableError(f"{path} is on no file system of this machine")
+    return found
+
+
+def open_delta(spec: TableSpec, path: str, zone: str = "UTC") -> DeltaTable:
+    """The table at a path of this machine, in the version that its options choose.
+
+    Args:
+        spec: the table.
+        path: where it is.
+        zone: the time zone of option 'timestamp' where it says none.
+
+    Raises:
+        ExecutionError: there is no table, or not that version of it.
+        SetupError: the package is missing.
+        UnreadableError: it has a feature that is not known here.
+    """
+    try:
+        from deltalake import DeltaTable
+        from deltalake.exceptions import DeltaError, TableNotFoundError
+    except ImportError as error:
+        raise missing_extra(spec, "deltalake", error) from error
+    values = option_values(spec)
+    try:
+        table = DeltaTable(path)
+    except TableNotFoundError as error:
+        raise ExecutionError(
+            f"table `{spec.name}`: there is no Delta table at {path}",
+            subjects=(spec.name,),
+            hint="INSERT INTO makes one of the columns that are declared",
+        ) from error
+    except DeltaError as error:
+        if any(word in str(error) for word in ("Unsupported", "catalog-managed")):
+            raise UnreadableError(" ".join(str(error).split())) from error
+        raise broken_table(spec, error) from error
+    newest = table.version()
+    version = newest
+    try:
+        if "version" in values:
+            version = int(values["version"])
+        elif "timestamp" in values:
+            version = _version_at(spec, table, values["timestamp"], zone)
+        if version > newest:
+            raise ExecutionError(
+                f"table `{spec.name}`: there is no version {version} of {path}",
+                subjects=(f"'{version}'", spec.name),
+                hint=f"the newest is version {newest}",
+            )
+        if version != newest:
+            table = DeltaTable(path, version=version)
+    except DeltaError as error:
+        raise ExecutionError(
+            f"table `{spec.name}`: version {version} of {path} is gone",
+            subjects=(f"'{version}'", spec.name),
+            hint="its log was cleaned up; newer versions, up to "
+            f"{newest}, can be read as far as their files are there",
+        ) from error
+    features = table.protocol().reader_features or []
+    unknown = sorted(set(features) - _KNOWN_FEATURES)
+    if unknown:
+        raise UnreadableError(f"it has the feature {unknown[0]}")
+    return table
+
+
+def parsed_time(text: str, zone: str) -> datetime:
+    """The instant that a text stands for, in a time zone where it says none.
+
+    Raises:
+        ValueError: it is no time.
+    """
+    found = datetime.fromisoformat(text.strip())
+    return found if found.tzinfo is not None else found.replace(tzinfo=ZoneInfo(zone))
+
+
+def _version_at(spec: TableSpec, table: DeltaTable, text: str, zone: str) -> int:
+    """The last version that was there at a time."""
+    try:
+        at = parsed_time(text, zone)
+    except (ValueError, KeyError) as error:
+        raise bad_option(
+            spec, f"option 'timestamp' is '{text}'", f"{error}", subjects=(f"'{text}'",)
+        ) from error
+    at_ms = at.timestamp() * 1000
+    commits: list[dict[str, Any]] = table.history()
+    times = {int(c["version"]): c["timestamp"] for c in commits if c.get("timestamp") is not None}
+    before = [version for version, time_ms in times.items() if time_ms <= at_ms]
+    if before:
+        return max(before)
+    first = min(times, default=0)
+    since = datetime.fromtimestamp(times.get(first, 0) / 1000, UTC).isoformat(" ", "milliseconds")
+    raise ExecutionError(
+        f"table `{spec.name}`: it has no version as old as '{text}'",
+        subjects=(f"'{text}'", spec.name),
+        hint=f"the oldest that is known is version {first}, of {since}",
+    )
+
+
+def delta_table(
+    spec: TableSpec, table: DeltaTable, path: str, zone: str, ranges_of: Collection[str] = ()
+) -> LakeTable:
+    """The files and columns of a table that was opened.
+
+    Args:
+        spec: the table.
+        table: the same, opened.
+        path: where it is.
+        zone: the session's time zone.
+        ranges_of: columns of which the least and the greatest values are wanted, file by file.
+
+    Raises:
+        ExecutionError: its log cannot be read.
+        UnreadableError: rows would be wrong, such as those that are marked as deleted.
+    """
+    from deltalake.exceptions import DeltaError
+
+    schema = delta_schema(table)
+    mode = mapping_mode(table)
+    columns = tuple(lake_column(field, mode) for field in schema.fields)
+    partitions = tuple(table.metadata().partition_columns)
+    for name in partitions:
+        if schema[name].dataType.simpleString() == "timestamp" and zone not in ("UTC", "Etc/UTC"):
+            raise UnreadableError(
+                f"its partition column {name} is TIMESTAMP_LTZ, and the session's time zone is "
+                f"{zone}: values of partitions have no zone"
+            )
+    try:
+        if "deletionVectors" in (table.protocol().reader_features or []):
+            if table.deletion_vectors().read_all().num_rows:
+                raise UnreadableError("rows of it are marked as deleted (deletion vectors)")
+        actions = pa.table(table.get_add_actions())
+    except DeltaError as error:
+        raise UnreadableError(" ".join(str(error).split())) from error
+    wanted = {name.lower() for name in ranges_of}
+    ranged = [c for c in columns if c.name.lower() in wanted and c.name not in partitions]
+    files = _files(path, actions, partitions, ranged)
+    version = f"version {table.version()}"
+    snapshot = Snapshot(option_values(spec)["path"], version, columns, partitions, files)
+    return LakeTable(snapshot, schema, _stored(schema) if mode != "none" else schema)
+
+
+def delta_schema(table: DeltaTable) -> StructType:
+    """The columns of a table, as Spark has them.
+
+    Raises:
+        UnreadableError: one has a type that is not known.
+    """
+    import json
+
+    try:
+        schema = StructType.fromJson(json.loads(table.schema().to_json()))
+    except Exception as error:
+        raise UnreadableError(f"its columns are not known: {error}") from error
+    for field in schema.fields:
+        if "delta.typeChanges" in (field.metadata or {}):
+            raise UnreadableError(f"the type of its column {field.name} was changed")
+        if "variant" in field.dataType.simpleString():
+            raise UnreadableError(f"its column {field.name} is {field.dataType.simpleString()}")
+    return schema
+
+
+def mapping_mode(table: DeltaTable) -> str:
+    """How columns are found in files: `none`, `name` or `id`."""
+    return table.metadata().configuration.get(_MAPPING + "mode") or "none"
+
+
+def lake_column(field: StructField, mode: str) -> LakeColumn:
+    """How a column is found in files."""
+    type_ = field.dataType.simpleString()
+    if mode == "none":
+        return LakeColumn(field.name, type_, (field.name,))
+    stored = field.metadata[_MAPPING + "physicalName"]
+    number = int(field.metadata[_MAPPING + "id"]) if mode == "id" else None
+    return LakeColumn(field.name, type_, (stored,), number)
+
+
+def _stored(type_: StructType) -> StructType:
+    """Columns and the fields inside of them by the names that files have."""
+
+    def of(inner: DataType) -> DataType:
+        match inner:
+            case StructType():
+                return _stored(inner)
+            case ArrayType():
+                return ArrayType(of(inner.elementType), inner.containsNull)
+            case MapType():
+                return MapType(of(inner.keyType), of(inner.valueType), inner.valueContainsNull)
+        return inner
+
+    return StructType(
+        [
+            StructField((f.metadata or {}).get(_MAPPING + "physicalName", f.name), of(f.dataType))
+            for f in type_.fields
+        ]
+    )
+
+
+def _files(
+    path: str, actions: pa.Table, partitions: tuple[str, ...], ranged: list[LakeColumn]
+) -> tuple[LakeFile, ...]:
+    """The files of the newest actions of a log, in the order of their paths."""
+    paths = [local_file(path, each) for each in actions["path"].to_pylist()]
+    n_rows = actions["num_records"].to_pylist()
+    values: list[tuple[Any, ...]] = [()] * len(paths)
+    if partitions:
+        struct = actions["partition"].combine_chunks()
+        values = list(
+            zip(*(plain_values(pc.struct_field(struct, name)) for name in partitions), strict=True)
+        )
+    ranges = {column.name: _ranges(actions, column, n_rows) for column in ranged}
+    files = [
+        LakeFile(file, values[i], n_rows[i], {n: each[i] for n, each in ranges.items() if each[i]})
+        for i, file in enumerate(paths)
+    ]
+    return tuple(sorted(files, key=lambda file: file.path))
+
+
+def _ranges(actions: pa.Table, column: LakeColumn, n_rows: list[int | None]) -> list[Any]:
+    """What the log says of a column in each file: a Range, or None for nothing."""
+    (stored,) = column.stored
+    found: dict[str, list[Any]] = {}
+    for which in ("min", "max", "null_count"):
+        if which in actions.column_names:
+            field = _field(actions[which].combine_chunks(), stored)
+            if field is not None:
+                found[which] = plain_values(field)
+    none: list[Any] = [None] * len(n_rows)
+    is_known = column.type in (*_RANGED, *_TIMES)
+    lows = found.get("min", none) if is_known else none
+    highs = found.get("max", none) if is_known else none
+    cut_off = _CUT_OFF_US if column.type in _TIMES else 0
+    ranges: list[Any] = []
+    for low, high, nulls, n in zip(lows, highs, found.get("null_count", none), n_rows, strict=True):
+        if n is None:
+            ranges.append(None)
+            continue
+        if isinstance(low, str):
+            low = low.encode()
+        if isinstance(high, str):
+            high = high.encode()
+        elif high is not None:
+            high += cut_off
+        ranges.append(Range(low, high, nulls, n, has_nan=column.type == "double"))
+    return ranges
+
+
+def _field(struct: pa.StructArray, name: str) -> pa.Array | None:
+    return pc.struct_field(struct, name) if struct.type.get_field_index(name) >= 0 else None

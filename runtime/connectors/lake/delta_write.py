@@ -1,0 +1,378 @@
+"""Writing Delta tables: tasks write Parquet files, the driver commits them all at once."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import time
+from collections.abc import Sequence
+from datetime import UTC, date, datetime, timedelta
+from functools import partial
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import DataFrame
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StructType
+
+from runtime.connectors.columns import (
+    find_column,
+)
+from runtime.connectors.connector import StreamWriter, WriteBatch
+from runtime.connectors.lake.delta import delta_path, delta_schema, open_delta
+from runtime.connectors.lake.parquet_files import (
+    WrittenFile,
+    arranged,
+    made_schema,
+    remove_files,
+    write_parquet,
+)
+from runtime.connectors.lake.table import (
+    UnreadableError,
+    broken_table,
+    missing_extra,
+    plain_values,
+)
+from runtime.connectors.options.checks import bad_option, option_values
+from runtime.errors import CatalogError, ErrorKind, ExecutionError
+from runtime.spark.clusters import check_seen_by_all
+from runtime.spec.scan import PartitionValue
+from runtime.spec.table import TableSpec
+
+if TYPE_CHECKING:
+    from deltalake import CommitProperties, DeltaTable
+
+# What a writer has to know of, and this one does or has no use for
+_KNOWN_FEATURES = frozenset(
+    (
+        "appendOnly",
+        "changeDataFeed",
+        "deletionVectors",
+        "invariants",
+        "timestampNtz",
+        "v2Checkpoint",
+        "vacuumProtocolCheck",
+    )
+)
+# Before features had names: what is refused is then looked for in the table
+_NAMELESS_VERSION = 6
+_NULL = "__HIVE_DEFAULT_PARTITION__"
+_EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001 - a wall clock
+
+
+def write_delta(dataframe: DataFrame, spec: TableSpec, overwrite: bool) -> int:
+    """Write rows to a table as one version of it, and return how many there were.
+
+    A table that is not there is made. Overwriting replaces all rows, or of a partitioned table
+    those of the partitions that get rows.
+
+    Raises:
+        CatalogError: the columns do not go into those of the table.
+        ExecutionError: the table cannot be written, or somebody else has changed it meanwhile.
+        SetupError: the package is missing.
+    """
+    return _write(dataframe, spec, overwrite, None)
+
+
+def open_delta_batches(dataframe: DataFrame, spec: TableSpec, writer: StreamWriter) -> WriteBatch:
+    """What writes the micro-batches of a stream, each of them once.
+
+    A version says which micro-batch of which stream it has (a transaction identifier), and one
+    that is in the table is not written again.
+    """
+
+    def write(rows: DataFrame, batch: int) -> int:
+        return _write(rows, spec, False, (f"sqlwin-{writer.name}", batch))
+
+    return write
+
+
+def _write(
+    dataframe: DataFrame, spec: TableSpec, overwrite: bool, batch: tuple[str, int] | None
+) -> int:
+    try:
+        from deltalake import CommitProperties, Transaction
+        from deltalake.exceptions import DeltaError
+    except ImportError as error:
+        raise missing_extra(spec, "deltalake", error) from error
+    values = option_values(spec)
+    for option in ("version", "timestamp"):
+        if option in values:
+            raise bad_option(
+                spec,
+                f"option '{option}' chooses what is read, and the table is written as it is now",
+                "insert into a table without it",
+                subjects=(f"'{option}'",),
+            )
+    spark = dataframe.sparkSession
+    try:
+        path = delta_path(spark, spec)
+        table = _existing(spec, path)
+        if table is not None:
+            _check_writable(table, overwrite)
+        if batch is not None and table is not None:
+            done = table.transaction_version(batch[0])
+            if done is not None and done >= batch[1]:
+                return 0
+        schema = made_schema(dataframe, spec) if table is None else delta_schema(table)
+    except UnreadableError as error:
+        raise ExecutionError(
+            f"table `{spec.name}` cannot be written: {error.reason}", subjects=(spec.name,)
+        ) from error
+    check_seen_by_all(
+        spark, path, f"the files of table `{spec.name}`", "'path' takes a directory all hosts see"
+    )
+    partitions = _partitions(spec, schema, table)
+    rows = arranged(dataframe, spec, schema)
+    if parallelism := values.get("sink.parallelism"):
+        rows = rows.repartition(int(parallelism))
+    types = [schema[name].dataType.simpleString() for name in partitions]
+    arrow = to_arrow_schema(schema, timezone="UTC")
+    directory_of = partial(hive_directory, tuple(zip(partitions, types, strict=True)))
+    transactions = None if batch is None else [Transaction(batch[0], batch[1])]
+    properties = CommitProperties(app_transactions=transactions)
+    is_new = not os.path.exists(path)
+    try:
+        mark, files = write_parquet(rows, path, arrow, partitions, directory_of)
+        try:
+            commit(table, path, schema, partitions, files, overwrite, properties)
+        except DeltaError as error:
+            if not is_committed(path, mark):
+                remove_files(path, mark)
+                raise broken_table(spec, error) from error
+    finally:
+        if is_new and os.path.isdir(path) and not os.listdir(path):
+            os.rmdir(path)
+    return sum(file.n_rows for file in files)
+
+
+def is_committed(path: str, mark: str) -> bool:
+    """Whether files with a mark in their names are in a table: what comes after may have failed."""
+    from deltalake import DeltaTable
+
+    try:
+        return any(mark in file for file in DeltaTable(path).file_uris())
+    except FileNotFoundError:
+        return False
+
+
+def commit(
+    table: DeltaTable | None,
+    path: str,
+    schema: StructType,
+    partitions: Sequence[str],
+    files: Sequence[WrittenFile],
+    overwrite: bool,
+    properties: CommitProperties | None = None,
+) -> None:
+    """Make files a version of a table, all at once; without a row there may be none.
+
+    Args:
+        table: the table as it was when the files were written; None: it is made.
+        path: where it is.
+        schema: its columns.
+        partitions: those that it is partitioned by.
+        files: what was written.
+        overwrite: replace all rows, or of a partitioned table those of the files' partitions.
+        properties: what else the version says.
+    """
+    from deltalake import Schema
+    from deltalake._internal import RemoveAction
+    from deltalake.transaction import AddAction, create_table_with_add_actions
+
+    now_ms = int(time.time() * 1000)
+    column_types = {field.name: field.dataType.simpleString() for field in schema.fields}
+    types = [column_types[name] for name in partitions]
+    adds = [
+        AddAction(
+            file.path,
+            file.size,
+            _partition_texts(partitions, types, file.partition),
+            now_ms,
+            True,
+            statistics_text(file, column_types),
+        )
+        for file in files
+    ]
+    if table is None:
+        columns = Schema.from_json(schema.json())
+        create_table_with_add_actions(
+            path, columns, adds, "error", list(partitions), commit_properties=properties
+        )
+        return
+    if not files and not (overwrite and not partitions):
+        return
+    columns = table.schema()
+    actions: list[AddAction | RemoveAction] = [*adds]
+    if not overwrite or not partitions:
+        mode = "overwrite" if overwrite else "append"
+        table.create_write_transaction(
+            actions, mode, columns, list(partitions), commit_properties=properties
+        )
+        return
+    replaced = {tuple(add.partition_values.values()) for add in adds}
+    there = pa.table(table.get_add_actions())
+    struct = there["partition"].combine_chunks()
+    values = zip(*(plain_values(pc.struct_field(struct, p)) for p in partitions), strict=True)
+    paths, sizes = there["path"].to_pylist(), there["size_bytes"].to_pylist()
+    for file, size, found in zip(paths, sizes, values, strict=True):
+        texts = _partition_texts(partitions, types, found)
+        if tuple(texts.values()) in replaced:
+            # the library escapes it again
+            actions.append(RemoveAction(unquote(file), True, now_ms, size, texts))
+    table.create_write_transaction(
+        actions, "append", columns, list(partitions), commit_properties=properties
+    )
+
+
+def _existing(spec: TableSpec, path: str) -> DeltaTable | None:
+    """The table at a path; None if there is none yet.
+
+    Raises:
+        ExecutionError: something else is there.
+    """
+    if os.path.isdir(f"{path}/_delta_log"):
+        return open_delta(spec, path)
+    if os.path.exists(path) and (not os.path.isdir(path) or os.listdir(path)):
+        raise ExecutionError(
+            f"table `{spec.name}` cannot be written: {path} is there, and is no Delta table",
+            subjects=(spec.name,),
+            kind=ErrorKind.OUTPUT,
+            hint="take a directory of its own",
+        )
+    return None
+
+
+def _check_writable(table: DeltaTable, overwrite: bool) -> None:
+    """Check that a table asks nothing of a writer that is not done here.
+
+    Raises:
+        UnreadableError: it does.
+    """
+    configuration = table.metadata().configuration
+    protocol = table.protocol()
+    unknown = sorted(set(protocol.writer_features or []) - _KNOWN_FEATURES)
+    schema = json.loads(table.schema().to_json())
+    asked = [key for field in schema["fields"] for key in field["metadata"]]
+    if protocol.min_writer_version <= _NAMELESS_VERSION:
+        unknown += [key for key in configuration if key.startswith("delta.constraints.")]
+    unknown += [
+        key
+        for key in asked
+        if key.startswith(("delta.invariants", "delta.generationExpression", "delta.identity"))
+    ]
+    if configuration.get("delta.columnMapping.mode", "none") != "none":
+        unknown.append("columnMapping")
+    if unknown:
+        raise UnreadableError(f"it has {unknown[0]}, which sqlwin does not write")
+    if overwrite and configuration.get("delta.appendOnly", "false").lower() == "true":
+        raise UnreadableError("delta.appendOnly is true: its rows cannot be replaced")
+
+
+def _partitions(spec: TableSpec, schema: StructType, table: DeltaTable | None) -> tuple[str, ...]:
+    """The names of the table's partition columns.
+
+    Raises:
+        CatalogError: it has others than are declared, or no other column.
+    """
+    names = [found for p in spec.partitioned_by for found in find_column(schema.names, p)]
+    if table is not None:
+        there = list(table.metadata().partition_columns)
+        if spec.partitioned_by and names != there:
+            raise CatalogError(
+                f"table `{spec.name}` is partitioned by {', '.join(there) or 'nothing'} already",
+                subjects=(spec.name,),
+                hint="declare the same, or leave PARTITIONED BY out",
+            )
+        names = there
+    if names and len(names) == len(schema):
+        raise CatalogError(
+            f"table `{spec.name}` is partitioned by all of its columns",
+            subjects=(spec.name,),
+            hint="files need at least one column of their own",
+        )
+    for name in names:
+        if schema[name].dataType.simpleString() not in _PARTITION_TYPES and not schema[
+            name
+        ].dataType.simpleString().startswith("decimal"):
+            raise CatalogError(
+                f"table `{spec.name}` cannot be partitioned by `{name}`, which is "
+                f"{schema[name].dataType.simpleString().upper()}",
+                subjects=(spec.name, name),
+            )
+    return tuple(names)
+
+
+_PARTITION_TYPES = frozenset(
+    # an instant is written without its zone, which readers then guess
+    "tinyint smallint int bigint boolean date timestamp_ntz string".split()
+)
+
+
+def hive_directory(columns: Sequence[tuple[str, str]], values: Sequence[PartitionValue]) -> str:
+    """`day=2024-01-01/k=7` for values of partition columns, given by name and type.
+
+    It is for those who look: readers go by the log, so that what is no plain letter may be lost.
+    """
+    names, types = [name for name, _ in columns], [type_ for _, type_ in columns]
+    texts = _partition_texts(names, types, values)
+    return "/".join(
+        f"{_ODD.sub('_', name)}={_ODD.sub('_', _NULL if text is None else text)[:_MOST_LETTERS]}"
+        for name, text in texts.items()
+    )
+
+
+_ODD = re.compile(r"[^A-Za-z0-9_.-]")
+_MOST_LETTERS = 64
+
+
+def _partition_texts(
+    names: Sequence[str], types: Sequence[str], values: Sequence[PartitionValue]
+) -> dict[str, str | None]:
+    return {
+        name: partition_text(value, type_)
+        for name, type_, value in zip(names, types, values, strict=True)
+    }
+
+
+def partition_text(value: PartitionValue, type_: str) -> str | None:
+    """A value as a log writes it; NULL and the empty text are the same there."""
+    if value is None or value == "":
+        return None
+    if isinstance(value, bool):
+        return str(value).lower()
+    if type_ == "date" and isinstance(value, int):
+        return (date(1970, 1, 1) + timedelta(days=value)).isoformat()
+    if type_.startswith("timestamp") and isinstance(value, int):
+        return (_EPOCH + timedelta(microseconds=value)).isoformat(" ", "microseconds")
+    return str(value)
+
+
+def statistics_text(file: WrittenFile, types: dict[str, str]) -> str:
+    """What a log says of a file: its rows, and ranges of its columns."""
+
+    def shown(name: str, value: Any) -> Any:
+        match types[name]:
+            case "date":
+                return (date(1970, 1, 1) + timedelta(days=value)).isoformat()
+            case "timestamp":
+                at = _EPOCH.replace(tzinfo=UTC) + timedelta(microseconds=value)
+                return at.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+            case "timestamp_ntz":
+                return (_EPOCH + timedelta(microseconds=value)).isoformat("T", "microseconds")
+        return value
+
+    ranges = {
+        name: (shown(name, low), shown(name, high)) for name, (low, high) in file.ranges.items()
+    }
+    return json.dumps(
+        {
+            "numRecords": file.n_rows,
+            "minValues": {name: low for name, (low, _) in ranges.items()},
+            "maxValues": {name: high for name, (_, high) in ranges.items()},
+            "nullCount": file.nulls,
+        }
+    )

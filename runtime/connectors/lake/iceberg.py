@@ -1,0 +1,444 @@
+"""Iceberg tables by the package `pyiceberg`: of a catalog, or by the place of their metadata."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Collection, Sequence
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql import SparkSession
+from pyspark.sql import types as T
+
+from runtime.connectors.lake.delta import parsed_time
+from runtime.connectors.lake.table import (
+    LakeTable,
+    UnreadableError,
+    broken_table,
+    local_file,
+    local_path,
+    missing_extra,
+)
+from runtime.connectors.options.checks import bad_option, option_values
+from runtime.errors import ExecutionError
+from runtime.scan.lake import LakeColumn, LakeFile, Snapshot
+from runtime.spark.session import is_remote
+from runtime.spec.expressions import Call, ColumnRef, Constant, Expression
+from runtime.spec.table import TableSpec
+
+if TYPE_CHECKING:
+    from pyiceberg.expressions import BooleanExpression
+    from pyiceberg.manifest import DataFile
+    from pyiceberg.schema import Schema
+    from pyiceberg.table import Table
+    from pyiceberg.table.snapshots import Snapshot as IcebergSnapshot
+
+_METADATA = re.compile(r"v?(\d+)(?:-[^/]*)?\.metadata\.json")
+_PLAIN: dict[str, T.DataType] = {
+    "boolean": T.BooleanType(),
+    "int": T.IntegerType(),
+    "long": T.LongType(),
+    "float": T.FloatType(),
+    "double": T.DoubleType(),
+    "date": T.DateType(),
+    "timestamp": T.TimestampNTZType(),
+    "timestamptz": T.TimestampType(),
+    "string": T.StringType(),
+    "binary": T.BinaryType(),
+}
+# Of types whose values statistics order as Spark does; NaN is the greatest number to it alone
+_PUSHED = ("int", "bigint", "string", "date", "timestamp", "timestamp_ntz")
+
+
+def load_iceberg(
+    spark: SparkSession, spec: TableSpec, filters: Sequence[Expression] = ()
+) -> LakeTable:
+    """A table in the snapshot that its options choose, else the newest.
+
+    Args:
+        spark: the session.
+        spec: the table.
+        filters: conditions of which all must be true for a row to count: files in which they are
+            for none are left out.
+
+    Raises:
+        ExecutionError: there is no table, or not that snapshot of it.
+        SetupError: the package is missing.
+        UnreadableError: its rows would be wrong, such as those that are deleted.
+    """
+    table = open_iceberg(spark, spec)
+    zone = str(spark.conf.get("spark.sql.session.timeZone"))
+    return iceberg_table(spec, table, zone, filters)
+
+
+def open_iceberg(spark: SparkSession, spec: TableSpec) -> Table:
+    """The table, as its catalog or its newest metadata have it; see `load_iceberg`."""
+    return from_place(spec, place_of(spark, spec))
+
+
+def place_of(spark: SparkSession, spec: TableSpec) -> str | None:
+    """The path of a table on this machine; None: a catalog knows it.
+
+    Raises:
+        UnreadableError: it is elsewhere.
+    """
+    values = option_values(spec)
+    if is_remote(spark):
+        raise UnreadableError("its files are on the machine of the Spark Connect server")
+    if "path" not in values:
+        return None
+    path = local_path(spark, values["path"])
+    if path is None:
+        raise UnreadableError(f"{values['path']} is on no file system of this machine")
+    return path
+
+
+def from_place(spec: TableSpec, path: str | None) -> Table:
+    """The table at a path of this machine, or that the catalog of its options knows."""
+    return from_catalog(spec) if path is None else from_path(spec, path)
+
+
+def from_path(spec: TableSpec, path: str) -> Table:
+    """The table at a directory or of a metadata file of this machine; it cannot be written."""
+    try:
+        from pyiceberg.table import StaticTable
+    except ImportError as error:
+        raise missing_extra(spec, "pyiceberg", error) from error
+    file = path if path.endswith(".json") else _newest_metadata(spec, path)
+    try:
+        return StaticTable.from_metadata(file)
+    except FileNotFoundError as error:
+        raise no_table(spec, path) from error
+    except Exception as error:
+        raise broken_table(spec, error) from error
+
+
+def from_catalog(spec: TableSpec) -> Table:
+    """The table that a catalog knows; see `load_iceberg`."""
+    catalog = open_catalog(spec)
+    from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError
+
+    name = table_name(spec)
+    try:
+        found: Table = catalog.load_table(name)
+        return found
+    except (NoSuchTableError, NoSuchNamespaceError) as error:
+        raise no_table(spec, ".".join(name)) from error
+    except Exception as error:
+        raise broken_table(spec, error) from error
+
+
+def open_catalog(spec: TableSpec) -> Any:
+    """The catalog of a table.
+
+    Raises:
+        ExecutionError: it cannot be reached.
+        SetupError: a package is missing.
+    """
+    try:
+        from pyiceberg.catalog import load_catalog
+    except ImportError as error:
+        raise missing_extra(spec, "pyiceberg", error) from error
+    values = option_values(spec)
+    properties = {
+        name.removeprefix("catalog."): value
+        for name, value in spec.options
+        if name.startswith("catalog.")
+    }
+    for option, name in (("catalog-type", "type"), ("uri", "uri"), ("warehouse", "warehouse")):
+        if option in values:
+            properties[name] = values[option]
+    try:
+        return load_catalog(values.get("catalog-name", "default"), **properties)
+    except ImportError as error:
+        raise missing_extra(spec, "pyiceberg", error) from error
+    except Exception as error:
+        raise broken_table(spec, error) from error
+
+
+def table_name(spec: TableSpec) -> tuple[str, ...]:
+    """What the catalog calls a table."""
+    values = option_values(spec)
+    name = tuple(values.get("catalog-table", spec.name).split("."))
+    database = values.get("catalog-database", "default")
+    return name if len(name) > 1 else (database, *name)
+
+
+def no_table(spec: TableSpec, where: str) -> ExecutionError:
+    """The error for a table that is not there."""
+    return ExecutionError(
+        f"table `{spec.name}`: there is no Iceberg table {where}", subjects=(spec.name,)
+    )
+
+
+def _newest_metadata(spec: TableSpec, path: str) -> str:
+    """The newest metadata file of a table, as far as a directory says it.
+
+    Raises:
+        ExecutionError: there is none.
+        UnreadableError: several may be it.
+    """
+    directory = f"{path}/metadata"
+    try:
+        names = os.listdir(directory)
+    except OSError as error:
+        raise no_table(spec, f"at {path}") from error
+    numbers = {name: int(m[1]) for name in names if (m := _METADATA.fullmatch(name))}
+    hint = f"{directory}/version-hint.text"
+    if os.path.exists(hint):
+        with open(hint, encoding="utf-8") as file:
+            said = file.read().strip()
+        named = [n for n in (f"v{said}.metadata.json", f"{said}.metadata.json", said) if n in names]
+        if named:
+            return f"{directory}/{named[0]}"
+    newest = [name for name, number in numbers.items() if number == max(numbers.values())]
+    if not newest:
+        raise no_table(spec, f"at {path}")
+    if len(newest) > 1:
+        raise UnreadableError(
+            f"{path} has {len(newest)} newest metadata files: 'path' takes the one of them that "
+            "counts, or the options of a catalog say it"
+        )
+    return f"{directory}/{newest[0]}"
+
+
+def iceberg_table(
+    spec: TableSpec, table: Table, zone: str, filters: Sequence[Expression] = ()
+) -> LakeTable:
+    """The files and columns of a table that was opened; see `load_iceberg`."""
+    snapshot = _snapshot(spec, table, zone)
+    schema = _schema_of(spec, table, snapshot)
+    columns = spark_schema(schema, table.schemas().values())
+    found = lake_columns(table, schema, columns)
+    name = option_values(spec).get("path") or ".".join(table_name(spec))
+    files: tuple[LakeFile, ...] = ()
+    version = "without a snapshot"
+    if snapshot is not None:
+        version = f"snapshot {snapshot.snapshot_id}"
+        files = _files(spec, table, snapshot, schema, filters)
+    return LakeTable(Snapshot(name, version, found, (), files), columns, columns)
+
+
+def lake_columns(table: Table, schema: Schema, columns: T.StructType) -> tuple[LakeColumn, ...]:
+    """How the columns of a table are found in its files."""
+    mapping = table.name_mapping()
+    known = {
+        field.field_id: tuple(field.names)
+        for field in (mapping.root if mapping is not None else ())
+        if field.field_id is not None
+    }
+    return tuple(
+        LakeColumn(f.name, c.dataType.simpleString(), known.get(f.field_id, ()), f.field_id)
+        for f, c in zip(schema.fields, columns.fields, strict=True)
+    )
+
+
+def _snapshot(spec: TableSpec, table: Table, zone: str) -> IcebergSnapshot | None:
+    """The snapshot that is read; None: there is none yet."""
+    values = option_values(spec)
+    if "version" in values:
+        found = table.snapshot_by_id(int(values["version"]))
+        if found is None:
+            known = [str(each.snapshot_id) for each in table.snapshots()]
+            raise ExecutionError(
+                f"table `{spec.name}`: there is no snapshot {values['version']}",
+                subjects=(f"'{values['version']}'", spec.name),
+                hint=f"there is {', '.join(known[-5:])}" if known else "there is none",
+            )
+        return found
+    if "timestamp" in values:
+        text = values["timestamp"]
+        try:
+            at = parsed_time(text, zone)
+        except (ValueError, KeyError) as error:
+            raise bad_option(
+                spec, f"option 'timestamp' is '{text}'", f"{error}", subjects=(f"'{text}'",)
+            ) from error
+        found = table.snapshot_as_of_timestamp(int(at.timestamp() * 1000))
+        if found is None:
+            raise ExecutionError(
+                f"table `{spec.name}`: it has no snapshot as old as '{text}'",
+                subjects=(f"'{text}'", spec.name),
+            )
+        return found
+    return table.current_snapshot()
+
+
+def _schema_of(spec: TableSpec, table: Table, snapshot: IcebergSnapshot | None) -> Schema:
+    """The columns of a snapshot that was chosen, else those that the table has now."""
+    values = option_values(spec)
+    if snapshot is None or snapshot.schema_id is None or not {"version", "timestamp"} & set(values):
+        return table.schema()
+    return table.schemas().get(snapshot.schema_id, table.schema())
+
+
+def _files(
+    spec: TableSpec,
+    table: Table,
+    snapshot: IcebergSnapshot,
+    schema: Schema,
+    filters: Sequence[Expression],
+) -> tuple[LakeFile, ...]:
+    """The files of a snapshot in which the filters can be true, in the order of their paths."""
+    from pyiceberg.expressions import AlwaysTrue, And
+
+    condition: BooleanExpression = AlwaysTrue()
+    names = {field.name.lower(): field.name for field in schema.fields}
+    for each in filters:
+        pushed = iceberg_filter(each, names)
+        condition = condition if pushed is None else And(condition, pushed)
+    try:
+        scan = table.scan(
+            row_filter=condition, snapshot_id=snapshot.snapshot_id, case_sensitive=True
+        )
+        tasks = list(scan.plan_files())
+    except (UnreadableError, ExecutionError):
+        raise
+    except Exception as error:
+        raise broken_table(spec, error) from error
+    files = []
+    for task in tasks:
+        if task.delete_files:
+            raise UnreadableError("rows of it are deleted by delete files")
+        files.append(lake_file(table, task.file, schema))
+    return tuple(sorted(files, key=lambda file: file.path))
+
+
+def lake_file(table: Table, file: DataFile, schema: Schema) -> LakeFile:
+    """A file as a manifest has it.
+
+    Raises:
+        UnreadableError: it is no Parquet file on this machine.
+    """
+    from pyiceberg.transforms import IdentityTransform
+
+    if file.file_format.name != "PARQUET":
+        raise UnreadableError(f"its file {file.file_path} is no Parquet")
+    names = {field.field_id: field.name for field in schema.fields}
+    identities = frozenset(
+        names[field.source_id]
+        for field in table.specs()[file.spec_id].fields
+        if isinstance(field.transform, IdentityTransform) and field.source_id in names
+    )
+    path = local_file("/", file.file_path, is_escaped=False)
+    return LakeFile(path, n_rows=file.record_count, needed=identities)
+
+
+def spark_schema(schema: Schema, others: Collection[Schema] = ()) -> T.StructType:
+    """The columns of a table, as Spark has them.
+
+    Args:
+        schema: the columns.
+        others: those of files that are read; fields inside of columns are found by their names, and
+            so have to be the same.
+
+    Raises:
+        UnreadableError: one has a type that Spark does not have, or a default for older files.
+    """
+    fields = []
+    for field in schema.fields:
+        for older in others:
+            was = next((f for f in older.fields if f.field_id == field.field_id), field)
+            if not field.field_type.is_primitive and repr(was.field_type) != repr(field.field_type):
+                raise UnreadableError(f"the fields inside of its column {field.name} changed")
+        if getattr(field, "initial_default", None) is not None:
+            raise UnreadableError(f"its column {field.name} has a default for older files")
+        type_ = _spark_type(field.name, field.field_type)
+        fields.append(T.StructField(field.name, type_, not field.required))
+    return T.StructType(fields)
+
+
+def _spark_type(name: str, type_: Any) -> T.DataType:
+    from pyiceberg import types as I
+
+    if isinstance(type_, I.StructType):
+        return T.StructType(
+            [
+                T.StructField(f.name, _spark_type(f"{name}.{f.name}", f.field_type))
+                for f in type_.fields
+            ]
+        )
+    if isinstance(type_, I.ListType):
+        return T.ArrayType(_spark_type(name, type_.element_type))
+    if isinstance(type_, I.MapType):
+        return T.MapType(_spark_type(name, type_.key_type), _spark_type(name, type_.value_type))
+    if isinstance(type_, I.DecimalType):
+        return T.DecimalType(type_.precision, type_.scale)
+    found = _PLAIN.get(str(type_))
+    if found is None:
+        raise UnreadableError(f"its column {name} is {type_}")
+    return found
+
+
+def iceberg_filter(expression: Expression, names: dict[str, str]) -> BooleanExpression | None:
+    """A condition as pyiceberg takes it, true for at least the same rows; None: it has none.
+
+    Args:
+        expression: the condition.
+        names: the columns of the table, by their names in lower case.
+    """
+    from pyiceberg import expressions
+
+    E: Any = expressions
+    if not isinstance(expression, Call):
+        return None
+    args = expression.args
+    match expression.function:
+        case "and":
+            found = [each for a in args if (each := iceberg_filter(a, names)) is not None]
+            return E.And(*found) if len(found) > 1 else found[0] if found else None
+        case "or":
+            parts = [iceberg_filter(a, names) for a in args]
+            known = [each for each in parts if each is not None]
+            return E.Or(*known) if len(known) == len(parts) > 1 else None
+        case "is_null":
+            (column,) = args
+            if isinstance(column, ColumnRef) and column.name.lower() in names:
+                is_null: BooleanExpression = E.IsNull(names[column.name.lower()])
+                return is_null
+        case "=" | "<" | "<=" | ">" | ">=":
+            left, right = args
+            if not isinstance(left, Constant):
+                return _comparison(expression.function, left, right, names)
+            flipped = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
+            return _comparison(flipped.get(expression.function, "="), right, left, names)
+        case "in":
+            column, *members = args
+            each_of = [_comparison("=", column, member, names) for member in members]
+            whole = [each for each in each_of if each is not None]
+            if len(whole) == len(each_of):
+                return E.Or(*whole) if len(whole) > 1 else whole[0]
+    return None
+
+
+def _comparison(
+    function: str, column: Expression, constant: Expression, names: dict[str, str]
+) -> BooleanExpression | None:
+    from pyiceberg import expressions as E
+
+    if not (isinstance(column, ColumnRef) and isinstance(constant, Constant)):
+        return None
+    name = names.get(column.name.lower())
+    if name is None or column.type not in _PUSHED or constant.value is None:
+        return None
+    makes: dict[str, Any] = {
+        "=": E.EqualTo,
+        "<": E.LessThan,
+        "<=": E.LessThanOrEqual,
+        ">": E.GreaterThan,
+        ">=": E.GreaterThanOrEqual,
+    }
+    made: BooleanExpression = makes[function](name, literal_value(constant))
+    return made
+
+
+def literal_value(constant: Constant) -> Any:
+    """A constant as a literal of pyiceberg's."""
+    from pyiceberg.expressions.literals import DateLiteral, TimestampLiteral, literal
+
+    value: Any = constant.value
+    if constant.type == "date":
+        return DateLiteral(value)
+    if constant.type.startswith("timestamp"):
+        return TimestampLiteral(value)
+    return literal(value)

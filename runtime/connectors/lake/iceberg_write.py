@@ -1,0 +1,270 @@
+"""Writing Iceberg tables of a catalog: tasks write Parquet files, the driver commits them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql import DataFrame
+from pyspark.sql.pandas.types import to_arrow_schema
+
+from runtime.connectors.columns import find_column
+from runtime.connectors.connector import StreamWriter, WriteBatch
+from runtime.connectors.lake.iceberg import open_catalog, spark_schema, table_name
+from runtime.connectors.lake.parquet_files import (
+    WrittenFile,
+    arranged,
+    made_schema,
+    remove_files,
+    write_parquet,
+)
+from runtime.connectors.lake.table import UnreadableError, broken_table, local_file
+from runtime.connectors.options.checks import bad_option, option_values
+from runtime.errors import CatalogError, ExecutionError
+from runtime.spark.clusters import check_seen_by_all
+from runtime.spec.scan import PartitionValue
+from runtime.spec.table import TableSpec
+
+if TYPE_CHECKING:
+    from pyiceberg.manifest import DataFile
+    from pyiceberg.schema import Schema
+    from pyiceberg.table import Table, Transaction
+
+# What a snapshot says of the stream whose micro-batch it has
+_WRITER, _BATCH = "sqlwin.writer", "sqlwin.micro-batch"
+
+
+def write_iceberg(dataframe: DataFrame, spec: TableSpec, overwrite: bool) -> int:
+    """Write rows to a table as one snapshot of it, and return how many there were.
+
+    A table that is not there is made. Overwriting replaces all rows, or of a partitioned table
+    those of the partitions that get rows.
+
+    Raises:
+        CatalogError: the columns do not go into those of the table.
+        ExecutionError: the table cannot be written, or somebody else has changed it meanwhile.
+        SetupError: the package is missing.
+    """
+    return _write(dataframe, spec, overwrite, None)
+
+
+def open_iceberg_batches(dataframe: DataFrame, spec: TableSpec, writer: StreamWriter) -> WriteBatch:
+    """What writes the micro-batches of a stream, each of them once.
+
+    A snapshot says which micro-batch of which stream it has, and one that is in the table is not
+    written again.
+    """
+
+    def write(rows: DataFrame, batch: int) -> int:
+        return _write(rows, spec, False, (writer.name, batch))
+
+    return write
+
+
+def _write(
+    dataframe: DataFrame, spec: TableSpec, overwrite: bool, batch: tuple[str, int] | None
+) -> int:
+    values = option_values(spec)
+    for option in ("path", "version", "timestamp"):
+        if option in values:
+            raise bad_option(
+                spec,
+                f"option '{option}' is for reading: a catalog has to know what is written",
+                "give 'catalog-type', 'uri' and 'catalog-table' instead"
+                if option == "path"
+                else "insert into a table without it",
+                subjects=(f"'{option}'",),
+            )
+    catalog = open_catalog(spec)
+    from pyiceberg.exceptions import NoSuchTableError
+
+    name = table_name(spec)
+    try:
+        table: Table | None = catalog.load_table(name)
+    except NoSuchTableError:
+        table = None
+    except Exception as error:
+        raise broken_table(spec, error) from error
+    if table is not None and batch is not None and last_batch(table, batch[0]) >= batch[1]:
+        return 0
+    try:
+        transaction = (
+            _created(catalog, name, dataframe, spec) if table is None else table.transaction()
+        )
+        location = local_file("/", transaction.table_metadata.location, is_escaped=False)
+        schema = transaction.table_metadata.schema()
+        columns = spark_schema(schema)
+        partitions = _partitions(transaction)
+    except UnreadableError as error:
+        raise ExecutionError(
+            f"table `{spec.name}` cannot be written: {error.reason}", subjects=(spec.name,)
+        ) from error
+    except (CatalogError, ExecutionError):
+        raise
+    except Exception as error:
+        raise broken_table(spec, error) from error
+    directory = f"{location}/data"
+    check_seen_by_all(
+        dataframe.sparkSession,
+        directory,
+        f"the files of table `{spec.name}`",
+        "the catalog's warehouse has to be a directory that all hosts see",
+    )
+    rows = arranged(dataframe, spec, columns)
+    if parallelism := values.get("sink.parallelism"):
+        rows = rows.repartition(int(parallelism))
+    is_new = not os.path.exists(location)
+    mark, files = write_parquet(
+        rows, directory, arrow_schema(schema), partitions, _beside, keeps=True
+    )
+    said = {} if batch is None else {_WRITER: batch[0], _BATCH: str(batch[1])}
+    try:
+        commit_files(transaction, files, table, overwrite=overwrite, properties=said)
+    except Exception as error:
+        if not _is_committed(catalog, name, mark):
+            remove_files(directory, mark)
+            if is_new:
+                for empty in (directory, location):
+                    if os.path.isdir(empty) and not os.listdir(empty):
+                        os.rmdir(empty)
+            raise broken_table(spec, error) from error
+    return sum(file.n_rows for file in files)
+
+
+def last_batch(table: Table, writer: str) -> int:
+    """The last micro-batch of a stream that is in a table; -1: none is."""
+    found = [
+        int(str(snapshot.summary[_BATCH]))
+        for snapshot in table.snapshots()
+        if snapshot.summary is not None and snapshot.summary.get(_WRITER) == writer
+    ]
+    return max(found, default=-1)
+
+
+def arrow_schema(schema: Schema) -> Any:
+    """The columns as files have them, with their numbers."""
+    from pyiceberg.io.pyarrow import schema_to_pyarrow
+
+    return schema_to_pyarrow(schema)
+
+
+def commit_files(
+    transaction: Transaction,
+    files: Sequence[WrittenFile],
+    there: Table | None,
+    *,
+    overwrite: bool,
+    properties: dict[str, str],
+) -> None:
+    """Make files a snapshot of a table, all at once; without a row there may be none.
+
+    Args:
+        transaction: of the table as it was when the files were written.
+        files: what was written, below `data/` of the table.
+        there: the table as it was; None: it is made.
+        overwrite: replace all rows, or of a partitioned table those of the files' partitions.
+        properties: what else the snapshot says.
+
+    Raises:
+        ExecutionError: files that are to be replaced are partitioned in another way.
+    """
+    metadata = transaction.table_metadata
+    found = _data_files(transaction, files)
+    is_partitioned = bool(metadata.spec().fields)
+    old = []
+    if overwrite and there is not None and (found or not is_partitioned):
+        old = [task.file for task in there.scan().plan_files()]
+    if is_partitioned:
+        if any(file.spec_id != metadata.default_spec_id for file in old):
+            raise ExecutionError("files of it are partitioned in an older way: delete rows first")
+        replaced = {repr(file.partition) for file in found}
+        old = [file for file in old if repr(file.partition) in replaced]
+    update = transaction.update_snapshot(snapshot_properties=properties)
+    if old:
+        with update.overwrite() as snapshot:
+            for file in old:
+                snapshot.delete_data_file(file)
+            for file in found:
+                snapshot.append_data_file(file)
+    elif found:
+        with update.fast_append() as appended:
+            for file in found:
+                appended.append_data_file(file)
+    transaction.commit_transaction()
+
+
+def _data_files(transaction: Transaction, files: Sequence[WrittenFile]) -> list[DataFile]:
+    """The files as manifests have them, with statistics of their columns.
+
+    Raises:
+        ExecutionError: one would stand for another partition than it is of.
+    """
+    from pyiceberg.io import load_file_io
+    from pyiceberg.io.pyarrow import parquet_files_to_data_files
+
+    if not files:
+        return []
+    metadata = transaction.table_metadata
+    paths = [f"{metadata.location}/data/{file.path}" for file in files]
+    io = load_file_io(location=metadata.location)
+    found = list(parquet_files_to_data_files(io, metadata, iter(paths)))
+    for file, made in zip(files, found, strict=True):
+        if tuple(made.partition[i] for i in range(len(file.partition))) != file.partition:
+            raise ExecutionError(
+                f"{file.path} has the partition {file.partition}, and {made.partition} in its "
+                "statistics"
+            )
+    return found
+
+
+def _is_committed(catalog: Any, name: tuple[str, ...], mark: str) -> bool:
+    """Whether files with a mark in their names are in a table: what comes after may have failed."""
+    from pyiceberg.exceptions import NoSuchTableError
+
+    try:
+        tasks = catalog.load_table(name).scan().plan_files()
+    except NoSuchTableError:
+        return False
+    return any(mark in task.file.file_path for task in tasks)
+
+
+def _created(
+    catalog: Any, name: tuple[str, ...], dataframe: DataFrame, spec: TableSpec
+) -> Transaction:
+    """A transaction that makes the table."""
+    from pyiceberg.transforms import IdentityTransform
+
+    columns = made_schema(dataframe, spec)
+    transaction: Transaction = catalog.create_table_transaction(
+        name, schema=to_arrow_schema(columns, timezone="UTC")
+    )
+    names = [found for p in spec.partitioned_by for found in find_column(columns.names, p)]
+    if names:
+        with transaction.update_spec() as update:
+            for each in names:
+                update.add_field(each, IdentityTransform(), each)
+    return transaction
+
+
+def _partitions(transaction: Transaction) -> tuple[str, ...]:
+    """The columns that a table is partitioned by.
+
+    Raises:
+        UnreadableError: they are changed by a transform.
+    """
+    from pyiceberg.transforms import IdentityTransform
+
+    metadata = transaction.table_metadata
+    fields = metadata.spec().fields
+    for field in fields:
+        if not isinstance(field.transform, IdentityTransform):
+            raise UnreadableError(
+                f"it is partitioned by {field.transform} of a column, which sqlwin does not write"
+            )
+    return tuple(metadata.schema().find_field(field.source_id).name for field in fields)
+
+
+def _beside(values: Sequence[PartitionValue]) -> str:
+    """All files are in one directory: manifests say which partition they are of."""
+    return ""

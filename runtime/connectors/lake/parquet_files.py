@@ -1,0 +1,337 @@
+"""Rows to Parquet files of a table, in Spark's tasks; a log says afterwards which files count.
+
+Each task writes under names of its own, so that one that is run twice disturbs nobody. What a job
+that fails has written is removed.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.types import NullType, StructField, StructType
+
+from runtime.connectors.columns import (
+    declared_type,
+    find_column,
+    is_widening,
+    physical_columns,
+    same_type,
+)
+from runtime.connectors.lake.table import plain_values, quoted
+from runtime.errors import CatalogError, ExecutionError
+from runtime.frames.meter import ArrowFunction
+from runtime.scan.metadata import spark_type
+from runtime.scan.pruning import column_range
+from runtime.spark.workers import prepare_worker
+from runtime.spec.scan import PartitionValue
+from runtime.spec.table import TableSpec
+
+# A row group is about so large before it is compressed
+_ROW_GROUP_BYTES = 64 << 20
+# Of floating-point numbers NaN is not in the statistics, and not every reader knows it
+_RANGED = ("tinyint", "smallint", "int", "bigint", "date", "timestamp", "timestamp_ntz", "string")
+# Longer texts say too little for what they take up in a log
+_MOST_BYTES = 32
+
+# The directory for the values of a file's partition columns, relative to the table's
+DirectoryOf = Callable[[Sequence[PartitionValue]], str]
+
+
+@dataclass
+class WrittenFile:
+    """A file that a task has written.
+
+    Attributes:
+        path: relative to the directory of the table.
+        partition: the values of the partition columns.
+        size: its bytes.
+        n_rows: its rows.
+        ranges: the least and the greatest value of columns, as `Constant` holds them; of some
+            types only.
+        nulls: how many are NULL, of flat columns.
+    """
+
+    path: str
+    partition: tuple[PartitionValue, ...] = ()
+    size: int = 0
+    n_rows: int = 0
+    ranges: dict[str, tuple[Any, Any]] = field(default_factory=dict)
+    nulls: dict[str, int] = field(default_factory=dict)
+
+
+def write_parquet(
+    rows: DataFrame,
+    directory: str,
+    schema: pa.Schema,
+    partitions: Sequence[str],
+    directory_of: DirectoryOf,
+    *,
+    keeps: bool = False,
+) -> tuple[str, list[WrittenFile]]:
+    """Write rows to new files below a directory; the mark in their names, and which they are.
+
+    Args:
+        rows: have the columns of `schema`, by name.
+        directory: a directory that all tasks see; made if it is not there.
+        schema: the columns as files have them, those of partitions too; those that are not
+            nullable have no NULL.
+        partitions: the columns that files hold one value of.
+        directory_of: where the files of a partition go.
+        keeps: whether those columns are in the files too.
+
+    Raises:
+        ExecutionError: a column has a NULL that has none; the query or the writing failed.
+    """
+    mark = uuid.uuid4().hex
+    if partitions:
+        rows = rows.sortWithinPartitions(*map(quoted, partitions))
+    rows = rows.select(*map(quoted, schema.names))
+    task = file_task(NewFiles(directory, mark, schema, tuple(partitions), directory_of, keeps))
+    try:
+        found = rows.mapInArrow(task, "file binary").collect()
+    except BaseException:
+        remove_files(directory, mark)
+        raise
+    return mark, [pickle.loads(row["file"]) for row in found]
+
+
+def remove_files(directory: str, mark: str) -> None:
+    """Remove what a job has written that nobody counts; what cannot be is in nobody's way."""
+    for above, _, names in os.walk(directory):
+        for name in names:
+            if mark in name:
+                with suppress(OSError):
+                    os.remove(os.path.join(above, name))
+        with suppress(OSError):
+            # goes only where nothing is left in it
+            if above != directory and "=" in os.path.basename(above):
+                os.rmdir(above)
+
+
+@dataclass(frozen=True)
+class NewFiles:
+    """Where files go, and what is in them; see `write_parquet`."""
+
+    directory: str
+    mark: str
+    schema: pa.Schema
+    partitions: tuple[str, ...]
+    directory_of: DirectoryOf
+    keeps: bool = False
+
+    @property
+    def stored(self) -> pa.Schema:
+        """The columns that are in the files."""
+        without = () if self.keeps else self.partitions
+        return pa.schema([f for f in self.schema if f.name not in without])
+
+
+class _OpenFile:
+    """A file that is being written, a row group at a time."""
+
+    def __init__(self, files: NewFiles, partition: tuple[PartitionValue, ...]) -> None:
+        above = files.directory_of(partition)
+        name = f"part-{files.mark}-{uuid.uuid4().hex[:12]}.parquet"
+        self._file = WrittenFile(f"{above}/{name}" if above else name, partition)
+        self.partition = partition
+        self._path = f"{files.directory}/{self._file.path}"
+        os.makedirs(os.path.dirname(self._path), exist_ok=True)
+        self._stored = files.stored
+        self._pending: list[pa.RecordBatch] = []
+        self._n_bytes = 0
+        self._footers: list[pq.FileMetaData] = []
+        self._writer = pq.ParquetWriter(
+            self._path,
+            self._stored,
+            compression="snappy",
+            metadata_collector=self._footers,
+            coerce_timestamps="us",
+        )
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        self._pending.append(batch)
+        self._n_bytes += batch.nbytes
+        if self._n_bytes >= _ROW_GROUP_BYTES:
+            self._flush()
+
+    def close(self) -> WrittenFile:
+        """End the file, and say what is in it."""
+        self._flush()
+        self._writer.close()
+        file = self._file
+        file.size = os.path.getsize(self._path)
+        footer = self._footers[0]
+        file.n_rows = footer.num_rows
+        _add_statistics(file, footer)
+        return file
+
+    def discard(self) -> None:
+        """Remove what is written of it."""
+        with suppress(OSError, pa.ArrowException):
+            self._writer.close()
+        with suppress(OSError):
+            os.remove(self._path)
+
+    def _flush(self) -> None:
+        if self._pending:
+            table = pa.Table.from_batches(self._pending, self._stored)
+            self._writer.write_table(table, row_group_size=max(1, table.num_rows))
+            self._pending, self._n_bytes = [], 0
+
+
+def file_task(files: NewFiles) -> ArrowFunction:
+    """What a task makes of its rows: files, of which it returns one row each."""
+
+    def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        prepare_worker()
+        opened: _OpenFile | None = None
+        try:
+            for batch in batches:
+                batch = _typed(batch, files.schema)
+                for part, partition in _parts(batch, files):
+                    if opened is not None and opened.partition != partition:
+                        written, opened = opened.close(), None
+                        yield _row(written)
+                    if opened is None:
+                        opened = _OpenFile(files, partition)
+                    opened.write(part)
+            if opened is not None:
+                written, opened = opened.close(), None
+                yield _row(written)
+        finally:
+            if opened is not None:
+                opened.discard()
+
+    return run
+
+
+def _row(file: WrittenFile) -> pa.RecordBatch:
+    return pa.RecordBatch.from_pydict({"file": pa.array([pickle.dumps(file)], pa.binary())})
+
+
+def _typed(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """The columns as files have them.
+
+    Raises:
+        ExecutionError: a column has a NULL that has none.
+    """
+    for column in schema:
+        array = batch.column(column.name)
+        if not column.nullable and array.null_count:
+            raise ExecutionError(f"column {column.name} has a NULL, and is NOT NULL in the table")
+    return batch.select(schema.names).cast(schema)
+
+
+def _parts(
+    batch: pa.RecordBatch, files: NewFiles
+) -> Iterator[tuple[pa.RecordBatch, tuple[PartitionValue, ...]]]:
+    """Stretches of rows of one partition each, as they are stored; rows come sorted by them."""
+    partitions = files.partitions
+    if batch.num_rows == 0:
+        return
+    if not partitions:
+        yield batch, ()
+        return
+    changes = np.zeros(batch.num_rows - 1, dtype=bool)
+    for name in partitions:
+        codes = batch.column(name).dictionary_encode().indices.fill_null(-1).to_numpy()
+        changes |= codes[1:] != codes[:-1]
+    starts = [0, *(np.flatnonzero(changes) + 1).tolist(), batch.num_rows]
+    stored = batch.select(files.stored.names)
+    firsts = batch.select(list(partitions)).take(pa.array(starts[:-1]))
+    values = zip(*(plain_values(firsts.column(name)) for name in partitions), strict=True)
+    for start, end, value in zip(starts, starts[1:], values, strict=False):
+        yield stored.slice(start, end - start), value
+
+
+def _add_statistics(file: WrittenFile, footer: pq.FileMetaData) -> None:
+    """Put the ranges and NULLs of flat columns that a footer knows into what is said of a file."""
+    for index in range(footer.num_columns):
+        column = footer.schema.column(index)
+        if column.max_repetition_level or "." in column.path:
+            continue
+        type_ = spark_type(column) or ""
+        groups = [footer.row_group(n) for n in range(footer.num_row_groups)]
+        ranges = [
+            column_range(group.column(index).statistics, column, type_, group.num_rows)
+            for group in groups
+        ]
+        known = [each for each in ranges if each is not None and each.n_nulls is not None]
+        if len(known) < len(groups):
+            continue
+        file.nulls[column.path] = sum(each.n_nulls or 0 for each in known)
+        valued = [each for each in known if each.n_nulls != each.n_rows]
+        if type_ not in _RANGED or not valued or any(each.low is None for each in valued):
+            continue
+        low, high = min(each.low for each in valued), max(each.high for each in valued)
+        if not isinstance(low, bytes):
+            file.ranges[column.path] = low, high
+        elif max(len(low), len(high)) <= _MOST_BYTES:
+            file.ranges[column.path] = low.decode(), high.decode()
+
+
+def made_schema(dataframe: DataFrame, spec: TableSpec) -> StructType:
+    """The columns of a table that is made: those declared, else those of the rows."""
+    declared = physical_columns(spec)
+    if not declared:
+        for field in dataframe.schema.fields:
+            if isinstance(field.dataType, NullType):
+                raise CatalogError(
+                    f"column `{field.name}` of table `{spec.name}` is NULL without a type",
+                    subjects=(field.name, spec.name),
+                    hint="CAST(NULL AS STRING) gives it one",
+                )
+        return StructType([StructField(f.name, f.dataType) for f in dataframe.schema.fields])
+    return StructType([StructField(c.name, declared_type(spec, c), c.nullable) for c in declared])
+
+
+def arranged(dataframe: DataFrame, spec: TableSpec, schema: StructType) -> DataFrame:
+    """The rows with the columns of the table, those that are not given being NULL.
+
+    Raises:
+        CatalogError: they do not fit.
+    """
+    given = physical_columns(spec)
+    names = [column.name for column in given] or schema.names
+    if len(dataframe.columns) != len(names):
+        raise CatalogError(
+            f"table `{spec.name}` has {len(names)} columns to be written, "
+            f"the query gives {len(dataframe.columns)}",
+            subjects=(spec.name,),
+        )
+    numbered = dataframe.toDF(*(f"_{position}" for position in range(len(names))))
+    columns: dict[str, Any] = {}
+    for position, name in enumerate(names):
+        found = find_column(schema.names, name)
+        if len(found) != 1:
+            raise CatalogError(
+                f"column `{name}` of table `{spec.name}` is not in it",
+                subjects=(name, spec.name),
+                hint=f"it has {', '.join(f'`{each}`' for each in schema.names)}",
+            )
+        wanted = schema[found[0]].dataType
+        declared = declared_type(spec, given[position]) if given else wanted
+        if not (same_type(declared, wanted) or is_widening(declared, wanted)):
+            raise CatalogError(
+                f"column `{name}` of table `{spec.name}` is declared "
+                f"{declared.simpleString().upper()}, and is {wanted.simpleString().upper()} in it",
+                subjects=(name, spec.name),
+            )
+        columns[found[0]] = F.col(f"_{position}").cast(wanted)
+    return numbered.select(
+        *(
+            columns.get(field.name, F.lit(None).cast(field.dataType)).alias(field.name)
+            for field in schema.fields
+        )
+    )

@@ -1,0 +1,248 @@
+"""What connectors of lakes have in common: a table in one version, and its rows for Spark."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import reduce
+from urllib.parse import unquote
+
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import ArrayType, DataType, MapType, StringType, StructField, StructType
+
+from runtime.compute.arrow.types import arrow_type
+from runtime.connectors.columns import physical_columns, pick
+from runtime.connectors.filesystem.paths import path_for_spark
+from runtime.connectors.filesystem.read import file_path
+from runtime.errors import ExecutionError, SetupError
+from runtime.files import is_local_path
+from runtime.scan.files import NotScannable, is_hidden
+from runtime.scan.lake import LakeFile, Snapshot, read_footers, stored_names
+from runtime.spark.files import resolve
+from runtime.spark.session import is_remote
+from runtime.spec.scan import PartitionValue
+from runtime.spec.table import TableSpec
+
+# Beside the columns of a table while its partition values are joined to its rows
+_PATH = "_sqlwin_path"
+
+
+@dataclass(frozen=True)
+class LakeTable:
+    """A table in one version.
+
+    Attributes:
+        snapshot: its files.
+        schema: its columns.
+        stored: the same columns as files have them, with the names of fields inside.
+    """
+
+    snapshot: Snapshot
+    schema: StructType
+    stored: StructType
+
+
+class UnreadableError(Exception):
+    """A table, or this version of it, is not read by sqlwin, since its rows could be wrong.
+
+    Args:
+        reason: what it has that is not read.
+    """
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
+def missing_extra(spec: TableSpec, package: str, error: ImportError) -> SetupError:
+    """The error for a table whose library is not there."""
+    return SetupError(
+        f"table `{spec.name}`: connector '{spec.connector}' needs the package {package}: {error}",
+        subjects=(spec.name,),
+        hint="pip install 'sqlwin[lake]'",
+    )
+
+
+def broken_table(spec: TableSpec, error: Exception) -> ExecutionError:
+    """The error for a table that a library cannot read or write, in one line."""
+    said = " ".join(str(error).split())
+    return ExecutionError(
+        f"table `{spec.name}`: {said or type(error).__name__}", subjects=(spec.name,)
+    )
+
+
+def local_path(spark: SparkSession, path: str) -> str | None:
+    """What a path of a user's stands for, if it is on this machine."""
+    if is_remote(spark):
+        return None
+    resolved = resolve(spark, path)
+    return resolved if is_local_path(resolved) else None
+
+
+def local_file(root: str, path: str, *, is_escaped: bool = True) -> str:
+    """The path on this machine of a file that a log names, relative to `root` or by a URI.
+
+    Args:
+        root: the directory of the table.
+        path: what the log says.
+        is_escaped: whether `%20` stands for a blank.
+
+    Raises:
+        UnreadableError: it is elsewhere.
+    """
+    scheme = re.match(r"([A-Za-z][A-Za-z0-9+.-]+):", path)
+    if scheme is not None and scheme[1] != "file":
+        raise UnreadableError(f"its file {path} is on no file system of this machine")
+    plain = unquote(path) if is_escaped else path
+    if scheme is not None:
+        plain = "/" + plain.removeprefix("file:").lstrip("/")
+    return os.path.normpath(os.path.join(root, plain))
+
+
+def plain_values(array: pa.Array) -> list[PartitionValue]:
+    """The values of an Arrow array as `Constant` holds them: dates as days, times as microseconds.
+
+    Raises:
+        UnreadableError: they are of a type that is no partition's.
+    """
+    type_ = array.type
+    if pa.types.is_timestamp(type_):
+        array = array.cast(pa.timestamp("us", tz=type_.tz)).cast(pa.int64())
+    elif pa.types.is_date32(type_):
+        array = array.cast(pa.int32())
+    elif pa.types.is_nested(type_) or pa.types.is_binary(type_) or pa.types.is_large_binary(type_):
+        raise UnreadableError(f"a partition column is {type_}")
+    return list(array.to_pylist())
+
+
+def read_rows(spark: SparkSession, spec: TableSpec, table: LakeTable) -> DataFrame:
+    """The rows of a table, by Spark's reader of Parquet, with its physical columns.
+
+    Raises:
+        CatalogError: its columns are not those declared.
+        UnreadableError: files have fields inside of columns that Spark would not find.
+    """
+    snapshot = table.snapshot
+    groups = [_read_group(spark, table, files, names) for names, files in _by_names(table).items()]
+    if not groups:
+        rows = spark.createDataFrame([], table.schema)
+    else:
+        rows = reduce(DataFrame.unionByName, groups)
+        if snapshot.partition_columns:
+            rows = _with_partitions(spark, rows, table)
+        rows = rows.select(*(quoted(field.name) for field in table.schema))
+    if not spec.columns:
+        return rows
+    origin = f"{snapshot.path}, {snapshot.version}"
+    return rows.select(*(pick(rows, spec, c, origin) for c in physical_columns(spec)))
+
+
+def _by_names(table: LakeTable) -> dict[tuple[str | None, ...], list[LakeFile]]:
+    """Files by what they call the columns that are in files."""
+    columns = table.snapshot.in_files
+    if all(column.field_id is None for column in columns):
+        # the table alone says what files call them; Spark gives NULL for what is not there
+        stored = tuple(column.stored[0] for column in columns)
+        return {stored: list(table.snapshot.files)} if table.snapshot.files else {}
+    footers = read_footers([file.path for file in table.snapshot.files])
+    if isinstance(footers, NotScannable):
+        raise ExecutionError(f"cannot read {table.snapshot.path}: {footers.reason}")
+    groups: dict[tuple[str | None, ...], list[LakeFile]] = {}
+    for file, footer in zip(table.snapshot.files, footers, strict=True):
+        names = stored_names(footer, columns, file.needed)
+        if isinstance(names, NotScannable):
+            raise UnreadableError(f"{names.reason} in {file.path}")
+        schema = footer.schema.to_arrow_schema()
+        for name, field in zip(names, _stored_fields(table), strict=True):
+            if name is not None and not has_fields(schema.field(name).type, field.dataType):
+                raise UnreadableError(f"{file.path} has other fields in the column {field.name}")
+        groups.setdefault(names, []).append(file)
+    return groups
+
+
+def _read_group(
+    spark: SparkSession, table: LakeTable, files: Sequence[LakeFile], names: Sequence[str | None]
+) -> DataFrame:
+    """The rows of files that call the columns the same, and their paths if there are partitions."""
+    for file in files:
+        if is_hidden(file.path.rpartition("/")[2]):
+            raise UnreadableError(f"Spark passes over files that are called as {file.path}")
+    fields = list(zip(table.snapshot.in_files, _stored_fields(table), names, strict=True))
+    stored = StructType([StructField(n, f.dataType) for _, f, n in fields if n is not None])
+    paths = [path_for_spark(file.path) for file in files]
+    rows = spark.read.schema(stored).parquet(*paths)
+    columns: list[Column] = []
+    for column, _, name in fields:
+        type_ = table.schema[column.name].dataType
+        value = F.lit(None) if name is None else rows[quoted(name)]
+        columns.append(value.cast(type_).alias(column.name))
+    if table.snapshot.partition_columns:
+        columns.append(F.regexp_replace(file_path(rows), "^file:/+", "/").alias(_PATH))
+    return rows.select(*columns)
+
+
+def _with_partitions(spark: SparkSession, rows: DataFrame, table: LakeTable) -> DataFrame:
+    """The rows with the values that the log has for their files."""
+    snapshot = table.snapshot
+    data = {_PATH: pa.array([file.path for file in snapshot.files], pa.string())}
+    fields = [StructField(_PATH, StringType())]
+    for position, name in enumerate(snapshot.partition_columns):
+        field = table.schema[name]
+        values = [file.partition[position] for file in snapshot.files]
+        data[name] = pa.array(values, arrow_type(field.dataType.simpleString()))
+        fields.append(StructField(name, field.dataType))
+    values_of = spark.createDataFrame(pa.table(data), schema=StructType(fields))
+    is_there = values_of[_PATH].isNotNull()
+    # a file that is not found again may not lose its rows, nor have them in a wrong partition
+    joined = rows.join(F.broadcast(values_of), rows[_PATH] == values_of[_PATH], "left")
+    lost = F.raise_error(F.concat(F.lit("the log has no partition for "), rows[_PATH]))
+    return joined.select(
+        *(rows[quoted(column.name)] for column in snapshot.in_files),
+        *(
+            F.when(is_there, values_of[quoted(name)]).otherwise(lost).alias(name)
+            for name in snapshot.partition_columns
+        ),
+    )
+
+
+def _stored_fields(table: LakeTable) -> list[StructField]:
+    """The columns that are in files, as files written by today's columns have them."""
+    fields = zip(table.schema.fields, table.stored.fields, strict=True)
+    names = table.snapshot.partition_columns
+    return [stored for field, stored in fields if field.name not in names]
+
+
+def has_fields(found: pa.DataType, wanted: DataType) -> bool:
+    """Whether the fields inside of a file's column are called as those that Spark looks for."""
+    if isinstance(wanted, StructType):
+        if not pa.types.is_struct(found):
+            return False
+        inside = {found.field(i).name: found.field(i).type for i in range(found.num_fields)}
+        # one that is missing is NULL only if no other may be the same under an older name
+        return len(inside) <= len(wanted) and all(
+            name in wanted.names and has_fields(type_, wanted[name].dataType)
+            for name, type_ in inside.items()
+        )
+    if isinstance(wanted, ArrayType):
+        return is_list(found) and has_fields(found.value_type, wanted.elementType)
+    if isinstance(wanted, MapType):
+        return (
+            pa.types.is_map(found)
+            and has_fields(found.key_type, wanted.keyType)
+            and has_fields(found.item_type, wanted.valueType)
+        )
+    return not pa.types.is_nested(found)
+
+
+def is_list(type_: pa.DataType) -> bool:
+    """Whether values of an Arrow type are lists."""
+    return bool(pa.types.is_list(type_) or pa.types.is_large_list(type_))
+
+
+def quoted(name: str) -> str:
+    """A column's name as Spark takes it, whatever is in it."""
+    return "`" + name.replace("`", "``") + "`"

@@ -1,0 +1,227 @@
+"""Tables of Delta Lake from SQL: written, read in the scan and by Spark, streamed."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import time
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable, write_deltalake
+
+import sqlwin
+from runtime.errors import AnalysisError, ExecutionError
+
+START = dt.datetime(2026, 5, 1)  # noqa: DTZ001
+COUNTS = """SELECT day, window_end AS e, COUNT(*) AS n, SUM(v) AS s
+    FROM TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '10' MINUTES)) {where}
+    GROUP BY day, window_start, window_end"""
+
+
+def rows_of(n: int, start: int = 0) -> pa.Table:
+    """A row a minute; days of ten hours."""
+    numbers = range(start, start + n)
+    return pa.table(
+        {
+            "ts": pa.array([START + dt.timedelta(minutes=i) for i in numbers]),
+            "day": [(START + dt.timedelta(hours=i // 600)).date() for i in numbers],
+            "v": pa.array(numbers, pa.int64()),
+        }
+    )
+
+
+def create(session: sqlwin.Session, path: Path, name: str = "t", more: str = "") -> None:
+    session.execute(
+        f"CREATE OR REPLACE TABLE {name} WITH ('connector' = 'delta', 'path' = '{path}' {more})"
+    )
+
+
+def values(session: sqlwin.Session, query: str) -> list[tuple[object, ...]]:
+    return sorted(tuple(row.values()) for row in session.sql(query).toArrow().to_pylist())
+
+
+def test_a_table_is_made_appended_to_replaced_and_read_in_the_scan(
+    fresh_session: sqlwin.Session, tmp_path: Path
+) -> None:
+    path, source = tmp_path / "t", tmp_path / "source"
+    write_deltalake(source, rows_of(60))
+    create(fresh_session, source, "source")
+    fresh_session.execute(f"""
+        CREATE TABLE t (ts TIMESTAMP(3), v BIGINT, k INT) PARTITIONED BY (k)
+        WITH ('connector' = 'delta', 'path' = '{path}');
+        INSERT INTO t SELECT ts, v, v % 3 FROM source""")
+    assert DeltaTable(path).version() == 0
+    assert DeltaTable(path).metadata().partition_columns == ["k"]
+    fresh_session.execute("INSERT INTO t SELECT ts, v + 100, 2 FROM source WHERE v < 6")
+    fresh_session.execute("INSERT OVERWRITE t SELECT ts, -1, 1 FROM source WHERE v = 7")
+    expected = [i for i in range(60) if i % 3 != 1] + [*range(100, 106), -1]
+    assert sorted(DeltaTable(path).to_pyarrow_table()["v"].to_pylist()) == sorted(expected)
+    assert [v for (v,) in values(fresh_session, "SELECT v FROM t")] == sorted(expected)
+
+    query = """SELECT k, window_end AS e, SUM(v) AS s FROM TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts),
+        INTERVAL '1' DAY)) WHERE k = 2 GROUP BY k, window_start, window_end"""
+    assert "ArrowScanLocalWindowAggregate" in fresh_session.explain(query)
+    s = sum(range(2, 60, 3)) + sum(range(100, 106))
+    assert values(fresh_session, query) == [(2, START + dt.timedelta(days=1), s)]
+
+    create(fresh_session, path, "first", ", 'version' = '1'")
+    assert values(fresh_session, "SELECT MAX(v), COUNT(*) FROM first WHERE k = 2") == [(105, 26)]
+    with pytest.raises(ExecutionError, match="there is no version 9"):
+        values(fresh_session, "SELECT * FROM first /*+ OPTIONS('version' = '9') */")
+
+
+@pytest.mark.long
+def test_an_insert_that_fails_leaves_no_version_and_no_file(
+    fresh_session: sqlwin.Session, tmp_path: Path
+) -> None:
+    path = tmp_path / "t"
+    write_deltalake(tmp_path / "source", rows_of(60))
+    create(fresh_session, tmp_path / "source", "source")
+    fresh_session.execute(
+        f"CREATE TABLE t (x BIGINT) WITH ('connector' = 'delta', 'path' = '{path}')"
+    )
+    fails = "INSERT INTO t SELECT 1 / (v - 50) FROM source"
+    with pytest.raises(ExecutionError, match=r"[Dd]ivision by zero"):
+        fresh_session.execute(fails)
+    assert not path.exists()
+    fresh_session.execute("INSERT INTO t SELECT v FROM source")
+    files = sorted(path.glob("*.parquet"))
+    with pytest.raises(ExecutionError):
+        fresh_session.execute(fails)
+    assert DeltaTable(path).version() == 0
+    assert sorted(path.glob("*.parquet")) == files
+    with pytest.raises(AnalysisError, match="the query yields 2 columns, but `t` takes 1"):
+        fresh_session.execute("INSERT INTO t SELECT v, v FROM source")
+
+
+@pytest.mark.slow
+def test_every_way_of_reading_gives_the_rows_of_deltalake(
+    fresh_session: sqlwin.Session, tmp_path: Path
+) -> None:
+    for start in (0, 700, 1400):
+        write_deltalake(tmp_path, rows_of(700, start), mode="append", partition_by=["day"])
+    more = rows_of(50, 2100).append_column("late", pa.array(["x"] * 50))
+    write_deltalake(tmp_path, more, mode="append", schema_mode="merge")
+    create(fresh_session, tmp_path)
+    table = DeltaTable(tmp_path).to_pyarrow_table()
+    expected = sorted(map(repr, table.select(["ts", "day", "v", "late"]).to_pylist()))
+    found = fresh_session.sql("SELECT ts, day, v, late FROM t").toArrow().to_pylist()
+    assert sorted(map(repr, found)) == expected
+    for where in ("", "WHERE day = DATE'2026-05-01'", "WHERE late IS NULL AND v > 1000"):
+        query = COUNTS.format(where=where)
+        assert "ArrowScanLocalWindowAggregate" in fresh_session.explain(query)
+        scanned = values(fresh_session, query)
+        fresh_session.execute(
+            "SET 'sqlwin.optimizer.disabled-rules' = 'push_local_aggregate_into_scan'"
+        )
+        assert values(fresh_session, query) == scanned
+        fresh_session.execute("RESET 'sqlwin.optimizer.disabled-rules'")
+        assert scanned
+
+
+@pytest.mark.long
+def test_a_stream_reads_versions_and_writes_each_micro_batch_once(
+    fresh_session: sqlwin.Session, tmp_path: Path
+) -> None:
+    source, path = tmp_path / "source", tmp_path / "out"
+    write_deltalake(source, rows_of(60))
+    fresh_session.execute(f"""
+        SET 'execution.checkpointing.dir' = '{tmp_path}/ck';
+        CREATE TABLE t (ts TIMESTAMP(3), day DATE, v BIGINT, WATERMARK FOR ts AS ts)
+        WITH ('connector' = 'delta', 'path' = '{source}', 'source.monitor-interval' = '200 ms');
+        CREATE TABLE o (day DATE, e TIMESTAMP(3), n BIGINT, s BIGINT)
+        WITH ('connector' = 'delta', 'path' = '{path}')""")
+
+    def run(until: int) -> None:
+        (result,) = fresh_session.execute(f"INSERT INTO o {COUNTS.format(where='')}")
+        stream = result.stream
+        assert stream is not None
+        end = time.monotonic() + 90
+        while written() < until:
+            assert time.monotonic() < end, written()
+            assert stream.state.value == "running", stream.failure()
+            time.sleep(0.1)
+        stream.stop()
+
+    def written() -> int:
+        if not (path / "_delta_log").exists():
+            return 0
+        return int(DeltaTable(path).to_pyarrow_table().num_rows)
+
+    run(5)
+    write_deltalake(source, rows_of(60, 60), mode="append")
+    write_deltalake(source, rows_of(30, 120), mode="append")
+    run(14)
+    table = DeltaTable(path)
+    found = sorted(table.to_pyarrow_table()["s"].to_pylist())
+    assert found == [sum(range(i, i + 10)) for i in range(0, 140, 10)]
+    (app,) = transactions(path)
+    assert app.startswith("sqlwin-")
+
+
+def transactions(path: Path) -> set[str]:
+    """The identifiers of streams that a log has."""
+    lines = [line for log in (path / "_delta_log").glob("*.json") for line in log.open()]
+    return {each["txn"]["appId"] for each in map(json.loads, lines) if "txn" in each}
+
+
+@pytest.mark.slow
+def test_a_version_that_deletes_rows_stops_the_stream_with_a_line(
+    fresh_session: sqlwin.Session, tmp_path: Path
+) -> None:
+    write_deltalake(tmp_path / "t", rows_of(60))
+    create(fresh_session, tmp_path / "t", more=", 'source.monitor-interval' = '200 ms'")
+    (result,) = fresh_session.execute(
+        "CREATE TABLE o (v BIGINT) WITH ('connector' = 'blackhole');INSERT INTO o SELECT v FROM t"
+    )[-1:]
+    assert result.stream is not None
+    time.sleep(20)
+    DeltaTable(tmp_path / "t").delete("v = 3")
+    with pytest.raises(ExecutionError, match=r"stops at version 1 of .*: it deletes or updates"):
+        result.stream.wait(60)
+
+
+@pytest.mark.long
+def test_rows_that_are_marked_as_deleted_are_refused_in_one_line(
+    fresh_session: sqlwin.Session, tmp_path: Path
+) -> None:
+    write_deltalake(tmp_path, rows_of(60))
+    log = tmp_path / "_delta_log" / f"{0:020}.json"
+    lines = [json.loads(line) for line in log.read_text().splitlines()]
+    features = ["deletionVectors", "timestampNtz"]
+    # the protocol's own example of a vector that is in the log
+    inline = "^Bg9^0rr910000000000iXQKl0rr91000f55c8Xg0@@D72lkbi5=-{L"
+    for line in lines:
+        if "protocol" in line:
+            line["protocol"] |= {"readerFeatures": features, "writerFeatures": features}
+        if "add" in line:
+            line["add"]["deletionVector"] = {
+                "storageType": "i",
+                "pathOrInlineDv": inline,
+                "sizeInBytes": 44,
+                "cardinality": 6,
+            }
+    log.write_text("\n".join(map(json.dumps, lines)))
+    create(fresh_session, tmp_path)
+    for query in ("SELECT * FROM t", COUNTS.format(where="")):
+        with pytest.raises(ExecutionError, match="deletion vectors") as caught:
+            values(fresh_session, query)
+        assert "io.delta:delta-spark_2.13" in str(caught.value.hint)
+        assert "\n" not in caught.value.message
+
+
+@pytest.mark.slow
+def test_a_watermark_stands_on_a_column_that_the_table_brings(
+    fresh_session: sqlwin.Session, tmp_path: Path
+) -> None:
+    write_deltalake(tmp_path, rows_of(60))
+    fresh_session.execute(f"""
+        SET 'execution.runtime-mode' = 'streaming';
+        CREATE TABLE t (hour AS DATE_TRUNC('HOUR', ts), WATERMARK FOR ts AS ts)
+        WITH ('connector' = 'delta', 'path' = '{tmp_path}')""")
+    (result,) = fresh_session.execute(COUNTS.format(where=""))
+    rows = [row for batch in result.batches() for row in batch.to_pylist()]
+    assert sorted(row["s"] for row in rows) == [sum(range(i, i + 10)) for i in range(0, 60, 10)]
+    fresh_session.execute("RESET 'execution.runtime-mode'")

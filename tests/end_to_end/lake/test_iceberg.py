@@ -1,0 +1,90 @@
+"""Tables of Iceberg from SQL: written in a catalog, read in the scan and by Spark."""
+
+from __future__ import annotations
+
+import datetime as dt
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from pyiceberg.catalog import Catalog, load_catalog
+from pyiceberg.types import IntegerType
+
+import sqlwin
+from runtime.errors import CatalogError, ExecutionError
+from tests.end_to_end.lake.test_delta import START, rows_of, values
+
+
+@pytest.fixture
+def catalog(tmp_path: Path) -> Catalog:
+    places = {"uri": f"sqlite:///{tmp_path}/c.db", "warehouse": f"file://{tmp_path}/w"}
+    catalog = load_catalog("default", type="sql", **places)
+    catalog.create_namespace("db")
+    return catalog
+
+
+def options(tmp_path: Path, name: str) -> str:
+    return (
+        f"'connector' = 'iceberg', 'catalog-type' = 'sql', 'uri' = 'sqlite:///{tmp_path}/c.db', "
+        f"'warehouse' = 'file://{tmp_path}/w', 'catalog-table' = 'db.{name}'"
+    )
+
+
+@pytest.mark.long
+def test_a_table_is_made_appended_to_replaced_and_read(
+    fresh_session: sqlwin.Session, catalog: Catalog, tmp_path: Path
+) -> None:
+    source = catalog.create_table("db.source", schema=rows_of(1).schema)
+    source.append(rows_of(60))
+    fresh_session.execute(f"""
+        CREATE TABLE source WITH ({options(tmp_path, "source")});
+        CREATE TABLE t (ts TIMESTAMP(3), v BIGINT, k INT) PARTITIONED BY (k)
+        WITH ({options(tmp_path, "t")});
+        INSERT INTO t SELECT ts, v, v % 3 FROM source;
+        INSERT INTO t SELECT ts, v + 100, 2 FROM source WHERE v < 6;
+        INSERT OVERWRITE t SELECT ts, -1, 1 FROM source WHERE v = 7""")
+    table = catalog.load_table("db.t")
+    assert len(table.snapshots()) == 3
+    expected = sorted([i for i in range(60) if i % 3 != 1] + [*range(100, 106), -1])
+    assert sorted(table.scan().to_arrow()["v"].to_pylist()) == expected
+    assert [v for (v,) in values(fresh_session, "SELECT v FROM t")] == expected
+
+    query = """SELECT k, window_end AS e, SUM(v) AS s FROM TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts),
+        INTERVAL '1' DAY)) WHERE k = 2 GROUP BY k, window_start, window_end"""
+    assert "ArrowScanLocalWindowAggregate" in fresh_session.explain(query)
+    s = sum(range(2, 60, 3)) + sum(range(100, 106))
+    assert values(fresh_session, query) == [(2, START + dt.timedelta(days=1), s)]
+
+    with pytest.raises(ExecutionError, match=r"[Dd]ivision by zero"):
+        fresh_session.execute("INSERT INTO t SELECT ts, 1 / (v - 50), 0 FROM source")
+    table.refresh()
+    assert len(table.snapshots()) == 3
+
+    first = table.snapshots()[0].snapshot_id
+    counted = f"SELECT COUNT(*) FROM t /*+ OPTIONS('version' = '{first}') */"
+    assert values(fresh_session, counted) == [(60,)]
+    path = table.location().removeprefix("file://")
+    fresh_session.execute(f"CREATE TABLE p WITH ('connector' = 'iceberg', 'path' = '{path}')")
+    assert [v for (v,) in values(fresh_session, "SELECT v FROM p")] == expected
+    with pytest.raises(CatalogError, match="option 'path' is for reading"):
+        fresh_session.execute("INSERT INTO p SELECT ts, v, 1 FROM source")
+
+
+@pytest.mark.slow
+def test_columns_that_were_renamed_and_added_are_read_by_spark_too(
+    fresh_session: sqlwin.Session, catalog: Catalog, tmp_path: Path
+) -> None:
+    table = catalog.create_table("db.t", schema=rows_of(1).schema)
+    table.append(rows_of(30))
+    with table.update_schema() as update:
+        update.rename_column("v", "value")
+        update.add_column("later", IntegerType())
+    more = rows_of(10, 30).rename_columns(["ts", "day", "value"])
+    table.append(more.append_column("later", pa.array([5] * 10, pa.int32())))
+    fresh_session.execute(f"CREATE TABLE t WITH ({options(tmp_path, 't')})")
+    found = values(fresh_session, "SELECT value, later FROM t WHERE value IN (3, 33)")
+    assert found == [(3, None), (33, 5)]
+    query = """SELECT window_end AS e, SUM(value) AS s, COUNT(later) AS n FROM TABLE(TUMBLE(
+        TABLE t, DESCRIPTOR(ts), INTERVAL '1' DAY)) GROUP BY window_start, window_end"""
+    assert "ArrowScanLocalWindowAggregate" in fresh_session.explain(query)
+    assert values(fresh_session, query) == [(START + dt.timedelta(days=1), 780, 10)]

@@ -1,0 +1,86 @@
+"""New versions of a Delta table, each row once, without Spark."""
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable, write_deltalake
+
+from runtime.connectors.lake.delta import delta_schema
+from runtime.connectors.lake.delta_stream import DeltaVersions
+from runtime.errors import ExecutionError
+from tests.runtime.connectors.lake.test_delta_snapshot import EVERY, as_set, table_of
+
+
+def reader_of(path, schema=None, **options):
+    source = DeltaVersions({"table": "t", "path": str(path), **options})
+    return source.streamReader(schema or delta_schema(DeltaTable(path)))
+
+
+def read(reader, start, end):
+    parts = reader.partitions({"version": start}, {"version": end})
+    return [row for part in parts for batch in reader.read(part) for row in batch.to_pylist()]
+
+
+@pytest.mark.parametrize(
+    "partitions", [[], ["i"], ["d", "s"], ["n", "c", "b"], ["at"]], ids="_".join
+)
+def test_each_row_comes_once_whatever_the_steps(tmp_path, partitions):
+    for start in (0, 6, 12, 18):
+        write_deltalake(tmp_path, table_of(6, start), partition_by=partitions, mode="append")
+    expected = as_set(table_of(24).to_pylist(), EVERY)
+    for steps in ([3], [0, 3], [1, 2, 3], [0, 1, 2, 3]):
+        reader, rows, before = reader_of(tmp_path), [], -1
+        for step in steps:
+            rows += read(reader, before, step)
+            before = step
+        assert as_set(rows, EVERY) == expected
+
+
+def test_the_newest_version_is_found_and_a_bounded_stream_stays_where_it_was(tmp_path):
+    write_deltalake(tmp_path, table_of(3))
+    bounded, unbounded = reader_of(tmp_path, until="0"), reader_of(tmp_path)
+    for reader in (bounded, unbounded):
+        assert reader.latestOffset(reader.initialOffset(), None) == {"version": 0}
+    write_deltalake(tmp_path, table_of(3), mode="append")
+    assert bounded.latestOffset({"version": 0}, None) == {"version": 0}
+    assert unbounded.latestOffset({"version": 0}, None) == {"version": 1}
+    assert read(unbounded, 1, 1) == []
+
+
+def test_a_version_that_takes_rows_away_stops_the_stream_or_is_passed_over(tmp_path):
+    write_deltalake(tmp_path, table_of(6))
+    DeltaTable(tmp_path).delete("k = 2")
+    write_deltalake(tmp_path, table_of(1, 9), mode="append")
+    with pytest.raises(ExecutionError, match=r"stops at version 1 of .*: it deletes or updates"):
+        read(reader_of(tmp_path), 0, 2)
+    assert [row["k"] for row in read(reader_of(tmp_path, skips="true"), 0, 2)] == [9]
+    assert len(read(reader_of(tmp_path), -1, 1)) == 5
+
+
+def test_files_that_are_only_put_together_do_not_come_again(tmp_path):
+    for start in (0, 3):
+        write_deltalake(tmp_path, table_of(3, start), mode="append")
+    DeltaTable(tmp_path).optimize.compact()
+    assert read(reader_of(tmp_path), 1, 2) == []
+
+
+def test_a_log_that_is_gone_stops_the_stream(tmp_path):
+    for start in (0, 3, 6):
+        write_deltalake(tmp_path, table_of(3, start), mode="append")
+    DeltaTable(tmp_path).create_checkpoint()
+    (tmp_path / "_delta_log" / f"{1:020}.json").unlink()
+    with pytest.raises(ExecutionError, match=r"version 1 of .*: its log was cleaned up"):
+        read(reader_of(tmp_path), 0, 2)
+
+
+def test_columns_may_come_but_not_go(tmp_path):
+    write_deltalake(tmp_path, pa.table({"k": [1]}))
+    schema = delta_schema(DeltaTable(tmp_path))
+    more = pa.table({"k": [2], "s": ["x"]})
+    write_deltalake(tmp_path, more, mode="append", schema_mode="merge")
+    assert sorted(row["k"] for row in read(reader_of(tmp_path, schema), -1, 1)) == [1, 2]
+    assert read(reader_of(tmp_path, schema), 0, 1) == [{"k": 2}]
+    assert read(reader_of(tmp_path), -1, 0) == [{"k": 1, "s": None}]
+    old = reader_of(tmp_path)
+    write_deltalake(tmp_path, pa.table({"s": ["y"]}), mode="overwrite", schema_mode="overwrite")
+    with pytest.raises(ExecutionError, match="version 2 of"):
+        read(old, 1, 2)

@@ -1,0 +1,181 @@
+"""Which files of an Iceberg table are read, and what is read of them, without Spark."""
+
+import datetime as dt
+from dataclasses import replace
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyiceberg.catalog import load_catalog
+from pyiceberg.transforms import IdentityTransform
+from pyiceberg.types import IntegerType, LongType
+
+from runtime.connectors.lake.iceberg import from_catalog, from_path, iceberg_table
+from runtime.connectors.lake.table import UnreadableError
+from runtime.errors import ExecutionError
+from runtime.scan.files import NotScannable
+from runtime.scan.lake import scan_source_of
+from runtime.scan.read import read_batches
+from runtime.scan.splits import plan_splits
+from runtime.spec.expressions import Call, ColumnRef
+from runtime.spec.scan import ScanSource
+from runtime.spec.table import Column, TableSpec
+from tests.runtime.connectors.lake.test_delta_snapshot import EVERY, as_set, compare, table_of
+
+# Iceberg has no short numbers
+TYPES = EVERY | {"i": "int"}
+
+
+def rows_of(n, start=0):
+    rows = table_of(n, start)
+    return rows.set_column(4, "i", rows["i"].cast(pa.int32()))
+
+
+@pytest.fixture
+def catalog(tmp_path):
+    catalog = load_catalog(
+        "c", type="sql", uri=f"sqlite:///{tmp_path}/c.db", warehouse=f"file://{tmp_path}"
+    )
+    catalog.create_namespace("db")
+    return catalog
+
+
+def made(catalog, *transforms):
+    table = catalog.create_table("db.t", schema=rows_of(8).schema)
+    if transforms:
+        with table.update_spec() as update:
+            for name, transform in transforms:
+                update.add_field(name, transform)
+    return table
+
+
+def loaded(table, zone="UTC", filters=(), **options):
+    spec = TableSpec("t", "iceberg", options=(("path", table.location()), *options.items()))
+    return iceberg_table(spec, table, zone, filters)
+
+
+def scanned(table, names, filters=(), types=TYPES, **options):
+    snapshot = loaded(table, filters=filters, **options).snapshot
+    source = scan_source_of(snapshot, [Column(name, types[name]) for name in names], filters)
+    assert isinstance(source, ScanSource), source
+    rows = []
+    for split in plan_splits(source, filters, 3, least_bytes=1):
+        for batch in read_batches(split, source, frozenset()):
+            rows += batch.to_pylist()
+    return source, rows
+
+
+@pytest.mark.parametrize(
+    "transforms",
+    [[], [("i", IdentityTransform())], [("d", IdentityTransform()), ("s", IdentityTransform())]],
+)
+def test_the_rows_are_those_that_pyiceberg_reads(catalog, transforms):
+    table = made(catalog, *transforms)
+    for start in (0, 12):
+        table.append(rows_of(12, start))
+    _, rows = scanned(table, list(TYPES))
+    assert as_set(rows, TYPES) == as_set(table.scan().to_arrow().to_pylist(), TYPES)
+    assert len(rows) == 24
+
+
+@pytest.mark.parametrize(
+    ("condition", "n_files"),
+    [
+        (compare(">=", "k", 20), 1),
+        (compare("<", "k", 10), 1),
+        (compare("=", "d", (dt.date(2024, 1, 2) - dt.date(1970, 1, 1)).days), 1),
+        (compare("<", "n", 1_704_067_200_000_000), 0),
+        (compare("<=", "at", 1_704_067_200_000_000), 1),
+        (compare("=", "s", "\U0001f600"), 0),
+        (compare(">", "x", 1000.0), 2),
+        (Call("is_null", (ColumnRef("k", "bigint"),), "boolean"), 0),
+        (Call("or", (compare("<", "k", 2), compare(">", "k", 22)), "boolean"), 2),
+        (Call("in", (ColumnRef("k", "bigint"), compare("=", "k", 3).args[1]), "boolean"), 1),
+    ],
+)
+def test_manifests_rule_files_out(catalog, condition, n_files):
+    table = made(catalog)
+    for start in (0, 12):
+        table.append(rows_of(12, start))
+    source, _ = scanned(table, ["k"], [condition])
+    assert len(source.files) == n_files
+
+
+def test_columns_are_found_by_their_number(catalog):
+    table = made(catalog)
+    table.append(rows_of(4))
+    with table.update_schema() as update:
+        update.rename_column("s", "text")
+        update.delete_column("x")
+        update.add_column("i2", IntegerType())
+        update.add_column("x", LongType())
+    more = table_of(1, 9).select(["k"])
+    table.append(more.append_column("x", pa.array([7])))
+    types = TYPES | {"text": "string", "x": "bigint", "i2": "int"}
+    _, rows = scanned(table, ["k", "text", "x", "i2"], types=types)
+    expected = table.scan(selected_fields=("k", "text", "x", "i2")).to_arrow().to_pylist()
+    assert as_set(rows, ["k", "text", "x", "i2"]) == as_set(expected, ["k", "text", "x", "i2"])
+    assert {row["x"] for row in rows} == {None, 7}
+
+
+def test_a_snapshot_is_read_with_the_columns_that_it_had(catalog):
+    table = made(catalog)
+    table.append(rows_of(4))
+    first = table.current_snapshot()
+    with table.update_schema() as update:
+        update.rename_column("s", "text")
+    table.append(table_of(2, 20).select(["k"]))
+    assert len(scanned(table, ["k"])[1]) == 6
+    _, rows = scanned(table, ["k", "s"], version=str(first.snapshot_id))
+    assert len(rows) == 4
+    at = dt.datetime.fromtimestamp(first.timestamp_ms / 1000, dt.UTC).isoformat()
+    assert len(scanned(table, ["k", "s"], timestamp=at)[1]) == 4
+    with pytest.raises(ExecutionError, match="there is no snapshot 7") as error:
+        loaded(table, version="7")
+    assert str(first.snapshot_id) in error.value.hint
+    with pytest.raises(ExecutionError, match="no snapshot as old as '2001-01-01'"):
+        loaded(table, timestamp="2001-01-01")
+
+
+def test_tables_are_found_in_directories_and_catalogs(catalog, tmp_path):
+    table = made(catalog)
+    table.append(rows_of(4))
+    path = table.location().removeprefix("file://")
+    spec = TableSpec("t", "iceberg")
+    assert len(from_path(spec, path).snapshots()) == 1
+    file = table.metadata_location.removeprefix("file://")
+    assert len(from_path(spec, file).snapshots()) == 1
+    other = Path(file).with_name("00001-0000.metadata.json")
+    other.write_text(Path(file).read_text())
+    with pytest.raises(UnreadableError, match="2 newest metadata files"):
+        from_path(spec, path)
+    with pytest.raises(ExecutionError, match="there is no Iceberg table at"):
+        from_path(spec, str(tmp_path))
+    options = (
+        ("catalog-type", "sql"),
+        ("uri", f"sqlite:///{tmp_path}/c.db"),
+        ("catalog-name", "c"),
+        ("catalog-table", "db.t"),
+    )
+    assert len(from_catalog(TableSpec("t", "iceberg", options=options)).snapshots()) == 1
+    gone = (*options[:-1], ("catalog-table", "db.gone"))
+    with pytest.raises(ExecutionError, match=r"there is no Iceberg table db\.gone"):
+        from_catalog(TableSpec("t", "iceberg", options=gone))
+
+
+def test_a_table_without_a_snapshot_is_empty(catalog):
+    source, rows = scanned(made(catalog), ["k"])
+    assert rows == [] and source.files == ()
+
+
+def test_columns_that_are_only_in_the_manifest_are_not_taken_for_null(catalog, tmp_path):
+    table = made(catalog)
+    pq.write_table(rows_of(3).drop_columns(["i"]), tmp_path / "x.parquet")
+    table.add_files([f"file://{tmp_path}/x.parquet"])
+    assert {row["i"] for row in scanned(table, ["k", "i"])[1]} == {None}
+    lake = loaded(table).snapshot
+    assert not lake.files[0].needed
+    files = tuple(replace(file, needed=frozenset({"i"})) for file in lake.files)
+    found = scan_source_of(replace(lake, files=files), [Column("i", "int")])
+    assert isinstance(found, NotScannable) and "column i is missing" in found.reason

@@ -1,0 +1,90 @@
+"""What CREATE TABLE may say of tables of lakes, and what is said without their packages."""
+
+import sys
+
+import pytest
+
+from runtime.connectors.lake.delta import open_delta
+from runtime.connectors.lake.iceberg import from_catalog, from_path, table_name
+from runtime.connectors.lake.table import UnreadableError, local_file
+from runtime.connectors.registry import validate_table
+from runtime.errors import CatalogError, SetupError
+from runtime.spec.table import TableSpec
+
+
+def spec_of(connector, **options):
+    named = tuple((name.replace("_", "-"), value) for name, value in options.items())
+    return TableSpec("t", connector, options=named)
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        spec_of("delta", path="p"),
+        spec_of("delta", path="p", version="3"),
+        spec_of("delta", path="p", timestamp="2024-01-01"),
+        TableSpec("t", "delta", options=(("path", "p"), ("source.monitor-interval", "1 s"))),
+        spec_of("iceberg", path="p"),
+        spec_of("iceberg", catalog_type="sql", uri="sqlite:///x", catalog_table="a.b"),
+        TableSpec("t", "iceberg", options=(("catalog-name", "c"), ("catalog.token", "x"))),
+    ],
+)
+def test_these_are_right(spec):
+    validate_table(spec)
+
+
+@pytest.mark.parametrize(
+    ("spec", "message"),
+    [
+        (spec_of("delta"), "option 'path' is missing"),
+        (spec_of("delta", path="p", version="-1"), "option 'version' is '-1'"),
+        (
+            spec_of("delta", path="p", version="1", timestamp="2024-01-01"),
+            "options 'version' and 'timestamp' do not go together",
+        ),
+        (
+            TableSpec(
+                "t",
+                "delta",
+                options=(("path", "p"), ("version", "1"), ("source.monitor-interval", "1 s")),
+            ),
+            "options 'version' and 'source.monitor-interval' do not go together",
+        ),
+        (spec_of("delta", path="p", versoin="1"), "there is no option 'versoin'"),
+        (spec_of("iceberg"), "option 'path' says where the table is, or a catalog does"),
+        (spec_of("iceberg", path="p", uri="x"), "option 'path' says where the table is"),
+    ],
+)
+def test_these_are_refused(spec, message):
+    with pytest.raises(CatalogError, match=message):
+        validate_table(spec)
+
+
+def test_a_package_that_is_missing_is_named_with_its_extra(monkeypatch, tmp_path):
+    for name in [each for each in sys.modules if each.split(".")[0] in ("deltalake", "pyiceberg")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "deltalake", None)
+    monkeypatch.setitem(sys.modules, "pyiceberg", None)
+    for package, call in [
+        ("deltalake", lambda: open_delta(spec_of("delta", path="p"), str(tmp_path))),
+        ("pyiceberg", lambda: from_path(spec_of("iceberg", path="p"), str(tmp_path))),
+        ("pyiceberg", lambda: from_catalog(spec_of("iceberg", uri="x"))),
+    ]:
+        with pytest.raises(SetupError, match=f"needs the package {package}") as error:
+            call()
+        assert error.value.hint == "pip install 'sqlwin[lake]'"
+
+
+def test_a_table_is_in_a_database_of_its_catalog():
+    assert table_name(spec_of("iceberg")) == ("default", "t")
+    assert table_name(spec_of("iceberg", catalog_table="x.y")) == ("x", "y")
+    assert table_name(spec_of("iceberg", catalog_database="d")) == ("d", "t")
+
+
+def test_files_are_found_as_logs_name_them():
+    assert local_file("/t", "a%20b/c") == "/t/a b/c"
+    assert local_file("/t", "a%20b/c", is_escaped=False) == "/t/a%20b/c"
+    assert local_file("/t", "file:///x/y%3D1") == "/x/y=1"
+    assert local_file("/t", "file:/x/y") == local_file("/t", "/x/y") == "/x/y"
+    with pytest.raises(UnreadableError, match="is on no file system of this machine"):
+        local_file("/t", "s3://bucket/x")
