@@ -15,6 +15,7 @@ from pyspark.sql import SparkSession
 import sqlwin
 from runtime.connectors.filesystem.write_arrow import arrow_files
 from runtime.errors import ExecutionError
+from tests.marks import among
 
 N_ROWS = 3_000
 WINDOW = "TABLE(TUMBLE(TABLE readings, DESCRIPTOR(ts), INTERVAL '1' MINUTE))"
@@ -73,7 +74,7 @@ QUERIES = {
 }
 
 
-@pytest.mark.parametrize("name", QUERIES)
+@pytest.mark.parametrize("name", among(QUERIES, long=["counts", "none", "windows of windows"]))
 def test_rows_of_workers_are_those_of_spark(own: sqlwin.Session, name: str) -> None:
     (result,) = own.execute(QUERIES[name])
     assert result.arrow_rows is not None
@@ -85,6 +86,7 @@ def test_rows_of_workers_are_those_of_spark(own: sqlwin.Session, name: str) -> N
     assert bool(found.num_rows) == (name != "none")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "query",
     [
@@ -173,6 +175,7 @@ def test_they_are_added_and_replaced(own: sqlwin.Session, target: Path) -> None:
     assert [(footer.num_rows, footer.num_columns) for footer in footers(target)] == [(0, 6)]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "insert",
     [

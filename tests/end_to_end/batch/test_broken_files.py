@@ -12,7 +12,7 @@ import pytest
 
 import sqlwin
 from runtime.errors import ExecutionError
-from tests.marks import pairs
+from tests.marks import among, pairs
 
 WINDOWS = (
     "SELECT window_start, k, COUNT(*) AS n FROM TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), "
@@ -127,7 +127,7 @@ def test_an_empty_file_is_let_pass_where_spark_is_told_to(
     fresh_session.execute("RESET 'spark.sql.files.ignoreCorruptFiles'")
 
 
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", among(MODES, long=["streaming"]))
 def test_an_output_below_a_file(fresh_session: sqlwin.Session, tmp_path: Path, mode: str) -> None:
     path = parquet(tmp_path / "in")
     Path(f"{path.parent}-file").touch()

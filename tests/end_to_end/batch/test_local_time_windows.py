@@ -50,7 +50,10 @@ def local_us(us: int, zone: str) -> int:
     return int(local.timestamp()) * 1_000_000 + micros
 
 
-@pytest.mark.parametrize("way", among(["scan", "catalyst", "one phase"], slow=["one phase"]))
+WAYS = among(["scan", "catalyst", "one phase"], long=["catalyst"], slow=["one phase"])
+
+
+@pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("window", WINDOWS, ids=str)
 def test_windows_follow_the_local_clock(
     session: Any, zone: str, window: OracleWindow, way: str, tmp_path: Path

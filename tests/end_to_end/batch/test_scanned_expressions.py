@@ -13,6 +13,7 @@ from pyspark.sql import SparkSession
 
 import sqlwin
 from tests.conftest import drop_views
+from tests.marks import among
 
 SCAN = "ArrowScanLocalWindowAggregate("
 BY_SPARK = "SET 'sqlwin.optimizer.disabled-rules' = 'push_local_aggregate_into_scan';"
@@ -125,7 +126,9 @@ LEFT_TO_SPARK = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", SCANNED)
+@pytest.mark.parametrize(
+    "name", among(SCANNED, long=["field as key", "computed where", "view by epoch", "seconds"])
+)
 def test_the_scan_computes_what_spark_does(name: str, events: sqlwin.Session) -> None:
     query = SCANNED[name]
     wanted = rows(events, BY_SPARK + query)

@@ -151,6 +151,7 @@ def test_rows_keep_their_columns_and_get_the_bounds_of_their_session(
     )
 
 
+@pytest.mark.long
 def test_conditions_on_rows_come_after_the_sessions_and_conditions_on_partitions_before(
     session: Any, files: pa.Table
 ) -> None:

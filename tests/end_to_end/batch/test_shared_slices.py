@@ -224,6 +224,7 @@ def test_a_failed_insert_of_a_set_tells_what_became_of_the_others(
     assert cached_rdds(session) == before
 
 
+@pytest.mark.long
 def test_what_one_insert_of_a_set_fails_with_cancels_the_others(
     session: Any, tmp_path: Path
 ) -> None:
@@ -322,6 +323,7 @@ def test_explain_analyze_counts_what_is_shared_once(session: Any, tmp_path: Path
     assert explained["analysis"]["operators"][scan["id"]]["rows_in"] == data.num_rows
 
 
+@pytest.mark.long
 @SCANNED_OR_NOT
 def test_explain_analyze_runs_a_statement_set_as_it_is(
     session: Any, is_scanned: bool, tmp_path: Path

@@ -176,7 +176,9 @@ def test_all_aggregates_equal_brute_force(
 
 
 @pytest.mark.parametrize("keys", KEY_SHAPES, ids=lambda keys: "-".join(keys) or "none")
-@pytest.mark.parametrize("window", [WINDOWS[1], WINDOWS[5], WINDOWS[9]], ids=str)
+@pytest.mark.parametrize(
+    "window", among([WINDOWS[1], WINDOWS[5], WINDOWS[9]], long=[WINDOWS[5], WINDOWS[9]]), ids=str
+)
 def test_all_key_shapes_equal_brute_force(
     session: Any, window: OracleWindow, keys: tuple[str, ...], tmp_path: Path
 ) -> None:
@@ -203,7 +205,9 @@ def test_one_phase_and_two_phases_agree(session: Any, window: OracleWindow, tmp_
 
 
 @pytest.mark.parametrize("window", among(WINDOWS[1::2], slow=WINDOWS[1::4]), ids=str)
-@pytest.mark.parametrize("keys", [("k",), ("s", "day")], ids=lambda keys: "-".join(keys))
+@pytest.mark.parametrize(
+    "keys", among([("k",), ("s", "day")], long=[("s", "day")]), ids=lambda keys: "-".join(keys)
+)
 def test_windows_put_together_in_the_scan_of_files_equal_brute_force(
     session: Any, window: OracleWindow, keys: tuple[str, ...], tmp_path: Path
 ) -> None:

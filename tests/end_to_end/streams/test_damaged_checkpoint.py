@@ -100,6 +100,7 @@ def message(run: Run, checkpoint: Path) -> tuple[str, str]:
     return error.message, error.hint or ""
 
 
+@pytest.mark.long
 @pytest.mark.spark
 @pytest.mark.parametrize("damage", among(ALL, slow=[missing, empty, garbage]))
 @pytest.mark.parametrize("name", OF_LOGS)
@@ -129,6 +130,7 @@ OF_STATE = [
 CASES = [(pattern, each) for pattern, some in OF_STATE for each in some]
 
 
+@pytest.mark.long
 @pytest.mark.spark
 @pytest.mark.parametrize("case", among(CASES, slow=CASES[1:]))
 def test_damaged_state_is_named(case: tuple[str, Damage], run: Run, checkpoint: Path) -> None:

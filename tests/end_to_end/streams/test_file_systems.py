@@ -74,6 +74,7 @@ def total(session: sqlwin.Session, table: str = "o") -> tuple[int, int]:
     return row[0], row[1]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("base", among(["{}/ck", "/ck"], slow=["/ck"]))
 def test_a_stream_into_the_default_file_system_loses_no_rows(
     elsewhere: sqlwin.Session, tmp_path: Path, base: str

@@ -56,6 +56,7 @@ def seconds(rows: list[Any]) -> list[tuple[Any, ...]]:
     return sorted(plain, key=repr)
 
 
+@pytest.mark.long
 def test_micro_batches_put_out_what_the_model_does(
     fresh_session: sqlwin.Session, tmp_path: Path
 ) -> None:

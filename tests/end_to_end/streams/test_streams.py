@@ -259,6 +259,7 @@ def test_rows_exactly_the_gap_apart_are_one_session_in_whatever_micro_batches_th
     assert found_wider == batch_rows(wider, parts, streams, fresh_session)
 
 
+@pytest.mark.long
 def test_late_rows_count_in_the_windows_that_are_open(streams):
     streams.table("events", SCHEMA, "ts")
     with streams.running(HOP) as running:
@@ -283,6 +284,7 @@ def test_a_stream_goes_on_from_its_checkpoint(streams):
         assert running.end() == [(at(20), 12)]
 
 
+@pytest.mark.long
 def test_allowed_lateness_puts_a_window_out_again(streams):
     streams.table("events", SCHEMA, "ts")
     with streams.running(TUMBLE, allowed_lateness_us=60_000_000) as running:
