@@ -179,10 +179,6 @@ class DeltaVersions(DataSource):
         """Its name in `format()`."""
         return FORMAT
 
-    def schema(self) -> StructType:
-        """Its columns are given."""
-        raise NotImplementedError
-
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """The reader of a stream."""
         spec = TableSpec(self.options["table"], "delta", options=(("path", self.options["path"]),))
