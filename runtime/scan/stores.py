@@ -296,7 +296,7 @@ def _seconds(text: str | None) -> float | None:
 
 @contextmanager
 def _key_file(path: str | None) -> Iterator[None]:
-    """Google's client is told of a file with keys by the environment alone."""
+    """Google's client takes a file with keys from the environment alone."""
     with _environment:
         before = os.environ.get(_KEY_FILE)
         if path is not None:

@@ -27,7 +27,7 @@ class SourceWatermark:
         clock_us: when rows with a watermark came last; at first, when the operator started.
         held_us: the watermark that it gets when no micro-batch is held any more; None: none.
         splits: number, highest watermark and the clock of its last rows, of each of its splits that
-            has had a row; none if they are not told apart.
+            has had a row; none if it is followed as a whole.
     """
 
     watermark_us: int | None = None
@@ -142,7 +142,7 @@ def advance(
         return Watermarks(final, FINAL_US)
     for number, source in enumerate(sources):
         if number in highest and number not in splits:
-            # its splits are told apart no more
+            # it is followed as a whole from here on
             sources[number] = replace(source, splits=())
         elif number in splits or source.splits:
             sources[number] = source = _with_splits(source, splits.get(number, []), clock_us)

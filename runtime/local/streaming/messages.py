@@ -68,7 +68,7 @@ class SourceProgress:
         highest_us: the highest watermark of a row; None if no row had one.
         lowest_us: the lowest one.
         n_rows: how many rows had a watermark.
-        split: the split of the source that they are of; None: its splits are not told apart.
+        split: the split of the source that they are of; None: it is followed as a whole.
     """
 
     source: int
@@ -134,7 +134,7 @@ class NoRows:
 
 
 def split_of(code: int) -> tuple[int, int | None]:
-    """The source in SOURCE, and its split if they are told apart."""
+    """The source in SOURCE, and its split if each is followed."""
     split, source = divmod(code, SPLIT)
     return source, split - 1 if split else None
 

@@ -94,6 +94,6 @@ def test_the_watermark_of_a_source_is_the_lowest_of_its_splits() -> None:
     assert again.combined_us == 310 * S
     # in a new run its silence begins anew
     assert advance(watermarks_of(remembered, 2, "s"), [], RULES, 99 * S).combined_us == 40 * S
-    # splits that are told apart no more do not hold it back
+    # splits that are followed no more do not hold it back
     alone = advance(marks, seen([(True, 1, 320 * S), (True, 0, 500 * S)]), RULES, 12 * S)
     assert alone.combined_us == 320 * S and alone.sources[1].splits == ()
