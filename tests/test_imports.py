@@ -71,6 +71,9 @@ MAY_IMPORT = {
     "planner.arrow": (
         "planner.aggregates planner.catalog planner.nodes planner.sql runtime.spec sqlglot"
     ),
+    "planner.materialized": (
+        "planner.arrow planner.catalog planner.nodes planner.sql runtime.spec"
+    ),
     "planner.streams": (
         "planner.aggregates planner.catalog planner.lowering planner.nodes planner.optimizer "
         "planner.sql runtime.errors runtime.spec sqlglot"

@@ -2,19 +2,89 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
 from sqlglot import exp
 
 from planner.aggregates.partial_calls import partial_calls
 from planner.aggregates.recipes import AggregatePlan
+from planner.arrow.calls import refuse
 from planner.arrow.expressions import to_arrow_expression
+from planner.arrow.scan_rows import RowsOfScan, rows_of_scan
 from planner.arrow.types import decimal_digits
-from planner.catalog import Schema
+from planner.catalog import Catalog, Schema
+from planner.nodes.logical import NamedExpr, Node
+from planner.sql.build import column
 from runtime.spec.aggregates import CollectRegisters, Merge, MergeOp, Summaries, UserDefined
 from runtime.spec.expressions import Call, Constant, Expression
 from runtime.spec.local import PartialColumns
 
 _NUMBERS = frozenset("tinyint smallint int bigint float double".split())
 _MOST_LONG_DIGITS = 18
+
+
+@dataclass(frozen=True)
+class LocalExpressions:
+    """What a local window aggregate evaluates, over the columns of a table.
+
+    Attributes:
+        rows: the rows that it aggregates, and their conditions.
+        keys: name and expression of each group key.
+        partials: the partials of its accumulators.
+        time: the time column.
+    """
+
+    rows: RowsOfScan
+    keys: tuple[tuple[str, Expression], ...]
+    partials: tuple[PartialColumns[Expression], ...]
+    time: Expression
+
+    @property
+    def read(self) -> tuple[Expression, ...]:
+        """All expressions."""
+        found = [*self.rows.filters, *(key for _, key in self.keys), self.time]
+        for partial in self.partials:
+            found += [*partial.args, *([partial.condition] if partial.condition else [])]
+        return tuple(found)
+
+
+def local_expressions(
+    node: Node,
+    keys: Sequence[NamedExpr],
+    plans: tuple[AggregatePlan, ...],
+    time_column: str,
+    catalog: Catalog,
+    time_zone: str,
+) -> LocalExpressions:
+    """What a local window aggregate evaluates of the rows of `node`.
+
+    Args:
+        node: its input.
+        keys: the group keys.
+        plans: the aggregates in two phases.
+        time_column: the column that windows are on.
+        catalog: knows computed columns.
+        time_zone: the session's.
+
+    Raises:
+        NotEvaluated: Arrow does not evaluate it; the text says why.
+    """
+    rows = rows_of_scan(node, catalog, time_zone)
+    found = tuple((key.name, rows.expression(key.expr)) for key in keys)
+    time = rows.expression(column(time_column))
+    partials = arrow_partials(plans, rows.schema, time_zone)
+    if isinstance(partials, str):
+        refuse(partials)
+    over_files = tuple(
+        replace(
+            partial,
+            args=tuple(map(rows.over_files, partial.args)),
+            condition=None if partial.condition is None else rows.over_files(partial.condition),
+        )
+        for partial in partials
+    )
+    return LocalExpressions(rows, found, over_files, time)
 
 
 def arrow_partials(

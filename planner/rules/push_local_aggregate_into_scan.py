@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import fields, replace
+from dataclasses import fields
 
-from planner.arrow.calls import NotEvaluated, refuse
-from planner.arrow.partials import arrow_partials
-from planner.arrow.scan_rows import RowsOfScan, rows_of_scan
+from planner.arrow.calls import NotEvaluated
+from planner.arrow.partials import local_expressions
+from planner.arrow.scan_rows import RowsOfScan
 from planner.catalog import Catalog, Schema
 from planner.nodes.logical import Node
 from planner.nodes.physical import LocalWindowAggregate, ScanLocalWindowAggregate
 from planner.optimizer import Options, Refusal
-from planner.sql.build import column
 from planner.streams.delay import plain_delay_us
 from runtime.spec.expressions import ColumnRef, Expression, column_refs
-from runtime.spec.local import FileScan, FileStreamScan, PartialColumns
+from runtime.spec.local import FileScan, FileStreamScan
 from runtime.spec.scan import ScanSource, StreamFiles
 from runtime.spec.table import Column
 
@@ -58,14 +57,9 @@ def push_local_aggregate_into_scan(node: Node, options: Options) -> Node | Refus
 
 
 def _scanned(node: LocalWindowAggregate, catalog: Catalog, zone: str) -> Node | Refusal:
-    rows = rows_of_scan(node.input, catalog, zone)
-    keys = tuple((key.name, rows.expression(key.expr)) for key in node.keys)
-    time = rows.expression(column(node.time_column))
-    partials = _over_files(arrow_partials(node.plans, rows.schema, zone), rows)
-    read = [*rows.filters, *(key for _, key in keys), time]
-    for partial in partials:
-        read += [*partial.args, *([partial.condition] if partial.condition else [])]
-    columns = _columns_read(read, rows)
+    local = local_expressions(node.input, node.keys, node.plans, node.time_column, catalog, zone)
+    rows, keys, time, partials = local.rows, local.keys, local.time, local.partials
+    columns = _columns_read(local.read, rows)
     stream = catalog.stream(rows.table)
     found: ScanSource | StreamFiles | str
     if stream is None:
@@ -91,21 +85,6 @@ def _scanned(node: LocalWindowAggregate, catalog: Catalog, zone: str) -> Node | 
         scan=scan,
         conditions=rows.conditions,
         delay_us=delay_us,
-    )
-
-
-def _over_files(
-    partials: tuple[PartialColumns[Expression], ...] | str, rows: RowsOfScan
-) -> tuple[PartialColumns[Expression], ...]:
-    if isinstance(partials, str):
-        refuse(partials)
-    return tuple(
-        replace(
-            partial,
-            args=tuple(map(rows.over_files, partial.args)),
-            condition=None if partial.condition is None else rows.over_files(partial.condition),
-        )
-        for partial in partials
     )
 
 
