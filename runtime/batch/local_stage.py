@@ -11,6 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
+from runtime.compute.kernels.session import chain_partials
 from runtime.compute.values.percentiles import condensed
 from runtime.frames.blobs import large_tables
 from runtime.frames.meter import ArrowFunction, Wrap
@@ -26,6 +27,7 @@ from runtime.spec.aggregates import Accumulator, ApproxPercentile
 from runtime.spec.exchange import ExchangeStep, SharedExchangeStep
 from runtime.spec.local import ArrowBuffer, FileScan, SparkRows, is_local
 from runtime.spec.steps import Step
+from runtime.spec.windows import SessionWindow
 
 
 @dataclass(frozen=True)
@@ -80,7 +82,7 @@ def local_stage(
         numbers, sent = split_rows(spark, splits, step.source.files)
         counter = None if scan_counts is None else scan_counts.counter(step.time_column)
         scan = partial(split_partials, step, plan, sent, store, counter)
-        return LocalStage(numbers, scan, _spark_schema(plan), step.label)
+        return LocalStage(numbers, _chained(plan, scan), _spark_schema(plan), step.label)
     if is_local(step, SparkRows, ArrowBuffer):
         columns = sql_projection(step)
         with temporary_view(spark, child(step.source.input)) as source:
@@ -89,10 +91,28 @@ def local_stage(
                 f"WHERE {quoted(step.time_column)} IS NOT NULL"
             )
         plan = buffer_plan(step, columns, spark_types(rows), buffer_bytes)
-        return LocalStage(rows, partial(_of_rows, plan), _spark_schema(plan), step.label)
+        run = _chained(plan, partial(_of_rows, plan))
+        return LocalStage(rows, run, _spark_schema(plan), step.label)
     rows = child(step)
-    run = partial(_of_partials, buffer_bytes, accumulators)
-    return LocalStage(rows, run, rows.schema, exchange.label)
+    of_partials = partial(_of_partials, buffer_bytes, accumulators)
+    return LocalStage(rows, of_partials, rows.schema, exchange.label)
+
+
+def _chained(
+    plan: BufferPlan, run: Callable[[Cut], ArrowFunction]
+) -> Callable[[Cut], ArrowFunction]:
+    """The same stage; of sessions it merges the partials that it knows to be of one session."""
+    window = plan.window
+    if not isinstance(window, SessionWindow):
+        return run
+
+    def run_chained(cut: Cut) -> ArrowFunction:
+        def cut_chained(table: pa.Table) -> Iterator[pa.RecordBatch]:
+            return cut(chain_partials(table, plan.keys, plan.accumulators, window.gap_us))
+
+        return run(cut_chained)
+
+    return run_chained
 
 
 def _of_rows(plan: BufferPlan, cut: Cut) -> ArrowFunction:

@@ -83,13 +83,17 @@ class CellGroups(Groups):
         return order, run_starts(ordered[1:] != ordered[:-1])
 
 
-class SortedGroups(Groups):
-    """Groups by sorting the rows."""
+class RunGroups(Groups):
+    """Groups that lie one after another in an order of the rows; their cells are their numbers.
 
-    def __init__(self, cell: Int64Array, n_cells: int) -> None:
-        self._order, ordered = _sort(cell, n_cells)
-        self._starts = run_starts(ordered[1:] != ordered[:-1])
-        self.cells = ordered[self._starts]
+    Args:
+        order: int64[n_rows], the order.
+        starts: int64[n_groups], where each group begins in it.
+    """
+
+    def __init__(self, order: Int64Array, starts: Int64Array) -> None:
+        self._order, self._starts = order, starts
+        self.cells = np.arange(len(starts))
 
     def reduce(self, ufunc: np.ufunc, values: AnyArray, identity: Any) -> AnyArray:
         with np.errstate(all="ignore"):
@@ -110,6 +114,15 @@ class SortedGroups(Groups):
 
     def runs(self) -> tuple[Int64Array, Int64Array]:
         return self._order, self._starts
+
+
+class SortedGroups(RunGroups):
+    """Groups by sorting the rows."""
+
+    def __init__(self, cell: Int64Array, n_cells: int) -> None:
+        order, ordered = _sort(cell, n_cells)
+        super().__init__(order, run_starts(ordered[1:] != ordered[:-1]))
+        self.cells = ordered[self._starts]
 
 
 class SingleRows(Groups):

@@ -17,7 +17,7 @@ of a session it aggregated together.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -25,17 +25,26 @@ import pyarrow as pa
 
 from runtime.compute.accumulators import AccumulatorState, Segments, accumulator
 from runtime.compute.accumulators.segments import accumulate_rows, run_starts
-from runtime.compute.kernels.columns import Int64Array, from_buffer, int64_values, one_chunk
-from runtime.compute.kernels.grouping import SortedGroups
+from runtime.compute.kernels.columns import (
+    Int64Array,
+    from_buffer,
+    int64_values,
+    of_type,
+    one_chunk,
+)
+from runtime.compute.kernels.grouping import RunGroups, SortedGroups
 from runtime.compute.kernels.keys import encode_keys
 from runtime.compute.kernels.merge import WINDOW_BOUND_TYPE, output_schema
+from runtime.compute.kernels.partials import merge_partials
 from runtime.compute.kernels.slices import plain_type
 from runtime.compute.values.distinct import distinct_aggregates
 from runtime.compute.values.value_lists import SliceValues, value_lists
-from runtime.spec.aggregates import ListAgg, OfValues, WindowAggregation
+from runtime.spec.aggregates import Accumulator, ListAgg, OfValues, WindowAggregation
 from runtime.spec.windows import FIRST_TIME, LAST_TIME, SessionWindow
 
 _LONGEST_CELL_BITS = 63
+# Chaining pays if it leaves at most this part of the partials.
+_WORTH_CHAINING = 0.75
 
 
 @dataclass(frozen=True)
@@ -88,6 +97,51 @@ def find_sessions(
     starts = run_starts(is_other | (first_us[1:] - latest_us[:-1] > gap_us))
     ends = np.append(starts[1:], len(order)) - 1
     return Sessions(order, starts, first_us.take(starts), latest_us.take(ends))
+
+
+def chain_partials(
+    table: pa.Table, keys: Sequence[str], accumulators: Sequence[Accumulator], gap_us: int
+) -> pa.Table:
+    """Partials of a key that follow each other within the gap, merged; the others as they are.
+
+    Rows that come in order of time make a partial for each cell of the gap that they are in, which
+    is many times as many as there are sessions.
+
+    Args:
+        table: partials: the keys, a slice end, which becomes that of the first that were merged,
+            and the columns of the accumulators.
+        keys: the key columns.
+        accumulators: how partials merge, FIRST_TIME and LAST_TIME among them.
+        gap_us: the gap.
+
+    Raises:
+        ExecutionError: a sum overflows its type.
+    """
+    if table.num_rows == 0:
+        return table
+    codes, _ = encode_keys([table.column(key) for key in keys], table.num_rows)
+    first_us, last_us = (
+        int64_values(one_chunk(table.column(name))) for name in (FIRST_TIME, LAST_TIME)
+    )
+    chains = find_sessions(codes, first_us, last_us, gap_us)
+    if len(chains) > _WORTH_CHAINING * table.num_rows:
+        return table
+    groups = RunGroups(chains.order, chains.starts)
+    first = pa.array(chains.order.take(chains.starts))
+    merged = {
+        name: column
+        for each in accumulators
+        for name, column in zip(
+            each.columns,
+            merge_partials(each, groups, [table.column(name) for name in each.columns]),
+            strict=True,
+        )
+    }
+    columns = [
+        of_type(merged[f.name], f.type) if f.name in merged else table.column(f.name).take(first)
+        for f in table.schema
+    ]
+    return pa.Table.from_arrays(columns, schema=table.schema)
 
 
 def merge_sessions(

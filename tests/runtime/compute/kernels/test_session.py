@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from runtime.compute.buffer import Rows, WindowBuffer
 from runtime.compute.kernels.merge import output_schema
-from runtime.compute.kernels.session import find_sessions, merge_sessions
+from runtime.compute.kernels.session import chain_partials, find_sessions, merge_sessions
 from runtime.spec.aggregates import Distinct, Merge, MergeOp, WindowAggregation
 from runtime.spec.table import Column
 from runtime.spec.windows import FIRST_TIME, LAST_TIME, SessionWindow, Tumble
@@ -152,6 +152,38 @@ def test_every_accumulator_merges_inside_sessions(name, data):
         where: [case.merge([vs[0] for _, _, vs in session])] for where, session in cut(rows).items()
     }
     assert_same(found, wanted)
+
+
+# a buffer's partials of FIRST and LAST have one column of order
+@pytest.mark.parametrize("name", [name for name in CASES if name != "first wide"])
+@given(data=st.data())
+def test_partials_that_a_task_chains_make_the_same_sessions(name, data):
+    case, (key_types, key) = CASES[name], KEYS["string"]
+    rows = data.draw(
+        st.lists(st.tuples(key, times, st.tuples(case.values)), min_size=1, max_size=12)
+    )
+    table = table_of(key_types, [(key, t, t, values) for key, t, values in rows], [case])
+    spec = WindowAggregation(SessionWindow(GAP, ("k0",)), ("k0",), "s", (case.spec,))
+    bounds = (Merge((FIRST_TIME,), MergeOp.MIN), Merge((LAST_TIME,), MergeOp.MAX))
+    at = data.draw(st.integers(0, len(rows)))
+    tasks = [table.slice(0, at), table.slice(at)]
+    chained = [chain_partials(task, ("k0",), (case.spec, *bounds), GAP) for task in tasks]
+    assert_same(merged(pa.concat_tables(chained), spec, [case]), merged(table, spec, [case]))
+
+
+def test_partials_in_order_of_time_are_one_where_they_follow_within_the_gap():
+    rows = [(("a",), t, t, (1,)) for t in range(0, 90, 9)]
+    table = table_of((pa.string(),), [*rows, (("b",), 4, 4, (1,))], [CASES["sum int64"]])
+    accumulators = (
+        CASES["sum int64"].spec,
+        Merge((FIRST_TIME,), MergeOp.MIN),
+        Merge((LAST_TIME,), MergeOp.MAX),
+    )
+    chained = chain_partials(table, ("k0",), accumulators, GAP)
+    assert chained.select(["k0", FIRST_TIME, LAST_TIME]).to_pylist() == [
+        {"k0": "a", FIRST_TIME: 0, LAST_TIME: 81},
+        {"k0": "b", FIRST_TIME: 4, LAST_TIME: 4},
+    ]
 
 
 @pytest.mark.parametrize("partition", [(), ("k0",), ("k1",)], ids=str)
