@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -22,6 +23,8 @@ BEHIND = "behind"
 
 # In `meta` of a table: the `TableOptions` behind its name
 TABLE_OPTIONS = "table_options"
+
+_STATE = re.compile(r"STATE\((-|\d+), (-|\d+), '(.*)'\)", re.DOTALL)
 
 # In `meta` of a table that is files by their path: what it is called where it has no alias
 FILE_ALIAS = "file_alias"
@@ -69,6 +72,41 @@ def path_of_files(name: str) -> str | None:
     """The path of the files that a name stands for; None for the name of another table."""
     is_path = len(name) > 2 and name[0] == name[-1] == "'"
     return name[1:-1] if is_path else None
+
+
+@dataclass(frozen=True)
+class StateTable:
+    """`TABLE(STATE('dir', operator => 0, version => 12))`: what an operator of a stream keeps.
+
+    Attributes:
+        directory: that of the checkpoint.
+        operator: the number of the operator; None: the only one.
+        version: the number of the micro-batch after which; None: the last one.
+    """
+
+    directory: str
+    operator: int | None = None
+    version: int | None = None
+
+
+def name_of_state(state: StateTable) -> str:
+    """The name of the table that a state is.
+
+    Example:
+        >>> name_of_state(StateTable("ck/t", version=12))
+        "STATE(-, 12, 'ck/t')"
+    """
+    operator, version = ("-" if n is None else n for n in (state.operator, state.version))
+    return f"STATE({operator}, {version}, '{state.directory}')"
+
+
+def state_of_name(name: str) -> StateTable | None:
+    """The state that a name stands for; None for the name of another table."""
+    found = _STATE.fullmatch(name)
+    if found is None:
+        return None
+    operator, version = (None if n == "-" else int(n) for n in found.groups()[:2])
+    return StateTable(found[3], operator, version)
 
 
 def name_of_columns(table: exp.Table) -> str:

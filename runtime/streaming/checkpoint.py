@@ -25,11 +25,12 @@ import re
 import secrets
 import uuid
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 
 from runtime.errors import ExecutionError, SetupError
 from runtime.files import Files, as_uri
 from runtime.redaction import DEFAULT, Mask
+from runtime.spec.identity import KeptOperator, operator_of
 from runtime.streaming.damage import METADATA, check_spark_files
 from runtime.streaming.state.blobs import Owner
 
@@ -40,6 +41,8 @@ _OPTION = re.compile(r"'([^'\n]*)' = '(.*)'", re.DOTALL)
 _SET_FILE = "set.json"
 _END_MARK = "end-of-input/end.json"
 _VERSION = 1
+# So many names of checkpoints stand in a hint at most
+_MANY = 8
 _ANOTHER = "take another 'execution.checkpointing.dir'"
 _WRITABLE = "SET 'execution.checkpointing.dir' to a directory that this program may write to"
 
@@ -52,11 +55,13 @@ class Identity:
         plan: what is computed, one operator a line.
         tables: what the tables that it reads are, by name.
         settings: settings that its state depends on.
+        operators: what its window operators keep; none where an older sqlwin did not say.
     """
 
     plan: str
     tables: dict[str, str] = field(default_factory=dict)
     settings: dict[str, str] = field(default_factory=dict)
+    operators: tuple[KeptOperator, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -218,20 +223,8 @@ def _opened(files: Files, new: Checkpoint, identity: Identity, mask: Mask) -> Ch
                 f"{directory} is no checkpoint of sqlwin: {_FILE} is missing", hint=_ANOTHER
             )
         return _made(files, new, identity)
-    try:
-        found = json.loads(files.read_text(path))
-        written = Identity(**found["identity"])
-        old = without_secrets(written, mask)
-        checkpoint = Checkpoint(
-            directory,
-            found["key_groups"],
-            found["partitions"],
-            found["writer"],
-            found["has_ended"],
-            spark_id=found.get("spark_id"),
-        )
-    except (ValueError, KeyError, TypeError) as error:
-        raise ExecutionError(f"{path} cannot be read: {error}", hint=_ANOTHER) from error
+    checkpoint, written = _read(files, directory)
+    old = without_secrets(written, mask)
     if (change := difference(old, identity)) is not None:
         if not _has_begun(files, checkpoint):
             check_spark_files(files, directory, checkpoint.spark_id)
@@ -248,7 +241,7 @@ def _opened(files: Files, new: Checkpoint, identity: Identity, mask: Mask) -> Ch
             f"the checkpoint in {directory} is another query's: {change}",
             hint="undo it to resume, or start anew in another 'execution.checkpointing.dir'",
         )
-    if old != written:
+    if old != written or old.operators != identity.operators:
         _write(files, checkpoint, identity)
     if not checkpoint.has_ended:
         check_spark_files(files, directory, checkpoint.spark_id)
@@ -256,6 +249,59 @@ def _opened(files: Files, new: Checkpoint, identity: Identity, mask: Mask) -> Ch
     _drop_leftovers(files, checkpoint)
     _drop_unread_end(files, checkpoint)
     return checkpoint
+
+
+def _read(files: Files, directory: str) -> tuple[Checkpoint, Identity]:
+    """The checkpoint that is there.
+
+    Raises:
+        ExecutionError: its file cannot be read.
+    """
+    path = f"{directory}/{_FILE}"
+    try:
+        found = json.loads(files.read_text(path))
+        operators = tuple(map(operator_of, found.get("operators", ())))
+        identity = replace(Identity(**found["identity"]), operators=operators)
+        checkpoint = Checkpoint(
+            directory,
+            found["key_groups"],
+            found["partitions"],
+            found["writer"],
+            found["has_ended"],
+            spark_id=found.get("spark_id"),
+        )
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise ExecutionError(f"{path} cannot be read: {error}", hint=_ANOTHER) from error
+    return checkpoint, identity
+
+
+def find_checkpoint(files: Files, directory: str) -> tuple[Checkpoint, Identity]:
+    """The checkpoint in a directory, which is left as it is, and what its stream computes.
+
+    Raises:
+        ExecutionError: there is none.
+    """
+    if not files.exists(f"{directory}/{_FILE}"):
+        if not files.exists(directory):
+            raise ExecutionError(f"there is no directory {directory}")
+        part_of = _part_of(files, directory)
+        if part_of is not None:
+            raise ExecutionError(
+                f"the INSERT of {directory} is part of the checkpoint in {part_of}",
+                hint="name that one",
+            )
+        below = [n for n in files.names_in(directory) if files.exists(f"{directory}/{n}/{_FILE}")]
+        raise ExecutionError(
+            f"{directory} is no checkpoint of sqlwin: {_FILE} is missing",
+            hint=f"there are checkpoints in it: {', '.join(below[:_MANY])}" if below else None,
+        )
+    return _read(files, directory)
+
+
+def committed(files: Files, checkpoint: Checkpoint) -> list[int]:
+    """The numbers of the micro-batches that have ended and are still known, ascending."""
+    names = files.names_in(f"{checkpoint.spark_directory}/commits")
+    return sorted(int(name) for name in names if name.isdecimal())
 
 
 def _made(files: Files, new: Checkpoint, identity: Identity) -> Checkpoint:
@@ -391,7 +437,12 @@ def _write(files: Files, checkpoint: Checkpoint, identity: Identity) -> None:
     text = json.dumps(
         {
             "version": _VERSION,
-            "identity": asdict(identity),
+            "identity": {
+                "plan": identity.plan,
+                "tables": identity.tables,
+                "settings": identity.settings,
+            },
+            "operators": [operator.as_json() for operator in identity.operators],
             "key_groups": checkpoint.key_groups,
             "partitions": checkpoint.partitions,
             "writer": checkpoint.writer,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from runtime.streaming.own_sources import OwnSources
 from runtime.streaming.state.blobs import Owner
@@ -63,3 +63,7 @@ class StreamOptions:
     def emits_updates(self) -> bool:
         """Whether a window can be emitted more than once: rows then carry a row kind."""
         return self.allowed_lateness_us > 0 or self.early_fire.is_on
+
+    def owner_of(self, operator: int) -> Owner | None:
+        """The owner, of the state of the operator of a number."""
+        return None if self.owner is None else replace(self.owner, operator=operator)

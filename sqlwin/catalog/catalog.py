@@ -47,6 +47,7 @@ from sqlwin.catalog.files import FilesByName, described_by_files, described_else
 from sqlwin.catalog.options import ChangedTables
 from sqlwin.catalog.scannable import not_scannable
 from sqlwin.catalog.spark_views import SparkViews
+from sqlwin.catalog.states import StatesByName
 from sqlwin.parser.parser import parse_query
 from sqlwin.statements.nodes import DEFAULTS
 
@@ -139,6 +140,7 @@ class SessionCatalog:
         self._entries: Mapping[Name, Entry] = {}
         self._changed = ChangedTables()
         self._files = FilesByName(self.described)
+        self._states = StatesByName(spark)
         self._mode = "automatic"
         self._per_split = False
         self._shown: set[Name] = set()
@@ -155,6 +157,8 @@ class SessionCatalog:
         changed = self._changed.named(".".join(name))
         if changed is not None:
             return changed.spec
+        if (state := self._states.rows(".".join(name))) is not None:
+            return Registered(name, state.dataframe)
         return self._entries.get(_key(name)) or self._files.table(".".join(name))
 
     def tables(self) -> list[Entry]:
@@ -350,6 +354,8 @@ class SessionCatalog:
         key = _key(name) if changed is None else (changed.view,)
         if (files := self._files.view(".".join(name))) is not None:
             key = (files,)
+        if (state := self._states.rows(".".join(name))) is not None:
+            key = (state.view,)
         entry = self.entry(name)
         if entry is None:
             is_below_defaults = len(key) < len(name)
@@ -490,6 +496,7 @@ class SessionCatalog:
         self._shown.clear()
         self._analyzed.clear()
         self._files.start_statement()
+        self._states.start_statement()
 
     def show_all(self, words: set[str]) -> None:
         """Show Spark every session table and view whose name is among the words of a statement."""

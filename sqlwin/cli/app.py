@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from sqlwin.cli.checkpoint import checkpoint
 from sqlwin.cli.engine import engine, run_in_engine
 from sqlwin.cli.options import (
     PageCommand,
@@ -259,6 +260,7 @@ def explain(
             file.commit()
 
 
+main.add_command(checkpoint)
 main.add_command(engine)
 main.add_command(repl)
 

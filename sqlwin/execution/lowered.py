@@ -109,6 +109,13 @@ class LoweredStream:
     measuring: Measuring | None = None
 
     @property
+    def reader_names(self) -> tuple[str, ...]:
+        """The tables that INSERTs write whose windows one stream computes."""
+        if isinstance(self.steps, StreamSteps):
+            return ()
+        return tuple(reader.name for reader in self.steps.shared.readers)
+
+    @property
     def order(self) -> tuple[RankOrder, ...]:
         """By which columns of its result the rows of a micro-batch are sorted, if they are."""
         # what INSERTs of one stream make of its windows is sorted by Spark, as in a batch

@@ -31,6 +31,7 @@ from sqlwin.catalog import listings
 from sqlwin.catalog.catalog import Name
 from sqlwin.catalog.definitions import Definitions
 from sqlwin.catalog.guards import refuse_kept_table
+from sqlwin.catalog.states import refuse_remote_state
 from sqlwin.config.config import Config
 from sqlwin.execution.explain import Explanations
 from sqlwin.execution.explain_formats import render
@@ -42,6 +43,7 @@ from sqlwin.execution.streams.handle import StreamState
 from sqlwin.execution.streams.results import StreamQuery
 from sqlwin.execution.streams.sinks import IntoTable
 from sqlwin.execution.streams.start import start_stream
+from sqlwin.execution.streams.state import show_state
 from sqlwin.execution.streams.status import resume_hint, show_streams
 from sqlwin.execution.summary import summary
 from sqlwin.result import Result
@@ -57,6 +59,7 @@ from sqlwin.statements.parse import (
     Set,
     ShowCreateTable,
     ShowFunctions,
+    ShowState,
     ShowStreams,
     ShowTables,
     ShowViews,
@@ -161,6 +164,11 @@ class Runner:
                     table = listings.show_create_table(self.catalog, statement.name, mask)
             case ShowStreams():
                 table = listings.masked(show_streams(self.streams), mask)
+            case ShowState():
+                refuse_remote_state(self.spark)
+                with self._plans.errors_of(statement.text), self._plans.jobs_run():
+                    table = show_state(self.spark, statement.directory)
+                table = listings.masked(table, mask)
             case Describe() if self.catalog.entry(statement.name) is not None:
                 table = listings.describe(self.catalog, statement.name, self.spark)
                 table = listings.masked(table, mask)

@@ -92,9 +92,11 @@ STATEMENTS = (
     StatementHelp(
         "SHOW",
         "SHOW TABLES | VIEWS | FUNCTIONS [LIKE 'pattern']\n"
-        "SHOW STREAMS\nSHOW CREATE TABLE | VIEW name\nSHOW CREATE TABLE 'path'",
+        "SHOW STREAMS\nSHOW STATE OF 'checkpoint'\n"
+        "SHOW CREATE TABLE | VIEW name\nSHOW CREATE TABLE 'path'",
         "What there is; in a pattern, `%` stands for any text and `_` for a character. SHOW\n"
-        "STREAMS shows the state of the session's streams, and why one emits nothing.",
+        "STREAMS shows the state of the session's streams, and why one emits nothing. SHOW STATE\n"
+        "OF shows what a stream keeps, `SELECT * FROM TABLE(STATE('checkpoint'))` has its rows.",
         "SHOW TABLES LIKE 'b%';",
     ),
     StatementHelp(

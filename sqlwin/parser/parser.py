@@ -35,6 +35,7 @@ from sqlwin.parser.other_dialects import (
     refuse_version,
 )
 from sqlwin.parser.signatures import SIGNATURES, misspelt_window_call
+from sqlwin.parser.state_tables import is_state, parse_state
 from sqlwin.parser.types import BARE_TYPES, as_spark_type, parse_bare_type, parse_row_type
 from sqlwin.parser.window_functions import is_window_function, parse_window_function
 
@@ -208,6 +209,8 @@ class SqlWinParser(TokenParser):
     ) -> Any:
         if self.is_at(*STRINGS) and not schema and not is_db_reference:
             return parse_files(self)
+        if is_state(self) and not schema and not is_db_reference:
+            return parse_state(self)
         table = super()._parse_table_parts(schema, is_db_reference, wildcard, fast)
         table = files_of_call(self, table)
         if isinstance(table, exp.Table) and (options := table_options(self)) is not None:

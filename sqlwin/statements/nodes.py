@@ -209,6 +209,13 @@ class ShowStreams(Statement):
 
 
 @dataclass(frozen=True)
+class ShowState(Statement):
+    """SHOW STATE OF 'dir': what the operators of a stream keep in its checkpoint."""
+
+    directory: str
+
+
+@dataclass(frozen=True)
 class StopStream(Statement):
     """STOP STREAM, with the number or the name of a stream; Flink's STOP JOB is the same."""
 

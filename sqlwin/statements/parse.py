@@ -32,6 +32,7 @@ from sqlwin.statements.nodes import (
     Set,
     ShowCreateTable,
     ShowFunctions,
+    ShowState,
     ShowStreams,
     ShowTables,
     ShowViews,
@@ -59,6 +60,7 @@ __all__ = [
     "Set",
     "ShowCreateTable",
     "ShowFunctions",
+    "ShowState",
     "ShowStreams",
     "ShowTables",
     "ShowViews",
@@ -321,6 +323,14 @@ class _Reader:
                 return None
         if len(self.tokens) == 2 and (self._is("STREAMS", at=1) or self._is("JOBS", at=1)):
             return ShowStreams(self.text, self.offset)
+        if self._is("STATE", "OF", at=1):
+            if len(self.tokens) != 4 or self.tokens[3].token_type not in STRINGS:
+                self._fail(
+                    "SHOW STATE OF takes the directory of a checkpoint",
+                    self.tokens[min(3, len(self.tokens) - 1)],
+                    hint="SHOW STATE OF '/data/checkpoints/name'",
+                )
+            return ShowState(self.text, self.offset, self._string(self.tokens[3]))
         if self._is("CREATE", "TABLE", at=1) or self._is("CREATE", "VIEW", at=1):
             name = self._name_or_files(3)
             return None if name is None else ShowCreateTable(self.text, self.offset, name)

@@ -82,7 +82,7 @@ def general_stream(
         watermark_rules(step, options),
         step.time_zone,
         run=secrets.token_hex(4),
-        owner=options.owner,
+        owner=options.owner_of(number),
     )
     messages = rows.mapInArrow(_to_groups(keys, len(step.sources), numbers), MESSAGE_DDL)
     emitted = observed(operator_output(messages, operator, step), number)

@@ -85,7 +85,7 @@ def shared_windows(
         len(local.mode.sources),
         watermark_rules(local.mode, options),
         run=secrets.token_hex(4),
-        owner=options.owner,
+        owner=options.owner_of(0),
     )
     output = operator_output(stage.messages, operator, local.mode)
     for number in range(len(step.readers)):

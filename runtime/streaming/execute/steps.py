@@ -17,7 +17,6 @@ from runtime.frames.meter import Meter, Wrap, as_it_is
 from runtime.frames.views import Bounded, sql_dataframe, temporary_view
 from runtime.local.streaming.stage import ROW_COUNT, LocalPlan
 from runtime.spec.aggregates import Accumulator, WindowAggregation
-from runtime.spec.local import StreamLocalStep
 from runtime.spec.steps import ExpandStep, MeasuredStep, SqlStep, Step
 from runtime.spec.stream import KEEP, ROW_KIND
 from runtime.spec.stream_steps import (
@@ -112,7 +111,7 @@ def _windows(
     wrap = _wrap(meter, local.label)
     stage = local_stage(spark, local, child, options, step.number, wrap)
     aggregation = with_spark_tables(spark, step.aggregation)
-    operator = _operator_spec(local, aggregation, stage.plan, options)
+    operator = _operator_spec(step, aggregation, stage.plan, options)
     tasks = None if meter is None else meter.tasks(step.label)
     output = observed(operator_output(stage.messages, operator, local.mode, tasks), step.number)
     partials = from_arrow_schema(stage.plan.buffer.schema, prefer_timestamp_ntz=True)
@@ -123,11 +122,12 @@ def _windows(
 
 
 def _operator_spec(
-    local: StreamLocalStep,
+    step: StreamWindowStep,
     aggregation: WindowAggregation,
     plan: LocalPlan,
     options: StreamOptions,
 ) -> SessionSpec | WindowSpec:
+    local, owner = step.input, options.owner_of(step.number)
     partials, n_sources, run = merged_partials(plan), len(local.mode.sources), secrets.token_hex(4)
     is_processing_time = any(source.time_type == "proctime" for source in local.mode.sources)
     rules = watermark_rules(local.mode, options)
@@ -140,7 +140,7 @@ def _operator_spec(
             rules,
             is_processing_time,
             run,
-            options.owner,
+            owner,
         )
     updates = None
     if options.emits_updates:
@@ -151,9 +151,7 @@ def _operator_spec(
             ROW_KIND,
         )
     shared = one_reader(aggregation, partials)
-    return WindowSpec(
-        shared, ROW_COUNT, n_sources, rules, updates, is_processing_time, run, options.owner
-    )
+    return WindowSpec(shared, ROW_COUNT, n_sources, rules, updates, is_processing_time, run, owner)
 
 
 def merged_partials(plan: LocalPlan) -> tuple[Accumulator, ...]:

@@ -25,7 +25,7 @@ from runtime.streaming.watermarks import (
     watermarks_of,
 )
 
-_FACTS = "facts"
+FACTS = "facts"
 
 
 @dataclass(frozen=True)
@@ -129,7 +129,7 @@ class KeyGroupOperator(ABC):
     def __init__(self, spec: KeyGroupSpec, store: BlobStore) -> None:
         self._common = spec
         self._store = store
-        blob = store.get(_FACTS)
+        blob = store.get(FACTS)
         self._known: dict[str, Any] = {} if blob is None else decode_facts(blob)
         if spec.owner is not None and self._known:
             spec.owner.check(self._known)
@@ -151,7 +151,7 @@ class KeyGroupOperator(ABC):
         owner = self._common.owner
         signed = {} if owner is None else owner.signed()
         facts = {**watermark_facts(after, self._common.run), **signed, **self._facts()}
-        self._store.put(_FACTS, encode_facts(facts))
+        self._store.put(FACTS, encode_facts(facts))
         for reader, n_rows in enumerate(n_late):
             yield Output(self._status(reader, n_rows, batch), reader)
 

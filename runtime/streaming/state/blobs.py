@@ -30,15 +30,17 @@ class Owner:
         directory: where it is.
         token: what no other checkpoint has.
         signs_all: whether all of its state has the token; an older sqlwin wrote none.
+        operator: the number of the operator whose state it is.
     """
 
     directory: str
     token: str
     signs_all: bool
+    operator: int = 0
 
     def signed(self) -> dict[str, Any]:
         """What an operator is to remember of it, as JSON has it."""
-        return {"checkpoint": self.token}
+        return {"checkpoint": self.token, "operator": self.operator}
 
     def check(self, facts: Mapping[str, Any]) -> None:
         """Check that what an operator remembers was written for this checkpoint.

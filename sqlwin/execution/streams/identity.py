@@ -9,6 +9,7 @@ from dataclasses import replace
 from planner.explain.text import physical_text
 from planner.nodes.physical import with_rows_by_spark
 from planner.plan import Plan
+from planner.streams.identity import kept_operators
 from runtime.redaction import Mask
 from runtime.spec.table import TableSpec
 from runtime.streaming.checkpoint import Identity, without_secrets
@@ -43,6 +44,9 @@ def identity_of(lowered: LoweredStream, options: StreamOptions, mask: Mask) -> I
         plan=plan_text(lowered.plans),
         tables=described_tables(lowered.sources),
         settings={"table.local-time-zone": lowered.time_zone, **_kinds_of_state(lowered, options)},
+        operators=kept_operators(
+            [with_rows_by_spark(plan.physical) for plan in lowered.plans], lowered.reader_names
+        ),
     )
     return without_secrets(identity, mask)
 

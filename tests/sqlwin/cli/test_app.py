@@ -107,6 +107,27 @@ def test_plans_take_parameters(sessions):
     )
 
 
+@pytest.mark.parametrize(
+    ("arguments", "sql"),
+    [
+        (["/ck/t"], "SHOW STATE OF '/ck/t'"),
+        (["/ck/t", "--rows"], "SELECT * FROM TABLE(STATE('/ck/t'))"),
+        (
+            ["/it's", "--rows", "--operator", "1", "--version", "7"],
+            "SELECT * FROM TABLE(STATE('/it\\'s', operator => 1, version => 7))",
+        ),
+    ],
+)
+def test_a_checkpoint_is_shown_by_sql(sessions, arguments, sql):
+    result = CliRunner().invoke(main, ["checkpoint", "show", *arguments])
+    assert result.exit_code == 0 and set(sessions[0].executed) == {sql}
+
+
+def test_the_version_of_a_checkpoint_is_one_of_its_rows():
+    result = CliRunner().invoke(main, ["checkpoint", "show", "/ck/t", "--version", "7"])
+    assert result.exit_code == 2 and "--version is for --rows" in result.stderr
+
+
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_a_shell_is_told_how_to_complete(shell):
     result = CliRunner().invoke(main, ["completion", shell])

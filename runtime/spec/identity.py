@@ -1,0 +1,199 @@
+"""What a window operator of a stream keeps, in words that outlive a release.
+
+Written into the checkpoint as JSON. It says what is in the state: which keys and accumulators under
+which names of columns, on which slices, and of which rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from runtime.spec.aggregates import (
+    Accumulator,
+    CollectRegisters,
+    CollectRows,
+    CollectSet,
+    Merge,
+    MergeMoments,
+    Pick,
+    Summaries,
+    UserDefined,
+)
+from runtime.spec.windows import (
+    CalendarCumulate,
+    CalendarHop,
+    CalendarTumble,
+    Cumulate,
+    Hop,
+    SessionWindow,
+    Tumble,
+    Window,
+    window_kind,
+)
+
+_WINDOWS = {
+    ("TUMBLE", False): Tumble,
+    ("HOP", False): Hop,
+    ("CUMULATE", False): Cumulate,
+    ("SESSION", False): SessionWindow,
+    ("TUMBLE", True): CalendarTumble,
+    ("HOP", True): CalendarHop,
+    ("CUMULATE", True): CalendarCumulate,
+}
+
+
+@dataclass(frozen=True)
+class KeptKey:
+    """A key column of the state.
+
+    Attributes:
+        name: the column.
+        expr: what it is made of, as Spark SQL over the rows.
+        type: Spark's type.
+    """
+
+    name: str
+    expr: str
+    type: str
+
+
+@dataclass(frozen=True)
+class KeptAccumulator:
+    """An accumulator in the state.
+
+    Attributes:
+        columns: its columns.
+        kind: what it is and how it merges, see `kind_of`.
+        args: what it aggregates, as Spark SQL over the rows.
+        condition: the FILTER of it; None: there is none.
+        name: the aggregate in SQL, for whoever looks at the state.
+    """
+
+    columns: tuple[str, ...]
+    kind: str
+    args: tuple[str, ...]
+    condition: str | None
+    name: str
+
+    @property
+    def fields(self) -> tuple[str, ...]:
+        """What its columns are called among themselves, where there are several."""
+        if len(self.columns) == 1:
+            return ("",)
+        if self.kind in ("first", "last"):
+            return ("order", "value")
+        return tuple(column.rpartition("$")[2] for column in self.columns)
+
+
+@dataclass(frozen=True)
+class KeptReader:
+    """One of several window aggregations that read one state.
+
+    Attributes:
+        name: the table that its windows go to.
+        window: the window, as `window_fields` has it.
+        slices: the widest slices of one width that its own are made of, likewise.
+    """
+
+    name: str
+    window: Mapping[str, Any]
+    slices: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class KeptOperator:
+    """What a window operator keeps.
+
+    Attributes:
+        window: the window, as `window_fields` has it; of several readers the slices.
+        time: name and type of the column that windows are on.
+        slice_end: the column with the end of a slice.
+        keys: the key columns.
+        accumulators: the accumulators.
+        readers: the window aggregations that read it, where there are several.
+    """
+
+    window: Mapping[str, Any]
+    time: tuple[str, str]
+    slice_end: str
+    keys: tuple[KeptKey, ...]
+    accumulators: tuple[KeptAccumulator, ...]
+    readers: tuple[KeptReader, ...] = ()
+
+    def as_json(self) -> dict[str, Any]:
+        """The same, as JSON has it."""
+        return asdict(self)
+
+
+def operator_of(fields: Mapping[str, Any]) -> KeptOperator:
+    """What `KeptOperator.as_json` wrote.
+
+    Raises:
+        KeyError, TypeError, ValueError: it is something else.
+    """
+    name, type_ = fields["time"]
+    return KeptOperator(
+        dict(fields["window"]),
+        (name, type_),
+        fields["slice_end"],
+        tuple(KeptKey(**key) for key in fields["keys"]),
+        tuple(
+            KeptAccumulator(
+                tuple(each["columns"]),
+                each["kind"],
+                tuple(each["args"]),
+                each["condition"],
+                each["name"],
+            )
+            for each in fields["accumulators"]
+        ),
+        tuple(
+            KeptReader(each["name"], dict(each["window"]), dict(each["slices"]))
+            for each in fields["readers"]
+        ),
+    )
+
+
+def window_fields(window: Window) -> dict[str, Any]:
+    """A window as JSON has it: its function, and its lengths by their names."""
+    return {"function": window_kind(window), **asdict(window)}
+
+
+def window_of(fields: Mapping[str, Any]) -> Window:
+    """The window that `window_fields` has written.
+
+    Raises:
+        KeyError, TypeError: it is something else.
+    """
+    lengths = {name: _hashable(value) for name, value in fields.items() if name != "function"}
+    window: Window = _WINDOWS[fields["function"], "size_months" in lengths](**lengths)
+    return window
+
+
+def kind_of(accumulator: Accumulator) -> str:
+    """What an accumulator in state is, and how it merges: `sum`, `set`, `registers 9`."""
+    match accumulator:
+        case Merge():
+            return accumulator.op.value
+        case MergeMoments():
+            return "moments"
+        case Pick():
+            return "last" if accumulator.is_last else "first"
+        case CollectSet():
+            return "set"
+        case CollectRegisters():
+            return f"registers {accumulator.precision}"
+        case CollectRows():
+            return "texts by time"
+        case Summaries():
+            return f"summaries {accumulator.accuracy}"
+        case UserDefined():
+            return "user-defined"
+    raise AssertionError(f"no state is of {type(accumulator).__name__}")
+
+
+def _hashable(value: Any) -> Any:
+    is_list = isinstance(value, Sequence) and not isinstance(value, str)
+    return tuple(value) if is_list else value

@@ -1,0 +1,254 @@
+"""What is in the state of a key group, for whoever looks at it: blobs, back into rows.
+
+The operators read their own state by what the query says. Here it is read by what the checkpoint
+says of itself: the facts of a key group name the blobs, and the description of the operator names
+the columns in them. An older sqlwin wrote no description: then columns keep the names of the state.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from runtime.compute.kernels.columns import BoolArray, Int64Array, int64_values, one_chunk
+from runtime.compute.windows.aligned import SliceAssigner, slice_assigner
+from runtime.spec.identity import KeptAccumulator, KeptOperator, window_of
+from runtime.spec.stream import FINAL_US
+from runtime.spec.windows import (
+    FIRST_TIME,
+    LAST_TIME,
+    AlignedWindow,
+    CalendarCumulate,
+    Cumulate,
+    SessionWindow,
+    Tumble,
+)
+from runtime.streaming.state.blobs import checked, decode_table
+from runtime.streaming.state.shared_slices import common_slices
+from runtime.streaming.watermarks import ends_passed_us
+
+SLICE_START, SLICE_END = "slice_start", "slice_end"
+WINDOW_START, WINDOW_END = "window_start", "window_end"
+NEEDED_BY = "needed_by"
+# What a slice end is called in state where nothing says so
+_SLICE_END = "$slice_end"
+_TIME = pa.timestamp("us")
+
+
+class Kind(StrEnum):
+    """What a blob holds."""
+
+    SLICES = "slices"
+    SESSIONS = "open sessions"
+    RUNNING = "running aggregates"
+    RESULTS = "emitted results"
+    GENERAL = "general windows"
+    OTHER = "other"
+
+
+@dataclass(frozen=True)
+class Blob:
+    """A blob of a key group.
+
+    Attributes:
+        name: its name.
+        kind: what it holds.
+        n_rows: how many rows, as far as the facts say; None: they do not.
+        members: of slices the set of readers that need them, a bit for each.
+        taken: of sessions the blob that says which of its partials are gone; None: none is.
+        ranges: of results the windows that count, by ends above the first and up to the second.
+    """
+
+    name: str
+    kind: Kind
+    n_rows: int | None
+    members: int = 1
+    taken: str | None = None
+    ranges: tuple[tuple[int, int], ...] = ()
+
+
+def blobs_of(facts: Mapping[str, Any]) -> dict[str, Blob]:
+    """The blobs of a key group by name, as its facts say."""
+    found = [
+        *_slices(1, facts.get("slices") or ()),
+        *(each for members, slabs in facts.get("levels") or () for each in _slices(members, slabs)),
+        *map(_session, facts.get("chunks") or ()),
+        *_running(facts.get("running") or {}),
+        *_results(facts.get("updates") or {}),
+        *(
+            Blob(f"c{number}", Kind.GENERAL, cell[2])
+            for number, cell in (facts.get("cells") or {}).items()
+        ),
+    ]
+    return {blob.name: blob for blob in found}
+
+
+def _slices(members: int, slabs: Sequence[Any]) -> Iterator[Blob]:
+    for _, _, chunks in slabs:
+        for name, n_rows, *_ in chunks:
+            yield Blob(name, Kind.SLICES, n_rows, members)
+
+
+def _session(chunk: Sequence[Any]) -> Blob:
+    name, n_rows = chunk[0], chunk[1]
+    taken = chunk[6] if len(chunk) > 6 else None
+    return Blob(f"s{name}" if isinstance(name, int) else name, Kind.SESSIONS, n_rows, taken=taken)
+
+
+def _running(facts: Mapping[str, Any]) -> Iterator[Blob]:
+    spans = [*facts.get("spans", ()), *facts.get("patches", ())]
+    for span in [*spans, facts["middle"]] if facts.get("middle") else spans:
+        *_, n_rows, _, names = span
+        for place, name in enumerate(names):
+            yield Blob(name, Kind.RUNNING, n_rows if place == 0 else 0)
+
+
+def _results(facts: Mapping[str, Any]) -> Iterator[Blob]:
+    ranges: dict[str, list[tuple[int, int]]] = {}
+    for after, until, names in facts.get("parts", ()):
+        for name in names:
+            ranges.setdefault(name, []).append((after, until))
+    if facts and "parts" not in facts:
+        everything = [(-FINAL_US, FINAL_US)]
+        ranges = {f"u{number}": everything for number in range(facts.get("blobs", 0))}
+    for name, found in ranges.items():
+        yield Blob(name, Kind.RESULTS, None, ranges=tuple(found))
+
+
+@dataclass(frozen=True)
+class Decoder:
+    """Blobs of an operator back into rows.
+
+    Attributes:
+        operator: what the checkpoint says of it; None: nothing.
+        closed_us: windows that end no later are closed.
+    """
+
+    operator: KeptOperator | None
+    closed_us: int | None
+
+    def decoded(self, blob: Blob, contents: bytes, taken: bytes | None = None) -> pa.Table:
+        """The rows of a blob of slices, sessions or results.
+
+        Args:
+            blob: which one.
+            contents: what is in it.
+            taken: what is in the blob that says which of its partials are gone, if there is one.
+
+        Raises:
+            ExecutionError: it is of another version of sqlwin.
+        """
+        table = decode_table(contents)
+        if taken is not None:
+            bits = np.frombuffer(taken, np.uint8, offset=checked(taken))
+            is_there = np.unpackbits(bits, count=table.num_rows) == 0
+            table = table.filter(pa.array(is_there))
+        match blob.kind:
+            case Kind.SESSIONS:
+                return self._of_sessions(table)
+            case Kind.RESULTS:
+                return _of_results(table, blob.ranges)
+        return self._of_slices(table, blob.members)
+
+    def _of_slices(self, table: pa.Table, members: int) -> pa.Table:
+        name = _SLICE_END if self.operator is None else self.operator.slice_end
+        ends = int64_values(one_chunk(table.column(name)))
+        starts = self._slice_starts(ends, members)
+        times = {SLICE_START: starts, SLICE_END: pa.array(ends).cast(_TIME)}
+        table = self._named(table.drop_columns([name]), times)
+        readers = () if self.operator is None else self.operator.readers
+        if readers:
+            needed = ", ".join(r.name for i, r in enumerate(readers) if members >> i & 1)
+            table = table.append_column(NEEDED_BY, pa.repeat(needed, table.num_rows))
+        return table
+
+    def _of_sessions(self, table: pa.Table) -> pa.Table:
+        first, last = (int64_values(one_chunk(table.column(n))) for n in (FIRST_TIME, LAST_TIME))
+        window = None if self.operator is None else window_of(self.operator.window)
+        ends = pa.nulls(len(last), _TIME)
+        if isinstance(window, SessionWindow):
+            ends = pa.array(last + window.gap_us).cast(_TIME)
+        times = {WINDOW_START: pa.array(first).cast(_TIME), WINDOW_END: ends}
+        name = _SLICE_END if self.operator is None else self.operator.slice_end
+        return self._named(table.drop_columns([FIRST_TIME, LAST_TIME, name]), times)
+
+    def _named(self, table: pa.Table, times: Mapping[str, pa.Array]) -> pa.Table:
+        """Keys, times, aggregates under their names in SQL."""
+        plain = {name: one_chunk(table.column(name)) for name in table.column_names}
+        if self.operator is None:
+            return _table([*times.items(), *plain.items()])
+        keys = [(key.name, plain.pop(key.name)) for key in self.operator.keys]
+        aggregates = [(a.name, _aggregate(a, plain)) for a in self.operator.accumulators]
+        return _table([*keys, *times.items(), *aggregates, *plain.items()])
+
+    def _slice_starts(self, ends: Int64Array, members: int) -> pa.Array:
+        """When slices begin; of a CUMULATE window that holds what is closed so far, the window."""
+        if self.operator is None:
+            return pa.nulls(len(ends), _TIME)
+        own = [r for i, r in enumerate(self.operator.readers) if members >> i & 1]
+        window = window_of(own[0].window if len(own) == 1 else self.operator.window)
+        if len(own) > 1:
+            slices = (window_of(reader.slices) for reader in own)
+            window = common_slices(tuple(each for each in slices if isinstance(each, Tumble)))
+        assert not isinstance(window, SessionWindow)
+        distinct, place = np.unique(ends, return_inverse=True)
+        assigner = slice_assigner(window)
+        starts = _slice_starts(assigner, window, distinct)
+        grows = isinstance(window, Cumulate | CalendarCumulate)
+        if grows and self.closed_us is not None:
+            is_closed = distinct <= self.closed_us
+            starts[is_closed] = assigner.window_start(distinct[is_closed])
+        return pa.array(starts.take(place)).cast(_TIME)
+
+
+def closed_until_us(facts: Mapping[str, Any]) -> int | None:
+    """Windows of a key group that end no later take no rows any more."""
+    if "closed" in facts:
+        return None if facts["closed"] is None else int(facts["closed"])
+    return ends_passed_us(facts.get("watermark"))
+
+
+def _slice_starts(assigner: SliceAssigner, window: AlignedWindow, ends: Int64Array) -> Int64Array:
+    """The first time of the slices with these ends."""
+    low, high = ends - window.slice_width_us, ends - 1
+    while (low < high).any():
+        middle = low + (high - low) // 2
+        is_in: BoolArray = assigner.slice_end(middle) >= ends
+        low, high = np.where(is_in, low, middle + 1), np.where(is_in, middle, high)
+    return low
+
+
+def _of_results(table: pa.Table, ranges: Sequence[tuple[int, int]]) -> pa.Table:
+    columns = [(name.strip("$"), one_chunk(table.column(name))) for name in table.column_names]
+    found = _table(columns)
+    ends = int64_values(one_chunk(found.column(WINDOW_END)))
+    counts = np.zeros(len(ends), np.bool_)
+    for after, until in ranges:
+        counts |= (ends > after) & (ends <= until)
+    return found.filter(pa.array(counts))
+
+
+def _aggregate(accumulator: KeptAccumulator, columns: dict[str, pa.Array]) -> pa.Array:
+    arrays = [columns.pop(name) for name in accumulator.columns]
+    if len(arrays) == 1:
+        return arrays[0]
+    return pa.StructArray.from_arrays(arrays, names=list(accumulator.fields))
+
+
+def _table(columns: Sequence[tuple[str, pa.Array]]) -> pa.Table:
+    """Columns under names of which no two are alike."""
+    taken: set[str] = set()
+    names = []
+    for name, _ in columns:
+        free, number = name, 1
+        while free.lower() in taken:
+            number += 1
+            free = f"{name}_{number}"
+        taken.add(free.lower())
+        names.append(free)
+    return pa.table([array for _, array in columns], names)

@@ -1,0 +1,352 @@
+"""The state of a stream read back from its checkpoint, whether the stream runs or not.
+
+Spark's reader of state (`statestore`) gives the blobs of all key groups as they were after some
+micro-batch. What names them is read first, on the driver; tasks decode the rest where they read it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import pyarrow as pa
+from pyspark.errors import PySparkException
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_type
+from pyspark.sql.types import IntegerType, StructField, StructType, TimestampNTZType
+
+from runtime.errors import ExecutionError
+from runtime.files import Files
+from runtime.spark.errors import translate
+from runtime.spark.shipping import import_what_was_sent
+from runtime.spark.workers import prepare_worker
+from runtime.spec.identity import KeptOperator
+from runtime.spec.stream import FINAL_US
+from runtime.streaming.checkpoint import Checkpoint, Identity, committed, find_checkpoint
+from runtime.streaming.operators.base import FACTS
+from runtime.streaming.state.blobs import decode_facts
+from runtime.streaming.state.contents import Blob, Decoder, Kind, blobs_of, closed_until_us
+
+KEY_GROUP, STATE_WATERMARK = "key_group", "watermark"
+_ROWS_OF = (Kind.SLICES, Kind.SESSIONS)
+_LATEST = "leave `version` out to see the last one"
+
+
+@dataclass(frozen=True)
+class StoredKind:
+    """What an operator keeps of a kind.
+
+    Attributes:
+        kind: what it is.
+        n_rows: how many rows; None: nobody says.
+        n_bytes: the size of its blobs.
+    """
+
+    kind: Kind
+    n_rows: int | None
+    n_bytes: int
+
+
+@dataclass(frozen=True)
+class StoredOperator:
+    """The state of an operator.
+
+    Attributes:
+        number: the number of the operator in its query, from 0 in the order of the data's way.
+        spark_id: the number that Spark gives it.
+        operator: what the checkpoint says of it; None: nothing.
+        facts: what each key group remembers.
+        sizes: the bytes of each blob, by key group and name.
+    """
+
+    number: int
+    spark_id: int
+    operator: KeptOperator | None
+    facts: Mapping[int, Mapping[str, Any]]
+    sizes: Mapping[tuple[int, str], int]
+
+    @cached_property
+    def blobs(self) -> dict[tuple[int, str], Blob]:
+        """Its blobs, by key group and name."""
+        return {
+            (group, name): blob
+            for group, facts in self.facts.items()
+            for name, blob in blobs_of(facts).items()
+        }
+
+    @property
+    def kinds(self) -> list[StoredKind]:
+        """What it keeps, a kind of blobs each."""
+        known: dict[Kind, list[tuple[int | None, int]]] = {}
+        marks = {(group, blob.taken) for (group, _), blob in self.blobs.items()}
+        for place, n_bytes in self.sizes.items():
+            blob = self.blobs.get(place)
+            if blob is not None:
+                known.setdefault(blob.kind, []).append((blob.n_rows, n_bytes))
+            elif place in marks:
+                known.setdefault(Kind.SESSIONS, []).append((0, n_bytes))
+            else:
+                known.setdefault(Kind.OTHER, []).append((None, n_bytes))
+        order = list(Kind)
+        return [
+            StoredKind(
+                kind,
+                None if any(n is None for n, _ in found) else sum(n or 0 for n, _ in found),
+                sum(n_bytes for _, n_bytes in found),
+            )
+            for kind, found in sorted(known.items(), key=lambda each: order.index(each[0]))
+        ]
+
+    @property
+    def watermark_us(self) -> int | None:
+        """Its watermark, which is that of all key groups."""
+        found = [facts.get("watermark") for facts in self.facts.values()]
+        return max((each for each in found if each is not None), default=None)
+
+    @property
+    def closed_us(self) -> int | None:
+        """Windows that end no later take no rows any more."""
+        found = [closed_until_us(facts) for facts in self.facts.values()]
+        return max((each for each in found if each is not None), default=None)
+
+
+@dataclass(frozen=True)
+class StoredState:
+    """The state of a stream after a micro-batch.
+
+    Attributes:
+        checkpoint: the checkpoint.
+        identity: what its stream computes.
+        version: the number of the micro-batch.
+        operators: the state of each operator with state, by their numbers.
+    """
+
+    checkpoint: Checkpoint
+    identity: Identity
+    version: int
+    operators: tuple[StoredOperator, ...]
+
+    def operator(self, number: int | None) -> StoredOperator:
+        """The operator of a number; None: the only one.
+
+        Raises:
+            ExecutionError: there is none of that number, or there are several.
+        """
+        numbers = [each.number for each in self.operators]
+        if number is None and len(numbers) == 1:
+            return self.operators[0]
+        if number in numbers:
+            return self.operators[numbers.index(number)]
+        there = f"the stream of {self.checkpoint.directory} has the operators " + ", ".join(
+            map(str, numbers)
+        )
+        if number is None:
+            raise ExecutionError(there, hint=f"write which one: operator => {numbers[0]}")
+        raise ExecutionError(f"there is no operator {number}: {there}")
+
+
+def open_state(
+    spark: SparkSession, files: Files, directory: str, version: int | None = None
+) -> StoredState:
+    """The state in a checkpoint.
+
+    Args:
+        spark: the session.
+        files: the file system of the directory.
+        directory: the checkpoint's, resolved.
+        version: the number of the micro-batch after which; None: the last one.
+
+    Raises:
+        ExecutionError: there is no checkpoint, or not that version of it, or it cannot be read.
+    """
+    try:
+        checkpoint, identity = find_checkpoint(files, directory)
+        known = committed(files, checkpoint)
+        ids = sorted(
+            int(name)
+            for name in files.names_in(f"{checkpoint.spark_directory}/state")
+            if name.isdecimal()
+        )
+    except OSError as error:
+        raise ExecutionError(f"{directory} cannot be read: {error.strerror or error}") from error
+    if not known:
+        raise ExecutionError(f"the stream of {directory} has not completed a micro-batch yet")
+    if version is not None and version not in known:
+        raise ExecutionError(
+            f"the checkpoint in {directory} has no version {version}: there are {known[0]} to "
+            f"{known[-1]}",
+            hint=_LATEST,
+        )
+    if not ids:
+        raise ExecutionError(f"the stream of {directory} keeps no state")
+    chosen = known[-1] if version is None else version
+    found = [_operator(spark, checkpoint, chosen, each) for each in ids]
+    said = [_number(facts) for facts, _ in found]
+    # Spark numbers them from the result to the sources; an older sqlwin did not say
+    is_known = len(ids) == 1 or None not in said
+    numbers = said if is_known else list(reversed(range(len(ids))))
+    kept = identity.operators if is_known else ()
+    operators = []
+    for place, each, (facts, sizes) in zip(numbers, ids, found, strict=True):
+        number = place or 0
+        operator = kept[number] if number < len(kept) else None
+        operators.append(StoredOperator(number, each, operator, facts, sizes))
+    ordered = tuple(sorted(operators, key=lambda each: each.number))
+    return StoredState(checkpoint, identity, chosen, ordered)
+
+
+def state_rows(spark: SparkSession, state: StoredState, stored: StoredOperator) -> DataFrame:
+    """What an operator keeps, a row each: keys, times, aggregates, key group, watermark.
+
+    Raises:
+        ExecutionError: it keeps what only its functions can read, or the state cannot be read.
+    """
+    places = {place: blob for place, blob in stored.blobs.items() if blob.kind in _ROWS_OF}
+    if not places and any(blob.kind is Kind.GENERAL for blob in stored.blobs.values()):
+        size = sum(stored.sizes.values())
+        raise ExecutionError(
+            f"the state of operator {stored.number} is that of windows() with Python functions, "
+            f"which these alone can read: {len(stored.blobs):,} cells, {size:,} bytes",
+            hint="SHOW STATE OF shows how much it is",
+        )
+    marks = [(group, blob.taken) for (group, _), blob in places.items() if blob.taken]
+    sample = next(iter(places), None)
+    wanted = [place for place in (*marks, sample) if place is not None]
+    contents = _contents(spark, state, stored, wanted)
+    decoder = Decoder(stored.operator, stored.closed_us)
+    taken = {
+        place: contents[group, blob.taken]
+        for place, blob in places.items()
+        if blob.taken is not None
+        for group in (place[0],)
+    }
+    columns = StructType()
+    if sample is not None:
+        first = decoder.decoded(places[sample], contents[sample], taken.get(sample))
+        columns = from_arrow_schema(first.schema, prefer_timestamp_ntz=True)
+    fields = [StructField(field.name, field.dataType) for field in columns]
+    schema = StructType(
+        [
+            *fields,
+            StructField(KEY_GROUP, IntegerType()),
+            StructField(STATE_WATERMARK, TimestampNTZType()),
+        ]
+    )
+    if sample is None:
+        return spark.createDataFrame([], schema)
+    marked = {group: _time(facts.get("watermark")) for group, facts in stored.facts.items()}
+    decode = _decoding(decoder, places, taken, marked, schema)
+    import_what_was_sent(spark)
+    return _blobs(spark, state.checkpoint, state.version, stored.spark_id).mapInArrow(
+        decode, schema
+    )
+
+
+def _decoding(
+    decoder: Decoder,
+    places: Mapping[tuple[int, str], Blob],
+    taken: Mapping[tuple[int, str], bytes],
+    watermarks: Mapping[int, int | None],
+    schema: StructType,
+) -> Any:
+    types = [to_arrow_type(field.dataType, timezone="UTC") for field in schema]
+    names = schema.names
+
+    def decode(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        prepare_worker()
+        for batch in batches:
+            groups, blob_names, blobs = batch.columns
+            for row, (group, name) in enumerate(
+                zip(groups.to_pylist(), blob_names.to_pylist(), strict=True)
+            ):
+                blob = places.get((group, name))
+                if blob is None:
+                    continue
+                contents = blobs[row].as_buffer().to_pybytes()
+                table = decoder.decoded(blob, contents, taken.get((group, name)))
+                n_rows = table.num_rows
+                mark = pa.array([watermarks[group]], pa.int64()).cast(pa.timestamp("us"))[0]
+                table = table.append_column(KEY_GROUP, pa.repeat(group, n_rows))
+                table = table.append_column(STATE_WATERMARK, pa.repeat(mark, n_rows))
+                arrays = [
+                    column.combine_chunks().cast(type_)
+                    for column, type_ in zip(table.columns, types, strict=True)
+                ]
+                yield pa.RecordBatch.from_arrays(arrays, names=names)
+
+    return decode
+
+
+def _time(time_us: int | None) -> int | None:
+    """A watermark as a time; None before the first row, and after the end of input."""
+    return None if time_us is None or time_us >= FINAL_US else time_us
+
+
+def _operator(
+    spark: SparkSession, checkpoint: Checkpoint, version: int, spark_id: int
+) -> tuple[dict[int, dict[str, Any]], dict[tuple[int, str], int]]:
+    """The facts of each key group of an operator, and the sizes of all blobs."""
+    blobs = _blobs(spark, checkpoint, version, spark_id)
+    is_facts = F.col("name") == FACTS
+    rows = _collected(
+        checkpoint,
+        blobs.select(
+            "key_group",
+            "name",
+            F.octet_length("blob").alias("size"),
+            F.when(is_facts, F.col("blob")),
+        ),
+    )
+    facts = {group: decode_facts(bytes(blob)) for group, _, _, blob in rows if blob is not None}
+    sizes = {(group, name): size for group, name, size, _ in rows if name != FACTS}
+    return facts, sizes
+
+
+def _contents(
+    spark: SparkSession,
+    state: StoredState,
+    stored: StoredOperator,
+    places: Sequence[tuple[int, str]],
+) -> dict[tuple[int, str], bytes]:
+    """What is in some blobs."""
+    if not places:
+        return {}
+    blobs = _blobs(spark, state.checkpoint, state.version, stored.spark_id)
+    names = sorted({name for _, name in places})
+    rows = _collected(state.checkpoint, blobs.where(F.col("name").isin(names)))
+    return {(group, name): bytes(blob) for group, name, blob in rows}
+
+
+def _blobs(spark: SparkSession, checkpoint: Checkpoint, version: int, spark_id: int) -> DataFrame:
+    """All blobs of an operator: `key_group`, `name`, `blob`."""
+    reader = spark.read.format("statestore").option("stateVarName", "blobs")
+    reader = reader.option("batchId", version).option("operatorId", spark_id)
+    columns: list[Column] = [
+        F.col("key.key_group").alias("key_group"),
+        F.col("user_map_key.name").alias("name"),
+        F.col("user_map_value.blob").alias("blob"),
+    ]
+    try:
+        return reader.load(checkpoint.spark_location).select(*columns)
+    except PySparkException as error:
+        raise _unreadable(checkpoint, error) from error
+
+
+def _collected(checkpoint: Checkpoint, rows: DataFrame) -> list[Any]:
+    try:
+        return rows.collect()
+    except PySparkException as error:
+        raise _unreadable(checkpoint, error) from error
+
+
+def _unreadable(checkpoint: Checkpoint, error: Exception) -> ExecutionError:
+    message = translate(error).message
+    return ExecutionError(f"the state in {checkpoint.directory} cannot be read: {message}")
+
+
+def _number(facts: Mapping[int, Mapping[str, Any]]) -> int | None:
+    """The number of the operator in its query, as its key groups say."""
+    return next((each["operator"] for each in facts.values() if "operator" in each), None)

@@ -1,0 +1,113 @@
+"""The state of a key group as rows: what was fed is there, under the names of SQL."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+import pyarrow as pa
+import pytest
+
+from runtime.spec.identity import (
+    KeptAccumulator,
+    KeptKey,
+    KeptOperator,
+    operator_of,
+    window_fields,
+    window_of,
+)
+from runtime.spec.windows import (
+    CalendarCumulate,
+    CalendarHop,
+    CalendarTumble,
+    Cumulate,
+    Hop,
+    SessionWindow,
+    Tumble,
+    Window,
+)
+from runtime.streaming.state.blobs import decode_facts
+from runtime.streaming.state.contents import Decoder, Kind, blobs_of, closed_until_us
+from tests.runtime.streaming.model import MS, Memory, Stream
+
+S = 1000 * MS
+EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001  # wall clock
+
+
+def kept(window: Window) -> KeptOperator:
+    accumulators = (
+        KeptAccumulator(("n",), "count", (), None, "COUNT(*)"),
+        KeptAccumulator(("total",), "sum", ("v",), None, "SUM(v)"),
+        KeptAccumulator(("largest",), "max", ("v",), None, "MAX(v)"),
+    )
+    keys = (KeptKey("key", "k", "string"),)
+    return KeptOperator(
+        window_fields(window), ("ts", "timestamp_ntz"), "$slice_end", keys, accumulators
+    )
+
+
+def rows_in(store: Memory, operator: KeptOperator | None) -> list[dict[str, object]]:
+    facts = decode_facts(store.get("facts") or b"")
+    decoder = Decoder(operator, closed_until_us(facts))
+    tables = [
+        decoder.decoded(blob, store.get(name) or b"")
+        for name, blob in blobs_of(facts).items()
+        if blob.kind is Kind.SLICES
+    ]
+    return sorted(pa.concat_tables(tables).to_pylist(), key=str) if tables else []
+
+
+def at(seconds: float) -> datetime:
+    return EPOCH + timedelta(seconds=seconds)
+
+
+def row(key: str, start: float, end: float, n: int, total: int, largest: int) -> dict[str, object]:
+    times = {"slice_start": at(start), "slice_end": at(end)}
+    return {"key": key, **times, "COUNT(*)": n, "SUM(v)": total, "MAX(v)": largest}
+
+
+@pytest.mark.parametrize(
+    ("window", "slices"),
+    [
+        (Tumble(10 * S), [(20, 30, 2, 12, 7)]),
+        (Hop(5 * S, 20 * S), [(15, 20, 1, 1, 1), (20, 25, 1, 5, 5), (25, 30, 1, 7, 7)]),
+        # cut where windows start and where they end
+        (Hop(5 * S, 8 * S), [(18, 20, 1, 1, 1), (20, 23, 1, 5, 5), (25, 28, 1, 7, 7)]),
+        # what is closed is one slice of the whole window so far
+        (Cumulate(10 * S, 60 * S), [(0, 20, 2, 101, 100), (20, 30, 2, 12, 7)]),
+    ],
+)
+def test_slices_have_their_bounds_and_aggregates(
+    window: Window, slices: list[tuple[int, ...]]
+) -> None:
+    store = Memory()
+    stream = Stream(window, store=store)
+    fed = [("a", 1_000, 100), ("a", 19_000, 1), ("a", 21_000, 5), ("a", 26_000, 7)]
+    stream.micro_batch(fed, 20_500)
+    assert rows_in(store, kept(window)) == [row("a", *each) for each in slices]
+
+
+def test_without_a_description_columns_have_the_names_of_the_state() -> None:
+    store = Memory()
+    Stream(Tumble(10 * S), store=store).micro_batch([("a", 1_000, 5)], 1_000)
+    (found,) = rows_in(store, None)
+    assert found == {
+        "slice_start": None, "slice_end": at(10), "key": "a", "n": 1, "total": 5, "largest": 5,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "window",
+    [
+        Tumble(7, 3),
+        Hop(1, 5, 2),
+        Cumulate(1, 6, 0, emit_only_on_update=True),
+        SessionWindow(5, ("k", "j")),
+        CalendarTumble(3),
+        CalendarHop(1, 12, 1, 5),
+        CalendarCumulate(1, step_us=86_400_000_000),
+    ],
+)
+def test_a_description_comes_back_as_it_was_written(window: Window) -> None:
+    assert window_of(window_fields(window)) == window
+    operator = kept(window)
+    assert operator_of(operator.as_json()) == operator
