@@ -11,6 +11,7 @@ from sqlglot import exp
 from runtime.spec.aggregates import UserAggregate
 from runtime.spec.expressions import Expression
 from runtime.spec.scan import ScanSource, StreamFiles
+from runtime.spec.slices import SliceFiles, SliceTable
 from runtime.spec.table import Column, Watermark
 
 Schema = tuple[Column, ...]
@@ -89,6 +90,33 @@ class Catalog(Protocol):
         Args:
             name: the table.
             columns: the columns that are needed, with Spark's types.
+        """
+
+    def slice_tables(self, base: str) -> Sequence[SliceTable]:
+        """The materialized tables over a base table.
+
+        Args:
+            base: its name in lower case, as `LocalForm` has it.
+        """
+
+    def slice_files(
+        self,
+        table: SliceTable,
+        range_us: tuple[int | None, int | None],
+        filters: Sequence[Expression],
+        columns: Schema,
+    ) -> SliceFiles | str:
+        """The files of a materialized table, and those of its base table that are not in it.
+
+        Args:
+            table: the table.
+            range_us: only slices whose end is above the first and at most the second; None: all.
+            filters: conditions over the table of slices; files in which they cannot be true may be
+                left out.
+            columns: what is read of the base table's files.
+
+        Returns:
+            The files, or why they do not say what the base table says now.
         """
 
     def user_aggregate(self, name: str) -> UserAggregate | None:

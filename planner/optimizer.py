@@ -40,6 +40,8 @@ class Options:
         time_zone: the session's time zone.
         parallelism: what decides on the parallelism of exchanges.
         strict_flink: whether to refuse what Flink does not take.
+        rewrites_to_slices: whether slices of materialized tables answer queries over their bases.
+        reads_stale: whether slices answer without the rows that are not in them yet.
     """
 
     agg_phase_strategy: str = "AUTO"
@@ -48,6 +50,8 @@ class Options:
     time_zone: str = "UTC"
     parallelism: ParallelismOptions = ParallelismOptions()
     strict_flink: bool = False
+    rewrites_to_slices: bool = True
+    reads_stale: bool = False
 
 
 @dataclass(frozen=True)

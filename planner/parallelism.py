@@ -11,8 +11,10 @@ from planner.nodes.physical import (
     GlobalWindowAggregate,
     ScanLocalWindowAggregate,
     SharedExchange,
+    SliceScan,
 )
 from planner.optimizer import ParallelismOptions
+from runtime.spec.scan import ScanSource
 from runtime.spec.windows import SessionWindow, Window
 
 # More buckets than tasks: a bucket is what a task of the global stage holds in memory.
@@ -53,9 +55,9 @@ def _chosen(node: Node, options: ParallelismOptions) -> Node:
     scan = _scan_below(node.input)
     n_bytes = 0
     if scan is not None:
-        n_bytes = scan.scan.files.n_rows * _row_bytes(scan)
+        n_rows, n_bytes = _amounts(scan)
         windows = node.windows if isinstance(node, SharedExchange) else (scan.window,)
-        wanted = max(_tasks(window, scan.scan.files.n_rows, n_bytes) for window in windows)
+        wanted = max(_tasks(window, n_rows, n_bytes) for window in windows)
         partitions = partitions or min(wanted, options.most_partitions)
     partitions = partitions or options.most_partitions
     if buckets is None:
@@ -64,13 +66,25 @@ def _chosen(node: Node, options: ParallelismOptions) -> Node:
     return replace(node, partitions=min(partitions, buckets), buckets=buckets)
 
 
-def _scan_below(node: Node) -> ScanLocalWindowAggregate | None:
+def _amounts(scan: ScanLocalWindowAggregate | SliceScan) -> tuple[int, int]:
+    """Rows that are read, and bytes of them."""
+    if isinstance(scan, ScanLocalWindowAggregate):
+        return scan.scan.files.n_rows, scan.scan.files.n_rows * _row_bytes(scan.scan.files)
+    n_rows, n_bytes = scan.n_rows, scan.n_rows * _row_bytes(scan.rows.files)
+    if scan.rows.tail is not None:
+        files = scan.rows.tail.files
+        n_rows, n_bytes = n_rows + files.n_rows, n_bytes + files.n_rows * _row_bytes(files)
+    return n_rows, n_bytes
+
+
+def _scan_below(node: Node) -> ScanLocalWindowAggregate | SliceScan | None:
     """The scan whose partials go into an exchange, unless windows are computed in between."""
-    while not isinstance(node, ScanLocalWindowAggregate):
+    while not isinstance(node, ScanLocalWindowAggregate | SliceScan):
         if len(node.inputs) != 1 or isinstance(node, GlobalWindowAggregate | WindowAggregate):
             return None
         node = node.inputs[0]
-    return node if node.delay_us is None else None
+    is_stream = isinstance(node, ScanLocalWindowAggregate) and node.delay_us is not None
+    return None if is_stream else node
 
 
 def _tasks(window: Window, n_rows: int, n_bytes: int) -> int:
@@ -80,8 +94,8 @@ def _tasks(window: Window, n_rows: int, n_bytes: int) -> int:
     return max(1, _up(n_bytes, _TASK_BYTES), by_windows)
 
 
-def _row_bytes(scan: ScanLocalWindowAggregate) -> int:
-    return sum(_WIDTHS.get(column.type, _width(column.type)) for column in scan.scan.files.columns)
+def _row_bytes(files: ScanSource) -> int:
+    return sum(_WIDTHS.get(column.type, _width(column.type)) for column in files.columns)
 
 
 def _width(type_: str) -> int:

@@ -20,6 +20,7 @@ from planner.rules import (
     RULE_NAMES,
     SCAN_STAGES,
     SHARING_RULE,
+    SLICES_RULE_NAMES,
     STREAM_RULE_NAMES,
 )
 from planner.streams.tables import streams_of
@@ -147,7 +148,10 @@ def _finished(draft: Draft, physical: Node, alone: Node, options: Options) -> Pl
         trees = [Sink(tree.schema, tree, *draft.sink) for tree in trees]
     catalog = options.catalog
     is_stream = catalog is not None and streams_of(draft.bound, catalog)
-    names = tuple(name for name in RULE_NAMES if is_stream or name not in STREAM_RULE_NAMES)
+    left_out = frozenset() if is_stream else STREAM_RULE_NAMES
+    tried = {entry.rule for entry in draft.trace.entries}
+    left_out |= SLICES_RULE_NAMES - tried
+    names = tuple(name for name in RULE_NAMES if name not in left_out)
     return Plan(
         trees[0],
         trees[1],

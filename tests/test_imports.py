@@ -34,7 +34,8 @@ MAY_IMPORT = {
         "runtime.spark runtime.spec numpy pyarrow pyspark"
     ),
     "runtime.batch": (
-        "runtime.compute runtime.frames runtime.local runtime.spark runtime.spec pyarrow pyspark"
+        "runtime.compute runtime.frames runtime.local runtime.scan runtime.spark runtime.spec "
+        "pyarrow pyspark"
     ),
     "runtime.connectors": (
         "runtime runtime.connectors.filesystem runtime.connectors.kafka runtime.connectors.lake "
@@ -84,15 +85,16 @@ MAY_IMPORT = {
     ),
     "planner.optimizer": "planner.catalog planner.nodes runtime.spec",
     "planner.rules": (
-        "planner.aggregates planner.arrow planner.catalog planner.nodes planner.optimizer "
-        "planner.sql planner.streams runtime.spec sqlglot"
+        "planner.aggregates planner.arrow planner.catalog planner.materialized planner.nodes "
+        "planner.optimizer planner.sql planner.streams runtime.spec sqlglot"
     ),
     "planner.lowering": (
         "planner.aggregates planner.arrow planner.catalog planner.nodes planner.optimizer "
         "planner.sql planner.streams runtime.spec sqlglot"
     ),
     "planner.explain": (
-        "planner planner.aggregates planner.nodes planner.rules planner.sql runtime.spec sqlglot"
+        "planner planner.aggregates planner.materialized planner.nodes planner.rules planner.sql "
+        "runtime.spec sqlglot"
     ),
     "planner": (
         "planner.binder planner.catalog planner.nodes planner.optimizer "

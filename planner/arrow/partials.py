@@ -17,8 +17,9 @@ from planner.catalog import Catalog, Schema
 from planner.nodes.logical import NamedExpr, Node
 from planner.sql.build import column
 from runtime.spec.aggregates import CollectRegisters, Merge, MergeOp, Summaries, UserDefined
-from runtime.spec.expressions import Call, Constant, Expression
+from runtime.spec.expressions import Call, ColumnRef, Constant, Expression, column_refs
 from runtime.spec.local import PartialColumns
+from runtime.spec.table import Column
 
 _NUMBERS = frozenset("tinyint smallint int bigint float double".split())
 _MOST_LONG_DIGITS = 18
@@ -47,6 +48,17 @@ class LocalExpressions:
         for partial in self.partials:
             found += [*partial.args, *([partial.condition] if partial.condition else [])]
         return tuple(found)
+
+    @property
+    def columns(self) -> Schema:
+        """The columns of the files that they read, or fields of them, in the table's order."""
+        places = {name: place for place, name in enumerate(self.rows.of_table)}
+
+        def order(ref: ColumnRef) -> tuple[int, str]:
+            return places[ref.name.partition(".")[0].lower()], ref.name
+
+        found = {each for expression in self.read for each in column_refs(expression)}
+        return tuple(Column(ref.name, ref.type) for ref in sorted(found, key=order))
 
 
 def local_expressions(

@@ -22,6 +22,7 @@ from planner.explain.operator_text import (
     window_key_texts,
 )
 from planner.explain.windows import attached_text, window_text
+from planner.materialized.form import grid_text
 from planner.nodes.logical import (
     Aggregate,
     Expand,
@@ -48,6 +49,7 @@ from planner.nodes.physical import (
     ScanLocalWindowAggregate,
     SharedExchange,
     SharedSlices,
+    SliceScan,
 )
 from planner.sql.build import bare_column, conjunction, star_leaves_out, to_sql
 from planner.sql.intervals import render_duration
@@ -80,7 +82,7 @@ def logical_operators(node: Node) -> list[Operator]:
 
 def drawn_inputs(node: Node) -> tuple[Node, ...]:
     """The inputs of a node that plans show: none of what a scan reads in place of."""
-    return () if isinstance(node, ScanLocalWindowAggregate) else node.inputs
+    return () if isinstance(node, ScanLocalWindowAggregate | SliceScan) else node.inputs
 
 
 def physical_operators(node: Node) -> list[Operator]:
@@ -117,6 +119,8 @@ def physical_operators(node: Node) -> list[Operator]:
                 # the rows of a group are in the task of their partition
                 return [aggregate, expanded, *_by_partition(node.window)]
             return [aggregate, operator("Exchange", distribution=_hash(names)), expanded]
+        case SliceScan():
+            return [_slice_scan(node)]
         case LocalWindowAggregate():
             scan = node if isinstance(node, ScanLocalWindowAggregate) else None
             files = None if scan is None else scan.scan.files
@@ -232,6 +236,22 @@ def _same_operator(node: Node, prefix: str) -> Operator:
 
 
 # -- parts of an operator ------------------------------------------------------------------------
+
+
+def _slice_scan(node: SliceScan) -> Operator:
+    table, tail = node.table, node.tail_files
+    return operator(
+        "SliceScan",
+        table=table.name,
+        version=str(table.version),
+        slices=grid_text(table.form.grid),
+        rows=f"{node.n_rows:,}",
+        tail=f"{tail:,} file{'' if tail == 1 else 's'}" if tail else None,
+        where=_condition(node.conditions) if node.conditions else None,
+        groupBy=_names(node.keys),
+        window=window_text(node.window, f"time_col=[{node.time_column}]"),
+        select=[*_items(node.keys), *_partials(node.plans), _slice_end(node.slice_end)],
+    )
 
 
 def _window_aggregate(name: str, node: WindowAggregate) -> Operator:

@@ -6,6 +6,7 @@ Neighbouring nodes that Spark SQL can do become one text, with subqueries where 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from sqlglot import exp
 
@@ -37,6 +38,7 @@ from planner.nodes.physical import (
     ScanLocalWindowAggregate,
     SharedExchange,
     SharedSlices,
+    SliceScan,
 )
 from planner.sql.build import (
     alias,
@@ -60,9 +62,12 @@ from runtime.spec.local import (
     Catalyst,
     CatalystStep,
     FileScan,
+    GroupingSets,
     LocalStep,
     RowsLocalStep,
     ScanLocalStep,
+    SliceLocalStep,
+    SliceRows,
     SparkRows,
     SqlPartial,
     is_local,
@@ -74,7 +79,7 @@ from runtime.spec.windows import Window
 START, END, TIME = "$window_start", "$window_end", "$window_time"
 
 
-LocalStages = CatalystStep | ScanLocalStep | RowsLocalStep | SqlStep | MeasuredStep
+LocalStages = CatalystStep | ScanLocalStep | SliceLocalStep | RowsLocalStep | SqlStep | MeasuredStep
 
 # Operators of a node, by `id(node)`, from the top
 Labels = Mapping[int, Sequence[str]]
@@ -282,6 +287,7 @@ class Lowering:
         assert (
             is_local(local, SparkRows, Catalyst)
             or is_local(local, FileScan, ArrowBuffer)
+            or is_local(local, SliceRows, ArrowBuffer)
             or isinstance(local, SqlStep | MeasuredStep)
         )
         return SharedExchangeStep(
@@ -296,6 +302,11 @@ class Lowering:
         )
 
     def _local_step(self, local: Node) -> LocalStages:
+        if isinstance(local, Expand) and isinstance(local.input, SliceScan):
+            slices = self._local_step(local.input)
+            assert is_local(slices, SliceRows, ArrowBuffer)
+            sets = GroupingSets(local.id_column, tuple(zip(local.ids, local.kept, strict=True)))
+            return replace(slices, source=replace(slices.source, sets=sets))
         if isinstance(local, Expand):
             name = "__sqlwin_partials__"
             expanded = expand_query(local, exp.Subquery(this=select_all_from(relation(name))))
@@ -307,6 +318,8 @@ class Lowering:
         of = (local.window, local.time_column, local.time_type, local.slice_end, self.label(local))
         if isinstance(local, ScanLocalWindowAggregate):
             return LocalStep(local.scan, ArrowBuffer(), *of)
+        if isinstance(local, SliceScan):
+            return LocalStep(local.rows, ArrowBuffer(), *of)
         input_ = Lowering(self.labels).step(local.input)
         keys = tuple((key.name, to_sql(key.expr)) for key in local.keys)
         if any(plan.call.user is not None for plan in local.plans):

@@ -14,6 +14,7 @@ from planner.arrow.types import decimal_digits
 from planner.catalog import Catalog
 from planner.nodes.physical import LocalWindowAggregate
 from planner.nodes.slice_levels import grid_of
+from planner.sql.intervals import render_duration, render_months
 from planner.sql.render import quote_string
 from runtime.spec.aggregates import (
     Accumulator,
@@ -25,7 +26,7 @@ from runtime.spec.aggregates import (
     MergeOp,
     Pick,
 )
-from runtime.spec.expressions import ColumnRef, Constant, Expression
+from runtime.spec.expressions import Call, ColumnRef, Constant, Expression
 from runtime.spec.local import PartialColumns
 from runtime.spec.slices import (
     KEPT_ACCUMULATORS,
@@ -157,6 +158,17 @@ def is_made_of(wide: SliceGrid, fine: SliceGrid) -> bool:
     return False
 
 
+def grid_text(grid: SliceGrid) -> str:
+    """How wide slices are, and where they begin if not at midnight or with the year."""
+    if isinstance(grid, CalendarTumble):
+        text = render_months(grid.size_months)
+        if grid.offset_months:
+            text += f" from month {grid.offset_months + 1}"
+    else:
+        text = render_duration(grid.size_us)
+    return f"{text} and {render_duration(grid.offset_us)}" if grid.offset_us else text
+
+
 # -- texts ---------------------------------------------------------------------------------------
 
 
@@ -164,7 +176,6 @@ def expression_text(expression: Expression) -> str:
     """Spark SQL of an expression, the same for those that mean the same.
 
     Example:
-        >>> from runtime.spec.expressions import Call
         >>> fare = ColumnRef("Fare", "bigint")
         >>> expression_text(Call("<", (Constant(3, "bigint"), fare), "boolean"))
         '(fare > CAST(3 AS BIGINT))'
@@ -179,7 +190,8 @@ def expression_text(expression: Expression) -> str:
     if function in _TURNED and isinstance(expression.args[0], Constant):
         function, args = _TURNED[function], args[::-1]
     elif function in _COMMUTATIVE:
-        args.sort()
+        pairs = zip(expression.args, args, strict=True)
+        args = [text for _, text in sorted((isinstance(arg, Constant), t) for arg, t in pairs)]
     match function:
         case "cast":
             return f"CAST({args[0]} AS {expression.type.upper()})"
@@ -229,8 +241,8 @@ def partial_text(partial: PartialColumns[Expression]) -> str:
         case Merge():
             text = f"{into.op.upper()}({', '.join(args)})"
         case CollectRegisters():
-            # the argument is the register of a value, which names the precision
-            text = f"APPROX_COUNT_DISTINCT({args[0]})"
+            args = _hashed(partial.args[0])
+            text = f"APPROX_COUNT_DISTINCT({', '.join(args)})"
         case CollectSet():
             text = f"DISTINCT({', '.join(args)})"
         case CollectRows():
@@ -242,9 +254,15 @@ def partial_text(partial: PartialColumns[Expression]) -> str:
         case _:
             raise TypeError(f"{type(into).__name__} is not kept in slices")
     condition = "" if partial.condition is None else expression_text(partial.condition)
-    if isinstance(into, Pick) and condition == f"(NOT ({args[0]} IS NULL))":
-        return text  # a row without an order is passed over anyway
+    if isinstance(into, Pick | CollectRegisters) and condition == f"(NOT ({args[0]} IS NULL))":
+        return text  # rows without an order or a value are passed over anyway
     return f"{text} FILTER (WHERE {condition})" if condition else text
+
+
+def _hashed(register: Expression) -> list[str]:
+    """The value whose register it is, and the binary logarithm of how many there are."""
+    assert isinstance(register, Call)
+    return [expression_text(arg) for arg in register.args]
 
 
 def partial_types(partial: PartialColumns[Expression]) -> tuple[str, ...]:

@@ -23,8 +23,9 @@ from planner.nodes.logical import (
 from planner.sql.nodes import Span
 from runtime.spec.aggregates import Accumulator
 from runtime.spec.exchange import SliceLevel
-from runtime.spec.local import FileScan
+from runtime.spec.local import FileScan, SliceRows
 from runtime.spec.ranks import FirstRows
+from runtime.spec.slices import SliceTable
 from runtime.spec.windows import Window
 
 __all__ = [
@@ -38,6 +39,7 @@ __all__ = [
     "SharedExchange",
     "SharedSlices",
     "Sink",
+    "SliceScan",
     "SqlQuery",
     "TableScan",
     "WindowTableFunction",
@@ -79,6 +81,23 @@ class ScanLocalWindowAggregate(LocalWindowAggregate):
     scan: FileScan = field(kw_only=True)
     conditions: tuple[exp.Expr, ...] = field(kw_only=True)
     delay_us: int | None = field(default=None, kw_only=True)
+
+
+@dataclass(frozen=True)
+class SliceScan(LocalWindowAggregate):
+    """A local aggregate that is answered from the slices of a materialized table.
+
+    What it stands in place of is still its input. `rows` is what is read; `conditions` are the
+    filters as the query says them, for EXPLAIN. `n_rows` and `n_bytes` are those of the slices'
+    files, `tail_files` the files that are read beside them.
+    """
+
+    table: SliceTable = field(kw_only=True)
+    rows: SliceRows = field(kw_only=True)
+    conditions: tuple[exp.Expr, ...] = field(kw_only=True)
+    n_rows: int = field(kw_only=True)
+    n_bytes: int = field(kw_only=True)
+    tail_files: int = field(kw_only=True)
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ queries over the tables `trips` (files) and `rides` (a stream), and prints what 
 from __future__ import annotations
 
 from planner.optimizer import Stage
+from planner.rules.answer_from_slices import answer_from_slices
 from planner.rules.convert_join_to_rank import convert_join_to_rank
 from planner.rules.convert_rank_to_deduplicate import convert_rank_to_deduplicate
 from planner.rules.expand_after_local_aggregate import expand_after_local_aggregate
@@ -39,8 +40,11 @@ PHYSICAL_STAGES = (Stage("phases", (split_window_aggregate,)),)
 SHARING_RULE = share_window_slices
 
 SCAN_STAGES = (
+    Stage("slices", (answer_from_slices,)),
     Stage("scans", (push_local_aggregate_into_scan,)),
     Stage("groupings", (expand_after_local_aggregate,)),
+    # below grouping sets there are local aggregates from here on
+    Stage("slices of groupings", (answer_from_slices,)),
     Stage("ranks of rows", (push_rank_into_local_aggregate,)),
 )
 
@@ -56,8 +60,15 @@ STREAM_RULE_NAMES = frozenset(
     )
 )
 
-RULE_NAMES = (
-    *(rule.__name__ for stage in (*LOGICAL_STAGES, *PHYSICAL_STAGES) for rule in stage.rules),
-    SHARING_RULE.__name__,
-    *(rule.__name__ for stage in SCAN_STAGES for rule in stage.rules),
+# What has nothing to do where there are no materialized tables
+SLICES_RULE_NAMES = frozenset((answer_from_slices.__name__,))
+
+RULE_NAMES = tuple(
+    dict.fromkeys(
+        (
+            *(r.__name__ for stage in (*LOGICAL_STAGES, *PHYSICAL_STAGES) for r in stage.rules),
+            SHARING_RULE.__name__,
+            *(rule.__name__ for stage in SCAN_STAGES for rule in stage.rules),
+        )
+    )
 )

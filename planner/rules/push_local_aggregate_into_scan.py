@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import fields
 
 from planner.arrow.calls import NotEvaluated
 from planner.arrow.partials import local_expressions
-from planner.arrow.scan_rows import RowsOfScan
-from planner.catalog import Catalog, Schema
+from planner.catalog import Catalog
 from planner.nodes.logical import Node
-from planner.nodes.physical import LocalWindowAggregate, ScanLocalWindowAggregate
+from planner.nodes.physical import LocalWindowAggregate, ScanLocalWindowAggregate, SliceScan
 from planner.optimizer import Options, Refusal
 from planner.streams.delay import plain_delay_us
-from runtime.spec.expressions import ColumnRef, Expression, column_refs
 from runtime.spec.local import FileScan, FileStreamScan
 from runtime.spec.scan import ScanSource, StreamFiles
-from runtime.spec.table import Column
 
 
 def push_local_aggregate_into_scan(node: Node, options: Options) -> Node | Refusal | None:
@@ -46,9 +42,9 @@ def push_local_aggregate_into_scan(node: Node, options: Options) -> Node | Refus
           window=[TUMBLE(time_col=[ts], size=[1 h])], select=[SUM(fare) AS s$0,
           slice_end('w$) AS $slice_end])
     """
-    if not isinstance(node, LocalWindowAggregate) or isinstance(node, ScanLocalWindowAggregate):
+    if not isinstance(node, LocalWindowAggregate):
         return None
-    if options.catalog is None:
+    if isinstance(node, ScanLocalWindowAggregate | SliceScan) or options.catalog is None:
         return None
     try:
         return _scanned(node, options.catalog, options.time_zone)
@@ -59,7 +55,7 @@ def push_local_aggregate_into_scan(node: Node, options: Options) -> Node | Refus
 def _scanned(node: LocalWindowAggregate, catalog: Catalog, zone: str) -> Node | Refusal:
     local = local_expressions(node.input, node.keys, node.plans, node.time_column, catalog, zone)
     rows, keys, time, partials = local.rows, local.keys, local.time, local.partials
-    columns = _columns_read(local.read, rows)
+    columns = local.columns
     stream = catalog.stream(rows.table)
     found: ScanSource | StreamFiles | str
     if stream is None:
@@ -86,14 +82,3 @@ def _scanned(node: LocalWindowAggregate, catalog: Catalog, zone: str) -> Node | 
         conditions=rows.conditions,
         delay_us=delay_us,
     )
-
-
-def _columns_read(expressions: Iterable[Expression], rows: RowsOfScan) -> Schema:
-    """The columns of the files that expressions read, or fields of them, in the table's order."""
-    places = {name: place for place, name in enumerate(rows.of_table)}
-
-    def order(ref: ColumnRef) -> tuple[int, str]:
-        return places[ref.name.partition(".")[0].lower()], ref.name
-
-    found = {each for expression in expressions for each in column_refs(expression)}
-    return tuple(Column(ref.name, ref.type) for ref in sorted(found, key=order))

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
+from itertools import chain
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
@@ -18,14 +20,42 @@ from runtime.frames.meter import ArrowFunction, Wrap
 from runtime.frames.scan_counts import StatementScanCounts
 from runtime.frames.views import temporary_view
 from runtime.frames.wall_clock import quoted
-from runtime.local.arrow_scan import planned_splits, split_partials, split_rows, store_of_scan
+from runtime.local.arrow_scan import (
+    SPLIT,
+    SPLITS_PER_CORE,
+    item_rows,
+    planned_splits,
+    split_partials,
+    split_rows,
+    store_of_scan,
+)
+from runtime.local.file_jobs import groups_by_job
 from runtime.local.projection import select_items, spark_types, sql_projection
 from runtime.local.scan_rows import scan_projection
+from runtime.local.slice_scan import (
+    expanded,
+    expanded_schema,
+    partials_schema,
+    slice_splits,
+    split_tables,
+)
 from runtime.local.stage import BufferPlan, Cut, aggregate, buffer_plan
+from runtime.scan.splits import Split
+from runtime.scan.stores import Store
 from runtime.spark.workers import prepare_worker
 from runtime.spec.aggregates import Accumulator, ApproxPercentile
 from runtime.spec.exchange import ExchangeStep, SharedExchangeStep
-from runtime.spec.local import ArrowBuffer, FileScan, SparkRows, is_local
+from runtime.spec.local import (
+    ArrowBuffer,
+    FileScan,
+    GroupingSets,
+    LocalStep,
+    ScanLocalStep,
+    SliceLocalStep,
+    SliceRows,
+    SparkRows,
+    is_local,
+)
 from runtime.spec.steps import Step
 from runtime.spec.windows import SessionWindow
 
@@ -39,16 +69,19 @@ class LocalStage:
         run: what a task makes of that, cut as what is given says.
         schema: the rows of the tables.
         label: the operator under which EXPLAIN ANALYZE counts.
+        beside: a further stage, whose tables count with those of this one.
     """
 
     input: DataFrame
     run: Callable[[Cut], ArrowFunction]
     schema: StructType
     label: str
+    beside: LocalStage | None = None
 
     def cut(self, cut: Cut, ddl: str, wrap: Callable[[str], Wrap]) -> DataFrame:
         """What `cut` makes of the tables: rows of `ddl`, measured by what `wrap` gives."""
-        return self.input.mapInArrow(wrap(self.label)(self.run(cut)), ddl)
+        found = self.input.mapInArrow(wrap(self.label)(self.run(cut)), ddl)
+        return found if self.beside is None else found.union(self.beside.cut(cut, ddl, wrap))
 
 
 def local_stage(
@@ -76,13 +109,9 @@ def local_stage(
     """
     step = exchange.input
     if is_local(step, FileScan, ArrowBuffer):
-        plan = buffer_plan(step, *scan_projection(step.source), buffer_bytes)
-        store = store_of_scan(spark, step.source.files.path)
-        splits = planned_splits(spark, step, store)
-        numbers, sent = split_rows(spark, splits, step.source.files)
-        counter = None if scan_counts is None else scan_counts.counter(step.time_column)
-        scan = partial(split_partials, step, plan, sent, store, counter)
-        return LocalStage(numbers, _chained(plan, scan), _spark_schema(plan), step.label)
+        return _of_files(spark, step, buffer_bytes, scan_counts)
+    if is_local(step, SliceRows, ArrowBuffer):
+        return _of_slices(spark, step, buffer_bytes, scan_counts)
     if is_local(step, SparkRows, ArrowBuffer):
         columns = sql_projection(step)
         with temporary_view(spark, child(step.source.input)) as source:
@@ -92,7 +121,7 @@ def local_stage(
             )
         plan = buffer_plan(step, columns, spark_types(rows), buffer_bytes)
         run = _chained(plan, partial(_of_rows, plan))
-        return LocalStage(rows, run, _spark_schema(plan), step.label)
+        return LocalStage(rows, run, _spark_schema(plan.schema), step.label)
     rows = child(step)
     of_partials = partial(_of_partials, buffer_bytes, accumulators)
     return LocalStage(rows, of_partials, rows.schema, exchange.label)
@@ -113,6 +142,75 @@ def _chained(
         return run(cut_chained)
 
     return run_chained
+
+
+def _of_files(
+    spark: SparkSession,
+    step: ScanLocalStep,
+    buffer_bytes: int,
+    scan_counts: StatementScanCounts | None,
+) -> LocalStage:
+    """Rows of files that tasks read themselves."""
+    plan = buffer_plan(step, *scan_projection(step.source), buffer_bytes)
+    store = store_of_scan(spark, step.source.files.path)
+    splits = planned_splits(spark, step, store)
+    numbers, sent = split_rows(spark, splits, step.source.files)
+    counter = None if scan_counts is None else scan_counts.counter(step.time_column)
+    scan = partial(split_partials, step, plan, sent, store, counter)
+    return LocalStage(numbers, _chained(plan, scan), _spark_schema(plan.schema), step.label)
+
+
+def _of_slices(
+    spark: SparkSession,
+    step: SliceLocalStep,
+    buffer_bytes: int,
+    scan_counts: StatementScanCounts | None,
+) -> LocalStage:
+    """Slices that are kept, and beside them partials of rows that are not in them yet."""
+    source, tail = step.source, None
+    sets, keys = source.sets, step.keys
+    if source.tail is not None:
+        of = (step.window, step.time_column, step.time_type, step.slice_end, step.label)
+        tail_step = LocalStep(source.tail, step.mode, *of)
+        below = _of_files(spark, tail_step, buffer_bytes, scan_counts)
+        schema = expanded_schema(partials_schema(step), sets)
+        run = below.run
+        tail = replace(below, run=lambda cut: run(_expanding(cut, keys, sets)))
+        tail = replace(tail, schema=_spark_schema(schema))
+    store = store_of_scan(spark, source.files.path)
+    n_splits = spark.sparkContext.defaultParallelism * SPLITS_PER_CORE
+    splits = slice_splits(source, n_splits, store, groups_by_job(spark))
+    numbers, sent = item_rows(spark, splits)
+    step = replace(step, source=replace(source, files=replace(source.files, files=()), tail=None))
+    schema = expanded_schema(partials_schema(step), sets)
+    scan = partial(_of_kept, step, sent, store)
+    return LocalStage(numbers, scan, _spark_schema(schema), step.label, tail)
+
+
+def _of_kept(
+    step: SliceLocalStep, splits: Sequence[Split], store: Store | None, cut: Cut
+) -> ArrowFunction:
+    """Slices of splits, one to a row."""
+    expanding = _expanding(cut, step.keys, step.source.sets)
+
+    def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        prepare_worker()
+        for row in chain.from_iterable(batch.to_pylist() for batch in batches):
+            split = splits[row[SPLIT]] if splits else pickle.loads(row["$files"])
+            for table in split_tables(step, split, store):
+                yield from expanding(table)
+
+    return run
+
+
+def _expanding(cut: Cut, keys: Sequence[str], sets: GroupingSets | None) -> Cut:
+    """Cuts partials behind grouping sets."""
+
+    def run(table: pa.Table) -> Iterator[pa.RecordBatch]:
+        for each in expanded([table], keys, sets):
+            yield from cut(each)
+
+    return run
 
 
 def _of_rows(plan: BufferPlan, cut: Cut) -> ArrowFunction:
@@ -149,5 +247,5 @@ def _thinned_out(table: pa.Table, accumulators: Sequence[Accumulator]) -> pa.Tab
     return table
 
 
-def _spark_schema(plan: BufferPlan) -> StructType:
-    return from_arrow_schema(plan.schema, prefer_timestamp_ntz=True)
+def _spark_schema(schema: pa.Schema) -> StructType:
+    return from_arrow_schema(schema, prefer_timestamp_ntz=True)

@@ -11,6 +11,7 @@ import pickle
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import chain, groupby
+from typing import TypeVar
 
 import pyarrow as pa
 from pyspark import TaskContext
@@ -39,13 +40,15 @@ from runtime.spec.local import ScanLocalStep
 from runtime.spec.scan import PartitionValue, ScanSource
 from runtime.spec.table import Column
 
+T = TypeVar("T")
+
 # The files of a path, below some roots, for some columns, in a store or on this machine
 Find = Callable[[str, Sequence[str], Sequence[Column], Store | None], ScanSource | NotScannable]
 
 # So many requests of a task to a store are under way at a time
 STORE_READERS = 8
 # More splits than cores, so that a slow one does not hold up the rest for long.
-_SPLITS_PER_CORE = 3
+SPLITS_PER_CORE = 3
 # The column with the number of a split
 SPLIT = "$split"
 # So much goes to each task with its code
@@ -134,7 +137,7 @@ def planned_splits(spark: SparkSession, step: ScanLocalStep, store: Store | None
     Raises:
         ExecutionError: a file is no longer what it was when the query was planned.
     """
-    n_splits = spark.sparkContext.defaultParallelism * _SPLITS_PER_CORE
+    n_splits = spark.sparkContext.defaultParallelism * SPLITS_PER_CORE
     found = step.source.files
     return plan_splits(
         found, step.source.filters, n_splits, store=store, groups_of=groups_by_job(spark)
@@ -158,14 +161,22 @@ def split_rows(
     Returns:
         The rows, and the splits that go with the code.
     """
-    n_splits = max(1, len(splits))
-    blobs = [pickle.dumps(split) for split in splits]
+    rows, sent = item_rows(spark, splits)
+    return _with_others(spark, rows, source), sent
+
+
+def item_rows(spark: SparkSession, items: Sequence[T]) -> tuple[DataFrame, Sequence[T]]:
+    """Rows that number what tasks read, a partition each, and what goes with the code of it.
+
+    Where that would be much, the items are in the rows, pickled in `$files`, and none is returned.
+    """
+    n_items = max(1, len(items))
+    blobs = [pickle.dumps(item) for item in items]
     if sum(map(len, blobs)) <= CODE_BYTES:
-        numbers = spark.range(0, len(splits), 1, n_splits).withColumnRenamed("id", SPLIT)
-        return _with_others(spark, numbers, source), splits
-    table = pa.table({SPLIT: pa.array(range(n_splits), pa.int32()), "$files": blobs})
-    rows = spark.createDataFrame(table).repartitionById(n_splits, SPLIT)
-    return _with_others(spark, rows, source), ()
+        numbers = spark.range(0, len(items), 1, n_items).withColumnRenamed("id", SPLIT)
+        return numbers, items
+    table = pa.table({SPLIT: pa.array(range(n_items), pa.int32()), "$files": blobs})
+    return spark.createDataFrame(table).repartitionById(n_items, SPLIT), ()
 
 
 def _with_others(spark: SparkSession, splits: DataFrame, source: ScanSource) -> DataFrame:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from runtime.spec.aggregates import Accumulator, WindowAggregation
 from runtime.spec.expressions import Expression
-from runtime.spec.local import CatalystStep, RowsLocalStep, ScanLocalStep
+from runtime.spec.local import CatalystStep, RowsLocalStep, ScanLocalStep, SliceLocalStep
 from runtime.spec.steps import MeasuredStep, SqlStep, Step
 
 
@@ -19,7 +19,7 @@ class ExchangeStep:
     partitions.
     """
 
-    input: CatalystStep | ScanLocalStep | RowsLocalStep | SqlStep | MeasuredStep
+    input: CatalystStep | ScanLocalStep | SliceLocalStep | RowsLocalStep | SqlStep | MeasuredStep
     keys: tuple[str, ...]
     label: str = ""
     partitions: int | None = None
@@ -61,7 +61,7 @@ class SharedExchangeStep:
         buckets: of keys among them; as in `ExchangeStep`.
     """
 
-    input: CatalystStep | ScanLocalStep | SqlStep | MeasuredStep
+    input: CatalystStep | ScanLocalStep | SliceLocalStep | SqlStep | MeasuredStep
     keys: tuple[str, ...]
     slice_end: str
     accumulators: tuple[Accumulator, ...]

@@ -96,6 +96,38 @@ class FileStreamScan(FileScan):
 
 
 @dataclass(frozen=True)
+class GroupingSets:
+    """Grouping sets of partials: each once a set, with NULL for the keys that the set leaves out.
+
+    Attributes:
+        id_column: the name of a BIGINT key, the id of the set.
+        sets: of each set the id, and the keys that it keeps.
+    """
+
+    id_column: str
+    sets: tuple[tuple[int, frozenset[str]], ...]
+
+
+@dataclass(frozen=True)
+class SliceRows(LocalSource[Expression]):
+    """Slices that are kept in files, which tasks read themselves.
+
+    An accumulator's arguments are its partial columns, over the columns of the files.
+
+    Attributes:
+        files: the files of slices.
+        filters: conditions over their columns of which all must be TRUE.
+        tail: rows that are not in them yet.
+        sets: what becomes of the partials, those of the tail too.
+    """
+
+    files: ScanSource
+    filters: tuple[Expression, ...]
+    tail: FileScan | None = None
+    sets: GroupingSets | None = None
+
+
+@dataclass(frozen=True)
 class SqlPartial:
     """A partial: `sql` aggregates rows; a struct is taken apart into `fields` (o, v)."""
 
@@ -143,9 +175,9 @@ class Streaming:
     first: FirstRows | None = None
 
 
-Source_co = TypeVar("Source_co", bound=SparkRows | FileScan, covariant=True)
+Source_co = TypeVar("Source_co", bound=SparkRows | FileScan | SliceRows, covariant=True)
 Mode_co = TypeVar("Mode_co", bound=Catalyst | ArrowBuffer | Streaming, covariant=True)
-Source = TypeVar("Source", bound=SparkRows | FileScan)
+Source = TypeVar("Source", bound=SparkRows | FileScan | SliceRows)
 Mode = TypeVar("Mode", bound=Catalyst | ArrowBuffer | Streaming)
 
 
@@ -187,6 +219,7 @@ class LocalStep(Step, Generic[Source_co, Mode_co]):
 CatalystStep: TypeAlias = LocalStep[SparkRows, Catalyst]
 RowsLocalStep: TypeAlias = LocalStep[SparkRows, ArrowBuffer]
 ScanLocalStep: TypeAlias = LocalStep[FileScan, ArrowBuffer]
+SliceLocalStep: TypeAlias = LocalStep[SliceRows, ArrowBuffer]
 StreamLocalStep: TypeAlias = LocalStep[SparkRows | FileStreamScan, Streaming]
 
 

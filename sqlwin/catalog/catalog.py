@@ -41,6 +41,7 @@ from runtime.spark.session import is_remote
 from runtime.spec.aggregates import UserAggregate
 from runtime.spec.expressions import Expression
 from runtime.spec.scan import ScanSource, StreamFiles
+from runtime.spec.slices import SliceFiles, SliceTable
 from runtime.spec.table import Column, TableColumn, TableSpec, Watermark
 from runtime.streaming.options import StreamOptions
 from sqlwin.catalog.files import FilesByName, described_by_files, described_elsewhere
@@ -418,6 +419,20 @@ class SessionCatalog:
             for column in entry.columns
             if column.computed is not None
         }
+
+    def slice_tables(self, base: str) -> Sequence[SliceTable]:
+        """The materialized tables over a base table. See `planner.catalog.Catalog`."""
+        return ()
+
+    def slice_files(
+        self,
+        table: SliceTable,
+        range_us: tuple[int | None, int | None],
+        filters: Sequence[Expression],
+        columns: Schema,
+    ) -> SliceFiles | str:
+        """The files of a materialized table. See `planner.catalog.Catalog`."""
+        return "there are no materialized tables"
 
     def stream_files(self, name: Name, columns: Schema) -> StreamFiles | str:
         """The files of a stream, to be read by Arrow. See `planner.catalog.Catalog`."""

@@ -138,6 +138,20 @@ SETTINGS: dict[str, Setting] = {
             "what a task of a window aggregation holds of partial results before it sends them",
         ),
         Setting(
+            "sqlwin.materialized.rewrite",
+            Type.BOOLEAN,
+            "true",
+            "whether queries over a table are answered from slices of materialized tables over it",
+        ),
+        Setting(
+            "sqlwin.materialized.stale-read",
+            Type.CHOICE,
+            "refuse",
+            "what becomes of rows that are not in a materialized table yet: `refuse` reads them "
+            "beside its slices; `allow` answers without them",
+            choices=("refuse", "allow"),
+        ),
+        Setting(
             "sqlwin.optimizer.disabled-rules",
             Type.LIST,
             "",

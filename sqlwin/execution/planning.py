@@ -311,6 +311,8 @@ def planner_options(
     return Options(
         agg_phase_strategy=str(config.get("table.optimizer.agg-phase-strategy")),
         disabled_rules=frozenset(config.get("sqlwin.optimizer.disabled-rules")),
+        rewrites_to_slices=bool(config.get("sqlwin.materialized.rewrite")),
+        reads_stale=config.get("sqlwin.materialized.stale-read") == "allow",
         strict_flink=bool(config.get("sqlwin.strict-flink")),
         catalog=catalog,
         time_zone=time_zone,

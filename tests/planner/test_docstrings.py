@@ -29,17 +29,38 @@ from planner.nodes.physical import to_physical
 from planner.optimizer import Options, Stage, Trace, optimize_together
 from planner.rules import LOGICAL_STAGES, PHYSICAL_STAGES, RULE_NAMES, SCAN_STAGES, SHARING_RULE
 from planner.sql.build import to_sql
+from runtime.spec.aggregates import Merge, MergeOp
 from runtime.spec.scan import ScanSource
+from runtime.spec.slices import KeptKey, KeptPartial, LocalForm, SliceFiles, SliceTable
 from runtime.spec.table import Column, Watermark
+from runtime.spec.windows import Tumble
 from sqlwin.parser.parser import parse_query
 
 TYPES = {"ts": "timestamp_ntz", "city": "string", "fare": "bigint"}
 STREAM = StreamTable("rides", Watermark("ts", "ts"))
 COLUMNS = tuple(Column(name, type_) for name, type_ in TYPES.items())
+HOURLY = SliceTable(
+    "hourly",
+    "hourly",
+    7,
+    LocalForm(
+        "trips",
+        "ts",
+        "timestamp_ntz",
+        "",
+        Tumble(3_600_000_000),
+        (KeptKey("city", "city", "string"),),
+        (KeptPartial("SUM(fare)", Merge(("sum_fare",), MergeOp.SUM), ("bigint",)),),
+        (),
+    ),
+)
 
 
 class Catalog:
     """The tables `trips` and `rides`; names and types of queries are as sqlglot infers them."""
+
+    def __init__(self, has_slices: bool = False) -> None:
+        self.has_slices = has_slices
 
     def view(self, name: tuple[str, ...]) -> None:
         return None
@@ -63,6 +84,12 @@ class Catalog:
         self, name: tuple[str, ...], columns: Schema, filters: object = ()
     ) -> ScanSource:
         return ScanSource("trips", (), columns)
+
+    def slice_tables(self, base: str) -> Sequence[SliceTable]:
+        return [HOURLY] if self.has_slices and base == "trips" else []
+
+    def slice_files(self, table: SliceTable, *_: object) -> SliceFiles:
+        return SliceFiles((), 1_000, 8_000)
 
     def stream_files(self, name: tuple[str, ...], columns: Schema) -> str:
         return "its files are read by Spark"
@@ -89,7 +116,7 @@ def before_after(rule: str, *queries: str) -> None:
 
     The rules that stand before it have been applied to both.
     """
-    catalog: Any = Catalog()
+    catalog: Any = Catalog(rule == "answer_from_slices")
     options = Options(catalog=catalog)
     plans = [bind(parse_query(sql), sql, catalog).plan for sql in queries]  # type: ignore[arg-type]
     for name, step in _steps(rule, options):

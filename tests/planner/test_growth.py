@@ -57,6 +57,9 @@ class Catalog:
     def scan_source(self, name: tuple[str, ...], columns: Schema, filters: object = ()) -> str:
         return "not here"
 
+    def slice_tables(self, base: str) -> tuple[()]:
+        return ()
+
     def stream_files(self, name: tuple[str, ...], columns: Schema) -> str:
         return "not here"
 

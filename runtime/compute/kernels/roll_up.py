@@ -28,7 +28,7 @@ from runtime.compute.values.value_lists import value_lists
 from runtime.compute.windows.aligned import slice_assigner
 from runtime.spec.aggregates import Accumulator, ListAgg, OfValues
 from runtime.spec.exchange import SliceLevel
-from runtime.spec.windows import Tumble
+from runtime.spec.windows import AlignedWindow, Tumble
 
 
 def roll_up_levels(
@@ -84,15 +84,29 @@ def roll_up(
     accumulators: Sequence[Accumulator],
     level: SliceLevel,
 ) -> pa.Table:
-    """One row for each key and slice of `level`; arguments as for `roll_up_levels`.
+    """One row for each key and slice of `level`; arguments as for `roll_up_levels`."""
+    window = Tumble(level.width_us, level.offset_us)
+    return merge_to(table, keys, slice_end, accumulators, window)
+
+
+def merge_to(
+    table: pa.Table,
+    keys: Sequence[str],
+    slice_end: str,
+    accumulators: Sequence[Accumulator],
+    window: AlignedWindow,
+) -> pa.Table:
+    """One row for each key and slice of a window, each of which is whole slices of the table.
 
     Accumulators whose columns are not in the table are left out. A column that two accumulators
-    read is merged once.
+    read is merged once. Other arguments are as for `roll_up_levels`.
+
+    Raises:
+        ExecutionError: a sum overflows its type.
     """
     n_rows = table.num_rows
     if n_rows == 0:
         return table
-    window = Tumble(level.width_us, level.offset_us)
     # A slice ends where the next one begins; the time just before is its own.
     time_us = int64_values(one_chunk(table.column(slice_end))) - 1
     slot, slot_end = slice_slots(time_us, window, slice_assigner(window))

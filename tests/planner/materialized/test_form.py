@@ -82,8 +82,8 @@ def test_a_form_says_what_is_kept_in_texts_over_the_base_table():
             ("bigint", "double", "double"),
         ),
         "DISTINCT(city)": (("distinct_city",), ("array<string>",)),
-        "APPROX_COUNT_DISTINCT(REGISTER(fare, 9))": (
-            ("approx_count_distinct_register_fare_9",),
+        "APPROX_COUNT_DISTINCT(fare, 9)": (
+            ("approx_count_distinct_fare_9",),
             ("array<int>",),
         ),
         "COUNT(fare) FILTER (WHERE (fare > CAST(3 AS BIGINT)))": (

@@ -1,0 +1,155 @@
+"""Local window aggregate over a table that is materialized: from the slices that are kept."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import fields
+
+from sqlglot import exp
+
+from planner.arrow.calls import NotEvaluated
+from planner.arrow.partials import LocalExpressions, local_expressions
+from planner.catalog import Catalog
+from planner.materialized.derive import derived
+from planner.nodes.logical import Expand, Node, SqlQuery, TableScan
+from planner.nodes.physical import LocalWindowAggregate, ScanLocalWindowAggregate, SliceScan
+from planner.optimizer import Options, Refusal
+from planner.streams.tables import streams_of
+from runtime.spec.expressions import ColumnRef, column_refs
+from runtime.spec.local import FileScan, SliceRows
+from runtime.spec.scan import ScanSource
+from runtime.spec.slices import SLICE_END, SliceTable
+from runtime.spec.table import Column
+
+
+def answer_from_slices(node: Node, options: Options) -> Node | Refusal | None:
+    """Read slices that a materialized table keeps, in place of the rows they were made of.
+
+    Fires on a local window aggregate over a table that is materialized, if
+
+    - the windows are made of whole slices that are kept;
+    - group keys, and conditions on rows, are made of the keys that are kept; conditions on the time
+      column may also bound it where slices meet;
+    - all partials are kept, or follow from those that are.
+
+    Files of the table whose rows are not in the slices yet are read beside them, unless
+    `sqlwin.materialized.stale-read` is `allow`.
+
+    Example:
+        >>> before_after(
+        ...     "answer_from_slices",
+        ...     "SELECT city, window_end, SUM(fare) AS s "
+        ...     "FROM TABLE(HOP(TABLE trips, DESCRIPTOR(ts), INTERVAL '1' HOUR, INTERVAL '1' DAY)) "
+        ...     "GROUP BY city, window_start, window_end",
+        ... )
+        before:
+        LocalWindowAggregate(groupBy=[city], window=[HOP(time_col=[ts], size=[1 d], slide=[1 h])],
+          select=[city, SUM(fare) AS s$0, slice_end('w$) AS $slice_end])
+        +- TableSourceScan(table=[trips], connector=[filesystem], fields=[ts, city, fare])
+        after:
+        SliceScan(table=[hourly], version=[7], slices=[1 h], rows=[1,000], groupBy=[city],
+          window=[HOP(time_col=[ts], size=[1 d], slide=[1 h])], select=[city, SUM(fare) AS s$0,
+          slice_end('w$) AS $slice_end])
+    """
+    if not isinstance(node, LocalWindowAggregate) or options.catalog is None:
+        return None
+    # what reads files already was looked at before it did
+    if isinstance(node, ScanLocalWindowAggregate | SliceScan):
+        return None
+    catalog = options.catalog
+    tables = [table for name in _tables(node) for table in catalog.slice_tables(name)]
+    if not tables or _is_expanded(node.input) or streams_of(node.input, catalog):
+        return None
+    if not options.rewrites_to_slices:
+        return Refusal("sqlwin.materialized.rewrite is false")
+    try:
+        found = local_expressions(
+            node.input, node.keys, node.plans, node.time_column, catalog, options.time_zone
+        )
+    except NotEvaluated as reason:
+        return Refusal(f"{', '.join(table.name for table in tables)}: {reason}")
+    base = ".".join(found.rows.table).lower()
+    answers: list[SliceScan] = []
+    reasons: list[str] = []
+    for table in tables:
+        if table.form.base == base:
+            answer = _answer(table, node, found, options, catalog)
+        else:
+            answer = f"it is over {table.form.base}"
+        if isinstance(answer, str):
+            reasons.append(f"{table.name}: {answer}")
+        else:
+            answers.append(answer)
+    if answers:
+        return min(answers, key=_cost)
+    return Refusal("; ".join(reasons))
+
+
+def _tables(node: Node) -> Iterator[str]:
+    """The names of the tables below a node, in lower case, each once."""
+    found: dict[str, None] = {}
+    pending = [node]
+    while pending:
+        each = pending.pop()
+        if isinstance(each, TableScan):
+            found[each.table.lower()] = None
+        elif isinstance(each, SqlQuery):
+            for table in each.query.find_all(exp.Table):
+                found[".".join(part.name for part in table.parts).lower()] = None
+        pending += each.inputs
+    yield from found
+
+
+def _is_expanded(node: Node) -> bool:
+    """Whether rows are copied for grouping sets, which later comes after the aggregate."""
+    return isinstance(node, Expand) or any(map(_is_expanded, node.inputs))
+
+
+def _cost(answer: SliceScan) -> int:
+    """About how many rows are read."""
+    tail = answer.rows.tail
+    return answer.n_rows + (0 if tail is None else tail.files.n_rows)
+
+
+def _answer(
+    table: SliceTable,
+    node: LocalWindowAggregate,
+    found: LocalExpressions,
+    options: Options,
+    catalog: Catalog,
+) -> SliceScan | str:
+    """The node answered from one table, or why that cannot be."""
+    derivation = derived(table.form, node, found, options.time_zone)
+    if isinstance(derivation, str):
+        return derivation
+    files = catalog.slice_files(table, derivation.range_us, derivation.filters, found.columns)
+    if isinstance(files, str):
+        return files
+    tail = None
+    if files.tail is not None and not options.reads_stale:
+        tail = FileScan(
+            found.keys,
+            found.partials,
+            files.tail,
+            found.time,
+            options.time_zone,
+            found.rows.filters,
+        )
+    read = [*derivation.filters, *(key for _, key in derivation.keys), _END]
+    read += [arg for partial in derivation.partials for arg in partial.args]
+    columns = {ref.name: ref.type for expression in read for ref in column_refs(expression)}
+    order = [Column(name, columns[name]) for name in table.form.columns if name in columns]
+    source = ScanSource(table.path, files.files, tuple(order), n_rows=files.n_rows)
+    rows = SliceRows(derivation.keys, derivation.partials, source, derivation.filters, tail)
+    return SliceScan(
+        **{each.name: getattr(node, each.name) for each in fields(LocalWindowAggregate)},
+        table=table,
+        rows=rows,
+        conditions=found.rows.conditions,
+        n_rows=files.n_rows,
+        n_bytes=files.n_bytes,
+        tail_files=0 if tail is None else files.tail_files,
+    )
+
+
+_END = ColumnRef(SLICE_END, "bigint")

@@ -1,0 +1,148 @@
+"""Kept slices as partials of a query: read, filtered, and merged to the query's slices and keys."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+
+import pyarrow as pa
+
+from runtime.compute.arrow.evaluate import evaluate, filter_mask
+from runtime.compute.arrow.types import arrow_type
+from runtime.compute.counters import count
+from runtime.compute.kernels.columns import of_type
+from runtime.compute.kernels.roll_up import merge_to
+from runtime.scan.read import read_batches
+from runtime.scan.splits import GroupsOf, Split, groups_here, plan_splits
+from runtime.scan.stores import Store
+from runtime.spec.expressions import ColumnRef, Expression, columns_of
+from runtime.spec.local import GroupingSets, SliceLocalStep, SliceRows
+from runtime.spec.slices import SLICE_END
+from runtime.spec.windows import AlignedWindow, SessionWindow
+
+# Merging pays if it leaves at most this part of what was read
+_GOOD_RATIO = 0.75
+_NESTED = "array<"
+
+
+def partials_schema(step: SliceLocalStep) -> pa.Schema:
+    """The partials that a step yields, before they are copied for grouping sets."""
+    source = step.source
+    fields = [pa.field(name, arrow_type(key.type)) for name, key in source.keys]
+    fields.append(pa.field(step.slice_end, pa.int64(), nullable=False))
+    for partial in source.partials:
+        types = (arrow_type(arg.type) for arg in partial.args)
+        fields += map(pa.field, partial.columns, types)
+    return pa.schema(fields)
+
+
+def slice_splits(
+    source: SliceRows,
+    n_splits: int,
+    store: Store | None = None,
+    groups_of: GroupsOf = groups_here,
+) -> list[Split]:
+    """What tasks read, less the row groups that filters rule out.
+
+    Raises:
+        ExecutionError: a file is no longer what it was when the query was planned.
+    """
+    flat = tuple(c for c in source.files.columns if not c.type.startswith(_NESTED))
+    lists = tuple(c.name for c in source.files.columns if c.type.startswith(_NESTED))
+    # lists have no statistics, and several columns in the file
+    found = plan_splits(
+        replace(source.files, columns=flat),
+        source.filters,
+        n_splits,
+        store=store,
+        groups_of=groups_of,
+    )
+    return [
+        tuple(replace(part, columns=(*part.columns, *lists)) for part in split) for split in found
+    ]
+
+
+def split_tables(
+    step: SliceLocalStep, split: Split, store: Store | None = None
+) -> Iterator[pa.Table]:
+    """The partials of a split, of `partials_schema`: merged to the slices of the step's window.
+
+    Raises:
+        ExecutionError: a file cannot be read, an expression fails or a sum overflows its type.
+    """
+    source, schema = step.source, partials_schema(step)
+    flat = [c for c in source.files.columns if not c.type.startswith(_NESTED)]
+    lists = [c for c in source.files.columns if c.type.startswith(_NESTED)]
+    files = replace(source.files, files=(), columns=(*flat, *lists))
+    window = step.window
+    assert not isinstance(window, SessionWindow)
+    is_worth = True
+    for batch in read_batches(split, files, _dictionaries(source), store):
+        count("slices_read", batch.num_rows)
+        if source.filters:
+            mask = filter_mask(source.filters, batch)
+            if mask.true_count < batch.num_rows:
+                batch = batch.filter(mask)
+        if batch.num_rows == 0:
+            continue
+        table = _partials(step, batch, schema.names)
+        if is_worth:
+            merged = _merged(step, table, window)
+            is_worth = merged.num_rows <= _GOOD_RATIO * table.num_rows
+            table = merged
+        arrays = map(of_type, table.columns, schema.types)
+        yield pa.Table.from_arrays(list(arrays), schema=schema)
+
+
+def expanded(
+    tables: Iterable[pa.Table], keys: Sequence[str], sets: GroupingSets | None
+) -> Iterator[pa.Table]:
+    """Tables of partials, each once for every grouping set; all keys but the id are in them."""
+    for table in tables:
+        if sets is None:
+            yield table
+            continue
+        for number, kept in sets.sets:
+            columns = {
+                name: pa.nulls(table.num_rows, column.type)
+                if name in keys and name not in kept
+                else column
+                for name, column in zip(table.column_names, table.columns, strict=True)
+            }
+            columns[sets.id_column] = pa.repeat(pa.scalar(number, pa.int64()), table.num_rows)
+            yield pa.table(columns, expanded_schema(table.schema, sets))
+
+
+def expanded_schema(schema: pa.Schema, sets: GroupingSets | None) -> pa.Schema:
+    """The columns of partials behind grouping sets."""
+    return schema if sets is None else schema.append(pa.field(sets.id_column, pa.int64()))
+
+
+def _partials(step: SliceLocalStep, batch: pa.RecordBatch, names: Sequence[str]) -> pa.Table:
+    source = step.source
+    arrays = [_column(key, batch) for _, key in source.keys]
+    arrays.append(batch.column(SLICE_END))
+    arrays += [_column(arg, batch) for partial in source.partials for arg in partial.args]
+    return pa.Table.from_arrays(arrays, names=names)
+
+
+def _column(expression: Expression, batch: pa.RecordBatch) -> pa.Array:
+    if isinstance(expression, ColumnRef):
+        return batch.column(expression.name)
+    return evaluate(expression, batch)
+
+
+def _merged(step: SliceLocalStep, table: pa.Table, window: AlignedWindow) -> pa.Table:
+    return merge_to(table, step.keys, step.slice_end, step.accumulators, window)
+
+
+def _dictionaries(source: SliceRows) -> frozenset[str]:
+    """Keys of text that nothing else reads."""
+    names = {
+        key.name
+        for _, key in source.keys
+        if isinstance(key, ColumnRef) and key.type in ("string", "binary")
+    }
+    read = [*source.filters, *(arg for partial in source.partials for arg in partial.args)]
+    read += [key for _, key in source.keys if not isinstance(key, ColumnRef)]
+    return frozenset(names.difference(*map(columns_of, read)))

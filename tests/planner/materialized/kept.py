@@ -1,0 +1,205 @@
+"""Materialized tables without Spark: slices made, kept in Parquet files, planned and read here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from sqlglot import exp
+
+from planner.arrow.partials import local_expressions
+from planner.catalog import Schema
+from planner.lowering.batch import lower, lower_projection
+from planner.materialized.form import kept_columns, local_form
+from planner.nodes.logical import Node
+from planner.nodes.physical import GlobalWindowAggregate, LocalWindowAggregate
+from planner.optimizer import Options
+from planner.plan import Plan, plan_query
+from runtime.batch.global_aggregate import projected
+from runtime.batch.in_process import tables_here, windows_here
+from runtime.compute.kernels.merge import merge_slices, output_schema
+from runtime.compute.kernels.roll_up import roll_up_levels
+from runtime.local.scan_rows import ScanRows, scan_projection
+from runtime.local.stage import aggregate, buffer_plan
+from runtime.scan.splits import plan_splits
+from runtime.spec.exchange import ExchangeStep, GlobalStep, SharedSlicesStep, WindowProjection
+from runtime.spec.local import ArrowBuffer, FileScan, LocalStep, SliceRows, is_local
+from runtime.spec.scan import ScanFile, ScanSource
+from runtime.spec.slices import SliceFiles, SliceTable
+from runtime.spec.table import Column, TableSpec
+from sqlwin.catalog.offline import NeedsSpark, OfflineCatalog
+from sqlwin.config.config import Config
+from sqlwin.parser.parser import parse_query
+from tests.planner.test_docstrings import Catalog as Inferring
+
+
+@dataclass(frozen=True)
+class Kept:
+    """A materialized table.
+
+    Attributes:
+        table: what the planner knows of it.
+        files: its files.
+        base_files: the paths of base files that are in it.
+    """
+
+    table: SliceTable
+    files: tuple[ScanFile, ...]
+    base_files: frozenset[str]
+
+
+class Tables(OfflineCatalog):
+    """Tables of Parquet files, and materialized tables over them.
+
+    Attributes:
+        kept: the materialized tables.
+        asked: ranges of slices that files were asked for.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(lambda: Config().mask)
+        self.kept: list[Kept] = []
+        self.asked: list[tuple[int | None, int | None]] = []
+
+    def add_files(self, name: str, path: Path) -> None:
+        """A table of the Parquet files in a directory."""
+        options = (("path", str(path)), ("format", "parquet"))
+        spec = TableSpec(name, "filesystem", options=options)
+        self.add((name,), spec, replace=False, if_not_exists=False)
+
+    def analyze(self, query: exp.Query, relations: Mapping[str, Schema]) -> Schema:
+        try:
+            return super().analyze(query, relations)
+        except NeedsSpark:
+            # types that sqlglot finds
+            return Inferring().analyze(query, {**self._schemas, **relations})
+
+    def slice_tables(self, base: str) -> list[SliceTable]:
+        return [each.table for each in self.kept if each.table.form.base == base]
+
+    def slice_files(
+        self,
+        table: SliceTable,
+        range_us: tuple[int | None, int | None],
+        filters: Sequence[Any],
+        columns: tuple[Column, ...],
+    ) -> SliceFiles | str:
+        self.asked.append(range_us)
+        (found,) = (each for each in self.kept if each.table == table)
+        base = self.scan_source((table.form.base,), columns)
+        assert isinstance(base, ScanSource)
+        left = tuple(file for file in base.files if file.path not in found.base_files)
+        n_rows = sum(pq.read_metadata(file.path).num_rows for file in found.files)
+        n_left = sum(pq.read_metadata(file.path).num_rows for file in left)
+        tail = replace(base, files=left, n_rows=n_left) if left else None
+        return SliceFiles(found.files, n_rows, n_rows * 8, tail, len(left))
+
+    def materialize(self, name: str, sql: str, path: Path, base_files: Sequence[str]) -> Kept:
+        """Keep the slices of a query over some of its base's files, a file for each of them."""
+        node = local_of(self.plan(sql, rewrites_to_slices=False).physical)
+        form = local_form(node, self, "UTC")
+        assert not isinstance(form, str), form
+        found = local_expressions(node.input, node.keys, node.plans, node.time_column, self, "UTC")
+        source = self.scan_source(found.rows.table, found.columns)
+        assert isinstance(source, ScanSource)
+        columns = {kept: own for own, kept in reversed(kept_columns(found, form))}
+        path.mkdir()
+        files = []
+        for number, base_file in enumerate(base_files):
+            one = replace(source, files=tuple(f for f in source.files if f.path == base_file))
+            scan = FileScan(found.keys, found.partials, one, found.time, "UTC", found.rows.filters)
+            of = (form.grid, node.time_column, node.time_type, "slice_end")
+            partials = pa.concat_tables(scanned(LocalStep(scan, ArrowBuffer(), *of)))
+            table = pa.table(
+                {each: partials.column(columns.get(each, each)) for each in form.columns}
+            )
+            files.append(ScanFile(str(path / f"{number}.parquet")))
+            pq.write_table(table, files[-1].path, row_group_size=50)
+        kept = Kept(SliceTable(name, str(path), 7, form, sql), tuple(files), frozenset(base_files))
+        self.kept.append(kept)
+        return kept
+
+    def plan(self, sql: str, **options: Any) -> Plan:
+        """The plan of a query."""
+        self.start_statement("automatic")
+        return plan_query(parse_query(sql), sql, self, Options(catalog=self, **options))
+
+    def rows(self, sql: str, **options: Any) -> pa.Table:
+        """The rows of a query that workers would make, sorted."""
+        plan = self.plan(sql, **options)
+        table = pa.Table.from_batches(rows_of(plan))
+        return table.sort_by([(name, "ascending") for name in table.column_names])
+
+
+def local_of(node: Node) -> LocalWindowAggregate:
+    """The local window aggregate in a plan."""
+    while not isinstance(node, LocalWindowAggregate):
+        (node,) = node.inputs
+    return node
+
+
+def scanned(step: LocalStep[Any, Any]) -> list[pa.Table]:
+    """The partials of rows of files."""
+    plan = buffer_plan(step, *scan_projection(step.source))
+    tables = [plan.schema.empty_table()]
+    for split in plan_splits(step.source.files, step.source.filters, 1):
+        rows = ScanRows(step).of_split(split)
+        batches = list(aggregate(plan, map(plan.rows, rows), pa.Table.to_batches))
+        tables.append(pa.Table.from_batches(batches, plan.schema))
+    return tables
+
+
+def rows_of(plan: Plan) -> Iterator[pa.RecordBatch]:
+    """The rows of a plan, as batches."""
+    windows = _windows_in(lower(plan.physical))
+    aggregation, below = windows.aggregation, windows.input
+    shared = below if isinstance(below, SharedSlicesStep) else None
+    exchange = below.input if shared is not None else below
+    local = exchange.input
+    assert isinstance(local, LocalStep), local
+    tables = tables_here(local) if is_local(local, SliceRows, ArrowBuffer) else scanned(local)
+    partials = pa.concat_tables(tables)
+    if shared is not None:
+        levels = roll_up_levels(
+            partials, exchange.keys, exchange.slice_end, exchange.accumulators, exchange.levels
+        )
+        level = dict(levels)[shared.level]
+        columns = [level.column(name) for name, _ in shared.columns]
+        partials = pa.table(columns, [own for _, own in shared.columns])
+    merged = output_schema(partials.schema, aggregation)
+    types = {field.name: _ddl(field.type) for field in merged}
+    projection = lower_projection(plan.physical, "UTC", types)
+    assert isinstance(projection, WindowProjection)
+    if is_local(local, SliceRows, ArrowBuffer) and isinstance(exchange, ExchangeStep):
+        yield from windows_here(local, aggregation, projection)
+        return
+    make = projected(
+        lambda _: merge_slices(partials, aggregation), projection, aggregation.window_end
+    )
+    yield from make([])
+
+
+def _windows_in(step: Any) -> GlobalStep:
+    while not isinstance(step, GlobalStep):
+        ((_, step),) = step.inputs
+    return step
+
+
+def _ddl(type_: pa.DataType) -> str:
+    names = {
+        pa.int64(): "bigint", pa.int32(): "int", pa.string(): "string", pa.float64(): "double",
+        pa.timestamp("us"): "timestamp_ntz", pa.bool_(): "boolean",
+    }  # fmt: skip
+    if pa.types.is_decimal(type_):
+        return f"decimal({type_.precision},{type_.scale})"
+    return names.get(type_, str(type_))
+
+
+def windows_below(node: Node) -> list[GlobalWindowAggregate]:
+    """The window aggregates of a plan."""
+    found = [each for child in node.inputs for each in windows_below(child)]
+    return [*found, node] if isinstance(node, GlobalWindowAggregate) else found

@@ -1,0 +1,275 @@
+"""Queries answered from slices say the same as from rows, and as brute force in DuckDB."""
+
+from __future__ import annotations
+
+import random
+from datetime import datetime, timedelta
+from decimal import Decimal
+
+import duckdb
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from planner.nodes.physical import SharedExchange, SliceScan
+from tests.oracle import MINUTE_US, OracleWindow
+from tests.planner.materialized.kept import Tables, local_of, windows_below
+
+START = datetime(2026, 1, 30, 22)  # noqa: DTZ001  # a wall clock
+CITIES = ["Rome", "Oslo", "Bonn", None]
+DEFINITION = (
+    "SELECT city, rider, window_end, SUM(fare) AS a, AVG(x) AS b, COUNT(*) AS n, MIN(fare) AS c, "
+    "MAX(x) AS d, COUNT(DISTINCT rider) AS e, COUNT(fare) AS i "
+    "FROM TABLE(TUMBLE(TABLE trips, DESCRIPTOR(ts), INTERVAL '10' MINUTE)) "
+    "GROUP BY city, rider, window_start, window_end"
+)
+AGGREGATES = {
+    "SUM(fare)": "sum(fare)",
+    "COUNT(*)": "count(*)",
+    "COUNT(fare)": "count(fare)",
+    "MIN(fare)": "min(fare)",
+    "MAX(x)": "max(x)",
+    "AVG(x)": "avg(x)",
+    "AVG(fare)": "avg(fare)",
+    "SUM(x)": "sum(x)",
+    "COUNT(DISTINCT rider)": "count(distinct rider)",
+    "SUM(fare) FILTER (WHERE city = 'Rome')": "sum(fare) filter (where city = 'Rome')",
+    "COUNT(*) FILTER (WHERE rider > 2)": "count(*) filter (where rider > 2)",
+}
+KEYS = [(), ("city",), ("rider",), ("rider", "city")]
+FILTERS = [
+    "",
+    "city = 'Rome'",
+    "rider > 1 AND city <> 'Oslo'",
+    "city IS NULL OR rider IN (1, 3)",
+    "ts >= TIMESTAMP_NTZ '2026-01-31 01:20:00' AND city = 'Bonn'",
+    "ts < TIMESTAMP_NTZ '2026-02-01 02:10:00' AND ts >= TIMESTAMP_NTZ '2026-01-31 00:00:00'",
+    "ts <= TIMESTAMP_NTZ '2026-01-31 23:59:59.999999'",
+]
+TEN = 10 * MINUTE_US
+WINDOWS = [
+    OracleWindow("TUMBLE", TEN),
+    OracleWindow("TUMBLE", 3 * TEN, offset_us=TEN),
+    OracleWindow("HOP", 6 * TEN, TEN),
+    OracleWindow("HOP", 5 * TEN, 2 * TEN),
+    OracleWindow("HOP", 2 * TEN, 6 * TEN),
+    OracleWindow("CUMULATE", 18 * TEN, 3 * TEN),
+]
+
+
+def rows(n_rows):
+    made = random.Random(7)
+    return pa.table(
+        {
+            "ts": [
+                None if made.random() < 0.02 else START + timedelta(seconds=made.randrange(200_000))
+                for _ in range(n_rows)
+            ],
+            "city": [made.choice(CITIES) for _ in range(n_rows)],
+            "rider": pa.array([made.choice([1, 2, 3, 4, None]) for _ in range(n_rows)], pa.int32()),
+            "fare": [made.choice([None, *range(-5, 90)]) for _ in range(n_rows)],
+            "x": [made.choice([None, *(i / 4 for i in range(50))]) for _ in range(n_rows)],
+            "money": pa.array(
+                [Decimal(made.randrange(-500, 9_000)) / 100 for _ in range(n_rows)],
+                pa.decimal128(10, 2),
+            ),
+        }
+    )
+
+
+@pytest.fixture(scope="module")
+def tables(tmp_path_factory):
+    """The table `trips` of four files, of which three are in the materialized table `m`."""
+    path = tmp_path_factory.mktemp("kept")
+    data, base = rows(900), path / "trips"
+    base.mkdir()
+    files = []
+    for number, start in enumerate(range(0, 900, 225)):
+        files.append(str(base / f"{number}.parquet"))
+        pq.write_table(data.slice(start, 225), files[-1])
+    catalog = Tables()
+    catalog.add_files("trips", base)
+    catalog.materialize("m", DEFINITION, path / "m", files[:3])
+    catalog.data = data
+    return catalog
+
+
+def query(window, keys, names, where):
+    call = window.call.replace("TABLE data", "TABLE trips")
+    by = ", ".join((*keys, "window_start", "window_end"))
+    items = ", ".join(f"{name} AS a{i}" for i, name in enumerate(names))
+    return f"SELECT {by}, {items} FROM {call} {where and 'WHERE ' + where} GROUP BY {by}"
+
+
+def brute_force(data, window, keys, names, where):
+    con = duckdb.connect()
+    con.register("rows", data)
+    by = ", ".join(
+        (*keys, "make_timestamp(w.s) AS window_start", "make_timestamp(w.e) AS window_end")
+    )
+    items = ", ".join(f"{AGGREGATES[name]} AS a{i}" for i, name in enumerate(names))
+    where = where.replace("TIMESTAMP_NTZ", "TIMESTAMP")
+    return (
+        con.sql(
+            f"SELECT {by}, {items} FROM (SELECT *, unnest({window.windows_sql}) AS w FROM "
+            f"(SELECT *, epoch_us(ts) AS t FROM rows WHERE ts IS NOT NULL) "
+            f"{where and 'WHERE ' + where}) GROUP BY ALL"
+        )
+        .arrow()
+        .read_all()
+    )
+
+
+def as_rows(table):
+    found = [tuple(map(_plain, row.values())) for row in table.to_pylist()]
+    return sorted(found, key=lambda row: [(value is None, value) for value in row])
+
+
+def _plain(value):
+    return round(value, 9) if isinstance(value, float) else value
+
+
+@settings(max_examples=12)
+@given(
+    st.sampled_from(WINDOWS),
+    st.sampled_from(KEYS),
+    st.lists(st.sampled_from(list(AGGREGATES)), min_size=1, max_size=4, unique=True),
+    st.sampled_from(FILTERS),
+)
+def test_answers_are_those_of_rows(tables, window, keys, names, where):
+    sql = query(window, keys, names, where)
+    assert isinstance(local_of(tables.plan(sql).physical), SliceScan)
+    answer = tables.rows(sql)
+    assert answer.equals(tables.rows(sql, rewrites_to_slices=False))
+    assert as_rows(answer) == as_rows(brute_force(tables.data, window, keys, names, where))
+
+
+HOURLY_CITY = (
+    "SELECT city, window_end, SUM(fare) AS a FROM TABLE(TUMBLE(TABLE trips, DESCRIPTOR(ts), "
+    "INTERVAL '1' HOUR)) WHERE rider > 1 GROUP BY city, window_start, window_end"
+)
+
+
+def test_grouping_sets_are_made_of_slices(tables):
+    sql = (
+        "SELECT city, rider, window_end, SUM(fare) AS a FROM "
+        "TABLE(TUMBLE(TABLE trips, DESCRIPTOR(ts), INTERVAL '1' DAY)) WHERE rider > 0 "
+        "AND city <> 'Oslo' GROUP BY window_start, window_end, CUBE(city, rider)"
+    )
+    assert isinstance(local_of(tables.plan(sql).physical), SliceScan)
+    expected = []
+    for keys in (("city", "rider"), ("city",), ("rider",), ()):
+        window, where = OracleWindow("TUMBLE", 144 * TEN), "rider > 0 AND city <> 'Oslo'"
+        rows = brute_force(tables.data, window, keys, ["SUM(fare)"], where).to_pylist()
+        names = ("city", "rider", "window_end", "a0")
+        expected += [{name: row.get(name) for name in names} for row in rows]
+    assert as_rows(tables.rows(sql)) == as_rows(pa.Table.from_pylist(expected))
+
+
+def test_windows_that_share_slices_read_those_that_are_kept(tables):
+    parts = [query(window, ("city",), ["SUM(fare)"], "") for window in WINDOWS[:3]]
+    plan = tables.plan(" UNION ALL ".join(parts))
+    exchanges = {id(each.input.input): each.input.input for each in windows_below(plan.physical)}
+    ((shared),) = exchanges.values()
+    assert isinstance(shared, SharedExchange) and isinstance(shared.input, SliceScan)
+    assert shared.input.rows.tail is not None
+
+
+def test_windows_of_months_are_made_of_slices(tables):
+    sql = (
+        "SELECT city, window_end, SUM(fare) AS a, COUNT(DISTINCT rider) AS b FROM "
+        "TABLE(TUMBLE(TABLE trips, DESCRIPTOR(ts), INTERVAL '1' MONTH)) "
+        "GROUP BY city, window_start, window_end"
+    )
+    assert isinstance(local_of(tables.plan(sql).physical), SliceScan)
+    found = tables.rows(sql)
+    assert {str(end)[:10] for end in found.column("window_end").to_pylist()} == {
+        "2026-02-01",
+        "2026-03-01",
+    }
+    assert found.equals(tables.rows(sql, rewrites_to_slices=False))
+
+
+def test_conditions_that_are_kept_have_to_be_in_the_query(tables, tmp_path):
+    tables.materialize("city_hours", HOURLY_CITY, tmp_path / "n", [])
+    try:
+        # of two tables that answer, the one with fewer rows to read does
+        assert local_of(tables.plan(HOURLY_CITY).physical).table.name == "m"
+        more = HOURLY_CITY.replace("WHERE", "WHERE city = 'Rome' AND 1 < rider AND")
+        assert tables.rows(more).equals(tables.rows(more, rewrites_to_slices=False))
+        (reason,) = refusals(tables, HOURLY_CITY.replace("rider > 1", "fare > 1"))
+        assert "city_hours: it keeps only rows where (rider > 1)" in reason
+    finally:
+        tables.kept.pop()
+
+
+def test_stale_reads_leave_the_tail_out(tables):
+    sql = query(WINDOWS[0], (), ["COUNT(*)"], "")
+    scan = local_of(tables.plan(sql).physical)
+    assert scan.tail_files == 1 and len(scan.rows.tail.files.files) == 1
+    stale = local_of(tables.plan(sql, reads_stale=True).physical)
+    assert stale.tail_files == 0 and stale.rows.tail is None
+    counts = [sum(tables.rows(sql, reads_stale=r).column("a0").to_pylist()) for r in (False, True)]
+    n_dated = len(tables.data) - tables.data.column("ts").null_count
+    assert counts[0] == n_dated > counts[1] > 0
+
+
+def test_only_slices_in_range_are_asked_for(tables):
+    tables.asked.clear()
+    where = "ts >= TIMESTAMP_NTZ '2026-02-01' AND ts < TIMESTAMP_NTZ '2026-02-01 01:00:00'"
+    tables.plan(query(WINDOWS[0], (), ["COUNT(*)"], where))
+    first = 1_769_904_000_000_000
+    assert tables.asked == [(first, first + 6 * TEN)]
+
+
+def refusals(tables, sql, **options):
+    """Why a query is not answered from slices."""
+    entries = tables.plan(sql, **options).trace.entries
+    return [entry.reason for entry in entries if entry.rule == "answer_from_slices"]
+
+
+@pytest.mark.parametrize(
+    "sql, reason",
+    [
+        (
+            query(OracleWindow("TUMBLE", 5 * MINUTE_US), (), ["COUNT(*)"], ""),
+            "m: the windows are not made of slices of 10 min",
+        ),
+        (
+            query(OracleWindow("TUMBLE", TEN, offset_us=MINUTE_US), (), ["COUNT(*)"], ""),
+            "m: the windows are not made of slices of 10 min",
+        ),
+        (
+            query(WINDOWS[0], (), ["COUNT(*)"], "fare > 3"),
+            "m: (fare > CAST(3 AS BIGINT)) reads fare, which is no key of it",
+        ),
+        (
+            query(WINDOWS[0], (), ["COUNT(*)"], "ts < TIMESTAMP_NTZ '2026-02-01 00:05:00'"),
+            "m: (ts < TIMESTAMP_NTZ '2026-02-01 00:05:00') cuts through its slices of 10 min",
+        ),
+        (
+            query(WINDOWS[0], (), ["COUNT(*)"], "").replace("COUNT(*)", "MIN(x)"),
+            "m: it does not keep MIN(x)",
+        ),
+        (
+            query(WINDOWS[0], ("fare",), ["COUNT(*)"], ""),
+            "m: the key fare reads fare, which is no key of it",
+        ),
+        (
+            query(WINDOWS[0], (), ["COUNT(*)"], "").replace("TUMBLE", "SESSION"),
+            "m: the rows themselves say where windows of SESSION begin and end",
+        ),
+    ],
+)
+def test_the_reason_is_said_for_what_does_not_follow(tables, sql, reason):
+    assert refusals(tables, sql) == [reason]
+
+
+def test_the_setting_turns_it_off(tables):
+    sql = query(WINDOWS[0], (), ["COUNT(*)"], "")
+    assert refusals(tables, sql, rewrites_to_slices=False) == [
+        "sqlwin.materialized.rewrite is false"
+    ]
+    assert refusals(tables, "SELECT 1 AS one") == []
