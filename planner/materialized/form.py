@@ -190,8 +190,8 @@ def expression_text(expression: Expression) -> str:
     if function in _TURNED and isinstance(expression.args[0], Constant):
         function, args = _TURNED[function], args[::-1]
     elif function in _COMMUTATIVE:
-        pairs = zip(expression.args, args, strict=True)
-        args = [text for _, text in sorted((isinstance(arg, Constant), t) for arg, t in pairs)]
+        is_constant = [isinstance(arg, Constant) for arg in expression.args]
+        args = [text for _, text in sorted(zip(is_constant, args, strict=True))]
     match function:
         case "cast":
             return f"CAST({args[0]} AS {expression.type.upper()})"
