@@ -34,8 +34,8 @@ MAY_IMPORT = {
         "runtime.spark runtime.spec numpy pyarrow pyspark"
     ),
     "runtime.batch": (
-        "runtime.compute runtime.frames runtime.local runtime.scan runtime.spark runtime.spec "
-        "pyarrow pyspark"
+        "runtime.compute runtime.errors runtime.frames runtime.local runtime.scan runtime.spark "
+        "runtime.spec pyarrow pyspark"
     ),
     "runtime.connectors": (
         "runtime runtime.connectors.filesystem runtime.connectors.kafka runtime.connectors.lake "

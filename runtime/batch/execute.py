@@ -37,6 +37,8 @@ from runtime.spec.steps import ExpandStep, MeasuredStep, SqlStep, Step
 
 # A bucket is what a task of the global stage holds in memory; more buckets than tasks keep it small
 BUCKETS_PER_PARTITION = 4
+# So many buffers' worth of partials are merged at once; that takes a few times their memory
+_MERGED_BUFFERS = 2
 
 
 @dataclass(frozen=True)
@@ -57,6 +59,11 @@ class ExecutionOptions:
     meter: Meter | None = None
     buffer_bytes: int = DEFAULT_BUFFER_BYTES
     scan_counts: StatementScanCounts | None = None
+
+    @property
+    def bucket_bytes(self) -> int:
+        """How much a task merges at a time."""
+        return _MERGED_BUFFERS * self.buffer_bytes
 
     def wrap(self, label: str) -> Wrap:
         """How a Python stage is measured, if it is."""
@@ -119,7 +126,8 @@ def batch_rows(
     if projection is None:
         return BatchRows(rows)
     end = windows.aggregation.window_end
-    make = projected(windows_of(windows.aggregation, windows.shared), projection, end)
+    to_windows = windows_of(windows.aggregation, windows.shared, options.bucket_bytes)
+    make = projected(to_windows, projection, end)
     return BatchRows(rows, ArrowRows(windows.blobs, make, projected_schema(projection)))
 
 
@@ -172,7 +180,7 @@ class _Building:
             schema = local.schema
         merged = windows_schema(schema, aggregation)
         self.merged.append(_Merged(blobs, aggregation, level, merged))
-        to_windows = options.wrap(step.label)(windows_of(aggregation, level))
+        to_windows = options.wrap(step.label)(windows_of(aggregation, level, options.bucket_bytes))
         return blobs.mapInArrow(to_windows, merged)
 
     def _shared_blobs(self, step: SharedExchangeStep) -> SharedBlobs:

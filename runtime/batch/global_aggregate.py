@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from runtime.batch.buckets import bucket_tables
 from runtime.batch.shared import level_blobs
-from runtime.compute.arrow.blobs import from_blobs
 from runtime.compute.arrow.evaluate import evaluate, filter_mask
 from runtime.compute.arrow.types import arrow_type
 from runtime.compute.kernels.merge import merge_slices
@@ -20,16 +20,19 @@ from runtime.spec.exchange import SharedSlicesStep, WindowProjection
 from runtime.spec.windows import SessionWindow
 
 # Small buckets are merged together: a call of the kernels costs milliseconds, however few the rows.
-_ENOUGH_BYTES = 4 << 20
+_ENOUGH_BYTES = 8 << 20
 _MILLISECOND_US = 1_000
 
 
-def windows_of(aggregation: WindowAggregation, shared: SharedSlicesStep | None) -> ArrowFunction:
+def windows_of(
+    aggregation: WindowAggregation, shared: SharedSlicesStep | None, most_bytes: int
+) -> ArrowFunction:
     """What a task of the global stage does.
 
     Args:
         aggregation: keys, window and accumulators.
         shared: what to read of shared partials; None: they are those of `exchange`.
+        most_bytes: a bucket of more partials is merged in parts.
 
     Returns:
         A function of blobs that yields the keys, window start and end as TIMESTAMP_NTZ, the merged
@@ -38,12 +41,16 @@ def windows_of(aggregation: WindowAggregation, shared: SharedSlicesStep | None) 
     merge = merge_sessions if isinstance(aggregation.window, SessionWindow) else merge_slices
     level = None if shared is None else shared.level
     columns = None if shared is None else shared.columns
+    window = aggregation.window
+    # All that a merge has to see together
+    keys = window.partition if isinstance(window, SessionWindow) else aggregation.keys
+    if columns is not None:
+        keys = tuple(name for name, own in columns if own in keys)
 
     def to_windows(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         prepare_worker()
         pairs = _blobs(batches) if level is None else level_blobs(batches, level)
-        for blobs in whole_buckets(pairs, _ENOUGH_BYTES):
-            table = from_blobs(blobs)
+        for table in bucket_tables(pairs, keys, _ENOUGH_BYTES, most_bytes):
             if columns is not None:
                 table = pa.table(
                     [table.column(name) for name, _ in columns], [own for _, own in columns]
@@ -80,28 +87,6 @@ def projected(to_windows: ArrowFunction, projection: WindowProjection, end: str)
 def projected_schema(projection: WindowProjection) -> pa.Schema:
     """The columns of what is made of windows."""
     return pa.schema([(name, arrow_type(each.type)) for name, each in projection.columns])
-
-
-def whole_buckets(
-    pairs: Iterable[tuple[int, memoryview]], enough_bytes: int
-) -> Iterator[list[memoryview]]:
-    """The blobs of one bucket after another, of so many at a time as make `enough_bytes`.
-
-    Args:
-        pairs: (bucket, blob), those of a bucket one after another.
-        enough_bytes: no further bucket is added to so many bytes.
-    """
-    blobs: list[memoryview] = []
-    size, last = 0, None
-    for bucket, blob in pairs:
-        if bucket != last and size >= enough_bytes:
-            yield blobs
-            blobs, size = [], 0
-        blobs.append(blob)
-        size += len(blob)
-        last = bucket
-    if blobs:
-        yield blobs
 
 
 def _blobs(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, memoryview]]:

@@ -66,17 +66,18 @@ def encode_keys(
 
 
 def bucket_of(
-    columns: Sequence[pa.Array | pa.ChunkedArray], n_rows: int, n_buckets: int
+    columns: Sequence[pa.Array | pa.ChunkedArray], n_rows: int, n_buckets: int, seed: int = 0
 ) -> npt.NDArray[np.int32]:
     """The bucket, 0 to n_buckets - 1, of each key tuple.
 
     A fixed function of the values and the columns' types: the same in every process, however
     the columns are chunked or dictionary-encoded. Keys that `encode_keys` holds for equal are in
-    the same bucket. Without columns everything is in bucket 0.
+    the same bucket. Without columns everything is in bucket 0. Keys of one bucket are spread over
+    all buckets of another `seed`.
     """
     if not columns:
         return np.zeros(n_rows, np.int32)
-    hashes = np.zeros(n_rows, np.uint64)
+    hashes = np.full(n_rows, seed, np.uint64)
     for column in columns:
         hashes = _mix(hashes * _FACTOR + _hash_column(one_chunk(column)))
     # The high half times n_buckets, shifted down: even, and without a division.
