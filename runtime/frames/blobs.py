@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 from pyspark.sql import DataFrame
 
@@ -21,7 +23,11 @@ ROWS_DDL = "rows binary"
 def bucket_blobs(table: pa.Table, keys: tuple[str, ...], buckets: int) -> pa.RecordBatch:
     """Partials cut into one blob for each bucket that has any: columns `bucket`, `partials`."""
     columns = [table.column(key) for key in keys]
-    placed = bucket_of(columns, table.num_rows, buckets)
+    return placed_blobs(table, bucket_of(columns, table.num_rows, buckets))
+
+
+def placed_blobs(table: pa.Table, placed: npt.NDArray[np.int32]) -> pa.RecordBatch:
+    """The same by the bucket of each row."""
     parts = list(split_by_bucket(table, placed))
     numbers = pa.array([bucket for bucket, _ in parts], pa.int32())
     blobs = to_blobs((part for _, part in parts), _COMPRESSION)

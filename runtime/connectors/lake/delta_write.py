@@ -190,7 +190,7 @@ def commit(
         AddAction(
             file.path,
             file.size,
-            _partition_texts(partitions, types, file.partition),
+            partition_texts(partitions, types, file.partition),
             now_ms,
             True,
             statistics_text(file, column_types),
@@ -219,7 +219,7 @@ def commit(
     values = zip(*(plain_values(pc.struct_field(struct, p)) for p in partitions), strict=True)
     paths, sizes = there["path"].to_pylist(), there["size_bytes"].to_pylist()
     for file, size, found in zip(paths, sizes, values, strict=True):
-        texts = _partition_texts(partitions, types, found)
+        texts = partition_texts(partitions, types, found)
         if tuple(texts.values()) in replaced:
             # the library escapes it again
             actions.append(RemoveAction(unquote(file), True, now_ms, size, texts))
@@ -318,7 +318,7 @@ def hive_directory(columns: Sequence[tuple[str, str]], values: Sequence[Partitio
     It is for those who look: readers go by the log, so that what is no plain letter may be lost.
     """
     names, types = [name for name, _ in columns], [type_ for _, type_ in columns]
-    texts = _partition_texts(names, types, values)
+    texts = partition_texts(names, types, values)
     return "/".join(
         f"{_ODD.sub('_', name)}={_ODD.sub('_', _NULL if text is None else text)[:_MOST_LETTERS]}"
         for name, text in texts.items()
@@ -329,9 +329,10 @@ _ODD = re.compile(r"[^A-Za-z0-9_.-]")
 _MOST_LETTERS = 64
 
 
-def _partition_texts(
+def partition_texts(
     names: Sequence[str], types: Sequence[str], values: Sequence[PartitionValue]
 ) -> dict[str, str | None]:
+    """The values of partition columns as a log writes them, by their names."""
     return {
         name: partition_text(value, type_)
         for name, type_, value in zip(names, types, values, strict=True)
