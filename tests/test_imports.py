@@ -56,6 +56,10 @@ MAY_IMPORT = {
         "runtime.connectors.options runtime.local runtime.scan runtime.spark runtime.spec "
         "runtime.frames deltalake numpy pyarrow pyiceberg pyspark"
     ),
+    "runtime.slices": (
+        "runtime runtime.compute runtime.connectors.lake runtime.frames runtime.local runtime.scan "
+        "runtime.spark runtime.spec deltalake numpy pyarrow pyspark"
+    ),
     "runtime.streaming": (
         "runtime runtime.compute runtime.connectors.filesystem runtime.frames runtime.local "
         "runtime.scan runtime.spark runtime.spec runtime.streaming.general numpy pyarrow pyspark"
@@ -111,14 +115,15 @@ MAY_IMPORT = {
         "planner.aggregates planner.catalog planner.sql runtime runtime.connectors "
         "runtime.connectors.filesystem runtime.connectors.lake runtime.connectors.options "
         "runtime.detection runtime.local "
-        "runtime.scan runtime.spark runtime.spec runtime.streaming sqlwin.parser sqlwin.statements "
+        "runtime.scan runtime.slices runtime.spark runtime.spec runtime.streaming sqlwin.parser sqlwin.statements "
         "pyarrow pyspark sqlglot"
     ),
     "sqlwin.display": "runtime runtime.spark plotext pyarrow pyspark rich",
     "sqlwin.execution": (
-        "planner planner.explain planner.lowering planner.nodes planner.optimizer planner.sql "
+        "planner planner.arrow planner.explain planner.lowering planner.materialized planner.nodes "
+        "planner.optimizer planner.sql "
         "planner.streams runtime runtime.batch runtime.connectors runtime.connectors.filesystem "
-        "runtime.frames runtime.local runtime.spark runtime.spec runtime.streaming "
+        "runtime.frames runtime.local runtime.slices runtime.spark runtime.spec runtime.streaming "
         "runtime.streaming.general sqlwin.catalog sqlwin.config sqlwin.display sqlwin.parser "
         "sqlwin.result sqlwin.statements py4j pyarrow pyspark sqlglot"
     ),

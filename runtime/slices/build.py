@@ -1,0 +1,419 @@
+"""Files of partials: rows of base files, or partials that are kept, merged by key and slice.
+
+    base files -> local stage -> \
+                                  -> partials to the task of their time -> merged, sorted, written
+    data files of the table    -> /
+
+Tasks write the files; what comes to the driver says which they are.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import groupby
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from pyspark.sql import SparkSession
+from pyspark.sql.pandas.types import to_arrow_schema
+
+from runtime.compute.arrow.blobs import from_blobs
+from runtime.compute.buffer import Rows
+from runtime.compute.kernels.columns import int64_values, one_chunk
+from runtime.compute.kernels.roll_up import merge_to
+from runtime.compute.windows.aligned import slice_assigner
+from runtime.connectors.lake.delta_write import hive_directory
+from runtime.connectors.lake.parquet_files import NewFiles, WrittenFile, file_task
+from runtime.errors import ExecutionError
+from runtime.frames.blobs import BLOB_DDL, place_blobs, placed_blobs
+from runtime.frames.meter import ArrowFunction
+from runtime.local.arrow_scan import (
+    SPLIT,
+    STORE_READERS,
+    item_rows,
+    planned_splits,
+    store_of_scan,
+)
+from runtime.local.scan_rows import ScanRows, scan_projection
+from runtime.local.stage import BufferPlan, aggregate, buffer_plan
+from runtime.scan.metadata import column_index, read_footer
+from runtime.scan.pruning import column_range
+from runtime.scan.splits import Split
+from runtime.scan.stores import Store
+from runtime.slices.changes import Intervals, even_bounds
+from runtime.slices.store import SliceFile, StoredSlices, stored_schema
+from runtime.spark.clusters import check_seen_by_all
+from runtime.spark.errors import translated_errors
+from runtime.spark.jobs import run_interruptibly
+from runtime.spark.workers import prepare_worker
+from runtime.spec.expressions import ColumnRef
+from runtime.spec.local import ScanLocalStep
+from runtime.spec.scan import ScanFile
+from runtime.spec.slices import SLICE_END, LocalForm
+
+JobsRun = Callable[[], AbstractContextManager[None]]
+
+# Of so many rows or partials a bucket of time has at least its share
+_ROWS_PER_BUCKET = 2_000_000
+_MOST_BUCKETS = 64
+# Footers that are asked for the times of a table, of which the buckets are made
+_FOOTERS_ASKED = 64
+_BATCH_ROWS = 1 << 16
+# Row groups and tasks: so many bytes of data files a task reads at a time
+_BYTES_PER_TASK = 64 << 20
+
+
+@dataclass(frozen=True)
+class BaseRows:
+    """Files of the base table, and how their rows become partials.
+
+    Attributes:
+        step: the local stage over the files, into the slices that are kept.
+        columns: for each column that is kept, the one that the local stage calls it.
+    """
+
+    step: ScanLocalStep
+    columns: Mapping[str, str]
+
+    def of(self, files: Iterable[str]) -> BaseRows:
+        """The rows of some of the files."""
+        source = self.step.source
+        wanted = set(files)
+        kept = tuple(file for file in source.files.files if file.path in wanted)
+        scan = replace(source, files=replace(source.files, files=kept))
+        return replace(self, step=replace(self.step, source=scan))
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """What partials are made of.
+
+    Attributes:
+        added: files of the base table, all of whose rows are wanted.
+        again: files of it of which rows in `intervals` are wanted.
+        kept: data files of the table of slices, of which those outside of `intervals` are wanted.
+        intervals: slices.
+    """
+
+    added: BaseRows | None = None
+    again: BaseRows | None = None
+    kept: Sequence[SliceFile] = ()
+    intervals: Intervals = ()
+
+
+@dataclass(frozen=True)
+class Built:
+    """Files that were written, and count for nobody yet.
+
+    Attributes:
+        mark: what is in their names.
+        files: them.
+        ranges: the first and the last slice of each file of `Inputs.added` that has any.
+        n_read: how many rows of base files were read.
+    """
+
+    mark: str
+    files: tuple[WrittenFile, ...]
+    ranges: Mapping[str, tuple[int, int]]
+    n_read: int
+
+    @property
+    def n_rows(self) -> int:
+        """How many partials were written."""
+        return sum(file.n_rows for file in self.files)
+
+
+@dataclass(frozen=True)
+class _Portion:
+    """What a task reads at a time: row groups of base files, or data files of slices."""
+
+    split: Split = ()
+    is_again: bool = False
+    paths: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class _Found:
+    """What a task has seen: the first and the last slice of each file, and how many rows."""
+
+    ranges: dict[str, tuple[int, int]]
+    n_read: int
+
+
+def build(
+    spark: SparkSession,
+    table: StoredSlices,
+    inputs: Inputs,
+    mark: str,
+    buffer_bytes: int,
+    jobs_run: JobsRun = nullcontext,
+) -> Built:
+    """Write partials to new data files of a table; they count when they are committed.
+
+    Args:
+        spark: the session.
+        table: the table.
+        inputs: what they are made of.
+        mark: what is in the names of the files.
+        buffer_bytes: how much a task may hold of partials before it sends them.
+        jobs_run: a block in which jobs of Spark's run.
+
+    Raises:
+        ExecutionError: a file is not what it was when the query was planned, a sum overflows, or
+            the files cannot be written.
+    """
+    check_seen_by_all(
+        spark,
+        table.path,
+        f"the files of materialized table `{table.name}`",
+        "'path' takes a directory all hosts see",
+    )
+    form = table.form
+    portions: list[_Portion] = []
+    bases = [(base, base is inputs.again) for base in (inputs.added, inputs.again) if base]
+    store, plan, columns = None, None, None
+    for base, is_again in bases:
+        source = base.step.source
+        if source.files.others:
+            raise ExecutionError(
+                f"{source.files.others[0].path} can only be read by Spark, row by row, and is in "
+                "no slices for that",
+                hint="write the file again, with another program or other settings",
+            )
+        store = store_of_scan(spark, source.files.path)
+        splits = planned_splits(spark, base.step, store)
+        portions += [_Portion(split, is_again) for split in splits]
+        plan = buffer_plan(base.step, *scan_projection(source), buffer_bytes)
+        columns = base.columns
+    for paths in _by_size(inputs.kept):
+        portions.append(_Portion(paths=tuple(f"{table.path}/{path}" for path in paths)))
+    if not portions:
+        return Built(mark, (), {}, 0)
+    n_rows = sum(part.n_rows for each in portions for part in each.split)
+    n_rows += sum(file.n_rows for file in inputs.kept)
+    n_buckets = max(1, min(n_rows // _ROWS_PER_BUCKET, _MOST_BUCKETS))
+    cuts = _TimeCuts(form, n_buckets, _bounds(bases, inputs.kept, n_buckets, store))
+    numbers, sent = item_rows(spark, portions)
+    step = None if not bases else _without_files(bases[0][0].step)
+    read = _read(step, plan, columns, sent, store, cuts, inputs.intervals)
+    n_tasks = min(n_buckets, spark.sparkContext.defaultParallelism * 2)
+    placed = place_blobs(numbers.mapInArrow(read, BLOB_DDL), n_tasks)
+    schema = to_arrow_schema(stored_schema(form), timezone="UTC")
+    types = {f.name: f.dataType.simpleString() for f in stored_schema(form).fields}
+    of_partitions = tuple((name, types[name]) for name in table.partitions)
+    new = NewFiles(
+        table.path, mark, schema, table.partitions, partial(hive_directory, of_partitions), True
+    )
+    written = placed.mapInArrow(_write(form, new, n_buckets), "file binary")
+    with jobs_run(), translated_errors():
+        rows = run_interruptibly(spark, written.collect)
+    found = [pickle.loads(row["file"]) for row in rows]
+    ranges: dict[str, tuple[int, int]] = {}
+    for seen in found:
+        if isinstance(seen, _Found):
+            _widen(ranges, seen.ranges)
+    return Built(
+        mark,
+        tuple(each for each in found if isinstance(each, WrittenFile)),
+        ranges,
+        sum(each.n_read for each in found if isinstance(each, _Found)),
+    )
+
+
+@dataclass(frozen=True)
+class _TimeCuts:
+    """Partials into buckets of time.
+
+    Attributes:
+        form: the slices.
+        n_buckets: how many buckets there are.
+        bounds: the last slice end of each but the last one; none where times are not known: then
+            stretches of slices go round.
+    """
+
+    form: LocalForm
+    n_buckets: int
+    bounds: tuple[int, ...]
+
+    def __call__(self, table: pa.Table) -> Iterator[pa.RecordBatch]:
+        if table.num_rows == 0:
+            return
+        ends = int64_values(one_chunk(table.column(SLICE_END)))
+        if self.bounds or self.n_buckets == 1:
+            placed = np.searchsorted(np.array(self.bounds, np.int64), ends)
+        else:
+            stretch_us = max(1, self.form.grid.slice_width_us) * 64
+            placed = (ends // stretch_us) % self.n_buckets
+        yield placed_blobs(table, placed.astype(np.int32))
+
+
+def _read(
+    step: ScanLocalStep | None,
+    plan: BufferPlan | None,
+    columns: Mapping[str, str] | None,
+    portions: Sequence[_Portion],
+    store: Store | None,
+    cuts: _TimeCuts,
+    intervals: Intervals,
+) -> ArrowFunction:
+    """What a task makes of its portions: partials in buckets of time, and what it has seen."""
+    form = cuts.form
+    schema = to_arrow_schema(stored_schema(form), timezone="UTC")
+    assigner = slice_assigner(form.grid)
+
+    def of_base(portion: _Portion, seen: _Found) -> Iterator[pa.RecordBatch]:
+        assert step is not None and plan is not None and columns is not None
+        scan = ScanRows(step, store)
+
+        def rows() -> Iterator[Rows]:
+            for part in portion.split:
+                for batch in scan.of_split((part,)):
+                    found = plan.rows(batch)
+                    if len(found.time_us) and not portion.is_again:
+                        bounds = np.array([found.time_us.min(), found.time_us.max()])
+                        first, last = assigner.slice_end(bounds).tolist()
+                        _widen(seen.ranges, {part.file.path: (first, last)})
+                    yield found
+
+        def cut(table: pa.Table) -> Iterator[pa.RecordBatch]:
+            named = pa.table([table.column(columns[name]) for name in schema.names], schema.names)
+            if portion.is_again:
+                named = named.filter(_inside(named.column(SLICE_END), intervals))
+            yield from cuts(named.cast(schema))
+
+        yield from aggregate(plan, rows(), cut)
+
+    def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        prepare_worker()
+        pa.set_io_thread_count(1 if store is None else STORE_READERS)
+        seen, n_read = _Found({}, 0), 0
+        for row in (row for batch in batches for row in batch.to_pylist()):
+            portion = portions[row[SPLIT]] if portions else pickle.loads(row["$files"])
+            if portion.split:
+                yield from of_base(portion, seen)
+            n_read += sum(part.n_rows for part in portion.split)
+            for path in portion.paths:
+                with pq.ParquetFile(path) as file:
+                    for batch in file.iter_batches(_BATCH_ROWS * 4, columns=schema.names):
+                        table = pa.Table.from_batches([batch])
+                        is_gone = _inside(table.column(SLICE_END), intervals)
+                        yield from cuts(table.filter(pc.invert(is_gone)).cast(schema))
+        blob = pickle.dumps(_Found(seen.ranges, n_read))
+        yield pa.RecordBatch.from_arrays(
+            [pa.array([cuts.n_buckets], pa.int32()), pa.array([blob], pa.binary())],
+            names=["bucket", "partials"],
+        )
+
+    return run
+
+
+def _write(form: LocalForm, new: NewFiles, n_buckets: int) -> ArrowFunction:
+    """What a task makes of its buckets: a file each, and what other tasks have seen."""
+    keys = tuple(key.name for key in form.keys)
+    accumulators = tuple(partial.into for partial in form.partials)
+    flat = [name for name in keys if not pa.types.is_nested(new.schema.field(name).type)]
+    order = [(name, "ascending") for name in (*new.partitions, SLICE_END, *flat)]
+    write = file_task(new)
+
+    def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        prepare_worker()
+        rows = (
+            (bucket, blob)
+            for batch in batches
+            for bucket, blob in zip(batch.column(0).to_pylist(), batch.column(1), strict=True)
+        )
+        for bucket, group in groupby(rows, lambda row: row[0]):
+            blobs = [blob.as_buffer() for _, blob in group]
+            if bucket == n_buckets:
+                found = pa.array([blob.to_pybytes() for blob in blobs], pa.binary())
+                yield pa.RecordBatch.from_arrays([found], names=["file"])
+                continue
+            table = from_blobs(blobs)
+            merged = merge_to(table, keys, SLICE_END, accumulators, form.grid)
+            merged = merged.select(new.schema.names).cast(new.schema)
+            merged = merged.take(pc.sort_indices(merged, sort_keys=order))
+            yield from write(merged.to_batches(_BATCH_ROWS))
+
+    return run
+
+
+def _inside(ends: pa.ChunkedArray, intervals: Intervals) -> pa.Array:
+    """Which slice ends are in the intervals."""
+    if not intervals:
+        return pa.array(np.zeros(len(ends), bool))
+    values = int64_values(one_chunk(ends))
+    firsts, lasts = (np.array(each, np.int64) for each in zip(*intervals, strict=True))
+    place = np.searchsorted(firsts, values, side="right") - 1
+    return pa.array((place >= 0) & (values <= lasts[np.maximum(place, 0)]))
+
+
+def _widen(ranges: dict[str, tuple[int, int]], others: Mapping[str, tuple[int, int]]) -> None:
+    for path, (first, last) in others.items():
+        low, high = ranges.get(path, (first, last))
+        ranges[path] = min(low, first), max(high, last)
+
+
+def _by_size(files: Sequence[SliceFile]) -> Iterator[list[str]]:
+    """Data files in portions."""
+    paths: list[str] = []
+    size = 0
+    for file in files:
+        if paths and size + file.n_bytes > _BYTES_PER_TASK:
+            yield paths
+            paths, size = [], 0
+        paths.append(file.path)
+        size += file.n_bytes
+    if paths:
+        yield paths
+
+
+def _without_files(step: ScanLocalStep) -> ScanLocalStep:
+    """The step as tasks need it: which files there are is said by the portions."""
+    files = replace(step.source.files, files=(), others=())
+    return replace(step, source=replace(step.source, files=files))
+
+
+def _bounds(
+    bases: Sequence[tuple[BaseRows, bool]],
+    kept: Sequence[SliceFile],
+    n_buckets: int,
+    store: Store | None,
+) -> tuple[int, ...]:
+    """Bounds of buckets of time, from what footers and data files say; none if nothing does."""
+    if n_buckets == 1:
+        return ()
+    times = [time for file in kept for time in (file.first_us, file.last_us)]
+    for base, _ in bases:
+        files = base.step.source.files.files
+        for file in files[:: -(-len(files) // _FOOTERS_ASKED) or 1]:
+            times += _times_in(base.step, file, store)
+    return even_bounds(min(times), max(times), n_buckets) if times else ()
+
+
+def _times_in(step: ScanLocalStep, file: ScanFile, store: Store | None) -> list[int]:
+    """The least and the greatest time in a file, microseconds, if its footer says so."""
+    time, source = step.source.time, step.source.files
+    if not isinstance(time, ColumnRef):
+        return []
+    names = [column.name for column in source.columns]
+    if time.name not in names:
+        return []
+    name = (file.names or tuple(names))[names.index(time.name)]
+    footer = read_footer(file, store)
+    if name is None or not isinstance(footer, pq.FileMetaData):
+        return []
+    index = column_index(footer, name)
+    found: list[int] = []
+    for number in range(footer.num_row_groups if index is not None else 0):
+        group = footer.row_group(number)
+        column = footer.schema.column(index)
+        range_ = column_range(group.column(index).statistics, column, time.type, group.num_rows)
+        if range_ is not None and isinstance(range_.low, int) and isinstance(range_.high, int):
+            found += [range_.low, range_.high]
+    return found

@@ -1,0 +1,276 @@
+"""Bringing a table of slices up to what the files of its base table are now, and compacting it."""
+
+from __future__ import annotations
+
+import math
+import os
+import uuid
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
+
+from pyspark.sql import SparkSession
+
+from runtime.connectors.lake.parquet_files import remove_files
+from runtime.errors import CatalogError, ExecutionError
+from runtime.slices.build import BaseRows, Built, Inputs, JobsRun, build
+from runtime.slices.changes import BaseFile, Changes, changes, covers, overlaps, with_ranges
+from runtime.slices.store import (
+    ChangedMeanwhile,
+    SliceFile,
+    StoredSlices,
+    commit,
+    open_slices,
+    remove_leftovers,
+)
+from runtime.spec.scan import DEFAULT_BUFFER_BYTES, PartitionValue, ScanFile
+from runtime.spec.slices import LocalForm
+
+# So often a commit is tried again after somebody else was quicker
+_MOST_ATTEMPTS = 20
+# Of so many data files of about the same size one is made
+_FILES_PER_LEVEL = 8
+# Files that are as large stay as they are
+_LARGE_BYTES = 128 << 20
+
+
+@dataclass(frozen=True)
+class PlannedRows:
+    """The definition of a materialized table, planned over the files that are there now.
+
+    Attributes:
+        form: what its slices would be.
+        rows: the local stage over all files.
+    """
+
+    form: LocalForm
+    rows: BaseRows
+
+
+@dataclass(frozen=True)
+class Refreshed:
+    """What a refresh has done.
+
+    Attributes:
+        version: the version that the table now has.
+        n_added: files that were read for the first time.
+        n_changed: files that are in anew, since they changed.
+        n_gone: files that are no longer in.
+        n_read: rows of base files that were read.
+        n_written: partials that were written.
+        is_compacted: whether small data files were merged.
+    """
+
+    version: int
+    n_added: int = 0
+    n_changed: int = 0
+    n_gone: int = 0
+    n_read: int = 0
+    n_written: int = 0
+    is_compacted: bool = False
+
+
+def _nothing(_: str) -> None:
+    pass
+
+
+def refresh(
+    spark: SparkSession,
+    path: str,
+    name: str,
+    plan: Callable[[], PlannedRows],
+    jobs_run: JobsRun = nullcontext,
+    buffer_bytes: int = DEFAULT_BUFFER_BYTES,
+    reached: Callable[[str], None] = _nothing,
+) -> Refreshed:
+    """Take in the files that are new; of those that changed or are gone, compute slices anew.
+
+    Every file counts once, however many refreshes run at once and wherever one is killed: slices
+    and the list of the files in them become visible together, see `runtime.slices.store`. Where
+    another refresh was quicker, this one goes on from there.
+
+    Args:
+        spark: the session.
+        path: the directory of the table.
+        name: what it is called.
+        plan: plans its definition over the files that are there; called for each attempt.
+        jobs_run: a block in which jobs of Spark's run.
+        buffer_bytes: how much a task may hold of partials before it sends them.
+        reached: is called where a test may want to interrupt: `listed`, `built`,
+            `manifest`, `committed`.
+
+    Raises:
+        CatalogError: the definition has another meaning by now, as the base table's columns or
+            settings are others.
+        ExecutionError: a file cannot be read or written.
+    """
+    done: tuple[Changes, Built] | None = None
+    try:
+        for _ in range(_MOST_ATTEMPTS):
+            planned = plan()
+            table = open_slices(path, name)
+            check_form(table, planned.form)
+            files = planned.rows.step.source.files
+            todo = changes(map(as_it_is, (*files.files, *files.others)), table.manifest)
+            reached("listed")
+            if todo.is_nothing:
+                return Refreshed(table.version)
+            gone = [f for f in table.files if overlaps(todo.intervals, f.first_us, f.last_us)]
+            # after a commit of somebody else that has nothing to do with these files
+            if done is not None and (todo.intervals or done[0].added != todo.added):
+                remove_files(path, done[1].mark)
+                done = None
+            if done is None:
+                built = _built(spark, table, planned.rows, todo, gone, buffer_bytes, jobs_run)
+                done = todo, built
+            built = done[1]
+            reached("built")
+            manifest = (*todo.kept, *with_ranges(todo.added, dict(built.ranges)))
+            try:
+                version = commit(table, built.mark, built.files, gone, manifest, reached)
+            except ChangedMeanwhile:
+                continue
+            done = None
+            reached("committed")
+            return Refreshed(
+                version,
+                len(todo.added) - todo.n_changed,
+                todo.n_changed,
+                todo.n_gone,
+                built.n_read,
+                built.n_rows,
+            )
+    finally:
+        if done is not None:
+            remove_files(path, done[1].mark)
+    raise ExecutionError(
+        f"materialized table `{name}` is changed by others again and again, {_MOST_ATTEMPTS} times "
+        "while this refresh ran",
+        subjects=(name,),
+        hint="run one refresh at a time",
+    )
+
+
+def compact(
+    spark: SparkSession,
+    path: str,
+    name: str,
+    jobs_run: JobsRun = nullcontext,
+    reached: Callable[[str], None] = _nothing,
+) -> int:
+    """Merge small data files of about the same size where there are many; how many became fewer.
+
+    A refresh that runs at the same time goes first: then nothing is done, and the next time it is.
+
+    Raises:
+        ExecutionError: a file cannot be read or written.
+    """
+    table = open_slices(path, name)
+    few = small_files(table.files)
+    if not few:
+        return 0
+    mark = uuid.uuid4().hex
+    with _removed_on_error(path, mark):
+        built = build(spark, table, Inputs(kept=few), mark, DEFAULT_BUFFER_BYTES, jobs_run)
+        reached("compacted")
+        try:
+            commit(table, mark, built.files, few, None)
+        except ChangedMeanwhile:
+            remove_files(path, mark)
+            return 0
+    reached("replaced")
+    remove_leftovers(open_slices(path, name))
+    return len(few) - len(built.files)
+
+
+def small_files(files: Iterable[SliceFile]) -> list[SliceFile]:
+    """The data files that are to be merged: of a partition all up to a size that many have.
+
+    Sizes count by powers of `_FILES_PER_LEVEL`, so that a partial is written again as often as
+    the table has such powers, and not with each refresh.
+    """
+    small = [file for file in files if file.n_bytes < _LARGE_BYTES]
+    levels = Counter((file.partition, _level(file)) for file in small)
+    highest: dict[tuple[PartitionValue, ...], int] = {}
+    for (partition, level), n_files in levels.items():
+        if n_files >= _FILES_PER_LEVEL:
+            highest[partition] = max(level, highest.get(partition, level))
+    return [file for file in small if _level(file) <= highest.get(file.partition, -1)]
+
+
+def check_form(table: StoredSlices, form: LocalForm) -> None:
+    """Check that a definition still means the slices that are kept.
+
+    Raises:
+        CatalogError: it does not.
+    """
+    if form == table.form:
+        return
+    kept = table.form
+    why = "it keeps something else"
+    if form.time_zone != kept.time_zone:
+        zones = (form.time_zone or "any", kept.time_zone or "any")
+        why = "the session's time zone is {}, that of the slices {}".format(*zones)
+    elif _types(form) != _types(kept):
+        why = f"the columns of `{kept.base}` are others"
+    raise CatalogError(
+        f"the slices of materialized table `{table.name}` go no longer with its definition: {why}",
+        subjects=(table.name,),
+        hint="DROP MATERIALIZED TABLE and create it again, or put back what was changed",
+    )
+
+
+def _built(
+    spark: SparkSession,
+    table: StoredSlices,
+    rows: BaseRows,
+    todo: Changes,
+    gone: Sequence[SliceFile],
+    buffer_bytes: int,
+    jobs_run: JobsRun,
+) -> Built:
+    mark = uuid.uuid4().hex
+    inputs = Inputs(
+        rows.of(file.path for file in todo.added) if todo.added else None,
+        rows.of(file.path for file in todo.again) if todo.again else None,
+        [f for f in gone if not covers(todo.intervals, f.first_us, f.last_us)],
+        todo.intervals,
+    )
+    with _removed_on_error(table.path, mark):
+        return build(spark, table, inputs, mark, buffer_bytes, jobs_run)
+
+
+@contextmanager
+def _removed_on_error(path: str, mark: str) -> Iterator[None]:
+    try:
+        yield
+    except BaseException:
+        remove_files(path, mark)
+        raise
+
+
+def as_it_is(file: ScanFile) -> BaseFile:
+    """A file with its size and time, as it was listed in an object store, or is on the disk now.
+
+    Raises:
+        ExecutionError: it is not there.
+    """
+    if file.modified_ns:
+        return BaseFile(file.path, file.n_bytes, file.modified_ns)
+    try:
+        found = os.stat(file.path)
+    except OSError as error:
+        raise ExecutionError(
+            f"{file.path} was there when the query was planned, and is not: {error.strerror}"
+        ) from error
+    return BaseFile(file.path, found.st_size, found.st_mtime_ns)
+
+
+def _types(form: LocalForm) -> list[object]:
+    keys = [(key.name, key.type) for key in form.keys]
+    return [form.time_type, keys, [partial.types for partial in form.partials]]
+
+
+def _level(file: SliceFile) -> int:
+    return int(math.log(max(file.n_bytes, 1), _FILES_PER_LEVEL))

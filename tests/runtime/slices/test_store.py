@@ -1,0 +1,147 @@
+"""A table of slices on disk: what becomes visible, when, and to whom."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from deltalake import DeltaTable
+
+from runtime.connectors.lake.parquet_files import WrittenFile
+from runtime.errors import CatalogError, ExecutionError
+from runtime.slices.changes import BaseFile
+from runtime.slices.refresh import small_files
+from runtime.slices.store import (
+    ChangedMeanwhile,
+    SliceFile,
+    StoredSlices,
+    commit,
+    create_slices,
+    open_slices,
+    set_suspended,
+    stored_schema,
+)
+from runtime.spec.aggregates import Merge, MergeOp
+from runtime.spec.slices import KeptKey, KeptPartial, LocalForm
+from runtime.spec.windows import Tumble
+
+FORM = LocalForm(
+    "trips",
+    "ts",
+    "timestamp_ntz",
+    "",
+    Tumble(60),
+    (KeptKey("city", "city", "string"),),
+    (KeptPartial("COUNT(*)", Merge(("count",), MergeOp.COUNT), ("bigint",)),),
+    (),
+)
+
+
+def _made(path: Path) -> StoredSlices:
+    create_slices(str(path), "m", {"query": "SELECT 1"}, FORM)
+    return open_slices(str(path), "m")
+
+
+def _written(table: StoredSlices, mark: str, end: int) -> WrittenFile:
+    rows = pa.table({"city": ["a"], "slice_end": [end], "count": [1]})
+    name = f"part-{mark}-0.parquet"
+    pq.write_table(rows, f"{table.path}/{name}")
+    size = os.path.getsize(f"{table.path}/{name}")
+    return WrittenFile(name, (), size, 1, {"slice_end": (end, end)}, {"slice_end": 0})
+
+
+def test_partials_and_the_files_they_are_of_become_visible_together(tmp_path: Path) -> None:
+    table = _made(tmp_path / "m")
+    assert (table.version, table.manifest, table.files) == (0, (), ())
+    base = (BaseFile("a.parquet", 10, 20, 60, 60), BaseFile("b.parquet", 0, 1))
+    assert commit(table, "x", [_written(table, "x", 60)], [], base) == 1
+    found = open_slices(table.path)
+    assert (found.name, found.form, found.manifest) == ("m", FORM, base)
+    assert [(file.n_rows, file.first_us, file.last_us) for file in found.files] == [(1, 60, 60)]
+    # the version before has what it had
+    assert open_slices(table.path, version=0).manifest == ()
+
+
+def test_of_two_that_commit_at_once_one_wins_and_the_other_changes_nothing(tmp_path: Path) -> None:
+    one, other = _made(tmp_path / "m"), open_slices(str(tmp_path / "m"))
+    commit(one, "x", [_written(one, "x", 60)], [], (BaseFile("a", 1, 1),))
+    with pytest.raises(ChangedMeanwhile):
+        commit(other, "y", [_written(other, "y", 60)], [], (BaseFile("a", 1, 1),))
+    found = open_slices(one.path)
+    assert found.version == 1
+    assert len(found.files) == len(found.manifest) == 1
+    assert len(list((tmp_path / "m" / "_sqlwin").iterdir())) == 1
+
+
+def test_compaction_leaves_the_manifest_as_it_is(tmp_path: Path) -> None:
+    table = _made(tmp_path / "m")
+    base = (BaseFile("a", 1, 1, 60, 60),)
+    commit(table, "x", [_written(table, "x", 60)], [], base)
+    table = open_slices(table.path)
+    commit(table, "y", [_written(table, "y", 60)], table.files, None)
+    found = open_slices(table.path)
+    assert found.manifest == base
+    assert [file.path for file in found.files] == ["part-y-0.parquet"]
+
+
+def test_files_of_a_size_are_merged_when_there_are_eight() -> None:
+    def of(*sizes: int) -> list[SliceFile]:
+        return [SliceFile(f"{i}", size, 1, 0, 0) for i, size in enumerate(sizes)]
+
+    assert small_files(of(*[100] * 7)) == []
+    assert len(small_files(of(*[100] * 8, 1_000_000))) == 8
+    assert len(small_files(of(*[100] * 2, *[5_000] * 8))) == 10
+    assert small_files(of(*[1 << 30] * 9)) == []
+
+
+def test_whether_schedulers_pass_over_a_table_is_kept_with_it(tmp_path: Path) -> None:
+    table = _made(tmp_path / "m")
+    commit(table, "x", [], [], (BaseFile("a", 1, 1),))
+    set_suspended(open_slices(table.path), True)
+    found = open_slices(table.path)
+    assert found.is_suspended
+    assert found.manifest == (BaseFile("a", 1, 1),)
+
+
+def test_a_directory_that_holds_something_else_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "x").mkdir()
+    (tmp_path / "x" / "f").write_text("")
+    with pytest.raises(CatalogError, match=r"something is at .*/x already"):
+        create_slices(str(tmp_path / "x"), "m", {}, FORM)
+    with pytest.raises(CatalogError, match="there is something else at"):
+        open_slices(str(tmp_path / "x"), "m")
+    with pytest.raises(CatalogError, match="there is nothing at"):
+        open_slices(str(tmp_path / "y"), "m")
+
+
+def test_another_delta_table_is_no_materialized_table(tmp_path: Path) -> None:
+    from deltalake import Schema
+
+    DeltaTable.create(str(tmp_path / "d"), Schema.from_json(stored_schema(FORM).json()))
+    with pytest.raises(CatalogError, match="is no materialized table"):
+        open_slices(str(tmp_path / "d"), "m")
+
+
+def test_a_newer_format_is_refused(tmp_path: Path) -> None:
+    table = _made(tmp_path / "m")
+    table.delta.alter.set_table_properties({"sqlwin.format": "2"}, raise_if_not_exists=False)
+    with pytest.raises(CatalogError, match="has the format 2, and this sqlwin knows 1"):
+        open_slices(table.path, "m")
+
+
+def test_a_manifest_that_is_gone_is_damage(tmp_path: Path) -> None:
+    table = _made(tmp_path / "m")
+    commit(table, "x", [], [], (BaseFile("a", 1, 1),))
+    (manifest,) = (tmp_path / "m" / "_sqlwin").iterdir()
+    manifest.unlink()
+    with pytest.raises(ExecutionError, match="is damaged"):
+        _ = open_slices(table.path, "m").manifest
+
+
+def test_a_version_that_is_not_there_is_named(tmp_path: Path) -> None:
+    _made(tmp_path / "m")
+    with pytest.raises(ExecutionError, match=r"version 9 of .* is gone"):
+        open_slices(str(tmp_path / "m"), "m", 9)
