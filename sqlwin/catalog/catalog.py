@@ -8,7 +8,7 @@ seen.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from pyspark.errors import PySparkException
@@ -45,6 +45,7 @@ from runtime.spec.slices import SliceFiles, SliceTable
 from runtime.spec.table import Column, TableColumn, TableSpec, Watermark
 from runtime.streaming.options import StreamOptions
 from sqlwin.catalog.files import FilesByName, described_by_files, described_elsewhere
+from sqlwin.catalog.materialized import Definition, OpenedSlices, name_of
 from sqlwin.catalog.options import ChangedTables
 from sqlwin.catalog.scannable import not_scannable
 from sqlwin.catalog.spark_views import SparkViews
@@ -109,6 +110,19 @@ class Registered:
     made_by: StreamOfWindows | None = None
 
 
+@dataclass(frozen=True)
+class MaterializedTable(View):
+    """A view whose windows are kept as slices.
+
+    Attributes:
+        path: the directory of the slices.
+        definition: what CREATE MATERIALIZED TABLE said.
+    """
+
+    path: str = ""
+    definition: Definition = field(default_factory=lambda: Definition(""))
+
+
 Entry = TableSpec | View | Registered
 
 
@@ -142,6 +156,7 @@ class SessionCatalog:
         self._changed = ChangedTables()
         self._files = FilesByName(self.described)
         self._states = StatesByName(spark)
+        self.slices = OpenedSlices(self, lambda path: resolve(self._spark, path))
         self._mode = "automatic"
         self._per_split = False
         self._shown: set[Name] = set()
@@ -168,8 +183,64 @@ class SessionCatalog:
         return sorted(kept, key=entry_name)
 
     def views(self) -> list[View]:
-        """Views, by name."""
-        return sorted((e for e in self._entries.values() if isinstance(e, View)), key=entry_name)
+        """Views, by name; materialized tables are none."""
+        kept = (e for e in self._entries.values() if kind_of(e) == "VIEW")
+        return sorted((e for e in kept if isinstance(e, View)), key=entry_name)
+
+    def materialized(self) -> list[MaterializedTable]:
+        """Materialized tables, by name."""
+        kept = (e for e in self._entries.values() if isinstance(e, MaterializedTable))
+        return sorted(kept, key=entry_name)
+
+    def open_materialized(self, name: Name, path: str) -> MaterializedTable:
+        """Keep the materialized table at a path, and the tables and views that it names.
+
+        Args:
+            name: what it is called here.
+            path: the absolute path of its directory.
+
+        Raises:
+            CatalogError: none is there, the name is taken, or it names a table that is another one
+                here.
+            ExecutionError: it cannot be read.
+        """
+        stored = self.slices.stored(path, ".".join(name))
+        definition = Definition.from_json(stored.definition)
+        for table in definition.tables:
+            if path_of_files(table.name) is None and self.entry(name_of(table)) is None:
+                self.add(name_of(table), table, replace=False, if_not_exists=True)
+        for view, query, columns in definition.views:
+            if self.entry(view) is None:
+                kept = View(view, _query(query), query, columns)
+                self.add(view, kept, replace=False, if_not_exists=True)
+        entry = MaterializedTable(
+            name,
+            _query(definition.query),
+            definition.query,
+            comment=definition.comment,
+            path=path,
+            definition=definition,
+        )
+        self._check_tables(entry)
+        self.add(name, entry, replace=False, if_not_exists=False)
+        return entry
+
+    def _check_tables(self, entry: MaterializedTable) -> None:
+        """Refuse a materialized table whose tables are others here.
+
+        Raises:
+            CatalogError: one is.
+        """
+        other = self.slices.other_table(entry.definition)
+        if other is not None:
+            name = ".".join(entry.name)
+            raise CatalogError(
+                f"`{other}` is another table here than the one that materialized table `{name}` "
+                "was made of",
+                subjects=(name, other),
+                hint=f"DROP it here before {name} is opened, which brings its own; SHOW CREATE "
+                f"MATERIALIZED TABLE {name} says what it is",
+            )
 
     def add(self, name: Name, entry: Entry, *, replace: bool, if_not_exists: bool) -> bool:
         """Keep an entry; True if it was added.
@@ -204,7 +275,7 @@ class SessionCatalog:
             if if_exists:
                 return False
             raise self.unknown(name, kind)
-        found = "VIEW" if isinstance(entry, View) else "TABLE"
+        found = kind_of(entry)
         if found != kind:
             raise CatalogError(
                 f"`{'.'.join(name)}` is a {found.lower()}, not a {kind.lower()}",
@@ -218,6 +289,11 @@ class SessionCatalog:
         self._spark.catalog.dropTempView(_spark_name(key))
         self._forget_changed(key)
         return True
+
+    def forget(self, name: Name) -> None:
+        """Drop an entry, of whatever kind, if there is one."""
+        if (entry := self._entries.get(_key(name))) is not None:
+            self.drop(name, kind_of(entry), if_exists=True)
 
     def _forget_changed(self, key: Name) -> None:
         """Forget what statements with other options have read of a table that is no more."""
@@ -263,6 +339,8 @@ class SessionCatalog:
         entry = self.entry(name)
         if not isinstance(entry, View):
             return None
+        if isinstance(entry, MaterializedTable):
+            self._check_tables(entry)
         query = entry.query.copy()
         for part in query.walk():
             for place in ("line", "col", "start", "end"):
@@ -422,7 +500,7 @@ class SessionCatalog:
 
     def slice_tables(self, base: str) -> Sequence[SliceTable]:
         """The materialized tables over a base table. See `planner.catalog.Catalog`."""
-        return ()
+        return self.slices.tables(base)
 
     def slice_files(
         self,
@@ -432,7 +510,7 @@ class SessionCatalog:
         columns: Schema,
     ) -> SliceFiles | str:
         """The files of a materialized table. See `planner.catalog.Catalog`."""
-        return "there are no materialized tables"
+        return self.slices.files(table, range_us, columns)
 
     def stream_files(self, name: Name, columns: Schema) -> StreamFiles | str:
         """The files of a stream, to be read by Arrow. See `planner.catalog.Catalog`."""
@@ -512,6 +590,7 @@ class SessionCatalog:
         self._analyzed.clear()
         self._files.start_statement()
         self._states.start_statement()
+        self.slices.start_statement()
 
     def show_all(self, words: set[str]) -> None:
         """Show Spark every session table and view whose name is among the words of a statement."""
@@ -536,6 +615,19 @@ class SessionCatalog:
             dataframe = entry.dataframe
         dataframe.createOrReplaceTempView(view)
         self.views_in_spark.show(view, self)
+
+
+def kind_of(entry: Entry) -> str:
+    """What DROP calls an entry: `TABLE`, `VIEW` or `MATERIALIZED TABLE`."""
+    if isinstance(entry, MaterializedTable):
+        return "MATERIALIZED TABLE"
+    return "VIEW" if isinstance(entry, View) else "TABLE"
+
+
+def _query(text: str) -> exp.Query:
+    query = parse_query(text)
+    assert isinstance(query, exp.Query)
+    return query
 
 
 def entry_name(entry: Entry) -> Name:

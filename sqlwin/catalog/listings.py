@@ -16,6 +16,7 @@ from runtime.redaction import Mask
 from runtime.spec.table import TableColumn, TableSpec
 from sqlwin.catalog.catalog import (
     Entry,
+    MaterializedTable,
     Name,
     Registered,
     SessionCatalog,
@@ -23,6 +24,7 @@ from sqlwin.catalog.catalog import (
     entry_name,
     type_ddl,
 )
+from sqlwin.catalog.materialized import create_statement
 
 # Words of a type that are no names of fields, which are in quotes or before a colon
 _LTZ = re.compile(r"\bTIMESTAMP\b(?!`)")
@@ -31,7 +33,8 @@ _WORDS_OF_TYPES = re.compile(r"(?<![`\w])\w+\b(?![^`:<>,()]*[`:])")
 
 def show_tables(catalog: SessionCatalog, spark: SparkSession, like: str | None) -> pa.Table:
     """Names of all tables and views: the session's, then those of Spark's current database."""
-    kept = [".".join(entry_name(entry)) for entry in [*catalog.tables(), *catalog.views()]]
+    entries = [*catalog.tables(), *catalog.views(), *catalog.materialized()]
+    kept = [".".join(entry_name(entry)) for entry in entries]
     others = [
         t.name
         for t in spark.catalog.listTables()
@@ -43,7 +46,8 @@ def show_tables(catalog: SessionCatalog, spark: SparkSession, like: str | None) 
 def show_views(catalog: SessionCatalog, spark: SparkSession, like: str | None) -> pa.Table:
     """Names of all views."""
     kept = [".".join(entry_name(view)) for view in catalog.views()]
-    tables = _folded(".".join(entry_name(entry)) for entry in catalog.tables())
+    others_kept = [*catalog.tables(), *catalog.materialized()]
+    tables = _folded(".".join(entry_name(entry)) for entry in others_kept)
     others = [
         t.name
         for t in spark.catalog.listTables()
@@ -138,6 +142,8 @@ def _create_statement(entry: Entry, mask: Mask) -> str:
     name = ".".join(f"`{part}`" for part in entry_name(entry))
     if isinstance(entry, Registered):
         return f"-- {name} is a DataFrame registered from Python"
+    if isinstance(entry, MaterializedTable):
+        return create_statement(entry)
     if isinstance(entry, View):
         columns = f" ({', '.join(f'`{c}`' for c in entry.columns)})" if entry.columns else ""
         comment = f" COMMENT {quote_string(entry.comment)}" if entry.comment else ""

@@ -138,6 +138,13 @@ SETTINGS: dict[str, Setting] = {
             "what a task of a window aggregation holds of partial results before it sends them",
         ),
         Setting(
+            "sqlwin.materialized.dir",
+            Type.STRING,
+            "",
+            "a directory of this machine: materialized tables in it are opened by themselves, and "
+            "those that have no 'path' are made there",
+        ),
+        Setting(
             "sqlwin.materialized.rewrite",
             Type.BOOLEAN,
             "true",

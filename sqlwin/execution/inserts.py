@@ -18,7 +18,14 @@ from runtime.errors import AnalysisError, CatalogError, SqlwinError, nearest
 from runtime.frames.arrow_rows import ArrowRows
 from runtime.spec.stream import ROW_KIND
 from runtime.spec.table import TableColumn, TableSpec
-from sqlwin.catalog.catalog import Name, Registered, SessionCatalog, View, type_ddl
+from sqlwin.catalog.catalog import (
+    MaterializedTable,
+    Name,
+    Registered,
+    SessionCatalog,
+    View,
+    type_ddl,
+)
 from sqlwin.catalog.options import with_options
 from sqlwin.statements.nodes import Insert
 
@@ -34,10 +41,14 @@ def insert_target(catalog: SessionCatalog, name: Name) -> TableSpec | None:
     entry = catalog.entry(name)
     if isinstance(entry, View | Registered):
         kind = "a view" if isinstance(entry, View) else "a registered DataFrame"
+        hint = "CREATE TABLE ... WITH ('connector' = ...) makes a table to write to"
+        if isinstance(entry, MaterializedTable):
+            kind = "a materialized table"
+            hint = f"ALTER MATERIALIZED TABLE {'.'.join(name)} REFRESH takes in new files"
         raise CatalogError(
             f"cannot insert into `{'.'.join(name)}`: it is {kind}",
             subjects=(".".join(name),),
-            hint="CREATE TABLE ... WITH ('connector' = ...) makes a table to write to",
+            hint=hint,
         )
     return entry
 

@@ -125,9 +125,22 @@ class Plans:
         """Add notes, each once."""
         self._at_hand.notes = tuple(dict.fromkeys((*self.notes, *notes)))
 
-    def plan(self, query: exp.Query, text: str, sink: tuple[str, bool] | None = None) -> Plan:
-        """The plan of a query; `sink` is the table on top and whether it is overwritten."""
-        (plan,) = self._planned(lambda: [self._draft(query, text, sink)])
+    def plan(
+        self,
+        query: exp.Query,
+        text: str,
+        sink: tuple[str, bool] | None = None,
+        without: frozenset[str] = frozenset(),
+    ) -> Plan:
+        """The plan of a query.
+
+        Args:
+            query: its tree.
+            text: its text.
+            sink: the table on top, and whether it is overwritten.
+            without: rules that are left out, beside those that settings leave out.
+        """
+        (plan,) = self._planned(lambda: [self._draft(query, text, sink, without)], without)
         return plan
 
     def plans_together(self, inserts: Sequence[Insert], has_sinks: bool = True) -> list[Plan]:
@@ -141,9 +154,11 @@ class Plans:
 
         return self._planned(drafts)
 
-    def _planned(self, drafts: Callable[[], Iterable[Draft]]) -> list[Plan]:
+    def _planned(
+        self, drafts: Callable[[], Iterable[Draft]], without: frozenset[str] = frozenset()
+    ) -> list[Plan]:
         with self._span("planning"):
-            plans = plan_together(list(drafts()), self._planner_options())
+            plans = plan_together(list(drafts()), self._planner_options(without))
         if self.run is not None:
             for plan in plans:
                 self.run.planned(plan)
@@ -280,9 +295,15 @@ class Plans:
             return "the stream comes from windows made in Python"
         return None
 
-    def _draft(self, query: exp.Query, text: str, sink: tuple[str, bool] | None) -> Draft:
+    def _draft(
+        self,
+        query: exp.Query,
+        text: str,
+        sink: tuple[str, bool] | None,
+        without: frozenset[str] = frozenset(),
+    ) -> Draft:
         try:
-            draft = draft_plan(query, text, self.catalog, self._planner_options(), sink)
+            draft = draft_plan(query, text, self.catalog, self._planner_options(without), sink)
         except SqlwinError as error:
             doubts = (note for note in self.catalog.file_notes if _is_about(error, note))
             error.hint = next(doubts, error.hint)
@@ -292,9 +313,10 @@ class Plans:
         self.add_notes(notes_on_windows(draft.bound))
         return draft
 
-    def _planner_options(self) -> Options:
+    def _planner_options(self, without: frozenset[str] = frozenset()) -> Options:
         partitions = int(str(self.spark.conf.get("spark.sql.shuffle.partitions")))
-        return planner_options(self.config, self.catalog, self.time_zone, partitions)
+        options = planner_options(self.config, self.catalog, self.time_zone, partitions)
+        return replace(options, disabled_rules=options.disabled_rules | without)
 
 
 def planner_options(

@@ -37,6 +37,7 @@ from sqlwin.execution.explain import Explanations
 from sqlwin.execution.explain_formats import render
 from sqlwin.execution.inserts import insert_rows, insert_target
 from sqlwin.execution.lowered import LoweredBatch, LoweredRows, LoweredStream, lower_rows
+from sqlwin.execution.materialized import MaterializedTables
 from sqlwin.execution.planning import Plans
 from sqlwin.execution.statement_sets import Inserts
 from sqlwin.execution.streams.handle import StreamState
@@ -48,6 +49,8 @@ from sqlwin.execution.streams.status import resume_hint, show_streams
 from sqlwin.execution.summary import summary
 from sqlwin.result import Result
 from sqlwin.statements.parse import (
+    AlterMaterializedTable,
+    CreateMaterializedTable,
     CreateTable,
     CreateView,
     Describe,
@@ -59,6 +62,7 @@ from sqlwin.statements.parse import (
     Set,
     ShowCreateTable,
     ShowFunctions,
+    ShowMaterializedTables,
     ShowState,
     ShowStreams,
     ShowTables,
@@ -89,6 +93,7 @@ class Runner:
         self._inserts = Inserts(self._plans)
         self.explanations = Explanations(self._plans, self._inserts)
         self._definitions = Definitions(self.catalog)
+        self._materialized = MaterializedTables(self._plans)
 
     def run(self, statement: Statement) -> Result:
         """Carry out a statement.
@@ -117,6 +122,8 @@ class Runner:
         return 0 if counts is None else counts.rows_read()
 
     def _run(self, statement: Statement) -> Result:
+        if not isinstance(statement, Set | Reset):
+            self._materialized.open_directory()
         match statement:
             case Query():
                 return self._query(statement.ast, statement.text)
@@ -133,6 +140,12 @@ class Runner:
                 plan = self._plans.plan(statement.ast, statement.text)
                 _check_view_columns(statement, [column.name for column in plan.bound.schema])
                 return _ok(statement, self._definitions.create_view(statement))
+            case CreateMaterializedTable():
+                return self._materialized.create(statement)
+            case AlterMaterializedTable():
+                return self._materialized.alter(statement)
+            case Drop() if statement.kind == "MATERIALIZED TABLE":
+                return self._materialized.drop(statement)
             case Drop():
                 return self._drop(statement)
             case StopStream():
@@ -155,6 +168,8 @@ class Runner:
                 table = listings.show_tables(self.catalog, self.spark, statement.like)
             case ShowViews():
                 table = listings.show_views(self.catalog, self.spark, statement.like)
+            case ShowMaterializedTables():
+                table = listings.masked(self._materialized.show(statement), mask)
             case ShowFunctions():
                 table = listings.show_functions(self.spark, statement.like)
             case ShowCreateTable() if (entry := self.catalog.entry(statement.name)) is not None:

@@ -173,8 +173,50 @@ class CreateView(Statement):
 
 
 @dataclass(frozen=True)
+class CreateMaterializedTable(Statement):
+    """CREATE MATERIALIZED TABLE: makes and fills one, or without AS opens one that is there.
+
+    Attributes:
+        name: the table, in parts.
+        ast: its query; None: it is opened.
+        query_text: its query as written.
+        options: what stands in WITH, in order.
+        partitioned_by: names of columns.
+        freshness: `INTERVAL '1' MINUTE`, if it is said.
+        refresh_mode: FULL or CONTINUOUS, if it is said.
+        comment: COMMENT, if there is one.
+        if_not_exists: whether one that is there is left alone.
+    """
+
+    name: Name
+    ast: exp.Query | None = None
+    query_text: str = ""
+    options: tuple[tuple[str, str], ...] = ()
+    partitioned_by: tuple[str, ...] = ()
+    freshness: str | None = None
+    refresh_mode: str | None = None
+    comment: str | None = None
+    if_not_exists: bool = False
+
+
+@dataclass(frozen=True)
+class AlterMaterializedTable(Statement):
+    """ALTER MATERIALIZED TABLE: `action` is REFRESH, SUSPEND or RESUME."""
+
+    name: Name
+    action: str
+
+
+@dataclass(frozen=True)
+class ShowMaterializedTables(Statement):
+    """SHOW MATERIALIZED TABLES, with the pattern of LIKE."""
+
+    like: str | None = None
+
+
+@dataclass(frozen=True)
 class Drop(Statement):
-    """DROP TABLE or DROP VIEW: `kind` is `TABLE` or `VIEW`."""
+    """DROP: `kind` is `TABLE`, `VIEW` or `MATERIALIZED TABLE`."""
 
     kind: str
     name: Name

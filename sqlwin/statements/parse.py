@@ -19,7 +19,10 @@ from sqlwin.parser.parser import SqlWinParser, parser_of, tokenize
 from sqlwin.parser.signatures import SIGNATURES, holds_window_function
 from sqlwin.parser.strings import string_value
 from sqlwin.statements.ddl import read_create_table, read_create_view
+from sqlwin.statements.materialized import read_alter_materialized, read_create_materialized
 from sqlwin.statements.nodes import (
+    AlterMaterializedTable,
+    CreateMaterializedTable,
     CreateTable,
     CreateView,
     Describe,
@@ -32,6 +35,7 @@ from sqlwin.statements.nodes import (
     Set,
     ShowCreateTable,
     ShowFunctions,
+    ShowMaterializedTables,
     ShowState,
     ShowStreams,
     ShowTables,
@@ -48,6 +52,8 @@ from sqlwin.statements.split import StatementText, split, words
 from sqlwin.statements.tokens import has_clause, is_flink_table, is_word, statement_set_body
 
 __all__ = [
+    "AlterMaterializedTable",
+    "CreateMaterializedTable",
     "CreateTable",
     "CreateView",
     "Describe",
@@ -60,6 +66,7 @@ __all__ = [
     "Set",
     "ShowCreateTable",
     "ShowFunctions",
+    "ShowMaterializedTables",
     "ShowState",
     "ShowStreams",
     "ShowTables",
@@ -136,6 +143,7 @@ class _Reader:
         if statement_set_body(self.tokens, 0) is not None:
             return self._statement_set()
         readers: dict[str, Callable[[], Statement | None]] = {
+            "ALTER": self._alter,
             "CREATE": self._create,
             "DESC": self._describe,
             "DESCRIBE": self._describe,
@@ -286,18 +294,28 @@ class _Reader:
         if self._is("TABLE", at=i) and is_flink_table(self.tokens, i):
             found = parser_of().run(read_create_table, self.tokens, self.text)
             return CreateTable(self.text, self.offset, **found)
+        if self._is("CREATE", "MATERIALIZED", "TABLE"):
+            found = parser_of().run(read_create_materialized, self.tokens, self.text)
+            return CreateMaterializedTable(self.text, self.offset, **found)
         if self._is("VIEW", at=i) and not has_clause(self.tokens, *_CLAUSES_OF_SPARK_VIEWS):
             view = self._readable(read_create_view)
             return None if view is None else CreateView(self.text, self.offset, **view)
         return None
 
+    def _alter(self) -> Statement | None:
+        if not self._is("MATERIALIZED", "TABLE", at=1):
+            return None
+        found = parser_of().run(read_alter_materialized, self.tokens, self.text)
+        return AlterMaterializedTable(self.text, self.offset, **found)
+
     def _drop(self) -> Statement | None:
         is_temporary = self._is("TEMPORARY", at=1)
         i = 2 if is_temporary else 1
-        kind = next((k for k in ("TABLE", "VIEW") if self._is(k, at=i)), None)
+        kinds = ("TABLE", "VIEW", "MATERIALIZED TABLE")
+        kind = next((k for k in kinds if self._is(*k.split(), at=i)), None)
         if kind is None:
             return None
-        i += 1
+        i += len(kind.split())
         if_exists = self._is("IF", "EXISTS", at=i)
         name = self._name(i + 2 if if_exists else i)
         if name is None:
@@ -308,15 +326,16 @@ class _Reader:
 
     def _show(self) -> Statement | None:
         for kind, what in (
+            (ShowMaterializedTables, ("MATERIALIZED", "TABLES")),
             (ShowTables, ("TABLES",)),
             (ShowViews, ("VIEWS",)),
             (ShowFunctions, ("FUNCTIONS",)),
         ):
             if self._is(*what, at=1):
-                rest = self.tokens[2:]
+                rest = self.tokens[1 + len(what) :]
                 if rest and is_word(rest, 0, "LIKE"):
                     rest = rest[1:]
-                if not rest and len(self.tokens) == 2:
+                if not rest and len(self.tokens) == 1 + len(what):
                     return kind(self.text, self.offset)
                 if len(rest) == 1 and rest[0].token_type in STRINGS:
                     return kind(self.text, self.offset, self._string(rest[0]))
@@ -331,9 +350,11 @@ class _Reader:
                     hint="SHOW STATE OF '/data/checkpoints/name'",
                 )
             return ShowState(self.text, self.offset, self._string(self.tokens[3]))
-        if self._is("CREATE", "TABLE", at=1) or self._is("CREATE", "VIEW", at=1):
-            name = self._name_or_files(3)
-            return None if name is None else ShowCreateTable(self.text, self.offset, name)
+        for created in ("CREATE TABLE", "CREATE VIEW", "CREATE MATERIALIZED TABLE"):
+            said = created.split()
+            if self._is(*said, at=1):
+                name = self._name_or_files(1 + len(said))
+                return None if name is None else ShowCreateTable(self.text, self.offset, name)
         return None
 
     def _stop(self) -> Statement:

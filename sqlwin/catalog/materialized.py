@@ -1,0 +1,308 @@
+"""Materialized tables of a session: views whose windows are answered from slices on disk."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Protocol
+
+from sqlglot import exp
+
+from planner.catalog import Schema
+from planner.sql.nodes import path_of_files
+from planner.sql.render import quote_string
+from runtime.connectors.columns import physical_columns
+from runtime.errors import CatalogError
+from runtime.slices.changes import changes
+from runtime.slices.refresh import as_it_is
+from runtime.slices.store import StoredSlices, open_slices
+from runtime.spec.scan import ScanFile, ScanSource
+from runtime.spec.slices import SliceFiles, SliceTable
+from runtime.spec.table import TableColumn, TableSpec, Watermark
+
+Name = tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Definition:
+    """What CREATE MATERIALIZED TABLE said, and the tables that it named.
+
+    Attributes:
+        query: its query, as written.
+        tables: the tables below it, their paths absolute.
+        views: name, query and columns of the views between them and it.
+        partitioned_by: the columns of PARTITIONED BY.
+        freshness: FRESHNESS, or an empty text.
+        comment: COMMENT, if there is one.
+    """
+
+    query: str
+    tables: tuple[TableSpec, ...] = ()
+    views: tuple[tuple[Name, str, tuple[str, ...]], ...] = ()
+    partitioned_by: tuple[str, ...] = ()
+    freshness: str = ""
+    comment: str | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """It as what JSON can hold."""
+        tables = [asdict(replace(table, kept=None)) for table in self.tables]
+        for table in tables:
+            del table["kept"]
+        return {**asdict(replace(self, tables=())), "tables": tables}
+
+    @classmethod
+    def from_json(cls, found: Mapping[str, Any]) -> Definition:
+        """What `to_json` gave, read again.
+
+        Raises:
+            KeyError, TypeError: it is not such a one.
+        """
+        views = ((tuple(n), query, tuple(columns)) for n, query, columns in found["views"])
+        return cls(
+            found["query"],
+            tuple(map(_table_from_json, found["tables"])),
+            tuple(views),
+            tuple(found["partitioned_by"]),
+            found["freshness"],
+            found["comment"],
+        )
+
+
+def _table_from_json(found: Mapping[str, Any]) -> TableSpec:
+    watermark = found["watermark"]
+    return TableSpec(
+        found["name"],
+        found["connector"],
+        tuple(TableColumn(**column) for column in found["columns"]),
+        tuple((key, value) for key, value in found["options"]),
+        tuple(found["partitioned_by"]),
+        tuple(found["primary_key"]),
+        None if watermark is None else Watermark(**watermark),
+        found["comment"],
+        found["temporary"],
+    )
+
+
+class Kept(Protocol):
+    """A materialized table as a session keeps it: see `sqlwin.catalog.catalog`."""
+
+    @property
+    def name(self) -> Name:
+        """Its name, in parts."""
+
+    @property
+    def text(self) -> str:
+        """Its query, as written."""
+
+    @property
+    def path(self) -> str:
+        """The directory of its slices."""
+
+    @property
+    def definition(self) -> Definition:
+        """What it is."""
+
+
+class Tables(Protocol):
+    """The tables of a session."""
+
+    def entry(self, name: Name) -> object:
+        """What is kept under a name, or None."""
+
+    def materialized(self) -> Sequence[Kept]:
+        """The materialized tables, by name."""
+
+    def scan_source(self, name: Name, columns: Schema) -> ScanSource | str:
+        """The files of a table as the Arrow scan reads them, or why it cannot."""
+
+
+class OpenedSlices:
+    """The materialized tables that a session has opened, as the planner asks for them.
+
+    Args:
+        catalog: the session's.
+        resolved: what a path of a user's stands for.
+    """
+
+    def __init__(self, catalog: Tables, resolved: Callable[[str], str]) -> None:
+        self._catalog = catalog
+        self._resolved = resolved
+        self._stored: dict[str, StoredSlices] = {}
+
+    def start_statement(self) -> None:
+        """From here on tables are opened anew: versions may have come."""
+        self._stored.clear()
+
+    def stored(self, path: str, name: str) -> StoredSlices:
+        """A table in the version that this statement reads.
+
+        Raises:
+            SqlwinError: it is gone, or cannot be read.
+        """
+        if path not in self._stored:
+            self._stored[path] = open_slices(path, name)
+        return self._stored[path]
+
+    def tables(self, base: str) -> Sequence[SliceTable]:
+        """Those over a base table, by their names."""
+        found = []
+        for entry in self._catalog.materialized():
+            name = ".".join(entry.name)
+            if not any(table.name.lower() == base for table in entry.definition.tables):
+                continue
+            stored = self.stored(entry.path, name)
+            if stored.form.base == base and self.other_table(entry.definition) is None:
+                found.append(SliceTable(name, entry.path, stored.version, stored.form, entry.text))
+        return found
+
+    def files(
+        self, table: SliceTable, range_us: tuple[int | None, int | None], columns: Schema
+    ) -> SliceFiles | str:
+        """The files of one, and those of its base table that are not in it, or why it is stale."""
+        stored = self.stored(table.path, table.name)
+        if stored.version != table.version:
+            stored = open_slices(table.path, table.name, table.version)
+        base = next(t.name for t in self.base_tables(table) if t.name.lower() == table.form.base)
+        name = (base,) if path_of_files(base) is not None else tuple(base.split("."))
+        source = self._catalog.scan_source(name, columns)
+        if isinstance(source, str):
+            return source
+        listed = (*source.files, *source.others)
+        found = changes(map(as_it_is, listed), stored.manifest)
+        if found.n_changed or found.n_gone:
+            n_files = found.n_changed + found.n_gone
+            return (
+                f"{n_files} file{'s' * (n_files > 1)} of {base} changed or went since the last "
+                f"refresh of {table.name}"
+            )
+        after, until = range_us
+        files = [
+            file
+            for file in stored.files
+            if (after is None or file.last_us > after) and (until is None or file.first_us <= until)
+        ]
+        return SliceFiles(
+            tuple(ScanFile(f"{table.path}/{f.path}", n_bytes=f.n_bytes) for f in files),
+            sum(file.n_rows for file in files),
+            sum(file.n_bytes for file in files),
+            _tail(source, {file.path for file in found.added}),
+            len(found.added),
+        )
+
+    def base_tables(self, table: SliceTable) -> tuple[TableSpec, ...]:
+        """The tables that the definition of one names."""
+        definition = self.stored(table.path, table.name).definition
+        return Definition.from_json(definition).tables
+
+    def other_table(self, definition: Definition) -> str | None:
+        """The name of a table or view that is another one here than the definition's, if any is."""
+        for table in definition.tables:
+            entry = self._catalog.entry(name_of(table))
+            if not isinstance(entry, TableSpec) or not self._is_same(entry, table):
+                return table.name
+        for name, query, _ in definition.views:
+            if getattr(self._catalog.entry(name), "text", None) != query:
+                return ".".join(name)
+        return None
+
+    def kept_tables(
+        self, names: Sequence[Name]
+    ) -> tuple[tuple[TableSpec, ...], tuple[tuple[Name, str, tuple[str, ...]], ...]]:
+        """The tables that a query names, with absolute paths, and the views between them and it.
+
+        Raises:
+            CatalogError: one is no table of CREATE TABLE ... WITH, nor a view of this session.
+        """
+        tables: dict[str, TableSpec] = {}
+        views: dict[Name, tuple[Name, str, tuple[str, ...]]] = {}
+        rest = list(names)
+        while rest:
+            name = rest.pop()
+            entry = self._catalog.entry(name)
+            if isinstance(entry, TableSpec):
+                tables[entry.name] = self.absolute(entry)
+            elif isinstance(query := getattr(entry, "query", None), exp.Query):
+                views[name] = (name, getattr(entry, "text", ""), getattr(entry, "columns", ()))
+                rest += tables_of(query)
+            else:
+                raise CatalogError(
+                    f"`{'.'.join(name)}` is no table of CREATE TABLE ... WITH: of others nobody "
+                    "knows which rows are new",
+                    subjects=(".".join(name), name[-1]),
+                    hint="CREATE TABLE ... WITH ('connector' = 'filesystem', 'path' = ...)",
+                )
+        return tuple(tables.values()), tuple(views.values())
+
+    def absolute(self, table: TableSpec) -> TableSpec:
+        """A table whose path does not depend on where a program was started."""
+        options = (
+            (key, self._resolved(value) if key.lower() == "path" else value)
+            for key, value in table.options
+        )
+        return replace(table, options=tuple(options), kept=None)
+
+    def _is_same(self, entry: TableSpec, kept: TableSpec) -> bool:
+        here = self.absolute(entry)
+        return (
+            here.connector.lower() == kept.connector.lower()
+            and dict(here.options) == dict(kept.options)
+            and physical_columns(here) == physical_columns(kept)
+            and [c for c in here.columns if c.computed] == [c for c in kept.columns if c.computed]
+        )
+
+
+def tables_of(query: exp.Expr) -> list[Name]:
+    """The names of tables in a query, those of its WITH left out."""
+    ctes = {cte.alias.lower() for cte in query.find_all(exp.CTE)}
+    names = {tuple(part.name for part in table.parts) for table in query.find_all(exp.Table)}
+    return sorted(n for n in names if not (len(n) == 1 and n[0].lower() in ctes))
+
+
+def create_statement(entry: Kept) -> str:
+    """The statement that would make a materialized table again."""
+    definition = entry.definition
+    lines = ["CREATE MATERIALIZED TABLE " + ".".join(f"`{part}`" for part in entry.name)]
+    if definition.comment:
+        lines.append(f"COMMENT {quote_string(definition.comment)}")
+    if definition.partitioned_by:
+        lines.append(
+            f"PARTITIONED BY ({', '.join(f'`{each}`' for each in definition.partitioned_by)})"
+        )
+    lines.append(f"WITH ('path' = {quote_string(entry.path)})")
+    if definition.freshness:
+        lines.append(f"FRESHNESS = {definition.freshness}")
+    lines.append(f"REFRESH_MODE = FULL\nAS {definition.query}")
+    return "\n".join(lines)
+
+
+def directories_in(root: str) -> list[str]:
+    """The directories of materialized tables below a directory."""
+    try:
+        entries = sorted(os.scandir(root), key=lambda entry: entry.name)
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        raise CatalogError(
+            f"'sqlwin.materialized.dir' is {root}: {error.strerror or error}", subjects=(root,)
+        ) from error
+    return [
+        entry.path
+        for entry in entries
+        if not entry.name.startswith(".") and os.path.isdir(f"{entry.path}/_delta_log")
+    ]
+
+
+def _tail(source: ScanSource, paths: set[str]) -> ScanSource | None:
+    if not paths:
+        return None
+    return replace(
+        source,
+        files=tuple(file for file in source.files if file.path in paths),
+        others=tuple(file for file in source.others if file.path in paths),
+    )
+
+
+def name_of(table: TableSpec) -> Name:
+    """The name of a table, in parts; that of files by their path is one."""
+    return (table.name,) if path_of_files(table.name) is not None else tuple(table.name.split("."))

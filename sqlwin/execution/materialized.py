@@ -1,0 +1,463 @@
+"""Materialized tables: made, brought up to date, suspended, dropped, listed."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import uuid
+from collections.abc import Sequence
+from contextlib import suppress
+
+import pyarrow as pa
+from sqlglot import exp
+
+from planner.arrow.partials import local_expressions
+from planner.materialized.form import kept_columns, local_form
+from planner.nodes.logical import Node, WindowDeduplicate, WindowJoin, WindowRank
+from planner.nodes.physical import (
+    LocalWindowAggregate,
+    OnePhaseWindowAggregate,
+    ScanLocalWindowAggregate,
+    SharedExchange,
+)
+from planner.plan import Plan
+from planner.sql.intervals import render_duration, render_months
+from runtime.errors import AnalysisError, CatalogError, SqlwinError
+from runtime.files import is_local_path
+from runtime.slices.build import BaseRows
+from runtime.slices.refresh import PlannedRows, Refreshed, compact, refresh
+from runtime.slices.store import create_slices, set_suspended
+from runtime.spark.files import resolve
+from runtime.spark.session import is_remote
+from runtime.spec.local import ArrowBuffer, LocalStep
+from runtime.spec.slices import SLICE_END, LocalForm
+from runtime.spec.windows import SessionWindow, Tumble
+from sqlwin.catalog.catalog import MaterializedTable, Name
+from sqlwin.catalog.materialized import Definition, directories_in, tables_of
+from sqlwin.execution.planning import Plans
+from sqlwin.result import Result
+from sqlwin.statements.parse import (
+    AlterMaterializedTable,
+    CreateMaterializedTable,
+    Drop,
+    ShowMaterializedTables,
+)
+
+# What gives another value each time; what is kept would be one of them
+_DRAWN = re.compile(
+    r"\b(RAND|RANDN|RANDOM|SHUFFLE|UUID|NOW|CURRENT_TIMESTAMP|CURRENT_DATE|CURRENT_TIME|"
+    r"LOCALTIMESTAMP|LOCALTIME|PROCTIME|CURRENT_ROW_TIMESTAMP|INPUT_FILE_NAME|"
+    r"MONOTONICALLY_INCREASING_ID|SPARK_PARTITION_ID)\b",
+    re.IGNORECASE,
+)
+# A refresh reads the rows, never slices
+_READS_SLICES = frozenset({"answer_from_slices"})
+
+
+class MaterializedTables:
+    """Carries out the statements about materialized tables of a session.
+
+    Args:
+        plans: the session's.
+    """
+
+    def __init__(self, plans: Plans) -> None:
+        self._plans = plans
+
+    # -- statements ----------------------------------------------------------------------------
+
+    def create(self, statement: CreateMaterializedTable) -> Result:
+        """Make and fill one, or open one that is there.
+
+        Raises:
+            SqlwinError: it cannot be kept, the name or the directory is taken, or the files of the
+                base table cannot be read.
+        """
+        catalog, name = self._plans.catalog, ".".join(statement.name)
+        self.open_directory()
+        if (entry := catalog.entry(statement.name)) is not None:
+            if statement.if_not_exists and isinstance(entry, MaterializedTable):
+                return _ok(statement.text, f"`{name}` exists already, nothing to do")
+            raise CatalogError(
+                f"`{name}` exists already",
+                subjects=(name,),
+                hint="DROP it first, or write IF NOT EXISTS",
+            )
+        path = self._path(statement)
+        is_there = os.path.isdir(f"{path}/_delta_log")
+        if statement.ast is None:
+            opened = catalog.open_materialized(statement.name, path)
+            return _ok(statement.text, f"`{name}` is opened: {self._described(opened)}")
+        if statement.refresh_mode == "CONTINUOUS":
+            raise AnalysisError(
+                "REFRESH_MODE = CONTINUOUS is not supported",
+                subjects=("CONTINUOUS", name),
+                hint=f"leave it out, and run ALTER MATERIALIZED TABLE {name} REFRESH as often as "
+                "it is to be fresh",
+            )
+        if is_there and statement.if_not_exists:
+            return self._open_same(statement, path)
+        planned = self._planned(statement.name, statement.ast, statement.text)
+        definition = self._definition(statement)
+        partitions = _partitions(statement, planned.form)
+        create_slices(path, name, definition.to_json(), planned.form, partitions)
+        try:
+            opened = catalog.open_materialized(statement.name, path)
+            done = self._refreshed(opened, statement.text)
+        except BaseException:
+            catalog.forget(statement.name)
+            _remove(path)
+            raise
+        n_files = _counted(done.n_added, "file")
+        message = (
+            f"`{name}` is made: {done.n_written:,} partials of {done.n_read:,} rows, {n_files}"
+        )
+        return Result(statement.text, "insert", message, row_count=done.n_read)
+
+    def alter(self, statement: AlterMaterializedTable) -> Result:
+        """REFRESH, SUSPEND or RESUME one.
+
+        Raises:
+            SqlwinError: there is none, or it cannot be done.
+        """
+        entry = self._entry(statement.name)
+        name = ".".join(entry.name)
+        if statement.action != "REFRESH":
+            is_suspended = statement.action == "SUSPEND"
+            set_suspended(self._plans.catalog.slices.stored(entry.path, name), is_suspended)
+            what = "suspended: sqlwin refresh passes over it" if is_suspended else "resumed"
+            return _ok(statement.text, f"`{name}` is {what}")
+        done = self._refreshed(entry, statement.text)
+        return Result(statement.text, "insert", _report(name, done), row_count=done.n_read)
+
+    def drop(self, statement: Drop) -> Result:
+        """Drop one with its slices.
+
+        Raises:
+            CatalogError: there is none, or the name is another thing's.
+        """
+        self.open_directory()
+        catalog = self._plans.catalog
+        entry = catalog.entry(statement.name)
+        if entry is None and statement.if_exists:
+            return _ok(statement.text, "OK")
+        if isinstance(entry, MaterializedTable):
+            _remove(entry.path)
+        catalog.drop(statement.name, statement.kind, if_exists=statement.if_exists)
+        return _ok(statement.text, "OK")
+
+    def show(self, statement: ShowMaterializedTables) -> pa.Table:
+        """All there are, with what they hold."""
+        self.open_directory()
+        rows: dict[str, list[str]] = {name: [] for name in _SHOWN}
+        pattern = None if statement.like is None else _like(statement.like)
+        for entry in self._plans.catalog.materialized():
+            name = ".".join(entry.name)
+            if pattern is not None and pattern.fullmatch(name.lower()) is None:
+                continue
+            stored = self._plans.catalog.slices.stored(entry.path, name)
+            values = (
+                name,
+                stored.form.base,
+                _grid(stored.form),
+                ", ".join(key.name for key in stored.form.keys),
+                f"{sum(file.n_rows for file in stored.files):,}",
+                str(len(stored.files)),
+                f"{sum(file.n_bytes for file in stored.files):,}",
+                str(stored.version),
+                entry.definition.freshness.removeprefix("INTERVAL "),
+                "suspended" if stored.is_suspended else "active",
+                entry.path,
+            )
+            for column, value in zip(_SHOWN, values, strict=True):
+                rows[column].append(value)
+        return pa.table({name: pa.array(column, pa.string()) for name, column in rows.items()})
+
+    def open_directory(self) -> None:
+        """Open what is in the directory that 'sqlwin.materialized.dir' names.
+
+        Raises:
+            SqlwinError: one cannot be opened.
+        """
+        root = str(self._plans.config.get("sqlwin.materialized.dir") or "")
+        if not root:
+            return
+        catalog = self._plans.catalog
+        opened = {entry.path for entry in catalog.materialized()}
+        for path in directories_in(self._local(root)):
+            name = (os.path.basename(path),)
+            if path not in opened and catalog.entry(name) is None:
+                catalog.open_materialized(name, path)
+
+    # -- parts ---------------------------------------------------------------------------------
+
+    def _entry(self, name: Name) -> MaterializedTable:
+        self.open_directory()
+        entry = self._plans.catalog.entry(name)
+        if isinstance(entry, MaterializedTable):
+            return entry
+        if entry is None:
+            raise self._plans.catalog.unknown(name, "materialized table")
+        raise CatalogError(
+            f"`{'.'.join(name)}` is no materialized table",
+            subjects=(".".join(name),),
+            hint="SHOW MATERIALIZED TABLES lists them",
+        )
+
+    def _local(self, path: str) -> str:
+        """A directory of this machine, absolute.
+
+        Raises:
+            CatalogError: it is elsewhere.
+        """
+        spark = self._plans.spark
+        found = path if is_remote(spark) else resolve(spark, path)
+        if is_remote(spark) or not is_local_path(found):
+            raise CatalogError(
+                f"{path} is on no file system of this machine, where slices have to be",
+                subjects=(f"'{path}'",),
+            )
+        return found
+
+    def _path(self, statement: CreateMaterializedTable) -> str:
+        options = {key.lower(): value for key, value in statement.options}
+        unknown = sorted(set(options) - {"path"})
+        if unknown:
+            raise CatalogError(
+                f"a materialized table has no option '{unknown[0]}'",
+                subjects=(f"'{unknown[0]}'",),
+                hint="it takes 'path'",
+            )
+        name = ".".join(statement.name)
+        root = str(self._plans.config.get("sqlwin.materialized.dir") or "")
+        if "path" not in options and not root:
+            raise CatalogError(
+                f"where the slices of `{name}` go is not said",
+                subjects=(name, statement.name[-1]),
+                hint="WITH ('path' = 'a directory'), or SET 'sqlwin.materialized.dir'",
+            )
+        return self._local(options.get("path") or os.path.join(root, name))
+
+    def _definition(self, statement: CreateMaterializedTable) -> Definition:
+        assert statement.ast is not None
+        tables, views = self._plans.catalog.slices.kept_tables(tables_of(statement.ast))
+        return Definition(
+            statement.query_text,
+            tables,
+            views,
+            statement.partitioned_by,
+            statement.freshness or "",
+            statement.comment,
+        )
+
+    def _open_same(self, statement: CreateMaterializedTable, path: str) -> Result:
+        """Open what CREATE IF NOT EXISTS finds, if it is the same."""
+        name = ".".join(statement.name)
+        opened = self._plans.catalog.open_materialized(statement.name, path)
+        if " ".join(opened.text.split()) != " ".join(statement.query_text.split()):
+            self._plans.catalog.forget(statement.name)
+            raise CatalogError(
+                f"the materialized table at {path} is of another query",
+                subjects=(f"'{path}'", name),
+                hint="DROP MATERIALIZED TABLE removes it; without AS it is opened as it is",
+            )
+        return _ok(statement.text, f"`{name}` is opened: {self._described(opened)}")
+
+    def _described(self, entry: MaterializedTable) -> str:
+        stored = self._plans.catalog.slices.stored(entry.path, ".".join(entry.name))
+        n_rows = sum(file.n_rows for file in stored.files)
+        return f"{n_rows:,} partials, version {stored.version}"
+
+    def _refreshed(self, entry: MaterializedTable, text: str) -> Refreshed:
+        plans, name = self._plans, ".".join(entry.name)
+        query = plans.catalog.view(entry.name)
+        assert query is not None
+
+        def plan() -> PlannedRows:
+            plans.start_statement()
+            return self._planned(entry.name, query.copy(), entry.text)
+
+        buffer_bytes = int(plans.config.get("sqlwin.local.buffer-size"))
+        with plans.errors_of(text):
+            done = refresh(plans.spark, entry.path, name, plan, plans.jobs_run, buffer_bytes)
+            if done.n_written:
+                compact(plans.spark, entry.path, name, plans.jobs_run)
+        plans.start_statement()
+        return done
+
+    # -- what is kept --------------------------------------------------------------------------
+
+    def _planned(self, name: Name, query: exp.Query, text: str) -> PlannedRows:
+        """The definition over the files that are there now.
+
+        Raises:
+            AnalysisError: it cannot be kept.
+        """
+        plans = self._plans
+        drawn = _DRAWN.search(_without_strings(text))
+        if drawn is not None:
+            raise AnalysisError(
+                f"{drawn[1].upper()} is another value each time, and slices keep one",
+                subjects=(drawn[0],),
+                hint="take what the rows hold",
+            )
+        plan = plans.plan(query, text, without=_READS_SLICES)
+        if plans.is_stream(plan):
+            raise AnalysisError(
+                f"`{'.'.join(name)}` would be of a stream, and slices are of files",
+                subjects=tuple(".".join(each) for each in tables_of(query)),
+                hint="SET 'execution.runtime-mode' = 'batch' where its table is bounded",
+            )
+        node = _local_aggregate(plan)
+        form = local_form(node, plans.catalog, plans.time_zone)
+        if isinstance(form, str):
+            words = ("SESSION",) if isinstance(node.window, SessionWindow) else _words(form)
+            raise _not_kept(form, words)
+        if not isinstance(node, ScanLocalWindowAggregate):
+            refused = [e for e in plan.trace.entries if e.rule == "push_local_aggregate_into_scan"]
+            reason = next(
+                (e.reason for e in refused if e.reason), "the Arrow scan does not read it"
+            )
+            raise _not_kept(reason, tuple(".".join(each) for each in tables_of(query)))
+        found = local_expressions(
+            node.input, node.keys, node.plans, node.time_column, plans.catalog, plans.time_zone
+        )
+        columns = {kept: own for own, kept in kept_columns(found, form)}
+        step = LocalStep(
+            node.scan, ArrowBuffer(), form.grid, node.time_column, node.time_type, node.slice_end
+        )
+        return PlannedRows(form, BaseRows(step, {**columns, SLICE_END: node.slice_end}))
+
+
+def _local_aggregate(plan: Plan) -> LocalWindowAggregate:
+    """The one window aggregate of a plan, before its exchange.
+
+    Raises:
+        AnalysisError: there is none, there are several, or something above needs all rows at once.
+    """
+    nodes = list(_nodes(plan.physical))
+    for kind, what, word in (
+        (WindowRank, "ranks rows of windows", "ROW_NUMBER"),
+        (WindowDeduplicate, "keeps one row of a window", "ROW_NUMBER"),
+        (WindowJoin, "joins windows", "JOIN"),
+    ):
+        if any(isinstance(node, kind) for node in nodes):
+            raise _not_kept(f"it {what}", (word,), "keep the window aggregation, and do that above")
+    if any(isinstance(node, OnePhaseWindowAggregate) for node in nodes):
+        reason = _refusal(plan, "split_window_aggregate", "its aggregates do not merge")
+        raise _not_kept(reason, _words(reason))
+    found = [node for node in nodes if isinstance(node, LocalWindowAggregate)]
+    if any(isinstance(node, SharedExchange) for node in nodes) or len(found) > 1:
+        raise _not_kept("it has several window aggregations", ("UNION", "JOIN", "SELECT"))
+    if not found:
+        raise _not_kept(
+            "it has no window aggregation",
+            ("SELECT",),
+            "GROUP BY window_start, window_end over TABLE(TUMBLE(TABLE t, DESCRIPTOR(ts), ...))",
+        )
+    return found[0]
+
+
+def _refusal(plan: Plan, rule: str, otherwise: str) -> str:
+    """Why a rule did not apply."""
+    reasons = (entry.reason for entry in plan.trace.entries if entry.rule == rule)
+    return next((reason for reason in reasons if reason), otherwise)
+
+
+def _nodes(node: Node) -> list[Node]:
+    return [node, *(below for child in node.inputs for below in _nodes(child))]
+
+
+def _not_kept(reason: str, words: Sequence[str], hint: str | None = None) -> SqlwinError:
+    return AnalysisError(f"it cannot be kept as slices: {reason}", subjects=(*words,), hint=hint)
+
+
+def _words(reason: str) -> tuple[str, ...]:
+    """What of a query a reason may name: its first words up to a blank, longest first."""
+    start = reason.partition(" ")[0]
+    return (start, start.partition("(")[0])
+
+
+def _without_strings(text: str) -> str:
+    return re.sub(r"'[^']*'|`[^`]*`|--[^\n]*", lambda found: " " * len(found[0]), text)
+
+
+def _partitions(statement: CreateMaterializedTable, form: LocalForm) -> tuple[str, ...]:
+    """The columns of PARTITIONED BY as slices have them.
+
+    Raises:
+        CatalogError: one is no key.
+    """
+    keys = {key.name.lower(): key.name for key in form.keys}
+    for column in statement.partitioned_by:
+        if column.lower() not in keys:
+            raise CatalogError(
+                f"PARTITIONED BY names `{column}`, which is no key of the windows",
+                subjects=(column,),
+                hint=f"the keys are {', '.join(keys.values())}" if keys else "there are no keys",
+            )
+    if statement.partitioned_by and len(statement.partitioned_by) == len(form.columns):
+        raise CatalogError("a column has to be left", subjects=statement.partitioned_by)
+    return tuple(keys[column.lower()] for column in statement.partitioned_by)
+
+
+_SHOWN = (
+    "materialized table",
+    "of table",
+    "slices",
+    "keys",
+    "partials",
+    "files",
+    "bytes",
+    "version",
+    "freshness",
+    "status",
+    "path",
+)
+
+
+def _grid(form: LocalForm) -> str:
+    if isinstance(form.grid, Tumble):
+        return render_duration(form.grid.size_us)
+    return render_months(form.grid.size_months)
+
+
+def _like(pattern: str) -> re.Pattern[str]:
+    escaped = (re.escape(c) if c not in "%_*" else "." if c == "_" else ".*" for c in pattern)
+    return re.compile("".join(escaped).lower())
+
+
+def _report(name: str, done: Refreshed) -> str:
+    changed = [
+        _counted(n_files, f"{what} file")
+        for n_files, what in (
+            (done.n_added, "new"),
+            (done.n_changed, "changed"),
+            (done.n_gone, "lost"),
+        )
+        if n_files
+    ]
+    if not changed:
+        return f"`{name}` is up to date, version {done.version}"
+    return (
+        f"`{name}`: {', '.join(changed)}; {done.n_read:,} rows read, {done.n_written:,} partials "
+        f"written, version {done.version}"
+    )
+
+
+def _counted(n: int, what: str) -> str:
+    return f"{n:,} {what}{'' if n == 1 else 's'}"
+
+
+def _remove(path: str) -> None:
+    """Remove a table of slices: for all others at once, then file by file."""
+    above, name = os.path.split(path)
+    aside = os.path.join(above, f".{name}.dropped-{uuid.uuid4().hex[:12]}")
+    with suppress(FileNotFoundError):
+        os.rename(path, aside)
+        shutil.rmtree(aside, ignore_errors=True)
+
+
+def _ok(text: str, message: str) -> Result:
+    return Result(text, "ok", message)

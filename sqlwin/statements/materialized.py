@@ -1,0 +1,132 @@
+"""Reads CREATE and ALTER MATERIALIZED TABLE, as Flink has them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sqlglot.tokenizer_core import TokenType
+
+from sqlwin.parser.base import read_options, read_string
+from sqlwin.parser.hints import after_hints
+from sqlwin.parser.parser import SqlWinParser
+from sqlwin.statements.queries import read_ast, read_identifier, read_name
+
+_UNITS = ("SECOND", "MINUTE", "HOUR", "DAY")
+# What ALTER MATERIALIZED TABLE does
+ACTIONS = ("REFRESH", "RESUME", "SUSPEND")
+
+
+def read_create_materialized(parser: SqlWinParser) -> dict[str, Any]:
+    """What CREATE MATERIALIZED TABLE says, by the names of `CreateMaterializedTable`'s fields.
+
+    Raises:
+        SqlSyntaxError: what stands there is none of ours; with position.
+    """
+    found: dict[str, Any] = {}
+    parser._match_text_seq("CREATE", "MATERIALIZED", "TABLE")
+    found["if_not_exists"] = bool(parser._match_text_seq("IF", "NOT", "EXISTS"))
+    found["name"] = read_name(parser, "the materialized table")
+    if parser._curr and parser._curr.token_type == TokenType.L_PAREN:
+        parser.fail(
+            "a materialized table has the columns of its query, and declares none",
+            parser._curr,
+            hint=f"CREATE MATERIALIZED TABLE {'.'.join(found['name'])} AS SELECT ...",
+        )
+    while parser._curr:
+        clause = parser._curr
+        if parser._match(TokenType.COMMENT):
+            found["comment"] = read_string(parser, "COMMENT takes a string")
+        elif parser._match_text_seq("PARTITIONED", "BY") or parser._match(TokenType.PARTITION_BY):
+            found["partitioned_by"] = _read_columns(parser)
+        elif parser._match_text_seq("WITH"):
+            found["options"] = read_options(parser)
+        elif parser._match_text_seq("FRESHNESS"):
+            found["freshness"] = _read_freshness(parser)
+        elif parser._match_text_seq("REFRESH_MODE"):
+            _expect_equals(parser)
+            mode = parser._curr
+            if mode.text.upper() not in ("FULL", "CONTINUOUS"):
+                parser.fail("REFRESH_MODE is FULL or CONTINUOUS", mode or clause)
+            parser._advance()
+            found["refresh_mode"] = mode.text.upper()
+        elif parser._match(TokenType.ALIAS):
+            first = parser._curr
+            found["ast"] = read_ast(parser)
+            end = after_hints(parser.sql, parser._prev.end + 1)
+            found["query_text"] = parser.sql[first.start : end]
+        elif parser._match_text_seq("DISTRIBUTED"):
+            parser.fail(
+                "DISTRIBUTED is not supported",
+                clause,
+                hint="slices are in files by time, and by PARTITIONED BY",
+            )
+        else:
+            parser.raise_error("Invalid expression / Unexpected token")
+    return found
+
+
+def read_alter_materialized(parser: SqlWinParser) -> dict[str, Any]:
+    """What ALTER MATERIALIZED TABLE says, by the names of `AlterMaterializedTable`'s fields.
+
+    Raises:
+        SqlSyntaxError: what stands there is none of ours; with position.
+    """
+    parser._match_text_seq("ALTER", "MATERIALIZED", "TABLE")
+    name = read_name(parser, "the materialized table")
+    action = parser._curr
+    said = action.text.upper() if action else ""
+    if said not in ACTIONS:
+        parser.fail(
+            f"ALTER MATERIALIZED TABLE takes {', '.join(ACTIONS[:-1])} or {ACTIONS[-1]}",
+            action or parser._prev,
+            hint="its query is changed by DROP MATERIALIZED TABLE, and creating it again",
+        )
+    parser._advance()
+    if parser._curr:
+        parser.fail(
+            f"nothing stands behind {said}",
+            parser._curr,
+            hint="REFRESH finds by itself which files are new" if said == "REFRESH" else None,
+        )
+    return {"name": name, "action": said}
+
+
+def _expect_equals(parser: SqlWinParser) -> None:
+    if not parser._match(TokenType.EQ):
+        parser.raise_error("Expecting =")
+
+
+def _read_freshness(parser: SqlWinParser) -> str:
+    """INTERVAL '1' MINUTE, as it is written."""
+    _expect_equals(parser)
+    first = parser._curr
+    is_interval = bool(parser._match_text_seq("INTERVAL"))
+    number = parser._curr.text if is_interval and parser._curr else ""
+    if not number.isdecimal() or int(number) == 0:
+        parser.fail("FRESHNESS is an interval", first or None, hint="INTERVAL '1' MINUTE")
+    parser._advance()
+    unit = parser._curr.text.upper() if parser._curr else ""
+    if unit.rstrip("S") not in _UNITS:
+        parser.fail(
+            f"FRESHNESS counts in {', '.join(_UNITS)}",
+            parser._curr or first,
+            hint="INTERVAL '1' MINUTE",
+        )
+    parser._advance()
+    return f"INTERVAL '{number}' {unit.rstrip('S')}"
+
+
+def _read_columns(parser: SqlWinParser) -> tuple[str, ...]:
+    if not parser._match(TokenType.L_PAREN):
+        parser.raise_error("Expecting (")
+    columns: list[str] = []
+    while True:
+        token = parser._curr
+        column = read_identifier(parser, "a column")
+        if column.lower() in {each.lower() for each in columns}:
+            parser.fail(f"PARTITIONED BY names `{column}` twice", token)
+        columns.append(column)
+        if not parser._match(TokenType.COMMA):
+            break
+    parser._match_r_paren()
+    return tuple(columns)

@@ -1,0 +1,85 @@
+"""A table of files that changes, and what slices of it have to hold."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from deltalake import DeltaTable
+
+MINUTE_US = 60_000_000
+WIDTH_US = 10 * MINUTE_US
+START_US = 1_704_067_200_000_000
+TABLE = "CREATE TABLE trips WITH ('connector' = 'filesystem', 'path' = '{}', 'format' = 'parquet')"
+QUERY = """SELECT city, window_start, window_end, COUNT(*) AS n, SUM(fare) AS s, MIN(fare) AS low
+FROM TABLE(HOP(TABLE trips, DESCRIPTOR(ts), INTERVAL '10' MINUTE, INTERVAL '1' HOUR))
+GROUP BY city, window_start, window_end"""
+
+Slices = dict[tuple[str | None, int], tuple[int, int | None, int | None]]
+
+
+class Base:
+    """The files below a directory.
+
+    Args:
+        root: the directory.
+        seed: of the rows.
+    """
+
+    def __init__(self, root: Path, seed: int = 7) -> None:
+        self.root = root
+        root.mkdir()
+        self._random = random.Random(seed)
+
+    def write(self, name: str, n_rows: int, first: int = 0, last: int = 24 * 60) -> None:
+        """Write a file of rows between two minutes, or write it anew."""
+        draw = self._random
+        times = [
+            None if draw.random() < 0.02 else START_US + draw.randrange(first, last) * MINUTE_US
+            for _ in range(n_rows)
+        ]
+        rows = pa.table(
+            {
+                "ts": pa.array(times, pa.timestamp("us")),
+                "city": pa.array(draw.choices(["a", "b", "c", None], k=n_rows), pa.string()),
+                "fare": pa.array(
+                    [None if draw.random() < 0.1 else draw.randrange(-50, 50) for _ in times],
+                    pa.int32(),
+                ),
+            }
+        )
+        # readers never see a file that is half written
+        pq.write_table(rows, self.root / f".{name}")
+        (self.root / f".{name}").rename(self.root / f"{name}.parquet")
+
+    def remove(self, name: str) -> None:
+        """Remove a file."""
+        (self.root / f"{name}.parquet").unlink()
+
+    def slices(self) -> Slices:
+        """What slices of the rows are, by definition."""
+        rows = pa.concat_tables(pq.read_table(p) for p in sorted(self.root.glob("*.parquet")))
+        rows = rows.filter(pc.is_valid(rows["ts"]))
+        number = pc.divide(rows["ts"].cast(pa.int64()), WIDTH_US)
+        ends = pc.multiply(pc.add(number, 1), WIDTH_US)
+        rows = rows.append_column("slice_end", ends).append_column(
+            "count", pa.array([1] * len(rows), pa.int64())
+        )
+        return _grouped(rows, ("count", "fare", "fare"))
+
+
+def kept(path: Path) -> Slices:
+    """What a table of slices holds, read as a Delta table."""
+    rows = DeltaTable(str(path)).to_pyarrow_table()
+    return _grouped(rows, ("count", "sum_fare", "min_fare"))
+
+
+def _grouped(rows: pa.Table, columns: tuple[str, str, str]) -> Slices:
+    wanted = list(zip(columns, ("sum", "sum", "min"), strict=True))
+    found = rows.group_by(["city", "slice_end"]).aggregate(wanted)
+    values = [found[f"{column}_{how}"].to_pylist() for column, how in wanted]
+    keys = zip(found["city"].to_pylist(), found["slice_end"].to_pylist(), strict=True)
+    return dict(zip(keys, zip(*values, strict=True), strict=True))

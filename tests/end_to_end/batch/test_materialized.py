@@ -1,0 +1,185 @@
+"""Slices of materialized tables hold the rows of the files that are there, each once."""
+
+from __future__ import annotations
+
+import random
+import threading
+from pathlib import Path
+
+import pytest
+
+import sqlwin
+from runtime.errors import CatalogError, SqlwinError
+from runtime.slices.store import open_slices
+from tests.end_to_end.batch.materialized_base import QUERY, TABLE, Base, kept
+
+
+def _create(session: sqlwin.Session, base: Base, path: Path, clauses: str = "") -> None:
+    session.execute(TABLE.format(base.root))
+    session.execute(f"CREATE MATERIALIZED TABLE m {clauses} WITH ('path' = '{path}') AS {QUERY}")
+
+
+def _windows(session: sqlwin.Session, rewrite: str) -> list[str]:
+    session.execute(f"SET 'sqlwin.materialized.rewrite' = '{rewrite}'")
+    rows = session.sql("SELECT * FROM m").toArrow().to_pylist()
+    session.execute("RESET 'sqlwin.materialized.rewrite'")
+    return sorted(map(repr, rows))
+
+
+def _refresh(session: sqlwin.Session) -> str:
+    return session.execute("ALTER MATERIALIZED TABLE m REFRESH")[0].message
+
+
+def test_files_that_came_changed_and_went_are_in_once(
+    fresh_session: sqlwin.Session, tmp_path: Path
+) -> None:
+    base = Base(tmp_path / "in")
+    base.write("early", 300, 0, 600)
+    base.write("noon", 300, 500, 900)
+    base.write("late", 300, 800, 1400)
+    _create(fresh_session, base, tmp_path / "m")
+    assert kept(tmp_path / "m") == base.slices()
+    base.write("new", 100)
+    assert _windows(fresh_session, "true") == _windows(fresh_session, "false")
+    base.write("noon", 200, 600, 700)
+    base.remove("late")
+    assert "1 new file, 1 changed file, 1 lost file" in _refresh(fresh_session)
+    assert kept(tmp_path / "m") == base.slices()
+    assert "SliceScan" in str(fresh_session.execute("EXPLAIN SELECT * FROM m")[0].text)
+    assert _windows(fresh_session, "true") == _windows(fresh_session, "false")
+
+
+@pytest.mark.slow
+def test_a_late_file_adds_partials_and_writes_nothing_again(
+    fresh_session: sqlwin.Session, tmp_path: Path
+) -> None:
+    base = Base(tmp_path / "in")
+    base.write("day", 2_000)
+    _create(fresh_session, base, tmp_path / "m")
+    before = open_slices(str(tmp_path / "m")).files
+    base.write("late", 10, 60, 65)
+    assert "1 new file; 10 rows read" in _refresh(fresh_session)
+    after = open_slices(str(tmp_path / "m")).files
+    assert set(before) < set(after)
+    assert sum(file.n_rows for file in set(after) - set(before)) <= 4
+    assert "is up to date, version 2" in _refresh(fresh_session)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("clauses", ["", "PARTITIONED BY (city)"])
+def test_whatever_becomes_of_files_slices_are_those_of_the_rows(
+    fresh_session: sqlwin.Session, tmp_path: Path, clauses: str
+) -> None:
+    draw = random.Random(11)
+    base = Base(tmp_path / "in", 3)
+    base.write("f0", 500)
+    _create(fresh_session, base, tmp_path / "m", clauses)
+    there = {"f0"}
+    for number in range(1, 15):
+        for _ in range(draw.randrange(3)):
+            first = draw.randrange(0, 1300)
+            what = draw.choice(["new", "new", "change", "remove", "empty"])
+            if what == "remove" and len(there) > 1:
+                base.remove(gone := draw.choice(sorted(there)))
+                there.remove(gone)
+                continue
+            name = draw.choice(sorted(there)) if what == "change" else f"f{number}{draw.random()}"
+            base.write(name, 0 if what == "empty" else 200, first, first + draw.randrange(1, 100))
+            there.add(name)
+        _refresh(fresh_session)
+        assert kept(tmp_path / "m") == base.slices()
+
+
+@pytest.mark.slow
+def test_two_refreshes_at_once_count_each_file_once(
+    fresh_session: sqlwin.Session, tmp_path: Path
+) -> None:
+    base = Base(tmp_path / "in")
+    base.write("day", 500)
+    _create(fresh_session, base, tmp_path / "m")
+    other = sqlwin.connect(fresh_session.spark.newSession())
+    other.execute(f"CREATE MATERIALIZED TABLE m WITH ('path' = '{tmp_path / 'm'}')")
+    for number in range(4):
+        base.write(f"new{number}", 100)
+        base.write("day", 400 + number, 0, 300)
+        failed: list[Exception] = []
+
+        def run(session: sqlwin.Session, failed: list[Exception] = failed) -> None:
+            try:
+                _refresh(session)
+            except SqlwinError as error:
+                failed.append(error)
+
+        threads = [threading.Thread(target=run, args=(each,)) for each in (fresh_session, other)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert not failed
+        assert kept(tmp_path / "m") == base.slices()
+
+
+@pytest.mark.slow
+def test_another_session_opens_what_is_there_with_the_tables_below(
+    fresh_session: sqlwin.Session, tmp_path: Path
+) -> None:
+    base = Base(tmp_path / "in")
+    base.write("day", 500)
+    fresh_session.execute(f"SET 'sqlwin.materialized.dir' = '{tmp_path / 'all'}'")
+    fresh_session.execute(TABLE.format(base.root))
+    fresh_session.execute("CREATE VIEW rides AS SELECT ts, city, fare FROM trips WHERE fare > 0")
+    fresh_session.execute(f"CREATE MATERIALIZED TABLE m AS {QUERY.replace('trips', 'rides')}")
+    wanted = fresh_session.sql("SELECT * FROM m ORDER BY city, window_end").toArrow()
+    other = sqlwin.connect(fresh_session.spark.newSession())
+    other.execute(f"SET 'sqlwin.materialized.dir' = '{tmp_path / 'all'}'")
+    assert other.sql("SELECT * FROM m ORDER BY city, window_end").toArrow() == wanted
+    (shown,) = other.execute("SHOW MATERIALIZED TABLES")[0].table.to_pylist()
+    assert (shown["materialized table"], shown["of table"], shown["slices"]) == (
+        "m",
+        "trips",
+        "10 min",
+    )
+    base.write("more", 100)
+    assert "1 new file" in _refresh(other)
+    # the first one sees the other's version
+    assert "is up to date" in _refresh(fresh_session)
+    third = sqlwin.connect(fresh_session.spark.newSession())
+    (tmp_path / "other").mkdir()
+    third.execute(
+        "CREATE TABLE trips (ts TIMESTAMP(3), city STRING, fare INT) WITH ('connector' = "
+        f"'filesystem', 'path' = '{tmp_path / 'other'}', 'format' = 'parquet')"
+    )
+    with pytest.raises(CatalogError, match="`trips` is another table here"):
+        third.execute(f"CREATE MATERIALIZED TABLE m WITH ('path' = '{tmp_path / 'all' / 'm'}')")
+
+
+@pytest.mark.slow
+def test_what_fails_while_it_is_filled_is_not_there(
+    fresh_session: sqlwin.Session, tmp_path: Path
+) -> None:
+    base = Base(tmp_path / "in")
+    base.write("day", 50)
+    fresh_session.execute(TABLE.format(base.root))
+    query = QUERY.replace("SUM(fare)", "SUM(1 / (fare - fare))")
+    with pytest.raises(SqlwinError):
+        fresh_session.execute(
+            f"CREATE MATERIALIZED TABLE m WITH ('path' = '{tmp_path / 'm'}') AS {query}"
+        )
+    assert [path.name for path in tmp_path.iterdir()] == ["in"]
+    assert not fresh_session.execute("SHOW MATERIALIZED TABLES")[0].table.num_rows
+
+
+@pytest.mark.slow
+def test_a_base_table_with_other_columns_is_refused(
+    fresh_session: sqlwin.Session, tmp_path: Path
+) -> None:
+    base = Base(tmp_path / "in")
+    base.write("day", 50)
+    _create(fresh_session, base, tmp_path / "m")
+    fresh_session.execute("DROP TABLE trips")
+    fresh_session.execute(
+        "CREATE TABLE trips (ts TIMESTAMP(3), city STRING, fare BIGINT) WITH ('connector' = "
+        f"'filesystem', 'path' = '{base.root}', 'format' = 'parquet')"
+    )
+    with pytest.raises(CatalogError, match="`trips` is another table here"):
+        _refresh(fresh_session)
