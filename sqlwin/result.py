@@ -14,6 +14,7 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
+from functools import cached_property
 from importlib.util import find_spec
 from math import inf
 from typing import TYPE_CHECKING, Any
@@ -32,6 +33,7 @@ from pyspark.sql.types import (
 )
 from rich.console import Console
 
+from runtime.batch.in_process import RowsHere
 from runtime.connectors.writing import KIND_COLUMN
 from runtime.errors import ExecutionError, MissingPackageError
 from runtime.frames.arrow_rows import ArrowRows
@@ -92,7 +94,8 @@ class Result:
         statement: the statement's text.
         kind: `query`, `insert`, `explain`, `table` (rows about the session) or `ok`.
         message: one line for the user; empty for a query.
-        dataframe: a query's rows, not computed yet; a streaming DataFrame if a source is.
+        frame: what `dataframe` is, or makes it when it is asked for.
+        here: the rows of a query that this process computes.
         arrow_rows: the same as workers have them; None where Spark makes them.
         table: the rows of kind `table`.
         text: the explanation of kind `explain`.
@@ -109,7 +112,8 @@ class Result:
     statement: str
     kind: str
     message: str = ""
-    dataframe: DataFrame | None = None
+    frame: DataFrame | Callable[[], DataFrame] | None = None
+    here: RowsHere | None = None
     arrow_rows: ArrowRows | None = None
     table: pa.Table | None = None
     text: str = ""
@@ -147,9 +151,16 @@ class Result:
         """Spark's handle of the stream that an INSERT has started."""
         return None if self.stream is None else self.stream.query
 
+    @cached_property
+    def dataframe(self) -> DataFrame | None:
+        """A query's rows, not computed yet; a streaming DataFrame if a source is."""
+        return self.frame() if callable(self.frame) else self.frame
+
     @property
     def columns(self) -> list[str]:
         """Names of the output columns."""
+        if self.here is not None:
+            return [column.name for column in self.here.columns]
         if self.open_stream is not None and self.dataframe is not None:
             kind, rest = ROW_KIND, list(self.dataframe.columns)
             return [KIND_COLUMN if name == kind else name for name in rest]
@@ -166,6 +177,8 @@ class Result:
     @property
     def types(self) -> list[str]:
         """Spark's types of the output columns."""
+        if self.here is not None:
+            return [column.type for column in self.here.columns]
         if self.dataframe is not None:
             return [field.dataType.simpleString() for field in self.dataframe.schema.fields]
         return ["string"] * len(self.columns)
@@ -180,6 +193,8 @@ class Result:
         if self.open_stream is not None:
             self._check_bounded("batches() gives its rows as they come; INSERT INTO keeps them")
             return [row for batch in self.batches() for row in _rows_of(batch)]
+        if self.here is not None:
+            return [row for batch in self._here() for row in _rows_of(batch)]
         if self.dataframe is not None:
             return list(self._run(self.dataframe.collect))
         if self.table is None:
@@ -195,6 +210,9 @@ class Result:
         """
         if self.open_stream is not None:
             yield from _streamed(self.open_stream, limit)
+            return
+        if self.here is not None:
+            yield from self._here(limit)
             return
         if self.table is not None:
             yield from self.table.slice(0, limit).to_batches()
@@ -230,7 +248,7 @@ class Result:
         """
         if limit is None:
             self._check_bounded("to_arrow(limit=1000) takes the first rows")
-        if self.dataframe is None and self.table is None:
+        if self.here is None and self.dataframe is None and self.table is None:
             return pa.table({"result": [self.text or self.message]})
         schema = self._arrow_schema()
         if schema is None:
@@ -295,7 +313,7 @@ class Result:
 
     def __repr__(self) -> str:
         """In one line what it is, and its columns; nothing is computed."""
-        if self.dataframe is None and self.table is None:
+        if self.here is None and self.dataframe is None and self.table is None:
             lines = (self.message or self.text).strip().splitlines() or [""]
             said = lines[0] + (" ..." if len(lines) > 1 else "")
         else:
@@ -308,12 +326,21 @@ class Result:
         kind = "stream" if self.open_stream is not None else self.kind
         return f"<Result of {kind}: {said}>" if said else f"<Result of {kind}>"
 
+    def _here(self, limit: int | None = None) -> Iterator[pa.RecordBatch]:
+        """The rows that this process computes."""
+        assert self.here is not None
+        rows = self.here.batches(limit)
+        while (batch := self._run(lambda: next(rows, None))) is not None:
+            yield batch
+
     def _check_bounded(self, hint: str) -> None:
         if self.open_stream is not None and not self.open_stream.is_bounded:
             raise ExecutionError("this query is unbounded", hint=hint)
 
     def _arrow_schema(self) -> pa.Schema | None:
         """The types of a query's rows; None where no DataFrame stands behind them."""
+        if self.here is not None:
+            return self.here.schema
         if self.dataframe is None:
             return None
         frame = self.dataframe if self.open_stream is not None else arrow_ready(self.dataframe)

@@ -128,8 +128,8 @@ MAY_IMPORT = {
         "sqlwin.result sqlwin.statements py4j pyarrow pyspark sqlglot"
     ),
     "sqlwin.result": (
-        "runtime runtime.connectors runtime.frames runtime.spark runtime.spec sqlwin.display "
-        "sqlwin.execution pandas polars pyarrow pyspark rich"
+        "runtime runtime.batch runtime.connectors runtime.frames runtime.spark runtime.spec "
+        "sqlwin.display sqlwin.execution pandas polars pyarrow pyspark rich"
     ),
     "sqlwin.ui": (
         "planner.explain runtime runtime.connectors runtime.spark runtime.streaming "

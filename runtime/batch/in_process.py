@@ -6,10 +6,12 @@ The kernels are those that tasks run. What is read is held in memory, so it has 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 
 import pyarrow as pa
 
 from runtime.batch.global_aggregate import projected
+from runtime.compute.arrow.types import arrow_type
 from runtime.compute.kernels.merge import merge_slices
 from runtime.local.scan_rows import ScanRows, scan_projection
 from runtime.local.slice_scan import (
@@ -21,38 +23,61 @@ from runtime.local.slice_scan import (
 )
 from runtime.local.stage import aggregate, buffer_plan
 from runtime.scan.splits import plan_splits
-from runtime.scan.stores import Store
-from runtime.spec.aggregates import WindowAggregation
-from runtime.spec.exchange import WindowProjection
+from runtime.spec.exchange import InProcessStep
 from runtime.spec.local import LocalStep, SliceLocalStep
+from runtime.spec.table import Column
 
 
-def windows_here(
-    step: SliceLocalStep,
-    aggregation: WindowAggregation,
-    projection: WindowProjection,
-    store: Store | None = None,
-) -> Iterator[pa.RecordBatch]:
+@dataclass(frozen=True)
+class RowsHere:
+    """The rows of a query that this process computes when they are asked for.
+
+    Attributes:
+        step: what computes them.
+        columns: their names and Spark's types.
+    """
+
+    step: InProcessStep
+    columns: tuple[Column, ...]
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns as Arrow has them."""
+        fields = (pa.field(c.name, arrow_type(c.type), c.nullable) for c in self.columns)
+        return pa.schema(list(fields))
+
+    def batches(self, limit: int | None = None) -> Iterator[pa.RecordBatch]:
+        """The rows, at most `limit`.
+
+        Raises:
+            ExecutionError: a file cannot be read, or a result does not fit its type.
+        """
+        schema = self.schema
+        for batch in windows_here(self.step):
+            if limit is not None:
+                batch = batch.slice(0, limit)
+                limit -= batch.num_rows
+            yield pa.RecordBatch.from_arrays(batch.columns, schema=schema)
+            if limit == 0:
+                return
+
+
+def windows_here(step: InProcessStep) -> Iterator[pa.RecordBatch]:
     """The rows of a query over kept slices, and over rows that are not in them yet.
-
-    Args:
-        step: the slices.
-        aggregation: what is merged of them.
-        projection: what is made of the windows.
-        store: where the files of slices are; None: on this machine.
 
     Raises:
         ExecutionError: a file cannot be read, or a result does not fit its type.
     """
-    partials = pa.concat_tables(tables_here(step, store))
+    aggregation = step.aggregation
+    partials = pa.concat_tables(tables_here(step.input))
 
     def to_windows(_: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         yield from merge_slices(partials, aggregation)
 
-    yield from projected(to_windows, projection, aggregation.window_end)([])
+    yield from projected(to_windows, step.projection, aggregation.window_end)([])
 
 
-def tables_here(step: SliceLocalStep, store: Store | None = None) -> list[pa.Table]:
+def tables_here(step: SliceLocalStep) -> list[pa.Table]:
     """The partials that a step yields, at least one table.
 
     Raises:
@@ -60,12 +85,12 @@ def tables_here(step: SliceLocalStep, store: Store | None = None) -> list[pa.Tab
     """
     sets = step.source.sets
     schema = expanded_schema(partials_schema(step), sets)
-    return [schema.empty_table(), *expanded(_partials(step, store), step.keys, sets)]
+    return [schema.empty_table(), *expanded(_partials(step), step.keys, sets)]
 
 
-def _partials(step: SliceLocalStep, store: Store | None) -> Iterator[pa.Table]:
-    for split in slice_splits(step.source, 1, store):
-        yield from split_tables(step, split, store)
+def _partials(step: SliceLocalStep) -> Iterator[pa.Table]:
+    for split in slice_splits(step.source, 1):
+        yield from split_tables(step, split)
     tail = step.source.tail
     if tail is None:
         return

@@ -108,3 +108,18 @@ class WindowProjection:
     columns: tuple[tuple[str, Expression], ...]
     filters: tuple[Expression, ...] = ()
     window_time: str | None = None
+
+
+@dataclass(frozen=True)
+class InProcessStep:
+    """Rows of windows that are put together in this process from kept slices, without Spark.
+
+    Attributes:
+        input: the slices, and what is read beside them.
+        aggregation: how they are merged.
+        projection: what is made of the windows.
+    """
+
+    input: SliceLocalStep
+    aggregation: WindowAggregation
+    projection: WindowProjection

@@ -145,6 +145,13 @@ SETTINGS: dict[str, Setting] = {
             "those that have no 'path' are made there",
         ),
         Setting(
+            "sqlwin.materialized.in-process-bytes",
+            Type.MEMORY,
+            "64 mb",
+            "where so few bytes of slices are left to read, and little beside them, windows are "
+            "put together in this process, without a job of Spark's; 0: never",
+        ),
+        Setting(
             "sqlwin.materialized.rewrite",
             Type.BOOLEAN,
             "true",

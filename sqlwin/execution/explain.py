@@ -30,7 +30,7 @@ from sqlwin.execution.analyze import (
 )
 from sqlwin.execution.inserts import target_of
 from sqlwin.execution.lowered import Measuring, lower_set
-from sqlwin.execution.planning import Plans
+from sqlwin.execution.planning import Plans, in_process_document
 from sqlwin.execution.statement_sets import Inserts
 from sqlwin.execution.streams.analyze import analyzed_stream
 from sqlwin.execution.streams.handle import Stream
@@ -95,7 +95,8 @@ class Explanations:
         if self._plans.is_stream(plan):
             return [self._of_stream(found, plan, statement, analyze)]
         if not analyze:
-            return [found]
+            is_here = sink is None and self._plans.in_process(plan) is not None
+            return [in_process_document(found) if is_here else found]
 
         def run(rows: DataFrame) -> int | None:
             if isinstance(statement, Insert):

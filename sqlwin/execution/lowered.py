@@ -24,6 +24,7 @@ from planner.streams.tables import streams_of
 from runtime.batch.execute import dataframe
 from runtime.connectors.registry import is_unbounded
 from runtime.frames.meter import Meter
+from runtime.spec.exchange import InProcessStep
 from runtime.spec.local import StreamLocalStep
 from runtime.spec.ranks import RankOrder
 from runtime.spec.steps import Step
@@ -42,10 +43,12 @@ class LoweredBatch:
     Attributes:
         plan: its plan.
         step: what computes its rows; None: Spark does, given the text as the user wrote it.
+        here: what computes them in this process; None: a job does.
     """
 
     plan: Plan
     step: Step | None
+    here: InProcessStep | None = None
 
 
 @dataclass(frozen=True)

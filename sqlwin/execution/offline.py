@@ -22,7 +22,7 @@ from runtime.spark.session import new_settings
 from sqlwin.catalog.definitions import Definitions
 from sqlwin.catalog.offline import NeedsSpark, OfflineCatalog, java_time_zone
 from sqlwin.config.config import Config
-from sqlwin.execution.planning import planner_options
+from sqlwin.execution.planning import in_process, in_process_document, planner_options
 from sqlwin.result import Result
 from sqlwin.statements.parameters import Params
 from sqlwin.statements.parse import (
@@ -117,6 +117,8 @@ class OfflineSession:
     def _explained(self, query: Query) -> QueryDocument:
         plan = self._plan(query.ast, query.text)
         document = query_document(plan, query.text, self._time_zone)
+        if in_process(plan, self._config, self._time_zone) is not None:
+            document = in_process_document(document)
         return masked(document, self._config.mask.text)
 
     def _plan(self, query: exp.Query, text: str) -> Plan:

@@ -11,7 +11,9 @@ from functools import partial
 from pyspark.sql import DataFrame, SparkSession
 from sqlglot import exp
 
+from planner.explain.document import QueryDocument
 from planner.lowering.batch import lower, lower_projection
+from planner.lowering.in_process import lower_in_process
 from planner.nodes.windows import notes_on_windows
 from planner.optimizer import Options, ParallelismOptions
 from planner.plan import Draft, Plan, draft_plan, plan_together
@@ -23,6 +25,7 @@ from runtime.frames.scan_counts import ScanCounts, StatementScanCounts
 from runtime.spark.files import refuse_remote_streams
 from runtime.spark.jobs import statement_tag, tag_statement
 from runtime.spark.session import is_remote
+from runtime.spec.exchange import InProcessStep
 from runtime.spec.table import TableSpec
 from sqlwin.catalog.catalog import SessionCatalog, View
 from sqlwin.catalog.options import hint_notes
@@ -199,7 +202,13 @@ class Plans:
             return self.lower_stream(plan)
         if is_whole and not plan.is_rewritten:
             return LoweredBatch(plan, None)
-        return LoweredBatch(plan, lower(plan.physical))
+        return LoweredBatch(plan, lower(plan.physical), self.in_process(plan))
+
+    def in_process(self, plan: Plan) -> InProcessStep | None:
+        """What computes the rows of a plan in this process; None: a job does."""
+        if is_remote(self.spark):
+            return None
+        return in_process(plan, self.config, self.time_zone)
 
     def lower_stream(self, plan: Plan, measuring: Measuring | None = None) -> LoweredStream:
         """The plan of a query over streams as what runs it, measured or not.
@@ -236,6 +245,15 @@ class Plans:
                 return BatchRows(self.spark.sql(lowered.plan.sql))
             project = partial(lower_projection, lowered.plan.physical, self.time_zone)
             return batch_rows(self.spark, lowered.step, project, self.execution_options())
+
+    def dataframe_later(self, lowered: LoweredBatch) -> DataFrame:
+        """The rows of a query whose statement is not at hand any more.
+
+        Raises:
+            SqlwinError: Spark refuses something in it.
+        """
+        with self.lock:
+            return self.batch_rows(lowered).dataframe
 
     def rows(self, query: exp.Query, text: str, *, is_whole: bool = True) -> DataFrame:
         """The rows of a query, all the way from its tree."""
@@ -344,6 +362,18 @@ def planner_options(
             most_partitions=most_partitions,
         ),
     )
+
+
+def in_process(plan: Plan, config: Config, time_zone: str) -> InProcessStep | None:
+    """What computes the rows of a plan in this process, as settings want it; None: a job does."""
+    most_bytes = int(config.get("sqlwin.materialized.in-process-bytes"))
+    return lower_in_process(plan.physical, time_zone, most_bytes) if most_bytes else None
+
+
+def in_process_document(document: QueryDocument) -> QueryDocument:
+    """The document of a query whose rows are computed in this process."""
+    section = "== Execution ==\nin process: slices are read and merged here, without a job\n"
+    return replace(document, text=f"{document.text}\n{section}")
 
 
 def _is_about(error: SqlwinError, note: str) -> bool:

@@ -20,6 +20,7 @@ from planner.plan import Plan
 from planner.sql.depth import deep_trees
 from planner.streams.refusals import BATCH
 from runtime.batch.execute import BatchRows
+from runtime.batch.in_process import RowsHere
 from runtime.errors import AnalysisError, Position
 from runtime.redaction import remember_settings
 from runtime.spark.errors import translated_errors
@@ -229,11 +230,20 @@ class Runner:
         if isinstance(lowered, LoweredStream):
             opened = StreamQuery(self._plans, lowered, query, text)
             return opened.result(lambda: self.explanations.take_interrupt())
+        if lowered.here is not None:
+            return Result(
+                text,
+                "query",
+                frame=lambda: self._plans.dataframe_later(lowered),
+                here=RowsHere(lowered.here, lowered.plan.physical.schema),
+                errors=self._plans.errors_of(text),
+                statement_notes=self._notes(),
+            )
         rows = self._plans.batch_rows(lowered)
         return Result(
             text,
             "query",
-            dataframe=rows.dataframe,
+            frame=rows.dataframe,
             arrow_rows=rows.arrow,
             errors=self._plans.errors_of(text),
             statement_notes=self._notes(),
@@ -405,7 +415,7 @@ class Runner:
                 return Result(text, "ok", "OK")
         if not is_remote(self.spark) and rows.isStreaming:
             raise _not_of_streams(text)
-        return Result(text, "query", dataframe=rows, errors=errors)
+        return Result(text, "query", frame=rows, errors=errors)
 
 
 def _not_of_streams(text: str) -> AnalysisError:

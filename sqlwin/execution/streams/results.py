@@ -95,7 +95,7 @@ class StreamQuery:
         return Result(
             self._text,
             "query",
-            dataframe=self._plans.dataframe(self._lowered),
+            frame=self._plans.dataframe(self._lowered),
             errors=self._plans.errors_of(self._text),
             open_stream=OpenStream(
                 self.start, bounded, self.status, self.notes, take_interrupt, keys_of(self._query)

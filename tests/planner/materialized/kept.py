@@ -14,19 +14,20 @@ from sqlglot import exp
 from planner.arrow.partials import local_expressions
 from planner.catalog import Schema
 from planner.lowering.batch import lower, lower_projection
+from planner.lowering.in_process import lower_in_process
 from planner.materialized.form import kept_columns, local_form
 from planner.nodes.logical import Node
 from planner.nodes.physical import GlobalWindowAggregate, LocalWindowAggregate
 from planner.optimizer import Options
 from planner.plan import Plan, plan_query
 from runtime.batch.global_aggregate import projected
-from runtime.batch.in_process import tables_here, windows_here
+from runtime.batch.in_process import RowsHere, tables_here
 from runtime.compute.kernels.merge import merge_slices, output_schema
 from runtime.compute.kernels.roll_up import roll_up_levels
 from runtime.local.scan_rows import ScanRows, scan_projection
 from runtime.local.stage import aggregate, buffer_plan
 from runtime.scan.splits import plan_splits
-from runtime.spec.exchange import ExchangeStep, GlobalStep, SharedSlicesStep, WindowProjection
+from runtime.spec.exchange import GlobalStep, SharedSlicesStep, WindowProjection
 from runtime.spec.local import ArrowBuffer, FileScan, LocalStep, SliceRows, is_local
 from runtime.spec.scan import ScanFile, ScanSource
 from runtime.spec.slices import SliceFiles, SliceTable
@@ -174,9 +175,15 @@ def rows_of(plan: Plan) -> Iterator[pa.RecordBatch]:
     types = {field.name: _ddl(field.type) for field in merged}
     projection = lower_projection(plan.physical, "UTC", types)
     assert isinstance(projection, WindowProjection)
-    if is_local(local, SliceRows, ArrowBuffer) and isinstance(exchange, ExchangeStep):
-        yield from windows_here(local, aggregation, projection)
+    here = lower_in_process(plan.physical, "UTC", 1 << 30)
+    if here is not None:
+        assert projection == here.projection
+        for batch in RowsHere(here, plan.physical.schema).batches():
+            # that windows have bounds is not known of what tasks make
+            fields = [field.with_nullable(True) for field in batch.schema]
+            yield pa.RecordBatch.from_arrays(batch.columns, schema=pa.schema(fields))
         return
+    assert shared is not None or not is_local(local, SliceRows, ArrowBuffer)
     make = projected(
         lambda _: merge_slices(partials, aggregation), projection, aggregation.window_end
     )
