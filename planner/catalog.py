@@ -104,7 +104,7 @@ class Catalog(Protocol):
         table: SliceTable,
         range_us: tuple[int | None, int | None],
         filters: Sequence[Expression],
-        columns: Schema,
+        columns: Schema | None,
     ) -> SliceFiles | str:
         """The files of a materialized table, and those of its base table that are not in it.
 
@@ -113,7 +113,8 @@ class Catalog(Protocol):
             range_us: only slices whose end is above the first and at most the second; None: all.
             filters: conditions over the table of slices; files in which they cannot be true may be
                 left out.
-            columns: what is read of the base table's files.
+            columns: what is read of the base table's files; None: they are not asked about, since
+                the statement has asked before.
 
         Returns:
             The files, or why they do not say what the base table says now.

@@ -93,8 +93,8 @@ MAY_IMPORT = {
         "planner.optimizer planner.sql planner.streams runtime.spec sqlglot"
     ),
     "planner.lowering": (
-        "planner.aggregates planner.arrow planner.catalog planner.nodes planner.optimizer "
-        "planner.sql planner.streams runtime.spec sqlglot"
+        "planner.aggregates planner.arrow planner.catalog planner.materialized planner.nodes "
+        "planner.optimizer planner.sql planner.streams runtime.spec sqlglot"
     ),
     "planner.explain": (
         "planner planner.aggregates planner.materialized planner.nodes planner.rules planner.sql "

@@ -11,7 +11,7 @@ from planner.arrow.calls import NotEvaluated, refuse
 from planner.arrow.expressions import to_arrow_expression
 from planner.catalog import Catalog, Schema
 from planner.nodes.logical import Filter, Node, Project, SqlQuery, TableScan
-from planner.sql.build import conjuncts, select_all_from, to_sql
+from planner.sql.build import conjuncts, is_whole_star, select_all_from, to_sql
 from planner.sql.parts import only_source
 from runtime.spec.expressions import Call, ColumnRef, Expression
 
@@ -144,15 +144,17 @@ def _of_table(name: tuple[str, ...], schema: Schema, catalog: Catalog, zone: str
 
 def _of_query(node: SqlQuery, source: Source) -> RowsOfScan:
     """The rows of a text that filters and projects those of one source."""
-    table = only_source(node.query)
-    if not isinstance(table, exp.Table):
+    named = table = only_source(node.query)
+    while isinstance(table, exp.Subquery) and _is_all_rows(table.this):
+        table = only_source(table.this)
+    if not isinstance(table, exp.Table) or named is None:
         refuse(_TOO_MUCH)
     of_relation = None if table.db else dict(node.relations).get(table.name)
     if of_relation is not None:
         below = rows_above(of_relation, source)
     else:
         below = source(table) or refuse(_TOO_MUCH)
-    called = table.alias_or_name.lower()
+    called = named.alias_or_name.lower()
 
     def unqualified(part: exp.Expr) -> exp.Expr:
         if not isinstance(part, exp.Column) or len(part.parts) == 1:
@@ -178,6 +180,12 @@ def _of_query(node: SqlQuery, source: Source) -> RowsOfScan:
             refuse(found)
         made[column.name.lower()] = found
     return replace(below, schema=node.schema, columns=made)
+
+
+def _is_all_rows(query: exp.Expr) -> bool:
+    """Whether a query is `SELECT * FROM ...`, without a condition."""
+    items = query.expressions
+    return not query.args.get("where") and len(items) == 1 and is_whole_star(items[0])
 
 
 def _filtered(

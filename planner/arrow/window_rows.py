@@ -30,14 +30,8 @@ def window_projection(
         bounds: what the columns of merged windows are called by role: start, end, time.
         types: Spark's types of the columns of merged windows, by name.
     """
-
-    def source(found: Node | exp.Table) -> RowsOfScan | None:
-        if not isinstance(found, GlobalWindowAggregate):
-            return None
-        return _windows(found, zone, bounds, types)
-
     try:
-        rows = rows_above(node, source)
+        rows = rows_of_windows(node, zone, bounds, types)
         if len({column.name.lower() for column in node.schema}) < len(node.schema):
             refuse("two columns have one name")
         columns = tuple(
@@ -49,6 +43,23 @@ def window_projection(
     read.update(name for each in rows.filters for name in columns_of(each))
     time = bounds["time"]
     return WindowProjection(columns, rows.filters, time if time in read else None)
+
+
+def rows_of_windows(
+    node: Node, zone: str, bounds: Mapping[str, str], types: Mapping[str, str]
+) -> RowsOfScan:
+    """The rows of a node that filters and projects windows; arguments as of `window_projection`.
+
+    Raises:
+        NotEvaluated: anything else stands in between, or Arrow does not evaluate a filter.
+    """
+
+    def source(found: Node | exp.Table) -> RowsOfScan | None:
+        if not isinstance(found, GlobalWindowAggregate):
+            return None
+        return _windows(found, zone, bounds, types)
+
+    return rows_above(node, source)
 
 
 def _windows(

@@ -7,6 +7,7 @@ in every form at once; a case of its own only makes it read better.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from datetime import UTC, datetime, timedelta
 
 from sqlglot import exp
 
@@ -22,7 +23,8 @@ from planner.explain.operator_text import (
     window_key_texts,
 )
 from planner.explain.windows import attached_text, window_text
-from planner.materialized.form import grid_text
+from planner.materialized.form import expression_text, grid_text
+from planner.materialized.windows import range_of_slices
 from planner.nodes.logical import (
     Aggregate,
     Expand,
@@ -54,7 +56,9 @@ from planner.nodes.physical import (
 from planner.sql.build import bare_column, conjunction, star_leaves_out, to_sql
 from planner.sql.intervals import render_duration
 from runtime.spec.exchange import SliceLevel
+from runtime.spec.expressions import columns_of
 from runtime.spec.ranks import FirstRows
+from runtime.spec.slices import SLICE_END
 from runtime.spec.windows import SessionWindow, Window
 
 
@@ -240,6 +244,8 @@ def _same_operator(node: Node, prefix: str) -> Operator:
 
 def _slice_scan(node: SliceScan) -> Operator:
     table, tail = node.table, node.tail_files
+    after, until = range_of_slices(node.rows.filters)
+    others = [each for each in node.rows.filters if SLICE_END not in columns_of(each)]
     return operator(
         "SliceScan",
         table=table.name,
@@ -247,10 +253,19 @@ def _slice_scan(node: SliceScan) -> Operator:
         slices=grid_text(table.form.grid),
         rows=f"{node.n_rows:,}",
         tail=f"{tail:,} file{'' if tail == 1 else 's'}" if tail else None,
-        where=_condition(node.conditions) if node.conditions else None,
+        after=None if after is None else _time_text(after),
+        until=None if until is None else _time_text(until),
+        where=" AND ".join(map(expression_text, others)) or None,
         groupBy=_names(node.keys),
         window=window_text(node.window, f"time_col=[{node.time_column}]"),
         select=[*_items(node.keys), *_partials(node.plans), _slice_end(node.slice_end)],
+    )
+
+
+def _time_text(time_us: int) -> str:
+    """The end of a slice on the wall clock."""
+    return (datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=time_us)).strftime(
+        "%Y-%m-%d %H:%M:%S"
     )
 
 

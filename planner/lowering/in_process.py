@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from planner.lowering.batch import lower, lower_projection
+from planner.materialized.windows import merged_types
 from planner.nodes.logical import Node
 from planner.nodes.physical import Exchange, GlobalWindowAggregate, SliceScan
-from runtime.spec.aggregates import ApproxCountDistinct, WithResult
+from runtime.spec.aggregates import ApproxCountDistinct
 from runtime.spec.exchange import ExchangeStep, GlobalStep, InProcessStep
-from runtime.spec.local import ArrowBuffer, LocalStep, SliceRows, is_local
+from runtime.spec.local import ArrowBuffer, SliceRows, is_local
 from runtime.spec.steps import SqlStep, Step
 
 
@@ -37,7 +38,10 @@ def lower_in_process(plan: Node, zone: str, most_bytes: int) -> InProcessStep | 
     # Spark estimates by tables of its own
     if any(isinstance(each, ApproxCountDistinct) for each in found.aggregation.accumulators):
         return None
-    projection = lower_projection(plan, zone, _types(local, found))
+    of = found.aggregation
+    types = merged_types(local.source, of.accumulators)
+    types |= {of.window_start: "timestamp_ntz", of.window_end: "timestamp_ntz"}
+    projection = lower_projection(plan, zone, types)
     return None if projection is None else InProcessStep(local, found.aggregation, projection)
 
 
@@ -67,18 +71,3 @@ def _global_step(step: Step) -> GlobalStep | None:
     while isinstance(step, SqlStep) and len(step.inputs) == 1:
         ((_, step),) = step.inputs
     return step if isinstance(step, GlobalStep) else None
-
-
-def _types(local: LocalStep[SliceRows, ArrowBuffer], windows: GlobalStep) -> dict[str, str]:
-    """Spark's types of the columns of merged windows, by name."""
-    of, source = windows.aggregation, local.source
-    types = {name: key.type for name, key in source.keys}
-    if source.sets is not None:
-        types[source.sets.id_column] = "bigint"
-    types |= {of.window_start: "timestamp_ntz", of.window_end: "timestamp_ntz"}
-    for partial in source.partials:
-        types |= zip(partial.columns, (arg.type for arg in partial.args), strict=True)
-    for each in of.accumulators:
-        if isinstance(each, WithResult):
-            types[each.output.name] = each.output.type
-    return types

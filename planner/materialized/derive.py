@@ -17,11 +17,12 @@ from planner.materialized.form import (
     partial_types,
     slice_grid,
 )
+from planner.materialized.windows import slices_between
 from planner.nodes.physical import LocalWindowAggregate
 from runtime.spec.aggregates import Merge, MergeMoments, MergeOp, Pick
 from runtime.spec.expressions import Call, ColumnRef, Constant, Expression, columns_of
 from runtime.spec.local import PartialColumns
-from runtime.spec.slices import SLICE_END, KeptPartial, LocalForm
+from runtime.spec.slices import KeptPartial, LocalForm
 from runtime.spec.windows import CalendarTumble, SessionWindow
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -94,11 +95,8 @@ def _derived(
     keys = tuple((name, over_keys.key(name, key)) for name, key in found.keys)
     kept = {partial.text: partial for partial in form.partials}
     partials = tuple(_partial(partial, kept, over_keys) for partial in found.partials)
-    ends = ColumnRef(SLICE_END, "bigint")
-    for function, bound in ((">", bounds.after), ("<=", bounds.until)):
-        if bound is not None:
-            filters.append(Call(function, (ends, Constant(bound, "bigint")), "boolean"))
-    return Derivation(keys, partials, tuple(filters), (bounds.after, bounds.until))
+    range_us = (bounds.after, bounds.until)
+    return Derivation(keys, partials, (*filters, *slices_between(range_us)), range_us)
 
 
 def _terms(condition: Expression) -> Iterator[Expression]:

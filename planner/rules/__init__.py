@@ -14,6 +14,7 @@ from planner.rules.expand_after_local_aggregate import expand_after_local_aggreg
 from planner.rules.fold_window_into_aggregate import fold_window_into_aggregate
 from planner.rules.keep_session_rows import keep_session_rows
 from planner.rules.keep_window_rows import keep_window_rows
+from planner.rules.narrow_slices import narrow_slices
 from planner.rules.narrow_window_rows import narrow_window_rows
 from planner.rules.prune_aggregate_input import prune_aggregate_input
 from planner.rules.pull_window_filter_above_aggregate import pull_window_filter_above_aggregate
@@ -45,6 +46,7 @@ SCAN_STAGES = (
     Stage("groupings", (expand_after_local_aggregate,)),
     # below grouping sets there are local aggregates from here on
     Stage("slices of groupings", (answer_from_slices,)),
+    Stage("slices of windows", (narrow_slices,)),
     Stage("ranks of rows", (push_rank_into_local_aggregate,)),
 )
 
@@ -61,7 +63,7 @@ STREAM_RULE_NAMES = frozenset(
 )
 
 # What has nothing to do where there are no materialized tables
-SLICES_RULE_NAMES = frozenset((answer_from_slices.__name__,))
+SLICES_RULE_NAMES = frozenset((answer_from_slices.__name__, narrow_slices.__name__))
 
 RULE_NAMES = tuple(
     dict.fromkeys(

@@ -24,6 +24,7 @@ from runtime.local.slice_scan import (
 from runtime.local.stage import aggregate, buffer_plan
 from runtime.scan.splits import plan_splits
 from runtime.spec.exchange import InProcessStep
+from runtime.spec.expressions import ColumnRef
 from runtime.spec.local import LocalStep, SliceLocalStep
 from runtime.spec.table import Column
 
@@ -43,8 +44,12 @@ class RowsHere:
     @property
     def schema(self) -> pa.Schema:
         """The columns as Arrow has them."""
-        fields = (pa.field(c.name, arrow_type(c.type), c.nullable) for c in self.columns)
-        return pa.schema(list(fields))
+        windows = (self.step.aggregation.window_start, self.step.aggregation.window_end)
+        of = self.step.projection.columns
+        bounds = {name for name, each in of if isinstance(each, ColumnRef) and each.name in windows}
+        return pa.schema(
+            [pa.field(c.name, arrow_type(c.type), c.name not in bounds) for c in self.columns]
+        )
 
     def batches(self, limit: int | None = None) -> Iterator[pa.RecordBatch]:
         """The rows, at most `limit`.

@@ -507,7 +507,7 @@ class SessionCatalog:
         table: SliceTable,
         range_us: tuple[int | None, int | None],
         filters: Sequence[Expression],
-        columns: Schema,
+        columns: Schema | None,
     ) -> SliceFiles | str:
         """The files of a materialized table. See `planner.catalog.Catalog`."""
         return self.slices.files(table, range_us, columns)

@@ -157,12 +157,28 @@ class OpenedSlices:
         return found
 
     def files(
-        self, table: SliceTable, range_us: tuple[int | None, int | None], columns: Schema
+        self, table: SliceTable, range_us: tuple[int | None, int | None], columns: Schema | None
     ) -> SliceFiles | str:
-        """The files of one, and those of its base table that are not in it, or why it is stale."""
+        """The files of one, and those of its base table that are not in it, or why it is stale.
+
+        Without columns the base table is not looked at.
+        """
         stored = self.stored(table.path, table.name)
         if stored.version != table.version:
             stored = open_slices(table.path, table.name, table.version)
+        after, until = range_us
+        kept = [
+            file
+            for file in stored.files
+            if (after is None or file.last_us > after) and (until is None or file.first_us <= until)
+        ]
+        files = SliceFiles(
+            tuple(ScanFile(f"{table.path}/{f.path}", n_bytes=f.n_bytes) for f in kept),
+            sum(file.n_rows for file in kept),
+            sum(file.n_bytes for file in kept),
+        )
+        if columns is None:
+            return files
         base = next(t.name for t in self.base_tables(table) if t.name.lower() == table.form.base)
         name = (base,) if path_of_files(base) is not None else tuple(base.split("."))
         source = self._catalog.scan_source(name, columns)
@@ -176,19 +192,8 @@ class OpenedSlices:
                 f"{n_files} file{'s' * (n_files > 1)} of {base} changed or went since the last "
                 f"refresh of {table.name}"
             )
-        after, until = range_us
-        files = [
-            file
-            for file in stored.files
-            if (after is None or file.last_us > after) and (until is None or file.first_us <= until)
-        ]
-        return SliceFiles(
-            tuple(ScanFile(f"{table.path}/{f.path}", n_bytes=f.n_bytes) for f in files),
-            sum(file.n_rows for file in files),
-            sum(file.n_bytes for file in files),
-            _tail(source, {file.path for file in found.added}),
-            len(found.added),
-        )
+        tail = _tail(source, {file.path for file in found.added})
+        return replace(files, tail=tail, tail_files=len(found.added))
 
     def base_tables(self, table: SliceTable) -> tuple[TableSpec, ...]:
         """The tables that the definition of one names."""

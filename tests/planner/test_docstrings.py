@@ -116,7 +116,7 @@ def before_after(rule: str, *queries: str) -> None:
 
     The rules that stand before it have been applied to both.
     """
-    catalog: Any = Catalog(rule == "answer_from_slices")
+    catalog: Any = Catalog(rule in ("answer_from_slices", "narrow_slices"))
     options = Options(catalog=catalog)
     plans = [bind(parse_query(sql), sql, catalog).plan for sql in queries]  # type: ignore[arg-type]
     for name, step in _steps(rule, options):

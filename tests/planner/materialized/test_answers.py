@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from datetime import datetime, timedelta
 from decimal import Decimal
 
@@ -14,6 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from planner.nodes.physical import SharedExchange, SliceScan
+from runtime.batch.in_process import tables_here
+from runtime.spec.local import ArrowBuffer, LocalStep
 from tests.oracle import MINUTE_US, OracleWindow
 from tests.planner.materialized.kept import Tables, local_of, windows_below
 
@@ -273,3 +276,47 @@ def test_the_setting_turns_it_off(tables):
         "sqlwin.materialized.rewrite is false"
     ]
     assert refusals(tables, "SELECT 1 AS one") == []
+
+
+BOUNDS = [
+    "window_end > TIMESTAMP_NTZ '2026-01-31 20:00:00'",
+    "window_start >= TIMESTAMP_NTZ '2026-01-31 20:00:00' "
+    "AND window_end <= TIMESTAMP_NTZ '2026-02-01 03:30:00'",
+    "window_start < TIMESTAMP_NTZ '2026-01-31 02:05:00'",
+    "window_end = TIMESTAMP_NTZ '2026-01-31 20:00:00'",
+    "TIMESTAMP_NTZ '2026-01-31 20:00:00' = window_start AND city IS NOT NULL",
+    "city = 'Rome' AND window_time < TIMESTAMP_NTZ '2026-01-31 20:00:00'",
+]
+
+
+@pytest.mark.parametrize("window", [WINDOWS[0], WINDOWS[3], WINDOWS[4], WINDOWS[5]], ids=str)
+@pytest.mark.parametrize("where", BOUNDS)
+def test_only_slices_of_windows_that_are_wanted_are_read(tables, window, where):
+    inner = query(window, ("city",), ["SUM(fare)"], "").replace(
+        "window_end,", "window_end, window_time,"
+    )
+    inner = inner.replace("GROUP BY city, window_start", "GROUP BY window_time, city, window_start")
+    sql = f"SELECT * FROM ({inner}) WHERE {where}"
+    plan = tables.plan(sql)
+    whole = tables.plan(sql, disabled_rules=frozenset(("narrow_slices",)))
+    narrow, wide = local_of(plan.physical), local_of(whole.physical)
+    assert len(narrow.rows.filters) > len(wide.rows.filters)
+    counts = [sum(len(table) for table in scan_tables(scan)) for scan in (narrow, wide)]
+    assert counts[0] < counts[1]
+    assert tables.rows(sql).equals(tables.rows(sql, rewrites_to_slices=False))
+
+
+def scan_tables(scan):
+    rows = replace(scan.rows, tail=None)
+    of = (scan.window, scan.time_column, scan.time_type, scan.slice_end)
+    return tables_here(LocalStep(rows, ArrowBuffer(), *of))
+
+
+def test_keys_that_grouping_sets_leave_out_are_no_condition_on_slices(tables):
+    sql = (
+        "SELECT * FROM (SELECT city, window_end, SUM(fare) AS a FROM "
+        "TABLE(TUMBLE(TABLE trips, DESCRIPTOR(ts), INTERVAL '1' DAY)) WHERE rider > 0 "
+        "GROUP BY window_start, window_end, ROLLUP(city)) WHERE city IS NULL"
+    )
+    scan = local_of(tables.plan(sql).physical)
+    assert len(scan.rows.filters) == 1

@@ -1,0 +1,100 @@
+"""Conditions on windows above slices that are kept: fewer slices are read."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from planner.arrow.calls import NotEvaluated
+from planner.arrow.window_rows import rows_of_windows
+from planner.materialized.windows import (
+    asked_of_slices,
+    merged_types,
+    over_keys,
+    range_of_slices,
+    slices_between,
+)
+from planner.nodes.logical import Filter, Node, Project, SqlQuery
+from planner.nodes.physical import Exchange, GlobalWindowAggregate, SliceScan
+from planner.optimizer import Options, Refusal
+
+_BOUNDS = {"start": "$window_start", "end": "$window_end", "time": "$window_time"}
+
+
+def narrow_slices(node: Node, options: Options) -> Node | Refusal | None:
+    """Read only the kept slices that windows can be made of which a condition above lets through.
+
+    Fires on a condition above window aggregates that are answered from slices, if it
+
+    - reads group keys alone: then slices of other keys are not read;
+    - bounds `window_start`, `window_end` or `window_time`: slices of other times are not read.
+
+    The condition stays: at the edges of what is read windows may lack slices, and it drops those.
+
+    Example:
+        >>> before_after(
+        ...     "narrow_slices",
+        ...     "SELECT city, window_end, SUM(fare) AS s "
+        ...     "FROM TABLE(HOP(TABLE trips, DESCRIPTOR(ts), INTERVAL '1' HOUR, INTERVAL '1' DAY)) "
+        ...     "WHERE window_end > TIMESTAMP_NTZ '2026-03-01' "
+        ...     "GROUP BY city, window_start, window_end",
+        ... )
+        before:
+        SliceScan(table=[hourly], version=[7], slices=[1 h], rows=[1,000], groupBy=[city],
+          window=[HOP(time_col=[ts], size=[1 d], slide=[1 h])], select=[city, SUM(fare) AS s$0,
+          slice_end('w$) AS $slice_end])
+        after:
+        SliceScan(table=[hourly], version=[7], slices=[1 h], rows=[1,000], after=[2026-02-28
+          00:00:00], groupBy=[city], window=[HOP(time_col=[ts], size=[1 d], slide=[1 h])],
+          select=[city, SUM(fare) AS s$0, slice_end('w$) AS $slice_end])
+    """
+    if not isinstance(node, Filter | SqlQuery) or options.catalog is None:
+        return None
+    windows = _windows_below(node)
+    if windows is None:
+        return None
+    (scan,) = windows.input.inputs
+    assert isinstance(scan, SliceScan)
+    accumulators = (each for plan in windows.plans for each in plan.accumulators)
+    types = merged_types(scan.rows, accumulators)
+    try:
+        found = rows_of_windows(node, options.time_zone, _BOUNDS, types)
+    except NotEvaluated:
+        return None
+    roles = {name: role for role, name in _BOUNDS.items()}
+    asked = asked_of_slices(found.filters, windows.window, windows.keys, roles)
+    keys = dict(scan.rows.keys)
+    on_keys = [over_keys(each, keys) for each in asked.on_keys]
+    known = scan.rows.filters
+    more = [each for each in (*on_keys, *slices_between(asked.range_us)) if each not in known]
+    if not more:
+        return None
+    filters = (*known, *more)
+    range_us = range_of_slices(filters)
+    files = options.catalog.slice_files(scan.table, range_us, filters, None)
+    if isinstance(files, str):
+        return None
+    source = replace(scan.rows.files, files=files.files, n_rows=files.n_rows)
+    tail = scan.rows.tail
+    if tail is not None:
+        of_rows = dict(tail.keys)
+        on_rows = (over_keys(each, of_rows) for each in asked.on_keys)
+        tail = replace(tail, filters=(*tail.filters, *on_rows))
+    rows = replace(scan.rows, files=source, filters=filters, tail=tail)
+    narrowed = replace(scan, rows=rows, n_rows=files.n_rows, n_bytes=files.n_bytes)
+
+    def replaced(child: Node) -> Node:
+        return narrowed if child is scan else child.with_each_input(replaced)
+
+    return node.with_each_input(replaced)
+
+
+def _windows_below(node: Node) -> GlobalWindowAggregate | None:
+    """The windows of slices that a node filters and projects; of grouping sets, none.
+
+    Keys that a set leaves out are NULL, whatever their slices are of.
+    """
+    while isinstance(node, Filter | SqlQuery | Project) and len(node.inputs) == 1:
+        (node,) = node.inputs
+    if not isinstance(node, GlobalWindowAggregate) or not isinstance(node.input, Exchange):
+        return None
+    return node if isinstance(node.input.input, SliceScan) else None
