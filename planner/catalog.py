@@ -10,7 +10,7 @@ from sqlglot import exp
 
 from runtime.spec.aggregates import UserAggregate
 from runtime.spec.expressions import Expression
-from runtime.spec.scan import ScanSource, StreamFiles
+from runtime.spec.scan import Messages, ScanSource, StreamFiles
 from runtime.spec.slices import SliceFiles, SliceTable
 from runtime.spec.table import Column, Watermark
 
@@ -71,8 +71,8 @@ class Catalog(Protocol):
 
     def scan_source(
         self, name: tuple[str, ...], columns: Schema, filters: Sequence[Expression] = ()
-    ) -> ScanSource | str:
-        """The files of a session table as the Arrow scan reads them, or why it cannot.
+    ) -> ScanSource | Messages | str:
+        """What the Arrow scan reads of a session table, or why it cannot.
 
         Args:
             name: the table.
@@ -85,7 +85,7 @@ class Catalog(Protocol):
         """The computed columns of a session table, by their names in lower case."""
 
     def stream_files(self, name: tuple[str, ...], columns: Schema) -> StreamFiles | str:
-        """The files of a stream as its local stage reads them by Arrow, or why it cannot.
+        """What the local stage of a stream reads by Arrow, files or messages; or why it cannot.
 
         Args:
             name: the table.

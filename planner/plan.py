@@ -23,7 +23,7 @@ from planner.rules import (
     SLICES_RULE_NAMES,
     STREAM_RULE_NAMES,
 )
-from planner.streams.tables import streams_of
+from planner.streams.tables import streams_of, with_one_reading
 
 
 @dataclass(frozen=True)
@@ -143,10 +143,12 @@ def plan_together(drafts: Sequence[Draft], options: Options) -> list[Plan]:
 
 
 def _finished(draft: Draft, physical: Node, alone: Node, options: Options) -> Plan:
+    catalog = options.catalog
+    if catalog is not None:
+        physical = with_one_reading(physical, catalog)
     trees = [draft.bound, draft.logical, physical]
     if draft.sink is not None:
         trees = [Sink(tree.schema, tree, *draft.sink) for tree in trees]
-    catalog = options.catalog
     is_stream = catalog is not None and streams_of(draft.bound, catalog)
     left_out = frozenset() if is_stream else STREAM_RULE_NAMES
     tried = {entry.rule for entry in draft.trace.entries}

@@ -30,11 +30,12 @@ MAY_IMPORT = {
     "runtime.spark.start_workers": "runtime.batch runtime.local runtime.spark py4j pyspark",
     "runtime.frames": "runtime runtime.compute runtime.spark runtime.spec numpy pyarrow pyspark",
     "runtime.local": (
-        "runtime runtime.compute runtime.connectors.filesystem runtime.frames runtime.scan "
-        "runtime.spark runtime.spec numpy pyarrow pyspark"
+        "runtime runtime.compute runtime.connectors.filesystem runtime.connectors.kafka "
+        "runtime.frames runtime.scan runtime.spark runtime.spec numpy pyarrow pyspark"
     ),
     "runtime.batch": (
-        "runtime.compute runtime.errors runtime.frames runtime.local runtime.scan runtime.spark "
+        "runtime.compute runtime.connectors.kafka runtime.errors runtime.frames runtime.local "
+        "runtime.scan runtime.spark "
         "runtime.spec pyarrow pyspark"
     ),
     "runtime.connectors": (
@@ -61,8 +62,9 @@ MAY_IMPORT = {
         "runtime.spark runtime.spec deltalake numpy pyarrow pyspark"
     ),
     "runtime.streaming": (
-        "runtime runtime.compute runtime.connectors.filesystem runtime.frames runtime.local "
-        "runtime.scan runtime.spark runtime.spec runtime.streaming.general numpy pyarrow pyspark"
+        "runtime runtime.compute runtime.connectors.filesystem runtime.connectors.kafka "
+        "runtime.frames runtime.local runtime.scan runtime.spark runtime.spec "
+        "runtime.streaming.general numpy pyarrow pyspark"
     ),
     "runtime.streaming.general": (
         "runtime runtime.compute runtime.frames runtime.spec runtime.streaming numpy pyarrow "
@@ -113,9 +115,10 @@ MAY_IMPORT = {
     ),
     "sqlwin.catalog": (
         "planner.aggregates planner.catalog planner.sql runtime runtime.connectors "
-        "runtime.connectors.filesystem runtime.connectors.lake runtime.connectors.options "
-        "runtime.detection runtime.local "
-        "runtime.scan runtime.slices runtime.spark runtime.spec runtime.streaming sqlwin.parser sqlwin.statements "
+        "runtime.connectors.filesystem runtime.connectors.kafka runtime.connectors.lake "
+        "runtime.connectors.options runtime.detection runtime.local "
+        "runtime.scan runtime.slices runtime.spark runtime.spec runtime.streaming sqlwin.parser "
+        "sqlwin.statements "
         "pyarrow pyspark sqlglot"
     ),
     "sqlwin.display": "runtime runtime.spark plotext pyarrow pyspark rich",

@@ -1,4 +1,4 @@
-"""Local window aggregate over a table of Parquet files: into the scan of the files."""
+"""Local window aggregate over a table of files, or of Kafka: into what reads the table."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from planner.nodes.logical import Node
 from planner.nodes.physical import LocalWindowAggregate, ScanLocalWindowAggregate, SliceScan
 from planner.optimizer import Options, Refusal
 from planner.streams.delay import plain_delay_us
-from runtime.spec.local import FileScan, FileStreamScan
-from runtime.spec.scan import ScanSource, StreamFiles
+from runtime.spec.local import FileScan, FileStreamScan, MessageScan
+from runtime.spec.scan import Messages, ScanSource, StreamFiles
 
 
 def push_local_aggregate_into_scan(node: Node, options: Options) -> Node | Refusal | None:
-    """Aggregate rows into slices where the files are read, so that no row becomes a JVM row.
+    """Aggregate rows into slices where they are read, so that no row becomes a JVM row.
 
-    Fires on a local window aggregate over a table of files, if
+    Fires on a local window aggregate over a table of files, or of messages of Kafka, if
 
     - only conditions, computed columns and choices of columns stand between the two;
     - Arrow evaluates every expression with Spark's meaning;
-    - the files are of a kind that the scan reads as Spark does;
+    - the files, or messages, are of a kind that the scan reads as Spark does;
     - for a stream, its watermark is the time column or a fixed time before it.
 
     Example:
@@ -57,7 +57,7 @@ def _scanned(node: LocalWindowAggregate, catalog: Catalog, zone: str) -> Node | 
     rows, keys, time, partials = local.rows, local.keys, local.time, local.partials
     columns = local.columns
     stream = catalog.stream(rows.table)
-    found: ScanSource | StreamFiles | str
+    found: ScanSource | StreamFiles | Messages | str
     if stream is None:
         found = catalog.scan_source(rows.table, columns, rows.filters)
     else:
@@ -65,16 +65,20 @@ def _scanned(node: LocalWindowAggregate, catalog: Catalog, zone: str) -> Node | 
     if isinstance(found, str):
         return Refusal(found)
     name, delay_us = ".".join(rows.table), None
-    if not isinstance(found, StreamFiles):
-        scan = FileScan(keys, partials, found, time, zone, rows.filters)
-    else:
-        assert stream is not None
+    if stream is not None:
         followed = stream.watermark
         delay_us = None if followed is None else plain_delay_us(followed)
         if followed is None or delay_us is None or rows.of_table[followed.column.lower()] != time:
             return Refusal("the watermark is not the time column, or a fixed time before it")
+    if isinstance(found, ScanSource):
+        scan = FileScan(keys, partials, found, time, zone, rows.filters)
+    else:
         name = found.table.name
         scan = FileStreamScan(keys, partials, found.source, time, zone, rows.filters, found.table)
+        if isinstance(found, Messages):
+            parts = {each.name: getattr(scan, each.name) for each in fields(scan)}
+            follows_splits = stream is not None and stream.split is not None
+            scan = MessageScan(**parts, follows_splits=follows_splits)
     return ScanLocalWindowAggregate(
         **{each.name: getattr(node, each.name) for each in fields(node)},
         table=name,

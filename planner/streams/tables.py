@@ -8,7 +8,12 @@ from sqlglot import exp
 
 from planner.catalog import Catalog, StreamTable
 from planner.nodes.logical import Node, SqlQuery, TableScan, WindowAggregate
-from planner.nodes.physical import GlobalWindowAggregate
+from planner.nodes.physical import (
+    GlobalWindowAggregate,
+    ScanLocalWindowAggregate,
+    with_rows_by_spark,
+)
+from runtime.spec.local import MessageScan
 
 
 def streams_of(plan: Node, catalog: Catalog) -> tuple[StreamTable, ...]:
@@ -20,12 +25,37 @@ def stream_tables(plan: Node, catalog: Catalog) -> Iterator[tuple[exp.Table, Str
     """Every place in a plan that names a stream, and the stream."""
     for child in plan.inputs:
         yield from stream_tables(child, catalog)
+    yield from _named_by(plan, catalog)
+
+
+def _named_by(plan: Node, catalog: Catalog) -> Iterator[tuple[exp.Table, StreamTable]]:
     if isinstance(plan, TableScan | SqlQuery):
         placeholders = {name for name, _ in plan.relations} if isinstance(plan, SqlQuery) else ()
         for table in plan.query.find_all(exp.Table):
             stream = stream_named(table, catalog)
             if stream is not None and table.name not in placeholders:
                 yield table, stream
+
+
+def with_one_reading(plan: Node, catalog: Catalog) -> Node:
+    """The plan; or one in which Spark reads all tables, if it reads one that scans consume too.
+
+    A checkpoint has one source for a topic, whoever reads it.
+    """
+    scanned: set[str] = set()
+    by_spark: set[str] = set()
+
+    def look(node: Node) -> None:
+        if isinstance(node, ScanLocalWindowAggregate):
+            if isinstance(node.scan, MessageScan):
+                scanned.add(node.scan.table.name)
+            return
+        by_spark.update(stream.name for _, stream in _named_by(node, catalog))
+        for child in node.inputs:
+            look(child)
+
+    look(plan)
+    return with_rows_by_spark(plan) if scanned & by_spark else plan
 
 
 def comes_whole(node: Node, catalog: Catalog) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain
 
@@ -15,9 +15,11 @@ from pyspark.sql.types import StructType
 
 from runtime.compute.kernels.session import chain_partials
 from runtime.compute.values.percentiles import condensed
+from runtime.connectors.kafka.offsets import Reading
+from runtime.connectors.kafka.scan import ranges_of, scan_reading
 from runtime.frames.blobs import large_tables
 from runtime.frames.meter import ArrowFunction, Wrap
-from runtime.frames.scan_counts import StatementScanCounts
+from runtime.frames.scan_counts import ScanCounter, StatementScanCounts
 from runtime.frames.views import temporary_view
 from runtime.frames.wall_clock import quoted
 from runtime.local.arrow_scan import (
@@ -30,6 +32,7 @@ from runtime.local.arrow_scan import (
     store_of_scan,
 )
 from runtime.local.file_jobs import groups_by_job
+from runtime.local.messages import columns_of_ddl, in_two_passes, message_partials
 from runtime.local.projection import select_items, spark_types, sql_projection
 from runtime.local.scan_rows import scan_projection
 from runtime.local.slice_scan import (
@@ -50,6 +53,7 @@ from runtime.spec.local import (
     FileScan,
     GroupingSets,
     LocalStep,
+    MessageScan,
     ScanLocalStep,
     SliceLocalStep,
     SliceRows,
@@ -82,6 +86,20 @@ class LocalStage:
         """What `cut` makes of the tables: rows of `ddl`, measured by what `wrap` gives."""
         found = self.input.mapInArrow(wrap(self.label)(self.run(cut)), ddl)
         return found if self.beside is None else found.union(self.beside.cut(cut, ddl, wrap))
+
+
+@dataclass(frozen=True)
+class _MessageStage(LocalStage):
+    """The same of messages, of which Spark decodes some between two passes."""
+
+    second: Callable[[list[str]], Callable[[Cut], ArrowFunction]] = field(kw_only=True)
+    scan: MessageScan = field(kw_only=True)
+    reading: Reading = field(kw_only=True)
+
+    def cut(self, cut: Cut, ddl: str, wrap: Callable[[str], Wrap]) -> DataFrame:
+        first = wrap(self.label)(self.run(cut))
+        second = self.second(columns_of_ddl(ddl).names)(cut)
+        return in_two_passes(self.input, ddl, first, second, self.scan, self.reading)
 
 
 def local_stage(
@@ -150,14 +168,37 @@ def _of_files(
     buffer_bytes: int,
     scan_counts: StatementScanCounts | None,
 ) -> LocalStage:
-    """Rows of files that tasks read themselves."""
+    """Rows of files, or messages, that tasks read themselves."""
     plan = buffer_plan(step, *scan_projection(step.source), buffer_bytes)
+    counter = None if scan_counts is None else scan_counts.counter(step.time_column)
+    if isinstance(step.source, MessageScan):
+        return _of_messages(spark, step, step.source, plan, counter)
     store = store_of_scan(spark, step.source.files.path)
     splits = planned_splits(spark, step, store)
     numbers, sent = split_rows(spark, splits, step.source.files)
-    counter = None if scan_counts is None else scan_counts.counter(step.time_column)
     scan = partial(split_partials, step, plan, sent, store, counter)
     return LocalStage(numbers, _chained(plan, scan), _spark_schema(plan.schema), step.label)
+
+
+def _of_messages(
+    spark: SparkSession,
+    step: ScanLocalStep,
+    scan: MessageScan,
+    plan: BufferPlan,
+    counter: ScanCounter | None,
+) -> LocalStage:
+    """Rows of messages that are there."""
+    reading = scan_reading(scan.table, scan.files.columns, is_stream=False)
+    first, second = message_partials(step, plan, reading, counter)
+    return _MessageStage(
+        ranges_of(spark, scan.table, is_stream=False),
+        _chained(plan, first),
+        _spark_schema(plan.schema),
+        step.label,
+        second=lambda names: _chained(plan, partial(second, names)),
+        scan=scan,
+        reading=reading,
+    )
 
 
 def _of_slices(

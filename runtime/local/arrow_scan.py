@@ -8,7 +8,7 @@ keys.
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain, groupby
 from typing import TypeVar
@@ -55,8 +55,12 @@ SPLIT = "$split"
 CODE_BYTES = 64 << 10
 
 # Settings that change what Spark makes of a Parquet file, with the values that the scan stands for.
-_SETTINGS = {
+_SETTINGS_OF_EXPRESSIONS = {
     "spark.sql.ansi.enabled": "true",
+    "spark.sql.caseSensitive": "false",
+}
+_SETTINGS = {
+    **_SETTINGS_OF_EXPRESSIONS,
     "spark.sql.parquet.binaryAsString": "false",
     "spark.sql.parquet.int96AsTimestamp": "true",
     "spark.sql.parquet.int96TimestampConversion": "false",
@@ -64,7 +68,6 @@ _SETTINGS = {
     "spark.sql.parquet.fieldId.read.enabled": "false",
     "spark.sql.parquet.datetimeRebaseModeInRead": "CORRECTED",
     "spark.sql.parquet.int96RebaseModeInRead": "CORRECTED",
-    "spark.sql.caseSensitive": "false",
     "spark.sql.files.ignoreCorruptFiles": "false",
     "spark.sql.files.ignoreMissingFiles": "false",
     "spark.sql.files.ignoredPathSegmentRegex": "^[._]",
@@ -85,13 +88,8 @@ def scan_source(
     """
     if is_remote(spark):
         return NotScannable("the files are on the machine of the Spark Connect server")
-    for key, value in _SETTINGS.items():
-        setting = spark.conf.get(key, value)
-        if str(setting).lower() != value.lower():
-            return NotScannable(f"{key} is {setting}")
-    zone = str(spark.conf.get("spark.sql.session.timeZone"))
-    if not is_known_zone(zone):
-        return NotScannable(f"the time zone {zone} is known to Java only")
+    if (reason := unlike_spark(spark, _SETTINGS)) is not None:
+        return NotScannable(reason)
     root = resolve(spark, path)
     if is_local_path(root):
         return _found(spark, find, path, expand(root), columns, None)
@@ -106,6 +104,25 @@ def scan_source(
         return _found(spark, find, path, expand(root, StoredFiles(store)), columns, store)
     except OSError as error:
         return NotScannable(f"{path}: {error.strerror or error}")
+
+
+def unlike_spark(
+    spark: SparkSession, settings: Mapping[str, str] = _SETTINGS_OF_EXPRESSIONS
+) -> str | None:
+    """Why Arrow would evaluate rows in another way than Spark; None: it would not.
+
+    Args:
+        spark: the session.
+        settings: those that matter, with the values that Arrow stands for.
+    """
+    if is_remote(spark):
+        return "rows are on the side of the Spark Connect server"
+    for key, value in settings.items():
+        setting = spark.conf.get(key, value)
+        if str(setting).lower() != value.lower():
+            return f"{key} is {setting}"
+    zone = str(spark.conf.get("spark.sql.session.timeZone"))
+    return None if is_known_zone(zone) else f"the time zone {zone} is known to Java only"
 
 
 def _found(

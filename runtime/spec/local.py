@@ -96,6 +96,19 @@ class FileStreamScan(FileScan):
 
 
 @dataclass(frozen=True)
+class MessageScan(FileStreamScan):
+    """Rows of messages, of a batch or a stream, which tasks consume and decode themselves.
+
+    `files` names the columns of the table that are needed.
+
+    Attributes:
+        follows_splits: whether each partition has a watermark of its own.
+    """
+
+    follows_splits: bool = False
+
+
+@dataclass(frozen=True)
 class GroupingSets:
     """Grouping sets of partials: each once a set, with NULL for the keys that the set leaves out.
 

@@ -69,3 +69,8 @@ class StreamFiles:
 
     source: ScanSource
     table: TableSpec
+
+
+@dataclass(frozen=True)
+class Messages(StreamFiles):
+    """Messages of a table's topics, bounded or not, in place of files."""

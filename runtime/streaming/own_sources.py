@@ -14,6 +14,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import LongType
 
 from runtime.connectors.filesystem.stream import path_of, stream_paths
+from runtime.connectors.kafka.scan import ranges_of
 from runtime.files import as_uri
 from runtime.local.streaming.plan import PROCESSING_TIME_SQL
 from runtime.scan.stored_files import StoredFiles
@@ -43,6 +44,7 @@ class OwnSources:
         self._ends: DataFrame | None = None
         self._ticks: DataFrame | None = None
         self._paths: dict[TableSpec, DataFrame] = {}
+        self._ranges: dict[TableSpec, DataFrame] = {}
 
     def paths(self, spark: SparkSession, table: TableSpec) -> DataFrame:
         """The paths of the files of a table as they come, in the column `path`.
@@ -67,6 +69,12 @@ class OwnSources:
                 self._listings.append(listing)
                 self._paths[table] = listing.parts(spark)
         return self._paths[table]
+
+    def ranges(self, spark: SparkSession, table: TableSpec) -> DataFrame:
+        """The ranges of messages of a table as they come, in the column RANGE."""
+        if table not in self._ranges:
+            self._ranges[table] = ranges_of(spark, table, is_stream=True)
+        return self._ranges[table]
 
     def start(self, failed: Callable[[BaseException], None], is_over: Callable[[], bool]) -> None:
         """Look for new files from here on, where a table says how often.

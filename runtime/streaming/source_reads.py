@@ -12,6 +12,7 @@ from typing import Any
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from runtime.connectors.kafka.source import BRINGS_RANGES
 from runtime.local.streaming.messages import MessageKind
 from runtime.spark.private import unless_missing
 from runtime.streaming.heartbeat import is_heartbeat
@@ -64,7 +65,7 @@ def _reads_of_sources(dataframe: DataFrame) -> tuple[int, ...]:
 def _brings_paths(leaf: Any) -> bool:
     is_first = leaf.getClass().getSimpleName() == _RELATIONS[0]
     if not is_first:
-        return False
+        return bool(leaf.extraOptions().containsKey(BRINGS_RANGES))
     source = leaf.dataSource()
     is_listing = bool(source.options().contains(LISTED_PARTS))
     return is_listing or str(source.className()) == "binaryFile"

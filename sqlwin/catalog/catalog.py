@@ -21,6 +21,7 @@ from planner.catalog import Schema, StreamTable
 from planner.sql.build import empty_relation, identifier, select_all_from, to_sql
 from planner.sql.nodes import path_of_files
 from runtime.connectors.columns import proctime_columns
+from runtime.connectors.kafka.scan import is_kafka, message_source
 from runtime.connectors.lake.connector import is_lake, lake_scan_source
 from runtime.connectors.registry import (
     is_unbounded,
@@ -32,7 +33,7 @@ from runtime.connectors.registry import (
 )
 from runtime.detection.detect import Detected
 from runtime.errors import AnalysisError, CatalogError, ErrorKind, SqlwinError, nearest
-from runtime.local.arrow_scan import scan_source
+from runtime.local.arrow_scan import scan_source, unlike_spark
 from runtime.redaction import DEFAULT, Mask
 from runtime.scan.metadata import find_stream_source
 from runtime.spark.errors import translate, translated_errors
@@ -40,7 +41,7 @@ from runtime.spark.files import files_at, resolve
 from runtime.spark.session import is_remote
 from runtime.spec.aggregates import UserAggregate
 from runtime.spec.expressions import Expression
-from runtime.spec.scan import ScanSource, StreamFiles
+from runtime.spec.scan import Messages, ScanSource, StreamFiles
 from runtime.spec.slices import SliceFiles, SliceTable
 from runtime.spec.table import Column, TableColumn, TableSpec, Watermark
 from runtime.streaming.options import StreamOptions
@@ -471,11 +472,13 @@ class SessionCatalog:
 
     def scan_source(
         self, name: Name, columns: Schema, filters: Sequence[Expression] = ()
-    ) -> ScanSource | str:
-        """The files of a session table as the Arrow scan reads them: `planner.catalog.Catalog`."""
+    ) -> ScanSource | Messages | str:
+        """What the Arrow scan reads of a session table: `planner.catalog.Catalog`."""
         entry = self.entry(name)
         if self.stream(name) is not None:
             return f"{'.'.join(name)} is a stream"
+        if isinstance(entry, TableSpec) and is_kafka(entry):
+            return self._messages(entry, columns)
         if isinstance(entry, TableSpec) and is_lake(entry):
             source = lake_scan_source(self._spark, entry, columns, filters)
             return source if isinstance(source, ScanSource) else source.reason
@@ -486,6 +489,11 @@ class SessionCatalog:
             return reason
         source = scan_source(self._spark, entry.option_map["path"], columns)
         return source if isinstance(source, ScanSource) else source.reason
+
+    def _messages(self, entry: TableSpec, columns: Schema) -> Messages | str:
+        reason = unlike_spark(self._spark)
+        source = message_source(entry, columns) if reason is None else reason
+        return Messages(source, entry) if isinstance(source, ScanSource) else source
 
     def computed_columns(self, name: Name) -> Mapping[str, exp.Expr]:
         """The computed columns of a session table. See `planner.catalog.Catalog`."""
@@ -513,8 +521,10 @@ class SessionCatalog:
         return self.slices.files(table, range_us, columns)
 
     def stream_files(self, name: Name, columns: Schema) -> StreamFiles | str:
-        """The files of a stream, to be read by Arrow. See `planner.catalog.Catalog`."""
+        """What of a stream is read by Arrow. See `planner.catalog.Catalog`."""
         entry = self.entry(name)
+        if isinstance(entry, TableSpec) and is_kafka(entry):
+            return self._messages(entry, columns)
         if not isinstance(entry, TableSpec) or entry.connector.lower() != "filesystem":
             return f"{'.'.join(name)} is not a table of the filesystem connector"
         if entry.late_rows is not None:

@@ -17,7 +17,7 @@ from runtime.errors import CatalogError
 from runtime.slices.changes import changes
 from runtime.slices.refresh import as_it_is
 from runtime.slices.store import StoredSlices, open_slices
-from runtime.spec.scan import ScanFile, ScanSource
+from runtime.spec.scan import Messages, ScanFile, ScanSource
 from runtime.spec.slices import SliceFiles, SliceTable
 from runtime.spec.table import TableColumn, TableSpec, Watermark
 
@@ -113,7 +113,7 @@ class Tables(Protocol):
     def materialized(self) -> Sequence[Kept]:
         """The materialized tables, by name."""
 
-    def scan_source(self, name: Name, columns: Schema) -> ScanSource | str:
+    def scan_source(self, name: Name, columns: Schema) -> ScanSource | Messages | str:
         """The files of a table as the Arrow scan reads them, or why it cannot."""
 
 
@@ -182,8 +182,8 @@ class OpenedSlices:
         base = next(t.name for t in self.base_tables(table) if t.name.lower() == table.form.base)
         name = (base,) if path_of_files(base) is not None else tuple(base.split("."))
         source = self._catalog.scan_source(name, columns)
-        if isinstance(source, str):
-            return source
+        if not isinstance(source, ScanSource):
+            return source if isinstance(source, str) else f"{base} is no table of files"
         listed = (*source.files, *source.others)
         found = changes(map(as_it_is, listed), stored.manifest)
         if found.n_changed or found.n_gone:

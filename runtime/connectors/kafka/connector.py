@@ -10,6 +10,7 @@ Metadata columns: topic, partition, offset, timestamp, timestamp-type, headers, 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from importlib.util import find_spec
 
@@ -296,13 +297,20 @@ def explain(spec: TableSpec, error: Exception) -> SqlwinError:
     return translate(error).about(f"table `{spec.name}`", spec.name)
 
 
-def columns_of(messages: DataFrame, spec: TableSpec, *, are_decoded: bool = False) -> DataFrame:
+def columns_of(
+    messages: DataFrame,
+    spec: TableSpec,
+    *,
+    are_decoded: bool = False,
+    beside: Sequence[str] = (),
+) -> DataFrame:
     """The table's columns, taken from messages as Spark's Kafka source gives them.
 
     Args:
         messages: the messages.
         spec: the table.
         are_decoded: whether fields of values stand beside them, where the value is NULL.
+        beside: further columns, which are handed on behind those of the table.
     """
     values = option_values(spec)
     found: dict[str, Column] = {}
@@ -327,7 +335,7 @@ def columns_of(messages: DataFrame, spec: TableSpec, *, are_decoded: bool = Fals
             columns.append(value.alias(column.name))
         elif column.computed is None:
             columns.append(found[column.name].alias(column.name))
-    return messages.select(*columns)
+    return messages.select(*columns, *(F.col(f"`{name}`") for name in beside))
 
 
 def split(spec: TableSpec) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
@@ -11,7 +12,7 @@ from confluent_kafka import KafkaError, TopicPartition
 
 from runtime.connectors.kafka.client import LATER_SECONDS, Client
 from runtime.connectors.kafka.decode import arrow_type, column_of, decoded
-from runtime.connectors.kafka.offsets import Range, Reading, at_time, lost
+from runtime.connectors.kafka.offsets import SPLIT, Range, Reading, at_time, lost
 
 # A record batch has at most so many messages, and ends after so many bytes
 _BATCH_MESSAGES = 10_000
@@ -36,7 +37,13 @@ _OF_GROUPS = (KafkaError.GROUP_AUTHORIZATION_FAILED, KafkaError.COORDINATOR_NOT_
 
 
 def read_range(client: Client, reading: Reading, wanted: Range) -> Iterator[pa.RecordBatch]:
-    """The messages from one offset up to another, each once.
+    """The messages from one offset up to another, each once; see `messages_of`."""
+    for messages in messages_of(client, reading, wanted):
+        yield record_batch(messages, wanted, reading)
+
+
+def messages_of(client: Client, reading: Reading, wanted: Range) -> Iterator[list[Any]]:
+    """The messages from one offset up to another, each once, some thousand at a time.
 
     Args:
         client: a consumer.
@@ -52,6 +59,9 @@ def read_range(client: Client, reading: Reading, wanted: Range) -> Iterator[pa.R
     client.kafka.assign([TopicPartition(wanted.topic, wanted.partition, position)])
     last_sign = time.monotonic()
     ended_at: int | None = None
+    # to look through so many new objects for circles takes as long as to fetch them
+    has_collector = gc.isenabled()
+    gc.disable()
     try:
         while position < wanted.end:
             ask_for = min(_ONE_CALL, wanted.end - position)
@@ -90,12 +100,14 @@ def read_range(client: Client, reading: Reading, wanted: Range) -> Iterator[pa.R
                 elif error.code() not in _OF_GROUPS:
                     client.check(error, has_time=has_time)
             if len(held) >= _BATCH_MESSAGES or n_bytes >= _BATCH_BYTES:
-                yield record_batch(held, wanted, reading)
+                yield held
                 held, n_bytes = [], 0
     finally:
         client.kafka.unassign()
+        if has_collector:
+            gc.enable()
     if held:
-        yield record_batch(held, wanted, reading)
+        yield held
 
 
 def _is_plain(arrived: list[Any], position: int, end: int) -> bool:
@@ -124,25 +136,58 @@ def record_batch(messages: list[Any], source: Range, reading: Reading) -> pa.Rec
     """Columns of messages from one range, and the fields in them if they are decoded here."""
     how = reading.decoding
     fields = None if how is None else decoded([message.value() for message in messages], how)
-    same = {
-        "topic": pa.scalar(source.topic, pa.string()),
-        "partition": pa.scalar(source.partition, pa.int32()),
-    }
     arrays = []
     for name in reading.columns:
-        type_ = same[name].type if name in same else _VALUES[name][0]
+        array = _column(name, messages, source)
         if fields is not None and name in reading.for_errors:
-            arrays.append(pa.nulls(len(messages), type_))
-        elif name in same:
-            arrays.append(pa.repeat(same[name], len(messages)))
-        else:
-            value = _VALUES[name][1]
-            arrays.append(pa.array([value(message) for message in messages], type=type_))
+            array = pa.nulls(len(messages), array.type)
+        arrays.append(array)
     names = list(reading.columns)
     if how is not None:
         arrays += fields or [pa.nulls(len(messages), arrow_type(each)) for _, each in how.fields]
         names += [column_of(position) for position in range(len(how.fields))]
     return pa.RecordBatch.from_arrays(arrays, names=names)
+
+
+def table_rows(messages: list[Any], source: Range, reading: Reading) -> pa.RecordBatch:
+    """The columns of the table that `reading` wants; where Spark decodes values, the messages.
+
+    Args:
+        messages: some messages, one at least.
+        source: the range that they are of.
+        reading: what is wanted, with `wanted`.
+
+    Returns:
+        `wanted`, or `columns` and SPLIT.
+    """
+    assert reading.wanted is not None
+    how = reading.decoding
+    fields = None if how is None else decoded([message.value() for message in messages], how)
+    if how is not None and fields is None:
+        arrays = [_column(name, messages, source) for name in reading.columns]
+        split = pa.repeat(pa.scalar(reading.split_of(source), pa.int32()), len(messages))
+        return pa.RecordBatch.from_arrays([*arrays, split], names=[*reading.columns, SPLIT])
+    arrays = []
+    for _, place in reading.wanted:
+        if isinstance(place, int):
+            assert fields is not None
+            arrays.append(fields[place])
+        elif place == "at_ms":
+            times = _column(place, messages, source).cast(pa.timestamp("ms", "UTC"))
+            arrays.append(times.cast(pa.timestamp("us", "UTC")))
+        else:
+            arrays.append(_column(place, messages, source))
+    return pa.RecordBatch.from_arrays(arrays, names=[name for name, _ in reading.wanted])
+
+
+def _column(name: str, messages: list[Any], source: Range) -> pa.Array:
+    """A column of messages of one range."""
+    if name == "topic":
+        return pa.repeat(pa.scalar(source.topic, pa.string()), len(messages))
+    if name == "partition":
+        return pa.repeat(pa.scalar(source.partition, pa.int32()), len(messages))
+    type_, value = _VALUES[name]
+    return pa.array([value(message) for message in messages], type=type_)
 
 
 def _headers(pairs: Any) -> list[dict[str, Any]] | None:

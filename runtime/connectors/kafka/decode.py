@@ -47,6 +47,7 @@ _TYPES: Mapping[str, pa.DataType] = {
     "timestamp_ntz": pa.timestamp("us"),
     "timestamp": pa.timestamp("us", tz="UTC"),
 }
+_NEW_LINE, _OPENED, _CLOSED = b"\n{}"
 _IN_JSON_TEXTS = ("string", "date", "timestamp_ntz", "timestamp")
 
 
@@ -105,10 +106,13 @@ def _of_json(values: Sequence[bytes | None], how: Decoding) -> list[pa.Array] | 
     # Arrow reads one object after the other, wherever a line ends. So that each message is one of
     # them it has to begin as one and to end as one, which no piece of an object can that goes on in
     # the next message.
-    is_whole = joined.startswith(b"{") and joined.endswith(b"}")
-    if not is_whole or joined.count(b"}\n{") != len(lines) - 1:
+    if not (joined.startswith(b"{") and joined.endswith(b"}")):
         return None
-    if not _has_lines(joined, len(lines)):
+    characters = np.frombuffer(joined, np.uint8)
+    ends = np.flatnonzero(characters == _NEW_LINE)
+    if len(ends) != len(lines) - 1 or not _is_utf8(joined):
+        return None
+    if not ((characters[ends - 1] == _CLOSED) & (characters[ends + 1] == _OPENED)).all():
         return None
     if b"\\" in joined and (b"\\ud" in joined or b"\\uD" in joined):
         # halves of a character, which only Spark takes one by one
@@ -154,9 +158,12 @@ def _of_csv(values: Sequence[bytes | None], how: Decoding) -> list[pa.Array] | N
 
 def _has_lines(joined: bytes, n_lines: int) -> bool:
     """Whether each message is one line of UTF-8."""
-    if not joined.isascii():
-        joined.decode()
-    return joined.count(b"\n") == n_lines - 1
+    return joined.count(b"\n") == n_lines - 1 and _is_utf8(joined)
+
+
+def _is_utf8(text: bytes) -> bool:
+    """True; raises UnicodeDecodeError if it is not."""
+    return text.isascii() or text.decode() is not None
 
 
 def _in_json(type_: str) -> pa.DataType:

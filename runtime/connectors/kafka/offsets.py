@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 # Topic, partition, offset
 Offsets = dict[str, dict[str, int]]
 EARLIEST, LATEST, GROUP, TIMESTAMP, OFFSETS = "earliest", "latest", "group", "timestamp", "offsets"
+# Of messages that Spark decodes, the column with the number of their partition among all
+SPLIT = "$split"
 # What Kafka takes in place of a time
 _FIRST, _NEXT = -2, -1
 
@@ -49,6 +51,9 @@ class Reading:
         columns: those of a message that are wanted, in their order; see `messages`.
         decoding: how the worker makes columns of values, which stand after these; None: Spark does.
         for_errors: those of the columns that only say what cannot be decoded: NULL in what is.
+        wanted: of a local stage that reads Kafka itself, the columns of the table that it reads:
+            the name of each, and the place of its field in `decoding` or a column of messages.
+            None: rows are read by Spark.
     """
 
     table: str
@@ -67,10 +72,17 @@ class Reading:
     columns: tuple[str, ...] = ()
     decoding: Decoding | None = None
     for_errors: tuple[str, ...] = ()
+    wanted: tuple[tuple[str, int | str], ...] | None = None
 
     def text(self) -> str:
         """As it goes into an option of Spark's."""
         return json.dumps(asdict(self))
+
+    def split_of(self, source: Range) -> int:
+        """The number of a partition among those of all topics; 0 where these are not named."""
+        if not self.topics:
+            return 0
+        return source.partition * len(self.topics) + self.topics.index(source.topic)
 
     @classmethod
     def of(cls, text: str) -> Reading:
@@ -80,6 +92,8 @@ class Reading:
             fields = tuple((name, type_) for name, type_ in how["fields"])
             said["decoding"] = Decoding(**{**how, "fields": fields})
         tuples = {name: tuple(said[name]) for name in ("topics", "columns", "for_errors")}
+        if said["wanted"] is not None:
+            tuples["wanted"] = tuple((name, place) for name, place in said["wanted"])
         return cls(**{**said, **tuples})
 
 
@@ -91,6 +105,15 @@ class Range:
     partition: int
     start: int
     end: int
+
+    def text(self) -> str:
+        """As it goes to a task."""
+        return json.dumps([self.topic, self.partition, self.start, self.end])
+
+    @classmethod
+    def of(cls, text: str) -> Range:
+        """What `text` gave."""
+        return cls(*json.loads(text))
 
 
 def starting(client: Client, reading: Reading) -> Offsets:

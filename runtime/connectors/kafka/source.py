@@ -36,6 +36,7 @@ from pyspark.sql.types import StructType
 from runtime.connectors.connector import register_source
 from runtime.connectors.kafka.decode import column_of
 from runtime.connectors.kafka.offsets import (
+    SPLIT,
     Offsets,
     Range,
     Reading,
@@ -48,6 +49,10 @@ from runtime.connectors.kafka.offsets import (
 from runtime.errors import ExecutionError
 
 FORMAT = "sqlwin_kafka"
+# The column of ranges that tasks read
+RANGE = "range"
+# The option of a source that brings them
+BRINGS_RANGES = "sqlwinBringsRanges"
 # Spark masks an option of such a name wherever it shows one: there are passwords in it
 _OPTION = "secret.kafka"
 _TYPES = {
@@ -101,10 +106,31 @@ def _read(reading: Reading, partition: InputPartition) -> Iterator[pa.RecordBatc
     from runtime.connectors.kafka.consume import read_range
 
     assert isinstance(partition, _Part)
+    if reading.wanted is not None:
+        yield pa.record_batch({RANGE: [partition.range.text()]})
+        return
     with _about(reading):
         client = _consumer(reading)
         try:
             yield from read_range(client, reading, partition.range)
+        finally:
+            client.kafka.close()
+
+
+def read_table(reading: Reading, text: str) -> Iterator[pa.RecordBatch]:
+    """The rows of a range as `table_rows` gives them, in a task that was given its text.
+
+    Raises:
+        ExecutionError: messages are lost, or Kafka does not answer.
+    """
+    from runtime.connectors.kafka.consume import messages_of, table_rows
+
+    wanted = Range.of(text)
+    with _about(reading):
+        client = _consumer(reading)
+        try:
+            for messages in messages_of(client, reading, wanted):
+                yield table_rows(messages, wanted, reading)
         finally:
             client.kafka.close()
 
@@ -225,8 +251,13 @@ class KafkaSource(DataSource):
         return FORMAT
 
     def schema(self) -> str:
-        """Its columns: those of a message that are wanted, and the fields that are decoded."""
+        """Its columns: those of a message that are wanted, and the fields that are decoded.
+
+        Of a reading whose rows tasks read themselves: RANGE.
+        """
         reading = self._reading
+        if reading.wanted is not None:
+            return f"`{RANGE}` STRING"
         columns = [f"`{name}` {_TYPES[name]}" for name in reading.columns]
         fields = () if reading.decoding is None else reading.decoding.fields
         columns += [f"`{column_of(place)}` {each}" for place, (_, each) in enumerate(fields)]
@@ -255,12 +286,35 @@ class KafkaSource(DataSource):
 
 def messages(spark: SparkSession, reading: Reading, *, is_stream: bool) -> DataFrame:
     """Messages with the columns that Spark's own Kafka source gives them, as far as wanted."""
-    register_source(spark, KafkaSource)
-    reader = spark.readStream if is_stream else spark.read
-    found = reader.format(FORMAT).option(_OPTION, reading.text()).load()
-    if "at_ms" not in reading.columns:
+    return as_spark_has_them(_loaded(spark, reading, is_stream))
+
+
+def ranges(spark: SparkSession, reading: Reading, *, is_stream: bool) -> DataFrame:
+    """The ranges that tasks read, each as the text in RANGE that `read_table` takes.
+
+    Spark keeps of them what it keeps of messages, so that either can go on from the other.
+    """
+    return _loaded(spark, reading, is_stream, **{BRINGS_RANGES: "true"})
+
+
+def as_spark_has_them(found: DataFrame) -> DataFrame:
+    """Messages of `Reading.columns` with times of Spark's."""
+    if "at_ms" not in found.columns:
         return found
     return found.withColumn("timestamp", F.timestamp_millis("at_ms")).drop("at_ms")
+
+
+def message_ddl(reading: Reading) -> str:
+    """The columns of messages that are left to Spark."""
+    columns = [f"`{name}`: {_TYPES[name]}" for name in reading.columns]
+    return ", ".join([*columns, f"`{SPLIT}`: INT"])
+
+
+def _loaded(spark: SparkSession, reading: Reading, is_stream: bool, **more: str) -> DataFrame:
+    register_source(spark, KafkaSource)
+    reader = spark.readStream if is_stream else spark.read
+    found: DataFrame = reader.format(FORMAT).options(**{_OPTION: reading.text(), **more}).load()
+    return found
 
 
 def writer_options(spark: SparkSession, writing: Writing) -> dict[str, str]:

@@ -139,6 +139,11 @@ def split_of(code: int) -> tuple[int, int | None]:
     return source, split - 1 if split else None
 
 
+def code_of(source: int, split: int | None) -> int:
+    """What SOURCE has of a source, or of a split of it."""
+    return source if split is None else source + SPLIT * (1 + split)
+
+
 Progress = SourceProgress | EndOfInput
 ControlMessage = Progress | ProcessingTime | NullTimes | RowsRead | NoRows
 Message = Partials | LateCandidates | LateRows | ControlMessage
@@ -187,7 +192,7 @@ def _fields(message: Message) -> _Fields:
         case Partials(rows):
             return MessageKind.PARTIALS, _blob(rows), None, None, None, None
         case SourceProgress(source, highest_us, lowest_us, n_rows, split):
-            code = source if split is None else source + SPLIT * (1 + split)
+            code = code_of(source, split)
             return MessageKind.SOURCE_PROGRESS, None, code, highest_us, lowest_us, n_rows
         case EndOfInput():
             return MessageKind.END_OF_INPUT, None, None, None, None, None

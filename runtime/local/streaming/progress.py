@@ -16,6 +16,7 @@ from runtime.local.streaming.messages import (
     NullTimes,
     ProcessingTime,
     SourceProgress,
+    code_of,
     encode,
     split_of,
 )
@@ -66,8 +67,19 @@ class TaskProgress:
             if len(known):
                 self._widen(source, int(known.max()), int(known.min()))
 
+    @property
+    def is_nothing(self) -> bool:
+        """Whether nothing was seen."""
+        is_silent = not any(self._n_rows.values()) and not self._highest
+        return is_silent and not (self._n_null_times or self._has_ended or self._now_us)
+
     def observe_totals(
-        self, n_rows: int, n_null_times: int, highest_us: int | None, lowest_us: int | None
+        self,
+        n_rows: int,
+        n_null_times: int,
+        highest_us: int | None,
+        lowest_us: int | None,
+        split: int | None = None,
     ) -> None:
         """Note the watermarks of some rows of the only source.
 
@@ -76,11 +88,13 @@ class TaskProgress:
             n_null_times: how many rows that count have no time.
             highest_us: the highest watermark; None: no row has one.
             lowest_us: the lowest.
+            split: the split that they are of; None: it is not followed.
         """
-        self._n_rows[0] += n_rows
+        source = code_of(0, split)
+        self._n_rows[source] = self._n_rows.get(source, 0) + n_rows
         self._n_null_times += n_null_times
         if highest_us is not None and lowest_us is not None:
-            self._widen(0, highest_us, lowest_us)
+            self._widen(source, highest_us, lowest_us)
 
     def _widen(self, source: int, high_us: int, low_us: int) -> None:
         self._highest[source] = max(high_us, self._highest.get(source, high_us))

@@ -101,8 +101,15 @@ class LocalStage:
         """
         return self.messages(self._rows_and_late_rows(batches))
 
-    def messages(self, source: Iterable[Rows | pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def messages(
+        self, source: Iterable[Rows | pa.RecordBatch], *, is_second: bool = False
+    ) -> Iterator[pa.RecordBatch]:
         """Messages of MESSAGE_SCHEMA: partials of rows, what is a message already, progress.
+
+        Args:
+            source: rows and messages.
+            is_second: whether messages of an earlier pass are among them, which have woken all key
+                groups: progress then is of rows that are left to this pass.
 
         Raises:
             ExecutionError: the source fails, or a sum overflows its type.
@@ -111,7 +118,8 @@ class LocalStage:
             count(name, 0)
         rows = source if self._first is None else map(self._first.among, source)
         yield from aggregate(self._plan.buffer, rows, self._partials)
-        yield self.progress.control()
+        if not (is_second and self.progress.is_nothing):
+            yield self.progress.control()
 
     def _rows_and_late_rows(
         self, batches: Iterable[pa.RecordBatch]

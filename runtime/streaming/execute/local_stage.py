@@ -13,20 +13,24 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import DataType, LongType
 
+from runtime.connectors.kafka.offsets import Reading
+from runtime.connectors.kafka.scan import scan_reading
 from runtime.frames.meter import Wrap, as_it_is
 from runtime.frames.views import temporary_view
 from runtime.local.arrow_scan import STORE_READERS, store_of_scan
+from runtime.local.messages import in_two_passes
 from runtime.local.projection import Projection, spark_types
 from runtime.local.scan_rows import scan_projection
 from runtime.local.streaming.messages import MESSAGE_DDL
 from runtime.local.streaming.plan import local_plan, local_sql, sent_columns
-from runtime.local.streaming.scan import PATH, ScanStage
+from runtime.local.streaming.scan import PATH, MessageStage, ScanStage
 from runtime.local.streaming.stage import LocalPlan, LocalStage, received
 from runtime.scan.stores import Store
 from runtime.spark.workers import prepare_worker
 from runtime.spec.local import (
     FileStreamScan,
     LocalStep,
+    MessageScan,
     SparkRows,
     Streaming,
     StreamLocalStep,
@@ -108,11 +112,14 @@ def _scan_stage(
     number: int,
     wrap: Wrap,
 ) -> RunningStage:
-    """The same where it reads the files itself."""
+    """The same where it reads files, or messages, itself."""
     plan = _local_plan(local, *scan_projection(local.source), options)
     has_processing_time = needs_processing_time(local, options)
-    paths = options.own_sources.paths(spark, local.source.table).select(
-        F.col("path").alias(PATH),
+    scan, own = local.source, options.own_sources
+    is_messages = isinstance(scan, MessageScan)
+    brought = own.ranges(spark, scan.table) if is_messages else own.paths(spark, scan.table)
+    paths = brought.select(
+        F.col(brought.columns[0]).alias(PATH),
         F.lit(False).alias(KEEP),
         F.lit(0).alias(SOURCE),
         *(F.lit(None).cast(LongType()).alias(name) for name in (WATERMARK, TIME)),
@@ -120,9 +127,15 @@ def _scan_stage(
     rows = options.own_sources.beside(
         paths, is_cascade=False, has_processing_time=has_processing_time
     )
-    sent = sent_columns(rows.columns, has_watermark=False)
-    store = store_of_scan(spark, local.source.files.path)
-    messages = rows.selectExpr(*sent).mapInArrow(wrap(_run_scan(plan, local, store)), MESSAGE_DDL)
+    rows = rows.selectExpr(*sent_columns(rows.columns, has_watermark=False))
+    if is_local(local, MessageScan, Streaming):
+        reading = scan_reading(local.source.table, local.source.files.columns, is_stream=True)
+        first = wrap(_run_messages(plan, local, reading))
+        second = _run_messages(plan, local, reading, is_second=True)
+        messages = in_two_passes(rows, MESSAGE_DDL, first, second, local.source, reading)
+    else:
+        store = store_of_scan(spark, local.source.files.path)
+        messages = rows.mapInArrow(wrap(_run_scan(plan, local, store)), MESSAGE_DDL)
     return RunningStage(read_counted(messages, number, local.source.table.name), plan)
 
 
@@ -171,6 +184,23 @@ def _run_scan(
         prepare_worker()
         pa.set_io_thread_count(1 if store is None else STORE_READERS)
         yield from ScanStage(plan, local, store).run(batches)
+
+    return run
+
+
+def _run_messages(
+    plan: LocalPlan,
+    local: LocalStep[MessageScan, Streaming],
+    reading: Reading,
+    *,
+    is_second: bool = False,
+) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """The same for a stage that consumes messages: ranges to messages for the key groups."""
+
+    def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        prepare_worker()
+        stage = MessageStage(plan, local, reading)
+        yield from stage.second(batches) if is_second else stage.run(batches)
 
     return run
 

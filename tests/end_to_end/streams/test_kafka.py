@@ -75,6 +75,85 @@ def reading(second: int, key: int) -> bytes:
     return json.dumps({"k": key, "v": second * 10 + key, "ts": str(at)}).encode()
 
 
+RULE = "push_local_aggregate_into_scan"
+
+
+@pytest.mark.slow
+def test_what_arrow_leaves_to_spark_is_counted_too(
+    fresh_session: sqlwin.Session, broker: Broker
+) -> None:
+    broker.send("odd", [reading(second, 0) for second in range(60)], 0)
+    unlike = [
+        b'{"k": 1, "v": 52.0, "ts": "2026-05-01 00:00:07"}',
+        b'{"k": 1, "v": 53, "ts": "2026-05-01 00:01"}',
+        b'{"k": 1, "v": "54", "ts": "2026-05-01 00:00:09"}',
+        b'{"k": null, "v": 55}',
+        b'{"v":',
+        b"",
+        None,
+    ]
+    broker.send("odd", [*(reading(second, 1) for second in range(40)), *unlike], 1)
+    fresh_session.execute(f"""
+        CREATE TABLE odd (k INT, v BIGINT, ts TIMESTAMP(3), part INT METADATA FROM 'partition',
+          sent TIMESTAMP_LTZ(3) METADATA FROM 'timestamp')
+        WITH ('connector' = 'kafka', 'topic' = 'odd', 'format' = 'json',
+          'scan.bounded.mode' = 'latest-offset', 'json.ignore-parse-errors' = 'true',
+          'properties.bootstrap.servers' = '{broker.address}')""")
+    query = """
+        SELECT k, part, window_end, COUNT(*) AS n, SUM(v) AS total, COUNT(sent) AS sent
+        FROM TABLE(TUMBLE(TABLE odd{hint}, DESCRIPTOR(ts), INTERVAL '10' SECONDS))
+        WHERE v < 500 OR k = 1 GROUP BY k, part, window_start, window_end"""
+    explained = fresh_session.explain(query.format(hint=""))
+    assert "ArrowScanLocalWindowAggregate(table=[odd], fields=[k, v, ts, part, sent]" in explained
+    found = [tuple(row) for row in rows_of(fresh_session, query.format(hint=""))]
+    strict = query.format(hint=" /*+ OPTIONS('json.ignore-parse-errors' = 'false') */")
+    with pytest.raises(sqlwin.SqlwinError, match=r"topic 'odd', partition 1, offset 4[0-6]: not "):
+        rows_of(fresh_session, strict)
+    fresh_session.execute(f"SET 'sqlwin.optimizer.disabled-rules' = '{RULE}'")
+    wanted = [tuple(row) for row in rows_of(fresh_session, query.format(hint=""))]
+    assert sorted(found, key=str) == sorted(wanted, key=str)
+    assert sum(row[3] for row in found) == 50 + 40 + 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("rules", [(RULE, ""), ("", RULE)])
+def test_a_stream_goes_on_whoever_reads_its_messages(
+    fresh_session: sqlwin.Session, broker: Broker, tmp_path: Path, rules: tuple[str, str]
+) -> None:
+    topic = f"resumed-{rules.index('')}"
+    fresh_session.execute(f"""
+        SET 'execution.checkpointing.dir' = '{tmp_path}/checkpoint';
+        CREATE TABLE resumed (k INT, v BIGINT, ts TIMESTAMP(3), WATERMARK FOR ts AS ts)
+        WITH ('connector' = 'kafka', 'topic' = '{topic}', 'format' = 'json',
+          'scan.startup.mode' = 'earliest-offset',
+          'properties.bootstrap.servers' = '{broker.address}');
+        CREATE TABLE totals (window_end TIMESTAMP(3), n BIGINT, total BIGINT)
+        WITH ('connector' = 'filesystem', 'path' = '{tmp_path}/out', 'format' = 'parquet')""")
+
+    def ends() -> list[tuple[int, int, int]]:
+        if not list((tmp_path / "out").glob("**/*.parquet")):
+            return []
+        rows = rows_of(fresh_session, "SELECT * FROM totals ORDER BY window_end")
+        return [(row[0].second, row[1], row[2]) for row in rows]
+
+    for number, rule in enumerate(rules):
+        fresh_session.execute(f"SET 'sqlwin.optimizer.disabled-rules' = '{rule}'")
+        seconds_of(broker, topic, 8 * number, 8 * number + 8)
+        (result,) = fresh_session.execute("""
+            INSERT INTO totals SELECT window_end, COUNT(*), SUM(v)
+            FROM TABLE(TUMBLE(TABLE resumed, DESCRIPTOR(ts), INTERVAL '5' SECONDS))
+            GROUP BY window_start, window_end""")
+        until = time.monotonic() + 200
+        while len(ends()) < (1, 3)[number]:
+            assert time.monotonic() < until, ends()
+            time.sleep(0.5)
+        result.stream.stop()
+    assert ends() == [
+        (end, 20, sum(second * 10 + k for second in range(end - 5, end) for k in range(4)))
+        for end in (5, 10, 15)
+    ]
+
+
 @pytest.mark.long
 def test_a_stream_emits_windows_of_a_topic(fresh_session: sqlwin.Session, broker: Broker) -> None:
     seconds_of(broker, "windows", 0, 16)

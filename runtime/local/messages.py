@@ -1,0 +1,174 @@
+"""The local stage where it consumes messages of Kafka itself, so that no row becomes a JVM row.
+
+Spark's source hands on ranges of offsets, and a task consumes and decodes them into Arrow. What
+Arrow and Spark may read differently is left to Spark, a record batch at a time: such messages leave
+the task beside its partials, Spark SQL decodes them, and a second pass aggregates them. Most tasks
+have none, and their partials pass it as they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from functools import wraps
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark import TaskContext
+from pyspark.sql import DataFrame
+from pyspark.sql.pandas.types import to_arrow_type
+from pyspark.sql.types import DataType, StructType
+
+from runtime.compute.buffer import Rows
+from runtime.compute.counters import count
+from runtime.connectors.kafka.offsets import SPLIT, Reading
+from runtime.connectors.kafka.scan import decoded_by_spark
+from runtime.connectors.kafka.source import RANGE, message_ddl, read_table
+from runtime.frames.meter import ArrowFunction
+from runtime.frames.scan_counts import ScanCounter
+from runtime.local.scan_rows import ScanRows
+from runtime.local.stage import BufferPlan, Cut, aggregate
+from runtime.spark.workers import prepare_worker
+from runtime.spec.local import MessageScan, ScanLocalStep
+
+# The column with a message that Spark decodes
+_MESSAGE = "$message"
+
+
+def is_left(batch: pa.RecordBatch) -> bool:
+    """Whether these are messages that Spark decodes."""
+    return SPLIT in batch.schema.names
+
+
+def in_two_passes(
+    ranges: DataFrame,
+    ddl: str,
+    first: ArrowFunction,
+    second: ArrowFunction,
+    scan: MessageScan,
+    reading: Reading,
+) -> DataFrame:
+    """What tasks make of ranges, rows of `ddl`. Nothing runs yet.
+
+    Args:
+        ranges: what Spark hands to the tasks.
+        ddl: the columns of what they make.
+        first: makes batches of `ddl`, and among them messages that are left.
+        second: takes batches of `ddl`, and among them decoded messages, see `passing`.
+        scan: what is read.
+        reading: how it is read.
+    """
+    message = DataType.fromDDL(f"STRUCT<{message_ddl(reading)}>")
+    fields = columns_of_ddl(ddl).fields
+    schema = pa.schema([(f.name, to_arrow_type(f.dataType)) for f in fields])
+    type_ = to_arrow_type(message)
+
+    @wraps(first)
+    def beside(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in first(batches):
+            n_rows = batch.num_rows
+            if is_left(batch):
+                arrays = [pa.nulls(n_rows, field.type) for field in schema]
+                found = pa.StructArray.from_arrays(batch.columns, fields=list(type_))
+            else:
+                arrays, found = batch.columns, pa.nulls(n_rows, type_)
+            yield pa.RecordBatch.from_arrays([*arrays, found], names=[*schema.names, _MESSAGE])
+
+    both = StructType(fields).add(_MESSAGE, message)
+    passed = ranges.mapInArrow(beside, both)
+    given = decoded_by_spark(passed, _MESSAGE, scan.table, scan.files.columns)
+    return given.mapInArrow(second, ddl)
+
+
+def columns_of_ddl(ddl: str) -> StructType:
+    """The columns that a text describes."""
+    found = StructType.fromDDL(ddl)
+    assert isinstance(found, StructType)
+    return found
+
+
+def passing(
+    batches: Iterable[pa.RecordBatch], names: list[str]
+) -> Iterator[tuple[pa.RecordBatch, bool]]:
+    """Of what comes to the second pass: what is made already, and messages that Spark has decoded.
+
+    Args:
+        batches: as `decoded_by_spark` gives them.
+        names: the columns of what is made.
+
+    Yields:
+        A batch and whether it is of messages, with the columns of the table and SPLIT.
+    """
+    for batch in batches:
+        numbers = [f"${number}" for number in range(len(names))]
+        is_message = batch.column(SPLIT).is_valid()
+        made = batch if not is_message.true_count else batch.filter(pc.invert(is_message))
+        if made.num_rows:
+            arrays = [made.column(number) for number in numbers]
+            yield pa.RecordBatch.from_arrays(arrays, names=names), False
+        if is_message.true_count:
+            yield batch.filter(is_message).drop_columns(numbers), True
+
+
+def message_partials(
+    step: ScanLocalStep, plan: BufferPlan, reading: Reading, counter: ScanCounter | None
+) -> tuple[Callable[[Cut], ArrowFunction], Callable[[list[str], Cut], ArrowFunction]]:
+    """What tasks of a batch make of ranges in the first pass, and in the second one.
+
+    Args:
+        step: what is evaluated.
+        plan: what is aggregated.
+        reading: how messages are read.
+        counter: what counts the rows that are read, and those without a time.
+
+    Returns:
+        Functions of what becomes of a table of partials; the second one's names are those of what
+        the first pass makes.
+    """
+
+    def first(cut: Cut) -> ArrowFunction:
+        def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            prepare_worker()
+            rows = ScanRows(step)
+
+            def read() -> Iterator[Rows | pa.RecordBatch]:
+                for text in texts(batches):
+                    for batch in read_table(reading, text):
+                        if is_left(batch):
+                            count("rows_scanned", batch.num_rows)
+                            yield batch
+                        else:
+                            yield plan.rows(rows.of_spark(batch))
+
+            yield from aggregate(plan, read(), cut)
+            _record(counter, rows, is_second=False)
+
+        return run
+
+    def second(names: list[str], cut: Cut) -> ArrowFunction:
+        def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            prepare_worker()
+            rows = ScanRows(step)
+
+            def read() -> Iterator[Rows | pa.RecordBatch]:
+                for batch, is_message in passing(batches, names):
+                    yield plan.rows(rows.of_spark(batch)) if is_message else batch
+
+            yield from aggregate(plan, read(), cut)
+            _record(counter, rows, is_second=True)
+
+        return run
+
+    return first, second
+
+
+def texts(batches: Iterable[pa.RecordBatch]) -> Iterator[str]:
+    """The ranges of a task."""
+    for batch in batches:
+        yield from batch.column(RANGE).to_pylist()
+
+
+def _record(counter: ScanCounter | None, rows: ScanRows, *, is_second: bool) -> None:
+    task = TaskContext.get()
+    if counter is not None and task is not None:
+        number = task.partitionId()
+        counter.record(-1 - number if is_second else number, rows.n_rows, rows.n_null_times)

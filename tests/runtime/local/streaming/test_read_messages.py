@@ -1,0 +1,161 @@
+"""The local stage of a stream that consumes messages itself, against a mock of a broker."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pyarrow as pa
+import pytest
+
+from runtime.connectors.kafka.offsets import SPLIT, Range, Reading
+from runtime.connectors.kafka.scan import message_source, scan_reading
+from runtime.local.messages import is_left
+from runtime.local.streaming.messages import MESSAGE_SCHEMA, NoRows, SourceProgress
+from runtime.local.streaming.scan import MessageStage
+from runtime.spec.local import MessageScan
+from runtime.spec.scan import ScanSource
+from runtime.spec.table import Column, TableColumn, TableSpec
+from tests.runtime.connectors.kafka.broker import Broker, broker
+from tests.runtime.local.streaming.test_scan import (
+    COLUMNS,
+    DELAY_US,
+    GROUPS,
+    HOP,
+    TS,
+    VALUE,
+    plan_of,
+    received_from,
+    sent,
+    step_of,
+)
+
+__all__ = ["broker"]
+# the types of a table's columns are read by Spark
+pytestmark = pytest.mark.usefixtures("spark")
+
+
+def table_of(address: str = "host:9092", **more: str) -> TableSpec:
+    columns = [TableColumn(c.name, c.type) for c in COLUMNS]
+    columns.append(TableColumn("part", "int", metadata="partition"))
+    columns.append(TableColumn("at", "timestamp", metadata="timestamp"))
+    options = {
+        "topic": "one;read", "format": "json", "properties.bootstrap.servers": address,
+        "kafka.client": "python", **more,
+    }  # fmt: skip
+    return TableSpec("t", "kafka", tuple(columns), tuple(options.items()))
+
+
+def messages_step(table: TableSpec):
+    """As `step_of`, of messages."""
+    step = step_of(HOP)
+    old = step.source
+    scan = MessageScan(
+        old.keys, old.partials, old.files, old.time, old.time_zone, old.filters, table,
+        follows_splits=True,
+    )  # fmt: skip
+    return replace(step, source=scan)
+
+
+def message(us: int, key: str, value: object) -> bytes:
+    return json.dumps({"ts": f"1970-01-01 00:00:00.{us:06}", "k": key, "v": value}).encode()
+
+
+def test_ranges_are_consumed_and_what_arrow_leaves_comes_in_a_second_pass(broker: Broker) -> None:
+    broker.send("read", [message(10, "a", 1), message(13, "b", 5), message(14, "b", 2)], 0)
+    broker.send("read", [message(31, "a", 3)], 1)
+    broker.send("read", [message(21, "a", 7), message(22, "a", "x")], 2)
+    step = messages_step(table_of(broker.address))
+    plan = plan_of(step)
+    reading = scan_reading(step.source.table, COLUMNS, is_stream=True)
+    ranges = [Range("read", p, 0, n) for p, n in ((0, 3), (1, 1), (2, 2))]
+    batches = MessageStage(plan, step, reading).run([sent(*((r.text(), 0, None) for r in ranges))])
+    made: list[pa.RecordBatch] = []
+    left: list[pa.RecordBatch] = []
+    for batch in batches:
+        (left if is_left(batch) else made).append(batch)
+    partials, control, n_read = received_from(made)
+    assert n_read == 6
+    assert sum(each["n"] for group in partials.values() for each in group.values()) == 3
+    # the numbers are those of partitions among those of both topics; a filter moves no watermark
+    expected = [
+        SourceProgress(0, 14 - DELAY_US, 10 - DELAY_US, 3, 1),
+        SourceProgress(0, 31 - DELAY_US, 31 - DELAY_US, 1, 3),
+    ]
+    assert control == {group: expected for group in GROUPS}
+    (rest,) = left
+    assert rest.column("value").to_pylist() == [message(21, "a", 7), message(22, "a", "x")]
+    assert rest.select(["partition", "offset", SPLIT]).to_pylist() == [
+        {"partition": 2, "offset": offset, SPLIT: 5} for offset in (0, 1)
+    ]
+    # so Spark sends it: what was made before beside messages that it has decoded
+    decoded = {
+        "ts": pa.array([21], pa.timestamp("us")), "k": ["a"], "v": pa.array([7], pa.int64()),
+        SPLIT: pa.array([5], pa.int32()),
+        **{f"${n}": pa.nulls(1, f.type) for n, f in enumerate(MESSAGE_SCHEMA)},
+    }  # fmt: skip
+    passed = {f"${n}": c for n, c in enumerate(made[0].columns)}
+    empty = {c.name: pa.nulls(made[0].num_rows, decoded_type(decoded[c.name])) for c in COLUMNS}
+    split = {SPLIT: pa.nulls(made[0].num_rows, pa.int32())}
+    second = MessageStage(plan, step, reading).second(
+        [pa.record_batch({**empty, **split, **passed}), pa.record_batch(decoded)]
+    )
+    first_again, *more = second
+    assert first_again.equals(made[0])
+    partials, control, n_read = received_from(more)
+    assert [each for group in partials.values() for each in group.values()] == [
+        {"n": 1, "total": 7, "$rows": 1}
+    ]
+    assert control == {g: [SourceProgress(0, 21 - DELAY_US, 21 - DELAY_US, 1, 5)] for g in GROUPS}
+    # all key groups were woken by the first pass
+    only_passed = pa.record_batch({**empty, **split, **passed})
+    assert [b.equals(made[0]) for b in MessageStage(plan, step, reading).second([only_passed])] == [
+        True
+    ]
+    assert {type(m) for m in received_from(MessageStage(plan, step, reading).run([]))[1][3]} == {
+        NoRows
+    }
+
+
+def decoded_type(values: object) -> pa.DataType:
+    return values.type if isinstance(values, pa.Array) else pa.string()
+
+
+@pytest.mark.parametrize(
+    ("columns", "more", "reason"),
+    [
+        (COLUMNS, {}, None),
+        ((TS, Column("part", "int"), Column("at", "timestamp")), {}, None),
+        (COLUMNS, {"kafka.client": "spark"}, "Kafka is read by Spark's own package"),
+        (COLUMNS, {"late-rows": "x"}, "late rows go to x as the table has them"),
+        (COLUMNS, {"key.format": "json", "key.fields": "k"}, "Spark decodes the keys"),
+        (COLUMNS, {"key.format": "raw", "key.fields": "k"}, None),
+        (COLUMNS, {"timeZone": "UTC"}, "column ts is decoded by Spark"),
+        ((Column("at", "timestamp"),), {"timeZone": "UTC"}, None),
+        (
+            (Column("at", "timestamp"),),
+            {"timeZone": "UTC", "json.ignore-parse-errors": "true"},
+            "Spark decodes the values",
+        ),
+        ((Column("part", "bigint"),), {}, "column part is decoded by Spark"),
+    ],
+)
+def test_what_is_read_without_spark(columns, more, reason) -> None:
+    found = message_source(table_of(**more), columns)
+    if reason is None:
+        assert found == ScanSource("one, read", (), tuple(columns), format="kafka")
+    else:
+        assert found == reason
+
+
+def test_values_that_nobody_reads_are_not_decoded() -> None:
+    columns = (Column("part", "int"),)
+    reading = scan_reading(table_of(), columns, is_stream=False)
+    assert reading.decoding is None and reading.wanted == (("part", "partition"),)
+    # but where broken messages are left out they have to be found
+    tolerant = scan_reading(
+        table_of(**{"json.ignore-parse-errors": "true"}), columns, is_stream=False
+    )
+    assert tolerant.decoding is not None and Reading.of(tolerant.text()) == tolerant
+    both = scan_reading(table_of(), (VALUE, *columns), is_stream=False)
+    assert both.wanted == (("v", 2), ("part", "partition"))
