@@ -12,8 +12,8 @@ from pyspark.sql import functions as F
 from runtime.connectors.columns import check_columns, declared_schema, physical_columns
 from runtime.connectors.connector import Connector
 from runtime.connectors.messages import decoded
-from runtime.connectors.options.checks import bad_option, check_options, option_values
-from runtime.connectors.options.formats import FLINK_OPTIONS, format_option_names
+from runtime.connectors.options.checks import bad_option, option_values
+from runtime.connectors.options.formats import check_message_options
 from runtime.connectors.options.known import SOCKET
 from runtime.errors import CatalogError
 from runtime.spark.errors import translate
@@ -26,9 +26,7 @@ def validate(spec: TableSpec) -> None:
     Raises:
         CatalogError: an option or a column is wrong.
     """
-    by_format = {k: v for options in FLINK_OPTIONS.values() for k, v in options.items()}
-    names = [n for f in ("json", "csv") for n in format_option_names(f) if "." in n]
-    check_options(spec, {**SOCKET, **by_format}, names)
+    check_message_options(spec, SOCKET, [option_values(spec).get("format", "text").lower()])
     check_columns(spec)
     physical = physical_columns(spec)
     if not physical:

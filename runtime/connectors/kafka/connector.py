@@ -46,13 +46,12 @@ from runtime.connectors.kafka.table import (
 from runtime.connectors.messages import decoded, encoded
 from runtime.connectors.options.checks import (
     bad_option,
-    check_options,
     idle_options,
     option_values,
     switch,
     whole_number,
 )
-from runtime.connectors.options.formats import FLINK_OPTIONS, MESSAGE_FORMATS, format_option_names
+from runtime.connectors.options.formats import MESSAGE_FORMATS, check_message_options
 from runtime.connectors.options.known import KAFKA
 from runtime.connectors.writing import as_declared, count_written
 from runtime.errors import CatalogError, SetupError, SqlwinError, nearest
@@ -77,11 +76,9 @@ def validate(spec: TableSpec) -> None:
         CatalogError: an option or a column is wrong.
     """
     values = option_values(spec)
-    of_formats = [n for f in ("json", "csv") for n in format_option_names(f) if "." in n]
-    names = [*SPARK_OPTIONS, *of_formats]
     properties = [name for name, _ in spec.options if name.lower().startswith("properties.")]
-    by_format = {k: v for options in FLINK_OPTIONS.values() for k, v in options.items()}
-    check_options(spec, {**KAFKA, **by_format}, [*names, *properties])
+    formats = [values.get(name, "").lower() for name in ("format", "value.format", "key.format")]
+    check_message_options(spec, KAFKA, formats, [*SPARK_OPTIONS, *properties])
     check_columns(spec, list(METADATA))
     if values.get("sink.delivery-guarantee", "").lower() == "exactly-once":
         raise bad_option(

@@ -3,9 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
-from runtime.connectors.options.checks import Option, choice, one_character, switch
+from runtime.connectors.options.checks import (
+    Option,
+    bad_option,
+    check_options,
+    choice,
+    one_character,
+    switch,
+    unknown_option,
+)
 from runtime.spec.table import TableSpec
 
 # Of files; those of messages
@@ -60,6 +68,13 @@ TIME_UNITS = {
     "epoch-micros": "1",
     "epoch-nanos": "0.001",
 }
+# Of the options of text, those that nothing of a message depends on, in lower case
+_OF_FILES = frozenset(
+    "basepath compression ignorecorruptfiles ignoremissingfiles maxrecordsperfile modifiedafter "
+    "modifiedbefore partitionoverwritemode pathglobfilter recursivefilelookup encoding charset "
+    "linesep multiline header inferschema enforceschema samplingratio extension "
+    "columnnameofcorruptrecord dropfieldifallnull".split()
+)
 # Options that say how text is read, and that nothing is written by
 ONLY_READ = ("null-literals", "decimal-separator", "thousands-separator")
 _EVERY_FORMAT = (
@@ -104,6 +119,43 @@ def format_option_names(file_format: str) -> list[str]:
     """Spark's options for `file_format`, bare and with the format's name in front."""
     bare = SPARK_OPTIONS[file_format]
     return [*bare, *(f"{file_format}.{name}" for name in bare)]
+
+
+def check_message_options(
+    spec: TableSpec, known: Mapping[str, Option], formats: Iterable[str], other: Iterable[str] = ()
+) -> None:
+    """Check the options of a table of messages; see `check_options`.
+
+    Args:
+        spec: the table.
+        known: the connector's options.
+        formats: those of its messages, as the table says them in lower case.
+        other: further names that are right, with any value.
+
+    Raises:
+        CatalogError: an option is wrong, of another format, or has no meaning for messages.
+    """
+    said = {name for name in formats if name}
+    # of a format that there is not its options are no mistake of their own
+    is_wrong = not said or not said <= {*MESSAGE_FORMATS, "text"}
+    textual = [name for name in ("json", "csv") if is_wrong or name in said]
+    by_format = {k: v for name in textual for k, v in FLINK_OPTIONS[name].items()}
+    names = [n for name in textual for n in format_option_names(name) if "." in n]
+    right = [*known, *other, *by_format, *names]
+    for name, _ in spec.options:
+        prefix, _, bare = name.lower().partition(".")
+        if prefix in FLINK_OPTIONS and prefix not in textual:
+            raise unknown_option(spec, name, right)
+        if prefix in textual and (bare in ONLY_READ or bare in _OF_FILES):
+            raise bad_option(
+                spec,
+                f"option '{name}' is of files: messages are read without it",
+                "a computed column can say what values mean, such as NULLIF(a, 'n/a')"
+                if bare in ONLY_READ
+                else "leave it out",
+                subjects=(f"'{name}'",),
+            )
+    check_options(spec, {**known, **by_format}, [*other, *names])
 
 
 def column_formats(spec: TableSpec) -> dict[str, str]:

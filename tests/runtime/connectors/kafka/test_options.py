@@ -106,6 +106,14 @@ def test_the_sink_gets_one_topic_and_no_options_of_consumers() -> None:
         (kafka(sink__delivery_guarantee="at-most-once"), "it must be at-least-once or"),
         (kafka(sink__delivery_garantee="none"), "did you mean 'sink.delivery-guarantee'?"),
         (kafka(scan_startup_mode="x"), "there is no option 'scan-startup-mode'"),
+        (kafka(csv__null_literals="n/a", format="csv"), "option 'csv.null-literals' is of files: messages are read without it\n  a computed column can say"),
+        (kafka(json__null_literals="n/a"), "option 'json.null-literals' is of files"),
+        (kafka(csv__decimal_separator=",", key__format="csv", key__fields="a"), "option 'csv.decimal-separator' is of files"),
+        (kafka(csv__thousands_separator=".", format="csv"), "option 'csv.thousands-separator' is of files"),
+        (kafka(csv__header="true", format="csv"), "option 'csv.header' is of files: messages are read without it\n  leave it out"),
+        (kafka(json__multiLine="true"), "option 'json.multiLine' is of files"),
+        (kafka(csv__field_delimiter=";"), "there is no option 'csv.field-delimiter'"),
+        (kafka(format="jsno", json__ignore_parse_errors="true"), "there is no format 'jsno'"),
     ],
 )  # fmt: skip
 def test_a_wrong_option_is_named_with_what_would_be_right(spec: TableSpec, message: str) -> None:
@@ -130,6 +138,12 @@ def test_options_of_flinks_that_change_nothing_are_let_pass_and_known() -> None:
     )
     validate_table(files)
     assert idle_options(files) == ("Sink.Rolling-Policy.File-Size",)
+
+
+def test_options_of_the_formats_of_key_and_value_are_let_pass() -> None:
+    validate_table(kafka(json__timeZone="UTC", json__ignore_parse_errors="true"))
+    keyed = {"key__format": "csv", "key__fields": "a", "csv__field_delimiter": ";"}
+    validate_table(kafka(csv__null_literal="n/a", json__ignore_parse_errors="true", **keyed))
 
 
 def test_splits_are_numbered_by_partition_and_topic() -> None:
