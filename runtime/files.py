@@ -156,20 +156,29 @@ class LocalFiles:
 
 
 @contextmanager
-def holding(path: str) -> Iterator[bool]:
+def holding(path: str, *, with_others: bool = False) -> Iterator[bool]:
     """Hold a directory of this machine until the block, or this process, has come to its end.
 
+    Args:
+        path: the directory.
+        with_others: whether others may hold it too that say the same.
+
     Yields:
-        Whether it does: nobody else holds it, and the file system has locks.
+        Whether it does: nobody else holds it, and the file system has locks. Without locks others
+        are taken to say the same.
     """
     import fcntl
 
     directory = os.open(path, os.O_RDONLY)
     try:
         try:
-            fcntl.flock(directory, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
+            kind = fcntl.LOCK_SH if with_others else fcntl.LOCK_EX
+            fcntl.flock(directory, kind | fcntl.LOCK_NB)
+        except BlockingIOError:
             yield False
+            return
+        except OSError:
+            yield with_others
             return
         yield True
     finally:

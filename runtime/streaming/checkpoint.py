@@ -1,7 +1,8 @@
 """The directory of a stream's checkpoint, and what sqlwin keeps in it beside Spark's own files.
 
     sqlwin.json     what the stream computes, the number of its key groups, whether it has ended
-    spark/          Spark's checkpoint: offsets, commits, state
+    spark/          Spark's checkpoint: offsets, commits, state; another name in `sqlwin.json` says
+                    that it has been rescaled (`runtime.streaming.rescale`)
     end-of-input/   a file in here says that the input has ended
 
 Secrets among the options of tables are not in it, so that they may change. On this machine the
@@ -24,8 +25,9 @@ import json
 import re
 import secrets
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from runtime.errors import ExecutionError, SetupError
 from runtime.files import Files, as_uri
@@ -43,6 +45,9 @@ _END_MARK = "end-of-input/end.json"
 _VERSION = 1
 # So many names of checkpoints stand in a hint at most
 _MANY = 8
+_SPARK = "spark"
+# Cells of a key group of the general operator, in a new checkpoint
+CELLS_PER_GROUP = 64
 _ANOTHER = "take another 'execution.checkpointing.dir'"
 _WRITABLE = "SET 'execution.checkpointing.dir' to a directory that this program may write to"
 
@@ -76,6 +81,8 @@ class Checkpoint:
         has_ended: whether the input ended, and all windows were closed, in an earlier run.
         spark_id: the name by which Spark's part of it knows its query; None: an older sqlwin let
             Spark choose one.
+        cells_per_group: cells of a key group of the general operator.
+        spark_name: the directory of Spark's part, in that of the checkpoint.
     """
 
     directory: str
@@ -84,6 +91,8 @@ class Checkpoint:
     writer: str
     has_ended: bool = False
     spark_id: str | None = None
+    cells_per_group: int = CELLS_PER_GROUP
+    spark_name: str = _SPARK
 
     @property
     def owner(self) -> Owner:
@@ -93,7 +102,7 @@ class Checkpoint:
     @property
     def spark_directory(self) -> str:
         """The directory of what Spark keeps."""
-        return f"{self.directory}/spark"
+        return f"{self.directory}/{self.spark_name}"
 
     @property
     def spark_location(self) -> str:
@@ -227,7 +236,7 @@ def _opened(files: Files, new: Checkpoint, identity: Identity, mask: Mask) -> Ch
     old = without_secrets(written, mask)
     if (change := difference(old, identity)) is not None:
         if not _has_begun(files, checkpoint):
-            check_spark_files(files, directory, checkpoint.spark_id)
+            _check_spark_files(files, checkpoint)
             # in an order in which a run that is killed here leaves a checkpoint that may be used
             for leftover in [
                 *_below_but_id(files, checkpoint),
@@ -244,32 +253,49 @@ def _opened(files: Files, new: Checkpoint, identity: Identity, mask: Mask) -> Ch
     if old != written or old.operators != identity.operators:
         _write(files, checkpoint, identity)
     if not checkpoint.has_ended:
-        check_spark_files(files, directory, checkpoint.spark_id)
+        _check_spark_files(files, checkpoint)
     files.make_directory(checkpoint.end_of_input)
     _drop_leftovers(files, checkpoint)
     _drop_unread_end(files, checkpoint)
     return checkpoint
 
 
+def _checkpoint(directory: str, found: Mapping[str, Any]) -> Checkpoint:
+    """The checkpoint that `sqlwin.json` describes."""
+    return Checkpoint(
+        directory,
+        found["key_groups"],
+        found["partitions"],
+        found["writer"],
+        found["has_ended"],
+        spark_id=found.get("spark_id"),
+        cells_per_group=found.get("cells_per_group", CELLS_PER_GROUP),
+        spark_name=found.get("spark", _SPARK),
+    )
+
+
+def _check_spark_files(files: Files, checkpoint: Checkpoint) -> None:
+    check_spark_files(files, checkpoint.directory, checkpoint.spark_id, checkpoint.spark_directory)
+
+
 def _read(files: Files, directory: str) -> tuple[Checkpoint, Identity]:
     """The checkpoint that is there.
 
     Raises:
-        ExecutionError: its file cannot be read.
+        ExecutionError: its file cannot be read, or is of another version.
     """
     path = f"{directory}/{_FILE}"
     try:
         found = json.loads(files.read_text(path))
+        version = found.get("version", _VERSION)
+        if version != _VERSION:
+            raise ExecutionError(
+                f"{path} is of version {version}, this sqlwin knows version {_VERSION}",
+                hint=f"run the sqlwin that wrote it, or {_ANOTHER}",
+            )
         operators = tuple(map(operator_of, found.get("operators", ())))
         identity = replace(Identity(**found["identity"]), operators=operators)
-        checkpoint = Checkpoint(
-            directory,
-            found["key_groups"],
-            found["partitions"],
-            found["writer"],
-            found["has_ended"],
-            spark_id=found.get("spark_id"),
-        )
+        checkpoint = _checkpoint(directory, found)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise ExecutionError(f"{path} cannot be read: {error}", hint=_ANOTHER) from error
     return checkpoint, identity
@@ -302,6 +328,25 @@ def committed(files: Files, checkpoint: Checkpoint) -> list[int]:
     """The numbers of the micro-batches that have ended and are still known, ascending."""
     names = files.names_in(f"{checkpoint.spark_directory}/commits")
     return sorted(int(name) for name in names if name.isdecimal())
+
+
+def check_checkpoint(files: Files, checkpoint: Checkpoint) -> int | None:
+    """Check that Spark can go on from its part of a checkpoint.
+
+    Returns:
+        The last micro-batch that was committed, if any was.
+
+    Raises:
+        ExecutionError: something is missing or damaged.
+    """
+    _check_spark_files(files, checkpoint)
+    return max(committed(files, checkpoint), default=None)
+
+
+def replace_checkpoint(files: Files, new: Checkpoint) -> None:
+    """Let a checkpoint be another one from now on, of the same stream in the same directory."""
+    _, identity = _read(files, new.directory)
+    _write(files, new, identity)
 
 
 def _made(files: Files, new: Checkpoint, identity: Identity) -> Checkpoint:
@@ -433,6 +478,13 @@ def _short(line: str, most: int = 160) -> str:
     return line if len(line) <= most else line[: most - 1] + "…"
 
 
+def _rescaled(checkpoint: Checkpoint) -> dict[str, Any]:
+    """What only a checkpoint has that was rescaled."""
+    if checkpoint.spark_name == _SPARK:
+        return {}
+    return {"spark": checkpoint.spark_name, "cells_per_group": checkpoint.cells_per_group}
+
+
 def _write(files: Files, checkpoint: Checkpoint, identity: Identity) -> None:
     text = json.dumps(
         {
@@ -448,6 +500,7 @@ def _write(files: Files, checkpoint: Checkpoint, identity: Identity) -> None:
             "writer": checkpoint.writer,
             "spark_id": checkpoint.spark_id,
             "has_ended": checkpoint.has_ended,
+            **_rescaled(checkpoint),
         },
         indent=2,
     )

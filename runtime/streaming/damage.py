@@ -62,19 +62,25 @@ def unwritable(directory: str, why: str, *, may_resume: bool) -> ExecutionError:
     )
 
 
-def check_spark_files(files: Files, directory: str, spark_id: str | None = None) -> None:
+def check_spark_files(
+    files: Files,
+    directory: str,
+    spark_id: str | None = None,
+    spark_directory: str | None = None,
+) -> None:
     """Check that Spark can go on from its part of a checkpoint in which a micro-batch began.
 
     Args:
         files: the file system.
         directory: the checkpoint's.
         spark_id: Spark's name of the query that the checkpoint is of; None: nobody knows.
+        spark_directory: that of Spark's part; None: `spark` in the checkpoint's.
 
     Raises:
         ExecutionError: a file is missing, or is not what Spark wrote; or it all is of another
             checkpoint.
     """
-    _Look(files, directory).at_all(spark_id)
+    _Look(files, directory, spark_directory or f"{directory}/spark").at_all(spark_id)
 
 
 class _Look:
@@ -83,12 +89,13 @@ class _Look:
     Args:
         files: the file system.
         directory: the checkpoint's.
+        spark_directory: that of Spark's part.
     """
 
-    def __init__(self, files: Files, directory: str) -> None:
+    def __init__(self, files: Files, directory: str, spark_directory: str) -> None:
         self._files = files
         self._directory = directory
-        self._root = f"{directory}/spark/"
+        self._root = f"{spark_directory}/"
         paths = files.files_below(self._root.rstrip("/"))
         self._names = {path.removeprefix(self._root) for path in paths}
 

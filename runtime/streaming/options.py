@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
+from runtime.streaming.checkpoint import CELLS_PER_GROUP
 from runtime.streaming.own_sources import OwnSources
 from runtime.streaming.state.blobs import Owner
 
@@ -43,6 +44,8 @@ class StreamOptions:
         max_jump_us: how far one micro-batch may move a source's watermark; None: any distance.
         allowed_lateness_us: for so long after its end a window is emitted again with rows that
             come late.
+        cells_per_group: how many cells a key group of the general operator has; kept with the
+            checkpoint too.
         early_fire: windows are emitted before their end too.
         late_fire: how often windows with late rows are emitted again within the allowed
             lateness; off: with every micro-batch that brought some.
@@ -56,6 +59,7 @@ class StreamOptions:
     watermark_policy: str = "min"
     max_jump_us: int | None = None
     allowed_lateness_us: int = 0
+    cells_per_group: int = CELLS_PER_GROUP
     early_fire: Firing = Firing()
     late_fire: Firing = Firing()
 

@@ -39,6 +39,8 @@ from runtime.streaming.wall_clock import wall_watermark_us
 from runtime.streaming.watermarks import is_idle
 
 _MS = 1_000
+# What Spark keeps the state by
+STATE_NAME = "blobs"
 
 OperatorSpec = WindowSpec | SessionSpec | GeneralSpec
 
@@ -78,7 +80,7 @@ class WindowProcessor(StatefulProcessor):
     def init(self, handle: StatefulProcessorHandle) -> None:
         """Called by Spark before anything else."""
         prepare_worker()
-        self._blobs = handle.getMapState("blobs", "name string", "blob binary")
+        self._blobs = handle.getMapState(STATE_NAME, "name string", "blob binary")
 
     def handleInputRows(
         self,

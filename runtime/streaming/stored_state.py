@@ -26,8 +26,7 @@ from runtime.spark.workers import prepare_worker
 from runtime.spec.identity import KeptOperator
 from runtime.spec.stream import FINAL_US
 from runtime.streaming.checkpoint import Checkpoint, Identity, committed, find_checkpoint
-from runtime.streaming.operators.base import FACTS
-from runtime.streaming.state.blobs import decode_facts
+from runtime.streaming.state.blobs import FACTS, decode_facts
 from runtime.streaming.state.contents import Blob, Decoder, Kind, blobs_of, closed_until_us
 
 KEY_GROUP, STATE_WATERMARK = "key_group", "watermark"

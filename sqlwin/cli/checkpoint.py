@@ -1,4 +1,4 @@
-"""`sqlwin checkpoint`: looks into the checkpoints of streams."""
+"""`sqlwin checkpoint`: looks into the checkpoints of streams, and rescales them."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from typing import Any
 
 import click
 
-from sqlwin.cli.options import spark_options
+from sqlwin.cli.options import check_spark_options, spark_options
 from sqlwin.console.formats import FORMATS
 
 
-@click.group(short_help="Look into the checkpoint of a stream.")
+@click.group(short_help="Look into the checkpoint of a stream, or rescale it.")
 def checkpoint() -> None:
     """The checkpoints of streams, which `execution.checkpointing.dir` has a directory of each.
 
@@ -18,6 +18,7 @@ def checkpoint() -> None:
     Examples:
       sqlwin checkpoint show /data/checkpoints/totals
       sqlwin checkpoint show /data/checkpoints/totals --rows
+      sqlwin checkpoint rescale /data/checkpoints/totals --partitions 8
     """  # noqa: D301
 
 
@@ -87,4 +88,61 @@ def show(
         output=None,
         ui_port=None,
         **options,
+    )
+
+
+@checkpoint.command(short_help="Spread a stream's state over another number of tasks.")
+@click.argument("directory", metavar="DIR", type=click.Path())
+@click.option(
+    "--partitions",
+    type=click.IntRange(min=1),
+    required=True,
+    metavar="N",
+    help="How many tasks the stream is to have from now on.",
+)
+@click.option("--no-progress", is_flag=True, help="Show no progress bar.")
+@spark_options
+def rescale(directory: str, partitions: int, no_progress: bool, **spark: Any) -> None:
+    """Spread the state of the stream with the checkpoint DIR over N tasks.
+
+    The number of tasks is fixed when a stream starts with a new checkpoint. Stop the stream,
+    rescale its checkpoint, and start it: it goes on where it stopped, and its rows are the same.
+    Each task gets two key groups or more, for which those that are there are cut in halves.
+
+    The state is written anew beside the old one, which counts until all is there, also if the
+    command is killed. There has to be room for both.
+
+    \b
+    Examples:
+      sqlwin checkpoint rescale /data/checkpoints/totals --partitions 8
+      sqlwin checkpoint rescale hdfs:///checkpoints/totals --partitions 64 --master yarn
+    """  # noqa: D301
+    from contextlib import ExitStack
+
+    from rich.console import Console
+
+    from sqlwin.cli.run import opened_session
+    from sqlwin.display.progress import ProgressBar
+    from sqlwin.execution.streams.rescale import rescale_checkpoint
+
+    check_spark_options(spark["master"], spark["remote"])
+    enabled = not no_progress and not spark["remote"]
+    with ExitStack() as stack:
+        bar = stack.enter_context(ProgressBar(Console(stderr=True), enabled=enabled))
+        session = stack.enter_context(
+            opened_session(
+                bar,
+                master=spark["master"],
+                conf=dict(spark["conf"]),
+                remote=spark["remote"],
+                settings=dict(spark["settings"]),
+            )
+        )
+        with bar.waiting("Rescaling"):
+            done = rescale_checkpoint(session.spark, directory, partitions)
+    before, after = done.before, done.after
+    click.echo(
+        f"{after.directory}: {before.partitions} tasks with {before.key_groups} key groups "
+        f"have become {after.partitions} with {after.key_groups}",
+        err=True,
     )

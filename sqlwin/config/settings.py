@@ -190,7 +190,7 @@ SETTINGS: dict[str, Setting] = {
             "sqlwin.state.key-groups",
             Type.INT_OR_AUTO,
             AUTO,
-            "groups of keys that a stream's state is cut into, for good, when it first starts",
+            "groups of keys that a stream's state is cut into when it first starts",
         ),
         Setting(
             "sqlwin.strict-flink",

@@ -26,7 +26,7 @@ from runtime.spec.stream_steps import StreamRowsStep
 from runtime.streaming.execute.output import MARKS, decoded, operator_output, watermark_rules
 from runtime.streaming.execute.steps import streaming_dataframe
 from runtime.streaming.general import WindowJob
-from runtime.streaming.general.key_group import CELL, CELLS_PER_GROUP, GeneralSpec
+from runtime.streaming.general.key_group import CELL, GeneralSpec
 from runtime.streaming.options import StreamOptions
 from runtime.streaming.state.key_groups import key_group_numbers
 from runtime.streaming.status import observed
@@ -83,8 +83,11 @@ def general_stream(
         step.time_zone,
         run=secrets.token_hex(4),
         owner=options.owner_of(number),
+        by=keys,
     )
-    messages = rows.mapInArrow(_to_groups(keys, len(step.sources), numbers), MESSAGE_DDL)
+    messages = rows.mapInArrow(
+        _to_groups(keys, len(step.sources), numbers, options.cells_per_group), MESSAGE_DDL
+    )
     emitted = observed(operator_output(messages, operator, step), number)
     results = decoded(emitted.where(F.col("windows").isNotNull()), result)
     return results.drop(*(mark.name for mark in MARKS))
@@ -118,7 +121,7 @@ def _rows_sql(
 
 
 def _to_groups(
-    keys: tuple[str, ...], n_sources: int, numbers: tuple[int, ...]
+    keys: tuple[str, ...], n_sources: int, numbers: tuple[int, ...], cells_per_group: int
 ) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """Rows to the key groups of their keys, and to all of them what the task saw of watermarks."""
 
@@ -133,13 +136,13 @@ def _to_groups(
             if timed.num_rows == 0:
                 continue
             columns = [one_chunk(timed.column(key)) for key in keys]
-            cells = bucket_of(columns, timed.num_rows, len(numbers) * CELLS_PER_GROUP)
+            cells = bucket_of(columns, timed.num_rows, len(numbers) * cells_per_group)
             marks = [
                 n for n in (KEEP, SOURCE, WATERMARK, PROCESSING_TIME) if n in timed.schema.names
             ]
             rows = pa.Table.from_batches([timed]).drop_columns(marks)
-            rows = rows.append_column(CELL, pa.array(cells % CELLS_PER_GROUP, pa.int32()))
-            for group, part in split_by_bucket(rows, cells // CELLS_PER_GROUP):
+            rows = rows.append_column(CELL, pa.array(cells % cells_per_group, pa.int32()))
+            for group, part in split_by_bucket(rows, cells // cells_per_group):
                 for piece in pieces(pa.Table.from_batches([part])):
                     yield encode([(numbers[group], Partials(piece))])
         yield progress.control()

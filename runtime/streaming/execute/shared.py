@@ -86,6 +86,7 @@ def shared_windows(
         watermark_rules(local.mode, options),
         run=secrets.token_hex(4),
         owner=options.owner_of(0),
+        by=plan.grouped_by,
     )
     output = operator_output(stage.messages, operator, local.mode)
     for number in range(len(step.readers)):

@@ -141,6 +141,7 @@ def _operator_spec(
             is_processing_time,
             run,
             owner,
+            plan.grouped_by,
         )
     updates = None
     if options.emits_updates:
@@ -151,7 +152,17 @@ def _operator_spec(
             ROW_KIND,
         )
     shared = one_reader(aggregation, partials)
-    return WindowSpec(shared, ROW_COUNT, n_sources, rules, updates, is_processing_time, run, owner)
+    return WindowSpec(
+        shared,
+        ROW_COUNT,
+        n_sources,
+        rules,
+        updates,
+        is_processing_time,
+        run,
+        owner,
+        plan.grouped_by,
+    )
 
 
 def merged_partials(plan: LocalPlan) -> tuple[Accumulator, ...]:

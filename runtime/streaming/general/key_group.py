@@ -41,7 +41,6 @@ from runtime.streaming.watermarks import (
 
 # The column with the cell of a row.
 CELL = "$cell"
-CELLS_PER_GROUP = 64
 _MAX_RESULTS = 4096
 _MAX_ROWS = 1024
 
@@ -57,7 +56,7 @@ class GeneralSpec:
         n_sources: how many sources have watermarks.
         rules: how these make the operator's watermark.
         time_zone: the zone of the wall clock that windows are on.
-        run, owner: as in `runtime.streaming.operators.base.KeyGroupSpec`.
+        run, owner, by: as in `runtime.streaming.operators.base.KeyGroupSpec`.
     """
 
     job: WindowJob
@@ -68,6 +67,7 @@ class GeneralSpec:
     time_zone: str
     run: str = ""
     owner: Owner | None = None
+    by: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True)

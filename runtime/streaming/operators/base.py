@@ -16,7 +16,8 @@ from typing import Any, Protocol
 import pyarrow as pa
 
 from runtime.local.streaming.messages import LateRows, Progress
-from runtime.streaming.state.blobs import BlobStore, Owner, decode_facts, encode_facts
+from runtime.streaming.state.blobs import FACTS, BlobStore, Owner, decode_facts, encode_facts
+from runtime.streaming.state.split import BY
 from runtime.streaming.watermarks import (
     WatermarkRules,
     Watermarks,
@@ -24,8 +25,6 @@ from runtime.streaming.watermarks import (
     watermark_facts,
     watermarks_of,
 )
-
-FACTS = "facts"
 
 
 @dataclass(frozen=True)
@@ -100,6 +99,8 @@ class KeyGroupSpec(Protocol):
         rules: how these make the operator's watermark.
         run: the name of this run of the stream, unlike those in which nobody watched the sources.
         owner: the checkpoint that the state is part of; None: nobody asks.
+        by: the columns by whose values keys are in key groups, none if all are in one; None:
+            nobody asks.
     """
 
     @property
@@ -113,6 +114,9 @@ class KeyGroupSpec(Protocol):
 
     @property
     def owner(self) -> Owner | None: ...  # noqa: D102
+
+    @property
+    def by(self) -> tuple[str, ...] | None: ...  # noqa: D102
 
 
 class KeyGroupOperator(ABC):
@@ -150,6 +154,8 @@ class KeyGroupOperator(ABC):
         self._watermarks = after
         owner = self._common.owner
         signed = {} if owner is None else owner.signed()
+        if self._common.by is not None:
+            signed[BY] = self._common.by
         facts = {**watermark_facts(after, self._common.run), **signed, **self._facts()}
         self._store.put(FACTS, encode_facts(facts))
         for reader, n_rows in enumerate(n_late):

@@ -86,6 +86,7 @@ class SessionSpec:
         is_processing_time: whether the rows' time is the processing time: then none is late.
         run: the name of this run of the stream, unlike those in which nobody watched the sources.
         owner: the checkpoint that the state is part of; None: nobody asks.
+        by: as in `runtime.streaming.operators.base.KeyGroupSpec`.
     """
 
     aggregation: WindowAggregation
@@ -96,6 +97,7 @@ class SessionSpec:
     is_processing_time: bool = False
     run: str = ""
     owner: Owner | None = None
+    by: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True)

@@ -50,6 +50,7 @@ class WindowSpec:
         is_processing_time: whether the time of the only reader's rows is it: then none is late.
         run: the name of this run of the stream, unlike those in which nobody watched the sources.
         owner: the checkpoint that the state is part of; None: nobody asks.
+        by: as in `runtime.streaming.operators.base.KeyGroupSpec`.
     """
 
     shared: SharedSpec
@@ -60,6 +61,7 @@ class WindowSpec:
     is_processing_time: bool = False
     run: str = ""
     owner: Owner | None = None
+    by: tuple[str, ...] | None = None
 
 
 # Partials with the set of readers for whom they are not late

@@ -14,6 +14,8 @@ from runtime.compute.arrow.packed import pack, unpack
 from runtime.errors import ExecutionError
 from runtime.streaming.damage import OF_ANOTHER, damaged
 
+# The blob with what an operator remembers of its key group beside its tables
+FACTS = "facts"
 # The first byte of every blob. A blob of another version was written by another sqlwin.
 _VERSION = 2
 # The same of a packed table. Tables of state that an older sqlwin wrote are of the version above,

@@ -8,13 +8,13 @@ import secrets
 import shutil
 import tempfile
 from collections.abc import Callable, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 
 from py4j.protocol import Py4JError
 
-from runtime.errors import Position, SetupError, SqlwinError
-from runtime.files import Files, is_local_path
+from runtime.errors import ExecutionError, Position, SetupError, SqlwinError
+from runtime.files import Files, holding, is_local_path
 from runtime.redaction import Mask
 from runtime.spark.errors import translate
 from runtime.streaming.checkpoint import (
@@ -86,6 +86,26 @@ def lasting_place(
         unique, more = f"{slug}-{more}", more + 1
     alone = dict.fromkeys(f"{base}/{_slug(member)}" for member in members)
     return Place(f"{base}/{unique}", unique, True, tuple(alone))
+
+
+def mark_used(until: ExitStack, place: Place) -> None:
+    """Let whoever would rescale a checkpoint on a disk of this machine see that a stream uses it.
+
+    Args:
+        until: the stream is over when it is closed.
+        place: where the checkpoint is, if it is there already.
+
+    Raises:
+        ExecutionError: it is being rescaled.
+    """
+    directory = place.directory
+    if not (place.stays and is_local_path(directory) and os.path.isdir(directory)):
+        return
+    if not until.enter_context(holding(directory, with_others=True)):
+        raise ExecutionError(
+            f"the checkpoint in {directory} is being rescaled",
+            hint="start the stream when that is done",
+        )
 
 
 def opened_checkpoint(

@@ -19,6 +19,7 @@ from sqlwin.execution.planning import Plans
 from sqlwin.execution.streams.checkpoint import (
     Place,
     lasting_place,
+    mark_used,
     opened_checkpoint,
     remove_checkpoint,
     temporary_place,
@@ -82,7 +83,11 @@ def start_stream(plans: Plans, lowered: LoweredStream, sink: StreamSink, text: s
         if not place.stays:
             undone.callback(remove_checkpoint, files, place.directory)
         planned = planned_options(spark, config)
+        in_use = undone.enter_context(ExitStack())
+        mark_used(in_use, place)
         checkpoint = opened_checkpoint(files, place, identity, planned, text, config.mask)
+        # again where the directory is new
+        mark_used(in_use, place)
         if checkpoint.has_ended:
             return f"the input ended in an earlier run, with the checkpoint {place.directory}"
         own_sources = OwnSources(checkpoint.end_of_input, checkpoint.listed_files)
@@ -90,6 +95,7 @@ def start_stream(plans: Plans, lowered: LoweredStream, sink: StreamSink, text: s
             planned,
             key_groups=checkpoint.key_groups,
             partitions=checkpoint.partitions,
+            cells_per_group=checkpoint.cells_per_group,
             own_sources=own_sources,
             owner=checkpoint.owner,
         )
@@ -124,7 +130,7 @@ def start_stream(plans: Plans, lowered: LoweredStream, sink: StreamSink, text: s
         with stream_settings(spark.conf, checkpoint.partitions, is_local=is_on_disk):
             query = start(run)
         stream = Stream(number, setup, query, run, checkpoint, identity, files)
-        run.at_end.append(own_sources.stop)
+        run.at_end += [own_sources.stop, in_use.close]
         own_sources.start(stream.fail, lambda: not stream.query.isActive)
         take_reports(spark, stream.run_id, stream.history)
         plans.streams.add(stream)

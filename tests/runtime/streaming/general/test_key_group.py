@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -58,6 +59,7 @@ class Group:
         self.store = Memory()
         self._delay = delay
         self.status: Status | None = None
+        self.cell: Callable[[str], int] = lambda key: ord(key) % 2
 
     def takes(self, job: WindowJob) -> None:
         """Go on with another job, as after a restart."""
@@ -70,15 +72,14 @@ class Group:
         progress: list[Progress] | None = None,
     ) -> list[tuple[Any, ...]]:
         """Rows (key, time, value); results as (key, start, end, values)."""
-        marks = [(time - self._delay) * MS for _, time, _ in rows]
-        if progress is None and marks:
-            progress = [SourceProgress(0, max(marks), min(marks), len(rows))]
+        if progress is None and rows:
+            progress = self.progress(rows)
         table = pa.table(
             {
                 "k": pa.array([key for key, _, _ in rows], pa.string()),
                 "v": pa.array([value for _, _, value in rows], pa.int64()),
                 TIME: pa.array([time * MS for _, time, _ in rows], pa.int64()),
-                CELL: pa.array([ord(key) % 2 for key, _, _ in rows], pa.int32()),
+                CELL: pa.array([self.cell(key) for key, _, _ in rows], pa.int32()),
             }
         )
         clock_us = None if clock is None else clock * MS
@@ -98,6 +99,11 @@ class Group:
                 for k, s, e, v in zip(*(c.to_pylist() for c in columns), strict=True)
             ]
         return sorted(found, key=repr)
+
+    def progress(self, rows: list[tuple[str, int, int]]) -> list[Progress]:
+        """What a task sees of the source of rows."""
+        marks = [(time - self._delay) * MS for _, time, _ in rows]
+        return [SourceProgress(0, max(marks), min(marks), len(rows))]
 
     def end(self) -> list[tuple[Any, ...]]:
         return self.batch([], progress=[EndOfInput()])

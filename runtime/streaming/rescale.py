@@ -1,0 +1,417 @@
+"""A checkpoint that goes on with another number of tasks: `sqlwin checkpoint rescale`.
+
+Spark fixes the number of a stream's tasks with the first micro-batch: it is in its log of offsets,
+and state lies in a directory for each task. Here Spark's part of a checkpoint is written anew
+beside the old one: its logs as they are but for that number, and the state of the last micro-batch
+that was committed. Key groups keep their tasks' company as they are, or become several
+(`runtime.streaming.state.split`), so that each task has some. The batch's number stays, so that
+sinks know which rows they have, and a micro-batch that was cut short runs again.
+
+The new part counts from the moment at which `sqlwin.json` names it, which is replaced at once when
+all of it is there and has been looked over. Until then the old part is as it was, and a process
+that is killed leaves a directory beside it that the next one removes.
+
+State is read and written by Spark's `StateRewriter`, which its own
+`StreamingCheckpointManager.repartition` uses. That one adds a micro-batch to the checkpoint that it
+is given, wants the last one committed, and moves groups without cutting them.
+
+Private APIs, seen in Spark 4.3: `StateRewriter`, the option `_readAllColumnFamilies` of
+`statestore` and the layout of its rows, `ensure_callback_server_started`.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+from itertools import groupby
+from typing import Any
+
+import pyarrow as pa
+from pyspark.errors import PySparkException
+from pyspark.java_gateway import ensure_callback_server_started
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from runtime.errors import ExecutionError
+from runtime.files import Files, as_uri, holding, is_local_path
+from runtime.spark.errors import translate
+from runtime.spark.files import hadoop_conf
+from runtime.spark.private import MISSING
+from runtime.spark.shipping import import_what_was_sent
+from runtime.spark.workers import prepare_worker
+from runtime.streaming.checkpoint import Checkpoint, check_checkpoint, replace_checkpoint
+from runtime.streaming.damage import damaged
+from runtime.streaming.processor import STATE_NAME
+from runtime.streaming.state.key_groups import key_group_numbers
+from runtime.streaming.state.split import Split, key_columns, split_group
+
+_REWRITER = "org.apache.spark.sql.execution.streaming.state.StateRewriter"
+# Rows of all of an operator's state, as Spark keeps it; an option of Spark's for the same purpose
+_READ_ALL = "_readAllColumnFamilies"
+_KEY_COLUMN = "partition_key"
+# In the logs of Spark's part, and in what it says about its state
+_PARTITIONS = re.compile(r'("spark\.sql\.shuffle\.partitions":")\d+(")')
+_STORE_PARTITIONS = re.compile(r'("numPartitions":)\d+')
+_SCHEMA_PATH = re.compile(r'"[^"]*(/state/\d+/_stateSchema/)')
+_STATE_OF_TASK = re.compile(r"state/\d+/\d+/")
+_ABOUT_STATE = re.compile(r"state/\d+/(_metadata/|metadata$)")
+# Rows go back to Spark so many bytes at a time
+_BATCH_BYTES = 16 << 20
+
+
+@dataclass(frozen=True)
+class Rescaled:
+    """What has become of a checkpoint.
+
+    Attributes:
+        before: what it was.
+        after: what it is.
+    """
+
+    before: Checkpoint
+    after: Checkpoint
+
+
+def rescale(
+    spark: SparkSession, files: Files, checkpoint: Checkpoint, partitions: int, groups_per_task: int
+) -> Rescaled:
+    """Have a checkpoint go on with another number of tasks.
+
+    Args:
+        spark: the session.
+        files: the file system that the checkpoint is on.
+        checkpoint: the checkpoint, of a stream that does not run.
+        partitions: the tasks that its state is to be spread over.
+        groups_per_task: so many key groups each of them is to have, or more.
+
+    Raises:
+        ExecutionError: a stream runs on it, there is nothing to be done, or it cannot be done.
+    """
+    directory = checkpoint.directory
+    if not is_local_path(directory):
+        return _rescaled(spark, files, checkpoint, partitions, groups_per_task)
+    with holding(directory) as is_ours:
+        if not is_ours:
+            raise ExecutionError(
+                f"a stream runs on the checkpoint in {directory}",
+                hint="stop it first: STOP STREAM, or Ctrl-C where it was started",
+            )
+        return _rescaled(spark, files, checkpoint, partitions, groups_per_task)
+
+
+def split_for(checkpoint: Checkpoint, partitions: int, groups_per_task: int) -> Split:
+    """How the key groups of a checkpoint are cut for a number of tasks.
+
+    Raises:
+        ExecutionError: there cannot be as many key groups.
+    """
+    into = 1
+    while checkpoint.key_groups * into < partitions * groups_per_task:
+        into *= 2
+    if into > checkpoint.cells_per_group:
+        most = checkpoint.key_groups * checkpoint.cells_per_group // groups_per_task
+        raise ExecutionError(
+            f"the checkpoint in {checkpoint.directory} cannot be spread over {partitions} tasks: "
+            f"it can be over {most} at most",
+            hint="start anew in another 'execution.checkpointing.dir' for more",
+        )
+    return Split(checkpoint.key_groups, into, checkpoint.cells_per_group)
+
+
+def _rescaled(
+    spark: SparkSession, files: Files, before: Checkpoint, partitions: int, groups_per_task: int
+) -> Rescaled:
+    directory = before.directory
+    if before.has_ended:
+        raise ExecutionError(f"the input of the checkpoint in {directory} has ended")
+    if before.partitions == partitions:
+        raise ExecutionError(
+            f"the checkpoint in {directory} is spread over {partitions} tasks already"
+        )
+    split = split_for(before, partitions, groups_per_task)
+    batch = check_checkpoint(files, before)
+    if batch is None:
+        raise ExecutionError(
+            f"the stream of the checkpoint in {directory} has not processed anything yet",
+            hint="there is nothing to rescale: delete the directory, and set "
+            "'sqlwin.exchange.partitions' for a new one",
+        )
+    for name in files.names_in(directory):
+        if re.fullmatch(r"spark(-\d+)?", name) and name != before.spark_name:
+            # of a run that was killed
+            files.delete(f"{directory}/{name}")
+    number = int(before.spark_name.partition("-")[2] or 1) + 1
+    after = replace(
+        before,
+        key_groups=before.key_groups * split.into,
+        partitions=partitions,
+        cells_per_group=before.cells_per_group // split.into,
+        spark_name=f"spark-{number}",
+    )
+    try:
+        _copy_logs(spark, files, before, after)
+        _rewrite_state(spark, before, after, split, batch)
+        check_checkpoint(files, after)
+        _check_key_groups(spark, files, after, batch)
+    except BaseException:
+        files.delete(after.spark_directory)
+        raise
+    # from here on it counts
+    replace_checkpoint(files, after)
+    files.delete(before.spark_directory)
+    return Rescaled(before, after)
+
+
+def _copy_logs(spark: SparkSession, files: Files, before: Checkpoint, after: Checkpoint) -> None:
+    """Copy all but the state, with the new number of tasks."""
+    root, new = f"{before.spark_directory}/", f"{after.spark_directory}/"
+    schemas = f'"{as_uri(after.spark_directory)}'
+    files.make_directory(after.spark_directory)
+    files.make_private(after.spark_directory)
+    for path in list(files.files_below(before.spark_directory)):
+        name = path.removeprefix(root)
+        # checksums of Hadoop's, which it writes anew or does without
+        if _STATE_OF_TASK.match(name) or name.rpartition("/")[2].startswith("."):
+            continue
+        files.make_directory(f"{new}{name}".rpartition("/")[0])
+        if name.startswith("offsets/"):
+            text = files.read_text(path)
+            text, found = _PARTITIONS.subn(rf"\g<1>{after.partitions}\g<2>", text, count=1)
+            if not found:
+                raise damaged(before.directory, path, "does not say over how many tasks it is")
+            files.write_text(f"{new}{name}", text)
+        elif _ABOUT_STATE.match(name):
+            text = _STORE_PARTITIONS.sub(rf"\g<1>{after.partitions}", files.read_text(path))
+            text = _SCHEMA_PATH.sub(lambda match: f"{schemas}{match[1]}", text)
+            files.write_text(f"{new}{name}", text)
+        elif name.startswith("state/"):
+            _copy(spark, path, f"{new}{name}")
+        else:
+            files.write_text(f"{new}{name}", files.read_text(path))
+
+
+def _copy(spark: SparkSession, path: str, new: str) -> None:
+    """Copy a file that is no text."""
+    jvm: Any = spark._jvm
+    hadoop, conf = jvm.org.apache.hadoop.fs, hadoop_conf(spark)
+    old_path, new_path = (hadoop.Path(as_uri(each)) for each in (path, new))
+    old_system, new_system = (each.getFileSystem(conf) for each in (old_path, new_path))
+    hadoop.FileUtil.copy(old_system, old_path, new_system, new_path, False, conf)
+
+
+def _rewrite_state(
+    spark: SparkSession, before: Checkpoint, after: Checkpoint, split: Split, batch: int
+) -> None:
+    """Write the state of a micro-batch for other tasks."""
+    import_what_was_sent(spark)
+    rows = _regrouped(before, after, split)
+    failures: list[BaseException] = []
+
+    def transform(java: Any) -> Any:
+        try:
+            state = DataFrame(java, spark)
+            if _is_ours(state):
+                state = state.sortWithinPartitions(_KEY_COLUMN).mapInArrow(rows, state.schema)
+            return state.repartition(after.partitions, F.col(_KEY_COLUMN))._jdf
+        except BaseException as error:
+            failures.append(error)
+            raise
+
+    old, new = as_uri(before.spark_directory), as_uri(after.spark_directory)
+    try:
+        jvm: Any = spark._jvm
+        gateway = spark.sparkContext._gateway
+        ensure_callback_server_started(gateway)  # type: ignore[no-untyped-call]
+        option = jvm.scala.Option
+        rewriter = getattr(jvm, _REWRITER)(
+            spark._jsparkSession,
+            batch,
+            batch,
+            new,
+            hadoop_conf(spark),
+            option.apply(old),
+            option.apply(_Function(transform)),
+            option.empty(),
+        )
+        run = rewriter.run
+    except MISSING as error:
+        import pyspark
+
+        raise ExecutionError(
+            f"PySpark {pyspark.__version__} cannot rewrite the state of a checkpoint",
+            hint="pip install 'pyspark>=4.3'",
+        ) from error
+    try:
+        run()
+    except (PySparkException, *MISSING) as error:
+        cause = translate(failures[0] if failures else error)
+        raise ExecutionError(
+            f"the checkpoint in {before.directory} cannot be rescaled: {cause.message}",
+            hint=cause.hint,
+        ) from error
+
+
+class _Function:
+    """A function of one argument for Scala."""
+
+    def __init__(self, function: Callable[[Any], Any]) -> None:
+        self._function = function
+
+    def apply(self, argument: Any) -> Any:
+        return self._function(argument)
+
+    class Java:
+        implements = ("scala.Function1",)
+
+
+def _is_ours(state: DataFrame) -> bool:
+    """Whether it is the state of a window operator; other operators of Spark's have any keys."""
+    return bool(state.schema[_KEY_COLUMN].dataType.simpleString() == "struct<key_group:int>")
+
+
+def _regrouped(
+    before: Checkpoint, after: Checkpoint, split: Split
+) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """For `mapInArrow`: rows of state, those of a key group together, to those of the new ones."""
+    old = {
+        number: group
+        for group, number in enumerate(key_group_numbers(before.key_groups, before.partitions))
+    }
+    new = key_group_numbers(after.key_groups, after.partitions)
+    (alone,) = key_group_numbers(1, after.partitions)
+
+    def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        prepare_worker()
+        rows = ((batch, row) for batch in batches for row in range(batch.num_rows))
+        for number, of_group in groupby(rows, key=lambda at: _number(*at)):
+            blobs, schema = {}, None
+            for batch, row in of_group:
+                schema = batch.schema
+                _, key, value, family = (column[row].as_py() for column in batch.columns)
+                if family != STATE_NAME:
+                    raise ExecutionError(f"the checkpoint has state by the name of {family}")
+                blobs[_map_key(key, number)] = _blob(value)
+            assert schema is not None
+            if not key_columns(blobs):
+                # all keys are in one
+                yield from _state_rows(alone, blobs, schema)
+                continue
+            group = old[number]
+            for place, part in enumerate(split_group(blobs, group, split)):
+                own = new[group * split.into + place]
+                yield from _state_rows(own, part, schema)
+
+    return run
+
+
+def _number(batch: pa.RecordBatch, row: int) -> int:
+    number: int = batch.column(0)[row].as_py()["key_group"]
+    return number
+
+
+def _state_rows(
+    number: int, blobs: dict[str, bytes], schema: pa.Schema
+) -> Iterator[pa.RecordBatch]:
+    """The blobs of a key group as rows of state."""
+    names = list(blobs)
+    first, n_bytes = 0, 0
+    for place, name in enumerate(names):
+        n_bytes += len(blobs[name])
+        if n_bytes < _BATCH_BYTES and place + 1 < len(names):
+            continue
+        some = names[first : place + 1]
+        columns = [
+            [{"key_group": number}] * len(some),
+            [_spark_key(number, each) for each in some],
+            [_spark_value(blobs[each]) for each in some],
+            [STATE_NAME] * len(some),
+        ]
+        arrays = [pa.array(c, field.type) for c, field in zip(columns, schema, strict=True)]
+        yield pa.RecordBatch.from_arrays(arrays, schema=schema)
+        first, n_bytes = place + 1, 0
+
+
+# -- rows as Spark's UnsafeRow has them: a bit for each NULL, in 8 bytes; 8 bytes for each column,
+# of text, bytes and rows where they are and how long; these, each filled up to 8 bytes --
+
+
+def _spark_key(number: int, name: str) -> bytes:
+    """The key of an entry in a map of state: (the key group, the key in the map)."""
+    return _row(_row_of_int(number), _row(name.encode()))
+
+
+def _spark_value(blob: bytes) -> bytes:
+    return _row(blob)
+
+
+def _row(*columns: bytes) -> bytes:
+    """A row of columns of any length."""
+    at = 8 + 8 * len(columns)
+    head, body = [bytes(8)], []
+    for column in columns:
+        head.append(struct.pack("<II", len(column), at))
+        body.append(column + bytes(-len(column) % 8))
+        at += len(body[-1])
+    return b"".join((*head, *body))
+
+
+def _row_of_int(number: int) -> bytes:
+    return struct.pack("<qii", 0, number, 0)
+
+
+def _map_key(key: bytes, number: int) -> str:
+    """The key in the map.
+
+    Raises:
+        ExecutionError: Spark writes it in another way than is known here.
+    """
+    size, at = struct.unpack_from("<II", key, 16)
+    inner = key[at : at + size]
+    size, at = struct.unpack_from("<II", inner, 8)
+    name = inner[at : at + size].decode(errors="replace")
+    if _spark_key(number, name) != key:
+        raise _unknown_layout()
+    return name
+
+
+def _blob(value: bytes) -> bytes:
+    """The bytes in a value; raises as `_map_key`."""
+    size, at = struct.unpack_from("<II", value, 8)
+    blob = value[at : at + size]
+    if at != 16 or len(value) != at + size + -size % 8:
+        raise _unknown_layout()
+    return blob
+
+
+def _unknown_layout() -> ExecutionError:
+    return ExecutionError("this Spark writes its state in a way that this sqlwin does not know")
+
+
+def _check_key_groups(
+    spark: SparkSession, files: Files, checkpoint: Checkpoint, batch: int
+) -> None:
+    """Check that Spark finds all key groups in the state, each in its task.
+
+    Raises:
+        ExecutionError: one is missing.
+    """
+    every = set(key_group_numbers(checkpoint.key_groups, checkpoint.partitions))
+    alone = set(key_group_numbers(1, checkpoint.partitions))
+    for operator in files.names_in(f"{checkpoint.spark_directory}/state"):
+        state = (
+            spark.read.format("statestore")
+            .option("path", as_uri(checkpoint.spark_directory))
+            .option("batchId", batch)
+            .option("operatorId", operator)
+            .option(_READ_ALL, "true")
+            .load()
+        )
+        if _is_ours(state):
+            found = {
+                row.key_group
+                for row in state.select("partition_key.key_group").distinct().collect()
+            }
+            if found not in (every, alone):
+                raise damaged(checkpoint.directory, f"state of operator {operator}", "is not whole")

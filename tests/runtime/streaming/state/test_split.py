@@ -1,0 +1,195 @@
+"""Key groups that were cut go on as the one that they were cut from, whatever the operator."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from copy import deepcopy
+from dataclasses import replace
+from random import Random
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from runtime.compute.kernels.keys import bucket_of
+from runtime.errors import ExecutionError
+from runtime.spec.windows import Cumulate, Hop, Tumble
+from runtime.streaming.general import SessionAssigner, WindowJob
+from runtime.streaming.operators.updates import UpdateRules
+from runtime.streaming.state import running
+from runtime.streaming.state.blobs import FACTS, decode_facts, encode_facts
+from runtime.streaming.state.split import BY, Split, key_columns, split_group
+from tests.runtime.streaming.general.test_key_group import VALUES, Group
+from tests.runtime.streaming.model import MS, Memory, Stream
+from tests.runtime.streaming.operators import test_session, test_shared
+
+INTO = 4
+KEYS = [f"k{number}" for number in range(40)]
+
+
+def place_of(key: str, of: int = INTO) -> int:
+    return int(bucket_of([pa.array([key])], 1, of)[0])
+
+
+def signed(store: Memory, by: tuple[str, ...] = ("key",)) -> Mapping[str, bytes]:
+    """The blobs of a state, whose facts name the columns of the key."""
+    facts = decode_facts(store.blobs[FACTS])
+    return {**store.blobs, FACTS: encode_facts({**facts, BY: by})}
+
+
+def cut(stream: Any, by: tuple[str, ...] = ("key",)) -> list[Any]:
+    """A stream for each part of one."""
+    split = Split(n_groups=1, into=INTO, cells=64)
+    streams = []
+    for blobs in split_group(signed(stream.store, by), 0, split):
+        part = deepcopy(stream)
+        part.store, part.n_late = Memory(), 0
+        part.store.blobs = blobs
+        streams.append(part)
+    return streams
+
+
+def goes_on(whole: Any, batches: list[tuple[Any, ...]], cut_at: int) -> None:
+    """Drive a stream, and from some micro-batch on its parts beside it; all end."""
+    for rows, watermark in batches[:cut_at]:
+        whole.micro_batch(rows, watermark)
+    whole.n_late = 0
+    parts = cut(whole)
+    assert sum(len(part.store.blobs) > 1 for part in parts) > 1, "there is something to be cut"
+    for rows, watermark in [*batches[cut_at:], ([], None)]:
+        is_last = watermark is None
+        expected = whole.end() if is_last else whole.micro_batch(rows, watermark)
+        found = []
+        for number, part in enumerate(parts):
+            own = [row for row in rows if place_of(row[0]) == number]
+            found += part.end() if is_last else part.micro_batch(own, watermark)
+        assert sorted(found, key=repr) == sorted(expected, key=repr)
+    assert sum(part.n_late for part in parts) == whole.n_late
+
+
+def random_batches(seed: int, n_keys: int = 40) -> list[tuple[Any, ...]]:
+    """Rows (key, time in ms, value) with a watermark that some of them are behind."""
+    random, at = Random(seed), 0
+    batches = []
+    for _ in range(12):
+        rows = [
+            (
+                random.choice(KEYS[:n_keys]),
+                at + random.randrange(-20_000, 40_000),
+                random.randrange(99),
+            )
+            for _ in range(60)
+        ]
+        at += 15_000
+        batches.append((rows, at))
+    return batches
+
+
+@pytest.mark.parametrize(
+    "window",
+    [
+        Tumble(10_000 * MS),
+        Hop(10_000 * MS, 120_000 * MS),
+        Cumulate(10_000 * MS, 60_000 * MS),
+    ],
+    ids=["tumble", "hop", "cumulate"],
+)
+@pytest.mark.parametrize("lateness", [None, 30_000])
+def test_windows(window: Any, lateness: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(running, "FEW_ROWS", 0)
+    updates = None if lateness is None else UpdateRules(lateness * MS, None, None, "kind")
+    for cut_at in (3, 7):
+        goes_on(Stream(window, updates=updates), random_batches(cut_at), cut_at)
+
+
+def test_running_aggregates_are_made_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(running, "FEW_ROWS", 0)
+    stream = Stream(Hop(10_000 * MS, 120_000 * MS))
+    for rows, watermark in random_batches(1, n_keys=3):
+        stream.micro_batch(rows, watermark)
+    assert "running" in decode_facts(stream.store.blobs[FACTS])
+    for part in cut(stream):
+        assert "running" not in decode_facts(part.store.blobs[FACTS])
+
+
+def test_sessions() -> None:
+    random, at, batches = Random(5), 0, []
+    for _ in range(12):
+        rows = [
+            (random.choice(KEYS), "x", at + random.randrange(-8, 14), random.randrange(99))
+            for _ in range(12)
+        ]
+        at += 5
+        batches.append((rows, at))
+    for cut_at in (2, 6, 9):
+        whole = test_session.Stream()
+        whole.end = lambda: set()  # type: ignore[attr-defined]
+        goes_on(whole, batches, cut_at)
+
+
+def test_slices_that_several_windows_share() -> None:
+    shared = test_shared.Shared(
+        Tumble(10_000 * MS), Hop(10_000 * MS, 60_000 * MS), Cumulate(10_000 * MS, 60_000 * MS)
+    )
+    levels = None
+    for rows, watermark in random_batches(2)[:6]:
+        shared.micro_batch(rows, watermark)
+        levels = decode_facts(shared.store.blobs[FACTS])["levels"]
+    assert levels
+    parts = split_group(signed(shared.store), 0, Split(1, INTO, 64))
+    n_rows = [_n_rows(decode_facts(part[FACTS])["levels"]) for part in parts]
+    assert sum(n_rows) == _n_rows(levels)
+    assert min(n_rows) > 0
+
+
+def _n_rows(levels: list[Any]) -> int:
+    return sum(chunk[1] for _, slabs in levels for _, _, chunks in slabs for chunk in chunks)
+
+
+def test_cells_of_the_general_operator_stay_whole() -> None:
+    job = WindowJob(SessionAssigner(20 * MS), VALUES)
+    whole, parts = Group(job), [Group(job), Group(job)]
+    rows = [(key, time, time) for time, key in enumerate("abcdabcd")]
+    whole.batch(rows)
+    split = Split(n_groups=1, into=2, cells=2)
+    for part, blobs in zip(parts, split_group(signed(whole.store, ("k",)), 0, split), strict=True):
+        part.store.blobs = blobs
+        part.cell = lambda key: 0
+    later = [("a", 12, 1), ("b", 60, 2), ("c", 15, 3)]
+    expected = whole.batch(later) + whole.end()
+    marks = whole.progress(later)
+    found = []
+    for number, part in enumerate(parts):
+        found += part.batch([row for row in later if ord(row[0]) % 2 == number], progress=marks)
+        found += part.end()
+    assert sorted(found, key=repr) == sorted(expected, key=repr)
+
+
+def test_what_is_not_by_keys_stays_as_it_is() -> None:
+    stream = Stream(Tumble(10_000 * MS))
+    stream.micro_batch([("a", 1, 1)], 0)
+    assert key_columns(signed(stream.store, ())) == []
+    assert split_group(stream.store.blobs, 0, Split(1, 1, 64)) == [stream.store.blobs]
+
+
+def test_state_that_cannot_be_cut_is_refused() -> None:
+    stream = Stream(Tumble(10_000 * MS))
+    stream.micro_batch([("a", 1, 1)], 0)
+    with pytest.raises(ExecutionError, match="written by an older sqlwin"):
+        key_columns(stream.store.blobs)
+    other = next(number for number in range(8) if number != place_of("a", 8))
+    with pytest.raises(ExecutionError, match="has keys of another one"):
+        split_group(signed(stream.store), other, Split(8, INTO, 64))
+    facts = signed(stream.store)[FACTS]
+    with pytest.raises(ExecutionError, match="lacks the blob"):
+        split_group({FACTS: facts}, 0, Split(1, INTO, 64))
+
+
+def test_operators_write_what_their_keys_are() -> None:
+    stream = Stream(Tumble(10_000 * MS))
+    stream.micro_batch([("a", 1, 1)], 0)
+    assert BY not in decode_facts(stream.store.blobs[FACTS])
+    group = Group(WindowJob(SessionAssigner(20 * MS), VALUES))
+    group._spec = replace(group._spec, by=("k",))
+    list(group.batch([("a", 1, 1)]))
+    assert decode_facts(group.store.blobs[FACTS])[BY] == ["k"]

@@ -1,0 +1,127 @@
+"""A checkpoint that is rescaled goes on where it was, and counts as it was until that is done."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from runtime.errors import ExecutionError
+from runtime.files import LocalFiles, holding
+from runtime.streaming.checkpoint import (
+    Checkpoint,
+    Identity,
+    check_checkpoint,
+    find_checkpoint,
+    mark_ended,
+    open_checkpoint,
+    replace_checkpoint,
+)
+from runtime.streaming.rescale import _blob, _map_key, _spark_key, _spark_value, rescale, split_for
+
+FILES = LocalFiles()
+QUERY = Identity("Scan(t)", {}, {})
+
+
+def opened(directory: Path) -> Checkpoint:
+    return open_checkpoint(FILES, str(directory), QUERY, 4, 2)
+
+
+def rescaled(checkpoint: Checkpoint, partitions: int = 8) -> None:
+    nothing_of_spark: Any = None
+    rescale(nothing_of_spark, FILES, checkpoint, partitions, 2)
+
+
+def test_rows_of_state_are_as_spark_writes_them() -> None:
+    # seen in Spark 4.3
+    facts = bytes.fromhex(
+        "00000000000000001000000018000000180000002800000000000000000000000200000000000000"
+        "000000000000000005000000100000006661637473000000"
+    )
+    assert _spark_key(2, "facts") == facts
+    assert _map_key(facts, 2) == "facts"
+    value = _spark_value(b"\x02{}")
+    assert value == bytes.fromhex("00000000000000000300000010000000027b7d0000000000")
+    assert _blob(value) == b"\x02{}"
+    with pytest.raises(ExecutionError, match="a way that this sqlwin does not know"):
+        _map_key(facts[:-8] + bytes(16), 2)
+    with pytest.raises(ExecutionError, match="a way that this sqlwin does not know"):
+        _blob(value + bytes(8))
+
+
+@pytest.mark.parametrize(
+    ("partitions", "into"), [(1, 1), (2, 1), (3, 2), (4, 2), (8, 4), (128, 64)]
+)
+def test_each_task_gets_two_key_groups(partitions: int, into: int) -> None:
+    assert split_for(Checkpoint("/ck/t", 4, 2, "w"), partitions, 2).into == into
+
+
+def test_tasks_are_not_without_bound() -> None:
+    with pytest.raises(ExecutionError, match="over 129 tasks: it can be over 128 at most"):
+        split_for(Checkpoint("/ck/t", 4, 2, "w"), 129, 2)
+    once = Checkpoint("/ck/t", 128, 64, "w", cells_per_group=2)
+    with pytest.raises(ExecutionError, match="it can be over 128 at most"):
+        split_for(once, 200, 2)
+
+
+def test_what_cannot_be_rescaled_is_told_in_a_line(tmp_path: Path) -> None:
+    with pytest.raises(ExecutionError, match="there is no directory"):
+        find_checkpoint(FILES, str(tmp_path / "nowhere"))
+    checkpoint = opened(tmp_path / "t")
+    with pytest.raises(ExecutionError, match="is spread over 2 tasks already"):
+        rescaled(checkpoint, 2)
+    with pytest.raises(ExecutionError, match="has not processed anything yet"):
+        rescaled(checkpoint)
+    with (
+        holding(checkpoint.directory, with_others=True),
+        pytest.raises(ExecutionError, match="a stream runs on the checkpoint"),
+    ):
+        rescaled(checkpoint)
+    mark_ended(FILES, checkpoint, QUERY)
+    with pytest.raises(ExecutionError, match=r"the input of the checkpoint in .* has ended"):
+        rescaled(find_checkpoint(FILES, checkpoint.directory)[0])
+    (tmp_path / "part").mkdir()
+    (tmp_path / "part/set.json").write_text(json.dumps({"checkpoint": checkpoint.directory}))
+    with pytest.raises(
+        ExecutionError, match=r"INSERT of .*/part is part of the checkpoint in .*/t"
+    ):
+        find_checkpoint(FILES, str(tmp_path / "part"))
+    about = tmp_path / "t/sqlwin.json"
+    about.write_text(about.read_text().replace('"version": 1', '"version": 7'))
+    with pytest.raises(ExecutionError, match="is of version 7, this sqlwin knows version 1"):
+        find_checkpoint(FILES, checkpoint.directory)
+    about.write_text("{")
+    with pytest.raises(ExecutionError, match="cannot be read"):
+        find_checkpoint(FILES, checkpoint.directory)
+
+
+def test_what_is_damaged_is_not_rescaled(tmp_path: Path) -> None:
+    checkpoint = opened(tmp_path / "t")
+    for name in ("offsets/0", "commits/0"):
+        path = Path(checkpoint.spark_directory, name)
+        path.parent.mkdir()
+        path.write_text('v1\n{"conf":{}}\n-')
+    assert check_checkpoint(FILES, checkpoint) == 0
+    with pytest.raises(ExecutionError, match="offsets/0 does not say over how many tasks it is"):
+        rescaled(checkpoint)
+    assert sorted(path.name for path in tmp_path.glob("t/*")) == [
+        "end-of-input",
+        "spark",
+        "sqlwin.json",
+    ]
+    Path(checkpoint.spark_directory, "metadata").unlink()
+    with pytest.raises(ExecutionError, match="metadata is missing"):
+        rescaled(checkpoint)
+
+
+def test_a_checkpoint_goes_on_with_what_replaced_it(tmp_path: Path) -> None:
+    checkpoint = opened(tmp_path / "t")
+    Path(checkpoint.spark_directory).rename(tmp_path / "t/spark-2")
+    new = replace(checkpoint, key_groups=16, partitions=8, cells_per_group=16, spark_name="spark-2")
+    replace_checkpoint(FILES, new)
+    assert opened(tmp_path / "t") == new
+    assert find_checkpoint(FILES, new.directory)[0] == new
+    assert new.spark_location.endswith("/t/spark-2")
