@@ -13,6 +13,7 @@ from runtime.compute.arrow.types import arrow_type
 from runtime.scan.files import NotScannable
 from runtime.scan.metadata import find_misfit, read_footer
 from runtime.scan.pruning import Range, can_be_true, range_of_value
+from runtime.scan.stores import Store
 from runtime.spec.expressions import Expression, columns_of
 from runtime.spec.scan import PartitionValue, ScanFile, ScanSource
 from runtime.spec.table import Column
@@ -43,11 +44,12 @@ class LakeFile:
     """A file of a table.
 
     Attributes:
-        path: absolute, on this machine.
+        path: absolute, on this machine, or a URI in an object store.
         partition: the values of the partition columns, as `ScanFile` holds them.
         n_rows: how many rows the log says it has; None: it does not say.
         ranges: what the log says of columns, by their names.
         needed: columns that are not NULL where the file lacks them: the log has their values.
+        n_bytes: how long the log says it is; 0: it does not say.
     """
 
     path: str
@@ -55,6 +57,7 @@ class LakeFile:
     n_rows: int | None = None
     ranges: Mapping[str, Range] = field(default_factory=dict, hash=False)
     needed: frozenset[str] = frozenset()
+    n_bytes: int = 0
 
 
 @dataclass(frozen=True)
@@ -101,7 +104,10 @@ class Snapshot:
 
 
 def scan_source_of(
-    snapshot: Snapshot, columns: Sequence[Column], filters: Sequence[Expression] = ()
+    snapshot: Snapshot,
+    columns: Sequence[Column],
+    filters: Sequence[Expression] = (),
+    store: Store | None = None,
 ) -> ScanSource | NotScannable:
     """The files of a snapshot as the Arrow scan reads them, or why it cannot.
 
@@ -112,6 +118,7 @@ def scan_source_of(
         snapshot: the table.
         columns: the columns needed, with Spark's names and types; `column.field` of structs.
         filters: conditions of which all must be true for a row to count.
+        store: the object store that the files are in; None: they are on this machine.
     """
     known = {column.name.lower(): column for column in snapshot.columns}
     names = {name.lower() for name in snapshot.partition_columns}
@@ -129,7 +136,7 @@ def scan_source_of(
         (in_names if column.name.lower() in names else in_files).append(column)
     used = {name for condition in filters for name in columns_of(condition)}
     kept = snapshot.pruned(filters) if used else snapshot
-    footers = read_footers([file.path for file in kept.files])
+    footers = read_footers([file.path for file in kept.files], store)
     if isinstance(footers, NotScannable):
         return footers
     positions = [
@@ -156,11 +163,13 @@ def scan_source_of(
     return ScanSource(snapshot.path, tuple(files), tuple(in_files), tuple(in_names), n_rows=n_rows)
 
 
-def read_footers(paths: Sequence[str]) -> list[pq.FileMetaData] | NotScannable:
-    """The footers of files of this machine, read in parallel; the first that cannot be says why."""
+def read_footers(
+    paths: Sequence[str], store: Store | None = None
+) -> list[pq.FileMetaData] | NotScannable:
+    """The footers of files, read in parallel; the first that cannot be says why."""
     opened = []
     with ThreadPoolExecutor(_READERS) as readers:
-        for footer in readers.map(lambda path: read_footer(ScanFile(path)), paths):
+        for footer in readers.map(lambda path: read_footer(ScanFile(path), store), paths):
             if isinstance(footer, NotScannable):
                 return footer
             opened.append(footer)

@@ -1,4 +1,4 @@
-"""The same rows in several places: a disk of this machine, an S3 server on it.
+"""The same rows in several places: a disk of this machine, an S3 server on it, tables of lakes.
 
 The server is moto, in a process of its own: it holds files in memory, and answers in Python.
 """
@@ -12,6 +12,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.dataset as ds
+import pyarrow.parquet as pq
+from deltalake import write_deltalake
+from pyiceberg.catalog.sql import SqlCatalog
 from rich.console import Console
 from rich.table import Table
 
@@ -20,7 +25,7 @@ from runtime.scan.stores import filesystem_of
 from tests.bench import cases, data
 from tests.object_store import ObjectStore, object_store
 
-STORAGES = ("local", "s3")
+STORAGES = ("local", "s3", "delta", "iceberg")
 _CASES = ("TUMBLE", "HOP")
 
 
@@ -42,8 +47,8 @@ def run(
             path = data.make(directory, rows, case.keys, case.key_type, case.hot)
             cells, first, expected = [], 0.0, None
             for name in storages:
-                place = str(path) if name == "local" else _uploaded(store, path)
-                seconds, digest = _timed(session, case, place, runs)
+                options = _table(name, store, path)
+                seconds, digest = _timed(session, case, options, runs)
                 assert expected in (None, digest), f"{name} gives {digest}, not {expected}"
                 first, expected = first or seconds, digest
                 cells.append(f"{seconds:.2f} ({first / seconds:.2f} x)")
@@ -55,13 +60,11 @@ def run(
 
 
 def _timed(
-    session: sqlwin.Session, case: cases.Case, path: str, runs: int
+    session: sqlwin.Session, case: cases.Case, options: dict[str, str], runs: int
 ) -> tuple[float, tuple[object, ...]]:
     """The best time, and the digest of the result."""
-    session.execute(
-        "CREATE OR REPLACE TABLE events WITH ('connector' = 'filesystem', 'format' = 'parquet', "
-        f"'path' = '{path}')"
-    )
+    said = ", ".join(f"'{name}' = '{value}'" for name, value in options.items())
+    session.execute(f"CREATE OR REPLACE TABLE events WITH ({said})")
     query = cases.sqlwin_sql(case)
     digest = session.sql(f"SELECT {case.digest} FROM ({query})").collect()[0]
     taken = []
@@ -70,6 +73,32 @@ def _timed(
         session.sql(query).write.format("noop").mode("overwrite").save()
         taken.append(time.perf_counter() - started)
     return min(taken), tuple(round(float(each), 6) for each in digest)
+
+
+def _table(storage: str, store: ObjectStore, path: Path) -> dict[str, str]:
+    """The options of the table with the rows of `path` in a storage, where they are put first."""
+    if storage in ("local", "s3"):
+        place = str(path) if storage == "local" else _uploaded(store, path)
+        return {"connector": "filesystem", "format": "parquet", "path": place}
+    directory = path.with_name(f"{path.name}-{storage}").absolute()
+    if storage == "delta":
+        if not directory.exists():
+            write_deltalake(directory, _batches(path))
+        return {"connector": "delta", "path": str(directory)}
+    if not directory.exists():
+        directory.mkdir()
+        uri = f"sqlite:///{directory}/catalog.db"
+        catalog = SqlCatalog("bench", uri=uri, warehouse=f"file://{directory}")
+        catalog.create_namespace("db")
+        table = catalog.create_table("db.events", schema=_batches(path).schema)
+        for file in sorted(path.glob("*.parquet")):
+            table.append(pq.read_table(file))
+    return {"connector": "iceberg", "path": str(directory / "db" / "events")}
+
+
+def _batches(path: Path) -> pa.RecordBatchReader:
+    found = ds.dataset(path, format="parquet")
+    return pa.RecordBatchReader.from_batches(found.schema, found.to_batches())
 
 
 def _uploaded(store: ObjectStore, path: Path) -> str:

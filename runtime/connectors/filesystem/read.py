@@ -273,16 +273,17 @@ def column_of(
     of_file = dataframe[FILE_METADATA] if is_column else dataframe.metadataColumn(FILE_METADATA)
     value = of_file[METADATA[column.metadata]]
     if column.metadata in ("file.path", "file.name"):
-        value = _decoded_uri(value)
+        value = decoded_uri(value)
     return value.cast(declared_type(spec, column)).alias(column.name)
 
 
 def file_path(dataframe: DataFrame) -> Column:
     """The path of the file that a row comes from."""
-    return _decoded_uri(dataframe.metadataColumn("_metadata")["file_path"])
+    return decoded_uri(dataframe.metadataColumn("_metadata")["file_path"])
 
 
-def _decoded_uri(value: Column) -> Column:
+def decoded_uri(value: Column) -> Column:
+    """A path out of a URI as Spark has it."""
     # Spark gives parts of a URI, in which a plus is a plus; url_decode takes it for a space.
     return F.url_decode(F.replace(value, F.lit("+"), F.lit("%2B")))
 

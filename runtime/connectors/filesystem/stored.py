@@ -49,6 +49,7 @@ _METADATA_TYPE = pa.struct(
         ("file_modification_time", pa.timestamp("us", tz="UTC")),
     ]
 )
+METADATA_FIELD = pa.field(FILE_METADATA, _METADATA_TYPE)
 UNREAD_ROWS = "sqlwin_unread_rows"
 _NULL = "__HIVE_DEFAULT_PARTITION__"
 # Options of Spark's reader that are about which files there are, and about writing
@@ -142,13 +143,31 @@ def read_stored(
             fields.append(field)
     fields += _partition_fields(listing, declared)
     if any(c.metadata for c in spec.columns):
-        fields.append(pa.field(FILE_METADATA, _METADATA_TYPE))
-    schema = pa.schema(fields)
+        fields.append(METADATA_FIELD)
+    return stored_rows(spark, listed, dict(listing.files), pa.schema(fields), files.store)
+
+
+def stored_rows(
+    spark: SparkSession,
+    files: Sequence[ScanFile],
+    partitions: Mapping[str, tuple[tuple[str, str], ...]],
+    schema: pa.Schema,
+    store: Store,
+) -> DataFrame:
+    """The rows of some files, at least one, under the names and types of `schema`.
+
+    Args:
+        spark: the session.
+        files: the files, with their bytes.
+        partitions: names and texts of the values that are the same in all rows of a file, by path.
+        schema: the columns; METADATA_FIELD may be among them.
+        store: where the files are.
+    """
     cores = spark.sparkContext.defaultParallelism
-    rows = _rows(ranges(listed, cores * _PER_CORE), dict(listing.files))
+    rows = _rows(ranges(files, cores * _PER_CORE), partitions)
     n_splits = rows.column("split")[-1].as_py() + 1
     parts = spark.createDataFrame(rows).repartitionById(n_splits, "split")
-    return parts.mapInArrow(_reader(schema, files.store), from_arrow_schema(schema, True))
+    return parts.mapInArrow(_reader(schema, store), from_arrow_schema(schema, True))
 
 
 def _listed(spec: TableSpec, origin: str, files: StoredFiles) -> Listing:
@@ -209,7 +228,7 @@ def _rows(
             part.stop,
             part.file.n_bytes,
             part.file.modified_ns,
-            json.dumps(dict(partitions[part.file.path])),
+            json.dumps(dict(partitions.get(part.file.path, ()))),
         )
         for number, split in enumerate(splits)
         for part in split

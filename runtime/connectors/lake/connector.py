@@ -6,6 +6,7 @@ Columns are found by name in any case, and may be declared wider than the table 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from pyspark.sql import DataFrame, SparkSession
 
@@ -25,6 +26,7 @@ from runtime.connectors.options.checks import (
 )
 from runtime.connectors.options.known import DELTA, ICEBERG
 from runtime.errors import ExecutionError, SqlwinError
+from runtime.files import as_uri
 from runtime.local.arrow_scan import scan_source
 from runtime.scan.files import NotScannable
 from runtime.scan.lake import scan_source_of
@@ -82,10 +84,16 @@ def lake_scan_source(
     def find(
         path: str, roots: Sequence[str], columns: Sequence[Column], *_: object
     ) -> ScanSource | NotScannable:
-        return scan_source_of(table.snapshot, columns, filters)
+        return scan_source_of(table.snapshot, columns, filters, table.store)
 
     files = table.snapshot.files
-    return scan_source(spark, f"file://{files[0].path}" if files else "file:///", columns, find)
+    where = as_uri(files[0].path) if files else "file:///"
+    source = scan_source(spark, where, columns, find)
+    is_named = "path" not in option_values(spec)
+    if isinstance(source, ScanSource) and table.store is not None and is_named:
+        # tasks open the store that the path is in, which the name of a table does not say
+        return replace(source, path=table.store.root)
+    return source
 
 
 def _load(spark: SparkSession, spec: TableSpec, filters: Sequence[Expression] = ()) -> LakeTable:

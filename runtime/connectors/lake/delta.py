@@ -12,12 +12,11 @@ import pyarrow.compute as pc
 from pyspark.sql import SparkSession
 from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructType
 
+from runtime.connectors.lake.places import Place, place_of_path
 from runtime.connectors.lake.table import (
     LakeTable,
     UnreadableError,
     broken_table,
-    local_file,
-    local_path,
     missing_extra,
     plain_values,
 )
@@ -54,8 +53,9 @@ def load_delta(spark: SparkSession, spec: TableSpec, ranges_of: Collection[str] 
         SetupError: the package is missing.
         UnreadableError: its rows would be wrong, such as those that are marked as deleted.
     """
-    path, zone = delta_path(spark, spec), str(spark.conf.get("spark.sql.session.timeZone"))
-    return delta_table(spec, open_delta(spec, path, zone), path, zone, ranges_of)
+    place = place_of_path(spark, option_values(spec)["path"])
+    zone = str(spark.conf.get("spark.sql.session.timeZone"))
+    return delta_table(spec, open_delta(spec, place, zone), place, zone, ranges_of)
 
 
 def delta_path(spark: SparkSession, spec: TableSpec) -> str:
@@ -65,18 +65,18 @@ def delta_path(spark: SparkSession, spec: TableSpec) -> str:
         UnreadableError: it is elsewhere.
     """
     path = option_values(spec)["path"]
-    found = local_path(spark, path)
-    if found is None:
+    place = place_of_path(spark, path)
+    if place.store is not None:
         raise UnreadableError(f"{path} is on no file system of this machine")
-    return found
+    return place.path
 
 
-def open_delta(spec: TableSpec, path: str, zone: str = "UTC") -> DeltaTable:
-    """The table at a path of this machine, in the version that its options choose.
+def open_delta(spec: TableSpec, place: Place, zone: str = "UTC") -> DeltaTable:
+    """The table at a place, in the version that its options choose.
 
     Args:
         spec: the table.
-        path: where it is.
+        place: where it is.
         zone: the time zone of option 'timestamp' where it says none.
 
     Raises:
@@ -89,19 +89,19 @@ def open_delta(spec: TableSpec, path: str, zone: str = "UTC") -> DeltaTable:
         from deltalake.exceptions import DeltaError, TableNotFoundError
     except ImportError as error:
         raise missing_extra(spec, "deltalake", error) from error
-    values = option_values(spec)
+    values, path, options = option_values(spec), place.path, place.delta_options
     try:
-        table = DeltaTable(path)
+        table = DeltaTable(path, storage_options=options)
     except TableNotFoundError as error:
         raise ExecutionError(
             f"table `{spec.name}`: there is no Delta table at {path}",
             subjects=(spec.name,),
-            hint="INSERT INTO makes one of the columns that are declared",
+            hint=None if place.store else "INSERT INTO makes one of the columns that are declared",
         ) from error
-    except DeltaError as error:
+    except (DeltaError, OSError) as error:
         if any(word in str(error) for word in ("Unsupported", "catalog-managed")):
             raise UnreadableError(" ".join(str(error).split())) from error
-        raise broken_table(spec, error) from error
+        raise broken_table(spec, place.explained(error)) from error
     newest = table.version()
     version = newest
     try:
@@ -116,7 +116,7 @@ def open_delta(spec: TableSpec, path: str, zone: str = "UTC") -> DeltaTable:
                 hint=f"the newest is version {newest}",
             )
         if version != newest:
-            table = DeltaTable(path, version=version)
+            table = DeltaTable(path, version=version, storage_options=options)
     except DeltaError as error:
         raise ExecutionError(
             f"table `{spec.name}`: version {version} of {path} is gone",
@@ -165,14 +165,14 @@ def _version_at(spec: TableSpec, table: DeltaTable, text: str, zone: str) -> int
 
 
 def delta_table(
-    spec: TableSpec, table: DeltaTable, path: str, zone: str, ranges_of: Collection[str] = ()
+    spec: TableSpec, table: DeltaTable, place: Place, zone: str, ranges_of: Collection[str] = ()
 ) -> LakeTable:
     """The files and columns of a table that was opened.
 
     Args:
         spec: the table.
         table: the same, opened.
-        path: where it is.
+        place: where it is.
         zone: the session's time zone.
         ranges_of: columns of which the least and the greatest values are wanted, file by file.
 
@@ -201,10 +201,11 @@ def delta_table(
         raise UnreadableError(" ".join(str(error).split())) from error
     wanted = {name.lower() for name in ranges_of}
     ranged = [c for c in columns if c.name.lower() in wanted and c.name not in partitions]
-    files = _files(path, actions, partitions, ranged)
+    files = _files(place, actions, partitions, ranged)
     version = f"version {table.version()}"
     snapshot = Snapshot(option_values(spec)["path"], version, columns, partitions, files)
-    return LakeTable(snapshot, schema, _stored(schema) if mode != "none" else schema)
+    stored = _stored(schema) if mode != "none" else schema
+    return LakeTable(snapshot, schema, stored, place.store)
 
 
 def delta_schema(table: DeltaTable) -> StructType:
@@ -264,11 +265,11 @@ def _stored(type_: StructType) -> StructType:
 
 
 def _files(
-    path: str, actions: pa.Table, partitions: tuple[str, ...], ranged: list[LakeColumn]
+    place: Place, actions: pa.Table, partitions: tuple[str, ...], ranged: list[LakeColumn]
 ) -> tuple[LakeFile, ...]:
     """The files of the newest actions of a log, in the order of their paths."""
-    paths = [local_file(path, each) for each in actions["path"].to_pylist()]
-    n_rows = actions["num_records"].to_pylist()
+    paths = [place.file(each) for each in actions["path"].to_pylist()]
+    n_rows, n_bytes = actions["num_records"].to_pylist(), actions["size_bytes"].to_pylist()
     values: list[tuple[Any, ...]] = [()] * len(paths)
     if partitions:
         struct = actions["partition"].combine_chunks()
@@ -277,7 +278,13 @@ def _files(
         )
     ranges = {column.name: _ranges(actions, column, n_rows) for column in ranged}
     files = [
-        LakeFile(file, values[i], n_rows[i], {n: each[i] for n, each in ranges.items() if each[i]})
+        LakeFile(
+            file,
+            values[i],
+            n_rows[i],
+            {n: each[i] for n, each in ranges.items() if each[i]},
+            n_bytes=n_bytes[i] or 0,
+        )
         for i, file in enumerate(paths)
     ]
     return tuple(sorted(files, key=lambda file: file.path))

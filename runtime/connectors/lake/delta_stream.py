@@ -29,8 +29,9 @@ from runtime.connectors.lake.delta import (
     open_delta,
 )
 from runtime.connectors.lake.delta_write import partition_text
+from runtime.connectors.lake.places import Place
 from runtime.connectors.lake.stream_files import Columns, FilePart, read_file
-from runtime.connectors.lake.table import UnreadableError, local_file
+from runtime.connectors.lake.table import UnreadableError
 from runtime.connectors.options.checks import option_values
 from runtime.errors import ExecutionError
 from runtime.spec.table import TableSpec
@@ -93,8 +94,8 @@ class _Reader(DataSourceStreamReader):
         chosen = (*self._spec.options, ("version", str(version)))
         spec = replace(self._spec, options=chosen)
         try:
-            table = open_delta(spec, self._path)
-            snapshot = delta_table(spec, table, self._path, "UTC").snapshot
+            table = open_delta(spec, Place(self._path))
+            snapshot = delta_table(spec, table, Place(self._path), "UTC").snapshot
         except UnreadableError as error:
             raise self._stopped(version, error.reason) from error
         types = {column.name: column.type for column in snapshot.columns}
@@ -138,7 +139,7 @@ class _Reader(DataSourceStreamReader):
                 if add.get("deletionVector") is not None:
                     raise self._stopped(version, "rows of it are marked as deleted")
                 try:
-                    path = local_file(self._path, add["path"])
+                    path = Place(self._path).file(add["path"])
                 except UnreadableError as error:
                     raise self._stopped(version, error.reason) from error
                 found.append(FilePart(path, add["partitionValues"]))
@@ -159,7 +160,7 @@ class _Reader(DataSourceStreamReader):
 
 def _table_columns(spec: TableSpec, path: str, schema: StructType) -> Columns:
     """How the columns of a table are found in its files now."""
-    table = open_delta(spec, path)
+    table = open_delta(spec, Place(path))
     mode = mapping_mode(table)
     there = delta_schema(table)
     columns = tuple(lake_column(there[name], mode) for name in schema.names)
@@ -203,8 +204,8 @@ def stream_delta(spark: SparkSession, spec: TableSpec) -> DataFrame:
     values = option_values(spec)
     zone = str(spark.conf.get("spark.sql.session.timeZone"))
     path = delta_path(spark, spec)
-    opened = open_delta(spec, path, zone)
-    table = delta_table(spec, opened, path, zone)
+    opened = open_delta(spec, Place(path), zone)
+    table = delta_table(spec, opened, Place(path), zone)
     needed = table.schema.names
     if spec.columns:
         wanted = [column.name for column in physical_columns(spec)]

@@ -30,6 +30,7 @@ from runtime.connectors.lake.parquet_files import (
     remove_files,
     write_parquet,
 )
+from runtime.connectors.lake.places import Place
 from runtime.connectors.lake.table import (
     UnreadableError,
     broken_table,
@@ -235,7 +236,7 @@ def _existing(spec: TableSpec, path: str) -> DeltaTable | None:
         ExecutionError: something else is there.
     """
     if os.path.isdir(f"{path}/_delta_log"):
-        return open_delta(spec, path)
+        return open_delta(spec, Place(path))
     if os.path.exists(path) and (not os.path.isdir(path) or os.listdir(path)):
         raise ExecutionError(
             f"table `{spec.name}` cannot be written: {path} is there, and is no Delta table",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any
@@ -11,17 +10,17 @@ from pyspark.sql import SparkSession
 from pyspark.sql import types as T
 
 from runtime.connectors.lake.delta import parsed_time
+from runtime.connectors.lake.places import THIS_MACHINE, Place, place_of_path
 from runtime.connectors.lake.table import (
     LakeTable,
     UnreadableError,
     broken_table,
-    local_file,
-    local_path,
     missing_extra,
 )
 from runtime.connectors.options.checks import bad_option, option_values
 from runtime.errors import ExecutionError
 from runtime.scan.lake import LakeColumn, LakeFile, Snapshot
+from runtime.scan.stores import GONE
 from runtime.spark.session import is_remote
 from runtime.spec.expressions import Call, ColumnRef, Constant, Expression
 from runtime.spec.table import TableSpec
@@ -66,51 +65,45 @@ def load_iceberg(
         SetupError: the package is missing.
         UnreadableError: its rows would be wrong, such as those that are deleted.
     """
-    table = open_iceberg(spark, spec)
+    place = place_of(spark, spec)
+    table = from_place(spec, place)
+    if place is None:
+        place = place_of_path(spark, table.location())
     zone = str(spark.conf.get("spark.sql.session.timeZone"))
-    return iceberg_table(spec, table, zone, filters)
+    return iceberg_table(spec, table, zone, filters, place)
 
 
-def open_iceberg(spark: SparkSession, spec: TableSpec) -> Table:
-    """The table, as its catalog or its newest metadata have it; see `load_iceberg`."""
-    return from_place(spec, place_of(spark, spec))
-
-
-def place_of(spark: SparkSession, spec: TableSpec) -> str | None:
-    """The path of a table on this machine; None: a catalog knows it.
+def place_of(spark: SparkSession, spec: TableSpec) -> Place | None:
+    """Where a table is; None: a catalog knows it.
 
     Raises:
-        UnreadableError: it is elsewhere.
+        UnreadableError: it is on another machine.
     """
     values = option_values(spec)
     if is_remote(spark):
         raise UnreadableError("its files are on the machine of the Spark Connect server")
-    if "path" not in values:
-        return None
-    path = local_path(spark, values["path"])
-    if path is None:
-        raise UnreadableError(f"{values['path']} is on no file system of this machine")
-    return path
+    return place_of_path(spark, values["path"]) if "path" in values else None
 
 
-def from_place(spec: TableSpec, path: str | None) -> Table:
-    """The table at a path of this machine, or that the catalog of its options knows."""
-    return from_catalog(spec) if path is None else from_path(spec, path)
+def from_place(spec: TableSpec, place: Place | None) -> Table:
+    """The table at a place, or that the catalog of its options knows."""
+    return from_catalog(spec) if place is None else from_path(spec, place)
 
 
-def from_path(spec: TableSpec, path: str) -> Table:
-    """The table at a directory or of a metadata file of this machine; it cannot be written."""
+def from_path(spec: TableSpec, place: Place) -> Table:
+    """The table of a directory or a metadata file; it cannot be written."""
     try:
         from pyiceberg.table import StaticTable
     except ImportError as error:
         raise missing_extra(spec, "pyiceberg", error) from error
-    file = path if path.endswith(".json") else _newest_metadata(spec, path)
+    path = place.path
+    file = path if path.endswith(".json") else _newest_metadata(spec, place)
     try:
-        return StaticTable.from_metadata(file)
+        return StaticTable.from_metadata(file, place.iceberg_properties)
     except FileNotFoundError as error:
         raise no_table(spec, path) from error
     except Exception as error:
-        raise broken_table(spec, error) from error
+        raise broken_table(spec, place.explained(error)) from error
 
 
 def from_catalog(spec: TableSpec) -> Table:
@@ -171,23 +164,27 @@ def no_table(spec: TableSpec, where: str) -> ExecutionError:
     )
 
 
-def _newest_metadata(spec: TableSpec, path: str) -> str:
+def _newest_metadata(spec: TableSpec, place: Place) -> str:
     """The newest metadata file of a table, as far as a directory says it.
 
     Raises:
         ExecutionError: there is none.
         UnreadableError: several may be it.
     """
-    directory = f"{path}/metadata"
+    path = place.path.rstrip("/")
+    directory, files = f"{path}/metadata", place.files
     try:
-        names = os.listdir(directory)
+        names = files.names_in(directory)
+        if not names:
+            files.exists(directory)  # of a bucket that is not there a listing says nothing
     except OSError as error:
-        raise no_table(spec, f"at {path}") from error
+        is_gone = isinstance(error, FileNotFoundError)
+        if is_gone and (place.store is None or error.strerror == GONE):
+            raise no_table(spec, f"at {path}") from error
+        raise broken_table(spec, error) from error
     numbers = {name: int(m[1]) for name in names if (m := _METADATA.fullmatch(name))}
-    hint = f"{directory}/version-hint.text"
-    if os.path.exists(hint):
-        with open(hint, encoding="utf-8") as file:
-            said = file.read().strip()
+    if "version-hint.text" in names:
+        said = files.read_text(f"{directory}/version-hint.text").strip()
         named = [n for n in (f"v{said}.metadata.json", f"{said}.metadata.json", said) if n in names]
         if named:
             return f"{directory}/{named[0]}"
@@ -203,9 +200,13 @@ def _newest_metadata(spec: TableSpec, path: str) -> str:
 
 
 def iceberg_table(
-    spec: TableSpec, table: Table, zone: str, filters: Sequence[Expression] = ()
+    spec: TableSpec,
+    table: Table,
+    zone: str,
+    filters: Sequence[Expression] = (),
+    place: Place = THIS_MACHINE,
 ) -> LakeTable:
-    """The files and columns of a table that was opened; see `load_iceberg`."""
+    """The files and columns of a table that was opened at a place; see `load_iceberg`."""
     snapshot = _snapshot(spec, table, zone)
     schema = _schema_of(spec, table, snapshot)
     columns = spark_schema(schema, table.schemas().values())
@@ -215,8 +216,8 @@ def iceberg_table(
     version = "without a snapshot"
     if snapshot is not None:
         version = f"snapshot {snapshot.snapshot_id}"
-        files = _files(spec, table, snapshot, schema, filters)
-    return LakeTable(Snapshot(name, version, found, (), files), columns, columns)
+        files = _files(spec, table, snapshot, schema, filters, place)
+    return LakeTable(Snapshot(name, version, found, (), files), columns, columns, place.store)
 
 
 def lake_columns(table: Table, schema: Schema, columns: T.StructType) -> tuple[LakeColumn, ...]:
@@ -278,6 +279,7 @@ def _files(
     snapshot: IcebergSnapshot,
     schema: Schema,
     filters: Sequence[Expression],
+    place: Place,
 ) -> tuple[LakeFile, ...]:
     """The files of a snapshot in which the filters can be true, in the order of their paths."""
     from pyiceberg.expressions import AlwaysTrue, And
@@ -300,15 +302,17 @@ def _files(
     for task in tasks:
         if task.delete_files:
             raise UnreadableError("rows of it are deleted by delete files")
-        files.append(lake_file(table, task.file, schema))
+        files.append(lake_file(table, task.file, schema, place))
     return tuple(sorted(files, key=lambda file: file.path))
 
 
-def lake_file(table: Table, file: DataFile, schema: Schema) -> LakeFile:
+def lake_file(
+    table: Table, file: DataFile, schema: Schema, place: Place = THIS_MACHINE
+) -> LakeFile:
     """A file as a manifest has it.
 
     Raises:
-        UnreadableError: it is no Parquet file on this machine.
+        UnreadableError: it is no Parquet file of this place.
     """
     from pyiceberg.transforms import IdentityTransform
 
@@ -320,8 +324,10 @@ def lake_file(table: Table, file: DataFile, schema: Schema) -> LakeFile:
         for field in table.specs()[file.spec_id].fields
         if isinstance(field.transform, IdentityTransform) and field.source_id in names
     )
-    path = local_file("/", file.file_path, is_escaped=False)
-    return LakeFile(path, n_rows=file.record_count, needed=identities)
+    path = place.file(file.file_path, is_escaped=False)
+    return LakeFile(
+        path, n_rows=file.record_count, needed=identities, n_bytes=file.file_size_in_bytes
+    )
 
 
 def spark_schema(schema: Schema, others: Collection[Schema] = ()) -> T.StructType:

@@ -26,6 +26,7 @@ from runtime.connectors.lake.iceberg import (
     spark_schema,
     table_name,
 )
+from runtime.connectors.lake.places import Place
 from runtime.connectors.lake.stream_files import Columns, FilePart, read_file
 from runtime.connectors.lake.table import UnreadableError
 from runtime.connectors.options.checks import option_values
@@ -96,7 +97,8 @@ class _Reader(DataSourceStreamReader):
 
     def _table(self) -> Table:
         try:
-            return from_place(self._spec, self._place)
+            place = Place(self._place) if self._place else None
+            return from_place(self._spec, place)
         except UnreadableError as error:
             raise ExecutionError(f"table `{self._spec.name}`: {error.reason}") from error
 
@@ -215,6 +217,8 @@ def stream_iceberg(spark: SparkSession, spec: TableSpec) -> DataFrame:
     """
     values = option_values(spec)
     place = place_of(spark, spec)
+    if place is not None and place.store is not None:
+        raise UnreadableError(f"{place.path} is on no file system of this machine")
     opened = from_place(spec, place)
     table = iceberg_table(spec, opened, str(spark.conf.get("spark.sql.session.timeZone")))
     needed = table.schema.names
@@ -229,7 +233,7 @@ def stream_iceberg(spark: SparkSession, spec: TableSpec) -> DataFrame:
     ours = ("version", "timestamp", "source.monitor-interval", "skip-change-commits", "late-rows")
     options = {
         "table": spec.name,
-        "place": place or "",
+        "place": "" if place is None else place.path,
         "options": json.dumps([o for o in spec.options if o[0].lower() not in ours]),
         "until": until,
         "skips": values.get("skip-change-commits", "false").lower(),

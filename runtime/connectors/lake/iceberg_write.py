@@ -19,7 +19,8 @@ from runtime.connectors.lake.parquet_files import (
     remove_files,
     write_parquet,
 )
-from runtime.connectors.lake.table import UnreadableError, broken_table, local_file
+from runtime.connectors.lake.places import Place
+from runtime.connectors.lake.table import UnreadableError, broken_table
 from runtime.connectors.options.checks import bad_option, option_values
 from runtime.errors import CatalogError, ExecutionError
 from runtime.spark.clusters import check_seen_by_all
@@ -92,7 +93,7 @@ def _write(
         transaction = (
             _created(catalog, name, dataframe, spec) if table is None else table.transaction()
         )
-        location = local_file("/", transaction.table_metadata.location, is_escaped=False)
+        location = Place("/").file(transaction.table_metadata.location, is_escaped=False)
         schema = transaction.table_metadata.schema()
         columns = spark_schema(schema)
         partitions = _partitions(transaction)

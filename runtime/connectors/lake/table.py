@@ -2,29 +2,27 @@
 
 from __future__ import annotations
 
-import os
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import reduce
-from urllib.parse import unquote
 
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import ArrayType, DataType, MapType, StringType, StructField, StructType
 
 from runtime.compute.arrow.types import arrow_type
 from runtime.connectors.columns import physical_columns, pick
 from runtime.connectors.filesystem.paths import path_for_spark
-from runtime.connectors.filesystem.read import file_path
+from runtime.connectors.filesystem.read import decoded_uri, file_path
+from runtime.connectors.filesystem.stored import FILE_METADATA, METADATA_FIELD, stored_rows
 from runtime.errors import ExecutionError, SetupError
-from runtime.files import is_local_path
 from runtime.scan.files import NotScannable, is_hidden
 from runtime.scan.lake import LakeFile, Snapshot, read_footers, stored_names
-from runtime.spark.files import resolve
-from runtime.spark.session import is_remote
-from runtime.spec.scan import PartitionValue
+from runtime.scan.stores import Store
+from runtime.spark.files import spark_reads
+from runtime.spec.scan import PartitionValue, ScanFile
 from runtime.spec.table import TableSpec
 
 # Beside the columns of a table while its partition values are joined to its rows
@@ -39,11 +37,13 @@ class LakeTable:
         snapshot: its files.
         schema: its columns.
         stored: the same columns as files have them, with the names of fields inside.
+        store: the object store that the files are in; None: they are on this machine.
     """
 
     snapshot: Snapshot
     schema: StructType
     stored: StructType
+    store: Store | None = None
 
 
 class UnreadableError(Exception):
@@ -70,37 +70,11 @@ def missing_extra(spec: TableSpec, package: str, error: ImportError) -> SetupErr
 def broken_table(spec: TableSpec, error: Exception) -> ExecutionError:
     """The error for a table that a library cannot read or write, in one line."""
     said = " ".join(str(error).split())
+    if isinstance(error, OSError) and error.strerror and error.filename:
+        said = f"{error.filename}: {error.strerror}"
     return ExecutionError(
         f"table `{spec.name}`: {said or type(error).__name__}", subjects=(spec.name,)
     )
-
-
-def local_path(spark: SparkSession, path: str) -> str | None:
-    """What a path of a user's stands for, if it is on this machine."""
-    if is_remote(spark):
-        return None
-    resolved = resolve(spark, path)
-    return resolved if is_local_path(resolved) else None
-
-
-def local_file(root: str, path: str, *, is_escaped: bool = True) -> str:
-    """The path on this machine of a file that a log names, relative to `root` or by a URI.
-
-    Args:
-        root: the directory of the table.
-        path: what the log says.
-        is_escaped: whether `%20` stands for a blank.
-
-    Raises:
-        UnreadableError: it is elsewhere.
-    """
-    scheme = re.match(r"([A-Za-z][A-Za-z0-9+.-]+):", path)
-    if scheme is not None and scheme[1] != "file":
-        raise UnreadableError(f"its file {path} is on no file system of this machine")
-    plain = unquote(path) if is_escaped else path
-    if scheme is not None:
-        plain = "/" + plain.removeprefix("file:").lstrip("/")
-    return os.path.normpath(os.path.join(root, plain))
 
 
 def plain_values(array: pa.Array) -> list[PartitionValue]:
@@ -148,7 +122,7 @@ def _by_names(table: LakeTable) -> dict[tuple[str | None, ...], list[LakeFile]]:
         # the table alone says what files call them; Spark gives NULL for what is not there
         stored = tuple(column.stored[0] for column in columns)
         return {stored: list(table.snapshot.files)} if table.snapshot.files else {}
-    footers = read_footers([file.path for file in table.snapshot.files])
+    footers = read_footers([file.path for file in table.snapshot.files], table.store)
     if isinstance(footers, NotScannable):
         raise ExecutionError(f"cannot read {table.snapshot.path}: {footers.reason}")
     groups: dict[tuple[str | None, ...], list[LakeFile]] = {}
@@ -173,15 +147,22 @@ def _read_group(
             raise UnreadableError(f"Spark passes over files that are called as {file.path}")
     fields = list(zip(table.snapshot.in_files, _stored_fields(table), names, strict=True))
     stored = StructType([StructField(n, f.dataType) for _, f, n in fields if n is not None])
-    paths = [path_for_spark(file.path) for file in files]
-    rows = spark.read.schema(stored).parquet(*paths)
+    if table.store is None or spark_reads(spark, table.store.root):
+        paths = [path_for_spark(file.path) for file in files]
+        rows = spark.read.schema(stored).parquet(*paths)
+        path = F.regexp_replace(file_path(rows), "^file:/+", "/")
+    else:
+        listed = [ScanFile(file.path, n_bytes=file.n_bytes) for file in files]
+        fields_read = [*to_arrow_schema(stored, timezone="UTC"), METADATA_FIELD]
+        rows = stored_rows(spark, listed, {}, pa.schema(fields_read), table.store)
+        path = decoded_uri(rows[quoted(FILE_METADATA)]["file_path"])
     columns: list[Column] = []
     for column, _, name in fields:
         type_ = table.schema[column.name].dataType
         value = F.lit(None) if name is None else rows[quoted(name)]
         columns.append(value.cast(type_).alias(column.name))
     if table.snapshot.partition_columns:
-        columns.append(F.regexp_replace(file_path(rows), "^file:/+", "/").alias(_PATH))
+        columns.append(path.alias(_PATH))
     return rows.select(*columns)
 
 

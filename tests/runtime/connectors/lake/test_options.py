@@ -6,9 +6,11 @@ import pytest
 
 from runtime.connectors.lake.delta import open_delta
 from runtime.connectors.lake.iceberg import from_catalog, from_path, table_name
-from runtime.connectors.lake.table import UnreadableError, local_file
+from runtime.connectors.lake.places import Place
+from runtime.connectors.lake.table import UnreadableError
 from runtime.connectors.registry import validate_table
 from runtime.errors import CatalogError, SetupError
+from runtime.scan.stores import Store, store_of
 from runtime.spec.table import TableSpec
 
 
@@ -66,8 +68,8 @@ def test_a_package_that_is_missing_is_named_with_its_extra(monkeypatch, tmp_path
     monkeypatch.setitem(sys.modules, "deltalake", None)
     monkeypatch.setitem(sys.modules, "pyiceberg", None)
     for package, call in [
-        ("deltalake", lambda: open_delta(spec_of("delta", path="p"), str(tmp_path))),
-        ("pyiceberg", lambda: from_path(spec_of("iceberg", path="p"), str(tmp_path))),
+        ("deltalake", lambda: open_delta(spec_of("delta", path="p"), Place(str(tmp_path)))),
+        ("pyiceberg", lambda: from_path(spec_of("iceberg", path="p"), Place(str(tmp_path)))),
         ("pyiceberg", lambda: from_catalog(spec_of("iceberg", uri="x"))),
     ]:
         with pytest.raises(SetupError, match=f"needs the package {package}") as error:
@@ -82,9 +84,44 @@ def test_a_table_is_in_a_database_of_its_catalog():
 
 
 def test_files_are_found_as_logs_name_them():
-    assert local_file("/t", "a%20b/c") == "/t/a b/c"
-    assert local_file("/t", "a%20b/c", is_escaped=False) == "/t/a%20b/c"
-    assert local_file("/t", "file:///x/y%3D1") == "/x/y=1"
-    assert local_file("/t", "file:/x/y") == local_file("/t", "/x/y") == "/x/y"
+    here = Place("/t")
+    assert here.file("a%20b/c") == "/t/a b/c"
+    assert here.file("a%20b/c", is_escaped=False) == "/t/a%20b/c"
+    assert here.file("file:///x/y%3D1") == "/x/y=1"
+    assert here.file("file:/x/y") == here.file("/x/y") == "/x/y"
     with pytest.raises(UnreadableError, match="is on no file system of this machine"):
-        local_file("/t", "s3://bucket/x")
+        here.file("s3://bucket/x")
+
+
+def test_files_in_a_store_are_under_the_scheme_of_the_table():
+    there = Place("s3a://lake/t", Store("s3", "s3a://lake", "lake"))
+    assert there.file("a%20b/c") == "s3a://lake/t/a b/c"
+    assert there.file("s3://lake/t/a%20b", is_escaped=False) == "s3a://lake/t/a%20b"
+    for elsewhere in ("s3://other/x", "file:///x", "gs://lake/x"):
+        with pytest.raises(UnreadableError, match="is not in s3a://lake"):
+            there.file(elsewhere)
+
+
+def test_a_store_is_opened_by_what_the_settings_of_hadoop_say():
+    said = {
+        "fs.s3a.endpoint": "http://minio:9000",
+        "fs.s3a.access.key": "who",
+        "fs.s3a.secret.key": "what",
+        "fs.s3a.connection.timeout": "7s",
+    }
+    store = store_of("s3a://lake/t", said.get)
+    delta = Place("s3a://lake/t", store).delta_options
+    assert delta == {
+        "aws_access_key_id": "who",
+        "aws_secret_access_key": "what",
+        "aws_region": "us-east-1",
+        "aws_endpoint_url": "http://minio:9000",
+        "aws_allow_http": "true",
+        "connect_timeout": "5s",
+        "timeout": "7s",
+        "max_retries": "3",
+    }
+    iceberg = Place("s3a://lake/t", store).iceberg_properties
+    assert iceberg["s3.endpoint"] == "http://minio:9000"
+    assert (iceberg["s3.access-key-id"], iceberg["s3.request-timeout"]) == ("who", "7.0")
+    assert Place("/t").delta_options is None and Place("/t").iceberg_properties == {}

@@ -1,0 +1,189 @@
+"""Where a table of a lake is: on this machine, or in an object store, with what opens it there.
+
+The libraries have clients of their own for stores. They get what Hadoop's settings say, by way of
+the `Store` that the Arrow scan opens files with.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass
+from urllib.parse import unquote, urlsplit
+
+from pyspark.sql import SparkSession
+
+from runtime.connectors.lake.table import UnreadableError
+from runtime.files import LocalFiles, is_local_path
+from runtime.scan.stored_files import StoredFiles
+from runtime.scan.stores import Options, Store, filesystem_of, kind_of
+from runtime.spark.files import resolve, store_at
+from runtime.spark.session import is_remote
+
+_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):")
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a table is.
+
+    Attributes:
+        path: its directory: a path of this machine, or a URI.
+        store: the object store it is in; None: this machine.
+    """
+
+    path: str
+    store: Store | None = None
+
+    @property
+    def delta_options(self) -> dict[str, str] | None:
+        """How `deltalake` opens it; None: as a path of this machine."""
+        return None if self.store is None else _spelled(self.store, _DELTA)
+
+    @property
+    def iceberg_properties(self) -> dict[str, str]:
+        """How `pyiceberg` opens it."""
+        return {} if self.store is None else _spelled(self.store, _ICEBERG)
+
+    @property
+    def files(self) -> LocalFiles | StoredFiles:
+        """What lists and reads small files there."""
+        return LocalFiles() if self.store is None else StoredFiles(self.store)
+
+    def explained(self, error: Exception) -> Exception:
+        """What a library says of a store, or where the store gives a reason, that."""
+        if self.store is None:
+            return error
+        try:
+            StoredFiles(self.store).names_in(self.path)
+            StoredFiles(self.store).exists(self.path)
+        except OSError as found:
+            return found
+        return error
+
+    def file(self, path: str, *, is_escaped: bool = True) -> str:
+        """The path or URI of a file that a log names, relative to the table or by a URI.
+
+        Args:
+            path: what the log says.
+            is_escaped: whether `%20` stands for a blank.
+
+        Raises:
+            UnreadableError: it is elsewhere.
+        """
+        scheme = _SCHEME.match(path)
+        plain = unquote(path) if is_escaped else path
+        if self.store is not None:
+            if scheme is None:
+                return f"{self.path.rstrip('/')}/{plain}"
+            parts, own = urlsplit(path), urlsplit(self.store.root)
+            if kind_of(path) != self.store.kind or parts.netloc != own.netloc:
+                raise UnreadableError(f"its file {path} is not in {self.store.root}")
+            return self.store.root + plain[len(f"{parts.scheme}://{parts.netloc}") :]
+        if scheme is not None and scheme[1] != "file":
+            raise UnreadableError(f"its file {path} is on no file system of this machine")
+        if scheme is not None:
+            plain = "/" + plain.removeprefix("file:").lstrip("/")
+        return os.path.normpath(os.path.join(self.path, plain))
+
+
+# Where paths in a log are absolute
+THIS_MACHINE = Place("/")
+
+
+def place_of_path(spark: SparkSession, path: str) -> Place:
+    """What a path of a user's stands for, or of a catalog's.
+
+    Raises:
+        UnreadableError: it is on another machine, or in a store that is not known.
+        SetupError: what the settings say of the store does not go together.
+    """
+    if is_remote(spark):
+        raise UnreadableError("its files are on the machine of the Spark Connect server")
+    resolved = resolve(spark, path)
+    if is_local_path(resolved):
+        return Place(resolved)
+    store = store_at(spark, resolved)
+    if store is None or store.kind == "hdfs":
+        raise UnreadableError(f"{path} is on no file system of this machine")
+    try:
+        filesystem_of(store)
+    except OSError as error:
+        raise UnreadableError(f"{path}: {error.strerror or error}") from error
+    return Place(resolved, store)
+
+
+def _spelled(store: Store, names: dict[str, dict[str, str]]) -> dict[str, str]:
+    """The options of a store under the names that a library has for them.
+
+    Raises:
+        UnreadableError: it has none for one.
+    """
+    spelled: dict[str, str] = {}
+    options: Options = dict(store.options)
+    if store.kind == "s3" and "role_arn" in options:
+        raise UnreadableError("of roles that are taken on, its package does not know")
+    known = names[store.kind]
+    for name, value in options.items():
+        if name in known:
+            spelled[known[name]] = _text(value)
+    if names is _DELTA and store.kind == "s3":
+        # over HTTP only if asked; buckets as parts of the path, as `Store` has them
+        endpoint, scheme = options.get("endpoint_override"), options.get("scheme", "https")
+        if endpoint is not None:
+            spelled["aws_endpoint_url"] = f"{scheme}://{endpoint}"
+            spelled["aws_allow_http"] = "true"
+        spelled["connect_timeout"] = f"{options['connect_timeout']:.0f}s"
+        spelled["timeout"] = f"{options['request_timeout']:.0f}s"
+        spelled["max_retries"] = str(options.get("attempts", 3))
+    if names is _ICEBERG and store.kind == "s3" and "endpoint_override" in options:
+        scheme = options.get("scheme", "https")
+        spelled["s3.endpoint"] = f"{scheme}://{options['endpoint_override']}"
+    return spelled
+
+
+def _text(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+_DELTA = {
+    "s3": {
+        "access_key": "aws_access_key_id",
+        "secret_key": "aws_secret_access_key",
+        "session_token": "aws_session_token",
+        "region": "aws_region",
+        "anonymous": "aws_skip_signature",
+        "force_virtual_addressing": "aws_virtual_hosted_style_request",
+    },
+    "gs": {"key_file": "google_service_account", "anonymous": "google_skip_signature"},
+    "abfs": {
+        "account_name": "azure_storage_account_name",
+        "account_key": "azure_storage_account_key",
+        "sas_token": "azure_storage_sas_key",
+        "client_id": "azure_client_id",
+        "client_secret": "azure_client_secret",
+        "tenant_id": "azure_tenant_id",
+    },
+}
+_ICEBERG = {
+    "s3": {
+        "access_key": "s3.access-key-id",
+        "secret_key": "s3.secret-access-key",
+        "session_token": "s3.session-token",
+        "region": "s3.region",
+        "anonymous": "s3.anonymous",
+        "force_virtual_addressing": "s3.force-virtual-addressing",
+        "connect_timeout": "s3.connect-timeout",
+        "request_timeout": "s3.request-timeout",
+        "proxy_options": "s3.proxy-uri",
+    },
+    "gs": {"project_id": "gcs.project-id"},
+    "abfs": {
+        "account_name": "adls.account-name",
+        "account_key": "adls.account-key",
+        "sas_token": "adls.sas-token",
+        "client_id": "adls.client-id",
+        "client_secret": "adls.client-secret",
+        "tenant_id": "adls.tenant-id",
+    },
+}

@@ -1,0 +1,146 @@
+"""Tables of Delta and Iceberg in an object store that Spark has no package for."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from deltalake import write_deltalake
+from pyiceberg.catalog.sql import SqlCatalog
+
+import sqlwin
+from runtime.errors import SqlwinError
+from tests.object_store import KEYS, ObjectStore, object_store
+
+pytestmark = pytest.mark.long
+N_ROWS = 600
+BY_HOURS = """
+    SELECT window_end, k, COUNT(*) AS n, SUM(v) AS s
+    FROM TABLE(TUMBLE(TABLE {}, DESCRIPTOR(ts), INTERVAL '6' HOUR))
+    GROUP BY window_start, window_end, k ORDER BY window_end, k
+"""
+
+
+def rows(first: int) -> pa.Table:
+    """A row a minute; `day` is the same in all of them."""
+    begin, numbers = dt.datetime.fromisoformat("2024-01-01"), range(first, first + N_ROWS)
+    return pa.table(
+        {
+            "ts": pa.array([begin + dt.timedelta(minutes=i) for i in numbers], pa.timestamp("us")),
+            "k": pa.array([i % 3 for i in numbers], pa.int32()),
+            "v": pa.array(numbers, pa.int64()),
+            "day": pa.array([first // N_ROWS] * N_ROWS, pa.int32()),
+        }
+    )
+
+
+@pytest.fixture(scope="module")
+def store() -> Iterator[ObjectStore]:
+    with object_store("lake") as found:
+        yield found
+
+
+@pytest.fixture
+def lake(fresh_session: sqlwin.Session, store: ObjectStore) -> Iterator[sqlwin.Session]:
+    """A session that knows the store, with the rows as the table `local`."""
+    settings = store.settings()
+    for name, value in settings.items():
+        fresh_session.spark.conf.set(name, value)
+    yield fresh_session
+    for name in settings:
+        fresh_session.spark.conf.unset(name)
+
+
+def wanted(session: sqlwin.Session, tmp_path: Path) -> list[object]:
+    for number in range(3):
+        write_deltalake(tmp_path / "local", rows(number * N_ROWS), mode="append")
+    session.execute(f"CREATE TABLE local WITH ('connector' = 'delta', 'path' = '{tmp_path}/local')")
+    found: list[object] = session.sql(BY_HOURS.format("local")).collect()
+    assert found
+    return found
+
+
+@pytest.mark.parametrize("partitions", [None, ["day"]], ids=["flat", "partitioned"])
+def test_a_delta_table_is_read_in_the_scan_and_row_by_row(
+    lake: sqlwin.Session, store: ObjectStore, tmp_path: Path, partitions: list[str] | None
+) -> None:
+    name = "partitioned" if partitions else "flat"
+    options = {
+        "aws_access_key_id": KEYS["access.key"],
+        "aws_secret_access_key": KEYS["secret.key"],
+        "aws_endpoint_url": store.endpoint,
+        "aws_region": "us-east-1",
+        "aws_allow_http": "true",
+    }
+    for number in range(3):
+        write_deltalake(
+            f"s3://{store.bucket}/{name}",
+            rows(number * N_ROWS),
+            mode="append",
+            partition_by=partitions,
+            storage_options=options,
+        )
+    lake.execute(f"CREATE TABLE t WITH ('connector' = 'delta', 'path' = '{store.uri(name)}')")
+    plan = str(lake.explain(BY_HOURS.format("t")))
+    assert "ArrowScanLocalWindowAggregate(table=[t]" in plan
+    assert KEYS["secret.key"] not in plan
+    assert lake.sql(BY_HOURS.format("t")).collect() == wanted(lake, tmp_path)
+    days = lake.sql("SELECT day, COUNT(*), SUM(v) FROM t GROUP BY day ORDER BY day").collect()
+    assert [tuple(row)[:2] for row in days] == [(0, N_ROWS), (1, N_ROWS), (2, N_ROWS)]
+    first = lake.sql(BY_HOURS.format("t /*+ OPTIONS('version' = '0') */")).collect()
+    assert sum(row["n"] for row in first) == N_ROWS
+    with pytest.raises(SqlwinError, match="no file system of this machine"):
+        lake.execute("INSERT INTO t SELECT * FROM local")
+
+
+def test_an_iceberg_table_is_read_by_its_path_and_of_a_catalog(
+    lake: sqlwin.Session, store: ObjectStore, tmp_path: Path
+) -> None:
+    properties = {
+        "s3.endpoint": store.endpoint,
+        "s3.access-key-id": KEYS["access.key"],
+        "s3.secret-access-key": KEYS["secret.key"],
+        "s3.region": "us-east-1",
+    }
+    uri = f"sqlite:///{tmp_path}/catalog.db"
+    catalog = SqlCatalog("c", uri=uri, warehouse=f"s3://{store.bucket}/ice", **properties)
+    catalog.create_namespace("db")
+    table = catalog.create_table("db.t", schema=rows(0).schema)
+    for number in range(3):
+        table.append(rows(number * N_ROWS))
+    path = store.uri(table.location().removeprefix(f"s3://{store.bucket}/"))
+    lake.execute(f"CREATE TABLE by_path WITH ('connector' = 'iceberg', 'path' = '{path}')")
+    more = ", ".join(f"'catalog.{name}' = '{value}'" for name, value in properties.items())
+    lake.execute(
+        "CREATE TABLE by_name WITH ('connector' = 'iceberg', 'catalog-name' = 'c', "
+        f"'catalog-type' = 'sql', 'uri' = '{uri}', 'catalog-table' = 'db.t', {more})"
+    )
+    expected = wanted(lake, tmp_path)
+    for name in ("by_path", "by_name"):
+        assert "ArrowScanLocalWindowAggregate" in str(lake.explain(BY_HOURS.format(name)))
+        assert lake.sql(BY_HOURS.format(name)).collect() == expected
+        (row,) = lake.sql(f"SELECT COUNT(*) AS n FROM {name} WHERE k = 1").collect()
+        assert row["n"] == N_ROWS
+
+
+@pytest.mark.parametrize("connector", ["delta", "iceberg"])
+def test_a_table_or_a_store_that_is_not_there_is_one_line(
+    lake: sqlwin.Session, store: ObjectStore, connector: str
+) -> None:
+    def message(path: str) -> str:
+        lake.execute(
+            f"CREATE OR REPLACE TABLE t WITH ('connector' = '{connector}', 'path' = '{path}')"
+        )
+        with pytest.raises(SqlwinError) as error:
+            lake.sql("SELECT * FROM t").collect()
+        return error.value.message
+
+    assert f"there is no {connector.title()} table at s3a://lake/none" in message(store.uri("none"))
+    assert "there is no bucket elsewhere" in message("s3a://elsewhere/t")
+    lake.spark.conf.set("fs.s3a.endpoint", "http://127.0.0.1:1")
+    said = message(store.uri("none"))
+    assert "the store cannot be reached: spark.hadoop.fs.s3a.endpoint says where it is" in said
+    assert "\n" not in said and "\x1b" not in said
