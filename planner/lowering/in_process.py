@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from planner.lowering.batch import lower, lower_projection
 from planner.materialized.windows import merged_types
@@ -10,7 +11,9 @@ from planner.nodes.logical import Node
 from planner.nodes.physical import Exchange, GlobalWindowAggregate, SliceScan
 from runtime.spec.aggregates import ApproxCountDistinct
 from runtime.spec.exchange import ExchangeStep, GlobalStep, InProcessStep
+from runtime.spec.expressions import columns_of
 from runtime.spec.local import ArrowBuffer, SliceRows, is_local
+from runtime.spec.slices import SLICE_END
 from runtime.spec.steps import SqlStep, Step
 
 
@@ -35,14 +38,38 @@ def lower_in_process(plan: Node, zone: str, most_bytes: int) -> InProcessStep | 
     local = found.input.input
     if not is_local(local, SliceRows, ArrowBuffer):
         return None
-    # Spark estimates by tables of its own
-    if any(isinstance(each, ApproxCountDistinct) for each in found.aggregation.accumulators):
-        return None
     of = found.aggregation
     types = merged_types(local.source, of.accumulators)
     types |= {of.window_start: "timestamp_ntz", of.window_end: "timestamp_ntz"}
     projection = lower_projection(plan, zone, types)
-    return None if projection is None else InProcessStep(local, found.aggregation, projection)
+    if projection is None:
+        return None
+    step = _read_alone(InProcessStep(local, of, projection))
+    # Spark estimates by tables of its own
+    estimates = any(isinstance(e, ApproxCountDistinct) for e in step.aggregation.accumulators)
+    return None if estimates else step
+
+
+def _read_alone(step: InProcessStep) -> InProcessStep:
+    """The same without the aggregates of a view, say, that nothing reads."""
+    of, projection, source = step.aggregation, step.projection, step.input.source
+    made = (*(each for _, each in projection.columns), *projection.filters)
+    wanted = frozenset[str]().union(*map(columns_of, made))
+    merged = tuple(each for each in of.accumulators if wanted.intersection(each.output_columns))
+    carried = frozenset(name for each in merged for name in each.columns)
+    partials = tuple(each for each in source.partials if carried.intersection(each.columns))
+    read = [*source.filters, *(key for _, key in source.keys)]
+    read += [arg for partial in partials for arg in partial.args]
+    names = frozenset((SLICE_END,)).union(*map(columns_of, read))
+    files = replace(source.files, columns=tuple(c for c in source.files.columns if c.name in names))
+    tail = source.tail
+    if tail is not None:
+        kept = tuple(each for each in tail.partials if carried.intersection(each.columns))
+        tail = replace(tail, partials=kept)
+    source = replace(source, partials=partials, files=files, tail=tail)
+    return InProcessStep(
+        replace(step.input, source=source), replace(of, accumulators=merged), projection
+    )
 
 
 def _windows(node: Node) -> Iterator[GlobalWindowAggregate]:

@@ -144,6 +144,12 @@ class OpenedSlices:
             self._stored[path] = open_slices(path, name)
         return self._stored[path]
 
+    def described(self, entry: Kept) -> str:
+        """How much is kept in one, in which version."""
+        stored = self.stored(entry.path, ".".join(entry.name))
+        n_rows = sum(file.n_rows for file in stored.files)
+        return f"{n_rows:,} partials, version {stored.version}"
+
     def tables(self, base: str) -> Sequence[SliceTable]:
         """Those over a base table, by their names."""
         found = []

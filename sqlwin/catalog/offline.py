@@ -29,6 +29,7 @@ from runtime.spec.scan import ScanSource, StreamFiles
 from runtime.spec.table import Column, TableSpec
 from sqlwin.catalog.catalog import Name, SessionCatalog
 from sqlwin.catalog.files import described_by_files
+from sqlwin.catalog.materialized import OpenedSlices, directories_in
 from sqlwin.catalog.scannable import not_scannable
 
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
@@ -82,6 +83,13 @@ class OfflineCatalog(SessionCatalog):
 
         super().__init__(cast(SparkSession, _NoSpark()), no_view, mask)
         self._schemas: dict[str, Schema] = {}
+        self.slices = OpenedSlices(self, _local)
+
+    def opened(self, name: Name, path: str) -> str:
+        """Open the materialized table at a path; the message about it."""
+        entry = self.open_materialized(name, _local(path))
+        said = self.slices.described(entry)
+        return f"`{'.'.join(name)}` is opened: {said}"
 
     def relation(self, name: Name) -> str | None:
         """The name in texts; every table that is no session table is for Spark."""
@@ -137,6 +145,15 @@ class OfflineCatalog(SessionCatalog):
         if found is None:
             raise NeedsSpark
         return found
+
+
+def open_directory(catalog: OfflineCatalog, root: str) -> None:
+    """Open the materialized tables in a directory, if it has a name."""
+    opened = {entry.path for entry in catalog.materialized()}
+    for path in directories_in(_local(root)) if root else ():
+        name = (os.path.basename(path),)
+        if path not in opened and catalog.entry(name) is None:
+            catalog.open_materialized(name, path)
 
 
 def _table_schema(spec: TableSpec) -> Schema:

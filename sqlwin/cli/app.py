@@ -22,7 +22,7 @@ from sqlwin.cli.options import (
 from sqlwin.cli.repl import repl
 from sqlwin.console.failures import ReportingGroup
 from sqlwin.console.formats import EXPLAIN_FORMAT_OF_SUFFIX, FORMAT_OF_SUFFIX, FORMATS
-from sqlwin.console.scripts import read_scripts
+from sqlwin.console.scripts import Script, read_scripts
 
 if TYPE_CHECKING:
     from sqlwin.display.output import AtomicFile
@@ -154,15 +154,26 @@ def run(
     if latest and not (is_terminal and format == "table"):
         raise click.UsageError("--latest is for tables on a terminal")
     check_spark_options(spark["master"], spark["remote"])
-    run_in_engine({**spark, "output": output, "no_progress": no_progress}, scripts)
+    found = None
+    if ui_port is None and _names_slices(scripts, spark):
+        from sqlwin.cli.run import results_offline
 
-    from sqlwin.cli.run import ScriptPresenter, run_scripts
+        found = results_offline(scripts, dict(spark["settings"]))
+    if found is None:
+        run_in_engine({**spark, "output": output, "no_progress": no_progress}, scripts)
+
+    from sqlwin.cli.run import ScriptPresenter, run_scripts, show_results
     from sqlwin.display.table import DEFAULT_MAX_ROWS
 
     stream_rows = max_rows or None
     if max_rows is None and is_terminal:
         max_rows = DEFAULT_MAX_ROWS
     with ExitStack() as stack:
+        if found is not None:
+            file, bar = _output(stack, output if to_file else None, enabled=not no_progress)
+            presenter = ScriptPresenter(format, max_rows or None, file, bar)
+            show_results(found, presenter)
+            return
         file, bar, session = _open(stack, output if to_file else None, no_progress, spark)
         serve_page(session, ui_port)
         presenter = ScriptPresenter(
@@ -315,19 +326,23 @@ def functions(names: tuple[str, ...]) -> None:
     click.echo("\n\n".join(texts))
 
 
+def _names_slices(scripts: Sequence[Script], spark: dict[str, Any]) -> bool:
+    """Whether scripts may be answered from slices alone; most are not, and are not looked into."""
+    if spark["master"] or spark["remote"] or spark["conf"] or any(s.params for s in scripts):
+        return False
+    if any(name == "sqlwin.materialized.dir" for name, _ in spark["settings"]):
+        return True
+    return any("materialized" in script.text.lower() for script in scripts)
+
+
 def _open(
     stack: ExitStack, output: str | None, no_progress: bool, spark: dict[str, Any]
 ) -> tuple[AtomicFile | None, ProgressBar, Session]:
     """The file, before anything runs that would be in vain without it; the bar; the session."""
-    from rich.console import Console
-
     from sqlwin.cli.run import opened_session
-    from sqlwin.display.progress import ProgressBar
 
-    file = _output_file(stack, output)
     # Spark Connect does not report how far it is.
-    enabled = not no_progress and not spark["remote"]
-    bar = stack.enter_context(ProgressBar(Console(stderr=True), enabled=enabled))
+    file, bar = _output(stack, output, enabled=not no_progress and not spark["remote"])
     session = stack.enter_context(
         opened_session(
             bar,
@@ -338,6 +353,17 @@ def _open(
         )
     )
     return file, bar, session
+
+
+def _output(
+    stack: ExitStack, output: str | None, *, enabled: bool
+) -> tuple[AtomicFile | None, ProgressBar]:
+    from rich.console import Console
+
+    from sqlwin.display.progress import ProgressBar
+
+    file = _output_file(stack, output)
+    return file, stack.enter_context(ProgressBar(Console(stderr=True), enabled=enabled))
 
 
 def _output_file(stack: ExitStack, output: str | None) -> AtomicFile | None:

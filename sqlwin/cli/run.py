@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -13,6 +13,7 @@ import click
 import pyarrow as pa
 from rich.console import Console
 
+from runtime.errors import SqlwinError
 from runtime.spark.class_archive import make_missing
 from sqlwin.console.failures import stopped_by_signals
 from sqlwin.console.formats import counted, elapsed, writer_of
@@ -192,6 +193,29 @@ class ScriptPresenter:
             sys.stdout.write(text)
         else:
             self._output.write(text)
+
+
+def results_offline(scripts: Sequence[Script], settings: Mapping[str, str]) -> list[Result] | None:
+    """What scripts give that this process answers from slices; None: Spark is needed for some.
+
+    Rows are made when they are asked for.
+    """
+    from sqlwin.execution.offline import NeedsSpark, OfflineSession
+
+    try:
+        session = OfflineSession(settings)
+        return [result for script in scripts for result in session.results(script.text)]
+    except (NeedsSpark, SqlwinError):
+        return None  # Spark says what is wrong
+
+
+def show_results(results: Iterable[Result], presenter: ScriptPresenter) -> None:
+    """Show each of `results_offline`."""
+    first_started = started = time.monotonic()
+    for result in results:
+        presenter.show(result, started)
+        started = time.monotonic()
+    presenter.finish(first_started)
 
 
 def run_scripts(

@@ -265,9 +265,7 @@ class MaterializedTables:
         return _ok(statement.text, f"`{name}` is opened: {self._described(opened)}")
 
     def _described(self, entry: MaterializedTable) -> str:
-        stored = self._plans.catalog.slices.stored(entry.path, ".".join(entry.name))
-        n_rows = sum(file.n_rows for file in stored.files)
-        return f"{n_rows:,} partials, version {stored.version}"
+        return self._plans.catalog.slices.described(entry)
 
     def _refreshed(self, entry: MaterializedTable, text: str) -> Refreshed:
         plans, name = self._plans, ".".join(entry.name)

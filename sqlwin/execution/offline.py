@@ -14,24 +14,29 @@ from sqlglot import exp
 
 from planner.explain.build import query_document
 from planner.explain.document import QueryDocument, masked
+from planner.nodes.windows import notes_on_windows
 from planner.plan import Plan, plan_query
 from planner.sql.depth import deep_trees
+from runtime.batch.in_process import RowsHere
 from runtime.errors import SqlwinError
 from runtime.spark.jvm import configured_defaults
 from runtime.spark.session import new_settings
 from sqlwin.catalog.definitions import Definitions
-from sqlwin.catalog.offline import NeedsSpark, OfflineCatalog, java_time_zone
+from sqlwin.catalog.offline import NeedsSpark, OfflineCatalog, java_time_zone, open_directory
+from sqlwin.catalog.options import hint_notes
 from sqlwin.config.config import Config
 from sqlwin.execution.planning import in_process, in_process_document, planner_options
 from sqlwin.result import Result
 from sqlwin.statements.parameters import Params
 from sqlwin.statements.parse import (
+    CreateMaterializedTable,
     CreateTable,
     CreateView,
     Explain,
     Query,
     Reset,
     Set,
+    Statement,
     parse_statement,
     split,
 )
@@ -93,26 +98,68 @@ class OfflineSession:
         """Raises `NeedsSpark`: Spark's own statements are for Spark."""
         raise NeedsSpark
 
+    def results(self, sql: str) -> list[Result]:
+        """What a session gives for a script whose rows this process makes.
+
+        Raises:
+            NeedsSpark: Spark makes some of them, or something is wrong.
+        """
+        self._config.mask.remember(sql)
+        try:
+            with deep_trees(sql):
+                return [self._result(part.text) for part in split(sql)]
+        except SqlwinError as error:
+            raise NeedsSpark from error
+
     def _documents(self, text: str) -> list[QueryDocument]:
-        statement = parse_statement(text)
-        self._catalog.start_statement(str(self._config.get("execution.runtime-mode")))
+        statement = self._begun(text)
         match statement:
             case Explain(statement=Query() as query) if not statement.details:
                 return [self._explained(query)]
             case Query():
                 return [self._explained(statement)]
+        self._prepared(statement)
+        return []
+
+    def _result(self, text: str) -> Result:
+        statement = self._begun(text)
+        if not isinstance(statement, Query):
+            return self._prepared(statement)
+        plan = self._plan(statement.ast, text)
+        here = in_process(plan, self._config, self._time_zone)
+        if here is None:
+            raise NeedsSpark
+        catalog = self._catalog
+        notes = (*hint_notes(statement.ast, catalog.entry), *catalog.file_notes)
+        notes += tuple(notes_on_windows(plan.bound))
+        rows = RowsHere(here, plan.physical.schema)
+        return Result(text, "query", here=rows, statement_notes=tuple(dict.fromkeys(notes)))
+
+    def _begun(self, text: str) -> Statement:
+        statement = parse_statement(text)
+        self._catalog.start_statement(str(self._config.get("execution.runtime-mode")))
+        if not isinstance(statement, Set | Reset):
+            open_directory(self._catalog, str(self._config.get("sqlwin.materialized.dir") or ""))
+        return statement
+
+    def _prepared(self, statement: Statement) -> Result:
+        """What is said of a statement that later ones go by."""
+        message, notes = "OK", tuple[str, ...]()
+        match statement:
             case CreateTable() if statement.as_query is None:
-                self._definitions.create_table(statement)
+                message, notes = self._definitions.create_table(statement)
             case CreateView():
                 self._plan(statement.ast, statement.text)
-                self._definitions.create_view(statement)
+                message = self._definitions.create_view(statement)
+            case CreateMaterializedTable(ast=None, options=(("path", path),)):
+                message = self._catalog.opened(statement.name, path)
             case Set() if statement.key is not None and statement.value is not None:
                 self._set(statement.key, statement.value)
             case Reset() if statement.key is not None:
                 self._config.reset(statement.key)
             case _:
                 raise NeedsSpark
-        return []
+        return Result(statement.text, "ok", message, statement_notes=notes)
 
     def _explained(self, query: Query) -> QueryDocument:
         plan = self._plan(query.ast, query.text)

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from planner.nodes.physical import SharedExchange, SliceScan
 from runtime.batch.in_process import tables_here
 from runtime.spec.local import ArrowBuffer, LocalStep
+from tests.marks import pairs
 from tests.oracle import MINUTE_US, OracleWindow
 from tests.planner.materialized.kept import Tables, local_of, windows_below
 
@@ -134,7 +135,7 @@ def _plain(value):
     return round(value, 9) if isinstance(value, float) else value
 
 
-@settings(max_examples=12)
+@settings(max_examples=8)
 @given(
     st.sampled_from(WINDOWS),
     st.sampled_from(KEYS),
@@ -289,8 +290,9 @@ BOUNDS = [
 ]
 
 
-@pytest.mark.parametrize("window", [WINDOWS[0], WINDOWS[3], WINDOWS[4], WINDOWS[5]], ids=str)
-@pytest.mark.parametrize("where", BOUNDS)
+@pytest.mark.parametrize(
+    "window, where", pairs(WINDOWS[3:], BOUNDS, slow=[(w, b) for w in WINDOWS[4:] for b in BOUNDS])
+)
 def test_only_slices_of_windows_that_are_wanted_are_read(tables, window, where):
     inner = query(window, ("city",), ["SUM(fare)"], "").replace(
         "window_end,", "window_end, window_time,"

@@ -1,0 +1,94 @@
+"""Queries answered from a materialized table: by tasks and in this process, as from rows."""
+
+from __future__ import annotations
+
+import pyarrow.parquet as pq
+import pytest
+
+from sqlwin.execution.offline import NeedsSpark, OfflineSession
+from tests.planner.materialized.test_answers import DEFINITION, WINDOWS, query, rows
+
+pytestmark = pytest.mark.long
+
+MORE = (
+    "COUNT(fare) AS i, SUM(money) AS h, LAST(fare) AS l, STDDEV_POP(x) AS s, "
+    "APPROX_COUNT_DISTINCT(rider) AS p, LISTAGG(city, ',') AS t"
+)
+HOURS = "TABLE(HOP(TABLE trips, DESCRIPTOR(ts), INTERVAL '10' MINUTE, INTERVAL '1' HOUR))"
+BY_TASKS = {
+    "grouping sets": "SELECT city, rider, GROUPING_ID(city, rider) AS g, window_end, SUM(fare) AS a "
+    "FROM TABLE(TUMBLE(TABLE trips, DESCRIPTOR(ts), INTERVAL '1' DAY)) WHERE city <> 'Oslo' "
+    "GROUP BY window_start, window_end, CUBE(city, rider)",
+    "shared": " UNION ALL ".join(query(w, ("city",), ["SUM(fare)"], "") for w in WINDOWS[:3]),
+    "top n": "SELECT * FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY window_start, window_end "
+    "ORDER BY a DESC, city) AS r FROM (SELECT city, window_start, window_end, SUM(fare) AS a "
+    f"FROM {HOURS} WHERE window_end > TIMESTAMP_NTZ '2026-01-31' "
+    "GROUP BY city, window_start, window_end HAVING SUM(fare) > 3)) WHERE r <= 2",
+    "lists": "SELECT city, window_end, SUM(money) AS h, LAST(fare) AS l, LISTAGG(city, ',') AS t, "
+    f"APPROX_COUNT_DISTINCT(rider) AS p FROM {HOURS} GROUP BY city, window_start, window_end",
+    "view": "SELECT * FROM m WHERE city = 'Rome' AND window_end > TIMESTAMP_NTZ '2026-01-31'",
+}
+HERE = {
+    "hop": query(WINDOWS[3], ("city",), ["SUM(fare)", "AVG(fare)", "COUNT(*)"], "city <> 'Oslo'"),
+    "view": "SELECT city, window_end, a, b, n, t FROM m "
+    "WHERE rider = 2 AND window_end <= TIMESTAMP_NTZ '2026-01-31 20:00:00'",
+}
+
+
+@pytest.fixture(scope="module")
+def trips(session, tmp_path_factory):
+    """The table `trips` of which three quarters are in the materialized table `m`."""
+    path = tmp_path_factory.mktemp("trips")
+    data, base = rows(900), path / "trips"
+    base.mkdir()
+    pq.write_table(data.slice(0, 675), base / "0.parquet")
+    session.execute(f"CREATE TABLE trips WITH ('connector' = 'filesystem', 'path' = '{base}')")
+    definition = DEFINITION.replace("COUNT(fare) AS i", MORE)
+    session.execute(f"CREATE MATERIALIZED TABLE m WITH ('path' = '{path}/m') AS {definition}")
+    session.kept_at = path / "m"
+    pq.write_table(data.slice(675), base / "1.parquet")
+    yield session
+    session.execute("DROP MATERIALIZED TABLE m; DROP TABLE trips")
+
+
+@pytest.fixture(params=[*BY_TASKS.values(), *HERE.values()], ids=[*BY_TASKS, *HERE])
+def sql(request):
+    return request.param
+
+
+def as_rows(result):
+    return sorted(str([round(v, 9) if isinstance(v, float) else v for v in row]) for row in result)
+
+
+def test_answers_are_those_of_rows(trips, sql):
+    (explained,) = trips.execute(f"EXPLAIN {sql}")
+    assert "SliceScan(table=[m]" in explained.text and "tail=[1 file]" in explained.text
+    (result,) = trips.execute(sql)
+    is_here = sql in HERE.values()
+    assert (result.here is not None) is is_here is ("in process" in explained.text)
+    answer, schema = as_rows(result.rows), result.to_arrow(limit=1).schema
+    assert result.to_arrow(limit=3).num_rows == 3
+    if is_here:
+        assert as_rows(result.dataframe.collect()) == answer
+    trips.execute("SET 'sqlwin.materialized.rewrite' = 'false'")
+    try:
+        (result,) = trips.execute(sql)
+        assert result.here is None and result.to_arrow(limit=1).schema == schema
+        assert as_rows(result.rows) == answer
+    finally:
+        trips.execute("RESET 'sqlwin.materialized.rewrite'")
+
+
+def test_a_script_that_slices_answer_starts_no_spark(trips):
+    opened = f"CREATE MATERIALIZED TABLE m WITH ('path' = '{trips.kept_at}')"
+    offline = OfflineSession({})
+    said, result = offline.results(f"{opened}; {HERE['hop']}")
+    assert said.message.startswith("`m` is opened: ")
+    (expected,) = trips.execute(HERE["hop"])
+    assert result.types == expected.types and result.to_arrow().schema == expected.to_arrow().schema
+    assert as_rows(result.rows) == as_rows(expected.rows)
+    assert result.dataframe is None
+    with pytest.raises(NeedsSpark):
+        offline.results(BY_TASKS["shared"])
+    (document,) = OfflineSession({}).query_documents(f"{opened}; {HERE['hop']}")
+    assert "in process" in document.text and "SliceScan(table=[m]" in document.text
