@@ -168,7 +168,7 @@ def test_the_last_dataframe_gets_a_name(
 ) -> None:
     frame: Any = SimpleNamespace()
     session = SimpleNamespace(
-        execute_iter=lambda script, params: iter([Result(script, "query", dataframe=frame)])
+        execute_iter=lambda script, params: iter([Result(script, "query", frame=frame)])
     )
     monkeypatch.setitem(shell.user_ns, "sqlwin_session", session)
     shell.run_cell_magic("sqlwin", "delays", "SELECT 1")
@@ -203,7 +203,7 @@ def streaming(interrupts: bool, n_batches: int) -> Result:
     opened = OpenStream(start, is_bounded=False, status=lambda: "batch 7", notes=lambda: (),
                         take_interrupt=take_interrupt)  # fmt: skip
     frame: Any = SimpleNamespace(columns=["n"])
-    return Result("SELECT", "query", dataframe=frame, open_stream=opened)
+    return Result("SELECT", "query", frame=frame, open_stream=opened)
 
 
 @pytest.mark.parametrize("interrupts", [False, True])

@@ -98,5 +98,5 @@ class _Unbounded:
 
 
 def test_rows_come_where_spark_does_not_say_how_many_there_are_at_most() -> None:
-    result = Result("", "query", dataframe=_Unbounded())  # type: ignore[arg-type]
+    result = Result("", "query", frame=_Unbounded())  # type: ignore[arg-type]
     assert [batch.to_pydict() for batch in result.batches()] == [{"n": [1, 2]}]

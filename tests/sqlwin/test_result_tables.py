@@ -52,7 +52,7 @@ def stream(*tables: pa.Table, is_bounded: bool) -> Result:
         sparkSession=SimpleNamespace(conf=SimpleNamespace(get=lambda key: "UTC")),
     )
     opened = OpenStream(Ended(*tables), is_bounded, lambda: None, lambda: ("one was late",))
-    return Result("SELECT", "query", dataframe=frame, open_stream=opened)
+    return Result("SELECT", "query", frame=frame, open_stream=opened)
 
 
 def table(name: str = "n", *values: int | None) -> Result:
