@@ -32,6 +32,9 @@ def lower_in_process(plan: Node, zone: str, most_bytes: int) -> InProcessStep | 
     scans = list(_scans(windows[0].input))
     if len(scans) != 1 or _bytes(scans[0]) > most_bytes:
         return None
+    tail = scans[0].rows.tail
+    if tail is not None and tail.files.others:
+        return None  # files that Spark's reader alone reads
     found = _global_step(lower(plan))
     if found is None or not isinstance(found.input, ExchangeStep):
         return None

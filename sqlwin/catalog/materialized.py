@@ -191,14 +191,16 @@ class OpenedSlices:
         if not isinstance(source, ScanSource):
             return source if isinstance(source, str) else f"{base} is no table of files"
         listed = (*source.files, *source.others)
-        found = changes(map(as_it_is, listed), stored.manifest)
+        now = list(map(as_it_is, listed))
+        found = changes(now, stored.manifest)
         if found.n_changed or found.n_gone:
             n_files = found.n_changed + found.n_gone
             return (
                 f"{n_files} file{'s' * (n_files > 1)} of {base} changed or went since the last "
                 f"refresh of {table.name}"
             )
-        tail = _tail(source, {file.path for file in found.added})
+        share = sum(file.n_bytes for file in found.added) / (sum(f.n_bytes for f in now) or 1)
+        tail = _tail(source, {file.path for file in found.added}, share)
         return replace(files, tail=tail, tail_files=len(found.added))
 
     def base_tables(self, table: SliceTable) -> tuple[TableSpec, ...]:
@@ -304,13 +306,15 @@ def directories_in(root: str) -> list[str]:
     ]
 
 
-def _tail(source: ScanSource, paths: set[str]) -> ScanSource | None:
+def _tail(source: ScanSource, paths: set[str], share: float) -> ScanSource | None:
+    """Some files of a table, which have about such a share of its rows; None: there are none."""
     if not paths:
         return None
     return replace(
         source,
         files=tuple(file for file in source.files if file.path in paths),
         others=tuple(file for file in source.others if file.path in paths),
+        n_rows=round(share * source.n_rows),
     )
 
 

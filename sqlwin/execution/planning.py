@@ -21,6 +21,7 @@ from planner.streams.tables import streams_of
 from runtime.batch.execute import BatchRows, ExecutionOptions, batch_rows
 from runtime.connectors.registry import connector_of
 from runtime.errors import SqlwinError
+from runtime.files import is_local_path
 from runtime.frames.scan_counts import ScanCounts, StatementScanCounts
 from runtime.spark.files import refuse_remote_streams
 from runtime.spark.jobs import statement_tag, tag_statement
@@ -367,7 +368,13 @@ def planner_options(
 def in_process(plan: Plan, config: Config, time_zone: str) -> InProcessStep | None:
     """What computes the rows of a plan in this process, as settings want it; None: a job does."""
     most_bytes = int(config.get("sqlwin.materialized.in-process-bytes"))
-    return lower_in_process(plan.physical, time_zone, most_bytes) if most_bytes else None
+    step = lower_in_process(plan.physical, time_zone, most_bytes) if most_bytes else None
+    if step is None:
+        return None
+    source = step.input.source
+    files = [*source.files.files, *(source.tail.files.files if source.tail is not None else ())]
+    # of a store, tasks know how to open them
+    return step if all(is_local_path(file.path) for file in files) else None
 
 
 def in_process_document(document: QueryDocument) -> QueryDocument:

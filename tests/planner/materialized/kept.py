@@ -59,10 +59,12 @@ class Tables(OfflineCatalog):
     Attributes:
         kept: the materialized tables.
         asked: ranges of slices that files were asked for.
+        zone: the session's time zone.
     """
 
     def __init__(self) -> None:
         super().__init__(lambda: Config().mask)
+        self.zone = "UTC"
         self.kept: list[Kept] = []
         self.asked: list[tuple[int | None, int | None]] = []
 
@@ -104,9 +106,11 @@ class Tables(OfflineCatalog):
     def materialize(self, name: str, sql: str, path: Path, base_files: Sequence[str]) -> Kept:
         """Keep the slices of a query over some of its base's files, a file for each of them."""
         node = local_of(self.plan(sql, rewrites_to_slices=False).physical)
-        form = local_form(node, self, "UTC")
+        form = local_form(node, self, self.zone)
         assert not isinstance(form, str), form
-        found = local_expressions(node.input, node.keys, node.plans, node.time_column, self, "UTC")
+        found = local_expressions(
+            node.input, node.keys, node.plans, node.time_column, self, self.zone
+        )
         source = self.scan_source(found.rows.table, found.columns)
         assert isinstance(source, ScanSource)
         columns = {kept: own for own, kept in reversed(kept_columns(found, form))}
@@ -114,7 +118,9 @@ class Tables(OfflineCatalog):
         files = []
         for number, base_file in enumerate(base_files):
             one = replace(source, files=tuple(f for f in source.files if f.path == base_file))
-            scan = FileScan(found.keys, found.partials, one, found.time, "UTC", found.rows.filters)
+            scan = FileScan(
+                found.keys, found.partials, one, found.time, self.zone, found.rows.filters
+            )
             of = (form.grid, node.time_column, node.time_type, "slice_end")
             partials = pa.concat_tables(scanned(LocalStep(scan, ArrowBuffer(), *of)))
             table = pa.table(
@@ -129,7 +135,9 @@ class Tables(OfflineCatalog):
     def plan(self, sql: str, **options: Any) -> Plan:
         """The plan of a query."""
         self.start_statement("automatic")
-        return plan_query(parse_query(sql), sql, self, Options(catalog=self, **options))
+        return plan_query(
+            parse_query(sql), sql, self, Options(catalog=self, time_zone=self.zone, **options)
+        )
 
     def rows(self, sql: str, **options: Any) -> pa.Table:
         """The rows of a query that workers would make, sorted."""

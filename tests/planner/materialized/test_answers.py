@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 
 import duckdb
@@ -19,7 +19,7 @@ from runtime.batch.in_process import tables_here
 from runtime.spec.local import ArrowBuffer, LocalStep
 from tests.marks import pairs
 from tests.oracle import MINUTE_US, OracleWindow
-from tests.planner.materialized.kept import Tables, local_of, windows_below
+from tests.planner.materialized.kept import Tables, local_of, scanned, windows_below
 
 START = datetime(2026, 1, 30, 22)  # noqa: DTZ001  # a wall clock
 CITIES = ["Rome", "Oslo", "Bonn", None]
@@ -322,3 +322,57 @@ def test_keys_that_grouping_sets_leave_out_are_no_condition_on_slices(tables):
     )
     scan = local_of(tables.plan(sql).physical)
     assert len(scan.rows.filters) == 1
+
+
+def in_zone(zone, tmp_path):
+    """The table `rides` on instants around the end of summer time, and its hours in `hours`."""
+    catalog, path = Tables(), tmp_path / "rides"
+    catalog.zone = zone
+    path.mkdir()
+    instants = [datetime(2026, 10, 24, tzinfo=UTC) + timedelta(minutes=17 * i) for i in range(300)]
+    data = pa.table({"ts": pa.array(instants, pa.timestamp("us", "UTC")), "n": range(300)})
+    pq.write_table(data, path / "0.parquet")
+    catalog.add_files("rides", path)
+    catalog.materialize(
+        "hours", RIDES.format("HOUR", ""), tmp_path / "h", [str(path / "0.parquet")]
+    )
+    return catalog
+
+
+RIDES = (
+    "SELECT window_end, COUNT(*) AS c, SUM(n) AS s FROM TABLE(TUMBLE(TABLE rides, DESCRIPTOR(ts), "
+    "INTERVAL '1' {})) {} GROUP BY window_start, window_end"
+)
+
+
+@pytest.mark.parametrize("zone", ["UTC", "Europe/Berlin"])
+@pytest.mark.parametrize(
+    "bound", ["2026-10-27 08:00:00+01:00", "2026-10-27 06:00:00Z", "2026-10-24 03:00:00Z"]
+)
+def test_bounds_of_instants_are_on_the_wall_clock_of_the_session(zone, bound, tmp_path):
+    catalog = in_zone(zone, tmp_path)
+    sql = RIDES.format("DAY", f"WHERE ts >= TIMESTAMP_LTZ '{bound}'")
+    scan = local_of(catalog.plan(sql).physical)
+    if zone == "Europe/Berlin" and "-24" in bound:
+        # clocks go back in the night of the 25th
+        (reason,) = refusals(catalog, sql)
+        assert (
+            reason == "hours: clocks change in Europe/Berlin within two days of a bound of the time"
+        )
+        return
+    assert isinstance(scan, SliceScan)
+    of_rows = local_of(catalog.plan(sql, rewrites_to_slices=False).physical)
+    of = (of_rows.window, of_rows.time_column, of_rows.time_type, of_rows.slice_end)
+    counted = sum(
+        sum(table.column("c$0").to_pylist())
+        for table in scanned(LocalStep(of_rows.scan, ArrowBuffer(), *of))
+    )
+    assert sum(sum(table.column("c$0").to_pylist()) for table in scan_tables(scan)) == counted > 0
+
+
+def test_slices_of_instants_are_those_of_one_time_zone(tmp_path):
+    catalog = in_zone("Europe/Berlin", tmp_path)
+    assert isinstance(local_of(catalog.plan(RIDES.format("DAY", "")).physical), SliceScan)
+    catalog.zone = "UTC"
+    (reason,) = refusals(catalog, RIDES.format("DAY", ""))
+    assert reason == "hours: its slices are on the wall clock of Europe/Berlin, not of UTC"
