@@ -27,7 +27,10 @@ class StreamTable:
         proctime: its PROCTIME() columns, in lower case.
         late_rows: the table for rows of it that are too late; None: they are dropped.
         split: the number of the split that a row is of, from 0 on, Spark SQL over the table's
-            columns, if each has a watermark of its own; None: the table has one.
+            columns, if each has a watermark of its own; None: the table has one, unless
+            `has_splits`.
+        has_splits: whether each split has a watermark of its own where tasks read the table
+            themselves: they know which split they read.
     """
 
     name: str
@@ -35,6 +38,7 @@ class StreamTable:
     proctime: frozenset[str] = frozenset()
     late_rows: str | None = None
     split: str | None = None
+    has_splits: bool = False
 
 
 class Catalog(Protocol):

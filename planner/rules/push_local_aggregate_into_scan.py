@@ -77,7 +77,7 @@ def _scanned(node: LocalWindowAggregate, catalog: Catalog, zone: str) -> Node | 
         scan = FileStreamScan(keys, partials, found.source, time, zone, rows.filters, found.table)
         if isinstance(found, Messages):
             parts = {each.name: getattr(scan, each.name) for each in fields(scan)}
-            follows_splits = stream is not None and stream.split is not None
+            follows_splits = stream is not None and stream.has_splits
             scan = MessageScan(**parts, follows_splits=follows_splits)
     return ScanLocalWindowAggregate(
         **{each.name: getattr(node, each.name) for each in fields(node)},

@@ -104,6 +104,12 @@ def split_sql(spec: TableSpec) -> str | None:
     return None if split is None else split(spec)
 
 
+def has_splits(spec: TableSpec) -> bool:
+    """Whether tasks that read a table themselves know the number of the split that a row is of."""
+    has = connector_of(spec).has_splits
+    return has is not None and has(spec)
+
+
 def streams_bounded(spec: TableSpec) -> bool:
     """Whether the table is bounded and can be read as a stream that ends."""
     return connector_of(spec).streams_bounded and not is_unbounded(spec)

@@ -24,6 +24,7 @@ from runtime.connectors.columns import proctime_columns
 from runtime.connectors.kafka.scan import is_kafka, message_source
 from runtime.connectors.lake.connector import is_lake, lake_scan_source
 from runtime.connectors.registry import (
+    has_splits,
     is_unbounded,
     keeping_rows,
     read_stream,
@@ -159,7 +160,7 @@ class SessionCatalog:
         self._states = StatesByName(spark)
         self.slices = OpenedSlices(self, lambda path: resolve(self._spark, path))
         self._mode = "automatic"
-        self._per_split = False
+        self._per_split = "auto"
         self._shown: set[Name] = set()
         # by text: INSERTs of a set ask the same of Spark, as long as it sees the same tables
         self._analyzed: dict[str, Schema] = {}
@@ -461,9 +462,18 @@ class SessionCatalog:
                 entry.watermark,
                 proctime_columns(entry),
                 entry.late_rows,
-                split_sql(entry) if self._per_split else None,
+                None if self._per_split == "false" else self._split(entry),
+                self._per_split != "false" and has_splits(entry),
             )
         return None
+
+    def _split(self, entry: TableSpec) -> str | None:
+        try:
+            return split_sql(entry)
+        except CatalogError:
+            if self._per_split == "true":
+                raise
+            return None
 
     def _is_streamed(self, spec: TableSpec) -> bool:
         if self._mode == "batch" or self.is_files(spec):
@@ -585,13 +595,14 @@ class SessionCatalog:
 
     # -- towards Spark -------------------------------------------------------------------------
 
-    def start_statement(self, mode: str, *, per_split: bool = False) -> None:
+    def start_statement(self, mode: str, *, per_split: str = "auto") -> None:
         """From here on session tables are read anew: files may have come.
 
         Args:
             mode: `automatic`: tables without an end are streams; `streaming`: all that can be;
                 `batch`: none.
-            per_split: whether splits of a stream have watermarks of their own.
+            per_split: whether splits of a stream have watermarks of their own: `true`, `false`, or
+                `auto`, if rows or tasks know their splits.
         """
         self._mode = mode
         self._per_split = per_split

@@ -115,7 +115,7 @@ class OfflineCatalog(SessionCatalog):
             raise NeedsSpark
         return None
 
-    def start_statement(self, mode: str, *, per_split: bool = False) -> None:
+    def start_statement(self, mode: str, *, per_split: str = "auto") -> None:
         """Files may have come."""
         super().start_statement(mode, per_split=per_split)
         self._schemas.clear()

@@ -206,9 +206,11 @@ SETTINGS: dict[str, Setting] = {
         ),
         Setting(
             "sqlwin.watermark.per-split",
-            Type.BOOLEAN,
-            "false",
-            "whether each partition of a Kafka table has a watermark, and the table their minimum",
+            Type.CHOICE,
+            "auto",
+            "whether each partition of a Kafka table has a watermark, and the table their minimum; "
+            "auto: where it is known which partition a row is of",
+            choices=("auto", "true", "false"),
         ),
         Setting(
             "sqlwin.watermark.policy",

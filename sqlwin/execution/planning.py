@@ -121,7 +121,7 @@ class Plans:
 
     def start_statement(self) -> None:
         """From here on tables are read anew, in the mode that is set."""
-        per_split = bool(self.config.get("sqlwin.watermark.per-split"))
+        per_split = str(self.config.get("sqlwin.watermark.per-split"))
         mode = str(self.config.get("execution.runtime-mode"))
         self.catalog.start_statement(mode, per_split=per_split)
 

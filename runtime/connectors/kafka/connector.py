@@ -376,4 +376,6 @@ CONNECTOR = Connector(
     idle_options=idle_options(KAFKA),
     explain=explain,
     split=split,
+    # of a pattern it is not known which topics there will be
+    has_splits=lambda spec: "topic" in option_values(spec),
 )

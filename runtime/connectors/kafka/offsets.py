@@ -284,9 +284,13 @@ def _limited(begin: Offsets, end: Offsets, most: int) -> Offsets:
     limited: Offsets = {topic: {} for topic in end}
     left = most
     # the longest first, so that none waits for ever
-    for (topic, p), size in sorted(sizes.items(), key=lambda item: -item[1]):
-        # rounded up, so that a partition with few messages gets on as well
-        share = min(size, left, -(-size * most // total))
+    ordered = sorted(sizes.items(), key=lambda item: -item[1])
+    n_waiting = sum(size > 0 for size in sizes.values())
+    for (topic, p), size in ordered:
+        n_waiting -= size > 0
+        # rounded up, and one at least for each that waits: watermarks go by partitions that have
+        # had rows, and one that comes in later would be late
+        share = min(size, max(left - n_waiting, left > 0), -(-size * most // total))
         left -= share
         limited[topic][p] = begin[topic][p] + share
     return limited

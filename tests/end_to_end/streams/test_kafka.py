@@ -183,9 +183,7 @@ def test_a_partition_that_is_behind_has_no_late_rows(
     broker.send("uneven", (reading(second, 1) for second in [0] * 100 + list(range(16))), 1)
     *_, result = fresh_session.execute(f"""
         SET 'execution.checkpointing.interval' = '100 ms';
-        SET 'sqlwin.watermark.per-split' = 'true';
-        CREATE TABLE uneven (k INT, v BIGINT, ts TIMESTAMP(3), part INT METADATA FROM 'partition',
-          WATERMARK FOR ts AS ts)
+        CREATE TABLE uneven (k INT, v BIGINT, ts TIMESTAMP(3), WATERMARK FOR ts AS ts)
         WITH ('connector' = 'kafka', 'topic' = 'uneven', 'format' = 'json',
           'scan.startup.mode' = 'earliest-offset', 'maxOffsetsPerTrigger' = '20',
           'properties.bootstrap.servers' = '{broker.address}');

@@ -15,6 +15,7 @@ from runtime.connectors.kafka.decode import Decoding
 from runtime.connectors.kafka.offsets import (
     Range,
     Reading,
+    _limited,
     batch_ranges,
     first_offset,
     next_offset,
@@ -112,6 +113,14 @@ def test_a_stream_goes_on_where_it_was_within_its_limit(broker: Broker, client: 
         found += values(client, asked, *planned)
     assert found == [b"%d" % i for i in range(7)]
     assert next_offset(client, asked, offset, there, asked.most) is offset
+
+
+def test_each_partition_gets_on_within_the_limit() -> None:
+    begin = {"t": {"0": 0, "1": 5, "2": 7, "3": 9}}
+    end = {"t": {"0": 1000, "1": 6, "2": 8, "3": 9}}
+    assert _limited(begin, end, 10) == {"t": {"0": 8, "1": 6, "2": 8, "3": 9}}
+    assert _limited(begin, end, 2) == {"t": {"0": 1, "1": 6, "2": 7, "3": 9}}
+    assert _limited(begin, end, 5000) == end
 
 
 @pytest.mark.parametrize(
