@@ -96,8 +96,8 @@ class Catalog(Protocol):
             columns: the columns that are needed, with Spark's types.
         """
 
-    def slice_tables(self, base: str) -> Sequence[SliceTable]:
-        """The materialized tables over a base table.
+    def slice_tables(self, base: str) -> Sequence[SliceTable | str]:
+        """The materialized tables over a base table; of one that cannot be read, its name and why.
 
         Args:
             base: its name in lower case, as `LocalForm` has it.

@@ -57,8 +57,9 @@ def answer_from_slices(node: Node, options: Options) -> Node | Refusal | None:
     if isinstance(node, ScanLocalWindowAggregate | SliceScan):
         return None
     catalog = options.catalog
-    tables = [table for name in _tables(node) for table in catalog.slice_tables(name)]
-    if not tables or _is_expanded(node.input) or streams_of(node.input, catalog):
+    opened = [table for name in _tables(node) for table in catalog.slice_tables(name)]
+    tables = [table for table in opened if not isinstance(table, str)]
+    if not opened or _is_expanded(node.input) or streams_of(node.input, catalog):
         return None
     if not options.rewrites_to_slices:
         return Refusal("sqlwin.materialized.rewrite is false")
@@ -67,10 +68,10 @@ def answer_from_slices(node: Node, options: Options) -> Node | Refusal | None:
             node.input, node.keys, node.plans, node.time_column, catalog, options.time_zone
         )
     except NotEvaluated as reason:
-        return Refusal(f"{', '.join(table.name for table in tables)}: {reason}")
+        return Refusal(f"{', '.join(table.name for table in tables) or 'slices'}: {reason}")
     base = ".".join(found.rows.table).lower()
     answers: list[SliceScan] = []
-    reasons: list[str] = []
+    reasons = [table for table in opened if isinstance(table, str)]
     for table in tables:
         if table.form.base == base:
             answer = _answer(table, node, found, options, catalog)

@@ -516,7 +516,7 @@ class SessionCatalog:
             if column.computed is not None
         }
 
-    def slice_tables(self, base: str) -> Sequence[SliceTable]:
+    def slice_tables(self, base: str) -> Sequence[SliceTable | str]:
         """The materialized tables over a base table. See `planner.catalog.Catalog`."""
         return self.slices.tables(base)
 

@@ -13,7 +13,7 @@ from planner.catalog import Schema
 from planner.sql.nodes import path_of_files
 from planner.sql.render import quote_string
 from runtime.connectors.columns import physical_columns
-from runtime.errors import CatalogError
+from runtime.errors import CatalogError, SqlwinError
 from runtime.slices.changes import changes
 from runtime.slices.refresh import as_it_is
 from runtime.slices.store import StoredSlices, open_slices
@@ -150,14 +150,19 @@ class OpenedSlices:
         n_rows = sum(file.n_rows for file in stored.files)
         return f"{n_rows:,} partials, version {stored.version}"
 
-    def tables(self, base: str) -> Sequence[SliceTable]:
-        """Those over a base table, by their names."""
-        found = []
+    def tables(self, base: str) -> Sequence[SliceTable | str]:
+        """Those over a base table, by their names; of one that cannot be read, its name and why."""
+        found: list[SliceTable | str] = []
         for entry in self._catalog.materialized():
             name = ".".join(entry.name)
             if not any(table.name.lower() == base for table in entry.definition.tables):
                 continue
-            stored = self.stored(entry.path, name)
+            try:
+                stored = self.stored(entry.path, name)
+            except SqlwinError as error:
+                # the rows are there all the same
+                found.append(f"{name}: {error.message}")
+                continue
             if stored.form.base == base and self.other_table(entry.definition) is None:
                 found.append(SliceTable(name, entry.path, stored.version, stored.form, entry.text))
         return found
@@ -169,6 +174,14 @@ class OpenedSlices:
 
         Without columns the base table is not looked at.
         """
+        try:
+            return self._files(table, range_us, columns)
+        except SqlwinError as error:
+            return error.message
+
+    def _files(
+        self, table: SliceTable, range_us: tuple[int | None, int | None], columns: Schema | None
+    ) -> SliceFiles | str:
         stored = self.stored(table.path, table.name)
         if stored.version != table.version:
             stored = open_slices(table.path, table.name, table.version)

@@ -376,3 +376,10 @@ def test_slices_of_instants_are_those_of_one_time_zone(tmp_path):
     catalog.zone = "UTC"
     (reason,) = refusals(catalog, RIDES.format("DAY", ""))
     assert reason == "hours: its slices are on the wall clock of Europe/Berlin, not of UTC"
+
+
+def test_rows_are_read_where_a_materialized_table_is_broken(tables, monkeypatch):
+    monkeypatch.setattr(tables, "slice_tables", lambda base: ["m: there is nothing at /m"])
+    assert refusals(tables, query(WINDOWS[0], (), ["COUNT(*)"], "")) == [
+        "m: there is nothing at /m"
+    ]
