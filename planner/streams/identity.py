@@ -1,21 +1,32 @@
-"""What the window operators of a stream keep, from their plans."""
+"""What a stream computes and keeps, in a form that the next start compares with.
+
+Nothing here is EXPLAIN's text: that may be worded anew. Projections are folded into what reads
+them and conditions are a set, so that a rule that moves them leaves the form as it is.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import fields, is_dataclass
+from typing import Any
 
-from planner.aggregates.partial_calls import row_partials
+from sqlglot import exp
+
+from planner.aggregates.partial_calls import partial_calls
 from planner.aggregates.recipes import AggregatePlan
-from planner.catalog import Schema
-from planner.nodes.logical import Node
+from planner.catalog import Catalog, Schema
+from planner.nodes.logical import Filter, Node, Project, SqlQuery, TableScan
 from planner.nodes.physical import (
     GlobalWindowAggregate,
     LocalWindowAggregate,
     SharedExchange,
     SharedSlices,
+    Sink,
 )
 from planner.nodes.slice_levels import FixedWindow, grid_of
 from planner.sql.build import to_sql
+from planner.streams.tables import streams_of
+from runtime.spec.aggregates import UserAggregate
 from runtime.spec.identity import (
     KeptAccumulator,
     KeptKey,
@@ -29,17 +40,26 @@ from runtime.spec.windows import Tumble
 
 # Accumulators that are an aggregate of SQL by themselves
 _PLAIN = frozenset("sum count min max bit_and bit_or bit_xor".split())
+# What of a node is said elsewhere, or is of no account
+_LEFT_OUT = frozenset("schema place input time_place relations left right number reader".split())
+
+# Columns by their folded names: what they are over the columns below
+_Columns = Mapping[str, exp.Expr]
+_JSON = dict[str, Any]
 
 
-def kept_operators(plans: Sequence[Node], names: Sequence[str]) -> tuple[KeptOperator, ...]:
+def kept_operators(
+    plans: Sequence[Node], names: Sequence[str], catalog: Catalog
+) -> tuple[KeptOperator, ...]:
     """What the window operators of a stream keep, by their numbers.
 
     Args:
         plans: the physical plan over streams; those of INSERTs that one stream runs.
         names: the tables that these write.
+        catalog: says which tables are streams.
     """
     if len(plans) == 1:
-        return tuple(_kept(local) for local in _local_stages(plans[0]))
+        return tuple(_kept(local) for local in _local_stages(plans[0], catalog))
     readers = [next(_shared_readers(plan)) for plan in plans]
     shared = readers[0].input.inputs[0]
     assert isinstance(shared, SharedExchange) and isinstance(shared.input, LocalWindowAggregate)
@@ -47,11 +67,20 @@ def kept_operators(plans: Sequence[Node], names: Sequence[str]) -> tuple[KeptOpe
     return (_kept(shared.input, tuple(_reader(name, reader) for name, reader in named)),)
 
 
-def _local_stages(plan: Node) -> Iterator[LocalWindowAggregate]:
+def form_of(plan: Node) -> _JSON:
+    """What a plan computes, as JSON has it."""
+    node = plan.input if isinstance(plan, Sink) else plan
+    base, columns, conditions = _folded(node)
+    named = [(column.name, columns.get(column.name.lower())) for column in node.schema]
+    select = {name: _text(expr) for name, expr in named if expr is not None}
+    return {**_rows(base, conditions), **({"select": select} if select else {})}
+
+
+def _local_stages(plan: Node, catalog: Catalog) -> Iterator[LocalWindowAggregate]:
     """Those of window operators, in the order in which these are numbered."""
     for child in plan.inputs:
-        yield from _local_stages(child)
-    if isinstance(plan, GlobalWindowAggregate):
+        yield from _local_stages(child, catalog)
+    if isinstance(plan, GlobalWindowAggregate) and streams_of(plan, catalog):
         local = plan.input.inputs[0]
         if isinstance(local, LocalWindowAggregate):
             yield local
@@ -72,27 +101,128 @@ def _reader(name: str, node: GlobalWindowAggregate) -> KeptReader:
 
 
 def _kept(local: LocalWindowAggregate, readers: tuple[KeptReader, ...] = ()) -> KeptOperator:
+    base, columns, conditions = _folded(local.input)
+    time = columns.get(local.time_column.lower())
     return KeptOperator(
         window_fields(local.window),
-        (local.time_column, local.time_type),
+        (local.time_column if time is None else _text(time), local.time_type),
         local.slice_end,
         tuple(
-            KeptKey(key.name, to_sql(key.expr), _type_of(key.name, local.schema))
+            KeptKey(key.name, _text(_over(key.expr, columns)), _type_of(key.name, local.schema))
             for key in local.keys
         ),
-        tuple(_accumulator(each, local.plans) for each in row_partials(local.plans)),
+        tuple(_accumulator(each, local.plans, columns) for each in partial_calls(local.plans)),
         readers,
+        {**_rows(base, conditions), "first": _plain(local.first)},
     )
 
 
-def _accumulator(partial: PartialColumns[str], plans: tuple[AggregatePlan, ...]) -> KeptAccumulator:
+def _accumulator(
+    partial: PartialColumns[exp.Expr], plans: tuple[AggregatePlan, ...], columns: _Columns
+) -> KeptAccumulator:
     kind, name = kind_of(partial.into), partial.text
     if kind in _PLAIN:
         # AVG is a SUM and a COUNT
         computed = {each.name: each.expr for plan in plans for each in plan.partials}
-        name = to_sql(computed[partial.columns[0]])
-    return KeptAccumulator(partial.columns, kind, partial.args, partial.condition, name)
+        if (found := computed.get(partial.columns[0])) is not None:
+            name = to_sql(found)
+    if kind == "user-defined":
+        kind = f"{kind} {partial.text.partition('(')[0].strip().lower()}"
+    condition = partial.condition
+    return KeptAccumulator(
+        partial.columns,
+        kind,
+        tuple(_text(_over(arg, columns)) for arg in partial.args),
+        None if condition is None else _text(_over(condition, columns)),
+        name,
+    )
 
 
 def _type_of(name: str, schema: Schema) -> str:
-    return next(column.type for column in schema if column.name == name)
+    return next((column.type for column in schema if column.name == name), "")
+
+
+# -- what rows are ---------------------------------------------------------------------------------
+
+
+def _rows(base: _JSON, conditions: Sequence[exp.Expr]) -> _JSON:
+    return {"from": base, "where": sorted({_text(each) for each in conditions})}
+
+
+def _folded(node: Node) -> tuple[_JSON, _Columns, list[exp.Expr]]:
+    """What is below all filters and projections, and what these make of its columns."""
+    if isinstance(node, Filter):
+        base, columns, conditions = _folded(node.input)
+        return base, columns, [*conditions, *(_over(each, columns) for each in node.conjuncts)]
+    if isinstance(node, Project):
+        base, columns, conditions = _folded(node.input)
+        items = {item.name.lower(): _over(item.expr, columns) for item in node.items}
+        return base, items, conditions
+    return _base(node), {}, []
+
+
+def _base(node: Node) -> _JSON:
+    match node:
+        case TableScan():
+            return {"table": node.table.lower()}
+        case SqlQuery():
+            relations = {name: form_of(child) for name, child in node.relations}
+            return {"sql": _text(node.query), "relations": relations}
+        case GlobalWindowAggregate():
+            local = node.input.inputs[0]
+            if isinstance(local, LocalWindowAggregate):
+                windows = _kept(local).as_json()
+                return {"windows": windows, "keys": [_plain(key) for key in node.window_keys]}
+    own = [f.name for f in fields(node) if f.name not in _LEFT_OUT]
+    said = {name: _plain(getattr(node, name)) for name in own}
+    below = [form_of(child) for child in node.inputs]
+    return {"node": type(node).__name__, **said, "inputs": below}
+
+
+def _over(expr: exp.Expr, columns: _Columns) -> exp.Expr:
+    """An expression over what its columns are made of."""
+    if isinstance(expr, exp.Column) and not expr.table:
+        return columns.get(expr.name.lower(), expr)
+
+    def inside(node: exp.Expr) -> exp.Expr:
+        if not isinstance(node, exp.Column) or node.table:
+            return node
+        found = columns.get(node.name.lower())
+        if found is None:
+            return node
+        is_whole = isinstance(found, exp.Column | exp.Literal | exp.Func)
+        return found.copy() if is_whole else exp.Paren(this=found.copy())
+
+    return expr.copy().transform(inside, copy=False) if columns else expr
+
+
+def _text(expr: exp.Expr) -> str:
+    """An expression in SQL, the same whether its names are in quotes and in which case."""
+    folded = expr.copy()
+    for name in folded.find_all(exp.Identifier):
+        plain = name.name.lower()
+        name.set("this", plain)
+        name.set("quoted", not plain.isidentifier())
+    return to_sql(folded)
+
+
+def _plain(value: Any) -> Any:
+    """A field of a node as JSON has it."""
+    if isinstance(value, exp.Expr):
+        return _text(value)
+    if isinstance(value, Node):
+        return form_of(value)
+    if isinstance(value, UserAggregate):
+        return value.name
+    if is_dataclass(value) and not isinstance(value, type):
+        named = [f.name for f in fields(value) if f.compare and f.name != "text"]
+        said = {name: _plain(getattr(value, name)) for name in named}
+        return {"is": type(value).__name__, **said}
+    if isinstance(value, tuple | list):
+        return [_plain(each) for each in value]
+    if isinstance(value, frozenset):
+        return sorted(map(str, value))
+    if isinstance(value, Mapping):
+        return {str(key): _plain(each) for key, each in value.items()}
+    is_plain = value is None or isinstance(value, bool | int | float | str)
+    return value if is_plain else type(value).__name__

@@ -7,7 +7,7 @@ which names of columns, on which slices, and of which rows.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from runtime.spec.aggregates import (
@@ -69,6 +69,8 @@ class KeptAccumulator:
         args: what it aggregates, as Spark SQL over the rows.
         condition: the FILTER of it; None: there is none.
         name: the aggregate in SQL, for whoever looks at the state.
+        source: the column that its own is computed from where state has none yet, as a DOUBLE;
+            None: all state has its own.
     """
 
     columns: tuple[str, ...]
@@ -76,6 +78,12 @@ class KeptAccumulator:
     args: tuple[str, ...]
     condition: str | None
     name: str
+    source: str | None = None
+
+    @property
+    def meaning(self) -> tuple[str, tuple[str, ...], str | None]:
+        """What it holds, whatever its columns are called."""
+        return self.kind, self.args, self.condition
 
     @property
     def fields(self) -> tuple[str, ...]:
@@ -113,6 +121,8 @@ class KeptOperator:
         keys: the key columns.
         accumulators: the accumulators.
         readers: the window aggregations that read it, where there are several.
+        rows: what its rows are: of which tables, under which conditions.
+        generation: how often windows or accumulators have changed since the stream began.
     """
 
     window: Mapping[str, Any]
@@ -121,6 +131,8 @@ class KeptOperator:
     keys: tuple[KeptKey, ...]
     accumulators: tuple[KeptAccumulator, ...]
     readers: tuple[KeptReader, ...] = ()
+    rows: Mapping[str, Any] = field(default_factory=dict)
+    generation: int = 0
 
     def as_json(self) -> dict[str, Any]:
         """The same, as JSON has it."""
@@ -146,6 +158,7 @@ def operator_of(fields: Mapping[str, Any]) -> KeptOperator:
                 tuple(each["args"]),
                 each["condition"],
                 each["name"],
+                each.get("source"),
             )
             for each in fields["accumulators"]
         ),
@@ -153,6 +166,8 @@ def operator_of(fields: Mapping[str, Any]) -> KeptOperator:
             KeptReader(each["name"], dict(each["window"]), dict(each["slices"]))
             for each in fields["readers"]
         ),
+        dict(fields["rows"]),
+        fields["generation"],
     )
 
 

@@ -22,24 +22,24 @@ of an older sqlwin have no id; state of theirs that was written since has the `w
 from __future__ import annotations
 
 import json
-import re
 import secrets
 import uuid
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from runtime.errors import ExecutionError, SetupError
 from runtime.files import Files, as_uri
 from runtime.redaction import DEFAULT, Mask
-from runtime.spec.identity import KeptOperator, operator_of
+from runtime.spec.identity import operator_of
+from runtime.streaming.changes import KeptNames, Resumed
 from runtime.streaming.damage import METADATA, check_spark_files
+from runtime.streaming.identity import Identity, difference, resume_hint, without_secrets
 from runtime.streaming.state.blobs import Owner
 
 _FILE = "sqlwin.json"
-# Of what a table is
-_OPTION_STARTS = re.compile(r"\n(?='[^'\n]*' = ')")
-_OPTION = re.compile(r"'([^'\n]*)' = '(.*)'", re.DOTALL)
+# Of what a checkpoint says of its stream in fields
+_FORM_VERSION = 1
 _SET_FILE = "set.json"
 _END_MARK = "end-of-input/end.json"
 _VERSION = 1
@@ -50,23 +50,6 @@ _SPARK = "spark"
 CELLS_PER_GROUP = 64
 _ANOTHER = "take another 'execution.checkpointing.dir'"
 _WRITABLE = "SET 'execution.checkpointing.dir' to a directory that this program may write to"
-
-
-@dataclass(frozen=True)
-class Identity:
-    """What makes a stream the same after a restart.
-
-    Attributes:
-        plan: what is computed, one operator a line.
-        tables: what the tables that it reads are, by name.
-        settings: settings that its state depends on.
-        operators: what its window operators keep; none where an older sqlwin did not say.
-    """
-
-    plan: str
-    tables: dict[str, str] = field(default_factory=dict)
-    settings: dict[str, str] = field(default_factory=dict)
-    operators: tuple[KeptOperator, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -83,6 +66,7 @@ class Checkpoint:
             Spark choose one.
         cells_per_group: cells of a key group of the general operator.
         spark_name: the directory of Spark's part, in that of the checkpoint.
+        resumed: how the operators of the stream go on with the state that is there, by number.
     """
 
     directory: str
@@ -93,6 +77,12 @@ class Checkpoint:
     spark_id: str | None = None
     cells_per_group: int = CELLS_PER_GROUP
     spark_name: str = _SPARK
+    resumed: tuple[Resumed, ...] = ()
+
+    @property
+    def names(self) -> tuple[KeptNames, ...]:
+        """What the columns of operators are called in state, by the operators' numbers."""
+        return tuple(each.names for each in self.resumed)
 
     @property
     def owner(self) -> Owner:
@@ -234,7 +224,8 @@ def _opened(files: Files, new: Checkpoint, identity: Identity, mask: Mask) -> Ch
         return _made(files, new, identity)
     checkpoint, written = _read(files, directory)
     old = without_secrets(written, mask)
-    if (change := difference(old, identity)) is not None:
+    change = difference(old, identity)
+    if isinstance(change, str):
         if not _has_begun(files, checkpoint):
             _check_spark_files(files, checkpoint)
             # in an order in which a run that is killed here leaves a checkpoint that may be used
@@ -247,13 +238,15 @@ def _opened(files: Files, new: Checkpoint, identity: Identity, mask: Mask) -> Ch
                 files.delete(leftover)
             return _made(files, new, identity)
         raise ExecutionError(
-            f"the checkpoint in {directory} is another query's: {change}",
-            hint="undo it to resume, or start anew in another 'execution.checkpointing.dir'",
+            f"the checkpoint in {directory} is another query's: {change}", hint=resume_hint(old)
         )
-    if old != written or old.operators != identity.operators:
-        _write(files, checkpoint, identity)
+    if change:
+        checkpoint = replace(checkpoint, resumed=change)
     if not checkpoint.has_ended:
         _check_spark_files(files, checkpoint)
+    identity = resumed_identity(checkpoint, identity)
+    if written != identity:
+        _write(files, checkpoint, identity)
     files.make_directory(checkpoint.end_of_input)
     _drop_leftovers(files, checkpoint)
     _drop_unread_end(files, checkpoint)
@@ -293,8 +286,11 @@ def _read(files: Files, directory: str) -> tuple[Checkpoint, Identity]:
                 f"{path} is of version {version}, this sqlwin knows version {_VERSION}",
                 hint=f"run the sqlwin that wrote it, or {_ANOTHER}",
             )
-        operators = tuple(map(operator_of, found.get("operators", ())))
-        identity = replace(Identity(**found["identity"]), operators=operators)
+        identity = Identity(**found["identity"])
+        kept = found.get("kept", {})
+        if kept.get("version") == _FORM_VERSION:
+            operators = tuple(map(operator_of, kept["operators"]))
+            identity = replace(identity, operators=operators, form=tuple(kept["form"]))
         checkpoint = _checkpoint(directory, found)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise ExecutionError(f"{path} cannot be read: {error}", hint=_ANOTHER) from error
@@ -322,6 +318,24 @@ def find_checkpoint(files: Files, directory: str) -> tuple[Checkpoint, Identity]
             hint=f"there are checkpoints in it: {', '.join(below[:_MANY])}" if below else None,
         )
     return _read(files, directory)
+
+
+def foreseen(
+    files: Files, directory: str, identity: Identity, mask: Mask = DEFAULT
+) -> str | tuple[Resumed, ...] | None:
+    """What `open_checkpoint` would do, which touches nothing here.
+
+    Returns:
+        None: a new checkpoint; a text: why it is refused; else how the operators go on.
+
+    Raises:
+        ExecutionError: the checkpoint cannot be read.
+    """
+    if not files.exists(f"{directory}/{_FILE}"):
+        return None
+    checkpoint, written = _read(files, directory)
+    change = difference(without_secrets(written, mask), identity)
+    return None if isinstance(change, str) and not _has_begun(files, checkpoint) else change
 
 
 def committed(files: Files, checkpoint: Checkpoint) -> list[int]:
@@ -368,24 +382,6 @@ def _below_but_id(files: Files, checkpoint: Checkpoint) -> list[str]:
     """Spark's files but for the one with its id, and what belongs to that."""
     below = files.files_below(checkpoint.spark_directory)
     return [path for path in below if METADATA not in path.rpartition("/")[2]]
-
-
-def without_secrets(identity: Identity, mask: Mask) -> Identity:
-    """An identity without the options that look secret, and with none in the others."""
-    tables = {name: _without_secrets(text, mask) for name, text in identity.tables.items()}
-    return replace(identity, tables=tables)
-
-
-def _without_secrets(table: str, mask: Mask) -> str:
-    kept = []
-    # a value may have several lines
-    for part in _OPTION_STARTS.split(table):
-        option = _OPTION.fullmatch(part)
-        if option is None:
-            kept.append(part)
-        elif not mask.is_secret(option[1]):
-            kept.append(f"'{option[1]}' = '{mask.text(option[2])}'")
-    return "\n".join(kept)
 
 
 def _has_begun(files: Files, checkpoint: Checkpoint) -> bool:
@@ -443,39 +439,19 @@ def mark_ended(files: Files, checkpoint: Checkpoint, identity: Identity) -> None
     _write(files, replace(checkpoint, has_ended=True), identity)
 
 
-def difference(old: Identity, new: Identity) -> str | None:
-    """What has changed, in a few words; None if nothing has."""
-    for kind, before, after in (
-        ("setting", old.settings, new.settings),
-        ("table", old.tables, new.tables),
-    ):
-        for name in sorted({*before, *after}):
-            was, is_ = before.get(name), after.get(name)
-            if was != is_ and kind == "setting":
-                return f"'{name}' was '{was or 'off'}' and is '{is_ or 'off'}'"
-            if was is None or is_ is None:
-                continue  # the plan says it better
-            if was != is_:
-                return f"table `{name}` has changed: {_first_change(was, is_)}"
-    if old.plan != new.plan:
-        return f"its plan has changed: {_first_change(old.plan, new.plan)}"
-    if old.tables != new.tables:
-        return f"it read {', '.join(old.tables)}, now {', '.join(new.tables)}"
-    return None
+def resumed_identity(checkpoint: Checkpoint, identity: Identity) -> Identity:
+    """What a stream computes that has opened a checkpoint, with what it keeps there."""
+    if not checkpoint.resumed:
+        return identity
+    return replace(identity, operators=tuple(each.operator for each in checkpoint.resumed))
 
 
-def _first_change(before: str, after: str) -> str:
-    old, new = [[line.strip(" +-:|,") for line in text.splitlines()] for text in (before, after)]
-    gone = next((line for line in old if line not in new), None)
-    come = next((line for line in new if line not in old), None)
-    if gone is None or come is None:
-        what, line = ("left out", gone) if come is None else ("added", come)
-        return f"{what} `{_short(line or '')}`"
-    return f"`{_short(gone)}` has become `{_short(come)}`"
-
-
-def _short(line: str, most: int = 160) -> str:
-    return line if len(line) <= most else line[: most - 1] + "…"
+def _kept(identity: Identity) -> dict[str, Any]:
+    """What a stream computes and keeps, in fields."""
+    if identity.form is None:
+        return {}
+    operators = [operator.as_json() for operator in identity.operators]
+    return {"version": _FORM_VERSION, "operators": operators, "form": identity.form}
 
 
 def _rescaled(checkpoint: Checkpoint) -> dict[str, Any]:
@@ -494,7 +470,7 @@ def _write(files: Files, checkpoint: Checkpoint, identity: Identity) -> None:
                 "tables": identity.tables,
                 "settings": identity.settings,
             },
-            "operators": [operator.as_json() for operator in identity.operators],
+            "kept": _kept(identity),
             "key_groups": checkpoint.key_groups,
             "partitions": checkpoint.partitions,
             "writer": checkpoint.writer,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
+from runtime.streaming.changes import KeptNames
 from runtime.streaming.checkpoint import CELLS_PER_GROUP
 from runtime.streaming.own_sources import OwnSources
 from runtime.streaming.state.blobs import Owner
@@ -38,6 +39,8 @@ class StreamOptions:
         partitions: the parallelism of the operators; Spark fixes it at the first start.
         own_sources: what ends the input and brings processing time.
         owner: the checkpoint that its state is part of; None: nobody asks.
+        names: what the columns of operators are called in state, by the operators' numbers, where
+            these go on with the state of another plan.
         idle_timeout_us: a source without rows for so long does not hold back the
             others; None: it does.
         watermark_policy: `min` or `max` of the sources' watermarks.
@@ -55,6 +58,7 @@ class StreamOptions:
     partitions: int
     own_sources: OwnSources = field(default_factory=OwnSources, compare=False)
     owner: Owner | None = field(default=None, compare=False)
+    names: tuple[KeptNames, ...] = field(default=(), compare=False)
     idle_timeout_us: int | None = None
     watermark_policy: str = "min"
     max_jump_us: int | None = None
@@ -67,6 +71,10 @@ class StreamOptions:
     def emits_updates(self) -> bool:
         """Whether a window can be emitted more than once: rows then carry a row kind."""
         return self.allowed_lateness_us > 0 or self.early_fire.is_on
+
+    def names_of(self, operator: int) -> KeptNames:
+        """What the columns of the operator of a number are called in state."""
+        return self.names[operator] if operator < len(self.names) else KeptNames()
 
     def owner_of(self, operator: int) -> Owner | None:
         """The owner, of the state of the operator of a number."""

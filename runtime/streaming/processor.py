@@ -58,11 +58,13 @@ class ProcessorSpec:
         operator: the operator.
         time_types: of the sources; see `StreamSource`.
         time_zone: the zone of the wall clock that windows are on.
+        names: what columns of messages are called in state, by their own names.
     """
 
     operator: OperatorSpec
     time_types: tuple[str, ...]
     time_zone: str
+    names: tuple[tuple[str, str], ...] = ()
 
 
 class WindowProcessor(StatefulProcessor):
@@ -98,9 +100,9 @@ class WindowProcessor(StatefulProcessor):
         for row in rows:
             match decode(row):
                 case Partials(table):
-                    partials.append(table)
+                    partials.append(self._named(table))
                 case LateCandidates(table):
-                    candidates.append(table)
+                    candidates.append(self._named(table))
                 case LateRows() as late:
                     # of an operator below
                     yield from _late_rows(late)
@@ -154,6 +156,13 @@ class WindowProcessor(StatefulProcessor):
                 self._figures.add(rows_out=result.num_rows)
             for piece in pieces(pa.Table.from_batches([result])):
                 yield _row(reader, to_blob(piece), None)
+
+    def _named(self, table: pa.Table) -> pa.Table:
+        """A table under the names that state has."""
+        if not self._spec.names:
+            return table
+        names = dict(self._spec.names)
+        return table.rename_columns([names.get(name, name) for name in table.column_names])
 
     def _on_wall_clock(self, seen: SourceProgress) -> SourceProgress:
         """What a task saw, on the wall clock that windows are on."""

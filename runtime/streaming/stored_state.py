@@ -25,7 +25,8 @@ from runtime.spark.shipping import import_what_was_sent
 from runtime.spark.workers import prepare_worker
 from runtime.spec.identity import KeptOperator
 from runtime.spec.stream import FINAL_US
-from runtime.streaming.checkpoint import Checkpoint, Identity, committed, find_checkpoint
+from runtime.streaming.checkpoint import Checkpoint, committed, find_checkpoint
+from runtime.streaming.identity import Identity
 from runtime.streaming.state.blobs import FACTS, decode_facts
 from runtime.streaming.state.contents import Blob, Decoder, Kind, blobs_of, closed_until_us
 

@@ -36,7 +36,7 @@ from sqlwin.execution.streams.analyze import analyzed_stream
 from sqlwin.execution.streams.handle import Stream
 from sqlwin.execution.streams.options import planned_options
 from sqlwin.execution.streams.sinks import Discard, StreamSink, into_table
-from sqlwin.execution.streams.start import start_stream
+from sqlwin.execution.streams.start import checkpoint_section, start_stream
 from sqlwin.statements.parse import CreateTable, Insert, Query, Statement, StatementSet
 
 
@@ -123,12 +123,14 @@ class Explanations:
         plan = replace(plan, physical=whole.input) if isinstance(whole, Sink) else plan
         lowered = plans.lower_stream(plan, measuring)
         section = lowered.explained(planned_options(spark, plans.config))
-        found = replace(found, text=f"{found.text}\n{section}")
-        if measuring is None:
-            return found
         sink: StreamSink = Discard()
         if isinstance(statement, Insert):
             sink = into_table(statement, target_of(plans.catalog, statement))
+            if not analyze and (checkpoint := checkpoint_section(plans, lowered, sink)):
+                section = f"{section}\n{checkpoint}"
+        found = replace(found, text=f"{found.text}\n{section}")
+        if measuring is None:
+            return found
         seconds = int(plans.config.get("sqlwin.analyze.duration")) / 1_000_000 or None
         stream = start_stream(plans, lowered, sink, statement.text)
         if plans.run is not None and isinstance(stream, Stream):

@@ -17,14 +17,17 @@ from planner.lowering.stream.steps import (
     window_steps,
 )
 from planner.nodes.logical import Node, Sink
+from planner.nodes.physical import with_rows_by_spark
 from planner.optimizer import Refusal
 from planner.plan import Plan
+from planner.streams.identity import kept_operators
 from planner.streams.refusals import StreamRefusal
 from planner.streams.tables import streams_of
 from runtime.batch.execute import dataframe
 from runtime.connectors.registry import is_unbounded
 from runtime.frames.meter import Meter
 from runtime.spec.exchange import InProcessStep
+from runtime.spec.identity import KeptOperator
 from runtime.spec.local import StreamLocalStep
 from runtime.spec.ranks import RankOrder
 from runtime.spec.steps import Step
@@ -97,6 +100,7 @@ class LoweredStream:
             the one that a table of it asks for.
         general_windows: windows of `Session.windows` that it reads, by the names that Spark knows.
         time_zone: the session's.
+        kept: what its window operators keep, by their numbers.
         measuring: how it is measured, for EXPLAIN ANALYZE.
     """
 
@@ -109,14 +113,8 @@ class LoweredStream:
     late: tuple[LateOutput | StreamRefusal | None, ...]
     general_windows: tuple[tuple[str, LoweredWindows], ...]
     time_zone: str
+    kept: tuple[KeptOperator, ...]
     measuring: Measuring | None = None
-
-    @property
-    def reader_names(self) -> tuple[str, ...]:
-        """The tables that INSERTs write whose windows one stream computes."""
-        if isinstance(self.steps, StreamSteps):
-            return ()
-        return tuple(reader.name for reader in self.steps.shared.readers)
 
     @property
     def order(self) -> tuple[RankOrder, ...]:
@@ -220,6 +218,7 @@ def lower_query(
         (_late_output(steps),),
         general,
         time_zone,
+        kept_operators([with_rows_by_spark(plan.physical)], (), catalog),
         measuring,
     )
 
@@ -259,6 +258,7 @@ def lower_set(
         tuple(late),
         (),
         time_zone,
+        kept_operators([with_rows_by_spark(plan.physical) for plan in plans], names, catalog),
     )
 
 

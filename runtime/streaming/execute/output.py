@@ -49,6 +49,7 @@ def operator_output(
     operator: OperatorSpec,
     step: Streaming | StreamRowsStep,
     figures: TaskFigures | None = None,
+    names: tuple[tuple[str, str], ...] = (),
 ) -> DataFrame:
     """What an operator emits, as OUTPUT_DDL has it.
 
@@ -57,6 +58,7 @@ def operator_output(
         operator: the operator.
         step: what makes the messages.
         figures: where its tasks put what they count; None where nobody asked.
+        names: what columns of the messages are called in state.
 
     Raises:
         AnalysisError: a source has instants, and the time zone is known to Java only.
@@ -70,7 +72,7 @@ def operator_output(
     for key, value in _STATE_SETTINGS.items():
         messages.sparkSession.conf.set(key, value)
     import_what_was_sent(messages.sparkSession)
-    processor = WindowProcessor(ProcessorSpec(operator, types, step.time_zone), figures)
+    processor = WindowProcessor(ProcessorSpec(operator, types, step.time_zone, names), figures)
     groups = messages.groupBy("key_group")
     return groups.transformWithState(processor, OUTPUT_DDL, "Append", "None")
 

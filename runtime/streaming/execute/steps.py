@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable
+from dataclasses import replace
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -26,6 +27,7 @@ from runtime.spec.stream_steps import (
     StreamWindowStep,
 )
 from runtime.spec.windows import SessionWindow
+from runtime.streaming.changes import KeptNames
 from runtime.streaming.execute.local_stage import local_stage
 from runtime.streaming.execute.output import decoded, operator_output, watermark_rules
 from runtime.streaming.execute.whole_windows import join, rank, regroup
@@ -113,7 +115,9 @@ def _windows(
     aggregation = with_spark_tables(spark, step.aggregation)
     operator = _operator_spec(step, aggregation, stage.plan, options)
     tasks = None if meter is None else meter.tasks(step.label)
-    output = observed(operator_output(stage.messages, operator, local.mode, tasks), step.number)
+    renamed = options.names_of(step.number).columns
+    emitted = operator_output(stage.messages, operator, local.mode, tasks, renamed)
+    output = observed(emitted, step.number)
     partials = from_arrow_schema(stage.plan.buffer.schema, prefer_timestamp_ntz=True)
     windows = windows_schema(partials, step.aggregation)
     if options.emits_updates:
@@ -128,7 +132,12 @@ def _operator_spec(
     options: StreamOptions,
 ) -> SessionSpec | WindowSpec:
     local, owner = step.input, options.owner_of(step.number)
-    partials, n_sources, run = merged_partials(plan), len(local.mode.sources), secrets.token_hex(4)
+    n_sources, run = len(local.mode.sources), secrets.token_hex(4)
+    # all is under the names that state has; what is emitted goes by the order of its columns
+    names = options.names_of(step.number)
+    aggregation = _in_state(aggregation, names)
+    partials = tuple(_renamed(each, names) for each in merged_partials(plan))
+    by = tuple(map(names.of, plan.grouped_by))
     is_processing_time = any(source.time_type == "proctime" for source in local.mode.sources)
     rules = watermark_rules(local.mode, options)
     if isinstance(aggregation.window, SessionWindow):
@@ -141,7 +150,8 @@ def _operator_spec(
             is_processing_time,
             run,
             owner,
-            plan.grouped_by,
+            by,
+            names.sources,
         )
     updates = None
     if options.emits_updates:
@@ -151,9 +161,8 @@ def _operator_spec(
             _rule(options.late_fire),
             ROW_KIND,
         )
-    shared = one_reader(aggregation, partials)
     return WindowSpec(
-        shared,
+        one_reader(aggregation, partials, names.sources),
         ROW_COUNT,
         n_sources,
         rules,
@@ -161,8 +170,27 @@ def _operator_spec(
         is_processing_time,
         run,
         owner,
-        plan.grouped_by,
+        by,
+        names.generation,
     )
+
+
+def _in_state(aggregation: WindowAggregation, names: KeptNames) -> WindowAggregation:
+    """An aggregation under the names that its columns have in state."""
+    window = aggregation.window
+    if isinstance(window, SessionWindow):
+        window = replace(window, partition=tuple(map(names.of, window.partition)))
+    return replace(
+        aggregation,
+        window=window,
+        keys=tuple(map(names.of, aggregation.keys)),
+        slice_end=names.of(aggregation.slice_end),
+        accumulators=tuple(_renamed(each, names) for each in aggregation.accumulators),
+    )
+
+
+def _renamed(accumulator: Accumulator, names: KeptNames) -> Accumulator:
+    return replace(accumulator, columns=tuple(map(names.of, accumulator.columns)))
 
 
 def merged_partials(plan: LocalPlan) -> tuple[Accumulator, ...]:

@@ -58,6 +58,7 @@ from runtime.streaming.state.blobs import (
     encode_state,
     known_blob,
     versioned,
+    with_columns,
 )
 from runtime.streaming.state.slices import CACHE
 from runtime.streaming.state.table_cache import unique_name
@@ -87,6 +88,7 @@ class SessionSpec:
         run: the name of this run of the stream, unlike those in which nobody watched the sources.
         owner: the checkpoint that the state is part of; None: nobody asks.
         by: as in `runtime.streaming.operators.base.KeyGroupSpec`.
+        sources: of columns that older state may lack, those that they are computed from.
     """
 
     aggregation: WindowAggregation
@@ -98,6 +100,7 @@ class SessionSpec:
     run: str = ""
     owner: Owner | None = None
     by: tuple[str, ...] | None = None
+    sources: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -137,6 +140,9 @@ class SessionOperator(KeyGroupOperator):
         assert isinstance(window, SessionWindow)
         self._spec = spec
         self._window = window
+        aggregation, partials = spec.aggregation, spec.partials
+        values = [name for each in partials for name in each.columns]
+        self._columns = [*aggregation.keys, aggregation.slice_end, *values, _MARK]
         self._chunks = [_chunk(*chunk) for chunk in self._known.get("chunks", ())]
 
     def _emit(self, batch: MicroBatch, before: Watermarks, after: Watermarks) -> Emitted:
@@ -351,7 +357,8 @@ class SessionOperator(KeyGroupOperator):
             table = self._with_marks(decode_table(known_blob(self._store, chunk.name)))
             if not _is_numbered(chunk.name):
                 CACHE.put(chunk.name, table)
-        return table
+        # it may be of a plan with other aggregates
+        return with_columns(table, self._columns, dict(self._spec.sources))
 
     def _with_marks(self, table: pa.Table) -> pa.Table:
         return table.append_column(_MARK, pa.array(self._marks(table)))

@@ -30,6 +30,7 @@ from runtime.spec.windows import CalendarHop, Hop
 from runtime.streaming.operators.base import Emitted, KeyGroupOperator, MicroBatch, Output
 from runtime.streaming.operators.updates import Moment, Range, UpdateLog, UpdateRules, union
 from runtime.streaming.state.blobs import BlobStore, Owner
+from runtime.streaming.state.contents import blobs_of
 from runtime.streaming.state.running import RunningAggregates, is_overlapping
 from runtime.streaming.state.shared_slices import Reader, SharedSpec, SliceLevels
 from runtime.streaming.state.slices import slices_between
@@ -51,6 +52,7 @@ class WindowSpec:
         run: the name of this run of the stream, unlike those in which nobody watched the sources.
         owner: the checkpoint that the state is part of; None: nobody asks.
         by: as in `runtime.streaming.operators.base.KeyGroupSpec`.
+        generation: goes up where windows or accumulators change with a restart.
     """
 
     shared: SharedSpec
@@ -62,6 +64,7 @@ class WindowSpec:
     run: str = ""
     owner: Owner | None = None
     by: tuple[str, ...] | None = None
+    generation: int = 0
 
 
 # Partials with the set of readers for whom they are not late
@@ -86,6 +89,7 @@ class WindowOperator(KeyGroupOperator):
         if not self._has_levels and self._known.get("slices"):
             levels = [[1, self._known["slices"]]]
         self._slices = SliceLevels(spec.shared, store, levels)
+        self._forget_running()
         self._running = self._running_aggregates(spec.shared)
         self._updates = None
         # With another lateness than the last run's the watermark does not say what was closed, and
@@ -108,6 +112,12 @@ class WindowOperator(KeyGroupOperator):
         return RunningAggregates(
             window, keys, shared.slice_end, shared.partials, self._store, facts
         )
+
+    def _forget_running(self) -> None:
+        """Drop running aggregates of other windows or accumulators: slices have it all."""
+        if self._known.get("generation", 0) != self._spec.generation:
+            for blob in blobs_of({"running": self._known.pop("running", None)}):
+                self._store.remove(blob)
 
     def _emit(self, batch: MicroBatch, before: Watermarks, after: Watermarks) -> Emitted:
         closed = self._closed_us, later_us(self._closed_us, self._passed_us(after))
@@ -293,6 +303,8 @@ class WindowOperator(KeyGroupOperator):
         if self._has_levels:
             return {"levels": levels}
         facts: dict[str, Any] = {"slices": levels[0][1] if levels else []}
+        if self._spec.generation:
+            facts["generation"] = self._spec.generation
         running = {} if self._running is None else self._running.facts()
         if running:
             facts["running"] = running

@@ -51,20 +51,26 @@ class SharedSpec:
         keys: the key columns of the partials.
         slice_end: the slice end column.
         partials: the accumulators by their partial columns.
+        sources: of columns that older state may lack, those that they are computed from.
     """
 
     readers: tuple[StreamReader, ...]
     keys: tuple[str, ...]
     slice_end: str
     partials: tuple[Accumulator, ...]
+    sources: tuple[tuple[str, str], ...] = ()
 
 
-def one_reader(aggregation: WindowAggregation, partials: tuple[Accumulator, ...]) -> SharedSpec:
+def one_reader(
+    aggregation: WindowAggregation,
+    partials: tuple[Accumulator, ...],
+    sources: tuple[tuple[str, str], ...] = (),
+) -> SharedSpec:
     """What a window aggregation shares with none: partials of its own, on its own slices."""
     keys, slice_end = aggregation.keys, aggregation.slice_end
     names = (*keys, slice_end, *(name for each in partials for name in each.columns))
     reader = StreamReader("", aggregation, None, tuple((name, name) for name in names))
-    return SharedSpec((reader,), keys, slice_end, partials)
+    return SharedSpec((reader,), keys, slice_end, partials, sources)
 
 
 class Reader:
@@ -289,6 +295,7 @@ class SliceLevels:
             spec.slice_end,
             partials,
             readers[0].assigner.window_end_stride_us if is_read_apart else None,
+            dict(spec.sources),
         )
         return _Level(None if is_own else assigner, columns, spec.slice_end, state)
 

@@ -9,7 +9,7 @@ last window of its slices is closed.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -22,7 +22,13 @@ from runtime.compute.kernels.compact import merge_equal_slices
 from runtime.compute.windows.aligned import slice_assigner
 from runtime.spec.aggregates import Accumulator
 from runtime.spec.windows import AlignedWindow
-from runtime.streaming.state.blobs import BlobStore, decode_table, encode_state, known_blob
+from runtime.streaming.state.blobs import (
+    BlobStore,
+    decode_table,
+    encode_state,
+    known_blob,
+    with_columns,
+)
 from runtime.streaming.state.table_cache import TableCache, unique_name
 
 # A window's slices lie in about so many slabs. With more of them slices are freed sooner:
@@ -108,6 +114,7 @@ class SliceState:
         slice_end: the name of the slice end column, int64 microseconds.
         accumulators: the accumulators by their partial columns.
         narrow_us: the same where a slice has many rows; None: as above.
+        sources: of columns that older chunks may lack, those that they are computed from.
     """
 
     def __init__(
@@ -120,6 +127,7 @@ class SliceState:
         slice_end: str,
         accumulators: tuple[Accumulator, ...],
         narrow_us: int | None = None,
+        sources: Mapping[str, str] | None = None,
     ) -> None:
         self._store = store
         self._windows = windows
@@ -128,6 +136,8 @@ class SliceState:
         self._n_keys = n_keys
         self._slice_end = slice_end
         self._accumulators = accumulators
+        self._values = [slice_end, *(name for each in accumulators for name in each.columns)]
+        self._sources = sources or {}
         self._slabs: dict[int, _Slab] = {
             slab: _Slab(n_merged, [Chunk(*chunk) for chunk in chunks])
             for slab, n_merged, chunks in facts or ()
@@ -284,7 +294,10 @@ class SliceState:
         if table is None:
             table = decode_table(known_blob(self._store, chunk.name))
             CACHE.put(chunk.name, table)
-        return table
+        # it may be of a plan with other aggregates
+        return with_columns(
+            table, [*table.column_names[: self._n_keys], *self._values], self._sources
+        )
 
     def _chunks(self) -> list[Chunk]:
         return [chunk for slab in self._slabs.values() for chunk in slab.chunks]

@@ -12,20 +12,26 @@ from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 
 from py4j.protocol import Py4JError
+from pyspark.sql import SparkSession
 
 from runtime.errors import ExecutionError, Position, SetupError, SqlwinError
 from runtime.files import Files, holding, is_local_path
 from runtime.redaction import Mask
 from runtime.spark.errors import translate
+from runtime.spec.identity import window_of
+from runtime.streaming.changes import first_whole
 from runtime.streaming.checkpoint import (
     Checkpoint,
-    Identity,
     check_members,
     check_no_member,
+    committed,
     mark_members,
     open_checkpoint,
 )
+from runtime.streaming.identity import Identity
 from runtime.streaming.options import StreamOptions
+from runtime.streaming.status import clock
+from runtime.streaming.stored_state import open_state
 
 
 @dataclass(frozen=True)
@@ -141,6 +147,32 @@ def opened_checkpoint(
     except (SqlwinError, Py4JError) as error:
         raise _of_statement(error, place.directory, text) from error
     return checkpoint
+
+
+def resume_notes(spark: SparkSession, files: Files, checkpoint: Checkpoint) -> list[str]:
+    """What is to be said of a stream that goes on with other SQL; nothing of another one.
+
+    Raises:
+        SqlwinError: its state cannot be read.
+    """
+    changes = [change for each in checkpoint.resumed for change in each.changes]
+    if not changes:
+        return []
+    notes = [f"the checkpoint goes on with other SQL: {'; '.join(changes)}"]
+    changed = [(n, each) for n, each in enumerate(checkpoint.resumed) if each.window is not None]
+    if changed and committed(files, checkpoint):
+        state = open_state(spark, files, checkpoint.directory)
+        for number, each in changed:
+            closed_us = state.operator(number).closed_us
+            if each.window is None or closed_us is None:
+                continue
+            found = first_whole(each.window, window_of(each.operator.window), closed_us)
+            if found is not None:
+                kept, end = map(clock, found)
+                notes.append(
+                    f"rows before {kept} are not kept: the first window that is whole ends at {end}"
+                )
+    return notes
 
 
 def _slug(name: str) -> str:

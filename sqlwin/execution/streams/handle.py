@@ -23,9 +23,10 @@ from runtime.connectors.stream_sinks import StreamRun
 from runtime.errors import ErrorKind, ExecutionError, SqlwinError
 from runtime.files import Files
 from runtime.spark.errors import is_interruption, translate
-from runtime.streaming.checkpoint import Checkpoint, Identity, end_input, mark_ended
+from runtime.streaming.checkpoint import Checkpoint, end_input, mark_ended
 from runtime.streaming.damage import damaged, unwritable
 from runtime.streaming.heartbeat import is_heartbeat
+from runtime.streaming.identity import Identity
 from runtime.streaming.status import StreamStatus, Tally, has_seen_end, stream_status
 from sqlwin.execution.errors import StatementErrors
 from sqlwin.execution.streams.checkpoint import remove_checkpoint

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 from planner.explain.text import physical_text
 from planner.nodes.physical import with_rows_by_spark
 from planner.plan import Plan
-from planner.streams.identity import kept_operators
+from planner.streams.identity import form_of
 from runtime.redaction import Mask
+from runtime.spec.identity import operator_of
 from runtime.spec.table import TableSpec
-from runtime.streaming.checkpoint import Identity, without_secrets
 from runtime.streaming.execute.local_stage import needs_processing_time
+from runtime.streaming.identity import Identity, may_differ, without_secrets
 from runtime.streaming.options import StreamOptions
 from sqlwin.catalog.catalog import Registered, entry_name
 from sqlwin.execution.lowered import LoweredStream
@@ -22,14 +25,8 @@ from sqlwin.execution.lowered import LoweredStream
 _PARALLELISM = re.compile(r", (?:partitions|buckets)=\[\d+\]")
 # and how what INSERTs share is numbered in their set
 _NUMBER = re.compile(r", reuse_id=\[\d+\]")
-# Options that a statement gives to tables: some may change, see `_FREE_OPTIONS`
+# Options that a statement gives to tables: some may change, see `may_differ`
 _OPTIONS = re.compile(r" /\*\+ OPTIONS\(.*?\) \*/|__options_[0-9a-f]{12}", re.DOTALL)
-# Options of tables that may change from one start to the next
-_FREE_OPTIONS = frozenset(
-    "max-files-per-trigger maxfilespertrigger max-bytes-per-trigger maxbytespertrigger "
-    "source.monitor-interval rows-per-second rows-per-batch scan.parallelism maxoffsetspertrigger "
-    "minpartitions number-of-rows late-rows kafka.client skip-change-commits".split()
-)
 
 
 def identity_of(lowered: LoweredStream, options: StreamOptions, mask: Mask) -> Identity:
@@ -40,15 +37,20 @@ def identity_of(lowered: LoweredStream, options: StreamOptions, mask: Mask) -> I
         options: how it runs; key groups and partitions do not matter.
         mask: what looks secret, which may change from one start to the next.
     """
+    by_spark = [with_rows_by_spark(plan.physical) for plan in lowered.plans]
     identity = Identity(
         plan=plan_text(lowered.plans),
         tables=described_tables(lowered.sources),
         settings={"table.local-time-zone": lowered.time_zone, **_kinds_of_state(lowered, options)},
-        operators=kept_operators(
-            [with_rows_by_spark(plan.physical) for plan in lowered.plans], lowered.reader_names
-        ),
+        # as they come back from the checkpoint
+        operators=tuple(operator_of(_json(operator.as_json())) for operator in lowered.kept),
+        form=tuple(_json(form_of(plan)) for plan in by_spark),
     )
     return without_secrets(identity, mask)
+
+
+def _json(value: Any) -> Any:
+    return json.loads(json.dumps(value))
 
 
 def _kinds_of_state(lowered: LoweredStream, options: StreamOptions) -> dict[str, str]:
@@ -109,5 +111,5 @@ def _described(entry: TableSpec | Registered) -> str:
     ]
     if entry.watermark is not None:
         lines.append(f"WATERMARK FOR {entry.watermark.column} AS {entry.watermark.expression}")
-    lines += [f"'{k}' = '{v}'" for k, v in entry.options if k.lower() not in _FREE_OPTIONS]
+    lines += [f"'{k}' = '{v}'" for k, v in entry.options if not may_differ(k)]
     return "\n".join(lines)

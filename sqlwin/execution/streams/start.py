@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import replace
 
@@ -13,6 +14,7 @@ from runtime.spark.clusters import check_seen_by_all, check_workers
 from runtime.spark.files import refuse_remote_streams, resolve, writable_files_at
 from runtime.spark.session import is_local
 from runtime.spec.table import TableSpec
+from runtime.streaming.checkpoint import foreseen, resumed_identity
 from runtime.streaming.own_sources import OwnSources
 from sqlwin.execution.lowered import LoweredStream
 from sqlwin.execution.planning import Plans
@@ -22,6 +24,7 @@ from sqlwin.execution.streams.checkpoint import (
     mark_used,
     opened_checkpoint,
     remove_checkpoint,
+    resume_notes,
     temporary_place,
 )
 from sqlwin.execution.streams.handle import Setup, Stream, take_reports
@@ -72,7 +75,7 @@ def start_stream(plans: Plans, lowered: LoweredStream, sink: StreamSink, text: s
             )
         identity = identity_of(lowered, chosen, config.mask)
         inserts = sink.names if isinstance(sink, IntoTables) else ()
-        place = _place(plans, sink)
+        place = _place(plans, sink, plans.streams.claim)
         check_seen_by_all(
             spark,
             place.directory,
@@ -88,6 +91,8 @@ def start_stream(plans: Plans, lowered: LoweredStream, sink: StreamSink, text: s
         checkpoint = opened_checkpoint(files, place, identity, planned, text, config.mask)
         # again where the directory is new
         mark_used(in_use, place)
+        identity = resumed_identity(checkpoint, identity)
+        plans.add_notes(resume_notes(spark, files, checkpoint))
         if checkpoint.has_ended:
             return f"the input ended in an earlier run, with the checkpoint {place.directory}"
         own_sources = OwnSources(checkpoint.end_of_input, checkpoint.listed_files)
@@ -98,6 +103,7 @@ def start_stream(plans: Plans, lowered: LoweredStream, sink: StreamSink, text: s
             cells_per_group=checkpoint.cells_per_group,
             own_sources=own_sources,
             owner=checkpoint.owner,
+            names=checkpoint.names,
         )
         read = [source for source in lowered.sources if isinstance(source, TableSpec)]
         start = write_stream(spark, lowered, sink, late, options)
@@ -138,13 +144,32 @@ def start_stream(plans: Plans, lowered: LoweredStream, sink: StreamSink, text: s
         return stream
 
 
+def checkpoint_section(plans: Plans, lowered: LoweredStream, sink: StreamSink) -> str:
+    """What starting a stream would do with its checkpoint, for EXPLAIN; empty if it has none."""
+    if not str(plans.config.get("execution.checkpointing.dir")):
+        return ""
+    place = _place(plans, sink, lambda directory: True)
+    identity = identity_of(lowered, stream_options(plans.config), plans.config.mask)
+    files = writable_files_at(plans.spark, place.directory)
+    found = foreseen(files, place.directory, identity, plans.config.mask)
+    if found is None:
+        said = "a new one"
+    elif isinstance(found, str):
+        said = f"refused, it is another query's: {found}"
+    else:
+        changes = [change for each in found for change in each.changes]
+        other = f" with other SQL: {'; '.join(changes)}" if changes else ""
+        said = f"the stream goes on{other}"
+    return f"== Checkpoint ==\n{place.directory}: {said}\n"
+
+
 def _stop(run: StreamRun) -> None:
     """Stop a stream that was started in vain, if it was."""
     if run.query is not None:
         run.query.stop()
 
 
-def _place(plans: Plans, sink: StreamSink) -> Place:
+def _place(plans: Plans, sink: StreamSink, claim: Callable[[str], bool]) -> Place:
     """Where a stream keeps its checkpoint."""
     chosen = str(plans.config.get("pipeline.name"))
     inserts = sink.names if isinstance(sink, IntoTables) else ()
@@ -159,4 +184,4 @@ def _place(plans: Plans, sink: StreamSink) -> Place:
         return temporary_place(name)
     # under a chosen name each INSERT would be found by itself too
     members = () if chosen else inserts
-    return lasting_place(resolve(plans.spark, base), name, members, plans.streams.claim)
+    return lasting_place(resolve(plans.spark, base), name, members, claim)

@@ -104,6 +104,7 @@ class Stream:
     is_processing_time: bool = False
     run: str = ""
     owner: Owner | None = None
+    generation: int = 0
 
     def micro_batch(self, rows=(), watermark=None, clock=None, progress=None):
         """What is emitted, sorted: (key, start, end, n, total, largest), times in ms.
@@ -120,6 +121,7 @@ class Stream:
             self.is_processing_time,
             self.run,
             self.owner,
+            generation=self.generation,
         )
         if progress is None:
             progress = [(0, watermark, watermark)] if watermark is not None else []

@@ -14,16 +14,14 @@ from runtime.files import LocalFiles
 from runtime.redaction import DEFAULT
 from runtime.streaming.checkpoint import (
     Checkpoint,
-    Identity,
     check_members,
     check_no_member,
-    difference,
     end_input,
     mark_ended,
     mark_members,
     open_checkpoint,
-    without_secrets,
 )
+from runtime.streaming.identity import Identity, difference, without_secrets
 
 FILES = LocalFiles()
 PLAN = (
@@ -81,7 +79,7 @@ def test_a_changed_query_is_refused_with_what_has_changed(
         opened(tmp_path / "c", changed)
     assert caught.value.message == f"the checkpoint in {tmp_path}/c is another query's: {reason}"
     assert "execution.checkpointing.dir" in str(caught.value.hint)
-    assert difference(QUERY, QUERY) is None
+    assert difference(QUERY, QUERY) == ()
 
 
 def test_what_never_processed_anything_is_taken_over_by_a_changed_query(tmp_path: Path) -> None:

@@ -9,7 +9,8 @@ from typing import Any, cast
 
 from runtime.connectors.stream_sinks import StreamRun
 from runtime.files import LocalFiles
-from runtime.streaming.checkpoint import Checkpoint, Identity
+from runtime.streaming.checkpoint import Checkpoint
+from runtime.streaming.identity import Identity
 from sqlwin.execution.errors import StatementErrors
 from sqlwin.execution.streams.handle import Setup, Stream
 from sqlwin.execution.streams.registry import Streams

@@ -21,7 +21,8 @@ from runtime.connectors.registry import CONNECTORS
 from runtime.connectors.stream_sinks import StreamRun
 from runtime.errors import ExecutionError, SqlwinError
 from runtime.files import LocalFiles
-from runtime.streaming.checkpoint import Checkpoint, Identity
+from runtime.streaming.checkpoint import Checkpoint
+from runtime.streaming.identity import Identity
 from sqlwin.execution.errors import StatementErrors
 from sqlwin.execution.streams.handle import Setup, Stream, StreamState
 

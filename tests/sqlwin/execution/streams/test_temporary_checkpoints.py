@@ -15,7 +15,8 @@ import sqlwin
 from runtime.connectors.stream_sinks import StreamRun
 from runtime.errors import SetupError, SqlwinError
 from runtime.files import LocalFiles
-from runtime.streaming.checkpoint import Checkpoint, Identity
+from runtime.streaming.checkpoint import Checkpoint
+from runtime.streaming.identity import Identity
 from sqlwin.execution.errors import StatementErrors
 from sqlwin.execution.streams import start
 from sqlwin.execution.streams.checkpoint import temporary_place

@@ -1,0 +1,262 @@
+"""What of a stream's SQL may be other than when its checkpoint was made, and what follows of it.
+
+State holds keys, slices and accumulators; what is computed of them when windows close may change.
+So may the windows, as long as they are put together from the same slices: then windows come from
+those that are kept, as far back as they go. Columns of the state keep their names for good.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TypeAlias
+
+import numpy as np
+
+from runtime.compute.windows.aligned import SliceAssigner, slice_assigner
+from runtime.spec.identity import KeptAccumulator, KeptOperator, window_fields, window_of
+from runtime.spec.windows import (
+    CalendarCumulate,
+    CalendarHop,
+    CalendarTumble,
+    Cumulate,
+    Hop,
+    SessionWindow,
+    Tumble,
+    Window,
+    window_kind,
+)
+
+_UNITS = (
+    (86_400_000_000, "d"),
+    (3_600_000_000, "h"),
+    (60_000_000, "min"),
+    (1_000_000, "s"),
+    (1_000, "ms"),
+    (1, "us"),
+)
+# Unit, width and offset of slices that are all alike
+_Slices: TypeAlias = tuple[str, int, int, int]
+
+
+@dataclass(frozen=True)
+class KeptNames:
+    """What an operator's columns are called in state.
+
+    Attributes:
+        columns: the name of a key, slice end or partial column of the plan, and that in state.
+        sources: a column of state, and the one it is computed from where it is not there yet.
+        generation: that of the operator, see `KeptOperator`.
+    """
+
+    columns: tuple[tuple[str, str], ...] = ()
+    sources: tuple[tuple[str, str], ...] = ()
+    generation: int = 0
+
+    def of(self, name: str) -> str:
+        """What a column is called in state."""
+        return dict(self.columns).get(name, name)
+
+
+@dataclass(frozen=True)
+class Resumed:
+    """An operator that goes on with the state of another plan.
+
+    Attributes:
+        operator: what it keeps from now on.
+        names: what its columns are called.
+        changes: what has changed, in words.
+        window: the window that it had, if it has another one now.
+    """
+
+    operator: KeptOperator
+    names: KeptNames
+    changes: tuple[str, ...]
+    window: Window | None
+
+
+def resumed(number: int, old: KeptOperator, new: KeptOperator) -> Resumed | str:
+    """How an operator goes on with what another plan has kept, or why it cannot.
+
+    Args:
+        number: the operator's, for messages.
+        old: what is kept.
+        new: what the plan asks for.
+    """
+    before = [(key.expr, key.type) for key in old.keys]
+    if before != [(key.expr, key.type) for key in new.keys]:
+        texts = (", ".join(key.expr for key in each.keys) or "none" for each in (old, new))
+        return "the keys of operator {} were {}, now {}".format(number, *texts)
+    if old.time != new.time:
+        return f"the time of operator {number} was {old.time[0]}, now {new.time[0]}"
+    if (change := _changed_rows(old, new)) is not None:
+        return f"operator {number} {change}"
+    columns = dict(zip((key.name for key in new.keys), (key.name for key in old.keys), strict=True))
+    columns[new.slice_end] = old.slice_end
+    window = _with_partition(window_of(new.window), columns)
+    was = window_of(old.window)
+    if window != was and (change := _other_window(was, window)) is not None:
+        return f"operator {number} {change}"
+    left = list(old.accumulators)
+    kept: list[KeptAccumulator] = []
+    added: list[str] = []
+    for each in new.accumulators:
+        found = next((one for one in left if one.meaning == each.meaning), None)
+        if found is not None:
+            left.remove(found)
+        elif (source := _source(each, old.accumulators)) is not None:
+            fresh = tuple(f"{column}~{old.generation + 1}" for column in each.columns)
+            found = replace(each, columns=fresh, source=source.columns[0])
+            added.append(each.name)
+        else:
+            there = ", ".join(one.name for one in old.accumulators) or "no aggregate"
+            return f"operator {number} keeps {there}, and {each.name} cannot be had of that"
+        kept.append(replace(each, columns=found.columns, source=found.source))
+        columns |= zip(each.columns, found.columns, strict=True)
+    changes = [
+        *([f"{_text(was)} has become {_text(window)}"] if window != was else []),
+        *(f"{name} is added" for name in added),
+        *(f"{one.name} is dropped" for one in left),
+    ]
+    names = [key.name for key in old.keys]
+    keys = tuple(replace(key, name=name) for key, name in zip(new.keys, names, strict=True))
+    generation = old.generation + bool(changes)
+    operator = replace(
+        new,
+        window=window_fields(window),
+        keys=keys,
+        slice_end=old.slice_end,
+        accumulators=tuple(kept),
+        generation=generation,
+    )
+    sources = tuple((one.columns[0], one.source) for one in kept if one.source is not None)
+    renamed = tuple((name, other) for name, other in columns.items() if name != other)
+    changed = was if window != was else None
+    return Resumed(operator, KeptNames(renamed, sources, generation), tuple(changes), changed)
+
+
+def first_whole(was: Window, is_: Window, closed_us: int) -> tuple[int, int] | None:
+    """Where windows begin to be whole that are put together from the slices of others.
+
+    Args:
+        was: the window whose slices are kept.
+        is_: the one that they are for now.
+        closed_us: windows that end no later are closed.
+
+    Returns:
+        The first time that is kept, and the end of the first window that begins no earlier; None:
+        the next window is whole.
+    """
+    assert not isinstance(was, SessionWindow) and not isinstance(is_, SessionWindow)
+    before, after = slice_assigner(was), slice_assigner(is_)
+
+    def start(assigner: SliceAssigner, end: int) -> int:
+        return int(assigner.window_start(np.array([end], np.int64))[0])
+
+    kept = start(before, before.next_window_end(closed_us))
+    first = end = after.next_window_end(closed_us)
+    while start(after, end) < kept:
+        end = after.next_window_end(end)
+    return None if end == first else (kept, end)
+
+
+def may_change(operators: Sequence[KeptOperator]) -> str:
+    """What may change of a stream, for a hint."""
+    found = [_slices(window_of(each.window)) for each in operators]
+    words = "HAVING, columns, ranks, fewer aggregates"
+    if any(each is not None for each in found):
+        words += ", and windows that are made of the same slices"
+    return f"{words} may change"
+
+
+def _changed_rows(old: KeptOperator, new: KeptOperator) -> str | None:
+    if old.rows == new.rows:
+        return None
+    before, after = (list(each.rows.get("where", ())) for each in (old, new))
+    if before != after:
+        texts = (" AND ".join(each) or "none" for each in (before, after))
+        return "had the conditions {}, now {}".format(*texts)
+    return "reads other rows"
+
+
+def _source(wanted: KeptAccumulator, kept: Sequence[KeptAccumulator]) -> KeptAccumulator | None:
+    """The sum that is the same as a sum of doubles but for its type."""
+    if wanted.kind != "sum":
+        return None
+    for each in kept:
+        same = each.kind == "sum" and each.condition == wanted.condition and each.source is None
+        if same and wanted.args == tuple(f"CAST({arg} AS DOUBLE)" for arg in each.args):
+            return each
+    return None
+
+
+# -- windows ---------------------------------------------------------------------------------------
+
+
+def _other_window(was: Window, is_: Window) -> str | None:
+    """Why a window cannot be put together from what another one has kept."""
+    change = f"was {_text(was)}, now {_text(is_)}"
+    if isinstance(was, SessionWindow) or isinstance(is_, SessionWindow):
+        return f"{change}: sessions are not made of slices"
+    if isinstance(was, Cumulate | CalendarCumulate):
+        return f"{change}: what CUMULATE has closed is one slice, which cannot be taken apart"
+    if isinstance(was, Hop) and was.slide_us > was.size_us:
+        return f"{change}: rows between its windows are not kept"
+    if isinstance(was, CalendarHop) and was.slide_months > was.size_months:
+        return f"{change}: rows between its windows are not kept"
+    slices = _slices(was)
+    if slices is None or slices != _slices(is_):
+        of = "" if slices is None else f", which are {_width(slices)} wide"
+        return f"{change}: it is not made of the slices that are kept{of}"
+    return None
+
+
+def _slices(window: Window) -> _Slices | None:
+    """The slices of a window, if they are all alike; None: they are not, or there are none."""
+    match window:
+        case Tumble():
+            return "us", window.size_us, window.offset_us % window.size_us, 0
+        case Cumulate():
+            return "us", window.step_us, window.offset_us % window.step_us, 0
+        case Hop() if window.size_us % window.slide_us == 0:
+            return "us", window.slide_us, window.offset_us % window.slide_us, 0
+        case CalendarTumble():
+            width = window.size_months
+        case CalendarHop() if window.size_months % window.slide_months == 0:
+            width = window.slide_months
+        case CalendarCumulate() if window.step_months:
+            width = window.step_months
+        case _:
+            return None
+    return "months", width, window.offset_months % width, window.offset_us
+
+
+def _with_partition(window: Window, names: dict[str, str]) -> Window:
+    """A window whose partition has the names that state has."""
+    if not isinstance(window, SessionWindow):
+        return window
+    return replace(window, partition=tuple(names.get(name, name) for name in window.partition))
+
+
+def _width(slices: _Slices) -> str:
+    unit, width, _, _ = slices
+    return _duration(width) if unit == "us" else f"{width} month{'s' * (width > 1)}"
+
+
+def _duration(length_us: int) -> str:
+    """A length in the largest unit that it is a number of: `90 s`."""
+    unit, name = next(each for each in _UNITS if length_us % each[0] == 0)
+    return f"{length_us // unit} {name}"
+
+
+def _text(window: Window) -> str:
+    """A window in words: `HOP(size=1 h, slide=1 min)`."""
+    said = []
+    for name, value in window_fields(window).items():
+        if name == "function" or not value or not isinstance(value, int):
+            continue
+        if name.endswith("_us"):
+            said.append(f"{name.removesuffix('_us')}={_duration(value)}")
+        elif name.endswith("_months"):
+            said.append(f"{name.removesuffix('_months')}={value} months")
+    return f"{window_kind(window)}({', '.join(said)})"

@@ -1,0 +1,193 @@
+"""SQL that changes on a restart: a stream goes on with what it has kept, or says why it cannot."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import sqlwin
+from runtime.errors import ExecutionError
+from tests.marks import among
+
+TUMBLE = "TUMBLE(TABLE r, DESCRIPTOR(ts), INTERVAL '1' MINUTE)"
+HOP = "HOP(TABLE r, DESCRIPTOR(ts), INTERVAL '1' MINUTE, INTERVAL '{}' MINUTES)"
+CUMULATE = "CUMULATE(TABLE r, DESCRIPTOR(ts), INTERVAL '1' MINUTE, INTERVAL '30' MINUTES)"
+SESSION = "SESSION(TABLE r PARTITION BY k, DESCRIPTOR(ts), INTERVAL '{}' MINUTES)"
+
+
+def query(window: str, select: str = "COUNT(*) AS n, SUM(v) AS total", having: str = "") -> str:
+    return (
+        f"SELECT k, window_start, window_end, {select} FROM TABLE({window}) "
+        f"GROUP BY k, window_start, window_end {having}"
+    )
+
+
+@pytest.fixture
+def restarts(fresh_session: sqlwin.Session, tmp_path: Path) -> Iterator[Restarts]:
+    yield Restarts(fresh_session, tmp_path)
+    fresh_session.streams.stop_all()
+
+
+class Restarts:
+    """A table `r` of a file more with each run of a stream, which keeps its checkpoint."""
+
+    def __init__(self, session: sqlwin.Session, directory: Path) -> None:
+        self.session = session
+        self.directory = directory
+        (directory / "in").mkdir()
+        self._n_files = 0
+        session.execute(f"""SET 'execution.runtime-mode' = 'streaming';
+            SET 'sqlwin.state.key-groups' = '2'; SET 'sqlwin.exchange.partitions' = '1';
+            SET 'pipeline.name' = 'kept';
+            SET 'execution.checkpointing.dir' = '{directory}/ck';
+            CREATE TABLE r (k BIGINT, v BIGINT, x DOUBLE, ts TIMESTAMP(6), WATERMARK FOR ts AS ts)
+            WITH ('connector' = 'filesystem', 'path' = '{directory}/in', 'format' = 'parquet',
+                  'max-files-per-trigger' = '1')""")
+
+    def run(self, sql: str, *, ends: bool = False) -> list[tuple[object, ...]]:
+        """The rows that a run emits, which has five minutes more to read."""
+        seconds = range(self._n_files * 300, self._n_files * 300 + 300, 7)
+        table = pa.table(
+            {
+                "k": [second % 3 for second in seconds],
+                "v": pa.array(seconds, pa.int64()),
+                "x": [second / 4 for second in seconds],
+                "ts": pa.array([second * 1_000_000 for second in seconds], pa.timestamp("us")),
+            }
+        )
+        pq.write_table(table, self.directory / "in" / f"{self._n_files}.parquet")
+        self._n_files += 1
+        end = "close" if ends else "hold"
+        self.session.execute(f"SET 'sqlwin.end-of-input' = '{end}-windows'")
+        name = f"out{self._n_files}"
+        self.session.execute(f"CREATE TABLE {name} WITH ('connector' = 'memory') AS {sql}")
+        return self._sorted(f"SELECT * FROM {name}")
+
+    def expected(self, sql: str, after: int, begins: int = -(10**6)) -> list[tuple[object, ...]]:
+        """The same of a batch: windows that end after a second, and begin no earlier than one."""
+        self.session.execute("SET 'execution.runtime-mode' = 'batch'")
+        found = self._sorted(
+            f"SELECT * FROM ({sql}) w WHERE window_end > TIMESTAMP_NTZ'1970-01-01' + INTERVAL "
+            f"'{after}' SECOND AND window_start >= TIMESTAMP_NTZ'1970-01-01' + INTERVAL "
+            f"'{begins}' SECOND"
+        )
+        self.session.execute("SET 'execution.runtime-mode' = 'streaming'")
+        return found
+
+    def _sorted(self, sql: str) -> list[tuple[object, ...]]:
+        return sorted((tuple(row) for row in self.session.execute(sql)[-1].rows), key=str)
+
+
+# name: (before, after, windows of the second run begin no earlier than this second)
+ALLOWED = {
+    "having": (query(TUMBLE), query(TUMBLE, having="HAVING SUM(v) > 2000"), None),
+    "names": (query(TUMBLE), query(TUMBLE, "SUM(v) AS n, COUNT(*) AS total"), None),
+    "average": (
+        query(TUMBLE, "COUNT(v) AS c, SUM(v) AS total"),
+        query(TUMBLE, "AVG(v) AS mean, SUM(v) AS total"),
+        None,
+    ),
+    "dropped": (
+        query(HOP.format(4), "COUNT(*) AS n, SUM(v) AS t, STDDEV_POP(x) AS s"),
+        query(HOP.format(4), "SUM(v) AS t"),
+        None,
+    ),
+    "rank": (
+        query(TUMBLE),
+        f"SELECT k, window_start, window_end, n, total FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY "
+        f"window_start, window_end ORDER BY total DESC) AS place FROM ({query(TUMBLE)})) WHERE place <= 2",
+        None,
+    ),
+    "tumble to hop": (query(TUMBLE), query(HOP.format(3)), 240),
+    "hop to tumble": (query(HOP.format(4)), query(TUMBLE), None),
+    "wider hop": (query(HOP.format(3)), query(HOP.format(5)), 180),
+    "narrower hop": (query(HOP.format(5)), query(HOP.format(2)), None),
+    "hop to cumulate": (query(HOP.format(3)), query(CUMULATE), 180),
+    "session": (
+        query(SESSION.format(2), "COUNT(*) AS n, MAX(v) AS m"),
+        query(SESSION.format(2), "MAX(v) AS largest"),
+        None,
+    ),
+}
+
+
+@pytest.mark.parametrize(
+    "case",
+    among(
+        ALLOWED,
+        long=["names", "wider hop"],
+        slow=[c for c in ALLOWED if c not in ("names", "wider hop")],
+    ),
+)
+def test_a_stream_goes_on_with_other_sql(case: str, restarts: Restarts) -> None:
+    before, after, begins = ALLOWED[case]
+    restarts.run(before)
+    second = restarts.run(after)
+    # twice more with the same SQL
+    third = restarts.run(after, ends=True)
+    if "SESSION" in after:
+        assert second == [] and third == restarts.expected(after, 0)
+        return
+    rows = sorted(second + third, key=str)
+    if begins is not None:
+        start = restarts.expected(after, 0, begins)
+        emitted = [row for row in rows if row in start]
+        assert emitted == start
+        # windows that are not whole come too, each once
+        assert len({(row[0], row[2]) for row in rows}) == len(rows) > len(start)
+    else:
+        assert rows == restarts.expected(after, 295)
+
+
+REFUSED = {
+    "keys": (
+        query(TUMBLE),
+        query(TUMBLE).replace("SELECT k", "SELECT k + 1 AS k").replace("BY k", "BY k + 1"),
+        "the keys of operator 0 were k, now k + 1",
+    ),
+    "filter": (
+        query(TUMBLE),
+        query(TUMBLE.replace("TABLE r", "(SELECT * FROM r WHERE v > 3)")),
+        "operator 0 had the conditions none, now v > 3",
+    ),
+    "aggregate": (
+        query(TUMBLE),
+        query(TUMBLE, "MIN(v) AS n, SUM(v) AS total"),
+        "operator 0 keeps COUNT(*), SUM(v), and MIN(v) cannot be had of that",
+    ),
+    "slices": (
+        query(TUMBLE),
+        query(TUMBLE.replace("'1'", "'2'")),
+        "operator 0 was TUMBLE(size=1 min), now TUMBLE(size=2 min): it is not made of the slices "
+        "that are kept, which are 1 min wide",
+    ),
+    "cumulate": (
+        query(CUMULATE),
+        query(TUMBLE),
+        "operator 0 was CUMULATE(step=1 min, size=30 min), now TUMBLE(size=1 min): what CUMULATE "
+        "has closed is one slice, which cannot be taken apart",
+    ),
+    "gap": (
+        query(SESSION.format(2)),
+        query(SESSION.format(3)),
+        "operator 0 was SESSION(gap=2 min), now SESSION(gap=3 min): sessions are not made of slices",
+    ),
+}
+
+
+@pytest.mark.parametrize(
+    "case", among(REFUSED, long=["aggregate"], slow=[c for c in REFUSED if c != "aggregate"])
+)
+def test_what_cannot_be_had_of_the_state_is_refused(case: str, restarts: Restarts) -> None:
+    before, after, message = REFUSED[case]
+    restarts.run(before)
+    kept = (restarts.directory / "ck/kept/sqlwin.json").read_text()
+    with pytest.raises(ExecutionError) as caught:
+        restarts.run(after)
+    assert caught.value.message.endswith(f"/ck/kept is another query's: {message}")
+    assert "may change" in str(caught.value.hint)
+    assert (restarts.directory / "ck/kept/sqlwin.json").read_text() == kept

@@ -1,0 +1,85 @@
+"""Other windows on the same slices, with a restart: none comes twice, and whole ones are right."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from itertools import permutations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from runtime.spec.windows import Cumulate, Hop, Tumble, Window
+from runtime.streaming.changes import first_whole
+from runtime.streaming.state import running
+from runtime.streaming.state.blobs import decode_facts
+from runtime.streaming.state.contents import blobs_of
+from tests.marks import among
+from tests.reference import windows_of
+from tests.runtime.streaming.model import MS, Stream
+
+S = 1000 * MS
+SLICED = [Tumble(10 * S), Hop(10 * S, 60 * S), Hop(10 * S, 240 * S), Cumulate(10 * S, 120 * S)]
+CHANGES = [pair for pair in permutations(SLICED, 2) if not isinstance(pair[0], Cumulate)]
+
+Row = tuple[str, int, int]
+batches = st.lists(
+    st.tuples(
+        st.lists(
+            st.tuples(st.sampled_from("ab"), st.integers(-20_000, 20_000), st.integers(-5, 5)),
+            max_size=8,
+        ),
+        st.integers(1_000, 30_000),
+    ),
+    min_size=12,
+    max_size=20,
+)
+
+
+@pytest.mark.parametrize("change", among(CHANGES, long=CHANGES[2:]), ids=repr)
+@given(batches=batches)
+@settings(max_examples=3, deadline=None)
+def test_windows_go_on_with_other_windows(
+    change: tuple[Window, Window], batches: list[tuple[list[Row], int]]
+) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        # running aggregates from the first window on
+        patch.setattr(running, "FEW_ROWS", 0)
+        patch.setattr(running, "_SLICES_A_KEY", 0)
+        check(*change, batches)
+
+
+def check(was: Window, now: Window, batches: list[tuple[list[Row], int]]) -> None:
+    stream = Stream(was)
+    values: dict[tuple[str, int, int], list[int]] = defaultdict(list)
+    time, emitted, closed = 0, [], 0
+    for number, (found, step) in enumerate(batches):
+        rows = [(key, time + at, value) for key, at, value in found]
+        before, time = time, time + step
+        if number == len(batches) // 2:
+            # a watermark passes windows that end a millisecond later
+            closed = before + 1
+            stream = Stream(now, store=stream.store, generation=1)
+            emitted = []
+        for key, at, value in rows:
+            of = stream.window
+            if number and all(end <= before + 1 for _, end in windows_of(of, at, MS)):
+                continue  # late for the windows of its time
+            for start, end in windows_of(now, at, MS):
+                if not number or end > before + 1:  # it has not been emitted
+                    values[key, start, end].append(value)
+        emitted += stream.micro_batch(rows, time)
+        facts = decode_facts(stream.store.blobs["facts"])
+        assert set(stream.store.blobs) == {"facts", *blobs_of(facts)}
+    emitted += stream.end()
+    assert all(end > closed for _, _, end, *_ in emitted)
+    named = [row[:3] for row in emitted]
+    assert len(set(named)) == len(named)
+    whole = first_whole(was, now, closed * MS)
+    kept = -(10**12) if whole is None else whole[0] // MS
+    expected = {
+        (key, start, end, len(found), sum(found), max(found))
+        for (key, start, end), found in values.items()
+        if end > closed and start >= kept
+    }
+    assert {row for row in emitted if row[1] >= kept} == expected

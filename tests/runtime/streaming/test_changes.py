@@ -1,0 +1,194 @@
+"""Which changes of SQL a checkpoint goes on with, and under which names."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pyarrow as pa
+import pytest
+
+from runtime.spec.identity import KeptAccumulator, KeptKey, KeptOperator, window_fields
+from runtime.spec.windows import (
+    CalendarCumulate,
+    CalendarHop,
+    CalendarTumble,
+    Cumulate,
+    Hop,
+    SessionWindow,
+    Tumble,
+    Window,
+)
+from runtime.streaming.changes import Resumed, first_whole, resumed
+from runtime.streaming.identity import Identity, difference, may_differ
+from runtime.streaming.state.blobs import with_columns
+
+MIN = 60_000_000
+SUM = KeptAccumulator(("t$0",), "sum", ("v",), None, "SUM(v)")
+COUNT = KeptAccumulator(("n$0",), "count", (), None, "COUNT(*)")
+ROWS = {"from": {"table": "r"}, "where": []}
+
+
+def kept(
+    *accumulators: KeptAccumulator, window: Window | None = None, key: str = "k"
+) -> KeptOperator:
+    return KeptOperator(
+        window_fields(window or Tumble(MIN)),
+        ("ts", "timestamp_ntz"),
+        "$slice_end",
+        (KeptKey(key, "k", "int"),),
+        accumulators or (SUM, COUNT),
+        rows=ROWS,
+    )
+
+
+def went_on(old: KeptOperator, new: KeptOperator) -> Resumed:
+    found = resumed(0, old, new)
+    assert isinstance(found, Resumed), found
+    return found
+
+
+def test_columns_keep_the_names_that_they_have_in_state() -> None:
+    renamed = replace(SUM, columns=("other$0",))
+    found = went_on(kept(), kept(COUNT, renamed, key="room"))
+    assert dict(found.names.columns) == {"room": "k", "other$0": "t$0"}
+    assert found.changes == () and found.operator.generation == 0
+    assert [each.columns for each in found.operator.accumulators] == [("n$0",), ("t$0",)]
+    # and once more
+    again = went_on(found.operator, kept(COUNT, renamed, key="room"))
+    assert again == found
+
+
+def test_an_aggregate_that_is_left_out_cannot_come_back() -> None:
+    found = went_on(kept(), kept(COUNT))
+    assert found.changes == ("SUM(v) is dropped",) and found.operator.generation == 1
+    assert resumed(0, found.operator, kept()) == (
+        "operator 0 keeps COUNT(*), and SUM(v) cannot be had of that"
+    )
+
+
+def test_a_sum_of_doubles_is_had_of_the_sum_for_good() -> None:
+    wanted = KeptAccumulator(
+        ("m$sum",), "sum", ("CAST(v AS DOUBLE)",), None, "SUM(CAST(v AS DOUBLE))"
+    )
+    found = went_on(kept(), kept(SUM, wanted))
+    assert found.names.sources == (("m$sum~1", "t$0"),)
+    again = went_on(found.operator, kept(SUM, wanted))
+    # older chunks may still lack it
+    assert again.names == found.names and again.changes == ()
+    dropped = went_on(found.operator, kept(wanted))
+    assert dropped.names.sources == (("m$sum~1", "t$0"),)
+
+
+def test_tables_of_state_get_the_columns_that_are_asked_for() -> None:
+    table = pa.table({"k": [1], "$slice_end": [60], "t$0": [7], "n$0": [2]})
+    narrow = with_columns(table, ["k", "$slice_end", "n$0"])
+    assert narrow.to_pylist() == [{"k": 1, "$slice_end": 60, "n$0": 2}]
+    wide = with_columns(table, ["k", "$slice_end", "m"], {"m": "t$0"})
+    assert wide.to_pylist() == [{"k": 1, "$slice_end": 60, "m": 7.0}]
+    assert with_columns(wide, wide.column_names) is wide
+
+
+@pytest.mark.parametrize(
+    ("was", "now", "goes_on"),
+    [
+        (Tumble(MIN), Hop(MIN, 60 * MIN), True),
+        (Hop(MIN, 60 * MIN), Hop(MIN, 360 * MIN), True),
+        (Hop(MIN, 60 * MIN), Tumble(MIN), True),
+        (Hop(MIN, 60 * MIN), Cumulate(MIN, 60 * MIN), True),
+        (Tumble(MIN, 7 * MIN), Hop(MIN, 2 * MIN, 3 * MIN), True),
+        (CalendarTumble(1), CalendarHop(1, 12), True),
+        (CalendarTumble(1), CalendarCumulate(12, 1), True),
+        (Tumble(MIN), Tumble(2 * MIN), False),
+        (Tumble(MIN, 1), Tumble(MIN), False),
+        (Hop(2 * MIN, 5 * MIN), Hop(2 * MIN, 7 * MIN), False),
+        (Hop(2 * MIN, MIN), Hop(2 * MIN, 4 * MIN), False),
+        (Cumulate(MIN, 60 * MIN), Tumble(MIN), False),
+        (Tumble(MIN), SessionWindow(MIN, ("k",)), False),
+        (SessionWindow(MIN, ("k",)), SessionWindow(2 * MIN, ("k",)), False),
+        (CalendarTumble(1), Tumble(MIN), False),
+    ],
+)
+def test_windows_change_where_they_are_made_of_the_same_slices(
+    was: Window, now: Window, goes_on: bool
+) -> None:
+    found = resumed(0, kept(window=was), kept(window=now))
+    assert isinstance(found, Resumed) == goes_on
+    if isinstance(found, Resumed):
+        assert found.window == was and found.operator.generation == 1
+
+
+def test_a_session_is_the_same_whatever_its_keys_are_called() -> None:
+    old = kept(window=SessionWindow(MIN, ("k",)))
+    found = went_on(old, kept(window=SessionWindow(MIN, ("room",)), key="room"))
+    assert found.changes == () and found.operator.window == old.window
+
+
+@pytest.mark.parametrize(
+    ("was", "now", "closed", "whole"),
+    [
+        # of TUMBLE the slices are gone that it has emitted
+        (Tumble(MIN), Hop(MIN, 3 * MIN), 10 * MIN, (10 * MIN, 13 * MIN)),
+        (Hop(MIN, 3 * MIN), Hop(MIN, 5 * MIN), 10 * MIN + 5, (8 * MIN, 13 * MIN)),
+        (Hop(MIN, 5 * MIN), Hop(MIN, 3 * MIN), 10 * MIN, None),
+        (Hop(MIN, 5 * MIN), Tumble(MIN), 10 * MIN, None),
+        (Hop(MIN, 5 * MIN), Cumulate(MIN, 60 * MIN), 70 * MIN, (66 * MIN, 121 * MIN)),
+    ],
+)
+def test_the_first_window_that_is_whole_is_known(
+    was: Window, now: Window, closed: int, whole: tuple[int, int] | None
+) -> None:
+    assert first_whole(was, now, closed) == whole
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        (
+            replace(kept(), keys=(KeptKey("k", "k", "bigint"),)),
+            "the keys of operator 0 were k, now k",
+        ),
+        (replace(kept(), time=("at", "timestamp_ntz")), "the time of operator 0 was ts, now at"),
+        (
+            replace(kept(), rows={**ROWS, "where": ["v > 3"]}),
+            "operator 0 had the conditions none, now v > 3",
+        ),
+        (replace(kept(), rows={**ROWS, "from": {"table": "s"}}), "operator 0 reads other rows"),
+    ],
+)
+def test_what_rows_are_may_not_change(changed: KeptOperator, message: str) -> None:
+    assert resumed(0, kept(), changed) == message
+
+
+def identity(operator: KeptOperator, form: object = "a", **settings: str) -> Identity:
+    return Identity("plan", {"r": "connector kafka"}, settings, (operator,), (form,))
+
+
+def test_results_may_change_above_windows_but_not_where_they_are_emitted_again() -> None:
+    assert isinstance(difference(identity(kept()), identity(kept(), "b")), tuple)
+    again = {"early firing or allowed lateness": "on"}
+    old, new = (identity(kept(), form, **again) for form in "ab")
+    assert difference(old, new) == "its plan has changed"
+    assert isinstance(difference(old, old), tuple)
+
+
+@pytest.mark.parametrize(
+    ("option", "is_free"),
+    [
+        ("properties.bootstrap.servers", True),
+        ("properties.sasl.jaas.config", True),
+        ("properties.group.id", True),
+        ("kafka.bootstrap.servers", True),
+        ("max-files-per-trigger", True),
+        ("properties.isolation.level", False),
+        ("topic", False),
+        ("path", False),
+        ("format", False),
+    ],
+)
+def test_options_that_change_no_row_never_refuse(option: str, is_free: bool) -> None:
+    assert may_differ(option) == is_free
+    old, new = (
+        replace(identity(kept()), tables={"r": f"connector kafka\n'{option}' = '{value}'"})
+        for value in ("one", "other")
+    )
+    assert isinstance(difference(old, new), tuple) == is_free
