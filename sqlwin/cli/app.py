@@ -17,6 +17,7 @@ from sqlwin.cli.options import (
     check_spark_options,
     page_option,
     serve_page,
+    spark_options,
     sql_options,
 )
 from sqlwin.cli.repl import repl
@@ -269,6 +270,36 @@ def explain(
             click.echo("there is no query or INSERT to explain", err=True)
         elif file is not None:
             file.commit()
+
+
+@main.command(short_help="Bring materialized tables up to date.")
+@click.argument("targets", nargs=-1, required=True, metavar="NAME|FILE...")
+@click.option("--no-progress", is_flag=True, help="Show no progress bar.")
+@spark_options
+def refresh(targets: Sequence[str], no_progress: bool, **spark: Any) -> None:
+    """Bring materialized tables up to date: what a scheduler runs every few minutes.
+
+    NAME is the directory of a materialized table, or its name in the directory that
+    sqlwin.materialized.dir says. FILE is a script whose CREATE and SET statements are executed, and
+    whose materialized tables are refreshed; its queries and INSERTs are left out.
+
+    Of new files all rows are read, of others none. A table that is suspended is left as it is. It
+    does no harm that two run at once, or that one is killed.
+
+    
+    Examples:
+      sqlwin refresh lake/fares_by_minute
+      sqlwin refresh fares_by_minute --set sqlwin.materialized.dir=lake
+      sqlwin refresh dashboards.sql
+    """
+    check_spark_options(spark["master"], spark["remote"])
+    spark.pop("no_engine", None)
+
+    from sqlwin.cli.refresh import refresh_all
+
+    with ExitStack() as stack:
+        _, bar, session = _open(stack, None, no_progress, spark)
+        refresh_all(session, targets, bar)
 
 
 main.add_command(checkpoint)

@@ -9,12 +9,10 @@ import time
 from pathlib import Path
 
 import pexpect
-import pyarrow as pa
 import pytest
 from click.testing import CliRunner, Result
 
 import sqlwin
-from sqlwin import result as results
 from sqlwin.cli.app import main
 from tests.goldens import ROOT
 from tests.sqlwin.cli.fake_session import FakeSession
@@ -507,30 +505,3 @@ def test_no_sql_on_a_terminal_is_a_usage_error():
     child.expect(pexpect.EOF)
     child.close()
     assert child.exitstatus == 2
-
-
-def test_what_slices_answer_opens_no_session(sqlwin_run, sessions, monkeypatch, tmp_path):
-    asked = []
-
-    def answered(scripts, settings):
-        asked.append([script.text for script in scripts])
-        if "FROM n" in scripts[-1].text:
-            return None
-        rows = pa.table({"window_end": [1, 2]})
-        return [results.Result("CREATE", "ok", "`m` is opened"),
-                results.Result("SELECT", "query", table=rows, statement_notes=("a note",))]  # fmt: skip
-
-    monkeypatch.setattr("sqlwin.cli.run.results_offline", answered)
-    output = tmp_path / "rows.csv"
-    script = ("-e", "CREATE MATERIALIZED TABLE m WITH ('path' = 'm')", "-e", "SELECT 1 FROM m")
-    result = sqlwin_run(*script)
-    assert (result.exit_code, result.stdout) == (0, "window_end\n1\n2\n")
-    assert result.stderr == "`m` is opened\nnote: a note\n"
-    assert sqlwin_run(*script, "--output", str(output)).exit_code == 0
-    assert output.read_text() == "window_end\n1\n2\n"
-    assert not sessions and len(asked) == 2
-    # where Spark is needed after all, is asked for by name, or slices are none of the matter
-    for more in (["-e", "materialized", "-e", "values FROM n"],
-                 [*script, "--master", "local[1]"], ["-e", "values"]):  # fmt: skip
-        sqlwin_run(*more)
-    assert len(asked) == 3 and len(sessions) == 3

@@ -1,0 +1,90 @@
+"""`sqlwin refresh`: materialized tables brought up to date, for schedulers."""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from planner.sql.render import quote_string
+from sqlwin.console.formats import elapsed
+from sqlwin.console.scripts import read_scripts
+from sqlwin.display.progress import ProgressBar
+from sqlwin.statements.parse import (
+    Explain,
+    Insert,
+    Query,
+    StatementSet,
+    Summarize,
+    parse_statement,
+    split,
+)
+
+if TYPE_CHECKING:
+    from sqlwin.session import Session
+
+# What a script may hold beside its definitions, and is not for a refresh
+_NOT_RUN = (Explain, Insert, Query, StatementSet, Summarize)
+
+
+def refresh_all(session: Session, targets: Sequence[str], bar: ProgressBar) -> None:
+    """Refresh materialized tables, one after the other, and say what each refresh did.
+
+    Args:
+        session: where.
+        targets: names, directories of materialized tables, and scripts that define some.
+        bar: shown meanwhile.
+
+    Raises:
+        SqlwinError: there is no such table, or a refresh fails.
+    """
+    for target in targets:
+        for name in _names(session, target):
+            status = _statuses(session)
+            if status.get(name.lower()) == "suspended":
+                click.echo(f"`{name}` is suspended, and left as it is", err=True)
+                continue
+            started = time.monotonic()
+            quoted = ".".join("`" + part.replace("`", "``") + "`" for part in name.split("."))
+            with bar.waiting(f"Refreshing {name}"):
+                (done,) = session.execute(f"ALTER MATERIALIZED TABLE {quoted} REFRESH")
+            click.echo(f"{done.message} ({elapsed(started)})", err=True)
+            for note in done.notes:
+                click.echo(f"note: {note}", err=True)
+
+
+def _names(session: Session, target: str) -> list[str]:
+    """The materialized tables that a target stands for, opened."""
+    if os.path.isdir(target):
+        path = os.path.abspath(target)
+        name = os.path.basename(path)
+        opened = f"CREATE MATERIALIZED TABLE `{name.replace('`', '``')}` WITH ('path' = "
+        if name.lower() not in _statuses(session):
+            session.execute(f"{opened}{quote_string(path)})")
+        return [name]
+    if not Path(target).is_file():
+        return [target]
+    before = _statuses(session)
+    (script,) = read_scripts([target], (), ())
+    for part in split(script.text):
+        if not isinstance(parse_statement(part.text, part.offset), _NOT_RUN):
+            # errors say the line of the file
+            above = re.sub(r"[^\n]", " ", script.text[: part.offset])
+            session.execute(above + part.text, script.file)
+    found = [name for name in _statuses(session) if name not in before]
+    if not found:
+        click.echo(f"{target} defines no materialized table", err=True)
+    return found
+
+
+def _statuses(session: Session) -> dict[str, str]:
+    """The status of each materialized table, by its name in lower case."""
+    (shown,) = session.execute("SHOW MATERIALIZED TABLES")
+    assert shown.table is not None
+    rows = shown.table.to_pylist()
+    return {row["materialized table"].lower(): row["status"] for row in rows}
