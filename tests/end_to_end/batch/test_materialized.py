@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import random
+import signal
+import subprocess
+import sys
 import threading
 from pathlib import Path
 
@@ -12,6 +15,10 @@ import sqlwin
 from runtime.errors import CatalogError, SqlwinError
 from runtime.slices.store import open_slices
 from tests.end_to_end.batch.materialized_base import QUERY, TABLE, Base, kept
+from tests.marks import among
+
+PROGRAM = Path(__file__).with_name("killed_refresh.py")
+POINTS = ["listed", "built", "manifest", "committed", "compacted", "replaced"]
 
 
 def _create(session: sqlwin.Session, base: Base, path: Path, clauses: str = "") -> None:
@@ -117,6 +124,33 @@ def test_two_refreshes_at_once_count_each_file_once(
             thread.join()
         assert not failed
         assert kept(tmp_path / "m") == base.slices()
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("point", among(POINTS, slow=[p for p in POINTS if p != "manifest"]))
+def test_a_refresh_that_is_killed_loses_nothing_and_counts_nothing_twice(
+    fresh_session: sqlwin.Session, tmp_path: Path, point: str
+) -> None:
+    base = Base(tmp_path / "in")
+    base.write("day", 300)
+    _create(fresh_session, base, tmp_path / "m")
+    if point in ("compacted", "replaced"):
+        for number in range(6):
+            base.write(f"part{number}", 300)
+            _refresh(fresh_session)
+    before = base.slices()
+    base.write("new", 300)
+    if point in ("listed", "built", "manifest"):
+        base.write("day", 200, 300, 500)
+    program = [sys.executable, str(PROGRAM), str(tmp_path), point]
+    killed = subprocess.run(program, timeout=120, capture_output=True, check=False)
+    assert killed.returncode == -signal.SIGKILL, killed.stderr.decode()
+    is_in = point in ("committed", "compacted", "replaced")
+    assert kept(tmp_path / "m") == (base.slices() if is_in else before)
+    assert _windows(fresh_session, "true") == _windows(fresh_session, "false")
+    said = _refresh(fresh_session)
+    assert ("is up to date" in said) == is_in
+    assert kept(tmp_path / "m") == base.slices()
 
 
 @pytest.mark.slow

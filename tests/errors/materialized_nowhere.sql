@@ -1,0 +1,1 @@
+CREATE MATERIALIZED TABLE m WITH ('path' = '/nowhere/m');
