@@ -84,16 +84,36 @@ STATEMENTS = (
         "CREATE VIEW dear AS SELECT * FROM bids WHERE price > 100;",
     ),
     StatementHelp(
+        "CREATE MATERIALIZED TABLE",
+        "CREATE MATERIALIZED TABLE [IF NOT EXISTS] name [COMMENT 'text']\n"
+        "[PARTITIONED BY (key, ...)] [WITH ('path' = 'directory')]\n"
+        "[FRESHNESS = INTERVAL 'n' unit] [REFRESH_MODE = FULL] [AS query]",
+        "A window aggregation that is kept as slices, from which queries over the same table are\n"
+        "answered: see [Materialized tables](materialized-tables.md). Without AS one that is\n"
+        "there is opened.",
+        "CREATE MATERIALIZED TABLE sold WITH ('path' = 'sold') AS\n"
+        "SELECT item, window_start, window_end, SUM(price) AS total\n"
+        "FROM TABLE(TUMBLE(TABLE bids, DESCRIPTOR(ts), INTERVAL '1' HOUR))\n"
+        "GROUP BY item, window_start, window_end;",
+    ),
+    StatementHelp(
+        "ALTER MATERIALIZED TABLE",
+        "ALTER MATERIALIZED TABLE name REFRESH | SUSPEND | RESUME",
+        "REFRESH takes in new files, and computes slices anew of which files changed or went;\n"
+        "`sqlwin refresh` passes over a table that is suspended.",
+        "ALTER MATERIALIZED TABLE sold REFRESH;",
+    ),
+    StatementHelp(
         "DROP",
-        "DROP [TEMPORARY] TABLE | VIEW [IF EXISTS] name",
-        "Forgets a table or view; files stay.",
+        "DROP [TEMPORARY] TABLE | VIEW [IF EXISTS] name\nDROP MATERIALIZED TABLE [IF EXISTS] name",
+        "Forgets a table or view; files stay, but for the slices of a materialized table.",
         "DROP TABLE IF EXISTS bids;",
     ),
     StatementHelp(
         "SHOW",
-        "SHOW TABLES | VIEWS | FUNCTIONS [LIKE 'pattern']\n"
+        "SHOW TABLES | VIEWS | MATERIALIZED TABLES | FUNCTIONS [LIKE 'pattern']\n"
         "SHOW STREAMS\nSHOW STATE OF 'checkpoint'\n"
-        "SHOW CREATE TABLE | VIEW name\nSHOW CREATE TABLE 'path'",
+        "SHOW CREATE TABLE | VIEW | MATERIALIZED TABLE name\nSHOW CREATE TABLE 'path'",
         "What there is; in a pattern, `%` stands for any text and `_` for a character. SHOW\n"
         "STREAMS shows the state of the session's streams, and why one emits nothing. SHOW STATE\n"
         "OF shows what a stream keeps, `SELECT * FROM TABLE(STATE('checkpoint'))` has its rows.",

@@ -89,7 +89,7 @@ def same_rows(session: sqlwin.Session, sql: str, con: duckdb.DuckDBPyConnection,
     for is_on in (True, False):
         rewrite(session, is_on)
         found.append(tuple(session.sql(f"SELECT {DIGEST} FROM ({sql})").collect()[0]))
-    found.append(con.execute(f"SELECT {DIGEST} FROM ({duck})").fetchall()[0])
+    found.append(con.execute(f"SELECT {DIGEST} FROM ({duck})").fetchone() or ())
     rewrite(session, is_on=True)
     assert found[0] == found[1] == tuple(found[2]), found
     return int(found[0][0])
@@ -140,7 +140,7 @@ def _measure(base: Path, directory: Path, options: argparse.Namespace) -> None:
           f"({whole / sliced:.1f} times)")  # fmt: skip
     for what, sql in (("rows", buckets), ("buckets", "FROM buckets")):
         duck = DUCK_HOP.format(sql)
-        taken = seconds(lambda: con.execute(f"SELECT {DIGEST} FROM ({duck})").fetchall()[0], 1)  # noqa: B023
+        taken = seconds(lambda: con.execute(f"SELECT {DIGEST} FROM ({duck})").fetchone(), 1)  # noqa: B023
         print(f"  DuckDB from {what}: {taken:.2f} s")
 
     (result,) = session.execute(one_key)

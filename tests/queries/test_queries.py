@@ -29,6 +29,7 @@ LONG = [
     for name in (
         "aggregates/approximate",
         "connectors/kafka",
+        "materialized/departures",
         "shapes/grouping_sets",
         "windows/calendar",
         "streaming/cascade",
