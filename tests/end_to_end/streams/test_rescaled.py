@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,10 +13,12 @@ from pyspark.sql import SparkSession
 
 import sqlwin
 from runtime.errors import ExecutionError
+from sqlwin import windows as w
 from sqlwin.execution.streams.rescale import rescale_checkpoint
 from tests.marks import among
 
 MINUTE = 60_000_000
+HALF_PAST = dt.datetime(1970, 1, 1, 0, 30)  # noqa: DTZ001
 HOP = """
     SELECT window_start, window_end, k, COUNT(*) AS n, SUM(x) AS total FROM TABLE(HOP(TABLE {t},
       DESCRIPTOR(ts), INTERVAL '1' MINUTE, INTERVAL '10' MINUTES)) GROUP BY window_start, window_end, k
@@ -111,6 +114,100 @@ def test_rows_are_the_same(
     (expected,) = streaming.execute(query.format(t="b"))
     found = pq.read_table(sink).to_pylist()
     assert sorted(found, key=repr) == sorted((r.asDict() for r in expected.rows), key=repr)
+
+
+@pytest.mark.slow
+def test_windows_of_functions_go_on(
+    streaming: sqlwin.Session, spark: SparkSession, tmp_path: Path
+) -> None:
+    source, sink = tmp_path / "in", tmp_path / "out"
+    write(source, 0)
+    make(streaming, "t", source, "streaming")
+    streaming.execute(_sink(sink, "general"))
+
+    def windows(table: str, name: str) -> None:
+        streaming.windows(
+            table,
+            keys=["k"],
+            time="ts",
+            window=w.session("4 minutes"),
+            function=w.WholeWindowFunction(
+                lambda key, window, rows: [(len(rows), sum(row["x"] for row in rows))]
+            ),
+            output="n bigint, total bigint",
+            name=name,
+        )
+
+    def run() -> None:
+        windows("t", "found")
+        (result,) = streaming.execute(
+            "INSERT INTO sink SELECT window_start, window_end, k, n, total FROM found"
+        )
+        assert result.query is not None
+        result.query.awaitTermination(120)
+
+    run()
+    done = rescale_checkpoint(spark, str(tmp_path / "checkpoints/sink"), 5)
+    assert done.after.cells_per_group == 16
+    streaming.execute("SET 'sqlwin.end-of-input' = 'close-windows'")
+    write(source, 1)
+    run()
+    make(streaming, "b", source, "batch")
+    windows("b", "wanted")
+    (wanted,) = streaming.execute("SELECT window_start, window_end, k, n, total FROM wanted")
+    assert sorted(map(repr, pq.read_table(sink).to_pylist())) == sorted(
+        repr(row.asDict()) for row in wanted.rows
+    )
+
+
+@pytest.mark.slow
+def test_inserts_that_share_a_stream_and_late_rows_go_on(
+    streaming: sqlwin.Session, spark: SparkSession, tmp_path: Path
+) -> None:
+    source = tmp_path / "in"
+    write(source, 1)
+    make(streaming, "t", source, "streaming")
+    sinks = "".join(
+        f"""
+        CREATE TABLE {name} (window_start TIMESTAMP(6), window_end TIMESTAMP(6), k STRING, n BIGINT)
+        WITH ('connector' = 'filesystem', 'path' = '{tmp_path}/{name}', 'format' = 'parquet');"""
+        for name in ("one", "ten")
+    )
+    streaming.execute(f"""
+        CREATE TABLE too_late (ts TIMESTAMP(6), k STRING, x BIGINT)
+        WITH ('connector' = 'filesystem', 'path' = '{tmp_path}/too_late', 'format' = 'parquet');
+        CREATE TABLE u WITH ('late-rows' = 'too_late') LIKE t;
+        {sinks}
+    """)
+    window = "DESCRIPTOR(ts), INTERVAL '{}' MINUTES)) GROUP BY window_start, window_end, k"
+    queries = {
+        name: "SELECT window_start, window_end, k, COUNT(*) AS n FROM TABLE("
+        f"TUMBLE(TABLE {{t}}, {window.format(size)}"
+        for name, size in (("one", 3), ("ten", 12))
+    }
+    inserts = "".join(f"INSERT INTO {name} {q.format(t='u')};" for name, q in queries.items())
+
+    def run() -> None:
+        found = streaming.execute(f"EXECUTE STATEMENT SET BEGIN {inserts} END")
+        for stream in {id(r.query): r.query for r in found if r.query is not None}.values():
+            stream.awaitTermination(120)
+
+    run()
+    (directory,) = (path.parent for path in tmp_path.glob("checkpoints/*/sqlwin.json"))
+    rescale_checkpoint(spark, str(directory), 5)
+    streaming.execute("SET 'sqlwin.end-of-input' = 'close-windows'")
+    write(source, 2)
+    write(source, 0)  # before what the watermark has passed
+    run()
+    make(streaming, "b", source, "batch")
+    for name, query in queries.items():
+        (wanted,) = streaming.execute(
+            f"SELECT * FROM ({query.format(t='b')}) WHERE window_start >= TIMESTAMP '1970-01-01 00:30:00'"
+        )
+        found = pq.read_table(tmp_path / name).to_pylist()
+        in_time = [row for row in found if row["window_start"] >= HALF_PAST]
+        assert sorted(map(repr, in_time)) == sorted(repr(row.asDict()) for row in wanted.rows)
+    assert pq.read_table(tmp_path / "too_late").num_rows >= 300
 
 
 def _sink(path: Path, name: str) -> str:
