@@ -191,3 +191,34 @@ def test_what_cannot_be_had_of_the_state_is_refused(case: str, restarts: Restart
     assert caught.value.message.endswith(f"/ck/kept is another query's: {message}")
     assert "may change" in str(caught.value.hint)
     assert (restarts.directory / "ck/kept/sqlwin.json").read_text() == kept
+
+
+@pytest.mark.long
+def test_a_start_says_what_it_does_and_explain_says_it_before(restarts: Restarts) -> None:
+    session, where = restarts.session, f"{restarts.directory}/ck/kept"
+    session.execute(
+        "CREATE TABLE s (k BIGINT, a TIMESTAMP(6), b TIMESTAMP(6), n BIGINT, total BIGINT) "
+        "WITH ('connector' = 'blackhole')"
+    )
+
+    def foreseen(sql: str) -> str:
+        explained = session.execute(f"EXPLAIN INSERT INTO s {sql}")[-1].text
+        return explained.partition("== Checkpoint ==\n")[2].strip()
+
+    assert foreseen(query(TUMBLE)) == f"{where}: a new one"
+    restarts.run(query(TUMBLE))
+    wider, changed = (
+        query(HOP.format(3)),
+        "TUMBLE(size=1 min) has become HOP(slide=1 min, size=3 min)",
+    )
+    assert foreseen(query(TUMBLE)) == f"{where}: the stream goes on"
+    assert foreseen(wider) == f"{where}: the stream goes on with other SQL: {changed}"
+    refused = foreseen(query(TUMBLE, "MIN(v), SUM(v)"))
+    assert refused.startswith(f"{where}: refused, it is another query's: operator 0 keeps COUNT(*)")
+    session.execute("SET 'sqlwin.end-of-input' = 'hold-windows'")
+    notes = session.execute(f"INSERT INTO s {wider}")[-1].notes
+    assert f"the checkpoint goes on with other SQL: {changed}" in notes
+    assert (
+        "rows before 1970-01-01 00:04:00 are not kept: the first window that is whole ends at "
+        "1970-01-01 00:07:00"
+    ) in notes
