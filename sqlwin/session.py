@@ -15,8 +15,8 @@ from runtime.frames.user_functions import register_aggregate, register_scalar
 from runtime.spark.session import begin_use, end_use, is_remote, spark_lock
 from runtime.spark.shipping import ship_code
 from runtime.spec.table import Watermark
-from sqlwin.catalog.catalog import Registered
 from sqlwin.catalog.columns import check_time_column, schema_of
+from sqlwin.catalog.entries import Registered
 from sqlwin.execution.errors import ScriptPlace
 from sqlwin.execution.explain import can_explain
 from sqlwin.execution.explain_formats import MODES, Explanation

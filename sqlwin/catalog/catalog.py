@@ -8,12 +8,9 @@ seen.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Protocol
 
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.types import ArrayType, DataType, MapType, StructType
 from sqlglot import exp
 
 from planner.aggregates.user import with_filters_inside
@@ -44,8 +41,18 @@ from runtime.spec.aggregates import UserAggregate
 from runtime.spec.expressions import Expression
 from runtime.spec.scan import Messages, ScanSource, StreamFiles
 from runtime.spec.slices import SliceFiles, SliceTable
-from runtime.spec.table import Column, TableColumn, TableSpec, Watermark
-from runtime.streaming.options import StreamOptions
+from runtime.spec.table import Column, TableColumn, TableSpec
+from sqlwin.catalog.entries import (
+    Entry,
+    MaterializedTable,
+    Name,
+    Registered,
+    View,
+    entry_name,
+    folded_name,
+    kind_of,
+    type_ddl,
+)
 from sqlwin.catalog.files import FilesByName, described_by_files, described_elsewhere
 from sqlwin.catalog.materialized import Definition, OpenedSlices, name_of
 from sqlwin.catalog.options import ChangedTables
@@ -53,79 +60,6 @@ from sqlwin.catalog.scannable import not_scannable
 from sqlwin.catalog.spark_views import SparkViews
 from sqlwin.catalog.states import StatesByName
 from sqlwin.parser.parser import parse_query
-from sqlwin.statements.nodes import DEFAULTS
-
-Name = tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class View:
-    """A view: its query as a tree and as it was written."""
-
-    name: Name
-    query: exp.Query
-    text: str
-    columns: tuple[str, ...] = ()
-    comment: str | None = None
-
-
-class LoweredWindows(Protocol):
-    """Windows of `Session.windows` over a stream, planned and lowered for one statement."""
-
-    @property
-    def sources(self) -> tuple[TableSpec | Registered, ...]:
-        """The streams that they read."""
-
-    @property
-    def source_names(self) -> tuple[str, ...]:
-        """The names of the sources whose watermarks they wait for."""
-
-    def dataframe(self, options: StreamOptions, number: int) -> DataFrame:
-        """Their results, for a stream with these options and as its operator of this number."""
-
-
-class StreamOfWindows(Protocol):
-    """Windows of `Session.windows` over a stream."""
-
-    def lowered(self) -> LoweredWindows:
-        """The windows over the tables as they are now."""
-
-    def described(self) -> str:
-        """What the windows are, in one line."""
-
-
-@dataclass(frozen=True)
-class Registered:
-    """A DataFrame that was given a name from Python.
-
-    Attributes:
-        name: its name.
-        dataframe: the rows.
-        watermark: how late they may come; counts if it is a stream.
-        made_by: what makes the DataFrame anew for each stream that reads it, since windows in it
-            have to know the end of the input and to report how they stand.
-    """
-
-    name: Name
-    dataframe: DataFrame
-    watermark: Watermark | None = None
-    made_by: StreamOfWindows | None = None
-
-
-@dataclass(frozen=True)
-class MaterializedTable(View):
-    """A view whose windows are kept as slices.
-
-    Attributes:
-        path: the directory of the slices.
-        definition: what CREATE MATERIALIZED TABLE said.
-    """
-
-    path: str = ""
-    definition: Definition = field(default_factory=lambda: Definition(""))
-
-
-Entry = TableSpec | View | Registered
 
 
 class SessionCatalog:
@@ -177,7 +111,7 @@ class SessionCatalog:
             return changed.spec
         if (state := self._states.rows(".".join(name))) is not None:
             return Registered(name, state.dataframe)
-        return self._entries.get(_key(name)) or self._files.table(".".join(name))
+        return self._entries.get(folded_name(name)) or self._files.table(".".join(name))
 
     def tables(self) -> list[Entry]:
         """Tables and registered DataFrames, by name."""
@@ -250,7 +184,7 @@ class SessionCatalog:
         Raises:
             CatalogError: the name is taken and neither `replace` nor `if_not_exists` is given.
         """
-        if (key := _key(name)) in self._entries and not replace:
+        if (key := folded_name(name)) in self._entries and not replace:
             if if_not_exists:
                 return False
             raise CatalogError(
@@ -284,7 +218,7 @@ class SessionCatalog:
                 subjects=(".".join(name),),
                 hint=f"write DROP {found} {'.'.join(name)}",
             )
-        key = _key(name)
+        key = folded_name(name)
         self._entries = {other: kept for other, kept in self._entries.items() if other != key}
         self.n_changes += 1
         self._shown.discard(key)
@@ -294,7 +228,7 @@ class SessionCatalog:
 
     def forget(self, name: Name) -> None:
         """Drop an entry, of whatever kind, if there is one."""
-        if (entry := self._entries.get(_key(name))) is not None:
+        if (entry := self._entries.get(folded_name(name))) is not None:
             self.drop(name, kind_of(entry), if_exists=True)
 
     def _forget_changed(self, key: Name) -> None:
@@ -324,7 +258,7 @@ class SessionCatalog:
 
     def was_shown(self, name: Name) -> bool:
         """Whether Spark's temporary view of a name shows a table of a session of sqlwin's."""
-        return self.views_in_spark.is_sqlwins(_spark_name(_key(name)))
+        return self.views_in_spark.is_sqlwins(_spark_name(folded_name(name)))
 
     def is_foreign_view(self, name: str) -> bool:
         """Whether Spark has a temporary view of a name that no session of sqlwin's has made."""
@@ -378,7 +312,7 @@ class SessionCatalog:
                 subjects=(".".join(name),),
                 hint="leave them out",
             )
-        changed = self._changed.add(entry, _spark_name(_key(name)), options, self._mask())
+        changed = self._changed.add(entry, _spark_name(folded_name(name)), options, self._mask())
         return tuple(changed.spec.name.split("."))
 
     def described(self, spec: TableSpec) -> Detected:
@@ -432,7 +366,7 @@ class SessionCatalog:
         A table of Spark's own below Flink's default catalog is known to Spark without that.
         """
         changed = self._changed.named(".".join(name))
-        key = _key(name) if changed is None else (changed.view,)
+        key = folded_name(name) if changed is None else (changed.view,)
         if (files := self._files.view(".".join(name))) is not None:
             key = (files,)
         if (state := self._states.rows(".".join(name))) is not None:
@@ -574,7 +508,7 @@ class SessionCatalog:
         match error.kind:
             case ErrorKind.UNKNOWN_TABLE:
                 known = self.names()
-                wanted = ".".join(_key(tuple(wanted.split("."))))
+                wanted = ".".join(folded_name(tuple(wanted.split("."))))
             case ErrorKind.UNKNOWN_DATABASE:
                 known = [database.name for database in self._spark.catalog.listDatabases()]
             case ErrorKind.UNKNOWN_CATALOG:
@@ -638,32 +572,10 @@ class SessionCatalog:
         self.views_in_spark.show(view, self)
 
 
-def kind_of(entry: Entry) -> str:
-    """What DROP calls an entry: `TABLE`, `VIEW` or `MATERIALIZED TABLE`."""
-    if isinstance(entry, MaterializedTable):
-        return "MATERIALIZED TABLE"
-    return "VIEW" if isinstance(entry, View) else "TABLE"
-
-
 def _query(text: str) -> exp.Query:
     query = parse_query(text)
     assert isinstance(query, exp.Query)
     return query
-
-
-def entry_name(entry: Entry) -> Name:
-    """The name of an entry, in parts."""
-    if not isinstance(entry, TableSpec):
-        return entry.name
-    return tuple(entry.name.split(".")) if path_of_files(entry.name) is None else (entry.name,)
-
-
-def _key(name: Name) -> Name:
-    folded = tuple(part.lower() for part in name)
-    for prefix in (DEFAULTS, DEFAULTS[1:]):
-        if len(folded) == len(prefix) + 1 and folded[: len(prefix)] == prefix:
-            return folded[-1:]
-    return folded
 
 
 def _relation(name: Name) -> exp.Table:
@@ -675,17 +587,3 @@ def _relation(name: Name) -> exp.Table:
 def _spark_name(key: Name) -> str:
     """A temporary view has a name of one part."""
     return "__".join(key)
-
-
-def type_ddl(type_: DataType) -> str:
-    """Spark's spelling of a type, field names quoted where they need it."""
-    if isinstance(type_, StructType):
-        fields = ", ".join(
-            f"`{f.name.replace('`', '``')}`: {type_ddl(f.dataType)}" for f in type_.fields
-        )
-        return f"struct<{fields}>"
-    if isinstance(type_, ArrayType):
-        return f"array<{type_ddl(type_.elementType)}>"
-    if isinstance(type_, MapType):
-        return f"map<{type_ddl(type_.keyType)}, {type_ddl(type_.valueType)}>"
-    return type_.simpleString()

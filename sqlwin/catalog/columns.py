@@ -8,7 +8,7 @@ from planner.catalog import Schema, column_named
 from planner.sql.build import is_timestamp
 from runtime.errors import AnalysisError, nearest
 from runtime.spec.table import Column
-from sqlwin.catalog.catalog import type_ddl
+from sqlwin.catalog.entries import type_ddl
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

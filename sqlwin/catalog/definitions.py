@@ -11,7 +11,8 @@ from runtime.connectors.options.formats import SELF_DESCRIBING, format_of
 from runtime.connectors.registry import check_writable, validate_table
 from runtime.errors import AnalysisError, CatalogError, SqlwinError
 from runtime.spec.table import TableColumn, TableSpec
-from sqlwin.catalog.catalog import SessionCatalog, View, type_ddl
+from sqlwin.catalog.catalog import SessionCatalog
+from sqlwin.catalog.entries import View, type_ddl
 from sqlwin.catalog.options import idle_notes
 from sqlwin.statements.ddl import fault_in_names, lists_no_own
 from sqlwin.statements.parse import CreateTable, CreateView

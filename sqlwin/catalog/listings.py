@@ -14,12 +14,12 @@ from planner.sql.build import to_sql
 from planner.sql.render import quote_string
 from runtime.redaction import Mask
 from runtime.spec.table import TableColumn, TableSpec
-from sqlwin.catalog.catalog import (
+from sqlwin.catalog.catalog import SessionCatalog
+from sqlwin.catalog.entries import (
     Entry,
     MaterializedTable,
     Name,
     Registered,
-    SessionCatalog,
     View,
     entry_name,
     type_ddl,

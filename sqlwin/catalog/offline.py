@@ -27,7 +27,8 @@ from runtime.scan.wall_clock import is_known_zone
 from runtime.spec.expressions import Expression
 from runtime.spec.scan import ScanSource, StreamFiles
 from runtime.spec.table import Column, TableSpec
-from sqlwin.catalog.catalog import Name, SessionCatalog
+from sqlwin.catalog.catalog import SessionCatalog
+from sqlwin.catalog.entries import Name
 from sqlwin.catalog.files import described_by_files
 from sqlwin.catalog.materialized import OpenedSlices, directories_in
 from sqlwin.catalog.scannable import not_scannable

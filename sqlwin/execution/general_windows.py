@@ -11,8 +11,8 @@ from runtime.errors import AnalysisError
 from runtime.spec.table import TableSpec
 from runtime.streaming.execute.general import check_general_key, general_stream
 from runtime.streaming.options import StreamOptions
-from sqlwin.catalog.catalog import Registered
 from sqlwin.catalog.columns import check_time_column, column_of, output_columns
+from sqlwin.catalog.entries import Registered
 from sqlwin.execution.lowered import LoweredRows
 from sqlwin.execution.runner import Runner
 from sqlwin.execution.streams.options import foreign_options

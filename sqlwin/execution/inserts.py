@@ -18,14 +18,8 @@ from runtime.errors import AnalysisError, CatalogError, SqlwinError, nearest
 from runtime.frames.arrow_rows import ArrowRows
 from runtime.spec.stream import ROW_KIND
 from runtime.spec.table import TableColumn, TableSpec
-from sqlwin.catalog.catalog import (
-    MaterializedTable,
-    Name,
-    Registered,
-    SessionCatalog,
-    View,
-    type_ddl,
-)
+from sqlwin.catalog.catalog import SessionCatalog
+from sqlwin.catalog.entries import MaterializedTable, Name, Registered, View, type_ddl
 from sqlwin.catalog.options import with_options
 from sqlwin.statements.nodes import Insert
 

@@ -36,7 +36,8 @@ from runtime.spec.stream_steps import StreamRowsStep
 from runtime.spec.table import TableSpec
 from runtime.streaming.execute.steps import streaming_dataframe
 from runtime.streaming.options import StreamOptions
-from sqlwin.catalog.catalog import LoweredWindows, Registered, SessionCatalog, StreamOfWindows
+from sqlwin.catalog.catalog import SessionCatalog
+from sqlwin.catalog.entries import LoweredWindows, Registered, StreamOfWindows
 
 
 @dataclass(frozen=True)

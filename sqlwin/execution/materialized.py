@@ -33,7 +33,7 @@ from runtime.spark.session import is_remote
 from runtime.spec.local import ArrowBuffer, LocalStep
 from runtime.spec.slices import SLICE_END, LocalForm
 from runtime.spec.windows import SessionWindow, Tumble
-from sqlwin.catalog.catalog import MaterializedTable, Name
+from sqlwin.catalog.entries import MaterializedTable, Name
 from sqlwin.catalog.materialized import Definition, directories_in, tables_of
 from sqlwin.execution.planning import Plans
 from sqlwin.result import Result

@@ -28,7 +28,8 @@ from runtime.spark.jobs import statement_tag, tag_statement
 from runtime.spark.session import is_remote
 from runtime.spec.exchange import InProcessStep
 from runtime.spec.table import TableSpec
-from sqlwin.catalog.catalog import SessionCatalog, View
+from sqlwin.catalog.catalog import SessionCatalog
+from sqlwin.catalog.entries import View
 from sqlwin.catalog.options import hint_notes
 from sqlwin.catalog.spark_views import spark_views
 from sqlwin.config.config import Config

@@ -29,8 +29,8 @@ from runtime.spark.private import unless_missing
 from runtime.spark.session import is_remote
 from runtime.spec.table import TableSpec
 from sqlwin.catalog import listings
-from sqlwin.catalog.catalog import Name
 from sqlwin.catalog.definitions import Definitions
+from sqlwin.catalog.entries import Name
 from sqlwin.catalog.guards import refuse_kept_table
 from sqlwin.catalog.states import refuse_remote_state
 from sqlwin.config.config import Config

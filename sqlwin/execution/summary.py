@@ -18,7 +18,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from sqlwin.catalog.catalog import type_ddl
+from sqlwin.catalog.entries import type_ddl
 from sqlwin.catalog.listings import shown_type
 
 _QUANTILES = (0.25, 0.5, 0.75)

@@ -18,7 +18,7 @@ from runtime.spec.table import TableSpec
 from runtime.streaming.execute.local_stage import needs_processing_time
 from runtime.streaming.identity import Identity, may_differ, without_secrets
 from runtime.streaming.options import StreamOptions
-from sqlwin.catalog.catalog import Registered, entry_name
+from sqlwin.catalog.entries import Registered, entry_name
 from sqlwin.execution.lowered import LoweredStream
 
 # Of a plan's text: its parallelism, which a checkpoint keeps itself

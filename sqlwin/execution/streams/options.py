@@ -13,7 +13,7 @@ from runtime.spark.clusters import stream_partitions
 from runtime.spark.session import ARROW_BYTES, SMALL_ARROW_BYTES
 from runtime.spec.table import TableSpec
 from runtime.streaming.options import Firing, StreamOptions
-from sqlwin.catalog.catalog import Registered
+from sqlwin.catalog.entries import Registered
 from sqlwin.config.config import Config
 
 # Groups of keys for each task. The windows of one are in memory at a time; but each takes some

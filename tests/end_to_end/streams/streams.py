@@ -16,7 +16,7 @@ from runtime.spec.table import Watermark
 from runtime.streaming.execute.steps import streaming_dataframe
 from runtime.streaming.options import StreamOptions
 from runtime.streaming.own_sources import OwnSources
-from sqlwin.catalog.catalog import Registered
+from sqlwin.catalog.entries import Registered
 from sqlwin.statements.parse import parse_statement
 
 

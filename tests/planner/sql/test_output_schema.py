@@ -9,7 +9,7 @@ from planner.catalog import Schema
 from planner.sql.build import to_sql
 from planner.sql.output_schema import output_schema
 from runtime.spec.table import Column
-from sqlwin.catalog.catalog import type_ddl
+from sqlwin.catalog.entries import type_ddl
 from sqlwin.parser.parser import parse_query
 
 TABLE = {

@@ -8,7 +8,8 @@ from pyspark.sql.types import LongType, StructType
 
 from runtime.errors import SqlwinError
 from runtime.spec.table import Column
-from sqlwin.catalog.catalog import Registered, SessionCatalog
+from sqlwin.catalog.catalog import SessionCatalog
+from sqlwin.catalog.entries import Registered
 from sqlwin.parser.parser import parse_query
 
 QUERY = parse_query("SELECT COUNT(*) AS n FROM events")

@@ -1,0 +1,125 @@
+"""What a session's catalog holds: tables, views, materialized tables, DataFrames with a name."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from pyspark.sql import DataFrame
+from pyspark.sql.types import ArrayType, DataType, MapType, StructType
+from sqlglot import exp
+
+from planner.sql.nodes import path_of_files
+from runtime.spec.table import TableSpec, Watermark
+from runtime.streaming.options import StreamOptions
+from sqlwin.catalog.materialized import Definition
+from sqlwin.statements.nodes import DEFAULTS
+
+Name = tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class View:
+    """A view: its query as a tree and as it was written."""
+
+    name: Name
+    query: exp.Query
+    text: str
+    columns: tuple[str, ...] = ()
+    comment: str | None = None
+
+
+class LoweredWindows(Protocol):
+    """Windows of `Session.windows` over a stream, planned and lowered for one statement."""
+
+    @property
+    def sources(self) -> tuple[TableSpec | Registered, ...]:
+        """The streams that they read."""
+
+    @property
+    def source_names(self) -> tuple[str, ...]:
+        """The names of the sources whose watermarks they wait for."""
+
+    def dataframe(self, options: StreamOptions, number: int) -> DataFrame:
+        """Their results, for a stream with these options and as its operator of this number."""
+
+
+class StreamOfWindows(Protocol):
+    """Windows of `Session.windows` over a stream."""
+
+    def lowered(self) -> LoweredWindows:
+        """The windows over the tables as they are now."""
+
+    def described(self) -> str:
+        """What the windows are, in one line."""
+
+
+@dataclass(frozen=True)
+class Registered:
+    """A DataFrame that was given a name from Python.
+
+    Attributes:
+        name: its name.
+        dataframe: the rows.
+        watermark: how late they may come; counts if it is a stream.
+        made_by: what makes the DataFrame anew for each stream that reads it, since windows in it
+            have to know the end of the input and to report how they stand.
+    """
+
+    name: Name
+    dataframe: DataFrame
+    watermark: Watermark | None = None
+    made_by: StreamOfWindows | None = None
+
+
+@dataclass(frozen=True)
+class MaterializedTable(View):
+    """A view whose windows are kept as slices.
+
+    Attributes:
+        path: the directory of the slices.
+        definition: what CREATE MATERIALIZED TABLE said.
+    """
+
+    path: str = ""
+    definition: Definition = field(default_factory=lambda: Definition(""))
+
+
+Entry = TableSpec | View | Registered
+
+
+def kind_of(entry: Entry) -> str:
+    """What DROP calls an entry: `TABLE`, `VIEW` or `MATERIALIZED TABLE`."""
+    if isinstance(entry, MaterializedTable):
+        return "MATERIALIZED TABLE"
+    return "VIEW" if isinstance(entry, View) else "TABLE"
+
+
+def entry_name(entry: Entry) -> Name:
+    """The name of an entry, in parts."""
+    if not isinstance(entry, TableSpec):
+        return entry.name
+    return tuple(entry.name.split(".")) if path_of_files(entry.name) is None else (entry.name,)
+
+
+def folded_name(name: Name) -> Name:
+    """A name as the catalog knows it: in lower case, without the default catalog and database."""
+    folded = tuple(part.lower() for part in name)
+    for prefix in (DEFAULTS, DEFAULTS[1:]):
+        if len(folded) == len(prefix) + 1 and folded[: len(prefix)] == prefix:
+            return folded[-1:]
+    return folded
+
+
+def type_ddl(type_: DataType) -> str:
+    """Spark's spelling of a type, field names quoted where they need it."""
+    if isinstance(type_, StructType):
+        fields = ", ".join(
+            f"`{f.name.replace('`', '``')}`: {type_ddl(f.dataType)}" for f in type_.fields
+        )
+        return f"struct<{fields}>"
+    if isinstance(type_, ArrayType):
+        return f"array<{type_ddl(type_.elementType)}>"
+    if isinstance(type_, MapType):
+        return f"map<{type_ddl(type_.keyType)}, {type_ddl(type_.valueType)}>"
+    return type_.simpleString()
