@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
@@ -20,7 +20,7 @@ from planner.materialized.form import (
 from planner.materialized.windows import slices_between
 from planner.nodes.physical import LocalWindowAggregate
 from runtime.spec.aggregates import Merge, MergeMoments, MergeOp, Pick
-from runtime.spec.expressions import Call, ColumnRef, Constant, Expression, columns_of
+from runtime.spec.expressions import Call, ColumnRef, Constant, Expression, columns_of, terms_of
 from runtime.spec.local import PartialColumns
 from runtime.spec.slices import KeptPartial, LocalForm
 from runtime.spec.windows import CalendarTumble, SessionWindow
@@ -89,7 +89,7 @@ def _derived(
     for text, condition in conditions.items():
         if text in form.conditions:
             continue
-        for term in _terms(condition):
+        for term in terms_of(condition):
             if not bounds.take(term):
                 filters.append(over_keys.condition(term))
     keys = tuple((name, over_keys.key(name, key)) for name, key in found.keys)
@@ -97,15 +97,6 @@ def _derived(
     partials = tuple(_partial(partial, kept, over_keys) for partial in found.partials)
     range_us = (bounds.after, bounds.until)
     return Derivation(keys, partials, (*filters, *slices_between(range_us)), range_us)
-
-
-def _terms(condition: Expression) -> Iterator[Expression]:
-    """The parts of a condition that are joined by AND."""
-    if isinstance(condition, Call) and condition.function == "and":
-        for arg in condition.args:
-            yield from _terms(arg)
-    else:
-        yield condition
 
 
 @dataclass(frozen=True)

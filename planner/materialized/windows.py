@@ -6,7 +6,15 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from runtime.spec.aggregates import Accumulator, WithResult
-from runtime.spec.expressions import Call, ColumnRef, Constant, Expression, can_fail, columns_of
+from runtime.spec.expressions import (
+    Call,
+    ColumnRef,
+    Constant,
+    Expression,
+    can_fail,
+    columns_of,
+    terms_of,
+)
 from runtime.spec.local import SliceRows
 from runtime.spec.slices import SLICE_END
 from runtime.spec.windows import (
@@ -65,7 +73,7 @@ def asked_of_slices(
     after: list[int] = []
     until: list[int] = []
     size_us = _longest_us(window)
-    for term in (term for each in filters for term in _terms(each)):
+    for term in (term for each in filters for term in terms_of(each)):
         if columns_of(term) and columns_of(term) <= names and not can_fail(term):
             on_keys.append(term)
         elif size_us is not None:
@@ -101,14 +109,6 @@ def range_of_slices(filters: Iterable[Expression]) -> tuple[int | None, int | No
                 if name == SLICE_END and each.function in bounds:
                     bounds[each.function].append(bound)
     return max(bounds[">"], default=None), min(bounds["<="], default=None)
-
-
-def _terms(condition: Expression) -> Iterator[Expression]:
-    if isinstance(condition, Call) and condition.function == "and":
-        for arg in condition.args:
-            yield from _terms(arg)
-    else:
-        yield condition
 
 
 def _longest_us(window: Window) -> int | None:

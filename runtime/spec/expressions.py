@@ -67,6 +67,15 @@ def column_refs(expression: Expression) -> frozenset[ColumnRef]:
     return frozenset(part for part in _parts(expression) if isinstance(part, ColumnRef))
 
 
+def terms_of(condition: Expression) -> Iterator[Expression]:
+    """The parts of a condition that are joined by AND."""
+    if isinstance(condition, Call) and condition.function == "and":
+        for arg in condition.args:
+            yield from terms_of(arg)
+    else:
+        yield condition
+
+
 def can_fail(expression: Expression) -> bool:
     """Whether there are rows for which the expression is an error: overflow, division by zero.
 
