@@ -31,6 +31,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
 from runtime.compute.arrow.types import arrow_type
+from runtime.connectors.lake.delta import add_actions
 from runtime.connectors.lake.delta_write import is_committed, partition_texts, statistics_text
 from runtime.connectors.lake.parquet_files import WrittenFile
 from runtime.connectors.lake.table import plain_values
@@ -145,7 +146,7 @@ class StoredSlices:
     @cached_property
     def files(self) -> tuple[SliceFile, ...]:
         """The data files of this version, by their first slice."""
-        actions = pa.table(self.delta.get_add_actions())
+        actions = add_actions(self.delta)
         if actions.num_rows == 0:
             return ()
         low, high = (

@@ -196,7 +196,7 @@ def delta_table(
         if "deletionVectors" in (table.protocol().reader_features or []):
             if table.deletion_vectors().read_all().num_rows:
                 raise UnreadableError("rows of it are marked as deleted (deletion vectors)")
-        actions = pa.table(table.get_add_actions())
+        actions = add_actions(table)
     except DeltaError as error:
         raise UnreadableError(" ".join(str(error).split())) from error
     wanted = {name.lower() for name in ranges_of}
@@ -226,6 +226,12 @@ def delta_schema(table: DeltaTable) -> StructType:
         if "variant" in field.dataType.simpleString():
             raise UnreadableError(f"its column {field.name} is {field.dataType.simpleString()}")
     return schema
+
+
+def add_actions(table: DeltaTable) -> pa.Table:
+    """The files of a version as its log has them."""
+    # what pa.table() does it does only after pandas was imported
+    return pa.RecordBatchReader.from_stream(table.get_add_actions()).read_all()
 
 
 def mapping_mode(table: DeltaTable) -> str:

@@ -12,7 +12,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
-import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 from pyspark.sql.pandas.types import to_arrow_schema
@@ -22,7 +21,7 @@ from runtime.connectors.columns import (
     find_column,
 )
 from runtime.connectors.connector import StreamWriter, WriteBatch
-from runtime.connectors.lake.delta import delta_path, delta_schema, open_delta
+from runtime.connectors.lake.delta import add_actions, delta_path, delta_schema, open_delta
 from runtime.connectors.lake.parquet_files import (
     WrittenFile,
     arranged,
@@ -215,7 +214,7 @@ def commit(
         )
         return
     replaced = {tuple(add.partition_values.values()) for add in adds}
-    there = pa.table(table.get_add_actions())
+    there = add_actions(table)
     struct = there["partition"].combine_chunks()
     values = zip(*(plain_values(pc.struct_field(struct, p)) for p in partitions), strict=True)
     paths, sizes = there["path"].to_pylist(), there["size_bytes"].to_pylist()
