@@ -133,7 +133,8 @@ class StoredSlices:
             return ()
         path = _manifest_path(self.path, number)
         try:
-            rows = pq.read_table(path, schema=_MANIFEST_SCHEMA)
+            with pq.ParquetFile(path) as file:
+                rows = file.read().cast(_MANIFEST_SCHEMA)
         except (OSError, pa.ArrowException) as error:
             raise ExecutionError(
                 f"materialized table `{self.name}` is damaged: {path} cannot be read: {error}",
