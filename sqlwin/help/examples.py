@@ -100,7 +100,7 @@ STATEMENTS = (
         "ALTER MATERIALIZED TABLE",
         "ALTER MATERIALIZED TABLE name REFRESH | SUSPEND | RESUME",
         "REFRESH takes in new files, and computes slices anew of which files changed or went;\n"
-        "`sqlwin refresh` passes over a table that is suspended.",
+        "`sqlwin refresh ...` passes over a table that is suspended.",
         "ALTER MATERIALIZED TABLE sold REFRESH;",
     ),
     StatementHelp(
