@@ -66,6 +66,8 @@ QUERIES = {
     f"GROUP BY k, window_start, window_end HAVING COUNT(*) > 5 AND k IS NOT NULL",
     "none": f"SELECT name, MAX(name) AS m FROM {WINDOW} GROUP BY name, window_start, window_end "
     f"HAVING COUNT(*) > 3000",
+    "a subquery": f"SELECT n FROM (SELECT window_time, COUNT(*) AS n FROM {HOP} "
+    f"GROUP BY window_start, window_end, window_time) WHERE n > 2",
     "windows of windows": f"""
         SELECT window_start, SUM(n) AS n FROM TABLE(TUMBLE((
           SELECT window_time AS at, COUNT(*) AS n FROM {WINDOW}
@@ -74,7 +76,9 @@ QUERIES = {
 }
 
 
-@pytest.mark.parametrize("name", among(QUERIES, long=["counts", "none", "windows of windows"]))
+@pytest.mark.parametrize(
+    "name", among(QUERIES, long=["counts", "none", "a subquery", "windows of windows"])
+)
 def test_rows_of_workers_are_those_of_spark(own: sqlwin.Session, name: str) -> None:
     (result,) = own.execute(QUERIES[name])
     assert result.arrow_rows is not None
@@ -95,8 +99,6 @@ def test_rows_of_workers_are_those_of_spark(own: sqlwin.Session, name: str) -> N
         f"SELECT DISTINCT n FROM (SELECT COUNT(*) AS n FROM {WINDOW} "
         f"GROUP BY k, window_start, window_end)",
         f"SELECT k AS x, COUNT(*) AS x FROM {WINDOW} GROUP BY k, window_start, window_end",
-        f"SELECT n FROM (SELECT window_time, COUNT(*) AS n FROM {HOP} "
-        f"GROUP BY window_start, window_end, window_time) WHERE n > 2",
         "SELECT k FROM readings",
     ],
 )
