@@ -9,18 +9,23 @@ from pathlib import Path
 import pyspark
 import pytest
 
+from tests.end_to_end.clusters import test_standalone
 from tests.end_to_end.clusters.standalone import CONF, ROWS, Driver, driver
 
 # the tests of the standalone cluster, on the `cluster` of this module
 from tests.end_to_end.clusters.test_standalone import (  # noqa: F401
     events,
-    test_a_statement_set_with_late_rows_and_its_state,
     test_all_rows_of_a_batch,
     test_functions_of_users,
     test_general_windows_on_a_stream,
 )
 
 pytestmark = [pytest.mark.cluster, pytest.mark.long]
+
+
+@pytest.mark.slow
+def test_a_statement_set_with_late_rows(cluster: Driver, tmp_path: Path) -> None:
+    test_standalone.test_a_statement_set_with_late_rows_and_its_state(cluster, tmp_path)
 
 
 @pytest.fixture(scope="module")

@@ -165,7 +165,7 @@ def check(fresh_session: sqlwin.Session, tmp_path: Path) -> Iterator[Callable[..
     spark.conf.set("spark.sql.shuffle.partitions", before)
 
 
-def test_rows_of_sessions_are_ranked_joined_and_put_out_as_in_a_batch(
+def test_rows_of_sessions_are_ranked_joined_and_emitted_as_in_a_batch(
     check: Callable[..., None],
 ) -> None:
     check("session", QUICK)
@@ -175,7 +175,7 @@ FIRST = range(0, len(SHAPES), 5)
 
 
 @pytest.mark.parametrize("first", among(FIRST, slow=FIRST[1:]))
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", among(KINDS, slow=["tumble", "cumulate"]))
 def test_a_stream_gives_the_rows_of_the_batch_in_every_shape(
     kind: str, first: int, check: Callable[..., None]
 ) -> None:
