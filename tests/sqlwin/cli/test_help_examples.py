@@ -42,8 +42,25 @@ def test_the_prompt_takes_what_the_example_says(example: str) -> None:
         assert (ROOT / path).is_file()
 
 
+# Checkpoints and materialized tables are whoever's reads the example
+OF_OWN = sorted({e for e in EXAMPLES if "sqlwin checkpoint" in e or "sqlwin refresh" in e})
+
+
+@pytest.mark.parametrize("example", OF_OWN)
+def test_of_what_is_not_there_the_example_says_so(
+    example: str, commands: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    _, *arguments = shlex.split(example)
+    result = CliRunner().invoke(main, arguments)
+    assert result.exit_code in (1, 2, 3)
+    missing = next(each for each in arguments[1:] if each not in ("show", "rescale"))
+    assert missing in result.stderr
+    assert "Traceback" not in result.stderr and result.stdout == ""
+
+
 # The engine is started by its own tests, which stop it too
-RUN = sorted({e for e in EXAMPLES if " repl" not in e and "engine start" not in e})
+RUN = sorted({e for e in EXAMPLES if " repl" not in e and "engine start" not in e} - {*OF_OWN})
 
 
 @pytest.mark.parametrize("example", RUN)
