@@ -121,12 +121,12 @@ def _spelled(store: Store, names: dict[str, dict[str, str]]) -> dict[str, str]:
     """
     spelled: dict[str, str] = {}
     options: Options = dict(store.options)
-    if store.kind == "s3" and "role_arn" in options:
-        raise UnreadableError("of roles that are taken on, its package does not know")
     known = names[store.kind]
     for name, value in options.items():
         if name in known:
             spelled[known[name]] = _text(value)
+        elif name not in _ELSEWHERE[store.kind]:
+            raise UnreadableError(f"its package has no setting for {name} of {store.root}")
     if names is _DELTA and store.kind == "s3":
         # over HTTP only if asked; buckets as parts of the path, as `Store` has them
         endpoint, scheme = options.get("endpoint_override"), options.get("scheme", "https")
@@ -146,6 +146,12 @@ def _text(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
+# What is spelled apart, and what changes no answer
+_ELSEWHERE = {
+    "s3": ("endpoint_override", "scheme", "connect_timeout", "request_timeout", "attempts"),
+    "gs": ("project_id",),
+    "abfs": (),
+}
 _DELTA = {
     "s3": {
         "access_key": "aws_access_key_id",
@@ -154,6 +160,7 @@ _DELTA = {
         "region": "aws_region",
         "anonymous": "aws_skip_signature",
         "force_virtual_addressing": "aws_virtual_hosted_style_request",
+        "proxy_options": "proxy_url",
     },
     "gs": {"key_file": "google_service_account", "anonymous": "google_skip_signature"},
     "abfs": {

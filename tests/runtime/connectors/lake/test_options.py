@@ -125,3 +125,15 @@ def test_a_store_is_opened_by_what_the_settings_of_hadoop_say():
     assert iceberg["s3.endpoint"] == "http://minio:9000"
     assert (iceberg["s3.access-key-id"], iceberg["s3.request-timeout"]) == ("who", "7.0")
     assert Place("/t").delta_options is None and Place("/t").iceberg_properties == {}
+
+
+def test_what_a_package_cannot_be_told_of_a_store_is_refused():
+    role = {"fs.s3a.assumed.role.arn": "arn:x", "fs.s3a.endpoint": "http://minio:9000"}
+    place = Place("s3a://lake/t", store_of("s3a://lake/t", role.get))
+    for spelled in (lambda: place.delta_options, lambda: place.iceberg_properties):
+        with pytest.raises(UnreadableError, match="no setting for role_arn of s3a://lake"):
+            spelled()
+    proxy = {"fs.s3a.proxy.host": "proxy", "fs.s3a.endpoint": "http://minio:9000"}
+    place = Place("s3a://lake/t", store_of("s3a://lake/t", proxy.get))
+    assert place.delta_options["proxy_url"] == "http://proxy:80"
+    assert place.iceberg_properties["s3.proxy-uri"] == "http://proxy:80"
