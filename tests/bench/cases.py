@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
 MINUTE_US = 60_000_000
+_WINDOW = re.compile(r"(TUMBLE) (\d+) min|(HOP) (\d+) (s|min) / (\d+) (min|h)")
 
 
 @dataclass(frozen=True)
@@ -169,3 +171,20 @@ HEADLINES = [
     if (case.keys == 1_000 and case.key_type == "int")
     or (case.kind == "HOP" and case.size == 60 and case.step_us == MINUTE_US)
 ]
+
+
+def case_of(window: str, keys: int) -> Case:
+    """The case with a window as the table of results calls it.
+
+    Raises:
+        ValueError: it is written otherwise.
+    """
+    found = _WINDOW.fullmatch(window)
+    if found is None:
+        raise ValueError(f"no window: {window}; write TUMBLE 1 min, HOP 1 min / 1 h")
+    if found.group(1):
+        size = int(found.group(2))
+        return Case("TUMBLE", size, size, keys=keys)
+    slide = int(found.group(4)) * (60 if found.group(5) == "min" else 1)
+    size = int(found.group(6)) * (60 if found.group(7) == "h" else 1)
+    return Case("HOP", size, 0, keys=keys, step_seconds=slide)

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.end_to_end.clusters.standalone import Driver, readings, stream_files
-from tests.end_to_end.streams import killed_stream
+from tests.end_to_end.recovery import killed_stream
 from tests.marks import pairs
 
 pytestmark = [pytest.mark.cluster, pytest.mark.long]

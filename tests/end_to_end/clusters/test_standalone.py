@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from tests.end_to_end.clusters.standalone import FLIGHTS, Driver, readings, stream_files
-from tests.end_to_end.streams import killed_stream, test_streams
+from tests.end_to_end.recovery import killed_stream
+from tests.end_to_end.streams import test_streams
 from tests.marks import among
 
 pytestmark = [pytest.mark.cluster, pytest.mark.long]

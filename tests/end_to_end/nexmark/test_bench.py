@@ -10,8 +10,9 @@ from pyspark.sql import SparkSession
 from rich.console import Console
 
 import sqlwin
-from tests.bench import nexmark, nexmark_queries
-from tests.bench.stream_engines import CONF
+from tests.bench.nexmark import __main__ as nexmark
+from tests.bench.nexmark import queries
+from tests.bench.streaming.engines import CONF
 
 
 @pytest.fixture
@@ -26,13 +27,13 @@ def bench_session(spark: SparkSession) -> Iterator[sqlwin.Session]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("query", nexmark_queries.QUERIES)
+@pytest.mark.parametrize("query", queries.QUERIES)
 def test_both_engines_agree_with_the_definition(
     query: str, bench_session: sqlwin.Session, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     directory = tmp_path_factory.getbasetemp() / "nexmark"
-    events = nexmark_queries.make(bench_session, directory, 250_000, 125_000)
-    assert events == nexmark_queries.Events(events.path, 250_000)
+    events = queries.make(bench_session, directory, 250_000, 125_000)
+    assert events == queries.Events(events.path, 250_000)
     assert len(list(Path(events.path).glob("*.parquet"))) == 4
     console = Console(record=True, width=140)
     console.print(
@@ -54,7 +55,7 @@ def test_a_result_that_differs_gets_no_time(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     directory = tmp_path_factory.getbasetemp() / "nexmark"
-    events = nexmark_queries.make(bench_session, directory, 250_000, 125_000)
+    events = queries.make(bench_session, directory, 250_000, 125_000)
     monkeypatch.setattr(nexmark, "by_definition", lambda query, events: (0.0,))
     console = Console(record=True, width=140)
     table = nexmark.run(bench_session, ["q11"], ["spark"], events, "small", console)

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import sqlwin
-from tests.end_to_end.streams.test_file_systems import COUNTS, write_minutes
+from tests.end_to_end.sources.test_file_systems import COUNTS, write_minutes
 from tests.marks import among
 
 N_FILES = 6

@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 from sqlwin.cli.app import main
-from tests.end_to_end.batch.materialized_base import QUERY, TABLE, Base, kept
+from tests.end_to_end.materialized.base import QUERY, TABLE, Base, kept
 
 
 def _refreshed(*arguments: str) -> str:

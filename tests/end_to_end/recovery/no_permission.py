@@ -11,8 +11,8 @@ from pathlib import Path
 
 import sqlwin
 from runtime.errors import SqlwinError
-from tests.end_to_end.streams.killed_stream import CONF
-from tests.end_to_end.streams.test_file_systems import COUNTS, OUT, PARQUET, write_minutes
+from tests.end_to_end.recovery.killed_stream import CONF
+from tests.end_to_end.sources.test_file_systems import COUNTS, OUT, PARQUET, write_minutes
 
 BY_SPARK = "push_local_aggregate_into_scan"
 

@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import sqlwin
-from tests.end_to_end.streams.killed_stream import QUERY, SET_QUERIES, set_tables, tables
+from tests.end_to_end.recovery.killed_stream import QUERY, SET_QUERIES, set_tables, tables
 
 pytestmark = pytest.mark.long
 

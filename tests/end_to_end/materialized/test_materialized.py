@@ -14,10 +14,10 @@ import pytest
 import sqlwin
 from runtime.errors import CatalogError, SqlwinError
 from runtime.slices.store import open_slices
-from tests.end_to_end.batch.materialized_base import QUERY, TABLE, Base, kept
+from tests.end_to_end.materialized.base import QUERY, TABLE, Base, kept
 from tests.marks import among
 
-PROGRAM = Path(__file__).with_name("killed_refresh.py")
+PROGRAM = Path(__file__).with_name("killed.py")
 POINTS = ["listed", "built", "manifest", "committed", "compacted", "replaced"]
 
 

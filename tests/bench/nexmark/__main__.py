@@ -28,7 +28,7 @@ from rich.console import Console
 from rich.table import Table
 
 import sqlwin
-from tests.bench.nexmark_queries import (
+from tests.bench.nexmark.queries import (
     QUERIES,
     SPARK_MILLIS,
     Events,
@@ -38,7 +38,7 @@ from tests.bench.nexmark_queries import (
     spark_rows,
     sqlwin_rows,
 )
-from tests.bench.stream_engines import Outcome, connect, measure
+from tests.bench.streaming.engines import Outcome, connect, measure
 
 # How many micro-batches an engine takes before it is timed.
 _WARM_UP = 2
@@ -70,7 +70,7 @@ def run(
     """A table with a row for each query and engine; each row is printed as soon as it is there.
 
     Args:
-        session: a session of `stream_engines.connect`.
+        session: a session of `streaming.engines.connect`.
         queries: names in QUERIES.
         engines: names in ENGINES.
         events: what they read.

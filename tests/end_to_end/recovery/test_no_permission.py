@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.end_to_end.streams.no_permission import BY_SPARK
+from tests.end_to_end.recovery.no_permission import BY_SPARK
 from tests.goldens import ROOT
 
 PROGRAM = Path(__file__).with_name("no_permission.py")

@@ -15,7 +15,6 @@ With `--live` a micro-batch is one minute of event time, so that each fires what
 from __future__ import annotations
 
 import argparse
-import re
 from pathlib import Path
 
 from rich.console import Console
@@ -23,12 +22,11 @@ from rich.table import Table
 
 import sqlwin
 from tests.bench import data, soak
-from tests.bench.cases import Case
-from tests.bench.stream_engines import ENGINES, Files, Outcome, connect, run, same
+from tests.bench.cases import Case, case_of
+from tests.bench.streaming.engines import ENGINES, Files, Outcome, connect, run, same
 
 _WINDOWS = ["TUMBLE 1 min", "HOP 1 min / 10 min", "HOP 1 min / 1 h"]
 _KEYS = [1_000, 100_000]
-_WINDOW = re.compile(r"(TUMBLE) (\d+) min|(HOP) (\d+) (s|min) / (\d+) (min|h)")
 
 
 def main() -> None:
@@ -40,23 +38,6 @@ def main() -> None:
             soak.run(session, options.soak, options.rate, options.keys[0], console)
         else:
             console.print(_compare(session, options, console))
-
-
-def case_of(window: str, keys: int) -> Case:
-    """The case with a window as the table of results calls it.
-
-    Raises:
-        ValueError: it is written otherwise.
-    """
-    found = _WINDOW.fullmatch(window)
-    if found is None:
-        raise ValueError(f"no window: {window}; write it as in {', '.join(_WINDOWS)}")
-    if found.group(1):
-        size = int(found.group(2))
-        return Case("TUMBLE", size, size, keys=keys)
-    slide = int(found.group(4)) * (60 if found.group(5) == "min" else 1)
-    size = int(found.group(6)) * (60 if found.group(7) == "h" else 1)
-    return Case("HOP", size, 0, keys=keys, step_seconds=slide)
 
 
 def _compare(session: sqlwin.Session, options: argparse.Namespace, console: Console) -> Table:

@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 
 import sqlwin
-from tests.end_to_end.streams.killed_stream import CONF
+from tests.end_to_end.recovery.killed_stream import CONF
 
 TABLES = """
     CREATE TABLE readings (

@@ -30,7 +30,7 @@ import sqlwin
 from runtime.connectors import stream_sinks
 from runtime.files import LocalFiles
 from sqlwin.execution.streams import handle
-from tests.end_to_end.streams.killed_stream import (
+from tests.end_to_end.recovery.killed_stream import (
     CONF,
     QUERY,
     readings,

@@ -1,4 +1,4 @@
-"""A refresh that is killed, as a program of its own: `python killed_refresh.py DIRECTORY POINT`."""
+"""A refresh that is killed, as a program of its own: `python killed.py DIRECTORY POINT`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 
 import sqlwin
 import sqlwin.execution.materialized as statements
-from tests.end_to_end.batch.materialized_base import TABLE
+from tests.end_to_end.materialized.base import TABLE
 
 CONF = {
     "spark.sql.shuffle.partitions": "2",

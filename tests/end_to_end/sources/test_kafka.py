@@ -16,9 +16,9 @@ import pyarrow.parquet as pq
 import pytest
 
 import sqlwin
-from tests.end_to_end.streams.killed_kafka import QUERY, TABLES
-from tests.end_to_end.streams.test_killed import kill
-from tests.end_to_end.streams.test_sources_run import first_rows
+from tests.end_to_end.recovery.test_killed import kill
+from tests.end_to_end.sources.killed_kafka import QUERY, TABLES
+from tests.end_to_end.sources.test_sources_run import first_rows
 from tests.runtime.connectors.kafka.broker import PARTITIONS, Broker, broker
 
 __all__ = ["broker"]

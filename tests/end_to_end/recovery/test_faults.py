@@ -15,9 +15,9 @@ import pytest
 import sqlwin
 from runtime.errors import ExecutionError
 from sqlwin.execution.streams import handle
-from tests.end_to_end.streams.faulty_stream import QUERIES, statements
-from tests.end_to_end.streams.killed_stream import SET_QUERIES
-from tests.end_to_end.streams.test_killed import LATE, write_input
+from tests.end_to_end.recovery.faulty_stream import QUERIES, statements
+from tests.end_to_end.recovery.killed_stream import SET_QUERIES
+from tests.end_to_end.recovery.test_killed import LATE, write_input
 from tests.marks import pairs
 
 PROGRAM = Path(__file__).with_name("faulty_stream.py")

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import sqlwin
 from runtime.errors import SqlwinError
-from tests.end_to_end.streams.killed_stream import CONF
+from tests.end_to_end.recovery.killed_stream import CONF
 
 N_ROWS = 60_000
 PARQUET = "'connector' = 'filesystem', 'format' = 'parquet'"

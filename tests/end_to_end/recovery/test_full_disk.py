@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.end_to_end.streams.full_disk import N_ROWS
+from tests.end_to_end.recovery.full_disk import N_ROWS
 from tests.goldens import ROOT
 
 PROGRAM = Path(__file__).with_name("full_disk.py")

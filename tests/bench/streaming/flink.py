@@ -1,4 +1,4 @@
-"""Streams beside Flink itself: `python -m tests.bench.flink --flink PYTHON`.
+"""Streams beside Flink itself: `python -m tests.bench.streaming.flink --flink PYTHON`.
 
 PYTHON is that of an environment with the package `apache-flink`, such as
 
@@ -35,10 +35,9 @@ from rich.console import Console
 from rich.table import Table
 
 from tests.bench import data
-from tests.bench.cases import Case
+from tests.bench.cases import Case, case_of
 from tests.bench.data import DISORDER_SECONDS
-from tests.bench.stream_engines import ENGINES, Digest, Files, connect, run, same
-from tests.bench.streaming import case_of
+from tests.bench.streaming.engines import ENGINES, Digest, Files, connect, run, same
 
 _TASKS = 2
 _BACKENDS = {"heap, no checkpoints": ("hashmap", False), "RocksDB, checkpoints": ("rocksdb", True)}
@@ -187,7 +186,9 @@ def _parquet(options: argparse.Namespace) -> Path:
 
 
 def _options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m tests.bench.flink", description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.bench.streaming.flink", description=__doc__
+    )
     parser.add_argument("--flink", type=Path, required=True, help="the Python that has Flink")
     parser.add_argument("--window", default="HOP 1 min / 1 h", help="such as TUMBLE 1 min")
     parser.add_argument("--keys", type=int, default=1_000, help="different keys")

@@ -19,7 +19,7 @@ from runtime.connectors.filesystem.arrivals import arrivals_check, arrived
 from runtime.errors import ExecutionError
 from runtime.files import LocalFiles
 from sqlwin.execution.streams.handle import Stream
-from tests.end_to_end.streams.test_file_systems import COUNTS, write_minutes
+from tests.end_to_end.sources.test_file_systems import COUNTS, write_minutes
 from tests.marks import among
 from tests.runtime.connectors.tables import table
 
