@@ -14,6 +14,7 @@ from pyspark.sql import SparkSession
 
 from runtime.connectors.lake.parquet_files import remove_files
 from runtime.errors import CatalogError, ExecutionError
+from runtime.files import is_local_path
 from runtime.slices.build import BaseRows, Built, Inputs, JobsRun, build
 from runtime.slices.changes import BaseFile, Changes, changes, covers, overlaps, with_ranges
 from runtime.slices.store import (
@@ -28,7 +29,7 @@ from runtime.spec.scan import DEFAULT_BUFFER_BYTES, PartitionValue, ScanFile
 from runtime.spec.slices import LocalForm
 
 # So often a commit is tried again after somebody else was quicker
-_MOST_ATTEMPTS = 20
+MOST_ATTEMPTS = 20
 # Of so many data files of about the same size one is made
 _FILES_PER_LEVEL = 8
 # Files that are as large stay as they are
@@ -107,7 +108,7 @@ def refresh(
     """
     done: tuple[Changes, Built] | None = None
     try:
-        for _ in range(_MOST_ATTEMPTS):
+        for _ in range(MOST_ATTEMPTS):
             planned = plan()
             table = open_slices(path, name)
             check_form(table, planned.form)
@@ -145,7 +146,7 @@ def refresh(
         if done is not None:
             remove_files(path, done[1].mark)
     raise ExecutionError(
-        f"materialized table `{name}` is changed by others again and again, {_MOST_ATTEMPTS} times "
+        f"materialized table `{name}` is changed by others again and again, {MOST_ATTEMPTS} times "
         "while this refresh ran",
         subjects=(name,),
         hint="run one refresh at a time",
@@ -253,10 +254,12 @@ def _removed_on_error(path: str, mark: str) -> Iterator[None]:
 def as_it_is(file: ScanFile) -> BaseFile:
     """A file with its size and time, as it was listed in an object store, or is on the disk now.
 
+    What a lake has in an object store has no time: it is never written again under its name.
+
     Raises:
         ExecutionError: it is not there.
     """
-    if file.modified_ns:
+    if file.modified_ns or not is_local_path(file.path):
         return BaseFile(file.path, file.n_bytes, file.modified_ns)
     try:
         found = os.stat(file.path)

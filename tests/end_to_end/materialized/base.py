@@ -21,6 +21,22 @@ GROUP BY city, window_start, window_end"""
 Slices = dict[tuple[str | None, int], tuple[int, int | None, int | None]]
 
 
+def random_rows(draw: random.Random, n_rows: int, first: int = 0, last: int = 24 * 60) -> pa.Table:
+    """Rows between two minutes, some without a time, a key or a value."""
+    times = [
+        None if draw.random() < 0.02 else START_US + draw.randrange(first, last) * MINUTE_US
+        for _ in range(n_rows)
+    ]
+    fares = [None if draw.random() < 0.1 else draw.randrange(-50, 50) for _ in times]
+    return pa.table(
+        {
+            "ts": pa.array(times, pa.timestamp("us")),
+            "city": pa.array(draw.choices(["a", "b", "c", None], k=n_rows), pa.string()),
+            "fare": pa.array(fares, pa.int32()),
+        }
+    )
+
+
 class Base:
     """The files below a directory.
 
@@ -36,21 +52,7 @@ class Base:
 
     def write(self, name: str, n_rows: int, first: int = 0, last: int = 24 * 60) -> None:
         """Write a file of rows between two minutes, or write it anew."""
-        draw = self._random
-        times = [
-            None if draw.random() < 0.02 else START_US + draw.randrange(first, last) * MINUTE_US
-            for _ in range(n_rows)
-        ]
-        rows = pa.table(
-            {
-                "ts": pa.array(times, pa.timestamp("us")),
-                "city": pa.array(draw.choices(["a", "b", "c", None], k=n_rows), pa.string()),
-                "fare": pa.array(
-                    [None if draw.random() < 0.1 else draw.randrange(-50, 50) for _ in times],
-                    pa.int32(),
-                ),
-            }
-        )
+        rows = random_rows(self._random, n_rows, first, last)
         # readers never see a file that is half written
         pq.write_table(rows, self.root / f".{name}")
         (self.root / f".{name}").rename(self.root / f"{name}.parquet")
@@ -61,14 +63,19 @@ class Base:
 
     def slices(self) -> Slices:
         """What slices of the rows are, by definition."""
-        rows = pa.concat_tables(pq.read_table(p) for p in sorted(self.root.glob("*.parquet")))
-        rows = rows.filter(pc.is_valid(rows["ts"]))
-        number = pc.divide(rows["ts"].cast(pa.int64()), WIDTH_US)
-        ends = pc.multiply(pc.add(number, 1), WIDTH_US)
-        rows = rows.append_column("slice_end", ends).append_column(
-            "count", pa.array([1] * len(rows), pa.int64())
-        )
-        return _grouped(rows, ("count", "fare", "fare"))
+        paths = sorted(self.root.glob("*.parquet"))
+        return slices_of(pa.concat_tables(pq.read_table(path) for path in paths))
+
+
+def slices_of(rows: pa.Table, width_us: int = WIDTH_US) -> Slices:
+    """What slices of some rows are, by definition."""
+    rows = rows.filter(pc.is_valid(rows["ts"]))
+    number = pc.divide(rows["ts"].cast(pa.int64()), width_us)
+    ends = pc.multiply(pc.add(number, 1), width_us)
+    rows = rows.append_column("slice_end", ends).append_column(
+        "count", pa.array([1] * len(rows), pa.int64())
+    )
+    return _grouped(rows, ("count", "fare", "fare"))
 
 
 def kept(path: Path) -> Slices:

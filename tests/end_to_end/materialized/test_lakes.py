@@ -1,0 +1,162 @@
+"""Slices over tables of lakes follow their versions: what is new, what is rewritten, what is gone."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import Protocol
+
+import duckdb
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable, write_deltalake
+from pyiceberg.catalog import load_catalog
+
+import sqlwin
+from runtime.errors import SqlwinError
+from runtime.slices.store import open_slices
+from tests.end_to_end.materialized.base import QUERY, kept, random_rows, slices_of
+
+WINDOWS = """
+SELECT city, window_end, COUNT(*) AS n, SUM(fare) AS s, MIN(fare) AS low FROM (
+  SELECT *, UNNEST(RANGE(TIME_BUCKET(INTERVAL 10 MINUTES, ts) + INTERVAL 10 MINUTES,
+    TIME_BUCKET(INTERVAL 10 MINUTES, ts) + INTERVAL 61 MINUTES, INTERVAL 10 MINUTES)) AS window_end
+  FROM rows WHERE ts IS NOT NULL) GROUP BY ALL"""
+
+
+class Lake(Protocol):
+    """A table of a lake."""
+
+    options: str
+
+    def append(self, rows: pa.Table) -> None:
+        """A version with more rows."""
+
+    def delete_hour(self, hour: int) -> None:
+        """A version without the rows of an hour: files are rewritten."""
+
+    def compact(self) -> bool:
+        """A version with the same rows in other files; False: it cannot be made here."""
+
+    def rows(self) -> pa.Table:
+        """The rows of the newest version."""
+
+
+class Delta:
+    def __init__(self, root: Path) -> None:
+        self._path = root / "delta"
+        self.options = f"'connector' = 'delta', 'path' = '{self._path}'"
+
+    def append(self, rows: pa.Table) -> None:
+        write_deltalake(self._path, rows, mode="append")
+
+    def delete_hour(self, hour: int) -> None:
+        type_ = "Timestamp(Microsecond, None)"
+        first, last = (
+            f"arrow_cast('2024-01-01 {each:02}:00:00', '{type_}')" for each in (hour, hour + 1)
+        )
+        DeltaTable(self._path).delete(f"ts >= {first} AND ts < {last}")
+
+    def compact(self) -> bool:
+        DeltaTable(self._path).optimize.compact()
+        return True
+
+    def rows(self) -> pa.Table:
+        return DeltaTable(self._path).to_pyarrow_table()
+
+
+class Iceberg:
+    def __init__(self, root: Path) -> None:
+        places = {"uri": f"sqlite:///{root}/c.db", "warehouse": f"file://{root}/w"}
+        catalog = load_catalog("default", type="sql", **places)
+        catalog.create_namespace("db")
+        self._table = catalog.create_table("db.trips", random_rows(random.Random(), 1).schema)
+        self.options = (
+            f"'connector' = 'iceberg', 'catalog-type' = 'sql', 'uri' = '{places['uri']}', "
+            f"'warehouse' = '{places['warehouse']}', 'catalog-table' = 'db.trips'"
+        )
+
+    def append(self, rows: pa.Table) -> None:
+        self._table.append(rows)
+
+    def delete_hour(self, hour: int) -> None:
+        first, last = (f"2024-01-01T{each:02}:00:00" for each in (hour, hour + 1))
+        self._table.delete(f"ts >= '{first}' AND ts < '{last}'")
+
+    def compact(self) -> bool:
+        return False
+
+    def rows(self) -> pa.Table:
+        return self._table.scan().to_arrow()
+
+
+LAKES: dict[str, type[Delta] | type[Iceberg]] = {"delta": Delta, "iceberg": Iceberg}
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("kind", list(LAKES))
+def test_a_refresh_takes_what_versions_changed(
+    fresh_session: sqlwin.Session, tmp_path: Path, kind: str
+) -> None:
+    draw = random.Random(5)
+    lake = LAKES[kind](tmp_path)
+    for hour in range(0, 24, 8):
+        lake.append(random_rows(draw, 300, hour * 60, (hour + 8) * 60))
+    fresh_session.execute(f"CREATE TABLE trips WITH ({lake.options})")
+    path = tmp_path / "m"
+    fresh_session.execute(f"CREATE MATERIALIZED TABLE m WITH ('path' = '{path}') AS {QUERY}")
+    assert kept(path) == slices_of(lake.rows())
+
+    # late rows: nothing is written again
+    before = open_slices(str(path)).files
+    lake.append(random_rows(draw, 40, 60, 120))
+    check_answers(fresh_session, lake, tail="tail=[1 file]")
+    assert "1 new file; 40 rows read" in refresh(fresh_session)
+    assert kept(path) == slices_of(lake.rows())
+    assert set(before) < set(open_slices(str(path)).files)
+
+    # a file is rewritten: only files with rows in its slices are read
+    lake.delete_hour(20)
+    said = refresh(fresh_session)
+    assert "1 new file, 1 lost file" in said
+    assert int(said.split("; ")[1].split(" ")[0]) < 320
+    assert kept(path) == slices_of(lake.rows())
+    check_answers(fresh_session, lake)
+
+    if lake.compact():
+        refresh(fresh_session)
+        assert kept(path) == slices_of(lake.rows())
+    assert "is up to date" in refresh(fresh_session)
+
+
+@pytest.mark.slow
+def test_a_base_file_that_vanished_below_its_version_is_named(
+    fresh_session: sqlwin.Session, tmp_path: Path
+) -> None:
+    lake = Delta(tmp_path)
+    lake.append(random_rows(random.Random(1), 50))
+    fresh_session.execute(f"CREATE TABLE trips WITH ({lake.options})")
+    fresh_session.execute(
+        f"CREATE MATERIALIZED TABLE m WITH ('path' = '{tmp_path / 'm'}') AS {QUERY}"
+    )
+    lake.append(random_rows(random.Random(2), 50))
+    gone = sorted((tmp_path / "delta").glob("*.parquet"))[0]
+    gone.unlink()
+    with pytest.raises(SqlwinError, match=gone.name):
+        refresh(fresh_session)
+    assert open_slices(str(tmp_path / "m")).version == 1
+
+
+def refresh(session: sqlwin.Session) -> str:
+    return session.execute("ALTER MATERIALIZED TABLE m REFRESH")[0].message
+
+
+def check_answers(session: sqlwin.Session, lake: Lake, tail: str = "SliceScan") -> None:
+    """Check that windows are those of all rows, and come from slices."""
+    assert tail in session.explain("SELECT * FROM m")
+    rows = lake.rows()
+    expected = duckdb.sql(WINDOWS).fetchall()
+    assert len(rows)
+    query = "SELECT city, window_end, n, s, low FROM m"
+    found = [tuple(row.values()) for row in session.sql(query).toArrow().to_pylist()]
+    assert sorted(map(repr, found)) == sorted(map(repr, expected))
