@@ -8,6 +8,7 @@ from runtime.streaming.changes import KeptNames
 from runtime.streaming.checkpoint import CELLS_PER_GROUP
 from runtime.streaming.own_sources import OwnSources
 from runtime.streaming.state.blobs import Owner
+from runtime.streaming.state.key_groups import head_groups, key_group_numbers
 
 
 @dataclass(frozen=True)
@@ -37,6 +38,8 @@ class StreamOptions:
         key_groups: how many groups of keys the state is cut into; fixed at the first start and
             kept with the checkpoint.
         partitions: the parallelism of the operators; Spark fixes it at the first start.
+        fixes_partitions: whether Spark runs with that parallelism; otherwise with what is set when
+            somebody starts the stream.
         own_sources: what ends the input and brings processing time.
         owner: the checkpoint that its state is part of; None: nobody asks.
         names: what the columns of operators are called in state, by the operators' numbers, where
@@ -56,6 +59,7 @@ class StreamOptions:
 
     key_groups: int
     partitions: int
+    fixes_partitions: bool = True
     own_sources: OwnSources = field(default_factory=OwnSources, compare=False)
     owner: Owner | None = field(default=None, compare=False)
     names: tuple[KeptNames, ...] = field(default=(), compare=False)
@@ -71,6 +75,18 @@ class StreamOptions:
     def emits_updates(self) -> bool:
         """Whether a window can be emitted more than once: rows then carry a row kind."""
         return self.allowed_lateness_us > 0 or self.early_fire.is_on
+
+    def numbers_of_groups(self, has_keys: bool) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """The numbers of an operator's key groups, and of those that come first in their tasks.
+
+        Args:
+            has_keys: whether there are keys; otherwise all rows are in one group.
+        """
+        numbers = tuple(key_group_numbers(self.key_groups if has_keys else 1, self.partitions))
+        if not self.fixes_partitions:
+            # each may be alone in its task
+            return numbers, numbers
+        return numbers, tuple(head_groups(numbers, self.partitions))
 
     def names_of(self, operator: int) -> KeptNames:
         """What the columns of the operator of a number are called in state."""

@@ -1,4 +1,9 @@
-"""The window operator in Spark's transformWithState: a call for each key group and micro-batch."""
+"""The window operator in Spark's transformWithState: a call for each key group and micro-batch.
+
+The key groups of a task are called one after the other, by their numbers (Spark sorts by the key).
+The first one, their head, gets what the tasks of the local stage saw of watermarks and processing
+time, and the others go by that too: all of a micro-batch advance by the same.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +20,7 @@ from pyspark.sql.streaming.stateful_processor import (
 )
 
 from runtime.compute.arrow.blobs import pieces, to_blob
+from runtime.errors import ExecutionError
 from runtime.frames.meter import TaskFigures
 from runtime.local.streaming.messages import (
     EndOfInput,
@@ -36,7 +42,7 @@ from runtime.streaming.operators.window import WindowOperator, WindowSpec
 from runtime.streaming.state.blobs import BlobStore
 from runtime.streaming.status import STATUS, STATUS_DDL
 from runtime.streaming.wall_clock import wall_watermark_us
-from runtime.streaming.watermarks import is_idle
+from runtime.streaming.watermarks import is_idle, reduced
 
 _MS = 1_000
 # What Spark keeps the state by
@@ -58,13 +64,28 @@ class ProcessorSpec:
         operator: the operator.
         time_types: of the sources; see `StreamSource`.
         time_zone: the zone of the wall clock that windows are on.
+        heads: the key groups that come first in their tasks.
         names: what columns of messages are called in state, by their own names.
     """
 
     operator: OperatorSpec
     time_types: tuple[str, ...]
     time_zone: str
+    heads: tuple[int, ...]
     names: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True)
+class _Told:
+    """What a head has got for the key groups of its task.
+
+    Attributes:
+        progress: what the tasks of the local stage saw, reduced.
+        clock_us: the processing time; None: nobody needs it.
+    """
+
+    progress: tuple[Progress, ...]
+    clock_us: int | None
 
 
 class WindowProcessor(StatefulProcessor):
@@ -78,10 +99,13 @@ class WindowProcessor(StatefulProcessor):
     def __init__(self, spec: ProcessorSpec, figures: TaskFigures | None = None) -> None:
         self._spec = spec
         self._figures = figures
+        self._told: _Told | None = None
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         """Called by Spark before anything else."""
         prepare_worker()
+        # of this task in this micro-batch, and of no other
+        self._told = None
         self._blobs = handle.getMapState(STATE_NAME, "name string", "blob binary")
 
     def handleInputRows(
@@ -114,11 +138,10 @@ class WindowProcessor(StatefulProcessor):
                     clock_us = time_us
                 case NullTimes(n_rows):
                     n_null_times += n_rows
-        if clock_us is not None:
-            progress += self._processing_time_watermarks(clock_us)
+        told = self._told_to(key[0], progress, clock_us)
         is_held = watermarks_are_held()
         results = self._run(
-            MicroBatch(partials, progress, n_null_times, clock_us, candidates, is_held)
+            MicroBatch(partials, told.progress, n_null_times, told.clock_us, candidates, is_held)
         )
         if self._figures is None:
             yield from results
@@ -126,6 +149,29 @@ class WindowProcessor(StatefulProcessor):
         n_partials = sum(table.num_rows for table in partials)
         self._figures.add(rows_in=n_partials, seconds=time.perf_counter() - begun)
         yield from self._timed(results, self._figures)
+
+    def _told_to(self, group: int, progress: list[Progress], clock_us: int | None) -> _Told:
+        """What a key group goes by.
+
+        Args:
+            group: its number.
+            progress: what it got itself.
+            clock_us: the processing time that it got.
+
+        Raises:
+            ExecutionError: the head of its task has not been called before it.
+        """
+        if group in self._spec.heads:
+            if clock_us is not None:
+                progress = progress + self._processing_time_watermarks(clock_us)
+            self._told = _Told(tuple(reduced(progress)), clock_us)
+        elif self._told is None or progress or clock_us is not None:
+            raise ExecutionError(
+                f"key group {group} is not in the task of Spark's that it belongs to, with those "
+                "that share its watermark",
+                hint="'spark.sql.shuffle.partitions' of a stream is what its checkpoint says",
+            )
+        return self._told
 
     @staticmethod
     def _timed(results: Iterator[Row], figures: TaskFigures) -> Iterator[Row]:
@@ -174,7 +220,7 @@ class WindowProcessor(StatefulProcessor):
             seen, highest_us=wall_watermark_us(high, zone), lowest_us=wall_watermark_us(low, zone)
         )
 
-    def _processing_time_watermarks(self, clock_us: int) -> list[SourceProgress]:
+    def _processing_time_watermarks(self, clock_us: int) -> list[Progress]:
         """The watermarks of sources on processing time: no row comes from before now."""
         now = wall_watermark_us(clock_us, self._spec.time_zone) - _MS
         return [

@@ -166,6 +166,32 @@ def advance(
     return Watermarks(tuple(sources), combined)
 
 
+def reduced(progress: Iterable[Progress]) -> list[Progress]:
+    """What tasks saw as if one had seen it: `advance` makes the same of both."""
+    found: dict[tuple[int, int | None] | None, Progress] = {}
+    for each in progress:
+        if isinstance(each, EndOfInput):
+            found[None] = each
+            continue
+        key = each.source, each.split
+        known = found.setdefault(key, each)
+        if known is each or not isinstance(known, SourceProgress):
+            continue
+        found[key] = replace(
+            known,
+            highest_us=later_us(known.highest_us, each.highest_us),
+            lowest_us=_earlier_us(known.lowest_us, each.lowest_us),
+            n_rows=known.n_rows + each.n_rows,
+        )
+    return list(found.values())
+
+
+def _earlier_us(one_us: int | None, other_us: int | None) -> int | None:
+    if one_us is None or other_us is None:
+        return other_us if one_us is None else one_us
+    return min(one_us, other_us)
+
+
 def _with_clock(source: SourceWatermark, clock_us: int | None) -> SourceWatermark:
     """A source for whose silence the clock begins now, if it has not begun."""
     splits = tuple((n, mark, clock_us if at is None else at) for n, mark, at in source.splits)

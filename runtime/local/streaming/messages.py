@@ -130,7 +130,7 @@ class RowsRead:
 
 @dataclass(frozen=True)
 class NoRows:
-    """From a task with nothing to say: Spark calls only those key groups that a row is for."""
+    """To key groups that get nothing else: Spark calls only those that a row is for."""
 
 
 def split_of(code: int) -> tuple[int, int | None]:
@@ -152,7 +152,7 @@ Message = Partials | LateCandidates | LateRows | ControlMessage
 def encode(messages: Iterable[tuple[int, Message]]) -> pa.RecordBatch:
     """Messages with the numbers of their key groups, as a batch of MESSAGE_SCHEMA."""
     rows = [(group, *_fields(message)) for group, message in messages]
-    columns = zip(*rows, strict=True)
+    columns = zip(*rows, strict=True) if rows else ([] for _ in MESSAGE_SCHEMA)
     arrays = [
         pa.array(values, field.type) for values, field in zip(columns, MESSAGE_SCHEMA, strict=True)
     ]

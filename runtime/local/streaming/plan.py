@@ -90,7 +90,7 @@ def local_plan(
         step: the step.
         columns: what is evaluated of the rows.
         types: Spark's types of the columns, in DDL spelling.
-        numbers: the key groups' numbers.
+        numbers: the key groups' numbers, each in a task of its own.
 
     Raises:
         AnalysisError: an argument is of a type that its function does not take.
@@ -98,6 +98,7 @@ def local_plan(
     return LocalPlan(
         buffer_plan(step, columns, types).counting(ROW_COUNT),
         len(step.mode.sources),
+        numbers,
         numbers,
         keeps_late_rows=step.mode.late_rows is not None,
         carries_late_rows=step.mode.carries_late_rows,

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import pyarrow as pa
+from pyspark import TaskContext
 
 from runtime.compute.counters import count
 from runtime.compute.kernels.columns import int64_values
@@ -32,10 +33,12 @@ class TaskProgress:
     Args:
         n_sources: how many sources there are.
         numbers: the key groups' numbers.
+        heads: those that come first in their tasks, and tell the others there.
     """
 
-    def __init__(self, n_sources: int, numbers: Sequence[int]) -> None:
+    def __init__(self, n_sources: int, numbers: Sequence[int], heads: Sequence[int]) -> None:
         self._numbers = numbers
+        self._heads = heads
         # by what is in SOURCE: splits have figures of their own
         self._highest: dict[int, int] = {}
         self._lowest: dict[int, int] = {}
@@ -113,22 +116,38 @@ class TaskProgress:
             batch = batch.filter(batch.column(TIME).is_valid())
         return batch
 
-    def control(self) -> pa.RecordBatch:
-        """The control messages of this task, at least one for every key group."""
-        to_all: list[ControlMessage] = [
+    def control(self, *, wakes: bool) -> pa.RecordBatch:
+        """The control messages of this task.
+
+        What it saw goes to one key group of each task behind the exchange: to all of them it would
+        be as many rows as tasks times key groups.
+
+        Args:
+            wakes: whether each key group gets a message; one task of a micro-batch has to do that.
+        """
+        to_heads: list[ControlMessage] = [
             SourceProgress(number, self._highest.get(code), self._lowest.get(code), n_rows, split)
             for code, n_rows in self._n_rows.items()
             if n_rows or code in self._highest
             for number, split in [split_of(code)]
         ]
         if self._has_ended:
-            to_all.append(EndOfInput())
+            to_heads.append(EndOfInput())
         if self._now_us is not None:
-            to_all.append(ProcessingTime(self._now_us))
+            to_heads.append(ProcessingTime(self._now_us))
         messages: list[tuple[int, ControlMessage]] = [
-            (number, each) for number in self._numbers for each in to_all or [NoRows()]
+            (number, each) for number in self._heads for each in to_heads
         ]
+        if wakes:
+            told = {number for number, _ in messages}
+            messages += [(number, NoRows()) for number in self._numbers if number not in told]
         if self._n_null_times:
             # one group counts for all
             messages.append((self._numbers[0], NullTimes(self._n_null_times)))
         return encode(messages)
+
+
+def is_first_task() -> bool:
+    """Whether it is the first of its stage, which there is whatever rows come."""
+    context = TaskContext.get()
+    return context is None or context.partitionId() == 0

@@ -1,8 +1,9 @@
 """The local stage of a stream: the rows of one task into partials, and what it saw of watermarks.
 
 Spark SQL has evaluated keys, arguments and conditions; here rows are grouped by key and slice. To
-every key group goes at least one row, with the watermarks of this task, so that all of them advance
-in lockstep: one that slept would call late what another takes.
+every key group goes at least one row in a micro-batch, and to the first one of each task behind the
+exchange the watermarks of this task, so that all key groups advance in lockstep: one that slept
+would call late what another takes.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from runtime.compute.windows.aligned import slice_assigner
 from runtime.local.stage import BufferPlan, aggregate
 from runtime.local.streaming.first_rows import FirstRowsOfSlices
 from runtime.local.streaming.messages import SLICE_END, LateCandidates, LateRows, Partials, encode
-from runtime.local.streaming.progress import TaskProgress
+from runtime.local.streaming.progress import TaskProgress, is_first_task
 from runtime.spec.ranks import FirstRows
 from runtime.spec.stream import ALL_SOURCES, FINAL_US, KEEP, LATE_ROW, SOURCE, TIME, WATERMARK
 from runtime.spec.windows import SessionWindow, local_window
@@ -43,6 +44,7 @@ class LocalPlan:
         buffer: what is aggregated, the row count last.
         n_sources: how many sources there are.
         numbers: the key groups' numbers.
+        heads: those of them that come first in their tasks.
         keeps_late_rows: whether rows that may be late go to the key groups too, as LATE_ROW.
         carries_late_rows: whether rows come with LATE_ROW, and those that were late for an operator
             below are among them.
@@ -54,6 +56,7 @@ class LocalPlan:
     buffer: BufferPlan
     n_sources: int
     numbers: tuple[int, ...]
+    heads: tuple[int, ...]
     keeps_late_rows: bool = False
     carries_late_rows: bool = False
     delay_us: int | None = None
@@ -85,7 +88,7 @@ class LocalStage:
         self._plan = plan
         self._closed_until_us = closed_until_us
         self._n_messages = 0
-        self.progress = TaskProgress(plan.n_sources, plan.numbers)
+        self.progress = TaskProgress(plan.n_sources, plan.numbers, plan.heads)
         self._first = None
         if plan.first is not None:
             window = local_window(plan.buffer.window)
@@ -108,7 +111,7 @@ class LocalStage:
 
         Args:
             source: rows and messages.
-            is_second: whether messages of an earlier pass are among them, which have woken all key
+            is_second: whether messages of an earlier pass are among them, which have woken the key
                 groups: progress then is of rows that are left to this pass.
 
         Raises:
@@ -119,7 +122,7 @@ class LocalStage:
         rows = source if self._first is None else map(self._first.among, source)
         yield from aggregate(self._plan.buffer, rows, self._partials)
         if not (is_second and self.progress.is_nothing):
-            yield self.progress.control()
+            yield self.progress.control(wakes=not is_second and is_first_task())
 
     def _rows_and_late_rows(
         self, batches: Iterable[pa.RecordBatch]

@@ -19,7 +19,7 @@ from runtime.frames.views import Bounded, temporary_view
 from runtime.frames.wall_clock import quoted, wall_clock_us_sql
 from runtime.local.streaming.messages import MESSAGE_DDL, Partials, encode
 from runtime.local.streaming.plan import PROCESSING_TIME_SQL
-from runtime.local.streaming.progress import TaskProgress
+from runtime.local.streaming.progress import TaskProgress, is_first_task
 from runtime.spark.workers import prepare_worker
 from runtime.spec.stream import KEEP, PROCESSING_TIME, SOURCE, TIME, WATERMARK
 from runtime.spec.stream_steps import StreamRowsStep
@@ -28,7 +28,6 @@ from runtime.streaming.execute.steps import streaming_dataframe
 from runtime.streaming.general import WindowJob
 from runtime.streaming.general.key_group import CELL, GeneralSpec
 from runtime.streaming.options import StreamOptions
-from runtime.streaming.state.key_groups import key_group_numbers
 from runtime.streaming.status import observed
 
 _OWN = (KEEP, SOURCE, WATERMARK, TIME)
@@ -73,7 +72,7 @@ def general_stream(
     own = [StructField(key, rows.schema[key].dataType) for key in keys]
     result = StructType([*own, *bounds, *output])
     schema = to_arrow_schema(result, timezone="UTC")
-    numbers = tuple(key_group_numbers(options.key_groups if keys else 1, options.partitions))
+    numbers, heads = options.numbers_of_groups(bool(keys))
     operator = GeneralSpec(
         job,
         keys,
@@ -86,9 +85,9 @@ def general_stream(
         by=keys,
     )
     messages = rows.mapInArrow(
-        _to_groups(keys, len(step.sources), numbers, options.cells_per_group), MESSAGE_DDL
+        _to_groups(keys, len(step.sources), numbers, heads, options.cells_per_group), MESSAGE_DDL
     )
-    emitted = observed(operator_output(messages, operator, step), number)
+    emitted = observed(operator_output(messages, operator, step, heads), number)
     results = decoded(emitted.where(F.col("windows").isNotNull()), result)
     return results.drop(*(mark.name for mark in MARKS))
 
@@ -121,13 +120,17 @@ def _rows_sql(
 
 
 def _to_groups(
-    keys: tuple[str, ...], n_sources: int, numbers: tuple[int, ...], cells_per_group: int
+    keys: tuple[str, ...],
+    n_sources: int,
+    numbers: tuple[int, ...],
+    heads: tuple[int, ...],
+    cells_per_group: int,
 ) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """Rows to the key groups of their keys, and to all of them what the task saw of watermarks."""
+    """Rows to the key groups of their keys, and to the heads what the task saw of watermarks."""
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         prepare_worker()
-        progress = TaskProgress(n_sources, numbers)
+        progress = TaskProgress(n_sources, numbers, heads)
         for batch in batches:
             if batch.num_rows == 0:
                 continue
@@ -145,7 +148,7 @@ def _to_groups(
             for group, part in split_by_bucket(rows, cells // cells_per_group):
                 for piece in pieces(pa.Table.from_batches([part])):
                     yield encode([(numbers[group], Partials(piece))])
-        yield progress.control()
+        yield progress.control(wakes=is_first_task())
 
     return run
 

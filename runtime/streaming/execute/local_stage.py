@@ -41,7 +41,6 @@ from runtime.spec.stream import FINAL_US, KEEP, LATE_ROW, SOURCE, TIME, WATERMAR
 from runtime.streaming.held import OF_MICRO_BATCH
 from runtime.streaming.options import StreamOptions
 from runtime.streaming.source_reads import read_counted
-from runtime.streaming.state.key_groups import key_group_numbers
 
 # The local property of Spark's jobs in which tasks see which rows can be late: those of which no
 # window ends after a time. Where it is not set, any row may be.
@@ -153,8 +152,8 @@ def _local_plan(
     step: StreamLocalStep, columns: Projection[Any], types: dict[str, str], options: StreamOptions
 ) -> LocalPlan:
     plan = local_plan(step, columns, types, ())
-    n_groups = options.key_groups if plan.grouped_by else 1
-    return replace(plan, numbers=tuple(key_group_numbers(n_groups, options.partitions)))
+    numbers, heads = options.numbers_of_groups(bool(plan.grouped_by))
+    return replace(plan, numbers=numbers, heads=heads)
 
 
 def _run_local(

@@ -48,6 +48,7 @@ def operator_output(
     messages: DataFrame,
     operator: OperatorSpec,
     step: Streaming | StreamRowsStep,
+    heads: tuple[int, ...],
     figures: TaskFigures | None = None,
     names: tuple[tuple[str, str], ...] = (),
 ) -> DataFrame:
@@ -57,6 +58,7 @@ def operator_output(
         messages: rows of MESSAGE_DDL.
         operator: the operator.
         step: what makes the messages.
+        heads: the key groups that come first in their tasks.
         figures: where its tasks put what they count; None where nobody asked.
         names: what columns of the messages are called in state.
 
@@ -72,7 +74,9 @@ def operator_output(
     for key, value in _STATE_SETTINGS.items():
         messages.sparkSession.conf.set(key, value)
     import_what_was_sent(messages.sparkSession)
-    processor = WindowProcessor(ProcessorSpec(operator, types, step.time_zone, names), figures)
+    processor = WindowProcessor(
+        ProcessorSpec(operator, types, step.time_zone, heads, names), figures
+    )
     groups = messages.groupBy("key_group")
     return groups.transformWithState(processor, OUTPUT_DDL, "Append", "None")
 

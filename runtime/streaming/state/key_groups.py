@@ -6,6 +6,8 @@ give others three. So the numbers are chosen by where that hash puts them.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 # Spark's Murmur3Hash has this seed.
 _SEED = 42
 _MASK = 0xFFFFFFFF
@@ -28,6 +30,19 @@ def key_group_numbers(n_groups: int, partitions: int) -> list[int]:
             numbers.append(candidate)
         candidate += 1
     return numbers
+
+
+def head_groups(numbers: Iterable[int], partitions: int) -> list[int]:
+    """Of key groups those that come first in their tasks: Spark goes by their numbers.
+
+    Args:
+        numbers: the key groups' numbers.
+        partitions: as for `key_group_numbers`.
+    """
+    first: dict[int, int] = {}
+    for number in sorted(numbers):
+        first.setdefault(spark_partition(number, partitions), number)
+    return sorted(first.values())
 
 
 def spark_partition(number: int, partitions: int) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 
 from pyspark.sql import SparkSession
 from pyspark.sql.conf import RuntimeConfig
@@ -62,8 +63,9 @@ def planned_options(spark: SparkSession, config: Config) -> StreamOptions:
 
 def foreign_options(spark: SparkSession, config: Config) -> StreamOptions:
     """The options of a stream that is started now, for whoever starts it without sqlwin."""
-    # then Spark goes by its own setting
-    return _options(config, int(str(spark.conf.get("spark.sql.shuffle.partitions"))))
+    # then Spark goes by its own setting, as it is at that time
+    partitions = int(str(spark.conf.get("spark.sql.shuffle.partitions")))
+    return replace(_options(config, partitions), fixes_partitions=False)
 
 
 def trigger_us(config: Config, sources: Sequence[TableSpec | Registered]) -> int:

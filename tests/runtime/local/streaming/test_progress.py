@@ -1,16 +1,18 @@
 """What a task says of its sources, and what operators that are joined make of it."""
 
 import json
+import random
 
 import pyarrow as pa
 
-from runtime.local.streaming.messages import EndOfInput, SourceProgress
+from runtime.local.streaming.messages import EndOfInput, Progress, SourceProgress
 from runtime.local.streaming.progress import TaskProgress
 from runtime.spec.stream import KEEP, SOURCE, SPLIT, WATERMARK
 from runtime.streaming.watermarks import (
     WatermarkRules,
     Watermarks,
     advance,
+    reduced,
     watermark_facts,
     watermarks_of,
 )
@@ -23,7 +25,7 @@ RULES = WatermarkRules(idle_timeout_us=30 * S)
 def seen(rows: list[tuple[bool, int, int | None]]) -> list[SourceProgress]:
     """What a task of two sources says of rows (whether it counts, source, watermark)."""
     kept, sources, marks = zip(*rows, strict=True)
-    progress = TaskProgress(2, [0])
+    progress = TaskProgress(2, [0], [0])
     progress.observe(
         pa.RecordBatch.from_pydict(
             {
@@ -33,7 +35,7 @@ def seen(rows: list[tuple[bool, int, int | None]]) -> list[SourceProgress]:
             }
         )
     )
-    return [m for _, m in decoded([progress.control()]) if isinstance(m, SourceProgress)]
+    return [m for _, m in decoded([progress.control(wakes=True)]) if isinstance(m, SourceProgress)]
 
 
 def test_a_source_that_sends_only_null_times_moves_joined_operators_together() -> None:
@@ -97,3 +99,34 @@ def test_the_watermark_of_a_source_is_the_lowest_of_its_splits() -> None:
     # splits that are followed no more do not hold it back
     alone = advance(marks, seen([(True, 1, 320 * S), (True, 0, 500 * S)]), RULES, 12 * S)
     assert alone.combined_us == 320 * S and alone.sources[1].splits == ()
+
+
+def any_progress(rng: random.Random) -> list[Progress]:
+    """What some tasks saw of two sources and their splits."""
+    found: list[Progress] = []
+    for _ in range(rng.randrange(12)):
+        low = rng.randrange(200) * S
+        high = low + rng.randrange(50) * S
+        bounds = (high, low) if rng.random() < 0.8 else (None, None)
+        split = rng.choice([None, 0, 1, 2])
+        n_rows = rng.randrange(4)
+        found.append(
+            SourceProgress(rng.randrange(2), *bounds, n_rows, split if bounds[0] else None)
+        )
+    if rng.random() < 0.02:
+        found.append(EndOfInput())
+    return found
+
+
+def test_watermarks_go_by_what_all_tasks_saw_as_by_what_each_of_them_did() -> None:
+    rng = random.Random(4)
+    for rules in (RULES, WatermarkRules("max", 30 * S), WatermarkRules(max_jump_us=20 * S)):
+        one = other = watermarks_of({}, 2, "")
+        for number in range(300):
+            seen_by_tasks = any_progress(rng)
+            is_held = rng.random() < 0.2
+            one = advance(one, seen_by_tasks, rules, number * 5 * S, is_held=is_held)
+            least = reduced(seen_by_tasks)
+            other = advance(other, least, rules, number * 5 * S, is_held=is_held)
+            assert one == other
+            assert len(least) <= 2 * 4 + 1

@@ -1,9 +1,10 @@
-"""The local stage: rows to partials by key group, and control messages to every key group."""
+"""The local stage: rows to partials by key group, and control messages to the heads of tasks."""
 
 from typing import get_args
 
 import pyarrow as pa
 import pytest
+from pyspark import TaskContext
 
 from runtime.local.stage import BufferPlan
 from runtime.local.streaming.messages import (
@@ -51,6 +52,7 @@ PLAN = LocalPlan(
     ),
     2,
     (3, 5, 8),
+    (3, 8),
 )
 
 
@@ -99,7 +101,7 @@ def test_rows_become_one_partial_for_each_key_and_slice():
     assert sum(len({r["key"] for r in rows}) for rows in partials.values()) == 2
 
 
-def test_every_key_group_gets_the_progress_of_every_source():
+def test_the_first_key_group_of_each_task_gets_the_progress_of_every_source():
     _, control = run(
         [
             (True, 0, 7, 1, "a", 10, True),
@@ -108,12 +110,27 @@ def test_every_key_group_gets_the_progress_of_every_source():
         ]
     )
     seen = [SourceProgress(0, 7, 4, 2), SourceProgress(1, 3, 3, 1)]
-    assert control == {3: seen, 5: seen, 8: seen}
+    assert control == {3: seen, 5: [NoRows()], 8: seen}
 
 
 def test_every_key_group_gets_a_message_of_a_task_without_rows():
     _, control = run([])
     assert control == {3: [NoRows()], 5: [NoRows()], 8: [NoRows()]}
+
+
+class SecondTask:
+    """What Spark says in a task that is not the first."""
+
+    def partitionId(self):
+        return 1
+
+
+def test_only_the_first_task_calls_key_groups_without_telling_them_anything(monkeypatch):
+    monkeypatch.setattr(TaskContext, "get", SecondTask)
+    _, control = run([(True, 1, 3, 2, None, 20, True)])
+    seen = [SourceProgress(1, 3, 3, 1)]
+    assert control == {3: seen, 8: seen}
+    assert run([]) == ({}, {})
 
 
 def test_a_row_without_a_source_counts_and_is_no_sign_of_life_of_any():
@@ -122,11 +139,13 @@ def test_a_row_without_a_source_counts_and_is_no_sign_of_life_of_any():
     assert control[3] == [NoRows()]
 
 
-def test_every_key_group_gets_the_processing_time():
+def test_the_first_key_group_of_each_task_gets_the_processing_time():
     beat = batch([(False, ALL_SOURCES, None, None, None, None, None)])
     beat = beat.append_column(PROCESSING_TIME, pa.array([1_700_000_000_000_000]))
     now = ProcessingTime(1_700_000_000_000_000)
-    assert list(decoded(LocalStage(PLAN).run([beat]))) == [(3, now), (5, now), (8, now)]
+    assert list(decoded(LocalStage(PLAN).run([beat]))) == [
+        (3, now), (8, now), (5, NoRows()),
+    ]  # fmt: skip
 
 
 def test_a_row_that_a_filter_dropped_still_tells_its_watermark():
@@ -142,10 +161,10 @@ def test_rows_without_a_time_are_dropped_and_counted_once():
     assert [each for each in every if isinstance(each, NullTimes)] == [NullTimes(2)]
 
 
-def test_every_key_group_gets_the_end_of_input():
+def test_the_first_key_group_of_each_task_gets_the_end_of_input():
     _, control = run([(False, ALL_SOURCES, 1, None, None, None, None)])
     end = [EndOfInput()]
-    assert control == {3: end, 5: end, 8: end}
+    assert control == {3: end, 5: [NoRows()], 8: end}
 
 
 @pytest.mark.parametrize(

@@ -53,7 +53,7 @@ class Stream:
             BufferPlan(
                 window, KEYS, "$slice_end", accumulators, ((), ("value",), ("value",), ()),
                 (None,) * 4, SCHEMA,
-            ), 1, (0,), keeps_late_rows=True,
+            ), 1, (0,), (0,), keeps_late_rows=True,
         )  # fmt: skip
         updates = UpdateRules(lateness * MS, None, None, "$row_kind") if lateness else None
         rules = WatermarkRules()

@@ -46,7 +46,7 @@ class Stream:
             BufferPlan(
                 window, KEYS, "$slice_end", (*PARTIALS, Merge(('$rows',), MergeOp.COUNT)),
                 ((), (TIME,), (TIME,), ()), (None,) * 4, SCHEMA,
-            ), 1, GROUPS, keeps_late_rows=True,
+            ), 1, GROUPS, GROUPS, keeps_late_rows=True,
         )  # fmt: skip
         aggregation = WindowAggregation(window, KEYS, "$slice_end", PARTIALS[:1])
         self.spec = SessionSpec(aggregation, PARTIALS, "$rows", 1)

@@ -4,7 +4,12 @@ from collections import Counter
 
 import pytest
 
-from runtime.streaming.state.key_groups import key_group_numbers, spark_partition
+from runtime.streaming.options import StreamOptions
+from runtime.streaming.state.key_groups import (
+    head_groups,
+    key_group_numbers,
+    spark_partition,
+)
 
 
 def test_the_hash_is_spark_s():
@@ -20,3 +25,23 @@ def test_no_task_has_two_groups_more_than_another(n_groups, partitions):
     tasks = Counter(spark_partition(number, partitions) for number in numbers)
     n_per_task = [tasks[task] for task in range(partitions)]
     assert max(n_per_task) - min(n_per_task) <= 1
+
+
+@pytest.mark.parametrize(("n_groups", "partitions"), [(1, 4), (8, 2), (7, 3), (3, 8), (128, 50)])
+def test_the_head_of_a_task_is_the_key_group_that_comes_first_in_it(n_groups, partitions):
+    numbers = key_group_numbers(n_groups, partitions)
+    by_task = {}
+    for number in numbers:
+        by_task.setdefault(spark_partition(number, partitions), []).append(number)
+    assert head_groups(numbers, partitions) == sorted(min(some) for some in by_task.values())
+
+
+def test_of_a_stream_that_others_start_each_key_group_may_be_alone_in_its_task():
+    numbers, heads = StreamOptions(8, 2).numbers_of_groups(has_keys=True)
+    assert (len(numbers), len(heads)) == (8, 2)
+    # it may be started with another number of tasks than it was planned for
+    numbers, heads = StreamOptions(8, 2, fixes_partitions=False).numbers_of_groups(has_keys=True)
+    assert heads == numbers
+    # without keys there is one for all rows
+    numbers, heads = StreamOptions(8, 2).numbers_of_groups(has_keys=False)
+    assert len(numbers) == 1 and heads == numbers

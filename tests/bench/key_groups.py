@@ -1,0 +1,88 @@
+"""What a key group without rows costs a micro-batch: `python -m tests.bench.key_groups`.
+
+A stream of one key runs as many small micro-batches as asked for, once for each number of key
+groups, all on one task of the exchange: what is between two of them is the groups'. Each number
+runs twice, alternating, so that what the machine does beside it hits all of them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import tempfile
+import time
+from pathlib import Path
+from statistics import median
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from rich.console import Console
+from rich.table import Table
+
+import sqlwin
+from tests.bench.stream_engines import CONF, measure
+
+_MINUTE = 60_000_000
+_SQL = """
+    SELECT window_start, window_end, k, COUNT(*) AS n, SUM(x) AS total
+    FROM TABLE(TUMBLE(TABLE events, DESCRIPTOR(ts), INTERVAL '1' MINUTE))
+    GROUP BY window_start, window_end, k
+"""
+
+
+def main() -> None:
+    """Run each number of key groups and print what one costs."""
+    parser = argparse.ArgumentParser(prog="python -m tests.bench.key_groups", description=__doc__)
+    parser.add_argument("--groups", type=int, nargs="+", default=[1, 8, 64])
+    parser.add_argument("--batches", type=int, default=30)
+    parser.add_argument("--runs", type=int, default=2)
+    parser.add_argument("--master", default="local[2]", help="Spark's master")
+    options = parser.parse_args()
+    directory = Path(tempfile.mkdtemp(prefix="key-groups-"))
+    found: dict[int, list[float]] = {n: [] for n in options.groups}
+    try:
+        _write(directory / "events", options.batches)
+        with sqlwin.connect(master=options.master, conf=CONF) as session:
+            for _ in range(options.runs):
+                for n_groups in options.groups:
+                    begun = time.monotonic()
+                    found[n_groups] += _run(session, directory, n_groups)
+                    print(n_groups, f"{time.monotonic() - begun:.1f} s", flush=True)
+    finally:
+        shutil.rmtree(directory, ignore_errors=True)
+    least = min(options.groups)
+    table = Table("key groups", "micro-batch ms, median", "p10", "ms a key group")
+    for n_groups, seconds in found.items():
+        more = median(seconds) - median(found[least])
+        each = "" if n_groups == least else f"{more / (n_groups - least):.2f}"
+        p10 = sorted(seconds)[len(seconds) // 10]
+        table.add_row(str(n_groups), f"{median(seconds):.0f}", f"{p10:.0f}", each)
+    Console(width=100).print(table)
+
+
+def _write(directory: Path, n_files: int) -> None:
+    """A file a micro-batch, each of a minute."""
+    directory.mkdir()
+    for number in range(n_files):
+        ts = pa.array([number * _MINUTE, number * _MINUTE + _MINUTE // 2], pa.timestamp("us"))
+        rows = pa.table({"ts": ts, "k": ["a", "a"], "x": [1, 2]})
+        pq.write_table(rows, directory / f"{number:05}.parquet")
+
+
+def _run(session: sqlwin.Session, directory: Path, n_groups: int) -> list[float]:
+    """The milliseconds of each micro-batch but the first ones."""
+    session.execute(f"""
+        SET 'execution.runtime-mode' = 'streaming';
+        SET 'sqlwin.state.key-groups' = '{n_groups}';
+        CREATE OR REPLACE TABLE events (
+          ts TIMESTAMP(6), k STRING, x BIGINT, WATERMARK FOR ts AS ts
+        ) WITH ('connector' = 'filesystem', 'path' = '{directory}/events', 'format' = 'parquet',
+                'max-files-per-trigger' = '1')
+    """)
+    session.spark.conf.set("spark.sql.shuffle.partitions", "1")
+    outcome = measure(session.sql(_SQL), ["SUM(n)"], lambda *_: 0)
+    return [seconds * 1e3 for seconds in outcome.batch_seconds[2:]]
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,119 @@
+"""What Spark calls: the key groups of a task go by what the first of them is told."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from pyspark.sql import Row
+
+from runtime.compute.arrow.blobs import from_blobs
+from runtime.errors import ExecutionError
+from runtime.local.streaming.messages import (
+    EndOfInput,
+    Message,
+    NoRows,
+    Partials,
+    ProcessingTime,
+    SourceProgress,
+    encode,
+)
+from runtime.spec.windows import Tumble
+from runtime.streaming.operators.window import WindowSpec
+from runtime.streaming.processor import ProcessorSpec, WindowProcessor
+from runtime.streaming.state.shared_slices import one_reader
+from runtime.streaming.status import STATUS
+from tests.runtime.streaming.model import MS, PARTIALS, aggregation, partials
+
+WINDOW = Tumble(10 * MS)
+HEADS = (3, 8)
+
+
+class Task:
+    """A task of Spark's, with the state of its key groups, which live on."""
+
+    def __init__(self, states: dict[int, dict[Any, Any]], type_: str = "timestamp_ntz") -> None:
+        operator = WindowSpec(one_reader(aggregation(WINDOW), PARTIALS), "$rows", 1)
+        self.processor = WindowProcessor(ProcessorSpec(operator, (type_,), "UTC", HEADS))
+        self._states = states
+        self._group = 0
+        self.processor.init(self)  # type: ignore[arg-type]
+
+    def getMapState(self, *_: str) -> "Task":
+        return self
+
+    def getValue(self, key: Any) -> Any:
+        return self._states.setdefault(self._group, {}).get(key)
+
+    def updateValue(self, key: Any, value: Any) -> None:
+        self._states.setdefault(self._group, {})[key] = value
+
+    def removeKey(self, key: Any) -> None:
+        self._states[self._group].pop(key, None)
+
+    def call(self, group: int, messages: list[Message]) -> list[Row]:
+        """What a key group gives for its messages."""
+        self._group = group
+        rows = encode((group, message) for message in messages).to_pylist()
+        return list(self.processor.handleInputRows((group,), self._rows(rows), None))
+
+    @staticmethod
+    def _rows(rows: list[dict[str, Any]]) -> Iterator[Row]:
+        return (Row(**row) for row in rows)
+
+
+def watermark(rows: list[Row]) -> int:
+    found: int = rows[-1][STATUS]["watermark_us"]
+    return found
+
+
+def windows(rows: list[Row]) -> list[dict[str, Any]]:
+    return [row for each in rows if each.windows for row in from_blobs([each.windows]).to_pylist()]
+
+
+def test_key_groups_of_a_task_advance_by_what_the_first_one_is_told() -> None:
+    states: dict[int, dict[Any, Any]] = {}
+    task = Task(states)
+    seen: list[Message] = [
+        SourceProgress(0, 8 * MS, 1 * MS, 2),
+        SourceProgress(0, 5 * MS, 5 * MS, 1),
+    ]
+    assert watermark(task.call(3, seen)) == 8 * MS
+    (table,) = partials(WINDOW, [("a", 5, 7)])
+    new = Partials(table)
+    rows = task.call(5, [NoRows(), new])
+    assert (watermark(rows), windows(rows)) == (8 * MS, [])
+    # the next micro-batch is a task of its own
+    task = Task(states)
+    assert watermark(task.call(3, [SourceProgress(0, 9 * MS, 9 * MS, 1)])) == 9 * MS
+    (found,) = windows(task.call(5, [NoRows()]))
+    assert (found["key"], found["total"]) == ("a", 7)
+
+
+def test_the_end_of_input_and_processing_time_reach_all_key_groups_of_a_task() -> None:
+    task = Task({}, "proctime")
+    now = watermark(task.call(3, [ProcessingTime(1_700_000_000_000_000)]))
+    assert now == 1_700_000_000_000_000 - MS
+    assert watermark(task.call(4, [NoRows()])) == now
+    end = watermark(task.call(8, [EndOfInput()]))
+    assert end > now and watermark(task.call(9, [NoRows()])) == end
+
+
+def test_a_key_group_without_the_head_of_its_task_is_refused() -> None:
+    states: dict[int, dict[Any, Any]] = {}
+    Task(states).call(3, [SourceProgress(0, 9 * MS, 1 * MS, 2)])
+    # what a task was told is nothing to another
+    with pytest.raises(ExecutionError, match="key group 5 is not in the task of Spark's"):
+        Task(states).call(5, [NoRows()])
+    # a watermark for it alone would be lost to the others
+    task = Task(states)
+    task.call(3, [NoRows()])
+    with pytest.raises(ExecutionError, match="key group 5"):
+        task.call(5, [SourceProgress(0, 9 * MS, 1 * MS, 2)])
+
+
+def test_a_processor_goes_from_one_task_to_the_next_without_what_it_was_told() -> None:
+    task = Task({})
+    task.call(3, [NoRows()])
+    task.processor.init(task)  # type: ignore[arg-type]
+    with pytest.raises(ExecutionError, match="key group 5"):
+        task.call(5, [NoRows()])
