@@ -33,7 +33,7 @@ from runtime.connectors.filesystem.paths import (
 )
 from runtime.connectors.filesystem.publish import finish_replacing
 from runtime.connectors.filesystem.stored import FILE_METADATA, read_stored
-from runtime.connectors.filesystem.text import TextReading, text_reading
+from runtime.connectors.filesystem.text import TextReading, allow_encoding, text_reading
 from runtime.connectors.options.checks import bad_option, option_values
 from runtime.connectors.options.formats import SELF_DESCRIBING, format_of, spark_options
 from runtime.errors import CatalogError, ExecutionError, SqlwinError
@@ -130,6 +130,7 @@ def _read(
     assert file_format is not None, "validate() has seen to it"
     text = text_reading(spec, file_format, options)
     read_options = options if text is None else text.reader_options
+    allow_encoding(spark, options)
     reader = spark.read.format(file_format).options(**read_options)
     with translated_errors(partial(explain, spec, origin)):
         if file_format == "parquet" and first is not None and has_nanoseconds(first):

@@ -33,7 +33,7 @@ from runtime.connectors.filesystem.read import (
     without_broken_lines,
 )
 from runtime.connectors.filesystem.stored import UNREAD_ROWS, UnreadRows
-from runtime.connectors.filesystem.text import text_reading
+from runtime.connectors.filesystem.text import allow_encoding, text_reading
 from runtime.connectors.options.checks import duration_us, option_values
 from runtime.connectors.options.formats import SELF_DESCRIBING, format_of, spark_options
 from runtime.errors import CatalogError, ExecutionError, SetupError
@@ -97,6 +97,7 @@ def stream(spark: SparkSession, spec: TableSpec) -> DataFrame:
     file_format = format_of(values)
     assert file_format is not None, "validate() has seen to it"
     options = spark_options(spec, file_format)
+    allow_encoding(spark, options)
     origin = resolve(spark, values["path"])
     files = reachable_files(spark, spec, origin, is_awaited=is_unbounded(spec))
     if isinstance(files, StoredFiles):

@@ -37,6 +37,7 @@ from runtime.connectors.filesystem.publish import (
     retract,
     written_files,
 )
+from runtime.connectors.filesystem.text import allow_encoding
 from runtime.connectors.filesystem.write import (
     check_directory,
     check_shared,
@@ -136,6 +137,7 @@ class FileSink:
         values = option_values(spec)
         self._format = str(format_of(values))
         self._options = writer_options(spec, self._format)
+        allow_encoding(self._spark, self._options)
         self._parallelism = values.get("sink.parallelism")
         self._compaction = compaction(values)
         self._partitions = partition_columns(dataframe, spec)

@@ -9,11 +9,12 @@ Spark does not read. What does not fit fails the task with the file, the column 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from functools import reduce
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import (
     BooleanType,
@@ -235,6 +236,24 @@ def text_reading(spec: TableSpec, file_format: str, options: dict[str, str]) -> 
 
 
 _OWN_OPTIONS = ("null-literals", "decimal-separator", "thousands-separator")
+
+
+def allow_encoding(spark: SparkSession, options: Mapping[str, str]) -> None:
+    """Have Spark take the encoding that options of a reader or writer name.
+
+    By itself Spark 4 takes seven, without windows-1252, in which spreadsheets write. It asks when a
+    plan runs, not when it is made, so that this stays set for the session. All it changes beside
+    is that `encode` and `decode` take more names.
+    """
+    name = options.get("encoding", options.get("charset", ""))
+    if name and name.lower() not in _SPARKS_ENCODINGS:
+        spark.conf.set(_ALL_ENCODINGS, "true")
+
+
+_ALL_ENCODINGS = "spark.sql.legacy.javaCharsets"
+_SPARKS_ENCODINGS = frozenset(
+    {"utf-8", "us-ascii", "iso-8859-1", "utf-16", "utf-16be", "utf-16le", "utf-32"}
+)
 
 
 def _is_convertible(type_: DataType) -> bool:

@@ -28,6 +28,7 @@ from runtime.connectors.filesystem.publish import (
     writing_to,
     written_files,
 )
+from runtime.connectors.filesystem.text import allow_encoding
 from runtime.connectors.filesystem.write_arrow import arrow_files
 from runtime.connectors.options.checks import bad_option, option_values
 from runtime.connectors.options.formats import (
@@ -87,6 +88,7 @@ def write_files(
         check_directory(path, spec, files)
         check_shared(spark, path, spec)
     options = writer_options(spec, file_format)
+    allow_encoding(spark, options)
     if partitions and overwrite:
         # As in Flink: partitions that get no rows stay.
         options.setdefault("partitionOverwriteMode", "dynamic")

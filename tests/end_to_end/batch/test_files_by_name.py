@@ -55,6 +55,25 @@ def test_a_european_csv_takes_one_statement_to_its_first_window(
     ]
 
 
+def test_a_csv_of_windows_is_read_and_written_in_its_encoding(
+    fresh_session: sqlwin.Session, data: Path
+) -> None:
+    text = "Stadt;Preis\nKöln;3,20\n„Œuvre“;12,80\n"
+    (data / "windows.csv").write_bytes(text.encode("cp1252"))
+    assert rows(fresh_session, "SELECT Stadt, Preis FROM 'windows.csv'") == [
+        ("Köln", 3.2),
+        ("„Œuvre“", 12.8),
+    ]
+    fresh_session.execute("""
+        CREATE TABLE o (town STRING)
+        WITH ('connector' = 'filesystem', 'path' = 'o', 'format' = 'csv', 'encoding' = 'cp1252');
+        INSERT INTO o SELECT Stadt FROM 'windows.csv';
+    """)
+    written = b"".join(part.read_bytes() for part in (data / "o").glob("part-*"))
+    assert "Köln".encode("cp1252") in written
+    assert rows(fresh_session, "SELECT COUNT(*) FROM o WHERE town = 'Köln'") == [(1,)]
+
+
 @pytest.mark.long
 def test_json_lines_a_header_with_null_words_and_hive_parquet_do_too(
     fresh_session: sqlwin.Session, data: Path
